@@ -145,7 +145,7 @@ export function gateway(setup: Setup): Gateway {
       ]),
     ),
     timeouts,
-    owner,
+    workerId: owner,
     living: alive,
     maxBody: setup.maxBody ?? 1 << 20,
     maxUpload,
@@ -320,7 +320,9 @@ export function gateway(setup: Setup): Gateway {
     const found = await storage.lostCalls(now, 100)
     // Asked after storage has answered: whether it was away is known by then.
     const by = alive.lostBy(now)
-    return found.filter((call) => overdue(call, now, timeouts) === STALLED || (call.until <= by && !alive.has(call.id)))
+    return found.filter(
+      (call) => overdue(call, now, timeouts) === STALLED || (call.leaseExpiresAt <= by && !alive.has(call.id)),
+    )
   }
 
   let lookedAt = Number.NEGATIVE_INFINITY
@@ -372,7 +374,7 @@ export function gateway(setup: Setup): Gateway {
 
   async function takeOver(): Promise<number> {
     const lost = (await storage.lostCalls(Number.MAX_SAFE_INTEGER, 100_000)).filter(
-      (call) => call.owner !== owner && call.owner !== UPSTREAM_JOB,
+      (call) => call.workerId !== owner && call.workerId !== UPSTREAM_JOB,
     )
     for (const call of lost) await fail(storage, call, LOST, clock.now())
     return lost.length

@@ -92,7 +92,7 @@ export async function rentTo(storage: Storage, owner: string, now: number, numbe
     fingerprint: '',
     request: {},
     createdAt: now,
-    owner: 'seed',
+    workerId: 'seed',
     expiresAt: now + TERM_MS,
   }
   await storage.openCall(call, authorization, { now, until: now + 1_000 })
@@ -116,5 +116,5 @@ export async function rentTo(storage: Storage, owner: string, now: number, numbe
     terms: 0,
     payment: id,
   }
-  await storage.putOwned({ kind: NUMBER, id: number, owner, data, expiresAt: UNTIL_GIVEN_BACK }, now)
+  await storage.putRecord({ kind: NUMBER, id: number, owner, data, expiresAt: UNTIL_GIVEN_BACK }, now)
 }

@@ -19,7 +19,7 @@ import {
   isUnfinished,
   mayLease,
   mayMove,
-  mayMoveOwned,
+  mayMoveRecord,
   patchOf,
   takePermits,
 } from '../../core/payment/ledger.ts'
@@ -51,21 +51,23 @@ export function memoryStorage(): Storage {
   }
 
   function bindingsOf(id: string): Bound[] {
-    return [...bindings.values()].filter((binding) => binding.call === id).sort((a, b) => a.place - b.place)
+    return [...bindings.values()].filter((binding) => binding.call === id).sort((a, b) => a.position - b.position)
   }
 
   function* exposedCalls(payer: string, asset: string): Iterable<ExposedCall> {
     for (const call of rows.values()) {
       if (call.payer !== payer || call.asset !== asset) continue
       const unpaidRecord = { ...call, block: call.receipt?.block ?? null }
-      yield { ...unpaidRecord, state: null, bindingExpiresAt: null }
+      yield { ...unpaidRecord, bindingStatus: null, bindingExpiresAt: null }
       for (const binding of bindingsOf(call.id))
-        yield { ...unpaidRecord, state: binding.state, bindingExpiresAt: binding.expiresAt }
+        yield { ...unpaidRecord, bindingStatus: binding.status, bindingExpiresAt: binding.expiresAt }
     }
   }
 
   function hasPaid(payer: string, asset: string): boolean {
-    return [...rows.values()].some((call) => call.payer === payer && call.asset === asset && call.money === 'settled')
+    return [...rows.values()].some(
+      (call) => call.payer === payer && call.asset === asset && call.paymentStatus === 'settled',
+    )
   }
 
   function perform(write: Write): void {
@@ -86,7 +88,7 @@ export function memoryStorage(): Storage {
       return
     }
     const binding = bindings.get(write.key)
-    if (binding) bindings.set(write.key, { ...binding, state: write.state })
+    if (binding) bindings.set(write.key, { ...binding, status: write.status })
   }
 
   function opened(answer: OpenAnswer): Opened {
@@ -138,9 +140,9 @@ export function memoryStorage(): Storage {
       return true
     },
 
-    async renew(owner, ids, until) {
+    async renew(workerId, ids, until) {
       return ids.filter((id) => {
-        const { answer, writes } = decideRenewal(rows.get(id), { bindings: bindingsOf(id), owner }, until)
+        const { answer, writes } = decideRenewal(rows.get(id), { bindings: bindingsOf(id), workerId }, until)
         writes.forEach(perform)
         return answer
       })
@@ -149,14 +151,14 @@ export function memoryStorage(): Storage {
     async lostCalls(now, limit) {
       return where(
         (call) => isLost(call, now),
-        (call) => call.until,
+        (call) => call.leaseExpiresAt,
         limit,
       )
     },
 
-    async unfinishedCalls(owner, { gateway, after, limit }) {
+    async unfinishedCalls(workerId, { gateway, after, limit }) {
       const isAsked = (call: Row) =>
-        call.owner === owner && call.gateway === gateway && isUnfinished(call.work) && call.id > after
+        call.workerId === workerId && call.gateway === gateway && isUnfinished(call.workStatus) && call.id > after
       return where(isAsked, () => 0, limit)
     },
 
@@ -176,9 +178,10 @@ export function memoryStorage(): Storage {
     },
 
     async unsettled(before, limit, gateway) {
-      const due = (call: Row) => call.claimUntil ?? 0
+      const due = (call: Row) => call.claimExpiresAt ?? 0
       return where(
-        (call) => call.money === 'settling' && due(call) <= before && (gateway ?? call.gateway) === call.gateway,
+        (call) =>
+          call.paymentStatus === 'settling' && due(call) <= before && (gateway ?? call.gateway) === call.gateway,
         due,
         limit,
       )
@@ -188,32 +191,32 @@ export function memoryStorage(): Storage {
       return summed([...rows.values()].flatMap((row) => spendOf(row, payer, since) ?? []))
     },
 
-    async putOwned(record, now) {
+    async putRecord(record, now) {
       if (alive(owned.get(nameOf(record)), now)) return false
       owned.set(nameOf(record), copied(record))
       return true
     },
 
-    async getOwned(kind, id, now) {
+    async getRecord(kind, id, now) {
       return copied(alive(owned.get(nameOf({ kind, id })), now))
     },
 
-    async moveOwned(record, from, now) {
-      if (!mayMoveOwned(owned.get(nameOf(record)), { record, from, now })) return false
+    async moveRecord(record, from, now) {
+      if (!mayMoveRecord(owned.get(nameOf(record)), { record, from, now })) return false
       owned.set(nameOf(record), copied(record))
       return true
     },
 
-    async listOwned(kind, owner, { now, limit }) {
+    async listRecords(kind, owner, { now, limit }) {
       const found = [...owned.values()].filter(
         (record) => record.kind === kind && record.owner === owner && alive(record, now),
       )
       return copied(found.slice(0, limit))
     },
 
-    async lease(name, owner, { now, until }) {
-      if (!mayLease(leases.get(name), owner, now)) return false
-      leases.set(name, { owner, until })
+    async lease(name, workerId, { now, until }) {
+      if (!mayLease(leases.get(name), workerId, now)) return false
+      leases.set(name, { workerId, expiresAt: until })
       return true
     },
 
@@ -238,7 +241,7 @@ export function memoryStorage(): Storage {
         rows.delete(call.id)
       }
       for (const [name, { expiresAt }] of owned) if (expiresAt <= now && owned.delete(name)) touched++
-      for (const [name, { until }] of leases) if (until <= now && leases.delete(name)) touched++
+      for (const [name, { expiresAt }] of leases) if (expiresAt <= now && leases.delete(name)) touched++
       for (const [key, { resetAt }] of windows) if (resetAt <= now && windows.delete(key)) touched++
       return touched
     },
@@ -266,6 +269,6 @@ export function copied<T>(value: T): T {
 
 /** The port's view of a row, as a copy. */
 function shown(row: Row): Call {
-  const { claimToken, claimUntil, claimKey, claimFresh, emptied, paid, ...call } = row
+  const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...call } = row
   return copied(call)
 }

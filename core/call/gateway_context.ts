@@ -33,7 +33,7 @@ export type GatewayContext = {
   /** Wallets by the name of their list, in lower case (contract 1.58). */
   readonly allowlists: Readonly<Record<string, readonly string[]>>
   /** Names this process in the calls that it works on. */
-  readonly owner: string
+  readonly workerId: string
   /** The calls that this process works on. */
   readonly living: Living
   /** Largest request body, in bytes. */

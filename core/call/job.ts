@@ -245,8 +245,8 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
   async function begin(call: Call): Promise<void> {
     await storage.moveCall(
       call.id,
-      { work: ['queued'], owner: gatewayContext.owner },
-      { work: 'in_progress', startedAt: clock.now() },
+      { workStatus: ['queued'], workerId: gatewayContext.workerId },
+      { workStatus: 'in_progress', startedAt: clock.now() },
     )
   }
 
@@ -469,7 +469,11 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
 
   /** What may have been paid for already is there in any case. */
   async function isThere(endpoint: Sold, call: Call): Promise<boolean> {
-    if (endpoint.kind !== 'paid' || !endpoint.stands || (call.money !== 'verified' && call.money !== 'refused'))
+    if (
+      endpoint.kind !== 'paid' ||
+      !endpoint.stands ||
+      (call.paymentStatus !== 'verified' && call.paymentStatus !== 'refused')
+    )
       return true
     const { made } = call.result as unknown as Stored
     const asking = within(
@@ -479,7 +483,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
         await endpoint.stands?.(made, {
           vendors: ports.vendors,
           signal,
-          kept: (kind, id) => storage.getOwned(kind, id, clock.now()),
+          kept: (kind, id) => storage.getRecord(kind, id, clock.now()),
         }),
     )
     return (
@@ -500,9 +504,9 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
     const { call, ...seen } = isUpstreamJobEndpoint(endpoint)
       ? await pollOnce(endpoint, known, isOrder)
       : { call: known }
-    if (call.work === 'failed')
+    if (call.workStatus === 'failed')
       return replies.failed(endpoint, call, isUpstreamJobEndpoint(endpoint) ? await upstream.failure(call, now) : {})
-    if (call.work !== 'completed') return running(call, seen)
+    if (call.workStatus !== 'completed') return running(call, seen)
     return call.receipt ? collected(call, { kind: 'settled', receipt: call.receipt, now: false }) : { call }
   }
 

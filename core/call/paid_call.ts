@@ -376,7 +376,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
         model,
         request: remembered,
         createdAt: now,
-        owner: gatewayContext.owner,
+        workerId: gatewayContext.workerId,
         expiresAt: now + endpoint.retention.unclaimedMs,
       },
       authorization,
@@ -421,19 +421,19 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     if (
       !servesBeforeSettlement(endpoint) ||
       call.endpoint !== endpoint.name ||
-      call.work !== 'completed' ||
+      call.workStatus !== 'completed' ||
       call.result === null
     )
       return undefined
     const isLate = clock.now() > (call.endedAt ?? 0) + timeouts.resendMs
-    return isLate && call.money === 'settled' ? undefined : await again(endpoint, call, requestContext)
+    return isLate && call.paymentStatus === 'settled' ? undefined : await again(endpoint, call, requestContext)
   }
 
   /** To one who is known to have sent the order. */
   async function again(endpoint: Sold, call: Call, requestContext: RequestContext): Promise<Reply> {
     const key = await gatewayContext.pollUrls.keyOf(call.id)
     const running = (unpaid: Call) =>
-      replies.envelope(endpoint, unpaid, { key, status: unpaid.work === 'queued' ? 'queued' : 'in_progress' })
+      replies.envelope(endpoint, unpaid, { key, status: unpaid.workStatus === 'queued' ? 'queued' : 'in_progress' })
     return await collect(endpoint, call, {
       requestContext,
       running,

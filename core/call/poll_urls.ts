@@ -111,8 +111,8 @@ export function pollUrls(
 
   async function stored(): Promise<readonly Uint8Array[]> {
     const now = clock.now()
-    await storage.putOwned({ ...SECRET, data: { key: bytesToHex(random(32)) }, expiresAt: FOREVER }, now)
-    const kept = await storage.getOwned(SECRET.kind, SECRET.id, now)
+    await storage.putRecord({ ...SECRET, data: { key: bytesToHex(random(32)) }, expiresAt: FOREVER }, now)
+    const kept = await storage.getRecord(SECRET.kind, SECRET.id, now)
     if (!kept) throw new Error('the key that signs poll URLs was not kept')
     return [hexToBytes((kept.data as { key: string }).key)]
   }

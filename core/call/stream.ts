@@ -261,8 +261,8 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     try {
       await storage.moveCall(
         call.id,
-        { work: ['queued'], owner: gatewayContext.owner },
-        { work: 'in_progress', startedAt: clock.now() },
+        { workStatus: ['queued'], workerId: gatewayContext.workerId },
+        { workStatus: 'in_progress', startedAt: clock.now() },
       )
       const answer = await attempt(working, stop.signal)
       if (answer.kind === 'stream') throw new Error('work in the background is answered whole')
@@ -323,7 +323,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
           await storage
             .moveCall(
               call.id,
-              { work: ['completed'] },
+              { workStatus: ['completed'] },
               { result: stored(isWhole) as unknown as Json, usage: tokensOf(stream.usage()), endedAt: clock.now() },
             )
             .catch(unkept)

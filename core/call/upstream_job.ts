@@ -54,7 +54,7 @@ const GONE = 'The model finished, and its result could not be fetched.'
 /** A caller waits so long for a result to be mirrored; with its settlement that stays under the 60 seconds of public clients. */
 const WAIT_MS = 20_000
 
-export function upstreamJobs({ ports, catalog, timeouts, owner, mirror, maxUpload }: GatewayContext): UpstreamJobs {
+export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUpload }: GatewayContext): UpstreamJobs {
   const { storage, clock, log, vendors } = ports
   const sending = budget(ORDERS_AT_ONCE * maxUpload, deadlines(clock))
 
@@ -87,7 +87,7 @@ export function upstreamJobs({ ports, catalog, timeouts, owner, mirror, maxUploa
       const { handle } = await within(clock, timeouts.submitMs, (signal) => endpoint.submit({ ...order, signal }))
       const data: Handle = { handle }
       const startedAt = clock.now()
-      await storage.putOwned(
+      await storage.putRecord(
         {
           kind: KIND,
           id: call.id,
@@ -99,12 +99,12 @@ export function upstreamJobs({ ports, catalog, timeouts, owner, mirror, maxUploa
       )
       // A millisecond past the hour, so that it ends as stalled and never as lost.
       const begun = {
-        work: 'in_progress',
-        owner: UPSTREAM_JOB,
+        workStatus: 'in_progress',
+        workerId: UPSTREAM_JOB,
         startedAt,
-        until: startedAt + timeouts.stallMs + 1,
+        leaseExpiresAt: startedAt + timeouts.stallMs + 1,
       } as const
-      const isOurs = await storage.moveCall(call.id, { work: ['queued'], owner }, begun)
+      const isOurs = await storage.moveCall(call.id, { workStatus: ['queued'], workerId }, begun)
       if (!isOurs) throw new Error('the call ended before its vendor took it')
       return { ...call, ...begun }
     } catch (error) {
@@ -145,7 +145,7 @@ export function upstreamJobs({ ports, catalog, timeouts, owner, mirror, maxUploa
   }
 
   async function ask(endpoint: UpstreamJobEndpoint, call: Call): Promise<Seen> {
-    const record = await storage.getOwned(KIND, call.id, clock.now())
+    const record = await storage.getRecord(KIND, call.id, clock.now())
     if (!record) return seen(call)
     const { handle, missed } = record.data as Handle
     if (missed && clock.now() - missed.last < MISSED_EVERY_MS) return seen(call)
@@ -153,7 +153,7 @@ export function upstreamJobs({ ports, catalog, timeouts, owner, mirror, maxUploa
     const state = await within(clock, LOOK_MS, (signal) => endpoint.pollUpstream(handle, { ...asking, signal }))
     if (state.kind === 'running') return seen(call, state.progress)
     if (state.kind === 'failed') {
-      await storage.moveOwned({ ...record, data: { handle, failure: state.fields ?? {} } }, record.data, clock.now())
+      await storage.moveRecord({ ...record, data: { handle, failure: state.fields ?? {} } }, record.data, clock.now())
       await fail(storage, call, state.error, clock.now())
     }
     if (state.kind === 'done') await collect(endpoint, call, { ...state, record })
@@ -213,8 +213,8 @@ export function upstreamJobs({ ports, catalog, timeouts, owner, mirror, maxUploa
       result: stored as unknown as Json,
       expiresAt: now + endpoint.retention.unclaimedMs,
     }
-    const from = { work: ['in_progress'], owner: UPSTREAM_JOB, money: 'verified' } as const
-    const isWon = await storage.moveCall(call.id, from, { work: 'completed', result, expiresAt, endedAt: now })
+    const from = { workStatus: ['in_progress'], workerId: UPSTREAM_JOB, paymentStatus: 'verified' } as const
+    const isWon = await storage.moveCall(call.id, from, { workStatus: 'completed', result, expiresAt, endedAt: now })
     if (!isWon) log.warn('a result came too late: its call had already ended', { call: call.id })
   }
 
@@ -222,7 +222,7 @@ export function upstreamJobs({ ports, catalog, timeouts, owner, mirror, maxUploa
   async function isAwaited(record: StoredRecord, now: number): Promise<boolean> {
     const { missed = { since: now }, ...data } = record.data as Handle
     if (now - missed.since >= MISSING_MS) return false
-    await storage.moveOwned(
+    await storage.moveRecord(
       { ...record, data: { ...data, missed: { since: missed.since, last: now } } },
       record.data,
       now,
@@ -231,7 +231,7 @@ export function upstreamJobs({ ports, catalog, timeouts, owner, mirror, maxUploa
   }
 
   async function failure({ id }: Call, now: number): Promise<Readonly<Record<string, Json>>> {
-    const record = await storage.getOwned(KIND, id, now)
+    const record = await storage.getRecord(KIND, id, now)
     return (record?.data as Handle | undefined)?.failure ?? {}
   }
 }
@@ -244,4 +244,4 @@ function lengthOf(value: unknown): number {
     : 0
 }
 
-const isHeld = ({ owner, work }: Call): boolean => owner === UPSTREAM_JOB && work === 'in_progress'
+const isHeld = ({ workerId, workStatus }: Call): boolean => workerId === UPSTREAM_JOB && workStatus === 'in_progress'

@@ -9,7 +9,7 @@ import type { Payment, Receipt } from '../x402/protocol.ts'
 import type { Usdc } from '../x402/money.ts'
 
 /** Small records beside the calls, and the calls that they came from. */
-export type Records = Pick<Storage, 'putOwned' | 'getOwned' | 'moveOwned' | 'listOwned' | 'getCall'>
+export type Records = Pick<Storage, 'putRecord' | 'getRecord' | 'moveRecord' | 'listRecords' | 'getCall'>
 
 /** The hands of one call that somebody pays for, while its work runs in this process. */
 export type CallContext = {

@@ -40,7 +40,7 @@ export type FreeContext = StreamedContext &
     /** What wallets have spent, at all gateways of this storage. */
     readonly ledger: Pick<Storage, 'spendByModel'>
     /** Small records beside the calls, and the calls that they came from, of whichever gateway. */
-    readonly records: Pick<Storage, 'putOwned' | 'getOwned' | 'moveOwned' | 'listOwned' | 'getCall'>
+    readonly records: Pick<Storage, 'putRecord' | 'getRecord' | 'moveRecord' | 'listRecords' | 'getCall'>
     /** Cryptographically strong bytes. */
     random(bytes: number): Uint8Array
     /** Whether an `Authorization` header is the operator's (contract 3.9). Takes the same time for any wrong one. */

@@ -4,12 +4,12 @@ import { ApiError } from '../http/errors.ts'
 
 /** Keeps a record for its owner; one that it has already stays as it is. Throws NOT_ALLOWED where another wallet has it. */
 export async function keepFor(
-  storage: Pick<Storage, 'putOwned' | 'getOwned'>,
+  storage: Pick<Storage, 'putRecord' | 'getRecord'>,
   record: StoredRecord,
   now: number,
 ): Promise<void> {
-  if (await storage.putOwned(record, now)) return
-  const held = await storage.getOwned(record.kind, record.id, now)
+  if (await storage.putRecord(record, now)) return
+  const held = await storage.getRecord(record.kind, record.id, now)
   if (held?.owner !== record.owner) throw ofAnother()
 }
 
@@ -20,11 +20,11 @@ export function ofAnother(): ApiError {
 
 /** Past its claim window; or settled, and past its shelf life. */
 export function isForgotten(call: Call, now: number): boolean {
-  if (call.money === 'settled') return call.result === null
-  return call.expiresAt <= now && call.money !== 'settling' && call.money !== 'unresolved'
+  if (call.paymentStatus === 'settled') return call.result === null
+  return call.expiresAt <= now && call.paymentStatus !== 'settling' && call.paymentStatus !== 'unresolved'
 }
 
 /** It came to nothing, or nothing is left of it: whoever asks for it again has to start afresh. */
 export function isOver(call: Call, now: number): boolean {
-  return call.work === 'failed' || isForgotten(call, now)
+  return call.workStatus === 'failed' || isForgotten(call, now)
 }

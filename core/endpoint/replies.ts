@@ -247,7 +247,7 @@ export function running(
   call: Call,
   { note = endpoint.job.running, ...more }: Body & { readonly note?: string } = {},
 ): Reply {
-  const status = call.work === 'queued' ? 'queued' : 'in_progress'
+  const status = call.workStatus === 'queued' ? 'queued' : 'in_progress'
   const { object } = endpoint.job
   return json(
     202,

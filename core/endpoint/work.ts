@@ -19,7 +19,7 @@ export type Order<Input> = {
   readonly now: number
   readonly clock: Ports['clock']
   /** Records beside the calls, whoever's they are. */
-  readonly records: Pick<Storage, 'getOwned' | 'getCall'>
+  readonly records: Pick<Storage, 'getRecord' | 'getCall'>
   readonly call?: CallContext
   readonly signal: AbortSignal
 }

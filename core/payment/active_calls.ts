@@ -117,7 +117,7 @@ export function living({
   ): ReturnType<Storage['openCall']> {
     try {
       const opened = await storage.openCall(call, authorization, { ...at, ...late(at) })
-      if (opened.kind === 'opened' && call.owner === owner) promised.set(call.id, at.until)
+      if (opened.kind === 'opened' && call.workerId === owner) promised.set(call.id, at.until)
       return opened
     } catch (error) {
       const there = await storage.getCall(call.id).catch(() => undefined)
@@ -153,7 +153,7 @@ export function living({
       try {
         const [held] = await renewCalls(owner, [id], clock.now() + leaseMs)
         if (held !== undefined || !promised.has(id)) return true
-        const isDone = (await heard.getCall(id))?.work === 'completed'
+        const isDone = (await heard.getCall(id))?.workStatus === 'completed'
         if (isDone) promised.delete(id)
         return isDone
       } catch {
@@ -166,8 +166,8 @@ export function living({
   // ── what storage did not take ─────────────────────────────────────────────────────────────────────────────────────
 
   async function moveCall(...[id, from, patch]: Parameters<Storage['moveCall']>): ReturnType<Storage['moveCall']> {
-    const isEnd = patch.work === 'completed' || patch.work === 'failed'
-    const isHanded = patch.owner !== undefined && patch.owner !== owner
+    const isEnd = patch.workStatus === 'completed' || patch.workStatus === 'failed'
+    const isHanded = patch.workerId !== undefined && patch.workerId !== owner
     const isOurs = promised.has(id) || doubtful.has(id)
     try {
       const isMoved = await heard.moveCall(id, from, patch)
@@ -193,7 +193,11 @@ export function living({
       if (made) forget(id)
       if (made)
         keep(id, made.result, () =>
-          end(id, { work: UNFINISHED, owner, money: 'verified' }, { work: 'completed', ...made, endedAt: now }),
+          end(
+            id,
+            { workStatus: UNFINISHED, workerId: owner, paymentStatus: 'verified' },
+            { workStatus: 'completed', ...made, endedAt: now },
+          ),
         )
       throw error
     }
@@ -214,7 +218,7 @@ export function living({
   /** What was declared lost meanwhile is taken back first, where it still can be. */
   async function end(id: string, from: Parameters<Storage['moveCall']>[1], patch: CallPatch): Promise<void> {
     if (await heard.moveCall(id, from, patch)) return
-    if (patch.work !== 'completed') return
+    if (patch.workStatus !== 'completed') return
     const [held] = await heard.renew(owner, [id], clock.now() + leaseMs)
     if (held !== undefined) await heard.moveCall(id, from, patch)
   }
@@ -293,8 +297,8 @@ function weightOf(value: unknown): number {
 /** Takes back a call of this owner that was declared lost while it was alive. False where its authorization serves another call by now. */
 export async function takenBack(
   storage: Storage,
-  { id, owner }: Pick<Call, 'id' | 'owner'>,
+  { id, workerId }: Pick<Call, 'id' | 'workerId'>,
   until: number,
 ): Promise<boolean> {
-  return (await storage.renew(owner, [id], until)).length > 0
+  return (await storage.renew(workerId, [id], until)).length > 0
 }

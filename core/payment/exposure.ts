@@ -12,8 +12,11 @@ export const BALANCE_LAG_MS = 5_000
 export const SETTLED_LOOKBACK_MS = 60_000
 
 /** One call of a payer, beside one bond of it (nulls where it has none); a call with several bonds may come several times. */
-export type ExposedCall = Pick<Call, 'id' | 'endpoint' | 'quote' | 'work' | 'money' | 'startedAt' | 'settledAt'> & {
-  readonly state: BindingStatus | null
+export type ExposedCall = Pick<
+  Call,
+  'id' | 'endpoint' | 'quote' | 'workStatus' | 'paymentStatus' | 'startedAt' | 'settledAt'
+> & {
+  readonly bindingStatus: BindingStatus | null
   readonly bindingExpiresAt: number | null
   /** Block or slot of its settlement, by its receipt; null where the receipt does not say. */
   readonly block: number | null
@@ -74,19 +77,22 @@ export function judgeCap(
 
 /** Its authorization can still move money. */
 function isOpen(unpaidRecord: ExposedCall, now: number): boolean {
-  if (unpaidRecord.money === 'settled' || (unpaidRecord.money === 'verified' && unpaidRecord.work === 'failed'))
+  if (
+    unpaidRecord.paymentStatus === 'settled' ||
+    (unpaidRecord.paymentStatus === 'verified' && unpaidRecord.workStatus === 'failed')
+  )
     return false
   return (
-    unpaidRecord.state !== null &&
-    isSpendable(unpaidRecord.state) &&
+    unpaidRecord.bindingStatus !== null &&
+    isSpendable(unpaidRecord.bindingStatus) &&
     unpaidRecord.bindingExpiresAt !== null &&
     unpaidRecord.bindingExpiresAt > now
   )
 }
 
 /** Settled, and perhaps not yet in the balance that was read: later than its block, or, where a block is not known, too lately to tell. */
-function isMissing({ money, settledAt, block }: ExposedCall, at: Pick<Cap, 'asOf' | 'block'>): boolean {
-  if (money !== 'settled' || settledAt === null) return false
+function isMissing({ paymentStatus, settledAt, block }: ExposedCall, at: Pick<Cap, 'asOf' | 'block'>): boolean {
+  if (paymentStatus !== 'settled' || settledAt === null) return false
   const age = at.asOf - settledAt
   if (at.block === undefined || block === null) return age <= BALANCE_LAG_MS
   return block > at.block && age <= SETTLED_LOOKBACK_MS

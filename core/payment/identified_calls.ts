@@ -44,7 +44,7 @@ export function tagOf({
 
 /** The call that the tag is bound to, which may not have been opened yet, or never. Throws when the id came with another request. */
 export async function taggedCall(storage: Storage, tag: Tag, now: number): Promise<Call | undefined> {
-  const held = await storage.getOwned(IDENTIFIER, tag.id, now)
+  const held = await storage.getRecord(IDENTIFIER, tag.id, now)
   return held && (await storage.getCall(bindingOf(held, tag).call))
 }
 
@@ -63,13 +63,13 @@ export async function bindTag(
   const record: StoredRecord = { kind: IDENTIFIER, id: tag.id, owner: tag.payer, data: binding, expiresAt }
   // Each further round means that somebody else has got on.
   for (;;) {
-    if (await storage.putOwned(record, now)) return call
-    const held = await storage.getOwned(IDENTIFIER, tag.id, now)
+    if (await storage.putRecord(record, now)) return call
+    const held = await storage.getRecord(IDENTIFIER, tag.id, now)
     if (!held) continue
     const bound = bindingOf(held, tag)
     const known = await storage.getCall(bound.call)
     if (!known || !isOver(known, now)) return bound.call
-    if (await storage.moveOwned(record, held.data, now)) return call
+    if (await storage.moveRecord(record, held.data, now)) return call
   }
 }
 

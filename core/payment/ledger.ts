@@ -30,18 +30,18 @@ export type AuthorizationBinding = {
   readonly call: string
   readonly payer: string
   /** 0 for the authorization that opened the call; later ones count up. Lower places are resolved first. */
-  readonly place: number
-  readonly state: BindingStatus
+  readonly position: number
+  readonly status: BindingStatus
   /** When the authorization can no longer move money. */
   readonly expiresAt: number
 }
 
 /** Who may settle a call: what a stored call carries beside what the port shows. */
-export type Hold = {
+export type ClaimFields = {
   /** The last token handed out; 0 before the first. */
   readonly claimToken: number
   /** When the last claim runs out, or was ended; null before the first. `unsettled` is ordered by it. */
-  readonly claimUntil: number | null
+  readonly claimExpiresAt: number | null
   /** The authorization that the token was given for; null once the claim has ended, and then the token is stale. */
   readonly claimKey: string | null
   /** That authorization had never been handed out before, so a refusal proves that nothing was sent. */
@@ -51,7 +51,7 @@ export type Hold = {
 }
 
 export type Row = Call &
-  Hold & {
+  ClaimFields & {
     /** What the receipt says was paid. Null until then, and where it was never written down: then it was the quote. */
     readonly paid: Usdc | null
   }
@@ -60,13 +60,23 @@ export type RowPatch = Partial<Omit<Row, 'id'>>
 /** The part of a row that decisions read; whole rows fit, too. */
 export type Head = Pick<
   Row,
-  'id' | 'payer' | 'work' | 'money' | 'owner' | 'until' | 'startedAt' | 'error' | 'receipt' | 'expiresAt' | keyof Hold
+  | 'id'
+  | 'payer'
+  | 'workStatus'
+  | 'paymentStatus'
+  | 'workerId'
+  | 'leaseExpiresAt'
+  | 'startedAt'
+  | 'error'
+  | 'receipt'
+  | 'expiresAt'
+  | keyof ClaimFields
 >
 
 /** How a new row begins. */
-export const UNCLAIMED: Hold & Pick<Row, 'paid'> = {
+export const UNCLAIMED: ClaimFields & Pick<Row, 'paid'> = {
   claimToken: 0,
-  claimUntil: null,
+  claimExpiresAt: null,
   claimKey: null,
   claimFresh: false,
   emptied: false,
@@ -81,7 +91,7 @@ export type Write =
   | { readonly kind: 'patch'; readonly id: string; readonly patch: RowPatch }
   /** Inserts the bond, or takes over the one with this key, with all that belongs to it. */
   | { readonly kind: 'bind'; readonly binding: AuthorizationBinding; readonly authorization: Authorization }
-  | { readonly kind: 'mark'; readonly key: string; readonly state: BindingStatus }
+  | { readonly kind: 'mark'; readonly key: string; readonly status: BindingStatus }
   /** Deletes the bond: its authorization serves no call. */
   | { readonly kind: 'free'; readonly key: string }
 
@@ -111,18 +121,18 @@ export const UPSTREAM_JOB = 'held upstream'
 // ── opening ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Unfinished, past its owner's promise, and no settlement begun. */
-export function isLost(call: Pick<Head, 'work' | 'money' | 'until'>, now: number): boolean {
-  return isUnfinished(call.work) && call.money === 'verified' && call.until <= now
+export function isLost(call: Pick<Head, 'workStatus' | 'paymentStatus' | 'leaseExpiresAt'>, now: number): boolean {
+  return isUnfinished(call.workStatus) && call.paymentStatus === 'verified' && call.leaseExpiresAt <= now
 }
 
 /** It was declared lost. Its owner may have been alive: slow, frozen, or without a way to the storage. */
-export function wasLost(call: Pick<Head, 'work' | 'money' | 'error'>): boolean {
-  return call.work === 'failed' && call.money === 'verified' && call.error === LOST
+export function wasLost(call: Pick<Head, 'workStatus' | 'paymentStatus' | 'error'>): boolean {
+  return call.workStatus === 'failed' && call.paymentStatus === 'verified' && call.error === LOST
 }
 
 /** The call has no more use for its authorization, which was never handed out: another call may have it. */
-export function isFree(call: Pick<Head, 'work' | 'money' | 'until'>, now: number): boolean {
-  return (call.work === 'failed' && call.money === 'verified') || isLost(call, now)
+export function isFree(call: Pick<Head, 'workStatus' | 'paymentStatus' | 'leaseExpiresAt'>, now: number): boolean {
+  return (call.workStatus === 'failed' && call.paymentStatus === 'verified') || isLost(call, now)
 }
 
 /**
@@ -149,9 +159,9 @@ export function decideOpen(
   const call: Call = {
     ...asked.call,
     authorization: authorization.key,
-    work: 'queued',
-    money: 'verified',
-    until: at.until,
+    workStatus: 'queued',
+    paymentStatus: 'verified',
+    leaseExpiresAt: at.until,
     startedAt: null,
     endedAt: null,
     result: null,
@@ -160,7 +170,7 @@ export function decideOpen(
     receipt: null,
     settledAt: null,
   }
-  const binding: AuthorizationBinding = { ...bindingOf(authorization, call), place: 0, state: 'open' }
+  const binding: AuthorizationBinding = { ...bindingOf(authorization, call), position: 0, status: 'open' }
   return {
     answer: { kind: 'opened', call, ...(judged?.atLimit && { atLimit: true }) },
     writes: [...letGo(bound, at.now), { kind: 'insert', call }, { kind: 'bind', binding, authorization }],
@@ -177,28 +187,28 @@ export function decideOpen(
 export function decideClaim(
   call: Head | undefined,
   seen: { bindings: readonly AuthorizationBinding[]; offered: Authorization | undefined; bound: Head | undefined },
-  at: { now: number; until: number; lostBy?: number; result?: Made; owner?: string },
+  at: { now: number; until: number; lostBy?: number; result?: Made; workerId?: string },
 ): Decision<ClaimAnswer> {
   if (!call) return only({ kind: 'nothing' })
-  const isBack = at.owner === call.owner && wasLost(call)
+  const isBack = at.workerId === call.workerId && wasLost(call)
   const done =
-    at.result && (isUnfinished(call.work) || isBack)
+    at.result && (isUnfinished(call.workStatus) || isBack)
       ? { ...completed(at.result, at.now), ...(isBack && { error: null }) }
       : undefined
   const kept: readonly Write[] = done ? [{ kind: 'patch', id: call.id, patch: done }] : []
-  if (!done && call.work !== 'completed') return only({ kind: 'nothing' })
-  if (call.receipt && call.money === 'settled')
+  if (!done && call.workStatus !== 'completed') return only({ kind: 'nothing' })
+  if (call.receipt && call.paymentStatus === 'settled')
     return { answer: { kind: 'settled', receipt: call.receipt }, writes: kept }
-  if (call.claimKey !== null && call.claimUntil !== null && call.claimUntil > at.now) {
-    return { answer: { kind: 'taken', until: call.claimUntil }, writes: kept }
+  if (call.claimKey !== null && call.claimExpiresAt !== null && call.claimExpiresAt > at.now) {
+    return { answer: { kind: 'taken', until: call.claimExpiresAt }, writes: kept }
   }
 
   const token = call.claimToken + 1
-  const claim = { ...done, money: 'settling', claimToken: token, claimUntil: at.until } as const
-  const first = seen.bindings.find((binding) => isSpendable(binding.state))
+  const claim = { ...done, paymentStatus: 'settling', claimToken: token, claimExpiresAt: at.until } as const
+  const first = seen.bindings.find((binding) => isSpendable(binding.status))
   const { offered } = seen
   if (first) {
-    const fresh = first.state === 'open'
+    const fresh = first.status === 'open'
     // What has ended is asked about, not sent (`spend` in calls.ts): it must not count as sent after a crash.
     const isOver = first.expiresAt <= at.now
     const patch: RowPatch = { ...claim, claimKey: first.key, claimFresh: fresh }
@@ -207,7 +217,7 @@ export function decideClaim(
       answer: mine ? { kind: 'yours', token } : { kind: 'retry', token, key: first.key, sent: !fresh },
       writes: [
         { kind: 'patch', id: call.id, patch },
-        ...(fresh && !isOver ? [{ kind: 'mark', key: first.key, state: 'sent' } as const] : []),
+        ...(fresh && !isOver ? [{ kind: 'mark', key: first.key, status: 'sent' } as const] : []),
       ],
     }
   }
@@ -216,12 +226,16 @@ export function decideClaim(
     return { answer: { kind: 'nothing' }, writes: kept }
   if (seen.bound && !isFree(seen.bound, at.lostBy ?? at.now))
     return { answer: { kind: 'replayed', id: seen.bound.id }, writes: kept }
-  const place = 1 + Math.max(-1, ...seen.bindings.map((binding) => binding.place))
+  const place = 1 + Math.max(-1, ...seen.bindings.map((binding) => binding.position))
   return {
     answer: { kind: 'yours', token },
     writes: [
       ...letGo(seen.bound, at.now),
-      { kind: 'bind', binding: { ...bindingOf(offered, call), place, state: 'sent' }, authorization: offered },
+      {
+        kind: 'bind',
+        binding: { ...bindingOf(offered, call), position: place, status: 'sent' },
+        authorization: offered,
+      },
       { kind: 'patch', id: call.id, patch: { ...claim, claimKey: offered.key, claimFresh: true } },
     ],
   }
@@ -230,7 +244,7 @@ export function decideClaim(
 type Made = { readonly result: Json; readonly expiresAt: number; readonly usage?: Usage | null }
 
 function completed({ result, expiresAt, usage }: Made, now: number): RowPatch {
-  return { work: 'completed', endedAt: now, result, expiresAt, ...(usage && { usage }) }
+  return { workStatus: 'completed', endedAt: now, result, expiresAt, ...(usage && { usage }) }
 }
 
 /** What came of a claim. Only `paid` is believed without the current token: money that moved has moved. */
@@ -241,11 +255,11 @@ export function decideFinish(
 ): Decision<boolean> {
   if (!call) return only(false)
   const { outcome } = seen
-  if (call.money === 'settled') return only(outcome.kind === 'paid')
+  if (call.paymentStatus === 'settled') return only(outcome.kind === 'paid')
   const current = call.claimKey !== null && call.claimToken === seen.token
   const binding = current ? seen.bindings.find((each) => each.key === call.claimKey) : undefined
   const ended: RowPatch = {
-    claimUntil: at.now,
+    claimExpiresAt: at.now,
     claimKey: null,
     claimFresh: false,
     ...(at.expiresAt === undefined ? {} : { expiresAt: at.expiresAt }),
@@ -254,27 +268,27 @@ export function decideFinish(
     const { receipt } = outcome
     const patch: RowPatch = {
       ...ended,
-      money: 'settled',
+      paymentStatus: 'settled',
       receipt,
       paid: parseAtomic(receipt.amount) ?? null,
       settledAt: at.now,
     }
-    const paid: readonly Write[] = binding ? [{ kind: 'mark', key: binding.key, state: 'paid' }] : []
+    const paid: readonly Write[] = binding ? [{ kind: 'mark', key: binding.key, status: 'paid' }] : []
     return { answer: true, writes: [{ kind: 'patch', id: call.id, patch }, ...paid] }
   }
   if (!binding) return only(false)
   const end = (money: PaymentStatus, ...rest: Write[]): Decision<boolean> => ({
     answer: true,
-    writes: [{ kind: 'patch', id: call.id, patch: { ...ended, money } }, ...rest],
+    writes: [{ kind: 'patch', id: call.id, patch: { ...ended, paymentStatus: money } }, ...rest],
   })
-  if (outcome.kind === 'unknown') return end('settling', { kind: 'mark', key: binding.key, state: 'sent' })
-  if (outcome.kind === 'unresolved') return end('unresolved', { kind: 'mark', key: binding.key, state: 'sent' })
+  if (outcome.kind === 'unknown') return end('settling', { kind: 'mark', key: binding.key, status: 'sent' })
+  if (outcome.kind === 'unresolved') return end('unresolved', { kind: 'mark', key: binding.key, status: 'sent' })
 
-  const inDoubt = seen.bindings.some((each) => each.key !== binding.key && each.state === 'sent')
+  const inDoubt = seen.bindings.some((each) => each.key !== binding.key && each.status === 'sent')
   const money = inDoubt ? 'settling' : 'refused'
-  if (outcome.kind === 'dead') return end(money, { kind: 'mark', key: binding.key, state: 'dead' })
+  if (outcome.kind === 'dead') return end(money, { kind: 'mark', key: binding.key, status: 'dead' })
   if (!call.claimFresh) return end('settling')
-  if (binding.place === 0) return end(money, { kind: 'mark', key: binding.key, state: 'open' })
+  if (binding.position === 0) return end(money, { kind: 'mark', key: binding.key, status: 'open' })
   return end(money, { kind: 'free', key: binding.key })
 }
 
@@ -286,36 +300,46 @@ export function decideFinish(
  */
 export function decideRenewal(
   call: Head | undefined,
-  seen: { bindings: readonly Pick<AuthorizationBinding, 'place' | 'state'>[]; owner: string },
+  seen: { bindings: readonly Pick<AuthorizationBinding, 'position' | 'status'>[]; workerId: string },
   until: number,
 ): Decision<boolean> {
-  if (!call || call.owner !== seen.owner) return only(false)
+  if (!call || call.workerId !== seen.workerId) return only(false)
   const { id } = call
-  if (isUnfinished(call.work))
-    return { answer: true, writes: call.until < until ? [{ kind: 'patch', id, patch: { until } }] : [] }
-  if (!wasLost(call) || !seen.bindings.some(({ place, state }) => place === 0 && state === 'open')) return only(false)
+  if (isUnfinished(call.workStatus))
+    return {
+      answer: true,
+      writes: call.leaseExpiresAt < until ? [{ kind: 'patch', id, patch: { leaseExpiresAt: until } }] : [],
+    }
+  if (!wasLost(call) || !seen.bindings.some(({ position, status }) => position === 0 && status === 'open'))
+    return only(false)
   const work = call.startedAt === null ? 'queued' : 'in_progress'
   return {
     answer: true,
-    writes: [{ kind: 'patch', id, patch: { work, error: null, endedAt: null, until: Math.max(until, call.until) } }],
+    writes: [
+      {
+        kind: 'patch',
+        id,
+        patch: { workStatus: work, error: null, endedAt: null, leaseExpiresAt: Math.max(until, call.leaseExpiresAt) },
+      },
+    ],
   }
 }
 
 /** Whether a compare-and-set over a call applies. */
 export function mayMove(
-  call: Pick<Head, 'work' | 'money' | 'owner'> | undefined,
-  from: { work: readonly WorkStatus[]; owner?: string; money?: PaymentStatus },
+  call: Pick<Head, 'workStatus' | 'paymentStatus' | 'workerId'> | undefined,
+  from: { workStatus: readonly WorkStatus[]; workerId?: string; paymentStatus?: PaymentStatus },
 ): boolean {
-  if (!call || !from.work.includes(call.work)) return false
-  if (from.owner !== undefined && from.owner !== call.owner) return false
-  return from.money === undefined || from.money === call.money
+  if (!call || !from.workStatus.includes(call.workStatus)) return false
+  if (from.workerId !== undefined && from.workerId !== call.workerId) return false
+  return from.paymentStatus === undefined || from.paymentStatus === call.paymentStatus
 }
 
 /** The fields that a patch may name; anything else in it is ignored, so that no caller moves money past the ledger. */
 export const PATCHABLE = [
-  'work',
-  'owner',
-  'until',
+  'workStatus',
+  'workerId',
+  'leaseExpiresAt',
   'startedAt',
   'endedAt',
   'result',
@@ -339,9 +363,9 @@ export function afterlife(
   bindings: readonly Pick<AuthorizationBinding, 'expiresAt'>[],
   now: number,
 ): 'keep' | 'empty' | 'forget' {
-  if (call.expiresAt > now || isUnfinished(call.work)) return 'keep'
-  if (call.money === 'settled') return call.emptied ? 'keep' : 'empty'
-  if (call.money !== 'verified' && call.money !== 'refused') return 'keep'
+  if (call.expiresAt > now || isUnfinished(call.workStatus)) return 'keep'
+  if (call.paymentStatus === 'settled') return call.emptied ? 'keep' : 'empty'
+  if (call.paymentStatus !== 'verified' && call.paymentStatus !== 'refused') return 'keep'
   return isFree(call, now) || bindings.every((binding) => binding.expiresAt <= now) ? 'forget' : 'keep'
 }
 
@@ -356,7 +380,7 @@ export function alive<Record extends Pick<StoredRecord, 'expiresAt'>>(
 }
 
 /** Whether a compare-and-set over a record applies. A record never changes hands. */
-export function mayMoveOwned(
+export function mayMoveRecord(
   stored: StoredRecord | undefined,
   asked: { record: StoredRecord; from: Json; now: number },
 ): boolean {
@@ -378,11 +402,11 @@ function isSame(one: Json, other: Json): boolean {
 
 // ── leases and rate windows ─────────────────────────────────────────────────────────────────────────────────────────
 
-export type Lease = { readonly owner: string; readonly until: number }
+export type Lease = { readonly workerId: string; readonly expiresAt: number }
 
 /** A lease may be taken when it is free, its own, or has run out. */
 export function mayLease(held: Lease | undefined, owner: string, now: number): boolean {
-  return !held || held.owner === owner || held.until <= now
+  return !held || held.workerId === owner || held.expiresAt <= now
 }
 
 export type Window = { readonly used: number; readonly resetAt: number }
@@ -406,13 +430,13 @@ export function isUnfinished(work: WorkStatus): boolean {
 /** Fails a lost call whose authorization is about to serve another; a failed one needs nothing. */
 function letGo(call: Head | undefined, now: number): readonly Write[] {
   if (!call || !isLost(call, now)) return []
-  return [{ kind: 'patch', id: call.id, patch: { work: 'failed', error: LOST, endedAt: now } }]
+  return [{ kind: 'patch', id: call.id, patch: { workStatus: 'failed', error: LOST, endedAt: now } }]
 }
 
 function bindingOf(
   authorization: Authorization,
   call: Pick<Call, 'id' | 'payer'>,
-): Omit<AuthorizationBinding, 'place' | 'state'> {
+): Omit<AuthorizationBinding, 'position' | 'status'> {
   return { key: authorization.key, call: call.id, payer: call.payer, expiresAt: authorization.expiresAt }
 }
 

@@ -18,8 +18,8 @@ export type Judged =
  * Whether an authorization of a call was ever handed out. The claim that comes before every settlement writes this down (`money` leaves `verified`), and
  * nothing takes it back. What costs nothing is never sent.
  */
-export function wasHandedOut({ money }: Pick<Call, 'money'>): boolean {
-  return money !== 'verified'
+export function wasHandedOut({ paymentStatus }: Pick<Call, 'paymentStatus'>): boolean {
+  return paymentStatus !== 'verified'
 }
 
 /**

@@ -28,7 +28,7 @@ type Asked = To & { readonly signal: AbortSignal }
 /** What second authorizations need of their gateway. */
 export type SecondaryContext = {
   readonly name: string
-  readonly owner: string
+  readonly workerId: string
   readonly ports: Pick<Ports, 'storage' | 'chain' | 'clock' | 'log' | 'random'>
   readonly timeouts: Timeouts
   readonly living: Living
@@ -94,7 +94,7 @@ export function secondaryPayments(
         model: null,
         request: { parent: call.id },
         createdAt: now,
-        owner: gatewayContext.owner,
+        workerId: gatewayContext.workerId,
         expiresAt: now + SECONDARY_RETENTION_MS,
       }
       const cap = verdict.kind === 'valid' ? capOf(verdict) : undefined
@@ -140,8 +140,8 @@ export function secondaryPayments(
       if (parent?.id === call.id) return true
       return (
         parent !== undefined &&
-        (await failIfOverdue(storage, parent, { now: clock.now(), timeouts, living: gatewayContext.living })).work ===
-          'failed'
+        (await failIfOverdue(storage, parent, { now: clock.now(), timeouts, living: gatewayContext.living }))
+          .workStatus === 'failed'
       )
     }
 
@@ -155,9 +155,9 @@ export function secondaryPayments(
         data: { parent: call.id },
         expiresAt: now + SECONDARY_RETENTION_MS,
       }
-      const held = await storage.getOwned(TAKEN, known.id, now)
+      const held = await storage.getRecord(TAKEN, known.id, now)
       if (!(await isLeft(known))) return false
-      return held ? await storage.moveOwned(record, held.data, now) : await storage.putOwned(record, now)
+      return held ? await storage.moveRecord(record, held.data, now) : await storage.putRecord(record, now)
     }
   }
 }
@@ -169,8 +169,8 @@ export function secondaryPayments(
 const isPlain = ({ scheme, network, asset, extra }: Offer): boolean =>
   scheme === 'exact' && network.startsWith('eip155:') && (extra?.verifyingContract ?? asset) === asset
 
-async function parentOf(storage: Pick<Storage, 'getOwned'>, known: Call, now: number): Promise<string> {
-  const taken = await storage.getOwned(TAKEN, known.id, now)
+async function parentOf(storage: Pick<Storage, 'getRecord'>, known: Call, now: number): Promise<string> {
+  const taken = await storage.getRecord(TAKEN, known.id, now)
   const told = (taken?.data ?? known.request) as { readonly parent?: string } | null
   return told?.parent ?? ''
 }

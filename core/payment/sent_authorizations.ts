@@ -14,11 +14,11 @@ export async function noteHandedOut(
   { key, payer, expiresAt }: Authorization,
   now: number,
 ): Promise<void> {
-  await storage.putOwned({ kind: KIND, id: idOf(key), owner: payer, data: true, expiresAt: expiresAt + KEEP_MS }, now)
+  await storage.putRecord({ kind: KIND, id: idOf(key), owner: payer, data: true, expiresAt: expiresAt + KEEP_MS }, now)
 }
 
 export async function isNotedHandedOut(storage: Storage, key: string, now: number): Promise<boolean> {
-  return (await storage.getOwned(KIND, idOf(key), now)) !== undefined
+  return (await storage.getRecord(KIND, idOf(key), now)) !== undefined
 }
 
 const idOf = (key: string): string => bytesToHex(sha256(utf8ToBytes(key)))

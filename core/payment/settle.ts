@@ -68,7 +68,7 @@ export async function settleCall(
     const claim = await storage.claimSettlement(call.id, isOffered ? offered : undefined, {
       now,
       until,
-      ...(completion && { result: completion, owner: call.owner }),
+      ...(completion && { result: completion, workerId: call.workerId }),
     })
     if (claim.kind === 'settled') return { kind: 'settled', receipt: claim.receipt, now: false }
     if (claim.kind === 'replayed') return claim
@@ -120,8 +120,8 @@ export async function complete(
   const move = () =>
     storage.moveCall(
       call.id,
-      { work: ['queued', 'in_progress'], owner: call.owner, money: 'verified' },
-      { work: 'completed', result, expiresAt, usage, endedAt: now },
+      { workStatus: ['queued', 'in_progress'], workerId: call.workerId, paymentStatus: 'verified' },
+      { workStatus: 'completed', result, expiresAt, usage, endedAt: now },
     )
   return (await move()) || ((await takenBack(storage, call, now + timeouts.workLeaseMs)) && (await move()))
 }
@@ -235,7 +235,7 @@ async function record(
     log.warn('a settlement has an unknown outcome', { call: call.id, reason: spent.reason })
     return spent
   }
-  if (call.money !== 'unresolved') {
+  if (call.paymentStatus !== 'unresolved') {
     log.alert('the fate of a payment is unresolved; look it up on the chain', {
       call: call.id,
       payment: authorization.key,
@@ -283,9 +283,9 @@ export const STALLED = 'Job stalled: it ran for more than an hour. Nothing was c
 
 /** Why an unfinished call has in truth failed; undefined while it may still succeed. `lostBy` where nobody could renew until now. */
 export function overdue(call: Call, now: number, timeouts: Timeouts, lostBy = now): string | undefined {
-  if (!isUnfinished(call.work)) return undefined
+  if (!isUnfinished(call.workStatus)) return undefined
   if (now - (call.startedAt ?? call.createdAt) > timeouts.stallMs) return STALLED
-  if (call.until <= lostBy) return LOST
+  if (call.leaseExpiresAt <= lostBy) return LOST
   return undefined
 }
 
@@ -293,8 +293,8 @@ export function overdue(call: Call, now: number, timeouts: Timeouts, lostBy = no
 export function fail(storage: Storage, call: Pick<Call, 'id'>, error: string, now: number): Promise<boolean> {
   return storage.moveCall(
     call.id,
-    { work: ['queued', 'in_progress'], money: 'verified' },
-    { work: 'failed', error, endedAt: now },
+    { workStatus: ['queued', 'in_progress'], paymentStatus: 'verified' },
+    { workStatus: 'failed', error, endedAt: now },
   )
 }
 

@@ -7,7 +7,8 @@ import type { Spend, Usage } from '../ports/mod.ts'
 /** One settled call. `since` is inclusive; undefined for a call that is not this wallet's, or did not settle by then. */
 export function spendOf(row: Row, payer: string, since: number): Spend | undefined {
   const { gateway, endpoint, model, asset, usage, settledAt } = row
-  if (row.money !== 'settled' || row.payer !== payer || settledAt === null || settledAt < since) return undefined
+  if (row.paymentStatus !== 'settled' || row.payer !== payer || settledAt === null || settledAt < since)
+    return undefined
   const spent = row.paid ?? row.quote
   return {
     gateway,

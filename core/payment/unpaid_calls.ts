@@ -39,13 +39,13 @@ async function note(
   const record: StoredRecord = { kind, id: idOf(call), owner: call.payer, data: written([unpaid]), expiresAt: until }
   // Each further round means that somebody else has got on.
   for (;;) {
-    if (await storage.putOwned(record, now)) return
-    const held = await storage.getOwned(kind, record.id, now)
+    if (await storage.putRecord(record, now)) return
+    const held = await storage.getRecord(kind, record.id, now)
     if (!held) continue
     const known = unpaidIn(held)
     if (known.some(({ call: id }) => id === unpaid.call)) return
     if (
-      await storage.moveOwned(
+      await storage.moveRecord(
         { ...held, data: written([...known, unpaid]), expiresAt: Math.max(held.expiresAt, until) },
         held.data,
         now,
@@ -88,17 +88,17 @@ export async function uncollectedJobOf(
   wallet: Wallet,
   { now, next, holds }: { now: number; next: bigint; holds: bigint },
 ): Promise<Call | undefined> {
-  const held = await storage.getOwned(JOB, idOf(wallet), now)
+  const held = await storage.getRecord(JOB, idOf(wallet), now)
   const ended = held ? unpaidIn(held).filter(({ until, from = 0 }) => until > now && from <= now) : []
   if (ended.length < MAX_LYING) return undefined
   const calls = await Promise.all(ended.map(({ call }) => storage.getCall(call)))
   const unpaid = calls.filter(
-    (call) => call !== undefined && call.work !== 'failed' && call.money !== 'settled',
+    (call) => call !== undefined && call.workStatus !== 'failed' && call.paymentStatus !== 'settled',
   ) as readonly Call[]
-  const waiting = unpaid.filter(({ money }) => money === 'verified' || money === 'refused')
+  const waiting = unpaid.filter(({ paymentStatus }) => paymentStatus === 'verified' || paymentStatus === 'refused')
   const over = new Set(ended.map(({ call }) => call).filter((id) => !unpaid.some((call) => call.id === id)))
   if (held && over.size > 0)
-    await storage.moveOwned(
+    await storage.moveRecord(
       { ...held, data: written(unpaidIn(held).filter(({ call }) => !over.has(call))) },
       held.data,
       now,
@@ -110,12 +110,12 @@ export async function uncollectedJobOf(
 /** The same for a call whose money was in doubt; nothing, where it was paid after all, or made in the background and so never delivered. */
 export async function recordIfRefused(storage: Storage, id: string, at: { now: number; until: number }): Promise<void> {
   const call = await storage.getCall(id)
-  if (call?.money === 'refused' && call.startedAt === null) await recordUnpaidCall(storage, call, at)
+  if (call?.paymentStatus === 'refused' && call.startedAt === null) await recordUnpaidCall(storage, call, at)
 }
 
 /** An answered call of this wallet whose payment was refused; undefined where it owes nothing. */
 export async function unpaidCallOf(storage: Storage, wallet: Wallet, now: number): Promise<Call | undefined> {
-  const held = await storage.getOwned(KIND, idOf(wallet), now)
+  const held = await storage.getRecord(KIND, idOf(wallet), now)
   if (!held) return undefined
   const standing = unpaidIn(held).filter(({ until }) => until > now)
   const paid = new Set<string>()
@@ -124,16 +124,16 @@ export async function unpaidCallOf(storage: Storage, wallet: Wallet, now: number
   for (const { call: id } of standing) {
     const call = await storage.getCall(id)
     // What became of its work does not count: the answer was delivered.
-    if (!call || call.money === 'settled') paid.add(id)
-    if (call?.money === 'refused') owed = call
-    if (call?.money === 'verified') lying.push(call)
+    if (!call || call.paymentStatus === 'settled') paid.add(id)
+    if (call?.paymentStatus === 'refused') owed = call
+    if (call?.paymentStatus === 'verified') lying.push(call)
     if (owed) break
   }
   if (lying.length >= MAX_LYING) owed ??= lying[0]
   const rest = standing.filter(({ call }) => !paid.has(call))
   const isShorter = rest.length < unpaidIn(held).length
   if (isShorter)
-    await storage.moveOwned(
+    await storage.moveRecord(
       { ...held, data: written(rest), expiresAt: rest.length > 0 ? held.expiresAt : now },
       held.data,
       now,

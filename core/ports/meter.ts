@@ -45,8 +45,8 @@ function meteredStorage(storage: Storage, meter: Meter): Storage {
     },
     async moveCall(id, from, patch) {
       const isMoved = await storage.moveCall(id, from, patch)
-      const { work } = patch
-      if (isMoved && (work === 'completed' || work === 'failed')) meter.moved(work)
+      const { workStatus } = patch
+      if (isMoved && (workStatus === 'completed' || workStatus === 'failed')) meter.moved(workStatus)
       return isMoved
     },
     async claimSettlement(id, authorization, at) {

@@ -39,11 +39,11 @@ export type Call = {
   /** What the endpoint remembers of the request. */
   readonly request: Json
   readonly createdAt: number
-  readonly work: WorkStatus
-  readonly money: PaymentStatus
+  readonly workStatus: WorkStatus
+  readonly paymentStatus: PaymentStatus
   /** Process that does the work, and until when it has promised to be alive. */
-  readonly owner: string
-  readonly until: number
+  readonly workerId: string
+  readonly leaseExpiresAt: number
   readonly startedAt: number | null
   readonly endedAt: number | null
   /** What the work made; present exactly when `work` is completed (and not yet pruned). */
@@ -61,9 +61,9 @@ export type Call = {
 /** What `openCall` is given; it adds queued, verified and the empty rest. */
 export type NewCall = Omit<
   Call,
-  | 'work'
-  | 'money'
-  | 'until'
+  | 'workStatus'
+  | 'paymentStatus'
+  | 'leaseExpiresAt'
   | 'startedAt'
   | 'endedAt'
   | 'result'
@@ -87,7 +87,7 @@ export type Authorization = {
 }
 
 export type CallPatch = Partial<
-  Pick<Call, 'work' | 'owner' | 'until' | 'startedAt' | 'endedAt' | 'result' | 'error' | 'usage' | 'expiresAt'>
+  Pick<Call, 'workStatus' | 'workerId' | 'leaseExpiresAt' | 'startedAt' | 'endedAt' | 'result' | 'error' | 'usage' | 'expiresAt'>
 >
 
 /** What a wallet has paid for one model of one product. */
@@ -180,7 +180,7 @@ export interface Storage {
   /** Compare and set: true when `work` was one of `from` (and `owner` the one given) and is now patched. Winning it once is the point. */
   moveCall(
     id: string,
-    from: { work: readonly WorkStatus[]; owner?: string; money?: PaymentStatus },
+    from: { workStatus: readonly WorkStatus[]; workerId?: string; paymentStatus?: PaymentStatus },
     patch: CallPatch,
   ): Promise<boolean>
   /**
@@ -204,7 +204,7 @@ export interface Storage {
       now: number
       until: number
       lostBy?: number
-      owner?: string
+      workerId?: string
       result?: { result: Json; expiresAt: number; usage?: Usage | null }
     },
   ): Promise<Claim>
@@ -221,12 +221,12 @@ export interface Storage {
   spendByModel(payer: string, since: number): Promise<readonly Spend[]>
 
   /** Keeps a record; false, and nothing written, while one of its kind and id lives. */
-  putOwned(record: StoredRecord, now: number): Promise<boolean>
-  getOwned(kind: string, id: string, now: number): Promise<StoredRecord | undefined>
+  putRecord(record: StoredRecord, now: number): Promise<boolean>
+  getRecord(kind: string, id: string, now: number): Promise<StoredRecord | undefined>
   /** Compare and set: true when the living record of this kind, id and owner had the data `from`, and is now this one. */
-  moveOwned(record: StoredRecord, from: Json, now: number): Promise<boolean>
+  moveRecord(record: StoredRecord, from: Json, now: number): Promise<boolean>
   /** Living records of a kind and owner, at most `limit`, in no order that means anything. */
-  listOwned(kind: string, owner: string, at: { now: number; limit: number }): Promise<readonly StoredRecord[]>
+  listRecords(kind: string, owner: string, at: { now: number; limit: number }): Promise<readonly StoredRecord[]>
 
   /** Takes or extends a named lease; false while another owner holds it. */
   lease(name: string, owner: string, at: { now: number; until: number }): Promise<boolean>

@@ -141,7 +141,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<Stall>[] {
           },
           async finishSettlement(id, ...rest) {
             const result = results.get(id)
-            if (result !== undefined) await good.moveCall(id, { work: ['completed'] }, { result })
+            if (result !== undefined) await good.moveCall(id, { workStatus: ['completed'] }, { result })
             return await good.finishSettlement(id, ...rest)
           },
         }
@@ -261,7 +261,9 @@ export function brokenEndpoints(sold: Paid): readonly Broken<Stall>[] {
           },
           async unsettled(...asked) {
             const calls = await Promise.all(ids.map((id) => good.getCall(id)))
-            const unpaid = calls.filter((call): call is Call => call?.work === 'completed' && call.money === 'verified')
+            const unpaid = calls.filter(
+              (call): call is Call => call?.workStatus === 'completed' && call.paymentStatus === 'verified',
+            )
             return [...(await good.unsettled(...asked)), ...unpaid]
           },
         }

@@ -157,7 +157,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
           },
           async finishSettlement(id, ...rest) {
             const result = results.get(id)
-            if (result !== undefined) await good.moveCall(id, { work: ['completed'] }, { result })
+            if (result !== undefined) await good.moveCall(id, { workStatus: ['completed'] }, { result })
             return await good.finishSettlement(id, ...rest)
           },
         }
@@ -231,7 +231,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
           },
           async callOf(key, now) {
             const held = await good.getCall(ids.get(key) ?? '')
-            return held?.work === 'failed' && held.error !== LOST ? held : await good.callOf(key, now)
+            return held?.workStatus === 'failed' && held.error !== LOST ? held : await good.callOf(key, now)
           },
         }
       }),
@@ -301,7 +301,9 @@ export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
           },
           async unsettled(...asked) {
             const calls = await Promise.all(ids.map((id) => good.getCall(id)))
-            const unpaid = calls.filter((call): call is Call => call?.work === 'completed' && call.money !== 'settled')
+            const unpaid = calls.filter(
+              (call): call is Call => call?.workStatus === 'completed' && call.paymentStatus !== 'settled',
+            )
             return [...(await good.unsettled(...asked)), ...unpaid]
           },
         }

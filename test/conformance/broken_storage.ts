@@ -1,6 +1,6 @@
 /** One deliberately broken storage per law. Each has a single defect, on which its law must fail and every other must hold. */
 import { memoryStorage } from '../../adapters/storage/memory.ts'
-import { mayMove, mayMoveOwned } from '../../core/payment/ledger.ts'
+import { mayMove, mayMoveRecord } from '../../core/payment/ledger.ts'
 import { parseAtomic, usdc } from '../../core/x402/money.ts'
 import type { Authorization, Call, StoredRecord, Spend, Storage } from '../../core/ports/mod.ts'
 import type { Receipt } from '../../core/x402/protocol.ts'
@@ -35,7 +35,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     (good) => ({
       async openCall(call, authorization, at) {
         const known = await good.callOf(authorization.key, at.now)
-        const isOver = known?.work === 'completed' && known.money === 'verified'
+        const isOver = known?.workStatus === 'completed' && known.paymentStatus === 'verified'
         return good.openCall(call, isOver ? disguised(authorization, call.id) : authorization, at)
       },
     }),
@@ -55,7 +55,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     return {
       async openCall(call, authorization, at) {
         const last = await openers.last(authorization.key)
-        if (last?.work === 'failed') return { kind: 'replayed', call: last }
+        if (last?.workStatus === 'failed') return { kind: 'replayed', call: last }
         return openers.openCall(call, authorization, at)
       },
     }
@@ -67,8 +67,8 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         const last = await openers.last(authorization.key)
         const isLost =
           last &&
-          (last.work === 'queued' || last.work === 'in_progress') &&
-          last.until <= (at.lostBy ?? at.now) &&
+          (last.workStatus === 'queued' || last.workStatus === 'in_progress') &&
+          last.leaseExpiresAt <= (at.lostBy ?? at.now) &&
           !at.cap
         return isLost
           ? good.openCall(call, disguised(authorization, call.id), at)
@@ -82,7 +82,11 @@ export const brokenStorages: readonly Broken<Storage>[] = [
   broken('a call with a settlement begun never frees its authorization', 'frees what was refused', (good) => ({
     async openCall(call, authorization, at) {
       const known = await good.callOf(authorization.key, at.now)
-      return good.openCall(call, known?.money === 'refused' ? disguised(authorization, call.id) : authorization, at)
+      return good.openCall(
+        call,
+        known?.paymentStatus === 'refused' ? disguised(authorization, call.id) : authorization,
+        at,
+      )
     },
   })),
   broken('callOf() finds a call by each of its authorizations', 'knows the original only', (good) => ({
@@ -206,7 +210,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       return {
         async moveCall(id, from, patch) {
           const moved = await good.moveCall(id, from, patch)
-          const call = moved && patch.work === 'failed' ? await good.getCall(id) : undefined
+          const call = moved && patch.workStatus === 'failed' ? await good.getCall(id) : undefined
           if (call) failed.push(call)
           return moved
         },
@@ -241,7 +245,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     },
   })),
   broken('moveCall() applies only from what its caller expects', 'ignores the owner', (good) => ({
-    moveCall: (id, { owner, ...from }, patch) => good.moveCall(id, from, patch),
+    moveCall: (id, { workerId, ...from }, patch) => good.moveCall(id, from, patch),
   })),
   broken('a patch changes what it names, and nothing else', 'clears what is not named', (good) => ({
     moveCall: (id, from, patch) => good.moveCall(id, from, { startedAt: null, ...patch }),
@@ -253,13 +257,13 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       const openers = new Map<string, string>()
       return {
         openCall(call, authorization, at) {
-          openers.set(call.id, call.owner)
+          openers.set(call.id, call.workerId)
           return good.openCall(call, authorization, at)
         },
         async renew(owner, ids, until) {
           for (const id of ids)
-            if (openers.get(id) === owner && ((await good.getCall(id))?.until ?? until) < until)
-              await good.moveCall(id, { work: ['queued', 'in_progress'] }, { until })
+            if (openers.get(id) === owner && ((await good.getCall(id))?.leaseExpiresAt ?? until) < until)
+              await good.moveCall(id, { workStatus: ['queued', 'in_progress'] }, { leaseExpiresAt: until })
           return await good.renew(owner, ids, until)
         },
       }
@@ -269,7 +273,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     "an unfinished call that is moved to another owner is that owner's alone",
     'never writes the owner',
     (good) => ({
-      moveCall: (id, from, { owner: _, ...patch }) => good.moveCall(id, from, patch),
+      moveCall: (id, from, { workerId: _, ...patch }) => good.moveCall(id, from, patch),
     }),
   ),
   broken(
@@ -277,7 +281,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     'renews all that its owner has',
     (good) => ({
       async renew(owner, ids, until) {
-        const mine = (await good.lostCalls(until - 1, 1_000)).filter((call) => call.owner === owner)
+        const mine = (await good.lostCalls(until - 1, 1_000)).filter((call) => call.workerId === owner)
         await good.renew(
           owner,
           mine.map(({ id }) => id),
@@ -301,7 +305,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         const calls = await Promise.all(ids.map((id) => good.getCall(id)))
         return await good.renew(
           owner,
-          ids.filter((_, at) => calls[at]?.work !== 'failed'),
+          ids.filter((_, at) => calls[at]?.workStatus !== 'failed'),
           until,
         )
       },
@@ -315,10 +319,14 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         const held = await good.renew(owner, ids, until)
         const calls = await Promise.all(ids.map((id) => good.getCall(id)))
         const lost = calls.flatMap((call) =>
-          call?.owner === owner && call.error?.startsWith('The work was lost') ? [call.id] : [],
+          call?.workerId === owner && call.error?.startsWith('The work was lost') ? [call.id] : [],
         )
         for (const id of lost)
-          await good.moveCall(id, { work: ['failed'] }, { work: 'in_progress', error: null, until })
+          await good.moveCall(
+            id,
+            { workStatus: ['failed'] },
+            { workStatus: 'in_progress', error: null, leaseExpiresAt: until },
+          )
         return [...held, ...lost]
       },
     }),
@@ -331,7 +339,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         const call = await good.getCall(id)
         return await good.claimSettlement(id, authorization, {
           ...at,
-          ...(at.owner !== undefined && call && { owner: call.owner }),
+          ...(at.workerId !== undefined && call && { workerId: call.workerId }),
         })
       },
     }),
@@ -346,7 +354,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       async unfinishedCalls(owner, { gateway, after, limit }) {
         const some = await good.lostCalls(Number.MAX_SAFE_INTEGER, 20)
         return some
-          .filter((call) => call.owner === owner && call.gateway === gateway && call.id > after)
+          .filter((call) => call.workerId === owner && call.gateway === gateway && call.id > after)
           .toSorted((one, other) => (one.id < other.id ? -1 : 1))
           .slice(0, limit)
       },
@@ -354,7 +362,9 @@ export const brokenStorages: readonly Broken<Storage>[] = [
   ),
   broken('lostCalls() lists unfinished calls past their promise, longest first', 'lists the newest first', (good) => ({
     lostCalls: async (now, limit) =>
-      (await good.lostCalls(now, 1_000)).toSorted((one, other) => other.until - one.until).slice(0, limit),
+      (await good.lostCalls(now, 1_000))
+        .toSorted((one, other) => other.leaseExpiresAt - one.leaseExpiresAt)
+        .slice(0, limit),
   })),
 
   broken(
@@ -370,7 +380,9 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         },
         async lostCalls(now, limit) {
           const lost = await good.lostCalls(now, 1_000)
-          return lost.toSorted((one, other) => one.until - other.until || placeOf(one) - placeOf(other)).slice(0, limit)
+          return lost
+            .toSorted((one, other) => one.leaseExpiresAt - other.leaseExpiresAt || placeOf(one) - placeOf(other))
+            .slice(0, limit)
         },
       }
     },
@@ -422,7 +434,11 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       async claimSettlement(id, authorization, at) {
         const claim = await good.claimSettlement(id, authorization, at)
         if (at.result)
-          await good.moveCall(id, { work: ['completed'] }, { result: at.result.result, expiresAt: at.result.expiresAt })
+          await good.moveCall(
+            id,
+            { workStatus: ['completed'] },
+            { result: at.result.result, expiresAt: at.result.expiresAt },
+          )
         return claim
       },
     }),
@@ -433,7 +449,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     (good) => ({
       async claimSettlement(id, authorization, at) {
         const claim = await good.claimSettlement(id, authorization, at)
-        const isWorking = claim.kind === 'nothing' && (await good.getCall(id))?.work === 'in_progress'
+        const isWorking = claim.kind === 'nothing' && (await good.getCall(id))?.workStatus === 'in_progress'
         return isWorking ? { kind: 'yours', token: 1 } : claim
       },
     }),
@@ -476,7 +492,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         openCall: openers.openCall,
         async claimSettlement(id, authorization, at) {
           const last = authorization && (await openers.last(authorization.key))
-          return last?.work === 'failed' && last.id !== id
+          return last?.workStatus === 'failed' && last.id !== id
             ? { kind: 'replayed', call: last }
             : good.claimSettlement(id, authorization, at)
         },
@@ -496,7 +512,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
   broken('a dead authorization is never handed out again', 'hands out whatever is offered', (good) => ({
     async claimSettlement(id, authorization, at) {
       const claim = await good.claimSettlement(id, authorization, at)
-      const isDone = claim.kind === 'nothing' && authorization && (await good.getCall(id))?.work === 'completed'
+      const isDone = claim.kind === 'nothing' && authorization && (await good.getCall(id))?.workStatus === 'completed'
       return isDone ? { kind: 'yours', token: 1 } : claim
     },
   })),
@@ -552,7 +568,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     return {
       async finishSettlement(id, token, outcome, at) {
         const isTrue = await good.finishSettlement(id, token, outcome, at)
-        const isSettled = (await good.getCall(id))?.money === 'settled'
+        const isSettled = (await good.getCall(id))?.paymentStatus === 'settled'
         if (isTrue) accepted.add(`${id} ${token}`)
         return isTrue || (!isSettled && accepted.has(`${id} ${token}`))
       },
@@ -663,22 +679,25 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       },
       async unsettled(...asked) {
         const more = await Promise.all([...unresolved].map((id) => good.getCall(id)))
-        return [...(await good.unsettled(...asked)), ...more.filter((call) => call?.money === 'unresolved')] as Call[]
+        return [
+          ...(await good.unsettled(...asked)),
+          ...more.filter((call) => call?.paymentStatus === 'unresolved'),
+        ] as Call[]
       },
     }
   }),
 
   // ── owned records ───────────────────────────────────────────────────────────────────────────────────────────────────
-  broken('putOwned() gives one winner among twenty racers', 'looks first and inserts later', (good) => ({
-    async putOwned(record, now) {
-      if (await good.getOwned(record.kind, record.id, now)) return false
+  broken('putRecord() gives one winner among twenty racers', 'looks first and inserts later', (good) => ({
+    async putRecord(record, now) {
+      if (await good.getRecord(record.kind, record.id, now)) return false
       await turn()
-      await good.putOwned(record, now)
+      await good.putRecord(record, now)
       return true
     },
   })),
   broken('a record lives exactly until its end, and then makes room', 'waits a millisecond longer', (good) => ({
-    getOwned: (kind, id, now) => good.getOwned(kind, id, now - 1),
+    getRecord: (kind, id, now) => good.getRecord(kind, id, now - 1),
   })),
   broken('a record comes back as it was given, and nobody holds it', 'joins kind and id without a seam', (good) => {
     const joined = (record: StoredRecord): StoredRecord => ({
@@ -692,41 +711,41 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       ...(record.data as Pick<StoredRecord, 'kind' | 'id' | 'data'>),
     })
     return {
-      putOwned: (record, now) => good.putOwned(joined(record), now),
-      moveOwned: (record, from, now) => good.moveOwned(joined(record), joined({ ...record, data: from }).data, now),
-      async getOwned(kind, id, now) {
-        const found = await good.getOwned('', `${kind}${id}`, now)
+      putRecord: (record, now) => good.putRecord(joined(record), now),
+      moveRecord: (record, from, now) => good.moveRecord(joined(record), joined({ ...record, data: from }).data, now),
+      async getRecord(kind, id, now) {
+        const found = await good.getRecord('', `${kind}${id}`, now)
         return found && { ...apart(found), kind, id }
       },
-      async listOwned(kind, owner, { now, limit }) {
-        const found = (await good.listOwned('', owner, { now, limit: 1_000 })).map(apart)
+      async listRecords(kind, owner, { now, limit }) {
+        const found = (await good.listRecords('', owner, { now, limit: 1_000 })).map(apart)
         return found.filter((record) => record.kind === kind).slice(0, limit)
       },
     }
   }),
-  broken('moveOwned() is won once among twenty racers', 'compares first and writes later', (good) => ({
-    async moveOwned(record, from, now) {
-      const seen = await good.getOwned(record.kind, record.id, now)
+  broken('moveRecord() is won once among twenty racers', 'compares first and writes later', (good) => ({
+    async moveRecord(record, from, now) {
+      const seen = await good.getRecord(record.kind, record.id, now)
       await turn()
-      const held = await good.getOwned(record.kind, record.id, now)
-      return held !== undefined && mayMoveOwned(seen, { record, from, now }) && good.moveOwned(record, held.data, now)
+      const held = await good.getRecord(record.kind, record.id, now)
+      return held !== undefined && mayMoveRecord(seen, { record, from, now }) && good.moveRecord(record, held.data, now)
     },
   })),
   broken(
-    'moveOwned() applies only to what its caller has seen, and a record never changes hands',
+    'moveRecord() applies only to what its caller has seen, and a record never changes hands',
     'asks nobody whose it is',
     (good) => ({
-      async moveOwned(record, from, now) {
-        const held = await good.getOwned(record.kind, record.id, now)
-        return good.moveOwned({ ...record, owner: held?.owner ?? record.owner }, from, now)
+      async moveRecord(record, from, now) {
+        const held = await good.getRecord(record.kind, record.id, now)
+        return good.moveRecord({ ...record, owner: held?.owner ?? record.owner }, from, now)
       },
     }),
   ),
   broken(
-    'listOwned() lists the living records of a kind and owner, and no others',
+    'listRecords() lists the living records of a kind and owner, and no others',
     'lists a millisecond past the end',
     (good) => ({
-      listOwned: (kind, owner, { now, limit }) => good.listOwned(kind, owner, { now: now - 1, limit }),
+      listRecords: (kind, owner, { now, limit }) => good.listRecords(kind, owner, { now: now - 1, limit }),
     }),
   ),
 
@@ -800,7 +819,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     (good) => ({
       async claimSettlement(id, authorization, at) {
         const claim = await good.claimSettlement(id, authorization, at)
-        if (at.result?.usage) await good.moveCall(id, { work: ['completed'] }, { usage: at.result.usage })
+        if (at.result?.usage) await good.moveCall(id, { workStatus: ['completed'] }, { usage: at.result.usage })
         return claim
       },
     }),
@@ -892,8 +911,8 @@ function copying(storage: Storage): Storage {
     openCall: (...given) => storage.openCall(...structuredClone(given)),
     moveCall: (...given) => storage.moveCall(...structuredClone(given)),
     claimSettlement: (...given) => storage.claimSettlement(...structuredClone(given)),
-    putOwned: (...given) => storage.putOwned(...structuredClone(given)),
-    moveOwned: (...given) => storage.moveOwned(...structuredClone(given)),
+    putRecord: (...given) => storage.putRecord(...structuredClone(given)),
+    moveRecord: (...given) => storage.moveRecord(...structuredClone(given)),
   }
 }
 

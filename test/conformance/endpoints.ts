@@ -208,7 +208,7 @@ export const endpointLaws: readonly Law<Stall>[] = [
       const { ports, collect } = await set(subject, { chain })
       async function look(): Promise<void> {
         const calls = await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)
-        settling.push(...calls.map(({ work, result }) => [work, result !== null]))
+        settling.push(...calls.map(({ workStatus, result }) => [workStatus, result !== null]))
       }
       expect((await collect()).status).toBe(200)
       expect(settling).toEqual([['completed', true]])
@@ -433,7 +433,7 @@ export const endpointLaws: readonly Law<Stall>[] = [
         const bought = await buy()
         await idle()
         const collecting = await keyed(bought.body.id)
-        const isPaidByPoll = (await ports.storage.getCall(bought.body.id))?.money === 'verified'
+        const isPaidByPoll = (await ports.storage.getCall(bought.body.id))?.paymentStatus === 'verified'
         const { status, headers } = isPaidByPoll ? await alice.poll(collecting, payment) : bought
         expect([status, headers.get('payment-required')]).toEqual([202, null])
         await shop.maintain()

@@ -272,8 +272,8 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
       const { ports, buy, order, alice, challenge } = await set(subject, { chain })
       async function look(): Promise<void> {
         stored.push(
-          ...(await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)).map(({ work, result }) => [
-            work,
+          ...(await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)).map(({ workStatus, result }) => [
+            workStatus,
             result !== null,
           ]),
         )
@@ -468,7 +468,7 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
       const identity = await chain.identify(payment, payment.accepted, { now: 0, signal: new AbortController().signal })
       const owed = identity.kind === 'known' ? await ports.storage.callOf(identity.key, 0) : undefined
       const again = await buy()
-      expect([owed?.money, again.status, chain.transfers.length]).toEqual(['refused', 200, 1])
+      expect([owed?.paymentStatus, again.status, chain.transfers.length]).toEqual(['refused', 200, 1])
       expect((await buy({ payment: alice.sign(challenge) })).status).toBe(200)
     },
   },

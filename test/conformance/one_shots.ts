@@ -260,7 +260,7 @@ export const oneShotLaws: readonly Law<Stall>[] = [
       const { ports, buy } = await shot(subject, { chain })
       async function look(): Promise<void> {
         const calls = await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)
-        settling.push(...calls.map(({ work, result }) => [work, result !== null]))
+        settling.push(...calls.map(({ workStatus, result }) => [workStatus, result !== null]))
       }
       expect((await buy()).status).toBe(200)
       expect(settling).toEqual([['completed', true]])

@@ -170,9 +170,9 @@ export async function shot(
   const { method, path, example } = endpoint
   const { group_id, sandbox_id } = example as { readonly group_id?: string; readonly sandbox_id?: string }
   if (RENTING.has(endpoint.name)) await rentTo(subjects.ports.storage, alice.wallet, clock.now())
-  if (group_id) await subjects.ports.storage.putOwned(passed(group_id), clock.now())
+  if (group_id) await subjects.ports.storage.putRecord(passed(group_id), clock.now())
   if (sandbox_id)
-    await subjects.ports.storage.putOwned(
+    await subjects.ports.storage.putRecord(
       {
         kind: 'sandbox',
         id: sandbox_id,

@@ -46,7 +46,7 @@ const opening: readonly Law<Storage>[] = [
       const answer = await storage.openCall(newCall('loser'), signed('shared'), at())
       expect(answer).toMatchObject({
         kind: 'replayed',
-        call: { id: 'winner', authorization: 'shared', work: 'queued', money: 'verified' },
+        call: { id: 'winner', authorization: 'shared', workStatus: 'queued', paymentStatus: 'verified' },
       })
       expect(await storage.getCall('loser')).toBeUndefined()
     },
@@ -58,9 +58,9 @@ const opening: readonly Law<Storage>[] = [
       await opened(storage, 'first', { key: 'shared' })
       const again = async (id: string) => (await storage.openCall(newCall(id), signed('shared'), at())).kind
       expect(await again('second')).toBe('replayed')
-      await storage.moveCall('first', { work: ['queued'] }, { work: 'in_progress' })
+      await storage.moveCall('first', { workStatus: ['queued'] }, { workStatus: 'in_progress' })
       expect(await again('third')).toBe('replayed')
-      await storage.moveCall('first', { work: ['in_progress'] }, { work: 'completed', result: 1 })
+      await storage.moveCall('first', { workStatus: ['in_progress'] }, { workStatus: 'completed', result: 1 })
       expect(await again('fourth')).toBe('replayed')
       expect((await storage.openCall(newCall('later'), signed('shared'), at(T + 10 * HOUR))).kind).toBe('replayed')
       for (const id of ['second', 'third', 'fourth', 'later']) expect(await storage.getCall(id)).toBeUndefined()
@@ -78,7 +78,7 @@ const opening: readonly Law<Storage>[] = [
       await opened(one, 'lost', { key: 'shared', until: T + MINUTE })
       const late = T + 2 * MINUTE
       await expect(two.openCall(newCall('same'), signed('shared'), at(late))).rejects.toThrow()
-      expect(await one.getCall('lost')).toMatchObject({ work: 'queued' })
+      expect(await one.getCall('lost')).toMatchObject({ workStatus: 'queued' })
       expect((await one.openCall(newCall('free'), signed(`key ${(winner + 1) % 20}`), at())).kind).toBe('opened')
     },
   },
@@ -87,11 +87,19 @@ const opening: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       await opened(storage, 'first', { key: 'shared' })
-      await storage.moveCall('first', { work: ['queued'] }, { work: 'failed', error: 'upstream', endedAt: T })
+      await storage.moveCall(
+        'first',
+        { workStatus: ['queued'] },
+        { workStatus: 'failed', error: 'upstream', endedAt: T },
+      )
       expect(await storage.callOf('shared', T)).toBeUndefined()
       expect((await storage.openCall(newCall('second'), signed('shared'), at())).kind).toBe('opened')
       expect((await storage.openCall(newCall('third'), signed('shared'), at())).kind).toBe('replayed')
-      expect(await storage.getCall('first')).toMatchObject({ work: 'failed', error: 'upstream', money: 'verified' })
+      expect(await storage.getCall('first')).toMatchObject({
+        workStatus: 'failed',
+        error: 'upstream',
+        paymentStatus: 'verified',
+      })
     },
   },
   {
@@ -99,14 +107,18 @@ const opening: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       await opened(storage, 'lost', { key: 'shared', until: T + MINUTE })
-      await storage.moveCall('lost', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
+      await storage.moveCall('lost', { workStatus: ['queued'] }, { workStatus: 'in_progress', startedAt: T })
       const later = T + 2 * MINUTE
       expect((await storage.openCall(newCall('next'), signed('shared'), at(later))).kind).toBe('opened')
       const lost = await storage.getCall('lost')
-      expect(lost).toMatchObject({ work: 'failed', money: 'verified', endedAt: later, result: null })
+      expect(lost).toMatchObject({ workStatus: 'failed', paymentStatus: 'verified', endedAt: later, result: null })
       expect(lost?.error).toStartWith('The work was lost')
       expect(
-        await storage.moveCall('lost', { work: ['queued', 'in_progress'] }, { work: 'completed', result: 1 }),
+        await storage.moveCall(
+          'lost',
+          { workStatus: ['queued', 'in_progress'] },
+          { workStatus: 'completed', result: 1 },
+        ),
       ).toBe(false)
       const late = { now: later, until: later + MINUTE, result: { result: 1, expiresAt: later + HOUR } }
       expect(await storage.claimSettlement('lost', signed('shared'), late)).toEqual({ kind: 'nothing' })
@@ -169,9 +181,9 @@ const opening: readonly Law<Storage>[] = [
       const call: Call = {
         ...whole,
         authorization: 'key 1',
-        work: 'queued',
-        money: 'verified',
-        until: T + MINUTE,
+        workStatus: 'queued',
+        paymentStatus: 'verified',
+        leaseExpiresAt: T + MINUTE,
         startedAt: null,
         endedAt: null,
         result: null,
@@ -187,14 +199,14 @@ const opening: readonly Law<Storage>[] = [
       expect(await storage.getCall('whole')).toEqual(call)
       expect(await storage.callOf('key 1', T)).toEqual(call)
       const done = {
-        work: 'completed',
+        workStatus: 'completed',
         startedAt: T + 1,
         endedAt: T + 2,
         result: request,
         usage: { input: 0, output: Number.MAX_SAFE_INTEGER },
         expiresAt: T + 3,
       } as const
-      await storage.moveCall('whole', { work: ['queued'] }, done)
+      await storage.moveCall('whole', { workStatus: ['queued'] }, done)
       expect(await storage.getCall('whole')).toEqual({ ...call, ...done })
       expect(await storage.getCall('nobody')).toBeUndefined()
     },
@@ -232,7 +244,7 @@ const opening: readonly Law<Storage>[] = [
       spoil(read)
       expect(await storage.getCall('call')).toMatchObject({ endpoint: 'images', request: { prompt: 'a cat' } })
       const result = { list: [1] }
-      const moving = storage.moveCall('call', { work: ['queued'] }, { work: 'completed', result })
+      const moving = storage.moveCall('call', { workStatus: ['queued'] }, { workStatus: 'completed', result })
       result.list.push(2)
       await moving
       expect(await storage.getCall('call')).toMatchObject({ result: { list: [1] } })
@@ -269,7 +281,7 @@ const exposure: readonly Law<Storage>[] = [
       })
       expect(await storage.getCall('call')).toBeUndefined()
       expect(await storage.callOf('shared', later)).toBeUndefined()
-      expect(await storage.getCall('lost')).toMatchObject({ work: 'queued', endedAt: null })
+      expect(await storage.getCall('lost')).toMatchObject({ workStatus: 'queued', endedAt: null })
       const enough = { observed: usdc(25_000n), asOf: later }
       expect((await storage.openCall(asked, signed('shared'), at(later, enough))).kind).toBe('opened')
     },
@@ -285,7 +297,7 @@ const exposure: readonly Law<Storage>[] = [
       }
       await opened(storage, 'queued', { quote: bit(0) })
       await opened(storage, 'in progress', { quote: bit(1) })
-      await storage.moveCall('in progress', { work: ['queued'] }, { work: 'in_progress' })
+      await storage.moveCall('in progress', { workStatus: ['queued'] }, { workStatus: 'in_progress' })
       await completed(storage, 'completed', { quote: bit(2) })
       await completed(storage, 'claimed', { quote: bit(3) })
       await claimed(storage, 'claimed')
@@ -297,7 +309,7 @@ const exposure: readonly Law<Storage>[] = [
 
       await settling('dead', 8, { kind: 'dead' })
       await opened(storage, 'failed', { quote: bit(9) })
-      await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      await storage.moveCall('failed', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
       await opened(storage, 'of another payer', { quote: bit(10), payer: '0xsomebody' })
       await opened(storage, 'of another asset', { quote: bit(11), asset: 'eip155:1/0xother' })
       expect(await exposed(storage, T)).toBe(0b1111_1111n)
@@ -366,7 +378,7 @@ const exposure: readonly Law<Storage>[] = [
       const over = answers.find(({ kind }) => kind === 'over')
       expect(over).toEqual({ kind: 'over', sum: usdc(2n * CENT), why: 'unreadable' })
       const [first] = answers.flatMap((answer) => (answer.kind === 'opened' ? [answer.call.id] : []))
-      await one.moveCall(first ?? '', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      await one.moveCall(first ?? '', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
       expect((await open(two, 100)).kind).toBe('opened')
     },
   },
@@ -378,7 +390,7 @@ const exposure: readonly Law<Storage>[] = [
         storage.openCall(newCall(id, { endpoint: 'chat', quote, payer }), signed(`key of ${id}`), at(T, NEWCOMER))
       await opened(one, 'of another kind', { payer: PAYER })
       await opened(one, 'in the background', { endpoint: 'chat', quote: usdc(49_999n) })
-      await one.moveCall('in the background', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
+      await one.moveCall('in the background', { workStatus: ['queued'] }, { workStatus: 'in_progress', startedAt: T })
       const answers = await Promise.all(times(30, (n) => open(n % 2 ? one : two, `chat ${n}`)))
       expect(kinds(answers)).toEqual({ opened: 2, over: 28 })
       expect(answers.flatMap((answer) => (answer.kind === 'opened' ? [answer.atLimit ?? false] : [])).sort()).toEqual([
@@ -412,7 +424,8 @@ const exposure: readonly Law<Storage>[] = [
         const chats = times(3, () => newCall(`chat ${asked++}`, { endpoint: 'chat', quote: usdc(1n) }))
         const answers: Opened[] = []
         for (const chat of chats) answers.push(await one.openCall(chat, signed(`key of ${chat.id}`), at(T, NEWCOMER)))
-        for (const { id } of chats) await one.moveCall(id, { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+        for (const { id } of chats)
+          await one.moveCall(id, { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
         return kinds(answers)
       }
       await spent(one, 'elsewhere', { asset: 'eip155:1/0xother' })
@@ -432,7 +445,11 @@ const moves: readonly Law<Storage>[] = [
       await opened(one, 'call')
       const answers = await Promise.all(
         times(20, (n) =>
-          (n % 2 ? one : two).moveCall('call', { work: ['queued'] }, { work: 'in_progress', startedAt: T + n }),
+          (n % 2 ? one : two).moveCall(
+            'call',
+            { workStatus: ['queued'] },
+            { workStatus: 'in_progress', startedAt: T + n },
+          ),
         ),
       )
       expect(answers.filter(Boolean).length).toBe(1)
@@ -442,27 +459,27 @@ const moves: readonly Law<Storage>[] = [
     name: 'moveCall() applies only from what its caller expects',
     async check(subject) {
       const storage = await subject.open()
-      await opened(storage, 'call', { owner: 'me' })
+      await opened(storage, 'call', { workerId: 'me' })
       const before = await storage.getCall('call')
       const stale = [
-        { work: ['in_progress'] },
-        { work: ['completed', 'failed'] },
-        { work: [] },
-        { work: ['queued'], owner: 'somebody' },
-        { work: ['queued'], owner: 'me', money: 'settled' },
+        { workStatus: ['in_progress'] },
+        { workStatus: ['completed', 'failed'] },
+        { workStatus: [] },
+        { workStatus: ['queued'], workerId: 'somebody' },
+        { workStatus: ['queued'], workerId: 'me', paymentStatus: 'settled' },
       ] as const
       for (const from of stale)
-        expect(await storage.moveCall('call', from, { work: 'failed', error: 'no' })).toBe(false)
+        expect(await storage.moveCall('call', from, { workStatus: 'failed', error: 'no' })).toBe(false)
       expect(await storage.getCall('call')).toEqual(before)
-      expect(await storage.moveCall('nobody', { work: ['queued'] }, { work: 'failed' })).toBe(false)
+      expect(await storage.moveCall('nobody', { workStatus: ['queued'] }, { workStatus: 'failed' })).toBe(false)
       expect(
         await storage.moveCall(
           'call',
-          { work: ['in_progress', 'queued'], owner: 'me', money: 'verified' },
-          { work: 'in_progress' },
+          { workStatus: ['in_progress', 'queued'], workerId: 'me', paymentStatus: 'verified' },
+          { workStatus: 'in_progress' },
         ),
       ).toBe(true)
-      expect((await storage.getCall('call'))?.work).toBe('in_progress')
+      expect((await storage.getCall('call'))?.workStatus).toBe('in_progress')
     },
   },
   {
@@ -470,21 +487,21 @@ const moves: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       await opened(storage, 'call')
-      await storage.moveCall('call', { work: ['queued'] }, { work: 'in_progress', startedAt: T + 1 })
+      await storage.moveCall('call', { workStatus: ['queued'] }, { workStatus: 'in_progress', startedAt: T + 1 })
       const before = await storage.getCall('call')
-      expect(await storage.moveCall('call', { work: ['in_progress'] }, { until: T + HOUR })).toBe(true)
-      expect(await storage.getCall('call')).toEqual({ ...before, until: T + HOUR } as Call)
-      expect(await storage.moveCall('call', { work: ['in_progress'] }, {})).toBe(true)
-      expect(await storage.getCall('call')).toEqual({ ...before, until: T + HOUR } as Call)
+      expect(await storage.moveCall('call', { workStatus: ['in_progress'] }, { leaseExpiresAt: T + HOUR })).toBe(true)
+      expect(await storage.getCall('call')).toEqual({ ...before, leaseExpiresAt: T + HOUR } as Call)
+      expect(await storage.moveCall('call', { workStatus: ['in_progress'] }, {})).toBe(true)
+      expect(await storage.getCall('call')).toEqual({ ...before, leaseExpiresAt: T + HOUR } as Call)
     },
   },
   {
     name: "an unfinished call that is moved to another owner is that owner's alone",
     async check(subject) {
       const [one, two] = await handles(subject)
-      await opened(one, 'call', { key: 'shared', owner: 'me', until: T + MINUTE })
-      const handed = { work: 'in_progress', owner: 'the vendor', startedAt: T, until: T + HOUR } as const
-      expect(await one.moveCall('call', { work: ['queued'], owner: 'me' }, handed)).toBe(true)
+      await opened(one, 'call', { key: 'shared', workerId: 'me', until: T + MINUTE })
+      const handed = { workStatus: 'in_progress', workerId: 'the vendor', startedAt: T, leaseExpiresAt: T + HOUR } as const
+      expect(await one.moveCall('call', { workStatus: ['queued'], workerId: 'me' }, handed)).toBe(true)
       expect(await two.getCall('call')).toMatchObject(handed)
       await two.renew('me', ['call'], T + 9 * HOUR)
       expect(await one.getCall('call')).toMatchObject(handed)
@@ -494,32 +511,36 @@ const moves: readonly Law<Storage>[] = [
       await one.renew('the vendor', ['call'], T + 2 * HOUR)
       expect(await two.lostCalls(T + HOUR, 9)).toEqual([])
       expect(await two.lostCalls(Number.MAX_SAFE_INTEGER, 9)).toMatchObject([
-        { id: 'call', ...handed, until: T + 2 * HOUR },
+        { id: 'call', ...handed, leaseExpiresAt: T + 2 * HOUR },
       ])
-      const done = { work: 'completed', result: 1 } as const
-      expect(await two.moveCall('call', { work: ['in_progress'], owner: 'the vendor', money: 'verified' }, done)).toBe(
-        true,
-      )
+      const done = { workStatus: 'completed', result: 1 } as const
+      expect(
+        await two.moveCall(
+          'call',
+          { workStatus: ['in_progress'], workerId: 'the vendor', paymentStatus: 'verified' },
+          done,
+        ),
+      ).toBe(true)
     },
   },
   {
     name: "renew() lengthens the promise of the calls that it is given, where they are unfinished and its owner's",
     async check(subject) {
       const storage = await subject.open()
-      await opened(storage, 'queued', { owner: 'me', until: T + 10 })
-      await opened(storage, 'in progress', { owner: 'me', until: T + 20 })
-      await storage.moveCall('in progress', { work: ['queued'] }, { work: 'in_progress' })
-      await opened(storage, 'done', { owner: 'me', until: T + 30 })
-      await storage.moveCall('done', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
-      await opened(storage, 'promised for longer', { owner: 'me', until: T + HOUR })
-      await opened(storage, 'of another', { owner: 'you', until: T + 40 })
-      await opened(storage, 'not asked for', { owner: 'me', until: T + 50 })
+      await opened(storage, 'queued', { workerId: 'me', until: T + 10 })
+      await opened(storage, 'in progress', { workerId: 'me', until: T + 20 })
+      await storage.moveCall('in progress', { workStatus: ['queued'] }, { workStatus: 'in_progress' })
+      await opened(storage, 'done', { workerId: 'me', until: T + 30 })
+      await storage.moveCall('done', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
+      await opened(storage, 'promised for longer', { workerId: 'me', until: T + HOUR })
+      await opened(storage, 'of another', { workerId: 'you', until: T + 40 })
+      await opened(storage, 'not asked for', { workerId: 'me', until: T + 50 })
       await storage.renew(
         'me',
         ['queued', 'in progress', 'done', 'promised for longer', 'of another', 'of nobody'],
         T + MINUTE,
       )
-      const until = async (id: string) => ((await storage.getCall(id))?.until ?? 0) - T
+      const until = async (id: string) => ((await storage.getCall(id))?.leaseExpiresAt ?? 0) - T
       expect(await until('queued')).toBe(MINUTE)
       expect(await until('in progress')).toBe(MINUTE)
       expect(await until('done')).toBe(30)
@@ -534,10 +555,10 @@ const moves: readonly Law<Storage>[] = [
       const storage = await subject.open()
       await opened(storage, 'queued', { until: T + 10 })
       await opened(storage, 'promised for longer', { until: T + HOUR })
-      await opened(storage, 'of another', { owner: 'you' })
+      await opened(storage, 'of another', { workerId: 'you' })
       await completed(storage, 'completed')
       await opened(storage, 'failed')
-      await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      await storage.moveCall('failed', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
       const many = times(300, (n) => `call ${n}`)
       for (const id of many) await opened(storage, id)
       const held = await storage.renew(
@@ -555,31 +576,35 @@ const moves: readonly Law<Storage>[] = [
       const [one, two] = await handles(subject)
       const later = T + 2 * MINUTE
       for (const id of ['queued', 'begun', 'taken', 'of another'])
-        await opened(one, id, { until: T + MINUTE, ...(id === 'of another' && { owner: 'you' }) })
-      await one.moveCall('begun', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
-      const lost = { work: 'failed', error: LOST, endedAt: later } as const
+        await opened(one, id, { until: T + MINUTE, ...(id === 'of another' && { workerId: 'you' }) })
+      await one.moveCall('begun', { workStatus: ['queued'] }, { workStatus: 'in_progress', startedAt: T })
+      const lost = { workStatus: 'failed', error: LOST, endedAt: later } as const
       const lose = async (id: string) =>
         await two.moveCall(
           id,
-          { work: ['queued', 'in_progress'], money: 'verified' },
+          { workStatus: ['queued', 'in_progress'], paymentStatus: 'verified' },
           id === 'begun' ? { ...lost, startedAt: T } : lost,
         )
       for (const id of ['queued', 'begun', 'taken', 'of another']) expect(await lose(id)).toBe(true)
       await two.openCall(newCall('taker'), signed(keyOf('taken')), at(later))
       await one.renew('me', ['queued', 'begun', 'taken', 'of another'], later + MINUTE)
-      const alive = { money: 'verified', error: null, endedAt: null, until: later + MINUTE }
-      expect(await two.getCall('queued')).toMatchObject({ ...alive, work: 'queued', startedAt: null })
-      expect(await two.getCall('begun')).toMatchObject({ ...alive, work: 'in_progress', startedAt: T })
-      expect(await two.getCall('of another')).toMatchObject({ work: 'failed', error: LOST })
+      const alive = { paymentStatus: 'verified', error: null, endedAt: null, leaseExpiresAt: later + MINUTE }
+      expect(await two.getCall('queued')).toMatchObject({ ...alive, workStatus: 'queued', startedAt: null })
+      expect(await two.getCall('begun')).toMatchObject({ ...alive, workStatus: 'in_progress', startedAt: T })
+      expect(await two.getCall('of another')).toMatchObject({ workStatus: 'failed', error: LOST })
       // Whoever has the authorization: one of the two lives.
       const served = [await two.getCall('taken'), await two.getCall('taker')].filter(
-        (call) => call && call.work !== 'failed',
+        (call) => call && call.workStatus !== 'failed',
       )
       expect(served.length).toBe(1)
       expect((await two.openCall(newCall('late'), signed(keyOf('queued')), at(later))).kind).toBe('replayed')
-      await two.moveCall('begun', { work: ['in_progress'] }, { work: 'failed', error: 'upstream', endedAt: later })
+      await two.moveCall(
+        'begun',
+        { workStatus: ['in_progress'] },
+        { workStatus: 'failed', error: 'upstream', endedAt: later },
+      )
       await one.renew('me', ['begun'], later + MINUTE)
-      expect(await two.getCall('begun')).toMatchObject({ work: 'failed', error: 'upstream' })
+      expect(await two.getCall('begun')).toMatchObject({ workStatus: 'failed', error: 'upstream' })
     },
   },
   {
@@ -589,14 +614,19 @@ const moves: readonly Law<Storage>[] = [
       const late = T + 2 * MINUTE
       const made = { now: late, until: late + MINUTE, result: { result: 1, expiresAt: T + HOUR } }
       await opened(one, 'lost', { until: T + MINUTE })
-      await two.moveCall('lost', { work: ['queued'] }, { work: 'failed', error: LOST, endedAt: late })
-      expect(await one.claimSettlement('lost', signed(keyOf('lost')), { ...made, owner: 'you' })).toEqual({
+      await two.moveCall('lost', { workStatus: ['queued'] }, { workStatus: 'failed', error: LOST, endedAt: late })
+      expect(await one.claimSettlement('lost', signed(keyOf('lost')), { ...made, workerId: 'you' })).toEqual({
         kind: 'nothing',
       })
-      expect(await one.claimSettlement('lost', signed(keyOf('lost')), { ...made, owner: 'me' })).toMatchObject({
+      expect(await one.claimSettlement('lost', signed(keyOf('lost')), { ...made, workerId: 'me' })).toMatchObject({
         kind: 'yours',
       })
-      expect(await two.getCall('lost')).toMatchObject({ work: 'completed', money: 'settling', error: null, result: 1 })
+      expect(await two.getCall('lost')).toMatchObject({
+        workStatus: 'completed',
+        paymentStatus: 'settling',
+        error: null,
+        result: 1,
+      })
     },
   },
   {
@@ -608,7 +638,7 @@ const moves: readonly Law<Storage>[] = [
       const open = async (id: string, key: string) =>
         (await storage.openCall(newCall(id), signed(keyOf(key)), { ...at(T + MINUTE), lostBy: T + 10 })).kind
       expect([await open('first', 'before'), await open('second', 'meanwhile')]).toEqual(['opened', 'replayed'])
-      expect(await storage.getCall('meanwhile')).toMatchObject({ work: 'queued' })
+      expect(await storage.getCall('meanwhile')).toMatchObject({ workStatus: 'queued' })
     },
   },
   {
@@ -623,10 +653,10 @@ const moves: readonly Law<Storage>[] = [
       ] as const) {
         await opened(storage, id, { until: T + after })
       }
-      await storage.moveCall('a', { work: ['queued'] }, { work: 'in_progress' })
+      await storage.moveCall('a', { workStatus: ['queued'] }, { workStatus: 'in_progress' })
       await completed(storage, 'completed', { until: T + 1 })
       await opened(storage, 'failed', { until: T + 1 })
-      await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      await storage.moveCall('failed', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
       expect(ids(await storage.lostCalls(T + 30, 9))).toEqual(['a', 'b', 'c'])
       expect(ids(await storage.lostCalls(T + 30, 2))).toEqual(['a', 'b'])
     },
@@ -637,10 +667,10 @@ const moves: readonly Law<Storage>[] = [
       const storage = await subject.open()
       for (const n of times(20, (n) => n)) await opened(storage, `a queue ${n}`, { until: T + n })
       for (const id of ['job d', 'job b', 'job e', 'job c', 'job a'])
-        await opened(storage, id, { owner: 'the vendor', until: T + HOUR })
-      await storage.moveCall('job b', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
-      await storage.moveCall('job e', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
-      await opened(storage, 'job elsewhere', { owner: 'the vendor', gateway: 'base' })
+        await opened(storage, id, { workerId: 'the vendor', until: T + HOUR })
+      await storage.moveCall('job b', { workStatus: ['queued'] }, { workStatus: 'in_progress', startedAt: T })
+      await storage.moveCall('job e', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
+      await opened(storage, 'job elsewhere', { workerId: 'the vendor', gateway: 'base' })
       const listed = async (after: string, limit: number) =>
         ids(await storage.unfinishedCalls('the vendor', { gateway: 'devnet', after, limit }))
       expect(await listed('', 2)).toEqual(['job a', 'job b'])
@@ -663,7 +693,7 @@ const ties: readonly Law<Storage>[] = [
       for (const id of names) await completed(storage, `unsettled ${id}`)
       for (const id of names.toReversed())
         await storage.claimSettlement(`unsettled ${id}`, undefined, { now: T, until: T + 10 })
-      await storage.moveCall('lost a', { work: ['queued'] }, { work: 'in_progress' })
+      await storage.moveCall('lost a', { workStatus: ['queued'] }, { workStatus: 'in_progress' })
       const [lost, unsettled] = ['lost', 'unsettled'].map((of) => ['a', 'b', 'c'].map((id) => `${of} ${id}`)) as [
         string[],
         string[],
@@ -684,7 +714,7 @@ const claiming: readonly Law<Storage>[] = [
         times(20, (n) => (n % 2 ? one : two).claimSettlement('call', signed(keyOf('call')), at())),
       )
       expect(kinds(answers)).toEqual({ yours: 1, taken: 19 })
-      expect((await one.getCall('call'))?.money).toBe('settling')
+      expect((await one.getCall('call'))?.paymentStatus).toBe('settling')
     },
   },
   {
@@ -704,7 +734,7 @@ const claiming: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       await opened(storage, 'call')
-      await storage.moveCall('call', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
+      await storage.moveCall('call', { workStatus: ['queued'] }, { workStatus: 'in_progress', startedAt: T })
       const first = { result: { made: [1] }, expiresAt: T + HOUR }
       const claim = await storage.claimSettlement('call', signed(keyOf('call')), {
         now: T + 5,
@@ -713,8 +743,8 @@ const claiming: readonly Law<Storage>[] = [
       })
       expect(claim.kind).toBe('yours')
       const stored = {
-        work: 'completed',
-        money: 'settling',
+        workStatus: 'completed',
+        paymentStatus: 'settling',
         result: { made: [1] },
         startedAt: T,
         endedAt: T + 5,
@@ -740,11 +770,15 @@ const claiming: readonly Law<Storage>[] = [
       expect(await claim('nobody', { result })).toEqual({ kind: 'nothing' })
       await opened(storage, 'call')
       expect(await claim('call')).toEqual({ kind: 'nothing' })
-      await storage.moveCall('call', { work: ['queued'] }, { work: 'in_progress' })
+      await storage.moveCall('call', { workStatus: ['queued'] }, { workStatus: 'in_progress' })
       expect(await claim('call')).toEqual({ kind: 'nothing' })
-      await storage.moveCall('call', { work: ['in_progress'] }, { work: 'failed', error: 'upstream' })
+      await storage.moveCall('call', { workStatus: ['in_progress'] }, { workStatus: 'failed', error: 'upstream' })
       expect(await claim('call', { result })).toEqual({ kind: 'nothing' })
-      expect(await storage.getCall('call')).toMatchObject({ work: 'failed', money: 'verified', result: null })
+      expect(await storage.getCall('call')).toMatchObject({
+        workStatus: 'failed',
+        paymentStatus: 'verified',
+        result: null,
+      })
     },
   },
   {
@@ -787,14 +821,14 @@ const claiming: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       await opened(storage, 'failed')
-      await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      await storage.moveCall('failed', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
       await withDeadOriginal(storage, 'one')
       expect((await storage.claimSettlement('one', signed(keyOf('failed')), at())).kind).toBe('yours')
 
       await opened(storage, 'lost', { until: T + 1 })
       await withDeadOriginal(storage, 'two')
       expect((await storage.claimSettlement('two', signed(keyOf('lost')), at(T + MINUTE))).kind).toBe('yours')
-      expect(await storage.getCall('lost')).toMatchObject({ work: 'failed', endedAt: T + MINUTE })
+      expect(await storage.getCall('lost')).toMatchObject({ workStatus: 'failed', endedAt: T + MINUTE })
     },
   },
   {
@@ -824,7 +858,7 @@ const claiming: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       await withDeadOriginal(storage, 'call')
-      expect((await storage.getCall('call'))?.money).toBe('refused')
+      expect((await storage.getCall('call'))?.paymentStatus).toBe('refused')
       expect(await storage.claimSettlement('call', signed(keyOf('call')), at())).toEqual({ kind: 'nothing' })
       expect(await storage.claimSettlement('call', undefined, at())).toEqual({ kind: 'nothing' })
     },
@@ -893,7 +927,7 @@ const finishing: readonly Law<Storage>[] = [
       expect((await storage.claimSettlement('call', undefined, { now, until: now + 1 })).kind).toBe('taken')
       expect(await storage.finishSettlement('nobody', 1, { kind: 'dead' }, { now })).toBe(false)
       expect(await storage.finishSettlement('call', current, { kind: 'dead' }, { now })).toBe(true)
-      expect((await storage.getCall('call'))?.money).toBe('refused')
+      expect((await storage.getCall('call'))?.paymentStatus).toBe('refused')
     },
   },
   {
@@ -906,7 +940,7 @@ const finishing: readonly Law<Storage>[] = [
       for (const kind of ['unknown', 'refused', 'dead', 'unresolved'] as const) {
         expect(await storage.finishSettlement('call', token, { kind }, { now: T })).toBe(false)
       }
-      expect((await storage.getCall('call'))?.money).toBe('refused')
+      expect((await storage.getCall('call'))?.paymentStatus).toBe('refused')
     },
   },
   {
@@ -919,7 +953,11 @@ const finishing: readonly Law<Storage>[] = [
       expect(
         await storage.finishSettlement('call', stale, { kind: 'paid', receipt: receipt() }, { now: T + HOUR }),
       ).toBe(true)
-      expect(await storage.getCall('call')).toMatchObject({ money: 'settled', settledAt: T + HOUR, receipt: receipt() })
+      expect(await storage.getCall('call')).toMatchObject({
+        paymentStatus: 'settled',
+        settledAt: T + HOUR,
+        receipt: receipt(),
+      })
       expect(await storage.finishSettlement('call', current, { kind: 'refused' }, { now: T + HOUR })).toBe(false)
       expect(await storage.claimSettlement('call', signed('another'), at(T + HOUR))).toEqual({
         kind: 'settled',
@@ -944,7 +982,7 @@ const finishing: readonly Law<Storage>[] = [
         expect(await storage.finishSettlement('call', token, { kind }, again)).toBe(false)
       }
       expect(await storage.getCall('call')).toEqual(before)
-      expect(before).toMatchObject({ money: 'settled', receipt: receipt() })
+      expect(before).toMatchObject({ paymentStatus: 'settled', receipt: receipt() })
     },
   },
   {
@@ -972,7 +1010,7 @@ const finishing: readonly Law<Storage>[] = [
       expect(
         await storage.finishSettlement('call', await claimed(storage, 'call'), { kind: 'refused' }, { now: T }),
       ).toBe(true)
-      expect((await storage.getCall('call'))?.money).toBe('refused')
+      expect((await storage.getCall('call'))?.paymentStatus).toBe('refused')
       const again = await storage.claimSettlement('call', signed(keyOf('call')), at())
       expect(again.kind).toBe('yours')
       await storage.finishSettlement('call', tokenOf(again), { kind: 'refused' }, { now: T })
@@ -987,7 +1025,7 @@ const finishing: readonly Law<Storage>[] = [
       await withDeadOriginal(storage, 'call')
       const claim = await storage.claimSettlement('call', signed('fresh'), at())
       expect(await storage.finishSettlement('call', tokenOf(claim), { kind: 'refused' }, { now: T })).toBe(true)
-      expect((await storage.getCall('call'))?.money).toBe('refused')
+      expect((await storage.getCall('call'))?.paymentStatus).toBe('refused')
       expect(await storage.callOf('fresh', T)).toBeUndefined()
       expect((await storage.openCall(newCall('other'), signed('fresh'), at())).kind).toBe('opened')
     },
@@ -1005,7 +1043,7 @@ const finishing: readonly Law<Storage>[] = [
         await storage.claimSettlement(id, signed(key), at())
         const token = await claimed(storage, id, T + HOUR)
         expect(await storage.finishSettlement(id, token, { kind: 'refused' }, { now: T + HOUR })).toBe(true)
-        expect((await storage.getCall(id))?.money).toBe('settling')
+        expect((await storage.getCall(id))?.paymentStatus).toBe('settling')
         const again = await storage.claimSettlement(id, signed('another'), at(T + HOUR))
         expect(again).toMatchObject({ kind: 'retry', sent: true, authorization: { key } })
       }
@@ -1019,7 +1057,7 @@ const finishing: readonly Law<Storage>[] = [
       const token = await claimed(storage, 'call')
       expect(await storage.unsettled(T, 9)).toEqual([])
       expect(await storage.finishSettlement('call', token, { kind: 'unknown' }, { now: T })).toBe(true)
-      expect((await storage.getCall('call'))?.money).toBe('settling')
+      expect((await storage.getCall('call'))?.paymentStatus).toBe('settling')
       expect(ids(await storage.unsettled(T, 9))).toEqual(['call'])
       expect(await storage.claimSettlement('call', signed(keyOf('call')), at())).toMatchObject({
         kind: 'retry',
@@ -1075,26 +1113,26 @@ const finishing: readonly Law<Storage>[] = [
       await completed(storage, 'call')
       const token = await claimed(storage, 'call')
       expect(await storage.finishSettlement('call', token, { kind: 'unresolved' }, { now: T })).toBe(true)
-      expect((await storage.getCall('call'))?.money).toBe('unresolved')
+      expect((await storage.getCall('call'))?.paymentStatus).toBe('unresolved')
       expect(await storage.unsettled(T + 10 * HOUR, 9)).toEqual([])
       const claim = await storage.claimSettlement('call', undefined, at())
       expect(claim).toMatchObject({ kind: 'retry', sent: true })
       expect(
         await storage.finishSettlement('call', tokenOf(claim), { kind: 'paid', receipt: receipt() }, { now: T }),
       ).toBe(true)
-      expect((await storage.getCall('call'))?.money).toBe('settled')
+      expect((await storage.getCall('call'))?.paymentStatus).toBe('settled')
     },
   },
 ]
 
 const keeping: readonly Law<Storage>[] = [
   {
-    name: 'putOwned() gives one winner among twenty racers',
+    name: 'putRecord() gives one winner among twenty racers',
     async check(subject) {
       const [one, two] = await handles(subject)
-      const answers = await Promise.all(times(20, (n) => (n % 2 ? one : two).putOwned(record({ data: n }), T)))
+      const answers = await Promise.all(times(20, (n) => (n % 2 ? one : two).putRecord(record({ data: n }), T)))
       expect(answers.filter(Boolean)).toEqual([true])
-      expect((await one.getOwned('asset', 'a', T))?.data).toBe(answers.indexOf(true))
+      expect((await one.getRecord('asset', 'a', T))?.data).toBe(answers.indexOf(true))
     },
   },
   {
@@ -1102,13 +1140,13 @@ const keeping: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       const end = T + HOUR
-      expect(await storage.putOwned(record({ expiresAt: end, data: 1 }), T)).toBe(true)
-      expect(await storage.putOwned(record({ data: 2 }), end - 1)).toBe(false)
-      expect((await storage.getOwned('asset', 'a', end - 1))?.data).toBe(1)
-      expect(await storage.getOwned('asset', 'a', end)).toBeUndefined()
-      expect(await storage.moveOwned(record({ expiresAt: end + HOUR, data: 2 }), 1, end)).toBe(false)
-      expect(await storage.putOwned(record({ owner: 'another', expiresAt: end + 1, data: 2 }), end)).toBe(true)
-      expect(await storage.getOwned('asset', 'a', end)).toEqual(
+      expect(await storage.putRecord(record({ expiresAt: end, data: 1 }), T)).toBe(true)
+      expect(await storage.putRecord(record({ data: 2 }), end - 1)).toBe(false)
+      expect((await storage.getRecord('asset', 'a', end - 1))?.data).toBe(1)
+      expect(await storage.getRecord('asset', 'a', end)).toBeUndefined()
+      expect(await storage.moveRecord(record({ expiresAt: end + HOUR, data: 2 }), 1, end)).toBe(false)
+      expect(await storage.putRecord(record({ owner: 'another', expiresAt: end + 1, data: 2 }), end)).toBe(true)
+      expect(await storage.getRecord('asset', 'a', end)).toEqual(
         record({ owner: 'another', expiresAt: end + 1, data: 2 }),
       )
     },
@@ -1126,37 +1164,37 @@ const keeping: readonly Law<Storage>[] = [
       ]
       for (const each of records) {
         const given = structuredClone(each)
-        const isKept = storage.putOwned(given, T)
+        const isKept = storage.putRecord(given, T)
         spoil(given)
         expect(await isKept).toBe(true)
       }
       for (const each of records) {
-        const read = () => storage.getOwned(each.kind, each.id, T)
+        const read = () => storage.getRecord(each.kind, each.id, T)
         spoil(await read())
         expect(await read()).toEqual(each)
       }
-      expect(await storage.getOwned('number', 'b', T)).toBeUndefined()
+      expect(await storage.getRecord('number', 'b', T)).toBeUndefined()
     },
   },
   {
-    name: 'moveOwned() is won once among twenty racers',
+    name: 'moveRecord() is won once among twenty racers',
     async check(subject) {
       const [one, two] = await handles(subject)
-      await one.putOwned(record({ data: { call: 'first' } }), T)
+      await one.putRecord(record({ data: { call: 'first' } }), T)
       const answers = await Promise.all(
-        times(20, (n) => (n % 2 ? one : two).moveOwned(record({ data: { call: n } }), { call: 'first' }, T)),
+        times(20, (n) => (n % 2 ? one : two).moveRecord(record({ data: { call: n } }), { call: 'first' }, T)),
       )
       expect(answers.filter(Boolean)).toEqual([true])
-      expect((await two.getOwned('asset', 'a', T))?.data).toEqual({ call: answers.indexOf(true) })
+      expect((await two.getRecord('asset', 'a', T))?.data).toEqual({ call: answers.indexOf(true) })
     },
   },
   {
-    name: 'moveOwned() applies only to what its caller has seen, and a record never changes hands',
+    name: 'moveRecord() applies only to what its caller has seen, and a record never changes hands',
     async check(subject) {
       const storage = await subject.open()
       const seen = { one: 1, list: [1, { two: 2 }], none: null }
-      expect(await storage.moveOwned(record(), null, T)).toBe(false)
-      await storage.putOwned(record({ data: seen }), T)
+      expect(await storage.moveRecord(record(), null, T)).toBe(false)
+      await storage.putRecord(record({ data: seen }), T)
       const others: readonly Json[] = [
         null,
         1,
@@ -1168,17 +1206,17 @@ const keeping: readonly Law<Storage>[] = [
         { ...seen, list: [{ two: 2 }, 1] },
         { ...seen, list: { 0: 1, 1: { two: 2 } } },
       ]
-      for (const other of others) expect([other, await storage.moveOwned(record(), other, T)]).toEqual([other, false])
-      expect(await storage.moveOwned(record({ owner: 'another' }), seen, T)).toBe(false)
-      expect(await storage.moveOwned(record({ id: 'b' }), seen, T)).toBe(false)
-      expect(await storage.getOwned('asset', 'a', T)).toEqual(record({ data: seen }))
+      for (const other of others) expect([other, await storage.moveRecord(record(), other, T)]).toEqual([other, false])
+      expect(await storage.moveRecord(record({ owner: 'another' }), seen, T)).toBe(false)
+      expect(await storage.moveRecord(record({ id: 'b' }), seen, T)).toBe(false)
+      expect(await storage.getRecord('asset', 'a', T)).toEqual(record({ data: seen }))
       const next = record({ data: 'next', expiresAt: T + 2 * HOUR })
-      expect(await storage.moveOwned(next, { none: null, list: [1, { two: 2 }], one: 1 }, T)).toBe(true)
-      expect(await storage.getOwned('asset', 'a', T)).toEqual(next)
+      expect(await storage.moveRecord(next, { none: null, list: [1, { two: 2 }], one: 1 }, T)).toBe(true)
+      expect(await storage.getRecord('asset', 'a', T)).toEqual(next)
     },
   },
   {
-    name: 'listOwned() lists the living records of a kind and owner, and no others',
+    name: 'listRecords() lists the living records of a kind and owner, and no others',
     async check(subject) {
       const [one, two] = await handles(subject)
       const ours = [
@@ -1192,18 +1230,18 @@ const keeping: readonly Law<Storage>[] = [
         record({ id: 'e', kind: 'asset2' }),
         record({ id: 'f', expiresAt: T + 1 }),
       ]
-      expect(await one.listOwned('asset', PAYER, { now: T, limit: 10 })).toEqual([])
-      for (const each of [...others, ...ours]) expect(await one.putOwned(each, T)).toBe(true)
+      expect(await one.listRecords('asset', PAYER, { now: T, limit: 10 })).toEqual([])
+      for (const each of [...others, ...ours]) expect(await one.putRecord(each, T)).toBe(true)
       const listed = async (now = T + 1, limit = 10) =>
-        (await two.listOwned('asset', PAYER, { now, limit })).toSorted((a, b) => (a.id < b.id ? -1 : 1))
+        (await two.listRecords('asset', PAYER, { now, limit })).toSorted((a, b) => (a.id < b.id ? -1 : 1))
       expect(await listed()).toEqual(ours)
       expect((await listed(T)).map(({ id }) => id)).toEqual(['a', 'b', 'c', 'f'])
       expect((await listed(T + HOUR)).map(({ id }) => id)).toEqual(['c'])
       expect(await listed(T + 1, 2)).toHaveLength(2)
-      spoil(await one.listOwned('asset', PAYER, { now: T, limit: 10 }))
-      expect(await one.moveOwned(record({ id: 'b', data: 'moved' }), null, T)).toBe(true)
+      spoil(await one.listRecords('asset', PAYER, { now: T, limit: 10 }))
+      expect(await one.moveRecord(record({ id: 'b', data: 'moved' }), null, T)).toBe(true)
       expect((await listed())[1]).toEqual(record({ id: 'b', data: 'moved' }))
-      expect(await two.listOwned('asset', PAYER.toUpperCase(), { now: T, limit: 10 })).toEqual([])
+      expect(await two.listRecords('asset', PAYER.toUpperCase(), { now: T, limit: 10 })).toEqual([])
     },
   },
 ]
@@ -1213,14 +1251,14 @@ const upkeep: readonly Law<Storage>[] = [
     name: 'two handles on one database agree',
     async check(subject) {
       const [one, two] = await handles(subject)
-      await opened(one, 'call', { owner: 'me' })
+      await opened(one, 'call', { workerId: 'me' })
       expect(await two.getCall('call')).toEqual((await one.getCall('call')) as Call)
-      await two.moveCall('call', { work: ['queued'] }, { work: 'completed', result: { from: 'two' } })
-      expect(await one.getCall('call')).toMatchObject({ work: 'completed', result: { from: 'two' } })
+      await two.moveCall('call', { workStatus: ['queued'] }, { workStatus: 'completed', result: { from: 'two' } })
+      expect(await one.getCall('call')).toMatchObject({ workStatus: 'completed', result: { from: 'two' } })
       const token = await claimed(one, 'call')
       expect((await two.claimSettlement('call', undefined, at())).kind).toBe('taken')
       expect(await two.finishSettlement('call', token, { kind: 'paid', receipt: receipt() }, { now: T })).toBe(true)
-      expect(await one.getCall('call')).toMatchObject({ money: 'settled', receipt: receipt() })
+      expect(await one.getCall('call')).toMatchObject({ paymentStatus: 'settled', receipt: receipt() })
       expect(await one.lease('sweep', 'one', { now: T, until: T + HOUR })).toBe(true)
       expect(await two.lease('sweep', 'two', { now: T, until: T + HOUR })).toBe(false)
     },
@@ -1305,14 +1343,14 @@ const upkeep: readonly Law<Storage>[] = [
       await storage.lease('sweep', 'me', { now: T, until: past + 1 })
       const bucket = { key: 'chat', limit: 1, windowMs: past + 1 - T }
       await storage.hit(bucket, 1, T)
-      await storage.putOwned(record({ expiresAt: past + 1 }), T)
+      await storage.putRecord(record({ expiresAt: past + 1 }), T)
       const before = await Promise.all(alive.map((id) => storage.getCall(id)))
 
       expect(await storage.prune(past)).toBe(0)
       expect(await Promise.all(alive.map((id) => storage.getCall(id)))).toEqual(before)
       expect(await storage.lease('sweep', 'you', { now: past - 1, until: past + 1 })).toBe(false)
       expect(await storage.hit(bucket, 1, past)).toEqual({ granted: 0, resetAt: past + 1 })
-      expect(await storage.getOwned('asset', 'a', past)).toEqual(record({ expiresAt: past + 1 }))
+      expect(await storage.getRecord('asset', 'a', past)).toEqual(record({ expiresAt: past + 1 }))
     },
   },
   {
@@ -1329,10 +1367,10 @@ const upkeep: readonly Law<Storage>[] = [
       await old('refused', { kind: 'refused' })
       await old('dead', { kind: 'dead' })
       await opened(storage, 'failed', { expiresAt: past + HOUR }, past)
-      await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      await storage.moveCall('failed', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
       await storage.lease('sweep', 'me', { now: T, until: past })
       await storage.hit({ key: 'chat', limit: 9, windowMs: HOUR }, 1, T)
-      await storage.putOwned(record({ expiresAt: past }), T)
+      await storage.putRecord(record({ expiresAt: past }), T)
       const settled = await storage.getCall('settled')
 
       expect(await storage.prune(past)).toBe(8)
@@ -1405,8 +1443,8 @@ const spending: readonly Law<Storage>[] = [
       await opened(storage, 'failed')
       await storage.moveCall(
         'failed',
-        { work: ['queued'] },
-        { work: 'failed', error: 'upstream', usage: { input: 1, output: 1 } },
+        { workStatus: ['queued'] },
+        { workStatus: 'failed', error: 'upstream', usage: { input: 1, output: 1 } },
       )
       const sum = { ...SKETCH, calls: 3, spent: usdc(30_000n), inputTokens: 120, outputTokens: 8, lastAt: T + 3 }
       expect(await storage.spendByModel(PAYER, T)).toEqual([sum])
@@ -1557,7 +1595,7 @@ function newCall(id: string, shape: Partial<NewCall> = {}): NewCall {
     fingerprint: 'a'.repeat(64),
     request: { prompt: 'a cat' },
     createdAt: T,
-    owner: 'me',
+    workerId: 'me',
     expiresAt: T + 48 * HOUR,
     ...shape,
   }
@@ -1605,7 +1643,7 @@ function record(more: Partial<StoredRecord> = {}): StoredRecord {
 /** A call with a result, unpaid. */
 async function completed(storage: Storage, id: string, shape: Shape = {}, shelf?: number): Promise<void> {
   await opened(storage, id, shape, shelf)
-  await storage.moveCall(id, { work: ['queued'] }, { work: 'completed', result: { made: id }, endedAt: T })
+  await storage.moveCall(id, { workStatus: ['queued'] }, { workStatus: 'completed', result: { made: id }, endedAt: T })
 }
 
 /** Claims with the original authorization, for a minute. */
@@ -1629,7 +1667,7 @@ async function spent(
   shelf = T + 48 * HOUR,
 ): Promise<void> {
   await completed(storage, id, shape, shelf)
-  if (usage) await storage.moveCall(id, { work: ['completed'] }, { usage })
+  if (usage) await storage.moveCall(id, { workStatus: ['completed'] }, { usage })
   const outcome: Outcome = { kind: 'paid', receipt: { ...receipt(), amount } }
   await storage.finishSettlement(id, await claimed(storage, id), outcome, { now: settledAt })
 }

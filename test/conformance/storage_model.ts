@@ -65,9 +65,13 @@ export async function playMoney(storage: Storage, seed: number, steps: number): 
     const id = one(calls)
     if (id === undefined) return
     const ended = chance(0.7)
-      ? ({ work: 'completed', result: id } as const)
-      : ({ work: 'failed', error: 'upstream' } as const)
-    await storage.moveCall(id, { work: ['queued', 'in_progress'], money: 'verified' }, { ...ended, endedAt: now })
+      ? ({ workStatus: 'completed', result: id } as const)
+      : ({ workStatus: 'failed', error: 'upstream' } as const)
+    await storage.moveCall(
+      id,
+      { workStatus: ['queued', 'in_progress'], paymentStatus: 'verified' },
+      { ...ended, endedAt: now },
+    )
   }
 
   async function claim(): Promise<void> {
@@ -158,14 +162,14 @@ export async function playMoney(storage: Storage, seed: number, steps: number): 
     if (sentFor.size > 1) wrong.push(`${key} was sent for ${[...sentFor].join(' and ')}`)
   for (const id of calls) {
     const paidBy = [...coins].filter(([, each]) => each.state === 'spent' && each.sentFor.has(id)).map(([key]) => key)
-    const money = (await storage.getCall(id))?.money
+    const money = (await storage.getCall(id))?.paymentStatus
     if (paidBy.length > 1) wrong.push(`${id} was paid by ${paidBy.join(' and ')}`)
     if (money === 'settled' && paidBy.length === 0) wrong.push(`${id} is settled, but nothing paid for it`)
     if (money !== 'settled' && money !== 'unresolved' && paidBy.length > 0)
       wrong.push(`${id} was paid, but is ${money}`)
   }
   const settled = (await Promise.all(calls.map((id) => storage.getCall(id)))).filter(
-    (call) => call?.money === 'settled',
+    (call) => call?.paymentStatus === 'settled',
   ).length
   const spent = (await storage.spendByModel('0xpayer', START)).reduce((sum, each) => sum + each.calls, 0)
   if (spent !== settled) wrong.push(`${settled} calls are settled, but ${spent} are in the ledger`)
@@ -205,7 +209,7 @@ function newCall(id: string, now: number): NewCall {
     fingerprint: '',
     request: null,
     createdAt: now,
-    owner: 'me',
+    workerId: 'me',
     expiresAt: now + 100 * LIFE,
   }
 }

@@ -34,7 +34,7 @@ export function questions(random: () => number): () => Question {
     if (pick < 0.2) {
       const who = {
         payer: one('0xa', '0xb'),
-        owner: one('me', 'you'),
+        workerId: one('me', 'you'),
         model: one(null, 'small', 'large'),
         endpoint: one('images', 'chat'),
       }
@@ -52,13 +52,16 @@ export function questions(random: () => number): () => Question {
     if (pick < 0.4) {
       const [from, to] = [[work(), work()], work()]
       const patch = {
-        work: to,
+        workStatus: to,
         endedAt: at,
         ...(to === 'completed' && { result: { at } }),
         ...(to === 'failed' && { error: 'upstream' }),
         ...(pick < 0.25 && { usage: { input: 1, output: 2 } }),
       }
-      return { verb: 'moveCall', put: (storage) => storage.moveCall(some, { work: from, money: 'verified' }, patch) }
+      return {
+        verb: 'moveCall',
+        put: (storage) => storage.moveCall(some, { workStatus: from, paymentStatus: 'verified' }, patch),
+      }
     }
     if (pick < 0.6) {
       const offered = one(undefined, key, signed(some.replace('call', 'key'), at + 999))
@@ -111,14 +114,16 @@ export function questions(random: () => number): () => Question {
       },
       { verb: 'unsettled', put: (storage) => storage.unsettled(at, 1 + take) },
       { verb: 'spendByModel', put: (storage) => storage.spendByModel(payer, at - 500 * take) },
-      { verb: 'putOwned', put: (storage) => storage.putOwned(kept, at) },
-      { verb: 'getOwned', put: (storage) => storage.getOwned(kept.kind, kept.id, at) },
+      { verb: 'putRecord', put: (storage) => storage.putRecord(kept, at) },
+      { verb: 'getRecord', put: (storage) => storage.getRecord(kept.kind, kept.id, at) },
       {
-        verb: 'listOwned',
+        verb: 'listRecords',
         put: async (storage) =>
-          (await storage.listOwned(kept.kind, owner, { now: at, limit: 9 })).toSorted((a, b) => (a.id < b.id ? -1 : 1)),
+          (await storage.listRecords(kept.kind, owner, { now: at, limit: 9 })).toSorted((a, b) =>
+            a.id < b.id ? -1 : 1,
+          ),
       },
-      { verb: 'moveOwned', put: (storage) => storage.moveOwned(kept, { count: seen }, at) },
+      { verb: 'moveRecord', put: (storage) => storage.moveRecord(kept, { count: seen }, at) },
       { verb: 'lease', put: (storage) => storage.lease('sweep', owner, { now: at, until: at + 100 }) },
       { verb: 'hit', put: (storage) => storage.hit(bucket, take, at) },
       { verb: 'prune', put: (storage) => storage.prune(at) },
@@ -148,7 +153,7 @@ export function newCall(id: string, more: Partial<NewCall> = {}): NewCall {
     fingerprint: 'f',
     request: { prompt: 'a cat' },
     createdAt: T,
-    owner: 'me',
+    workerId: 'me',
     expiresAt: T + 99_999,
     ...more,
   }

@@ -112,7 +112,10 @@ function settleUp(world: World, process: Process, id: string): void {
     if (ledgerRows.violation || asked.reply?.status === 200) return
   }
   const call = ledgerRows.row(id)
-  ledgerRows.violate('nothingStuck', `${ledgerRows.nameOf(id)} cannot be collected: ${call?.work}, ${call?.money}`)
+  ledgerRows.violate(
+    'nothingStuck',
+    `${ledgerRows.nameOf(id)} cannot be collected: ${call?.workStatus}, ${call?.paymentStatus}`,
+  )
 }
 
 /** Sends the same signed request again: it is served, or leads to a call that can be collected with it. One that was handed out for a call serves that call alone (contract 1.41). */
@@ -141,6 +144,6 @@ function useAgain(world: World, process: Process, [signed]: readonly Signed[]): 
   if (JSON.parse(String(collected.reply?.body ?? '{}')).data !== undefined) return
   ledgerRows.violate(
     'nothingStuck',
-    `${signed.name} moved no money, and leads to ${ledgerRows.nameOf(id)}, which is ${ledgerRows.row(id)?.work} and answers ${collected.reply?.status}`,
+    `${signed.name} moved no money, and leads to ${ledgerRows.nameOf(id)}, which is ${ledgerRows.row(id)?.workStatus} and answers ${collected.reply?.status}`,
   )
 }

@@ -127,7 +127,8 @@ export function ledgerRows(world: World): Ledger {
     let sum = 0n
     for (const [id, { opening }] of calls) {
       const other = row(id)
-      if (!other || other.payer !== call.payer || other.work === 'failed' || other.money === 'settled') continue
+      if (!other || other.payer !== call.payer || other.workStatus === 'failed' || other.paymentStatus === 'settled')
+        continue
       const keys = [opening, ...[...sends].filter(([, to]) => to.has(id)).map(([key]) => key)]
       const isOpen = keys.some((key) => {
         const signed = world.byKey(key)
@@ -188,7 +189,7 @@ export function ledgerRows(world: World): Ledger {
     if (before !== id)
       return violate('oneCall', `${nameOfKey(found.key)} paid for ${nameOf(before)} and for ${nameOf(id)}`)
     if (world.isFlaky) return
-    if (call.money !== 'settled' || call.receipt?.transaction !== payment.tx_hash) {
+    if (call.paymentStatus !== 'settled' || call.receipt?.transaction !== payment.tx_hash) {
       violate('trueLedger', `${actor.name} shows ${nameOf(id)} as paid, and the ledger does not know`)
     }
   }
@@ -208,7 +209,7 @@ export function ledgerRows(world: World): Ledger {
     const read = answers.get(key) ?? new Set()
     for (const [work] of text.matchAll(/end-of-work-\d+/g)) answers.set(key, read.add(work))
     if (call === undefined || read.size === 0 || world.isFlaky) return
-    const money = row(call)?.money
+    const money = row(call)?.paymentStatus
     if (money !== 'settled' && money !== 'unresolved')
       violate('resultHasMoney', `${actor.name} shows ${nameOf(call)}, which is ${money}`)
   }
@@ -217,12 +218,12 @@ export function ledgerRows(world: World): Ledger {
     const call = row(id)
     if (!call) return violate('moneyHasResult', `${nameOf(id)} is forgotten`)
     const paid = [...(payments.get(id) ?? [])]
-    if (call.money !== 'settled') {
-      const unseen = paid.find((key) => call.work === 'completed' || sends.has(key))
+    if (call.paymentStatus !== 'settled') {
+      const unseen = paid.find((key) => call.workStatus === 'completed' || sends.has(key))
       if (unseen)
         violate(
           'moneyHasResult',
-          `${nameOfKey(unseen)} paid for ${nameOf(id)}, which is ${call.work} and ${call.money}`,
+          `${nameOfKey(unseen)} paid for ${nameOf(id)}, which is ${call.workStatus} and ${call.paymentStatus}`,
         )
       return
     }
@@ -323,7 +324,7 @@ export function ledgerRows(world: World): Ledger {
       actor?.sent.add(key)
       if (to.size > 1) violate('oneCall', `${shown} is sent for ${[...to].map(nameOf).join(' and for ')}`)
       const call = row(claim.call)
-      if (call?.work !== 'completed' || call.result === null)
+      if (call?.workStatus !== 'completed' || call.result === null)
         violate('moneyHasResult', `${shown} is sent for ${nameOf(claim.call)}, which has no result`)
     },
 

@@ -15,7 +15,7 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
 
   const boundTo = (key: string): ledger.Row | undefined => rows.get(bindings.get(key)?.call ?? '')
   const bindingsOf = (id: string): Bound[] =>
-    [...bindings.values()].filter((binding) => binding.call === id).sort((a, b) => a.place - b.place)
+    [...bindings.values()].filter((binding) => binding.call === id).sort((a, b) => a.position - b.position)
   const shown = (row: ledger.Row): Call => row
 
   function call(id: string): ledger.Row {
@@ -28,14 +28,14 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
     for (const row of rows.values()) {
       if (row.payer !== payer || row.asset !== asset) continue
       const unpaidRecord = { ...row, block: row.receipt?.block ?? null }
-      yield { ...unpaidRecord, state: null, bindingExpiresAt: null }
-      for (const { state, expiresAt } of bindingsOf(row.id))
-        yield { ...unpaidRecord, state, bindingExpiresAt: expiresAt }
+      yield { ...unpaidRecord, bindingStatus: null, bindingExpiresAt: null }
+      for (const { status, expiresAt } of bindingsOf(row.id))
+        yield { ...unpaidRecord, bindingStatus: status, bindingExpiresAt: expiresAt }
     }
   }
 
   const hasPaid = ({ payer, asset }: Pick<Call, 'payer' | 'asset'>) =>
-    [...rows.values()].some((row) => row.payer === payer && row.asset === asset && row.money === 'settled')
+    [...rows.values()].some((row) => row.payer === payer && row.asset === asset && row.paymentStatus === 'settled')
 
   function perform(writes: readonly ledger.Write[]): void {
     for (const write of writes) {
@@ -45,7 +45,7 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
         bindings.set(write.binding.key, { ...write.binding, authorization: write.authorization })
       if (write.kind === 'free') bindings.delete(write.key)
       const binding = write.kind === 'mark' ? bindings.get(write.key) : undefined
-      if (binding && write.kind === 'mark') bindings.set(write.key, { ...binding, state: write.state })
+      if (binding && write.kind === 'mark') bindings.set(write.key, { ...binding, status: write.status })
     }
   }
 
@@ -74,7 +74,7 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
     },
     async renew(owner, ids, until) {
       return ids.filter((id) => {
-        const { answer, writes } = decideRenewal(rows.get(id), { bindings: bindingsOf(id), owner }, until)
+        const { answer, writes } = decideRenewal(rows.get(id), { bindings: bindingsOf(id), workerId: owner }, until)
         perform(writes)
         return answer
       })
@@ -82,7 +82,8 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
     lostCalls: async (now) => listed((row) => ledger.isLost(row, now)),
     unfinishedCalls: async (owner, { gateway, after }) =>
       listed(
-        (row) => row.owner === owner && row.gateway === gateway && ledger.isUnfinished(row.work) && row.id > after,
+        (row) =>
+          row.workerId === owner && row.gateway === gateway && ledger.isUnfinished(row.workStatus) && row.id > after,
       ),
     async claimSettlement(id, offered, at) {
       const own = bindingsOf(id)
@@ -112,7 +113,9 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
     unsettled: async (before, _limit, gateway) =>
       listed(
         (row) =>
-          row.money === 'settling' && (row.claimUntil ?? 0) <= before && (gateway ?? row.gateway) === row.gateway,
+          row.paymentStatus === 'settling' &&
+          (row.claimExpiresAt ?? 0) <= before &&
+          (gateway ?? row.gateway) === row.gateway,
       ),
     prune: async () => 0,
   }

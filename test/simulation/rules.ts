@@ -36,7 +36,7 @@ export const featureFlags: readonly Switch[] = [
       ruledStorage({
         decideFinish(call, seen, at) {
           const claimKey =
-            call?.claimKey ?? seen.bindings.find(({ state }) => state === 'open' || state === 'sent')?.key ?? null
+            call?.claimKey ?? seen.bindings.find(({ status }) => status === 'open' || status === 'sent')?.key ?? null
           return decideFinish(call && { ...call, claimKey }, { ...seen, token: call?.claimToken ?? seen.token }, at)
         },
       }),
@@ -47,12 +47,12 @@ export const featureFlags: readonly Switch[] = [
     storage: () =>
       ruledStorage({
         decideClaim(call, seen, at) {
-          const isGone = ({ key, state }: AuthorizationBinding) => state === 'sent' && key !== seen.offered?.key
+          const isGone = ({ key, status }: AuthorizationBinding) => status === 'sent' && key !== seen.offered?.key
           return decideClaim(
             call,
             {
               ...seen,
-              bindings: seen.bindings.map((binding) => (isGone(binding) ? { ...binding, state: 'dead' } : binding)),
+              bindings: seen.bindings.map((binding) => (isGone(binding) ? { ...binding, status: 'dead' } : binding)),
             },
             at,
           )
@@ -67,10 +67,11 @@ export const featureFlags: readonly Switch[] = [
       return ruledStorage({
         decideClaim(call, seen, at) {
           const { answer, writes } = decideClaim(call, seen, at)
-          if (call && at.result) made.set(call.id, { work: 'completed', result: at.result.result, endedAt: at.now })
+          if (call && at.result)
+            made.set(call.id, { workStatus: 'completed', result: at.result.result, endedAt: at.now })
           const without = (write: Write): Write => {
             if (write.kind !== 'patch' || !at.result) return write
-            const { work, result, endedAt, ...patch } = write.patch
+            const { workStatus, result, endedAt, ...patch } = write.patch
             return { ...write, patch }
           }
           return { answer, writes: writes.map(without) }
@@ -115,20 +116,22 @@ export const featureFlags: readonly Switch[] = [
     name: 'one at a time may settle',
     breaks: ['oneAtATime'],
     storage: () =>
-      ruledStorage({ decideClaim: (call, seen, at) => decideClaim(call && { ...call, claimUntil: null }, seen, at) }),
+      ruledStorage({
+        decideClaim: (call, seen, at) => decideClaim(call && { ...call, claimExpiresAt: null }, seen, at),
+      }),
   },
   {
     name: 'an authorization is not free once settling has begun',
     breaks: ['oneCall'],
     storage: () => {
-      const isLet = (call: Pick<Row, 'work' | 'money' | 'until'>, now: number) =>
-        isFree(call, now) || (call.money !== 'settled' && call.until <= now)
+      const isLet = (call: Pick<Row, 'workStatus' | 'paymentStatus' | 'leaseExpiresAt'>, now: number) =>
+        isFree(call, now) || (call.paymentStatus !== 'settled' && call.leaseExpiresAt <= now)
       return ruledStorage({
         isFree: isLet,
         decideOpen(asked, seen, at) {
           const bound =
             seen.bound && isLet(seen.bound, at.now)
-              ? { ...seen.bound, work: 'failed' as const, money: 'verified' as const }
+              ? { ...seen.bound, workStatus: 'failed' as const, paymentStatus: 'verified' as const }
               : seen.bound
           return decideOpen(asked, { ...seen, bound }, at)
         },
@@ -185,7 +188,11 @@ export const featureFlags: readonly Switch[] = [
     storage: () =>
       ruledStorage({
         decideClaim: (call, seen, at) =>
-          decideClaim(call && { ...call, money: call.money === 'settled' ? 'settling' : call.money }, seen, at),
+          decideClaim(
+            call && { ...call, paymentStatus: call.paymentStatus === 'settled' ? 'settling' : call.paymentStatus },
+            seen,
+            at,
+          ),
       }),
   },
   {
@@ -202,7 +209,7 @@ export const featureFlags: readonly Switch[] = [
           const { answer, writes } = decideClaim(call, seen, at)
           const claimed = writes.find((write) => write.kind === 'patch' && write.patch.claimKey)
           const key = claimed?.kind === 'patch' ? claimed.patch.claimKey : undefined
-          return { answer, writes: key ? [...writes, { kind: 'mark', key, state: 'sent' }] : writes }
+          return { answer, writes: key ? [...writes, { kind: 'mark', key, status: 'sent' }] : writes }
         },
       }),
   },

@@ -386,7 +386,7 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
       )) {
         const owner = ownerOf(index)
         const calls = (peek(world.storage.lostCalls(Number.MAX_SAFE_INTEGER, 1_000)) as readonly Call[]).filter(
-          (call) => call.owner === owner,
+          (call) => call.workerId === owner,
         )
         peek(
           world.storage.renew(

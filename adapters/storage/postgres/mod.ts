@@ -17,7 +17,7 @@ import {
   isUnfinished,
   mayLease,
   mayMove,
-  mayMoveOwned,
+  mayMoveRecord,
   patchOf,
   takePermits,
 } from '../../../core/payment/ledger.ts'
@@ -95,18 +95,18 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       })
     },
 
-    async renew(owner, ids, until) {
+    async renew(workerId, ids, until) {
       const held: string[] = []
       // Once in any case: whoever renews nothing learns whether the database is there.
       for (let from = 0; from === 0 || from < ids.length; from += BATCH) {
-        held.push(...(await write(renewing(owner, ids.slice(from, from + BATCH), until))))
+        held.push(...(await write(renewing(workerId, ids.slice(from, from + BATCH), until))))
       }
       return held
     },
 
     lostCalls: (now, limit) => read((send) => send(ask.lost, { now, limit })),
 
-    unfinishedCalls: (owner, at) => read((send) => send(ask.unfinished, { owner, ...at })),
+    unfinishedCalls: (workerId, at) => read((send) => send(ask.unfinished, { workerId, ...at })),
 
     claimSettlement(...given) {
       const [id, offered, at] = structuredClone(given)
@@ -148,32 +148,32 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
 
     spendByModel: (payer, since) => read((send) => send(ask.spent, { payer, since }).then(summed)),
 
-    putOwned(...given) {
+    putRecord(...given) {
       const [record, now] = structuredClone(given)
       return write(owning(record, (stored) => !alive(stored, now)))
     },
 
-    getOwned: (kind, id, now) =>
+    getRecord: (kind, id, now) =>
       read(async (send) => {
         const [stored] = await send(ask.owned, { kind, id })
         return alive(stored, now)
       }),
 
-    moveOwned(...given) {
+    moveRecord(...given) {
       const [record, from, now] = structuredClone(given)
-      return write(owning(record, (stored) => mayMoveOwned(stored, { record, from, now })))
+      return write(owning(record, (stored) => mayMoveRecord(stored, { record, from, now })))
     },
 
-    listOwned: (kind, owner, at) => read((send) => send(ask.ownedBy, { kind, owner, ...at })),
+    listRecords: (kind, owner, at) => read((send) => send(ask.ownedBy, { kind, owner, ...at })),
 
-    lease: (name, owner, { now, until }) =>
+    lease: (name, workerId, { now, until }) =>
       write({
         turn: `lease ${name}`,
         locks: [`lease ${name}`],
         look: (send) => send(ask.lease, { name }),
         async act([held], send) {
-          if (!mayLease(held, owner, now)) return false
-          await send(ask.takeLease, { name, owner, until })
+          if (!mayLease(held, workerId, now)) return false
+          await send(ask.takeLease, { name, workerId, expiresAt: until })
           return true
         },
       }),
@@ -258,7 +258,7 @@ function performOne(step: Write, send: Send): Promise<unknown> {
   if (step.kind === 'insert') return send(ask.insertCall, { ...step.call, ...UNCLAIMED })
   if (step.kind === 'patch') return patchCall(step.id, step.patch, send)
   if (step.kind === 'bind') return send(ask.bind, { ...step.binding, signed: step.authorization })
-  if (step.kind === 'mark') return send(ask.mark, { key: step.key, state: step.state })
+  if (step.kind === 'mark') return send(ask.mark, { key: step.key, status: step.status })
   return send(ask.free, { key: step.key })
 }
 
@@ -287,9 +287,9 @@ function owning(
 type Promised = { readonly heads: readonly Head[]; readonly bindings: readonly AuthorizationBinding[] }
 
 /** One bounded step of `renew`. Whose promise is lengthened, and no more, is written at once. */
-function renewing(owner: string, ids: readonly string[], until: number): Step<Promised, readonly string[]> {
+function renewing(workerId: string, ids: readonly string[], until: number): Step<Promised, readonly string[]> {
   return {
-    turn: `owner ${owner}`,
+    turn: `worker ${workerId}`,
     async look(send) {
       const [heads, bindings] = await Promise.all([send(ask.headsAmong, { ids }), send(ask.bindingsAmong, { ids })])
       return { heads, bindings }
@@ -297,13 +297,16 @@ function renewing(owner: string, ids: readonly string[], until: number): Step<Pr
     act({ heads, bindings }, send) {
       const decided = heads.map((head) => ({
         head,
-        ...decideRenewal(head, { bindings: bindings.filter(({ call }) => call === head.id), owner }, until),
+        ...decideRenewal(head, { bindings: bindings.filter(({ call }) => call === head.id), workerId }, until),
       }))
       const longer = decided
-        .filter(({ head, writes }) => isUnfinished(head.work) && writes.length > 0)
+        .filter(({ head, writes }) => isUnfinished(head.workStatus) && writes.length > 0)
         .map(({ head }) => head.id)
-      const back = decided.flatMap(({ head, writes }) => (isUnfinished(head.work) ? [] : writes))
-      const done = [...(longer.length > 0 ? [send(ask.renew, { ids: longer, until })] : []), perform(back, send)]
+      const back = decided.flatMap(({ head, writes }) => (isUnfinished(head.workStatus) ? [] : writes))
+      const done = [
+        ...(longer.length > 0 ? [send(ask.renew, { ids: longer, leaseExpiresAt: until })] : []),
+        perform(back, send),
+      ]
       return after(Promise.all(done), Promise.resolve(decided.flatMap(({ head, answer }) => (answer ? [head.id] : []))))
     },
   }

@@ -14,7 +14,7 @@ import {
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { type PgColumn, unionAll } from 'drizzle-orm/pg-core'
 import type { RowPatch } from '../../../core/payment/ledger.ts'
-import { authorizations, calls, leases, owned, windows } from './schema.ts'
+import { authorizations, calls, leases, records, rateWindows } from './schema.ts'
 
 export type Values = Readonly<Record<string, unknown>>
 
@@ -29,15 +29,15 @@ export type Statement<Row> = {
 
 /** Drizzle builds and types the statements, and codes their values; it never holds a connection. */
 const db = drizzle.mock()
-const { claimToken, claimUntil, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
+const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
 const {
   id,
   payer,
   asset,
-  work,
-  money,
-  owner,
-  until,
+  workStatus,
+  paymentStatus,
+  workerId,
+  leaseExpiresAt,
   receipt,
   expiresAt,
   settledAt,
@@ -53,35 +53,35 @@ const {
 const heads = {
   id,
   payer,
-  work,
-  money,
-  owner,
-  until,
+  workStatus,
+  paymentStatus,
+  workerId,
+  leaseExpiresAt,
   startedAt,
   error,
   receipt,
   expiresAt,
   claimToken,
-  claimUntil,
+  claimExpiresAt,
   claimKey,
   claimFresh,
   emptied,
 }
 const { signed, ...bindings } = getTableColumns(authorizations)
-// `block` is read as `claimUntil` is: a number or nothing.
+// `block` is read as `claimExpiresAt` is: a number or nothing.
 const exposedCalls = {
   id,
   endpoint,
   quote,
-  work,
-  money,
+  workStatus,
+  paymentStatus,
   startedAt,
   settledAt,
-  state: bindings.state,
+  bindingStatus: bindings.status,
   bindingExpiresAt: bindings.expiresAt,
-  block: claimUntil,
+  block: claimExpiresAt,
 }
-const isUnfinished = sql`${work} in ('queued', 'in_progress')`
+const isUnfinished = sql`${workStatus} in ('queued', 'in_progress')`
 const isOfCall = eq(bindings.call, id)
 
 const spendable = db
@@ -92,19 +92,19 @@ const spendable = db
     and(
       same(bindings.payer, 'payer'),
       gt(bindings.expiresAt, given('now', bindings.expiresAt)),
-      sql`${bindings.state} in ('open', 'sent')`,
+      sql`${bindings.status} in ('open', 'sent')`,
       same(asset),
     ),
   )
 const recent = db
   .select({
     ...exposedCalls,
-    state: sql<never>`null::text`,
+    bindingStatus: sql<never>`null::text`,
     bindingExpiresAt: sql<never>`null::bigint`,
     block: sql<never>`(${receipt}::json ->> 'block')::bigint`,
   })
   .from(calls)
-  .where(and(same(payer), same(asset), gte(settledAt, given('since', settledAt)), sql`${money} = 'settled'`))
+  .where(and(same(payer), same(asset), gte(settledAt, given('since', settledAt)), sql`${paymentStatus} = 'settled'`))
 
 /**
  * Rows are locked by `for no key update`, several of them in the order of their ids, so that all who wait wait in one order. Conditions
@@ -163,7 +163,7 @@ export const ask = {
       .select(bindings)
       .from(authorizations)
       .where(sql`${bindings.call} = ${given('id', bindings.call)} or ${bindings.key} = ${given('key', bindings.key)}`)
-      .orderBy(asc(bindings.place)),
+      .orderBy(asc(bindings.position)),
   ),
   bindingsAmong: rows('bonds_among', bindings, db.select(bindings).from(authorizations).where(among(bindings.call))),
   signed: rows('signed', { signed }, db.select({ signed }).from(authorizations).where(same(bindings.key))),
@@ -175,7 +175,7 @@ export const ask = {
     db
       .select({ id })
       .from(calls)
-      .where(and(same(payer), same(asset), sql`${money} = 'settled'`))
+      .where(and(same(payer), same(asset), sql`${paymentStatus} = 'settled'`))
       .limit(1),
   ),
   lost: rows(
@@ -184,8 +184,8 @@ export const ask = {
     db
       .select(shown)
       .from(calls)
-      .where(and(isUnfinished, sql`${money} = 'verified'`, lte(until, given('now', until))))
-      .orderBy(asc(until), asc(id))
+      .where(and(isUnfinished, sql`${paymentStatus} = 'verified'`, lte(leaseExpiresAt, given('now', leaseExpiresAt))))
+      .orderBy(asc(leaseExpiresAt), asc(id))
       .limit(sql.placeholder('limit')),
   ),
   unfinished: rows(
@@ -194,7 +194,7 @@ export const ask = {
     db
       .select(shown)
       .from(calls)
-      .where(and(isUnfinished, same(owner, 'owner'), same(gateway), gt(id, given('after', id))))
+      .where(and(isUnfinished, same(workerId, 'workerId'), same(gateway), gt(id, given('after', id))))
       .orderBy(asc(id))
       .limit(sql.placeholder('limit')),
   ),
@@ -206,12 +206,12 @@ export const ask = {
       .from(calls)
       .where(
         and(
-          sql`${money} = 'settling'`,
-          lte(claimUntil, given('before', claimUntil)),
+          sql`${paymentStatus} = 'settling'`,
+          lte(claimExpiresAt, given('before', claimExpiresAt)),
           sql`${gateway} = coalesce(${given('gateway', gateway)}, ${gateway})`,
         ),
       )
-      .orderBy(asc(claimUntil), asc(id))
+      .orderBy(asc(claimExpiresAt), asc(id))
       .limit(sql.placeholder('limit')),
   ),
   /** Tokens as numeric: nothing that was ever counted makes the sum overflow. */
@@ -242,7 +242,7 @@ export const ask = {
         lastAt: sql`max(${settledAt})`.as('last_at'),
       })
       .from(calls)
-      .where(and(same(payer), gte(settledAt, given('since', settledAt)), sql`${money} = 'settled'`))
+      .where(and(same(payer), gte(settledAt, given('since', settledAt)), sql`${paymentStatus} = 'settled'`))
       .groupBy(gateway, endpoint, model, asset),
   ),
   /** Locks what it lists, and passes over what others are busy with. */
@@ -265,23 +265,23 @@ export const ask = {
   ),
   owned: rows(
     'owned',
-    getTableColumns(owned),
+    getTableColumns(records),
     db
       .select()
-      .from(owned)
-      .where(and(same(owned.kind), same(owned.id))),
+      .from(records)
+      .where(and(same(records.kind), same(records.id))),
   ),
   ownedBy: rows(
     'owned_by',
-    getTableColumns(owned),
+    getTableColumns(records),
     db
       .select()
-      .from(owned)
-      .where(and(same(owned.owner), same(owned.kind), gt(owned.expiresAt, given('now', owned.expiresAt))))
+      .from(records)
+      .where(and(same(records.owner), same(records.kind), gt(records.expiresAt, given('now', records.expiresAt))))
       .limit(sql.placeholder('limit')),
   ),
   lease: rows('lease', getTableColumns(leases), db.select().from(leases).where(same(leases.name))),
-  window: rows('window', getTableColumns(windows), db.select().from(windows).where(same(windows.key))),
+  window: rows('window', getTableColumns(rateWindows), db.select().from(rateWindows).where(same(rateWindows.key))),
 
   insertCall: rows('insert_call', {}, db.insert(calls).values(everyField(calls))),
   renew: rows(
@@ -289,7 +289,7 @@ export const ask = {
     {},
     db
       .update(calls)
-      .set({ until: sql`${given('until', until)}` })
+      .set({ leaseExpiresAt: sql`${given('leaseExpiresAt', leaseExpiresAt)}` })
       .where(among(id)),
   ),
   bind: rows(
@@ -305,7 +305,7 @@ export const ask = {
     {},
     db
       .update(authorizations)
-      .set({ state: sql`${given('state', bindings.state)}` })
+      .set({ status: sql`${given('status', bindings.status)}` })
       .where(same(bindings.key)),
   ),
   free: rows('free', {}, db.delete(authorizations).where(same(bindings.key))),
@@ -329,27 +329,27 @@ export const ask = {
     'keep_window',
     {},
     db
-      .insert(windows)
-      .values(everyField(windows))
-      .onConflictDoUpdate({ target: windows.key, set: fromExcluded(windows, 'key') }),
+      .insert(rateWindows)
+      .values(everyField(rateWindows))
+      .onConflictDoUpdate({ target: rateWindows.key, set: fromExcluded(rateWindows, 'key') }),
   ),
   keepOwned: rows(
     'keep_owned',
     {},
     db
-      .insert(owned)
-      .values(everyField(owned))
-      .onConflictDoUpdate({ target: [owned.kind, owned.id], set: fromExcluded(owned, 'kind', 'id') }),
+      .insert(records)
+      .values(everyField(records))
+      .onConflictDoUpdate({ target: [records.kind, records.id], set: fromExcluded(records, 'kind', 'id') }),
   ),
   staleOwned: rows(
     'stale_owned',
-    { id: owned.id },
+    { id: records.id },
     db
-      .delete(owned)
+      .delete(records)
       .where(
-        sql`ctid = any(array(select ctid from records where ${lte(owned.expiresAt, given('now', owned.expiresAt))} ${aFew()}))`,
+        sql`ctid = any(array(select ctid from records where ${lte(records.expiresAt, given('now', records.expiresAt))} ${aFew()}))`,
       )
-      .returning({ id: owned.id }),
+      .returning({ id: records.id }),
   ),
   staleLeases: rows(
     'stale_leases',
@@ -359,23 +359,23 @@ export const ask = {
       .where(
         anyOf(
           leases.name,
-          sql`select name from leases where ${lte(leases.until, given('now', leases.until))} ${aFew()}`,
+          sql`select name from leases where ${lte(leases.expiresAt, given('now', leases.expiresAt))} ${aFew()}`,
         ),
       )
       .returning({ name: leases.name }),
   ),
   staleWindows: rows(
     'stale_windows',
-    { key: windows.key },
+    { key: rateWindows.key },
     db
-      .delete(windows)
+      .delete(rateWindows)
       .where(
         anyOf(
-          windows.key,
-          sql`select key from rate_windows where ${lte(windows.resetAt, given('now', windows.resetAt))} ${aFew()}`,
+          rateWindows.key,
+          sql`select key from rate_windows where ${lte(rateWindows.resetAt, given('now', rateWindows.resetAt))} ${aFew()}`,
         ),
       )
-      .returning({ key: windows.key }),
+      .returning({ key: rateWindows.key }),
   ),
 }
 
@@ -449,7 +449,7 @@ function aFew(): SQL {
   return sql`limit ${sql.placeholder('limit')} for update skip locked`
 }
 
-type Table = typeof calls | typeof authorizations | typeof owned | typeof leases | typeof windows
+type Table = typeof calls | typeof authorizations | typeof records | typeof leases | typeof rateWindows
 
 /** `values` in which each field is the placeholder of its own name. */
 function everyField<T extends Table>(

@@ -19,7 +19,7 @@ import {
   isUnfinished,
   mayLease,
   mayMove,
-  mayMoveOwned,
+  mayMoveRecord,
   patchOf,
   takePermits,
 } from '../../../core/payment/ledger.ts'
@@ -66,7 +66,7 @@ export function sqliteStorage(path: string): Storage {
     if (step.kind === 'insert') ask.insertCall.run({ ...step.call, ...UNCLAIMED })
     if (step.kind === 'patch') patchCall(step.id, step.patch)
     if (step.kind === 'bind') ask.bind.run({ ...step.binding, signed: step.authorization })
-    if (step.kind === 'mark') ask.mark.run({ key: step.key, state: step.state })
+    if (step.kind === 'mark') ask.mark.run({ key: step.key, status: step.status })
     if (step.kind === 'free') ask.free.run({ key: step.key })
   }
 
@@ -90,10 +90,10 @@ export function sqliteStorage(path: string): Storage {
     return [...ask.spendable.all({ payer, asset, now: at.now }), ...ask.recent.all({ payer, asset, since })]
   }
 
-  function renewOne(id: string, owner: string, until: number): boolean {
+  function renewOne(id: string, workerId: string, until: number): boolean {
     const head = ask.head.get({ id })
-    const bindings = head && !isUnfinished(head.work) ? ask.bindings.all({ id }) : []
-    const { answer, writes } = decideRenewal(head, { bindings, owner }, until)
+    const bindings = head && !isUnfinished(head.workStatus) ? ask.bindings.all({ id }) : []
+    const { answer, writes } = decideRenewal(head, { bindings, workerId }, until)
     writes.forEach(perform)
     return answer
   }
@@ -153,18 +153,18 @@ export function sqliteStorage(path: string): Storage {
       }, weightOf(patch.result))
     },
 
-    async renew(owner, ids, until) {
+    async renew(workerId, ids, until) {
       const held: string[] = []
       for (let from = 0; from < ids.length; from += BATCH) {
         const some = ids.slice(from, from + BATCH)
-        held.push(...(await write(() => some.filter((id) => renewOne(id, owner, until)))))
+        held.push(...(await write(() => some.filter((id) => renewOne(id, workerId, until)))))
       }
       return held
     },
 
     lostCalls: (now, limit) => patiently(() => ask.lost.all({ now, limit })),
 
-    unfinishedCalls: (owner, at) => patiently(() => ask.unfinished.all({ owner, ...at })),
+    unfinishedCalls: (workerId, at) => patiently(() => ask.unfinished.all({ workerId, ...at })),
 
     claimSettlement(...given) {
       const [id, offered, at] = structuredClone(given)
@@ -205,7 +205,7 @@ export function sqliteStorage(path: string): Storage {
         )
       }),
 
-    putOwned(...given) {
+    putRecord(...given) {
       const [record, now] = structuredClone(given)
       return write(() => {
         if (alive(ask.owned.get(record), now)) return false
@@ -214,23 +214,23 @@ export function sqliteStorage(path: string): Storage {
       })
     },
 
-    getOwned: (kind, id, now) => patiently(() => alive(ask.owned.get({ kind, id }), now)),
+    getRecord: (kind, id, now) => patiently(() => alive(ask.owned.get({ kind, id }), now)),
 
-    moveOwned(...given) {
+    moveRecord(...given) {
       const [record, from, now] = structuredClone(given)
       return write(() => {
-        if (!mayMoveOwned(ask.owned.get(record), { record, from, now })) return false
+        if (!mayMoveRecord(ask.owned.get(record), { record, from, now })) return false
         ask.keepOwned.run(record)
         return true
       })
     },
 
-    listOwned: (kind, owner, at) => patiently(() => ask.ownedBy.all({ kind, owner, ...at })),
+    listRecords: (kind, owner, at) => patiently(() => ask.ownedBy.all({ kind, owner, ...at })),
 
-    lease: (name, owner, { now, until }) =>
+    lease: (name, workerId, { now, until }) =>
       write(() => {
-        if (!mayLease(ask.lease.get({ name }), owner, now)) return false
-        ask.takeLease.run({ name, owner, until })
+        if (!mayLease(ask.lease.get({ name }), workerId, now)) return false
+        ask.takeLease.run({ name, workerId, expiresAt: until })
         return true
       }),
 

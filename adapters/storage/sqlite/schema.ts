@@ -40,16 +40,16 @@ export const calls = sqliteTable(
     authorization: text().notNull(),
     fingerprint: text().notNull(),
     createdAt: integer('created_at').notNull(),
-    work: text('work_status').$type<WorkStatus>().notNull(),
-    money: text('payment_status').$type<PaymentStatus>().notNull(),
-    owner: text('worker_id').notNull(),
-    until: integer('lease_expires_at').notNull(),
+    workStatus: text('work_status').$type<WorkStatus>().notNull(),
+    paymentStatus: text('payment_status').$type<PaymentStatus>().notNull(),
+    workerId: text('worker_id').notNull(),
+    leaseExpiresAt: integer('lease_expires_at').notNull(),
     startedAt: integer('started_at'),
     endedAt: integer('ended_at'),
     settledAt: integer('settled_at'),
     expiresAt: integer('expires_at').notNull(),
     claimToken: integer('claim_token').notNull(),
-    claimUntil: integer('claim_expires_at'),
+    claimExpiresAt: integer('claim_expires_at'),
     claimKey: text('claim_key'),
     claimFresh: integer('claim_fresh', { mode: 'boolean' }).notNull(),
     emptied: integer({ mode: 'boolean' }).notNull(),
@@ -63,13 +63,13 @@ export const calls = sqliteTable(
   },
   (call) => [
     index('calls_unfinished')
-      .on(call.until, call.id)
+      .on(call.leaseExpiresAt, call.id)
       .where(sql`work_status in ('queued', 'in_progress')`),
     index('calls_by_worker')
-      .on(call.owner, call.gateway, call.id)
+      .on(call.workerId, call.gateway, call.id)
       .where(sql`work_status in ('queued', 'in_progress')`),
     index('calls_settling')
-      .on(call.claimUntil, call.id)
+      .on(call.claimExpiresAt, call.id)
       .where(sql`payment_status = 'settling'`),
     index('calls_spent')
       .on(
@@ -99,13 +99,13 @@ export const authorizations = sqliteTable(
       .notNull()
       .references(() => calls.id),
     payer: text().notNull(),
-    place: integer('position').notNull(),
-    state: text('status').$type<BindingStatus>().notNull(),
+    position: integer('position').notNull(),
+    status: text('status').$type<BindingStatus>().notNull(),
     expiresAt: integer('expires_at').notNull(),
     signed: json().$type<Authorization>(),
   },
   (binding) => [
-    uniqueIndex('authorizations_of_call').on(binding.call, binding.place),
+    uniqueIndex('authorizations_of_call').on(binding.call, binding.position),
     index('authorizations_spendable')
       .on(binding.payer, binding.expiresAt)
       .where(sql`status in ('open', 'sent')`),
@@ -113,7 +113,7 @@ export const authorizations = sqliteTable(
 )
 
 /** Small records beside the calls, of one wallet each. */
-export const owned = sqliteTable(
+export const records = sqliteTable(
   'records',
   {
     kind: text().notNull(),
@@ -131,11 +131,11 @@ export const owned = sqliteTable(
 
 export const leases = sqliteTable('leases', {
   name: text().primaryKey(),
-  owner: text('worker_id').notNull(),
-  until: integer('expires_at').notNull(),
+  workerId: text('worker_id').notNull(),
+  expiresAt: integer('expires_at').notNull(),
 })
 
-export const windows = sqliteTable(
+export const rateWindows = sqliteTable(
   'rate_windows',
   {
     key: text().primaryKey(),

@@ -1,21 +1,21 @@
 import { and, asc, eq, getTableColumns, gt, gte, lte, sql } from 'drizzle-orm'
 import type { BunSQLiteDatabase } from 'drizzle-orm/bun-sqlite'
 import type { RowPatch } from '../../../core/payment/ledger.ts'
-import { authorizations, calls, leases, owned, windows } from './schema.ts'
+import { authorizations, calls, leases, records, rateWindows } from './schema.ts'
 
 /**
  * What the SQLite storage asks and writes, prepared once. Conditions that name a partial index are written out: SQLite cannot match
  * one against a bound parameter. The order of `bonds`, and what `spendable` and `recent` leave out, is what core/payment/ledger.ts counts on.
  */
 export function statements(db: BunSQLiteDatabase) {
-  const { claimToken, claimUntil, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
+  const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
   const {
     id,
     payer,
-    work,
-    money,
-    owner,
-    until,
+    workStatus,
+    paymentStatus,
+    workerId,
+    leaseExpiresAt,
     receipt,
     expiresAt,
     gateway,
@@ -30,16 +30,16 @@ export function statements(db: BunSQLiteDatabase) {
   const head = {
     id,
     payer,
-    work,
-    money,
-    owner,
-    until,
+    workStatus,
+    paymentStatus,
+    workerId,
+    leaseExpiresAt,
     startedAt,
     error,
     receipt,
     expiresAt,
     claimToken,
-    claimUntil,
+    claimExpiresAt,
     claimKey,
     claimFresh,
     emptied,
@@ -48,13 +48,13 @@ export function statements(db: BunSQLiteDatabase) {
     id,
     endpoint,
     quote: calls.quote,
-    work,
-    money,
+    workStatus,
+    paymentStatus,
     startedAt: calls.startedAt,
     settledAt: calls.settledAt,
   }
   const { signed, ...binding } = getTableColumns(authorizations)
-  const unfinished = sql`${work} in ('queued', 'in_progress')`
+  const unfinished = sql`${workStatus} in ('queued', 'in_progress')`
   const spent = sql`coalesce(${paid}, ${calls.quote})`
   const given = sql.placeholder
   const ofCall = eq(authorizations.call, calls.id)
@@ -85,7 +85,7 @@ export function statements(db: BunSQLiteDatabase) {
       .select(binding)
       .from(authorizations)
       .where(eq(binding.call, given('id')))
-      .orderBy(asc(binding.place))
+      .orderBy(asc(binding.position))
       .prepare(),
     signed: db
       .select({ signed })
@@ -93,14 +93,19 @@ export function statements(db: BunSQLiteDatabase) {
       .where(eq(binding.key, given('key')))
       .prepare(),
     spendable: db
-      .select({ ...unpaidRecord, state: binding.state, bindingExpiresAt: binding.expiresAt, block: sql<null>`null` })
+      .select({
+        ...unpaidRecord,
+        bindingStatus: binding.status,
+        bindingExpiresAt: binding.expiresAt,
+        block: sql<null>`null`,
+      })
       .from(authorizations)
       .innerJoin(calls, ofCall)
       .where(
         and(
           eq(binding.payer, given('payer')),
           gt(binding.expiresAt, given('now')),
-          sql`${binding.state} in ('open', 'sent')`,
+          sql`${binding.status} in ('open', 'sent')`,
           eq(calls.asset, given('asset')),
         ),
       )
@@ -108,7 +113,7 @@ export function statements(db: BunSQLiteDatabase) {
     recent: db
       .select({
         ...unpaidRecord,
-        state: sql<null>`null`,
+        bindingStatus: sql<null>`null`,
         bindingExpiresAt: sql<null>`null`,
         block: sql<number | null>`${receipt} ->> 'block'`,
       })
@@ -118,27 +123,27 @@ export function statements(db: BunSQLiteDatabase) {
           eq(payer, given('payer')),
           eq(calls.asset, given('asset')),
           gte(calls.settledAt, given('since')),
-          sql`${money} = 'settled'`,
+          sql`${paymentStatus} = 'settled'`,
         ),
       )
       .prepare(),
     paid: db
       .select({ id })
       .from(calls)
-      .where(and(eq(payer, given('payer')), eq(calls.asset, given('asset')), sql`${money} = 'settled'`))
+      .where(and(eq(payer, given('payer')), eq(calls.asset, given('asset')), sql`${paymentStatus} = 'settled'`))
       .limit(1)
       .prepare(),
     lost: db
       .select(shown)
       .from(calls)
-      .where(and(unfinished, sql`${money} = 'verified'`, lte(until, given('now'))))
-      .orderBy(asc(until), asc(id))
+      .where(and(unfinished, sql`${paymentStatus} = 'verified'`, lte(leaseExpiresAt, given('now'))))
+      .orderBy(asc(leaseExpiresAt), asc(id))
       .limit(given('limit'))
       .prepare(),
     unfinished: db
       .select(shown)
       .from(calls)
-      .where(and(unfinished, eq(owner, given('owner')), eq(gateway, given('gateway')), gt(id, given('after'))))
+      .where(and(unfinished, eq(workerId, given('workerId')), eq(gateway, given('gateway')), gt(id, given('after'))))
       .orderBy(asc(id))
       .limit(given('limit'))
       .prepare(),
@@ -147,12 +152,12 @@ export function statements(db: BunSQLiteDatabase) {
       .from(calls)
       .where(
         and(
-          sql`${money} = 'settling'`,
-          lte(claimUntil, given('before')),
+          sql`${paymentStatus} = 'settling'`,
+          lte(claimExpiresAt, given('before')),
           sql`${gateway} = coalesce(${given('gateway')}, ${gateway})`,
         ),
       )
-      .orderBy(asc(claimUntil), asc(id))
+      .orderBy(asc(claimExpiresAt), asc(id))
       .limit(given('limit'))
       .prepare(),
     /** Money in two sums, of all but the last nine digits and of these: neither outgrows an INTEGER, and both are exact. */
@@ -170,7 +175,7 @@ export function statements(db: BunSQLiteDatabase) {
         lastAt: sql<number>`max(${settledAt})`,
       })
       .from(calls)
-      .where(and(eq(payer, given('payer')), gte(settledAt, given('since')), sql`${money} = 'settled'`))
+      .where(and(eq(payer, given('payer')), gte(settledAt, given('since')), sql`${paymentStatus} = 'settled'`))
       .groupBy(gateway, endpoint, model, asset)
       .prepare(),
     aging: db
@@ -188,13 +193,15 @@ export function statements(db: BunSQLiteDatabase) {
       .prepare(),
     owned: db
       .select()
-      .from(owned)
-      .where(and(eq(owned.kind, given('kind')), eq(owned.id, given('id'))))
+      .from(records)
+      .where(and(eq(records.kind, given('kind')), eq(records.id, given('id'))))
       .prepare(),
     ownedBy: db
       .select()
-      .from(owned)
-      .where(and(eq(owned.owner, given('owner')), eq(owned.kind, given('kind')), gt(owned.expiresAt, given('now'))))
+      .from(records)
+      .where(
+        and(eq(records.owner, given('owner')), eq(records.kind, given('kind')), gt(records.expiresAt, given('now'))),
+      )
       .limit(given('limit'))
       .prepare(),
     lease: db
@@ -204,8 +211,8 @@ export function statements(db: BunSQLiteDatabase) {
       .prepare(),
     window: db
       .select()
-      .from(windows)
-      .where(eq(windows.key, given('key')))
+      .from(rateWindows)
+      .where(eq(rateWindows.key, given('key')))
       .prepare(),
 
     insertCall: db.insert(calls).values(everyField(calls)).prepare(),
@@ -216,7 +223,7 @@ export function statements(db: BunSQLiteDatabase) {
       .prepare(),
     mark: db
       .update(authorizations)
-      .set({ state: sql`${given('state')}` })
+      .set({ status: sql`${given('status')}` })
       .where(eq(binding.key, given('key')))
       .prepare(),
     free: db
@@ -237,9 +244,9 @@ export function statements(db: BunSQLiteDatabase) {
       .where(eq(id, given('id')))
       .prepare(),
     keepOwned: db
-      .insert(owned)
-      .values(everyField(owned))
-      .onConflictDoUpdate({ target: [owned.kind, owned.id], set: fromExcluded(owned, 'kind', 'id') })
+      .insert(records)
+      .values(everyField(records))
+      .onConflictDoUpdate({ target: [records.kind, records.id], set: fromExcluded(records, 'kind', 'id') })
       .prepare(),
     takeLease: db
       .insert(leases)
@@ -247,16 +254,16 @@ export function statements(db: BunSQLiteDatabase) {
       .onConflictDoUpdate({ target: leases.name, set: fromExcluded(leases, 'name') })
       .prepare(),
     keepWindow: db
-      .insert(windows)
-      .values(everyField(windows))
-      .onConflictDoUpdate({ target: windows.key, set: fromExcluded(windows, 'key') })
+      .insert(rateWindows)
+      .values(everyField(rateWindows))
+      .onConflictDoUpdate({ target: rateWindows.key, set: fromExcluded(rateWindows, 'key') })
       .prepare(),
     staleOwned: db
-      .delete(owned)
+      .delete(records)
       .where(
-        sql`(${owned.kind}, ${owned.id}) in (select kind, id from records where expires_at <= ${given('now')} limit ${given('limit')})`,
+        sql`(${records.kind}, ${records.id}) in (select kind, id from records where expires_at <= ${given('now')} limit ${given('limit')})`,
       )
-      .returning({ id: owned.id })
+      .returning({ id: records.id })
       .prepare(),
     staleLeases: db
       .delete(leases)
@@ -266,16 +273,16 @@ export function statements(db: BunSQLiteDatabase) {
       .returning({ name: leases.name })
       .prepare(),
     staleWindows: db
-      .delete(windows)
+      .delete(rateWindows)
       .where(
-        sql`${windows.key} in (select key from rate_windows where reset_at <= ${given('now')} limit ${given('limit')})`,
+        sql`${rateWindows.key} in (select key from rate_windows where reset_at <= ${given('now')} limit ${given('limit')})`,
       )
-      .returning({ key: windows.key })
+      .returning({ key: rateWindows.key })
       .prepare(),
   }
 }
 
-type Table = typeof calls | typeof authorizations | typeof owned | typeof leases | typeof windows
+type Table = typeof calls | typeof authorizations | typeof records | typeof leases | typeof rateWindows
 
 /** `values` in which each field is the placeholder of its own name. */
 function everyField<T extends Table>(

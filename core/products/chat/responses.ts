@@ -285,7 +285,7 @@ const cancel = free({
   async answer({ params }: FreeRequest, { calls }) {
     const id = params.id ?? ''
     const call = await found(id, calls)
-    if (call.work === 'completed')
+    if (call.workStatus === 'completed')
       throw new ApiError('INVALID_PARAMETER', {
         message: 'The response is completed, and cannot be cancelled any more.',
         param: 'id',
@@ -314,12 +314,12 @@ function shown(call: Call, id: string): Fields {
     request: call.request as Fields,
   }
   const empty = { ...responseOf(facts, QUEUED), background: true }
-  if (call.work === 'failed')
+  if (call.workStatus === 'failed')
     return call.error === CANCELLED
       ? { ...empty, status: 'cancelled' }
       : { ...empty, status: 'failed', error: { code: 'server_error', message: call.error } }
-  if (call.work !== 'completed') return { ...empty, status: call.work }
-  if (call.money === 'refused')
+  if (call.workStatus !== 'completed') return { ...empty, status: call.workStatus }
+  if (call.paymentStatus === 'refused')
     return {
       ...empty,
       status: 'failed',
@@ -328,7 +328,8 @@ function shown(call: Call, id: string): Fields {
         message: `The payment was refused. The result is kept: GET ${anyCallUrl(call.id, callIn(id)?.key)} with a payment of the same wallet.`,
       },
     }
-  if (call.money !== 'settled' && call.money !== 'unresolved') return { ...empty, status: 'in_progress' }
+  if (call.paymentStatus !== 'settled' && call.paymentStatus !== 'unresolved')
+    return { ...empty, status: 'in_progress' }
   const { body } = (call.result as unknown as Stored).made as unknown as StoredAnswer
   return { ...tryJson(body), id, background: true, store: false }
 }

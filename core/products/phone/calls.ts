@@ -221,7 +221,7 @@ async function ringOnce(order: Order<unknown>, wanted: Ringing): Promise<string>
   const { clock, payer, signal } = order
   const { to } = wanted
   const now = clock.now()
-  const known = (await records.getOwned(ORDERED, name, now))?.data as Ordered | undefined
+  const known = (await records.getRecord(ORDERED, name, now))?.data as Ordered | undefined
   if (known?.handle && known.to === to) return known.handle
   if (known) throw hasRung(known.to)
   const line: StoredRecord = {
@@ -238,14 +238,14 @@ async function ringOnce(order: Order<unknown>, wanted: Ringing): Promise<string>
     data: { to, handle: null } satisfies Ordered,
     expiresAt: now + ORDERED_MS,
   }
-  if (!(await records.putOwned(line, now)))
-    throw isRinging(to, ((await records.getOwned(DIALING, line.id, now))?.expiresAt ?? now) - now)
-  if (!(await records.putOwned(mine, now))) throw hasRung(to)
+  if (!(await records.putRecord(line, now)))
+    throw isRinging(to, ((await records.getRecord(DIALING, line.id, now))?.expiresAt ?? now) - now)
+  if (!(await records.putRecord(mine, now))) throw hasRung(to)
   const end = (record: StoredRecord) =>
-    records.moveOwned({ ...record, expiresAt: clock.now() }, record.data, clock.now())
+    records.moveRecord({ ...record, expiresAt: clock.now() }, record.data, clock.now())
   try {
     const { handle } = await voiceIn(order).ring(wanted, { signal }).catch(failedAs('Call initiation failed'))
-    await records.moveOwned({ ...mine, data: { to, handle } satisfies Ordered }, mine.data, clock.now())
+    await records.moveRecord({ ...mine, data: { to, handle } satisfies Ordered }, mine.data, clock.now())
     await end(line)
     return handle
   } catch (error) {
@@ -318,7 +318,7 @@ const status = free({
         error: 'Call not found',
         message: 'No call of this id was made here; or it was made more than 90 days ago.',
       })
-    const kept = /^call_[0-9a-f]{32}$/.test(id) ? await records.getOwned(CALL, id, clock.now()) : undefined
+    const kept = /^call_[0-9a-f]{32}$/.test(id) ? await records.getRecord(CALL, id, clock.now()) : undefined
     if (!kept) throw unknown()
     const { handle, ...rung } = kept.data as Rung
     const record = await within(clock, ASK_MS, (signal) => voiceIn({ vendors }).look(handle, { signal })).catch(

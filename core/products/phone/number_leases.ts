@@ -49,7 +49,8 @@ export type Rented = {
 const leaseIn = ({ data }: StoredRecord): Lease => data as Lease
 
 /** A call that has been paid for; also where nobody could find out in time (decision 16). */
-const isPaid = (call: Call | undefined): boolean => call?.money === 'settled' || call?.money === 'unresolved'
+const isPaid = (call: Call | undefined): boolean =>
+  call?.paymentStatus === 'settled' || call?.paymentStatus === 'unresolved'
 
 /** A number as it stands at this moment. */
 export async function rentedOf(
@@ -72,7 +73,7 @@ export async function rentedOf(
 
 /** What a wallet rents, oldest first, the expired and the unpaid among it. */
 export async function rentedBy(wallet: string, at: { records: Records; now: number }): Promise<readonly Rented[]> {
-  const records = await at.records.listOwned(NUMBER, wallet, { now: at.now, limit: MAX })
+  const records = await at.records.listRecords(NUMBER, wallet, { now: at.now, limit: MAX })
   const all = await Promise.all(records.map((record) => rentedOf(record, at)))
   return all
     .filter(({ lease }) => !lease.ending)
@@ -84,7 +85,7 @@ export async function formerOf(
   wallet: string,
   { records, now }: { records: Records; now: number },
 ): Promise<readonly { number: string; chain: string; expiresAt: number }[]> {
-  const kept = await records.listOwned(FORMER, wallet, { now, limit: MAX })
+  const kept = await records.listRecords(FORMER, wallet, { now, limit: MAX })
   return kept
     .map(({ data }) => data as { number: string; chain: string; expiresAt: number })
     .toSorted((one, other) => other.expiresAt - one.expiresAt)
@@ -100,9 +101,9 @@ export async function rentOut(
 ): Promise<boolean> {
   const lease: Lease = { id, order, chain, from: now, terms: 0, payment: call }
   const record: StoredRecord = { kind: NUMBER, id: number, owner, data: lease, expiresAt: UNTIL_GIVEN_BACK }
-  if (await records.putOwned(record, now)) return true
-  const held = await records.getOwned(NUMBER, number, now)
-  if (!held) return await records.putOwned(record, now)
+  if (await records.putRecord(record, now)) return true
+  const held = await records.getRecord(NUMBER, number, now)
+  if (!held) return await records.putRecord(record, now)
   const known = await rentedOf(held, { records, now })
   // The same number of the carrier's was bought for a call that came to nothing; or it was given back, bought anew, and its record left over.
   const isLeft =
@@ -110,8 +111,10 @@ export async function rentOut(
       ? held.owner === owner && !known.isActive && !known.lease.ending
       : !known.isActive && !known.unpaid
   if (!isLeft) return false
-  if (held.owner === owner) return await records.moveOwned(record, held.data, now)
-  return (await records.moveOwned({ ...held, expiresAt: now }, held.data, now)) && (await records.putOwned(record, now))
+  if (held.owner === owner) return await records.moveRecord(record, held.data, now)
+  return (
+    (await records.moveRecord({ ...held, expiresAt: now }, held.data, now)) && (await records.putRecord(record, now))
+  )
 }
 
 /** Takes a number from use, so that only one goes on to give it back. Answers with its record, undefined where somebody else was first. */
@@ -122,7 +125,7 @@ export async function endLease(
 ): Promise<StoredRecord | undefined> {
   if (lease.ending) return record
   const ended: StoredRecord = { ...record, data: { ...lease, ending: true } }
-  return (await records.moveOwned(ended, record.data, now)) ? ended : undefined
+  return (await records.moveRecord(ended, record.data, now)) ? ended : undefined
 }
 
 /** Forgets a number that was given back; its wallet still sees for a while that it had it. */
@@ -134,13 +137,13 @@ export async function forget(
   const { chain, order, from } = leaseIn(record)
   const data = { number: record.id, chain, expiresAt: Math.min(expiresAt, now) }
   if (expiresAt > from)
-    await records.putOwned(
+    await records.putRecord(
       { kind: FORMER, id: `${record.id}/${order}`, owner: record.owner, data, expiresAt: now + TERM_MS },
       now,
     )
-  const ordered = await records.getOwned(NUMBER_ORDER, order, now)
-  if (ordered) await records.moveOwned({ ...ordered, expiresAt: now }, ordered.data, now)
-  await records.moveOwned({ ...record, expiresAt: now }, record.data, now)
+  const ordered = await records.getRecord(NUMBER_ORDER, order, now)
+  if (ordered) await records.moveRecord({ ...ordered, expiresAt: now }, ordered.data, now)
+  await records.moveRecord({ ...record, expiresAt: now }, record.data, now)
 }
 
 // ── the chore ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -173,7 +176,7 @@ export const giveBack: MaintenanceTask = {
 
 async function handle(line: Line, at: Sweeping): Promise<void> {
   const { records, phone, log, signal, now } = at
-  const held = await records.getOwned(NUMBER, line.number, now)
+  const held = await records.getRecord(NUMBER, line.number, now)
   if (held && leaseIn(held).id === line.id) {
     const rented = await rentedOf(held, at)
     const isWanted =
@@ -188,7 +191,7 @@ async function handle(line: Line, at: Sweeping): Promise<void> {
       why: rented.lease.terms > 0 || rented.expiresAt > rented.lease.from ? 'expired' : 'not paid for',
     })
   }
-  const ordered = await records.getOwned(NUMBER_ORDER, line.order, now)
+  const ordered = await records.getRecord(NUMBER_ORDER, line.order, now)
   if (!ordered)
     return log.warn('a phone number at the carrier was bought by somebody whom this database does not know', {
       number: line.number,
@@ -197,9 +200,9 @@ async function handle(line: Line, at: Sweeping): Promise<void> {
   const isStray = order.number !== undefined && order.number !== line.number
   if (!isStray && !order.ending && (await isWorkedOn(order.call, at))) return
   const ending: StoredRecord = { ...ordered, data: { ...order, ending: true } }
-  if (!isStray && !order.ending && !(await records.moveOwned(ending, ordered.data, now))) return
+  if (!isStray && !order.ending && !(await records.moveRecord(ending, ordered.data, now))) return
   await phone.release(line.id, { signal })
-  if (!isStray) await records.moveOwned({ ...ending, expiresAt: now }, ending.data, now)
+  if (!isStray) await records.moveRecord({ ...ending, expiresAt: now }, ending.data, now)
   log.info('a phone number was given back', { number: line.number, why: 'bought for a call that came to nothing' })
 }
 
@@ -207,6 +210,6 @@ async function handle(line: Line, at: Sweeping): Promise<void> {
 async function isWorkedOn(id: string, { records, now }: Pick<Sweeping, 'records' | 'now'>): Promise<boolean> {
   const call = await records.getCall(id)
   if (!call || isPaid(call)) return false
-  if (call.work === 'failed') return (call.endedAt ?? call.createdAt) > now - GRACE_MS
+  if (call.workStatus === 'failed') return (call.endedAt ?? call.createdAt) > now - GRACE_MS
   return !isOver(call, now - GRACE_MS)
 }

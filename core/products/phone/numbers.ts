@@ -148,13 +148,13 @@ const buy = paid({
       .catch(failedAs('Purchase failed'))
     const now = clock.now()
     if (!line) {
-      await records.moveOwned({ ...ordered, expiresAt: now }, ordered.data, now)
+      await records.moveRecord({ ...ordered, expiresAt: now }, ordered.data, now)
       throw new ApiError('NOT_FOUND', {
         error: 'No numbers available',
         message: `There is no number to rent in ${country}${areaCode ? ` with the area code ${areaCode}` : ''} just now. Payment was NOT charged.`,
       })
     }
-    const isOurs = await records.moveOwned(
+    const isOurs = await records.moveRecord(
       { ...ordered, data: { ...(ordered.data as NumberOrder), number: line.number } },
       ordered.data,
       now,
@@ -176,10 +176,10 @@ async function beginOrder(order: Order<unknown>, { id }: { id: string }): Promis
   const now = clock.now()
   const data: NumberOrder = { call: order.id }
   const record: StoredRecord = { kind: NUMBER_ORDER, id, owner: payer, data, expiresAt: UNTIL_GIVEN_BACK }
-  if (await records.putOwned(record, now)) return record
-  const held = await records.getOwned(NUMBER_ORDER, id, now)
+  if (await records.putRecord(record, now)) return record
+  const held = await records.getRecord(NUMBER_ORDER, id, now)
   const known = held?.data as NumberOrder | undefined
-  if (!held || !known || known.ending || !(await records.moveOwned(record, held.data, now))) throw busy()
+  if (!held || !known || known.ending || !(await records.moveRecord(record, held.data, now))) throw busy()
   return record
 }
 
@@ -214,7 +214,7 @@ const renew = paid({
       })
     const now = clock.now()
     const data = { ...lease, terms: Math.round((expiresAt - lease.from) / TERM_MS), payment: order.id }
-    if (expiresAt <= now || !(await records.moveOwned({ ...record, data }, record.data, now))) throw busy()
+    if (expiresAt <= now || !(await records.moveRecord({ ...record, data }, record.data, now))) throw busy()
     return { result: { phone_number: number, expires_at: iso(expiresAt + TERM_MS) } }
   },
 
@@ -291,14 +291,14 @@ const release = paid({
     })
     // Another term that is being paid for at this moment would be paid for nothing.
     const { unpaid } = rented
-    if (unpaid && (unpaid.work !== 'completed' || unpaid.money === 'settling')) throw busy()
+    if (unpaid && (unpaid.workStatus !== 'completed' || unpaid.paymentStatus === 'settling')) throw busy()
     const ended = await endLease(records, rented, clock.now())
     if (!ended) throw none()
     await phoneIn(order)
       .release(rented.lease.id, { signal })
       .catch(async (error: unknown) => {
         // It is the wallet's still, and can be released again; after a crash here the chore gives it back.
-        await records.moveOwned(rented.record, ended.data, clock.now())
+        await records.moveRecord(rented.record, ended.data, clock.now())
         throw error
       })
     await forget(records, ended, { expiresAt: rented.expiresAt, now: clock.now() })
@@ -321,7 +321,7 @@ export async function ownedBy(
   number: string,
   { records, now }: { records: CallContext['records']; now: number },
 ): Promise<Rented> {
-  const held = await records.getOwned(NUMBER, number, now)
+  const held = await records.getRecord(NUMBER, number, now)
   const rented = held && (await rentedOf(held, { records, now }))
   if (rented && isShown(rented) && !rented.lease.ending) {
     if (held.owner !== wallet)

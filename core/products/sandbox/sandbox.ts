@@ -359,7 +359,7 @@ async function rented(
   id: string,
 ): Promise<{ vendor: SandboxVendor; handle: string; isOver: boolean }> {
   const vendor = vendorIn(order)
-  const record = await order.records.getOwned(KIND, id, order.clock.now())
+  const record = await order.records.getRecord(KIND, id, order.clock.now())
   const { vendor: name, handle, ends } = (record?.data ?? {}) as Partial<Rented>
   if (record?.owner !== order.payer || name !== vendor.name || handle === undefined || ends === undefined) {
     throw new ApiError('NOT_FOUND', { message: 'This wallet has no such sandbox here. Nothing was charged.' })
@@ -369,7 +369,10 @@ async function rented(
 
 /** Notes a sandbox before its buyer can have it: whoever is there when it is due sees to it, also after a crash. */
 async function watch(order: Order<unknown>, watched: Watched, expiresAt: number): Promise<void> {
-  await callContextIn(order).records.putOwned({ ...WATCHED, id: order.id, data: watched, expiresAt }, order.clock.now())
+  await callContextIn(order).records.putRecord(
+    { ...WATCHED, id: order.id, data: watched, expiresAt },
+    order.clock.now(),
+  )
 }
 
 /** Whoever cannot pay for a sandbox within its claim window does not keep it running. A settlement that is under way is not disturbed. */
@@ -381,15 +384,15 @@ async function endUnpaid({
   signal,
 }: Parameters<MaintenanceTask['do']>[0]): Promise<void> {
   const now = clock.now()
-  const due = (await records.listOwned(WATCHED.kind, WATCHED.owner, { now, limit: MAX_WATCHED })).filter(
+  const due = (await records.listRecords(WATCHED.kind, WATCHED.owner, { now, limit: MAX_WATCHED })).filter(
     ({ data }) => (data as Watched).due <= now,
   )
   const seen = due.map(async (record) => {
     const { vendor, handle, call } = record.data as Watched
-    const money = (await records.getCall(call))?.money
+    const money = (await records.getCall(call))?.paymentStatus
     if (money === 'settling' || money === 'unresolved' || sandbox?.name !== vendor) return
     if (money !== 'settled') await sandbox.terminate(handle, { signal })
-    await records.moveOwned({ ...record, expiresAt: now }, record.data, now)
+    await records.moveRecord({ ...record, expiresAt: now }, record.data, now)
   })
   for (const each of await Promise.allSettled(seen))
     if (each.status === 'rejected')

@@ -139,7 +139,7 @@ const face = paid({
     const { name, image_url, group_id } = order.input as Static<typeof faceInput>
     const { signal } = order
     const vendor = vendorIn(order)
-    const find = (kind: string) => order.records.getOwned(kind, group_id, order.clock.now())
+    const find = (kind: string) => order.records.getRecord(kind, group_id, order.clock.now())
     const claim = await find(FACE_CLAIM)
     if (claim && claim.owner !== order.payer) throw ofAnother()
     const known = claim ?? (await find(FACE_GROUP))
@@ -310,7 +310,7 @@ async function activated(record: StoredRecord, { vendors, clock, records }: Free
   const vendorGroup = await orFailed(within(clock, ASK_MS, (signal) => activeIn(record, vendorIn({ vendors }), signal)))
   if (vendorGroup === undefined) return false
   const now = clock.now()
-  await records.moveOwned({ ...record, data: { ...group, vendorGroup }, expiresAt: now + GROUP_MS }, record.data, now)
+  await records.moveRecord({ ...record, data: { ...group, vendorGroup }, expiresAt: now + GROUP_MS }, record.data, now)
   return true
 }
 
@@ -359,7 +359,7 @@ const init = free({
     const record: StoredRecord = old
       ? { ...old, data, expiresAt: now + GROUP_MS }
       : { kind: FACE_GROUP, id: `rf_${newSecret(random)}`, owner: 'anybody', data, expiresAt: now + GROUP_MS }
-    const isKept = old ? await records.moveOwned(record, old.data, now) : await records.putOwned(record, now)
+    const isKept = old ? await records.moveRecord(record, old.data, now) : await records.putRecord(record, now)
     if (!isKept)
       throw new ApiError('BUSY', {
         message: 'This group was refreshed by another request just now; send it again.',
@@ -407,7 +407,7 @@ async function groupOf(
   { path, records, now }: { path: string; records: FreeContext['records']; now: number },
 ): Promise<StoredRecord> {
   if (!GROUP_ID.test(id)) throw refused(path, `must be the group_id of a realface/init, got ${quoted(id)}`)
-  const found = (await records.getOwned(FACE_CLAIM, id, now)) ?? (await records.getOwned(FACE_GROUP, id, now))
+  const found = (await records.getRecord(FACE_CLAIM, id, now)) ?? (await records.getRecord(FACE_GROUP, id, now))
   if (!found) throw unknownGroup()
   return found
 }
@@ -482,7 +482,7 @@ async function charactersOf(
   type: Character['type'],
   { records, clock }: FreeContext,
 ): Promise<readonly Found[]> {
-  const kept = await records.listOwned(ASSET, wallet, { now: clock.now(), limit: MAX_READ })
+  const kept = await records.listRecords(ASSET, wallet, { now: clock.now(), limit: MAX_READ })
   const ofType = kept.map(({ id, data }) => ({ id, data: data as Character })).filter(({ data }) => data.type === type)
   const found: Found[] = []
   for (const each of ofType) {

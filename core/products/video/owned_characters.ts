@@ -24,11 +24,11 @@ export type Character = {
 
 /** The vendor's own id of a character of this payer; undefined for anybody else's, for one that waits to be paid, and for none. */
 export async function enrolledAs(
-  storage: Pick<Storage, 'getOwned' | 'getCall'>,
+  storage: Pick<Storage, 'getRecord' | 'getCall'>,
   id: string,
   { payer, now }: { payer: string; now: number },
 ): Promise<string | undefined> {
-  const record = await storage.getOwned(ASSET, id, now)
+  const record = await storage.getRecord(ASSET, id, now)
   if (record?.owner !== payer) return undefined
   const { vendorAsset, call } = record.data as Character
   return isGiven(await storage.getCall(call)) ? vendorAsset : undefined
@@ -39,5 +39,5 @@ export async function enrolledAs(
  * withheld like any other result; a call that is gone was never paid.
  */
 export function isGiven(call: Call | undefined): call is Call {
-  return call !== undefined && call.money !== 'verified' && call.money !== 'refused'
+  return call !== undefined && call.paymentStatus !== 'verified' && call.paymentStatus !== 'refused'
 }

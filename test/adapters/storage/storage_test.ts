@@ -115,8 +115,8 @@ test('sqlite storage: what was answered survives kill -9', async () => {
   await child.exited
   const storage = sqliteStorage(path)
   expect(await storage.getCall('call')).toMatchObject({
-    work: 'completed',
-    money: 'settling',
+    workStatus: 'completed',
+    paymentStatus: 'settling',
     result: { made: true },
     quote: usdc(5n),
   })

@@ -36,7 +36,7 @@ describe('a settlement of unknown outcome', () => {
       const { alice, payment, pollUrl, shop, chain, ports, answer } = await doubtful(weather)
       if (weather === 'late') chain.deliver()
       await shop.maintain()
-      expect((await ports.storage.getCall(answer.body.id))?.money).toBe('settled')
+      expect((await ports.storage.getCall(answer.body.id))?.paymentStatus).toBe('settled')
       const { status, body } = await alice.poll(pollUrl, payment)
       expect([weather, status, body.payment.status, chain.transfers.length]).toEqual([
         weather,
@@ -143,12 +143,12 @@ describe('a settlement of unknown outcome', () => {
     const { alice, payment, pollUrl, shop, chain, clock, ports, answer } = await doubtful('dropped')
     chain.forecast('refused')
     await shop.maintain()
-    expect((await ports.storage.getCall(answer.body.id))?.money).toBe('settling')
+    expect((await ports.storage.getCall(answer.body.id))?.paymentStatus).toBe('settling')
     expect((await alice.buy(FOX, { payment })).body.code).toBe('PAYMENT_REPLAY')
     chain.drain(alice.wallet)
     await clock.advance(11 * MINUTE)
     await shop.maintain()
-    expect((await ports.storage.getCall(answer.body.id))?.money).toBe('refused')
+    expect((await ports.storage.getCall(answer.body.id))?.paymentStatus).toBe('refused')
     chain.fund(alice.wallet, 22_000n)
     expect((await alice.poll(pollUrl, alice.sign(await alice.poll(pollUrl)))).body.payment.status).toBe('settled')
     expect(chain.transfers).toHaveLength(1)
@@ -170,10 +170,10 @@ describe('a fate that stays unknown', () => {
     chain.outage(true)
     await clock.advance(20 * MINUTE)
     await shop.maintain()
-    expect((await ports.storage.getCall(answer.body.id))?.money).toBe('settling')
+    expect((await ports.storage.getCall(answer.body.id))?.paymentStatus).toBe('settling')
     await clock.advance(1)
     await shop.maintain()
-    expect((await ports.storage.getCall(answer.body.id))?.money).toBe('unresolved')
+    expect((await ports.storage.getCall(answer.body.id))?.paymentStatus).toBe('unresolved')
     for (let i = 0; i < 3; i++) {
       const { status, headers, body } = await alice.poll(pollUrl, payment)
       expect([status, body.payment, headers.get('x-payment-settled'), headers.get('payment-response')]).toEqual([
@@ -222,8 +222,8 @@ describe('tend()', () => {
     await clock.advance(1)
     await second.maintain()
     expect(await ports.storage.getCall(body.job_id)).toMatchObject({
-      work: 'failed',
-      money: 'verified',
+      workStatus: 'failed',
+      paymentStatus: 'verified',
       error: 'The work was lost when the server stopped. Nothing was charged.',
     })
     const again = alice.buy(FOX, { payment, shop: second })
@@ -237,15 +237,15 @@ describe('tend()', () => {
   test('leaves alone the money of other gateways', async () => {
     const { shop, restart, ports, answer } = await doubtful('landed')
     await restart({ name: 'other' }).maintain()
-    expect((await ports.storage.getCall(answer.body.id))?.money).toBe('settling')
+    expect((await ports.storage.getCall(answer.body.id))?.paymentStatus).toBe('settling')
     await shop.maintain()
-    expect((await ports.storage.getCall(answer.body.id))?.money).toBe('settled')
+    expect((await ports.storage.getCall(answer.body.id))?.paymentStatus).toBe('settled')
   })
 
   test('of a product that is sold no longer still finds out about its money', async () => {
     const { restart, ports, answer } = await doubtful('landed')
     await restart({ endpoints: [] }).maintain()
-    expect((await ports.storage.getCall(answer.body.id))?.money).toBe('settled')
+    expect((await ports.storage.getCall(answer.body.id))?.paymentStatus).toBe('settled')
   })
 
   test('of two processes at once settles once, and a call that is settled meanwhile is left alone', async () => {
@@ -258,7 +258,7 @@ describe('tend()', () => {
     await clock.settle()
     gate.open()
     await Promise.all(both)
-    expect([(await ports.storage.getCall(answer.body.id))?.money, chain.transfers.length, asked]).toEqual([
+    expect([(await ports.storage.getCall(answer.body.id))?.paymentStatus, chain.transfers.length, asked]).toEqual([
       'settled',
       1,
       1,
@@ -301,7 +301,7 @@ describe('takeOver()', () => {
       await idle()
       const late = { level: 'warn' as const, message: 'a result came too late: its call had already ended' }
       expect(log.lines.map(({ level, message }) => ({ level, message }))).toEqual(isTaken ? [late] : [])
-      expect([isTaken, (await ports.storage.getCall(body.id))?.work, chain.transfers]).toEqual([
+      expect([isTaken, (await ports.storage.getCall(body.id))?.workStatus, chain.transfers]).toEqual([
         isTaken,
         isTaken ? 'failed' : 'completed',
         [],

@@ -51,7 +51,7 @@ describe('an authorization that ends before it is spent', () => {
     expect((await alice.poll(body.poll_url, payment)).status).toBe(202)
     await clock.advance(HOUR)
     await shop.maintain()
-    expect((await ports.storage.getCall(body.id))?.money).not.toBe('unresolved')
+    expect((await ports.storage.getCall(body.id))?.paymentStatus).not.toBe('unresolved')
     chain.outage(false)
     expect((await alice.poll(body.poll_url, payment)).body.error).toBe('Payment settlement failed')
     expect(asked).not.toContain('settle')

@@ -97,7 +97,7 @@ describe('a stream', () => {
     await clock.advance(9_999)
     expect(chain.transfers).toEqual([])
     await clock.advance(1)
-    expect([chain.transfers.length, (await callOf())?.money]).toEqual([1, 'settled'])
+    expect([chain.transfers.length, (await callOf())?.paymentStatus]).toEqual([1, 'settled'])
     await seconds(270, 490)
     await reader.next()
     const rest = reader.rest()
@@ -120,7 +120,11 @@ describe('a stream', () => {
     await streamed(1_000)
     const text = await rest
     expect(text.slice(text.lastIndexOf('data: '))).toContain('The payment of this stream was refused')
-    expect([pieces.isCancelled(), chain.transfers.length, (await callOf())?.money]).toEqual([true, 0, 'refused'])
+    expect([pieces.isCancelled(), chain.transfers.length, (await callOf())?.paymentStatus]).toEqual([
+      true,
+      0,
+      'refused',
+    ])
   })
 
   test('that an upstream error ends is not settled: an error event in our words, and the authorization is free', async () => {
@@ -184,7 +188,7 @@ describe('a stream', () => {
       await streamed(269_000)
       expect(chain.transfers).toEqual([])
       await streamed(1_000)
-      expect([chain.transfers.length, (await callOf())?.money]).toEqual([1, 'settled'])
+      expect([chain.transfers.length, (await callOf())?.paymentStatus]).toEqual([1, 'settled'])
       await streamed(230_000)
       expect(pieces.isCancelled()).toBe(true)
       await reader.rest()
@@ -239,7 +243,7 @@ describe('a stream', () => {
       expect(pieces.isCancelled()).toBe(true)
       await idle()
       await pending
-      expect([chain.transfers.length, (await callOf())?.money]).toEqual([1, 'settled'])
+      expect([chain.transfers.length, (await callOf())?.paymentStatus]).toEqual([1, 'settled'])
     }
   })
 
@@ -401,7 +405,7 @@ describe('two hundred streams at once', () => {
 
 describe('a storage that fails under a stream', () => {
   const failing = (
-    verb: 'claimSettlement' | 'finishSettlement' | 'moveCall' | 'putOwned',
+    verb: 'claimSettlement' | 'finishSettlement' | 'moveCall' | 'putRecord',
     { after, times = 1 }: { after: boolean; times?: number },
   ) => {
     const storage = memoryStorage()

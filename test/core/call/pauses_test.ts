@@ -94,7 +94,7 @@ describe('a process that stood still for longer than its lease', () => {
     const { body } = await alice.buy(FOX, { payment })
     await clock.advance(PAUSE)
     await restart().maintain()
-    expect((await ports.storage.getCall(body.id))?.work).toBe('failed')
+    expect((await ports.storage.getCall(body.id))?.workStatus).toBe('failed')
     ready()
     await idle()
     expect((await alice.poll(body.poll_url, payment)).body.payment.status).toBe('settled')
@@ -184,11 +184,11 @@ describe('a storage that was away for longer than a lease', () => {
       await clock.advance(2_000)
       comeBack()
       await shop.renew()
-      const { until, ...call } = (await inner.getCall(body.id)) as Call
-      expect(call.work).toBe(work)
+      const { leaseExpiresAt, ...call } = (await inner.getCall(body.id)) as Call
+      expect(call.workStatus).toBe(work)
       await clock.advance(2_000)
       await shop.renew()
-      expect((await inner.getCall(body.id))?.until).toBe(until)
+      expect((await inner.getCall(body.id))?.leaseExpiresAt).toBe(leaseExpiresAt)
       const polled = await alice.poll(body.poll_url, payment)
       expect(end === 'fails' ? polled.body.status : polled.body.payment.status).toBe(
         end === 'fails' ? 'failed' : 'settled',

@@ -22,8 +22,8 @@ describe('a whole answer', () => {
     const chain = cashChain({ before: (question) => (question === 'settle' ? look() : undefined) })
     const { alice, post, signed, ports } = await table(undefined, { chain })
     async function look(): Promise<void> {
-      for (const { work, result } of await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9))
-        order.push([work, result !== null])
+      for (const { workStatus, result } of await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9))
+        order.push([workStatus, result !== null])
     }
     const before = alice.balance()
     const response = await post(SKY, { payment: await signed(SKY) })
@@ -241,7 +241,7 @@ describe('a storage that fails under a whole answer', () => {
   })
 
   test('while it records a debt is alerted, and the answer is withheld all the same', async () => {
-    const broken = { ...memoryStorage(), putOwned: () => Promise.reject(new Error('disk full')) }
+    const broken = { ...memoryStorage(), putRecord: () => Promise.reject(new Error('disk full')) }
     const { post, signed, chain, log } = await table(undefined, { ports: { storage: broken } })
     chain.forecast('refused')
     const response = await post(SKY, { payment: await signed(SKY) })

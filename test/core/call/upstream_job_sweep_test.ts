@@ -21,7 +21,7 @@ describe('nobody polls:', () => {
       await shop.maintain()
       await idle()
       expect([await ports.storage.getCall(id), chain.transfers, studio.fetched]).toMatchObject([
-        { work: 'completed', money: 'verified' },
+        { workStatus: 'completed', paymentStatus: 'verified' },
         [],
         1,
       ])
@@ -56,7 +56,7 @@ describe('nobody polls:', () => {
     const { studio, shop, ports, id, idle } = await shoot()
     const film = (await ports.storage.getCall(id)) as Call
     for (let n = 0; n < 5_000; n++) {
-      const other = { ...film, id: `a queue ${n}`, endpoint: 'images', owner: 'another' }
+      const other = { ...film, id: `a queue ${n}`, endpoint: 'images', workerId: 'another' }
       const authorization = {
         key: `key ${n}`,
         payer: film.payer,
@@ -84,7 +84,7 @@ describe('nobody polls:', () => {
     await clock.advance(15_000)
     await shop.maintain()
     await idle()
-    expect((await ports.storage.getCall(id))?.work).toBe('completed')
+    expect((await ports.storage.getCall(id))?.workStatus).toBe('completed')
   })
 
   for (const by of ['a poll', 'the sweep'] as const) {
@@ -97,7 +97,7 @@ describe('nobody polls:', () => {
       await clock.advance(1)
       if (by === 'the sweep') await shop.maintain()
       await idle()
-      if (by === 'the sweep') expect((await ports.storage.getCall(id))?.work).toBe('failed')
+      if (by === 'the sweep') expect((await ports.storage.getCall(id))?.workStatus).toBe('failed')
       const { status, body } = await alice.poll(pollUrl, payment)
       expect([status, body.status, body.payment_status, chain.transfers]).toEqual([200, 'failed', 'not_charged', []])
       expect(body.error).toStartWith('Job stalled')
@@ -114,7 +114,10 @@ describe('processes that come and go', () => {
       await clock.advance(60_000)
       await second.maintain()
     }
-    expect(await ports.storage.getCall(id)).toMatchObject({ work: 'in_progress', until: START + HOUR + 1 })
+    expect(await ports.storage.getCall(id)).toMatchObject({
+      workStatus: 'in_progress',
+      leaseExpiresAt: START + HOUR + 1,
+    })
     studio.says = () => DONE
     await clock.advance(2_000)
     const { body } = await alice.poll(pollUrl, alice.sign(await alice.poll(pollUrl)), { shop: second })

@@ -42,8 +42,8 @@ describe('an order whose work goes on elsewhere', () => {
     ])
     expect([chain.transfers, studio.submitted, studio.looked]).toEqual([[], 1, []])
     expect(await ports.storage.getCall(id)).toMatchObject({
-      work: 'in_progress',
-      money: 'verified',
+      workStatus: 'in_progress',
+      paymentStatus: 'verified',
       startedAt: START,
       request: { _ours: 'secret' },
     })
@@ -110,7 +110,7 @@ describe('an order whose work goes on elsewhere', () => {
     }
   })
 
-  for (const step of ['putOwned', 'moveCall'] as const) {
+  for (const step of ['putRecord', 'moveCall'] as const) {
     test(`whose process dies before ${step} has handed it over frees its authorization when the lease ends`, async () => {
       const { studio, clock, chain, ports, restart, buyer } = cinema()
       const alice = buyer()
@@ -349,7 +349,7 @@ describe('a film that is done', () => {
       storage: {
         ...ports.storage,
         moveCall: (id, from, patch) => (
-          patch.work === 'completed' && events.push('completed'),
+          patch.workStatus === 'completed' && events.push('completed'),
           ports.storage.moveCall(id, from, patch)
         ),
       },
@@ -455,7 +455,7 @@ describe('a film that is done', () => {
       storage: {
         ...ports.storage,
         moveCall: (id, from, patch) =>
-          patch.work === 'completed' && isAway
+          patch.workStatus === 'completed' && isAway
             ? Promise.reject(new Error('connection reset'))
             : ports.storage.moveCall(id, from, patch),
       },
@@ -567,8 +567,8 @@ describe('a film that is done', () => {
     const other = { made: { other: true }, media: [], created: 1 }
     await ports.storage.moveCall(
       id,
-      { work: ['in_progress'] },
-      { work: 'completed', result: other, endedAt: clock.now() },
+      { workStatus: ['in_progress'] },
+      { workStatus: 'completed', result: other, endedAt: clock.now() },
     )
     end.open()
     const { status, body } = await slow

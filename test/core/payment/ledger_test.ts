@@ -30,10 +30,10 @@ const authorization = (key: string, expiresAt = T + LIFE): Authorization => ({
 const head = (more: Partial<Head> = {}): Head => ({
   id: 'call',
   payer: 'alice',
-  work: 'completed',
-  money: 'verified',
-  owner: 'one',
-  until: T + 30_000,
+  workStatus: 'completed',
+  paymentStatus: 'verified',
+  workerId: 'one',
+  leaseExpiresAt: T + 30_000,
   startedAt: null,
   error: null,
   receipt: null,
@@ -45,8 +45,8 @@ const binding = (more: Partial<AuthorizationBinding> = {}): AuthorizationBinding
   key: 'first',
   call: 'call',
   payer: 'alice',
-  place: 0,
-  state: 'open',
+  position: 0,
+  status: 'open',
   expiresAt: T + LIFE,
   ...more,
 })
@@ -58,24 +58,28 @@ describe('opening', () => {
 
   test('over a call that lives is a replay, and writes nothing', () => {
     for (const work of ['queued', 'in_progress', 'completed'] as const)
-      expect(open(head({ work }))).toEqual({ answer: { kind: 'replayed', id: 'call' }, writes: [] })
-    expect(open(head({ work: 'failed', money: 'settling' })).answer.kind).toBe('replayed')
+      expect(open(head({ workStatus: work }))).toEqual({ answer: { kind: 'replayed', id: 'call' }, writes: [] })
+    expect(open(head({ workStatus: 'failed', paymentStatus: 'settling' })).answer.kind).toBe('replayed')
   })
 
   test('over a failed call takes its authorization over', () => {
-    expect(open(head({ work: 'failed' })).writes.map(({ kind }) => kind)).toEqual(['insert', 'bind'])
+    expect(open(head({ workStatus: 'failed' })).writes.map(({ kind }) => kind)).toEqual(['insert', 'bind'])
   })
 
   test('over a call whose owner’s promise has passed fails that call in the same step', () => {
-    const lost = head({ work: 'in_progress', until: T })
+    const lost = head({ workStatus: 'in_progress', leaseExpiresAt: T })
     const { answer, writes } = open(lost)
     expect(answer.kind).toBe('opened')
     expect(writes[0]).toEqual({
       kind: 'patch',
       id: 'call',
-      patch: { work: 'failed', error: 'The work was lost when the server stopped. Nothing was charged.', endedAt: T },
+      patch: {
+        workStatus: 'failed',
+        error: 'The work was lost when the server stopped. Nothing was charged.',
+        endedAt: T,
+      },
     })
-    expect(open({ ...lost, until: T + 1 }).answer.kind).toBe('replayed')
+    expect(open({ ...lost, leaseExpiresAt: T + 1 }).answer.kind).toBe('replayed')
   })
 })
 
@@ -84,11 +88,11 @@ describe('exposure', () => {
     id: 'call',
     endpoint: 'images',
     quote: usdc(5n),
-    work: 'completed',
-    money: 'verified',
+    workStatus: 'completed',
+    paymentStatus: 'verified',
     startedAt: null,
     settledAt: null,
-    state: 'open',
+    bindingStatus: 'open',
     bindingExpiresAt: T + 1,
     block: null,
     ...more,
@@ -98,22 +102,31 @@ describe('exposure', () => {
 
   test('counts what may still be spent, each call once', () => {
     expect(
-      owed(unpaidRecord(), unpaidRecord({ state: 'sent' }), unpaidRecord({ id: 'other', money: 'settling' })),
+      owed(
+        unpaidRecord(),
+        unpaidRecord({ bindingStatus: 'sent' }),
+        unpaidRecord({ id: 'other', paymentStatus: 'settling' }),
+      ),
     ).toBe(usdc(10n))
     expect(
       owed(
-        unpaidRecord({ state: 'dead' }),
-        unpaidRecord({ state: 'paid' }),
-        unpaidRecord({ state: null, bindingExpiresAt: null }),
+        unpaidRecord({ bindingStatus: 'dead' }),
+        unpaidRecord({ bindingStatus: 'paid' }),
+        unpaidRecord({ bindingStatus: null, bindingExpiresAt: null }),
       ),
     ).toBe(usdc(0n))
     expect(
-      owed(unpaidRecord({ bindingExpiresAt: T }), unpaidRecord({ work: 'failed' }), unpaidRecord({ id: 'let go' })),
+      owed(
+        unpaidRecord({ bindingExpiresAt: T }),
+        unpaidRecord({ workStatus: 'failed' }),
+        unpaidRecord({ id: 'let go' }),
+      ),
     ).toBe(usdc(0n))
   })
 
   test('counts what was settled since the balance was read, less the lag of a node', () => {
-    const settled = (settledAt: number) => owed(unpaidRecord({ money: 'settled', state: 'paid', settledAt }))
+    const settled = (settledAt: number) =>
+      owed(unpaidRecord({ paymentStatus: 'settled', bindingStatus: 'paid', settledAt }))
     expect([settled(T), settled(T - 5_000), settled(T - 5_001)]).toEqual([usdc(5n), usdc(5n), usdc(0n)])
   })
 })
@@ -129,14 +142,14 @@ describe('claiming', () => {
   test('of nothing, or of what is not completed, is nothing', () => {
     expect(claim(undefined, [])).toEqual({ kind: 'nothing' })
     for (const work of ['queued', 'in_progress', 'failed'] as const)
-      expect(claim(head({ work }), [binding()])).toEqual({ kind: 'nothing' })
+      expect(claim(head({ workStatus: work }), [binding()])).toEqual({ kind: 'nothing' })
   })
 
   test('hands out the earliest authorization that is neither dead nor paid, whatever is offered', () => {
     const bindings = [
-      binding({ state: 'dead' }),
-      binding({ key: 'second', place: 1, state: 'sent' }),
-      binding({ key: 'third', place: 2 }),
+      binding({ status: 'dead' }),
+      binding({ key: 'second', position: 1, status: 'sent' }),
+      binding({ key: 'third', position: 2 }),
     ]
     expect(claim(head(), bindings, authorization('fresh'))).toEqual({
       kind: 'retry',
@@ -154,7 +167,7 @@ describe('claiming', () => {
   })
 
   test('with another authorization is possible only when every earlier one is dead, and it serves no other call', () => {
-    const dead = [binding({ state: 'dead' })]
+    const dead = [binding({ status: 'dead' })]
     expect(claim(head(), dead, authorization('fresh'))).toEqual({ kind: 'yours', token: 1 })
     expect(claim(head(), dead, authorization('first'))).toEqual({ kind: 'nothing' })
     expect(claim(head(), dead)).toEqual({ kind: 'nothing' })
@@ -162,7 +175,7 @@ describe('claiming', () => {
       kind: 'replayed',
       id: 'other',
     })
-    expect(claim(head(), dead, authorization('fresh'), head({ id: 'other', work: 'failed' }))).toEqual({
+    expect(claim(head(), dead, authorization('fresh'), head({ id: 'other', workStatus: 'failed' }))).toEqual({
       kind: 'yours',
       token: 1,
     })
@@ -175,67 +188,80 @@ describe('claiming', () => {
         { bindings: [binding({ expiresAt })], offered: undefined, bound: undefined },
         { now: T, until: T + 1 },
       ).writes.filter(({ kind }) => kind === 'mark')
-    expect(marks(T + 1)).toEqual([{ kind: 'mark', key: 'first', state: 'sent' }])
+    expect(marks(T + 1)).toEqual([{ kind: 'mark', key: 'first', status: 'sent' }])
     expect(marks(T)).toEqual([])
   })
 
   test('puts a later authorization behind all earlier ones', () => {
-    const bindings = [binding({ state: 'dead' }), binding({ key: 'second', place: 3, state: 'dead' })]
+    const bindings = [binding({ status: 'dead' }), binding({ key: 'second', position: 3, status: 'dead' })]
     const { writes } = decideClaim(
       head(),
       { bindings, offered: authorization('third'), bound: undefined },
       { now: T, until: T + 1 },
     )
     expect(writes).toMatchObject([
-      { kind: 'bind', binding: { key: 'third', call: 'call', place: 4, state: 'sent' } },
+      { kind: 'bind', binding: { key: 'third', call: 'call', position: 4, status: 'sent' } },
       { kind: 'patch', patch: { claimKey: 'third', claimFresh: true } },
     ])
   })
 
   test('is exclusive to the millisecond', () => {
-    const held = head({ money: 'settling', claimKey: 'first', claimUntil: T + 1 })
-    expect(claim(held, [binding({ state: 'sent' })])).toEqual({ kind: 'taken', until: T + 1 })
-    expect(claim({ ...held, claimUntil: T }, [binding({ state: 'sent' })])).toMatchObject({ kind: 'retry', sent: true })
+    const held = head({ paymentStatus: 'settling', claimKey: 'first', claimExpiresAt: T + 1 })
+    expect(claim(held, [binding({ status: 'sent' })])).toEqual({ kind: 'taken', until: T + 1 })
+    expect(claim({ ...held, claimExpiresAt: T }, [binding({ status: 'sent' })])).toMatchObject({
+      kind: 'retry',
+      sent: true,
+    })
   })
 })
 
 describe('finishing', () => {
   const claimed = (more: Partial<Head> = {}) =>
-    head({ money: 'settling', claimToken: 3, claimKey: 'first', claimUntil: T + 1, claimFresh: true, ...more })
+    head({
+      paymentStatus: 'settling',
+      claimToken: 3,
+      claimKey: 'first',
+      claimExpiresAt: T + 1,
+      claimFresh: true,
+      ...more,
+    })
   const finish = (
     call: Head | undefined,
     outcome: Outcome,
-    bindings: readonly AuthorizationBinding[] = [binding({ state: 'sent' })],
+    bindings: readonly AuthorizationBinding[] = [binding({ status: 'sent' })],
     token = 3,
   ) => {
     const { answer, writes } = decideFinish(call, { bindings, token, outcome }, { now: T })
     return {
       answer,
       money: writes.map((write) =>
-        write.kind === 'patch' ? write.patch.money : `${write.kind} ${'key' in write ? write.key : ''}`,
+        write.kind === 'patch' ? write.patch.paymentStatus : `${write.kind} ${'key' in write ? write.key : ''}`,
       ),
     }
   }
   const receipt = { transaction: '0x1', network: 'n', payer: 'alice', amount: '1' }
 
   test('believes paid whatever the token, and nothing else without the current one', () => {
-    expect(finish(claimed(), { kind: 'paid', receipt }, [binding({ state: 'sent' })], 1)).toEqual({
+    expect(finish(claimed(), { kind: 'paid', receipt }, [binding({ status: 'sent' })], 1)).toEqual({
       answer: true,
       money: ['settled'],
     })
     expect(finish(claimed(), { kind: 'paid', receipt })).toEqual({ answer: true, money: ['settled', 'mark first'] })
     for (const kind of ['unknown', 'refused', 'dead', 'unresolved'] as const) {
-      expect(finish(claimed(), { kind }, [binding({ state: 'sent' })], 2)).toEqual({ answer: false, money: [] })
+      expect(finish(claimed(), { kind }, [binding({ status: 'sent' })], 2)).toEqual({ answer: false, money: [] })
       expect(finish(claimed({ claimKey: null }), { kind })).toEqual({ answer: false, money: [] })
       expect(finish(undefined, { kind })).toEqual({ answer: false, money: [] })
-      expect(finish(claimed({ money: 'settled' }), { kind })).toEqual({ answer: false, money: [] })
+      expect(finish(claimed({ paymentStatus: 'settled' }), { kind })).toEqual({ answer: false, money: [] })
     }
-    expect(finish(claimed({ money: 'settled' }), { kind: 'paid', receipt })).toEqual({ answer: true, money: [] })
+    expect(finish(claimed({ paymentStatus: 'settled' }), { kind: 'paid', receipt })).toEqual({
+      answer: true,
+      money: [],
+    })
   })
 
   test('with a refusal keeps the original bound, and frees a later one that was never sent', () => {
     expect(finish(claimed(), { kind: 'refused' })).toEqual({ answer: true, money: ['refused', 'mark first'] })
-    const second = [binding({ state: 'dead' }), binding({ key: 'second', place: 1, state: 'sent' })]
+    const second = [binding({ status: 'dead' }), binding({ key: 'second', position: 1, status: 'sent' })]
     expect(finish(claimed({ claimKey: 'second' }), { kind: 'refused' }, second)).toEqual({
       answer: true,
       money: ['refused', 'free second'],
@@ -250,8 +276,8 @@ describe('finishing', () => {
     expect(finish(claimed(), { kind: 'dead' })).toEqual({ answer: true, money: ['refused', 'mark first'] })
     expect(
       finish(claimed(), { kind: 'dead' }, [
-        binding({ state: 'sent' }),
-        binding({ key: 'second', place: 1, state: 'sent' }),
+        binding({ status: 'sent' }),
+        binding({ key: 'second', position: 1, status: 'sent' }),
       ]),
     ).toEqual({ answer: true, money: ['settling', 'mark first'] })
   })
@@ -259,41 +285,46 @@ describe('finishing', () => {
 
 describe('the rest', () => {
   test('a compare-and-set applies to the work, owner and money that it names', () => {
-    expect(mayMove(head(), { work: ['completed'] })).toBe(true)
-    expect(mayMove(head(), { work: ['completed'], owner: 'one', money: 'verified' })).toBe(true)
-    expect(mayMove(head(), { work: ['queued'] })).toBe(false)
-    expect(mayMove(head(), { work: ['completed'], owner: 'two' })).toBe(false)
-    expect(mayMove(head(), { work: ['completed'], money: 'settled' })).toBe(false)
-    expect(mayMove(undefined, { work: ['completed'] })).toBe(false)
+    expect(mayMove(head(), { workStatus: ['completed'] })).toBe(true)
+    expect(mayMove(head(), { workStatus: ['completed'], workerId: 'one', paymentStatus: 'verified' })).toBe(true)
+    expect(mayMove(head(), { workStatus: ['queued'] })).toBe(false)
+    expect(mayMove(head(), { workStatus: ['completed'], workerId: 'two' })).toBe(false)
+    expect(mayMove(head(), { workStatus: ['completed'], paymentStatus: 'settled' })).toBe(false)
+    expect(mayMove(undefined, { workStatus: ['completed'] })).toBe(false)
   })
 
   test('no patch reaches money past the ledger', () => {
-    expect(patchOf({ work: 'failed', money: 'settled', receipt: {} } as never)).toEqual({ work: 'failed' })
+    expect(patchOf({ workStatus: 'failed', paymentStatus: 'settled', receipt: {} } as never)).toEqual({
+      workStatus: 'failed',
+    })
   })
 
   test('past its life a call is emptied when settled, forgotten when nothing can pay for it any more, and else kept', () => {
     const fate = (call: Partial<Head>, bindingEnds: number = T, now = T) =>
       afterlife(head({ expiresAt: T, ...call }), [{ expiresAt: bindingEnds }], now)
-    expect([fate({}), fate({}, T, T - 1), fate({}, T + 1), fate({ money: 'refused' })]).toEqual([
+    expect([fate({}), fate({}, T, T - 1), fate({}, T + 1), fate({ paymentStatus: 'refused' })]).toEqual([
       'forget',
       'keep',
       'keep',
       'forget',
     ])
     expect([
-      fate({ work: 'failed' }, T + 1),
-      fate({ work: 'in_progress' }),
-      fate({ money: 'settling' }),
-      fate({ money: 'unresolved' }),
+      fate({ workStatus: 'failed' }, T + 1),
+      fate({ workStatus: 'in_progress' }),
+      fate({ paymentStatus: 'settling' }),
+      fate({ paymentStatus: 'unresolved' }),
     ]).toEqual(['forget', 'keep', 'keep', 'keep'])
-    expect([fate({ money: 'settled' }), fate({ money: 'settled', emptied: true })]).toEqual(['empty', 'keep'])
+    expect([fate({ paymentStatus: 'settled' }), fate({ paymentStatus: 'settled', emptied: true })]).toEqual([
+      'empty',
+      'keep',
+    ])
   })
 
   test('a lease is taken when it is free, one’s own, or has run out', () => {
     expect(mayLease(undefined, 'one', T)).toBe(true)
-    expect(mayLease({ owner: 'one', until: T + 1 }, 'one', T)).toBe(true)
-    expect(mayLease({ owner: 'two', until: T + 1 }, 'one', T)).toBe(false)
-    expect(mayLease({ owner: 'two', until: T }, 'one', T)).toBe(true)
+    expect(mayLease({ workerId: 'one', expiresAt: T + 1 }, 'one', T)).toBe(true)
+    expect(mayLease({ workerId: 'two', expiresAt: T + 1 }, 'one', T)).toBe(false)
+    expect(mayLease({ workerId: 'two', expiresAt: T }, 'one', T)).toBe(true)
   })
 
   test('a window gives what is left of it, and begins anew when it has reset', () => {

@@ -109,7 +109,7 @@ describe('concurrent polls', () => {
     const inline = alice.buy(FOX, { payment })
     await clock.settle()
     const { job_id, poll_url } = (await alice.buy(FOX, { payment })).body
-    expect((await ports.storage.getCall(job_id))?.money).toBe('settling')
+    expect((await ports.storage.getCall(job_id))?.paymentStatus).toBe('settling')
     const poll = alice.poll(poll_url, payment)
     await clock.settle()
     gate.open()

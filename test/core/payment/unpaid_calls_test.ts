@@ -291,8 +291,8 @@ describe('jobs that a wallet leaves behind', () => {
 })
 
 describe('owe() and owedBy()', () => {
-  const call = (id: string, money: Call['money'] = 'refused') =>
-    ({ id, payer: '0xalice', asset: 'base/usdc', money, work: 'completed' }) as Call
+  const call = (id: string, money: Call['paymentStatus'] = 'refused') =>
+    ({ id, payer: '0xalice', asset: 'base/usdc', paymentStatus: money, workStatus: 'completed' }) as Call
   const at = { now: 0, until: 100 }
 
   /** A storage of records that knows these calls. */
@@ -315,7 +315,7 @@ describe('owe() and owedBy()', () => {
       const owed = await unpaidCallOf(storage, call(''), 1)
       if (!owed) break
       found.add(owed.id)
-      storage.set({ ...owed, money: 'settled' })
+      storage.set({ ...owed, paymentStatus: 'settled' })
     }
     expect([found.size, await unpaidCallOf(storage, call(''), 1)]).toEqual([20, undefined])
   })
@@ -331,7 +331,7 @@ describe('owe() and owedBy()', () => {
   test('what is paid, failed or forgotten is dropped; what is in doubt is kept, and counts when it is refused', async () => {
     const storage = remembering(call('paid', 'settled'), call('doubtful', 'settling'), {
       ...call('failed', 'verified'),
-      work: 'failed',
+      workStatus: 'failed',
     })
     for (const id of ['paid', 'doubtful', 'failed', 'forgotten']) await recordUnpaidCall(storage, call(id), at)
     expect(await unpaidCallOf(storage, call(''), 1)).toBeUndefined()
@@ -353,9 +353,9 @@ describe('owe() and owedBy()', () => {
     const written: Json[] = []
     const counting = {
       ...storage,
-      moveOwned: async (...asked: Parameters<typeof storage.moveOwned>) => (
+      moveRecord: async (...asked: Parameters<typeof storage.moveRecord>) => (
         written.push(asked[0].data),
-        await storage.moveOwned(...asked)
+        await storage.moveRecord(...asked)
       ),
     }
     for (const each of calls) await recordUnpaidCall(counting, each, at)

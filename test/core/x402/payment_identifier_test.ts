@@ -241,7 +241,7 @@ describe('the same identifier with the same request', () => {
     const long = memoryStorage()
     const storage: Storage = {
       ...long,
-      putOwned: (record, now) => long.putOwned({ ...record, expiresAt: now + 90 * DAY }, now),
+      putRecord: (record, now) => long.putRecord({ ...record, expiresAt: now + 90 * DAY }, now),
     }
     const { alice, clock, chain } = await bought(kit({ ports: { storage } }))
     await clock.advance(31 * DAY)
@@ -338,7 +338,7 @@ describe('the same identifier', () => {
 
 describe('a race for an identifier', () => {
   /** A storage in which somebody else comes first, once, whenever `verb` is asked. */
-  function raced(verb: 'putOwned' | 'moveOwned' | 'openCall', rival: () => Promise<unknown>): Storage {
+  function raced(verb: 'putRecord' | 'moveRecord' | 'openCall', rival: () => Promise<unknown>): Storage {
     const good = memoryStorage()
     let isOver = false
     const first = async () => {
@@ -346,14 +346,14 @@ describe('a race for an identifier', () => {
       isOver = true
       await rival()
     }
-    const { putOwned, moveOwned, openCall } = good
-    if (verb === 'putOwned') return { ...good, putOwned: (...given) => first().then(() => putOwned(...given)) }
-    if (verb === 'moveOwned') return { ...good, moveOwned: (...given) => first().then(() => moveOwned(...given)) }
+    const { putRecord: putRecord, moveRecord: moveRecord, openCall } = good
+    if (verb === 'putRecord') return { ...good, putRecord: (...given) => first().then(() => putRecord(...given)) }
+    if (verb === 'moveRecord') return { ...good, moveRecord: (...given) => first().then(() => moveRecord(...given)) }
     return { ...good, openCall: (...given) => first().then(() => openCall(...given)) }
   }
 
   test('is lost before each of its steps to one who has the whole result by then, and to nobody else', async () => {
-    for (const verb of ['putOwned', 'openCall'] as const) {
+    for (const verb of ['putRecord', 'openCall'] as const) {
       let rival: Promise<Answer> | undefined
       const subject: Kit = kit({ ports: { storage: raced(verb, () => (rival = alice.buy(FOX, { payment: mine }))) } })
       const alice = subject.buyer()
@@ -381,7 +381,7 @@ describe('a race for an identifier', () => {
     })
     const subject: Kit = kit({
       vendor,
-      ports: { storage: raced('moveOwned', async () => alice.buy(FOX, { payment: await fresh(alice) })) },
+      ports: { storage: raced('moveRecord', async () => alice.buy(FOX, { payment: await fresh(alice) })) },
     })
     const alice = subject.buyer()
     await alice.buy(FOX, { payment: await fresh(alice) })
@@ -395,7 +395,7 @@ describe('a race for an identifier', () => {
     let refusals = 1
     const storage: Storage = {
       ...good,
-      putOwned: async (...given) => refusals-- <= 0 && (await good.putOwned(...given)),
+      putRecord: async (...given) => refusals-- <= 0 && (await good.putRecord(...given)),
     }
     expect((await bought(kit({ ports: { storage } }))).first.body.payment.status).toBe('settled')
   })
@@ -468,7 +468,7 @@ describe('kill -9, or one failing answer, at any moment of a purchase under an i
             const { isFaultInjected, asked } = await play(story, { at, after }, recovery)
             if (isFaultInjected) continue
             expect([asked, asked.length >= story.least]).toEqual([asked, true])
-            expect(asked).toContain('putOwned')
+            expect(asked).toContain('putRecord')
             break
           }
         }

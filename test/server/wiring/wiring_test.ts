@@ -38,7 +38,7 @@ test('money that is in doubt on a gateway that is retired is told to a person', 
   await doubtful.alice.poll(doubtful.pollUrl, doubtful.payment)
   await storage.close()
   const { log, storage: ledger, close } = await wired(RETIRED + nano(), `sqlite:${path}`)
-  expect(await ledger.getCall(doubtful.id)).toMatchObject({ gateway: 'old', money: 'settling' })
+  expect(await ledger.getCall(doubtful.id)).toMatchObject({ gateway: 'old', paymentStatus: 'settling' })
   expect(log.lines.find(({ level }) => level === 'alert')?.fields).toEqual({ gateways: ['old'], calls: [doubtful.id] })
   await close()
   rmSync(dir, { recursive: true })

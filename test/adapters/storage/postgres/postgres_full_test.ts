@@ -113,7 +113,7 @@ test('postgres storage: an authorization that is free again is taken over once, 
   for (let n = 0; n < 20; n++) {
     const key = signed(`free ${n}`)
     await one.openCall(newCall(`failed ${n}`), key, at)
-    await one.moveCall(`failed ${n}`, { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+    await one.moveCall(`failed ${n}`, { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
     const id = `claiming ${n}`
     await one.openCall(newCall(id), signed(id), at)
     const claim = await one.claimSettlement(id, signed(id), { ...at, result: { result: 1, expiresAt: T + 9 } })
@@ -140,7 +140,7 @@ test("postgres storage: two jobs that offer each other's authorizations do not w
   for (let n = 0; n < 20; n++) {
     for (const id of [`left ${n}`, `right ${n}`]) {
       await one.openCall(newCall(id), signed(id), { now: T, until: T + 9 })
-      await one.moveCall(id, { work: ['queued'] }, { work: 'completed', result: 1 })
+      await one.moveCall(id, { workStatus: ['queued'] }, { workStatus: 'completed', result: 1 })
       const claim = await one.claimSettlement(id, signed(id), { now: T, until: T + 9 })
       await one.finishSettlement(id, claim.kind === 'yours' ? claim.token : 0, { kind: 'dead' }, { now: T })
     }
@@ -219,7 +219,7 @@ test('postgres storage: text of any characters is found again', async () => {
     await storage.openCall(newCall(id, { payer: id }), signed(`key ${id}`), { now: T, until: T + 1 })
   for (const id of plain) {
     expect(await storage.getCall(id)).toMatchObject({ id, payer: id, authorization: `key ${id}` })
-    await storage.moveCall(id, { work: ['queued'] }, { work: 'failed', error: `${id} says: no\0.` })
+    await storage.moveCall(id, { workStatus: ['queued'] }, { workStatus: 'failed', error: `${id} says: no\0.` })
     expect((await storage.getCall(id))?.error).toBe(`${id} says: no\0.`)
   }
   for (const id of odd) expect(await storage.getCall(id)).toBeUndefined()
@@ -317,7 +317,9 @@ test('postgres storage: whoever waits too long for a lock is told so, and nobody
   await other.connect()
   await other.query("BEGIN; SELECT * FROM calls WHERE id = 'first' FOR UPDATE")
   const stuck = Array.from({ length: 5 }, () =>
-    storage.moveCall('first', { work: ['queued'] }, { work: 'in_progress' }).catch((error: unknown) => error),
+    storage
+      .moveCall('first', { workStatus: ['queued'] }, { workStatus: 'in_progress' })
+      .catch((error: unknown) => error),
   )
   for (let n = 0; n < 20; n++) expect((await open(`quick ${n}`, 'quick')).kind).toBe('opened')
   expect(await stuck[0]).toMatchObject({
@@ -414,7 +416,7 @@ test('postgres storage: it runs under Node', async () => {
   await Bun.write(join(dir, 'main.mjs'), script)
   const child = Bun.spawn(['node', 'main.mjs'], { cwd: dir, stdout: 'pipe', stderr: 'inherit' })
   expect(await new Response(child.stdout).text()).toBe('opened\n')
-  expect(await (await subject.open()).getCall('from node')).toMatchObject({ quote: usdc(5n), work: 'queued' })
+  expect(await (await subject.open()).getCall('from node')).toMatchObject({ quote: usdc(5n), workStatus: 'queued' })
   await subject.close()
   await rm(dir, { recursive: true })
 }, 20_000)

@@ -143,12 +143,12 @@ describe('a paid order', () => {
     const catalog = contract()
     const input = checkVideo({ model: E2, prompt: 'she runs', real_face_asset_id: 'ta_fox' }, { catalog })
     const records = {
-      getOwned: async (_: string, id: string) => ({
+      getRecord: async (_: string, id: string) => ({
         owner: '0x1',
         id,
         data: { vendorAsset: 'asset-2026', call: 'job_0' },
       }),
-      getCall: async () => ({ money: 'settled' }),
+      getCall: async () => ({ paymentStatus: 'settled' }),
     }
     const order = {
       id: 'job',

@@ -329,7 +329,7 @@ describe('a process that dies', () => {
     let isDead = false
     const subject = counter({
       wrap: crashing((storage) => ({
-        putOwned: (record, now) => (isDead && record.kind === 'debt' ? never() : storage.putOwned(record, now)),
+        putRecord: (record, now) => (isDead && record.kind === 'debt' ? never() : storage.putRecord(record, now)),
       })),
     })
     const order = await subject.order()
@@ -348,7 +348,7 @@ describe('a process that dies', () => {
     let isDead = false
     const subject = counter({
       wrap: crashing((storage) => ({
-        putOwned: (record, now) => (isDead && record.kind === 'debt' ? never() : storage.putOwned(record, now)),
+        putRecord: (record, now) => (isDead && record.kind === 'debt' ? never() : storage.putRecord(record, now)),
       })),
     })
     const deposit = subject.deposit()

@@ -212,8 +212,8 @@ describe('usage', () => {
     expect(call).toMatchObject({
       endpoint: 'chat.completions',
       model: 'vendor-d/chat-5.3',
-      work: 'completed',
-      money: 'settled',
+      workStatus: 'completed',
+      paymentStatus: 'settled',
       result: { made: { usage: USAGE } },
     })
   })
