@@ -24,6 +24,7 @@ import {
   takePermits,
 } from '../../core/payment/ledger.ts'
 import type { Authorization, Call, Claim, Opened, StoredRecord, Storage } from '../../core/ports/mod.ts'
+import { databases } from './databases.ts'
 import { spendOf, summed } from '../../core/payment/spend_report.ts'
 
 type Bound = AuthorizationBinding & { readonly authorization: Authorization }
@@ -111,6 +112,8 @@ export function memoryStorage(): Storage {
   }
 
   return {
+    ...databases.memory,
+
     async openCall(call, authorization, at) {
       const { payer, asset } = call
       const seen = {

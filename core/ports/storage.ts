@@ -87,7 +87,10 @@ export type Authorization = {
 }
 
 export type CallPatch = Partial<
-  Pick<Call, 'workStatus' | 'workerId' | 'leaseExpiresAt' | 'startedAt' | 'endedAt' | 'result' | 'error' | 'usage' | 'expiresAt'>
+  Pick<
+    Call,
+    'workStatus' | 'workerId' | 'leaseExpiresAt' | 'startedAt' | 'endedAt' | 'result' | 'error' | 'usage' | 'expiresAt'
+  >
 >
 
 /** What a wallet has paid for one model of one product. */
@@ -162,6 +165,8 @@ export type Outcome =
   | { kind: 'unresolved' }
 
 export interface Storage {
+  /** Whether several processes may use this database at the same time. Absent: it belongs to one process. */
+  readonly isShared?: boolean
   /** The time of the database, where that is another machine's. Absent where this process's own time is its time. */
   now?(): Promise<number>
   /**

@@ -4,6 +4,7 @@ import { isIP } from 'node:net'
 import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import { parse } from 'smol-toml'
+import { databases } from '../../adapters/storage/databases.ts'
 import { dollars, roundUp, type Usdc } from '../../core/x402/money.ts'
 import { type GatewayConfig, GatewayRow, resolveGateways } from './gateways.ts'
 import { type ChatShelf, ChatSetting, resolveChat } from './chat.ts'
@@ -356,10 +357,10 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
     mistakes.push(
       'sandbox: not set; sandbox_most (SANDBOX_MOST) and sandbox_memory_mb (SANDBOX_MEMORY_MB) have a meaning where it (SANDBOX) says embedded',
     )
-  // Each process would know its own, and take the others' for ended.
-  if (services.sandbox?.by === 'embedded' && databaseOf(database).kind === 'postgres')
+  // Each process would know only its own sandboxes, and treat those of the others as ended.
+  if (services.sandbox?.by === 'embedded' && databases[databaseOf(database).kind].isShared)
     mistakes.push(
-      'sandbox: embedded sandboxes belong to one process, and with Postgres (DATABASE_URL) there may be several; name e2b or modal, or keep the database in SQLite',
+      'sandbox: embedded sandboxes belong to one process, and several processes may share this database (DATABASE_URL). Set sandbox to e2b or modal, or keep the database in SQLite',
     )
   const rpc = resolveRpc(file, { env, mistakes })
   const variables = keyedServices(services)

@@ -114,7 +114,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     ...opening,
     isDevnet,
     storage,
-    owner: config.database.kind === 'postgres' ? owner : 'process',
+    owner: storage.isShared ? owner : 'process',
     leaseMs: config.leaseMs,
     meters,
   })
@@ -159,7 +159,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     gateways.push({ gateway: opened, config: row })
   }
   for (const { gateway } of gateways.filter(({ config }) => !config.retired).slice(0, 1)) {
-    const lost = config.database.kind === 'sqlite' ? await gateway.takeOver() : 0
+    const lost = storage.isShared ? 0 : await gateway.takeOver()
     if (lost > 0) log.warn('calls whose work was lost with the last process were failed, uncharged', { calls: lost })
   }
   const served = new Set(gateways.flatMap(({ config }) => (config.retired ? [] : [config.name])))

@@ -23,6 +23,7 @@ import {
 } from '../../../core/payment/ledger.ts'
 import type { Call, Claim, NewCall, Opened, StoredRecord, Storage } from '../../../core/ports/mod.ts'
 import { summed } from '../../../core/payment/spend_report.ts'
+import { databases } from '../databases.ts'
 import { type Limits, type Send, type Step, connections } from './connections.ts'
 import { type Statement, ask, patching } from './statements.ts'
 
@@ -46,6 +47,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
   const { ready, read, write, close } = connections(url, options)
 
   return {
+    ...databases.postgres,
     ready,
 
     openCall(...given) {

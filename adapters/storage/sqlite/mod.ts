@@ -26,6 +26,7 @@ import {
 import { usdc } from '../../../core/x402/money.ts'
 import type { Call, Claim, NewCall, Opened, Storage } from '../../../core/ports/mod.ts'
 import { summed } from '../../../core/payment/spend_report.ts'
+import { databases } from '../databases.ts'
 import { migrate } from './migrations.ts'
 import { patchStatement, statements } from './statements.ts'
 import { isBusy, patiently, weightOf, writer } from '../writer.ts'
@@ -119,6 +120,8 @@ export function sqliteStorage(path: string): Storage {
   }
 
   return {
+    ...databases.sqlite,
+
     openCall(...given) {
       const [call, authorization, at] = structuredClone(given)
       return write(() => {
