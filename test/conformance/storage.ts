@@ -500,7 +500,12 @@ const moves: readonly Law<Storage>[] = [
     async check(subject) {
       const [one, two] = await handles(subject)
       await opened(one, 'call', { key: 'shared', workerId: 'me', until: T + MINUTE })
-      const handed = { workStatus: 'in_progress', workerId: 'the vendor', startedAt: T, leaseExpiresAt: T + HOUR } as const
+      const handed = {
+        workStatus: 'in_progress',
+        workerId: 'the vendor',
+        startedAt: T,
+        leaseExpiresAt: T + HOUR,
+      } as const
       expect(await one.moveCall('call', { workStatus: ['queued'], workerId: 'me' }, handed)).toBe(true)
       expect(await two.getCall('call')).toMatchObject(handed)
       await two.renew('me', ['call'], T + 9 * HOUR)

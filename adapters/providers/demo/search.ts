@@ -135,14 +135,12 @@ function pagesOf(found: readonly Document[], { numResults = 10, includeDomains, 
   const kept = found.filter(
     (each) => (includeDomains === undefined || isIn(includeDomains, each)) && !isIn(excludeDomains, each),
   )
-  const results = kept
-    .slice(0, Number(numResults))
-    .map((each, index) => ({
-      ...named(each),
-      publishedDate: `${each.date}T00:00:00.000Z`,
-      author: 'Farebox',
-      score: 1 / (index + 1),
-    }))
+  const results = kept.slice(0, Number(numResults)).map((each, index) => ({
+    ...named(each),
+    publishedDate: `${each.date}T00:00:00.000Z`,
+    author: 'Farebox',
+    score: 1 / (index + 1),
+  }))
   return { results, resolvedSearchType: 'sample', searchTime: 0 }
 }
 

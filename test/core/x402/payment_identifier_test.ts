@@ -346,7 +346,7 @@ describe('a race for an identifier', () => {
       isOver = true
       await rival()
     }
-    const { putRecord: putRecord, moveRecord: moveRecord, openCall } = good
+    const { putRecord, moveRecord, openCall } = good
     if (verb === 'putRecord') return { ...good, putRecord: (...given) => first().then(() => putRecord(...given)) }
     if (verb === 'moveRecord') return { ...good, moveRecord: (...given) => first().then(() => moveRecord(...given)) }
     return { ...good, openCall: (...given) => first().then(() => openCall(...given)) }
