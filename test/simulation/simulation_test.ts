@@ -58,14 +58,13 @@ for (const rule of featureFlags) {
   }, 300_000)
 }
 
-// A request answers 503 while storage throws, so the surprise is what stays behind.
-test('a storage that throws leaves calls stuck, and is found', async () => {
+test('a storage that throws is found: by its alert, or by the calls that it leaves stuck', async () => {
   const rule: Rule = {
     name: 'throws',
     storage: () => ({ ...ruledStorage(), callOf: () => Promise.reject(new Error('no such table')) }),
   }
   const { found } = await campaign(rule, { seed: SEED, runs: 100, isFirst: true })
-  expect(found[0]?.violation?.law).toBe('nothingStuck')
+  expect(['noSurprise', 'nothingStuck']).toContain(found[0]?.violation?.law ?? 'none')
 })
 
 test('every law is broken by some rule that is off', () => {
