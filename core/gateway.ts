@@ -8,7 +8,14 @@ import { catalog as contractCatalog } from './products/catalog.ts'
 import { recordIfRefused } from './payment/unpaid_calls.ts'
 import { deadlines, within } from './lib/timers.ts'
 import { documentsOf } from './discovery/mod.ts'
-import { type Context, type Endpoint, type Free, type FreeCalls, servesBeforeSettlement } from './endpoint/mod.ts'
+import {
+  type Context,
+  type Endpoint,
+  type Free,
+  type FreeCalls,
+  isSold,
+  servesBeforeSettlement,
+} from './endpoint/mod.ts'
 import type { Reply } from './http/reply.ts'
 import type { GatewayFacts } from './endpoint/gateway_info.ts'
 import { endpoints as everything } from './products/mod.ts'
@@ -154,7 +161,7 @@ export function gateway(setup: Setup): Gateway {
     newWallet: {
       ...NEW_WALLET,
       ...setup.newWallet,
-      endpoints: [...list.sold.values()].flatMap(({ kind, name }) => (kind === 'live' ? [name] : [])),
+      endpoints: [...list.sold.values()].flatMap(({ delivery, name }) => (delivery === 'stream' ? [name] : [])),
     },
     ...(setup.inlineMs !== undefined && { inlineMs: setup.inlineMs }),
     ...(setup.freeToOrigin && { freeToOrigin: setup.freeToOrigin }),
@@ -289,9 +296,7 @@ export function gateway(setup: Setup): Gateway {
     if (!granted) throw windowSpent(limit, resetAt, now)
   }
 
-  const holds = [...list.sold.values()].some(
-    (endpoint) => endpoint.kind === 'paid' && endpoint.pollUpstream !== undefined,
-  )
+  const hasUpstreamJobs = [...list.sold.values()].some(({ delivery }) => delivery === 'upstream_job')
   const retainUntil = (call: Call): number =>
     clock.now() + (list.sold.get(call.endpoint)?.retention.settledMs ?? SECONDARY_RETENTION_MS)
 
@@ -330,7 +335,7 @@ export function gateway(setup: Setup): Gateway {
 
   /** Jobs at their vendors' place are seen to although nobody polls: what was made there can often be fetched for a day only. */
   async function pollUpstreamJobs(now: number): Promise<void> {
-    if (now - lookedAt < LOOK_EVERY_MS || !holds) return
+    if (now - lookedAt < LOOK_EVERY_MS || !hasUpstreamJobs) return
     lookedAt = now
     // Each sweep goes on behind the last one, so that none is starved by those that hang; behind the last job comes the first.
     const next = await storage.unfinishedCalls(UPSTREAM_JOB, { gateway: name, after: lastSeen, limit: MAX_LOOKS })
@@ -342,7 +347,7 @@ export function gateway(setup: Setup): Gateway {
     lastSeen = turn.at(-1)?.id ?? ''
     for (const call of turn) {
       const endpoint = list.sold.get(call.endpoint)
-      if (endpoint?.kind !== 'paid' || !endpoint.pollUpstream) continue
+      if (endpoint?.delivery !== 'upstream_job') continue
       ports.background(
         look(endpoint, call).catch((error: Error) =>
           log.warn('a job could not be looked at', { call: call.id, error: error.message }),
@@ -352,7 +357,7 @@ export function gateway(setup: Setup): Gateway {
   }
 
   const maintenanceTasks = list.endpoints.flatMap((endpoint) => {
-    const maintenanceTask = endpoint.kind === 'paid' ? endpoint.effects?.maintenanceTask : undefined
+    const maintenanceTask = isSold(endpoint) ? endpoint.effects?.maintenanceTask : undefined
     return maintenanceTask && (maintenanceTask.can?.(vendors) ?? true)
       ? [{ name: `chore:${endpoint.name}`, ...maintenanceTask }]
       : []

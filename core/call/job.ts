@@ -13,12 +13,12 @@ import {
 import { within } from '../lib/timers.ts'
 import { noteUnpaidCall, noteUncollectedJob } from '../payment/unpaid_calls.ts'
 import { errorReply } from '../http/error_formats.ts'
-import type { Paid, Polled, Sold, Stored } from '../endpoint/mod.ts'
+import type { Hybrid, Inline, Job, Paid, Polled, Sold, Stored, UpstreamJob } from '../endpoint/mod.ts'
 import type { Reply } from '../http/reply.ts'
 import { keepFor, isForgotten } from '../endpoint/records.ts'
 import { ApiError } from '../http/errors.ts'
 import { callContextOf } from './call_context.ts'
-import { type UpstreamJobs, upstreamJobs, type UpstreamJobEndpoint, isUpstreamJobEndpoint } from './upstream_job.ts'
+import { type UpstreamJobs, upstreamJobs } from './upstream_job.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import { isWhole } from './media_mirror.ts'
 import { gzipJson, gunzipJson } from '../lib/gzip_json.ts'
@@ -70,6 +70,9 @@ type Showing = Pick<Collecting, 'running' | 'isOrder'> & {
   readonly now: number
 }
 
+/** Work that this process does. */
+type Worked = Inline | Hybrid | Job
+
 /** Nothing is left to pay. */
 type IsPaid = Extract<Paying, { kind: 'settled' | 'free' }>
 const isPaid = (paying: Paying): paying is IsPaid => paying.kind === 'settled' || paying.kind === 'free'
@@ -95,16 +98,17 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
   /** Answers inline while the window lasts and the caller stays. The work goes on in any case. */
   async function serve(working: OpenedCall<Paid>): Promise<Reply> {
     const { endpoint, input, call, requestContext } = working
-    if (endpoint.inline) return await serveAtOnce(working)
-    if (isUpstreamJobEndpoint(endpoint)) return await accepted(working, await upstream.submit({ ...working, endpoint }))
-    const settle = endpoint.settle(input, context)
-    const windowMs = settle.mode === 'hybrid' ? (gatewayContext.inlineMs ?? settle.windowMs) : 0
+    if (endpoint.delivery === 'upstream_job')
+      return await accepted(working, await upstream.submit({ ...working, endpoint }))
+    if (endpoint.delivery === 'inline') return await serveAtOnce({ ...working, endpoint })
+    const own = { ...working, endpoint }
+    const windowMs = windowOf(endpoint, input)
     if (windowMs <= 0) {
-      ports.background(workLater(working).catch((error) => release(call, error)))
+      ports.background(workLater(own).catch((error) => release(call, error)))
       return await accepted(working, call)
     }
     const turn = { isSettling: false, isOver: false }
-    const work = workInline(working, turn).catch((error) => release(call, error))
+    const work = workInline(own, turn).catch((error) => release(call, error))
     ports.background(work)
     const waiting = new AbortController()
     const reply = await Promise.race([
@@ -118,6 +122,14 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
     turn.isOver = true
     ports.background(begin(call))
     return await accepted(working, call)
+  }
+
+  /** How long an order is waited for in its own reply. What is a job at once stays one, whatever the gateway says of all others. */
+  function windowOf(endpoint: Hybrid | Job, input: unknown): number {
+    if (endpoint.delivery === 'job') return 0
+    const { windowMs } = endpoint
+    const own = typeof windowMs === 'number' ? windowMs : windowMs(input, context)
+    return own === 0 ? 0 : (gatewayContext.inlineMs ?? own)
   }
 
   /** A job may outlive its authorization: it is noted, in case its wallet leaves it and orders others. */
@@ -136,6 +148,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
   }
 
   async function give(endpoint: Paid, input: unknown, requestContext: RequestContext): Promise<Reply> {
+    if (endpoint.delivery === 'upstream_job') throw new RangeError(`${endpoint.name}: an upstream job cannot be free`)
     const order = {
       id: newId(ports.random),
       input,
@@ -159,14 +172,14 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
   }
 
   /** One shot: the result in this reply or not at all. The work goes on without its caller; its result then waits for a poll to pay. */
-  async function serveAtOnce(working: OpenedCall<Paid>): Promise<Reply> {
+  async function serveAtOnce(working: OpenedCall<Inline>): Promise<Reply> {
     const work = workAtOnce(working).catch((error) => release(working.call, error))
     ports.background(work)
     return await work
   }
 
   /** Where the fate of its payment is unknown the result is served all the same (decision 16). */
-  async function workAtOnce(working: OpenedCall<Paid>): Promise<Reply> {
+  async function workAtOnce(working: OpenedCall<Inline>): Promise<Reply> {
     const { endpoint, call, requestContext, authorization } = working
     const done = await make(working, timeouts.answerMs)
     if (done.kind === 'failed') return failure(endpoint, call, done.apiError)
@@ -208,7 +221,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
 
   /** Works, then settles at once, unless the inline turn is over or the caller has gone: the result then waits for a poll to pay. */
   async function workInline(
-    working: OpenedCall<Paid>,
+    working: OpenedCall<Worked>,
     turn: { isSettling: boolean; isOver: boolean },
   ): Promise<Reply | undefined> {
     const { endpoint, call, requestContext, authorization } = working
@@ -236,7 +249,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
     return replies.inlineRefusal(endpoint, call, { reason, key: await gatewayContext.pollUrls.keyOf(call.id) })
   }
 
-  async function workLater(working: OpenedCall<Paid>): Promise<void> {
+  async function workLater(working: OpenedCall<Worked>): Promise<void> {
     await begin(working.call)
     const done = await make(working)
     if (done.kind === 'made') await complete(working.call, done.completion)
@@ -255,7 +268,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
   }
 
   /** Runs the work under the stall deadline and mirrors its media. A failure is recorded here, which frees the authorization. */
-  async function make(working: OpenedCall<Paid>, deadlineMs = timeouts.stallMs): Promise<Done> {
+  async function make(working: OpenedCall<Worked>, deadlineMs = timeouts.stallMs): Promise<Done> {
     const { endpoint, input, call } = working
     const stallsAt = clock.now() + timeouts.stallMs
     try {
@@ -445,7 +458,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
     const stored = await storedOf(endpoint, call)
     const paying = await settleCall(money, call, authorization, { retainUntil: now + endpoint.retention.settledMs })
     if (isPaid(paying)) return result({ endpoint, call, requestContext }, { stored }, paying)
-    if (paying.kind === 'unknown' && isOrder && endpoint.kind === 'paid' && endpoint.inline)
+    if (paying.kind === 'unknown' && isOrder && endpoint.delivery === 'inline')
       return servedUnsettled({ endpoint, call, requestContext }, stored, paying.kind)
     if (paying.kind === 'unknown') return running(call, { note: replies.CONFIRMING })
     if (paying.kind === 'unresolved')
@@ -470,7 +483,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
   /** What may have been paid for already is there in any case. */
   async function isThere(endpoint: Sold, call: Call): Promise<boolean> {
     if (
-      endpoint.kind !== 'paid' ||
+      endpoint.delivery === 'stream' ||
       !endpoint.stands ||
       (call.paymentStatus !== 'verified' && call.paymentStatus !== 'refused')
     )
@@ -501,21 +514,20 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
     { running, collected, now, isOrder = false }: Showing,
   ): Promise<Reply | { readonly call: Call }> {
     const known = await failIfOverdue(storage, found, { now, timeouts, living: gatewayContext.living })
-    const { call, ...seen } = isUpstreamJobEndpoint(endpoint)
-      ? await pollOnce(endpoint, known, isOrder)
-      : { call: known }
+    const { call, ...seen } =
+      endpoint.delivery === 'upstream_job' ? await pollOnce(endpoint, known, isOrder) : { call: known }
     if (call.workStatus === 'failed')
-      return replies.failed(endpoint, call, isUpstreamJobEndpoint(endpoint) ? await upstream.failure(call, now) : {})
+      return replies.failed(
+        endpoint,
+        call,
+        endpoint.delivery === 'upstream_job' ? await upstream.failure(call, now) : {},
+      )
     if (call.workStatus !== 'completed') return running(call, seen)
     return call.receipt ? collected(call, { kind: 'settled', receipt: call.receipt, now: false }) : { call }
   }
 
   /** A vendor that cannot be asked is told to a poll where waiting helps, and never to the order itself; the job goes on. */
-  async function pollOnce(
-    endpoint: UpstreamJobEndpoint,
-    known: Call,
-    isOrder: boolean,
-  ): Promise<{ call: Call } & Told> {
+  async function pollOnce(endpoint: UpstreamJob, known: Call, isOrder: boolean): Promise<{ call: Call } & Told> {
     try {
       const { call, progress, elapsedSeconds } = await upstream.look(endpoint, known)
       return { call, elapsed_seconds: elapsedSeconds, ...(progress !== undefined && { progress }) }
@@ -550,7 +562,7 @@ async function storedOf(endpoint: Sold, { result }: Pick<Call, 'result'>): Promi
   return isVerbatim(endpoint) ? { ...stored, made: await gunzipJson(stored.made) } : stored
 }
 
-const isVerbatim = (endpoint: Sold): boolean => endpoint.kind === 'paid' && endpoint.verbatim === true
+const isVerbatim = (endpoint: Sold): boolean => endpoint.delivery === 'inline' && endpoint.verbatim === true
 
 function asApiError(endpoint: Paid, error: unknown): ApiError {
   if (error instanceof ApiError) return error

@@ -133,11 +133,11 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   ): Promise<{ input: unknown; price: Price | 'free' }> {
     const read = inputParsers.get(endpoint)?.(said) ?? {}
     const input =
-      endpoint.kind === 'live'
+      endpoint.delivery === 'stream'
         ? await endpoint.check(read, asked, { ...context, countTokens })
         : endpoint.check(read, context)
     if (!endpoint.isAvailable(input, context)) throw notConfigured(endpoint)
-    return { input, price: endpoint.kind === 'live' ? endpoint.price(input) : endpoint.price(input, context) }
+    return { input, price: endpoint.delivery === 'stream' ? endpoint.price(input) : endpoint.price(input, context) }
   }
 
   /** The quote of raw input: whoever pays it is told what is wrong with it. */
@@ -152,7 +152,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     if (page !== null && gatewayContext.freeToOrigin?.(page) === false) throw foreignPage(page)
     const now = clock.now()
     const [bucket, all] =
-      endpoint.kind === 'live'
+      endpoint.delivery === 'stream'
         ? ['free', gatewayContext.freeTier]
         : [endpoint.name, endpoint.freeLimits ?? gatewayContext.freeTier]
     for (const window of all) {
@@ -164,7 +164,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
       )
       if (!granted) throw freeTierSpent(window, resetAt, now)
     }
-    return endpoint.kind === 'live'
+    return endpoint.delivery === 'stream'
       ? await streamed.give(endpoint, input, requestContext)
       : await giveMade(endpoint, input, requestContext)
   }
@@ -210,7 +210,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
         price: NOTHING,
         why: replies.freeOfCharge(endpoint.summary),
       })
-    if (endpoint.order === 'quote_then_check' && endpoint.kind === 'paid') {
+    if (endpoint.order === 'quote_then_check' && endpoint.delivery !== 'stream') {
       const said =
         endpoint.from === 'query'
           ? { ...Object.fromEntries(requestContext.query), ...requestContext.params }
@@ -223,11 +223,14 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
         why: replies.paymentRequired(price),
       })
     }
-    const said = endpoint.kind === 'live' ? endpoint.sample(context) : (endpoint.sample(context) ?? endpoint.example)
+    const said =
+      endpoint.delivery === 'stream' ? endpoint.sample(context) : (endpoint.sample(context) ?? endpoint.example)
     const { price } = await check(endpoint, said, { asked: NOTHING_ASKED, countTokens })
     if (price === 'free') throw freeHere(endpoint)
     const also =
-      endpoint.kind === 'paid' && endpoint.discovery ? { ...price.also, ...endpoint.discovery(context) } : price.also
+      endpoint.delivery !== 'stream' && endpoint.discovery
+        ? { ...price.also, ...endpoint.discovery(context) }
+        : price.also
     return demand(endpoint, requestContext, {
       offers: offering.at(price),
       price: also ? { ...price, also } : price,
@@ -300,8 +303,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
       const isRightful =
         !wasHandedOut(call) || (isSame && (await gatewayContext.pollUrls.isFrom(call, requestContext.ip)))
       const repeated = isSame && isRightful ? await resend(endpoint, call, requestContext) : undefined
-      const isSearch = endpoint.kind === 'paid' && endpoint.inline && endpoint.errorFormat === 'plain'
-      const worded = isSearch ? { error: 'Payment authorization already used' } : {}
+      const worded = endpoint.replayError === undefined ? {} : { error: endpoint.replayError }
       return (
         repeated ??
         (await refuse('PAYMENT_REPLAY', 'the payment authorization was already used', {
@@ -326,11 +328,11 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     }
 
     const asset = purseOf(identified)
-    if (endpoint.kind === 'live' && !isAllowed(payer, endpoint.allowlists?.(input))) throw notAdmitted(payer)
+    if (endpoint.delivery === 'stream' && !isAllowed(payer, endpoint.allowlists?.(input))) throw notAdmitted(payer)
     // What moves nothing adds to no debt; it may be the very link by which a wallet is filled.
     const isFree = price.amount === 0n
     const isUnpaidFirst =
-      endpoint.kind === 'live' && endpoint.deferred?.(input, { id: '', createdAt: 0, key: '' }) === undefined
+      endpoint.delivery === 'stream' && endpoint.deferred?.(input, { id: '', createdAt: 0, key: '' }) === undefined
     const owed =
       servesBeforeSettlement(endpoint) && !isFree
         ? await unpaidCallOf(storage, { payer, asset }, clock.now())
@@ -396,7 +398,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     meter.judged('valid')
     counting.refund()
     const working = { input, call: opened.call, authorization, requestContext, settlesEarly: opened.atLimit === true }
-    return endpoint.kind === 'live'
+    return endpoint.delivery === 'stream'
       ? await streamed.serve({ ...working, endpoint })
       : await serve({ ...working, endpoint })
   }

@@ -4,7 +4,7 @@
  */
 import { type Completion, fail } from '../payment/settle.ts'
 import { deadlines, within } from '../lib/timers.ts'
-import type { UpstreamStatus, Paid, Sold, Stored } from '../endpoint/mod.ts'
+import type { Paid, Stored, UpstreamJob, UpstreamStatus } from '../endpoint/mod.ts'
 import { ApiError } from '../http/errors.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import { budget } from '../http/request_body.ts'
@@ -14,16 +14,9 @@ import type { Call, StoredRecord } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
 import { newSecret } from '../lib/ids.ts'
 
-/** What is sold so. */
-export type UpstreamJobEndpoint = Paid & Required<Pick<Paid, 'submit' | 'pollUpstream'>>
-
-export function isUpstreamJobEndpoint(endpoint: Sold): endpoint is UpstreamJobEndpoint {
-  return endpoint.kind === 'paid' && endpoint.submit !== undefined && endpoint.pollUpstream !== undefined
-}
-
 export type UpstreamJobs = {
   /** Hands the job to the vendor. Throws a Fault, the call then failed, where it is not taken in time. */
-  submit(working: OpenedCall<UpstreamJobEndpoint>): Promise<Call>
+  submit(working: OpenedCall<UpstreamJob>): Promise<Call>
   /** What the vendor says of a running call by now; it is completed or failed by this where the vendor is done. Throws a Fault only for a caller. */
   look(endpoint: Paid, call: Call): Promise<Seen>
   /** What a failed call adds to its reply. */
@@ -61,13 +54,13 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
   return { submit, look, failure }
 
   /** Goes on without its caller, who finds the job by the authorization. */
-  function submit(working: OpenedCall<UpstreamJobEndpoint>): Promise<Call> {
+  function submit(working: OpenedCall<UpstreamJob>): Promise<Call> {
     const handing = handOver(working)
     ports.background(handing.catch(() => {}))
     return handing
   }
 
-  async function handOver({ endpoint, input, call }: OpenedCall<UpstreamJobEndpoint>): Promise<Call> {
+  async function handOver({ endpoint, input, call }: OpenedCall<UpstreamJob>): Promise<Call> {
     const now = clock.now()
     const weight = lengthOf(input)
     let counted = 0
@@ -129,7 +122,7 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
   }
 
   async function look(endpoint: Paid, known: Call): Promise<Seen> {
-    if (!isUpstreamJobEndpoint(endpoint) || !isHeld(known)) return seen(known)
+    if (endpoint.delivery !== 'upstream_job' || !isHeld(known)) return seen(known)
     const asking = alone(known.id, async () => {
       // It may have ended since it was read: what has ended is not asked about again.
       const call = (await storage.getCall(known.id)) ?? known
@@ -144,7 +137,7 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
     return asked || seen(known)
   }
 
-  async function ask(endpoint: UpstreamJobEndpoint, call: Call): Promise<Seen> {
+  async function ask(endpoint: UpstreamJob, call: Call): Promise<Seen> {
     const record = await storage.getRecord(KIND, call.id, clock.now())
     if (!record) return seen(call)
     const { handle, missed } = record.data as Handle

@@ -1,6 +1,15 @@
 /** The menu as OpenAPI 3.1: every endpoint, field, price and error, each with an example. Prices come from the code that quotes them. */
 import { bazaarOf } from './bazaar.ts'
-import { type Endpoint, type Free, type Polled, type Price, type Sold, isSold, methodsOf } from '../endpoint/mod.ts'
+import {
+  type Endpoint,
+  type Free,
+  type Polled,
+  type Price,
+  type Sold,
+  isSold,
+  methodsOf,
+  servesBeforeSettlement,
+} from '../endpoint/mod.ts'
 import type { Described } from './described.ts'
 import { usdc } from '../x402/money.ts'
 import { offerOf } from '../x402/offer.ts'
@@ -133,13 +142,13 @@ const FORM = {
 
 /** A POST may say in its body what a GET says in its query. */
 function bodyOf(endpoint: Sold | Free, { body, query }: Trial): Fields {
-  const isStrict = endpoint.kind === 'paid' && endpoint.unknownFields === 'refused'
+  const isStrict = endpoint.kind === 'sold' && endpoint.unknownFields === 'refused'
   const schema =
-    endpoint.kind === 'live'
+    endpoint.kind === 'sold' && endpoint.delivery === 'stream'
       ? { ...endpoint.input, additionalProperties: true }
       : { ...withoutPath(endpoint), ...(isStrict && { additionalProperties: false }) }
   const isOptional = endpoint.kind === 'free' && endpoint.method === 'GET'
-  const form = endpoint.kind === 'paid' && endpoint.multipart ? { 'multipart/form-data': FORM } : {}
+  const form = endpoint.kind === 'sold' && endpoint.multipart ? { 'multipart/form-data': FORM } : {}
   return { required: !isOptional, content: { 'application/json': { schema, example: body ?? query }, ...form } }
 }
 
@@ -192,17 +201,20 @@ function answersOf(endpoint: Endpoint, { trial, facts, parts }: Telling): Fields
       ),
     }
   }
-  const isInline = endpoint.kind === 'paid' && endpoint.inline === true
   const result = {
-    ...answer(endpoint.kind === 'live' ? LIVE : 'The result; the payment is settled.', endpoint.output),
+    ...answer(endpoint.delivery === 'stream' ? LIVE : 'The result; the payment is settled.', endpoint.output),
     headers: receiptHeaders,
   }
   const quoted =
     trial.price && trial.price !== 'free' ? { required: { value: quotedExample(endpoint, trial.price, facts) } } : {}
   return {
-    200: endpoint.kind === 'live' ? { ...result, content: { ...result.content, 'text/event-stream': EVENTS } } : result,
-    ...(endpoint.kind === 'paid' &&
-      !isInline && { 202: answer('A job: poll `poll_url`. Nothing has been charged.', ref('Envelope')) }),
+    200:
+      endpoint.delivery === 'stream'
+        ? { ...result, content: { ...result.content, 'text/event-stream': EVENTS } }
+        : result,
+    ...(!servesBeforeSettlement(endpoint) && {
+      202: answer('A job: poll `poll_url`. Nothing has been charged.', ref('Envelope')),
+    }),
     402: demand(
       'Payment required, rejected, replayed or not settled. Nothing was charged by this request.',
       quoted,

@@ -36,7 +36,7 @@ const CHAT: readonly ApiErrorCode[] = [
 export function errorsOf(endpoint: Endpoint): readonly ApiErrorCode[] {
   const own = endpoint.errors ?? []
   if (endpoint.kind === 'poll') return ['PAYER_MISMATCH', 'JOB_NOT_FOUND', 'INTERNAL', ...own]
-  if (endpoint.kind === 'live')
+  if (endpoint.kind === 'sold' && endpoint.delivery === 'stream')
     return [...BODY, ...PAYING, ...MODEL, ...CHAT, ...(endpoint.allowlists ? (['NOT_ALLOWED'] as const) : []), ...own]
   if (endpoint.kind === 'free') return freeErrors(endpoint, own)
   if (endpoint.errorFormat === 'market')
@@ -190,8 +190,7 @@ export function refusalsOf(endpoint: Endpoint): readonly Refusing[] {
 export function exampleOf(code: ApiErrorCode, endpoint: Endpoint): Reply {
   const errorFormat = endpoint.kind === 'poll' ? 'plain' : (endpoint.errorFormat ?? 'plain')
   if (code === 'RATE_LIMITED') return errorReply(rateLimited('vendor-a', 30), errorFormat)
-  const named =
-    code === 'WORK_FAILED' && (endpoint.kind === 'paid' || endpoint.kind === 'live') ? { error: endpoint.failure } : {}
+  const named = code === 'WORK_FAILED' && endpoint.kind === 'sold' ? { error: endpoint.failure } : {}
   return errorReply(new ApiError(code, { ...WORDS[code], ...named }), errorFormat)
 }
 

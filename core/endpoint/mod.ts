@@ -14,7 +14,7 @@ export {
   type Sample,
 } from './free.ts'
 export type { Catalog, Context, Offering, Price, Rows } from './offering.ts'
-export { hybrid, onPoll, type Paid, paid, type Settle } from './paid.ts'
+export { type Hybrid, type Inline, type Job, type Paid, paid, type PaidFields, type UpstreamJob } from './paid.ts'
 export type { JobDescription } from './sale.ts'
 export {
   type Allowlist,
@@ -43,12 +43,13 @@ export type {
 export const methodsOf = (endpoint: Endpoint): readonly string[] =>
   ('methods' in endpoint && endpoint.methods) || [endpoint.method]
 
-export const isSold = (endpoint: Endpoint): endpoint is Sold => endpoint.kind === 'paid' || endpoint.kind === 'live'
+export const isSold = (endpoint: Endpoint): endpoint is Sold => endpoint.kind === 'sold'
 
 /** Whether an endpoint may give its answer before its money has moved. */
 export const servesBeforeSettlement = (endpoint: Sold | undefined): boolean =>
-  endpoint?.kind === 'live' || (endpoint?.kind === 'paid' && endpoint.inline === true)
+  endpoint?.delivery === 'stream' || endpoint?.delivery === 'inline'
 
+/** What is sold by the call. `delivery` says when its money moves: before the reply, by a poll, or after the answer. */
 export type Sold = Paid | Streamed
 
 export type Endpoint = Paid | Streamed | Polled | Free

@@ -120,9 +120,9 @@ export function unsettled(
 ): Reply {
   const payment = { status: 'unresolved', tx_hash: '', network: label }
   const headers = { ...PRIVATE, ...unsettledHeaders('unresolved') }
-  if (endpoint.kind === 'live') return answered(stored.made as unknown as StoredAnswer, headers)
+  if (endpoint.delivery === 'stream') return answered(stored.made as unknown as StoredAnswer, headers)
   const settlement = { success: false, tx_hash: '', network: label }
-  if (endpoint.inline) return bare(endpoint, call, { stored, href, headers, settlement })
+  if (endpoint.delivery === 'inline') return bare(endpoint, call, { stored, href, headers, settlement })
   return json(
     200,
     { id: call.id, ...shownBy(endpoint, call, { stored, href, settlement }), price: priceOf(call), payment },
@@ -143,13 +143,13 @@ export type Collected = {
 export function result(endpoint: Sold, call: Call, { stored, receipt, label, href, isFirst, raw }: Collected): Reply {
   if (!receipt) return free(endpoint, call, { stored, label, href, ...(raw && { raw }) })
   const payment = { status: isFirst ? 'settled' : 'already_settled', tx_hash: receipt.transaction, network: label }
-  if (endpoint.kind === 'live')
+  if (endpoint.delivery === 'stream')
     return answered(stored.made as unknown as StoredAnswer, {
       'x-payment-status': payment.status,
       ...receiptHeaders(receipt),
     })
   const settlement = { success: true, tx_hash: receipt.transaction, network: label }
-  if (endpoint.inline)
+  if (endpoint.delivery === 'inline')
     return bare(endpoint, call, {
       stored,
       href,
@@ -167,8 +167,8 @@ export function result(endpoint: Sold, call: Call, { stored, receipt, label, hre
 const NOT_CHARGED = { 'x-payment-status': 'not_charged' }
 
 function free(endpoint: Sold, call: Call, { stored, label, href, raw }: Omit<Collected, 'receipt' | 'isFirst'>): Reply {
-  if (endpoint.kind === 'live') return answered(stored.made as unknown as StoredAnswer, NOT_CHARGED)
-  if (endpoint.inline) return bare(endpoint, call, { stored, href, headers: NOT_CHARGED })
+  if (endpoint.delivery === 'stream') return answered(stored.made as unknown as StoredAnswer, NOT_CHARGED)
+  if (endpoint.delivery === 'inline') return bare(endpoint, call, { stored, href, headers: NOT_CHARGED })
   const payment = { status: 'not_charged', tx_hash: '', network: label }
   return json(
     200,
@@ -280,7 +280,7 @@ export function failed(endpoint: Sold, call: Call, more: Body = {}): Reply {
 
 /** What is said where our own payment came to nothing. */
 const chargedNothing = (endpoint?: Sold): string =>
-  (endpoint?.kind === 'paid' && endpoint.effects?.failed) || 'Nothing was charged.'
+  (endpoint && endpoint.delivery !== 'stream' && endpoint.effects?.failed) || 'Nothing was charged.'
 
 /** The body of a refused settlement, inline or on a poll. */
 export const settlementFailed = (reason: string, endpoint?: Sold): Body => ({
@@ -296,7 +296,7 @@ export function inlineRefusal(endpoint: Sold, call: Call, { reason, key }: { rea
     ...refusalHeaders({ reason, network: call.offer.network, payer: call.payer }),
   }
   const why = { ...settlementFailed(reason, endpoint), ...recovery(endpoint, call, key) }
-  return json(402, endpoint.kind === 'live' ? formatDemand(why, endpoint.errorFormat) : why, headers)
+  return json(402, endpoint.delivery === 'stream' ? formatDemand(why, endpoint.errorFormat) : why, headers)
 }
 
 /** 503 with Retry-After: the chain could not be asked (contract 1.27). */

@@ -34,6 +34,7 @@ export type Common = {
 
 /** Whatever is sold by the call. It is checked first and then quoted: bad input never costs a signature. */
 export type Sale<Input> = Common & {
+  readonly kind: 'sold'
   readonly method: 'GET' | 'POST'
   /** Served under these methods as well, in the same way: for callers that cannot attach headers to a GET. */
   readonly methods?: readonly ('GET' | 'POST')[]
@@ -58,6 +59,8 @@ export type Sale<Input> = Common & {
   priceRange(offering: Offering): { readonly min: Usdc; readonly max: Usdc }
   readonly job: JobDescription
   readonly errorFormat: ErrorFormat
+  /** The `error` text of a 402 whose authorization was used before (contract 9.9); that of any refused payment unless told. */
+  readonly replayError?: string
   /** The `error` text when the work fails for no reason of the buyer's. */
   readonly failure: string
   /** Reads a multipart form as the JSON body would be; absent where only JSON is accepted. */

@@ -43,12 +43,14 @@ function spoken(said: Fields, isOne: (name: string) => boolean): Record<string, 
 }
 
 const orderOf = (endpoint: Sold, offering: Offering): Fields =>
-  endpoint.kind === 'live' ? endpoint.sample(offering) : ((endpoint.sample(offering) ?? endpoint.example) as Fields)
+  endpoint.delivery === 'stream'
+    ? endpoint.sample(offering)
+    : ((endpoint.sample(offering) ?? endpoint.example) as Fields)
 
 /** The same with its price. Never rejects: what cannot be priced here has none. */
 export async function pricedTrial(endpoint: Sold, context: StreamedContext): Promise<Trial> {
   const trial = trialOf(endpoint, context)
-  if (endpoint.kind === 'live') return await livePrice(endpoint, trial, context)
+  if (endpoint.delivery === 'stream') return await livePrice(endpoint, trial, context)
   return { ...trial, price: quiet(() => paidPrice(endpoint, context)) }
 }
 

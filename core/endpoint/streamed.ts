@@ -43,7 +43,7 @@ export type Answer =
 
 /** Answers at once, whole or streamed, and is settled after the answer (decision 17). What costs nothing needs no payment. */
 export type Streamed<Input = unknown> = Sale<Input> & {
-  readonly kind: 'live'
+  readonly delivery: 'stream'
   /** A valid body, shown in OpenAPI and quoted to probes without one; the first that this gateway can serve. */
   sample(offering: Offering): Readonly<Record<string, Json>>
   check(body: Readonly<Record<string, unknown>>, asked: RequestHead, context: StreamedContext): Promise<Input>
@@ -63,7 +63,7 @@ export type Allowlist = { readonly name: string; readonly unset: 'nobody' | 'eve
 
 type StreamedFields<Input> = Omit<
   Streamed<Input>,
-  'kind' | 'method' | 'methods' | 'from' | 'order' | 'unknownFields' | 'job' | 'failure' | 'retention'
+  'kind' | 'delivery' | 'method' | 'methods' | 'from' | 'order' | 'unknownFields' | 'job' | 'failure' | 'retention'
 > &
   Partial<Pick<Streamed<Input>, 'failure' | 'retention'>>
 
@@ -73,7 +73,8 @@ export function streamed<Input>(words: StreamedFields<Input>): Streamed {
     failure: 'Model unavailable',
     retention: KEEP_ANSWERS,
     ...words,
-    kind: 'live',
+    kind: 'sold',
+    delivery: 'stream',
     method: 'POST',
     from: 'body',
     order: 'check_then_quote',

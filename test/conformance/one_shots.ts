@@ -1,7 +1,7 @@
 import { expect } from 'bun:test'
 import { Value } from '@sinclair/typebox/value'
 import { cashChain } from '../../adapters/chains/memory.ts'
-import type { Paid } from '../../core/endpoint/mod.ts'
+import type { Inline, Paid } from '../../core/endpoint/mod.ts'
 import { rowOf } from '../../core/http/errors.ts'
 import { catalog, type Endpoint } from '../../core/mod.ts'
 import { type Answer, decodeHeader, door, located, ORIGIN, read } from '../kit.ts'
@@ -13,8 +13,8 @@ import { deserted, isAway, shot, type Stall } from './stall.ts'
 const looksOf = ({ stands }: Stall['endpoint']): number => (stands ? 1 : 0)
 
 /** What is settled before its reply, and answers with nothing but its result. Every other paid endpoint may become a job. */
-export const isOneShot = (endpoint: Endpoint): endpoint is Paid & { readonly inline: true } =>
-  endpoint.kind === 'paid' && endpoint.inline === true
+export const isOneShot = (endpoint: Endpoint): endpoint is Inline =>
+  endpoint.kind === 'sold' && endpoint.delivery === 'inline'
 
 /** Everything in the order that a buyer may get wrong: as raw bodies, and field by field. */
 function badOrders(endpoint: Paid): {

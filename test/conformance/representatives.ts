@@ -1,18 +1,14 @@
+import { isSold, type Sold } from '../../core/endpoint/mod.ts'
 import { endpoints, type Endpoint } from '../../core/mod.ts'
 import { isFull } from '../scope.ts'
 
-type Sold = Exclude<Endpoint, { kind: 'free' | 'poll' }>
-
 /** What the engine can tell about an endpoint: two endpoints of one behaviour take the same way through it. */
 function behaviourOf(endpoint: Sold): string {
-  const { kind, method, from, order, unknownFields, errorFormat, uploads } = endpoint
-  const common = [kind, method, from, order, unknownFields, errorFormat, uploads]
-  if (endpoint.kind !== 'paid') return common.join()
-  const { inline, verbatim, pollUpstream, stands, arrange, methods } = endpoint
-  const has = [inline, verbatim, pollUpstream, stands, arrange, methods, endpoint.effects].map(
-    (each) => each !== undefined,
-  )
-  return [...common, ...has].join()
+  const { delivery, method, from, order, unknownFields, errorFormat, uploads } = endpoint
+  const common = [delivery, method, from, order, unknownFields, errorFormat, uploads]
+  if (endpoint.delivery === 'stream') return common.join()
+  const { verbatim, stands, arrange, methods, effects } = endpoint
+  return [...common, ...[verbatim, stands, arrange, methods, effects].map((each) => each !== undefined)].join()
 }
 
 /** One endpoint of each behaviour; in full, every endpoint. `beside` are endpoints of the test's own, which always take part. */
@@ -20,7 +16,7 @@ export function representatives(...beside: readonly Endpoint[]): readonly Endpoi
   if (isFull) return [...endpoints, ...beside]
   const chosen = new Map<string, Endpoint>()
   for (const endpoint of endpoints) {
-    if (endpoint.kind === 'free' || endpoint.kind === 'poll') continue
+    if (!isSold(endpoint)) continue
     const behaviour = behaviourOf(endpoint)
     if (!chosen.has(behaviour)) chosen.set(behaviour, endpoint)
   }
@@ -32,12 +28,9 @@ export function oneOfEachDelivery(): readonly Endpoint[] {
   if (isFull) return endpoints
   const chosen = new Map<string, Endpoint>()
   for (const endpoint of endpoints) {
-    if (endpoint.kind === 'free' || endpoint.kind === 'poll') continue
-    const delivery =
-      endpoint.kind === 'paid'
-        ? [endpoint.inline === true, endpoint.pollUpstream !== undefined, endpoint.errorFormat === 'market']
-        : [endpoint.errorFormat === 'chat']
-    const key = `${endpoint.kind} ${delivery.join()}`
+    if (!isSold(endpoint)) continue
+    const { delivery, errorFormat } = endpoint
+    const key = `${delivery} ${errorFormat === (delivery === 'stream' ? 'chat' : 'market')}`
     if (!chosen.has(key)) chosen.set(key, endpoint)
   }
   return [...chosen.values()]

@@ -33,12 +33,12 @@ const rows: Readonly<Record<string, () => KitOptions>> = {
 
 for (const [name, row] of Object.entries(rows)) {
   for (const endpoint of oneOfEachDelivery()) {
-    if (endpoint.kind === 'live')
+    if (endpoint.kind === 'sold' && endpoint.delivery === 'stream')
       for (const order of ordersOf(endpoint, row().catalog))
         runLaws(`${name}: ${endpoint.name}${order.isStream ? ' streamed' : ''}`, streamedLaws, () =>
           streamedFixture(endpoint, order, { setup: row }),
         )
-    if (endpoint.kind !== 'paid' || OF_THEIR_OWN.has(endpoint.name)) continue
+    if (endpoint.kind !== 'sold' || endpoint.delivery === 'stream' || OF_THEIR_OWN.has(endpoint.name)) continue
     if (isOneShot(endpoint))
       runLaws(`${name}: ${endpoint.name}`, oneShotLaws, () => stall(endpoint, {}, row), {
         except: EXCEPT[endpoint.name] ?? {},

@@ -98,7 +98,7 @@ const badge = paid({
   input: Type.Object({}),
   output: Type.Object({ wallet: Type.String() }),
   example: {},
-  inline: true,
+  delivery: 'inline',
   price: () => ({ amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }),
   run: async ({ payer }) => ({ result: { wallet: payer } }),
   show: ({ made }) => made as { wallet: string },

@@ -86,9 +86,7 @@ describe('a menu', () => {
   test('keeps all endpoints in order, and the paid ones by name', () => {
     const { endpoints: kept, sold } = router(endpoints)
     expect(kept).toEqual(endpoints)
-    expect([...sold.keys()]).toEqual(
-      endpoints.filter(({ kind }) => kind === 'paid' || kind === 'live').map(({ name }) => name),
-    )
+    expect([...sold.keys()]).toEqual(endpoints.filter(({ kind }) => kind === 'sold').map(({ name }) => name))
   })
 
   test('a poll and a sale may share a path', () => {

@@ -2,7 +2,7 @@
 import { Type } from '@sinclair/typebox'
 import * as sale from './shared.ts'
 import type { AudioRow } from '../../ports/vendors/audio.ts'
-import { free, hybrid, paid, polled } from '../../endpoint/mod.ts'
+import { free, paid, polled } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { quoted, charactersIn } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
@@ -94,7 +94,7 @@ const compose = paid({
     const generation_info = {
       model: row.id,
       generation_time: 'up to a few minutes',
-      callHandlers: 'hybrid',
+      flow: 'hybrid',
       note: 'Ready within 60 seconds: 200 and settled in that response. Otherwise 202 with a poll_url; nothing is charged until a poll finds the track ready.',
     }
     return {
@@ -109,7 +109,8 @@ const compose = paid({
   isAvailable: sale.isAvailable('music'),
   priceRange: (offering) => sale.spanOf(sale.configured(offering, 'music').map(({ billing }) => audioPrice(billing))),
   remember: ({ model = null }) => ({ model, request: { model } }),
-  settle: () => hybrid(INLINE_WINDOW_MS),
+  delivery: 'hybrid',
+  windowMs: INLINE_WINDOW_MS,
 
   async run(order) {
     const { row, vendor } = sale.workOf('music', order)

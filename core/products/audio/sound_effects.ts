@@ -28,7 +28,7 @@ const generate = paid({
   }),
   output: sale.soundResult,
   example: EXAMPLE,
-  inline: true,
+  delivery: 'inline',
   failure: 'Sound generation failed',
   errors: ['UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
 

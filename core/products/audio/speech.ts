@@ -47,7 +47,7 @@ const speak = paid({
   input,
   output: sale.soundResult,
   example: EXAMPLE,
-  inline: true,
+  delivery: 'inline',
   failure: 'Speech generation failed',
   errors: ['UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
 

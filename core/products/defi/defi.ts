@@ -50,7 +50,7 @@ function look(
     unknownFields: 'kept',
     input,
     example,
-    inline: true,
+    delivery: 'inline',
     verbatim: true,
     failure: 'Upstream provider error',
     retention: PASSED_KEEP,

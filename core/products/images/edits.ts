@@ -57,7 +57,8 @@ const edit = paid({
   uploads: true,
   failure: 'Image editing failed',
   job: sale.imageJob('image.edit.job'),
-  settle: sale.imageSettle,
+  delivery: 'hybrid',
+  windowMs: sale.imageWindow,
 
   check({ model = DEFAULT_MODEL, prompt, size = sale.DEFAULT_SIZE, n = 1, image, mask }, { catalog }) {
     const row = catalog.images.get(model)

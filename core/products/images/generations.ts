@@ -50,7 +50,7 @@ const generations = paid({
     const { row } = sale.offered(order, context)
     const generation_info = {
       generation_time: row.slow ? 'about 2 minutes' : 'usually under 30 seconds',
-      callHandlers: 'hybrid',
+      flow: 'hybrid',
       note: 'Ready within 30 seconds: 200 and settled in that response. Otherwise 202 with a poll_url; nothing is charged until a poll finds the images ready.',
     }
     return { ...sale.imagePrice(order, context), also: { generation_info } }
@@ -65,7 +65,8 @@ const generations = paid({
   },
 
   remember: ({ model, size = sale.DEFAULT_SIZE, n = 1 }) => ({ model, request: { model, size, n } }),
-  settle: sale.imageSettle,
+  delivery: 'hybrid',
+  windowMs: sale.imageWindow,
 
   async run({ input: order, catalog, vendors, signal }) {
     const { row, size, n } = sale.offered(order, { catalog })

@@ -3,13 +3,10 @@ import { Type } from '@sinclair/typebox'
 import type { ImageRow, ImageSize, ImageVendor, MadeImage } from '../../ports/vendors/images.ts'
 import {
   type Context,
-  hybrid,
   type JobDescription,
   type Made,
   type Offering,
-  onPoll,
   type Price,
-  type Settle,
   type Showing,
   type Stored,
 } from '../../endpoint/mod.ts'
@@ -132,8 +129,8 @@ export function imageSpan(rows: readonly ImageRow[]): { min: Usdc; max: Usdc } {
 }
 
 /** A slow row never answers inline (contract 5.22). */
-export function imageSettle(order: Sized, context: Context): Settle {
-  return offered(order, context).row.slow ? onPoll : hybrid(INLINE_WINDOW_MS)
+export function imageWindow(order: Sized, context: Context): number {
+  return offered(order, context).row.slow ? 0 : INLINE_WINDOW_MS
 }
 
 /** What a vendor's images become: prompts in the result, bytes on their way to the mirror. */

@@ -192,7 +192,7 @@ const common = {
   methods: GET_AND_POST,
   from: 'query',
   order: 'quote_then_check',
-  inline: true,
+  delivery: 'inline',
   errorFormat: 'market',
   tag: 'market data',
   failure: 'Price feed unavailable',

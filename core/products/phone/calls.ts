@@ -89,7 +89,7 @@ const call = paid({
   description:
     'A voice calls the number and follows the task. Paid for when the call is accepted for dialing; poll_url then tells how it goes, free, and has what was said. The caller is a number of /api/v1/phone/numbers/buy.',
   tag: 'voice',
-  inline: true,
+  delivery: 'inline',
   unknownFields: 'refused',
   failure: 'Call initiation failed',
   input,

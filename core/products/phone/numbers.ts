@@ -51,7 +51,7 @@ const EXAMPLE = { phoneNumber: '+14155550100' }
 /** Anything that the body does not know is 400: a misspelled field here buys the wrong thing. */
 const shared = {
   tag: 'phone',
-  inline: true,
+  delivery: 'inline',
   unknownFields: 'refused',
   isAvailable: (_input: unknown, { vendors }: Offering) => vendors.phone !== undefined,
 } as const

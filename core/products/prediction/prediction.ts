@@ -37,7 +37,7 @@ const endpoint = paid({
   input,
   output: Type.Unknown({ description: 'The answer of the service, as it came.' }),
   example: { path: 'polymarket/markets' },
-  inline: true,
+  delivery: 'inline',
   verbatim: true,
   failure: 'Upstream provider error',
   retention: PASSED_KEEP,

@@ -63,7 +63,7 @@ const shared = {
   from: 'body',
   order: 'quote_then_check',
   output,
-  inline: true,
+  delivery: 'inline',
   verbatim: true,
   failure: 'Upstream provider error',
   retention: PASSED_KEEP,

@@ -53,7 +53,7 @@ const returncode = Type.Union([Type.Integer(), Type.Null()])
 /** What all four have in common. */
 const shared = {
   tag: 'sandbox',
-  inline: true,
+  delivery: 'inline',
   unknownFields: 'refused',
   failure: 'Sandbox failed',
   retention: { unclaimedMs: 2 * DAY_MS, settledMs: DAY_MS },

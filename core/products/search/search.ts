@@ -60,7 +60,7 @@ const endpoint = paid({
     model: Type.String(),
   }),
   example: { query: 'What is new about the x402 payment protocol?', max_results: 5 },
-  inline: true,
+  delivery: 'inline',
   failure: FAILURE,
 
   check(given) {

@@ -1,6 +1,6 @@
 /** The web, asked four ways: pages for a query, pages like a page, an answer with its sources, and what pages say (contract 9.13). */
 import { type Static, type TObject, Type } from '@sinclair/typebox'
-import { type Offering, type Order, type Paid, paid, type Price } from '../../endpoint/mod.ts'
+import { type Offering, type Order, type Inline, paid, type Price } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
@@ -103,7 +103,7 @@ function perPage({ urls }: Static<typeof contentsInput>): Price {
 }
 
 const ask =
-  (question: WebQuestion): Paid['run'] =>
+  (question: WebQuestion): Inline['run'] =>
   async ({ input, vendors, signal }: Order<unknown>) => {
     if (!vendors.websearch) throw new ApiError('NOT_CONFIGURED')
     return { result: `{"data":${await vendors.websearch.ask(question, input as Record<string, never>, { signal })}}` }
@@ -118,7 +118,7 @@ const at = (question: WebQuestion) =>
     path: `${ROOT}/${question}`,
     aliases: [`${ALIAS}/${question}`],
     tag: 'search',
-    inline: true,
+    delivery: 'inline',
     verbatim: true,
     failure: FAILURE,
     retention: PASSED_KEEP,

@@ -65,7 +65,7 @@ const price = (): Price => ({ amount: flatPrice(PER_CHARACTER), maxTimeoutSecond
 /** What both enrollments have in common. */
 const shared = {
   tag: 'video',
-  inline: true,
+  delivery: 'inline',
   failure: 'Enrollment failed',
   price,
   isAvailable: (_input: unknown, { vendors }: Offering) => vendors.portraits !== undefined,

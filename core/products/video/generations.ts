@@ -36,6 +36,7 @@ const shared = {
   priceRange: (offering: Offering) => sale.videoSpan(sale.configured(offering)),
   isAvailable: sale.isAvailable,
   remember: sale.remember,
+  delivery: 'upstream_job',
   submit: sale.submit,
   pollUpstream: sale.look,
   show: sale.shown,

@@ -108,7 +108,7 @@ export function quoteOf(order: VideoRequest, context: Context): Price {
       generation_info: {
         output_duration: size.seconds,
         generation_time: 'about 60 to 180 seconds',
-        callHandlers: 'async',
+        flow: 'async',
         note: 'The paid POST verifies the payment, submits the job and answers 202 with a poll_url. Nothing is charged until a poll finds the video ready; a job that fails costs nothing.',
       },
     },

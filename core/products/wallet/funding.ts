@@ -1,6 +1,6 @@
 /** USDC into an account at a prediction market: the wallet's own deposit to the bridge is sent for it, and then the fee is charged (contract 18.8). */
 import { type Static, Type } from '@sinclair/typebox'
-import { hybrid, type Order, paid } from '../../endpoint/mod.ts'
+import { type Order, paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { forbidden, callContextIn } from '../../endpoint/call_context.ts'
 import { quoted } from '../../lib/text.ts'
@@ -78,7 +78,8 @@ const fund = paid({
   isAvailable: (_input, { vendors, networks = [] }) =>
     vendors.bridge !== undefined &&
     (networks.length === 0 || networks.some((network) => vendors.bridge?.networks.includes(network))),
-  settle: () => hybrid(WINDOW_MS),
+  delivery: 'hybrid',
+  windowMs: WINDOW_MS,
   job: {
     object: 'polymarket.fund.job',
     poll: '/api/v1/calls/{id}',

@@ -28,7 +28,7 @@ const token = paid({
   description:
     'For one visit within five minutes. Free: sign an authorization of nothing with the wallet itself, which is never sent. 30 an hour from an address, 10 for a wallet.',
   tag: 'wallet',
-  inline: true,
+  delivery: 'inline',
   failure: 'Onramp failed',
   retention: { unclaimedMs: LIFE_MS, settledMs: LIFE_MS },
   input,

@@ -57,7 +57,7 @@ describe('the challenge', () => {
       price: { amount: '0.043000', currency: 'USD', pricePerImage: 0.02, totalImages: 2 },
       generation_info: {
         generation_time: 'usually under 30 seconds',
-        callHandlers: 'hybrid',
+        flow: 'hybrid',
         note: expect.any(String),
       },
       paymentInfo: { network: 'base', asset: 'USDC', x402Version: 2 },

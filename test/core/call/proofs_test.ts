@@ -199,7 +199,7 @@ describe('the price of', () => {
 
   test('everything that acts upon the world is here', () => {
     const acting = endpoints.filter(
-      ({ kind, path }) => kind === 'paid' && /\/(voice|phone|onramp|polymarket-funding)\//.test(path),
+      ({ kind, path }) => kind === 'sold' && /\/(voice|phone|onramp|polymarket-funding)\//.test(path),
     )
     expect(acting.map(({ path }) => path).sort()).toEqual(
       [...new Set(vectors.map(({ path }) => path).filter((path) => path !== '/api/v1/polymarket/fund'))].sort(),

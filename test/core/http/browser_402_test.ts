@@ -157,7 +157,7 @@ describe('what a stranger can say', () => {
     expect(html).not.toContain('<script')
     expect(html).toContain('http://evil.example/')
     const { endpoints } = shop
-    const [sold] = endpoints.filter((endpoint) => endpoint.kind === 'paid')
+    const [sold] = endpoints.filter((endpoint) => endpoint.kind === 'sold')
     if (!sold) throw new Error('nothing is for sale')
     const open = kit({ endpoints: [{ ...sold, path: '/sold/{what...}' }] }).shop
     const page = await open.fetch(new Request(`${ORIGIN}/sold/'onload='x'&lt;script&gt;"`, { headers: BROWSER }))

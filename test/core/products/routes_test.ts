@@ -26,7 +26,7 @@ const shape = (path: string): string => path.replaceAll(/\{\w+(\.{3})?\}/g, '{}'
 const asked = ({ method, path }: Pick<Route, 'method' | 'path'>): string => `${method} ${shape(path)}`
 const served = endpoints.flatMap((endpoint) => {
   const methods = 'methods' in endpoint && endpoint.methods ? endpoint.methods : [endpoint.method]
-  const isSold = endpoint.kind === 'paid' || endpoint.kind === 'live'
+  const isSold = endpoint.kind === 'sold'
   return [endpoint.path, ...(endpoint.aliases ?? [])].flatMap((path) =>
     methods.map((method) => ({ method, path, endpoint, isSold, isAlias: path !== endpoint.path })),
   )

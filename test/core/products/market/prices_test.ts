@@ -574,12 +574,12 @@ describe('paid feeds', () => {
 describe('the menu', () => {
   test('describes what the feeds answer', async () => {
     const { send, pay } = market()
-    for (const { path, kind, output } of marketData.filter((each) => each.kind === 'free' || each.kind === 'paid')) {
+    for (const { path, kind, output } of marketData.filter((each) => each.kind === 'free' || each.kind === 'sold')) {
       const symbol = { crypto: 'BTC-USD', fx: 'EUR-USD', commodity: 'XAU-USD' }[path.split('/')[3] ?? ''] ?? 'AAPL'
       const url =
         path.replace('{market}', 'us').replace('{symbol}', symbol) +
         (path.includes('history') ? `?from=${NOW - 86_400}` : '')
-      const { status, body } = kind === 'paid' ? await pay(url) : await send(url)
+      const { status, body } = kind === 'sold' ? await pay(url) : await send(url)
       expect([
         url,
         status,

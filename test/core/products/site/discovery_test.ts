@@ -168,7 +168,7 @@ describe('the bazaar extension', () => {
 
   test('a long example is left out before the challenge grows too large', async () => {
     const [images] = endpoints.filter(isSold)
-    if (images?.kind !== 'paid') throw new Error('no images on the menu')
+    if (images?.kind !== 'sold') throw new Error('no images on the menu')
     const long = { ...images, sample: () => ({ model: 'vendor-a/image-1', prompt: 'é'.repeat(3_000) }) }
     const { shop } = kit({ endpoints: [long] })
     const response = await shop.fetch(new Request(ORIGIN + GENERATIONS))

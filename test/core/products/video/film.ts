@@ -61,6 +61,7 @@ export function cinema({ ports: { vendors, ...ports } = {}, ...options }: KitOpt
       model: 'studio/film-1',
       request: { model: 'studio/film-1', duration_seconds: seconds, _ours: 'secret' },
     }),
+    delivery: 'upstream_job',
     async submit(order) {
       studio.submitted++
       await studio.submit(order)

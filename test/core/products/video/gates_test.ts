@@ -44,7 +44,7 @@ function shopOf(setup: KitOptions = {}) {
 
 /** The operator has switched videos and sounds to refer to off. */
 const off: readonly Endpoint[] = video.map((endpoint) => {
-  if (endpoint.kind !== 'paid') return endpoint
+  if (endpoint.kind !== 'sold') return endpoint
   return {
     ...endpoint,
     check: (input: unknown, offering: Offering) =>

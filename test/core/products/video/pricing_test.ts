@@ -173,7 +173,7 @@ describe('the challenge', () => {
       generation_info: {
         output_duration: 8,
         generation_time: 'about 60 to 180 seconds',
-        callHandlers: 'async',
+        flow: 'async',
         note: expect.any(String),
       },
       paymentInfo: { network: 'base', asset: 'USDC', x402Version: 2 },
