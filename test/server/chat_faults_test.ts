@@ -14,6 +14,7 @@ import {
   type Upstream,
   upstreamOf,
 } from './chat_faults_kit.ts'
+import { isFull } from '../scope.ts'
 
 let upstream: Upstream
 beforeAll(async () => {
@@ -253,7 +254,15 @@ async function expectRecovery(shop: Shop, { payment, stream }: { payment: Signed
   expect(before - shop.alice.balance()).toBe(BigInt(payment.accepted.amount))
 }
 
-describe.each(SITES)('$name', (site: Site) => {
+/** In the quick tests each surface over one vendor, all vendors among them. */
+const QUICK = [
+  'chat over Gemini',
+  'messages over Anthropic',
+  'responses over OpenAI',
+  'generateContent over OpenAI chat',
+]
+
+describe.each(SITES.filter(({ name }) => isFull || QUICK.includes(name)))('$name', (site: Site) => {
   const { surface, tongue } = site
   const sayable = ROWS.filter(({ said }) => said[tongue])
 

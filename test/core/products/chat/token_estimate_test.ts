@@ -4,6 +4,7 @@ import type { ImageTokens } from '../../../../core/ports/vendors/chat.ts'
 import { estimatePrompt, memoized, upperBound } from '../../../../core/products/chat/token_estimate.ts'
 import type { Json } from '../../../../core/mod.ts'
 import { dataUri, pictures, png } from '../../../samples.ts'
+import { scaled } from '../../../scope.ts'
 
 /** A token for each byte: what `upperBound()` assumes at worst. */
 const bytes = async (text: string) => new TextEncoder().encode(text).length
@@ -261,7 +262,7 @@ describe('any body', () => {
         ).toBe(true)
         expect(upperBound(request, rowOf(images))).toBeGreaterThanOrEqual(told.total)
       }),
-      { seed: 7, numRuns: 300 },
+      { seed: 7, numRuns: scaled(60, 300) },
     )
   })
 })

@@ -4,6 +4,7 @@ import type { FreeContext, FreeRequest } from '../../../../core/endpoint/mod.ts'
 import { sellTokenProblem, swap, withFee } from '../../../../core/products/swap/swap.ts'
 import { ApiError, type Json, type SwapCall } from '../../../../core/mod.ts'
 import { kit, type KitOptions, ORIGIN, read, testLog } from '../../../kit.ts'
+import { scaled } from '../../../scope.ts'
 
 const TREASURY = '0x1111111111111111111111111111111111111111'
 const ROOTS = ['/api/v1/dexagg', '/api/v1/zerox']
@@ -222,15 +223,13 @@ describe('the fee', () => {
           ['swapfeebps', '20'],
         ])
       }),
-      { seed: 20, numRuns: 500 },
+      { seed: 20, numRuns: scaled(100, 500) },
     )
   })
 
-  test('a name that is encoded thousands of times over costs no time', () => {
-    const name = `%${'25'.repeat(7_000)}73wapFeeBps`
-    const started = performance.now()
-    withFee(`?${name}=0&${name}=1`, TREASURY)
-    expect(performance.now() - started).toBeLessThan(1_000)
+  test('a name that is encoded a hundred thousand times over takes linear time: more would never end', () => {
+    const name = `%${'25'.repeat(100_000)}73wapFeeBps`
+    expect(withFee(`?${name}=0&${name}=1`, TREASURY)).toContain(TREASURY)
   })
 })
 

@@ -31,6 +31,7 @@ import {
   read,
   rewritten,
 } from './generate_content_samples.ts'
+import { scaled } from '../../../../scope.ts'
 
 describe('a chat request for Gemini', () => {
   const asked = generateContentFromChat(CHAT) as any
@@ -538,5 +539,5 @@ test('no JSON object makes any translation throw', () => {
       read(rewritten(generateContentFromChatStream(FACTS), [one, one]))
     }
   }
-  fc.assert(fc.property(bodies, law), { numRuns: 1500 })
+  fc.assert(fc.property(bodies, law), { numRuns: scaled(300, 1500) })
 })

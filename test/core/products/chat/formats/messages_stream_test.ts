@@ -15,6 +15,7 @@ import { chatFromMessagesStream, upstreamError } from '../../../../../core/produ
 import { eventSplitter, parseEvent, sseJson, tryJson } from '../../../../../core/products/chat/formats/sse.ts'
 import type { Fields } from '../../../../../core/lib/json.ts'
 import type { Rewriter } from '../../../../../core/products/chat/formats/rewriter.ts'
+import { scaled } from '../../../../scope.ts'
 
 const facts = { model: 'vendor-g/large', created: 1_700_000_000 }
 const toChat = () => chatFromMessagesStream(facts)
@@ -428,7 +429,7 @@ describe('any input', () => {
           }
         }
       }),
-      { numRuns: 1_500 },
+      { numRuns: scaled(300, 1_500) },
     )
   })
 
@@ -445,7 +446,7 @@ describe('any input', () => {
         }
         for (const rewriter of rewriters) rewriter.end()
       }),
-      { numRuns: 1_500 },
+      { numRuns: scaled(300, 1_500) },
     )
   })
 

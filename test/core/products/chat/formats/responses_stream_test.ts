@@ -32,6 +32,7 @@ import {
   rewrite,
   spoken,
 } from './responses_samples.ts'
+import { scaled } from '../../../../scope.ts'
 
 /** A whole chat reply as a vendor would stream it, `size` characters at a time. */
 function chunked(reply: Fields, size = 3): string {
@@ -418,7 +419,7 @@ describe('no JSON object makes a translation throw', () => {
     ]
     fc.assert(
       fc.property(json, (value) => JSON.stringify(all(value)).length > 0),
-      { numRuns: 2000 },
+      { numRuns: scaled(400, 2000) },
     )
   })
 
@@ -433,7 +434,7 @@ describe('no JSON object makes a translation throw', () => {
         const numbers = bodiesOf(responses).map(({ sequence_number }) => sequence_number)
         expect(numbers).toEqual(numbers.map((_, index) => index))
       }),
-      { numRuns: 1000 },
+      { numRuns: scaled(200, 1000) },
     )
   })
 })
