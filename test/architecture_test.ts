@@ -207,7 +207,7 @@ test('nothing but tests imports tests', () => {
 })
 
 test('what comes from npm is a dependency in package.json, and of the right sort', () => {
-  const runtime = Object.keys(manifest.dependencies)
+  const runtime = [...Object.keys(manifest.dependencies), ...Object.keys(manifest.optionalDependencies)]
   const all = [...runtime, ...Object.keys(manifest.devDependencies), manifest.name]
   const isBuiltIn = (target: string) =>
     /^(node|bun):|^bun$/.test(target) || sources.some(({ path }) => path === target) || existsSync(join(ROOT, target))
@@ -232,6 +232,23 @@ test('core has no clock, timer, randomness or network of its own', () => {
   const own =
     /\bDate\.now\b|\bnew Date\(\)|\bperformance\.\w+|\bAbortSignal\.timeout\b|\bset(?:Timeout|Interval|Immediate)\b|\bMath\.random\b|\bcrypto\.\w+|(?:\bawait|\breturn|=>|[=(,?:]) *(?:globalThis\.)?fetch\(/g
   expect(matches(inRoom('core'), own)).toEqual([])
+})
+
+test('a start reads no optional package: each is loaded when it is used', () => {
+  const optional = Object.keys(manifest.optionalDependencies)
+  const texts = new Map(sources.map(({ path, text }) => [path, text]))
+  const reached = new Set(['server/main.ts', 'server/cli/buy.ts', 'adapters/mod.ts', 'core/mod.ts'])
+  const early: string[] = []
+  for (const path of reached) {
+    for (const [, target = ''] of (texts.get(path) ?? '').matchAll(
+      /^(?:import|export)\s+(?!type\b)[^'"]*?\s*from '([^']+)'/gm,
+    )) {
+      if (target.startsWith('.')) reached.add(join(path, '..', target))
+      else if (optional.some((name) => target === name || target.startsWith(`${name}/`)))
+        early.push(`${path} imports ${target}`)
+    }
+  }
+  expect([reached.size > 300, early]).toEqual([true, []])
 })
 
 test('adapters read no clock and roll no dice; the machine does', () => {
@@ -308,7 +325,11 @@ test('the version is written once', async () => {
 })
 
 test('dependencies are named at exact versions', () => {
-  const named = Object.entries({ ...manifest.dependencies, ...manifest.devDependencies })
+  const named = Object.entries({
+    ...manifest.dependencies,
+    ...manifest.optionalDependencies,
+    ...manifest.devDependencies,
+  })
   expect(named.filter(([, version]) => !/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version))).toEqual([])
 })
 

@@ -1,4 +1,5 @@
 /** What every purchase begins and ends with: the quote, the wallet that pays, and its balance. What signs is loaded when something is to be signed. */
+import { optional } from '../../core/lib/optional.ts'
 import type { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import type { Hex } from 'viem'
 
@@ -59,6 +60,8 @@ export type Purse = {
   spent(): Promise<void>
 }
 
+const BUYING = 'the buyer’s command'
+
 /** What is signed without a word from the person at the keyboard, in US dollars; play money has no limit. */
 const USUAL_MOST = 1
 
@@ -82,7 +85,7 @@ export async function openPurse({ origin, rpc, most: said }: Asked, offer: Offer
     signed = request.headers.get(PAYMENT) ?? signed
     return await fetch(request)
   }
-  const { wrapFetchWithPaymentFromConfig } = await import('@x402/fetch')
+  const { wrapFetchWithPaymentFromConfig } = await optional('@x402/fetch', BUYING, () => import('@x402/fetch'))
   const spendControls = { maxAmountPerPayment: most === undefined ? (false as const) : `$${most}` }
   const pay: Pay = wrapFetchWithPaymentFromConfig(watched as typeof fetch, { schemes: [wallet.scheme], spendControls })
   return {
@@ -107,7 +110,7 @@ type Reading = { readonly rpcUrl: string | undefined; readonly offer: Offer }
 async function evmWallet(key: Hex, { rpcUrl, offer: { asset } }: Reading): Promise<Wallet> {
   const { createPublicClient, erc20Abi, http } = await import('viem')
   const { privateKeyToAccount } = await import('viem/accounts')
-  const { ExactEvmScheme } = await import('@x402/evm')
+  const { ExactEvmScheme } = await optional('@x402/evm', BUYING, () => import('@x402/evm'))
   const account = privateKeyToAccount(key)
   return {
     address: account.address,
@@ -126,7 +129,7 @@ async function evmWallet(key: Hex, { rpcUrl, offer: { asset } }: Reading): Promi
 
 async function solanaWallet(key: string, { rpcUrl, offer: { asset } }: Reading): Promise<Wallet> {
   const { address, createKeyPairSignerFromBytes, createSolanaRpc, getBase58Encoder } = await import('@solana/kit')
-  const { ExactSvmScheme } = await import('@x402/svm')
+  const { ExactSvmScheme } = await optional('@x402/svm', BUYING, () => import('@x402/svm'))
   const signer = await createKeyPairSignerFromBytes(new Uint8Array(getBase58Encoder().encode(key)))
   return {
     address: signer.address,

@@ -6,7 +6,16 @@ import { fileURLToPath } from 'node:url'
 export type Portkey = { readonly port: number; readonly child: Bun.Subprocess; readonly runtime: string }
 export type Runtime = 'node' | 'bun'
 
-const START = fileURLToPath(import.meta.resolve('@portkey-ai/gateway/build/start-server.js'))
+const PACKAGE = '@portkey-ai/gateway@1.15.2'
+
+/** Its program. It is not installed with the rest: only this bench needs it. */
+function program(): string {
+  try {
+    return fileURLToPath(import.meta.resolve('@portkey-ai/gateway/build/start-server.js'))
+  } catch {
+    throw new Error(`the bench of chat needs ${PACKAGE}, which is not installed; run: bun add --no-save ${PACKAGE}`)
+  }
+}
 
 /**
  * On Node it adds its headers to those of fetch's own Response, which are immutable there with the server library that is installed beside it: every
@@ -26,7 +35,7 @@ export async function portkey(runtime: Runtime): Promise<Portkey | undefined> {
   if (!path) return undefined
   const port = freePort()
   const preload = runtime === 'node' ? ['--import', MUTABLE_HEADERS] : []
-  const child = Bun.spawn([path, ...preload, START, `--port=${port}`, '--headless'], {
+  const child = Bun.spawn([path, ...preload, program(), `--port=${port}`, '--headless'], {
     // Nothing else of our environment: it reads many settings. Loopback is a host that it calls unasked, and only by this list.
     env: { PATH: process.env.PATH ?? '', NODE_ENV: 'production', TRUSTED_CUSTOM_HOSTS: '127.0.0.1' },
     stdin: 'ignore',

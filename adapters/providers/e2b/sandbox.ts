@@ -2,6 +2,7 @@
  * Sandboxes at E2B. Sources: e2b@2.51.0 `dist/index.d.ts` (`SandboxOpts`, `CommandStartOpts`, `SandboxInfo`); decision 80. Its library speaks
  * Connect-RPC to the machine itself, and is loaded when the first sandbox is asked for. Cores and memory are those of the template.
  */
+import { optional } from '../../../core/lib/optional.ts'
 import type { Clock, Log, SandboxVendor } from '../../../core/mod.ts'
 import { asker, bounded, type Meaning, nameOf } from '../lib/sandbox_provider.ts'
 
@@ -25,7 +26,7 @@ const WORKDIR = '/home/user'
 
 export function e2bSandbox({ key, template = TEMPLATE, baseUrl, sandboxUrl, clock, log }: E2bConfig): SandboxVendor {
   const ask = asker({ name: 'E2B', clock, log }, meaningOf)
-  const library = () => import('e2b')
+  const library = () => optional('e2b', 'a sandbox at E2B', () => import('e2b'))
   const connection = (requestTimeoutMs: number, signal?: AbortSignal) => ({
     apiKey: key,
     requestTimeoutMs,

@@ -2,6 +2,7 @@
  * Sandboxes at Modal. Sources: modal@0.11.1 `dist/index.d.ts` (`SandboxCreateParams`, `SandboxExecParams`, `Sandbox`); decision 80. It is gRPC, and
  * its library the only way in; that is loaded when the first sandbox is asked for.
  */
+import { optional } from '../../../core/lib/optional.ts'
 import type { Clock, Log, SandboxVendor } from '../../../core/mod.ts'
 import { asker, bounded, type Meaning, MAX_OUTPUT, nameOf } from '../lib/sandbox_provider.ts'
 
@@ -130,7 +131,7 @@ export function modalSandbox({
 }
 
 async function connectModal(keys: { tokenId: string; tokenSecret: string }): Promise<ModalLike> {
-  const { ModalClient } = await import('modal')
+  const { ModalClient } = await optional('modal', 'a sandbox at Modal', () => import('modal'))
   return new ModalClient({ ...keys, timeoutMs: CREATE_MS, maxRetries: 1 }) as unknown as ModalLike
 }
 

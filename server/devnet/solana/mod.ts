@@ -2,6 +2,7 @@
  * The embedded Solana: a chain in this process that a public x402 client cannot tell from Solana's devnet (genesis, mint), with a fee
  * payer, a seller whose account is open, and a buyer with money. All of it is play money, of keys that anybody can derive, and ends with the process.
  */
+import { optional } from '../../../core/lib/optional.ts'
 import { createHash } from 'node:crypto'
 import { createKeyPairSignerFromPrivateKeyBytes, getBase58Decoder } from '@solana/kit'
 import type { Clock } from '../../../core/mod.ts'
@@ -38,7 +39,9 @@ export async function startSolanaDevnet({
   port = 0,
   log = () => {},
 }: SolanaDevnetOptions): Promise<SolanaDevnet> {
-  const [{ solanaNode }, { MINT }] = await Promise.all([import('./node.ts'), import('./tokens.ts')]) // a tenth of a second that others need not wait
+  const [{ solanaNode }, { MINT }] = await optional('litesvm', 'the local Solana', () =>
+    Promise.all([import('./node.ts'), import('./tokens.ts')]),
+  ) // a tenth of a second that others need not wait
   const [feePayer, seller, buyer] = await Promise.all([keyOf('fee payer'), keyOf('seller'), keyOf('buyer')])
   const node = await solanaNode({ clock, port })
   node.setLag(1)

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { type ExaWebConfig, exaWeb } from '../../../../adapters/providers/exa/web.ts'
 import type { ApiError, Fields, WebQuestion } from '../../../../core/mod.ts'
 import document from '../../../vectors/exa_openapi.json'
-import { exaByPrism } from './prism.ts'
+import { byOpenapi } from '../lib/openapi_stand_in.ts'
 import {
   type Answer,
   calm,
@@ -17,7 +17,7 @@ import {
   standIn,
 } from '../lib/provider_kit.ts'
 
-const prism = exaByPrism()
+const service = byOpenapi('exa_openapi.json')
 
 function vendorAt(baseUrl: string, more: Partial<ExaWebConfig> = {}) {
   const { log, clock } = setup(baseUrl)
@@ -53,20 +53,20 @@ describe('exaWeb() before a document', () => {
   test.each(QUESTIONS)(
     'asks for %s, %j, as %s is described, and hands the answer on',
     async (question, order, path) => {
-      const { vendor } = vendorAt(prism.url())
+      const { vendor } = vendorAt(service.url())
       expect(JSON.parse(await vendor.ask(question, order, calm()))).toEqual(exampleAt(path))
     },
   )
 
   test('with a field that it does not know is told so by its status, uncharged', async () => {
-    const { vendor, log } = vendorAt(prism.url())
+    const { vendor, log } = vendorAt(service.url())
     const asking = vendor.ask('search', { query: 'q', unheard: 1 }, calm())
     expect(await outcome(asking, log)).toBe('PASSED_ON')
     expect(((await asking.catch((error: unknown) => error)) as ApiError).parts.status).toBe(422)
   })
 
   test('without the right header for its key is the operator’s to mend', async () => {
-    const { vendor, log } = vendorAt(prism.url(), {
+    const { vendor, log } = vendorAt(service.url(), {
       fetch: (url, { headers, ...init }) =>
         fetch(url, {
           ...init,

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { type TwilioConfig, twilio } from '../../../../adapters/providers/twilio/numbers.ts'
 import document from '../../../vectors/twilio_openapi.json'
-import { byPrism } from '../lib/prism.ts'
+import { byOpenapi } from '../lib/openapi_stand_in.ts'
 import {
   type Answer,
   calm,
@@ -15,7 +15,7 @@ import {
   standIn,
 } from '../lib/provider_kit.ts'
 
-const prism = byPrism('twilio_openapi.json')
+const service = byOpenapi('twilio_openapi.json')
 const SID = `AC${'0123456789abcdef'.repeat(2)}`
 const TOKEN = 'token-0123456789abcdef'
 const NUMBER = '+14155550100'
@@ -60,7 +60,7 @@ const offered = (...numbers: readonly string[]) =>
 
 describe('twilio() before a document', () => {
   test('asks of a number what each lookup is for, and hands the answer on', async () => {
-    const { vendor } = vendorAt(prism.url())
+    const { vendor } = vendorAt(service.url())
     for (const about of ['carrier', 'fraud'] as const)
       expect(JSON.parse(await vendor.lookup(NUMBER, about, calm()))).toMatchObject({
         phone_number: NUMBER,
@@ -69,7 +69,7 @@ describe('twilio() before a document', () => {
   })
 
   test('finds what was bought under an order, and buys where there is nothing', async () => {
-    const { vendor } = vendorAt(prism.url())
+    const { vendor } = vendorAt(service.url())
     const line = { number: NUMBER, id: `PN${'0123456789abcdef'.repeat(2)}`, order: ORDER }
     expect(await vendor.buy(US, calm())).toEqual(line)
     expect(await vendor.buy({ country: 'US', areaCode: '415', order: 'f'.repeat(32) }, calm())).toEqual({
@@ -80,7 +80,7 @@ describe('twilio() before a document', () => {
   })
 
   test('asks after a number and gives it back', async () => {
-    const { vendor } = vendorAt(prism.url())
+    const { vendor } = vendorAt(service.url())
     const id = `PN${'0123456789abcdef'.repeat(2)}`
     expect([await vendor.has(id, calm()), await vendor.release(id, calm())]).toEqual([true, undefined])
   })

@@ -1,0 +1,10 @@
+/** Loads a package that not every install has. Throws an Error that names it, and what needs it, where it is not installed. */
+export async function optional<T>(name: string, need: string, load: () => Promise<T>): Promise<T> {
+  try {
+    return await load()
+  } catch (cause) {
+    if (!/Cannot find (?:module|package)/.test(String(cause))) throw cause
+    const how = `run: bun add ${name} (optional dependencies must not be omitted)`
+    throw new Error(`${need} needs the package ${name}, which is not installed; ${how}`, { cause })
+  }
+}
