@@ -1,4 +1,4 @@
-import { isObjectKey } from '../../core/lib/object_keys.ts'
+import { isObjectKey } from '../../core/ports/objects.ts'
 import type { ByteRange } from '../../core/ports/mod.ts'
 
 /** Printable ASCII, as a type is sent as a header; short enough for the first read of a file. */

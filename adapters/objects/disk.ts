@@ -1,6 +1,6 @@
 import { type FileHandle, link, mkdir, open, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { isObjectKey } from '../../core/lib/object_keys.ts'
+import { isObjectKey } from '../../core/ports/objects.ts'
 import type { Objects } from '../../core/ports/mod.ts'
 import { checkObject, letGo, partOf } from './check.ts'
 

@@ -25,3 +25,14 @@ export interface Objects {
   /** Where anybody may fetch the object without the gateway; undefined, or absent, where only the gateway can serve it. */
   url?(key: string): string | undefined
 }
+
+const KEY = /^[a-z0-9][a-z0-9._-]*(?:\/[a-z0-9][a-z0-9._-]*)*$/i
+const MAX_KEY_LENGTH = 200
+
+/**
+ * Whether every object store takes this key: a relative path of plain segments, without an empty, hidden or parent
+ * segment, with `/` as its only separator, at most 200 characters.
+ */
+export function isObjectKey(key: string): boolean {
+  return key.length <= MAX_KEY_LENGTH && KEY.test(key)
+}

@@ -1,6 +1,6 @@
 /** One deliberately broken object store per law. Each has a single defect, on which its law must fail and every other must hold. */
 import { memoryObjects } from '../../adapters/objects/memory.ts'
-import { isObjectKey } from '../../core/lib/object_keys.ts'
+import { isObjectKey } from '../../core/ports/objects.ts'
 import type { Objects } from '../../core/ports/mod.ts'
 import type { Broken } from './law.ts'
 import { SHORT_PIECE } from './objects.ts'

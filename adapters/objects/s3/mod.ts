@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import type * as Sdk from '@aws-sdk/client-s3'
-import { isObjectKey } from '../../../core/lib/object_keys.ts'
+import { isObjectKey } from '../../../core/ports/objects.ts'
 import type { ByteRange, Objects, StoredObject } from '../../../core/ports/mod.ts'
 import { checkObject, letGo, partOf } from '../check.ts'
 import { nameOf, statusOf, StoreError, washed } from './error.ts'

@@ -3,7 +3,7 @@ import { memoryObjects } from '../../../adapters/objects/memory.ts'
 import { PIXEL } from '../../../adapters/providers/scripted/images.ts'
 import type { OpenMedia } from '../../../core/endpoint/mod.ts'
 import { type MediaStream, NoMedia, type Objects, type Vendors } from '../../../core/mod.ts'
-import { isObjectKey } from '../../../core/lib/object_keys.ts'
+import { isObjectKey } from '../../../core/ports/objects.ts'
 import { mirrors } from '../../../core/call/media_mirror.ts'
 import { countingRandom, START, testClock, testLog } from '../../kit.ts'
 
