@@ -8,8 +8,8 @@ import {
   UNCLAIMED,
   type Window,
   type Write,
-  afterlife,
-  alive,
+  expiryAction,
+  unexpired,
   decideClaim,
   decideFinish,
   decideOpen,
@@ -30,15 +30,15 @@ import { spendOf, summed } from '../../core/payment/spend_report.ts'
 type Bound = AuthorizationBinding & { readonly authorization: Authorization }
 
 /**
- * The reference storage: what every other one must agree with. It forgets everything with the process and looks at every row for
- * some answers, so it is for tests and sketches. Copies in and out; nobody holds a row of it.
+ * The reference storage, in memory: the other storages must give the same answers. Everything is lost with the process
+ * and some verbs scan every row, so it is for tests and demos. Values are copied in and out.
  */
 export function memoryStorage(): Storage {
   const rows = new Map<string, Row>()
   const bindings = new Map<string, Bound>()
-  const owned = new Map<string, StoredRecord>()
+  const records = new Map<string, StoredRecord>()
   const leases = new Map<string, Lease>()
-  const windows = new Map<string, Window>()
+  const rateWindows = new Map<string, Window>()
 
   function row(id: string): Row {
     const found = rows.get(id)
@@ -58,10 +58,10 @@ export function memoryStorage(): Storage {
   function* exposedCalls(payer: string, asset: string): Iterable<ExposedCall> {
     for (const call of rows.values()) {
       if (call.payer !== payer || call.asset !== asset) continue
-      const unpaidRecord = { ...call, block: call.receipt?.block ?? null }
-      yield { ...unpaidRecord, bindingStatus: null, bindingExpiresAt: null }
+      const exposedCall = { ...call, block: call.receipt?.block ?? null }
+      yield { ...exposedCall, bindingStatus: null, bindingExpiresAt: null }
       for (const binding of bindingsOf(call.id))
-        yield { ...unpaidRecord, bindingStatus: binding.status, bindingExpiresAt: binding.expiresAt }
+        yield { ...exposedCall, bindingStatus: binding.status, bindingExpiresAt: binding.expiresAt }
     }
   }
 
@@ -106,8 +106,8 @@ export function memoryStorage(): Storage {
     return { ...rest, authorization: copied(binding.authorization) }
   }
 
-  function where(keep: (call: Row) => boolean, order: (call: Row) => number, limit: number): Call[] {
-    const found = [...rows.values()].filter(keep).sort((a, b) => order(a) - order(b) || (a.id < b.id ? -1 : 1))
+  function where(matches: (call: Row) => boolean, order: (call: Row) => number, limit: number): Call[] {
+    const found = [...rows.values()].filter(matches).sort((a, b) => order(a) - order(b) || (a.id < b.id ? -1 : 1))
     return found.slice(0, limit).map(shown)
   }
 
@@ -195,24 +195,24 @@ export function memoryStorage(): Storage {
     },
 
     async putRecord(record, now) {
-      if (alive(owned.get(nameOf(record)), now)) return false
-      owned.set(nameOf(record), copied(record))
+      if (unexpired(records.get(nameOf(record)), now)) return false
+      records.set(nameOf(record), copied(record))
       return true
     },
 
     async getRecord(kind, id, now) {
-      return copied(alive(owned.get(nameOf({ kind, id })), now))
+      return copied(unexpired(records.get(nameOf({ kind, id })), now))
     },
 
     async moveRecord(record, from, now) {
-      if (!mayMoveRecord(owned.get(nameOf(record)), { record, from, now })) return false
-      owned.set(nameOf(record), copied(record))
+      if (!mayMoveRecord(records.get(nameOf(record)), { record, from, now })) return false
+      records.set(nameOf(record), copied(record))
       return true
     },
 
     async listRecords(kind, owner, { now, limit }) {
-      const found = [...owned.values()].filter(
-        (record) => record.kind === kind && record.owner === owner && alive(record, now),
+      const found = [...records.values()].filter(
+        (record) => record.kind === kind && record.owner === owner && unexpired(record, now),
       )
       return copied(found.slice(0, limit))
     },
@@ -224,8 +224,8 @@ export function memoryStorage(): Storage {
     },
 
     async hit(bucket, take, now) {
-      const { answer, window } = takePermits(windows.get(bucket.key), bucket, { take, now })
-      if (window) windows.set(bucket.key, window)
+      const { answer, window } = takePermits(rateWindows.get(bucket.key), bucket, { take, now })
+      if (window) rateWindows.set(bucket.key, window)
       return answer
     },
 
@@ -233,19 +233,19 @@ export function memoryStorage(): Storage {
       let touched = 0
       for (const call of rows.values()) {
         const own = bindingsOf(call.id)
-        const fate = afterlife(call, own, now)
-        if (fate === 'keep') continue
+        const action = expiryAction(call, own, now)
+        if (action === 'none') continue
         touched++
-        if (fate === 'empty') {
+        if (action === 'empty') {
           perform({ kind: 'patch', id: call.id, patch: { request: null, result: null, emptied: true } })
           continue
         }
         for (const { key } of own) perform({ kind: 'free', key })
         rows.delete(call.id)
       }
-      for (const [name, { expiresAt }] of owned) if (expiresAt <= now && owned.delete(name)) touched++
+      for (const [name, { expiresAt }] of records) if (expiresAt <= now && records.delete(name)) touched++
       for (const [name, { expiresAt }] of leases) if (expiresAt <= now && leases.delete(name)) touched++
-      for (const [key, { resetAt }] of windows) if (resetAt <= now && windows.delete(key)) touched++
+      for (const [key, { resetAt }] of rateWindows) if (resetAt <= now && rateWindows.delete(key)) touched++
       return touched
     },
 
@@ -257,12 +257,12 @@ function nameOf({ kind, id }: Pick<StoredRecord, 'kind' | 'id'>): string {
   return JSON.stringify([kind, id])
 }
 
-/** What `structuredClone` makes of plain data, at a tenth of its cost; it is asked for all the rest. */
+/** Copies plain data as `structuredClone` does, at a tenth of its cost. Anything else goes to `structuredClone`. */
 export function copied<T>(value: T): T {
   if (typeof value === 'function' || typeof value === 'symbol') return structuredClone(value)
   if (typeof value !== 'object' || value === null) return value
   if (Array.isArray(value)) return value.map(copied) as T
-  // As a name, `__proto__` means something else when it is assigned.
+  // Assigning to `__proto__` would set the prototype instead.
   if (Object.getPrototypeOf(value) !== Object.prototype || Object.hasOwn(value, '__proto__'))
     return structuredClone(value)
   const copy: Record<string, unknown> = {}
@@ -270,7 +270,7 @@ export function copied<T>(value: T): T {
   return copy as T
 }
 
-/** The port's view of a row, as a copy. */
+/** A copy of a row without the claim columns, as the port returns it. */
 function shown(row: Row): Call {
   const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...call } = row
   return copied(call)

@@ -2,7 +2,9 @@ import { Database } from 'bun:sqlite'
 import { existsSync } from 'node:fs'
 import type { Receipt } from '../../core/mod.ts'
 
-/** The newest receipt of an EVM chain in a database that nobody serves; undefined when there is none, or no database yet. */
+/**
+ * The newest EVM receipt in a SQLite database that no process uses. Undefined when there is none, or no database yet.
+ */
 export function newestReceipt(path: string): Receipt | undefined {
   if (!existsSync(path)) return undefined
   const database = new Database(path)

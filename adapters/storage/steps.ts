@@ -2,8 +2,8 @@
 export type Step = { readonly name: string; readonly sql: string }
 
 /**
- * Throws when a database has taken steps that this binary does not know: an older binary must not write into a newer schema. `database`
- * is a name that the operator recognizes and that holds no secret.
+ * Throws when a database has taken steps that this binary does not know: an older binary must not write into a newer
+ * schema. `database` is a name that the operator recognizes and that holds no secret.
  */
 export function refuseUnknownSteps(
   database: string,

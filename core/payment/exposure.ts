@@ -1,35 +1,49 @@
-/** How much a payer may have open, as a pure decision over the calls that a storage has read (contract 1.47, 1.46; decision 18). */
+/**
+ * How much a payer may have open: pure decisions over the calls that a storage has read (contract 1.47, 1.46; decision
+ * 18).
+ */
 import { print, type Usdc, usdc } from '../x402/money.ts'
 import type { Call, Cap, NewCall, NewWalletLimit, Opened, OverWhy, Verdict } from '../ports/mod.ts'
 
-/** open: bound, never handed out. sent: handed out, so it may have been broadcast. dead and paid are final. */
+/**
+ * open: bound, never sent. sent: given to a chain or facilitator, so it may have been broadcast. dead and paid are
+ * final.
+ */
 export type BindingStatus = 'open' | 'sent' | 'dead' | 'paid'
 
-/** A balance read at `asOf` may lag this many milliseconds behind the settlements that it should show, where blocks do not tell. */
+/** How far a balance read at `asOf` may lag behind settlements, in milliseconds, where block numbers are not known. */
 export const BALANCE_LAG_MS = 5_000
 
-/** Storages look this many milliseconds before `asOf` for settled calls: no node that is read is further behind than that. */
+/**
+ * How far before `asOf` storages search for settled calls, in milliseconds. No node that is read lags further behind.
+ */
 export const SETTLED_LOOKBACK_MS = 60_000
 
-/** One call of a payer, beside one bond of it (nulls where it has none); a call with several bonds may come several times. */
+/**
+ * A call of a payer with one of its bindings, or nulls where it has none. A call with several bindings may appear
+ * several times.
+ */
 export type ExposedCall = Pick<
   Call,
   'id' | 'endpoint' | 'quote' | 'workStatus' | 'paymentStatus' | 'startedAt' | 'settledAt'
 > & {
   readonly bindingStatus: BindingStatus | null
   readonly bindingExpiresAt: number | null
-  /** Block or slot of its settlement, by its receipt; null where the receipt does not say. */
+  /** Block or slot of its settlement; null where the receipt names none. */
   readonly block: number | null
 }
 
 type ReadAt = { readonly now: number; readonly without: string | undefined } & Pick<Cap, 'asOf' | 'block'>
 
-/** What may still leave the payer's wallet, or has left it since the balance was read. `without` is a call about to be let go. */
+/**
+ * The sum that may still leave the payer's wallet, or left it since the balance was read. `without` names a call to
+ * leave out.
+ */
 export function exposure(exposedCalls: Iterable<ExposedCall>, at: ReadAt): Usdc {
   return sumOf(
     callsIn(
       exposedCalls,
-      (unpaidRecord) => unpaidRecord.id !== at.without && (isOpen(unpaidRecord, at.now) || isMissing(unpaidRecord, at)),
+      (exposed) => exposed.id !== at.without && (isOpen(exposed, at.now) || isMissing(exposed, at)),
     ),
   )
 }
@@ -43,7 +57,9 @@ export type Judged =
   | { readonly kind: 'over'; readonly sum: Usdc; readonly why?: OverWhy }
   | { readonly kind: 'within'; readonly atLimit: boolean }
 
-/** Whether the payer may open one more call under the cap; `atLimit` says that a new wallet could not open another one like it. */
+/**
+ * Whether the payer may open one more call under the cap. `atLimit`: a new wallet could not open another one like it.
+ */
 export function judgeCap(
   call: NewCall,
   { exposedCalls: read, hasPaid }: Exposed,
@@ -53,7 +69,7 @@ export function judgeCap(
   const exposedCalls = [...read]
   const open = callsIn(
     exposedCalls,
-    (unpaidRecord) => unpaidRecord.id !== at.without && unpaidRecord.quote > 0n && isOpen(unpaidRecord, at.now),
+    (exposed) => exposed.id !== at.without && exposed.quote > 0n && isOpen(exposed, at.now),
   )
   if (observed === undefined && open.size > 0)
     return { kind: 'over', sum: plus(sumOf(open), call.quote), why: 'unreadable' }
@@ -63,34 +79,34 @@ export function judgeCap(
   }
   if (!newWallet || hasPaid) return { kind: 'within', atLimit: false }
 
-  // Work in the background has a start of its own, and its output cannot be read before it is paid for.
+  // A job has a start time of its own, and its result cannot be read before it is paid for.
   const unproven = [...open.values()].filter(
     ({ endpoint, startedAt }) => startedAt === null && newWallet.endpoints.includes(endpoint),
   )
   const sum = unproven.reduce((all, { quote }) => all + quote, call.quote as bigint)
   const isOver = (calls: number, worth: bigint) => calls > newWallet.calls || worth > newWallet.worth
-  // The first is let through whatever it costs: a wallet could never begin with a dear model otherwise.
+  // The first call opens whatever it costs: otherwise a new wallet could never use an expensive model.
   if (unproven.length > 0 && isOver(unproven.length + 1, sum))
     return { kind: 'over', sum: usdc(sum), why: 'new_wallet' }
   return { kind: 'within', atLimit: isOver(unproven.length + 2, sum + call.quote) }
 }
 
-/** Its authorization can still move money. */
-function isOpen(unpaidRecord: ExposedCall, now: number): boolean {
-  if (
-    unpaidRecord.paymentStatus === 'settled' ||
-    (unpaidRecord.paymentStatus === 'verified' && unpaidRecord.workStatus === 'failed')
-  )
+/** Whether its authorization can still move money. */
+function isOpen(exposed: ExposedCall, now: number): boolean {
+  if (exposed.paymentStatus === 'settled' || (exposed.paymentStatus === 'verified' && exposed.workStatus === 'failed'))
     return false
   return (
-    unpaidRecord.bindingStatus !== null &&
-    isSpendable(unpaidRecord.bindingStatus) &&
-    unpaidRecord.bindingExpiresAt !== null &&
-    unpaidRecord.bindingExpiresAt > now
+    exposed.bindingStatus !== null &&
+    isSpendable(exposed.bindingStatus) &&
+    exposed.bindingExpiresAt !== null &&
+    exposed.bindingExpiresAt > now
   )
 }
 
-/** Settled, and perhaps not yet in the balance that was read: later than its block, or, where a block is not known, too lately to tell. */
+/**
+ * Whether a settled call may be missing from the balance that was read: its block is later, or, without blocks, it is
+ * too recent.
+ */
 function isMissing({ paymentStatus, settledAt, block }: ExposedCall, at: Pick<Cap, 'asOf' | 'block'>): boolean {
   if (paymentStatus !== 'settled' || settledAt === null) return false
   const age = at.asOf - settledAt
@@ -102,13 +118,13 @@ export function isSpendable(state: BindingStatus): boolean {
   return state === 'open' || state === 'sent'
 }
 
-/** Each call once, however many bonds it has. */
+/** Each call once, however many bindings it has. */
 function callsIn(
   exposedCalls: Iterable<ExposedCall>,
-  counts: (unpaidRecord: ExposedCall) => boolean,
+  counts: (exposed: ExposedCall) => boolean,
 ): ReadonlyMap<string, ExposedCall> {
   const found = new Map<string, ExposedCall>()
-  for (const unpaidRecord of exposedCalls) if (counts(unpaidRecord)) found.set(unpaidRecord.id, unpaidRecord)
+  for (const exposed of exposedCalls) if (counts(exposed)) found.set(exposed.id, exposed)
   return found
 }
 
@@ -122,7 +138,7 @@ function sumOf(calls: ReadonlyMap<string, ExposedCall>): Usdc {
 
 // ── the cap of one order ────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What a verified payer can be held to; `newWallet` is given for what is served before it is paid for. */
+/** The cap of a verified payer. `newWallet` is given for calls that are served before settlement. */
 export function capOf({ balance, asOf, block }: Extract<Verdict, { kind: 'valid' }>, newWallet?: NewWalletLimit): Cap {
   return {
     asOf,

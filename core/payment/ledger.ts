@@ -1,6 +1,6 @@
 /**
- * The safety of money, as pure decisions (decisions 4, 12, 15, 18). A storage reads the rows that a function here asks for,
- * performs its `writes` in order and gives its `answer`, all in one atomic step. Storages decide nothing themselves.
+ * The ledger rules, as pure decisions (decisions 4, 12, 15, 18). A storage reads the rows that a function here takes,
+ * performs its `writes` in order and returns its `answer`, all in one atomic step. Storages decide nothing themselves.
  */
 import { type BindingStatus, type ExposedCall, isSpendable, judgeCap } from './exposure.ts'
 import { parseAtomic, type Usdc } from '../x402/money.ts'
@@ -23,41 +23,43 @@ import type { Receipt } from '../x402/protocol.ts'
 
 // ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Ties one authorization to the one call that it may pay for; `key` is unique over all calls of all gateways. */
+/** Binds an authorization to the one call that it may pay for. `key` is unique across the calls of all gateways. */
 export type AuthorizationBinding = {
   readonly key: string
-  /** Id of the call, and its payer, by whom exposure is found. */
+  /** Id of the call, and its payer: exposure is looked up by payer. */
   readonly call: string
   readonly payer: string
-  /** 0 for the authorization that opened the call; later ones count up. Lower places are resolved first. */
+  /** 0 for the authorization that opened the call; later ones count up. Lower positions are resolved first. */
   readonly position: number
   readonly status: BindingStatus
-  /** When the authorization can no longer move money. */
+  /** When the authorization expires, in milliseconds since 1970. It moves no money after that. */
   readonly expiresAt: number
 }
 
-/** Who may settle a call: what a stored call carries beside what the port shows. */
+/** The settlement claim of a call: columns that the storage port does not return. */
 export type ClaimFields = {
-  /** The last token handed out; 0 before the first. */
+  /** The last claim token issued; 0 before the first claim. */
   readonly claimToken: number
-  /** When the last claim runs out, or was ended; null before the first. `unsettled` is ordered by it. */
+  /** When the last claim expires, or when it ended; null before the first. `unsettled` is ordered by it. */
   readonly claimExpiresAt: number | null
-  /** The authorization that the token was given for; null once the claim has ended, and then the token is stale. */
+  /** Key of the authorization that is being settled; null once the claim has ended, which makes its token stale. */
   readonly claimKey: string | null
-  /** That authorization had never been handed out before, so a refusal proves that nothing was sent. */
+  /** That authorization was never sent before this claim, so a refusal proves that nothing was sent. */
   readonly claimFresh: boolean
-  /** Request and result are gone; the ledger's part of the row stays. */
+  /** Request and result were deleted; the ledger columns remain. */
   readonly emptied: boolean
 }
 
 export type Row = Call &
   ClaimFields & {
-    /** What the receipt says was paid. Null until then, and where it was never written down: then it was the quote. */
+    /**
+     * Amount by the receipt. Null until the call is settled, and where the receipt states none: the quote then counts.
+     */
     readonly paid: Usdc | null
   }
 export type RowPatch = Partial<Omit<Row, 'id'>>
 
-/** The part of a row that decisions read; whole rows fit, too. */
+/** The part of a row that decisions read. A whole row is assignable to it. */
 export type Head = Pick<
   Row,
   | 'id'
@@ -73,7 +75,7 @@ export type Head = Pick<
   | keyof ClaimFields
 >
 
-/** How a new row begins. */
+/** The claim columns of a new row. */
 export const UNCLAIMED: ClaimFields & Pick<Row, 'paid'> = {
   claimToken: 0,
   claimExpiresAt: null,
@@ -89,10 +91,10 @@ export type Write =
   /** A new row, UNCLAIMED. */
   | { readonly kind: 'insert'; readonly call: Call }
   | { readonly kind: 'patch'; readonly id: string; readonly patch: RowPatch }
-  /** Inserts the bond, or takes over the one with this key, with all that belongs to it. */
+  /** Inserts the binding, or replaces the one with this key. */
   | { readonly kind: 'bind'; readonly binding: AuthorizationBinding; readonly authorization: Authorization }
   | { readonly kind: 'mark'; readonly key: string; readonly status: BindingStatus }
-  /** Deletes the bond: its authorization serves no call. */
+  /** Deletes the binding: its authorization serves no call. */
   | { readonly kind: 'free'; readonly key: string }
 
 export type Decision<Answer> = { readonly answer: Answer; readonly writes: readonly Write[] }
@@ -112,33 +114,34 @@ export type ClaimAnswer =
   | { kind: 'replayed'; id: string }
   | { kind: 'nothing' }
 
-/** What a buyer reads when the process that did the work went away. */
+/** The error of a call whose process went away, as the buyer reads it. */
 export const LOST = 'The work was lost when the server stopped. Nothing was charged.'
 
-/** Owner of a call whose work goes on at its vendor's place: no process, so it outlives them all. */
-export const UPSTREAM_JOB = 'held upstream'
+/** The worker id of a call whose work runs at the vendor. It is no process, so the call survives restarts. */
+export const UPSTREAM_JOB = 'upstream'
 
 // ── opening ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Unfinished, past its owner's promise, and no settlement begun. */
+/** Whether a call is unfinished, its lease has expired and no settlement has begun. */
 export function isLost(call: Pick<Head, 'workStatus' | 'paymentStatus' | 'leaseExpiresAt'>, now: number): boolean {
   return isUnfinished(call.workStatus) && call.paymentStatus === 'verified' && call.leaseExpiresAt <= now
 }
 
-/** It was declared lost. Its owner may have been alive: slow, frozen, or without a way to the storage. */
+/** Whether a call was declared lost. Its worker may be alive: slow, suspended, or cut off from the storage. */
 export function wasLost(call: Pick<Head, 'workStatus' | 'paymentStatus' | 'error'>): boolean {
   return call.workStatus === 'failed' && call.paymentStatus === 'verified' && call.error === LOST
 }
 
-/** The call has no more use for its authorization, which was never handed out: another call may have it. */
+/** Whether the authorization of a call may be bound to another call: this one failed or is lost, and never sent it. */
 export function isFree(call: Pick<Head, 'workStatus' | 'paymentStatus' | 'leaseExpiresAt'>, now: number): boolean {
   return (call.workStatus === 'failed' && call.paymentStatus === 'verified') || isLost(call, now)
 }
 
 /**
- * `bound` is the call that the authorization serves so far; `debts` all that may count against the payer in this asset, needed
- * only with a cap, and `hasPaid` whether it has a settled call in it, needed only with `cap.newWallet`. One row too many does no
- * harm, one too few lets a payer spend the same balance twice.
+ * Decides whether a call opens. `bound` is the call that the authorization serves so far. `exposedCalls` are the calls
+ * that may count against the payer in this asset, needed only with a cap; `hasPaid` says whether the payer has settled
+ * a call in it, needed only with `cap.newWallet`. An extra row does no harm; a missing one lets a payer spend the same
+ * balance twice.
  */
 export function decideOpen(
   asked: { call: NewCall; authorization: Authorization },
@@ -147,7 +150,7 @@ export function decideOpen(
 ): Decision<OpenAnswer> {
   const { authorization } = asked
   const { bound } = seen
-  if (bound && !isFree(bound, at.lostBy ?? at.now)) return only({ kind: 'replayed', id: bound.id })
+  if (bound && !isFree(bound, at.lostBy ?? at.now)) return withoutWrites({ kind: 'replayed', id: bound.id })
   const judged =
     at.cap &&
     judgeCap(
@@ -155,7 +158,7 @@ export function decideOpen(
       { exposedCalls: seen.exposedCalls, hasPaid: seen.hasPaid ?? false },
       { now: at.now, without: bound?.id, cap: at.cap },
     )
-  if (judged?.kind === 'over') return only(judged)
+  if (judged?.kind === 'over') return withoutWrites(judged)
   const call: Call = {
     ...asked.call,
     authorization: authorization.key,
@@ -173,34 +176,35 @@ export function decideOpen(
   const binding: AuthorizationBinding = { ...bindingOf(authorization, call), position: 0, status: 'open' }
   return {
     answer: { kind: 'opened', call, ...(judged?.atLimit && { atLimit: true }) },
-    writes: [...letGo(bound, at.now), { kind: 'insert', call }, { kind: 'bind', binding, authorization }],
+    writes: [...failLost(bound, at.now), { kind: 'insert', call }, { kind: 'bind', binding, authorization }],
   }
 }
 
 // ── settling ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * Who may settle, and with which authorization: always the earliest that is neither dead nor paid. `bonds` are all of the call's
- * by place; `bound` is the other call that `offered` serves so far. With `owner`, who made the result: his call that was declared lost
- * is completed as well, and paid with its authorization where that serves no other call.
+ * Decides who settles a call, and with which authorization: always the earliest that is neither dead nor paid.
+ * `bindings` are those of the call, by position; `bound` is the other call that `offered` serves so far. With
+ * `workerId`, the worker that made the result, a call of that worker that was declared lost is completed too, and
+ * settled with its authorization unless that now serves another call.
  */
 export function decideClaim(
   call: Head | undefined,
   seen: { bindings: readonly AuthorizationBinding[]; offered: Authorization | undefined; bound: Head | undefined },
   at: { now: number; until: number; lostBy?: number; result?: Made; workerId?: string },
 ): Decision<ClaimAnswer> {
-  if (!call) return only({ kind: 'nothing' })
+  if (!call) return withoutWrites({ kind: 'nothing' })
   const isBack = at.workerId === call.workerId && wasLost(call)
   const done =
     at.result && (isUnfinished(call.workStatus) || isBack)
       ? { ...completed(at.result, at.now), ...(isBack && { error: null }) }
       : undefined
-  const kept: readonly Write[] = done ? [{ kind: 'patch', id: call.id, patch: done }] : []
-  if (!done && call.workStatus !== 'completed') return only({ kind: 'nothing' })
+  const completion: readonly Write[] = done ? [{ kind: 'patch', id: call.id, patch: done }] : []
+  if (!done && call.workStatus !== 'completed') return withoutWrites({ kind: 'nothing' })
   if (call.receipt && call.paymentStatus === 'settled')
-    return { answer: { kind: 'settled', receipt: call.receipt }, writes: kept }
+    return { answer: { kind: 'settled', receipt: call.receipt }, writes: completion }
   if (call.claimKey !== null && call.claimExpiresAt !== null && call.claimExpiresAt > at.now) {
-    return { answer: { kind: 'taken', until: call.claimExpiresAt }, writes: kept }
+    return { answer: { kind: 'taken', until: call.claimExpiresAt }, writes: completion }
   }
 
   const token = call.claimToken + 1
@@ -209,7 +213,7 @@ export function decideClaim(
   const { offered } = seen
   if (first) {
     const fresh = first.status === 'open'
-    // What has ended is asked about, not sent (`spend` in calls.ts): it must not count as sent after a crash.
+    // An expired authorization is looked up, not sent (`spend` in settle.ts): it must not count as sent after a crash.
     const isOver = first.expiresAt <= at.now
     const patch: RowPatch = { ...claim, claimKey: first.key, claimFresh: fresh }
     const mine = fresh && first.key === offered?.key
@@ -221,19 +225,19 @@ export function decideClaim(
       ],
     }
   }
-  // An authorization of ours that got here is dead or paid: it has nothing left to send.
+  // A binding of this call that is not spendable is dead or paid: there is nothing left to send.
   if (!offered || seen.bindings.some((binding) => binding.key === offered.key))
-    return { answer: { kind: 'nothing' }, writes: kept }
+    return { answer: { kind: 'nothing' }, writes: completion }
   if (seen.bound && !isFree(seen.bound, at.lostBy ?? at.now))
-    return { answer: { kind: 'replayed', id: seen.bound.id }, writes: kept }
-  const place = 1 + Math.max(-1, ...seen.bindings.map((binding) => binding.position))
+    return { answer: { kind: 'replayed', id: seen.bound.id }, writes: completion }
+  const position = 1 + Math.max(-1, ...seen.bindings.map((binding) => binding.position))
   return {
     answer: { kind: 'yours', token },
     writes: [
-      ...letGo(seen.bound, at.now),
+      ...failLost(seen.bound, at.now),
       {
         kind: 'bind',
-        binding: { ...bindingOf(offered, call), position: place, status: 'sent' },
+        binding: { ...bindingOf(offered, call), position: position, status: 'sent' },
         authorization: offered,
       },
       { kind: 'patch', id: call.id, patch: { ...claim, claimKey: offered.key, claimFresh: true } },
@@ -247,15 +251,15 @@ function completed({ result, expiresAt, usage }: Made, now: number): RowPatch {
   return { workStatus: 'completed', endedAt: now, result, expiresAt, ...(usage && { usage }) }
 }
 
-/** What came of a claim. Only `paid` is believed without the current token: money that moved has moved. */
+/** Ends a claim. Only `paid` is recorded without the current token, because the transfer cannot be undone. */
 export function decideFinish(
   call: Head | undefined,
   seen: { bindings: readonly AuthorizationBinding[]; token: number; outcome: Outcome },
   at: { now: number; expiresAt?: number },
 ): Decision<boolean> {
-  if (!call) return only(false)
+  if (!call) return withoutWrites(false)
   const { outcome } = seen
-  if (call.paymentStatus === 'settled') return only(outcome.kind === 'paid')
+  if (call.paymentStatus === 'settled') return withoutWrites(outcome.kind === 'paid')
   const current = call.claimKey !== null && call.claimToken === seen.token
   const binding = current ? seen.bindings.find((each) => each.key === call.claimKey) : undefined
   const ended: RowPatch = {
@@ -276,34 +280,35 @@ export function decideFinish(
     const paid: readonly Write[] = binding ? [{ kind: 'mark', key: binding.key, status: 'paid' }] : []
     return { answer: true, writes: [{ kind: 'patch', id: call.id, patch }, ...paid] }
   }
-  if (!binding) return only(false)
-  const end = (money: PaymentStatus, ...rest: Write[]): Decision<boolean> => ({
+  if (!binding) return withoutWrites(false)
+  const endAs = (money: PaymentStatus, ...rest: Write[]): Decision<boolean> => ({
     answer: true,
     writes: [{ kind: 'patch', id: call.id, patch: { ...ended, paymentStatus: money } }, ...rest],
   })
-  if (outcome.kind === 'unknown') return end('settling', { kind: 'mark', key: binding.key, status: 'sent' })
-  if (outcome.kind === 'unresolved') return end('unresolved', { kind: 'mark', key: binding.key, status: 'sent' })
+  if (outcome.kind === 'unknown') return endAs('settling', { kind: 'mark', key: binding.key, status: 'sent' })
+  if (outcome.kind === 'unresolved') return endAs('unresolved', { kind: 'mark', key: binding.key, status: 'sent' })
 
   const inDoubt = seen.bindings.some((each) => each.key !== binding.key && each.status === 'sent')
   const money = inDoubt ? 'settling' : 'refused'
-  if (outcome.kind === 'dead') return end(money, { kind: 'mark', key: binding.key, status: 'dead' })
-  if (!call.claimFresh) return end('settling')
-  if (binding.position === 0) return end(money, { kind: 'mark', key: binding.key, status: 'open' })
-  return end(money, { kind: 'free', key: binding.key })
+  if (outcome.kind === 'dead') return endAs(money, { kind: 'mark', key: binding.key, status: 'dead' })
+  if (!call.claimFresh) return endAs('settling')
+  if (binding.position === 0) return endAs(money, { kind: 'mark', key: binding.key, status: 'open' })
+  return endAs(money, { kind: 'free', key: binding.key })
 }
 
 // ── the rest of a call's life ───────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * Whether an owner may go on with a call, which he then has until the time that he promises. A call that was declared lost is his again while
- * its authorization has served no other call: its first bond is then still its own, and open.
+ * Decides whether a worker may continue a call, and extends its lease to `until`. A call that was declared lost becomes
+ * the worker's again while its authorization has served no other call: its first binding is then still its own, and
+ * open.
  */
 export function decideRenewal(
   call: Head | undefined,
   seen: { bindings: readonly Pick<AuthorizationBinding, 'position' | 'status'>[]; workerId: string },
   until: number,
 ): Decision<boolean> {
-  if (!call || call.workerId !== seen.workerId) return only(false)
+  if (!call || call.workerId !== seen.workerId) return withoutWrites(false)
   const { id } = call
   if (isUnfinished(call.workStatus))
     return {
@@ -311,7 +316,7 @@ export function decideRenewal(
       writes: call.leaseExpiresAt < until ? [{ kind: 'patch', id, patch: { leaseExpiresAt: until } }] : [],
     }
   if (!wasLost(call) || !seen.bindings.some(({ position, status }) => position === 0 && status === 'open'))
-    return only(false)
+    return withoutWrites(false)
   const work = call.startedAt === null ? 'queued' : 'in_progress'
   return {
     answer: true,
@@ -325,7 +330,7 @@ export function decideRenewal(
   }
 }
 
-/** Whether a compare-and-set over a call applies. */
+/** Whether a compare-and-set on a call applies. */
 export function mayMove(
   call: Pick<Head, 'workStatus' | 'paymentStatus' | 'workerId'> | undefined,
   from: { workStatus: readonly WorkStatus[]; workerId?: string; paymentStatus?: PaymentStatus },
@@ -335,7 +340,7 @@ export function mayMove(
   return from.paymentStatus === undefined || from.paymentStatus === call.paymentStatus
 }
 
-/** The fields that a patch may name; anything else in it is ignored, so that no caller moves money past the ledger. */
+/** The fields that a patch may set. Others are ignored, so no caller can change a payment status outside the ledger. */
 export const PATCHABLE = [
   'workStatus',
   'workerId',
@@ -355,40 +360,40 @@ export function patchOf(patch: CallPatch): RowPatch {
 }
 
 /**
- * What becomes of a call past its life. A settled one is emptied, its ledger row stays. An unsettled one is forgotten once none of
- * its authorizations could pay any more, or once they are free anyhow. One whose money is in doubt is kept.
+ * What `prune` does with a call. A settled call past its retention is emptied: its ledger columns stay. An unsettled
+ * one is deleted once all its authorizations have expired or are free. One whose payment is in doubt stays.
  */
-export function afterlife(
+export function expiryAction(
   call: Head,
   bindings: readonly Pick<AuthorizationBinding, 'expiresAt'>[],
   now: number,
-): 'keep' | 'empty' | 'forget' {
-  if (call.expiresAt > now || isUnfinished(call.workStatus)) return 'keep'
-  if (call.paymentStatus === 'settled') return call.emptied ? 'keep' : 'empty'
-  if (call.paymentStatus !== 'verified' && call.paymentStatus !== 'refused') return 'keep'
-  return isFree(call, now) || bindings.every((binding) => binding.expiresAt <= now) ? 'forget' : 'keep'
+): 'none' | 'empty' | 'delete' {
+  if (call.expiresAt > now || isUnfinished(call.workStatus)) return 'none'
+  if (call.paymentStatus === 'settled') return call.emptied ? 'none' : 'empty'
+  if (call.paymentStatus !== 'verified' && call.paymentStatus !== 'refused') return 'none'
+  return isFree(call, now) || bindings.every((binding) => binding.expiresAt <= now) ? 'delete' : 'none'
 }
 
-// ── owned records ───────────────────────────────────────────────────────────────────────────────────────────────────
+// ── records ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What is left of a record at `now`. */
-export function alive<Record extends Pick<StoredRecord, 'expiresAt'>>(
+/** The record, unless it has expired at `now`. Expired records are treated as absent. */
+export function unexpired<Record extends Pick<StoredRecord, 'expiresAt'>>(
   stored: Record | undefined,
   now: number,
 ): Record | undefined {
   return stored && stored.expiresAt > now ? stored : undefined
 }
 
-/** Whether a compare-and-set over a record applies. A record never changes hands. */
+/** Whether a compare-and-set on a record applies. The owner of a record never changes. */
 export function mayMoveRecord(
   stored: StoredRecord | undefined,
   asked: { record: StoredRecord; from: Json; now: number },
 ): boolean {
-  const held = alive(stored, asked.now)
-  return held !== undefined && held.owner === asked.record.owner && isSame(held.data, asked.from)
+  const current = unexpired(stored, asked.now)
+  return current !== undefined && current.owner === asked.record.owner && isSame(current.data, asked.from)
 }
 
-/** Equal as JSON: a database may have put the keys of an object in another order. */
+/** Whether two values are equal as JSON, whatever the order of keys: a database may reorder them. */
 function isSame(one: Json, other: Json): boolean {
   if (one === other) return true
   if (typeof one !== 'object' || typeof other !== 'object' || one === null || other === null) return false
@@ -404,14 +409,17 @@ function isSame(one: Json, other: Json): boolean {
 
 export type Lease = { readonly workerId: string; readonly expiresAt: number }
 
-/** A lease may be taken when it is free, its own, or has run out. */
-export function mayLease(held: Lease | undefined, owner: string, now: number): boolean {
-  return !held || held.workerId === owner || held.expiresAt <= now
+/** Whether a worker may take a lease: it is free, expired, or already its own. */
+export function mayLease(current: Lease | undefined, workerId: string, now: number): boolean {
+  return !current || current.workerId === workerId || current.expiresAt <= now
 }
 
 export type Window = { readonly used: number; readonly resetAt: number }
 
-/** Permits from a fixed window, which begins with the first permit taken from it. `window` is what to store, if anything changed. */
+/**
+ * Takes permits from a fixed window, which starts with its first permit. `window` is what to store, if anything
+ * changed.
+ */
 export function takePermits(
   stored: Window | undefined,
   bucket: Bucket,
@@ -427,8 +435,10 @@ export function isUnfinished(work: WorkStatus): boolean {
   return work === 'queued' || work === 'in_progress'
 }
 
-/** Fails a lost call whose authorization is about to serve another; a failed one needs nothing. */
-function letGo(call: Head | undefined, now: number): readonly Write[] {
+/**
+ * Fails a lost call whose authorization is about to serve another call. A call that has failed already needs no write.
+ */
+function failLost(call: Head | undefined, now: number): readonly Write[] {
   if (!call || !isLost(call, now)) return []
   return [{ kind: 'patch', id: call.id, patch: { workStatus: 'failed', error: LOST, endedAt: now } }]
 }
@@ -440,6 +450,6 @@ function bindingOf(
   return { key: authorization.key, call: call.id, payer: call.payer, expiresAt: authorization.expiresAt }
 }
 
-function only<Answer>(answer: Answer): Decision<Answer> {
+function withoutWrites<Answer>(answer: Answer): Decision<Answer> {
   return { answer, writes: [] }
 }

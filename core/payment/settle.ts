@@ -1,4 +1,4 @@
-/** The life of a paid call after it was opened: settling it once, failing what died, finding out what became of money. */
+/** Settles a paid call once, fails overdue calls, and reconciles settlements whose outcome is unknown. */
 import { noteHandedOut } from './sent_authorizations.ts'
 import { isUnfinished, LOST } from './ledger.ts'
 import { type Living, takenBack } from './active_calls.ts'
@@ -20,26 +20,29 @@ export type SettleContext = {
   readonly timeouts: Timeouts
 }
 
-/** What came of trying to settle a call. Only `settled` means that money moved. */
+/** The result of a settlement attempt. Only `settled` means that money moved. */
 export type Paying =
   | { kind: 'settled'; receipt: Receipt; now: boolean }
-  /** Its quote is nothing: the result is stored, and no money is to move. */
+  /** Its quote is zero: the result is stored and nothing is settled. */
   | { kind: 'free' }
-  /** The authorization could not be spent. With a code, a fresh signature is what helps. */
+  /** The authorization could not be settled. With a code, a new signature helps. */
   | { kind: 'refused'; reason: string; code?: PaymentCode }
-  /** The fresh authorization that came with a poll did not verify. */
+  /** The new authorization of a poll did not verify. */
   | { kind: 'rejected'; code: PaymentCode; reason: string }
-  /** The chain cannot be asked; nothing was sent. */
+  /** The chain is temporarily unreachable; nothing was sent. */
   | { kind: 'unavailable'; reason: string }
   | { kind: 'unknown'; reason: string }
-  /** Unknown for so long that the buyer has the result all the same (decision 16). */
+  /** Unknown for so long that the buyer gets the result without a settlement (decision 16). */
   | { kind: 'unresolved'; reason: string }
   /** The offered authorization serves another call. */
   | { kind: 'replayed'; call: Call }
 
 export type Completion = { readonly result: Json; readonly expiresAt: number; readonly usage?: Usage | null }
 
-/** `keepUntil` is the end of a settled call's shelf life. Where the buyer has the result already, what could not be sent is tried again later. */
+/**
+ * `retainUntil`: when a settled call's result is deleted. `isDelivered`: the buyer has the result, so what could not be
+ * sent is retried later.
+ */
 export type Settling = {
   readonly completion?: Completion
   readonly retainUntil: number
@@ -47,17 +50,18 @@ export type Settling = {
 }
 
 /**
- * Settles a completed call once, spending `offered` only when every earlier authorization of the call is proven dead (decision 15).
- * With `completion`, stores the result and claims in one step. Never throws for the chain's sake.
+ * Settles a completed call once, spending `offered` only when every earlier authorization of the call is proven dead
+ * (decision 15). With `completion`, stores the result and claims in one step. Never rejects because of the chain; a
+ * storage error rejects.
  */
 export async function settleCall(
-  money: SettleContext,
+  context: SettleContext,
   call: Call,
   offered: Authorization,
   { completion, retainUntil, isDelivered = false }: Settling,
 ): Promise<Paying> {
-  const { storage, clock, timeouts } = money
-  if (call.quote === 0n) return await completeFree(money, call, completion)
+  const { storage, clock, timeouts } = context
+  if (call.quote === 0n) return await completeFree(context, call, completion)
   const giveUpAt = clock.now() + timeouts.takenMs
   let isVerified = offered.key === call.authorization
   let pause = 20
@@ -73,7 +77,7 @@ export async function settleCall(
     if (claim.kind === 'settled') return { kind: 'settled', receipt: claim.receipt, now: false }
     if (claim.kind === 'replayed') return claim
     if (claim.kind === 'nothing' && !isVerified) {
-      const bad = await verify(money, call, offered)
+      const bad = await verify(context, call, offered)
       if (bad) return bad
       isVerified = true
       continue
@@ -87,8 +91,8 @@ export async function settleCall(
     }
     const authorization = claim.kind === 'yours' ? offered : claim.authorization
     if (claim.kind === 'yours' && offered.key !== call.authorization) await noteHandedOut(storage, offered, now)
-    const spent = await spend(money, authorization, claim.kind === 'retry' ? claim : undefined)
-    const paying = await record(money, call, { token: claim.token, authorization, spent, retainUntil, isDelivered })
+    const spent = await spend(context, authorization, claim.kind === 'retry' ? claim : undefined)
+    const paying = await record(context, call, { token: claim.token, authorization, spent, retainUntil, isDelivered })
     if (paying === 'dead' && authorization.key !== offered.key) continue
     if (paying === 'dead')
       return spent.kind === 'dead'
@@ -98,18 +102,21 @@ export async function settleCall(
   }
 }
 
-/** An authorization of nothing proves a wallet: it stays bound to its call, and is never sent. */
+/** Completes a free call. Its authorization proves the wallet: it stays bound to the call and is never sent. */
 async function completeFree(
-  money: Pick<SettleContext, 'storage' | 'clock' | 'timeouts'>,
+  context: Pick<SettleContext, 'storage' | 'clock' | 'timeouts'>,
   call: Call,
   completion: Completion | undefined,
 ): Promise<Paying> {
   if (!completion) return { kind: 'free' }
-  const isWon = await complete(money, call, completion)
+  const isWon = await complete(context, call, completion)
   return isWon ? { kind: 'free' } : { kind: 'refused', reason: 'the call had already ended' }
 }
 
-/** Keeps what its owner made for a call, unpaid. False when the call had ended; one that was declared lost meanwhile is taken back where it can be. */
+/**
+ * Stores the result of a call without a settlement. False when the call had ended. A call declared lost meanwhile is
+ * taken back where possible.
+ */
 export async function complete(
   { storage, clock, timeouts }: Pick<SettleContext, 'storage' | 'clock' | 'timeouts'>,
   call: Call,
@@ -126,7 +133,10 @@ export async function complete(
   return (await move()) || ((await takenBack(storage, call, now + timeouts.workLeaseMs)) && (await move()))
 }
 
-/** Nothing, when a fresh authorization would pay for the call. One that would not is never bound: a crash would leave the call waiting for its end. */
+/**
+ * Undefined when a new authorization verifies. One that does not is never bound: after a crash the call would wait for
+ * it to expire.
+ */
 async function verify(
   { storage, chain, clock, meter = silent, timeouts }: SettleContext,
   call: Call,
@@ -145,23 +155,23 @@ async function verify(
 type Spent = Settlement | Dead
 
 /**
- * Sends one authorization, looking first at what became of it where it may have been sent before. One that ended before it was ever
- * sent is not sent any more: its fate would count as unknown, and an unknown fate gives the result away in the end. `kept`, where it comes
- * from storage: then its end is the one that was told first.
+ * Sends one authorization; where it may have been sent before, asks the chain first what became of it. One that expired
+ * before it was ever sent is not sent: its outcome would count as unknown, and an unknown outcome gives the result away
+ * in the end. `stored` is given where it comes from storage; its expiry is then the one recorded first.
  */
 async function spend(
-  money: SettleContext,
+  context: SettleContext,
   authorization: Authorization,
-  kept: { readonly sent: boolean } | undefined,
+  stored: { readonly sent: boolean } | undefined,
 ): Promise<Spent> {
-  const { chain, clock, timeouts } = money
+  const { chain, clock, timeouts } = context
   const { payment, offer } = authorization
-  const wasSent = kept?.sent ?? false
-  const end = kept && { expiresAt: authorization.expiresAt }
+  const wasSent = stored?.sent ?? false
+  const end = stored && { expiresAt: authorization.expiresAt }
   try {
     const isOver = !wasSent && authorization.expiresAt <= clock.now()
     if (wasSent || isOver) {
-      const fate = await askFate(money, authorization, end)
+      const fate = await askFate(context, authorization, end)
       if (isOver && (fate.kind === 'open' || fate.kind === 'unknown'))
         return { kind: 'unavailable', reason: 'the chain has not yet confirmed that the authorization is over' }
       if (fate.kind !== 'open') return fate
@@ -171,7 +181,7 @@ async function spend(
     )
     if (settlement.kind === 'unavailable' && wasSent) return { kind: 'unknown', reason: settlement.reason }
     if (settlement.kind !== 'refused') return settlement
-    const fate = await askFate(money, authorization, end)
+    const fate = await askFate(context, authorization, end)
     if (fate.kind === 'settled') return fate
     if (fate.kind === 'dead') return { ...fate, ...settlement, kind: 'dead' }
     return wasSent ? { kind: 'unknown', reason: settlement.reason } : settlement
@@ -183,7 +193,7 @@ async function spend(
 type Dead = { kind: 'dead'; reason: string; code?: PaymentCode }
 type FateOf = { kind: 'settled'; receipt: Receipt } | { kind: 'open' } | Dead | { kind: 'unknown'; reason: string }
 
-/** What the chain says has become of an authorization. Never rejects. */
+/** Asks the chain what became of an authorization. Never rejects. */
 export async function askFate(
   { chain, clock, timeouts }: SettleContext,
   { payment, offer }: Authorization,
@@ -201,9 +211,12 @@ export async function askFate(
   }
 }
 
-/** Writes down what was found out. A stale token means that somebody else goes on: their answer counts, ours is unknown. */
+/**
+ * Records the outcome. A stale token means that another process settles this call: its outcome counts, and this one is
+ * unknown.
+ */
 async function record(
-  money: SettleContext,
+  context: SettleContext,
   call: Call,
   {
     token,
@@ -213,20 +226,20 @@ async function record(
     isDelivered,
   }: { token: number; authorization: Authorization; spent: Spent; retainUntil: number; isDelivered: boolean },
 ): Promise<Paying | 'dead'> {
-  const { clock, log, meter = silent, timeouts } = money
+  const { clock, log, meter = silent, timeouts } = context
   const now = clock.now()
   if (spent.kind === 'settled') {
-    const isKept = await finish(money, call, {
+    const isRecorded = await finish(context, call, {
       token,
       outcome: { kind: 'paid', receipt: spent.receipt },
       at: { now, expiresAt: retainUntil },
     })
-    if (isKept) meter.attempted(call.endpoint, 'settled', parseAtomic(spent.receipt.amount))
+    if (isRecorded) meter.attempted(call.endpoint, 'settled', parseAtomic(spent.receipt.amount))
     return { kind: 'settled', receipt: spent.receipt, now: true }
   }
   const isHopeless = spent.kind === 'unknown' && now > authorization.expiresAt + timeouts.unresolvedMs
   const kind = isHopeless ? 'unresolved' : endOf(spent, isDelivered)
-  const isOurs = await finish(money, call, { token, outcome: { kind }, at: { now } })
+  const isOurs = await finish(context, call, { token, outcome: { kind }, at: { now } })
   if (!isOurs) return { kind: 'unknown', reason: 'the settlement of this call goes on elsewhere' }
   meter.attempted(call.endpoint, isHopeless ? 'unresolved' : spent.kind)
   if (spent.kind === 'dead') return 'dead'
@@ -250,7 +263,7 @@ function endOf({ kind }: Exclude<Spent, { kind: 'settled' }>, isDelivered: boole
   return isDelivered ? 'unknown' : 'refused'
 }
 
-/** False as well when storage fails: the reconciler then finds out again, from the chain. */
+/** Ends a claim. False also when storage fails: the reconciler then asks the chain again. */
 async function finish(
   { storage, log }: SettleContext,
   call: Call,
@@ -268,20 +281,26 @@ async function finish(
   }
 }
 
-/** Finds out what became of a call left in `settling`, sends its authorization again where it is still open, or calls a person. */
-export async function reconcile(money: SettleContext, call: Call, retainUntil: number): Promise<void> {
-  const { storage, clock, timeouts } = money
+/**
+ * Reconciles a call left in `settling`: asks the chain, sends its authorization again where it is still open, or
+ * alerts.
+ */
+export async function reconcile(context: SettleContext, call: Call, retainUntil: number): Promise<void> {
+  const { storage, clock, timeouts } = context
   const now = clock.now()
   const claim = await storage.claimSettlement(call.id, undefined, { now, until: now + timeouts.settleLeaseMs })
   if (claim.kind !== 'retry') return
   const { authorization, token } = claim
-  const spent = await spend(money, authorization, claim)
-  await record(money, call, { token, authorization, spent, retainUntil, isDelivered: false })
+  const spent = await spend(context, authorization, claim)
+  await record(context, call, { token, authorization, spent, retainUntil, isDelivered: false })
 }
 
 export const STALLED = 'Job stalled: it ran for more than an hour. Nothing was charged.'
 
-/** Why an unfinished call has in truth failed; undefined while it may still succeed. `lostBy` where nobody could renew until now. */
+/**
+ * Why an unfinished call counts as failed; undefined while it may still succeed. `lostBy` replaces `now` where leases
+ * could not be renewed.
+ */
 export function overdue(call: Call, now: number, timeouts: Timeouts, lostBy = now): string | undefined {
   if (!isUnfinished(call.workStatus)) return undefined
   if (now - (call.startedAt ?? call.createdAt) > timeouts.stallMs) return STALLED
@@ -289,7 +308,7 @@ export function overdue(call: Call, now: number, timeouts: Timeouts, lostBy = no
   return undefined
 }
 
-/** Fails a call, uncharged. False when it ended some other way first. */
+/** Fails a call, uncharged. False when it had ended. */
 export function fail(storage: Storage, call: Pick<Call, 'id'>, error: string, now: number): Promise<boolean> {
   return storage.moveCall(
     call.id,
@@ -298,7 +317,7 @@ export function fail(storage: Storage, call: Pick<Call, 'id'>, error: string, no
   )
 }
 
-/** A call whose owner died, or that ran too long, fails when somebody looks at it. */
+/** Fails a call whose worker died or that ran too long; returns the call as it is then stored. */
 export async function failIfOverdue(
   storage: Storage,
   call: Call,
@@ -310,7 +329,9 @@ export async function failIfOverdue(
   return (await storage.getCall(call.id)) ?? call
 }
 
-/** When storage fails under a call, its authorization must not stay bound to work that nobody does. Throws `error`. */
+/**
+ * Fails a call whose work cannot start because storage failed, so that its authorization is free again. Throws `error`.
+ */
 export async function abandon(
   storage: Storage,
   call: Pick<Call, 'id'>,

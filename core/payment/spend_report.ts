@@ -1,10 +1,13 @@
-/** The ledger as its wallets read it: what was spent on which model, and how many tokens that took. */
+/** Spend reports: what a wallet spent on each model, and how many tokens it used. */
 import type { Row } from './ledger.ts'
 import { usdc } from '../x402/money.ts'
 import type { Json } from '../lib/json.ts'
 import type { Spend, Usage } from '../ports/mod.ts'
 
-/** One settled call. `since` is inclusive; undefined for a call that is not this wallet's, or did not settle by then. */
+/**
+ * The spend of one settled call. Undefined for a call of another wallet, or one that did not settle at or after `since`
+ * (milliseconds, inclusive).
+ */
 export function spendOf(row: Row, payer: string, since: number): Spend | undefined {
   const { gateway, endpoint, model, asset, usage, settledAt } = row
   if (row.paymentStatus !== 'settled' || row.payer !== payer || settledAt === null || settledAt < since)
@@ -23,7 +26,10 @@ export function spendOf(row: Row, payer: string, since: number): Spend | undefin
   }
 }
 
-/** Sums by gateway, endpoint, model and asset, dearest first, then by name; parts of one group may come one by one or already summed. */
+/**
+ * Sums by gateway, endpoint, model and asset, most expensive first, then by name. Parts may be single calls or partial
+ * sums.
+ */
 export function summed(parts: Iterable<Spend>): readonly Spend[] {
   const groups = new Map<string, Spend>()
   for (const part of parts) {
@@ -32,7 +38,7 @@ export function summed(parts: Iterable<Spend>): readonly Spend[] {
     const sum = groups.get(group)
     groups.set(group, sum ? plus(sum, part) : part)
   }
-  return [...groups.values()].sort(dearestFirst)
+  return [...groups.values()].sort(mostExpensiveFirst)
 }
 
 function plus(one: Spend, other: Spend): Spend {
@@ -46,8 +52,8 @@ function plus(one: Spend, other: Spend): Spend {
   }
 }
 
-/** A database would order text by its own rules, so no database does. */
-function dearestFirst(one: Spend, other: Spend): number {
+/** Sorted here, because databases order text by rules of their own. */
+function mostExpensiveFirst(one: Spend, other: Spend): number {
   if (one.spent !== other.spent) return one.spent > other.spent ? -1 : 1
   const names = ({ endpoint, model, gateway, asset }: Spend) => [endpoint, model ?? '', gateway, asset]
   const [left, right] = [names(one), names(other)]
@@ -57,15 +63,16 @@ function dearestFirst(one: Spend, other: Spend): number {
 }
 
 /**
- * Tokens by what a vendor says it used, on any of the four wires; null where it says nothing of the kind. What came from a cache was read,
- * and what was thought was written: Anthropic counts the first outside of `input_tokens`, Gemini the second outside of its candidates.
+ * Tokens by the usage that a vendor reports, in any of the four chat formats; null where it reports none. Cached tokens
+ * count as input and reasoning tokens as output: Anthropic reports the former beside `input_tokens`, Gemini the latter
+ * beside its candidates.
  */
 export function tokensOf(usage: Json): Usage | null {
   if (typeof usage !== 'object' || usage === null || Array.isArray(usage)) return null
-  const told = usage as { readonly [key: string]: Json }
-  const sum = (...names: readonly string[]) => names.reduce((all, name) => all + count(told[name]), 0)
+  const reported = usage as { readonly [key: string]: Json }
+  const sum = (...names: readonly string[]) => names.reduce((all, name) => all + count(reported[name]), 0)
   const counted = (first: string, ...more: readonly string[]) =>
-    typeof told[first] === 'number' ? sum(first, ...more) : undefined
+    typeof reported[first] === 'number' ? sum(first, ...more) : undefined
   const input =
     counted('prompt_tokens') ??
     counted('input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens') ??
@@ -78,9 +85,9 @@ export function tokensOf(usage: Json): Usage | null {
   return input === undefined && output === undefined ? null : { input: input ?? 0, output: output ?? 0 }
 }
 
-/** The ledger is no place for half tokens, or for more of them than there ever were. */
-function count(told: Json | undefined): number {
-  return typeof told === 'number' && told >= 0 && told <= MAX ? Math.floor(told) : 0
+/** A whole number of tokens from 0 to `MAX`; anything else counts as 0. */
+function count(reported: Json | undefined): number {
+  return typeof reported === 'number' && reported >= 0 && reported <= MAX ? Math.floor(reported) : 0
 }
 
 const MAX = 1e12

@@ -149,7 +149,9 @@ export type Claim =
   | { kind: 'settled'; receipt: Receipt }
   /** The offered authorization serves another call. */
   | { kind: 'replayed'; call: Call }
-  /** There is nothing to settle: no such call, or it is not completed, or (with no authorization offered) none is alive. */
+  /**
+   * There is nothing to settle: no such call, or it is not completed, or (with no authorization offered) none is alive.
+   */
   | { kind: 'nothing' }
 
 export type Outcome =
@@ -157,7 +159,9 @@ export type Outcome =
   | { kind: 'paid'; receipt: Receipt }
   /** It may have moved, or still may: the authorization stays the call's and counts as sent. */
   | { kind: 'unknown' }
-  /** This attempt sent nothing. An original authorization stays bound; a later one is freed, unless it was sent before. */
+  /**
+   * This attempt sent nothing. An original authorization stays bound; a later one is freed, unless it was sent before.
+   */
   | { kind: 'refused' }
   /** The authorization can never move money. */
   | { kind: 'dead' }
@@ -170,9 +174,10 @@ export interface Storage {
   /** The time of the database, where that is another machine's. Absent where this process's own time is its time. */
   now?(): Promise<number>
   /**
-   * Binds the authorization, checks the payer's exposure and inserts the call, in one step. An authorization is free again
-   * when its call failed with `money` verified, or when its call's `until` passed unfinished with `money` verified; that
-   * call is then failed in the same step; `lostBy` is the time that counts for that, where it is not `now`. Rejects, and writes nothing, when there is a call of this id.
+   * Binds the authorization, checks the payer's exposure and inserts the call, in one step. An authorization is free
+   * again when its call failed with `money` verified, or when its call's `until` passed unfinished with `money`
+   * verified; that call is then failed in the same step; `lostBy` is the time that counts for that, where it is not
+   * `now`. Rejects, and writes nothing, when there is a call of this id.
    */
   openCall(
     call: NewCall,
@@ -182,25 +187,33 @@ export interface Storage {
   getCall(id: string): Promise<Call | undefined>
   /** The call that an authorization serves, unless the authorization is free again at `now`. */
   callOf(authorization: string, now: number): Promise<Call | undefined>
-  /** Compare and set: true when `work` was one of `from` (and `owner` the one given) and is now patched. Winning it once is the point. */
+  /**
+   * Compare and set: true when `work` was one of `from` (and `owner` the one given) and is now patched. Winning it once
+   * is the point.
+   */
   moveCall(
     id: string,
     from: { workStatus: readonly WorkStatus[]; workerId?: string; paymentStatus?: PaymentStatus },
     patch: CallPatch,
   ): Promise<boolean>
   /**
-   * Promises that `owner` works on these of its calls until then, and answers with those that it may go on with: its unfinished ones, and those that
-   * were declared lost while their authorization has served no other call since, which are unfinished again. Each call is one atomic step.
+   * Promises that `owner` works on these of its calls until then, and answers with those that it may go on with: its
+   * unfinished ones, and those that were declared lost while their authorization has served no other call since, which
+   * are unfinished again. Each call is one atomic step.
    */
   renew(owner: string, ids: readonly string[], until: number): Promise<readonly string[]>
   /** Unfinished calls whose owner's promise has passed, longest first, then by id. */
   lostCalls(now: number, limit: number): Promise<readonly Call[]>
-  /** Unfinished calls of an owner on one gateway, by id; only those whose id comes behind `after`, an id or the empty text. */
+  /**
+   * Unfinished calls of an owner on one gateway, by id; only those whose id comes behind `after`, an id or the empty
+   * text.
+   */
   unfinishedCalls(owner: string, at: { gateway: string; after: string; limit: number }): Promise<readonly Call[]>
 
   /**
-   * The right to settle a completed call. With `result`, completes the call in the same step; its `usage` is kept with it, and its
-   * `expiresAt` moves the end of the shelf life; with `owner` as well where that owner's call was declared lost meanwhile. The lease must outlive the deadline given to `settle`.
+   * The right to settle a completed call. With `result`, completes the call in the same step; its `usage` is kept with
+   * it, and its `expiresAt` moves the end of the shelf life; with `owner` as well where that owner's call was declared
+   * lost meanwhile. The lease must outlive the deadline given to `settle`.
    */
   claimSettlement(
     id: string,
@@ -220,15 +233,23 @@ export interface Storage {
     outcome: Outcome,
     at: { now: number; expiresAt?: number },
   ): Promise<boolean>
-  /** Calls left in `settling` whose claim ran out at or before then, longest first, then by id; of one gateway, where it is named. */
+  /**
+   * Calls left in `settling` whose claim ran out at or before then, longest first, then by id; of one gateway, where it
+   * is named.
+   */
   unsettled(before: number, limit: number, gateway?: string): Promise<readonly Call[]>
-  /** Calls of a wallet, as it is stored, that settled at or after then, summed by gateway, endpoint, model and asset; dearest first. */
+  /**
+   * Calls of a wallet, as it is stored, that settled at or after then, summed by gateway, endpoint, model and asset;
+   * dearest first.
+   */
   spendByModel(payer: string, since: number): Promise<readonly Spend[]>
 
   /** Keeps a record; false, and nothing written, while one of its kind and id lives. */
   putRecord(record: StoredRecord, now: number): Promise<boolean>
   getRecord(kind: string, id: string, now: number): Promise<StoredRecord | undefined>
-  /** Compare and set: true when the living record of this kind, id and owner had the data `from`, and is now this one. */
+  /**
+   * Compare and set: true when the living record of this kind, id and owner had the data `from`, and is now this one.
+   */
   moveRecord(record: StoredRecord, from: Json, now: number): Promise<boolean>
   /** Living records of a kind and owner, at most `limit`, in no order that means anything. */
   listRecords(kind: string, owner: string, at: { now: number; limit: number }): Promise<readonly StoredRecord[]>
@@ -238,7 +259,10 @@ export interface Storage {
   /** Takes up to `take` permits from a fixed window; grants what is left of it. */
   hit(bucket: Bucket, take: number, now: number): Promise<{ granted: number; resetAt: number }>
 
-  /** Forgets what is past its life: unsettled rows, results of settled ones, old windows, leases and records. The ledger stays. */
+  /**
+   * Forgets what is past its life: unsettled rows, results of settled ones, old windows, leases and records. The ledger
+   * stays.
+   */
   prune(now: number): Promise<number>
   close(): Promise<void>
 }

@@ -209,7 +209,7 @@ export function brokenLiveEndpoints(sold: Streamed, order: Order): readonly Brok
       below(({ storage }) => ({
         storage: {
           ...storage,
-          putRecord: async (record, now) => record.kind === 'debt' || (await storage.putRecord(record, now)),
+          putRecord: async (record, now) => record.kind === 'unpaid_call' || (await storage.putRecord(record, now)),
         },
       })),
     ),

@@ -1,41 +1,44 @@
 import { createHash } from 'node:crypto'
 import { Pool, type PoolClient, type QueryResult } from 'pg'
-import { DatabaseError, washed } from '../database_error.ts'
+import { DatabaseError, sanitized } from '../database_error.ts'
 import { migrate } from './migrations.ts'
 import type { Statement, Values } from './statements.ts'
 
 export type Limits = {
-  /** Connections of this process at most. Default 10. */
+  /** Maximum connections of this process. Default 10. */
   readonly connections?: number
-  /** Longest that a statement may take, with its waits for locks, and that a verb may wait for a connection. Default 5,000. */
+  /**
+   * How long a statement may take, waits for locks included, and how long a verb waits for a connection, in
+   * milliseconds. Default 5,000.
+   */
   readonly timeoutMs?: number
-  /** How long a verb tries to find a database that is away. Default 1,500. */
+  /** How long a verb retries while the database is unreachable, in milliseconds. Default 1,500. */
   readonly waitMs?: number
 }
 
 /**
- * Sends a statement at once, behind those that were sent before it in the same turn; none waits for another's answer. Throws, before
- * anything is sent, for a value that cannot be written.
+ * Sends a statement at once, after those sent before it, without waiting for their answers. Throws, before anything is
+ * sent, for a value that cannot be encoded.
  */
 export type Send = <Row>(statement: Statement<Row>, values: Values) => Promise<Row[]>
 
-/** One atomic step in two round trips: what `look` sends travels with the begin, what `act` sends with the commit. */
+/** A transaction in two round trips: the statements of `read` are sent with BEGIN, those of `write` with COMMIT. */
 export type Step<Seen, Answer> = {
-  /** Steps of one name take turns in this process: racers for one thing hold one connection, not all. */
+  /** Steps with the same turn run one after another in this process, so that they use one connection, not all. */
   readonly turn: string
-  /** Names that no other step may hold meanwhile, on any replica. Always in the same order of kinds: authorization, payer. */
+  /** Names locked on all replicas until the step ends. Always in the same order of kinds: authorization, payer. */
   readonly locks?: readonly string[]
-  look(send: Send): Promise<Seen>
-  /** Must have sent all that it sends when it returns: the commit follows. Whatever it throws, nothing is written. */
-  act(seen: Seen, send: Send): Promise<Answer>
+  read(send: Send): Promise<Seen>
+  /** Must have sent every statement when it returns, because COMMIT follows. If it throws, nothing is written. */
+  write(seen: Seen, send: Send): Promise<Answer>
 }
 
-/** The first pause between two tries; each is twice as long as the one before. */
+/** The first pause between retries, in milliseconds. Each pause is twice as long as the one before. */
 const PAUSE_MS = 50
 
 /**
- * Connections to one Postgres, migrated before the first is used. What has surely left no trace (no connection, one lost before the
- * commit was sent, a transaction undone for another's sake) is tried again, patiently. All else throws DatabaseError.
+ * Connections to one Postgres, migrated before first use. What surely wrote nothing (no connection, one lost before
+ * COMMIT was sent, a transaction that the server rolled back) is retried. Everything else rejects with a DatabaseError.
  */
 export function connections(url: string, { connections: max = 10, timeoutMs = 5_000, waitMs = 1_500 }: Limits) {
   const pool = new Pool({
@@ -45,11 +48,11 @@ export function connections(url: string, { connections: max = 10, timeoutMs = 5_
     keepAlive: true,
     application_name: 'farebox',
     connectionTimeoutMillis: timeoutMs,
-    // The last resort, against a server that has gone without a word.
+    // The last resort against a server that no longer answers.
     query_timeout: 2 * timeoutMs,
-    onConnect: async (client) => void (await client.query(habits(timeoutMs))),
+    onConnect: async (client) => void (await client.query(sessionSettings(timeoutMs))),
   })
-  // Without these an idle connection that breaks would end the process; one in use fails its statements, too.
+  // Without these an idle connection that breaks would end the process. One in use fails its statements as well.
   pool.on('error', () => {})
   pool.on('connect', (client) => void client.on('error', () => {}))
   const running = new Set<Promise<void>>()
@@ -73,7 +76,7 @@ export function connections(url: string, { connections: max = 10, timeoutMs = 5_
     }
   }
 
-  /** Lends a connection. One on which anything has failed is given up, and with it what it had begun. */
+  /** Runs `work` with a connection. After an error the connection is closed, which rolls back its transaction. */
   async function use<Answer>(work: (client: PoolClient) => Promise<Answer>): Promise<Answer> {
     const client = await connect()
     try {
@@ -86,18 +89,22 @@ export function connections(url: string, { connections: max = 10, timeoutMs = 5_
     }
   }
 
-  async function read<Answer>(look: (send: Send) => Promise<Answer>): Promise<Answer> {
+  async function read<Answer>(query: (send: Send) => Promise<Answer>): Promise<Answer> {
     await ready()
-    return await use((client) => look(sender(client)))
+    return await use((client) => query(sender(client)))
   }
 
-  async function write<Seen, Answer>({ locks = [], look, act }: Step<Seen, Answer>): Promise<Answer> {
+  async function write<Seen, Answer>({
+    locks = [],
+    read: readRows,
+    write: writeRows,
+  }: Step<Seen, Answer>): Promise<Answer> {
     await ready()
     return await use(async (client) => {
       const send = sender(client)
-      const [, seen] = await together([plainly(client, beginning(locks)), look(send)])
-      const acting = act(seen, send)
-      const [answer, { command }] = await together([acting, plainly(client, 'COMMIT')]).catch(doubt)
+      const [, seen] = await together([runText(client, beginText(locks)), readRows(send)])
+      const acting = writeRows(seen, send)
+      const [answer, { command }] = await together([acting, runText(client, 'COMMIT')]).catch(commitInDoubt)
       if (command !== 'COMMIT') throw new DatabaseError('failed', '', 'the database did not commit')
       return answer
     })
@@ -115,12 +122,12 @@ export function connections(url: string, { connections: max = 10, timeoutMs = 5_
   }
 
   return {
-    /** Connects and migrates, so that a start fails of what each verb would fail of. */
-    ready: () => tracked(() => patiently(waitMs, ready)),
-    read: <Answer>(look: (send: Send) => Promise<Answer>) => tracked(() => patiently(waitMs, () => read(look))),
+    /** Connects and migrates, so that a start fails where every verb would fail. */
+    ready: () => tracked(() => withRetries(waitMs, ready)),
+    read: <Answer>(query: (send: Send) => Promise<Answer>) => tracked(() => withRetries(waitMs, () => read(query))),
     write: <Seen, Answer>(step: Step<Seen, Answer>) =>
-      tracked(() => inTurn(step.turn, () => patiently(waitMs, () => write(step)))),
-    /** Ends when all that was asked before has been answered. */
+      tracked(() => inTurn(step.turn, () => withRetries(waitMs, () => write(step)))),
+    /** Resolves when everything asked before has been answered and the connections are closed. */
     async close(): Promise<void> {
       if (isClosed) return
       isClosed = true
@@ -131,10 +138,11 @@ export function connections(url: string, { connections: max = 10, timeoutMs = 5_
 }
 
 /**
- * Not parameters of the start, which poolers refuse. A process that stands still must not hold its locks for ever. Every statement has
- * its index, and a plan made while the tables were empty must not outlive that; none is worth compiling.
+ * Settings of a session, sent as statements because poolers reject startup parameters. A suspended process must not
+ * keep its locks for ever. Every statement has an index, and a plan made while the tables were empty must not outlive
+ * that; none is worth compiling.
  */
-function habits(timeoutMs: number): string {
+function sessionSettings(timeoutMs: number): string {
   const settings = {
     statement_timeout: timeoutMs,
     idle_in_transaction_session_timeout: timeoutMs,
@@ -148,35 +156,38 @@ function habits(timeoutMs: number): string {
 
 function sender(client: PoolClient): Send {
   return ({ name, text, encode, decode }, values) =>
-    heard(
+    handled(
       client
         .query<unknown[]>({ name, text, values: encode(values), rowMode: 'array' })
         .then(({ rows }) => rows.map(decode), fail),
     )
 }
 
-function plainly(client: PoolClient, text: string): Promise<QueryResult> {
-  return heard(client.query(text).catch(fail))
+function runText(client: PoolClient, text: string): Promise<QueryResult> {
+  return handled(client.query(text).catch(fail))
 }
 
-/** Where several are under way and one fails, nobody may be left to hear of the others. */
-function heard<Answer>(answer: Promise<Answer>): Promise<Answer> {
+/** Marks a promise as handled: where several run and one fails, nobody awaits the others. */
+function handled<Answer>(answer: Promise<Answer>): Promise<Answer> {
   answer.catch(() => {})
   return answer
 }
 
-/** Locks are taken in a statement of their own: one that waited for them would not see what was committed meanwhile. */
-function beginning(locks: readonly string[]): string {
+/**
+ * BEGIN and the locks. Locks are a statement of their own: a statement that waited for them would not see what was
+ * committed meanwhile.
+ */
+function beginText(locks: readonly string[]): string {
   const taken = locks.map((name) => `pg_advisory_xact_lock(${digest(name)})`)
   return `BEGIN ISOLATION LEVEL READ COMMITTED${taken.length > 0 ? `; SELECT ${taken.join(', ')}` : ''}`
 }
 
-/** 64 bits of a name's SHA-256, as a signed number. */
+/** The first 64 bits of a name's SHA-256, as a signed integer. */
 function digest(name: string): string {
   return createHash('sha256').update(name).digest().readBigInt64BE().toString()
 }
 
-/** All answers, or the first error in order, once there is nothing left to wait for. */
+/** All answers, or the first error in order, once all promises have ended. */
 async function together<Answers extends readonly unknown[]>(promises: {
   [At in keyof Answers]: Promise<Answers[At]>
 }): Promise<Answers> {
@@ -184,21 +195,24 @@ async function together<Answers extends readonly unknown[]>(promises: {
   return (await Promise.all(promises)) as unknown as Answers
 }
 
-/** With the commit on its way, a lost connection tells nothing. */
-function doubt(error: unknown): never {
+/**
+ * Rethrows an error of a commit. A connection lost during COMMIT does not show whether it was executed, so it is not
+ * retried.
+ */
+function commitInDoubt(error: unknown): never {
   if (!(error instanceof DatabaseError) || error.kind !== 'lost') throw error
   throw new DatabaseError(
     'failed',
     error.code,
-    `the connection broke before the database had answered; what was asked may have been done (${error.code})`,
+    `the connection broke before the database answered; the transaction may have been committed (${error.code})`,
   )
 }
 
 function fail(error: unknown): never {
-  throw washed(error)
+  throw sanitized(error)
 }
 
-async function patiently<Answer>(waitMs: number, attempt: () => Promise<Answer>): Promise<Answer> {
+async function withRetries<Answer>(waitMs: number, attempt: () => Promise<Answer>): Promise<Answer> {
   for (let [left, pause] = [waitMs, PAUSE_MS]; ; left -= pause, pause *= 2) {
     try {
       return await attempt()
@@ -211,7 +225,10 @@ async function patiently<Answer>(waitMs: number, attempt: () => Promise<Answer>)
   }
 }
 
-/** Runs steps of one name one after another, and those of different names side by side. Nobody waits for his turn for ever. */
+/**
+ * Runs steps with the same name one after another, others concurrently. Rejects a step that waits longer than
+ * `limitMs`.
+ */
 function turns(limitMs: number) {
   const last = new Map<string, Promise<unknown>>()
   return <Answer>(name: string, step: () => Promise<Answer>): Promise<Answer> => {
@@ -229,7 +246,14 @@ async function inTime(turn: Promise<unknown>, limitMs: number): Promise<void> {
   let timer: ReturnType<typeof setTimeout> | undefined
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(
-      () => reject(new DatabaseError('failed', '', 'the database is too slow: others still wait for the same thing')),
+      () =>
+        reject(
+          new DatabaseError(
+            'failed',
+            '',
+            'the database is too slow: earlier steps on the same call or payer have not ended',
+          ),
+        ),
       limitMs,
     )
   })

@@ -1,10 +1,10 @@
 import type { ClientBase } from 'pg'
-import { washed } from '../database_error.ts'
+import { sanitized } from '../database_error.ts'
 import { type Step, refuseUnknownSteps } from '../steps.ts'
 
 /**
- * The migrations, in order. A released step is never edited; a later step follows it. schema.ts describes the result of all of them, and a
- * test compares the two.
+ * The migrations, in order. A released step is never edited; a later step follows it. schema.ts describes the result of
+ * all of them, and a test compares the two.
  */
 export const steps: readonly Step[] = [
   {
@@ -88,8 +88,9 @@ export const LOCK = '28817591579602808'
 const MAX_MS = 3_600_000
 
 /**
- * Applies the steps of `wanted` that the database lacks, one transaction per step. Of replicas that start together, one applies a step and
- * the others wait. Throws, and changes nothing, when the database has taken steps that this binary does not know.
+ * Applies the steps of `wanted` that the database lacks, one transaction per step. Of replicas that start together, one
+ * applies a step and the others wait. Throws, and changes nothing, when the database has taken steps that this binary
+ * does not know.
  */
 export async function migrate(client: ClientBase, wanted: readonly Step[] = steps): Promise<void> {
   while (await next(client, wanted));
@@ -124,5 +125,5 @@ async function next(client: ClientBase, wanted: readonly Step[]): Promise<boolea
 }
 
 function fail(error: unknown): never {
-  throw washed(error)
+  throw sanitized(error)
 }

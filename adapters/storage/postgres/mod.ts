@@ -7,8 +7,8 @@ import {
   type RowPatch,
   UNCLAIMED,
   type Write,
-  afterlife,
-  alive,
+  expiryAction,
+  unexpired,
   decideClaim,
   decideFinish,
   decideOpen,
@@ -27,21 +27,22 @@ import { databases } from '../databases.ts'
 import { type Limits, type Send, type Step, connections } from './connections.ts'
 import { type Statement, ask, patching } from './statements.ts'
 
-/** Rows that one step of `prune` or `renew` looks at: bounds how long it holds them. */
+/** Rows that one step of `prune` or `renew` reads: bounds how long it locks them. */
 const BATCH = 256
 
-/** How far `prune` has come among the calls, in order of age. */
-type Place = { readonly expiresAt: number; readonly id: string }
+/** The last call that `prune` has visited, by expiry and id. */
+type PruneCursor = { readonly expiresAt: number; readonly id: string }
 
 export type PostgresStorage = Storage & {
-  /** Connects and migrates. Throws, with words for the operator, for what would make every verb fail. */
+  /** Connects and migrates. Rejects, with a message for the operator, where every verb would fail. */
   ready(): Promise<void>
 }
 
 /**
- * One database for any number of processes (decision 23). Each verb is a transaction at READ COMMITTED: locks first, in one
- * order for all; then core decides on what it sees behind them; then its writes. An authorization is locked by name before it is
- * bound, a payer before his debts are summed, a call before anything of it or of its bonds is changed.
+ * A storage in one Postgres database, for any number of processes (decision 23). Each verb is a transaction at READ
+ * COMMITTED: it locks, in the same order everywhere; core decides on what it reads under the locks; then it writes. An
+ * authorization is locked by name before it is bound, a payer before the exposed calls are summed, a call before it or
+ * its bindings change.
  */
 export function postgresStorage(url: string, options: Limits = {}): PostgresStorage {
   const { ready, read, write, close } = connections(url, options)
@@ -57,16 +58,16 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       return write({
         turn: payer,
         locks: [keyOf(key), payer],
-        look: (send) =>
+        read: (send) =>
           Promise.all([
             send(ask.bound, { key }),
             at.cap ? exposedCalls(send, call, { now: at.now, asOf: at.cap.asOf }) : [],
             at.cap?.newWallet ? send(ask.paid, { payer: call.payer, asset: call.asset }) : [],
           ]),
-        act([[bound], owed, [paid]], send) {
+        write([[bound], exposed, [paid]], send) {
           const { answer, writes } = decideOpen(
             { call, authorization },
-            { bound, exposedCalls: owed, hasPaid: paid !== undefined },
+            { bound, exposedCalls: exposed, hasPaid: paid !== undefined },
             at,
           )
           return after(perform(writes, send), opened(answer, send))
@@ -74,7 +75,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       })
     },
 
-    now: () => read(async (send) => must((await send(ask.now, {}))[0], 'its time').now),
+    now: () => read(async (send) => present((await send(ask.now, {}))[0], 'its time').now),
 
     getCall: (id) => read((send) => send(ask.call, { id }).then(first)),
 
@@ -88,8 +89,8 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       const [id, from, patch] = structuredClone(given)
       return write({
         turn: callOf(id),
-        look: (send) => send(ask.head, { id }),
-        async act([head], send) {
+        read: (send) => send(ask.head, { id }),
+        async write([head], send) {
           if (!mayMove(head, from)) return false
           await patchCall(id, patchOf(patch), send)
           return true
@@ -98,12 +99,12 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
     },
 
     async renew(workerId, ids, until) {
-      const held: string[] = []
-      // Once in any case: whoever renews nothing learns whether the database is there.
+      const renewed: string[] = []
+      // At least one step, so that renewing nothing still shows whether the database can be reached.
       for (let from = 0; from === 0 || from < ids.length; from += BATCH) {
-        held.push(...(await write(renewing(workerId, ids.slice(from, from + BATCH), until))))
+        renewed.push(...(await write(renewStep(workerId, ids.slice(from, from + BATCH), until))))
       }
-      return held
+      return renewed
     },
 
     lostCalls: (now, limit) => read((send) => send(ask.lost, { now, limit })),
@@ -116,13 +117,13 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       return write({
         turn: callOf(id),
         locks: key === null ? [] : [keyOf(key)],
-        look: (send) => Promise.all([send(ask.pair, { id, key }), send(ask.bindings, { id, key })]),
-        act([heads, found], send) {
+        read: (send) => Promise.all([send(ask.pair, { id, key }), send(ask.bindings, { id, key })]),
+        write([heads, found], send) {
           const bindings = found.filter((binding) => binding.call === id)
           const elsewhere = found.find((binding) => binding.call !== id)
           const bound =
             elsewhere &&
-            must(
+            present(
               heads.find((head) => head.id === elsewhere.call),
               `call ${elsewhere.call}`,
             )
@@ -137,8 +138,8 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       const [id, token, outcome, at] = structuredClone(given)
       return write({
         turn: callOf(id),
-        look: (send) => Promise.all([send(ask.head, { id }), send(ask.bindings, { id, key: null })]),
-        act([[head], bindings], send) {
+        read: (send) => Promise.all([send(ask.head, { id }), send(ask.bindings, { id, key: null })]),
+        write([[head], bindings], send) {
           const { answer, writes } = decideFinish(head, { bindings, token, outcome }, at)
           return after(perform(writes, send), Promise.resolve(answer))
         },
@@ -152,30 +153,30 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
 
     putRecord(...given) {
       const [record, now] = structuredClone(given)
-      return write(owning(record, (stored) => !alive(stored, now)))
+      return write(recordStep(record, (stored) => !unexpired(stored, now)))
     },
 
     getRecord: (kind, id, now) =>
       read(async (send) => {
-        const [stored] = await send(ask.owned, { kind, id })
-        return alive(stored, now)
+        const [stored] = await send(ask.record, { kind, id })
+        return unexpired(stored, now)
       }),
 
     moveRecord(...given) {
       const [record, from, now] = structuredClone(given)
-      return write(owning(record, (stored) => mayMoveRecord(stored, { record, from, now })))
+      return write(recordStep(record, (stored) => mayMoveRecord(stored, { record, from, now })))
     },
 
-    listRecords: (kind, owner, at) => read((send) => send(ask.ownedBy, { kind, owner, ...at })),
+    listRecords: (kind, owner, at) => read((send) => send(ask.recordsByOwner, { kind, owner, ...at })),
 
     lease: (name, workerId, { now, until }) =>
       write({
         turn: `lease ${name}`,
         locks: [`lease ${name}`],
-        look: (send) => send(ask.lease, { name }),
-        async act([held], send) {
-          if (!mayLease(held, workerId, now)) return false
-          await send(ask.takeLease, { name, workerId, expiresAt: until })
+        read: (send) => send(ask.lease, { name }),
+        async write([current], send) {
+          if (!mayLease(current, workerId, now)) return false
+          await send(ask.upsertLease, { name, workerId, expiresAt: until })
           return true
         },
       }),
@@ -184,28 +185,28 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       write({
         turn: `window ${bucket.key}`,
         locks: [`window ${bucket.key}`],
-        look: (send) => send(ask.window, { key: bucket.key }),
-        async act([stored], send) {
+        read: (send) => send(ask.window, { key: bucket.key }),
+        async write([stored], send) {
           const { answer, window } = takePermits(stored, bucket, { take, now })
-          if (window) await send(ask.keepWindow, { key: bucket.key, ...window })
+          if (window) await send(ask.upsertWindow, { key: bucket.key, ...window })
           return answer
         },
       }),
 
     async prune(now) {
       let touched = 0
-      for (let from: Place | undefined = { expiresAt: Number.MIN_SAFE_INTEGER, id: '' }; from;) {
-        const step: Aged = await write(aging(now, from))
+      for (let from: PruneCursor | undefined = { expiresAt: Number.MIN_SAFE_INTEGER, id: '' }; from;) {
+        const step: PruneResult = await write(pruneStep(now, from))
         touched += step.touched
         from = step.last
       }
-      for (const stale of [ask.staleOwned, ask.staleLeases, ask.staleWindows] as readonly Statement<object>[]) {
+      for (const stale of [ask.staleRecords, ask.staleLeases, ask.staleWindows] as readonly Statement<object>[]) {
         let gone: number
         do {
           gone = await write({
             turn: 'prune',
-            look: async () => {},
-            act: async (_, send) => (await send(stale, { now, limit: BATCH })).length,
+            read: async () => {},
+            write: async (_, send) => (await send(stale, { now, limit: BATCH })).length,
           })
           touched += gone
         } while (gone === BATCH)
@@ -217,12 +218,12 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
   }
 }
 
-// ── what is locked, and whose turn it is ────────────────────────────────────────────────────────────────────────────
+// ── names of locks and turns ────────────────────────────────────────────────────────────────────────────────────────
 
 const keyOf = (key: string) => `authorization ${key}`
 const payerOf = ({ payer, asset }: Pick<NewCall, 'payer' | 'asset'>) => `payer ${JSON.stringify([payer, asset])}`
 const callOf = (id: string) => `call ${id}`
-const ownedOf = ({ kind, id }: Pick<StoredRecord, 'kind' | 'id'>) => `owned ${JSON.stringify([kind, id])}`
+const recordLock = ({ kind, id }: Pick<StoredRecord, 'kind' | 'id'>) => `record ${JSON.stringify([kind, id])}`
 
 // ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -235,7 +236,7 @@ function exposedCalls(
 }
 
 async function call(id: string, send: Send): Promise<Call> {
-  return must(first(await send(ask.call, { id })), `call ${id}`)
+  return present(first(await send(ask.call, { id })), `call ${id}`)
 }
 
 async function opened(answer: OpenAnswer, send: Send): Promise<Opened> {
@@ -247,7 +248,7 @@ async function claimed(answer: ClaimAnswer, send: Send): Promise<Claim> {
   if (answer.kind !== 'retry') return answer
   const { key, ...rest } = answer
   const [found] = await send(ask.signed, { key })
-  return { ...rest, authorization: must(found?.signed, `authorization ${key}`) }
+  return { ...rest, authorization: present(found?.signed, `authorization ${key}`) }
 }
 
 // ── writing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -260,8 +261,8 @@ function performOne(step: Write, send: Send): Promise<unknown> {
   if (step.kind === 'insert') return send(ask.insertCall, { ...step.call, ...UNCLAIMED })
   if (step.kind === 'patch') return patchCall(step.id, step.patch, send)
   if (step.kind === 'bind') return send(ask.bind, { ...step.binding, signed: step.authorization })
-  if (step.kind === 'mark') return send(ask.mark, { key: step.key, status: step.status })
-  return send(ask.free, { key: step.key })
+  if (step.kind === 'mark') return send(ask.setStatus, { key: step.key, status: step.status })
+  return send(ask.unbind, { key: step.key })
 }
 
 function patchCall(id: string, patch: RowPatch, send: Send): Promise<unknown> {
@@ -269,34 +270,34 @@ function patchCall(id: string, patch: RowPatch, send: Send): Promise<unknown> {
   return fields.length === 0 ? Promise.resolve() : send(patching(fields), { ...patch, id })
 }
 
-/** Keeps the record where what is stored so far allows it. */
-function owning(
+/** Stores the record where `may` allows it, given the record that is stored. */
+function recordStep(
   record: StoredRecord,
   may: (stored: StoredRecord | undefined) => boolean,
 ): Step<readonly StoredRecord[], boolean> {
   return {
-    turn: ownedOf(record),
-    locks: [ownedOf(record)],
-    look: (send) => send(ask.owned, record),
-    async act([stored], send) {
+    turn: recordLock(record),
+    locks: [recordLock(record)],
+    read: (send) => send(ask.record, record),
+    async write([stored], send) {
       if (!may(stored)) return false
-      await send(ask.keepOwned, record)
+      await send(ask.upsertRecord, record)
       return true
     },
   }
 }
 
-type Promised = { readonly heads: readonly Head[]; readonly bindings: readonly AuthorizationBinding[] }
+type RenewInput = { readonly heads: readonly Head[]; readonly bindings: readonly AuthorizationBinding[] }
 
-/** One bounded step of `renew`. Whose promise is lengthened, and no more, is written at once. */
-function renewing(workerId: string, ids: readonly string[], until: number): Step<Promised, readonly string[]> {
+/** One bounded step of `renew`. Calls whose lease is only extended are written in one statement. */
+function renewStep(workerId: string, ids: readonly string[], until: number): Step<RenewInput, readonly string[]> {
   return {
     turn: `worker ${workerId}`,
-    async look(send) {
+    async read(send) {
       const [heads, bindings] = await Promise.all([send(ask.headsAmong, { ids }), send(ask.bindingsAmong, { ids })])
       return { heads, bindings }
     },
-    act({ heads, bindings }, send) {
+    write({ heads, bindings }, send) {
       const decided = heads.map((head) => ({
         head,
         ...decideRenewal(head, { bindings: bindings.filter(({ call }) => call === head.id), workerId }, until),
@@ -314,36 +315,39 @@ function renewing(workerId: string, ids: readonly string[], until: number): Step
   }
 }
 
-type Aged = { readonly touched: number; readonly last: Place | undefined }
-type Old = {
+type PruneResult = { readonly touched: number; readonly last: PruneCursor | undefined }
+type PruneInput = {
   readonly heads: readonly Head[]
   readonly bindings: readonly Pick<AuthorizationBinding, 'call' | 'expiresAt'>[]
 }
 
-/** One bounded step of `prune` over calls, beginning behind `from`. */
-function aging(now: number, from: Place): Step<Old, Aged> {
+/** One bounded step of `prune` over calls, starting after `from`. */
+function pruneStep(now: number, from: PruneCursor): Step<PruneInput, PruneResult> {
   return {
     turn: 'prune',
-    async look(send) {
-      const heads = await send(ask.aging, { now, ...from, limit: BATCH })
+    async read(send) {
+      const heads = await send(ask.expiring, { now, ...from, limit: BATCH })
       return { heads, bindings: await send(ask.bindingsAmong, { ids: heads.map(({ id }) => id) }) }
     },
-    act({ heads, bindings }, send) {
-      const fated = (fate: string) =>
+    write({ heads, bindings }, send) {
+      const withAction = (action: string) =>
         heads.filter(
           (head) =>
-            afterlife(
+            expiryAction(
               head,
               bindings.filter(({ call }) => call === head.id),
               now,
-            ) === fate,
+            ) === action,
         )
-      const [old, over] = [{ ids: fated('empty').map(({ id }) => id) }, { ids: fated('forget').map(({ id }) => id) }]
+      const [old, over] = [
+        { ids: withAction('empty').map(({ id }) => id) },
+        { ids: withAction('delete').map(({ id }) => id) },
+      ]
       const done = [
         send(ask.emptyAmong, old),
-        send(ask.unsignAmong, old),
-        send(ask.freeAmong, over),
-        send(ask.forgetAmong, over),
+        send(ask.clearSignedAmong, old),
+        send(ask.unbindAmong, over),
+        send(ask.deleteAmong, over),
       ]
       const last = heads.length < BATCH ? undefined : heads.at(-1)
       return after(Promise.all(done), Promise.resolve({ touched: old.ids.length + over.ids.length, last }))
@@ -360,7 +364,7 @@ function first<Row>(found: readonly Row[]): Row | undefined {
   return found[0]
 }
 
-function must<T>(value: T | null | undefined, what: string): T {
+function present<T>(value: T | null | undefined, what: string): T {
   if (value === null || value === undefined) throw new Error(`the database has lost ${what}`)
   return value
 }

@@ -6,21 +6,21 @@ import type { Authorization, PaymentStatus, Usage, WorkStatus } from '../../../c
 import type { Json } from '../../../core/lib/json.ts'
 import type { Offer, Receipt } from '../../../core/x402/protocol.ts'
 
-/** Money as an exact integer, as wide as an EVM word: an operator's report may SUM it. */
+/** Money as an exact integer, as wide as an EVM word. A report may SUM it. */
 const amount = customType<{ data: Usdc; driverData: string | null }>({
   dataType: () => 'numeric(78,0)',
   toDriver: (value: Usdc | null) => (value === null ? null : value.toString()),
   fromDriver: (digits) => usdc(BigInt(digits as string)),
 })
 
-/** JSON as text, for jsonb reorders keys and refuses U+0000; JSON's null is the column's NULL. */
+/** JSON as text, because jsonb reorders keys and rejects U+0000. JSON null is stored as NULL. */
 const json = customType<{ data: unknown; driverData: string | null }>({
   dataType: () => 'text',
   toDriver: (value) => (value === null ? null : JSON.stringify(value)),
   fromDriver: (written) => (written === null ? null : JSON.parse(written)),
 })
 
-/** Text of any characters. Postgres has no U+0000: it is written as U+E000 0, and U+E000, which nobody uses, as U+E000 1. */
+/** Text of any characters. Postgres has no U+0000: it is stored as U+E000 0, and the private-use U+E000 as U+E000 1. */
 const text = customType<{ data: string; driverData: string | null }>({
   dataType: () => 'text',
   toDriver: (value) => (value === null ? null : value.replaceAll('\uE000', '\uE0001').replaceAll('\0', '\uE0000')),
@@ -30,7 +30,10 @@ const text = customType<{ data: string; driverData: string | null }>({
 /** Milliseconds since 1970, and counters: integers up to 2^53. */
 const integer = (name?: string) => (name === undefined ? bigint({ mode: 'number' }) : bigint(name, { mode: 'number' }))
 
-/** The tables of ../sqlite/schema.ts, field by field, as Postgres spells them. Wide columns are stored out of line and not loaded unless read. */
+/**
+ * The tables of ../sqlite/schema.ts, field by field, as Postgres spells them. Wide columns are stored out of line and
+ * not loaded unless read.
+ */
 export const calls = pgTable(
   'calls',
   {
@@ -84,7 +87,9 @@ export const calls = pgTable(
   ],
 )
 
-/** Which call an authorization serves. `signed` is NULL once a settled call has been emptied; the key stays taken. */
+/**
+ * The call that an authorization serves. `signed` is NULL once a settled call has been emptied; the key stays bound.
+ */
 export const authorizations = pgTable(
   'authorizations',
   {
@@ -106,7 +111,7 @@ export const authorizations = pgTable(
   ],
 )
 
-/** Small records beside the calls, of one wallet each. */
+/** Small records beside the calls, each of one wallet. */
 export const records = pgTable(
   'records',
   {

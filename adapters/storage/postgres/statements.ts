@@ -18,7 +18,7 @@ import { authorizations, calls, leases, records, rateWindows } from './schema.ts
 
 export type Values = Readonly<Record<string, unknown>>
 
-/** What any connection can be asked: the server prepares `text` under `name` when it first comes. */
+/** A statement for any connection. The server prepares `text` under `name` on first use. */
 export type Statement<Row> = {
   readonly name: string
   readonly text: string
@@ -27,7 +27,7 @@ export type Statement<Row> = {
   decode(row: readonly unknown[]): Row
 }
 
-/** Drizzle builds and types the statements, and codes their values; it never holds a connection. */
+/** Drizzle builds and types the statements and encodes their values. It never has a connection. */
 const db = drizzle.mock()
 const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
 const {
@@ -107,11 +107,12 @@ const recent = db
   .where(and(same(payer), same(asset), gte(settledAt, given('since', settledAt)), sql`${paymentStatus} = 'settled'`))
 
 /**
- * Rows are locked by `for no key update`, several of them in the order of their ids, so that all who wait wait in one order. Conditions
- * that name a partial index are written out: a planner that knows no values cannot match one against a parameter.
+ * The statements of the Postgres storage. Rows are locked with `for no key update`, several of them in the order of
+ * their ids, so that waiting transactions cannot deadlock. Conditions of a partial index are written out: a generic
+ * plan cannot match one against a parameter.
  */
 export const ask = {
-  /** Read as the column is whose kind it is of. */
+  /** Decoded as `createdAt`: milliseconds since 1970. */
   now: rows(
     'now',
     { now: createdAt },
@@ -131,7 +132,7 @@ export const ask = {
     heads,
     db.select(heads).from(calls).where(among(id)).orderBy(asc(id)).for('no key update'),
   ),
-  /** Locks the call that an authorization serves. */
+  /** Locks the call that the authorization is bound to. */
   bound: rows(
     'bound',
     heads,
@@ -142,7 +143,7 @@ export const ask = {
       .where(same(bindings.key))
       .for('no key update', { of: calls }),
   ),
-  /** Locks a call, and the one that an authorization serves. */
+  /** Locks a call and the one that an authorization is bound to. */
   pair: rows(
     'pair',
     heads,
@@ -155,9 +156,9 @@ export const ask = {
       .orderBy(asc(id))
       .for('no key update'),
   ),
-  /** Those of a call, by place, and the one with the key, whichever call that serves. */
+  /** The bindings of a call, by position, and the one with the key, whichever call it is of. */
   bindings: rows(
-    'bonds',
+    'bindings',
     bindings,
     db
       .select(bindings)
@@ -165,10 +166,10 @@ export const ask = {
       .where(sql`${bindings.call} = ${given('id', bindings.call)} or ${bindings.key} = ${given('key', bindings.key)}`)
       .orderBy(asc(bindings.position)),
   ),
-  bindingsAmong: rows('bonds_among', bindings, db.select(bindings).from(authorizations).where(among(bindings.call))),
+  bindingsAmong: rows('bindings_among', bindings, db.select(bindings).from(authorizations).where(among(bindings.call))),
   signed: rows('signed', { signed }, db.select({ signed }).from(authorizations).where(same(bindings.key))),
-  /** One statement, hence one moment: a settlement that ends meanwhile is seen before or after, not in between. */
-  exposedCalls: rows('debts', exposedCalls, unionAll(spendable, recent)),
+  /** One statement, so one snapshot: a settlement that ends meanwhile is seen before or after, never in between. */
+  exposedCalls: rows('exposed_calls', exposedCalls, unionAll(spendable, recent)),
   paid: rows(
     'paid',
     { id },
@@ -214,10 +215,10 @@ export const ask = {
       .orderBy(asc(claimExpiresAt), asc(id))
       .limit(sql.placeholder('limit')),
   ),
-  /** Tokens as numeric: nothing that was ever counted makes the sum overflow. */
+  /** Token sums are numeric, so they never overflow. */
   spent: rows(
     'spent',
-    // Each is read as the column whose kind it is of.
+    // Each is decoded as a column of the same type.
     {
       gateway,
       endpoint,
@@ -245,9 +246,9 @@ export const ask = {
       .where(and(same(payer), gte(settledAt, given('since', settledAt)), sql`${paymentStatus} = 'settled'`))
       .groupBy(gateway, endpoint, model, asset),
   ),
-  /** Locks what it lists, and passes over what others are busy with. */
-  aging: rows(
-    'aging',
+  /** Locks the calls that it lists, and skips those that are locked. */
+  expiring: rows(
+    'expiring',
     heads,
     db
       .select(heads)
@@ -263,16 +264,16 @@ export const ask = {
       .limit(sql.placeholder('limit'))
       .for('no key update', { skipLocked: true }),
   ),
-  owned: rows(
-    'owned',
+  record: rows(
+    'record',
     getTableColumns(records),
     db
       .select()
       .from(records)
       .where(and(same(records.kind), same(records.id))),
   ),
-  ownedBy: rows(
-    'owned_by',
+  recordsByOwner: rows(
+    'records_by_owner',
     getTableColumns(records),
     db
       .select()
@@ -300,7 +301,7 @@ export const ask = {
       .values(everyField(authorizations))
       .onConflictDoUpdate({ target: bindings.key, set: fromExcluded(authorizations, 'key') }),
   ),
-  mark: rows(
+  setStatus: rows(
     'mark',
     {},
     db
@@ -308,41 +309,45 @@ export const ask = {
       .set({ status: sql`${given('status', bindings.status)}` })
       .where(same(bindings.key)),
   ),
-  free: rows('free', {}, db.delete(authorizations).where(same(bindings.key))),
-  freeAmong: rows('free_among', {}, db.delete(authorizations).where(among(bindings.call))),
-  forgetAmong: rows('forget_among', {}, db.delete(calls).where(among(id))),
+  unbind: rows('free', {}, db.delete(authorizations).where(same(bindings.key))),
+  unbindAmong: rows('free_among', {}, db.delete(authorizations).where(among(bindings.call))),
+  deleteAmong: rows('forget_among', {}, db.delete(calls).where(among(id))),
   emptyAmong: rows(
     'empty_among',
     {},
     db.update(calls).set({ request: null, result: null, emptied: true }).where(among(id)),
   ),
-  unsignAmong: rows('unsign_among', {}, db.update(authorizations).set({ signed: null }).where(among(bindings.call))),
-  takeLease: rows(
-    'take_lease',
+  clearSignedAmong: rows(
+    'unsign_among',
+    {},
+    db.update(authorizations).set({ signed: null }).where(among(bindings.call)),
+  ),
+  upsertLease: rows(
+    'upsert_lease',
     {},
     db
       .insert(leases)
       .values(everyField(leases))
       .onConflictDoUpdate({ target: leases.name, set: fromExcluded(leases, 'name') }),
   ),
-  keepWindow: rows(
-    'keep_window',
+  upsertWindow: rows(
+    'upsert_window',
     {},
     db
       .insert(rateWindows)
       .values(everyField(rateWindows))
       .onConflictDoUpdate({ target: rateWindows.key, set: fromExcluded(rateWindows, 'key') }),
   ),
-  keepOwned: rows(
-    'keep_owned',
+  upsertRecord: rows(
+    'upsert_record',
     {},
     db
       .insert(records)
       .values(everyField(records))
       .onConflictDoUpdate({ target: [records.kind, records.id], set: fromExcluded(records, 'kind', 'id') }),
   ),
-  staleOwned: rows(
-    'stale_owned',
+  staleRecords: rows(
+    'stale_records',
     { id: records.id },
     db
       .delete(records)
@@ -382,7 +387,7 @@ export const ask = {
 /** One statement for each set of fields that has ever been patched together. */
 const patches = new Map<string, Statement<object>>()
 
-/** Updates exactly these fields of the call `id`. */
+/** An update of exactly these fields of the call `id`. */
 export function patching(fields: readonly (keyof RowPatch)[]): Statement<object> {
   const shape = fields.join()
   const known = patches.get(shape)
@@ -395,7 +400,7 @@ export function patching(fields: readonly (keyof RowPatch)[]): Statement<object>
 
 type Decoded<Fields extends Record<string, PgColumn>> = { [Field in keyof Fields]: GetColumnData<Fields[Field]> }
 
-/** A statement that answers with `fields`, in their order. */
+/** A statement that returns `fields`, in their order. */
 function rows<Fields extends Record<string, PgColumn>>(
   name: string,
   fields: Fields,
@@ -417,17 +422,17 @@ function rows<Fields extends Record<string, PgColumn>>(
   }
 }
 
-/** A value that goes through its column: text, money and JSON are not what they look like. */
+/** A parameter that its column encodes: text, money and JSON are stored in another form. */
 function given(name: string, column: PgColumn) {
   return sql.param(sql.placeholder(name), column)
 }
 
-/** The column has the value that is given under its own name. */
+/** The column equals the parameter `name`, by default the name of the column. */
 function same(column: PgColumn, name = column.name) {
   return eq(column, given(name, column))
 }
 
-/** The column is among the values given as `ids`. */
+/** The column is one of the values of the parameter `ids`. */
 function among(column: PgColumn): SQL {
   const ids = sql.param(sql.placeholder('ids'), {
     mapToDriverValue: (list: unknown) => (list as readonly string[]).map((each) => column.mapToDriverValue(each)),
@@ -435,12 +440,14 @@ function among(column: PgColumn): SQL {
   return sql`${column} = any(${ids}::text[])`
 }
 
-/** Through an array, so that the rows are chosen, and locked, once. */
+/**
+ * The column is one of those that `chosen` selects. Through an array, so that the rows are selected and locked once.
+ */
 function anyOf(column: PgColumn, chosen: SQL): SQL {
   return sql`${column} = any(array(${chosen}))`
 }
 
-/** The sum of one kind of tokens; `usage` is JSON of ours, with numbers only. */
+/** The sum of one kind of tokens. `usage` is JSON that we wrote, with numbers only. */
 function tokens(kind: 'input' | 'output') {
   return sql`coalesce(sum((${usage}::json ->> ${sql.raw(`'${kind}'`)})::numeric), 0)`.as(`${kind}_tokens`)
 }
@@ -451,7 +458,7 @@ function aFew(): SQL {
 
 type Table = typeof calls | typeof authorizations | typeof records | typeof leases | typeof rateWindows
 
-/** `values` in which each field is the placeholder of its own name. */
+/** `values` in which every field is the placeholder of its name. */
 function everyField<T extends Table>(
   table: T,
 ): { [Field in keyof T['$inferSelect']]: ReturnType<typeof sql.placeholder> } {
@@ -459,7 +466,7 @@ function everyField<T extends Table>(
   return Object.fromEntries(fields)
 }
 
-/** `set` in which each field but those of the key takes the value that was to be inserted. */
+/** `set` of an upsert: every field but the keys takes the value of the insert. */
 function fromExcluded(table: Table, ...keys: readonly string[]): Record<string, SQL> {
   const fields = Object.entries(getTableColumns(table)).filter(([field]) => !keys.includes(field))
   return Object.fromEntries(fields.map(([field, column]) => [field, sql.raw(`excluded."${column.name}"`)]))

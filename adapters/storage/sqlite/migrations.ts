@@ -2,8 +2,8 @@ import type { Database } from 'bun:sqlite'
 import { type Step, refuseUnknownSteps } from '../steps.ts'
 
 /**
- * The migrations, in order. A released step is never edited; a later step follows it. schema.ts describes the result of all of them, and a
- * test compares the two.
+ * The migrations, in order. A released step is never edited; a later step follows it. schema.ts describes the result of
+ * all of them, and a test compares the two.
  */
 export const steps: readonly Step[] = [
   {
@@ -81,8 +81,8 @@ export const steps: readonly Step[] = [
 ]
 
 /**
- * Applies the steps of `wanted` that the database lacks, one transaction per step. Throws, and changes nothing, when the database has taken
- * steps that this binary does not know: an older binary must not write into a newer schema.
+ * Applies the steps of `wanted` that the database lacks, one transaction per step. Throws, and changes nothing, when
+ * the database has taken steps that this binary does not know: an older binary must not write into a newer schema.
  */
 export function migrate(database: Database, wanted: readonly Step[] = steps): void {
   database.run('CREATE TABLE IF NOT EXISTS migrations (step INTEGER PRIMARY KEY NOT NULL, name TEXT NOT NULL)')

@@ -9,8 +9,8 @@ import {
   type RowPatch,
   UNCLAIMED,
   type Write,
-  afterlife,
-  alive,
+  expiryAction,
+  unexpired,
   decideClaim,
   decideFinish,
   decideOpen,
@@ -29,23 +29,27 @@ import { summed } from '../../../core/payment/spend_report.ts'
 import { databases } from '../databases.ts'
 import { migrate } from './migrations.ts'
 import { patchStatement, statements } from './statements.ts'
-import { isBusy, patiently, weightOf, writer } from '../writer.ts'
+import { isBusy, retryWhileBusy, weightOf, writer } from '../writer.ts'
 
-/** Longest that one statement may block the event loop while another process writes; after that the wait is asynchronous. */
+/**
+ * How long one statement may block the event loop while another process writes, in milliseconds. After that the wait is
+ * asynchronous.
+ */
 const BUSY_MS = 10
-/** Longest wait for another process at the start, when nothing is being served yet. */
+/** How long the start waits for another process, in milliseconds. No request is served yet. */
 const BUSY_AT_START_MS = 2_000
-/** Rows that one step of `prune` or `renew` looks at: bounds how long the event loop stands. */
+/** Rows that one step of `prune` or `renew` reads: bounds how long it blocks the event loop. */
 const BATCH = 128
 
 const BILLION = 1_000_000_000n
 
-/** How far `prune` has come among the calls, in order of age. */
-type Place = { readonly expiresAt: number; readonly id: string }
+/** The last call that `prune` has visited, by expiry and id. */
+type PruneCursor = { readonly expiresAt: number; readonly id: string }
 
 /**
- * One file, one process: writing is synchronous, under one write lock (decision 23). Verbs that arrive together share a
- * commit, hence one flush to disk; each is answered after it. Throws when the file is no database, or a newer binary's.
+ * A storage in one SQLite file, for one process: writes are synchronous, under one write lock (decision 23). Verbs that
+ * arrive together share a commit, and so one flush to disk; each is answered after it. Throws when the file is no
+ * database, or one of a newer version.
  */
 export function sqliteStorage(path: string): Storage {
   const database = openDatabase(path)
@@ -67,12 +71,12 @@ export function sqliteStorage(path: string): Storage {
     if (step.kind === 'insert') ask.insertCall.run({ ...step.call, ...UNCLAIMED })
     if (step.kind === 'patch') patchCall(step.id, step.patch)
     if (step.kind === 'bind') ask.bind.run({ ...step.binding, signed: step.authorization })
-    if (step.kind === 'mark') ask.mark.run({ key: step.key, status: step.status })
-    if (step.kind === 'free') ask.free.run({ key: step.key })
+    if (step.kind === 'mark') ask.setStatus.run({ key: step.key, status: step.status })
+    if (step.kind === 'free') ask.unbind.run({ key: step.key })
   }
 
   function call(id: string): Call {
-    return must(ask.call.get({ id }), `call ${id}`)
+    return present(ask.call.get({ id }), `call ${id}`)
   }
 
   function opened(answer: OpenAnswer): Opened {
@@ -83,7 +87,7 @@ export function sqliteStorage(path: string): Storage {
     if (answer.kind === 'replayed') return { kind: 'replayed', call: call(answer.id) }
     if (answer.kind !== 'retry') return answer
     const { key, ...rest } = answer
-    return { ...rest, authorization: must(ask.signed.get({ key })?.signed, `authorization ${key}`) }
+    return { ...rest, authorization: present(ask.signed.get({ key })?.signed, `authorization ${key}`) }
   }
 
   function exposedCalls({ payer, asset }: NewCall, at: { now: number; asOf: number }): readonly ExposedCall[] {
@@ -99,22 +103,22 @@ export function sqliteStorage(path: string): Storage {
     return answer
   }
 
-  /** One bounded step of `prune` over calls, beginning behind `after`. */
-  function age(now: number, after: Place): { touched: number; last: Place | undefined } {
-    const found = ask.aging.all({ now, ...after, limit: BATCH })
+  /** One bounded step of `prune` over calls, starting after `after`. */
+  function pruneStep(now: number, after: PruneCursor): { touched: number; last: PruneCursor | undefined } {
+    const found = ask.expiring.all({ now, ...after, limit: BATCH })
     let touched = 0
     for (const head of found) {
       const { id } = head
-      const fate = afterlife(head, ask.bindings.all({ id }), now)
-      if (fate === 'keep') continue
+      const action = expiryAction(head, ask.bindings.all({ id }), now)
+      if (action === 'none') continue
       touched++
-      if (fate === 'empty') {
+      if (action === 'empty') {
         patchCall(id, { request: null, result: null, emptied: true })
-        ask.unsign.run({ id })
+        ask.clearSigned.run({ id })
         continue
       }
-      ask.freeAll.run({ id })
-      ask.forget.run({ id })
+      ask.unbindAll.run({ id })
+      ask.deleteCall.run({ id })
     }
     return { touched, last: found.length < BATCH ? undefined : found.at(-1) }
   }
@@ -139,10 +143,10 @@ export function sqliteStorage(path: string): Storage {
       })
     },
 
-    getCall: (id) => patiently(() => ask.call.get({ id })),
+    getCall: (id) => retryWhileBusy(() => ask.call.get({ id })),
 
     callOf: (key, now) =>
-      patiently(() => {
+      retryWhileBusy(() => {
         const found = ask.callOf.get({ key })
         return found && !isFree(found, now) ? found : undefined
       }),
@@ -157,17 +161,17 @@ export function sqliteStorage(path: string): Storage {
     },
 
     async renew(workerId, ids, until) {
-      const held: string[] = []
+      const renewed: string[] = []
       for (let from = 0; from < ids.length; from += BATCH) {
         const some = ids.slice(from, from + BATCH)
-        held.push(...(await write(() => some.filter((id) => renewOne(id, workerId, until)))))
+        renewed.push(...(await write(() => some.filter((id) => renewOne(id, workerId, until)))))
       }
-      return held
+      return renewed
     },
 
-    lostCalls: (now, limit) => patiently(() => ask.lost.all({ now, limit })),
+    lostCalls: (now, limit) => retryWhileBusy(() => ask.lost.all({ now, limit })),
 
-    unfinishedCalls: (workerId, at) => patiently(() => ask.unfinished.all({ workerId, ...at })),
+    unfinishedCalls: (workerId, at) => retryWhileBusy(() => ask.unfinished.all({ workerId, ...at })),
 
     claimSettlement(...given) {
       const [id, offered, at] = structuredClone(given)
@@ -195,10 +199,10 @@ export function sqliteStorage(path: string): Storage {
     },
 
     unsettled: (before, limit, gateway) =>
-      patiently(() => ask.unsettled.all({ before, limit, gateway: gateway ?? null })),
+      retryWhileBusy(() => ask.unsettled.all({ before, limit, gateway: gateway ?? null })),
 
     spendByModel: (payer, since) =>
-      patiently(() => {
+      retryWhileBusy(() => {
         const groups = ask.spent.all({ payer, since })
         return summed(
           groups.map(({ billions, rest, ...group }) => ({
@@ -211,48 +215,48 @@ export function sqliteStorage(path: string): Storage {
     putRecord(...given) {
       const [record, now] = structuredClone(given)
       return write(() => {
-        if (alive(ask.owned.get(record), now)) return false
-        ask.keepOwned.run(record)
+        if (unexpired(ask.record.get(record), now)) return false
+        ask.upsertRecord.run(record)
         return true
       })
     },
 
-    getRecord: (kind, id, now) => patiently(() => alive(ask.owned.get({ kind, id }), now)),
+    getRecord: (kind, id, now) => retryWhileBusy(() => unexpired(ask.record.get({ kind, id }), now)),
 
     moveRecord(...given) {
       const [record, from, now] = structuredClone(given)
       return write(() => {
-        if (!mayMoveRecord(ask.owned.get(record), { record, from, now })) return false
-        ask.keepOwned.run(record)
+        if (!mayMoveRecord(ask.record.get(record), { record, from, now })) return false
+        ask.upsertRecord.run(record)
         return true
       })
     },
 
-    listRecords: (kind, owner, at) => patiently(() => ask.ownedBy.all({ kind, owner, ...at })),
+    listRecords: (kind, owner, at) => retryWhileBusy(() => ask.recordsByOwner.all({ kind, owner, ...at })),
 
     lease: (name, workerId, { now, until }) =>
       write(() => {
         if (!mayLease(ask.lease.get({ name }), workerId, now)) return false
-        ask.takeLease.run({ name, workerId, expiresAt: until })
+        ask.upsertLease.run({ name, workerId, expiresAt: until })
         return true
       }),
 
     hit: (bucket, take, now) =>
       write(() => {
         const { answer, window } = takePermits(ask.window.get({ key: bucket.key }), bucket, { take, now })
-        if (window) ask.keepWindow.run({ key: bucket.key, ...window })
+        if (window) ask.upsertWindow.run({ key: bucket.key, ...window })
         return answer
       }),
 
     async prune(now) {
       let touched = 0
-      for (let after: Place | undefined = { expiresAt: Number.MIN_SAFE_INTEGER, id: '' }; after;) {
-        const from: Place = after
-        const step = await write(() => age(now, from))
+      for (let after: PruneCursor | undefined = { expiresAt: Number.MIN_SAFE_INTEGER, id: '' }; after;) {
+        const from: PruneCursor = after
+        const step = await write(() => pruneStep(now, from))
         touched += step.touched
         after = step.last
       }
-      for (const stale of [ask.staleOwned, ask.staleLeases, ask.staleWindows]) {
+      for (const stale of [ask.staleRecords, ask.staleLeases, ask.staleWindows]) {
         let gone: number
         do {
           gone = await write(() => stale.all({ now, limit: BATCH }).length)
@@ -264,7 +268,8 @@ export function sqliteStorage(path: string): Storage {
 
     async close() {
       await settle()
-      // `true` ends prepared statements as well; without it they go on, and the log is never folded into the file.
+      // `true` finalizes prepared statements too. Without it they stay open, and the write-ahead log is never merged
+      // into the file.
       database.close(true)
     },
   }
@@ -272,12 +277,13 @@ export function sqliteStorage(path: string): Storage {
 
 // ── the file and its lock ───────────────────────────────────────────────────────────────────────────────────────────
 
-/** Locks in force. Kept here, so that none is collected with an answer that nobody kept. */
-const held = new Set<Database>()
+/** The locks in force. Referenced here so that none is garbage-collected while it is in force. */
+const locks = new Set<Database>()
 
 /**
- * Claims the database for this process, by a lock that the kernel drops however the process ends (decision 23). Undefined
- * when another process, or another caller in this one, has it. Never open `<path>.lock` by other means: closing it drops the lock.
+ * Locks the database for this process, by a lock that the kernel releases however the process ends (decision 23).
+ * Undefined when another process, or another caller in this one, has it. Never open `<path>.lock` otherwise: closing it
+ * releases the lock.
  */
 export function holdAlone(path: string): { release(): void } | undefined {
   createPrivately(`${path}.lock`)
@@ -290,10 +296,10 @@ export function holdAlone(path: string): { release(): void } | undefined {
     if (isBusy(error)) return undefined
     throw error
   }
-  held.add(lock)
+  locks.add(lock)
   return {
     release() {
-      if (held.delete(lock)) lock.close(true)
+      if (locks.delete(lock)) lock.close(true)
     },
   }
 }
@@ -315,7 +321,10 @@ function openDatabase(path: string): Database {
   }
 }
 
-/** Makes the file, readable by its owner only. Never opens one that exists: closing it would drop SQLite's locks on it. */
+/**
+ * Creates the file, readable by its owner only. Never opens one that exists: closing it would release SQLite's locks on
+ * it.
+ */
 function createPrivately(path: string): void {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
   try {
@@ -325,7 +334,7 @@ function createPrivately(path: string): void {
   }
 }
 
-function must<T>(value: T | null | undefined, what: string): T {
+function present<T>(value: T | null | undefined, what: string): T {
   if (value === null || value === undefined) throw new Error(`the database has lost ${what}`)
   return value
 }

@@ -7,8 +7,8 @@ import type { Json } from '../../../core/lib/json.ts'
 import type { Offer, Receipt } from '../../../core/x402/protocol.ts'
 
 /**
- * Money as decimal text. SQLite's INTEGER ends at 2^63, below the 20 digits that the wire allows, and SUM over it overflows or
- * turns into floats; so amounts are text, and sums are made in core, as bigint, of amounts or of sums of their halves.
+ * Money as decimal text. SQLite's INTEGER ends at 2^63, below the 20 digits that x402 allows, and SUM overflows or
+ * turns into floats. So amounts are text, and core adds them as bigint, singly or as partial sums.
  */
 const money = customType<{ data: Usdc; driverData: string | null }>({
   dataType: () => 'text',
@@ -16,7 +16,7 @@ const money = customType<{ data: Usdc; driverData: string | null }>({
   fromDriver: (digits) => usdc(BigInt(digits as string)),
 })
 
-/** JSON as text; JSON's null is the column's NULL. */
+/** JSON as text. JSON null is stored as NULL. */
 const json = customType<{ data: unknown; driverData: string | null }>({
   dataType: () => 'text',
   toDriver: (value) => (value === null ? null : JSON.stringify(value)),
@@ -24,8 +24,9 @@ const json = customType<{ data: unknown; driverData: string | null }>({
 })
 
 /**
- * Every paid call: its work, its payment and the claim to settle it. Wide columns come last, so that statements that read only the others
- * never load them. What a wallet spent is read from `calls_spent` alone, which holds every column that the sum needs.
+ * Every paid call: its work, its payment and the claim to settle it. Wide columns come last, so that statements that
+ * read only the others never load them. What a wallet spent is read from `calls_spent` alone, which holds every column
+ * that the sum needs.
  */
 export const calls = sqliteTable(
   'calls',
@@ -90,7 +91,9 @@ export const calls = sqliteTable(
   ],
 )
 
-/** Which call an authorization serves. `signed` is NULL once a settled call has been emptied; the key stays taken. */
+/**
+ * The call that an authorization serves. `signed` is NULL once a settled call has been emptied; the key stays bound.
+ */
 export const authorizations = sqliteTable(
   'authorizations',
   {
@@ -112,7 +115,7 @@ export const authorizations = sqliteTable(
   ],
 )
 
-/** Small records beside the calls, of one wallet each. */
+/** Small records beside the calls, each of one wallet. */
 export const records = sqliteTable(
   'records',
   {

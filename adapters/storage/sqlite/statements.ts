@@ -4,8 +4,9 @@ import type { RowPatch } from '../../../core/payment/ledger.ts'
 import { authorizations, calls, leases, records, rateWindows } from './schema.ts'
 
 /**
- * What the SQLite storage asks and writes, prepared once. Conditions that name a partial index are written out: SQLite cannot match
- * one against a bound parameter. The order of `bonds`, and what `spendable` and `recent` leave out, is what core/payment/ledger.ts counts on.
+ * The statements of the SQLite storage, prepared once. Conditions of a partial index are written out: SQLite cannot
+ * match one against a bound parameter. core/payment/ledger.ts relies on the order of `bindings` and on the conditions
+ * of `spendable` and `recent`.
  */
 export function statements(db: BunSQLiteDatabase) {
   const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
@@ -44,7 +45,7 @@ export function statements(db: BunSQLiteDatabase) {
     claimFresh,
     emptied,
   }
-  const unpaidRecord = {
+  const exposedCall = {
     id,
     endpoint,
     quote: calls.quote,
@@ -94,7 +95,7 @@ export function statements(db: BunSQLiteDatabase) {
       .prepare(),
     spendable: db
       .select({
-        ...unpaidRecord,
+        ...exposedCall,
         bindingStatus: binding.status,
         bindingExpiresAt: binding.expiresAt,
         block: sql<null>`null`,
@@ -112,7 +113,7 @@ export function statements(db: BunSQLiteDatabase) {
       .prepare(),
     recent: db
       .select({
-        ...unpaidRecord,
+        ...exposedCall,
         bindingStatus: sql<null>`null`,
         bindingExpiresAt: sql<null>`null`,
         block: sql<number | null>`${receipt} ->> 'block'`,
@@ -160,7 +161,7 @@ export function statements(db: BunSQLiteDatabase) {
       .orderBy(asc(claimExpiresAt), asc(id))
       .limit(given('limit'))
       .prepare(),
-    /** Money in two sums, of all but the last nine digits and of these: neither outgrows an INTEGER, and both are exact. */
+    /** Amounts in two exact sums, of all but the last nine digits and of these: neither overflows an INTEGER. */
     spent: db
       .select({
         gateway,
@@ -178,7 +179,7 @@ export function statements(db: BunSQLiteDatabase) {
       .where(and(eq(payer, given('payer')), gte(settledAt, given('since')), sql`${paymentStatus} = 'settled'`))
       .groupBy(gateway, endpoint, model, asset)
       .prepare(),
-    aging: db
+    expiring: db
       .select(head)
       .from(calls)
       .where(
@@ -191,12 +192,12 @@ export function statements(db: BunSQLiteDatabase) {
       .orderBy(asc(expiresAt), asc(id))
       .limit(given('limit'))
       .prepare(),
-    owned: db
+    record: db
       .select()
       .from(records)
       .where(and(eq(records.kind, given('kind')), eq(records.id, given('id'))))
       .prepare(),
-    ownedBy: db
+    recordsByOwner: db
       .select()
       .from(records)
       .where(
@@ -221,44 +222,44 @@ export function statements(db: BunSQLiteDatabase) {
       .values(everyField(authorizations))
       .onConflictDoUpdate({ target: binding.key, set: fromExcluded(authorizations, 'key') })
       .prepare(),
-    mark: db
+    setStatus: db
       .update(authorizations)
       .set({ status: sql`${given('status')}` })
       .where(eq(binding.key, given('key')))
       .prepare(),
-    free: db
+    unbind: db
       .delete(authorizations)
       .where(eq(binding.key, given('key')))
       .prepare(),
-    freeAll: db
+    unbindAll: db
       .delete(authorizations)
       .where(eq(binding.call, given('id')))
       .prepare(),
-    unsign: db
+    clearSigned: db
       .update(authorizations)
       .set({ signed: null })
       .where(eq(binding.call, given('id')))
       .prepare(),
-    forget: db
+    deleteCall: db
       .delete(calls)
       .where(eq(id, given('id')))
       .prepare(),
-    keepOwned: db
+    upsertRecord: db
       .insert(records)
       .values(everyField(records))
       .onConflictDoUpdate({ target: [records.kind, records.id], set: fromExcluded(records, 'kind', 'id') })
       .prepare(),
-    takeLease: db
+    upsertLease: db
       .insert(leases)
       .values(everyField(leases))
       .onConflictDoUpdate({ target: leases.name, set: fromExcluded(leases, 'name') })
       .prepare(),
-    keepWindow: db
+    upsertWindow: db
       .insert(rateWindows)
       .values(everyField(rateWindows))
       .onConflictDoUpdate({ target: rateWindows.key, set: fromExcluded(rateWindows, 'key') })
       .prepare(),
-    staleOwned: db
+    staleRecords: db
       .delete(records)
       .where(
         sql`(${records.kind}, ${records.id}) in (select kind, id from records where expires_at <= ${given('now')} limit ${given('limit')})`,
@@ -284,7 +285,7 @@ export function statements(db: BunSQLiteDatabase) {
 
 type Table = typeof calls | typeof authorizations | typeof records | typeof leases | typeof rateWindows
 
-/** `values` in which each field is the placeholder of its own name. */
+/** `values` in which every field is the placeholder of its name. */
 function everyField<T extends Table>(
   table: T,
 ): { [Field in keyof T['$inferSelect']]: ReturnType<typeof sql.placeholder> } {
@@ -292,13 +293,13 @@ function everyField<T extends Table>(
   return Object.fromEntries(fields)
 }
 
-/** `set` in which each field but those of the key takes the value that was to be inserted. */
+/** `set` of an upsert: every field but the keys takes the value of the insert. */
 function fromExcluded(table: Table, ...keys: readonly string[]): Record<string, ReturnType<typeof sql.raw>> {
   const fields = Object.entries(getTableColumns(table)).filter(([field]) => !keys.includes(field))
   return Object.fromEntries(fields.map(([field, column]) => [field, sql.raw(`excluded."${column.name}"`)]))
 }
 
-/** An update of exactly these fields of one call. Parameters go through their columns, else money and JSON would not be encoded. */
+/** An update of exactly these fields of one call. Parameters go through their columns, which encode money and JSON. */
 export function patchStatement(db: BunSQLiteDatabase, fields: readonly (keyof RowPatch)[]) {
   const set = Object.fromEntries(
     fields.map((field) => [field, sql`${sql.param(sql.placeholder(field), calls[field])}`]),

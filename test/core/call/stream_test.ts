@@ -248,7 +248,7 @@ describe('a storage that fails under a whole answer', () => {
     expect([response.status, ...settledness(response)]).toEqual([402, null, null, true])
     expect(log.lines.map(({ level, message }) => [level, message])).toContainEqual([
       'alert',
-      'a debt could not be recorded',
+      'an unpaid call could not be recorded',
     ])
   })
 

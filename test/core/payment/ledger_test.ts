@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { type ExposedCall, exposure } from '../../../core/payment/exposure.ts'
 import {
-  afterlife,
+  expiryAction,
   type AuthorizationBinding,
   decideClaim,
   decideFinish,
@@ -301,22 +301,22 @@ describe('the rest', () => {
 
   test('past its life a call is emptied when settled, forgotten when nothing can pay for it any more, and else kept', () => {
     const fate = (call: Partial<Head>, bindingEnds: number = T, now = T) =>
-      afterlife(head({ expiresAt: T, ...call }), [{ expiresAt: bindingEnds }], now)
+      expiryAction(head({ expiresAt: T, ...call }), [{ expiresAt: bindingEnds }], now)
     expect([fate({}), fate({}, T, T - 1), fate({}, T + 1), fate({ paymentStatus: 'refused' })]).toEqual([
-      'forget',
-      'keep',
-      'keep',
-      'forget',
+      'delete',
+      'none',
+      'none',
+      'delete',
     ])
     expect([
       fate({ workStatus: 'failed' }, T + 1),
       fate({ workStatus: 'in_progress' }),
       fate({ paymentStatus: 'settling' }),
       fate({ paymentStatus: 'unresolved' }),
-    ]).toEqual(['forget', 'keep', 'keep', 'keep'])
+    ]).toEqual(['delete', 'none', 'none', 'none'])
     expect([fate({ paymentStatus: 'settled' }), fate({ paymentStatus: 'settled', emptied: true })]).toEqual([
       'empty',
-      'keep',
+      'none',
     ])
   })
 

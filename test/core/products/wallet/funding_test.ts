@@ -329,7 +329,8 @@ describe('a process that dies', () => {
     let isDead = false
     const subject = counter({
       wrap: crashing((storage) => ({
-        putRecord: (record, now) => (isDead && record.kind === 'debt' ? never() : storage.putRecord(record, now)),
+        putRecord: (record, now) =>
+          isDead && record.kind === 'unpaid_call' ? never() : storage.putRecord(record, now),
       })),
     })
     const order = await subject.order()
@@ -348,7 +349,8 @@ describe('a process that dies', () => {
     let isDead = false
     const subject = counter({
       wrap: crashing((storage) => ({
-        putRecord: (record, now) => (isDead && record.kind === 'debt' ? never() : storage.putRecord(record, now)),
+        putRecord: (record, now) =>
+          isDead && record.kind === 'unpaid_call' ? never() : storage.putRecord(record, now),
       })),
     })
     const deposit = subject.deposit()
