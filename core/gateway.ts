@@ -268,7 +268,7 @@ export function gateway(setup: Setup): Gateway {
       const most = endpoint.uploads ? gatewayContext.maxUpload : gatewayContext.maxBody
       const bytes = () => readRaw(request, most, hold)
       const text = () => readBody(request, most, hold)
-      const json = async () => parseJson(await text(), header('content-type'))
+      const json = async () => await parseJson(await text(), header('content-type'), clock)
       const asked = {
         method: request.method,
         path,

@@ -58,6 +58,7 @@ export function testClock(start = START): TestClock {
     wait(ms, signal) {
       return new Promise((resolve) => {
         if (signal?.aborted) return resolve()
+        if (ms === 0) return setImmediate(resolve)
         const waiter = { at: now + ms, resolve: end }
         waiters.add(waiter)
         signal?.addEventListener('abort', end, { once: true })

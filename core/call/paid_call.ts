@@ -31,6 +31,7 @@ import {
   readBody,
   readRaw,
   textFields,
+  UNCOUNTED,
 } from '../http/request_body.ts'
 import { type Jobs, jobs } from './job.ts'
 import { streamedCalls } from './stream.ts'
@@ -107,8 +108,9 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     const { body, value } = await receive(endpoint, requestContext, hold)
     if (body.length === 0 && header === null && endpoint.from === 'body')
       return await discover(endpoint, requestContext)
-    const said = await value()
     const counting = gatewayContext.unpaidWork.from(requestContext.ip)
+    if (body.length > UNCOUNTED) counting.read(body.length)
+    const said = await value()
     const quoted =
       header === null && endpoint.order === 'quote_then_check' ? unchecked(endpoint as Paid, said) : undefined
     const { input, price } =
@@ -174,15 +176,16 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     endpoint: Sold,
     { request, params, query }: RequestContext,
     hold: Hold,
-  ): Promise<{ body: string | Uint8Array; value(): unknown }> {
+  ): Promise<{ body: string | Uint8Array; value(): Promise<unknown> }> {
     const type = request.headers.get('content-type')
     const isRaw = endpoint.order === 'quote_then_check' && paymentHeader(request) === null
     const { arrange } = endpoint
     if (arrange) {
       const written = request.method === 'POST' ? await readBody(request, gatewayContext.maxBody, hold) : ''
-      const read = () => (written === '' ? undefined : parseJson(written, type))
+      const read = async () => (written === '' ? undefined : await parseJson(written, type, clock))
       const asked = Object.fromEntries(query)
-      const value = () => arrange({ params, query: asked, body: isRaw ? orElse(read, undefined) : read() })
+      const value = async () =>
+        arrange({ params, query: asked, body: await (isRaw ? orElse(read, undefined) : read()) })
       return { body: written === '' && query.size === 0 ? '' : JSON.stringify(asked) + written, value }
     }
     if (endpoint.from === 'query') {
@@ -191,8 +194,8 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
         ...params,
       }
       const written = request.method === 'POST' ? await readBody(request, gatewayContext.maxBody, hold) : ''
-      if (written === '') return { body: JSON.stringify(asked), value: () => asked }
-      const read = () => ({ ...textFields(parseJson(written, type)), ...asked })
+      if (written === '') return { body: JSON.stringify(asked), value: async () => asked }
+      const read = async () => ({ ...textFields(await parseJson(written, type, clock)), ...asked })
       return { body: JSON.stringify(asked) + written, value: () => (isRaw ? orElse(read, asked) : read()) }
     }
     if (endpoint.multipart && isForm(type)) {
@@ -200,7 +203,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
       return { body, value: async () => await endpoint.multipart?.(await parseForm(body, type)) }
     }
     const body = await readBody(request, endpoint.uploads ? gatewayContext.maxUpload : gatewayContext.maxBody, hold)
-    return { body, value: () => parseJson(body, type) }
+    return { body, value: () => parseJson(body, type, clock) }
   }
 
   async function discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply> {
@@ -446,9 +449,9 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   }
 }
 
-function orElse<T>(read: () => T, otherwise: T): T {
+async function orElse<T>(read: () => Promise<T>, otherwise: T): Promise<T> {
   try {
-    return read()
+    return await read()
   } catch {
     return otherwise
   }

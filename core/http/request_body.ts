@@ -2,8 +2,10 @@
 import { concatBytes } from '../lib/bytes.ts'
 import type { TObject } from '@sinclair/typebox'
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
+import type { Clock } from '../lib/clock.ts'
 import type { Deadlines } from '../lib/timers.ts'
 import { ApiError } from './errors.ts'
+import { checkShape } from './json_shape.ts'
 import type { Json } from '../lib/json.ts'
 import { clip, quoted } from '../lib/text.ts'
 
@@ -40,10 +42,7 @@ export async function readBody(request: Request, maxBytes: number, budget?: Budg
 const WIDE = /[^\0-\xff]/
 
 /** Bodies of so many bytes are read at once and are not counted: connections are bounded, and each holds no more than this. */
-const UNCOUNTED = 1 << 16
-
-/** Text of so many characters is looked at before it is parsed. */
-const LARGE = 1 << 20
+export const UNCOUNTED = 1 << 16
 
 async function readSmall(request: Request, budget: Budget | undefined): Promise<string> {
   const reading = request.text().catch(endedEarly)
@@ -210,29 +209,18 @@ export function holdOn(shared: Budget): Hold {
   }
 }
 
-const MAX_MEMBERS = 1_000_000
-const [COMMA, BRACE, BRACKET] = [0x2c, 0x7b, 0x5b]
-
-/** Whether a text may hold more values than can be walked while others wait: ten million empty objects parse into gigabytes. */
-function isDense(text: string): boolean {
-  let members = 0
-  for (let at = 0; at < text.length; at++) {
-    const char = text.charCodeAt(at)
-    if (char === COMMA || char === BRACE || char === BRACKET) members += 1
-  }
-  return members > MAX_MEMBERS
-}
-
-/** Parses JSON. Throws INVALID_CONTENT_TYPE for a type that says something else, INVALID_JSON for text that is not. */
-export function parseJson(text: string, contentType: string | null): unknown {
+/**
+ * Parses JSON. Throws INVALID_CONTENT_TYPE for a type that says something else, TOO_LARGE for more values than can be walked while others wait,
+ * INVALID_JSON for text that is not JSON.
+ */
+export async function parseJson(text: string, contentType: string | null, clock: Clock): Promise<unknown> {
   const type = contentType?.split(';', 1)[0]?.trim().toLowerCase()
   if (type && type !== 'application/json' && !type.endsWith('+json')) {
     throw new ApiError('INVALID_CONTENT_TYPE', {
       message: `The content type must be application/json, got ${clip(type)}.`,
     })
   }
-  if (text.length > LARGE && isDense(text))
-    throw new ApiError('TOO_LARGE', { message: `A large body may hold at most ${MAX_MEMBERS} values.` })
+  await checkShape(text, clock)
   try {
     return JSON.parse(text)
   } catch {
@@ -275,7 +263,13 @@ export function inputParser(schema: TObject, unknownFields: UnknownFields = 'dro
     if (unknownFields === 'kept') {
       checkDepth(value)
       const all = Object.entries(value)
-      if (all.length > MAX_FIELDS) throw invalidBody([{ path: '', message: `More than ${MAX_FIELDS} fields` }])
+      if (all.length > MAX_FIELDS)
+        throw invalidBody([
+          {
+            path: '',
+            message: `More than ${MAX_FIELDS} fields at the top of the body: it has ${all.length}, and the first too many is ${clip(all[MAX_FIELDS]?.[0])}`,
+          },
+        ])
       // Assigned, this name would be no field but what all fields are inherited from: read for the price, and never sent.
       for (const [field, given] of all) if (field !== '__proto__' && !fields.includes(field)) known[field] = given
     }
@@ -318,15 +312,23 @@ const DEEPEST = 200
 
 /** What is written out again must not be deep: JSON.stringify takes half a second for 50,000 levels, and throws for more. */
 function checkDepth(value: object): void {
-  if (isDeeper(value, DEEPEST)) throw invalidBody([{ path: '', message: `Nested deeper than ${DEEPEST} levels` }])
+  const place = deepPlace(value, DEEPEST)
+  if (!place) return
+  const path = clip(place.slice(0, SHOWN_NAMES).join('.'))
+  throw invalidBody([{ path, message: `${path}: nested deeper than ${DEEPEST} levels` }])
 }
 
-/** Whether it has more than `levels` below it; goes no deeper than that itself. */
-function isDeeper(value: object, levels: number): boolean {
-  if (levels < 0) return true
-  for (const inner of Array.isArray(value) ? value : Object.values(value))
-    if (typeof inner === 'object' && inner !== null && isDeeper(inner, levels - 1)) return true
-  return false
+const SHOWN_NAMES = 6
+
+/** The names on the way to what lies deeper than `levels`, from the outside; goes no deeper than that itself. */
+function deepPlace(value: object, levels: number): readonly string[] | undefined {
+  if (levels < 0) return []
+  for (const [name, inner] of Object.entries(value)) {
+    if (typeof inner !== 'object' || inner === null) continue
+    const place = deepPlace(inner, levels - 1)
+    if (place) return [name, ...place]
+  }
+  return undefined
 }
 
 /** Saying what is wrong with an item takes far longer than seeing that something is. */

@@ -11,6 +11,8 @@ export type UnpaidWork = {
 
 export type UnpaidCount = {
   readonly countTokens: CountTokens
+  /** Spends for a large body of so many bytes, which is read and checked before anybody knows that it is paid for. Throws like a count. */
+  read(bytes: number): void
   /** Returns what this request has spent: its payment has been verified. */
   refund(): void
 }
@@ -25,6 +27,9 @@ type Options = {
 }
 
 type Bucket = { left: number; at: number }
+
+/** To read a byte costs about an eighth of what it costs to count a character. */
+const BYTES_PER_CHARACTER = 8
 
 /** A refused caller is told to wait until a tenth of the budget is back. */
 const WORTH_WAITING = 0.1
@@ -42,6 +47,7 @@ export function unpaidWork({ countTokens, clock, perMinute, remembered = 10_000 
       let spent = 0
       return {
         countTokens: (text, options) => countTokens(text, { ...options, spend }),
+        read: (bytes) => spend(Math.ceil(bytes / BYTES_PER_CHARACTER)),
         refund() {
           if (spent === 0) return
           const bucket = bucketOf(key)
@@ -73,7 +79,7 @@ export function unpaidWork({ countTokens, clock, perMinute, remembered = 10_000 
 
   function overspent(left: number): ApiError {
     const seconds = Math.ceil(((WORTH_WAITING * perMinute - left) * 60) / perMinute)
-    const message = `Unpaid requests from one address may have ${perMinute} characters of text counted per minute. Retry after ${seconds} s, or send shorter prompts. Nothing was charged.`
+    const message = `Unpaid requests from one address may have ${perMinute} characters of text counted per minute; a large body counts for an eighth of its bytes. Retry after ${seconds} s, or send less. Nothing was charged.`
     return new ApiError('TOO_MANY_REQUESTS', {
       message,
       fields: { retryAfterSeconds: seconds },

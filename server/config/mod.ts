@@ -149,7 +149,7 @@ export const File = Type.Object(
       { usual: 'half of `max_connections`' },
     ),
     unpaid_characters_per_minute: setting(
-      'Characters of chat prompts that are tokenized per minute and client address for requests without a verified payment, in each process. A character beyond ASCII counts as its UTF-8 bytes. More is answered with 429.',
+      'Characters of chat prompts that are tokenized per minute and client address for requests without a verified payment, in each process. A character beyond ASCII counts as its UTF-8 bytes, and a body of more than 64 KiB for an eighth of its bytes besides. More is answered with 429.',
       Type.Integer({ minimum: 100_000, maximum: 10_000_000_000, default: 10_000_000 }),
     ),
     generate_content_payers: setting('Wallets (`0x…`) that may use `:generateContent`.', Wallets, {

@@ -12,6 +12,7 @@ import {
   type Paid,
 } from '../../endpoint/mod.ts'
 import { exactJson } from '../../lib/decimal_json.ts'
+import type { Clock } from '../../lib/clock.ts'
 import { ApiError } from '../../http/errors.ts'
 import { clip } from '../../lib/text.ts'
 import { inputParser, parseJson, textFields } from '../../http/request_body.ts'
@@ -153,7 +154,7 @@ function freeHistory({ name, root, title, row }: Family): Free {
   return feed(words, async (request, { vendors, clock }, signal) => {
     const { params, query } = request
     const said = readHistory({
-      ...(await posted(request)),
+      ...(await posted(request, clock)),
       ...Object.fromEntries(query),
       ...params,
     }) as sale.HistoryAsked
@@ -170,9 +171,9 @@ function freeHistory({ name, root, title, row }: Family): Free {
 }
 
 /** A POST may say in its body what a GET says in its query. */
-async function posted({ method, text, header }: FreeRequest): Promise<Readonly<Record<string, unknown>>> {
+async function posted({ method, text, header }: FreeRequest, clock: Clock): Promise<Readonly<Record<string, unknown>>> {
   const said = method === 'POST' ? await text() : ''
-  return said === '' ? {} : textFields(parseJson(said, header('content-type')))
+  return said === '' ? {} : textFields(await parseJson(said, header('content-type'), clock))
 }
 
 // ── paid ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -82,8 +82,10 @@ describe('reading a body', () => {
   })
 })
 
+const clock = testClock()
+
 describe('parsing JSON', () => {
-  test('takes any JSON type, with parameters, in any case, or none at all', () => {
+  test('takes any JSON type, with parameters, in any case, or none at all', async () => {
     for (const type of [
       'application/json',
       'Application/JSON; charset=utf-8',
@@ -92,7 +94,7 @@ describe('parsing JSON', () => {
       '',
       null,
     ]) {
-      expect(parseJson('{"a":1}', type)).toEqual({ a: 1 })
+      expect(await parseJson('{"a":1}', type, clock)).toEqual({ a: 1 })
     }
   })
 
@@ -105,18 +107,18 @@ describe('parsing JSON', () => {
       'application/jsonp',
       'json',
     ]) {
-      const { code, message } = await apiErrorOf(() => parseJson('{}', type))
+      const { code, message } = await apiErrorOf(() => parseJson('{}', type, clock))
       expect(code).toBe('INVALID_CONTENT_TYPE')
       expect(message).toBe(`The content type must be application/json, got ${type.split(';')[0]}.`)
     }
   })
 
   test('tells an empty body from a broken one', async () => {
-    expect((await apiErrorOf(() => parseJson(' \n', null))).message).toBe(
+    expect((await apiErrorOf(() => parseJson(' \n', null, clock))).message).toBe(
       'The request body is empty; a JSON object is expected.',
     )
     for (const text of ['{', "{'a':1}", '{"a":1,}', '{"a":NaN}', 'undefined', '{"a":1}{"b":2}', '\u0000']) {
-      const { code, message } = await apiErrorOf(() => parseJson(text, 'application/json'))
+      const { code, message } = await apiErrorOf(() => parseJson(text, 'application/json', clock))
       expect([code, message]).toEqual(['INVALID_JSON', 'The request body is not valid JSON.'])
     }
   })
@@ -281,7 +283,9 @@ test('what keeps unknown fields keeps a thousand, and no million; what drops the
     ...Object.fromEntries(Array.from({ length: count - 1 }, (_, index) => [`k${index}`, 1])),
   })
   expect(Object.keys(inputParser(schema, 'kept')(crowd(1_000)))).toHaveLength(1_000)
-  expect(() => inputParser(schema, 'kept')(crowd(1_001))).toThrow('More than 1000 fields')
+  expect(() => inputParser(schema, 'kept')(crowd(1_001))).toThrow(
+    'More than 1000 fields at the top of the body: it has 1001, and the first too many is k999',
+  )
   expect(inputParser(schema)(crowd(1_001))).toEqual({ model: 'm' })
 })
 
@@ -463,7 +467,49 @@ describe('what a request holds of the budget', () => {
   })
 })
 
-test('a large body of very many values is refused before it is parsed', () => {
-  expect(() => parseJson(`[${'{},'.repeat(2_000_000)}{}]`, null)).toThrow('at most 1000000 values')
-  expect(parseJson(JSON.stringify('word, '.repeat(300_000)), null)).toHaveLength(1_800_000)
+describe('the shape of a body', () => {
+  const refusal = async (text: string) => await apiErrorOf(() => parseJson(text, null, clock))
+  const fields = (count: number) => Array.from({ length: count }, (_, index) => `"k${index}":1`).join(',')
+
+  test('has a limit for fields, values and depth, and what is at the limit passes', async () => {
+    expect(Object.keys((await parseJson(`{${fields(50_000)}}`, null, clock)) as object)).toHaveLength(50_000)
+    expect(await parseJson(`[${'1,'.repeat(199_998)}1]`, null, clock)).toHaveLength(199_999)
+    const deep = `${'['.repeat(200)}${']'.repeat(200)}`
+    expect(await parseJson(deep, null, clock)).toBeArrayOfSize(1)
+    for (const [text, allowed] of [
+      [`{${fields(50_001)}}`, '50000 object fields'],
+      [`[${`{${fields(100)}},`.repeat(501)}{}]`, '50000 object fields'],
+      [`[${'1,'.repeat(200_000)}1]`, '200000 values'],
+      [`[${'{},'.repeat(2_000_000)}{}]`, '200000 values'],
+      ['"'.repeat(2_000_000), '200000 values'],
+    ] as const) {
+      const { code, message } = await refusal(text)
+      expect([code, message]).toEqual(['TOO_LARGE', expect.stringContaining(`at most ${allowed}`)])
+      expect(message).toMatch(/is at character \d+\. Nothing was charged\.$/)
+    }
+    for (const text of [`[${deep}]`, '['.repeat(4_000_000), '{"a":'.repeat(4_000_000)]) {
+      const { code, message } = await refusal(text)
+      expect([code, message]).toEqual([
+        'INVALID_BODY',
+        expect.stringContaining('at most 200 levels of nesting; it goes deeper at'),
+      ])
+    }
+  })
+
+  test('is not what stands in a text: prompts of commas, quotes, colons and brackets pass', async () => {
+    for (const text of [
+      'word, '.repeat(300_000),
+      '{":["\\'.repeat(200_000),
+      '\\'.repeat(999_999),
+      `${'x'.repeat(100)}"`.repeat(20_000),
+    ])
+      expect(await parseJson(JSON.stringify({ text }), null, clock)).toEqual({ text })
+  })
+
+  test('of every slice is seen, also where a text goes over its end', async () => {
+    const long = 'a'.repeat(9 << 20)
+    expect(await parseJson(JSON.stringify([long, 1]), null, clock)).toHaveLength(2)
+    expect((await refusal(`[${JSON.stringify(long)},${'['.repeat(300)}`)).code).toBe('INVALID_BODY')
+    expect((await refusal(`${' '.repeat(9 << 20)}${'['.repeat(300)}`)).code).toBe('INVALID_BODY')
+  })
 })
