@@ -16,7 +16,7 @@ export function apply({ find, put }: Mutant, root: string): Applied | string {
     const text = readFileSync(join(root, path), 'utf8')
     const matches = text.match(pattern)?.length ?? 0
     count += matches
-    if (matches > 0) found.push({ path, text: text.replace(pattern, () => put) })
+    if (matches > 0) found.push({ path, text: text.replace(pattern, put) })
   }
   return count === 1 && found[0] ? found[0] : `applies ${count} times`
 }
@@ -27,8 +27,10 @@ function filesIn(root: string, folder: string): readonly string[] {
     .map((path) => `${folder}/${path}`)
 }
 
-/** A formatter may put white space, parentheses' line breaks and trailing commas between any two tokens. */
+/** A formatter may put white space between any two tokens. `$1` stands for any name, which `put` may repeat. */
 function loose(word: string): string {
-  const tokens = word.match(/[\w$]+|'[^']*'|[^\w\s]/g) ?? []
-  return tokens.map((token) => token.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('\\s*')
+  const tokens = word.match(/\$\d|\w+|'[^']*'|[^\w\s]/g) ?? []
+  return tokens
+    .map((token) => (/^\$\d$/.test(token) ? '(\\w+)' : token.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')))
+    .join('\\s*')
 }

@@ -21,14 +21,14 @@ export const mutants: readonly Mutant[] = [
   ),
   mutant(
     'an authorization opens any number of calls',
-    `if (bound && !isFree(bound, at.lostBy ?? at.now)) return only`,
-    `if (false) return only`,
+    `if (bound && !isFree(bound, at.lostBy ?? at.now)) return`,
+    `if (false) return`,
   ),
-  mutant('the cap is not kept', `if (judged?.kind === 'over') return only(judged)`, ``),
+  mutant('the cap is not kept', `if (judged?.kind === 'over') return`, `if (false) return`),
   mutant(
     'the lost call of a reused authorization is left unfinished',
-    `writes: [...letGo(bound, at.now), { kind: 'insert', call }`,
-    `writes: [{ kind: 'insert', call }`,
+    `writes: [...$1(bound, at.now), { kind: 'insert'`,
+    `writes: [{ kind: 'insert'`,
   ),
 
   // ── claiming a settlement ─────────────────────────────────────────────────────────────────────────────────────────
@@ -53,8 +53,8 @@ export const mutants: readonly Mutant[] = [
   ),
   mutant(
     'money moves before the result is stored',
-    `if (!done && call.workStatus !== 'completed') return only({ kind: 'nothing' })`,
-    ``,
+    `if (!done && call.workStatus !== 'completed') return`,
+    `if (false) return`,
   ),
   mutant(
     'a poll spends the authorization of another call',
@@ -63,8 +63,8 @@ export const mutants: readonly Mutant[] = [
   ),
   mutant(
     'what a poll spends is bound as unsent',
-    `bindingOf(offered, call), position: place, status: 'sent' }`,
-    `bindingOf(offered, call), position: place, status: 'open' }`,
+    `(offered, call), $1: $2, status: 'sent' }`,
+    `(offered, call), $1: $2, status: 'open' }`,
   ),
 
   // ── ending a settlement ───────────────────────────────────────────────────────────────────────────────────────────
@@ -75,23 +75,23 @@ export const mutants: readonly Mutant[] = [
   ),
   mutant(
     'a late answer overwrites a settled call',
-    `if (call.paymentStatus === 'settled') return only(outcome.kind === 'paid')`,
+    `if (call.paymentStatus === 'settled') return $1(outcome.kind === 'paid')`,
     ``,
   ),
   mutant(
     'an unknown outcome counts as dead',
-    `if (outcome.kind === 'unknown') return end('settling', { kind: 'mark', key: binding.key, status: 'sent' })`,
-    `if (outcome.kind === 'unknown') return end('settling', { kind: 'mark', key: binding.key, status: 'dead' })`,
+    `if (outcome.kind === 'unknown') return $1('settling', { kind: 'mark', key: binding.key, status: 'sent' })`,
+    `if (outcome.kind === 'unknown') return $1('settling', { kind: 'mark', key: binding.key, status: 'dead' })`,
   ),
   mutant(
     'other authorizations in doubt are forgotten',
     `const inDoubt = seen.bindings.some(`,
     `const inDoubt = [].some(`,
   ),
-  mutant('a refusal frees what was sent before', `if (!call.claimFresh) return end('settling')`, ``),
+  mutant('a refusal frees what was sent before', `if (!call.claimFresh) return $1('settling')`, ``),
   mutant(
     'a call whose money is in doubt is forgotten',
-    `if (call.paymentStatus !== 'verified' && call.paymentStatus !== 'refused') return 'keep'`,
+    `if (call.paymentStatus !== 'verified' && call.paymentStatus !== 'refused') return`,
     ``,
   ),
   mutant(
@@ -168,11 +168,7 @@ export const mutants: readonly Mutant[] = [
   ),
   mutant('a new wallet has one call more', `calls > newWallet.calls ||`, `calls > newWallet.calls + 1 ||`),
   mutant('a new wallet is not limited in worth', `|| worth > newWallet.worth`, ``),
-  mutant(
-    'one call of a wallet counts for all',
-    `found.set(unpaidRecord.id, unpaidRecord)`,
-    `found.set('', unpaidRecord)`,
-  ),
+  mutant('one call of a wallet counts for all', `found.set($1.id, $2)`, `found.set('', $2)`),
 
   // ── who may read, and who owes ────────────────────────────────────────────────────────────────────────────────────
   mutant('a payment that was sent proves its wallet', `return paymentStatus !== 'verified'`, `return false`),
@@ -186,8 +182,8 @@ export const mutants: readonly Mutant[] = [
     `if (expiresAt <= clock.now()) return none('PAYMENT_UNFUNDED'`,
     `if (false) return none('PAYMENT_UNFUNDED'`,
   ),
-  mutant('a refused payment is not owed', `if (call?.paymentStatus === 'refused') owed = call`, ``),
-  mutant('any number of results may lie', `return waiting.length >= MAX_LYING && sum > holds ?`, `return false ?`),
+  mutant('a refused payment is not owed', `if (call?.paymentStatus === 'refused') $1 = call`, ``),
+  mutant('any number of results may lie', `return waiting.length >= $1 && sum > holds ?`, `return false ?`),
   mutant(
     'unpaid calls are not looked for',
     `const owed = servesBeforeSettlement(endpoint) && !isFree ?`,

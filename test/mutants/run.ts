@@ -2,11 +2,11 @@
  * `bun run mutants`: makes each mistake of `mutants.ts` in a copy of the sources and runs the quick tests of the money rules, which have to fail.
  * `bun run mutants owed poll` takes those whose name contains one of these; `--full` runs the tests in full. Ends with the mutants that live.
  */
-import { cpSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { apply } from './apply.ts'
-import { mutants } from './mutants.ts'
+import { type Mutant, mutants } from './mutants.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const PARTS = [
@@ -55,6 +55,17 @@ async function killerOf(): Promise<string | undefined> {
   return undefined
 }
 
+async function judged(mutant: Mutant): Promise<string> {
+  const applied = apply(mutant, copy)
+  if (typeof applied === 'string') return applied
+  const path = join(copy, applied.path)
+  const before = readFileSync(path, 'utf8')
+  writeFileSync(path, applied.text)
+  const killer = await killerOf()
+  writeFileSync(path, before)
+  return killer ? `killed by ${killer}` : 'ALIVE'
+}
+
 try {
   for (const part of PARTS) cpSync(join(ROOT, part), join(copy, part), { recursive: true })
   symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'))
@@ -63,13 +74,9 @@ try {
   const chosen = mutants.filter(({ name }) => filters.length === 0 || filters.some((filter) => name.includes(filter)))
   const alive: string[] = []
   for (const mutant of chosen) {
-    const applied = apply(mutant, ROOT)
     const started = performance.now()
-    if (typeof applied !== 'string') writeFileSync(join(copy, applied.path), applied.text)
-    const by = typeof applied === 'string' ? undefined : await killerOf()
-    if (typeof applied !== 'string') cpSync(join(ROOT, applied.path), join(copy, applied.path))
-    if (!by) alive.push(mutant.name)
-    const said = typeof applied === 'string' ? applied : by ? `killed by ${by}` : 'ALIVE'
+    const said = await judged(mutant)
+    if (!said.startsWith('killed')) alive.push(mutant.name)
     console.log(`${((performance.now() - started) / 1000).toFixed(1).padStart(6)} s  ${mutant.name}: ${said}`)
   }
   console.log(`${chosen.length - alive.length} of ${chosen.length} mutants killed`)
