@@ -55,7 +55,7 @@ export type Setup = {
   readonly endpoints?: readonly Endpoint[]
   readonly timeouts?: Partial<Timeouts>
   /** Names this process in its calls; random unless told. Must differ between two processes that share a storage. */
-  readonly owner?: string
+  readonly workerId?: string
   /** Replaces every inline window, in milliseconds; 0 makes every call a job. */
   readonly inlineMs?: number
   /** Largest request body and mirrored media, in bytes: 1 MiB and 64 MiB. */
@@ -117,8 +117,8 @@ export function gateway(setup: Setup): Gateway {
   const catalog = setup.catalog ?? contractCatalog()
   const list = router(shownOf(setup.endpoints ?? everything, setup.hidden ?? []))
   const timeouts: Timeouts = { ...usual, ...setup.timeouts }
-  const owner = setup.owner ?? newId(bare.random)
-  const alive = living({ storage: bare.storage, owner, clock, log, leaseMs: timeouts.workLeaseMs })
+  const workerId = setup.workerId ?? newId(bare.random)
+  const alive = living({ storage: bare.storage, workerId, clock, log, leaseMs: timeouts.workLeaseMs })
   const { storage } = alive
   const ports = { ...bare, storage }
   const windows = sharedBy(setup.ports.storage, 'windows', () => limits(storage))
@@ -152,7 +152,7 @@ export function gateway(setup: Setup): Gateway {
       ]),
     ),
     timeouts,
-    workerId: owner,
+    workerId,
     living: alive,
     maxBody: setup.maxBody ?? 1 << 20,
     maxUpload,
@@ -368,7 +368,7 @@ export function gateway(setup: Setup): Gateway {
     for (const { name: maintenanceTask, everyMs, do: work } of maintenanceTasks) {
       if ((taskDueAt.get(maintenanceTask) ?? 0) > now) continue
       taskDueAt.set(maintenanceTask, now + everyMs)
-      if (!(await storage.lease(maintenanceTask, `${owner}:${name}`, { now, until: now + everyMs }))) continue
+      if (!(await storage.lease(maintenanceTask, `${workerId}:${name}`, { now, until: now + everyMs }))) continue
       const doing = within(clock, everyMs, (signal) => work({ records: storage, vendors, clock, log, signal }))
       ports.background(
         doing.catch((error: Error) => log.warn('a chore was not done', { maintenanceTask, error: error.message })),
@@ -379,7 +379,7 @@ export function gateway(setup: Setup): Gateway {
 
   async function takeOver(): Promise<number> {
     const lost = (await storage.lostCalls(Number.MAX_SAFE_INTEGER, 100_000)).filter(
-      (call) => call.workerId !== owner && call.workerId !== UPSTREAM_JOB,
+      (call) => call.workerId !== workerId && call.workerId !== UPSTREAM_JOB,
     )
     for (const call of lost) await fail(storage, call, LOST, clock.now())
     return lost.length

@@ -15,13 +15,13 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
   try {
     const requests = inFlight()
     const listening = listen(config, wired, { log, requests })
-    const { gateways, storage, clock, owner } = wired
+    const { gateways, storage, clock, workerId } = wired
     const sweeping = sweep({
       gateways: gateways.map(({ gateway }) => gateway),
       storage,
       clock,
       log,
-      owner,
+      workerId,
       everyMs: Math.min(5_000, config.leaseMs / RENEWALS),
     })
     const { url } = listening

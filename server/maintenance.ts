@@ -6,7 +6,7 @@ export type SweepOptions = {
   readonly storage: Storage
   readonly clock: Clock
   readonly log: Log
-  readonly owner: string
+  readonly workerId: string
   /** Milliseconds between two rounds; a third of the work lease at most. */
   readonly everyMs?: number
 }
@@ -14,7 +14,7 @@ export type SweepOptions = {
 const PRUNE_EVERY_MS = 3_600_000
 
 /** Starts sweeping; `stop` resolves when the round under way has ended. A failed round is logged, and the next one is tried. */
-export function sweep({ gateways, storage, clock, log, owner, everyMs = 5_000 }: SweepOptions): {
+export function sweep({ gateways, storage, clock, log, workerId, everyMs = 5_000 }: SweepOptions): {
   stop(): Promise<void>
 } {
   const stopped = new AbortController()
@@ -24,7 +24,7 @@ export function sweep({ gateways, storage, clock, log, owner, everyMs = 5_000 }:
     const now = clock.now()
     if (now - prunedAt < PRUNE_EVERY_MS) return
     prunedAt = now
-    if (await storage.lease('prune', owner, { now, until: now + 60_000 })) await storage.prune(now)
+    if (await storage.lease('prune', workerId, { now, until: now + 60_000 })) await storage.prune(now)
   }
 
   async function renew(): Promise<void> {

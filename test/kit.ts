@@ -184,7 +184,7 @@ export type Kit = {
   readonly log: ReturnType<typeof testLog>
   readonly ports: Ports
   readonly shop: Gateway
-  /** The same ports behind another process: another owner, nothing remembered. */
+  /** The same ports behind another process: another worker id, nothing remembered. */
   restart(setup?: Partial<Setup>): Gateway
   buyer(name?: string): Buyer
   /** Time passes for a process that is alive: it renews its promise, as the server's sweep does. */
@@ -260,7 +260,7 @@ export function kit({
     ...given,
   }
   const open = (more: Partial<Setup> = {}) =>
-    dress(gateway({ ports: wrap(ports), label: 'base-sepolia', owner: 'first', pollKeys, ...setup, ...more }))
+    dress(gateway({ ports: wrap(ports), label: 'base-sepolia', workerId: 'first', pollKeys, ...setup, ...more }))
   const shop = open()
   return {
     clock,
@@ -270,7 +270,7 @@ export function kit({
     log,
     ports,
     shop,
-    restart: (more) => open({ owner: 'second', ...more }),
+    restart: (more) => open({ workerId: 'second', ...more }),
     buyer: (name = 'alice') => buyerOf({ name, chain, clock }, shop),
     async streamed(ms) {
       for (let left = ms; left > 0; left -= 10_000) {

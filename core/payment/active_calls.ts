@@ -37,13 +37,13 @@ const UNFINISHED = ['queued', 'in_progress'] as const
 
 export function living({
   storage,
-  owner,
+  workerId,
   clock,
   log,
   leaseMs,
 }: {
   storage: Storage
-  owner: string
+  workerId: string
   clock: Clock
   log: Log
   leaseMs: number
@@ -73,7 +73,7 @@ export function living({
     async renew() {
       // Asked with no call at all as well: whoever never asks cannot tell when storage was away.
       const ids = [...promised].filter(([, until]) => until !== GONE).map(([id]) => id)
-      await renewCalls(owner, ids, clock.now() + leaseMs)
+      await renewCalls(workerId, ids, clock.now() + leaseMs)
       await write()
     },
   }
@@ -117,7 +117,7 @@ export function living({
   ): ReturnType<Storage['openCall']> {
     try {
       const opened = await storage.openCall(call, authorization, { ...at, ...late(at) })
-      if (opened.kind === 'opened' && call.workerId === owner) promised.set(call.id, at.until)
+      if (opened.kind === 'opened' && call.workerId === workerId) promised.set(call.id, at.until)
       return opened
     } catch (error) {
       const there = await storage.getCall(call.id).catch(() => undefined)
@@ -137,7 +137,7 @@ export function living({
 
   async function renewCalls(...[by, ids, until]: Parameters<Storage['renew']>): ReturnType<Storage['renew']> {
     const held = await heard.renew(by, ids, until)
-    if (by !== owner) return held
+    if (by !== workerId) return held
     const isOurs = new Set(held)
     for (const id of ids) {
       const known = promised.get(id)
@@ -151,7 +151,7 @@ export function living({
   async function hold(id: string, signal: AbortSignal): Promise<boolean> {
     while (!signal.aborted) {
       try {
-        const [held] = await renewCalls(owner, [id], clock.now() + leaseMs)
+        const [held] = await renewCalls(workerId, [id], clock.now() + leaseMs)
         if (held !== undefined || !promised.has(id)) return true
         const isDone = (await heard.getCall(id))?.workStatus === 'completed'
         if (isDone) promised.delete(id)
@@ -167,7 +167,7 @@ export function living({
 
   async function moveCall(...[id, from, patch]: Parameters<Storage['moveCall']>): ReturnType<Storage['moveCall']> {
     const isEnd = patch.workStatus === 'completed' || patch.workStatus === 'failed'
-    const isHanded = patch.workerId !== undefined && patch.workerId !== owner
+    const isHanded = patch.workerId !== undefined && patch.workerId !== workerId
     const isOurs = promised.has(id) || doubtful.has(id)
     try {
       const isMoved = await heard.moveCall(id, from, patch)
@@ -195,7 +195,7 @@ export function living({
         keep(id, made.result, () =>
           end(
             id,
-            { workStatus: UNFINISHED, workerId: owner, paymentStatus: 'verified' },
+            { workStatus: UNFINISHED, workerId, paymentStatus: 'verified' },
             { workStatus: 'completed', ...made, endedAt: now },
           ),
         )
@@ -219,7 +219,7 @@ export function living({
   async function end(id: string, from: Parameters<Storage['moveCall']>[1], patch: CallPatch): Promise<void> {
     if (await heard.moveCall(id, from, patch)) return
     if (patch.workStatus !== 'completed') return
-    const [held] = await heard.renew(owner, [id], clock.now() + leaseMs)
+    const [held] = await heard.renew(workerId, [id], clock.now() + leaseMs)
     if (held !== undefined) await heard.moveCall(id, from, patch)
   }
 
@@ -294,7 +294,7 @@ function weightOf(value: unknown): number {
   return Object.values(value).reduce((sum: number, each: unknown) => sum + weightOf(each), 0)
 }
 
-/** Takes back a call of this owner that was declared lost while it was alive. False where its authorization serves another call by now. */
+/** Takes back a call that was declared lost while its worker was alive. False when its authorization now serves another call. */
 export async function takenBack(
   storage: Storage,
   { id, workerId }: Pick<Call, 'id' | 'workerId'>,

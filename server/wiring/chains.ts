@@ -28,7 +28,7 @@ type ServedChain = Chain &
 type Chaining = Opening & {
   readonly isDevnet: boolean
   readonly storage: Storage
-  readonly owner: string
+  readonly workerId: string
   readonly leaseMs: number
   readonly meters?: Pick<Metrics, 'balances'> | undefined
 }
@@ -86,7 +86,7 @@ function chainOf(name: string, paymentMethod: PaymentMethod, chaining: Chaining)
 
 function evmPaymentMethod(
   { network, rpcUrl, asset, payTo, domain, settles }: EvmPaymentMethod,
-  { isDevnet, storage, owner, leaseMs }: Chaining,
+  { isDevnet, storage, workerId, leaseMs }: Chaining,
 ): ServedChain {
   // An idle local chain makes no blocks, so the clock of its latest one is minutes behind. And anvil never mines a transaction that
   // comes while the one before it is being mined: one at a time, each for up to fifty payments, is as fast.
@@ -101,7 +101,7 @@ function evmPaymentMethod(
       return { name: `relayer:${network}:${address}`, key, address }
     }),
     build: (relayerKey, role) => evmChain({ ...row, relayerKey, gasFloor, watchesGas: role === 'sender' }),
-    take: (key, at) => storage.lease(key, owner, at),
+    take: (key, at) => storage.lease(key, workerId, at),
     leaseMs,
   })
 }

@@ -43,7 +43,7 @@ export type Wired = {
   readonly gateways: readonly { readonly gateway: Gateway; readonly config: GatewayConfig }[]
   readonly storage: Storage
   readonly clock: Clock
-  readonly owner: string
+  readonly workerId: string
   readonly devnet: LocalSystem | undefined
   /** Where somebody may read them: with an operator's token. */
   readonly metrics: Metrics | undefined
@@ -90,7 +90,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const clock = shared ?? systemClock
 
   const objects = await orRefuse('OBJECT_STORE', () => openObjects(config))
-  const owner = crypto.randomUUID()
+  const workerId = crypto.randomUUID()
   const pending = new Set<Promise<unknown>>()
   const counted = memoized(countTokens)
   const meters = config.operatorToken === undefined ? undefined : metrics({ version: VERSION, clock })
@@ -114,7 +114,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     ...opening,
     isDevnet,
     storage,
-    owner: storage.isShared ? owner : 'process',
+    workerId: storage.isShared ? workerId : 'process',
     leaseMs: config.leaseMs,
     meters,
   })
@@ -153,7 +153,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
         ports,
         allowlists,
         ...(isDevnet && { freeToOrigin: isOwnPage(config.publicOrigin) }),
-        ...gatewaySettings(config, row, { owner, shelf: shelfOf(row, shelf) }),
+        ...gatewaySettings(config, row, { workerId, shelf: shelfOf(row, shelf) }),
       }),
     )
     gateways.push({ gateway: opened, config: row })
@@ -173,7 +173,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const isCounted = shelf.chat.all.some((row) => row.billing.mode === 'paid' && vendors.chat(row) !== undefined)
   if (isCounted)
     warmTokenizer().catch((error: Error) => log.warn('the tokenizer could not be loaded', { error: error.message }))
-  return { gateways, storage, clock, owner, devnet, metrics: meters, drain }
+  return { gateways, storage, clock, workerId, devnet, metrics: meters, drain }
 
   function background(work: Promise<unknown>): void {
     pending.add(work)
@@ -199,7 +199,11 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
 
 const MINUTE_MS = 60_000
 
-function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: { owner: string; shelf: Catalog }) {
+function gatewaySettings(
+  config: Config,
+  row: GatewayConfig,
+  { workerId, shelf }: { workerId: string; shelf: Catalog },
+) {
   return {
     name: row.name,
     label: row.label,
@@ -211,7 +215,7 @@ function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: {
     ),
     // Contract 1.27: the Solana gateway says in its 402 that the payment could not be verified.
     unverifiable: row.paymentMethods.some(({ kind }) => kind === 'solana') ? (402 as const) : (503 as const),
-    owner,
+    workerId,
     maxBody: config.maxBody,
     maxUpload: config.maxUpload,
     maxBodies: config.bodyMemory,

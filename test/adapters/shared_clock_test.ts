@@ -98,7 +98,7 @@ test('a replica whose clock is 35 s ahead sells nothing, and one that is 5 s ahe
     })
     const replies = await Promise.all(payments.map((payment) => subject.post(STREAM, { payment, shop })))
     expect([...new Set(replies.map(({ status }) => status))]).toEqual([...statuses])
-    await subject.restart({ owner: 'third' }).maintain()
+    await subject.restart({ workerId: 'third' }).maintain()
     const texts = await Promise.all(replies.map((reply) => reply.text()))
     await subject.idle()
     const whole = texts.filter((text) => text.endsWith(DONE)).length

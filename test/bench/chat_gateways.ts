@@ -94,9 +94,9 @@ async function startFarebox({ baseUrl, dir }: Given): Promise<Standing> {
     background: (work: Promise<unknown>) =>
       void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
   }
-  const owner = randomBytes(12).toString('hex')
-  const shop = gateway({ ports, name: 'bench', label: 'base-sepolia', owner, freeTier: FREE_TIER })
-  const sweeping = sweep({ gateways: [shop], storage, clock: systemClock, log, owner })
+  const workerId = randomBytes(12).toString('hex')
+  const shop = gateway({ ports, name: 'bench', label: 'base-sepolia', workerId, freeTier: FREE_TIER })
+  const sweeping = sweep({ gateways: [shop], storage, clock: systemClock, log, workerId })
   const elysia = app({ gateways: [{ gateway: shop, hosts: [] }], log })
   const server = serve((request) => elysia.fetch(request))
   elysia.server = server

@@ -86,9 +86,9 @@ async function startShop({ dir }: Given): Promise<Standing> {
     background: (work: Promise<unknown>) =>
       void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
   }
-  const owner = randomBytes(12).toString('hex')
-  const shop = gateway({ ports, name: 'devnet', label: 'base-sepolia', owner })
-  const sweeping = sweep({ gateways: [shop], storage, clock: systemClock, log, owner })
+  const workerId = randomBytes(12).toString('hex')
+  const shop = gateway({ ports, name: 'devnet', label: 'base-sepolia', workerId })
+  const sweeping = sweep({ gateways: [shop], storage, clock: systemClock, log, workerId })
   const { fetch } = app({ gateways: [{ gateway: shop, hosts: [] }], log }) as unknown as {
     fetch: (request: Request) => Promise<Response>
   }
@@ -140,13 +140,13 @@ async function startPrices({ dir }: Given): Promise<Standing> {
     background: (work: Promise<unknown>) =>
       void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
   }
-  const owner = randomBytes(12).toString('hex')
+  const workerId = randomBytes(12).toString('hex')
   // An address may ask for 600 a minute; the window stays, with room for all that is asked here.
   const roomy = endpoints.map((each) =>
     each.kind === 'free' && each.limit ? { ...each, limit: { ...each.limit, requests: 1_000_000_000 } } : each,
   )
-  const shop = gateway({ ports, name: 'bench', label: 'base-sepolia', owner, endpoints: roomy })
-  const sweeping = sweep({ gateways: [shop], storage, clock: systemClock, log, owner })
+  const shop = gateway({ ports, name: 'bench', label: 'base-sepolia', workerId, endpoints: roomy })
+  const sweeping = sweep({ gateways: [shop], storage, clock: systemClock, log, workerId })
   const elysia = app({ gateways: [{ gateway: shop, hosts: [] }], log })
   const server = serve((request) => elysia.fetch(request))
   elysia.server = server

@@ -107,7 +107,7 @@ export async function set(subject: Subject<Stall>, options: KitOptions = {}): Pr
         name: subjects.shop.name,
         ports: subjects.ports,
         endpoints: [endpoint],
-        owner: 'sweeper',
+        workerId: 'sweeper',
       }).maintain()
     await subjects.idle()
     expect(status).toBe(202)

@@ -18,7 +18,7 @@ test('a gateway whose chain hangs, or whose sweep fails, keeps no other from its
     maintaining('broken', () => Promise.reject(new Error('no'))),
     maintaining('sound', async () => {}),
   ]
-  const sweeping = sweep({ gateways, storage: memoryStorage(), clock, log, owner: 'one', everyMs: 1_000 })
+  const sweeping = sweep({ gateways, storage: memoryStorage(), clock, log, workerId: 'one', everyMs: 1_000 })
   await clock.advance(1_000)
   await clock.advance(1_000)
   expect(maintained.toSorted()).toEqual(['broken', 'broken', 'broken', 'sound', 'sound', 'sound', 'stuck'])

@@ -93,7 +93,7 @@ export function stage(rule: Rule): Stage {
       endpoints: rule.isHarsh ? FULL_MENU : MENU,
       label: 'model',
       pollKeys: [POLL_SECRET],
-      owner: ownerOf(index),
+      workerId: ownerOf(index),
       timeouts: made.timeouts,
     })
   const all = () => Array.from({ length: MAX_PROCESSES }, (_, index) => open(index))
@@ -183,9 +183,9 @@ function portsOf(index: number, world: () => World): Ports {
     callOf: (key, now) => store('callOf', (inner) => inner.callOf(key, now)),
     moveCall: (id, from, patch) =>
       store(`moveCall ${patch.workStatus ?? ''}`, (inner) => inner.moveCall(id, from, patch)),
-    renew: (owner, ids, until) => store('renew', (inner) => inner.renew(owner, ids, until)),
+    renew: (workerId, ids, until) => store('renew', (inner) => inner.renew(workerId, ids, until)),
     lostCalls: (now, limit) => store('lostCalls', (inner) => inner.lostCalls(now, limit)),
-    unfinishedCalls: (owner, at) => store('unfinishedCalls', (inner) => inner.unfinishedCalls(owner, at)),
+    unfinishedCalls: (workerId, at) => store('unfinishedCalls', (inner) => inner.unfinishedCalls(workerId, at)),
     claimSettlement(id, offered, at) {
       const { ledgerRows, active } = world()
       ledgerRows.claiming(active, id)
@@ -199,7 +199,7 @@ function portsOf(index: number, world: () => World): Ports {
       ),
     unsettled: (...asked) => store('unsettled', (inner) => inner.unsettled(...asked)),
     spendByModel: (payer, since) => store('spendByModel', (inner) => inner.spendByModel(payer, since)),
-    lease: (name, owner, at) => store('lease', (inner) => inner.lease(name, owner, at)),
+    lease: (name, workerId, at) => store('lease', (inner) => inner.lease(name, workerId, at)),
     hit: (bucket, take, now) => store('hit', (inner) => inner.hit(bucket, take, now)),
     putRecord: (...asked) => store('putRecord', (inner) => inner.putRecord(...asked)),
     getRecord: (...asked) => store('getRecord', (inner) => inner.getRecord(...asked)),

@@ -384,13 +384,13 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
       for (const { index, skewMs } of world.processes.filter(
         ({ isAlive, isFrozen }) => isAlive && !isFrozen && !dice.isLucky(0.25),
       )) {
-        const owner = ownerOf(index)
+        const workerId = ownerOf(index)
         const calls = (peek(world.storage.lostCalls(Number.MAX_SAFE_INTEGER, 1_000)) as readonly Call[]).filter(
-          (call) => call.workerId === owner,
+          (call) => call.workerId === workerId,
         )
         peek(
           world.storage.renew(
-            owner,
+            workerId,
             calls.map(({ id }) => id),
             world.now + skewMs + stage.timeouts.workLeaseMs,
           ),

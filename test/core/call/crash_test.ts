@@ -127,12 +127,12 @@ async function play(
   const alice = subject.buyer()
   const first = alice.sign(await alice.ask())
   const doomed = injected(ports, { ...blow, kills: recovery !== 'survival' })
-  const old = restart({ owner: 'first', ports: doomed.ports })
+  const old = restart({ workerId: 'first', ports: doomed.ports })
   const told = await tell(subject, alice, { shop: old, payment: first })
   const [isFaultInjected, asked] = [doomed.isFaultInjected(), [...doomed.asked]]
   const label = `${isFaultInjected ? `struck ${blow.after ? 'after' : 'before'} ${asked[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
 
-  const shop = recovery === 'survival' ? old : restart({ owner: 'second' })
+  const shop = recovery === 'survival' ? old : restart({ workerId: 'second' })
   await recover(subject, shop, recovery)
   const [paid, jobs] = [chain.transfers.length, vendor.jobs.length]
   const { status, body } = await insist(subject, alice, {

@@ -70,7 +70,7 @@ async function play(
   const order = body(subject, alice)
   const payment = alice.sign(await alice.ask(order, { path }))
   const doomed = injected(ports, { at, after, kills })
-  const old = restart({ owner: 'first', ports: doomed.ports })
+  const old = restart({ workerId: 'first', ports: doomed.ports })
   void alice.buy(order, { path, payment, shop: old })
   for (let n = 0; n < 3; n++) await clock.advance(3_000)
   const [isFaultInjected, asked] = [doomed.isFaultInjected(), [...doomed.asked]]

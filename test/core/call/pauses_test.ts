@@ -43,7 +43,7 @@ async function streams(count: number, storage: Storage = memoryStorage()) {
     readers.push({ reader, payment, feed: feeds[n] as (typeof feeds)[number] })
   }
   /** Another process that is alive all the while. */
-  const other = subject.restart({ owner: 'other' })
+  const other = subject.restart({ workerId: 'other' })
   const round = async (shop: Gateway) => {
     for (const step of [shop.renew, shop.maintain]) await step().catch(() => {})
   }

@@ -228,7 +228,7 @@ async function play(body: object, { at, after }: Omit<Blow, 'kills'>, recovery: 
   const alice = subject.buyer()
   const payment = alice.sign(await alice.ask(body, { path: COMPLETIONS }))
   const doomed = injected(ports, { at, after, kills: recovery !== 'survival' })
-  const old = restart({ owner: 'first', ports: doomed.ports })
+  const old = restart({ workerId: 'first', ports: doomed.ports })
   const send = async (shop: Gateway) => {
     const response = await shop.fetch(
       new Request(ORIGIN + COMPLETIONS, {
@@ -242,7 +242,7 @@ async function play(body: object, { at, after }: Omit<Blow, 'kills'>, recovery: 
   }
   const first = send(old).catch(() => undefined)
   await clock.settle()
-  const shop = recovery === 'survival' ? old : restart({ owner: 'second' })
+  const shop = recovery === 'survival' ? old : restart({ workerId: 'second' })
   if (recovery === 'takeOver') await shop.takeOver()
   for (const ms of [10_000, 19_000, 1_000, 29_000, 16_000]) {
     await clock.advance(ms)

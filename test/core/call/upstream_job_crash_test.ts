@@ -72,12 +72,12 @@ async function play(
   const alice = subject.buyer()
   const payment = await signed(alice)
   const doomed = injected(ports, { ...blow, kills: recovery !== 'survival' })
-  const old = restart({ owner: 'first', ports: doomed.ports })
+  const old = restart({ workerId: 'first', ports: doomed.ports })
   await stories[story]!.tell(subject, alice, { shop: old, payment })
   const [isFaultInjected, asked] = [doomed.isFaultInjected(), [...doomed.asked]]
   const label = `${story}: ${isFaultInjected ? `struck ${blow.after ? 'after' : 'before'} ${asked[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
 
-  const shop = recovery === 'survival' ? old : restart({ owner: 'second' })
+  const shop = recovery === 'survival' ? old : restart({ workerId: 'second' })
   if (recovery === 'takeOver') await shop.takeOver()
   studio.says = () => DONE
   for (const ms of [29_000, 1_000, 29_000, 16_000]) {

@@ -130,7 +130,7 @@ describe('processes that come and go', () => {
     const { alice, payment, pollUrl, studio, clock, ports, restart, chain } = subject
     studio.says = () => DONE
     const dying = restart({
-      owner: 'dying',
+      workerId: 'dying',
       ports: {
         ...ports,
         background: () => {},
@@ -152,7 +152,7 @@ describe('processes that come and go', () => {
     const { alice, payment, pollUrl, studio, clock, ports, restart, chain } = subject
     studio.says = () => DONE
     const dying = restart({
-      owner: 'dying',
+      workerId: 'dying',
       ports: { ...ports, background: () => {}, storage: { ...ports.storage, claimSettlement: () => never } },
     })
     void alice.poll(pollUrl, payment, { shop: dying })
@@ -166,7 +166,8 @@ describe('processes that come and go', () => {
     const subject = await shoot(cinema({ ports: { storage } }))
     for (const owner of ['second', 'third'])
       expect(
-        (await subject.alice.poll(subject.pollUrl, subject.payment, { shop: subject.restart({ owner }) })).status,
+        (await subject.alice.poll(subject.pollUrl, subject.payment, { shop: subject.restart({ workerId: owner }) }))
+          .status,
       ).toBe(202)
   })
 })

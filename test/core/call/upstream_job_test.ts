@@ -116,7 +116,7 @@ describe('an order whose work goes on elsewhere', () => {
       const alice = buyer()
       const payment = await signed(alice)
       const dying = restart({
-        owner: 'dying',
+        workerId: 'dying',
         pollKeys: ['ab'.repeat(32)],
         ports: { ...ports, background: () => {}, storage: { ...ports.storage, [step]: () => never } },
       })

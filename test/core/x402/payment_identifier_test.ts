@@ -419,13 +419,13 @@ describe('kill -9, or one failing answer, at any moment of a purchase under an i
     const { ports, chain, vendor, clock, restart } = subject
     const alice = subject.buyer()
     const doomed = injected(ports, { ...blow, kills: recovery !== 'survival' })
-    const old = restart({ owner: 'first', ports: doomed.ports })
+    const old = restart({ workerId: 'first', ports: doomed.ports })
     const buy = async (shop: Gateway) => alice.buy(FOX, { payment: await fresh(alice), shop })
     await unlessDead(subject, Promise.all([buy(old), ...(isTwice ? [buy(old)] : [])]))
     const [isFaultInjected, asked] = [doomed.isFaultInjected(), [...doomed.asked]]
     const label = `${isFaultInjected ? `struck ${blow.after ? 'after' : 'before'} ${asked[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
 
-    const shop = recovery === 'survival' ? old : restart({ owner: 'second' })
+    const shop = recovery === 'survival' ? old : restart({ workerId: 'second' })
     if (recovery === 'takeOver') await shop.takeOver()
     for (const ms of [29_000, 1_000, 29_000, 16_000]) {
       await clock.advance(ms)

@@ -265,7 +265,7 @@ describe('two gateways over one key', () => {
     const clock = testClock()
     const open = (owner: string) => {
       const { chain } = replica(owner)
-      return { ...kit({ owner, chain: cash, inlineMs: 0, ports: { storage, clock, chain } }), leased: chain }
+      return { ...kit({ workerId: owner, chain: cash, inlineMs: 0, ports: { storage, clock, chain } }), leased: chain }
     }
     const [first, second] = [open('first'), open('second')]
     await first.leased.renew(clock.now())
