@@ -1,4 +1,4 @@
-/** The machine that core runs on: its clock, its randomness, its console. Bun, Deno and Node alike. */
+/** Clock, randomness and console of the host machine, for Bun, Deno and Node. */
 import {
   type Chain,
   type ChatRow,
@@ -16,7 +16,12 @@ import { memoryObjects } from './objects/memory.ts'
 import { memoryStorage } from './storage/memory.ts'
 import { countTokens } from './token_counter.ts'
 
-/** Real time. A wait ends early when its signal aborts, and leaves no timer behind. */
+/**
+ * The system clock. A wait ends early when its signal aborts, and leaves no timer behind.
+ *
+ * @example
+ * await systemClock.wait(1_000, signal)
+ */
 export const systemClock: Clock = {
   now: () => Date.now(),
   wait: (ms, signal) =>
@@ -32,30 +37,47 @@ export const systemClock: Clock = {
     }),
 }
 
-/** Above this a timer fires at once (2^31 - 1 milliseconds, about 24 days). */
+/** Longest delay of a timer, 2^31 - 1 milliseconds (about 24 days); a longer one would fire at once. */
 const MAX_TIMER = 2_147_483_647
 
-/** Warnings and alerts on standard error. */
+/**
+ * Writes warnings and alerts to standard error, and drops information.
+ *
+ * @example
+ * const ports = localPorts({ chain, images, log: consoleLog })
+ */
 export const consoleLog: Log = {
   info: () => {},
   warn: (message, fields = {}) => console.warn(message, fields),
   alert: (message, fields = {}) => console.error(message, fields),
 }
 
+/**
+ * Returns strong random bytes.
+ *
+ * @example
+ * const key = randomBytes(32)
+ */
 export const randomBytes = (count: number): Uint8Array => crypto.getRandomValues(new Uint8Array(count))
 
+/** The ports that `localPorts` cannot provide itself, and those that you may replace. */
 export type LocalPorts = {
   readonly chain: Chain
-  /** Who makes the images of a catalog row; undefined for a row that is not for sale. */
+  /** The vendor of an image catalog row; undefined for a row that is not sold. */
   readonly images: (row: ImageRow) => ImageVendor | undefined
-  /** Who converses for a chat row; nobody, unless told. */
+  /** The vendor of a chat catalog row. Default: none. */
   readonly chat?: (row: ChatRow) => ChatVendor | undefined
   readonly storage?: Storage
   readonly objects?: Objects
   readonly log?: Log
 }
 
-/** Ports of one process that forgets everything when it ends, for a first embedding. Give it a storage before you take real money. */
+/**
+ * Ports of one process, in memory, for a first embedding. Pass a durable storage before you take real money.
+ *
+ * @example
+ * const ports = localPorts({ chain: memoryChain(), images: () => scriptedVendor([]) })
+ */
 export function localPorts({
   chain,
   images,
@@ -65,7 +87,9 @@ export function localPorts({
   log = consoleLog,
 }: LocalPorts): Ports {
   const media = async (): Promise<never> => {
-    throw new Error('give localPorts a vendor that answers with data URIs, or wire mediaFetcher')
+    throw new Error(
+      'localPorts cannot download media: use a vendor that returns data URIs, or set vendors.media to mediaFetcher()',
+    )
   }
   const background = (work: Promise<unknown>) =>
     void work.catch((error: Error) => log.alert('background work failed', { error: error.message }))

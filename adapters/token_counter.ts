@@ -1,32 +1,45 @@
 /**
- * Counts tokens with the o200k_base encoding of gpt-tokenizer. Its merge is quadratic in a run without a break (33.7 s for 200 KB of spaces), so it
- * sees at most 256 characters at a time, cut where its own first split would cut if there is such a place.
+ * Counts tokens with the o200k_base encoding of gpt-tokenizer. Its merge is quadratic in a run without a break (33.7 s
+ * for 200 KB of spaces), so it gets at most 256 characters at a time, cut where its own first split would cut if
+ * possible.
  */
 import { setImmediate } from 'node:timers/promises'
 import type { CountOptions } from '../core/mod.ts'
 
 type Tokenizer = (slice: string) => number
 
-/** Characters. */
+/** In characters. */
 const MAX_SLICE = 256
-/** Characters between two turns of the event loop, over all counts together: about 15 ms of the slowest script. */
+/** Characters between two turns of the event loop, over all concurrent counts: about 15 ms of the slowest script. */
 const BREATH = 8_192
-/** Its default of 100,000 runs, each up to 256 characters of anybody's choice, could hold hundreds of megabytes. */
+/**
+ * Entries of the merge cache. Its default of 100,000 runs, up to 256 characters each, could hold hundreds of megabytes.
+ */
 const REMEMBERED_RUNS = 2_000
 
 let tokenizer: Promise<Tokenizer> | undefined
 let sinceBreath = 0
 let lastBreath: Promise<void> = Promise.resolve()
 
-/** Loads the tokenizer, which blocks for about 0.35 s and stays at about 100 MB. The first count does it by itself. */
+/**
+ * Loads the tokenizer ahead of the first count. It blocks for about 0.35 s and takes about 100 MB.
+ *
+ * @example
+ * await warmTokenizer()
+ */
 export async function warmTokenizer(): Promise<void> {
   await loaded()
 }
 
 /**
- * About how many tokens a text is; ends where the count exceeds `most`, and tells `spend` of each slice before it is counted. It is linear whatever it says, other work runs in between, special tokens are plain text. 200,000 characters take, on two
- * shared cores of Bun 1.4.4: spaces 7 ms, one letter 2, English 8, code 8, Chinese prose 16, JSON 20, base64 105, emoji 160, random CJK 350. Against
- * unsliced counting, over 4,000 characters: base64 and JSON 0.2% more, Chinese prose 0.3% more, all others the same.
+ * Estimates the number of tokens of a text. Stops when the count exceeds `most`; calls `spend` with the weight of each
+ * slice before counting it. Runs in linear time for any text, yields to other work, and reads special tokens as plain
+ * text. 200,000 characters take, on two shared cores of Bun 1.4.4: spaces 7 ms, one letter 2, English 8, code 8,
+ * Chinese prose 16, JSON 20, base64 105, emoji 160, random CJK 350. Compared with unsliced counting over 4,000
+ * characters: base64 and JSON 0.2% more, Chinese prose 0.3% more, all others equal.
+ *
+ * @example
+ * const tokens = await countTokens('Hello, world!')
  */
 export async function countTokens(
   text: string,
@@ -47,7 +60,10 @@ export async function countTokens(
   return tokens
 }
 
-/** Characters, where one beyond ASCII counts as its bytes in UTF-8: so many times more work it is to count it. A surrogate pair counts for six. */
+/**
+ * Weight of a slice: its UTF-16 units, where one beyond ASCII counts as its UTF-8 bytes, like its cost. A surrogate
+ * pair weighs six.
+ */
 function weightOf(text: string, start: number, end: number): number {
   let weight = end - start
   for (let at = start; at < end; at++) {
@@ -58,8 +74,8 @@ function weightOf(text: string, start: number, end: number): number {
 }
 
 /**
- * Where the slice that begins at `start` ends: at most 256 characters on, never inside a surrogate pair. At a word's space, or after a line break,
- * the sum over the slices is what the whole would count.
+ * Returns the end of the slice that starts at `start`: at most 256 characters later, never inside a surrogate pair. A
+ * cut before a word's space or after a line break leaves the total count unchanged.
  */
 export function sliceEnd(text: string, start: number): number {
   const limit = start + MAX_SLICE
@@ -70,13 +86,13 @@ export function sliceEnd(text: string, start: number): number {
   return isInsidePair ? limit - 1 : limit
 }
 
-/** Between a word and the space that belongs to the next one, or between a line break and the next line. */
+/** Whether a cut is safe: between a word and the space of the next word, or between a line break and the next line. */
 function isBreak(text: string, at: number): boolean {
   if (text[at] === ' ') return !isSpace(text.charCodeAt(at - 1)) && !isSpace(text.charCodeAt(at + 1))
   return text[at - 1] === '\n' && !isSpace(text.charCodeAt(at)) && text[at] !== '/'
 }
 
-/** Space, tab, line breaks; and anything that may be white space beyond ASCII. */
+/** Space, tab, line breaks, and any white space beyond ASCII. */
 function isSpace(code: number): boolean {
   return (
     code <= 0x20 ||
@@ -94,7 +110,7 @@ function isBetween(code: number, low: number, high: number): boolean {
   return code >= low && code <= high
 }
 
-/** Lets timers and other requests run. Counts that wait at the same time get a turn each, so that many at once block no longer than one. */
+/** Yields to timers and other requests. Concurrent counts get one turn each, so that many block no longer than one. */
 function breath(): Promise<void> {
   lastBreath = lastBreath.then(async () => {
     await setImmediate()
@@ -111,7 +127,7 @@ function loaded(): Promise<Tokenizer> {
   return tokenizer
 }
 
-/** Without a set of disallowed ones, text such as `<|endoftext|>` throws. */
+/** Passes an empty set of disallowed tokens: by default, text such as `<|endoftext|>` throws. */
 async function load(): Promise<Tokenizer> {
   const encoding = await import('gpt-tokenizer/encoding/o200k_base')
   encoding.setMergeCacheSize(REMEMBERED_RUNS)

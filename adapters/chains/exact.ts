@@ -5,24 +5,25 @@ import type { PaymentCode, Refused } from '../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../core/x402/protocol.ts'
 import { type Hex, lower } from './evm/hex.ts'
 
-/** What an authorization must still have to live when its work begins: six seconds (decision 67). */
+/** Least remaining lifetime of an authorization when its work begins: six seconds (decision 67). */
 const LIFE_MS = 6_000n
 
-/** How long before an authorization's likely signing its event is still searched for (`evm_reads`): a day. */
+/** How far before an authorization's likely signing its event is searched for (`evm/reads.ts`): one day, in seconds. */
 export const LOOKBACK_SECONDS = 86_400
 
-/** How far the chain's clock may be from ours. */
+/** Largest accepted difference between the chain's clock and ours, in seconds. */
 const CLOCK_SECONDS = 600
 
 /**
- * The longest life in seconds that an authorization may have when it is verified. The search for its event begins `maxTimeoutSeconds` and
- * the lookback before its end: it then always reaches back to before it was verified, and finds even what was canceled right after that.
+ * The longest remaining lifetime, in seconds, that an authorization may have when it is verified. The search for its
+ * event starts `maxTimeoutSeconds` plus the lookback before its end, so this limit makes every search reach back to
+ * before verification, and find even an authorization canceled right after it.
  */
 export function longestLife({ maxTimeoutSeconds }: Offer, lookbackSeconds = LOOKBACK_SECONDS): number {
   return Math.floor(maxTimeoutSeconds) + Math.max(lookbackSeconds - CLOCK_SECONDS, 0)
 }
 
-/** The last millisecond that a Date can hold: `validBefore` is a uint256, and most of those are not a time at all. */
+/** The last millisecond that a Date can hold; `validBefore` is a uint256 and may be far beyond it. */
 const LAST_MS = 8_640_000_000_000_000n
 
 const UINT256_MAX = 2n ** 256n - 1n
@@ -31,9 +32,11 @@ const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' })
 const isAddress = TypeCompiler.Compile(Address)
 const Uint = Type.String({ pattern: '^(0|[1-9][0-9]{0,77})$' })
 
-/** The payload of `exact` on EVM: one EIP-3009 TransferWithAuthorization and its signature (x402 v2 specification, scheme exact on EVM). */
+/**
+ * Payload of scheme `exact` on EVM: an EIP-3009 TransferWithAuthorization and its signature (x402 v2, exact on EVM).
+ */
 export const ExactPayload = Type.Object({
-  /** 65 bytes of a key, or whatever a contract wallet understands, up to 4 KiB. */
+  /** 65 bytes from a private key, or up to 4 KiB for a contract wallet to interpret. */
   signature: Type.String({ pattern: '^0x([0-9a-fA-F]{2})+$', maxLength: 2 + 2 * 4096 }),
   authorization: Type.Object({
     from: Address,
@@ -48,13 +51,13 @@ export type ExactPayload = Static<typeof ExactPayload>
 
 const isExactPayload = TypeCompiler.Compile(ExactPayload)
 
-/** An address in lower case, which is how it is asked about. Throws for what is none. */
+/** Validates an address and returns it in lower case. Throws RangeError for anything else. */
 export function addressOf(text: string): Hex {
   if (isAddress.Check(text)) return lower(text)
-  throw new RangeError('not an address: 0x and 40 hex digits')
+  throw new RangeError('not an address: must be 0x and 40 hex digits')
 }
 
-/** A payload that has the right shape and answers the offer. Hex is lower case; times are the payer's own, in seconds. */
+/** A well-formed payload that answers the offer. Hex is lower case; times are the payer's own, in seconds. */
 export type Exact = {
   readonly kind: 'exact'
   readonly signature: Hex
@@ -64,13 +67,13 @@ export type Exact = {
   readonly validAfter: bigint
   readonly validBefore: bigint
   readonly nonce: Hex
-  /** Unique on its chain, whoever spells the addresses how. */
+  /** Unique on its chain, whatever the letter case of the addresses. */
   readonly key: string
-  /** `validBefore` in milliseconds, never past what a Date can hold. */
+  /** `validBefore` in milliseconds, capped at what a Date can hold. */
   readonly expiresAt: number
 }
 
-/** Reads a payload for this offer: shape, scheme, network, asset, recipient. Neither value nor time: `judgeExact` looks at those. */
+/** Parses a payload for this offer: shape, scheme, network, asset, recipient. `checkExact` checks value and times. */
 export function readExact(payment: Payment, offer: Offer): Exact | Refused {
   const { accepted, payload } = payment
   if (accepted.scheme !== offer.scheme) return invalid('scheme', 'accepted.scheme', accepted.scheme, offer.scheme)
@@ -117,8 +120,8 @@ export function readExact(payment: Payment, offer: Offer): Exact | Refused {
 }
 
 /**
- * Can it be spent now, for exactly this price, and found again on chain until its end? In the order of decision 67.
- * Undefined when it can.
+ * Checks that an authorization can be spent now, for exactly this price, and can be found on chain until it expires.
+ * Checks run in the order of decision 67. Returns undefined when it passes.
  */
 export function judgeExact(exact: Exact, offer: Offer, now: number, lookbackSeconds?: number): Refused | undefined {
   const at = BigInt(Math.ceil(now))
@@ -148,7 +151,7 @@ export function judgeExact(exact: Exact, offer: Offer, now: number, lookbackSeco
   return judgeValue(exact, offer)
 }
 
-/** Exactly the price: too much is refused as well. Undefined when it is. */
+/** Checks that the value is exactly the price; a higher value is refused too. Returns undefined when it passes. */
 export function judgeValue(exact: Exact, offer: Offer): Refused | undefined {
   if (exact.value === parseAtomic(offer.amount)) return undefined
   return refused(
@@ -158,7 +161,7 @@ export function judgeValue(exact: Exact, offer: Offer): Refused | undefined {
   )
 }
 
-/** A refusal that begins with the protocol's own word for it (decision 67). */
+/** A refusal whose reason starts with the protocol's error code (decision 67). */
 export function refused(code: PaymentCode, word: string, text: string): Refused {
   return { kind: 'refused', code, reason: `invalid_exact_evm_${word}: ${text}` }
 }

@@ -1,18 +1,21 @@
 import type { Settlement } from '../../core/ports/mod.ts'
 
-/** One authorization on its way. It is followed to its end whether or not a caller still waits. */
+/** One settlement under way. It runs to its end whether or not a caller still waits. */
 export type Job = {
   readonly promise: Promise<Settlement>
-  /** Who still waits. */
+  /** Callers that still wait. */
   callers: number
-  /** To be cleared once whoever was sent it has answered, or has not: who comes later may then have it sent again. */
+  /** Set to false once the recipient has answered or failed to; a later caller may then have it sent again. */
   isOut: boolean
 }
 
-/** Settlements under way: one is joined, never sent beside itself. */
+/** Settlements under way, one per id: callers with the same id share one settlement. */
 export type InFlight = {
   has(id: string): boolean
-  /** Waits for the one of this id, or begins it. Unknown when the signal aborts first. `carry` must not reject. */
+  /**
+   * Joins the settlement with this id, or starts it. Resolves with `unknown` when the signal aborts first. `send` must
+   * not reject.
+   */
   settle(id: string, carry: (job: Job) => Promise<Settlement>, signal: AbortSignal): Promise<Settlement>
 }
 
@@ -48,7 +51,7 @@ export function inFlight(): InFlight {
   }
 }
 
-/** Unknown, once a caller's time is up; lets go of the signal when what he waits for is over. */
+/** Resolves with `unknown` when the signal aborts, and removes its listener when `settled` resolves. */
 export function outOfTime(signal: AbortSignal, over: Promise<unknown>, reason: string): Promise<Settlement> {
   return new Promise((resolve) => {
     const stop = () => resolve({ kind: 'unknown', reason })

@@ -1,7 +1,7 @@
-/** A map that forgets what was set longest ago: what buyers make grow must have an end. */
+/** A bounded map that evicts the entry that was set least recently. Use it for data that callers can make grow. */
 export type LruCache<V> = {
   get(key: string): V | undefined
-  /** Makes it the newest as well. */
+  /** Also marks the entry as the most recent. */
   set(key: string, value: V): void
   delete(key: string): void
   clear(): void

@@ -8,18 +8,20 @@ import type { Offer, Payment, Receipt } from '../../core/x402/protocol.ts'
 import { addressOf, type Exact, judgeExact, judgeValue, readExact, refused } from './exact.ts'
 import { type Hex, lower } from './evm/hex.ts'
 
+/** Network, asset and recipient of a `memoryChain`; defaults to USDC on Base Sepolia. */
 export type CashOptions = {
   readonly network?: string
   readonly asset?: string
   readonly payTo?: string
   readonly domain?: { readonly name: string; readonly version: string }
-  /** Awaited before each question that would leave the machine: tests hold it, fail it or count it. */
+  /** Awaited before each question that would leave the machine: tests use it to block, fail or count. */
   readonly before?: (question: 'verify' | 'settle' | 'fate' | 'balance') => Promise<void> | void
 }
 
-/** What becomes of one settlement: `landed`, `late` and `dropped` all answer unknown; late ones wait for `deliver`. */
+/** The outcome of one settlement. `landed`, `late` and `dropped` return unknown; `late` ones wait for `deliver`. */
 export type Weather = 'fair' | 'refused' | 'landed' | 'late' | 'dropped'
 
+/** One transfer, in base units. */
 export type CashTransfer = {
   readonly transaction: string
   readonly from: Hex
@@ -27,7 +29,7 @@ export type CashTransfer = {
   readonly value: bigint
 }
 
-/** What to sign, beyond the offer. Times are the authorization's own, in seconds; `now` is in milliseconds. */
+/** What to sign, beyond the offer. Times are the authorization's, in seconds; `now` is in milliseconds. */
 export type CashSigning = {
   readonly from: string
   readonly now: number
@@ -36,45 +38,55 @@ export type CashSigning = {
   readonly value?: bigint
   readonly validAfter?: bigint
   readonly validBefore?: bigint
-  /** Whose key signs, where it is not `from`'s. */
+  /** The account whose key signs. Default: `from`. */
   readonly by?: string
-  /** The domain's name, where it is not the offer's. */
+  /** The domain's name. Default: the offer's. */
   readonly name?: string
 }
 
+/** A chain in memory, with controls for tests. */
 export type CashChain = Chain &
   Required<Pick<Chain, 'balance'>> & {
-    /** Every transfer that an authorization moved, oldest first. */
+    /** Every transfer moved by an authorization, oldest first. */
     readonly transfers: readonly CashTransfer[]
-    /** The address of a wallet that exists only by name. */
+    /** The address of a wallet by name. */
     wallet(name: string): Hex
     fund(who: string, amount: bigint): void
     drain(who: string): void
     balanceOf(who: string): bigint
     sign(offer: Offer, signing: CashSigning): Payment
-    /** What an `exact` offer of this chain looks like, for tests that need one. */
+    /** An `exact` offer of this chain. */
     offer(amount: bigint, maxTimeoutSeconds?: number): Offer
-    /** The payer takes the authorization back on chain. */
+    /** Cancels the authorization on chain, as its payer could. */
     cancel(payment: Payment): void
-    /** Anybody sends the authorization. False when the token would revert. */
+    /** Sends the authorization, as anybody could. Returns false when the token would revert. */
     submit(payment: Payment): boolean
-    /** Decides the next settlements, in order; after them the weather is fair. */
+    /** Sets the outcomes of the next settlements, in order; later ones are `normal`. */
     forecast(...weather: readonly Weather[]): void
-    /** Lands what was `late`, as far as it is still valid. */
+    /** Executes the `late` settlements that are still valid. */
     deliver(): void
-    /** The node does not answer: unavailable, and unknown with nothing sent. */
+    /** Simulates a node that does not answer: unavailable, or unknown with nothing sent. */
     outage(on: boolean): void
-    /** The node shows the chain as it was that many blocks ago. */
+    /** Simulates a node that is this many blocks behind. */
     lag(blocks: number): void
-    /** How many blocks there are. */
+    /** The number of blocks. */
     height(): number
-    /** A block at this time in milliseconds; each `now` that is passed to a question makes one as well. Time never goes back. */
+    /** Adds a block at this time, in milliseconds, as does every `now` passed to a question. Time never goes back. */
     advance(now: number): void
   }
 
 type Spent = { readonly block: number; readonly moved: (CashTransfer & { readonly to: Hex }) | undefined }
 
-/** Money in memory that answers as an EVM chain with an EIP-3009 token does: for tests of core, and for first embeddings. Not a wallet. */
+/**
+ * Test money in memory that behaves like an EVM chain with an EIP-3009 token, for tests and first embeddings. Not a
+ * wallet.
+ *
+ * @example
+ * const chain = memoryChain()
+ * const alice = chain.wallet('alice')
+ * chain.fund(alice, 1_000_000n)
+ * const payment = chain.sign(chain.offer(10_000n), { from: alice, now: Date.now() })
+ */
 export function cashChain(options: CashOptions = {}): CashChain {
   const network = options.network ?? 'eip155:84532'
   const asset = options.asset ?? '0x036CbD53842c5426634e7929541eC2318f3dCF7e'
@@ -119,7 +131,7 @@ export function cashChain(options: CashOptions = {}): CashChain {
     return found && found.block <= block ? found : undefined
   }
 
-  /** The block that the node shows, or undefined when it is behind what it has shown before. */
+  /** The block that the node shows, or undefined when it is behind one already shown. */
   function look(): number | undefined {
     const block = Math.max(0, head() - behind)
     if (block < newest) return undefined
@@ -127,14 +139,14 @@ export function cashChain(options: CashOptions = {}): CashChain {
     return block
   }
 
-  /** The token's own judgement, at the head of the chain: moves the money, or says why not. */
+  /** Executes the transfer at the head of the chain as the token would, or returns why it reverts. */
   function land(exact: Exact): string | undefined {
     const time = blocks[head()] ?? 0
     if (BigInt(time) < exact.validAfter * 1000n) return 'the authorization is not yet valid'
     if (time >= exact.expiresAt) return 'the authorization is expired'
     if (spent.has(exact.key)) return 'the authorization is used or canceled'
     if ((balances.get(exact.from) ?? 0n) < exact.value)
-      return `the balance is ${balances.get(exact.from) ?? 0n} base units, the price ${exact.value}`
+      return `the balance is ${balances.get(exact.from) ?? 0n} base units, the price is ${exact.value}`
     mine(time)
     move(exact.from, -exact.value)
     move(exact.to, exact.value)
@@ -185,7 +197,7 @@ export function cashChain(options: CashOptions = {}): CashChain {
     return refused(
       'PAYMENT_UNFUNDED',
       'insufficient_balance',
-      `the balance is ${balance} base units, the price ${exact.value}`,
+      `the balance is ${balance} base units, the price is ${exact.value}`,
     )
   }
 
@@ -203,7 +215,7 @@ export function cashChain(options: CashOptions = {}): CashChain {
     if (before.kind === 'paid') return { kind: 'settled', receipt: before.receipt }
     if (before.kind === 'dead') return { kind: 'refused', reason: 'the authorization is dead' }
     const weather = forecast.shift() ?? 'fair'
-    if (weather === 'refused') return { kind: 'refused', reason: 'refused by the forecast' }
+    if (weather === 'refused') return { kind: 'refused', reason: 'refused by simulation' }
     if (weather === 'late') mempool.push(exact)
     if (weather === 'late' || weather === 'dropped') return { kind: 'unknown', reason: 'no receipt in time' }
     const reverted = land(exact)
@@ -296,7 +308,7 @@ export function cashChain(options: CashOptions = {}): CashChain {
   }
 }
 
-/** A payload as the token reads it: with its own recipient, whatever was offered. */
+/** Parses a payload as the token would: with its own recipient, whatever was offered. */
 function itself(payment: Payment): Exact {
   const to = (payment.payload.authorization as { to?: unknown } | undefined)?.to
   const exact = readExact(payment, { ...payment.accepted, payTo: String(to) })
@@ -310,7 +322,7 @@ function receiptOf(moved: CashTransfer, network: string): Receipt {
 
 type Sealed = Pick<Exact, 'from' | 'to' | 'nonce'> & Record<'value' | 'validAfter' | 'validBefore', bigint | string>
 
-/** 65 bytes in the form of a signature. It proves nothing to anyone who can run this code. */
+/** 65 bytes in the form of a signature. They prove nothing to anyone who can run this code. */
 function signQuery(content: Sealed, key: string, name: string): Hex {
   const { from, to, value, validAfter, validBefore, nonce } = content
   const r = digest(['sealed', key, name, from, to, value, validAfter, validBefore, nonce].join('|'))

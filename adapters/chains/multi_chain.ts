@@ -7,18 +7,22 @@ type At = { readonly now: number; readonly signal: AbortSignal }
 const OFFERS = 1_000
 
 /**
- * One gateway paid on several rails, in the order of their preference. Offers of batched payments belong last: a plain client takes the first
- * of one network, and signs what batches cannot use (decision 69). Throws RangeError for no chain at all.
+ * One gateway paid through several payment methods, in order of preference. Put batched payments last: a plain client
+ * takes the first offer of a network and signs what batches cannot use (decision 69). Throws RangeError for an empty
+ * list.
+ *
+ * @example
+ * const chain = multiChain([evmChain(base), solanaChain(solana), batchedChain(nano)])
  */
 export function multiChain(chains: readonly Chain[]): Chain {
-  if (!chains[0]) throw new RangeError('chains: name at least one')
+  if (!chains[0]) throw new RangeError('chains: at least one is required')
   const [first, ...others]: readonly [Chain, ...Chain[]] = [chains[0], ...chains.slice(1)]
   const readable = chains.flatMap(({ balance }) => (balance ? [balance] : []))
   const provable = chains.flatMap(({ proves }) => (proves ? [proves] : []))
-  /** Whose an offer is, or was while it was on offer. */
+  /** The chain of each offer seen. */
   const owners = lruCache<Chain>(OFFERS)
 
-  /** By today's terms, or by those that were seen before. */
+  /** The chain of an offer, by its current terms or by offers seen before. */
   function ownerOf(offer: Offer, now: number): Chain | undefined {
     const name = nameOf(offer)
     const owner = chains.find((chain) => chain.terms(now).some((terms) => nameOf(terms) === name)) ?? owners.get(name)
@@ -26,7 +30,7 @@ export function multiChain(chains: readonly Chain[]): Chain {
     return owner
   }
 
-  /** An offer of before a restart may be on nobody's terms any more: then the signature says whose it was. */
+  /** Identifies an offer from before a restart that nobody's terms contain any more: its signature shows the chain. */
   async function recognized(payment: Payment, offer: Offer, at: At): Promise<{ chain: Chain; identity: Identity }> {
     let best = { chain: first, identity: await first.identify(payment, offer, at) }
     for (const chain of others) {
@@ -43,7 +47,7 @@ export function multiChain(chains: readonly Chain[]): Chain {
     return ownerOf(offer, at.now) ?? (await recognized(payment, offer, at)).chain
   }
 
-  /** Of the first that knows such addresses: whoever does not throws a RangeError. */
+  /** Reads the first chain that knows such addresses; the others throw RangeError. */
   async function balance(address: string, at: { signal: AbortSignal }) {
     let reason: unknown
     for (const read of readable) {
@@ -75,7 +79,7 @@ export function multiChain(chains: readonly Chain[]): Chain {
   }
 }
 
-/** What tells the offers of one gateway apart; prices, times and recipients do not. */
+/** What distinguishes the offers of one gateway; prices, times and recipients do not. */
 function nameOf({ scheme, network, asset, extra }: Pick<Offer, 'scheme' | 'network' | 'asset' | 'extra'>): string {
   return JSON.stringify([scheme, network, asset, extra?.name, extra?.verifyingContract]).toLowerCase()
 }

@@ -1,17 +1,17 @@
-/** The bytes of a clip on their way from a vendor's API: known by the first of them, read as they come and never held whole. */
+/** Streams the bytes of a clip from a vendor's API, with its type detected from the first bytes. */
 import { type MediaStream, NoMedia } from '../../core/mod.ts'
 import { judgedStream } from './media_download.ts'
 
 export type ClipOptions = {
   readonly signal: AbortSignal
-  /** Hangs up on the vendor when the body is left. */
+  /** Aborts the vendor's reply when the body is cancelled. */
   readonly cut: AbortController
   readonly mostBytes: number
 }
 
 /**
- * Undefined for a reply that is no media: an error page with status 200, whatever it says that it is, or nothing at all. Rejects where the connection
- * breaks before the first bytes; a body that breaks off later, or is too long, errors.
+ * Returns undefined for a reply that is not media: an error page with status 200, whatever type it claims, or an empty
+ * body. Rejects when the connection breaks before the first bytes; later breaks and excess bytes error the body.
  */
 export async function clipStream(
   response: Response,
@@ -38,14 +38,14 @@ export async function clipStream(
   return void end()
 }
 
-/** The length that a body says it has; undefined where it says none, or comes in pieces, whatever else its header says (RFC 9112, 6.3). */
+/** The declared length of a body; undefined without one, or with a transfer or content encoding (RFC 9112, 6.3). */
 export function declaredLength(headers: Headers): number | undefined {
   const isPlain = (headers.get('content-encoding') ?? 'identity') === 'identity' && !headers.has('transfer-encoding')
   const declared = isPlain ? Number(headers.get('content-length') ?? Number.NaN) : Number.NaN
   return Number.isSafeInteger(declared) ? declared : undefined
 }
 
-/** The same pieces; what goes wrong with them is told in our words. */
+/** The same chunks, with errors in our words. */
 async function* told(body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array, void> {
   try {
     for await (const chunk of body) yield chunk

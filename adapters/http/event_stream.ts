@@ -1,10 +1,10 @@
-/** A reply that is read bit by bit: its first bytes, what they refuse, and the rest as it comes. */
+/** Streamed replies: the first bytes, an error in them, and the rest as it arrives. */
 import type { ChatStream, SseEvent } from '../../core/mod.ts'
 import { record, type Refusal, refusalIn } from './refusals.ts'
 
 type Reader = ReadableStreamDefaultReader<Uint8Array>
 
-/** The first bytes of a body; undefined where there are none. Rejects as the connection does. */
+/** Reads the first bytes of a body; undefined for an empty one. Rejects when the connection breaks. */
 export async function firstBytes(reader: Reader | undefined): Promise<Uint8Array | undefined> {
   for (;;) {
     const { done, value } = (await reader?.read()) ?? { done: true, value: undefined }
@@ -12,14 +12,14 @@ export async function firstBytes(reader: Reader | undefined): Promise<Uint8Array
   }
 }
 
-/** The `data` line of the first event, comments skipped. */
+/** The `data` line of the first event, after any comments. */
 const FIRST_DATA = /^data:[ \t]*([^\r\n]*)/m
-/** So an error begins, even one that is cut off. */
+/** The start of an error event, even of one that is cut off. */
 const ERROR_BEGINS = /^event:[ \t]*error\b|^data:[ \t]*\{\s*"error"\s*:\s*[{"]/m
 
 /**
- * The error that a stream begins with, in the first chunk: `data: {"error": …}` or `event: error`. Costs a parse only where the first event
- * has a member of that name; a quote inside generated text is escaped, and so never looks like one.
+ * Returns the error that a stream begins with, in its first chunk: `data: {"error": …}` or `event: error`. Parses only
+ * a first event with a member of that name; a quote inside generated text is escaped, so it never looks like one.
  */
 export function firstRefusal(first: Uint8Array, headers: Headers): Refusal | undefined {
   const text = new TextDecoder().decode(first)
@@ -31,7 +31,7 @@ export function firstRefusal(first: Uint8Array, headers: Headers): Refusal | und
   return refusalIn(body, headers) ?? (isNamed ? { status: 500, headers, body } : undefined)
 }
 
-/** The refusal that an event is which comes before the model's first word; `response.failed` has it a level deeper. */
+/** Returns the error in an event that precedes the model's output; `response.failed` nests it one level deeper. */
 export function refusalOfEvent({ event, data }: SseEvent, headers: Headers): Refusal | undefined {
   const body = parsed(data)
   const isNamed = event === 'error' || event === 'response.failed'
@@ -54,14 +54,14 @@ export type Cut = {
   readonly signal: AbortSignal
   /** Ends the upstream call. */
   readonly cut: AbortController
-  /** What to throw when the connection breaks. */
+  /** Creates the error to throw when the connection breaks. */
   readonly broken: (reason: unknown) => Error
   readonly apiErrorOf?: ChatStream['apiErrorOf']
 }
 
 /**
- * The chunks of a body, the first one already read. Nothing is read ahead, copied or parsed. After `cancel` it ends, also for a read that
- * waits; an abort of `signal` rejects with its reason.
+ * The chunks of a body whose first chunk was read. Nothing is read ahead, copied or parsed. `cancel` ends it, pending
+ * reads included; an abort of `signal` rejects with its reason.
  */
 export function chatStream(
   { reader, first }: { reader: Reader; first: Uint8Array },

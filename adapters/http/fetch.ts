@@ -1,4 +1,6 @@
-/** The only outgoing HTTP beside `media.ts`: calls of vendors' APIs, and small downloads of what their URLs point at. */
+/**
+ * Outgoing HTTP: calls to vendors' APIs, and small downloads from their URLs. `media_download.ts` streams large media.
+ */
 import { deadlines } from '../../core/lib/timers.ts'
 import {
   type ChatStream,
@@ -30,9 +32,13 @@ export type FetchMedia = (url: string, at: Fetching) => Promise<{ bytes: Uint8Ar
 export type HttpOptions = MediaOptions
 
 /**
- * Downloads what a vendor's URL points at. Throws for a private address, a bad status, too many bytes or redirects, and for what claims to be
- * an image, a clip or a sound and is none. The addresses that were judged are the ones called: a name cannot change its answer in between. Ends
- * with `signal`, mid-body too.
+ * Downloads media from a vendor's URL into memory. Throws for a private address, a bad status, too many bytes or
+ * redirects, and for content that is not the image, clip or sound it claims to be. Connects only to the addresses that
+ * were checked, so DNS cannot change in between. Ends with `signal`, during the body too.
+ *
+ * @example
+ * const fetchMedia = mediaFetcher()
+ * const { bytes, type } = await fetchMedia(url, { maxBytes: 10_000_000, signal: AbortSignal.timeout(10_000) })
  */
 export function mediaFetcher(options: HttpOptions = {}): FetchMedia {
   const follow = guarded(options)
@@ -50,7 +56,7 @@ export function mediaFetcher(options: HttpOptions = {}): FetchMedia {
   }
 }
 
-/** A body, let go of when it turns out longer. */
+/** Reads a body into memory. Throws, and closes it, past `maxBytes`. */
 export async function readAtMost(
   body: AsyncIterable<Uint8Array> | readonly Uint8Array[],
   maxBytes: number,
@@ -65,7 +71,7 @@ export async function readAtMost(
   return Buffer.concat(chunks, length)
 }
 
-/** At once where its length is declared, which costs less than chunk by chunk. */
+/** Reads the text at once when its length is declared, which is faster than chunk by chunk. */
 async function textOf(response: Response, maxBytes: number): Promise<string> {
   const declared = declaredLength(response.headers)
   if (declared !== undefined && declared <= maxBytes) return await response.text()
@@ -77,21 +83,21 @@ async function textOf(response: Response, maxBytes: number): Promise<string> {
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>
 
 export type VendorHttpConfig = {
-  /** The protocol, for errors and logs. */
+  /** Name of the protocol, for errors and logs. */
   readonly name: string
-  /** Who made the model: the source of a rate limit in the buyer's eyes. */
+  /** Maker of the model, named to the buyer as the source of a rate limit. */
   readonly maker: string
-  /** Longest that one call may take, its retry and its body included, in milliseconds. Of a stream, the first bytes of its body. */
+  /** Longest duration of one call in milliseconds, retry and body included; of a stream, until its first bytes. */
   readonly timeoutMs: number
-  /** Before the one retry, in milliseconds; 500 unless told. */
+  /** Pause before the one retry, in milliseconds. Default 500. */
   readonly retryPauseMs?: number | undefined
-  /** What troubles read as; what they do for media unless told. */
+  /** Creates the error for a failed call. Default: the errors of media endpoints. */
   readonly errorFor?: ErrorFor | undefined
   readonly clock: Clock
   readonly log: Log
-  /** Node's own gives up after 300 s without headers; there, pass one that does not where `timeoutMs` is longer. */
+  /** Node's own fetch gives up after 300 s without headers; pass another one where `timeoutMs` is longer. */
   readonly fetch?: Fetch | undefined
-  /** Largest reply, in bytes. */
+  /** Largest reply in bytes. Default 256 MiB. */
   readonly maxBytes?: number | undefined
 }
 
@@ -99,57 +105,59 @@ export type Asking = {
   readonly signal: AbortSignal
   readonly headers?: Readonly<Record<string, string>>
   readonly judge?: Judge
-  /** What it asks for must not happen twice: sent again only where no connection came about. */
+  /** Set for a request that must not be executed twice: it is retried only if no connection was made. */
   readonly once?: true
 }
 
-/** `whole` where a server does not stream, and answers with JSON all the same. */
+/** `whole`: the server answered with JSON instead of a stream. */
 export type Streamed =
   | { readonly kind: 'stream'; readonly stream: ChatStream }
   | { readonly kind: 'whole'; readonly body: unknown }
 
 export type Answered = { readonly status: number; readonly body: unknown }
 
-/** `headers` are those of its reply. */
+/** `headers` are those of the reply. */
 export type Media = { readonly bytes: Uint8Array; readonly type: string; readonly headers: Headers }
 
 export type VendorHttp = {
-  /** Resolves with the parsed JSON of a 2xx reply. Throws what `errorFor` makes of any other; never a key, a URL or a vendor's text. */
+  /**
+   * Resolves with the parsed JSON of a 2xx reply. Throws `errorFor` of any other; never a key, a URL or a vendor's text.
+   */
   postJson(url: string, body: unknown, asking: Asking): Promise<unknown>
   postForm(url: string, form: FormData | URLSearchParams, asking: Asking): Promise<unknown>
-  /** The same for a question. `body` is undefined where a 2xx reply has none, or none that is JSON: the status may say enough. */
+  /** The same by GET. `body` is undefined when a 2xx reply has no JSON; its status may suffice. */
   getJson(url: string, asking: Asking): Promise<Answered>
-  /** DELETE. What a 2xx reply says is not read. */
+  /** Sends DELETE. Ignores the body of a 2xx reply. */
   remove(url: string, asking: Asking): Promise<void>
-  /** The JSON of a 2xx reply as it came, for what is passed on: its numbers are not ours to round. A POST where there is a body. */
+  /** Returns the JSON text of a 2xx reply unchanged, so that numbers are not rounded. A POST if there is a body. */
   passText(url: string, asking: Asking & { readonly body?: unknown }): Promise<string>
-  /** Media behind our key, resolved with its headers. No deadline stands from then on: `signal` ends it, and it errors past `mostBytes`. */
+  /** Streams media behind our key. After the headers only `signal` ends it; the body errors past `maxBytes`. */
   getMedia(url: string, asking: Asking & { readonly mostBytes: number }): Promise<MediaStream>
-  /** What a POST is answered with, whole and within the deadline: media that a vendor makes while it is asked. */
+  /** Posts and reads the media in the reply, within the deadline. */
   postMedia(url: string, body: unknown, asking: Asking & { readonly mostBytes: number }): Promise<Media>
   /**
-   * Resolves when the first bytes of the reply are here; an error in them is a refusal. From then on no deadline stands: the reader watches the
-   * time and calls `cancel`. Chunks come as the upstream cuts them, and the upstream is read only when asked for one.
+   * Resolves with the first bytes of the reply; an error in them is thrown. After that no deadline applies: the reader
+   * watches the time and calls `cancel`. Chunks keep their upstream boundaries and are read on demand.
    */
   postStream(url: string, body: unknown, asking: Asking): Promise<Streamed>
-  /** What to throw for a trouble inside a 2xx reply. */
+  /** Creates the error for a failure inside a 2xx reply. */
   refusal(trouble: Trouble, what: string, refusal?: Refusal): Error
-  /** What to throw for a refusal, after `judge`. */
+  /** Creates the error for an error reply, as read by `classify`. */
   refused(refusal: Refusal, judge?: Judge): Error
 }
 
 const MAX_REPLY_BYTES = 256 * 1024 * 1024
 const MAX_ERROR_BYTES = 64 * 1024
 const RETRY_PAUSE_MS = 500
-/** Statuses with which an overloaded server refuses before it begins (decision 72). */
+/** Statuses by which an overloaded server refuses before it starts work (decision 72). */
 const OVERLOADED = new Set([502, 503, 529])
 
 const JSON_HEADERS = { 'content-type': 'application/json' }
-/** Not compressed: a compressor holds events back. */
+/** Asks for no compression: a compressor delays events. */
 const STREAM_HEADERS = { ...JSON_HEADERS, accept: 'text/event-stream', 'accept-encoding': 'identity' }
 const CLIP_HEADERS = { accept: 'video/*, audio/*, image/*', 'accept-encoding': 'identity' }
 
-/** A question where it has no body. */
+/** A GET if there is no body. */
 type Order = {
   readonly url: string
   readonly method?: 'DELETE'
@@ -159,8 +167,9 @@ type Order = {
 }
 
 /**
- * Calls one vendor's API. One retry, after a pause, where nothing can have been made upstream: no connection, or OVERLOADED. Redirects are not
- * followed, for they would carry the key away. The deadline and `signal` end a call at any point.
+ * A client of one vendor's API. Retries once, after a pause, when the vendor cannot have done any work: no connection,
+ * or a status in OVERLOADED. Follows no redirects, which would forward the key. The deadline and `signal` end a call at
+ * any point.
  */
 export function vendorHttp(config: VendorHttpConfig): VendorHttp {
   const { name, maker, timeoutMs, clock, log, fetch = globalThis.fetch, maxBytes = MAX_REPLY_BYTES } = config
@@ -194,7 +203,7 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
           const bytes = await readAtMost(response.body ?? [], asking.mostBytes).catch((error: unknown) => {
             throw cut.signal.aborted ? error : refusal('failed', `${name} broke off in its media`)
           })
-          // Bare samples have no first bytes that would tell what they are.
+          // Raw samples have no signature to check.
           if (bytes.length === 0 || !/^(?:audio|video|image)\/|^(?:application|binary)\/octet-stream$/.test(type))
             throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
           return { bytes, type, headers: response.headers }
@@ -230,7 +239,7 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
       return await take(response, cut)
     }
     try {
-      // Ends when it is cut, also where the work takes its time to notice or never does.
+      // Ends as soon as it is aborted, even if the work notices late or never.
       return await new Promise<T>((resolve, reject) => {
         end = (reason) => {
           cut.abort(reason)
@@ -314,7 +323,7 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     const { status } = said
     const verdict = judge?.(said) ?? usualTrouble(status)
     if (verdict instanceof ApiError) {
-      log.info('a vendor refuses what a caller sent', { ...about(said), apiError: verdict.code })
+      log.info("a vendor rejected the caller's input", { ...about(said), apiError: verdict.code })
       return verdict
     }
     const code = safeCode(said.body)
@@ -328,7 +337,7 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
   ): Error {
     if (trouble === 'operator')
       log.alert(
-        'a vendor refuses us: its key, balance, model or settings need the operator',
+        'a vendor refuses this gateway: check its key, balance, model and settings',
         about({ status, headers, body }),
       )
     return errorFor(trouble, { maker, what, retrySeconds: retrySeconds({ headers, body }, clock.now()) })
@@ -338,13 +347,13 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     return { vendor: name, maker, status, code: safeCode(body), request: headers.get('x-request-id')?.slice(0, 80) }
   }
 
-  /** What we ended ourselves is no trouble of the vendor's. */
+  /** An abort of ours is not a failure of the vendor. */
   function unreachable(error: unknown, signal: AbortSignal): unknown {
     return signal.aborted ? error : refusal('failed', `${name} could not be reached (${codeOf(error) || 'broken off'})`)
   }
 }
 
-/** Undefined for what is no JSON. */
+/** Undefined for text that is not JSON. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text)
@@ -366,13 +375,13 @@ async function refusalOf(response: Response): Promise<Refusal> {
   }
 }
 
-/** Bun has the code on the error, Node on its cause. */
+/** Bun puts the code on the error, Node on its cause. */
 function codeOf(error: unknown): string {
   const { code, cause } = error as { code?: unknown; cause?: { code?: unknown } }
   return [code, cause?.code].map(String).find((word) => /^[A-Z][A-Za-z_]{1,40}$/.test(word)) ?? ''
 }
 
-/** No connection came about, so the request cannot have been read. A reset is something else: the upstream may be at work. */
+/** No connection was made, so the request cannot have been read. After a reset the upstream may be at work. */
 function neverArrived(error: unknown): boolean {
   return /^(ECONNREFUSED|ConnectionRefused|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT|FailedToOpenSocket)$/.test(
     codeOf(error),

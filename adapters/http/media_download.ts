@@ -1,4 +1,4 @@
-/** Guarded downloads of media: what a foreign URL may lead to, what is taken from there, and reading it as it comes. */
+/** Guarded downloads of media: which addresses a foreign URL may reach, what content is accepted, and streaming it. */
 import { lookup as systemLookup } from 'node:dns/promises'
 import { get as getPlain, type IncomingMessage } from 'node:http'
 import { get as getSecure } from 'node:https'
@@ -10,12 +10,15 @@ import { mediaTypeOf } from './media_input.ts'
 
 export type MediaOptions = {
   readonly lookup?: Lookup
-  /** Hosts that may be private all the same, for what is not foreign: a vendor on the operator's own network. Written `host:port`, of the usual port as `host` too. */
+  /**
+   * Hosts that may have private addresses when the URL is not foreign: vendors on the operator's network. Format
+   * `host:port`, or `host` for the default port.
+   */
   readonly trusted?: readonly string[]
 }
 
 const MAX_REDIRECTS = 4
-/** Refusals that may be none another time; by all others nobody is given anything who comes without a key. */
+/** Client errors that may pass; after any other 4xx, nobody can download it without a key. */
 const PASSING = new Set([408, 425, 429])
 export const MEDIA_HEADERS = {
   accept: 'image/*, video/*, audio/*',
@@ -23,17 +26,21 @@ export const MEDIA_HEADERS = {
   'user-agent': 'farebox',
 }
 
-/** What our own bytes tell: whoever claims one of these is checked. */
+/** Types that can be verified from the bytes. */
 const CHECKED = /^(?:image\/|video\/(?:mp4|quicktime|webm)$|audio\/(?:mpeg|wav)$)/
-/** Enough of a head to tell what it is. */
+/** Bytes needed to detect the type. */
 const HEAD_BYTES = 64
 
 export type StreamMedia = (url: string, at: Fetching) => Promise<MediaStream>
 
 /**
- * Reads what a vendor's URL points at as it comes; judges what `mediaFetcher` judges. Resolves when the first bytes have told the type. Upstream is
- * read no faster than the body, and hung up on when the body is cancelled or `signal` aborts. The body errors past `maxBytes`, and where it ends
- * before its declared length.
+ * Streams media from a vendor's URL, with the checks of `mediaFetcher`. Resolves when the first bytes reveal the type.
+ * Reads upstream no faster than the body is read, and closes it when the body is cancelled or `signal` aborts. The body
+ * errors past `maxBytes`, and when it ends before its declared length.
+ *
+ * @example
+ * const streamMedia = mediaStreamer()
+ * const { type, body } = await streamMedia(url, { maxBytes: 100_000_000, signal })
  */
 export function mediaStreamer(options: MediaOptions = {}): StreamMedia {
   const follow = guarded(options)
@@ -59,11 +66,11 @@ type Reading = {
   readonly size: number | undefined
   readonly maxBytes: number
   readonly signal: AbortSignal
-  /** Lets go of where the chunks come from; called when the body is over or left, and when `signal` aborts. */
+  /** Releases the source of the chunks; called when the body ends or is cancelled, and when `signal` aborts. */
   end(): void
 }
 
-/** Media whose first bytes have told what it is. Where this throws, the caller has to `end`. */
+/** Media whose type was detected from its first bytes. If this throws, the caller must call `end`. */
 export async function judgedStream({
   claimed,
   ...reading
@@ -81,7 +88,7 @@ export async function judgedStream({
   }
 }
 
-/** A body of chunks, some of them read already; nothing more is read before it is asked for. */
+/** A body from chunks, some read already. Reads on only on demand. */
 function pouring(head: Uint8Array[], { chunks, size, maxBytes, signal, end }: Reading): ReadableStream<Uint8Array> {
   let length = 0
   const over = () => {
@@ -117,7 +124,7 @@ function pouring(head: Uint8Array[], { chunks, size, maxBytes, signal, end }: Re
   )
 }
 
-/** Chunks, up to the first that completes the head, or to the end. */
+/** Reads chunks until the head is complete or the body ends. */
 async function headOf(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array[]> {
   const head: Uint8Array[] = []
   for (let length = 0; length < HEAD_BYTES;) {
@@ -129,7 +136,7 @@ async function headOf(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array[]> 
   return head
 }
 
-/** Follows redirects, judging each address anew, to a response whose body nobody has read yet. */
+/** Follows redirects to a response with an unread body, and checks the address of every hop. */
 export function guarded({
   lookup = systemAddresses,
   trusted = [],
@@ -150,8 +157,8 @@ export function guarded({
 
   function open(url: URL, { signal, foreign }: Pick<Fetching, 'signal' | 'foreign'>): Promise<IncomingMessage> {
     if (url.protocol !== 'https:' && url.protocol !== 'http:')
-      throw new NoMedia(`media over ${url.protocol} is not fetched`)
-    if (url.username || url.password) throw new NoMedia('a media URL with credentials is not fetched')
+      throw new NoMedia(`media URL has scheme ${url.protocol}; it must be http or https`)
+    if (url.username || url.password) throw new NoMedia('media URL must not contain credentials')
     const names = [url.host, `${url.hostname}:${url.protocol === 'https:' ? 443 : 80}`].slice(
       0,
       url.port === '' ? 2 : 1,
@@ -160,7 +167,7 @@ export function guarded({
     const host = url.hostname.replace(/^\[|\]$/g, '')
     if (!isTrusted && isIP(host) && isPrivate(host)) throw new Error('the media host has a private address')
     const get = url.protocol === 'https:' ? getSecure : getPlain
-    // A connection of its own: a pooled one may lead where nobody judged.
+    // A new connection: a pooled one may lead to an unchecked address.
     const options = { signal, agent: false, headers: MEDIA_HEADERS, lookup: judged(isTrusted) }
     return new Promise((resolve, reject) => void get(url, options, resolve).on('error', reject))
   }
@@ -183,24 +190,28 @@ export function guarded({
   }
 }
 
-/** The declared length, undefined where there is none. Throws for a body that is not to be read. */
+/** Returns the declared length, if any. Throws for a response whose body must not be read. */
 export function checkHead({ statusCode = 0, headers }: IncomingMessage, maxBytes: number): number | undefined {
   if (statusCode >= 400 && statusCode < 500 && !PASSING.has(statusCode))
     throw new NoMedia(`the media host answered ${statusCode}`)
   if (statusCode < 200 || statusCode >= 300) throw new Error(`the media host answered ${statusCode}`)
-  if ((headers['content-encoding'] ?? 'identity') !== 'identity') throw new Error('the media is compressed, unasked')
+  if ((headers['content-encoding'] ?? 'identity') !== 'identity')
+    throw new Error('the media is compressed, which was not requested')
   const declared = headers['content-length']
   if (declared === undefined) return undefined
   if (Number(declared) > maxBytes) throw tooLarge(maxBytes)
   return Number(declared)
 }
 
-/** What its first bytes say, else what it claims to be and cannot be checked. Throws NoMedia where it is not what it claims to be, or nothing at all. */
+/**
+ * The type by the first bytes, or the claimed type if it cannot be verified. Throws NoMedia for a false claim or an
+ * empty body.
+ */
 export function judgedType(bytes: Uint8Array, contentType: string | null | undefined): string {
   const claimed = contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
   const type = mediaTypeOf(bytes)
   if (!type && CHECKED.test(claimed))
-    throw new NoMedia(`the media says ${claimed.slice(0, 40)}, and is no ${claimed.split('/', 1)[0]}`)
+    throw new NoMedia(`the media claims to be ${claimed.slice(0, 40)} but is no ${claimed.split('/', 1)[0]}`)
   if (bytes.length === 0) throw new NoMedia('the media has no bytes')
   return type ?? claimed
 }

@@ -1,8 +1,8 @@
-/** Images and other media as vendors take and give them. What one is, its first bytes say: never a name, a header or a claim. */
+/** Media sent to and received from vendors. The type is detected from the first bytes, never from a name or header. */
 import { decodeDataUri } from '../../core/lib/base64.ts'
 import { ApiError } from '../../core/mod.ts'
 
-/** One source image. `base64` has no `data:` before it. */
+/** One source image. `base64` has no `data:` prefix. */
 export type Picture = {
   readonly type: string
   readonly bytes: Uint8Array
@@ -10,7 +10,7 @@ export type Picture = {
   readonly uri: string
 }
 
-/** What stands where in the first bytes. */
+/** Type, offset and signatures of each image format. */
 const SIGNATURES: readonly [type: string, at: number, marks: readonly string[]][] = [
   ['image/png', 0, ['\x89PNG\r\n\x1a\n']],
   ['image/jpeg', 0, ['\xff\xd8\xff']],
@@ -22,33 +22,35 @@ const SIGNATURES: readonly [type: string, at: number, marks: readonly string[]][
   ['image/heif', 4, ['ftypmif1', 'ftypmsf1']],
 ]
 
-/** An image is known by so many bytes. */
+/** Bytes needed to detect an image. */
 const HEAD_BYTES = 32
-/** The name of a Matroska file's kind may lie as deep as this. */
+/** Bytes needed to find the doctype of a Matroska file. */
 const MEDIA_HEAD_BYTES = 64
 
-/** The MIME type that the first bytes tell; undefined when they are none of the eight formats of contract 5.36. */
+/** Detects the MIME type of an image; undefined when it is none of the eight formats of contract 5.36. */
 export function typeOf(bytes: Uint8Array): string | undefined {
   const head = String.fromCharCode(...bytes.subarray(0, HEAD_BYTES))
   return SIGNATURES.find(([, at, marks]) => marks.some((mark) => head.startsWith(mark, at)))?.[0]
 }
 
-/** Brands of MP4 video as encoders write them first; QuickTime has its own, and images and bare audio are none. */
+/** First brands of MP4 video as encoders write them; QuickTime, images and audio-only files have others. */
 const MP4 = /^.{4}ftyp(?:iso[\dm-]|mp4[12]|avc1|hvc1|M4V[ HP]|dash|msdh|msix|MSNV|cmf[c2]|f4v |mmp4|XAVC)/s
 
-/** As `typeOf`, and for `video/mp4`, `video/quicktime`, `video/webm`, `audio/mpeg` and `audio/wav`. Wants the first 64 bytes. */
+/** Detects images as `typeOf`, and video/mp4, video/quicktime, video/webm, audio/mpeg and audio/wav. Needs 64 bytes. */
 export function mediaTypeOf(bytes: Uint8Array): string | undefined {
   const head = String.fromCharCode(...bytes.subarray(0, MEDIA_HEAD_BYTES))
   if (MP4.test(head)) return 'video/mp4'
   if (head.startsWith('ftypqt  ', 4)) return 'video/quicktime'
   if (head.startsWith('\x1aE\xdf\xa3') && head.includes('webm')) return 'video/webm'
   if (head.startsWith('RIFF') && head.startsWith('WAVE', 8)) return 'audio/wav'
-  // A tag, or the sync word of layer III.
+  // An ID3 tag, or the sync word of layer III.
   if (/^(?:ID3|\xff[\xf2\xf3\xfa\xfb])/.test(head)) return 'audio/mpeg'
   return typeOf(bytes)
 }
 
-/** A data URI of what a vendor sent as base64, with or without a `data:` before it. Undefined when it is no image. */
+/**
+ * Converts a vendor's base64 image, with or without a `data:` prefix, to a data URI. Undefined when it is not an image.
+ */
 export function dataUri(base64: string): string | undefined {
   const payload = base64.startsWith('data:') ? base64.slice(base64.indexOf(',') + 1) : base64
   const type = typeOf(Buffer.from(payload.slice(0, 2 * HEAD_BYTES), 'base64'))
@@ -56,8 +58,8 @@ export function dataUri(base64: string): string | undefined {
 }
 
 /**
- * The source images of an edit, for a vendor that reads only some types. Throws INVALID_IMAGE, in words for the buyer (contract 5.38: the model has
- * the final say on formats).
+ * Decodes the source images of an edit for a vendor that reads only some types. Throws INVALID_IMAGE for the buyer
+ * (contract 5.38: the model has the final say on formats).
  */
 export function pictures(uris: readonly string[], accepted: readonly string[]): readonly Picture[] {
   return uris.map((uri, index) =>
@@ -65,7 +67,7 @@ export function pictures(uris: readonly string[], accepted: readonly string[]): 
   )
 }
 
-/** One image, or a mask. */
+/** Decodes one image or mask. `label` starts the error's sentence. */
 export function picture(uri: string, { accepted, label }: { accepted: readonly string[]; label: string }): Picture {
   const decoded = decodeDataUri(uri)
   const type = decoded && typeOf(decoded.bytes)
@@ -77,7 +79,7 @@ export function picture(uri: string, { accepted, label }: { accepted: readonly s
   return { type, bytes: decoded.bytes, base64, uri: `data:${type};base64,${base64}` }
 }
 
-/** INVALID_IMAGE with a reason; a model that cannot do what an edit asks for says it the same way. */
+/** INVALID_IMAGE with a reason; also used for edits that a model does not support. */
 export function invalidImage(reason: string): ApiError {
   return new ApiError('INVALID_IMAGE', { details: `${reason} Nothing was charged.` })
 }

@@ -3,7 +3,13 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { Gateway } from '../../core/mod.ts'
 
-/** A listener for `createServer` of node:http. The caller counts as gone when its connection closes before the reply has ended. */
+/**
+ * A listener for `createServer` of node:http. The caller's signal aborts when the connection closes before the reply
+ * ends.
+ *
+ * @example
+ * createServer(nodeListener(gateway)).listen(8402)
+ */
 export function nodeListener(
   shop: Pick<Gateway, 'fetch'>,
 ): (request: IncomingMessage, response: ServerResponse) => Promise<void> {

@@ -1,4 +1,7 @@
-/** Ends with the signal, and with its reason, even where the work takes its time to notice, never does, or goes on for others who wait for it. */
+/**
+ * Settles with the work, or rejects with the signal's reason as soon as it aborts, even if the work notices late or is
+ * shared.
+ */
 export function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const abort = () => reject(signal.reason)

@@ -1,8 +1,8 @@
-/** Which addresses a foreign URL may lead to: those of the public internet, and no other (IANA special-purpose address registries). */
+/** Addresses that a foreign URL may reach: only the public internet (IANA special-purpose address registries). */
 import { BlockList, isIP } from 'node:net'
 
 export type Address = { readonly address: string; readonly family: number }
-/** Every address of a host. */
+/** Resolves every address of a host. */
 export type Lookup = (host: string) => Promise<readonly Address[]>
 
 const PRIVATE_4 = [
@@ -15,7 +15,7 @@ const PRIVATE_4 = [
   '192.0.0.0/24',
   '192.168.0.0/16',
 ]
-/** Documentation, 6to4 relays, benchmarks; multicast and what lies above it. */
+/** Documentation, 6to4 relays, benchmarks, multicast and everything above it. */
 const RESERVED_4 = [
   '192.0.2.0/24',
   '192.88.99.0/24',
@@ -24,13 +24,15 @@ const RESERVED_4 = [
   '203.0.113.0/24',
   '224.0.0.0/3',
 ]
-/** Within 2000::/3, outside of which nothing is public: protocol assignments with Teredo, documentation, 6to4. */
+/**
+ * Reserved inside 2000::/3, which contains all public addresses: protocol assignments with Teredo, documentation, 6to4.
+ */
 const PRIVATE_6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20']
 
 const private4 = blocks([...PRIVATE_4, ...RESERVED_4], 'ipv4')
 const private6 = blocks(PRIVATE_6, 'ipv6')
 const public6 = blocks(['2000::/3'], 'ipv6')
-/** IPv6 addresses that stand for the IPv4 address in their last 32 bits: mapped, and NAT64 (RFC 6052). */
+/** IPv6 addresses whose last 32 bits are an IPv4 address: mapped, and NAT64 (RFC 6052). */
 const carries4 = blocks(['::ffff:0:0/96', '64:ff9b::/96'], 'ipv6')
 
 function blocks(list: readonly string[], family: 'ipv4' | 'ipv6'): BlockList {
@@ -42,7 +44,10 @@ function blocks(list: readonly string[], family: 'ipv4' | 'ipv6'): BlockList {
   return made
 }
 
-/** Loopback, private, link-local, shared, multicast and reserved addresses; an IPv4 address inside an IPv6 one counts as itself. */
+/**
+ * Whether an address is loopback, private, link-local, shared, multicast or reserved; an embedded IPv4 address is
+ * judged itself.
+ */
 export function isPrivate(address: string): boolean {
   const family = isIP(address)
   if (family === 4) return private4.check(address, 'ipv4')

@@ -1,16 +1,19 @@
-/** From what an upstream says when it makes nothing, to what the buyer and the operator are told (decision 72). */
+/** Maps vendors' error replies to errors for the buyer and the operator (decision 72). */
 import { ApiError, rateLimited } from '../../core/mod.ts'
 
 /**
- * What a refusal means. `operator`: our key, balance, model or settings, which no buyer can mend. `request`: the buyer's words, for example
- * a prompt that is too long. `timeout`: the upstream gave up, or we did. `failed`: all else.
+ * What an error reply means. `operator`: our key, balance, model or settings, which no buyer can fix. `request`: the
+ * buyer's input, such as a prompt that is too long. `timeout`: the upstream or we gave up. `failed`: everything else.
  */
 export type Trouble = 'rate_limited' | 'policy' | 'image' | 'request' | 'operator' | 'timeout' | 'failed'
 
-/** A reply that is no result. `body` is undefined when it was not JSON. */
+/** A reply without a result. `body` is undefined when it was not JSON. */
 export type Refusal = { readonly status: number; readonly headers: Headers; readonly body: unknown }
 
-/** How a vendor reads its own refusals; a fault where a trouble says too little, undefined where its status says enough. */
+/**
+ * Reads a vendor's own error replies. Returns an ApiError when a kind says too little, undefined when the status says
+ * enough.
+ */
 export type Judge = (refusal: Refusal) => Trouble | ApiError | undefined
 
 export const DEFAULT_RETRY_SECONDS = 30
@@ -22,13 +25,13 @@ const BUYER_READS = {
   timeout: 'The model did not answer in time. Nothing was charged.',
 } as const
 
-/** What is thrown for a trouble. `what` is the operator's to read, and holds nothing of the vendor's but a safe code. */
+/** Creates the error for a failed call. `what` is for the operator, and contains no vendor text but a safe code. */
 export type ErrorFor = (
   trouble: Trouble,
   about: { readonly maker: string; readonly retrySeconds: number; readonly what: string },
 ) => Error
 
-/** What is thrown for a refusal. A plain error reads as a failed call; its text is ours alone, and nothing of the vendor's is in it. */
+/** The default errors. A plain Error reads as a failed call; its text is ours, without any of the vendor's. */
 export const errorFor: ErrorFor = (trouble, { maker, retrySeconds, what }) => {
   switch (trouble) {
     case 'rate_limited':
@@ -49,7 +52,7 @@ export const errorFor: ErrorFor = (trouble, { maker, retrySeconds, what }) => {
   }
 }
 
-/** What a status says by itself. A 4xx that a vendor file knows nothing of is a mistake in what we send: the operator's to see. */
+/** The meaning of a status alone. An unexplained 4xx is a mistake in what we send, so the operator must see it. */
 export function usualTrouble(status: number): Trouble {
   if (status === 429) return 'rate_limited'
   if (status === 408 || status === 504 || status === 524) return 'timeout'
@@ -57,7 +60,10 @@ export function usualTrouble(status: number): Trouble {
   return status < 500 ? 'operator' : 'failed'
 }
 
-/** The members that most error envelopes share: `{error: {code, message, type, param}}`, `{error: text, code}`, `{code, message}`. */
+/**
+ * Members shared by most error envelopes: `{error: {code, message, type, param}}`, `{error: text, code}`, `{code,
+ * message}`.
+ */
 export type Envelope = {
   readonly code: string
   readonly type: string
@@ -80,15 +86,15 @@ function text(value: unknown): string {
   return typeof value === 'string' || typeof value === 'number' ? String(value) : ''
 }
 
-/** An error code fit for a log; empty for anything that could be prose, and so could quote a key or a prompt. */
+/** An error code that is safe to log; empty for prose, which could quote a key or a prompt. */
 export function safeCode(body: unknown): string {
   const { code, type } = envelope(body)
   return [code, type].find((word) => /^[\w.-]{1,64}$/.test(word)) ?? ''
 }
 
 /**
- * Whole seconds to wait, from 1 to a day: `retry-after-ms`, then `retry-after` as seconds or as an HTTP date (RFC 9110 10.2.3), then Google's
- * RetryInfo (google.rpc error_details.proto), else a default. `now` in milliseconds.
+ * Whole seconds to wait, from 1 to one day: `retry-after-ms`, then `retry-after` as seconds or HTTP date (RFC 9110
+ * 10.2.3), then Google's RetryInfo (google.rpc error_details.proto), else a default. `now` in milliseconds.
  */
 export function retrySeconds({ headers, body }: Pick<Refusal, 'headers' | 'body'>, now: number): number {
   const waits = [
@@ -112,9 +118,9 @@ function retryInfo(body: unknown): number {
   return Number.parseFloat(text(info?.retryDelay))
 }
 
-// ── refusals inside a 2xx reply ─────────────────────────────────────────────────────────────────────────────────────
+// ── errors inside a 2xx reply ───────────────────────────────────────────────────────────────────────────────────────
 
-/** Statuses of the types that an error names where its own status is lost. */
+/** Statuses by error type, for errors that lost their own. */
 const TYPES: ReadonlyMap<string, number> = new Map([
   ['invalid_request_error', 400],
   ['authentication_error', 401],
@@ -129,8 +135,8 @@ const TYPES: ReadonlyMap<string, number> = new Map([
 ])
 
 /**
- * The refusal that a 2xx reply, or the first event of a stream, is instead of an answer; undefined for an answer. Its status is the one that
- * the error speaks of, as OpenRouter (`error.code: 429`) and vLLM (`object: 'error', code: 400`) write it, or 500.
+ * Returns the error in a 2xx reply, or in a stream's first event; undefined for a result. Its status is the one that
+ * the error names, as in OpenRouter (`error.code: 429`) and vLLM (`object: 'error', code: 400`), or 500.
  */
 export function refusalIn(body: unknown, headers: Headers = new Headers()): Refusal | undefined {
   const { error, object, type } = record(body)

@@ -1,10 +1,10 @@
-/** One answer for all who ask the same thing at the same time, or soon after: flights that are shared, and a shelf of what they brought. */
+/** Shares one request among concurrent callers, and caches its result for a time. */
 import { type Clock, ApiError } from '../../core/mod.ts'
 import { orAbort } from './or_abort.ts'
 
 type Flight = { readonly landed: Promise<unknown>; readonly wanted: AbortController; riders: number }
 
-/** One flight for each key at a time; who comes while it is under way rides along, and `wanted` aborts when the last of them has left. */
+/** One request per key at a time; later callers join it. Its signal aborts when the last caller has left. */
 export function singleFlight(failed: Kept<unknown>) {
   const flights = new Map<string, Flight>()
 
@@ -43,17 +43,17 @@ export function singleFlight(failed: Kept<unknown>) {
   function leave(key: string, flight: Flight): void {
     if (flights.get(key) !== flight) return
     flights.delete(key)
-    flight.wanted.abort(new Error('nobody waits for it any more'))
+    flight.wanted.abort(new Error('no caller waits for it any more'))
   }
 }
 
-/** Says something of us, and nothing of the feed. */
+/** BUSY concerns our queue, not the vendor, so it is not cached. */
 const isBusy = (error: unknown): boolean => error instanceof ApiError && error.code === 'BUSY'
 
-/** `keep` answers with the value. */
+/** `set` returns the value. */
 export type Kept<T> = { get(key: string): { readonly value: T } | undefined; keep(key: string, value: T): T }
 
-/** Keeps values for a time, and together at most `room` in weight: the oldest go first. */
+/** Caches values for a time, up to a total weight of `maxWeight`; evicts the oldest first. */
 export function ttlCache<T>({
   clock,
   ttlMs,

@@ -4,26 +4,26 @@ import { isObjectKey } from '../../core/ports/objects.ts'
 import type { Objects } from '../../core/ports/mod.ts'
 import { checkObject, letGo, partOf } from './check.ts'
 
-/** Up to here what is asked for is read whole; beyond, it is streamed. */
+/** Objects up to this size in bytes are read whole; larger ones are streamed. */
 const SMALL = 256 * 1024
-/** More than the first line of a file. */
+/** Upper bound of the first line of a file, in bytes. */
 const LINE = 512
-/** What link(2) answers where the file system has no hard links. */
+/** Errors of link(2) on file systems without hard links. */
 const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'])
 
 /**
- * Objects as files under `dir`, each with its type in a first line, so that both appear at once or not at all. What `put` has
- * promised survives a power loss. A crash may leave an unfinished file in `.incoming`; nothing reads it.
+ * Objects as files under `dir`. The first line of a file contains the type, so that both appear at once or not at all.
+ * A completed `put` survives a power loss. A crash may leave an unfinished file in `.incoming`, which nothing reads.
  */
 export function diskObjects(dir: string): Objects {
   const root = resolve(dir)
   const incoming = join(root, '.incoming')
   let count = 0
 
-  /** No key has an @, so a file is never in the way of a folder: `a` and `a/b` may both be keys. */
+  /** Keys contain no @, so a file never blocks a folder: `a` and `a/b` may both be keys. */
   const pathOf = (key: string) => join(root, `${key}@`)
 
-  /** Exclusive, so a name that another process or a crash has left behind is passed over. */
+  /** Opens exclusively, and skips a name left by another process or a crash. */
   async function openTemporary(): Promise<{ path: string; file: FileHandle }> {
     await mkdir(incoming, { recursive: true, mode: 0o700 })
     for (;;) {
@@ -35,7 +35,7 @@ export function diskObjects(dir: string): Objects {
     }
   }
 
-  /** `write` fills a file of its own, which gets its name when it is whole and on disk. */
+  /** Writes to a temporary file, which gets its name once it is complete and on disk. */
   async function store(path: string, write: (file: FileHandle) => Promise<void>): Promise<void> {
     const temporary = await openTemporary()
     try {
@@ -97,7 +97,7 @@ async function writePieces(file: FileHandle, body: ReadableStream<Uint8Array>, t
   for await (const piece of body) await writeAll(file, piece)
 }
 
-/** One write may take less than it is given. */
+/** Repeats the write, because one call may write less than it is given. */
 async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<void> {
   for (let at = 0; at < bytes.length;) at += (await file.write(bytes, at)).bytesWritten
 }
@@ -111,7 +111,7 @@ async function durably(file: FileHandle, write: (file: FileHandle) => Promise<vo
   }
 }
 
-/** Where in its file an object begins, and what it is. Undefined where there is none. */
+/** Opens an object: its file, where its bytes start, its size and type. Undefined when absent. */
 async function opened(
   path: string,
 ): Promise<{ file: ReturnType<typeof Bun.file>; start: number; size: number; type: string } | undefined> {
@@ -123,7 +123,7 @@ async function opened(
   return { file, start, size: file.size - start, type }
 }
 
-/** Gives a finished file its name, unless another has it: linking, unlike renaming, replaces nothing. */
+/** Names a finished file unless the name is taken: linking, unlike renaming, replaces nothing. */
 async function publish(from: string, to: string): Promise<void> {
   try {
     await link(from, to)
@@ -134,7 +134,7 @@ async function publish(from: string, to: string): Promise<void> {
   }
 }
 
-/** A new name is on disk only when its folder is, up to the first folder that was there before. */
+/** Syncs folders up to the first one that existed before: a new name is durable only when its folder is. */
 async function syncFolders(from: string, upTo: string): Promise<void> {
   for (let folder = from; ; folder = dirname(folder)) {
     const handle = await open(folder, 'r')

@@ -1,7 +1,13 @@
 import type { Objects } from '../../core/ports/mod.ts'
 import { checkObject, letGo, partOf } from './check.ts'
 
-/** The reference object store: copies in and out, forgets with the process. */
+/**
+ * The reference object store, in memory. Copies bytes in and out.
+ *
+ * @example
+ * const objects = memoryObjects()
+ * await objects.put('images/a.png', bytes, 'image/png')
+ */
 export function memoryObjects(): Objects {
   const stored = new Map<string, { bytes: Uint8Array; type: string }>()
   const sizeOf = (key: string) => stored.get(key)?.bytes.length

@@ -156,7 +156,7 @@ const WORDS: Readonly<Partial<Record<ApiErrorCode, ApiErrorParts>>> = {
   FEED_UNAVAILABLE: { message: 'The price feed did not answer. Nothing was charged; try again.' },
   NOT_CONFIGURED: { message: 'The operator has not configured this. Nothing was charged.' },
   MODEL_UNAVAILABLE: {
-    message: 'The model is not available just now. Nothing was charged.',
+    message: 'The model is temporarily unavailable. Nothing was charged.',
     headers: { 'retry-after': '30' },
   },
   PROVIDER_CONFIG_ERROR: { message: 'The operator has to mend the access to this model. Nothing was charged.' },

@@ -48,7 +48,7 @@ describe('a shared clock', () => {
       expect([ahead, clock.trouble() === undefined]).toEqual([ahead, isTrusted])
       expect(log.lines.filter(({ level }) => level === 'alert').length).toBe(isTrusted ? 0 : 1)
     }
-    expect(machine().clock.trouble()).toBe('the time of the database is not known yet')
+    expect(machine().clock.trouble()).toBe('the database time is not known yet')
   })
 
   test('goes on by what no correction moves: a step of the machine’s clock changes no time', async () => {
@@ -65,7 +65,7 @@ describe('a shared clock', () => {
     await clock.measure()
     expect(clock.now() - database()).toBe(0)
     await advance(15_000_000)
-    expect(clock.trouble()).toContain('is known to')
+    expect(clock.trouble()).toContain('is uncertain by')
     await clock.measure()
     expect(clock.trouble()).toBeUndefined()
   })

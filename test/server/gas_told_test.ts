@@ -21,7 +21,7 @@ test('each change is told once', () => {
   )
   const told = () =>
     said.splice(0).map(([level, message, fields]) => [level, message.split(/[:;]/)[0], fields?.address])
-  const low: KeyState = { address: '0xa', kind: 'low', reason: 'its account 0xa holds 1' }
+  const low: KeyState = { address: '0xa', kind: 'low', reason: 'account 0xa holds 1' }
 
   tell()
   expect(told()).toEqual([])

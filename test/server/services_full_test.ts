@@ -241,7 +241,7 @@ describe('keys', () => {
     upstream.refusing = true
     expect(await buy(keyed, SEARCH, { query: 'x402' })).toMatchObject({ status: 200, body: { summary: 'By Exa.' } })
     upstream.refusing = false
-    expect(alerts).toEqual(['a vendor refuses us: its key, balance, model or settings need the operator'])
+    expect(alerts).toEqual(['a vendor refuses this gateway: check its key, balance, model and settings'])
     const [first, ...rest] = upstream.seen
     expect(first).toBe('/xai/responses grok-x Bearer k-x')
     expect(rest.at(-1)).toBe('/exa/answer k-e')

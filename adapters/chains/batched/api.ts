@@ -1,4 +1,4 @@
-/** Circle Gateway over HTTP (decision 69): what is asked of it, and what its JSON means. Reasons are open strings; a few are known. */
+/** Circle Gateway over HTTP (decision 69): requests and replies. Reasons are free text; a few are known. */
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import { dollars } from '../../../core/x402/money.ts'
@@ -7,23 +7,23 @@ import { lower } from '../evm/hex.ts'
 
 export const BATCHED = { name: 'GatewayWalletBatched', version: '1' } as const
 
-/** What an authorization must still have to live when it is settled, where the API does not tell: seven days. */
+/** Remaining lifetime that an authorization needs at settlement if the API reports none: seven days, in seconds. */
 export const MIN_VALIDITY_SECONDS = 604_800
 
-/** A network on which payments are batched. */
+/** A network with batched payments. */
 export type Batching = {
   readonly network: string
-  /** The chain's own USDC. */
+  /** The chain's USDC. */
   readonly asset: string
-  /** The Gateway's wallet contract: it holds the deposits, and payments are signed over its domain. */
+  /** The Gateway's wallet contract, which holds the deposits. Payments are signed over its domain. */
   readonly wallet: string
   readonly minValiditySeconds: number
 }
 
-/** received, batched, confirmed and completed count as paid; failed is given back to its payer. */
+/** Transfer statuses that count as paid; a failed transfer is refunded to its payer. */
 export const LIVING: readonly string[] = ['received', 'batched', 'confirmed', 'completed']
 
-/** `refused` and `used` begin with the API's own word. */
+/** `reason` of `refused` and `used` is the API's error code. */
 export type Sent =
   | { readonly kind: 'accepted'; readonly transfer: string }
   | { readonly kind: 'refused' | 'used'; readonly word: string }
@@ -45,7 +45,7 @@ const Kind = Type.Object({
   }),
 })
 const Supported = Type.Object({ kinds: Type.Array(Type.Unknown()) })
-/** As far as something is decided by it. `amount` is in base units. */
+/** The members that decide something. `amount` is in base units. */
 const Transfer = Type.Object({
   id: TransferId,
   status: Type.String(),
@@ -58,7 +58,7 @@ const Transfer = Type.Object({
 })
 export type Transfer = Static<typeof Transfer>
 const Transfers = Type.Object({ transfers: Type.Array(Transfer) })
-/** Deposits are told as decimals, up to six places. */
+/** Deposits are decimals with up to six places. */
 const Balances = Type.Object({
   balances: Type.Array(
     Type.Object({
@@ -83,7 +83,7 @@ const [kind, supported, transfers, balances, settled] = [
 ]
 const transferId = TypeCompiler.Compile(TransferId)
 
-/** Words with which it takes nothing. Any other, `unexpected_error` among them, decides nothing. */
+/** Errors after which the API has accepted nothing. Any other, such as `unexpected_error`, decides nothing. */
 const REFUSALS: readonly unknown[] = [
   'unsupported_scheme',
   'unsupported_network',
@@ -101,7 +101,7 @@ const REFUSALS: readonly unknown[] = [
   'wallet_not_found',
 ]
 
-/** Results on one page of a list that may be long. */
+/** Page size of long lists. */
 export const PAGE = 50
 
 type At = { readonly now: number; readonly timeoutMs: number; readonly signal?: AbortSignal }
@@ -110,11 +110,11 @@ export type Filter = {
 }
 
 export type BatchedApi = {
-  /** Networks with USDC of six decimals, in the API's order. */
+  /** Networks with 6-decimal USDC, in the API's order. */
   supported(at: At): Promise<Said<readonly Batching[]>>
-  /** What a wallet has in the Gateway on one network, in base units and free to be spent; nothing, when the API knows none. */
+  /** A wallet's spendable deposit on one network, in base units; 0 if the API knows none. */
   deposit(of: { readonly depositor: string; readonly domain: number }, at: At): Promise<Said<bigint>>
-  /** One page of the transfers that answer the filter; `clock` is the API's own time, where it tells. */
+  /** One page of transfers that match the filter. `clock` is the API's own time, if reported. */
   transfers(
     filter: Filter,
     at: At,
@@ -123,7 +123,10 @@ export type BatchedApi = {
   close(): void
 }
 
-/** Redirects are not followed, and no text ever holds the URL. Throws RangeError, without quoting it, when it is none. */
+/**
+ * A client of the API. Follows no redirects, and no message contains the URL. Throws RangeError, without quoting it,
+ * when it is malformed.
+ */
 export function batchedApi(url: string, config: Omit<ApiConfig, 'random'>): BatchedApi {
   const { ask, close } = facilitatorApi({ url, redirects: false }, { ...config, random: noKey })
   return {
@@ -148,7 +151,7 @@ export function batchedApi(url: string, config: Omit<ApiConfig, 'random'>): Batc
 }
 
 function noKey(): never {
-  throw new Error('this API takes no key')
+  throw new Error('this API has no key')
 }
 
 function timeIn(headers: Headers): number | undefined {
@@ -156,7 +159,7 @@ function timeIn(headers: Headers): number | undefined {
   return Number.isNaN(time) ? undefined : time
 }
 
-/** What it says of other schemes, tokens and versions is passed over. */
+/** Ignores other schemes, tokens and versions. */
 function readSupported(body: unknown): readonly Batching[] | undefined {
   if (!supported.Check(body)) return undefined
   const found = new Map<string, Batching>()
@@ -177,7 +180,7 @@ function readSupported(body: unknown): readonly Batching[] | undefined {
   return [...found.values()]
 }
 
-/** More than a month would be a mistake. */
+/** Treats more than a month as a mistake. */
 function secondsIn(said: unknown): number {
   const isSane = Number.isInteger(said) && Number(said) >= 0 && Number(said) <= 31 * 86_400
   return isSane ? Number(said) : MIN_VALIDITY_SECONDS
@@ -193,7 +196,7 @@ function readDeposit(body: unknown, of: { depositor: string; domain: number }): 
   return (num * 1_000_000n) / den
 }
 
-/** A refusal counts with any status, a yes only with a good one and the name of its transfer. */
+/** A refusal counts with any HTTP status, an acceptance only with a good one and a transfer id. */
 function readSent(body: unknown, isOk: boolean): Sent | undefined {
   if (!settled.Check(body)) return undefined
   const { success, transaction, errorReason } = body
@@ -203,8 +206,8 @@ function readSent(body: unknown, isOk: boolean): Sent | undefined {
 }
 
 /**
- * Circle's own numbers of chains (`GATEWAY_DOMAINS` of @circle-fin/x402-batching 3.3.0), by which deposits are asked for. /supported does not
- * tell them.
+ * Circle's domain numbers (`GATEWAY_DOMAINS` of @circle-fin/x402-batching 3.3.0), needed to read deposits. /supported
+ * does not report them.
  */
 export const DOMAINS: Readonly<Record<string, number>> = {
   'eip155:1': 0,

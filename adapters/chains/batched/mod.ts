@@ -14,23 +14,23 @@ import { lower } from '../evm/hex.ts'
 import { type Job, inFlight } from '../in_flight.ts'
 import { lruCache } from '../lru_cache.ts'
 
-/** One gateway row whose payments Circle Gateway batches: the nano rail. */
+/** Configuration of one gateway whose payments Circle Gateway batches (nanopayments). */
 export type BatchedConfig = {
-  /** `https://gateway-api.circle.com`, or the testnets' one. It never appears in any text. */
+  /** `https://gateway-api.circle.com`, or the testnet API. It appears in no message. */
   readonly apiUrl: string
-  /** CAIP-2, preferred first, at most `MOST_NETWORKS`. None: what the API supports, in its order. */
+  /** CAIP-2 networks, preferred first, at most `MAX_NETWORKS`. Empty: those that the API supports, in its order. */
   readonly networks: readonly string[]
-  /** Is credited in the Gateway, on whichever network is paid. */
+  /** The account credited in the Gateway, on whichever network is paid. */
   readonly payTo: string
-  /** Circle's own numbers of networks that `DOMAINS` does not know yet, by CAIP-2. */
+  /** Circle's domain numbers of networks missing in `DOMAINS`, by CAIP-2. */
   readonly domains?: Readonly<Record<string, number>>
-  /** What the API is told is being paid for: the gateway's public origin. */
+  /** The resource named in settlements: the gateway's public origin. */
   readonly resource?: string
-  /** Deadline of one question, 3 s unless told. */
+  /** Deadline of one read. Default 3 s. */
   readonly verifyMs?: number
-  /** Deadline of one settlement, 20 s unless told: less than the caller has, for afterwards it is asked what became of it. */
+  /** Deadline of one settlement. Default 20 s: less than the caller has, because the outcome is read afterwards. */
   readonly settleMs?: number
-  /** How often `refresh` asks what is supported, 5 min unless told, and what became of payments, 1 min unless told. */
+  /** How often `refresh` reads the supported networks (default 5 min) and checks past transfers (default 1 min). */
   readonly learnMs?: number
   readonly watchMs?: number
   readonly alert: Log['alert']
@@ -38,36 +38,48 @@ export type BatchedConfig = {
 
 export type BatchedChain = Chain &
   Required<Pick<Chain, 'balance'>> & {
-    /** Compares the configuration with what the API supports; the terms open when it is ready, and stay open. */
+    /** Compares the configuration with what the API supports. When it passes, terms open and stay open. */
     check(at: { now: number }): Promise<Checked>
     /**
-     * Keeps the terms up to date, and calls a person when a payment that counted as paid has failed, or lies for days. To be called every few
-     * seconds; it knows itself when there is something to do. Never rejects.
+     * Updates the terms, and alerts when a payment that counted as paid has failed or is still pending after a day.
+     * Call it every few seconds; it decides itself when work is due. Never rejects.
      */
     refresh(at: { now: number }): Promise<void>
-    /** Ends what is under way; whoever waits reads unknown. */
+    /** Ends pending requests; pending settlements resolve with `unknown`. */
     close(): void
   }
 
-/** Three headers hold all offers, and Node's fetch reads 16 KiB of them (decision 45); other rails want room, too. */
+/**
+ * Three headers repeat all offers, and Node's fetch reads 16 KiB of them (decision 45); other payment methods need room
+ * too.
+ */
 export const MAX_NETWORKS = 6
 
 const REMEMBERED = 10_000
 
 type At = { readonly now: number; readonly signal: AbortSignal }
 
-/** What the API knows of an authorization. */
+/** What the API knows about an authorization. */
 type Found =
   | { readonly kind: 'paid'; readonly receipt: Receipt }
-  /** Its nonce is used up, and not for us. */
+  /** Its nonce is used, and not for us. */
   | { readonly kind: 'dead' }
-  /** `isOver` by the API's own clock too, where it tells: whatever reaches it after this answer is refused. */
+  /** `isExpired` also by the API's own clock, if it reports one: it refuses whatever arrives after this answer. */
   | { readonly kind: 'none'; readonly isOver: boolean }
   | { readonly kind: 'trouble'; readonly reason: string }
 
 /**
- * USDC out of deposits in Circle Gateway. The API holds the money: its word is the truth, and a transfer that it has received counts as paid.
- * Throws, without quoting it, when the URL or a network is malformed.
+ * USDC from deposits in Circle Gateway. The API holds the money, so its answers are final, and a received transfer
+ * counts as paid. Throws RangeError, without quoting the value, when the URL or a network is malformed.
+ *
+ * @example
+ * const chain = batchedChain({
+ *   apiUrl: 'https://gateway-api-testnet.circle.com',
+ *   networks: ['eip155:84532'],
+ *   payTo: '0x209693Bc6afc0C5328bA36FaF03C514EF312287C',
+ *   alert: consoleLog.alert,
+ * })
+ * await chain.check({ now: Date.now() })
  */
 export function batchedChain(config: BatchedConfig): BatchedChain {
   const {
@@ -80,19 +92,20 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
   } = config
   const numbers = { ...DOMAINS, ...config.domains }
   for (const network of config.networks) chainIdOf(network)
-  if (config.networks.length > MAX_NETWORKS) throw new RangeError(`networks: name at most ${MAX_NETWORKS}`)
+  if (config.networks.length > MAX_NETWORKS)
+    throw new RangeError(`networks: has ${config.networks.length} entries; at most ${MAX_NETWORKS} are allowed`)
   const api = apiAt(config)
   const watch = batchedWatch(api, { payTo, alert: config.alert })
   const jobs = inFlight()
-  /** What is known to be paid stays so, whatever the API shows later. */
+  /** Payments known to be paid; they stay so, whatever the API shows later. */
   const paid = lruCache<Receipt>(REMEMBERED)
-  /** Authorizations that the API has been sent, and did not at once refuse: whatever used them may have been that one. */
+  /** Authorizations sent to the API and not refused at once: if used, they may have been used by us. */
   const handed = lruCache<true>(REMEMBERED)
   let batchings = new Map<string, Batching>()
   let terms: readonly Terms[] = []
   let isOpen = false
   let [learnedAt, watchedAt] = [0, 0]
-  /** The newest time that was told. */
+  /** The latest time passed in. */
   let today = 0
   let closed = false
   const { read } = batchedPayload((network) => batchings.get(network)?.minValiditySeconds)
@@ -106,7 +119,7 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
     return { kind: 'known', payer: checksummed(exact.from), key, expiresAt: endsAt, purse: wallet }
   }
 
-  /** The API's own /verify is not asked: it looks at neither balance nor nonce, and all else is known here. */
+  /** The API's own /verify is not used: it checks neither balance nor nonce, and everything else is checked here. */
   async function verify(payment: Payment, offer: Offer, at: At): Promise<Verdict> {
     const given = read(payment, offer)
     if ('kind' in given) return given
@@ -123,19 +136,20 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
       return refusal(
         'PAYMENT_UNFUNDED',
         'insufficient_balance',
-        `the payer has ${held} base units in the Gateway, the price is ${exact.value}`,
+        `the payer has ${held} base units in the Gateway; the price is ${exact.value}`,
       )
     return { kind: 'valid', balance: usdc(held), asOf: at.now }
   }
 
   async function depositOf(depositor: string, network: string, at: At): Promise<bigint | Unavailable> {
     const domain = numbers[network]
-    if (domain === undefined) return unavailable(`deposits on ${network} cannot be asked for`)
+    if (domain === undefined)
+      return unavailable(`the deposit on ${network} cannot be read: its domain number is not configured`)
     const said = await api.deposit({ depositor, domain }, { ...at, timeoutMs: verifyMs })
     return said.kind === 'said' ? said.value : unavailable(said.reason)
   }
 
-  /** A list that holds anything else was not filtered, and proves nothing. */
+  /** Finds the transfer of an authorization. A list with other transfers was not filtered, so it proves nothing. */
   async function find(given: Given, offer: Offer, at: { now: number; signal?: AbortSignal }): Promise<Found> {
     const { exact, endsAt } = given
     const { from, nonce } = exact
@@ -147,14 +161,12 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
       (each) =>
         lower(each.fromAddress) === from && lower(each.nonce) === nonce && each.sendingNetwork === offer.network,
     )
-    if (!isIts) return { kind: 'trouble', reason: 'its list of transfers holds others than were asked for' }
+    if (!isIts) return { kind: 'trouble', reason: "the API's list contains other transfers than requested" }
     const ours = list.filter(({ toAddress, amount }) => lower(toAddress) === exact.to && BigInt(amount) === exact.value)
     const living = ours.find(({ status }) => LIVING.includes(status))
     if (living) return { kind: 'paid', receipt: noted(given, offer, living.id) }
     const isStrange = ours.some(({ status }) => status !== 'failed')
-    return isStrange
-      ? { kind: 'trouble', reason: 'its transfer has a status that means nothing here' }
-      : { kind: 'dead' }
+    return isStrange ? { kind: 'trouble', reason: "the API's transfer has an unknown status" } : { kind: 'dead' }
   }
 
   function noted({ key, exact }: Given, { network }: Offer, transaction: string): Receipt {
@@ -175,7 +187,7 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
     if (bad) return { kind: 'refused', reason: bad.reason }
     const receipt = paid.get(given.key)
     if (receipt) return { kind: 'settled', receipt }
-    if (at.signal.aborted || closed) return { kind: 'unknown', reason: 'no time was left to settle' }
+    if (at.signal.aborted || closed) return { kind: 'unknown', reason: 'no time left to settle' }
     if (at.now >= given.endsAt && !jobs.has(given.digest))
       return concluded(await find(given, offer, at), { kind: 'refused', reason: 'the authorization is expired' })
     return await jobs.settle(given.digest, (job) => send(given, offer, { now: at.now, job }), at.signal)
@@ -214,16 +226,16 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
       .filter((network) => !names.includes(network))
       .map((network) => `networks: ${network} is not supported by the API`)
     const contracts = said.value.flatMap(({ asset, wallet }) => [lower(asset), lower(wallet)])
-    const own = contracts.includes(lower(payTo)) ? ['pay_to: it is a contract of the API'] : []
+    const own = contracts.includes(lower(payTo)) ? ['pay_to: must not be a contract of the API'] : []
     const unnumbered = names.filter((network) => numbers[network] === undefined)
     const unasked = unnumbered
       .filter((network) => config.networks.includes(network))
-      .map((network) => `networks: ${network} needs its number in domains`)
+      .map((network) => `networks: ${network} needs its domain number in domains`)
     const wrong = [
       ...missing,
       ...unasked,
       ...own,
-      ...(names.length === 0 ? ['api_url: it batches payments on no network'] : []),
+      ...(names.length === 0 ? ['api_url: the API supports no network'] : []),
     ]
     if (wrong.length > 0) return { kind: 'wrong', problems: wrong }
     const offered = terms.map(({ network }) => network)
@@ -231,7 +243,7 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
     const warnings =
       left.length > 0
         ? [
-            `networks: ${left.join(', ')} are supported, but not on offer; name the ones to offer, at most ${MAX_NETWORKS}`,
+            `networks: ${left.join(', ')} are supported but not offered; list the networks to offer, at most ${MAX_NETWORKS}`,
           ]
         : []
     isOpen = true
@@ -266,13 +278,13 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
     await watch.look({ now, timeoutMs: verifyMs })
   }
 
-  /** On the network that is offered first. */
+  /** The deposit on the network that is offered first. */
   const balance: BatchedChain['balance'] = async (address, { signal }) => {
     const depositor = addressOf(address)
     const [first] = terms
     const held = first
       ? await depositOf(depositor, first.network, { now: today, signal })
-      : unavailable('no network is on offer yet')
+      : unavailable('no network is offered yet')
     if (typeof held !== 'bigint') throw new Error(held.reason)
     return usdc(held)
   }
@@ -292,12 +304,15 @@ function concluded(found: Found, whileOpen: Extract<Settlement, { kind: 'refused
   if (found.kind === 'dead')
     return {
       kind: 'refused',
-      reason: 'the authorization is dead: its nonce was used for something else, or its transfer has failed',
+      reason: 'the authorization is dead: its nonce was used for another transfer, or its transfer failed',
     }
   return whileOpen
 }
 
-/** Three values. A refusal is none when the authorization may have been taken before: the API looks at the balance before it looks at the nonce. */
+/**
+ * A refusal is not final if the authorization may have been accepted before: the API checks the balance before the
+ * nonce.
+ */
 function outcomeOf(said: NotAccepted, wasHanded: boolean): Extract<Settlement, { kind: 'refused' | 'unknown' }> {
   if (said.kind === 'trouble')
     return { kind: 'unknown', reason: `${said.unsent ? 'nothing was sent' : 'it may have been sent'}: ${said.reason}` }
@@ -306,10 +321,10 @@ function outcomeOf(said: NotAccepted, wasHanded: boolean): Extract<Settlement, {
   return { kind: 'refused', reason: `${said.word}: the API refused the payment` }
 }
 
-/** What the URL says stays unsaid. */
+/** Errors never quote the URL. */
 function apiAt(config: BatchedConfig): BatchedApi {
   try {
-    // a verdict is two questions
+    // a verdict takes two requests
     return batchedApi(config.apiUrl, { failures: 10, ...config })
   } catch (error) {
     throw new RangeError(`api_${(error as Error).message}`)

@@ -1,4 +1,6 @@
-/** A payment out of a Gateway deposit: shaped like EIP-3009, but signed over the wallet contract's domain (decision 69). */
+/**
+ * A payment from a Gateway deposit: shaped like EIP-3009 but signed over the wallet contract's domain (decision 69).
+ */
 import type { PaymentCode, Refused } from '../../../core/ports/mod.ts'
 import { type Offer, type Payment, VERSION } from '../../../core/x402/protocol.ts'
 import { BATCHED, MIN_VALIDITY_SECONDS } from './api.ts'
@@ -7,32 +9,35 @@ import { digestOf, domainSeparator, malformed, payloadOf, signerOf } from '../ev
 import { type Exact, judgeValue, readExact } from '../exact.ts'
 import { type Hex, lower } from '../evm/hex.ts'
 
-/** A payment that answers an offer, and what its payer was asked to sign. */
+/** A payment that matches an offer, with the EIP-712 digest its payer had to sign. */
 export type Given = {
   readonly exact: Exact
   readonly digest: Hex
   /** The wallet contract, in lower case. */
   readonly wallet: Hex
-  /** Unique over network, wallet contract, payer and nonce; a token is no wallet contract, so it is no key of EIP-3009. */
+  /**
+   * Unique over network, wallet contract, payer and nonce; a wallet contract is no token, so it never equals an
+   * EIP-3009 key.
+   */
   readonly key: string
-  /** From then on the API does not take it any more: that is long before `validBefore`. Milliseconds. */
+  /** When the API stops accepting it, in milliseconds: long before `validBefore`. */
   readonly endsAt: number
 }
 
-/** What an authorization must still have to live when its work begins, beyond what the API wants. */
+/** Least remaining lifetime when work begins, beyond what the API requires. */
 const LIFE_MS = 6_000
 
-/** So much longer than its offer asks may an authorization live: the row of its call is kept until its end. */
+/** How much longer than offered an authorization may live; its call is stored until its end. */
 const SPARE_SECONDS = 31 * 86_400
 
-/** Reads payments for offers under the Gateway's domain, whichever of them is still on offer. */
+/** Parses payments for offers under the Gateway's domain, including offers that are no longer made. */
 export function batchedPayload(minValidity: (network: string) => number | undefined) {
   const separators = new Map<string, Hex>()
 
   function read(payment: Payment, offer: Offer): Given | Refused {
     const { name, version, verifyingContract } = offer.extra ?? {}
     if (name !== BATCHED.name || version !== BATCHED.version || typeof verifyingContract !== 'string') {
-      return refusal('PAYMENT_INVALID', 'unsupported_domain', 'the offer is not one of batched payments')
+      return refusal('PAYMENT_INVALID', 'unsupported_domain', 'the offer is not for batched payments')
     }
     const exact = readExact(payment, offer)
     if (exact.kind === 'refused') return exact
@@ -60,17 +65,20 @@ export function batchedPayload(minValidity: (network: string) => number | undefi
   return { read }
 }
 
-/** What is wrong with a signature; undefined when it is the payer's. Only keys sign here: the API recognizes no contract wallet. */
+/** Returns a refusal unless the payer's key signed. The API accepts no contract wallets. */
 export async function judgeSignature({ exact, digest }: Given): Promise<Refused | undefined> {
   const { signature, from } = exact
   const signer = await signerOf(digest, signature)
   if (signer === from) return undefined
   const form = malformed(signature)
-  const text = form ?? `in the domain of ${BATCHED.name} it is a signature of ${signer ?? 'nobody'}, not of ${from}`
+  const text = form ?? `in the domain of ${BATCHED.name} it was signed by ${signer ?? 'an unknown key'}, not by ${from}`
   return refusal('PAYMENT_INVALID', 'invalid_signature', `${text}; contract wallets cannot pay here`)
 }
 
-/** Can it be settled now, for exactly this price, and until its work is done? Undefined when it can. In the API's words, as far as it has some. */
+/**
+ * Checks that it can be settled now, for exactly this price, until its work is done. Uses the API's error codes where
+ * it has them.
+ */
 export function judge({ exact, endsAt }: Given, offer: Offer, now: number): Refused | undefined {
   const { validAfter, validBefore, from, to } = exact
   const at = BigInt(Math.ceil(now))
@@ -96,7 +104,7 @@ export function judge({ exact, endsAt }: Given, offer: Offer, now: number): Refu
       `validBefore is ${validBefore}; it must be at most ${latest}. Sign now + maxTimeoutSeconds`,
     )
   }
-  if (from === to) return refusal('PAYMENT_INVALID', 'self_transfer', `${from} would pay itself`)
+  if (from === to) return refusal('PAYMENT_INVALID', 'self_transfer', `the payer ${from} is the recipient`)
   return judgeValue(exact, offer)
 }
 
@@ -105,8 +113,8 @@ export function refusal(code: PaymentCode, word: string, text: string): Refused 
 }
 
 /**
- * Our own offer, twice, and the authorization alone: nothing that the buyer sent beside it can change an outcome. The API wants to be told a
- * resource, whatever it is.
+ * Contains our own offer twice and the authorization, but nothing else that the buyer sent. The API requires a
+ * resource and ignores what it says.
  */
 export function settleRequest(exact: Exact, offer: Offer, resource: string): object {
   const paid = { url: resource, description: 'one call', mimeType: 'application/json' }

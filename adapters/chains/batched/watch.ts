@@ -6,26 +6,26 @@ import { lruCache } from '../lru_cache.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-/** An authorization is over by then, and with it whatever may become of its transfer. */
+/** By then an authorization has expired, and its transfer cannot change any more. */
 const FORTNIGHT_MS = 14 * DAY_MS
 const REMEMBERED = 10_000
 
 export type BatchedWatch = {
-  /** Looks once, one page of each kind at most. Never rejects; what cannot be asked is asked the next time, and said after an hour. */
+  /** Checks once, at most one page per status. Never rejects; after an hour without answers it alerts. */
   look(at: { now: number; timeoutMs: number }): Promise<void>
 }
 
 /**
- * What counted as paid when it was received, followed to its end: the API is asked for what failed, and for what is not completed after a
- * day. It keeps the list, so nothing is forgotten with a process; each transfer is told once by each. Paid stays paid, for its buyer has what
- * he bought: all that is left is to call a person.
+ * Follows transfers that counted as paid when received: it lists those that failed, and those not completed after a
+ * day. The API keeps the list, so a restart loses nothing; each process reports a transfer once. A payment stays paid,
+ * because its buyer has the result: the operator has to act.
  */
 export function batchedWatch(
   api: Pick<BatchedApi, 'transfers'>,
   { payTo, alert }: { payTo: string; alert: Log['alert'] },
 ): BatchedWatch {
   const told = lruCache<true>(REMEMBERED)
-  /** Since when nothing could be seen; never, once that was said. */
+  /** Since when no answer came; infinity once that was reported. */
   let blindSince: number | undefined
 
   async function look({ now, timeoutMs }: { now: number; timeoutMs: number }): Promise<void> {
@@ -46,7 +46,7 @@ export function batchedWatch(
     blindSince ??= now
     if (now - blindSince < HOUR_MS) return
     blindSince = Number.POSITIVE_INFINITY
-    alert('for an hour nobody could ask what became of batched payments', { reason })
+    alert('the status of batched payments could not be read for an hour', { reason })
   }
 
   function tell({ id, status, fromAddress, amount, sendingNetwork }: Transfer, found: number): void {
@@ -54,8 +54,8 @@ export function batchedWatch(
     told.set(`${id}/${status}`, true)
     const what =
       status === 'failed'
-        ? 'has failed; its buyer has what he bought, and the money is not ours'
-        : 'has not been completed for a day'
+        ? 'has failed; the result was delivered, and the money was not received'
+        : 'is not completed after a day'
     alert(`a batched payment that counted as paid ${what}`, {
       transfer: id,
       status,

@@ -4,7 +4,7 @@ import { codeProblem } from './gas.ts'
 import { type Answer, hasCode, type Rpc, trouble } from './rpc.ts'
 import { flagIn, type Hex, isHex, isQuantity, lower } from './hex.ts'
 
-/** `problems` and `warnings` begin with the name of the setting that they are about, and hold no secret. */
+/** `problems` and `warnings` start with the name of the setting, and contain no secret. */
 export type Checked =
   | {
       readonly kind: 'ready'
@@ -12,9 +12,9 @@ export type Checked =
       readonly multicall: boolean
       readonly sync: boolean
     }
-  /** The configuration does not fit the chain: nothing may be sold with it. */
+  /** The configuration does not match the chain; the gateway must not sell with it. */
   | { readonly kind: 'wrong'; readonly problems: readonly string[] }
-  /** The node cannot be asked; try again. */
+  /** The node does not answer; try again. */
   | { readonly kind: 'unavailable'; readonly reason: string }
 
 export type CheckConfig = {
@@ -23,17 +23,17 @@ export type CheckConfig = {
   readonly asset: string
   readonly payTo: string
   readonly domain: Domain
-  /** Absent where others settle: nothing about gas is looked at then. */
+  /** Absent when others settle; gas is then not checked. */
   readonly relayer?: Hex
-  /** Below this balance in wei the relayer is said to be running dry; 0.0005 ether unless told. */
+  /** Warns below this relayer balance in wei. Default 0.0005 ether. */
   readonly lowGas?: bigint
-  /** False where the relayer's account is looked at elsewhere. */
+  /** False when the relayer's account is checked elsewhere. */
   readonly looksAtRelayer?: boolean
 }
 
 const ZERO: Hex = `0x${'0'.repeat(40)}`
 
-/** Reads everything that a misconfigured gateway would find out only by losing money. One HTTP request. */
+/** Reads everything that a misconfigured gateway would otherwise find out by losing money. One HTTP request. */
 export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<Checked> {
   const addresses = [...addressProblem('asset', config.asset), ...addressProblem('pay_to', config.payTo)]
   if (addresses.length > 0) return { kind: 'wrong', problems: addresses }
@@ -51,8 +51,8 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<Checked> 
     rpc.ask('eth_getBalance', [relayer ?? ZERO, 'latest']),
     rpc.ask('eth_getBlockByNumber', ['latest', false]),
     rpc.ask('eth_getCode', [MULTICALL, 'latest']),
-    relayer ? rpc.ask('eth_sendRawTransactionSync', ['0x']) : trouble('nothing is sent'),
-    watched ? rpc.ask('eth_getCode', [watched, 'latest']) : trouble('nobody is looked at'),
+    relayer ? rpc.ask('eth_sendRawTransactionSync', ['0x']) : trouble('nothing to send'),
+    watched ? rpc.ask('eth_getCode', [watched, 'latest']) : trouble('nothing to check'),
   ])
   const away = [chain, code, name, version, separator, state, gas, block, multicall].find(
     (answer) => answer.kind === 'trouble',
@@ -71,7 +71,10 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<Checked> 
     return { kind: 'unavailable', reason: 'the node does not answer like an Ethereum node' }
   }
   if (id !== BigInt(config.chainId)) {
-    return { kind: 'wrong', problems: [`network: it is ${config.network}, but the node serves eip155:${id}`] }
+    return {
+      kind: 'wrong',
+      problems: [`network: the configured network is ${config.network}, but the node serves eip155:${id}`],
+    }
   }
   if (hexIn(code) === '0x')
     return { kind: 'wrong', problems: [`asset: ${config.asset} has no code on ${config.network}`] }
@@ -81,33 +84,35 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<Checked> 
     ...(flagIn({ ok: true, data: hexIn(state) ?? '0x' }) === undefined
       ? [`asset: ${config.asset} has no authorizationState (EIP-3009)`]
       : []),
-    ...(lower(config.payTo) === asset ? ['pay_to: it is the asset itself'] : []),
-    ...(watched && balance === 0n ? [`relayer_key: its account ${watched} has nothing to pay gas with`] : []),
+    ...(lower(config.payTo) === asset ? ['pay_to: must not be the asset itself'] : []),
+    ...(watched && balance === 0n ? [`relayer_key: account ${watched} has no balance to pay gas; top it up`] : []),
     ...(watched
       ? [codeProblem(watched, hasCode(own))].flatMap((problem) => (problem ? [`relayer_key: ${problem}`] : []))
       : []),
-    ...(!relayer || isQuantity(baseFee) ? [] : ['network: its blocks have no base fee (EIP-1559)']),
+    ...(!relayer || isQuantity(baseFee) ? [] : ['network: its blocks have no base fee; EIP-1559 is required']),
   ]
   if (problems.length > 0) return { kind: 'wrong', problems }
   const hasMulticall = (hexIn(multicall) ?? '0x') !== '0x'
   const warnings = [
     ...(watched && balance < (config.lowGas ?? 500_000_000_000_000n)
-      ? [`relayer_key: its account ${watched} is running out of gas`]
+      ? [`relayer_key: account ${watched} is running out of gas`]
       : []),
-    ...(!relayer || hasMulticall ? [] : [`network: no Multicall3 at ${MULTICALL}, so payments settle one by one`]),
+    ...(!relayer || hasMulticall
+      ? []
+      : [`network: there is no Multicall3 at ${MULTICALL}, so payments settle one by one`]),
   ]
   const hasSync = sync.kind === 'error' && (sync.code === -32602 || /rlp|empty|decod/i.test(sync.message))
   return { kind: 'ready', warnings, multicall: hasMulticall, sync: hasSync }
 }
 
-/** What is wrong with a configured address, as far as its letters tell. */
+/** Problems with a configured address that its text alone shows. */
 export function addressProblem(setting: string, address: string): readonly string[] {
   if (!/^0x[0-9a-fA-F]{40}$/.test(address))
-    return [`${setting}: ${JSON.stringify(address.slice(0, 60))} is not an address`]
-  if (address === ZERO) return [`${setting}: it is the zero address`]
+    return [`${setting}: ${JSON.stringify(address.slice(0, 60))} is not an address; it must be 0x and 40 hex digits`]
+  if (address === ZERO) return [`${setting}: must not be the zero address`]
   const isMixed = /[a-f]/.test(address.slice(2)) && /[A-F]/.test(address.slice(2))
   if (isMixed && getAddress(address) !== address)
-    return [`${setting}: the capitals of ${address} do not match its checksum; a digit may be wrong`]
+    return [`${setting}: the checksum of ${address} does not match its capitals; a digit may be wrong`]
   return []
 }
 
@@ -117,7 +122,10 @@ type Token = {
   readonly separator: Hex | undefined
 }
 
-/** The separator decides where the token tells it; name and version then only explain. A wrong name fails every payment (decision 67). */
+/**
+ * Compares the domain separator if the token reports one; name and version then only explain. A wrong name fails every
+ * payment (decision 67).
+ */
 function domainProblems(config: CheckConfig, asset: Hex, token: Token): readonly string[] {
   const { name, version } = config.domain
   const hasSeparator = token.separator?.length === 66
@@ -125,12 +133,12 @@ function domainProblems(config: CheckConfig, asset: Hex, token: Token): readonly
   const differs = (setting: string, ours: string, its: string | undefined) =>
     its === undefined || its === ours
       ? []
-      : [`${setting}: it is ${JSON.stringify(ours)}, the token says ${JSON.stringify(its)}`]
+      : [`${setting}: the configured value is ${JSON.stringify(ours)}, the token's is ${JSON.stringify(its)}`]
   const problems = [...differs('domain.name', name, token.name), ...differs('domain.version', version, token.version)]
   if (problems.length > 0) return problems
-  if (hasSeparator) return ['domain: name, version, chain and address do not give the DOMAIN_SEPARATOR of the token']
+  if (hasSeparator) return ["domain: name, version, chain and address do not produce the token's DOMAIN_SEPARATOR"]
   if (token.name !== undefined && token.version !== undefined) return []
-  return [`asset: ${config.asset} tells neither its DOMAIN_SEPARATOR nor its name and version`]
+  return [`asset: ${config.asset} reports neither DOMAIN_SEPARATOR() nor name() and version()`]
 }
 
 function hexIn(answer: Answer): Hex | undefined {

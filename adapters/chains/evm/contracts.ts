@@ -1,7 +1,6 @@
 /**
- * Questions whose answer is computed by a contract that a caller chose: an ERC-1271 wallet, or the token that asks one.
- * Such code may loop, return megabytes or be slow, so each question is an HTTP request of its own with small limits:
- * it can fail its own caller only.
+ * Calls to contracts that a caller chose: an ERC-1271 wallet, or the token that calls one. Such code may loop, return
+ * megabytes or be slow, so each call is an HTTP request of its own with small limits, and can fail its own caller only.
  */
 import { type ConcurrencyLimiter, concurrencyLimiter } from '../../../core/lib/limiter.ts'
 import type { Target } from './payload.ts'
@@ -10,16 +9,16 @@ import { type Rpc, type Trouble, trouble, troubleIn } from './rpc.ts'
 import { type Hex, hexOf, isHex } from './hex.ts'
 
 export type ContractLimits = {
-  /** Gas of one question; 500,000 unless told, which is what a contract wallet's settlement may cost. */
+  /** Gas per call. Default 500,000, the limit of a contract wallet's settlement. */
   readonly gas: bigint
-  /** Largest HTTP response that is read, in bytes; 4,096 unless told. A good answer takes about 100. */
+  /** Largest HTTP response in bytes. Default 4,096; a good answer has about 100. */
   readonly maxBytes: number
-  /** Deadline of one question; 3,000 ms unless told. */
+  /** Deadline of one call. Default 3,000 ms. */
   readonly timeoutMs: number
-  /** Questions under way at a time, 8 unless told; to one contract, 2. */
+  /** Concurrent calls, in total (default 8) and per contract (default 2). */
   readonly maxAtOnce: number
   readonly maxAtOncePerContract: number
-  /** Questions that wait for their turn, 256 unless told; further ones are not asked. */
+  /** Waiting calls. Default 256; further ones fail at once. */
   readonly maxWaiting: number
 }
 
@@ -35,7 +34,7 @@ export const CONTRACT_LIMITS: ContractLimits = {
 export type Returned = { readonly kind: 'returned'; readonly ok: boolean; readonly data: Hex }
 
 export type Asking = {
-  /** A block's number in hex, or a tag. */
+  /** A block number in hex, or a tag. */
   readonly block: string
   readonly signal?: AbortSignal | undefined
   readonly from?: Hex | undefined
@@ -45,17 +44,17 @@ export type Asking = {
 
 export type Contracts = {
   /**
-   * Makes `call`, which runs the code of the contract at `chosen`. A failure of that code is `ok: false`; trouble is a
-   * failure of the node, or a full queue.
+   * Runs code of the contract at `chosen`. `ok: false` means that the code failed; a failure is the node's, or a full
+   * queue.
    */
   ask(chosen: Hex, call: Target, at: Asking): Promise<Returned | Trouble>
 }
 
-/** What nodes say when the code failed, as opposed to the node. */
+/** Messages with which nodes report that the code failed, not the node. */
 const CODE_FAILED =
   /revert|out ?of ?gas|gas (required )?exceeds|invalid ?(opcode|jump|fe)|opcode ?not|stack|EVM error|bad instruction/i
 
-/** Asks once, at once, in an HTTP request of its own. */
+/** Makes one call at once, in an HTTP request of its own. */
 export async function askContract(
   rpc: Rpc,
   { to, data }: Target,
@@ -76,10 +75,10 @@ const FAILED: Returned = { kind: 'returned', ok: false, data: '0x' }
 
 type Lane = { readonly pass: ConcurrencyLimiter; users: number }
 
-/** Limits how many questions run at once, and how many of one contract: a slow contract leaves room for the others. */
+/** Limits concurrent calls, in total and per contract, so that a slow contract leaves room for others. */
 export function contracts(rpc: Rpc, change: Partial<ContractLimits> = {}): Contracts {
   const limits = { ...CONTRACT_LIMITS, ...change }
-  const full = () => new Error('too many questions to contracts wait already')
+  const full = () => new Error('too many contract calls are waiting')
   const bounded = (atOnce: number) => concurrencyLimiter(atOnce, { most: limits.maxWaiting, full })
   const all = bounded(limits.maxAtOnce)
   const lanes = new Map<Hex, Lane>()
@@ -91,7 +90,7 @@ export function contracts(rpc: Rpc, change: Partial<ContractLimits> = {}): Contr
     try {
       return await lane.pass(() => all(() => askContract(rpc, call, { ...at, limits }), at.signal), at.signal)
     } catch (error) {
-      const reason = at.signal?.aborted ? 'the time of the caller ran out' : (error as Error).message
+      const reason = at.signal?.aborted ? "the caller's time ran out" : (error as Error).message
       return trouble(`eth_call: ${reason}`)
     } finally {
       lane.users--

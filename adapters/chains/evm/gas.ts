@@ -1,19 +1,21 @@
-/** The gas of one relayer key: what its account holds, what is spent since that was read, and from where on it must not sell. */
+/** The gas balance of one relayer key: what the account holds, what was spent since, and when it must stop selling. */
 import { formatEther } from 'viem'
 import type { Fee } from './reads.ts'
 import { hasCode, type Rpc, type Trouble } from './rpc.ts'
 import { type Hex, isQuantity } from './hex.ts'
 
 export type GasFloor = {
-  /** Least balance in wei; 50,000,000,000,000 (0.00005 ether) unless told. */
+  /** Least balance in wei. Default 50,000,000,000,000 (0.00005 ether). */
   readonly wei?: bigint
-  /** And at least what so many settlements cost at the price of gas now; 50 unless told, which is one full transaction. */
+  /**
+   * The floor also covers this many settlements at the current gas price. Default 50, which is one full transaction.
+   */
   readonly settlements?: number
 }
 
 export type GasState = {
   readonly address: Hex
-  /** In wei, less what was spent since it was read; undefined until it was read once. */
+  /** In wei, minus what was spent since the last read; undefined until the first read. */
   readonly balance: bigint | undefined
   /** In wei. */
   readonly floor: bigint
@@ -23,15 +25,18 @@ export type GasState = {
 
 export type GasWatch = {
   state(): GasState
-  /** Reads the balance when the last reading is a minute old, and after a transaction that could not be paid. Never rejects. */
+  /** Reads the balance if the last read is a minute old or a transaction could not be paid. Never rejects. */
   refresh(now: number): Promise<void>
-  /** Reads the balance now. Never rejects; where the node does not answer, the last reading stays. */
+  /** Reads the balance now. Never rejects; if the node does not answer, the last read stays. */
   read(now: number): Promise<void>
-  /** Sets aside what a transaction may cost; what is returned ends that, with what it did cost. */
+  /**
+   * Reserves the most that a transaction may cost. Call the returned function with what it did cost, to end the
+   * reservation.
+   */
   hold(wei: bigint): (spent: bigint) => void
-  /** The node refused a transaction that may cost so much, because the account cannot pay it. Stops selling at once. */
+  /** Reports that the node refused a transaction of this cost for insufficient funds. Stops selling at once. */
   ranDry(wei: bigint): void
-  /** How many transfers of so much gas each one transaction may carry, beside `base` gas; by the balance as last read. */
+  /** How many transfers of `transferGas` one transaction can carry on top of `base` gas, by the last balance read. */
   affordable(transferGas: bigint, base: bigint): number
 }
 
@@ -42,14 +47,14 @@ const READ_EVERY_MS = 60_000
 type Ports = { readonly rpc: Rpc; readonly feeAt: (now: number) => Promise<Fee | Trouble> }
 type Config = { readonly address: Hex; readonly transferGas: bigint; readonly floor?: GasFloor | undefined }
 
-/** Watches one account. Driven by `refresh`, which is to be called every few seconds; it has no timer of its own. */
+/** Monitors one account. It has no timer: call `refresh` every few seconds. */
 export function gasWatch({ rpc, feeAt }: Ports, { address, transferGas, floor = {} }: Config): GasWatch {
   const held = new Set<{ readonly wei: bigint }>()
   let read: { readonly wei: bigint; readonly at: number } | undefined
   let price = 0n
-  /** Spent since the reading, by receipts. */
+  /** Wei spent since the last read, by receipts. */
   let spent = 0n
-  /** What the transaction needed that could not be paid; 0 once one was paid. */
+  /** Cost of the transaction that could not be paid; 0 once one was paid. */
   let needed = 0n
   let isDue = false
   let reading: Promise<void> | undefined
@@ -73,7 +78,7 @@ export function gasWatch({ rpc, feeAt }: Ports, { address, transferGas, floor = 
     if (answer.kind !== 'result' || !isQuantity(answer.value)) return
     if (!('kind' in fee)) price = fee.max
     read = { wei: BigInt(answer.value), at: now }
-    // What was mined while it was read may not be in it yet.
+    // A transaction mined during the read may not be in the balance yet, so its cost stays subtracted.
     spent -= before
     isDue = false
   }
@@ -87,7 +92,7 @@ export function gasWatch({ rpc, feeAt }: Ports, { address, transferGas, floor = 
     state,
     read: readNow,
     async refresh(now) {
-      // A reading under way may have begun before the account was topped up.
+      // A read under way may have begun before the account was topped up.
       if (reading) await reading
       if (isDue || !read || Math.abs(now - read.at) >= READ_EVERY_MS) await readNow(now)
     },
@@ -118,7 +123,7 @@ export type KeyReading = {
   readonly reason: string
 }
 
-/** Looks at the account of a key that nobody uses yet: whether it could serve, and else why not. */
+/** Reads the account of an unused key and reports whether it can serve, or why not. */
 export async function lookAtKey({ rpc, feeAt }: Ports, config: Config, now: number): Promise<KeyReading> {
   const { address } = config
   const watch = gasWatch({ rpc, feeAt }, config)
@@ -130,16 +135,16 @@ export async function lookAtKey({ rpc, feeAt }: Ports, config: Config, now: numb
   return low ? { address, balance, kind: 'low', reason: low } : { address, balance, kind: 'funded', reason: '' }
 }
 
-/** A relayer is a plain account: one that delegates (EIP-7702) may be emptied by its code. */
+/** Returns a problem if the account has code: a delegated account (EIP-7702) can be emptied by its code. */
 export function codeProblem(address: Hex, isContract: boolean | undefined): string | undefined {
   return isContract
-    ? `its account ${address} has code; a relayer must be a plain account, without a delegation (EIP-7702)`
+    ? `account ${address} has code; a relayer must be a plain account without an EIP-7702 delegation`
     : undefined
 }
 
 function lowText(address: Hex, balance: bigint | undefined, floor: bigint): string {
   const holds = balance === undefined ? 'an unknown balance' : `${formatEther(balance)} ether`
-  return `its account ${address} holds ${holds} for gas, below the floor of ${formatEther(floor)} ether; send it more`
+  return `account ${address} holds ${holds} for gas, below the floor of ${formatEther(floor)} ether; top it up`
 }
 
 function most(...values: readonly bigint[]): bigint {

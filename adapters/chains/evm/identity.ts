@@ -16,13 +16,13 @@ import { type Exact, readExact, refused } from '../exact.ts'
 import { type Hex, lower } from './hex.ts'
 import { lruCache } from '../lru_cache.ts'
 
-/** A payment that answers an offer, and what its payer was asked to sign. */
+/** A payment that matches an offer, with the EIP-712 digest its payer had to sign. */
 export type Read = { readonly exact: Exact; readonly digest: Hex; readonly separator: Hex }
 
 export type EvmIdentity = {
   read(payment: Payment, offer: Offer): Read | Refused
   identify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Identity>
-  /** Whether this address is known to have had code. Contracts keep it; an account that delegates (EIP-7702) may end that. */
+  /** Whether this address is known to have had code. Contracts keep it; an EIP-7702 delegation can be revoked. */
   hadCode(address: Hex): boolean
   foundCode(address: Hex): void
 }
@@ -30,19 +30,19 @@ export type EvmIdentity = {
 export type IdentityConfig = {
   readonly network: string
   readonly lagSeconds: number
-  /** Does it so many milliseconds from now; a timer, unless told. */
+  /** Runs `act` after this many milliseconds. Default: an unreferenced timer. */
   readonly later?: (act: () => void, ms: number) => void
 }
 
 const PLAIN_MS = 60_000
 const ADDRESSES = 10_000
 
-/** Who signed, on one EVM chain, whoever settles there. Asks the node only about what is no key's signature (ERC-1271). */
+/** Identifies payers on one EVM chain. Asks the node only when the signature is not the account's own (ERC-1271). */
 export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: IdentityConfig): EvmIdentity {
   const { network, lagSeconds, later = soon } = config
   const chainId = chainIdOf(network)
   const separators = new Map<string, Hex>()
-  /** Addresses said to have no code less than a minute ago, or just being asked about. */
+  /** Whether an address has code, as answered less than a minute ago or being asked now. */
   const plain = lruCache<Promise<boolean | undefined>>(ADDRESSES)
   const coded = lruCache<true>(ADDRESSES)
   let isForgetting = false
@@ -65,7 +65,7 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
     return { exact, separator, digest: digestOf(exact, separator) }
   }
 
-  /** Offers are our own, so there are few domains: one, unless the configuration has changed. */
+  /** Offers are our own, so there is one domain, or a few after configuration changes. */
   function separatorOf(domain: Domain, asset: Hex): Hex {
     const id = JSON.stringify([domain.name, domain.version, asset])
     const known = separators.get(id)
@@ -85,7 +85,7 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
     if (asked && (await inTime(asked, at.signal)) === false) return refusedSignature(exact, signer)
     const [isContract, seen] = await Promise.all([
       inTime(askCode(exact.from), at.signal),
-      reads.view([], { lagSeconds, signal: at.signal }), // whether the node is behind
+      reads.view([], { lagSeconds, signal: at.signal }), // detects a node that is behind
     ])
     if (isContract === undefined) return unavailable(`the code of ${exact.from} cannot be read`)
     if (!isContract) return refusedSignature(exact, signer)
@@ -105,8 +105,9 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
   }
 
   /**
-   * Bad signatures cost nothing to make: a flood of them for one plain account is one question a minute. An account may gain code
-   * (EIP-7702) at any time, so only a refusal rests on this; `verify` and `settle` ask themselves.
+   * Reads whether an address has code. Bad signatures are free to make, so a flood of them for one plain account costs
+   * one question a minute. An account may gain code (EIP-7702) at any time, so only a refusal relies on this cache;
+   * `verify` and `settle` ask for themselves.
    */
   async function askCode(address: Hex): Promise<boolean | undefined> {
     const asked = rpc.ask('eth_getCode', [address, 'latest']).then(hasCode)
@@ -138,12 +139,12 @@ export function unavailable(reason: string): Unavailable {
   return { kind: 'unavailable', reason }
 }
 
-/** Whether an ERC-1271 wallet said yes. */
+/** Whether an ERC-1271 wallet accepted the signature. */
 export function isMagic(result: { ok: boolean; data: Hex } | undefined): boolean {
   return result?.ok === true && result.data === `0x${MAGIC}`
 }
 
-/** ERC-6492 signatures end here too: their wallet has no code yet, and counterfactual wallets are not accepted. */
+/** Refuses a bad signature. ERC-6492 signatures end here too: counterfactual wallets have no code yet. */
 export function refusedSignature(exact: Exact, signer: Hex | undefined): Refused {
   const { signature, from } = exact
   if (signature.endsWith('6492'.repeat(16))) {
@@ -158,21 +159,21 @@ export function refusedSignature(exact: Exact, signer: Hex | undefined): Refused
     return refused(
       'PAYMENT_INVALID',
       'signature',
-      `${form}, and ${from} is not a contract wallet; counterfactual wallets are not accepted`,
+      `${form}, and ${from} is not a deployed contract wallet; counterfactual wallets are not accepted`,
     )
   return refused(
     'PAYMENT_INVALID',
     'signature',
-    `in the offered EIP-712 domain it is a signature of ${signer ?? 'nobody'}, not of ${from}`,
+    `in the offered EIP-712 domain it was signed by ${signer ?? 'an unknown key'}, not by ${from}`,
   )
 }
 
-/** A timer that keeps no process alive. */
+/** A timer that does not keep the process alive. */
 function soon(act: () => void, ms: number): void {
   setTimeout(act, ms).unref?.()
 }
 
-/** An answer that others may wait for as well; undefined for a caller whose time runs out before. */
+/** Resolves with the answer, or with undefined when the signal aborts first. Other callers may share the answer. */
 function inTime(answer: Promise<boolean | undefined>, signal: AbortSignal): Promise<boolean | undefined> {
   return new Promise((resolve) => {
     const stop = () => resolve(undefined)
@@ -185,7 +186,7 @@ function inTime(answer: Promise<boolean | undefined>, signal: AbortSignal): Prom
   })
 }
 
-/** The number in a CAIP-2 name. Throws RangeError when there is none. */
+/** Returns the chain id of a CAIP-2 network. Throws RangeError for anything else. */
 export function chainIdOf(network: string): number {
   const digits = /^eip155:([1-9]\d{0,14})$/.exec(network)?.[1]
   if (!digits) throw new RangeError(`network must be eip155:<chain id>, got ${JSON.stringify(network.slice(0, 40))}`)

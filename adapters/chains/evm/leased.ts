@@ -3,35 +3,43 @@ import type { EvmChain } from './mod.ts'
 import type { Checked } from './check.ts'
 import type { KeyReading } from './gas.ts'
 
-/** `name` is that of its lease, and `address` the account that pays the gas; the name stands in for one that is not given. */
+/** `name` identifies its lease. `address` is the account that pays the gas; defaults to the name. */
 export type RelayerKey = { readonly name: string; readonly key: string; readonly address?: string }
 
 export type LeasedOptions = {
-  /** As many as there are replicas; a replica holds one at a time (decision 24). */
+  /** As many keys as replicas; a replica holds one at a time (decision 24). */
   readonly keys: readonly RelayerKey[]
-  /** The reader uses the first key for its address only: it sends nothing, so it must not judge or watch that account's gas. */
+  /**
+   * The reader needs only the address of the first key: it sends nothing, so it must not check or monitor that account.
+   */
   readonly build: (key: string, role: 'reader' | 'sender') => EvmChain
-  /** Takes or extends a lease that all replicas can see; false while another one holds it. */
+  /** Takes or extends a lease that every replica sees. Returns false while another replica holds it. */
   readonly take: (name: string, at: { now: number; until: number }) => Promise<boolean>
   readonly leaseMs: number
 }
 
-/** One relayer key as this replica sees it: `reason` says why it does not serve here, in one line for the operator. */
+/** One relayer key as this replica sees it. `reason` says, in one line for the operator, why it does not serve here. */
 export type KeyState = {
   readonly address: string
   readonly kind: 'serving' | 'free' | 'elsewhere' | 'low' | 'unreadable' | 'wrong'
   readonly reason: string
-  /** In wei; undefined until it was read. */
+  /** In wei; undefined until read. */
   readonly balance?: bigint
 }
 
 export type LeasedChain = Chain & {
   check: (at?: { now: number }) => Promise<Checked>
-  /** Reads the balance of every key once a minute, and moves on when the one in use runs low. To be called every few seconds. */
+  /**
+   * Reads the balance of every key once a minute, and switches keys when the current one runs low. Call it every few
+   * seconds.
+   */
   refresh(at: { now: number }): Promise<void>
-  /** Keeps the key, or takes one that is free and funded. To be called several times per lease. False while no key serves. */
+  /**
+   * Extends the current lease, or takes a free and funded key. Call it several times per lease. Returns false while no
+   * key serves.
+   */
   renew(now: number): Promise<boolean>
-  /** Gives the key back at once, for another replica to take. */
+  /** Releases the key at once so that another replica can take it. */
   release(now: number): Promise<void>
   keys(): readonly KeyState[]
   close(): void
@@ -41,16 +49,16 @@ type Held = { readonly name: string; readonly sender: EvmChain; until: number }
 
 const READ_EVERY_MS = 60_000
 
-/** An EVM chain whose relayer key no other replica uses meanwhile. Without a key that can pay it offers nothing: others will. */
+/** An EVM chain whose relayer key no other replica uses at the same time. Without a funded key it offers no terms. */
 export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): LeasedChain {
   const [first] = keys
-  if (!first) throw new RangeError('a relayer key is needed')
+  if (!first) throw new RangeError('keys: at least one relayer key is required')
   const reader = build(first.key, 'reader')
   const states = new Map<string, KeyState>(
-    keys.map(({ name, address = name }) => [name, { address, kind: 'free', reason: 'it was not looked at yet' }]),
+    keys.map(({ name, address = name }) => [name, { address, kind: 'free', reason: 'not read yet' }]),
   )
   let held: Held | undefined
-  /** Keys that ran low while settlements were under way: they are given back when those are over. */
+  /** Keys that ran low while settlements were under way; they are released when those end. */
   let leaving: readonly Held[] = []
   let renewing: Promise<boolean> | undefined
   let readAt = Number.NEGATIVE_INFINITY
@@ -62,7 +70,7 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
 
   async function renewNow(now: number): Promise<boolean> {
     const until = now + leaseMs
-    if (held && held.until <= now) drop() // another replica may have sent with it since
+    if (held && held.until <= now) drop() // another replica may have used the key since
     if (held && (await take(held.name, { now, until }))) held.until = until
     else drop()
     await seeOff(now)
@@ -90,12 +98,12 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
       if (checked.kind === 'ready' && low === undefined) return { name, sender, until }
       note(name, low === undefined ? failureOf(checked) : { kind: 'low', reason: low })
       sender.close()
-      await take(name, { now, until: now }) // a replica that cannot use a key keeps it from no other
+      await take(name, { now, until: now }) // release it for other replicas
     }
     return undefined
   }
 
-  /** A key that is known to be empty is not even leased; without a reading it is the sender's check that tells. */
+  /** A key known to be empty is not even leased; an unread key is checked by its sender. */
   async function isFunded(name: string, now: number): Promise<boolean> {
     const { kind } = states.get(name) as KeyState
     if (kind !== 'low' && kind !== 'wrong') return true
@@ -115,7 +123,7 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
     const isElsewhere = before?.kind === 'elsewhere'
     note(name, {
       kind: isElsewhere ? 'elsewhere' : 'free',
-      reason: isElsewhere ? before.reason : 'it is free',
+      reason: isElsewhere ? before.reason : 'free',
       ...(balance !== undefined && { balance }),
     })
   }
@@ -129,7 +137,7 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
     if (held && lowOf(held) !== undefined) await renew(now)
   }
 
-  /** Gives back a key that was left, once nothing is under way with it; until then its lease is kept. */
+  /** Releases retired keys whose settlements have ended, and extends the lease of the others. */
   async function seeOff(now: number): Promise<void> {
     const staying: Held[] = []
     for (const each of leaving) {
@@ -158,7 +166,7 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
 
   function drop(): void {
     held?.sender.close()
-    if (held) note(held.name, { kind: 'free', reason: 'its lease was lost' })
+    if (held) note(held.name, { kind: 'free', reason: 'the lease was lost' })
     held = undefined
   }
 
@@ -184,7 +192,7 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
     }
   }
 
-  /** A misfit of the chain, or keys of which none can ever serve, are wrong; of keys that cannot serve now the operator is warned. */
+  /** Fails for a wrong chain, or when no key can ever serve; warns about keys that cannot serve now. */
   async function check(at: { now: number } = { now: 0 }): Promise<Checked> {
     const checked = await reader.check(at)
     if (checked.kind !== 'ready') return checked
@@ -215,11 +223,10 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
     },
     async settle(payment, offer, at): Promise<Settlement> {
       const current = serving(at.now)
-      if (!current)
-        return { kind: 'unknown', reason: 'this replica holds no relayer key just now; another one will settle' }
+      if (!current) return { kind: 'unknown', reason: 'this replica holds no relayer key; another replica will settle' }
       const settlement = await current.sender.settle(payment, offer, at)
       if (settlement.kind !== 'unavailable') return settlement
-      // Nothing was sent, for want of gas: a key that has some may send it at once.
+      // Nothing was sent for lack of gas, so a funded key may send it at once.
       const moved = await renew(at.now).catch(() => false)
       const next = moved ? serving(at.now) : undefined
       return next && next.name !== current.name ? await next.sender.settle(payment, offer, at) : settlement

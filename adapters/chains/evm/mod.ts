@@ -24,48 +24,62 @@ import { evmSettler, type SettleConfig, TRANSFER_GAS } from './settle.ts'
 import { judgeExact, refused } from '../exact.ts'
 import { flagIn, type Hex, lower, uintIn } from './hex.ts'
 
-/** One gateway row on an EVM chain. What is optional has a default that suits a public node of an L2. */
+/** Configuration of one gateway on an EVM chain. Defaults suit a public node of an L2. */
 export type EvmConfig = {
   /** CAIP-2, for example `eip155:8453`. */
   readonly network: string
   readonly rpcUrl: string
-  /** A token with EIP-3009: USDC. */
+  /** A token with EIP-3009, such as USDC. */
   readonly asset: string
   readonly payTo: string
-  /** EIP-712 domain of the asset; differs per deployment, so `check` compares it with the token. */
+  /** EIP-712 domain of the asset. It differs per deployment; `check` compares it with the token. */
   readonly domain: Domain
-  /** Pays the gas. One process per key: two would fight over nonces. */
+  /** Pays the gas. Use a key in one process only: two would compete for nonces. */
   readonly relayerKey: string
 } & Omit<RpcConfig, 'url'> &
   Omit<RelayerConfig, 'chainId'> &
   ReadsConfig &
   Omit<SettleConfig, 'relayer'> &
   Pick<CheckConfig, 'lowGas'> & {
-    /** Below this it sells no more, until it is topped up. */
+    /** Sales stop below this balance until the account is topped up. */
     readonly gasFloor?: GasFloor
-    /** False for one that only reads: it neither judges the account of its key, nor closes with it. */
+    /** False for a read-only instance, which neither checks nor monitors the account of its key. Default true. */
     readonly watchesGas?: boolean
   }
 
 export type EvmChain = Chain &
   Required<Pick<Chain, 'balance'>> & {
-    /** Compares the configuration with the chain; the terms open when it is ready, and stay open. Moves nothing. */
+    /** Compares the configuration with the chain. When it passes, terms open and stay open. Moves nothing. */
     check(at?: { now: number }): Promise<Checked>
-    /** Looks after the gas of the relayer; to be called every few seconds. Never rejects. */
+    /** Monitors the relayer's gas. Call it every few seconds. Never rejects. */
     refresh(at: { now: number }): Promise<void>
-    /** What its account holds for gas, and whether that is too little to sell. */
+    /** The relayer's gas balance, and whether it is too low to sell. */
     gas(): GasState
-    /** Looks at the account of another key: could it serve, and else why not? */
+    /** Reads the account of another key: whether it could serve, or why not. */
     look(relayerKey: string, now: number): Promise<KeyReading>
     /** Whether no settlement is under way. */
     isIdle(): boolean
-    /** Stops what is under way in the background; whoever waits reads unknown. */
+    /** Stops background work; pending settlements resolve with `unknown`. */
     close(): void
   }
 
 type Found = { readonly asset: Hex; readonly time: number; readonly isContract: boolean }
 
-/** USDC on one EVM chain, verified and settled by ourselves. Throws, without quoting them, when the URL, the key or the network is malformed. */
+/**
+ * USDC on one EVM chain, verified and settled by this gateway. Throws RangeError, without quoting the value, when the
+ * URL, the key or the network is malformed.
+ *
+ * @example
+ * const chain = evmChain({
+ *   network: 'eip155:84532',
+ *   rpcUrl: 'https://sepolia.base.org',
+ *   asset: '0x036CbD53842c5426634e7929541eC2318f3dCF7e',
+ *   payTo: '0x209693Bc6afc0C5328bA36FaF03C514EF312287C',
+ *   domain: { name: 'USDC', version: '2' },
+ *   relayerKey,
+ * })
+ * await chain.check({ now: Date.now() })
+ */
 export function evmChain(config: EvmConfig): EvmChain {
   const chainId = chainIdOf(config.network)
   const account = accountOf(config.relayerKey)
@@ -98,9 +112,9 @@ export function evmChain(config: EvmConfig): EvmChain {
     const calls = [
       { to: asset, data: balanceCall(exact.from) },
       { to: asset, data: stateCall(exact.from, exact.nonce) },
-      ...(hadCode ? [] : [transfer]), // last: the payer's own code cannot touch the answers before it
+      ...(hadCode ? [] : [transfer]), // last, so that the payer's code cannot affect earlier answers
     ]
-    // Whether the payer has code is often known only with these answers: the token might run it already, so the gas is bounded.
+    // Often only these answers tell whether the payer has code, and the token may already run it, so the gas is bounded.
     const bounds = { gas: CONTRACT_LIMITS.gas, from: account.address }
     const byItself = hadCode ? askPayer(given, transfer, at.signal) : undefined
     const [code, seen] = await Promise.all([
@@ -119,7 +133,7 @@ export function evmChain(config: EvmConfig): EvmChain {
       return refused(
         'PAYMENT_INVALID',
         'signature',
-        `the account ${exact.from} has code, and does not recognize the signature (ERC-1271)`,
+        `the account ${exact.from} has code and does not accept the signature (ERC-1271)`,
       )
     }
     const balance = uintIn(balanceOf)
@@ -142,7 +156,7 @@ export function evmChain(config: EvmConfig): EvmChain {
     return diagnose(given, { asset, time: seen.time, isContract }, at.signal)
   }
 
-  /** What only the payer's own code can answer: whether it recognizes the signature, and whether the token would then move the money. */
+  /** Runs the payer's own code: whether it accepts the signature, and whether the token would then move the money. */
   async function askPayer(
     { exact, digest }: Read,
     transfer: Target,
@@ -157,14 +171,14 @@ export function evmChain(config: EvmConfig): EvmChain {
     return recognized.kind === 'trouble' ? recognized : { moved, recognized }
   }
 
-  /** Why a funded, unused authorization would revert. One more round trip, on this path only. */
+  /** Explains why a funded, unused authorization would revert. One more round trip, on this path only. */
   async function diagnose(given: Read, found: Found, signal: AbortSignal): Promise<Refused | Unavailable> {
     const { exact, digest, separator } = given
     const { asset, time, isContract } = found
     const signer = isContract ? exact.from : await signerOf(digest, exact.signature)
     if (signer !== exact.from) return refusedSignature(exact, signer)
     if (exact.validAfter >= BigInt(time)) {
-      const text = `authorization.validAfter is ${exact.validAfter}; the clock of the chain is at ${time}`
+      const text = `authorization.validAfter is ${exact.validAfter}; it must be before the chain's time, ${time}`
       return refused('PAYMENT_UNFUNDED', 'payload_authorization_valid_after', text)
     }
     const calls = [
@@ -175,9 +189,9 @@ export function evmChain(config: EvmConfig): EvmChain {
     if (token.kind === 'trouble') return unavailable(token.reason)
     const [own, state] = token.results
     if (flagIn(state) === undefined)
-      return refused('PAYMENT_INVALID', 'eip3009_not_supported', `${asset} has no authorizationState`)
+      return refused('PAYMENT_INVALID', 'eip3009_not_supported', `${asset} has no authorizationState()`)
     if (own?.ok && own.data !== separator) {
-      return refused('PAYMENT_INVALID', 'token_name_mismatch', 'the token has another EIP-712 domain than the offer')
+      return refused('PAYMENT_INVALID', 'token_name_mismatch', "the token's EIP-712 domain differs from the offer's")
     }
     return refused('PAYMENT_INVALID', 'transaction_simulation_failed', 'transferWithAuthorization would revert')
   }
@@ -246,12 +260,12 @@ function lagSeconds(config: EvmConfig): number {
   return config.lagSeconds ?? 4
 }
 
-/** Whatever is wrong with a key, the error must not say it. */
+/** Parses the key. The error never quotes it. */
 function accountOf(key: string): PrivateKeyAccount {
   try {
     if (/^0x[0-9a-fA-F]{64}$/.test(key)) return privateKeyToAccount(key as Hex)
   } catch {
-    // out of the curve's range
+    // The number is outside the curve's range.
   }
-  throw new RangeError('relayerKey must be 0x and 64 hex digits that make a key')
+  throw new RangeError('relayerKey must be 0x and 64 hex digits of a valid private key')
 }

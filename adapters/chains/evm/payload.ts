@@ -8,10 +8,10 @@ export type Domain = { readonly name: string; readonly version: string }
 /** One call to a contract. */
 export type Target = { readonly to: Hex; readonly data: Hex }
 
-/** Where Multicall3 stands on almost every chain (multicall3.com). */
+/** The address of Multicall3, the same on almost every chain (multicall3.com). */
 export const MULTICALL: Hex = '0xca11bde05977b3631167028862be2a173976ca11'
 
-/** Answer of an ERC-1271 wallet that recognizes a signature, padded to a word. */
+/** What an ERC-1271 wallet returns for a valid signature, padded to a word. */
 export const MAGIC = word('1626ba7e', 'left')
 
 /** Events of FiatToken v2 (circlefin/stablecoin-evm, FiatTokenV2_2). */
@@ -24,7 +24,7 @@ const DOMAIN_TYPE = keccak256(
 )
 const TRANSFER_TYPE: Hex = '0x7c7c6cdb67a18743f49ec6fa9b35f50d52ed05cbed4cc592e13b44501c1a2267'
 
-/** Half of the order of secp256k1: a larger s is the mirrored twin of a valid signature, and tokens refuse it (EIP-2). */
+/** Half the order of secp256k1. A larger s mirrors a valid signature, and tokens refuse it (EIP-2). */
 const HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0n
 
 const abi = parseAbi([
@@ -34,7 +34,7 @@ const abi = parseAbi([
   'function isValidSignature(bytes32 digest, bytes signature) view returns (bytes4)',
 ])
 
-// ── who signed ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── signatures ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export function domainSeparator(domain: Domain, chainId: number, asset: string): Hex {
   const [name, version] = [keccak256(stringToHex(domain.name)), keccak256(stringToHex(domain.version))]
@@ -51,19 +51,19 @@ export function digestOf(exact: Exact, separator: Hex): Hex {
 }
 
 /**
- * What is wrong with the form of a key's signature; undefined when nothing is. 65 bytes, low s, v 27 or 28: FiatToken's ECRecover takes
- * no other (0 and 1 would pass here and revert there).
+ * Returns what is wrong with the form of a private key's signature, or undefined. It must have 65 bytes, a low s and a
+ * v of 27 or 28: FiatToken's ECRecover takes nothing else (0 and 1 would pass here and revert there).
  */
 export function malformed(signature: Hex): string | undefined {
-  if (signature.length !== 132) return `it is ${(signature.length - 2) / 2} bytes long; a key's is 65`
+  if (signature.length !== 132) return `the signature has ${(signature.length - 2) / 2} bytes; it must have 65`
   const v = Number.parseInt(signature.slice(130), 16)
   if (v !== 27 && v !== 28) return `v is ${v}; it must be 27 or 28`
   if (BigInt(`0x${signature.slice(66, 130)}`) > HALF_ORDER)
-    return 's is in the upper half of the order; it must be the lower one (EIP-2)'
+    return 's is in the upper half of the curve order; it must be in the lower half (EIP-2)'
   return undefined
 }
 
-/** The address whose key signed, in lower case; undefined when no key did. */
+/** Recovers the address whose key signed, in lower case; undefined when the signature is malformed. */
 export async function signerOf(digest: Hex, signature: Hex): Promise<Hex | undefined> {
   if (malformed(signature) !== undefined) return undefined
   try {
@@ -73,12 +73,12 @@ export async function signerOf(digest: Hex, signature: Hex): Promise<Hex | undef
   }
 }
 
-/** The chain's canonical spelling of an address (EIP-55). */
+/** The checksummed form of an address (EIP-55). */
 export function checksummed(address: Hex): Hex {
   return getAddress(address)
 }
 
-/** An authorization and its signature as they were signed, and nothing that was sent beside them. */
+/** An authorization and its signature as signed, without anything that was sent beside them. */
 export function payloadOf({ from, to, value, validAfter, validBefore, nonce, signature }: Exact): ExactPayload {
   const times = { validAfter: String(validAfter), validBefore: String(validBefore) }
   return {
@@ -87,9 +87,9 @@ export function payloadOf({ from, to, value, validAfter, validBefore, nonce, sig
   }
 }
 
-// ── what is called ──────────────────────────────────────────────────────────────────────────────────────────────────
+// ── calls ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The overload with v, r, s for a key's 65 bytes, the one with bytes for everything else (decision 67). */
+/** Encodes the transfer: the overload with v, r, s for a key's 65 bytes, the one with bytes otherwise (decision 67). */
 export function transferCall(exact: Exact): Hex {
   const { from, to, value, validAfter, validBefore, nonce, signature } = exact
   if (signature.length !== 132) {
@@ -109,7 +109,7 @@ export const stateCall = (from: Hex, nonce: Hex): Hex => `0xe94a0102${word(from)
 export const signatureCall = (digest: Hex, signature: Hex): Hex =>
   encodeFunctionData({ abi, functionName: 'isValidSignature', args: [digest, signature] })
 
-/** Many calls as one, each free to fail. */
+/** Encodes many calls as one; each may fail on its own. */
 export function aggregateCall(calls: readonly Target[]): Hex {
   const args = calls.map(({ to, data }) => ({ target: to, allowFailure: true, callData: data }))
   return encodeFunctionData({ abi, functionName: 'aggregate3', args: [args] })
@@ -117,7 +117,7 @@ export function aggregateCall(calls: readonly Target[]): Hex {
 
 export const AGGREGATE_ABI = abi
 
-// ── what happened ───────────────────────────────────────────────────────────────────────────────────────────────────
+// ── logs and receipts ───────────────────────────────────────────────────────────────────────────────────────────────
 
 export type ChainLog = {
   readonly address: Hex
@@ -125,7 +125,7 @@ export type ChainLog = {
   readonly data: Hex
   readonly transactionHash: Hex
 }
-/** `cost` in wei, with the share of the layer below where the node tells it. */
+/** `cost` is in wei and includes the L1 fee where the node reports one. */
 export type ChainReceipt = {
   readonly transactionHash: Hex
   readonly block: number
@@ -135,8 +135,9 @@ export type ChainReceipt = {
 }
 
 /**
- * Our own money in a transaction: Transfer(from, to, value) of the asset as the very next event of the asset after AuthorizationUsed of the
- * same authorization. Status ok alone proves nothing (decision 67), nor does the nonce: a cancel marks it too.
+ * Finds the payment in a transaction: Transfer(from, to, value) of the asset as the asset's very next event after
+ * AuthorizationUsed of the same authorization. The status alone proves nothing (decision 67), nor does a used nonce: a
+ * cancellation marks it too.
  */
 export function paidIn(
   receipt: ChainReceipt,
@@ -163,7 +164,7 @@ function isAbout(log: ChainLog, event: Hex, indexed: readonly Hex[]): boolean {
   return log.topics[0] === event && indexed.every((value, i) => log.topics[i + 1]?.slice(2) === word(value))
 }
 
-/** A transaction receipt as a node sends it; undefined for anything else, and while there is none. */
+/** Parses a transaction receipt from a node; undefined while there is none, and for anything else. */
 export function readReceipt(value: unknown): ChainReceipt | undefined {
   const given = value as {
     transactionHash?: unknown
@@ -192,7 +193,7 @@ export function readReceipt(value: unknown): ChainReceipt | undefined {
   )
 }
 
-/** Logs as a node sends them, without those that a reorganization took back; undefined for anything else. */
+/** Parses logs from a node, without those that a reorganization removed; undefined for anything else. */
 export function readLogs(value: unknown): readonly ChainLog[] | undefined {
   if (!Array.isArray(value)) return undefined
   const logs: ChainLog[] = []

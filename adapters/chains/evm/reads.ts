@@ -22,78 +22,94 @@ import { addressOf, type Exact, LOOKBACK_SECONDS } from '../exact.ts'
 import { flagIn, type Hex, hexOf, isHex, isQuantity, lower, numberIn, uintIn, word } from './hex.ts'
 import { lruCache } from '../lru_cache.ts'
 
-/** Some calls, answered by one block: its time in seconds, and per call what it returned, or that it reverted. */
+/**
+ * The results of several calls at one block. `time` is the block's, in seconds; a call that reverted has `ok: false`.
+ */
 export type Seen = {
   readonly kind: 'seen'
   readonly time: number
-  /** Number of that block, as receipts count blocks; absent where the chain's contracts see another count. */
+  /** The block's number as receipts count blocks; absent where the chain's contracts use another count. */
   readonly block?: number
   readonly results: readonly { readonly ok: boolean; readonly data: Hex }[]
 }
 
-/** What pays for a unit of gas, in wei. */
+/** Price of one unit of gas, in wei. */
 export type Fee = { readonly max: bigint; readonly tip: bigint }
 
 export type ViewAt = {
-  /** How far the node may be behind the newest block seen so far. */
+  /** How many seconds the node may be behind the newest block seen so far. */
   readonly lagSeconds: number
   readonly signal?: AbortSignal
   readonly from?: Hex
   readonly gas?: bigint
-  /** As a transaction would pay; without it gas is free, which a contract can see. */
+  /** The gas price to simulate with. Default: free gas, which a contract can detect. */
   readonly fee?: Fee
-  /** Not through Multicall3, and in HTTP requests of their own: what is called sees `from` itself, and all of `gas`. */
+  /**
+   * Bypasses Multicall3 and sends each call in its own HTTP request, so that the callee sees `from` and all of `gas`.
+   */
   readonly direct?: boolean
 }
 
-/** A fate; `isUsed` where the token says that the authorization is used, and no event tells on what. */
+/** A fate; `isUsed` when the token reports the authorization as used and no event shows what for. */
 export type Found = Fate | { readonly kind: 'unknown'; readonly reason: string; readonly isUsed: true }
 
 export type Reads = {
   view(calls: readonly Target[], at: ViewAt): Promise<Seen | Trouble>
-  /** Asks what runs the code of `chosen`, an address that a caller named: by itself and in small measure, so that no other caller pays for it. */
+  /**
+   * Calls code at an address that a caller chose, in a request of its own with small limits, so that it delays nobody
+   * else.
+   */
   askContract(chosen: Hex, call: Target, at: { signal: AbortSignal; from?: Hex }): Promise<Returned | Trouble>
   fate(exact: Exact, offer: Offer, signal?: AbortSignal): Promise<Found>
-  /** What an address holds of a token. Rejects for what is no address, and where the node does not tell. */
+  /** The token balance of an address. Rejects for an invalid address and when the node does not answer. */
   balance(token: string, address: string, at: Pick<ViewAt, 'lagSeconds' | 'signal'>): Promise<Usdc>
-  /** Remembers in which transaction an authorization was seen to be paid, so that `fate` need not search. */
+  /** Remembers the transaction that used an authorization, so that `fate` need not search for it. */
   hint(key: string, transaction: Hex): void
-  /** Whether Multicall3 is there, as `check` has found it. Until then, reads take one round trip more. */
+  /** Whether Multicall3 is available, as found by `check`. Until then, reads take one more round trip. */
   multicall(): boolean
-  /** Also asks how its contracts count blocks: some rollups show those of the chain below. */
+  /** Also checks how contracts count blocks: on some rollups they see the parent chain's count. */
   foundMulticall(found: boolean): Promise<void>
 }
 
 export type ReadsConfig = {
-  /** `latest` unless told. `pending` is for a local node that mines only on demand: its latest block may be hours old. */
+  /**
+   * Default `latest`. Use `pending` for a local node that mines only on demand, whose latest block may be hours old.
+   */
   readonly readAt?: 'latest' | 'pending'
-  /** Blocks per eth_getLogs, 2,000 unless told; halved where the node refuses that many. */
+  /** Blocks per eth_getLogs. Default 2,000; halved when the node refuses that many. */
   readonly logWindow?: number
-  /** How long before an authorization's likely signing its event is still searched for; a day unless told. `judgeExact` must know. */
+  /**
+   * How far before an authorization's likely signing its event is searched for. Default one day. Pass it to
+   * `checkExact` too.
+   */
   readonly lookbackSeconds?: number
-  /** Limits of questions to contracts that callers choose. */
+  /** Limits of calls to contracts that callers choose. */
   readonly contracts?: Partial<ContractLimits>
 }
 
-/** At most this many windows are searched at a time; what was not found by then is unknown, not dead, and searched on when asked again. */
+/**
+ * Log windows searched per call. An event not found by then is unknown, not dead; the next call continues the search.
+ */
 const WINDOWS = 64
 const REMEMBERED = 10_000
 
-/** getBlockNumber() of Multicall3. */
+/** Multicall3's getBlockNumber(). */
 const NUMBER: Target = { to: MULTICALL, data: '0x42cbb15c' }
 
 export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
   const tag = config.readAt ?? 'latest'
   const chosen = contracts(rpc, config.contracts)
   const hints = lruCache<Hex>(REMEMBERED)
-  /** Searches that came to no end, by how far down they have come. */
+  /** Unfinished searches, by the block they continue from. */
   const searches = lruCache<{ readonly number: bigint; readonly time?: number }>(REMEMBERED)
   let multicall = false
   let countsBlocks = false
-  /** Time of the newest block that this process has seen: a node that shows less is behind. */
+  /** Time of the newest block seen by this process; a node that shows an older one is behind. */
   let newest = 0
 
-  /** One call through Multicall3 is one block by construction; without it, the block is read first and then named. */
+  /**
+   * A Multicall3 call reads one block by construction. Without it, the block is read first and then named in each call.
+   */
   async function view(calls: readonly Target[], at: ViewAt): Promise<Seen | Trouble> {
     const options = {
       ...(at.from ? { from: at.from } : {}),
@@ -104,10 +120,10 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
       const shared = multicall ? viewAtOnce : viewByBlock
       const seen = await (at.direct ? viewAlone(calls, at) : shared(calls, options, at.signal))
       if (seen.kind === 'trouble' || seen.time + at.lagSeconds >= newest) return seen
-      return { ...trouble('the node is behind what it has shown before'), stumbled: true as const }
+      return { ...trouble('the node is behind a block it has already shown'), stumbled: true as const }
     }
     let seen = await look()
-    // a block came in between, or another node stands behind the same address
+    // Retry: a block arrived in between, or another node answered behind the same address.
     for (let again = 0; again < 2 && seen.kind === 'trouble' && seen.stumbled; again++) seen = await look()
     if (seen.kind === 'seen') newest = Math.max(newest, seen.time)
     return seen
@@ -130,7 +146,7 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
       const [first, second, ...rest] = results.map(({ success, returnData }) => ({ ok: success, data: returnData }))
       const [seconds, number] = [first && numberIn(first.data), second && numberIn(second.data)]
       if (seconds === undefined || number === undefined || rest.length !== calls.length)
-        return trouble('eth_call: the answer is not a block time, its number and its results')
+        return trouble('eth_call: the answer is not a block time, a block number and one result per call')
       return { kind: 'seen', time: seconds, results: rest, ...(countsBlocks && { block: wholeBlock(number) }) }
     } catch {
       return trouble('eth_call: the answer cannot be decoded')
@@ -155,12 +171,12 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
     return { kind: 'seen', time: block.time, block: wholeBlock(Number(block.number)), results }
   }
 
-  /** The pending block is not whole: what is yet to come into it is not in its balances. */
+  /** The pending block is incomplete: its balances do not include transactions still to come. */
   function wholeBlock(number: number): number {
     return tag === 'latest' ? number : number - 1
   }
 
-  /** A block that is named must have its own number for contracts, too: else theirs are not to be compared with those of receipts. */
+  /** Compares the contracts' block number with the node's; if they differ, receipts cannot be compared with views. */
   async function foundMulticall(found: boolean): Promise<void> {
     multicall = found
     const head = found ? await blockAt('latest') : undefined
@@ -200,7 +216,7 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
     const seen = await view([{ to: lower(token), data: balanceCall(addressOf(address)) }], at)
     if (seen.kind === 'trouble') throw new Error(seen.reason)
     const held = uintIn(seen.results[0])
-    if (held === undefined) throw new Error('balanceOf() did not answer a number')
+    if (held === undefined) throw new Error('balanceOf() did not return a number')
     return usdc(held)
   }
 
@@ -209,8 +225,9 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
     const seen = await view([call], { lagSeconds: 0, ...(signal ? { signal } : {}) })
     if (seen.kind === 'trouble') return { kind: 'unknown', reason: seen.reason }
     const used = flagIn(seen.results[0])
-    if (used === undefined) return { kind: 'unknown', reason: 'authorizationState() did not answer yes or no' }
-    // A transfer needs block.timestamp < validBefore, and time only grows: unused in this block, it is unused for good.
+    if (used === undefined) return { kind: 'unknown', reason: 'authorizationState() did not return a boolean' }
+    // A transfer needs block.timestamp < validBefore and time only grows, so an authorization unused by now stays
+    // unused.
     if (!used) return BigInt(seen.time) >= exact.validBefore ? { kind: 'dead' } : { kind: 'open' }
     const known = hints.get(exact.key)
     const hinted = known && (await fateIn(known, { exact, offer }, signal))
@@ -218,7 +235,7 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
     return search(exact, offer, signal)
   }
 
-  /** Paid or dead by what the transaction that used the authorization did. */
+  /** Decides between paid and dead by what the transaction that used the authorization did. */
   async function fateIn(
     transaction: Hex,
     { exact, offer }: { exact: Exact; offer: Offer },
@@ -234,7 +251,10 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
     return { kind: 'paid', receipt: paid }
   }
 
-  /** Looks for the event that used the authorization, newest blocks first, no further back than it can lie (`longestLife`). */
+  /**
+   * Searches the event that used the authorization, newest blocks first, no further back than it can be
+   * (`maxLifetimeSeconds`).
+   */
   async function search(exact: Exact, offer: Offer, signal?: AbortSignal): Promise<Found> {
     const head = await blockAt('latest', signal)
     if (head.kind === 'trouble') return { kind: 'unknown', reason: head.reason }
@@ -286,7 +306,7 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
   }
 }
 
-/** Where to search on: right below, or nearer to `last` by the seconds per block, a tenth short of it. */
+/** Where the search continues: right below, or nearer to `last` by the average block time, a tenth short of it. */
 function below(low: { number: bigint; time: number }, last: number, pace: number): { number: bigint; time?: number } {
   const next = low.number - 1n
   const skip = pace > 0 && low.time > last ? BigInt(Math.floor(((low.time - last) / pace) * 0.9)) : 0n
@@ -294,7 +314,7 @@ function below(low: { number: bigint; time: number }, last: number, pace: number
   return { number: next - skip }
 }
 
-/** A node that answers with somebody else's event must not make ours dead. */
+/** Whether the log is about this authorization: another one's event must not make ours dead. */
 function isOf(log: ChainLog, exact: Exact, offer: Offer): boolean {
   return (
     log.address === lower(offer.asset) &&

@@ -9,49 +9,52 @@ import { type Hex, isQuantity, numberIn } from './hex.ts'
 export type Outgoing = Target & { readonly gas: bigint }
 
 export type Sent =
-  /** `strays`: versions of it with another nonce were sent as well, and may still be mined. */
+  /** `hasOtherNonces`: versions with another nonce were sent as well, and may still be mined. */
   | { readonly kind: 'mined'; readonly receipt: ChainReceipt; readonly strays: boolean }
-  /** No node has it, and its nonce is free again. `isDry`: the account cannot pay for it. */
+  /** No node has it, and its nonce is free again. `isUnderfunded`: the account cannot pay for it. */
   | { readonly kind: 'rejected'; readonly reason: string; readonly isDry?: true }
-  /** Another transaction took its nonce, or the relayer is closed: what became of it has to be read from the chain. */
+  /** Another transaction took its nonce, or the relayer is closed. Read the outcome from the chain. */
   | { readonly kind: 'lost'; readonly reason: string }
 
 export type Relayer = {
-  /** Carries one transaction until it is mined, however long that takes; never rejects. `now` only ages the price of gas. */
+  /**
+   * Sends one transaction and waits until it is mined, however long that takes. Never rejects. `now` only ages the gas
+   * price.
+   */
   send(call: Outgoing, now: number): Promise<Sent>
-  /** What a transaction would offer for gas now. */
+  /** The gas price that a transaction would offer now. */
   feeAt(now: number): Promise<Fee | Trouble>
-  /** Whether the node holds a send open until the receipt is there (EIP-7966); `check` finds out. */
+  /** Whether the node holds a send open until the receipt exists (EIP-7966), as found by `check`. */
   foundSync(found: boolean): void
   close(): void
 }
 
 export type RelayerConfig = {
   readonly chainId: number
-  /** Most that a unit of gas may cost, in wei; 500 gwei unless told. */
+  /** Highest price of one unit of gas, in wei. Default 500 gwei. */
   readonly maxFeePerGas?: bigint
-  /** Without a receipt for so long, a transaction is sent again; 4,000 ms unless told. Every third time it offers a quarter more. */
+  /** Resends after this long without a receipt. Default 4,000 ms. Every third resend offers a quarter more. */
   readonly resendMs?: number
-  /** Longest pause between two looks for a receipt; 1,000 ms unless told. */
+  /** Longest pause between two polls for a receipt. Default 1,000 ms. */
   readonly pollMs?: number
-  /** Is told what transactions may cost, and did. */
+  /** Receives what transactions may cost and did cost. */
   readonly gasWatch?: Pick<GasWatch, 'hold' | 'ranDry'>
 }
 
-/** One transaction on its way. All versions ever signed are remembered: any of them may be the one that is mined. */
+/** One transaction under way. Every version ever signed is kept: any of them may be mined. */
 type Slot = {
   readonly call: Outgoing
   readonly now: number
   nonce: number
   fee: Fee
-  /** The newest version; undefined when nonce or fee have changed since. */
+  /** The newest signed version; undefined after a change of nonce or fee. */
   raw: Hex | undefined
   readonly hashes: Set<Hex>
   gaps: number
   strays: boolean
 }
 
-/** What a node said to a send. Only texts that leave no doubt are believed; what is unclear may have been broadcast. */
+/** A node's answer to a send. Only unambiguous texts are trusted; after an unclear one it may have been broadcast. */
 type Word =
   | { readonly kind: 'mined'; readonly receipt: ChainReceipt }
   | { readonly kind: 'accepted' | 'unclear' | 'stale' | 'cheap' }
@@ -62,8 +65,8 @@ const SYNC_MS = 3_000
 const TRIES = 12
 
 /**
- * The nonce queue of one key. The next nonce is the lowest that neither the chain nor a transaction under way has, so one that was never
- * broadcast leaves no hole. One process per key (decision 24).
+ * The nonce queue of one key. It uses the lowest nonce that neither the chain nor a pending transaction has, so a
+ * transaction that was never broadcast leaves no gap. Use a key in one process only (decision 24).
  */
 export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: RelayerConfig): Relayer {
   const resendMs = config.resendMs ?? 4_000
@@ -71,13 +74,13 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
   const cap = config.maxFeePerGas ?? 500_000_000_000n
   const slots = new Set<Slot>()
   const naps = new Set<() => void>()
-  /** Nonces below this are spent, as far as we know. */
+  /** Nonces below this are known to be used. */
   let floor: number | undefined
   let counting: Promise<number | Trouble> | undefined
   let price: { fee: Fee; at: number } | undefined
   let sync = false
   let closed = false
-  /** Smoothed time from a send to its receipt: when to look first. */
+  /** Smoothed time from a send to its receipt in milliseconds; decides when to poll first. */
   let typical = 0
 
   async function send(call: Outgoing, now: number): Promise<Sent> {
@@ -110,7 +113,7 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     }
   }
 
-  /** Until a node may have it, a transaction changes its nonce and price freely, and can be given up. */
+  /** Until a node may have it, a transaction may change nonce and price freely, and may be given up. */
   async function carry(slot: Slot): Promise<Sent> {
     for (let tries = 1; tries <= TRIES && !closed; tries++) {
       const word = await broadcast(slot)
@@ -121,14 +124,16 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
       if (word.kind === 'stale') {
         const count = await recount()
         if (typeof count !== 'number') return { kind: 'rejected', reason: count.reason }
-        if (tries > 1) floor = Math.max(count, slot.nonce + 1) // the node that counts is behind the one that takes
+        if (tries > 1) floor = Math.max(count, slot.nonce + 1) // the node that counts is behind the one that accepts
         renumber(slot, lowestFree(slot))
       }
     }
-    return { kind: 'rejected', reason: 'the node took it at no nonce and no price' }
+    return { kind: 'rejected', reason: 'the node accepted it at no nonce and no price' }
   }
 
-  /** From then on it is sent until it is mined or another has its nonce: one that was dropped would wedge all those behind it. */
+  /**
+   * Resends a broadcast transaction until it is mined or its nonce is taken: a dropped one would block all after it.
+   */
   async function watch(slot: Slot, said: Word): Promise<Sent> {
     let word = said
     let timeouts = 0
@@ -146,7 +151,7 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
       }
       gone = count > slot.nonce ? gone + 1 : 0
       if (gone > 3) return { kind: 'lost', reason: 'another transaction took its nonce' }
-      if (gone > 0) continue // its receipt may be on the way
+      if (gone > 0) continue // its receipt may be late
       closeGap(slot, count)
       held = isSure && count === slot.nonce ? held + 1 : 0
       if (held === 3 || word.kind === 'cheap') {
@@ -159,7 +164,7 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     return { kind: 'lost', reason: 'the relayer is closed' }
   }
 
-  /** Looks for a receipt for so long: first when one usually comes, then at growing pauses. */
+  /** Polls for a receipt for this long: first at the typical time, then at growing pauses. */
   async function look(slot: Slot, timeouts: number): Promise<ChainReceipt | undefined> {
     let waited = 0
     let pause = Math.min(typical * 0.8, pollMs, timeouts)
@@ -173,7 +178,10 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     }
   }
 
-  /** After a reset of the node, or a nonce given back below us: seen twice, this transaction moves down to the missing nonce. */
+  /**
+   * Moves this transaction to a missing lower nonce once the gap was seen twice: after a node reset, or a nonce given
+   * back.
+   */
   function closeGap(slot: Slot, count: number): void {
     const isMissing = count < slot.nonce && ![...slots].some((each) => each.nonce === count)
     slot.gaps = isMissing ? slot.gaps + 1 : 0
@@ -189,7 +197,7 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     slot.raw = undefined
   }
 
-  /** A replacement must offer at least a tenth more of both; a quarter passes every node's rule. */
+  /** A replacement must raise both prices by at least a tenth; a quarter satisfies every node. */
   async function reprice(slot: Slot): Promise<void> {
     price = undefined
     const today = await feeAt(slot.now)
@@ -206,7 +214,7 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     const answer = await rpc.alone('eth_sendRawTransactionSync', [raw], { timeoutMs: SYNC_MS })
     const word = wordOf(answer, slot)
     if (word.kind !== 'unclear' || answer.kind !== 'error') return word
-    sync = /time(d )?-?out/i.test(answer.message) // else it is no node for this call after all
+    sync = /time(d )?-?out/i.test(answer.message) // any other error: the node does not support this call
     return wordOf(await rpc.ask('eth_sendRawTransaction', [raw]), slot)
   }
 
@@ -231,7 +239,10 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     return nonce
   }
 
-  /** Asks once for all who wonder. What waits in the mempool, perhaps from an earlier process, counts as spent. */
+  /**
+   * Reads the count once for all concurrent callers. Transactions in the mempool, perhaps of an earlier process, count
+   * as used.
+   */
   function recount(): Promise<number | Trouble> {
     counting ??= countOf('pending').then((count) => {
       counting = undefined
@@ -248,7 +259,7 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     return count ?? { kind: 'trouble', reason: 'eth_getTransactionCount: the answer is not a count' }
   }
 
-  /** Twice the base fee, so that it survives several full blocks, and the tip that the node suggests. */
+  /** Twice the base fee, which survives several full blocks, plus the tip that the node suggests. */
   async function feeAt(now: number): Promise<Fee | Trouble> {
     if (price && Math.abs(now - price.at) < FEES_LIVE_MS) return price.fee
     const [block, suggested] = await Promise.all([

@@ -1,6 +1,6 @@
 import { lruCache } from '../lru_cache.ts'
 
-/** Reverts of one payer within an hour. A contract can tell a rehearsal from the block; a key's account can only be emptied in between. */
+/** Reverts per payer and hour. A contract can detect simulation; a plain account can only be emptied in between. */
 export const MAX_CONTRACT_REVERTS = 2
 export const MAX_ACCOUNT_REVERTS = 5
 
@@ -8,16 +8,16 @@ const HOUR_MS = 3_600_000
 const PAYERS = 10_000
 
 export type RevertLimiter = {
-  /** One more transfer of this payer passed its rehearsal, was mined at our cost, and moved nothing. */
+  /** Counts a transfer of this payer that passed simulation, was mined at our cost and moved nothing. */
   note(payer: string, now: number): void
   count(payer: string, now: number): number
-  /** Until when nothing is sent for this payer any more; undefined while it may pay. */
+  /** The time until which nothing is sent for this payer; undefined while it may pay. */
   blockedUntil(payer: string, isContract: boolean, now: number): number | undefined
 }
 
 /**
- * Bounds the gas that a payer can burn. Counted per process: a restart forgives. A success does not, or every second one could
- * burn gas; an hour without another revert does.
+ * Bounds the gas that a payer can waste. Counts are per process, so a restart clears them. A success does not clear
+ * them, or every second transfer could waste gas; an hour without another revert does.
  */
 export function payerRevertLimiter(): RevertLimiter {
   const noted = lruCache<{ readonly count: number; readonly until: number }>(PAYERS)

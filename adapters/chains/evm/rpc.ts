@@ -1,36 +1,37 @@
 import { isHex } from './hex.ts'
 
-/** A node's answer. `trouble` is everything that is not an answer: no connection, no time, no JSON-RPC. Nothing here ever rejects. */
-export type Answer = { kind: 'result'; value: unknown } | { kind: 'error'; code: number; message: string } | Trouble
 /**
- * `stumbled`: the node did answer, with an error of its own, so that asking again may help. `isTooLong`: it answered in JSON, with more bytes
- * than are read.
+ * A node's answer. `failure` means no usable answer: no connection, a timeout, or no JSON-RPC. Nothing here rejects.
  */
+export type Answer = { kind: 'result'; value: unknown } | { kind: 'error'; code: number; message: string } | Trouble
+/** `retryable`: the node did answer, with an error. `isTooLarge`: it answered in JSON with more bytes than allowed. */
 export type Trouble = { kind: 'trouble'; reason: string; stumbled?: true; isTooLong?: true }
 
 export type Rpc = {
-  /** Goes out with whatever else is asked at the moment, in one HTTP request. */
+  /** Sends the call in one HTTP request with other calls made at the same time. */
   ask(method: string, params: readonly unknown[], signal?: AbortSignal): Promise<Answer>
-  /** Goes out by itself: for calls that a node may hold open, or whose answer others should not share. */
+  /**
+   * Sends the call in its own HTTP request: for calls that a node may hold open, or whose answer must not delay others.
+   */
   alone(method: string, params: readonly unknown[], limits: AloneLimits): Promise<Answer>
-  /** Ends everything under way, as trouble. */
+  /** Ends every pending call with a failure. */
   close(): void
 }
 
-/** Of one HTTP request; `maxBytes` is the client's own unless told. */
+/** Limits of one HTTP request. `maxBytes` defaults to the client's. */
 export type AloneLimits = { readonly timeoutMs: number; readonly maxBytes?: number; readonly signal?: AbortSignal }
 
 export type RpcConfig = {
-  /** Often holds an API key: it never appears in any text that leaves here, in whole or in part. */
+  /** Often holds an API key, so no part of it appears in any message. */
   readonly url: string
   readonly fetch?: typeof globalThis.fetch
-  /** Deadline of one HTTP request, 10 s unless told. */
+  /** Deadline of one HTTP request. Default 10 s. */
   readonly timeoutMs?: number
-  /** Calls in one HTTP request, 50 unless told; 1 for nodes that do not batch. */
+  /** Calls per HTTP request. Default 50; use 1 for nodes without batches. */
   readonly maxBatch?: number
-  /** HTTP requests at a time; what is asked beyond them waits and is batched. 8 unless told. */
+  /** Concurrent HTTP requests; further calls wait and are batched. Default 8. */
   readonly maxRequests?: number
-  /** Largest answer that is read, 8 MiB unless told. */
+  /** Largest answer in bytes. Default 8 MiB. */
   readonly maxBytes?: number
 }
 
@@ -42,7 +43,10 @@ type Asked = {
   over: boolean
 }
 
-/** A JSON-RPC client over HTTP that batches concurrent calls. Throws only here, when the URL is none. */
+/**
+ * A JSON-RPC client over HTTP that batches concurrent calls. Throws RangeError for an invalid URL; its calls never
+ * reject.
+ */
 export function evmRpc(config: RpcConfig): Rpc {
   const { url, authorization, clean } = target(config.url)
   const call = config.fetch ?? globalThis.fetch
@@ -77,7 +81,7 @@ export function evmRpc(config: RpcConfig): Rpc {
 
   function ask(method: string, params: readonly unknown[], signal?: AbortSignal): Promise<Answer> {
     if (closing.signal.aborted) return Promise.resolve(trouble('the client is closed'))
-    if (signal?.aborted) return Promise.resolve(trouble('no time was left to ask'))
+    if (signal?.aborted) return Promise.resolve(trouble('no time left to call the node'))
     const { asked, answer } = enqueue(method, params)
     waiting.push(asked)
     endWith(signal, asked, answer)
@@ -93,7 +97,7 @@ export function evmRpc(config: RpcConfig): Rpc {
     params: readonly unknown[],
     { timeoutMs: limitMs, maxBytes: most = maxBytes, signal }: AloneLimits,
   ): Promise<Answer> {
-    if (signal?.aborted) return trouble('no time was left to ask')
+    if (signal?.aborted) return trouble('no time left to call the node')
     const { asked, answer } = enqueue(method, params)
     endWith(signal, asked, answer)
     await Promise.race([post([asked], { limitMs, maxBytes: most, signal }), answer])
@@ -144,7 +148,7 @@ export function evmRpc(config: RpcConfig): Rpc {
     for (const asked of group) asked.done(answerTo(asked, given))
   }
 
-  /** The parsed body, as a list. Throws when there is no connection; every other defect is trouble. */
+  /** The parsed body as a list. Throws when the connection fails; every other defect is a failure. */
   async function exchange(
     group: readonly Asked[],
     { signal, maxBytes: most }: { signal: AbortSignal; maxBytes: number },
@@ -192,19 +196,22 @@ export function trouble(reason: string): Trouble {
   return { kind: 'trouble', reason }
 }
 
-/** An answer that is none, or an error where none is expected. */
+/** Treats any answer other than a result as a failure. */
 export function troubleIn(method: string, answer: Extract<Answer, { kind: 'error' }> | Trouble): Trouble {
   if (answer.kind === 'trouble') return answer
   return { kind: 'trouble', reason: `${method}: ${answer.message}`, stumbled: true }
 }
 
-/** Whether eth_getCode found any; undefined when it did not say. */
+/** Whether eth_getCode returned code; undefined without an answer. */
 export function hasCode(answer: Answer): boolean | undefined {
   if (answer.kind !== 'result' || !isHex(answer.value)) return undefined
   return answer.value !== '0x'
 }
 
-/** Splits a URL into what is fetched and what must stay unsaid: credentials (which fetch refuses in a URL), path, query, host. */
+/**
+ * Splits a URL into what is fetched and what must not be shown: credentials (not allowed in fetch URLs), path, query,
+ * host.
+ */
 function target(text: string): { url: string; authorization: string | undefined; clean: (text: string) => string } {
   const url = parsed(text)
   const { username, password } = url
@@ -248,16 +255,16 @@ function parsed(text: string): URL {
     const url = new URL(text)
     if (url.protocol === 'http:' || url.protocol === 'https:') return url
   } catch {
-    // what is wrong with it would say what it is
+    // The parser's message would quote the URL.
   }
-  throw new RangeError('rpcUrl is not an http(s) URL')
+  throw new RangeError('rpcUrl must be an http or https URL')
 }
 
 function isJson({ ok, headers }: Response): boolean {
   return ok && /^application\/json\b/i.test(headers.get('content-type') ?? '')
 }
 
-/** The body, or undefined when it is longer than allowed; a length that the sender declares is believed only to refuse it. */
+/** Reads the body; undefined when longer than allowed. A declared length is trusted only to refuse. */
 export async function readText(response: Response, maxBytes: number): Promise<string | undefined> {
   if (Number(response.headers.get('content-length')) > maxBytes) {
     await response.body?.cancel()

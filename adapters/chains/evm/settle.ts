@@ -13,13 +13,13 @@ import { MAX_CONTRACT_REVERTS, payerRevertLimiter } from './revert_limiter.ts'
 
 export type SettleConfig = {
   readonly relayer: Hex
-  /** Settlements in one transaction, 50 unless told (decision 20); 1 never batches. */
+  /** Settlements per transaction. Default 50 (decision 20); 1 never batches. */
   readonly maxTogether?: number
-  /** Transactions under way at a time, 4 unless told; what waits meanwhile goes together. */
+  /** Concurrent transactions. Default 4; settlements that wait are sent together. */
   readonly maxInFlight?: number
-  /** Gas allowed for one transfer (a key's, a contract wallet's); 120,000 and 500,000 unless told. */
+  /** Gas limit of one transfer. Defaults: 120,000 for a plain account, 500,000 for a contract wallet. */
   readonly gas?: { readonly transfer?: bigint; readonly contract?: bigint }
-  /** How far the node may be behind when it is asked whether a payment would still go through; 4 s unless told. */
+  /** How many seconds the node may be behind when a payment is simulated. Default 4. */
   readonly lagSeconds?: number
 }
 
@@ -27,15 +27,18 @@ export const TRANSFER_GAS = 120_000n
 
 export type Settler = {
   settle(order: Order, at: { now: number; signal: AbortSignal }): Promise<Settlement>
-  /** Whether nothing is under way. */
+  /** Whether no settlement is under way. */
   isIdle(): boolean
   close(): void
 }
 
-/** `id` names the authorization in every detail (its digest): one under way is joined, never sent beside itself. `hadCode`: its payer, when last seen. */
+/**
+ * `id` is the digest of the authorization; concurrent settlements of one id share their outcome. `hadCode`: whether the
+ * payer had code when last read.
+ */
 export type Order = { readonly exact: Exact; readonly offer: Offer; readonly id: string; readonly hadCode?: boolean }
 
-/** One authorization on its way. It is finished whether or not the caller still waits. */
+/** One settlement under way. It runs to its end whether or not a caller still waits. */
 type Job = {
   readonly exact: Exact
   readonly offer: Offer
@@ -43,23 +46,23 @@ type Job = {
   readonly now: number
   readonly done: (settlement: Settlement) => void
   readonly promise: Promise<Settlement>
-  /** Goes in a transaction of its own: a contract decides what this one costs, or it has failed among others. */
+  /** Sent in a transaction of its own: a contract decides its cost, or it failed together with others. */
   alone: boolean
-  /** The payer has code, which sees what is called and may do otherwise in the block than in rehearsal. */
+  /** The payer has code, which may behave differently in the block than in simulation. */
   isContract: boolean
-  /** It moved nothing in a transaction with others: by its own fault, if the next rehearsal says so too. */
+  /** It moved nothing in a shared transaction; its own fault, if the next simulation fails too. */
   failedAmongOthers: boolean
-  /** Callers still waiting; a job that nobody waits for is not begun. */
+  /** Callers that still wait. A settlement without callers is not started. */
   callers: number
   attempts: number
 }
 
 const ATTEMPTS = 3
-/** Gas of a transaction with many transfers, beside theirs. */
+/** Gas of a shared transaction beyond its transfers'. */
 const GAS_TOGETHER = 60_000n
 const REMEMBERED = 10_000
 
-/** Settles through one relayer: what waits at the same time goes in one transaction, and each outcome is read from its own events. */
+/** Settles through one relayer: waiting payments share a transaction, and each outcome is read from its own events. */
 export function evmSettler(
   ports: { rpc: Rpc; reads: Reads; relayer: Relayer; gasWatch: GasWatch },
   config: SettleConfig,
@@ -72,9 +75,9 @@ export function evmSettler(
   const jobs = new Map<string, Job>()
   const waiting: Job[] = []
   const revertLimiter = payerRevertLimiter()
-  /** Authorizations that a transaction of ours has carried: whatever used them may have been that one. */
+  /** Authorizations that a transaction of ours contained: if used, it may have been that one. */
   const carried = lruCache<true>(REMEMBERED)
-  /** Transactions under way for payers with code. */
+  /** Transactions under way, by payer with code. */
   const contracts = new Map<Hex, number>()
   let flying = 0
   let closed = false
@@ -83,7 +86,7 @@ export function evmSettler(
     const { exact, offer, id } = order
     const bad = judgeValue(exact, offer)
     if (bad) return { kind: 'refused', reason: bad.reason }
-    if (at.signal.aborted || closed) return { kind: 'unknown', reason: 'no time was left to settle' }
+    if (at.signal.aborted || closed) return { kind: 'unknown', reason: 'no time left to settle' }
     if (at.now >= exact.expiresAt && !jobs.has(id))
       return ended(await reads.fate(exact, offer, at.signal), exact, 'the authorization is expired')
     const job = jobs.get(id) ?? begin(order, at.now)
@@ -146,19 +149,22 @@ export function evmSettler(
     return contracts.get(payer) ?? 0
   }
 
-  /** A payer with code has no more under way than it may still revert, or it would burn gas many times before the first is counted. */
+  /**
+   * A payer with code may have no more transactions under way than it may still revert, or it could waste gas before
+   * the first counts.
+   */
   function mustWait({ isContract, exact, now }: Job): boolean {
     const flown = isContract ? underWay(exact.from) : 0
     return flown > 0 && flown + revertLimiter.count(exact.from, now) >= MAX_CONTRACT_REVERTS
   }
 
-  /** The oldest that may go, and with it all those that may share its transaction; undefined when nothing may. */
+  /** The oldest settlement that may start, with all that may share its transaction; undefined when none may. */
   function nextGroup(): Job[] | undefined {
     const first = waiting.find((job) => !mustWait(job))
     if (!first) return undefined
     waiting.splice(waiting.indexOf(first), 1)
     if (first.callers === 0) {
-      first.done({ kind: 'unknown', reason: 'nobody waited for it any more' })
+      first.done({ kind: 'unknown', reason: 'no caller waits for it any more' })
       return []
     }
     if (first.alone || !reads.multicall()) return [first]
@@ -182,7 +188,7 @@ export function evmSettler(
     await Promise.all(ready.map((job) => conclude(job, sent, ready.length > 1)))
   }
 
-  /** Sends as many as the account can still pay for; the others are over, and nothing was sent for them. */
+  /** Sends as many as the account can still pay for; the others end with nothing sent. */
   async function carryWithLittle(
     group: readonly Job[],
     { now, reason }: { now: number; reason: string },
@@ -190,14 +196,14 @@ export function evmSettler(
     await gasWatch.read(now)
     const count = Math.min(gasWatch.affordable(transferGas, GAS_TOGETHER), group.length - 1)
     for (const { exact, done } of group.slice(count)) {
-      // An earlier transaction of ours that carried it may still be mined.
+      // An earlier transaction of ours that contained it may still be mined.
       const kind = carried.get(exact.key) ? 'unknown' : 'unavailable'
       done({ kind, reason: `nothing was sent: ${reason}` })
     }
     if (count > 0) await carry(group.slice(0, count))
   }
 
-  /** False, and the job is over, when too many transfers of its payer have reverted at our cost. */
+  /** Ends the settlement and returns false when too many transfers of its payer have reverted at our cost. */
   function mayStillPay(job: Job): boolean {
     const { exact, offer, isContract, now } = job
     const until = revertLimiter.blockedUntil(exact.from, isContract, now)
@@ -209,9 +215,10 @@ export function evmSettler(
   }
 
   /**
-   * Asks the chain what would happen, so that no gas is spent on the dead. Those that would pay come back. A payer with code decides
-   * what its transfer costs, so it may not share a transaction: it could burn the gas of all the others. What goes alone is rehearsed as
-   * it is sent, with the same caller, gas and price, for code can see all of them.
+   * Simulates settlements, so that no gas is spent on those that would fail, and returns those that would pay. A payer
+   * with code decides the cost of its transfer, so it may not share a transaction: it could use the gas of all the
+   * others. A single transfer is simulated with the caller, gas and price of the real one, because code can see all of
+   * them.
    */
   async function rehearse(group: readonly Job[]): Promise<readonly Job[]> {
     const [first] = group
@@ -239,7 +246,10 @@ export function evmSettler(
     return group.filter((_, i) => judged[i])
   }
 
-  /** One that turns out to have code has run it in a rehearsal with others, which then says nothing of them: it goes alone, they once more. */
+  /**
+   * A payer that turns out to have code ran it in the shared simulation, which is then void: it goes alone, the others
+   * simulate again.
+   */
   function isPlain(job: Job, code: Answer | undefined): boolean {
     if (!code || hasCode(code) === false) return true
     job.alone = true
@@ -258,7 +268,10 @@ export function evmSettler(
     return GAS_TOGETHER + transferGas * BigInt(count)
   }
 
-  /** What became of one payment in a transaction that is over, by its own events; failing those, by the state of the authorization. */
+  /**
+   * The outcome of one payment in a mined or lost transaction: by its own events, else by the state of the
+   * authorization.
+   */
   async function conclude(job: Job, sent: Sent, wasTogether: boolean): Promise<void> {
     const isMined = sent.kind === 'mined'
     const paid = isMined && paidIn(sent.receipt, job.exact, job.offer)
@@ -297,7 +310,7 @@ export function evmSettler(
     return false
   }
 
-  /** What is known when nothing of ours is under way any more. */
+  /** The outcome once no transaction of ours is under way. */
   function ended(fate: Found, { key }: Exact, reason: string): Settlement {
     return settlementOf(fate, { kind: 'refused', reason }, carried.get(key) === true)
   }
@@ -313,10 +326,10 @@ export function evmSettler(
 }
 
 /**
- * Paid and dead are the chain's to say; while it is open, what is given here counts. Used on nobody knows what, and never sent by us, is
- * refused: it is true (this call sent nothing), and core then neither frees the authorization nor ever gives its result away, as it does
- * with what stays unknown. If a third party did pay us with it, the next settlement that finds the event says so. Sent by us, it is
- * unknown: the transfer may be our own.
+ * Converts a fate to a settlement; `whileOpen` is returned for an open one. An authorization used for an unknown
+ * purpose and never sent by us is refused, which is true (this call sent nothing): core then neither frees the
+ * authorization nor gives its result away, as it does after unknown. If a third party paid us with it, the next
+ * settlement that finds the event says so. If it was sent by us it is unknown: the transfer may be ours.
  */
 export function settlementOf(
   fate: Found,

@@ -3,31 +3,37 @@ import { readText } from '../evm/rpc.ts'
 
 /** One remote verify/settle API. */
 export type FacilitatorRow = {
-  /** /verify, /settle and /supported are below it. It never appears in any text: its path or query may hold a key. */
+  /** Base URL of /verify, /settle and /supported. It appears in no message: its path or query may hold a key. */
   readonly url: string
-  /** For Coinbase's CDP; sent over https only, or to this machine. */
+  /** Key for Coinbase's CDP; sent over https only, or to this machine. */
   readonly cdp?: CdpKey
-  /** Origins besides its own that a redirect may lead to, without the key: `https://www.x402.org`. */
+  /** Other origins that a redirect may lead to, without the key, such as `https://www.x402.org`. */
   readonly redirectOrigins?: readonly string[]
-  /** False: it is followed nowhere, not even within its own origin. */
+  /** False follows no redirect, not even within its own origin. Default true. */
   readonly redirects?: boolean
 }
 
 export type ApiConfig = {
-  /** Strong random bytes. */
+  /** Returns strong random bytes. */
   readonly random: (bytes: number) => Uint8Array
   readonly fetch?: typeof globalThis.fetch
-  /** Largest reply that is read, 64 KiB unless told. */
+  /** Largest reply in bytes. Default 64 KiB. */
   readonly maxReplyBytes?: number
-  /** Failures in a row before a facilitator is left alone, 5 unless told. */
+  /** Failures in a row that open the circuit breaker. Default 5. */
   readonly failures?: number
-  /** For how long, 30 s unless told; then one request tries. */
+  /** How long the breaker stays open before one request may try. Default 30 s. */
   readonly openMs?: number
-  /** Verdicts asked for at once, 128 unless told; more wait their turn. A crowd of signatures costs its sender nothing and must not look like an outage. */
+  /**
+   * Concurrent verify requests; others wait. Default 128. Signatures are free to make, so a crowd of them must not look
+   * like an outage.
+   */
   readonly verdicts?: number
 }
 
-/** `unsent`: nobody has acted on the request. `blame` and `movedTo`, an origin, are for the operator; the reason may be read by a buyer. */
+/**
+ * `unsent`: nobody acted on the request. `setting` and `movedTo` (an origin) are for the operator; a buyer may read
+ * `reason`.
+ */
 export type ApiTrouble = {
   readonly kind: 'trouble'
   readonly reason: string
@@ -37,10 +43,12 @@ export type ApiTrouble = {
 }
 export type Said<T> = { readonly kind: 'said'; readonly value: T } | ApiTrouble
 
-/** `read` gives undefined for a reply that decides nothing. `now` moves the breaker and dates the token; milliseconds. */
+/**
+ * `read` returns undefined for an inconclusive reply. `now`, in milliseconds, drives the breaker and dates the token.
+ */
 export type Asking<T> = {
   readonly read: (body: unknown, isOk: boolean, headers: Headers) => T | undefined
-  /** Is sent by POST; what has none is a GET. */
+  /** Sent by POST; without a body the request is a GET. */
   readonly body?: unknown
   readonly query?: Readonly<Record<string, string>>
   readonly now: number
@@ -49,16 +57,22 @@ export type Asking<T> = {
 }
 
 export type FacilitatorApi = {
-  /** Asks what is below its URL. Never rejects. Ends at `timeoutMs` or with `signal`, mid-reply too; then the request counts as sent. */
+  /**
+   * Requests a path below its URL. Never rejects. Ends at `timeoutMs` or with `signal`; the request then counts as
+   * sent.
+   */
   ask<T>(what: string, asking: Asking<T>): Promise<Said<T>>
   close(): void
 }
 
 export type NamedApi = { readonly name: string; readonly api: FacilitatorApi }
 
-/** In order of the configuration and named by their place in it; what a URL says stays unsaid. Throws RangeError when there is none, or one is malformed. */
+/**
+ * Creates the clients, named by their position. Throws RangeError, without quoting a URL, for an empty list or a
+ * malformed row.
+ */
 export function namedApis(rows: readonly FacilitatorRow[], config: ApiConfig): readonly NamedApi[] {
-  if (rows.length === 0) throw new RangeError('facilitators: name at least one')
+  if (rows.length === 0) throw new RangeError('facilitators: at least one is required')
   return rows.map((row, i) => {
     const name = `facilitators.${i}`
     try {
@@ -69,17 +83,17 @@ export function namedApis(rows: readonly FacilitatorRow[], config: ApiConfig): r
   })
 }
 
-/** What an operator has to mend; a facilitator that is merely away is none of it. */
+/** Problems that the operator must fix; an unreachable facilitator is not one. */
 export function blameIn(name: string, said: ApiTrouble): readonly string[] {
-  const moved = said.movedTo ? `; configure its new place at ${said.movedTo}` : ''
+  const moved = said.movedTo ? `; configure its new origin ${said.movedTo}` : ''
   return said.blame ? [`${name}.${said.blame}: ${said.reason}${moved}`] : []
 }
 
-/** What a request says of the facilitator itself, for its breaker. */
+/** What a request says about the facilitator's health, for the breaker. */
 type Outcome = 'good' | 'bad' | 'neither'
 type Ended<T> = { readonly said: Said<T>; readonly outcome: Outcome }
 
-/** Throws RangeError, without quoting it, when the URL is none or must not carry a key. */
+/** Throws RangeError, without quoting the URL, when it is malformed or may not carry a key. */
 export function facilitatorApi(row: FacilitatorRow, config: ApiConfig): FacilitatorApi {
   const base = baseOf(row)
   const bearer: Bearer | undefined = row.cdp && cdpBearer(row.cdp, config.random)
@@ -91,20 +105,20 @@ export function facilitatorApi(row: FacilitatorRow, config: ApiConfig): Facilita
 
   async function ask<T>(what: string, asking: Asking<T>): Promise<Said<T>> {
     const { now, timeoutMs, signal } = asking
-    if (signal?.aborted || closing.signal.aborted) return trouble('no time was left to ask', { unsent: true })
+    if (signal?.aborted || closing.signal.aborted) return trouble('no time left for the request', { unsent: true })
     const leave = breaker.enter(now)
-    if (!leave) return trouble('it has failed too often and is left alone for a while', { unsent: true })
+    if (!leave) return trouble('it failed too often and is paused for a while', { unsent: true })
     const stop = deadline(timeoutMs, [signal, closing.signal])
     const rise = what === 'verify' ? await turns.take(stop.signal) : undefined
     if (what === 'verify' && !rise) {
       leave('neither')
-      return trouble(`too many ask it at once: no turn in ${timeoutMs} ms`, { unsent: true })
+      return trouble(`too many concurrent requests: no slot within ${timeoutMs} ms`, { unsent: true })
     }
     const late = stop.over.then((why) =>
       why === 'late' ? bad(trouble(`no reply in ${timeoutMs} ms`)) : neither(trouble("the caller's time ran out")),
     )
     const work = exchange(what, asking, stop.signal).catch(() =>
-      stop.signal.aborted ? late : bad(trouble('the connection broke off')),
+      stop.signal.aborted ? late : bad(trouble('the connection broke')),
     )
     const { said, outcome } = await Promise.race([late, work])
     stop.end()
@@ -139,8 +153,8 @@ export function facilitatorApi(row: FacilitatorRow, config: ApiConfig): Facilita
         url = next
         continue
       }
-      // whoever redirects in this way has not done what was asked
-      const moved = trouble(`it redirects elsewhere (HTTP status ${status})`, { unsent: true, blame: 'url' })
+      // A server that redirects with 307 or 308 has not acted on the request.
+      const moved = trouble(`it redirects to another origin (HTTP status ${status})`, { unsent: true, blame: 'url' })
       return bad(next ? { ...moved, movedTo: next.origin } : moved)
     }
   }
@@ -151,8 +165,8 @@ export function facilitatorApi(row: FacilitatorRow, config: ApiConfig): Facilita
     if (text === undefined) return bad(trouble(`its reply was longer than ${maxBytes} bytes`))
     const value = read(json(text), ok, response.headers)
     if (value !== undefined) return { said: { kind: 'said', value }, outcome: 'good' }
-    const undecided = trouble(`its reply decides nothing (HTTP status ${status})`, accused(status))
-    // a buyer who sends what it cannot read must not switch it off for everybody else
+    const undecided = trouble(`its reply is inconclusive (HTTP status ${status})`, accused(status))
+    // A buyer whose payment it cannot read must not open the breaker for everybody else.
     return status === 400 || status === 413 || status === 422 ? neither(undecided) : bad(undecided)
   }
 
@@ -162,7 +176,7 @@ export function facilitatorApi(row: FacilitatorRow, config: ApiConfig): Facilita
     return {}
   }
 
-  /** The key goes to its own origin only, signed anew for each address; undefined when it is no key. */
+  /** The key goes only to its own origin, with a token per address. Undefined when the key cannot sign. */
   async function headersFor(method: string, url: URL, now: number): Promise<Record<string, string> | undefined> {
     const plain = { accept: 'application/json', 'content-type': 'application/json' }
     if (!bearer || url.origin !== base.origin) return plain
@@ -186,7 +200,7 @@ function trouble(reason: string, more: { unsent?: boolean; blame?: ApiTrouble['b
   return { kind: 'trouble', reason, unsent: more.unsent ?? false, ...(more.blame && { blame: more.blame }) }
 }
 
-/** Closed until `limit` failures in a row; then shut for `openMs`; then one at a time may try, and the first success opens it. */
+/** Opens after `limit` failures in a row, for `openMs`; then one request at a time may try, and a success closes it. */
 function makeBreaker(limit: number, openMs: number): { enter(now: number): ((outcome: Outcome) => void) | undefined } {
   let failed = 0
   let until = 0
@@ -207,7 +221,7 @@ function makeBreaker(limit: number, openMs: number): { enter(now: number): ((out
   }
 }
 
-/** First come, first served, `limit` at once. Gives a function that ends the turn, or undefined when `signal` aborts before one comes. */
+/** FIFO slots, `limit` at once. Returns a function that releases the slot, or undefined when `signal` aborts first. */
 function makeTurns(limit: number): { take(signal: AbortSignal): Promise<(() => void) | undefined> } {
   let taken = 0
   const queue = new Set<() => void>()
@@ -240,7 +254,7 @@ function makeTurns(limit: number): { take(signal: AbortSignal): Promise<(() => v
   }
 }
 
-/** A signal that aborts after `ms`, or with any of the others; `over` then says which. `end` lets go of all of them. */
+/** A signal that aborts after `ms` or with any of the others; `over` tells which. `end` removes timer and listeners. */
 export function deadline(ms: number, others: readonly (AbortSignal | undefined)[]) {
   const stop = new AbortController()
   let why: 'late' | 'gone' | undefined
@@ -266,12 +280,15 @@ export function deadline(ms: number, others: readonly (AbortSignal | undefined)[
   }
 }
 
-/** Unsent when no connection came about, in the words of Bun, Node and Deno; after anything else it may have been read. */
+/**
+ * Unsent when no connection was made, by the error codes of Bun, Node and Deno; after any other error it may have been
+ * read.
+ */
 function brokenOff(error: unknown): ApiTrouble {
   const { code, cause, message } = error as { code?: unknown; cause?: { code?: unknown }; message?: unknown }
   const isCode = [code, cause?.code].some((name) => UNREACHED.test(String(name)))
   const unsent = isCode || /client error \(Connect\)/.test(String(message))
-  return trouble(unsent ? 'it cannot be reached' : 'the connection broke off', { unsent })
+  return trouble(unsent ? 'it cannot be reached' : 'the connection broke', { unsent })
 }
 
 const UNREACHED =
@@ -296,14 +313,14 @@ function parsed(text: string, base?: URL): URL | undefined {
 
 function baseOf({ url, cdp }: FacilitatorRow): URL {
   const base = parsed(url)
-  if (!base) throw new RangeError('url is not an http(s) URL')
+  if (!base) throw new RangeError('url must be an http or https URL')
   if (base.username || base.password) throw new RangeError('url must not hold a user name or password')
   const isLocal = /^(localhost|127\.[\d.]+|\[::1\])$/.test(base.hostname)
   if (cdp && base.protocol !== 'https:' && !isLocal) throw new RangeError('url must be https: a key is sent there')
   return base
 }
 
-/** The colon of a CAIP-2 name stays one: not every API reads it encoded. */
+/** Keeps the colon of a CAIP-2 name: not every API decodes it. */
 function below(base: URL, name: string, query: Readonly<Record<string, string>>): URL {
   const url = new URL(base)
   url.pathname = `${base.pathname.replace(/\/+$/, '')}/${name}`

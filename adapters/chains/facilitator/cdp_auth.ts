@@ -1,22 +1,29 @@
-/** The bearer token of Coinbase's CDP (docs.cdp.coinbase.com, authentication): one JWT for each request, signed with WebCrypto. */
+/**
+ * Bearer tokens of Coinbase's CDP (docs.cdp.coinbase.com, authentication): one JWT per request, signed with WebCrypto.
+ */
 
-/** `keySecret` is an EC key as PEM (ES256), its newlines perhaps written as \n, or an Ed25519 key as base64 of 64 bytes (EdDSA). */
+/** `keySecret`: a PEM EC key (ES256), newlines possibly escaped, or 64 bytes of an Ed25519 key in base64 (EdDSA). */
 export type CdpKey = { readonly keyId: string; readonly keySecret: string }
 
-/** Signs for one method and address. Rejects, without a word of the key, when the key is none. */
+/** Signs a token for one method and address. Rejects, without quoting the key, when the key is invalid. */
 export type Bearer = (method: string, url: URL, now: number) => Promise<string>
 
 type Key = { readonly alg: 'ES256' | 'EdDSA'; readonly key: CryptoKey }
 
 const LIFE_SECONDS = 120
 
-/** SEC1 inside PKCS#8: version 0, id-ecPublicKey with prime256v1 (RFC 5915, RFC 5480). WebCrypto reads no other form. */
+/**
+ * SEC1 inside PKCS#8: version 0, id-ecPublicKey with prime256v1 (RFC 5915, RFC 5480), the only form that WebCrypto
+ * reads.
+ */
 const EC_HEAD = [
   0x02, 0x01, 0x00, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48,
   0xce, 0x3d, 0x03, 0x01, 0x07,
 ]
 
-/** A token names the one address that it is for, so it serves no other endpoint, and none is kept. `random` gives strong bytes. */
+/**
+ * Each token names one address, so it fits no other endpoint, and tokens are not cached. `random` returns strong bytes.
+ */
 export function cdpBearer({ keyId, keySecret }: CdpKey, random: (bytes: number) => Uint8Array): Bearer {
   let imported: Promise<Key> | undefined
 
@@ -62,7 +69,7 @@ function asPkcs8(sec1: Uint8Array): Uint8Array<ArrayBuffer> {
   return new Uint8Array(der(0x30, [...EC_HEAD, ...der(0x04, [...sec1])]))
 }
 
-/** One DER value; its length in the short form, or in one or two bytes. */
+/** One DER value, its length in the short form or in one or two bytes. */
 function der(tag: number, content: readonly number[]): readonly number[] {
   const { length } = content
   if (length < 0x80) return [tag, length, ...content]

@@ -24,27 +24,30 @@ import { flagIn, type Hex, lower, uintIn } from '../evm/hex.ts'
 import { type Job, inFlight } from '../in_flight.ts'
 import { lruCache } from '../lru_cache.ts'
 
-/** One gateway row whose payments others verify and settle. `fetch` serves the node and the facilitators. */
+/**
+ * Configuration of one gateway whose payments facilitators verify and settle. `fetch` calls the node and the
+ * facilitators.
+ */
 export type FacilitatorConfig = {
   /** CAIP-2, for example `eip155:8453`. */
   readonly network: string
-  /** A node that is only read: it tells balances, and what became of a payment. */
+  /** A read-only node, for balances and the fate of payments. */
   readonly rpcUrl: string
-  /** A token with EIP-3009: USDC. */
+  /** A token with EIP-3009, such as USDC. */
   readonly asset: string
   readonly payTo: string
   readonly domain: Domain
   /** Preferred first; the others stand in for one that does not answer. */
   readonly facilitators: readonly FacilitatorRow[]
-  /** Deadline of one request for a verdict, 3 s unless told. */
+  /** Deadline of one verification. Default 3 s. */
   readonly verifyMs?: number
-  /** Deadline of one settlement, 20 s unless told: less than the caller has, for afterwards the chain is asked. */
+  /** Deadline of one settlement. Default 20 s: less than the caller has, because the chain is read afterwards. */
   readonly settleMs?: number
-  /** How long our node may take to show a transaction that a facilitator calls settled; 4 s unless told. */
+  /** How long our node may take to show a transaction that a facilitator reports as settled. Default 4 s. */
   readonly confirmMs?: number
-  /** First pause between two looks at it, 100 ms unless told; it grows. */
+  /** First pause between two reads of it. Default 100 ms; it grows. */
   readonly lookMs?: number
-  /** How far the node may be behind when a balance is read; 4 s unless told. */
+  /** How many seconds the node may be behind when a balance is read. Default 4. */
   readonly lagSeconds?: number
 } & Omit<RpcConfig, 'url'> &
   ReadsConfig &
@@ -52,9 +55,12 @@ export type FacilitatorConfig = {
 
 export type FacilitatorChain = Chain &
   Required<Pick<Chain, 'balance'>> & {
-    /** Compares the configuration with the chain and with what each facilitator supports; the terms open when it is ready, and stay open. */
+    /**
+     * Compares the configuration with the chain and with each facilitator's support. When it passes, terms open and
+     * stay open.
+     */
     check(at: { now: number }): Promise<Checked>
-    /** Ends what is under way; whoever waits reads unknown. */
+    /** Ends pending requests; pending settlements resolve with `unknown`. */
     close(): void
   }
 
@@ -64,8 +70,19 @@ const REMEMBERED = 10_000
 type At = { readonly now: number; readonly signal: AbortSignal }
 
 /**
- * USDC on one EVM chain, settled by remote facilitators and judged by our own node: a facilitator's word moves a payment on, but only the chain
- * says that it is paid. Throws, without quoting them, when a URL or the network is malformed.
+ * USDC on one EVM chain, settled by remote facilitators. Only our own node decides that a payment is paid; a
+ * facilitator's reply does not. Throws RangeError, without quoting the value, when a URL or the network is malformed.
+ *
+ * @example
+ * const chain = facilitatorChain({
+ *   network: 'eip155:84532',
+ *   rpcUrl: 'https://sepolia.base.org',
+ *   asset: '0x036CbD53842c5426634e7929541eC2318f3dCF7e',
+ *   payTo: '0x209693Bc6afc0C5328bA36FaF03C514EF312287C',
+ *   domain: { name: 'USDC', version: '2' },
+ *   facilitators: [{ url: 'https://facilitator.example' }],
+ *   random: randomBytes,
+ * })
  */
 export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
   const chainId = chainIdOf(config.network)
@@ -82,7 +99,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     { scheme: 'exact', network, asset, payTo, extra: { name: domain.name, version: domain.version } },
   ]
   const jobs = inFlight()
-  /** Authorizations that a facilitator has been handed, and did not at once refuse: whatever used them may have been that one. */
+  /** Authorizations sent to a facilitator and not refused at once: if used, they may have been used by it. */
   const handed = lruCache<true>(REMEMBERED)
   const naps = new Set<() => void>()
   let terms: readonly Terms[] = []
@@ -108,7 +125,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
       return refused(
         'PAYMENT_UNFUNDED',
         'insufficient_balance',
-        `the payer has ${balance} base units, the price is ${exact.value}`,
+        `the payer has ${balance} base units; the price is ${exact.value}`,
       )
     }
     if (said.kind !== 'valid') return said
@@ -120,7 +137,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     }
   }
 
-  /** What our own node knows of the payer; nothing when it does not answer in time. */
+  /** What our own node knows about the payer; empty when it does not answer in time. */
   async function look(
     exact: Exact,
     offer: Offer,
@@ -144,7 +161,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     const { exact, digest } = given
     const bad = judgeValue(exact, offer)
     if (bad) return { kind: 'refused', reason: bad.reason }
-    if (at.signal.aborted || closed) return { kind: 'unknown', reason: 'no time was left to settle' }
+    if (at.signal.aborted || closed) return { kind: 'unknown', reason: 'no time left to settle' }
     if (at.now >= exact.expiresAt && !jobs.has(digest)) {
       return ended(await reads.fate(exact, offer, at.signal), exact, {
         kind: 'refused',
@@ -154,7 +171,10 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     return await jobs.settle(digest, (job) => carry(exact, offer, { now: at.now, job }), at.signal)
   }
 
-  /** Sends it to the first facilitator that can be reached, and to no other after that: it may be at work whatever becomes of the reply. */
+  /**
+   * Sends it to the first reachable facilitator and to no other afterwards: that one may act on it whatever becomes of
+   * its reply.
+   */
   async function carry(exact: Exact, offer: Offer, { now, job }: { now: number; job: Job }): Promise<Settlement> {
     const troubles: string[] = []
     let isSent = false
@@ -182,7 +202,10 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     })
   }
 
-  /** A yes is believed when our node shows the transfer, a no when nothing can have been sent or what was sent has reverted. */
+  /**
+   * Believes a success once our node shows the transfer, and a refusal when nothing was sent or the transaction
+   * reverted.
+   */
   async function conclude(
     exact: Exact,
     offer: Offer,
@@ -199,7 +222,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     if (success)
       return ended(fate, exact, {
         kind: 'unknown',
-        reason: `${name} says that it is settled, but our node does not show it`,
+        reason: `${name} reports it as settled, but our node does not show it`,
       })
     const hasReverted = receipt !== undefined && !receipt.success
     return ended(fate, exact, { kind: hasReverted || isRefusal ? 'refused' : 'unknown', reason: `${name}: ${word}` })
@@ -213,7 +236,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     return settlementOf(fate, whileOpen, handed.get(key) === true)
   }
 
-  /** For a job, whose callers come and go: whoever comes next must not wait for a slow node for ever. */
+  /** For a shared settlement: a later caller must not wait for a slow node forever. */
   async function fateOf(exact: Exact, offer: Offer): Promise<Found> {
     const stop = deadline(FATE_MS, [])
     const found = await reads.fate(exact, offer, stop.signal)
@@ -285,5 +308,5 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
 
 function problemOf(name: string, said: Said<boolean>, network: string): readonly string[] {
   if (said.kind === 'trouble') return blameIn(name, said)
-  return said.value ? [] : [`${name}.url: it does not settle exact payments of this asset on ${network}`]
+  return said.value ? [] : [`${name}.url: does not settle exact payments of this asset on ${network}`]
 }

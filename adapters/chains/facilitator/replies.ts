@@ -1,10 +1,13 @@
-/** What a facilitator's JSON means. Reasons are open strings of many dialects: a few are known, none is repeated unless it is a plain word. */
+/**
+ * Parses facilitators' replies. Reasons are free text that differs by implementation: a few are known, and only plain
+ * codes are repeated.
+ */
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import type { PaymentCode } from '../../../core/ports/mod.ts'
 import { type Hex, lower } from '../evm/hex.ts'
 
-/** VerifyResponse, SettleResponse and the list of kinds (x402 v2 specification, VerifyResponse and SettleResponse; decision 64), as far as something is decided by them. */
+/** The members that decide something (x402 v2, VerifyResponse, SettleResponse and supported kinds; decision 64). */
 const Verified = Type.Object({ isValid: Type.Boolean(), invalidReason: Type.Optional(Type.Unknown()) })
 const Settled = Type.Object({
   success: Type.Boolean(),
@@ -32,24 +35,26 @@ export type SettleReply = {
   readonly success: boolean
   readonly word: string
   readonly transaction: Hex | undefined
-  /** What it calls the transaction, whatever that is on its chain. */
+  /** The facilitator's name for the transaction, in the notation of its chain. */
   readonly named: string | undefined
-  /** It refuses this payment, and nothing of it can have been sent. */
+  /** It refuses this payment, and nothing can have been sent. */
   readonly isRefusal: boolean
 }
 
-/** The facilitator's own failure, or its disagreement with our offer, which `check` should have found: no fault of the payment's. */
+/** Failures of the facilitator, or of our offer, which `check` should have found: not the payment's fault. */
 const ITS_OWN =
   /^(unexpected|unknown|internal|unsupported)_|^invalid_(scheme|network|x402_version|payment_requirements)$|rate_limit|unavailable/
 
 /**
- * Reasons that leave open whether something was sent, now or before. Facilitators have said `internal_error` (BofAI/x402 issue 82) and, on
- * CDP, `settle_exact_node_failure` (its troubleshooting page) of transfers that landed, and named no hash.
+ * Reasons after which something may have been sent. Facilitators have answered `internal_error` (BofAI/x402 issue 82)
+ * and, on CDP, `settle_exact_node_failure` (its troubleshooting page) for transfers that landed, without a hash.
  */
 const MAY_LAND =
   /pending|timed?_?out|confirm|receipt|node_|onchain|transaction_(failed|state)|broadcast|already|used_or_canceled|duplicate/
 
-/** Decides on the JSON, then on the status: a refusal counts with any status, a yes only with a good one. Undefined is no verdict. */
+/**
+ * Parses a verdict. A refusal counts with any HTTP status, an approval only with a good one. Undefined is no verdict.
+ */
 export function readVerifyReply(body: unknown, isOk: boolean): VerifyReply | undefined {
   if (!verified.Check(body)) return undefined
   if (body.isValid) return isOk ? { kind: 'valid' } : undefined
@@ -58,14 +63,14 @@ export function readVerifyReply(body: unknown, isOk: boolean): VerifyReply | und
   return { kind: 'refused', code: codeOf(said), word: wordOf(body.invalidReason) }
 }
 
-/** Undefined says nothing about what was sent. */
+/** Parses a settlement reply. Undefined means it says nothing about what was sent. */
 export function readSettleReply(body: unknown, isOk: boolean): SettleReply | undefined {
   if (!settled.Check(body) || (body.success && !isOk)) return undefined
   const said = plain(body.errorReason)
   const { transaction } = body
   const hash =
     typeof transaction === 'string' && /^0x[0-9a-fA-F]{64}$/.test(transaction) ? lower(transaction) : undefined
-  // something that is no hash may still be a name for what was sent
+  // A value that is not a hash may still name what was sent.
   const isNamed = transaction !== undefined && transaction !== null && transaction !== ''
   const isRefusal = !body.success && !isNamed && said !== '' && !MAY_LAND.test(said) && !ITS_OWN.test(said)
   return {
@@ -77,7 +82,10 @@ export function readSettleReply(body: unknown, isOk: boolean): SettleReply | und
   }
 }
 
-/** Whether one of the kinds is an EIP-3009 payment of `exact` in our domain; undefined when the body is no list of kinds. */
+/**
+ * Whether one of the kinds is an EIP-3009 payment of `exact` in our domain; undefined when the body is not a list of
+ * kinds.
+ */
 export function readSupported(
   body: unknown,
   ours: { network: string; asset: string; domain: { name: string; version: string } },
@@ -89,13 +97,15 @@ export function readSupported(
   })
 }
 
-/** Who pays the fees of exact payments on a Solana cluster; undefined when the body is no list of kinds. */
+/** The fee payers of exact payments on a Solana cluster. */
 export type SolanaSupport = {
   readonly isSupported: boolean
-  /** The one that it names for offers, perhaps another one each time. */ readonly named: string | undefined
+  /** The fee payer that it names for offers; some name another one each time. */
+  readonly named: string | undefined
   readonly signers: readonly string[]
 }
 
+/** Undefined when the body is not a list of kinds. */
 export function readSolanaSupport(body: unknown, network: string): SolanaSupport | undefined {
   if (!supported.Check(body)) return undefined
   const networks = [network, `${network.split(':', 1)[0]}:*`]
@@ -112,7 +122,10 @@ export function readSolanaSupport(body: unknown, network: string): SolanaSupport
   }
 }
 
-/** Most say nothing here. Some list one network several times, once per token or way to pay; Circle's batches sign for a wallet contract. */
+/**
+ * Most facilitators give no details. Some list a network once per token or method; Circle's batches sign for a wallet
+ * contract.
+ */
 function fits(
   extra: Record<string, unknown>,
   { asset, domain }: { asset: string; domain: { name: string; version: string } },
@@ -126,14 +139,14 @@ function isKind(value: unknown): value is Static<typeof Kind> {
   return kind.Check(value)
 }
 
-/** Contract 1.21, over the words of decision 67 and its older and foreign spellings. */
+/** Maps a reason to the codes of contract 1.21, over the reasons of decision 67 and older or foreign spellings. */
 function codeOf(said: string): PaymentCode {
   if (/insufficient_(funds|balance)|expired|valid_(before|after)|not_yet_valid|too_short/.test(said))
     return 'PAYMENT_UNFUNDED'
   return /already|used_or_canceled|duplicate/.test(said) ? 'PAYMENT_REPLAY' : 'PAYMENT_INVALID'
 }
 
-/** Any reason in the shape of the known ones. */
+/** Normalizes a reason to the shape of the known ones. */
 function plain(reason: unknown): string {
   if (typeof reason !== 'string') return ''
   return reason
@@ -143,9 +156,11 @@ function plain(reason: unknown): string {
     .replace(/^_+|_+$/g, '')
 }
 
-/** Shown only when it can be nothing but a word of the vocabulary: a hostile or careless reply quotes keys, addresses or whole requests. */
+/**
+ * Repeats a reason only if it is a plain code: a hostile or careless reply may quote keys, addresses or whole requests.
+ */
 function wordOf(reason: unknown): string {
   const isWord =
     typeof reason === 'string' && reason.length <= 100 && /^[a-z]+\d{0,4}(_([a-z]+\d{0,4}|\d{1,4}))*$/.test(reason)
-  return isWord ? reason : 'no reason that can be shown'
+  return isWord ? reason : 'no printable reason'
 }

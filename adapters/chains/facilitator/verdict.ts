@@ -1,4 +1,4 @@
-/** What facilitators are asked, and whose verdict counts, on any chain. */
+/** Verify requests to facilitators, on any chain. */
 import type { Refused, Unavailable } from '../../../core/ports/mod.ts'
 import { type Offer, VERSION } from '../../../core/x402/protocol.ts'
 import type { NamedApi } from './api.ts'
@@ -7,8 +7,8 @@ import { readVerifyReply } from './replies.ts'
 type At = { readonly now: number; readonly timeoutMs: number; readonly signal: AbortSignal }
 
 /**
- * Our own offer, twice, and what was signed alone: nothing that the buyer sent beside it can change a verdict, or upset a facilitator that
- * compares `accepted` with the requirements.
+ * Contains our own offer twice and what was signed, but nothing else that the buyer sent: that could change a verdict,
+ * or fail at a facilitator that compares `accepted` with the requirements.
  */
 export function requestOf(payload: object, offer: Offer): object {
   return {
@@ -18,7 +18,10 @@ export function requestOf(payload: object, offer: Offer): object {
   }
 }
 
-/** The first facilitator that decides, decides. A verdict moves nothing, so another may be asked after any failure. `body` is what `requestOf` makes. */
+/**
+ * Returns the verdict of the first facilitator that gives one. Verifying moves nothing, so another may be asked after a
+ * failure.
+ */
 export async function firstVerdict(
   apis: readonly NamedApi[],
   body: object,
@@ -36,5 +39,5 @@ export async function firstVerdict(
       ? value
       : { kind: 'refused', code: value.code, reason: `${value.word}: the facilitator refused the payment` }
   }
-  return { kind: 'unavailable', reason: troubles.join('; ') || 'no facilitator has been checked yet' }
+  return { kind: 'unavailable', reason: troubles.join('; ') || 'no facilitator was checked yet' }
 }

@@ -5,29 +5,29 @@ import { type Account, addressAt, holdingIn, type SolanaReads } from './reads.ts
 import { awayIn } from './verify.ts'
 import { addressOf } from './wire.ts'
 
-/** `problems` and `warnings` begin with the name of the setting that they are about, and hold no secret. */
+/** `problems` and `warnings` start with the name of the setting, and contain no secret. */
 export type SolanaChecked =
   | { readonly kind: 'ready'; readonly warnings: readonly string[] }
-  /** The configuration does not fit the chain: nothing may be sold with it. */
+  /** The configuration does not match the chain; the gateway must not sell with it. */
   | { readonly kind: 'wrong'; readonly problems: readonly string[] }
-  /** The node cannot be asked; try again. */
+  /** The node does not answer; try again. */
   | { readonly kind: 'unavailable'; readonly reason: string }
 
 export type CheckConfig = {
   readonly network: string
   readonly mint: string
   readonly payTo: string
-  /** Ours; none where others pay the fees. */
+  /** Our fee payers; empty when others pay the fees. */
   readonly feePayers: readonly Address[]
-  /** Below this balance in lamports a fee payer is said to be running dry; 0.01 SOL unless told. */
+  /** Warns below this fee payer balance in lamports. Default 0.01 SOL. */
   readonly minFeePayerLamports?: number
   readonly lagSeconds?: number
 }
 
 const SYSTEM = '11111111111111111111111111111111'
-const NEVER = '1'.repeat(64) // 64 zero bytes: a signature that there cannot be
+const NEVER = '1'.repeat(64) // 64 zero bytes, which is no valid signature
 
-/** Reads everything that a misconfigured gateway would find out only by losing money, or payments. */
+/** Reads everything that a misconfigured gateway would otherwise find out by losing money or payments. */
 export async function checkSolana(
   { rpc, reads }: { rpc: Rpc; reads: SolanaReads },
   config: CheckConfig,
@@ -41,7 +41,7 @@ export async function checkSolana(
     }
   const { network, feePayers } = config
   const own = config.feePayers.flatMap((feePayer, i) =>
-    feePayer === payTo ? [`pay_to: it is the account of fee_payer_keys.${i}, which pays fees and nothing else`] : [],
+    feePayer === payTo ? [`pay_to: must not be the account of fee_payer_keys.${i}, which only pays fees`] : [],
   )
   const holders = await Promise.all([TOKEN, TOKEN_2022].map((program) => tokenAccount(payTo, mint, program)))
   const [genesis, bank, history] = await Promise.all([
@@ -54,14 +54,14 @@ export async function checkSolana(
     return { kind: 'unavailable', reason: 'the node does not answer like a Solana node' }
   const served = `solana:${genesis.value.slice(0, 32)}`
   if (served !== network)
-    return { kind: 'wrong', problems: [`network: it is ${network}, but the node serves ${served}`] }
+    return { kind: 'wrong', problems: [`network: the configured network is ${network}, but the node serves ${served}`] }
   const away = awayIn(bank, { now, lagSeconds: config.lagSeconds ?? 30 })
-  if (away || bank.kind === 'trouble') return { kind: 'unavailable', reason: away ?? 'the node cannot be asked' }
+  if (away || bank.kind === 'trouble') return { kind: 'unavailable', reason: away ?? 'the node does not answer' }
   if (history.kind === 'trouble') return { kind: 'unavailable', reason: history.reason }
 
   const [token, wallet, ...rest] = bank.found
   const program = token && [TOKEN, TOKEN_2022].find((known) => known === token.owner)
-  if (!token || !program) return { kind: 'wrong', problems: [...own, `mint: ${mint} is no token on ${network}`] }
+  if (!token || !program) return { kind: 'wrong', problems: [...own, `mint: ${mint} is not a token on ${network}`] }
   const holder = rest[program === TOKEN ? 0 : 1]
   const payers = rest.slice(2)
   const problems = [
@@ -71,34 +71,39 @@ export async function checkSolana(
     ...holderProblems(payTo, { mint, holder }),
     ...payers.flatMap((account, i) => payerProblems(i, account)),
     ...(payers.length > 0 && payers.every((account) => !account?.lamports)
-      ? ['fee_payer_keys.0: its account has no SOL to pay fees with']
+      ? ['fee_payer_keys.0: its account has no SOL to pay fees; top it up']
       : []),
   ]
   if (problems.length > 0) return { kind: 'wrong', problems }
   const low = config.minFeePayerLamports ?? 10_000_000
   const warnings = payers.flatMap((account, i) =>
-    (account?.lamports ?? 0) < low ? [`fee_payer_keys.${i}: its account ${feePayers[i]} is running out of SOL`] : [],
+    (account?.lamports ?? 0) < low ? [`fee_payer_keys.${i}: account ${feePayers[i]} is running out of SOL`] : [],
   )
   return { kind: 'ready', warnings }
 }
 
 function addressProblem(setting: string, text: string): readonly string[] {
-  return addressOf(text) ? [] : [`${setting}: ${JSON.stringify(text.slice(0, 60))} is not an address`]
+  return addressOf(text)
+    ? []
+    : [`${setting}: ${JSON.stringify(text.slice(0, 60))} is not an address; it must be 32 bytes in base58`]
 }
 
-/** Where a transfer would not bring what it says, or would need more accounts than a plain payment has. Extensions begin behind byte 166. */
+/**
+ * Finds mints whose transfers would deliver less than they say, or need more accounts than a plain payment. Extensions
+ * start after byte 166.
+ */
 function mintProblems({ data, owner }: Account): readonly string[] {
   const isMint = data.length === 82 || (owner === TOKEN_2022 && data.length > 166 && data[165] === 1)
-  if (!isMint || data[45] !== 1) return ['mint: it is an account of a token, not a mint']
-  const problems = data[44] === 6 ? [] : [`mint: it has ${data[44]} decimals; prices are in units of 6`]
+  if (!isMint || data[45] !== 1) return ['mint: it is a token account, not a mint']
+  const problems = data[44] === 6 ? [] : [`mint: it has ${data[44]} decimals; it must have 6`]
   for (let at = 166; at + 4 <= data.length;) {
     const [type, length] = [u16(data, at), u16(data, at + 2)]
     const value = data.subarray(at + 4, at + 4 + length)
     if (type === 1 && (u16(value, 88) > 0 || u16(value, 106) > 0))
-      problems.push('mint: its transfers cost a fee, so that less arrives than is paid')
-    if (type === 9) problems.push('mint: it cannot be transferred')
+      problems.push('mint: it charges a transfer fee, so less arrives than is paid')
+    if (type === 9) problems.push('mint: it is non-transferable')
     if (type === 14 && value.subarray(32, 64).some((byte) => byte !== 0))
-      problems.push('mint: its transfers run a hook, which payments do not carry')
+      problems.push('mint: it has a transfer hook, which payments do not support')
     at += 4 + length
   }
   return problems
@@ -107,25 +112,25 @@ function mintProblems({ data, owner }: Account): readonly string[] {
 function walletProblems(payTo: string, wallet: Account | undefined): readonly string[] {
   if (wallet?.executable) return [`pay_to: ${payTo} is a program`]
   if (wallet && (wallet.owner === TOKEN || wallet.owner === TOKEN_2022))
-    return [`pay_to: ${payTo} is an account of a token; name the wallet that owns it`]
+    return [`pay_to: ${payTo} is a token account; use the wallet that owns it`]
   return []
 }
 
-/** Payers never open it: without it every payment fails (decision 68). */
+/** Payers never create the token account: without it every payment fails (decision 68). */
 function holderProblems(
   payTo: string,
   { mint, holder }: { mint: string; holder: Account | undefined },
 ): readonly string[] {
   const held = holdingIn(holder, mint)
-  if (!held) return [`pay_to: ${payTo} has no account for the token ${mint}; open it before anything is sold`]
-  if (addressAt(held.owner, 0) !== payTo) return [`pay_to: the token account of ${payTo} belongs to somebody else`]
+  if (!held) return [`pay_to: ${payTo} has no token account for ${mint}; create it before selling`]
+  if (addressAt(held.owner, 0) !== payTo) return [`pay_to: the token account of ${payTo} belongs to another owner`]
   return held.isFrozen ? [`pay_to: the token account of ${payTo} is frozen`] : []
 }
 
-/** One without SOL is not offered until it has some; payments under it wait meanwhile. */
+/** A fee payer without SOL is not offered until topped up; payments under it wait. */
 function payerProblems(index: number, account: Account | undefined): readonly string[] {
   if (account && (account.owner !== SYSTEM || account.data.length > 0))
-    return [`fee_payer_keys.${index}: its account is no plain wallet, and cannot pay fees`]
+    return [`fee_payer_keys.${index}: its account is not a plain wallet, so it cannot pay fees`]
   return []
 }
 

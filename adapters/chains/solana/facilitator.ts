@@ -19,26 +19,32 @@ import { ended, pause } from './settle.ts'
 import { awayIn, dateOf, GONE, replayed, stale, unfunded, type VerifyConfig } from './verify.ts'
 import { addressOf, fromBase58, writeFormat } from './wire.ts'
 
-/** One gateway row on a Solana cluster whose payments others verify and settle. `fetch` serves the node and the facilitators. */
+/**
+ * Configuration of one gateway on a Solana cluster whose payments facilitators verify and settle. `fetch` calls the
+ * node and the facilitators.
+ */
 export type SolanaFacilitatorConfig = {
   /** CAIP-2: `solana:` and the first 32 characters of the genesis hash. */
   readonly network: string
-  /** A node that is only read: it tells balances, and what became of a payment. */
+  /** A read-only node, for balances and the fate of payments. */
   readonly rpcUrl: string
   readonly mint: string
-  /** A wallet, whose token account is open already. */
+  /** A wallet whose token account exists. */
   readonly payTo: string
-  /** Preferred first; the others stand in for one that does not answer, if they sign for the same fee payer. */
+  /** Preferred first. The others stand in for one that does not answer, if they sign for the same fee payer. */
   readonly facilitators: readonly FacilitatorRow[]
-  /** Offered on every replica. Unless told, the first of the first facilitator's signers, by the alphabet: some name another one each time. */
+  /**
+   * The fee payer of every offer. Default: alphabetically first of the first facilitator's signers, as some name
+   * another one each time.
+   */
   readonly feePayer?: string
-  /** Deadline of one request for a verdict, 3 s unless told. */
+  /** Deadline of one verification. Default 3 s. */
   readonly verifyMs?: number
-  /** Deadline of one settlement, 20 s unless told: less than the caller has, for afterwards the chain is asked. */
+  /** Deadline of one settlement. Default 20 s: less than the caller has, because the chain is read afterwards. */
   readonly settleMs?: number
-  /** How long our node may take to show a transaction that a facilitator calls settled; 4 s unless told. */
+  /** How long our node may take to show a transaction that a facilitator reports as settled. Default 4 s. */
   readonly confirmMs?: number
-  /** First pause between two looks at it, 100 ms unless told; it grows. */
+  /** First pause between two reads of it. Default 100 ms; it grows. */
   readonly lookMs?: number
 } & Omit<RpcConfig, 'url'> &
   VerifyConfig &
@@ -49,7 +55,7 @@ export type SolanaFacilitatorChain = Chain & Omit<SolanaChain, 'feePayers'>
 
 type At = { readonly now: number; readonly signal: AbortSignal }
 
-/** What a payment costs its fee payer is not ours to judge: the protocol's own limits. */
+/** The protocol's own limits: the fee is the facilitator's to judge. */
 const CAPS: Caps = {
   maxComputeUnits: 1_400_000,
   maxComputeUnitPrice: 5_000_000,
@@ -57,13 +63,23 @@ const CAPS: Caps = {
   maxFeeLamports: Infinity,
 }
 const FATE_MS = 8_000
-/** Transactions of a payer that are looked into when his payment was refused: it may have been spent. */
+/** Transactions of a payer to inspect after a refusal: the payment may have been spent. */
 const GLANCE = 10
 const REMEMBERED = 10_000
 
 /**
- * USDC on one Solana cluster, settled by remote facilitators and judged by our own node: a facilitator's word moves a payment on, but only
- * the chain says that it is paid. Throws, without quoting them, when a URL or the network is malformed.
+ * USDC on one Solana cluster, settled by remote facilitators. Only our own node decides that a payment is paid; a
+ * facilitator's reply does not. Throws RangeError, without quoting the value, when a URL or the network is malformed.
+ *
+ * @example
+ * const chain = solanaFacilitator({
+ *   network: 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1',
+ *   rpcUrl: 'https://api.devnet.solana.com',
+ *   mint: '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU',
+ *   payTo,
+ *   facilitators: [{ url: 'https://facilitator.example' }],
+ *   random: randomBytes,
+ * })
  */
 export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacilitatorChain {
   const { mint, payTo } = config
@@ -80,12 +96,12 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     config.confirmMs ?? 4_000,
   ]
   const jobs = new Map<string, Promise<Settlement>>()
-  /** Payments that a facilitator has been handed, and did not at once refuse. */
+  /** Payments sent to a facilitator and not refused at once. */
   const handed = lruCache<true>(REMEMBERED)
   const closing = new AbortController()
   let feePayer = config.feePayer === undefined ? undefined : addressOf(config.feePayer)
   if (config.feePayer !== undefined && !feePayer) throw new RangeError('fee_payer is not an address')
-  /** Who signs for the fee payer that is offered. */
+  /** Facilitators that sign for the offered fee payer. */
   let signing: readonly NamedApi[] = []
 
   function terms(now: number): readonly Terms[] {
@@ -93,7 +109,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     return [{ scheme: 'exact', network, asset: mint, payTo, extra: { feePayer, ...hint.extra(now) } }]
   }
 
-  /** Offers are our own: the fee payer that one names was pinned when it was made, and no other one answers it. */
+  /** Offers are our own: each names the fee payer pinned when it was made. */
   function judge(payment: Payment, offer: Offer, caps?: Caps): Promise<SolanaExact | Refused> {
     const named = addressOf(offer.extra?.feePayer)
     return judgeSolana(payment, offer, { network, feePayers: named ? [named] : [], ...(caps && { caps }) })
@@ -149,7 +165,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     fates.seen(exact.key, now)
     const end = fates.ended(exact.key)
     if (end) return ended(end)
-    if (signal.aborted || closing.signal.aborted) return unknown('no time was left to settle')
+    if (signal.aborted || closing.signal.aborted) return unknown('no time left to settle')
     const order = { offer, now }
     const earlier = jobs.get(exact.key)
     const outcome = await wait(earlier ?? begin(exact, order), signal)
@@ -161,15 +177,18 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     return Promise.race([job, outOfTime(signal, job, 'no outcome in time')])
   }
 
-  /** One that is under way is joined, never sent beside itself, and followed to its end whether or not a caller still waits. */
+  /** Runs to its end whether or not a caller still waits; a payment under way is not sent twice. */
   function begin(exact: SolanaExact, order: { offer: Offer; now: number }): Promise<Settlement> {
-    const job = carry(exact, order).catch(() => unknown('it could not be followed to its end'))
+    const job = carry(exact, order).catch(() => unknown('its outcome could not be determined'))
     jobs.set(exact.key, job)
     void job.then(() => jobs.delete(exact.key))
     return job
   }
 
-  /** Sends it to the first facilitator that can be reached, and to no other after that: it may be at work whatever becomes of the reply. */
+  /**
+   * Sends it to the first reachable facilitator and to no other afterwards: that one may act on it whatever becomes of
+   * its reply.
+   */
   async function carry(exact: SolanaExact, { offer, now }: { offer: Offer; now: number }): Promise<Settlement> {
     if (handed.get(exact.key)) {
       const fate = await fateOf(exact, now)
@@ -193,7 +212,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     return unknown(`${handed.get(exact.key) ? 'it may have been sent' : 'nothing was sent'}: ${troubles.join('; ')}`)
   }
 
-  /** A yes is believed when our node shows the transfer, a no when nothing can have been sent. */
+  /** Believes a success once our node shows the transfer, and a refusal when nothing can have been sent. */
   async function conclude(
     exact: SolanaExact,
     { name, reply, now }: { name: string; reply: SettleReply; now: number },
@@ -204,7 +223,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     if (end) return ended(end)
     const fate = await fateOf(exact, now)
     if (fate.kind === 'paid' || fate.kind === 'dead') return ended(fate)
-    if (success) return unknown(`${name} says that it is settled, but our node does not show it`)
+    if (success) return unknown(`${name} reports it as settled, but our node does not show it`)
     if (!isRefusal || handed.get(exact.key)) return unknown(`${name}: ${word}`)
     const alive = await reads.validity(exact.wire.blockhash, 'confirmed')
     return {
@@ -214,7 +233,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     }
   }
 
-  /** What the transaction that a facilitator names has done, if it is this payment's. Our node may be some blocks behind. */
+  /** What the transaction named by a facilitator did, if it is this payment's. Our node may be some blocks behind. */
   async function endIn(exact: SolanaExact, signature: string, waitMs: number) {
     let nap = config.lookMs ?? 100
     for (let waited = 0; ; waited += nap, nap *= 1.5) {
@@ -230,7 +249,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     }
   }
 
-  /** For a job, whose callers come and go: whoever comes next must not wait for a slow node for ever. */
+  /** For a shared settlement: a later caller must not wait for a slow node forever. */
   async function fateOf(exact: SolanaExact, now: number): Promise<Fate> {
     const stop = deadline(FATE_MS, [closing.signal])
     const fate = await fates.fate(exact, { now, signal: stop.signal })
@@ -266,7 +285,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
       .map(({ row }) => row)
     const problems = replies.flatMap(({ row: { name }, said }) => {
       if (said.kind === 'trouble') return blameIn(name, said)
-      return said.value.isSupported ? [] : [`${name}.url: it does not settle exact payments on ${network}`]
+      return said.value.isSupported ? [] : [`${name}.url: does not settle exact payments on ${network}`]
     })
     if (chain.kind === 'wrong') return { kind: 'wrong', problems: [...chain.problems, ...problems] }
     if (problems.length > 0) return { kind: 'wrong', problems }
@@ -275,14 +294,14 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
       said.kind === 'trouble' ? [`${name}.url: ${said.reason}`] : [],
     )
     if (!pinned && first?.said.kind === 'trouble') return { kind: 'unavailable', reason: away.join('; ') }
-    if (!pinned) return { kind: 'wrong', problems: ['facilitators.0.url: it names no fee payer'] }
+    if (!pinned) return { kind: 'wrong', problems: ['facilitators.0.url: names no fee payer'] }
     if (pinned === payTo)
-      return { kind: 'wrong', problems: [`pay_to: it is the fee payer ${pinned}, which pays fees and nothing else`] }
+      return { kind: 'wrong', problems: [`pay_to: must not be the fee payer ${pinned}, which only pays fees`] }
     if (able.length === 0 && away.length > 0) return { kind: 'unavailable', reason: away.join('; ') }
     if (able.length === 0) return { kind: 'wrong', problems: [`fee_payer: no facilitator signs for ${pinned}`] }
     const others = replies
       .filter(({ row, said }) => said.kind === 'said' && !able.includes(row))
-      .map(({ row: { name } }) => `${name}.url: it does not sign for the fee payer ${pinned}, so it cannot stand in`)
+      .map(({ row: { name } }) => `${name}.url: does not sign for the fee payer ${pinned}, so it cannot stand in`)
     await hint.refresh(now)
     feePayer = pinned
     signing = able

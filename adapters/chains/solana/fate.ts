@@ -1,4 +1,4 @@
-/** What became of a payment on Solana: paid, dead, or neither yet. No nonce tells; only signatures, and blockhashes that run out. */
+/** The fate of a payment on Solana. No nonce proves it, only signatures and blockhashes that expire. */
 import type { Fate } from '../../../core/ports/mod.ts'
 import { type Trouble, trouble } from '../evm/rpc.ts'
 import { lruCache } from '../lru_cache.ts'
@@ -8,45 +8,51 @@ import { isPaidIn, type SolanaReads } from './reads.ts'
 export type Found =
   /** In a confirmed block, with exactly this transfer. */
   | { readonly kind: 'paid'; readonly transaction: string; readonly slot: number }
-  /** In a confirmed block, where it moved nothing, or another amount: it cannot run a second time. */
+  /** In a confirmed block, where it moved nothing or another amount. It cannot run again. */
   | { readonly kind: 'failed' }
   /** In a block that is not confirmed yet. */
   | { readonly kind: 'pending' }
   | { readonly kind: 'none' }
   | Trouble
 
-/** Looks for the transaction of a payment, not before `earliest`, in milliseconds; trouble from a node that has not come as far as the slot `since`. */
+/**
+ * Finds the transaction of a payment, not before `earliest` in milliseconds. Fails when the node is behind the slot
+ * `since`.
+ */
 export type Finder = (
   exact: SolanaExact,
   at: { since?: number; earliest?: number | undefined; signal?: AbortSignal | undefined },
 ) => Promise<Found>
 
 export type FateConfig = {
-  /** How far the node's finalized bank may be behind, 60 s unless told; some 13 s is usual. Without a fresh one nothing is said to be dead. */
+  /**
+   * How many seconds the node's finalized bank may be behind. Default 60; about 13 is usual. Without a fresh bank
+   * nothing is dead.
+   */
   readonly finalitySeconds?: number
 }
 
 export type SolanaFates = {
   /** When this process first saw the payment; its blockhash is older than that. */
   seen(key: string, now: number): number
-  /** Paid and dead are final, whatever a node says later. */
+  /** The final fate, if known: paid and dead stay so, whatever a node says later. */
   ended(key: string): Extract<Fate, { kind: 'paid' | 'dead' }> | undefined
-  /** A fate, by what has just been found; undefined while that decides nothing. */
+  /** Records a final fate from a search result; undefined while the result decides nothing. */
   conclude(exact: SolanaExact, found: Found): Extract<Fate, { kind: 'paid' | 'dead' }> | undefined
   fate(exact: SolanaExact, at: Asking): Promise<Fate>
 }
 
-/** `expiresAt` is the end of its life, as it was told when it was first seen. */
+/** `expiresAt` is the end of its life, as reported when it was first seen. */
 type Asking = {
   readonly now: number
   readonly expiresAt?: number | undefined
   readonly signal?: AbortSignal | undefined
 }
 
-/** A blockhash lives for a minute or two, and no transaction runs before it: whatever ran this long before its end is another one. */
+/** A blockhash lives for a minute or two, so a transaction that ran this long before its end is another one. */
 const MAX_LIFE_MS = 900_000
 
-/** How far the clocks of chain and gateway may be apart when it is judged whether a blockhash is too old or too new. */
+/** Allowed difference between chain and gateway clocks when judging whether a blockhash is too old or too new. */
 const SKEW_MS = 15_000
 const REMEMBERED = 10_000
 
@@ -98,9 +104,10 @@ export function solanaFates(
   }
 
   /**
-   * Dead, if that can be proven. A blockhash that a node does not know is too old, or too new for it: the finalized bank must be of a time
-   * after the payment was first seen, and not far behind. And the signature is looked for again after the blockhash has run out everywhere,
-   * by a node that has come as far: before that, it may land between two questions.
+   * Proves that a payment is dead, if possible. A node may not know a blockhash because it is too old or too new, so
+   * the finalized bank must be later than the first sight of the payment, and recent. Then the signature is searched
+   * again, by a node that has reached the slot in which the blockhash had expired: before that, it may land between two
+   * calls.
    */
   async function over(
     exact: SolanaExact,
@@ -116,7 +123,7 @@ export function solanaFates(
     if (bank.kind === 'trouble') return unknown(bank.reason)
     if (bank.time + finalitySeconds < now / 1000) return unknown('the node is behind')
     if (bank.time * 1000 < first + SKEW_MS)
-      return unknown('its blockhash is not known to the node; whether it is too old or too new cannot be told yet')
+      return unknown('the node does not know its blockhash, which may be too old or too new')
     const [processed, finalized] = await Promise.all([
       reads.validity(blockhash, 'processed', signal),
       reads.validity(blockhash, 'finalized', signal),
@@ -124,12 +131,12 @@ export function solanaFates(
     if (processed.kind === 'trouble') return unknown(processed.reason)
     if (finalized.kind === 'trouble') return unknown(finalized.reason)
     if (processed.valid || finalized.valid) return { kind: 'open' }
-    if (finalized.slot < bank.slot) return unknown('the node is behind what it has just shown')
+    if (finalized.slot < bank.slot) return unknown('the node is behind a slot it has already shown')
     const found = await find(exact, { since: finalized.slot, earliest, signal })
     const end = conclude(exact, found)
     if (end) return end
     if (found.kind !== 'none')
-      return unknown(found.kind === 'trouble' ? found.reason : 'it has run in a block that is not confirmed')
+      return unknown(found.kind === 'trouble' ? found.reason : 'it ran in a block that is not confirmed')
     const dead: Fate = { kind: 'dead', code: 'PAYMENT_BLOCKHASH_STALE' }
     ends.set(exact.key, dead)
     return dead
@@ -140,18 +147,18 @@ export function solanaFates(
 
 const unknown = (reason: string): Fate => ({ kind: 'unknown', reason })
 
-/** Where the fee payer's key is ours, its signature names the transaction. */
+/** Finds a payment by the fee payer's signature, when the fee payer's key is ours. */
 export function bySignature(reads: SolanaReads, signatureOf: (exact: SolanaExact) => Promise<string>): Finder {
   return async (exact, { since = 0, signal }) => {
     const signature = await signatureOf(exact)
     const status = await reads.status(signature, signal)
     if (status.kind === 'trouble') return status
     if (status.kind === 'unseen')
-      return status.slot >= since ? { kind: 'none' } : trouble('the node is behind what it has just shown')
+      return status.slot >= since ? { kind: 'none' } : trouble('the node is behind a slot it has already shown')
     if (!status.isConfirmed) return { kind: 'pending' }
     const landed = await reads.transaction(signature, signal)
     if (landed.kind === 'trouble') return landed
-    if (landed.kind === 'absent') return trouble('its transaction is confirmed, but the node does not show it yet')
+    if (landed.kind === 'absent') return trouble('the transaction is confirmed, but the node does not show it yet')
     if (landed.id !== exact.wire.id || landed.failed !== status.failed)
       return trouble('the node shows another transaction under this signature')
     return isPaidIn(landed, exact) ? { kind: 'paid', transaction: signature, slot: landed.slot } : { kind: 'failed' }
@@ -163,11 +170,11 @@ const PAGES = 3
 const TOGETHER = 10
 
 /**
- * Where it is not: the payer's token account has been touched by few transactions, and one of them has our message. At most `most` of them
- * are looked into, those with our memo and those without one, or whose memo the node does not tell.
+ * Finds a payment without the fee payer's key: among the transactions of the payer's token account, one has our
+ * message. Inspects at most `limit` of them: those with our memo, and those with no memo or an unknown one.
  */
 export function bySearch(reads: SolanaReads, most = 200): Finder {
-  /** Undefined where it is none of these. */
+  /** Undefined when it is none of these. */
   async function among(
     signatures: readonly string[],
     exact: SolanaExact,
@@ -183,7 +190,7 @@ export function bySearch(reads: SolanaReads, most = 200): Finder {
         : { kind: 'failed' }
     const lost = all.find(({ landed }) => landed.kind !== 'landed')?.landed
     if (lost?.kind === 'absent')
-      return trouble('a transaction of its payer is confirmed, but the node does not show it yet')
+      return trouble('a transaction of the payer is confirmed, but the node does not show it yet')
     return lost?.kind === 'trouble' ? lost : undefined
   }
 
@@ -210,9 +217,9 @@ export function bySearch(reads: SolanaReads, most = 200): Finder {
   }
 }
 
-const TOO_MANY = trouble('its payer has too many transactions to find it among them')
+const TOO_MANY = trouble('the payer has too many recent transactions to search')
 
-/** The memos of a payment, as nodes list them. */
+/** The memos of a payment, in the format of nodes' lists. */
 function memoLine({ memos }: SolanaExact): string {
   return memos.map((memo) => `[${memo.length}] ${new TextDecoder().decode(memo)}`).join('; ')
 }

@@ -1,11 +1,11 @@
-/** The fee payers of one Solana gateway: what their accounts hold, and from where on one must not be offered any more. */
+/** Balances of one Solana gateway's fee payers, and when to stop offering one. */
 import type { Address } from '@solana/kit'
 import type { SolanaReads } from './reads.ts'
 
-/** In lamports. */
+/** Amounts in lamports. */
 export type FeePayerState = {
   readonly address: Address
-  /** Less what was spent since it was read; undefined until it was read once. */
+  /** Minus what was spent since the last read; undefined until the first read. */
   readonly balance: number | undefined
   readonly floor: number
   /** Why it is not offered, in one line for the operator; undefined while it may be. */
@@ -15,19 +15,19 @@ export type FeePayerState = {
 export type FeePayerWatch = {
   states(): readonly FeePayerState[]
   isLow(address: Address): boolean
-  /** Reads all balances when the last reading is a minute old, and after a fee that could not be paid. Never rejects. */
+  /** Reads all balances if the last read is a minute old or a fee could not be paid. Never rejects. */
   refresh(now: number): Promise<void>
   read(now: number): Promise<void>
   spent(address: Address, lamports: number): void
-  /** A fee could not be paid: it is offered no more until its balance was read again. */
+  /** Reports that a fee could not be paid. The fee payer is not offered until its balance is read again. */
   ranDry(address: Address): void
 }
 
-/** An account keeps 890,880 lamports, or nothing at all; the rest are about fifty payments with a usual priority fee. */
+/** An account must hold 890,880 lamports or none; the rest covers about fifty payments with a usual priority fee. */
 export const FEE_PAYER_FLOOR = 2_000_000
 const READ_EVERY_MS = 60_000
 
-/** Driven by `refresh`, which is to be called every few seconds; it has no timer of its own. */
+/** Monitors fee payers. It has no timer: call `refresh` every few seconds. */
 export function feePayerWatch(
   reads: SolanaReads,
   { addresses, floor = FEE_PAYER_FLOOR }: { addresses: readonly Address[]; floor?: number | undefined },
@@ -42,7 +42,7 @@ export function feePayerWatch(
     const bank = await reads.accounts(addresses, { commitment: 'confirmed' })
     if (bank.kind === 'trouble') return
     for (const [i, address] of addresses.entries()) {
-      // What was spent while it was read may not be in it yet.
+      // A payment sent during the read may not be in the balance yet, so its cost stays subtracted.
       const since = (before.get(address) ?? 0) - (balances.get(address) ?? 0)
       balances.set(address, (bank.found[i]?.lamports ?? 0) - since)
     }
@@ -63,9 +63,7 @@ export function feePayerWatch(
       address,
       balance,
       floor,
-      low: isLow
-        ? `its account ${address} holds ${holds} for fees, below the floor of ${floor}; send it more`
-        : undefined,
+      low: isLow ? `account ${address} holds ${holds} for fees, below the floor of ${floor}; top it up` : undefined,
     }
   }
 

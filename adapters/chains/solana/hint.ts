@@ -1,19 +1,21 @@
-/** The newest blockhash, which saves a buyer one question to a node, and what it tells about the lives of others. */
+/**
+ * Tracks the newest blockhash. Offers carry it to save the buyer one call to a node; it also dates other blockhashes.
+ */
 import { lruCache } from '../lru_cache.ts'
 import type { Latest, SolanaReads } from './reads.ts'
 
 export type SolanaHint = {
-  /** Asks for the newest blockhash. Never rejects; without an answer the last one grows old. */
+  /** Reads the newest blockhash. Never rejects; without an answer the last one ages. */
   refresh(now: number): Promise<void>
-  /** What an offer says of it; nothing when it is too old to be worth a buyer's signature. */
+  /** The blockhash for an offer's `extra`; empty when it is too old to sign over. */
   extra(now: number): { readonly recentBlockhash?: string; readonly lastValidBlockHeight?: string }
-  /** About when a blockhash runs out, in milliseconds, rather too early; undefined for one that was never a hint. */
+  /** When a blockhash expires, in milliseconds, estimated early; undefined for one that was never offered. */
   endOf(blockhash: string): number | undefined
 }
 
-/** How old a hint may be. It has a minute to live, and the buyer's work has to fit in it. */
+/** Oldest blockhash to offer. It lives for a minute, and the buyer's work must fit in. */
 const FRESH_MS = 15_000
-/** How many blocks a blockhash lives, and how long one of them takes at the least. */
+/** Blocks that a blockhash lives, and the shortest time of one block. */
 const LIFE_BLOCKS = 150
 const BLOCK_MS = 400
 export const LIFE_MS = LIFE_BLOCKS * BLOCK_MS

@@ -1,20 +1,20 @@
-/** Ed25519 as Solana's validators judge it, and the keys that pay fees. */
+/** Ed25519 verification as Solana's validators do it, and the keys that pay fees. */
 import { type Address, createKeyPairFromBytes } from '@solana/kit'
 import { fromBase64 } from '../../../core/lib/base64.ts'
 import type { Proof } from '../../../core/ports/mod.ts'
 import { addressIn, addressOf, fromBase58 } from './wire.ts'
 
-/** Pays fees. Its signature over a message is always the same one, so that it names the transaction before that is sent. */
+/** Pays fees. Its signatures are deterministic, so one names the transaction before it is sent. */
 export type FeePayer = {
   readonly address: Address
-  /** Rejects, without a word of the key, where its halves do not belong together. */
+  /** Rejects, without quoting the key, when the halves of the key do not match. */
   sign(message: Uint8Array): Promise<Uint8Array>
 }
 
 /**
- * Encodings of y of the eight points of small order, without the sign of x; the last two are 0 and 1 again, not in the shortest way.
- * Validators refuse such a key and such an R (`verify_strict`), WebCrypto does not: with them anybody signs anything, or a buyer
- * signs what verifies here and can never land.
+ * y coordinates of the eight points of small order, without the sign of x; the last two are non-canonical 0 and 1.
+ * Validators refuse such keys and such R (`verify_strict`), WebCrypto does not: with them anyone can sign anything, or
+ * a buyer can sign a payment that verifies here and can never land.
  */
 const SMALL = new Set([
   '0000000000000000000000000000000000000000000000000000000000000000',
@@ -30,7 +30,7 @@ function isSmall(point: Uint8Array): boolean {
   return SMALL.has([...point].map((byte, i) => (i === 31 ? byte & 0x7f : byte).toString(16).padStart(2, '0')).join(''))
 }
 
-/** Whether a validator would take it. Never rejects. */
+/** Whether a validator would accept the signature. Never rejects. */
 export async function isSignedBy(signer: Address, signature: Uint8Array, message: Uint8Array): Promise<boolean> {
   const key = fromBase58(signer, 32)
   if (!key || signature.length !== 64 || isSmall(key) || isSmall(signature.subarray(0, 32))) return false
@@ -47,10 +47,10 @@ export async function isSignedBy(signer: Address, signature: Uint8Array, message
   }
 }
 
-/** Longer texts are no proofs of anything that is asked here. */
+/** Longest message that is verified, in characters. */
 const MAX_MESSAGE = 4_096
 
-/** Whether a wallet signed a text; the signature in base58, as wallets show it, or in base64. Never rejects. */
+/** Whether a wallet signed a message. The signature is base58, as wallets show it, or base64. Never rejects. */
 export async function isProof({ wallet, message, signature }: Proof): Promise<boolean> {
   const signer = addressOf(wallet)
   if (!signer || typeof message !== 'string' || message.length > MAX_MESSAGE || typeof signature !== 'string')
@@ -66,10 +66,10 @@ function base64Of(text: string): Uint8Array | undefined {
   return /^[A-Za-z0-9+/]{86}$/.test(plain) ? fromBase64(`${plain}==`) : undefined
 }
 
-/** Reads base58 or a JSON array of 64 bytes, secret half first. Throws a RangeError that does not say what was given. */
+/** Parses base58 or a JSON array of 64 bytes, secret half first. Throws a RangeError that does not quote the key. */
 export function feePayerOf(secret: string): FeePayer {
   const bytes = secretIn(secret.trim())
-  if (!bytes) throw new RangeError('it must be the 64 bytes of an Ed25519 key pair, in base58 or as a JSON array')
+  if (!bytes) throw new RangeError('must be the 64 bytes of an Ed25519 key pair, in base58 or as a JSON array')
   let pair: Promise<CryptoKey> | undefined
   return {
     address: addressIn(bytes.subarray(32)),
@@ -83,7 +83,7 @@ export function feePayerOf(secret: string): FeePayer {
 function privateHalf(bytes: Uint8Array): Promise<CryptoKey> {
   const pair = createKeyPairFromBytes(bytes).then(({ privateKey }) => privateKey)
   return pair.catch(() => {
-    throw new RangeError('its public half is not that of its secret half')
+    throw new RangeError('the public half does not belong to the secret half')
   })
 }
 

@@ -14,21 +14,21 @@ import { type SettleConfig, solanaSettler } from './settle.ts'
 import { solanaVerifier, stale, type VerifyConfig } from './verify.ts'
 import { addressOf, toBase58 } from './wire.ts'
 
-/** One gateway row on a Solana cluster. What is optional has a default that suits a public node. */
+/** Configuration of one gateway on a Solana cluster. Defaults suit a public node. */
 export type SolanaConfig = {
   /** CAIP-2: `solana:` and the first 32 characters of the genesis hash. */
   readonly network: string
   readonly rpcUrl: string
-  /** A token of 6 decimals under Token or Token-2022: USDC. */
+  /** A token with 6 decimals under Token or Token-2022, such as USDC. */
   readonly mint: string
-  /** A wallet, whose token account is open already. */
+  /** A wallet whose token account exists. */
   readonly payTo: string
   /**
-   * 64-byte key pairs, in base58 or as JSON arrays. The first that holds enough SOL is offered, the same on every replica; payments under
-   * any of them are accepted. Their accounts hold SOL for fees and nothing else.
+   * 64-byte key pairs, in base58 or as JSON arrays. The first with enough SOL is offered, the same on every replica;
+   * payments under any of them are accepted. Their accounts hold SOL for fees and nothing else.
    */
   readonly feePayerKeys: readonly string[]
-  /** Below so many lamports a fee payer is not offered until it is topped up; 2,000,000 unless told. */
+  /** A fee payer below this many lamports is not offered until topped up. Default 2,000,000. */
   readonly feePayerFloor?: number
 } & Partial<Caps> &
   Pick<CheckConfig, 'minFeePayerLamports'> &
@@ -39,28 +39,41 @@ export type SolanaConfig = {
 
 export type SolanaChain = Chain &
   Required<Pick<Chain, 'balance' | 'proves'>> & {
-    /** Compares the configuration with the chain; the terms open when it is ready, and stay open. Moves nothing. */
+    /** Compares the configuration with the chain. When it passes, terms open and stay open. Moves nothing. */
     check(at: { now: number }): Promise<SolanaChecked>
-    /** Renews the blockhash that the terms hint at, and looks after the fee payers; to be called every few seconds. Never rejects. */
+    /** Renews the blockhash in the terms and monitors the fee payers. Call it every few seconds. Never rejects. */
     refresh(at: { now: number }): Promise<void>
     feePayers(): readonly FeePayerState[]
-    /** Stops what is under way in the background; whoever waits reads unknown. */
+    /** Stops background work; pending settlements resolve with `unknown`. */
     close(): void
   }
 
-/** What a payment must still have to live when its work begins; when it settles, every moment counts. */
+/** Least remaining lifetime when work begins. Settlement itself uses all of it. */
 const WORK_MS = 6_000
 
 type At = { readonly now: number; readonly signal: AbortSignal }
 
-/** USDC on one Solana cluster, verified and settled by ourselves. Throws, without quoting them, when the URL, a key or the network is malformed. */
+/**
+ * USDC on one Solana cluster, verified and settled by this gateway. Throws RangeError, without quoting the value, when
+ * the URL, a key or the network is malformed.
+ *
+ * @example
+ * const chain = solanaChain({
+ *   network: 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1',
+ *   rpcUrl: 'https://api.devnet.solana.com',
+ *   mint: '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU',
+ *   payTo,
+ *   feePayerKeys: [feePayerKey],
+ * })
+ * await chain.check({ now: Date.now() })
+ */
 export function solanaChain(config: SolanaConfig): SolanaChain {
   const { mint, payTo } = config
   const network = networkOf(config.network)
   const caps: Caps = { ...CAPS, ...config }
   const keys = config.feePayerKeys.map(keyOf)
   const [first] = keys
-  if (!first) throw new RangeError('fee_payer_keys: name at least one')
+  if (!first) throw new RangeError('fee_payer_keys: at least one is required')
   const feePayers = keys.map(({ address }) => address)
   const rpc = evmRpc({ maxBatch: 1, maxRequests: 32, ...config, url: config.rpcUrl })
   const reads = solanaReads(rpc)
@@ -78,7 +91,7 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
 
   async function sign({ feePayer, wire }: SolanaExact): Promise<Uint8Array> {
     const key = keys.find(({ address }) => address === feePayer)
-    if (!key) throw new RangeError('the fee payer is not one of ours')
+    if (!key) throw new RangeError('the fee payer is not configured')
     return await key.sign(wire.message)
   }
 
@@ -95,14 +108,17 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
     return low.length === feePayers.length ? { code: 'no_gas', reason: low.join('; ') } : undefined
   }
 
-  /** Who signed for a fee payer that is configured no longer proves himself all the same: what he bought stays his. */
+  /**
+   * Also identifies buyers who signed for a fee payer that is no longer configured: they keep access to what they
+   * bought.
+   */
   async function identify(payment: Payment, offer: Offer, { now }: At): Promise<Identity> {
     const former = addressOf(offer.extra?.feePayer)
     const isFormer = former !== undefined && !feePayers.includes(former)
     const exact = await judgeSolana(payment, offer, { network, feePayers: isFormer ? [former] : feePayers })
     if (exact.kind === 'refused') return exact
     const { payer, key, wire } = exact
-    // one that was never a hint of ours may be as old as it is: it has at most a minute from when it was first seen
+    // A blockhash that we did not offer may be of any age: it lives at most a minute from when it was first seen.
     const first = fates.seen(key, now)
     return { kind: 'known', payer, key, expiresAt: hint.endOf(wire.blockhash) ?? first + LIFE_MS }
   }
@@ -114,7 +130,7 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
     const verdict = await verifier.verify(exact, at)
     const end = hint.endOf(exact.wire.blockhash)
     const isLate = verdict.kind === 'valid' && end !== undefined && end < at.now + WORK_MS
-    return isLate ? stale('its blockhash has less than 6 seconds to live') : verdict
+    return isLate ? stale('the blockhash expires in less than 6 seconds') : verdict
   }
 
   async function settle(payment: Payment, offer: Offer, at: At): Promise<Settlement> {
@@ -123,7 +139,7 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
     return await settler.settle(exact, at)
   }
 
-  /** Also of what was signed for a fee payer that is configured no longer. */
+  /** Also covers payments signed for a fee payer that is no longer configured. */
   async function fate(payment: Payment, offer: Offer, at: At & { readonly expiresAt?: number }): Promise<Fate> {
     const former = addressOf(offer.extra?.feePayer)
     const exact = await judgeSolana(payment, offer, { network, feePayers: former ? [...feePayers, former] : feePayers })
@@ -170,21 +186,24 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
   }
 }
 
-/** USDC of a wallet, under whichever token program; 0 where it has no account. Rejects for what is no address, and where the node does not tell. */
+/**
+ * USDC of a wallet under either token program; 0 without an account. Rejects for an invalid address and when the node
+ * does not answer.
+ */
 export async function balanceOf(
   reads: SolanaReads,
   { address, mint }: { address: string; mint: string },
   signal: AbortSignal,
 ): Promise<Usdc> {
   const [owner, token] = [addressOf(address), addressOf(mint)]
-  if (!owner || !token) throw new RangeError('not an address: base58 of 32 bytes')
+  if (!owner || !token) throw new RangeError('not an address: must be 32 bytes in base58')
   const held = await Promise.all([TOKEN, TOKEN_2022].map((program) => tokenAccount(owner, token, program)))
   const bank = await reads.accounts(held, { commitment: 'confirmed', signal })
   if (bank.kind === 'trouble') throw new Error(bank.reason)
   return usdc(bank.found.reduce((sum, account) => sum + (holdingIn(account, mint)?.amount ?? 0n), 0n))
 }
 
-/** The name of a cluster. Throws RangeError for what is none. */
+/** Validates a cluster's CAIP-2 name. Throws RangeError for anything else. */
 export function networkOf(network: string): string {
   if (/^solana:[1-9A-HJ-NP-Za-km-z]{32}$/.test(network)) return network
   throw new RangeError(

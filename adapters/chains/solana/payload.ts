@@ -1,4 +1,6 @@
-/** `exact` on Solana: which transactions pay an offer, decided by their bytes alone, in the order of decision 68. */
+/**
+ * Scheme `exact` on Solana: which transactions pay an offer, decided by their bytes alone, in the order of decision 68.
+ */
 import { findAssociatedTokenPda, TOKEN_PROGRAM_ADDRESS } from '@solana-program/token'
 import { type Address, address } from '@solana/kit'
 import { parseAtomic } from '../../../core/x402/money.ts'
@@ -14,19 +16,19 @@ const COMPUTE_BUDGET = address('ComputeBudget111111111111111111111111111111')
 const MEMO = address('MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr')
 const LIGHTHOUSE = address('L2TExMFKdjpN9kozasaurPirfHy9P8sbXoAN1qA3S95')
 
-/** What one payment may cost its fee payer. */
+/** Limits of what one payment may cost its fee payer. */
 export type Caps = {
   readonly maxComputeUnits: number
-  /** In millionths of a lamport for each unit. */
+  /** In microlamports per compute unit. */
   readonly maxComputeUnitPrice: number
   readonly maxSignatures: number
-  /** All of it together, in lamports: signatures at 5,000, and units at their price. */
+  /** The whole fee in lamports: 5,000 per signature plus the compute units at their price. */
   readonly maxFeeLamports: number
 }
 
 /**
- * Wallets that add their own guards ask for some 100,000 units, and some clients make each payment another one by its price of a unit;
- * nobody needs both at once. 100,000 lamports are 0.0001 SOL.
+ * Wallets that add guard instructions ask for about 100,000 units, and some clients vary the unit price to make each
+ * payment unique; nobody needs both at once. 100,000 lamports are 0.0001 SOL.
  */
 export const CAPS: Caps = {
   maxComputeUnits: 200_000,
@@ -35,33 +37,33 @@ export const CAPS: Caps = {
   maxFeeLamports: 100_000,
 }
 
-/** One TransferChecked, and the transaction around it. */
+/** One TransferChecked and the transaction that contains it. */
 export type SolanaExact = {
   readonly kind: 'exact'
   readonly wire: ChatFormat
   /** Unique on its chain. */
   readonly key: string
   readonly feePayer: Address
-  /** Authority of the transfer, who has signed for it. */
+  /** The authority of the transfer, which signed it. */
   readonly payer: Address
   readonly program: Address
   readonly source: Address
   readonly mint: Address
   readonly destination: Address
   readonly amount: bigint
-  /** Texts that it leaves on chain, by which it can be found there. */
+  /** Memos that it writes on chain, by which it can be found there. */
   readonly memos: readonly Uint8Array[]
 }
 
 export type Judging = {
   readonly network: string
-  /** Whoever may pay the fee, and may do nothing else. */
+  /** Accounts that may pay the fee, and may appear nowhere else. */
   readonly feePayers: readonly Address[]
-  /** Without them only what says who signed for whom in which asset is looked at: neither value nor cost. */
+  /** Without caps, only signer, recipient and asset are checked: neither the amount nor the fee. */
   readonly caps?: Caps
 }
 
-/** The transfer in a payment, or the first rule that it breaks. Asks nobody, never rejects. */
+/** Returns the transfer in a payment, or the first rule it breaks. Makes no calls and never rejects. */
 export async function judgeSolana(
   payment: Payment,
   offer: Offer,
@@ -79,7 +81,7 @@ export async function judgeSolana(
   const { feePayer: offered, memo } = offer.extra ?? {}
   if (typeof offered !== 'string') return invalid('payload_missing_fee_payer', 'the offer has no extra.feePayer')
   if (!isOneOf(feePayers, offered))
-    return invalid('fee_payer_not_managed_by_facilitator', `nobody here signs for the fee payer ${offered} any more`)
+    return invalid('fee_payer_not_managed_by_facilitator', `the fee payer ${offered} is no longer used here`)
 
   const wire = readFormat(payload.transaction)
   if (typeof wire === 'string') return invalid('payload_transaction_could_not_be_decoded', wire)
@@ -87,7 +89,7 @@ export async function judgeSolana(
   if (caps && signatures.length > caps.maxSignatures) {
     return invalid(
       'payload_excessive_signers',
-      `it wants ${signatures.length} signatures; at most ${caps.maxSignatures} are paid for`,
+      `it needs ${signatures.length} signatures; at most ${caps.maxSignatures} are allowed`,
     )
   }
   const [feePayer, ...signers] = accounts.slice(0, signatures.length) as [Address, ...Address[]]
@@ -96,7 +98,7 @@ export async function judgeSolana(
     signers.map((signer, i) => isSignedBy(signer, signatures[i + 1] as Uint8Array, message)),
   )
   const missing = signers[signed.indexOf(false)]
-  if (missing) return invalid('payload_signature_invalid', `the signature of ${missing} is not one over this message`)
+  if (missing) return invalid('payload_signature_invalid', `the signature of ${missing} is not valid for this message`)
 
   const bad = caps && (judgeCount(instructions) ?? judgeCompute(instructions, signatures.length, caps))
   if (bad) return bad
@@ -104,7 +106,7 @@ export async function judgeSolana(
   if (!transfer)
     return invalid(
       'payload_no_transfer_instruction',
-      'its third instruction is not a TransferChecked of one owner, by Token or Token-2022',
+      'its third instruction must be a TransferChecked by Token or Token-2022 with a single owner',
     )
   const { payer, program, source, mint, destination, amount } = transfer
   if (isOneOf(feePayers, payer)) return fundsOfFeePayer('it is the authority of the transfer')
@@ -112,7 +114,7 @@ export async function judgeSolana(
     return invalid('payload_signature_invalid', `the authority ${payer} of the transfer has not signed`)
   const drained =
     caps && instructions.findIndex((instruction) => instruction.accounts.some((account) => isOneOf(feePayers, account)))
-  if (drained !== undefined && drained >= 0) return fundsOfFeePayer(`instruction ${drained + 1} names it`)
+  if (drained !== undefined && drained >= 0) return fundsOfFeePayer(`instruction ${drained + 1} uses it`)
   if (mint !== offer.asset) return differs('payload_mint_mismatch', 'the mint of the transfer', mint, offer.asset)
   const payTo = addressOf(offer.payTo) && (await tokenAccount(offer.payTo, mint, program))
   if (destination !== payTo)
@@ -145,7 +147,7 @@ export async function judgeSolana(
   if (source !== (await tokenAccount(payer, mint, program)))
     return invalid(
       'payload_source_mismatch',
-      `the source of the transfer is ${source}, not the token account of ${payer}`,
+      `the source of the transfer is ${source}; it must be the associated token account of ${payer}`,
     )
   if (source === destination) return invalid('payload_recipient_mismatch', 'the payer is the recipient')
   return judgeRest(instructions.slice(3), memo) ?? exact
@@ -156,32 +158,32 @@ function judgeCount({ length }: readonly Instruction[]): Refused | undefined {
   return invalid('payload_transaction_instructions_length', `it has ${length} instructions; it must have 3 to 7`)
 }
 
-/** A limit and a price of compute units come first, so that nothing else can: a durable nonce would make the payment live for ever. */
+/** Compute limit and price must come first, which excludes a durable nonce: with one the payment would never expire. */
 function judgeCompute([limit, price]: readonly Instruction[], signatures: number, caps: Caps): Refused | undefined {
   const word = 'payload_transaction_instructions_compute'
   const units = numberIn(limit, 0x02, 4)
   if (units === undefined)
-    return invalid(`${word}_limit_instruction`, 'its first instruction is not SetComputeUnitLimit')
+    return invalid(`${word}_limit_instruction`, 'its first instruction must be SetComputeUnitLimit')
   if (units > caps.maxComputeUnits)
     return invalid(
       `${word}_limit_instruction_too_high`,
-      `it asks for ${units} compute units; at most ${caps.maxComputeUnits} are paid for`,
+      `it requests ${units} compute units; at most ${caps.maxComputeUnits} are allowed`,
     )
   const each = numberIn(price, 0x03, 8)
   if (each === undefined)
-    return invalid(`${word}_price_instruction`, 'its second instruction is not SetComputeUnitPrice')
+    return invalid(`${word}_price_instruction`, 'its second instruction must be SetComputeUnitPrice')
   const tooHigh = `${word}_price_instruction_too_high`
   if (each > caps.maxComputeUnitPrice)
     return invalid(
       tooHigh,
-      `it offers ${each} microlamports for a compute unit; at most ${caps.maxComputeUnitPrice} are paid`,
+      `it offers ${each} microlamports for a compute unit; at most ${caps.maxComputeUnitPrice} are allowed`,
     )
   const fee = feeFor({ units, each, signatures })
   if (fee <= caps.maxFeeLamports) return undefined
-  return invalid(tooHigh, `it would cost its fee payer ${fee} lamports; at most ${caps.maxFeeLamports} are paid`)
+  return invalid(tooHigh, `it would cost its fee payer ${fee} lamports; at most ${caps.maxFeeLamports} are allowed`)
 }
 
-/** What a payment costs its fee payer, in lamports: 5,000 for each signature, and the compute units at their price. */
+/** The fee of a payment in lamports: 5,000 per signature plus the compute units at their price. */
 export function feeOf({ instructions: [limit, price], signatures }: ChatFormat): number {
   return Number(
     feeFor({
@@ -196,7 +198,7 @@ function feeFor({ units, each, signatures }: { units: bigint; each: bigint; sign
   return 5_000n * BigInt(signatures) + (units * each + 999_999n) / 1_000_000n
 }
 
-/** The number behind the one byte that says which instruction of ComputeBudget this is; undefined where it is another. */
+/** The number after the byte that selects a ComputeBudget instruction; undefined for any other instruction. */
 function numberIn(instruction: Instruction | undefined, which: number, bytes: number): bigint | undefined {
   if (instruction?.program !== COMPUTE_BUDGET) return undefined
   const { data } = instruction
@@ -205,7 +207,7 @@ function numberIn(instruction: Instruction | undefined, which: number, bytes: nu
 
 type Transfer = Pick<SolanaExact, 'payer' | 'program' | 'source' | 'mint' | 'destination' | 'amount'>
 
-/** More than four accounts are the signers of a multisig, or the business of a transfer hook: neither is one payer's plain payment. */
+/** Parses a plain transfer. More than four accounts mean a multisig or a transfer hook, which are not accepted. */
 function transferIn(instruction: Instruction | undefined): Transfer | undefined {
   if (!instruction || !isOneOf([TOKEN, TOKEN_2022], instruction.program)) return undefined
   const { program, data, accounts } = instruction
@@ -220,7 +222,7 @@ const memosIn = (instructions: readonly Instruction[]) =>
 
 const NTH = ['fourth', 'fifth', 'sixth', 'seventh']
 
-/** After the transfer come only the guards of wallets and memos; where the offer names a memo, that one and no other. */
+/** After the transfer only Lighthouse guards and memos may follow; if the offer names a memo, exactly that one. */
 function judgeRest(rest: readonly Instruction[], memo: unknown): Refused | undefined {
   const stranger = rest.findIndex(({ program }) => program !== LIGHTHOUSE && program !== MEMO)
   if (stranger >= 0)
@@ -231,16 +233,16 @@ function judgeRest(rest: readonly Instruction[], memo: unknown): Refused | undef
   if (typeof memo !== 'string' || memo === '') return undefined
   const [first, ...more] = memosIn(rest)
   if (!first || more.length > 0)
-    return invalid('payload_memo_count', `it has ${first ? 1 + more.length : 0} memos; the offer names one`)
+    return invalid('payload_memo_count', `it has ${first ? 1 + more.length : 0} memos; the offer requires one`)
   if (new TextDecoder().decode(first) === memo) return undefined
-  return invalid('payload_memo_mismatch', 'its memo is not the one that the offer names')
+  return invalid('payload_memo_mismatch', 'its memo differs from the one in the offer')
 }
 
 // ── shared steps ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const derived = lruCache<Promise<Address>>(10_000)
 
-/** Where a wallet holds a token: its associated token account, whether or not there is one. */
+/** The associated token account of a wallet, whether or not it exists. */
 export function tokenAccount(owner: string, mint: Address, tokenProgram: Address): Promise<Address> {
   const name = `${owner}/${mint}/${tokenProgram}`
   const known = derived.get(name)
@@ -258,7 +260,7 @@ function isOneOf(addresses: readonly Address[], one: string): boolean {
   return (addresses as readonly string[]).includes(one)
 }
 
-/** A refusal that begins with the protocol's own word for it (decision 68). */
+/** A refusal whose reason starts with the protocol's error code (decision 68). */
 export function refused(code: PaymentCode, word: string, text: string): Refused {
   return { kind: 'refused', code, reason: `invalid_exact_svm_${word}: ${text}` }
 }
@@ -270,8 +272,5 @@ function differs(word: string, what: string, got: string, want: string): Refused
 }
 
 function fundsOfFeePayer(how: string): Refused {
-  return invalid(
-    'payload_transaction_fee_payer_transferring_funds',
-    `the fee payer pays the fee and nothing else, but ${how}`,
-  )
+  return invalid('payload_transaction_fee_payer_transferring_funds', `the fee payer may only pay the fee, but ${how}`)
 }

@@ -1,4 +1,4 @@
-/** What a Solana node is asked, and what its answers mean. Nothing here ever rejects, and no word of the node decides more than it can know. */
+/** Calls to a Solana node and the parsing of its answers. Nothing here rejects; an unreadable answer is a failure. */
 import type { Address } from '@solana/kit'
 import { fromBase64 } from '../../../core/lib/base64.ts'
 import { type Rpc, type Trouble, trouble, troubleIn } from '../evm/rpc.ts'
@@ -7,28 +7,28 @@ import { addressIn, readFormat } from './wire.ts'
 
 export type Commitment = 'processed' | 'confirmed' | 'finalized'
 
-/** An account as it is stored. */
+/** An account as stored on chain. */
 export type Account = {
   readonly owner: string
   readonly lamports: number
   readonly executable: boolean
   readonly data: Uint8Array
 }
-/** Accounts of one bank, and that bank's own time in seconds. */
+/** Accounts of one bank; `time` is that bank's, in seconds. */
 export type Accounts = {
   readonly kind: 'accounts'
   readonly slot: number
   readonly time: number
   readonly found: readonly (Account | undefined)[]
 }
-/** `err` is null where it would go through. */
+/** `err` is null if the transaction would succeed. */
 export type Rehearsed = { readonly kind: 'rehearsed'; readonly err: unknown }
 export type Status =
-  /** It has run, at least on the node's own fork. */
+  /** It has run, at least on the node's fork. */
   | { readonly kind: 'seen'; readonly failed: boolean; readonly isConfirmed: boolean }
   /** Not known at that slot. */
   | { readonly kind: 'unseen'; readonly slot: number }
-/** A transaction in a confirmed block, and by how much each of its token accounts changed, by index. */
+/** A transaction in a confirmed block. `tokenChange` is by how much the token account at an index changed. */
 export type Landed = {
   readonly kind: 'landed'
   readonly id: string
@@ -49,7 +49,7 @@ export type Signatures = {
 }
 
 export type SolanaReads = {
-  /** Runs it without checking signatures, over its own blockhash. */
+  /** Simulates it over its own blockhash, without checking signatures. */
   rehearse(transaction: string, signal?: AbortSignal): Promise<Rehearsed | Trouble>
   accounts(
     addresses: readonly Address[],
@@ -59,27 +59,27 @@ export type SolanaReads = {
   transaction(signature: string, signal?: AbortSignal): Promise<Landed | Absent | Trouble>
   latest(signal?: AbortSignal): Promise<Latest | Trouble>
   validity(blockhash: string, commitment: Commitment, signal?: AbortSignal): Promise<Validity | Trouble>
-  /** What touched an address, newest first, a page at a time; trouble from a node that has not come as far as `since`. */
+  /** Transactions of an address, newest first, one page at a time. Fails when the node is behind the slot `since`. */
   signatures(
     address: Address,
     page: { before: string | undefined; limit: number; since: number | undefined },
     signal?: AbortSignal,
   ): Promise<Signatures | Trouble>
-  /** Hands it on without a rehearsal. `bounced`: the node calls it no transaction, and has handed on nothing. */
+  /** Sends without preflight. `rejected`: the node could not accept it as a transaction, and forwarded nothing. */
   send(
     transaction: string,
     signal?: AbortSignal,
   ): Promise<{ readonly kind: 'sent' } | { readonly kind: 'bounced'; readonly reason: string } | Trouble>
 }
 
-/** Tells the time of its bank, which no other account does. */
+/** The Clock sysvar, which tells the time of its bank. */
 const CLOCK = 'SysvarC1ock11111111111111111111111111111111' as Address
 
-/** Codes of a node that could not read it, or did not find its signatures good. */
+/** Error codes of a node that could not parse it or found a bad signature. */
 const BOUNCED = [-32602, -32003]
 
 export function solanaReads(rpc: Rpc): SolanaReads {
-  /** A result, read; an error of the node's, or what cannot be read, is trouble. */
+  /** Parses a result; an error from the node or an unreadable answer is a failure. */
   async function ask<T>(
     method: string,
     params: readonly unknown[],
@@ -216,7 +216,7 @@ export function solanaReads(rpc: Rpc): SolanaReads {
   }
 }
 
-/** What a token account holds. Undefined for what is no account of this token, or none of a token at all. */
+/** Parses a token account. Undefined for an account of another mint, or none of a token. */
 export function holdingIn(
   account: Account | undefined,
   mint: string | undefined,
@@ -228,12 +228,12 @@ export function holdingIn(
   return { amount: view(data).getBigUint64(64, true), owner: data.subarray(32, 64), isFrozen: data[108] === 2 }
 }
 
-/** Whether the transaction of a payment has run without error, and has left exactly its amount in its destination. */
+/** Whether the transaction ran without error and left exactly the amount in the destination. */
 export function isPaidIn({ failed, gain }: Landed, { wire, destination, mint, amount }: SolanaExact): boolean {
   return !failed && gain(wire.accounts.indexOf(destination), mint) === amount
 }
 
-/** What cannot be read here is some other transaction: no payment would have got so far. */
+/** Id of a transaction that cannot be parsed, so not a payment of ours. */
 const UNREADABLE = ''
 
 function landedIn(result: unknown): Landed | undefined {
@@ -263,7 +263,7 @@ function balancesIn(rows: unknown): ReadonlyMap<string, bigint> {
   )
 }
 
-/** Throws for what is no account; undefined where there is none. */
+/** Throws TypeError for anything that is not an account; undefined when there is none. */
 function accountIn(value: unknown): Account | undefined {
   if (value === null) return undefined
   const { owner, lamports, executable, data } = value as {

@@ -8,11 +8,14 @@ import { writeFormat } from './wire.ts'
 import { payerRevertLimiter } from '../evm/revert_limiter.ts'
 
 export type SettleConfig = {
-  /** First pause between two looks for a transaction, 250 ms unless told; after two seconds four times as long. */
+  /** First pause between two polls for a transaction. Default 250 ms; four times as long after two seconds. */
   readonly pollMs?: number
-  /** How often it is sent again while it is not seen, 2 s unless told: leaders drop what they have no room for. */
+  /**
+   * Resends this often while the transaction is not seen. Default 2 s; leaders drop transactions that they have no room
+   * for.
+   */
   readonly resendMs?: number
-  /** Waits, or until the signal aborts; a timer unless told. */
+  /** Waits, or returns early when the signal aborts. Default: a timer. */
   readonly wait?: (ms: number, signal: AbortSignal) => Promise<void>
 }
 
@@ -28,19 +31,19 @@ type Ports = {
   readonly find: Finder
   readonly fates: SolanaFates
   readonly verifier: SolanaVerifier
-  /** As the fee payer, over the message. */
+  /** Signs the message as fee payer. */
   readonly sign: (exact: SolanaExact) => Promise<Uint8Array>
-  /** Is told of each payment that is sent. */
+  /** Called for each payment that is sent. */
   readonly spent?: (exact: SolanaExact) => void
 }
 
-/** One payment on its way, followed while somebody waits for it. */
+/** One payment under way, followed while a caller waits for it. */
 type Job = { readonly promise: Promise<Settlement>; readonly stop: AbortController; callers: number }
 
-/** A blockhash is over by then, and whoever still waits should ask for the fate. */
+/** By then the blockhash has expired, and a caller that still waits should ask for the fate. */
 const MAX_MS = 120_000
 
-/** Signs as fee payer and sends, again and again the same transaction: however often that is, it runs once. */
+/** Signs as fee payer and resends the same transaction until it is confirmed; it can run only once. */
 export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler {
   const { reads, find, fates, verifier, sign, spent } = ports
   const pollMs = config.pollMs ?? 250
@@ -55,7 +58,7 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
     fates.seen(key, now)
     const end = fates.ended(key)
     if (end) return ended(end)
-    if (signal.aborted || closed) return unknown('no time was left to settle')
+    if (signal.aborted || closed) return unknown('no time left to settle')
     const job = jobs.get(key) ?? begin(exact, now)
     job.callers++
     try {
@@ -69,7 +72,7 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
   function begin(exact: SolanaExact, now: number): Job {
     const stop = new AbortController()
     const promise = carry(exact, { now, signal: stop.signal }).catch(() =>
-      unknown('it could not be followed to its end'),
+      unknown('its outcome could not be determined'),
     )
     const job: Job = { promise, stop, callers: 0 }
     jobs.set(exact.key, job)
@@ -81,7 +84,7 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
     if (jobs.get(key) === job) jobs.delete(key)
   }
 
-  /** Looks whether it has run, and whether it still would: no fee is spent on what cannot pay. */
+  /** Checks whether it already ran and whether it still would: no fee is spent on a payment that cannot succeed. */
   async function carry(exact: SolanaExact, at: At): Promise<Settlement> {
     const finding = find(exact, at)
     const [found, verdict] = await Promise.all([finding, verifier.verify(exact, { ...at, finding })])
@@ -100,7 +103,7 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
     )
   }
 
-  /** Nothing was sent. Where the blockhash has run out, that may be all: then it is dead. */
+  /** Nothing was sent. With an expired blockhash it may be dead, unless it was paid. */
   async function refuse(
     exact: SolanaExact,
     { code, reason }: { code: string; reason: string },
@@ -151,7 +154,7 @@ function endIn(fate: Fate): Extract<Fate, { kind: 'paid' | 'dead' }> | undefined
   return fate.kind === 'paid' || fate.kind === 'dead' ? fate : undefined
 }
 
-/** What is final, as the answer to whoever wanted it settled. */
+/** The settlement that a final fate means. */
 export function ended(end: Extract<Fate, { kind: 'paid' | 'dead' }>): Settlement {
   if (end.kind === 'paid') return { kind: 'settled', receipt: end.receipt }
   if (end.code)

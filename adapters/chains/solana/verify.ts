@@ -8,27 +8,30 @@ import { type Accounts, holdingIn, type SolanaReads } from './reads.ts'
 import { writeFormat } from './wire.ts'
 
 export type VerifyConfig = {
-  /** How far the node's confirmed bank may be behind, 30 s unless told: what it then says of money and blockhashes is not worth much. */
+  /**
+   * How many seconds the node's confirmed bank may be behind. Default 30; an older bank says too little about balances
+   * and blockhashes.
+   */
   readonly lagSeconds?: number
 }
 
-/** `finding` is for whoever looks for it already. */
+/** `search` is the search for the transaction, if one is under way. */
 export type Verifying = { readonly now: number; readonly signal: AbortSignal; readonly finding?: Promise<Found> }
 
 export type SolanaVerifier = {
-  /** Would this transaction go through now? Its bytes have been judged before. */
+  /** Checks whether a validated transaction would succeed now. */
   verify(exact: SolanaExact, at: Verifying): Promise<Verdict>
 }
 
-/** A hint of ours with so much life left is known to every node that is not behind. */
+/** A blockhash that we offered and with this much life left is known to every node that is not behind. */
 const YOUNG_MS = 20_000
 
-/** The node's or the fee payer's trouble: nothing that the buyer could mend. */
+/** Errors of the fee payer, then of the node: nothing that the buyer could fix. */
 const OURS = /^(AccountNotFound|InsufficientFundsForFee|InvalidAccountForFee|InsufficientFundsForRent 0)$/
 const ITS_OWN =
   /^(AccountInUse|ClusterMaintenance|CommitCancelled|ProgramCacheHitMaxLimit|ProgramExecutionTemporarilyRestricted.*|ResanitizationNeeded|WouldExceed.*)$/
 
-/** Rehearses payments on a node. `endOf` tells when a blockhash runs out, where that is known. */
+/** Simulates payments on a node. `endOf` returns when a blockhash expires, if known. */
 export function solanaVerifier(
   {
     reads,
@@ -55,7 +58,7 @@ export function solanaVerifier(
       finding,
     ])
     const away = awayIn(bank, { now, lagSeconds })
-    if (away || bank.kind === 'trouble') return unavailable(away ?? 'the node cannot be asked')
+    if (away || bank.kind === 'trouble') return unavailable(away ?? 'the node does not answer')
     if (rehearsed.kind === 'trouble') return unavailable(rehearsed.reason)
     if (found.kind === 'trouble') return unavailable(found.reason)
     const error = rehearsed.err === null ? undefined : errorIn(rehearsed.err)
@@ -63,13 +66,13 @@ export function solanaVerifier(
     const end = endOf(exact.wire.blockhash)
     const balance = holdingIn(bank.found[0], exact.mint)?.amount ?? 0n
     if (error === 'BlockhashNotFound' && end !== undefined && end > now + YOUNG_MS)
-      return unavailable('the node does not know a blockhash that it has named itself')
+      return unavailable('the node does not know a blockhash that it returned itself')
     if (error === 'BlockhashNotFound') return stale(GONE)
     if (error && OURS.test(error)) {
       ranDry?.(exact.feePayer)
       return unavailable(FEE_UNPAID)
     }
-    if (error && ITS_OWN.test(error)) return unavailable(`the node cannot run it just now: ${error}`)
+    if (error && ITS_OWN.test(error)) return unavailable(`the node cannot run it at the moment: ${error}`)
     if (balance < exact.amount) return unfunded(exact, balance)
     if (error)
       return refused('PAYMENT_INVALID', 'transaction_simulation_failed', `the transaction would fail: ${error}`)
@@ -79,7 +82,7 @@ export function solanaVerifier(
   return { verify }
 }
 
-/** Why the node's word does not count, if it does not. */
+/** Why the node's answer does not count; undefined if it does. */
 export function awayIn(
   bank: Accounts | Trouble,
   { now, lagSeconds }: { now: number; lagSeconds: number },
@@ -89,12 +92,12 @@ export function awayIn(
   return behind > lagSeconds ? `the node is ${behind} s behind` : undefined
 }
 
-/** What a bank shows is as old as the bank itself: settlements since then have still to be counted against it (decision 18). */
+/** A balance is as old as its bank: later settlements must still be counted against it (decision 18). */
 export function dateOf({ time }: Accounts, now: number): number {
   return Math.min(now, time * 1000)
 }
 
-/** A transaction error in one line, as nodes name it: `BlockhashNotFound`, `InstructionError 2 Custom 1`. */
+/** A transaction error in one line, in the terms of nodes: `BlockhashNotFound`, `InstructionError 2 Custom 1`. */
 function errorIn(err: unknown): string {
   const words =
     JSON.stringify(err)
@@ -107,7 +110,7 @@ export function unfunded(exact: SolanaExact, balance: bigint): Refused {
   return refused(
     'PAYMENT_UNFUNDED',
     'insufficient_balance',
-    `the payer has ${balance} base units, the price is ${exact.amount}`,
+    `the payer has ${balance} base units; the price is ${exact.amount}`,
   )
 }
 
@@ -115,10 +118,10 @@ export function unavailable(reason: string): Unavailable {
   return { kind: 'unavailable', reason }
 }
 
-export const FEE_UNPAID = 'the fee payer cannot pay the fee just now'
+export const FEE_UNPAID = 'the fee payer cannot pay the fee at the moment'
 export const GONE = 'the blockhash of the transaction is expired or unknown'
-/** Clients sign anew when they read this code, or the word blockhash. */
+/** Clients sign again when they read this code, or the word blockhash. */
 export const stale = (text: string): Refused =>
   refused('PAYMENT_BLOCKHASH_STALE', 'transaction_simulation_failed', text)
 export const replayed = (): Refused =>
-  refused('PAYMENT_REPLAY', 'transaction_simulation_failed', 'the transaction has been processed already')
+  refused('PAYMENT_REPLAY', 'transaction_simulation_failed', 'the transaction was already processed')

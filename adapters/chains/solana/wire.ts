@@ -1,4 +1,6 @@
-/** A Solana transaction as bytes: legacy and version 0, read as strictly as a validator reads it, and stricter where it is lenient. */
+/**
+ * Parses Solana transactions, legacy and version 0, as strictly as a validator, and more strictly where it is lenient.
+ */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex } from '@noble/hashes/utils'
 import { type Address, address, getBase58Decoder, getBase58Encoder } from '@solana/kit'
@@ -10,28 +12,31 @@ export type Instruction = {
   readonly data: Uint8Array
 }
 
-/** A transaction that a validator would not refuse for its form. `signatures` belong to the first of `accounts`; 64 zeros are none. */
+/**
+ * A transaction that a validator would accept by its form. `signatures` belong to the first of `accounts`; 64 zeros
+ * mean none.
+ */
 export type ChatFormat = {
   readonly signatures: readonly Uint8Array[]
-  /** What is signed. */
+  /** The signed bytes. */
   readonly message: Uint8Array
-  /** SHA-256 of the message, in hex: the fee payer's signature may change, this cannot. */
+  /** SHA-256 of the message in hex: unlike the fee payer's signature, it cannot change. */
   readonly id: string
   readonly version: 'legacy' | 0
-  /** The fee payer first; no address twice. */
+  /** The fee payer first; without duplicates. */
   readonly accounts: readonly Address[]
   readonly blockhash: string
   readonly instructions: readonly Instruction[]
 }
 
-/** What fits in one packet, and so the longest transaction there is. */
+/** Longest transaction: what fits in one packet. */
 const MAX_BYTES = 1_232
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
 const V0 = 0x80
 
-/** Reads base64 of a transaction; a string says what is wrong with it. Never throws. */
+/** Parses a base64 transaction; returns a string with what is wrong with it. Never throws. */
 export function readFormat(base64: unknown): ChatFormat | string {
-  if (typeof base64 !== 'string') return 'payload.transaction is not a string'
+  if (typeof base64 !== 'string') return 'payload.transaction must be a string'
   if (base64.length > Math.ceil(MAX_BYTES / 3) * 4) return `it is longer than ${MAX_BYTES} bytes`
   if (!BASE64.test(base64) || base64 === '') return 'it is not base64'
   const bytes = fromBase64(base64)
@@ -44,7 +49,10 @@ export function readFormat(base64: unknown): ChatFormat | string {
   }
 }
 
-/** The transaction in base64, perhaps with another first signature. The only way it is passed on: bytes have many spellings. */
+/**
+ * Serializes to base64, optionally with another first signature. Always re-encoded, because equal transactions have
+ * many encodings.
+ */
 export function writeFormat({ signatures, message }: ChatFormat, first = signatures[0] ?? new Uint8Array(64)): string {
   const bytes = new Uint8Array(1 + 64 * signatures.length + message.length)
   bytes[0] = signatures.length
@@ -53,7 +61,7 @@ export function writeFormat({ signatures, message }: ChatFormat, first = signatu
   return toBase64(bytes)
 }
 
-/** An error of form, never of ours. */
+/** A malformed transaction. */
 class Malformed extends Error {}
 
 function decode(bytes: Uint8Array): ChatFormat {
@@ -77,14 +85,14 @@ function decode(bytes: Uint8Array): ChatFormat {
   if (cursor.left() > 0) throw new Malformed(`${cursor.left()} bytes follow its end`)
 
   if (signers === 0 || signers !== signatures.length)
-    throw new Malformed(`its message wants ${signers} signatures, it has ${signatures.length}`)
+    throw new Malformed(`its message needs ${signers} signatures; it has ${signatures.length}`)
   if (signers > accounts.length || readonlySigners >= signers || readonlyOthers > accounts.length - signers) {
     throw new Malformed('the header of its message does not fit its accounts')
   }
-  if (new Set(accounts).size < accounts.length) throw new Malformed('it names an account twice')
+  if (new Set(accounts).size < accounts.length) throw new Malformed('it contains an account twice')
   const at = (index: number): Address => {
     const found = accounts[index]
-    if (found === undefined) throw new Malformed('an instruction names an account that is not there')
+    if (found === undefined) throw new Malformed('an instruction refers to a missing account')
     return found
   }
   const instructions = compiled.map(({ program, indices, data }) => {
@@ -102,7 +110,7 @@ function decode(bytes: Uint8Array): ChatFormat {
   }
 }
 
-/** Takes bytes from the front; throws Malformed where there are not enough. */
+/** Reads bytes from the front; throws Malformed at the end. */
 function reader(bytes: Uint8Array) {
   let at = 0
   const take = (length: number): Uint8Array => {
@@ -120,15 +128,15 @@ function reader(bytes: Uint8Array) {
       if (at >= bytes.length) throw new Malformed('it ends too early')
       return bytes[at] as number
     },
-    /** A compact-u16: seven bits a byte, and no byte more than the number needs. Nothing here can be more than the bytes that are left. */
+    /** A compact-u16 in its shortest form. A count can never exceed the bytes that are left. */
     count(what: string, size: number): number {
       let value = 0
       for (let shift = 0; ; shift += 7) {
         const next = byte()
         value |= (next & 0x7f) << shift
-        if (next === 0 && shift > 0) throw new Malformed(`its number of ${what} is not written in the shortest way`)
+        if (next === 0 && shift > 0) throw new Malformed(`its number of ${what} is not in the shortest form`)
         if (next < 0x80) break
-        if (shift === 14) throw new Malformed(`its number of ${what} is no compact-u16`)
+        if (shift === 14) throw new Malformed(`its number of ${what} is not a compact-u16`)
       }
       if (value * size > bytes.length - at) throw new Malformed(`it has fewer ${what} than it says`)
       return value
@@ -141,21 +149,21 @@ function reader(bytes: Uint8Array) {
 const decoder = getBase58Decoder()
 const encoder = getBase58Encoder()
 
-/** 32 bytes as Solana spells them. */
+/** Encodes 32 bytes as an address. */
 export function addressIn(bytes: Uint8Array): Address {
   return address(decoder.decode(bytes))
 }
 
 export const toBase58 = (bytes: Uint8Array): string => decoder.decode(bytes)
 
-/** The bytes, if there are exactly so many; undefined for anything else. Each length has one spelling. */
+/** Decodes exactly `length` bytes; undefined for anything else. Each value has one encoding. */
 export function fromBase58(text: string, length: number): Uint8Array | undefined {
   if (text.length > length * 1.4 + 1 || !/^[1-9A-HJ-NP-Za-km-z]+$/.test(text)) return undefined
   const bytes = new Uint8Array(encoder.encode(text))
   return bytes.length === length ? bytes : undefined
 }
 
-/** An address, or undefined for what is none. */
+/** Validates an address; undefined for anything else. */
 export function addressOf(text: unknown): Address | undefined {
   return typeof text === 'string' && fromBase58(text, 32) ? (text as Address) : undefined
 }

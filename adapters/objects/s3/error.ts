@@ -1,6 +1,8 @@
-/** What an S3 store does wrong, in words that hold no secret. */
+/** Errors of an S3 store, without secrets. */
 
-/** Names the store's own code. The SDK's messages may hold the endpoint, the key id or the signed request. */
+/**
+ * Contains the store's error code only. The SDK's messages may contain the endpoint, the key id or the signed request.
+ */
 export class StoreError extends Error {
   override readonly name = 'StoreError'
 

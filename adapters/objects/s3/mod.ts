@@ -7,41 +7,42 @@ import { nameOf, statusOf, StoreError, washed } from './error.ts'
 import { beginUpload, PART_BYTES, partsOf } from './parts.ts'
 
 export type S3Config = {
-  /** Of a compatible store; Amazon's own when absent. */
+  /** Endpoint of a compatible store. Default: Amazon S3. */
   readonly endpoint?: string
   readonly region: string
   readonly bucket: string
   readonly accessKeyId: string
   readonly secretAccessKey: string
-  /** Put before every key, with a slash between: several gateways may share a bucket. */
+  /** Prefix of every key, followed by a slash, so that gateways can share a bucket. */
   readonly prefix?: string
-  /** Where anybody may fetch `<publicBaseUrl>/<key>`. Without it objects are served through the gateway. */
+  /** Base of public URLs, `<publicBaseUrl>/<key>`. Without it, objects are served through the gateway. */
   readonly publicBaseUrl?: string
-  /** The bucket in the path instead of in the host name. Default true with an endpoint, false without. */
+  /** Puts the bucket in the path instead of the host name. Default true with an endpoint, false without. */
   readonly forcePathStyle?: boolean
 }
 
-/** Up to here an object is read whole; beyond, it is streamed. */
+/** Objects up to this size in bytes are read whole; larger ones are streamed. */
 const SMALL = 256 * 1024
 const SLICE = 64 * 1024
 const CONNECT_MS = 5_000
-/** Longest wait for the head of an answer, the sending of the object included. */
+/** Longest wait for the head of a response, including the upload of the object. */
 const ANSWER_MS = 60_000
-/** Longest wait for more of a body, while somebody waits for it. */
+/** Longest wait for the next bytes of a body while a reader waits. */
 const SILENCE_MS = 15_000
 const ANY_TYPE = 'application/octet-stream'
-/** Tries while another writer of the same key is under way. */
+/** Attempts while another writer of the same key is active. */
 const TRIES = 5
 
 export type S3Objects = Objects & {
-  /** Asks for the bucket. Throws, in words for the operator, when it cannot be used. */
+  /** Reads the bucket's metadata. Throws, in terms for the operator, when the bucket cannot be used. */
   ready(): Promise<void>
 }
 
 /**
- * Objects in a bucket of S3 or of a compatible store. A key is written if it is not there: asked first, as some stores ignore
- * `If-None-Match: *`, then said. Needs GetObject, PutObject, AbortMultipartUpload, and ListBucket, or S3 says 403 of what is missing. Errors hold codes only. Let a rule of
- * the bucket drop unfinished multipart uploads: a crash leaves one.
+ * Objects in a bucket of S3 or a compatible store. A key is written only if absent: checked first, because some stores
+ * ignore `If-None-Match: *`, and sent as that condition too. Needs GetObject, PutObject, AbortMultipartUpload and
+ * ListBucket (without it S3 answers 403 for missing keys). Errors contain codes only. Add a lifecycle rule that removes
+ * unfinished multipart uploads: a crash leaves one.
  */
 export function s3Objects(config: S3Config): S3Objects {
   const { bucket, publicBaseUrl } = config
@@ -49,7 +50,7 @@ export function s3Objects(config: S3Config): S3Objects {
   let loading: Promise<Store> | undefined
   let isConditional = true
 
-  /** The SDK takes long to load, so only those that use it do. */
+  /** Loads the SDK on first use, because that takes long. */
   function store(): Promise<Store> {
     loading ??= import('@aws-sdk/client-s3').then((sdk) => ({ sdk, client: connect(sdk, config) }))
     return loading
@@ -57,22 +58,22 @@ export function s3Objects(config: S3Config): S3Objects {
 
   const pathOf = (key: string) => (config.prefix ? `${config.prefix}/${key}` : key)
 
-  /** Of what is stored; undefined where nothing is. */
+  /** The size of a stored object; undefined if absent. */
   async function sizeOf(key: string): Promise<number | undefined> {
     const { sdk, client } = await store()
     try {
       const { ContentLength: size } = await client.send(new sdk.HeadObjectCommand({ Bucket: bucket, Key: pathOf(key) }))
       return size ?? 0
     } catch (error) {
-      // Whoever may write but not list is told 403 of what is missing.
+      // Without ListBucket, a missing key is a 403.
       if (statusOf(error) === 404 || statusOf(error) === 403) return undefined
       throw washed(error, 'find')
     }
   }
 
   /**
-   * Writes if nothing is there, and tells the size of what was. Another writer of the same key may be under way, and a store may not know the
-   * condition, or may have done what it did not live to say.
+   * Writes if the key is absent, else returns the size of the stored object. Retries: another writer may be active, and
+   * the store may not support the condition, or may have completed a write whose response was lost.
    */
   async function unlessThere(
     key: string,
@@ -93,7 +94,7 @@ export function s3Objects(config: S3Config): S3Objects {
     }
   }
 
-  /** A range that counts from the end, which not every store does; null where the object is empty. */
+  /** Converts a range from the end, which not every store supports; null for an empty object. */
   async function fromStart(key: string, range: ByteRange | undefined): Promise<ByteRange | null | undefined> {
     if (!range || range.first >= 0) return range
     const size = await sizeOf(key)
@@ -119,13 +120,13 @@ export function s3Objects(config: S3Config): S3Objects {
     try {
       const sent = await upload.send(first, { rest, spare })
       const there = await unlessThere(key, upload.complete).catch(async (error: unknown) => {
-        // A completion whose answer was lost is tried again, and then finds no upload.
+        // A completion whose response was lost is retried, and then finds no upload.
         if ((await sizeOf(key)) !== sent) throw error
       })
       isComplete = there === undefined
       return there ?? sent
     } finally {
-      // Parts that the store keeps all the same are its bucket's to drop: they lie under no key.
+      // Parts that remain belong to no key; the bucket's lifecycle rule removes them.
       if (!isComplete) await upload.abort().catch(() => {})
     }
   }
@@ -190,13 +191,13 @@ function connect({ S3Client }: typeof Sdk, config: S3Config): Sdk.S3Client {
     region,
     forcePathStyle,
     credentials: { accessKeyId, secretAccessKey },
-    // Compatible stores take the SDK's chunked checksums for content.
+    // Compatible stores would store the SDK's chunked checksums as content.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
     requestHandler: { connectionTimeout: CONNECT_MS, requestTimeout: ANSWER_MS, throwOnRequestTimeout: true },
     ...(endpoint !== undefined && { endpoint }),
   })
-  // Next to the wire: after signing, and anew for each try.
+  // The last step: after signing, and again for each attempt.
   client.middlewareStack.add((next) => (sent) => next({ ...sent, request: sliced(sent.request) }), {
     name: 'sliced',
     step: 'deserialize',
@@ -205,7 +206,9 @@ function connect({ S3Client }: typeof Sdk, config: S3Config): Sdk.S3Client {
   return client
 }
 
-/** A large body goes out in slices: given whole, it is copied on its way more than once, and the copies wait for the collector. */
+/**
+ * Sends a large body in slices: sent whole, it is copied several times, and the copies wait for the garbage collector.
+ */
 function sliced(request: unknown): unknown {
   const { body } = request as { body?: unknown }
   if (!(body instanceof Uint8Array) || body.length <= SMALL) return request
@@ -230,13 +233,13 @@ async function opened(found: Sdk.GetObjectCommandOutput): Promise<StoredObject> 
   }
 }
 
-/** The answer to a range in which no byte lies. */
+/** The answer to a range without bytes. */
 const nothingOf = (size: number): StoredObject => ({ body: new Uint8Array(0), size, type: ANY_TYPE, part: null })
 
-/** On every runtime that the SDK calls Node's: a readable of node:http. */
+/** A node:http readable, on every runtime that the SDK treats as Node. */
 type Chunks = AsyncIterable<Uint8Array> & { destroy(): unknown }
 
-/** Reads on only when asked to, and hangs up when cancelled. A body that ends early is an error, never a shorter object. */
+/** Reads on demand and closes the source when cancelled. A body that ends early is an error, never a shorter object. */
 function streamed(chunks: Chunks, size: number): ReadableStream<Uint8Array> {
   const iterator = chunks[Symbol.asyncIterator]()
   let missing = size
@@ -274,8 +277,9 @@ async function inTime<Answer>(answer: Promise<Answer>, giveUp: () => void): Prom
 const SETTINGS = ['region', 'endpoint', 'public', 'path_style']
 
 /**
- * `s3://bucket/prefix?region=…&endpoint=…&public=…&path_style=true`, with the keys from the environment: AWS_ACCESS_KEY_ID,
- * AWS_SECRET_ACCESS_KEY, and AWS_REGION where no region is named. Throws RangeError with every mistake, one per line, and no secret.
+ * Parses `s3://bucket/prefix?region=…&endpoint=…&public=…&path_style=true`. Keys come from AWS_ACCESS_KEY_ID and
+ * AWS_SECRET_ACCESS_KEY, the region from AWS_REGION if the URL has none. Throws RangeError with every mistake, one per
+ * line, and no secret.
  */
 export function s3FromUrl(url: string, env: Readonly<Record<string, string | undefined>>): S3Config {
   const mistakes: string[] = []
@@ -294,9 +298,9 @@ export function s3FromUrl(url: string, env: Readonly<Record<string, string | und
   )
   check(
     !parsed.username && !parsed.password,
-    'keys belong into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, not into the URL',
+    'keys must be in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, not in the URL',
   )
-  check(prefix === '' || isObjectKey(prefix), 'the prefix must be plain words with slashes between them')
+  check(prefix === '' || isObjectKey(prefix), 'the prefix must be plain words separated by slashes')
   check(region !== '', 'the region is missing: add ?region=, or set AWS_REGION')
   check(
     endpoint === null || isPlainUrl(endpoint),
@@ -307,7 +311,8 @@ export function s3FromUrl(url: string, env: Readonly<Record<string, string | und
     'public must be an http or https URL without user, query and fragment',
   )
   check(pathStyle === null || /^(true|false)$/.test(pathStyle), 'path_style must be true or false')
-  for (const name of new Set(given.keys())) check(SETTINGS.includes(name), `there is no setting ${name.slice(0, 40)}`)
+  for (const name of new Set(given.keys()))
+    check(SETTINGS.includes(name), `unknown setting ${name.slice(0, 40)}; allowed: ${SETTINGS.join(', ')}`)
   check(accessKeyId !== '', 'the environment variable AWS_ACCESS_KEY_ID is not set')
   check(secretAccessKey !== '', 'the environment variable AWS_SECRET_ACCESS_KEY is not set')
   if (mistakes.length > 0) throw new RangeError(mistakes.join('\n'))

@@ -1,16 +1,19 @@
-/** A stream as the parts of a multipart upload, and the upload: how S3 takes what is too large for one request. */
+/** Multipart uploads: splits a stream into parts and uploads objects too large for one request. */
 import type * as Sdk from '@aws-sdk/client-s3'
 import { washed } from './error.ts'
 
-/** The least that S3 takes for a part, but for the last, and the least to hold. It takes 10,000 of them: objects of up to 48 GiB. */
+/**
+ * S3's minimum for every part but the last, and the least to hold in memory. With 10,000 parts an object has up to 48
+ * GiB.
+ */
 export const PART_BYTES = 5 * 1024 * 1024
 const IN_FLIGHT = 2
-/** Bun's collector comes by too seldom for bytes that pass through: without being called, 500 MB left 100 to 400 behind (Bun 1.4.4). */
+/** Bun collects too rarely for streamed bytes: without explicit calls, 500 MB left 100 to 400 MB behind (Bun 1.4.4). */
 const COLLECT_BYTES = 32 * 1024 * 1024
 
 /**
- * Every part but the last is of PART_BYTES. Ends the stream when it is ended itself. Whoever has no more use for a part adds it to `spare`, to be
- * filled again: left to the collector, parts pile up faster than it comes by.
+ * Splits a stream into parts of PART_BYTES; the last may be shorter. Ends the stream when ended itself. Add parts that
+ * are no longer needed to `spare` for reuse: otherwise they pile up faster than they are collected.
  */
 export async function* partsOf(body: ReadableStream<Uint8Array>, spare: Uint8Array[] = []): AsyncGenerator<Uint8Array> {
   let part: Uint8Array = new Uint8Array(PART_BYTES)
@@ -39,18 +42,23 @@ export type Target = {
 }
 
 export type Upload = {
-  /** Sends all parts, at most IN_FLIGHT at a time, and tells their size. Rejects with the first failure, of the store or of `rest`, when nothing is in flight any more. */
+  /**
+   * Sends all parts, IN_FLIGHT at a time, and returns their total size. On failure rejects once nothing is in flight.
+   */
   send(
     first: Uint8Array,
     more: { readonly rest: AsyncIterable<Uint8Array>; readonly spare: Uint8Array[] },
   ): Promise<number>
-  /** Makes the parts an object. */
+  /** Combines the parts into an object. */
   complete(condition: { readonly IfNoneMatch?: string }): Promise<unknown>
-  /** Has the store drop the parts. */
+  /** Deletes the parts from the store. */
   abort(): Promise<unknown>
 }
 
-/** Begins an upload. What is neither completed nor aborted stays at the store, unseen, until a lifecycle rule of its bucket drops it. */
+/**
+ * Starts an upload. If neither completed nor aborted, it stays in the store, invisible, until a lifecycle rule removes
+ * it.
+ */
 export async function beginUpload({ sdk, client, bucket, path, type }: Target): Promise<Upload> {
   const object = { Bucket: bucket, Key: path }
   const { UploadId } = await client
@@ -80,7 +88,7 @@ export async function beginUpload({ sdk, client, bucket, path, type }: Target): 
           flying.delete(flight)
           if (bytes.length === PART_BYTES) spare.push(bytes)
         }, failed)
-        // Told when it is waited for; until then it must not read as unhandled.
+        // A failure is reported when awaited; until then it must not count as unhandled.
         flight.catch(() => {})
         flying.add(flight)
       }
@@ -90,7 +98,7 @@ export async function beginUpload({ sdk, client, bucket, path, type }: Target): 
         for await (const bytes of rest) {
           launch(bytes)
           if (size % COLLECT_BYTES < bytes.length) collect()
-          // Before the next part is gathered: what is not on its way is not held.
+          // Wait before gathering the next part, so that no more parts than IN_FLIGHT are held.
           if (flying.size === IN_FLIGHT) await Promise.race(flying)
         }
         await Promise.all(flying)
@@ -113,7 +121,7 @@ function failed(error: unknown): never {
   throw washed(error, 'put')
 }
 
-/** Nothing, where the runtime is not Bun. */
+/** Does nothing outside Bun. */
 function collect(): void {
   const { Bun } = globalThis as { Bun?: { gc(isNow: boolean): void } }
   Bun?.gc(true)

@@ -1,31 +1,31 @@
-/** What the audio protocols have in common: how the operator configures one, and bytes of a sound as a data URI that is what it claims to be. */
+/** Shared by the audio protocols: the operator's configuration, and audio as a verified data URI. */
 import { type AudioFormat, type Clock, ApiError, type Json, type Log } from '../../../core/mod.ts'
 import type { Fetch, VendorHttp } from '../../http/fetch.ts'
 import { mediaTypeOf } from '../../http/media_input.ts'
 import { readWav } from './wav.ts'
 
 export type AudioVendorConfig = {
-  /** Root of the API, up to where the protocol's own paths begin. */
+  /** Root of the API, before the protocol's own paths. */
   readonly baseUrl: string
   readonly key?: string | undefined
-  /** Who is named as the source of a rate limit. */
+  /** Named to the buyer as the source of a rate limit. */
   readonly maker: string
-  /** Longest that one upstream call may take, in milliseconds. */
+  /** Longest duration of one upstream call, in milliseconds. */
   readonly timeoutMs: number
-  /** Joins every request, below the order. */
+  /** Merged into every request, below the order. */
   readonly parameters?: Readonly<Record<string, Json>> | undefined
-  /** Joins every request above all else. A null leaves a field out. */
+  /** Merged into every request above everything else. A null removes a field. */
   readonly overrides?: Readonly<Record<string, Json>> | undefined
   readonly clock: Clock
   readonly log: Log
   readonly fetch?: Fetch | undefined
 }
 
-/** Within the 120 s that a one-shot call may take. */
+/** Within the 120 s of a one-shot call. */
 export const SOUND_TIMEOUT_MS = 100_000
 /** A track takes up to minutes (decision 75). */
 export const MUSIC_TIMEOUT_MS = 600_000
-/** Three quarters of an hour of speech at 128 kbit/s. */
+/** 45 minutes of speech at 128 kbit/s. */
 export const MAX_SOUND_BYTES = 64 * 1024 * 1024
 
 const TYPES: Readonly<Record<AudioFormat, string>> = {
@@ -35,7 +35,9 @@ const TYPES: Readonly<Record<AudioFormat, string>> = {
   wav: 'audio/wav',
 }
 
-/** Throws where the bytes are no sound of that format, or samples of silence; bare samples cannot be told from anything else. */
+/**
+ * Encodes audio as a data URI. Throws when the bytes are not of that format, or silent; raw samples cannot be verified.
+ */
 export function soundUri(bytes: Uint8Array, format: AudioFormat, http: Pick<VendorHttp, 'refusal'>): string {
   if (bytes.length === 0 || !isOf(bytes, format))
     throw http.refusal('failed', `the vendor answered with something that is no ${format}`)
@@ -48,7 +50,7 @@ function isOf(bytes: Uint8Array, format: AudioFormat): boolean {
   return format === 'pcm' || mediaTypeOf(bytes) === TYPES[format]
 }
 
-/** Of a WAV that ends with its head there are no samples, whatever it says of itself: servers that stream write no lengths. */
+/** Streaming servers write no lengths, so a WAV that ends with its header has no samples, whatever the header says. */
 function isSilent(bytes: Uint8Array, format: AudioFormat): boolean {
   if (format === 'pcm') return bytes.every((byte) => byte === 0)
   if (format !== 'wav') return false
@@ -61,7 +63,7 @@ function isSilent(bytes: Uint8Array, format: AudioFormat): boolean {
 
 const WAV_HEAD_BYTES = 44
 
-/** What a vendor finds wrong with a field of the buyer's. */
+/** The error for a field of the buyer's that a vendor rejected. */
 export function badField(path: string, why: string): ApiError {
   return new ApiError('INVALID_BODY', {
     message: `${path}: ${why}. Nothing was charged.`,

@@ -1,10 +1,12 @@
-/** From the mask of the contract, alpha 0 for what is edited (contract 5.39), to the one of Stable Diffusion servers: white for what is edited. */
+/** Converts masks: from alpha 0 for the area to edit (contract 5.39) to the white of Stable Diffusion servers. */
 import { deflateSync, inflateSync } from 'node:zlib'
 import { invalidImage } from '../../http/media_input.ts'
 
 const SIGNATURE = Buffer.from('\x89PNG\r\n\x1a\n', 'latin1')
 const MAX_PIXELS = 16 * 1024 * 1024
-/** Samples of a pixel, by PNG colour type: grey, RGB, palette, grey with alpha, RGB with alpha (PNG 3rd edition, 11.2.1). */
+/**
+ * Samples per pixel by PNG colour type: grey, RGB, palette, grey with alpha, RGB with alpha (PNG 3rd edition, 11.2.1).
+ */
 const CHANNELS: Readonly<Record<number, number>> = { 0: 1, 2: 3, 3: 1, 4: 2, 6: 4 }
 
 type Header = {
@@ -16,8 +18,8 @@ type Header = {
 }
 
 /**
- * A grey PNG of the same size: white where the given one is transparent, black where it is opaque. Throws INVALID_IMAGE for a PNG that is
- * broken, interlaced, or larger than 16 megapixels.
+ * Returns a grey PNG of the same size: white where the mask is transparent, black where it is opaque. Throws
+ * INVALID_IMAGE for a PNG that is broken, interlaced, or larger than 16 megapixels.
  */
 export function whiteMask(png: Uint8Array): Uint8Array {
   const chunks = readChunks(Buffer.from(png.buffer, png.byteOffset, png.byteLength))
@@ -62,12 +64,12 @@ function inflate(data: Buffer | undefined, header: Header): Buffer {
     const raw = inflateSync(data ?? Buffer.alloc(0), { maxOutputLength: size })
     if (raw.length === size) return raw
   } catch {
-    // Said below: too much, too little and not deflated at all are one to the buyer.
+    // Too long, too short and not deflated are the same error for the buyer.
   }
   throw broken()
 }
 
-/** Undoes the filter of each row, in place, and drops the byte that names it (PNG 9.2). */
+/** Undoes the filter of each row and drops its filter byte (PNG 9.2). */
 function unfilter(raw: Buffer, header: Header): Buffer {
   const stride = rowBytes(header)
   const step = Math.max(1, (header.depth * header.channels) / 8)
@@ -96,7 +98,7 @@ function predict(filter: number, left: number, up: number, corner: number): numb
   return b <= c ? up : corner
 }
 
-/** 255 less alpha, for each pixel. */
+/** 255 minus alpha, per pixel. */
 function transparency(rows: Buffer, header: Header, key: Buffer | undefined): Buffer {
   const { width, height, depth, color, channels } = header
   const stride = rowBytes(header)

@@ -1,4 +1,4 @@
-/** What the image protocols have in common: how the operator configures one, how an order is written, how `n` is spread over calls. */
+/** Shared by the image protocols: the operator's configuration, request bodies, and spreading `n` over calls. */
 import { isWebUrl } from '../../../core/lib/text.ts'
 import type { Clock, ImageJob, Json, Log, MadeImage } from '../../../core/mod.ts'
 import type { Fetch, VendorHttp } from '../../http/fetch.ts'
@@ -7,29 +7,34 @@ import { dataUri } from '../../http/media_input.ts'
 type Fields = Readonly<Record<string, Json>>
 
 export type ImageVendorConfig = {
-  /** Root of the API, up to where the protocol's own paths begin, for example `https://api.openai.com/v1`. */
+  /** Root of the API, before the protocol's own paths, for example `https://api.openai.com/v1`. */
   readonly baseUrl: string
   readonly key?: string | undefined
-  /** Who made the model: the source of a rate limit in the buyer's eyes. */
+  /** Maker of the model, named to the buyer as the source of a rate limit. */
   readonly maker: string
-  /** Joins every request, below what the buyer ordered: prompt, model, number and size stay the buyer's. */
+  /** Merged into every request, below the order: prompt, model, number and size stay the buyer's. */
   readonly parameters?: Fields | undefined
-  /** Joins every request above all else, the order included. A null leaves a field out. */
+  /** Merged into every request above everything else. A null removes a field. */
   readonly overrides?: Fields | undefined
-  /** Longest that one upstream call may take, in milliseconds. */
+  /** Longest duration of one upstream call, in milliseconds. */
   readonly timeoutMs: number
-  /** Largest reply, in bytes; 256 MiB unless told. */
+  /** Largest reply in bytes. Default 256 MiB. */
   readonly maxBytes?: number | undefined
-  /** Most images to ask of one upstream call; the protocol's own limit unless told. */
+  /** Most images per upstream call. Default: the protocol's limit. */
   readonly perCall?: number | undefined
-  /** What a mask marks as the part to edit, where the server differs from the protocol: stable-diffusion.cpp takes white for it everywhere. */
+  /**
+   * What marks the area to edit, if the server differs from the protocol: stable-diffusion.cpp always expects white.
+   */
   readonly maskMarks?: 'transparent' | 'white' | undefined
   readonly clock: Clock
   readonly log: Log
   readonly fetch?: Fetch | undefined
 }
 
-/** The body of a request: usual settings, then the operator's, then the order, then the operator's overrides. Objects merge, nulls leave out. */
+/**
+ * Merges the body of a request: defaults, the operator's parameters, the order, the operator's overrides. Nulls remove
+ * fields.
+ */
 export function writeOrder(
   { parameters = {}, overrides = {} }: ImageVendorConfig,
   { usual = {}, order }: { usual?: Fields; order: Fields },
@@ -54,8 +59,8 @@ function isFields(value: Json | undefined): value is Fields {
 const AT_ONCE = 4
 
 /**
- * Makes `n` images with calls of at most `perCall`, four at a time, in order. The first failure ends the other calls and is thrown: there is no
- * partial success (decision 73).
+ * Makes `n` images with calls of at most `perCall`, four at a time, in order. The first failure aborts the other calls
+ * and is thrown: there is no partial success (decision 73).
  */
 export async function spread(
   { n, perCall }: { n: number; perCall: number },
@@ -83,14 +88,14 @@ export async function spread(
   }
 }
 
-/** One image of a reply, as most vendors write it. Null for what is absent. */
+/** One image of a reply in the format of most vendors; absent members are null. */
 export type RawImage = {
   readonly b64_json?: string | null
   readonly url?: string | null
   readonly revised_prompt?: string | null
 }
 
-/** Reads exactly `count` images; fewer, or one that is none, fail the job: it was sold as a whole. */
+/** Reads exactly `count` images. Throws for fewer, or for one that is not an image: the job was sold as a whole. */
 export function readImages(
   raw: readonly RawImage[],
   count: number,
@@ -112,13 +117,13 @@ function hosted(url: string): string | undefined {
 export const bearer = (key: string | undefined): Readonly<Record<string, string>> =>
   key ? { authorization: `Bearer ${key}` } : {}
 
-/** A path under the base URL, however that ends. */
+/** Appends a path to the base URL, with or without a trailing slash. */
 export const under = (baseUrl: string, path: string): string => baseUrl.replace(/\/+$/, '') + path
 
 export const sizeOf = ({ width, height }: ImageJob): string => `${width}x${height}`
 
 /**
- * The ratio of a list, such as `3:2`, that is nearest to a size. Throws where the nearest is more than 5% off: such a row of the catalog
+ * Returns the listed ratio, such as `3:2`, nearest to a size. Throws when it is more than 5% off: such a catalog row
  * cannot be served.
  */
 export function nearestRatio(ratios: readonly string[], job: ImageJob): string {
@@ -131,7 +136,10 @@ export function nearestRatio(ratios: readonly string[], job: ImageJob): string {
   return nearest
 }
 
-/** stable-diffusion.cpp takes settings out of a prompt, its size included (examples/server/api.md, `sd_cpp_extra_args`): not from a buyer. */
+/**
+ * Disables settings inside a prompt, which stable-diffusion.cpp applies, even its size (examples/server/api.md,
+ * `sd_cpp_extra_args`).
+ */
 export function plainPrompt(prompt: string): string {
   return prompt.replace(/sd_cpp_extra_args/gi, 'sd cpp extra args')
 }

@@ -1,4 +1,4 @@
-/** Stands between a crowd and a price feed: whoever asks the same thing at the same time, or soon after, shares one answer. */
+/** Caches a price feed: callers with the same question at the same time, or soon after, share one answer. */
 import { concurrencyLimiter } from '../../../core/lib/limiter.ts'
 import {
   type CachedData,
@@ -16,29 +16,29 @@ import { ttlCache, singleFlight } from '../../http/single_flight.ts'
 export type MarketCacheOptions = {
   readonly clock: Pick<Clock, 'now'>
   readonly log: Log
-  /** How old an answer may be, in milliseconds: an hour for lists, 5 s for prices, 15 s for bars. */
+  /** Cache times in milliseconds. Defaults: one hour for lists, 5 s for prices, 15 s for bars. */
   readonly listMs?: number | undefined
   readonly spotMs?: number | undefined
   readonly barsMs?: number | undefined
-  /** How much is kept: 5,000 prices, and histories of 200,000 bars together. */
+  /** Cache sizes. Defaults: 5,000 prices, and histories with 200,000 bars in total. */
   readonly mostSpots?: number | undefined
   readonly mostBars?: number | undefined
-  /** How many histories may be asked for at a time, 8, and how many more may wait, 100: of those that cost nothing, and as many again of those that are paid for. */
+  /** Concurrent and waiting requests for histories, free and paid counted apart. Defaults: 8 and 100. */
   readonly atOnce?: number | undefined
   readonly mostWaiting?: number | undefined
 }
 
-/** After a list could not be renewed. */
+/** Pause after a failed renewal of a list. */
 const LIST_RETRY_MS = 30_000
-/** How long a question that failed is not asked again: long enough to spare a feed that is away, too short for anybody to notice. */
+/** How long a failed request is not repeated: long enough to spare a feed that is down, too short to notice. */
 const FAILED_MS = 1_000
 const MAX_FAILED = 1_000
 const MINUTE = 60
 
 /**
- * A list past its hour is served once more, and renewed behind it. A price or a history past its time is asked for again, and never served stale.
- * A failure is kept for a second. What is shared is not ended by one who gives up waiting, only their own wait is; a history that nobody waits for any
- * more is, and leaves its place to the next.
+ * Caches a market vendor. An expired list is served once more while it is renewed; an expired price or history is
+ * fetched again and never served stale. A failure is cached for a second. A caller who leaves does not end a shared
+ * request; a request for a history ends when its last caller leaves, and frees its place.
  */
 export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions): MarketVendor & CachedData {
   const {
@@ -59,7 +59,7 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
   const turns = { paid: concurrencyLimiter(atOnce, queue), free: concurrencyLimiter(atOnce, queue) }
   const failed = ttlCache<unknown>({ clock, ttlMs: FAILED_MS, room: MAX_FAILED, weigh: () => 1 })
   const shared = singleFlight(failed)
-  /** What is shared ends by the vendor's own deadline. */
+  /** Shared requests end by the vendor's own deadline. */
   const unending = () => ({ signal: new AbortController().signal })
 
   return {
@@ -80,7 +80,7 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
       if (clock.now() >= known.due) {
         known.due = clock.now() + LIST_RETRY_MS
         list(shelf, unending().signal).catch((error: Error) =>
-          log.warn('a list of symbols could not be renewed; the old one is served', { shelf, error: error.message }),
+          log.warn('a list of symbols could not be renewed; serving the old one', { shelf, error: error.message }),
         )
       }
       return known.feeds
@@ -98,7 +98,7 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
 
     async bars(feed, { resolution, from, to, session, lane = 'free', signal }) {
       signal.throwIfAborted()
-      // Bars begin at whole minutes, so windows that differ in their seconds hold the same ones.
+      // Bars start at whole minutes, so windows that differ only in seconds contain the same bars.
       const window = { from: Math.ceil(from / MINUTE) * MINUTE, to: Math.floor(to / MINUTE) * MINUTE + MINUTE - 1 }
       if (window.from > window.to) return []
       const key = `${session ?? ''} ${resolution} ${window.from} ${window.to} ${feed.key}`
@@ -112,14 +112,17 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
     },
   }
 
-  /** A list of less than half of what it was is a feed in trouble, until the operator has looked: a symbol that has gone is a 404 to those who pay. */
+  /**
+   * Rejects a list that lost more than half its symbols until the operator has looked: a missing symbol is a 404 to a
+   * payer.
+   */
   function list(shelf: MarketKind, signal: AbortSignal): Promise<readonly Feed[]> {
     return shared(`list ${shelf}`, signal, async () => {
       const feeds = await vendor.feeds(shelf, unending())
       const known = lists.get(shelf)
       const isCut = known !== undefined && feeds.length * 2 < known.feeds.length
       if (isCut)
-        log.alert('a list of symbols came back much shorter; the old one is served until this process starts anew', {
+        log.alert('a list of symbols became much shorter; serving the old one until this process restarts', {
           shelf,
           before: known.feeds.length,
           now: feeds.length,

@@ -1,4 +1,4 @@
-/** Reads JSON from a price feed: 5 s, and once more (contract 10.18). */
+/** Reads JSON from a price feed: within 5 s, with one retry (contract 10.18). */
 import { type Clock, ApiError, type Log } from '../../../core/mod.ts'
 import { type Fetch, readAtMost } from '../../http/fetch.ts'
 import { bearer } from './image_provider.ts'
@@ -6,7 +6,7 @@ import { orAbort } from '../../http/or_abort.ts'
 import { safeCode } from '../../http/refusals.ts'
 
 export type MarketHttpConfig = {
-  /** The feed, for logs. */
+  /** Name of the feed, for logs. */
   readonly name: string
   readonly key?: string | undefined
   readonly clock: Clock
@@ -14,10 +14,12 @@ export type MarketHttpConfig = {
   readonly fetch?: Fetch | undefined
 }
 
-/** How a reply is understood. Undefined, or a SyntaxError, is one that is no answer to the question: it counts as a failure like any other. */
+/**
+ * Parses a reply. Undefined, or a SyntaxError, means that it does not answer the question: a failure like any other.
+ */
 export type Reading<T> = {
   read(text: string): T | undefined
-  /** What a 404 means where it says so itself; else it means that our address is wrong. */
+  /** Parses a 404 that is an answer; any other 404 means that our URL is wrong. */
   missing?(text: string): T | undefined
 }
 export type MarketHttp = { get<T>(url: string, signal: AbortSignal, reading: Reading<T>): Promise<T> }
@@ -26,13 +28,13 @@ export const TIMEOUT_MS = 5_000
 const RETRY_PAUSE_MS = 250
 const MAX_BYTES = 32 * 1024 * 1024
 
-/** What an attempt came to. `isOurs`: our key or settings, so that asking again is of no use. */
+/** The result of an attempt. `isOurs`: our key or settings are wrong, so a retry is useless. */
 type Attempt<T> = { kind: 'got'; answer: T } | Failed
 type Failed = { kind: 'failed'; what: string; status?: number; isOurs?: true }
 
 /**
- * Throws FEED_UNAVAILABLE where there is no answer; nothing of the feed's own words is in it. Redirects are not followed, for they would carry the key
- * away. Ends with `signal` at any point, and with its reason.
+ * A client of one price feed. Throws FEED_UNAVAILABLE, without the feed's text, when there is no answer. Follows no
+ * redirects, which would forward the key. Ends with `signal` at any point, with its reason.
  */
 export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: MarketHttpConfig): MarketHttp {
   const headers = { accept: 'application/json', 'user-agent': 'farebox', ...bearer(key) }
@@ -64,7 +66,9 @@ export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: 
       if (signal.aborted) throw signal.reason
       return {
         kind: 'failed',
-        what: late.signal.aborted ? (late.signal.reason as Error).message : 'could not be reached, or broke off',
+        what: late.signal.aborted
+          ? (late.signal.reason as Error).message
+          : 'could not be reached, or the connection broke',
       }
     } finally {
       done.abort()
@@ -83,7 +87,7 @@ export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: 
     if (ok)
       return {
         kind: 'failed',
-        what: `answered with something else than what it was asked for${code && ` (${code})`}`,
+        what: `answered something other than what was requested${code && ` (${code})`}`,
         status,
       }
     return {
@@ -96,15 +100,15 @@ export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: 
 
   function away({ what, status, isOurs }: Failed): ApiError {
     const fields = { feed: name, what, ...(status && { status }) }
-    if (isOurs) log.alert('a price feed refuses us: its key, plan or settings need the operator', fields)
-    else log.warn('a price feed is away', fields)
+    if (isOurs) log.alert('a price feed refuses this gateway: check its key, plan and settings', fields)
+    else log.warn('a price feed is unavailable', fields)
     return new ApiError('FEED_UNAVAILABLE', {
       message: 'The price feed did not answer. Nothing was charged; try again.',
     })
   }
 }
 
-/** What is no JSON says nothing. */
+/** Text that is not JSON reads as undefined. */
 function quiet<T>(read: () => T): T | undefined {
   try {
     return read()

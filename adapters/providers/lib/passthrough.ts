@@ -1,6 +1,6 @@
 /**
- * Answers of other services, passed on. Whoever asks chooses a path below a root that the operator has set, and a query; never the host. Nothing of
- * his headers travels, no redirect is followed, and what comes back is JSON of a known most.
+ * Passthrough to other services. The caller chooses a path below a root that the operator set, and a query, never the
+ * host. None of the caller's headers are sent, redirects are not followed, and replies are JSON of limited size.
  */
 import {
   type Clock,
@@ -16,18 +16,18 @@ import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { envelope, type ErrorFor, type Judge, record } from '../../http/refusals.ts'
 
 export type PassthroughConfig = {
-  /** Name in logs, and what buyers are told who refused. */
+  /** Name in logs. `source` names the service to buyers. */
   readonly name: string
   readonly source: string
-  /** With our key, if any; nothing else is sent beside the type of the body. */
+  /** Sent with each request, including our key if any; nothing else is sent but the body's type. */
   readonly headers?: Readonly<Record<string, string>>
-  /** Never to be read by a buyer, wherever it is quoted. */
+  /** Values that a buyer must never see, even when the service quotes them. */
   readonly secrets?: readonly string[]
-  /** Longest that one call may take, in milliseconds. */
+  /** Longest duration of one call, in milliseconds. */
   readonly timeoutMs: number
-  /** Largest answer, in bytes. */
+  /** Largest reply in bytes. */
   readonly maxBytes: number
-  /** How a service that is too slow, or fails, reads; 502 unless told. */
+  /** The error for a slow or failing service. Default: UPSTREAM_FAILED (502). */
   readonly failure?: { readonly code: ApiErrorCode; readonly error?: string }
   readonly clock: Clock
   readonly log: Log
@@ -35,11 +35,16 @@ export type PassthroughConfig = {
 }
 
 export type Passthrough = {
-  /** Throws a Fault: PASSED_ON with the service's own 4xx, RATE_LIMITED, NOT_CONFIGURED where the operator is meant, else `failure`. */
+  /**
+   * Throws an ApiError: PASSED_ON with the service's own 4xx, RATE_LIMITED, NOT_CONFIGURED for the operator's mistakes,
+   * else `failure`.
+   */
   ask(root: string, passage: PassthroughRequest, at: { signal: AbortSignal }): Promise<string>
 }
 
-/** About us, not about the question: our key, balance, address or plan. A redirect is an address that has moved. */
+/**
+ * Statuses about this gateway, not the request: our key, balance, address or plan. A redirect means a moved address.
+ */
 const OURS = new Set([401, 402, 403, 405, 407, 411, 415, 426, 451])
 const MAX_REASON = 300
 const MAX_DETAILS = 8_192
@@ -48,7 +53,7 @@ export function passthrough(config: PassthroughConfig): Passthrough {
   const { source, headers = {}, secrets = [] } = config
   const http = vendorHttp({ ...config, maker: source, errorFor: toldOf(config) })
 
-  /** 4xx keeps its status, in the words of contract 15.3. */
+  /** A 4xx keeps its status; wording by contract 15.3. */
   const judge: Judge = ({ status, body }) => {
     if (status < 400 || OURS.has(status)) return 'operator'
     if (status === 408 || status === 429 || status >= 500) return status === 429 ? 'rate_limited' : 'failed'
@@ -68,7 +73,7 @@ export function passthrough(config: PassthroughConfig): Passthrough {
     },
   }
 
-  /** The service's own error body, where it is short and says nothing of us. */
+  /** The service's error body, if it is short and contains no secret. */
   function detailsOf(body: unknown): Json {
     const told = JSON.stringify(body ?? null)
     return told.length <= MAX_DETAILS && withoutSecrets(told, secrets) === told ? ((body ?? null) as Json) : null
@@ -81,13 +86,13 @@ export type Naming = {
   readonly failure?: { readonly code: ApiErrorCode; readonly error?: string }
 }
 
-/** What buyers are told of the troubles of a service, by its name. */
+/** Errors for a service's failures, by its name. */
 export function toldOf({ source, timeoutMs, failure = { code: 'UPSTREAM_FAILED' } }: Naming): ErrorFor {
   return (trouble, { retrySeconds }) => {
     if (trouble === 'rate_limited') return rateLimited(source, retrySeconds)
     if (trouble === 'operator')
       return new ApiError('NOT_CONFIGURED', {
-        message: `${source} does not accept this gateway just now; its operator has been told. Payment was NOT charged.`,
+        message: `${source} does not accept this gateway at the moment; its operator has been notified. Payment was NOT charged.`,
       })
     const what =
       trouble === 'timeout' ? `did not answer within ${timeoutMs / 1000} s` : 'failed, or could not be reached'
@@ -99,30 +104,30 @@ export function toldOf({ source, timeoutMs, failure = { code: 'UPSTREAM_FAILED' 
 }
 
 /**
- * The URL of a path below a root. Throws a RangeError for one that would lead anywhere else, however it came here: what was judged before the quote is
- * judged again, and the URL that is called must be the root and the path, letter by letter.
+ * Builds the URL of a path below a root. Throws RangeError for a path that would lead elsewhere. The path was checked
+ * before the quote and is checked again: the parsed URL must equal root and path letter by letter.
  */
 export function urlUnder(root: string, path: string, query: string): string {
   const home = new URL(root).href.replace(/\/+$/, '')
   const wanted = `${home}/${path}${query && `?${query}`}`
   if (pathProblem(path) !== undefined || query.includes('#') || URL.parse(wanted)?.href !== wanted)
-    throw new RangeError('a path that leads out of its root is not asked for')
+    throw new RangeError('the path leads out of its root')
   return wanted
 }
 
-/** What services write where they say why: an envelope, or FastAPI's `detail`. */
+/** Where services put the reason: an error envelope, or FastAPI's `detail`. */
 function reasonOf(body: unknown): string {
   const { detail } = record(body)
   return envelope(body).message || (typeof detail === 'string' ? detail : '')
 }
 
-/** A reason that may be repeated: without our keys, and cut only then, for half a key is no longer found. */
+/** A reason that may be shown: secrets are removed before it is cut, because half a key would not be found. */
 export const plainReason = (reason: string, secrets: readonly string[]): string =>
   withoutSecrets(reason, secrets)
     .replaceAll(/[\p{Cc}\p{Cs}]/gu, ' ')
     .slice(0, MAX_REASON)
 
-/** A service that quotes what it was sent quotes our key. */
+/** Removes secrets from a text; a service that quotes its request quotes our key. */
 export function withoutSecrets(text: string, secrets: readonly string[]): string {
   const written = secrets
     .filter((secret) => secret !== '')

@@ -1,8 +1,8 @@
-/** PNG files of 8-bit RGBA: reads what `Bun.Image` writes, writes pixels with words behind the header. */
+/** PNG files of 8-bit RGBA: reads what `Bun.Image` writes, and writes pixels with text chunks. */
 import { Readable } from 'node:stream'
 import { crc32, createDeflate, inflateSync } from 'node:zlib'
 
-/** `data` is RGBA, four bytes a pixel, not premultiplied. */
+/** `data` is RGBA, four bytes per pixel, not premultiplied. */
 export type Raster = { readonly width: number; readonly height: number; readonly data: Uint8Array }
 
 const SIGNATURE = Buffer.from('\u0089PNG\r\n\u001a\n', 'latin1')
@@ -10,7 +10,7 @@ const SIGNATURE_AND_IHDR = 8 + 25
 const STRIP = 1 << 20
 const EIGHT_BIT_RGBA = [8, 6, 0, 0, 0]
 
-/** The same PNG with text chunks behind its header. Names are Latin letters, texts are UTF-8. */
+/** Adds text chunks after the header. Names are Latin letters, texts are UTF-8. */
 export function described(png: Uint8Array, words: Readonly<Record<string, string>>): Uint8Array {
   const chunks = Object.entries(words).map(([name, text]) => {
     const plain = text.slice(0, 300).replace(/\p{Cc}/gu, ' ')
@@ -19,7 +19,7 @@ export function described(png: Uint8Array, words: Readonly<Record<string, string
   return Buffer.concat([png.subarray(0, SIGNATURE_AND_IHDR), ...chunks, png.subarray(SIGNATURE_AND_IHDR)])
 }
 
-/** Compresses strip by strip, so that a large picture is not in memory once more. */
+/** Compresses strip by strip, so that a large image is not in memory twice. */
 export async function encodePng({ width, height, data }: Raster): Promise<Uint8Array> {
   const header = Buffer.from([0, 0, 0, 0, 0, 0, 0, 0, ...EIGHT_BIT_RGBA])
   header.writeUInt32BE(width, 0)
@@ -36,7 +36,7 @@ export async function encodePng({ width, height, data }: Raster): Promise<Uint8A
   return Buffer.concat([SIGNATURE, chunk('IHDR', header), ...chunks, chunk('IEND', new Uint8Array())])
 }
 
-/** Rows from one to before another, each as its difference from what its neighbours predict. */
+/** Applies the Paeth filter to rows `first` up to, but not including, `end`. */
 function filtered(data: Uint8Array, stride: number, first: number, end: number): Uint8Array {
   const rows = new Uint8Array((stride + 1) * (end - first))
   for (let y = first; y < end; y++) {
@@ -52,7 +52,7 @@ function filtered(data: Uint8Array, stride: number, first: number, end: number):
   return rows
 }
 
-/** Reads 8-bit RGBA without interlacing, which is all that `Bun.Image` writes. Throws for anything else. */
+/** Reads non-interlaced 8-bit RGBA, which is all that `Bun.Image` writes. Throws for anything else. */
 export function decodePng(png: Uint8Array): Raster {
   const bytes = Buffer.from(png.buffer, png.byteOffset, png.byteLength)
   if (!bytes.subarray(24, 29).equals(Buffer.from(EIGHT_BIT_RGBA))) throw new Error('not an 8-bit RGBA PNG')
@@ -69,7 +69,7 @@ export function decodePng(png: Uint8Array): Raster {
   return { width, height, data: rows.subarray(0, width * 4 * height) }
 }
 
-/** Restores a row and moves it up in the same memory, over the filters of those before it. */
+/** Restores a row and moves it up in the same memory, over the filter bytes of the rows before it. */
 function unfilter(rows: Uint8Array, y: number, stride: number): void {
   const [from, to] = [y * (stride + 1) + 1, y * stride]
   const filter = rows[from - 1]
@@ -89,7 +89,7 @@ function guess(filter: number | undefined, left: number, up: number, corner: num
   return nearest(left, up, corner)
 }
 
-/** Paeth's predictor: whichever of the three is nearest to left + up - corner. */
+/** The Paeth predictor: whichever of the three is nearest to left + up - corner. */
 function nearest(left: number, up: number, corner: number): number {
   const a = Math.abs(up - corner)
   const b = Math.abs(left - corner)

@@ -1,14 +1,14 @@
-/** Seed pictures brought to the size of the clip that they begin. Needs Bun. */
+/** Resizes seed images to the size of their clip. Needs Bun. */
 import { fitted, sourceOf } from './fitting.ts'
 import { encodePng } from './png.ts'
 import type { Resize } from './video_provider.ts'
 
 /**
- * The whole picture as a PNG of exactly that size: cut at its edges where little is lost, else over a blurred copy of itself, never stretched.
- * Throws INVALID_IMAGE for what cannot be decoded, HEIC and AVIF among it.
+ * Returns a resizer to a PNG of exactly the given size: cropped where little is lost, else placed over a blurred copy
+ * of itself, never stretched. Throws INVALID_IMAGE for files that cannot be decoded, such as HEIC and AVIF.
  */
 export function pictureResizer(): Resize {
-  // One at a time: the largest picture takes hundreds of megabytes while it is decoded.
+  // One at a time: decoding the largest image takes hundreds of megabytes.
   let last: Promise<unknown> = Promise.resolve()
   return async (dataUri, size) => {
     const source = sourceOf(dataUri, 'The image')

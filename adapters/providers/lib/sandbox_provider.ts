@@ -1,16 +1,19 @@
-/** What vendors of sandboxes have in common that come with a client library of their own: how its errors read, and when it is given up. */
+/** Shared by sandbox vendors with a client library: how its errors are read, and its deadlines. */
 import { type Clock, ApiError, type Log, rateLimited } from '../../../core/mod.ts'
 import { DEFAULT_RETRY_SECONDS } from '../../http/refusals.ts'
 
-/** Of stdout and of stderr, in characters, before they are cut. */
+/** Largest stdout, and largest stderr, in characters; longer output is cut. */
 export const MAX_OUTPUT = 1 << 20
 
 export type Asking = { readonly name: string; readonly clock: Clock; readonly log: Log }
 
-/** What an error of a library's means, by the name of its class or its gRPC status; `gone` is a sandbox that is no more. */
+/** What an error of a client library means, by its class name or gRPC status; `gone`: the sandbox no longer exists. */
 export type Meaning = 'gone' | 'late' | 'rate_limited' | 'operator' | 'failed'
 
-/** Asks within `ms`. Throws a Fault without a word of the library's in it, for those may quote what they were sent; undefined where the sandbox has gone. */
+/**
+ * Runs a call within `ms`. Throws an ApiError without the library's text, which may quote the request; undefined when
+ * the sandbox is gone.
+ */
 export function asker({ name, clock, log }: Asking, meaningOf: (error: unknown) => Meaning) {
   return async function ask<T>(
     what: string,
@@ -33,7 +36,7 @@ export function asker({ name, clock, log }: Asking, meaningOf: (error: unknown) 
       const meaning = (error as Error).name === LATE ? 'late' : meaningOf(error)
       if (meaning === 'gone') return undefined
       const told = { vendor: name, what, error: nameOf(error) }
-      if (meaning === 'operator') log.alert('a vendor refuses us: its key, balance or settings need the operator', told)
+      if (meaning === 'operator') log.alert('a vendor refuses this gateway: check its key, balance and settings', told)
       if (meaning === 'failed') log.warn('a vendor failed', told)
       throw apiErrorOf(meaning, name)
     } finally {
@@ -52,18 +55,18 @@ function apiErrorOf(meaning: Exclude<Meaning, 'gone'>, name: string): ApiError {
   if (meaning === 'operator')
     return new ApiError('NOT_CONFIGURED', {
       message:
-        'The vendor of the sandboxes does not accept this gateway just now; its operator has been told. Nothing was charged.',
+        'The sandbox vendor does not accept this gateway at the moment; its operator has been notified. Nothing was charged.',
     })
   return new ApiError('UPSTREAM_FAILED', {
-    message: 'The vendor of the sandboxes failed, or could not be reached. Nothing was charged.',
+    message: 'The sandbox vendor failed or could not be reached. Nothing was charged.',
   })
 }
 
-/** The name of an error's class: its text may hold anything. */
+/** The class name of an error: its message may contain anything. */
 export const nameOf = (error: unknown): string =>
   /^[A-Za-z]\w{0,60}$/.exec((error as Error | null)?.constructor?.name ?? '')?.[0] ?? 'unknown'
 
-/** Text of bounded length. `isFull` tells who writes that nobody reads on. */
+/** A text buffer of limited length. `isFull` tells the writer to stop. */
 export function bounded(name: string) {
   let text = ''
   let isFull = false

@@ -1,31 +1,36 @@
-/** What the search vendors have in common: how the operator configures one, how it refuses, and two of them in a row. */
+/** Shared by the search vendors: the operator's configuration, error replies, and fallback to a second vendor. */
 import { type Clock, ApiError, type Fields, type Log, type SearchVendor } from '../../../core/mod.ts'
 import { type Fetch, type VendorHttp, vendorHttp } from '../../http/fetch.ts'
 import { envelope, errorFor, type Judge, usualTrouble } from '../../http/refusals.ts'
 
 export type SearchVendorConfig = {
-  /** Root of the API, up to where the protocol's own paths begin. */
+  /** Root of the API, before the protocol's own paths. */
   readonly baseUrl: string
   readonly key?: string | undefined
-  /** Who is named as the source of a rate limit. */
+  /** Named to the buyer as the source of a rate limit. */
   readonly maker: string
-  /** Longest that one upstream call may take, in milliseconds. */
+  /** Longest duration of one upstream call, in milliseconds. */
   readonly timeoutMs: number
-  /** Joins every request, below the order. */
+  /** Merged into every request, below the order. */
   readonly parameters?: Fields | undefined
-  /** Joins every request above all else. A null leaves a field out. */
+  /** Merged into every request above everything else. A null removes a field. */
   readonly overrides?: Fields | undefined
   readonly clock: Clock
   readonly log: Log
   readonly fetch?: Fetch | undefined
 }
 
-/** Two in a row, with a settlement after them, fit into the 120 s that a one-shot call may take. */
+/**
+ * Timeout of one search in milliseconds. Two searches and a settlement fit into the 120 s of a one-shot call.
+ *
+ * @example
+ * const search = exaSearch({ baseUrl: EXA_SEARCH, key, maker: 'Exa', timeoutMs: SEARCH_TIMEOUT_MS, clock, log })
+ */
 export const SEARCH_TIMEOUT_MS = 55_000
 
 const MAX_REPLY_BYTES = 16 * 1024 * 1024
 
-/** Calls one search vendor. What the caller cannot mend is thrown as a plain error, or as UPSTREAM_TIMEOUT. */
+/** A client of one search vendor. Errors that the caller cannot fix are plain Errors, or UPSTREAM_TIMEOUT. */
 export function searchHttp(config: SearchVendorConfig, name: string): VendorHttp {
   return vendorHttp({ ...config, name, maxBytes: MAX_REPLY_BYTES, errorFor })
 }
@@ -34,7 +39,7 @@ const POLICY_WORDS = /violates usage guidelines|SAFETY_CHECK_TYPE|content[ _-](p
 const CREDIT_WORDS = /credits|spending limit|balance|quota/i
 const JUDGED = new Set([400, 403, 422])
 
-/** Every body is ours but for the query: what is refused for another reason than its words is the operator's to see, and never the caller's. */
+/** Only the query comes from the caller, so a rejection for anything but its words is for the operator. */
 export const searchJudge: Judge = ({ status, body }) => {
   const { code, message } = envelope(body)
   const words = `${code} ${message.slice(0, 4000)}`
@@ -44,10 +49,16 @@ export const searchJudge: Judge = ({ status, body }) => {
   return usual === 'image' ? 'operator' : usual
 }
 
-/** Verdicts on the words of a query; a second vendor is not asked to overrule the first. */
+/** Final verdicts on a query; a second vendor is not asked to overrule the first. */
 const FINAL = new Set(['CONTENT_POLICY', 'INVALID_BODY', 'INVALID_PARAMETER'])
 
-/** Asks the second where the first has no answer: away, out of money, at its limit or too slow. Not where it refuses the query, or our time is up. */
+/**
+ * Falls back to the second vendor when the first fails: unreachable, out of credit, rate-limited or too slow. Does not
+ * when the first rejects the query, or the signal aborts.
+ *
+ * @example
+ * const search = firstOf(exaSearch(exa), xaiSearch(xai))
+ */
 export function firstOf(first: SearchVendor, second: SearchVendor): SearchVendor {
   return {
     async search(job, at) {

@@ -1,4 +1,4 @@
-/** What the video protocols have in common: how the operator configures one, how it refuses, and how a job is submitted and looked at. */
+/** Shared by the video protocols: the operator's configuration, error replies, submitting a job and polling it. */
 import { isWebUrl } from '../../../core/lib/text.ts'
 import { ApiError, type VideoState } from '../../../core/mod.ts'
 import { type FetchMedia, type VendorHttp, vendorHttp } from '../../http/fetch.ts'
@@ -6,26 +6,29 @@ import { bearer, type ImageVendorConfig, under } from './image_provider.ts'
 import { mediaTypeOf } from '../../http/media_input.ts'
 import { type ErrorFor, errorFor, type Judge, type Refusal, record, refusalIn } from '../../http/refusals.ts'
 
-/** A picture brought to exactly that size, in a format that every vendor reads. Throws INVALID_IMAGE for what it cannot read. */
+/**
+ * Resizes an image to exactly that size, in a format that every vendor reads. Throws INVALID_IMAGE if it cannot be
+ * read.
+ */
 export type Resize = (
   dataUri: string,
   size: { readonly width: number; readonly height: number },
 ) => Promise<{ readonly bytes: Uint8Array; readonly type: string }>
 
-/** `timeoutMs` is the longest that a job may take to be accepted. */
+/** `timeoutMs` is the longest that submitting a job may take. */
 export type VideoVendorConfig = Omit<ImageVendorConfig, 'perCall' | 'maskMarks'> & {
-  /** Longest that one look may take, in milliseconds; 10 s unless told. */
+  /** Longest duration of one poll, in milliseconds. Default 10 s. */
   readonly lookMs?: number | undefined
-  /** For a protocol whose seed picture must have the size of the clip; without it the picture goes as it is. */
+  /** For protocols whose seed image must have the size of the clip. Default: the image is sent unchanged. */
   readonly resize?: Resize | undefined
-  /** Brings a seed picture that is an URL, for a protocol that takes only bytes. Guarded, unless told. */
+  /** Downloads a seed image given as a URL, for protocols that accept only bytes. Default: the guarded download. */
   readonly media?: FetchMedia | undefined
 }
 
-/** Contract 12.41: a submit may take 20 s upstream. */
+/** Contract 12.41: submitting may take 20 s upstream. */
 export const SUBMIT_TIMEOUT_MS = 20_000
 export const LOOK_TIMEOUT_MS = 10_000
-/** Before a job counts as lost, in milliseconds: a vendor may not know yet what it took a moment ago. */
+/** Pause before a job counts as lost, in milliseconds: a vendor may not know it yet right after submission. */
 const LOST_PAUSE_MS = 1_000
 const MAX_REPLY_BYTES = 16 * 1024 * 1024
 
@@ -33,7 +36,7 @@ const MAX_REPLY_BYTES = 16 * 1024 * 1024
 
 type Failed = Extract<VideoState, { kind: 'failed' }>
 
-/** Ends of a job without a clip, in our words. */
+/** Failures of a job, in our words. */
 export const FAILED = {
   policy: { kind: 'failed', reason: 'The safety system of the model refused this clip.', code: 'content_policy' },
   person: {
@@ -55,7 +58,7 @@ export const FAILED = {
   unknown: { kind: 'failed', reason: 'The model could not make this clip.' },
 } as const satisfies Record<string, Failed>
 
-/** Contract 12.50: what the buyer sent and only the vendor could judge. */
+/** Contract 12.50: an input that only the vendor could judge. */
 export const realPerson = (): ApiError =>
   new ApiError('INPUT_IMAGE_REAL_PERSON', {
     details: 'Enroll the face and send its asset id as real_face_asset_id. Nothing was charged.',
@@ -75,13 +78,13 @@ export type VideoHttp = {
   readonly submitting: VendorHttp
   readonly looking: VendorHttp
   readonly headers: Readonly<Record<string, string>>
-  /** Sends a job and reads its handle. Throws where the reply holds none, for such a job could never be found again. */
+  /** Submits a job and reads its handle. Throws when the reply has none, because the job could never be found again. */
   submit(
     send: (http: VendorHttp) => Promise<unknown>,
     judge: Judge,
     idOf: (reply: unknown) => unknown,
   ): Promise<{ handle: string }>
-  /** Reads where a job stands. Lost is what is lost at two looks; any other refusal is thrown, for the job goes on. */
+  /** Polls a job. It is lost when two polls do not find it; any other error is thrown, because the job continues. */
   look(
     path: string,
     signal: AbortSignal,
@@ -107,7 +110,7 @@ export function videoHttp(config: VideoVendorConfig, name: string): VideoHttp {
       const said = refusalIn(reply)
       throw said
         ? submitting.refused(said, judge)
-        : submitting.refusal('failed', `${name} took a job and did not say under which id`)
+        : submitting.refusal('failed', `${name} accepted a job without returning its id`)
     },
     async look(path, signal, judge, read) {
       const ask = () =>
@@ -119,7 +122,7 @@ export function videoHttp(config: VideoVendorConfig, name: string): VideoHttp {
           return await ask()
         })
         const state = read(answer)
-        if (!state) throw looking.refusal('failed', `${name} answered a look in another shape`)
+        if (!state) throw looking.refusal('failed', `${name} answered a poll in an unknown format`)
         return state
       } catch (error) {
         if (isLost(error)) return FAILED.lost
@@ -130,7 +133,7 @@ export function videoHttp(config: VideoVendorConfig, name: string): VideoHttp {
   }
 }
 
-/** A vendor that no longer knows a job says so in JSON; a page that says 404 is a proxy's. */
+/** A vendor reports an unknown job in JSON; a 404 page without JSON comes from a proxy. */
 function gone({ status, body }: Refusal): ApiError | undefined {
   const isSaid = Object.keys(record(body)).length > 0
   return isSaid && (status === 404 || status === 410) ? new ApiError('JOB_NOT_FOUND') : undefined
@@ -148,7 +151,7 @@ export type Done = {
   readonly requestId?: string
 }
 
-/** A finished job; without a clip's URL it has failed, for nothing can be sold. */
+/** A finished job. Without a clip's URL it has failed, because nothing can be sold. */
 export function doneWith({ url, lastFrameUrl, seconds, tokens, requestId }: Done): VideoState {
   if (!isAddress(url)) return FAILED.empty
   return {
@@ -160,7 +163,7 @@ export function doneWith({ url, lastFrameUrl, seconds, tokens, requestId }: Done
   }
 }
 
-/** Seconds and tokens where they are positive, rounded; a vendor may write them as text. */
+/** Seconds and tokens if positive, rounded; vendors may send them as strings. */
 export function numbers({ seconds, tokens }: { seconds?: unknown; tokens?: unknown }): {
   seconds?: number
   tokens?: number
@@ -169,7 +172,7 @@ export function numbers({ seconds, tokens }: { seconds?: unknown; tokens?: unkno
   return { ...(length && { seconds: length }), ...(count && { tokens: count }) }
 }
 
-/** A running job, with its percentage where there is one. */
+/** A running job, with its percentage if known. */
 export function running(status: 'queued' | 'in_progress', progress?: unknown): VideoState {
   const share =
     typeof progress === 'number' && Number.isFinite(progress)
@@ -185,7 +188,7 @@ function whole(value: unknown): number | undefined {
   return typeof number === 'number' && Number.isSafeInteger(number) && number > 0 ? number : undefined
 }
 
-/** Of what comes in the reply itself the first bytes have to be media: an address is judged where it is fetched. */
+/** A data URI must start with media bytes; a web URL is checked when it is downloaded. */
 function isAddress(url: unknown): url is string {
   if (typeof url !== 'string') return false
   const [, head] = /^data:(?:video|image)\/[^,]{1,100};base64,(.{1,100})/is.exec(url) ?? []

@@ -1,6 +1,8 @@
-/** Samples as a WAV file, and what such a file says of itself. */
+/** Reads and writes WAV files. */
 
-/** `samples` are 16 bits, little-endian, of all channels in turn. `software` and `comment` are kept in the file, for players that show them. */
+/**
+ * `samples` are 16-bit little-endian, channels interleaved. `software`, `comment` and `title` are written as metadata.
+ */
 export type Samples = {
   readonly samples: Uint8Array
   readonly rate: number
@@ -27,7 +29,7 @@ export function wavOf({ samples, rate, channels, software, comment, title }: Sam
   return chunk('RIFF', Buffer.concat([Buffer.from('WAVE'), chunk('fmt ', format), ...info, chunk('data', samples)]))
 }
 
-/** The samples of a WAV file of 16 bits. Undefined for what is none. */
+/** Reads a 16-bit WAV file. Undefined for anything else. */
 export function readWav(file: Uint8Array): Samples | undefined {
   const bytes = Buffer.from(file.buffer, file.byteOffset, file.byteLength)
   if (bytes.toString('latin1', 0, 4) !== 'RIFF' || bytes.toString('latin1', 8, 12) !== 'WAVE') return undefined
@@ -47,7 +49,7 @@ export function readWav(file: Uint8Array): Samples | undefined {
 export const secondsOf = ({ samples, rate, channels }: Pick<Samples, 'samples' | 'rate' | 'channels'>): number =>
   Math.round((samples.length / BYTES / channels / rate) * 1000) / 1000
 
-/** Chunks begin at even places. */
+/** RIFF chunks start at even offsets. */
 function chunk(name: string, body: Uint8Array): Buffer {
   const head = Buffer.alloc(8, name, 'latin1')
   head.writeUInt32LE(body.length, 4)

@@ -206,7 +206,7 @@ describe('vendorHttp()', () => {
     expect(made.log.lines).toEqual([
       {
         level: 'alert',
-        message: expect.stringContaining('operator'),
+        message: expect.stringContaining('check its key'),
         fields: { vendor: 'test', maker: 'maker-x', status: 401, code: 'invalid_api_key', request: 'req_1' },
       },
     ])

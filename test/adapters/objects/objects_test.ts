@@ -113,12 +113,12 @@ test('s3FromUrl() tells every mistake at once, and no secret', () => {
   expect(mistakesOf('https://media')).toEqual(['must be s3://bucket or s3://bucket/prefix'])
   expect(mistakesOf('s3://id:hunter2@Me/../.x?endpoint=ftp://x&public=x&path_style=1&pathstyle=true')).toEqual([
     'the bucket must be 3 to 63 lower-case letters, digits, dots and hyphens',
-    'keys belong into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, not into the URL',
-    'the prefix must be plain words with slashes between them',
+    'keys must be in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, not in the URL',
+    'the prefix must be plain words separated by slashes',
     'endpoint must be an http or https URL without user, query and fragment',
     'public must be an http or https URL without user, query and fragment',
     'path_style must be true or false',
-    'there is no setting pathstyle',
+    'unknown setting pathstyle; allowed: region, endpoint, public, path_style',
     'the environment variable AWS_ACCESS_KEY_ID is not set',
     'the environment variable AWS_SECRET_ACCESS_KEY is not set',
   ])

@@ -173,11 +173,11 @@ describe('a refused settlement', () => {
       402,
       'Payment settlement failed',
       id,
-      'refused by the forecast',
+      'refused by simulation',
     ])
     expect(decodeHeader(headers.get('payment-response'))).toMatchObject({
       success: false,
-      errorReason: 'refused by the forecast',
+      errorReason: 'refused by simulation',
       payer: alice.wallet,
     })
     expect(decodeHeader(headers.get('payment-required')).accepts).toEqual(body.accepts)

@@ -28,14 +28,14 @@ describe('an answer whose payment is refused', () => {
     expect([status, body.error, body.details, body.recoverable, headers.get('x-payment-settled')]).toEqual([
       402,
       'Payment settlement failed',
-      'refused by the forecast',
+      'refused by simulation',
       true,
       null,
     ])
     expect(body.poll_url).toStartWith(`/api/v1/calls/${body.job_id}`)
     expect(decodeHeader(headers.get('payment-response'))).toEqual({
       success: false,
-      errorReason: 'refused by the forecast',
+      errorReason: 'refused by simulation',
       transaction: '',
       network: 'eip155:84532',
       payer: alice.wallet,

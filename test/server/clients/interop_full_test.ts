@@ -393,17 +393,17 @@ describe('bad payments: a 402 with a code and a fresh challenge, and no money mo
     [
       'signature of another key',
       'PAYMENT_INVALID',
-      'it is a signature of 0x',
+      'it was signed by 0x',
       signed({ as: privateKeyToAccount(generatePrivateKey()) }),
     ],
     [
       'signature of another domain name',
       'PAYMENT_INVALID',
-      'in the offered EIP-712 domain it is a signature of 0x',
+      'in the offered EIP-712 domain it was signed by 0x',
       signed({ domain: 'USD Coin' }),
     ],
-    ['high s', 'PAYMENT_INVALID', 'upper half of the order', resigned(mirrored)],
-    ['signature one byte short', 'PAYMENT_INVALID', '64 bytes long', resigned((signature) => signature.slice(0, -2))],
+    ['high s', 'PAYMENT_INVALID', 'upper half of the curve order', resigned(mirrored)],
+    ['signature one byte short', 'PAYMENT_INVALID', 'has 64 bytes', resigned((signature) => signature.slice(0, -2))],
     ['signature one byte long', 'PAYMENT_INVALID', '66 bytes long', resigned((signature) => `${signature}00`)],
     ['signature that is no hex', 'PAYMENT_INVALID', 'signature is malformed', resigned(() => 'signed, the buyer')],
     [

@@ -1,37 +1,41 @@
-/** What the vendors with wires of their own have in common: orders in that wire pass as they came, orders in chat are translated both ways. */
+/**
+ * Shared by vendors with a native chat format: requests in that format pass unchanged, chat requests are translated.
+ */
 import type { ChatAnswer, ChatOrder, ChatVendor, Fields, ChatFormat } from '../../../../core/mod.ts'
 import { chatJudge } from './refusals.ts'
 import { atOnce, type Reading, told, translatedStream } from './translation.ts'
 import { type ChatVendorConfig, chatHttp, writeChat } from './provider.ts'
 import { type Judge, type Refusal, record, refusalIn } from '../../../http/refusals.ts'
 
-/** `created` in unix seconds. */
+/** `created` is in Unix seconds. */
 export type Facts = { readonly model: string; readonly created: number }
 
-/** A wire, as one vendor speaks it. */
+/** A chat format as one vendor implements it. */
 export type NativeFormat = {
-  /** The protocol, for errors and logs. */
+  /** Name of the protocol, for errors and logs. */
   readonly name: string
   readonly wire: ChatFormat
-  /** Where an order goes, and with which headers, the operator's among them. */
+  /** URL and headers of a request, including the operator's headers. */
   address(order: ChatOrder): { readonly url: string; readonly headers: Readonly<Record<string, string>> }
-  /** The body of an order in the own wire, and of one in chat. */
+  /** The body of a request in the native format; `fromChat` translates one in chat format. */
   own(order: ChatOrder): Fields
   fromChat(order: ChatOrder): Fields
-  /** From a path in the vendor's words to the caller's, by the wire in which he wrote. */
+  /** Maps a path in the vendor's terms to the caller's, by the caller's format. */
   callerPath(path: string, wire: ChatFormat): string
   readonly quirks: Judge
-  /** The refusal that a 2xx reply is, beside those that every vendor writes. */
+  /** The error in a 2xx reply, beyond the forms that every vendor uses. */
   failureIn?(reply: Fields): Refusal | undefined
-  /** Whether a 2xx reply is an answer at all. */
+  /** Whether a 2xx reply is an answer. */
   isAnswer(reply: Fields): boolean
   toChat(reply: Fields, facts: Facts): Fields
   stream(facts: Facts): Reading
-  /** A whole answer as the events of the wire; absent where there is no telling. */
+  /** A whole answer as events of the format; absent where that is impossible. */
   events?(reply: Fields): string
 }
 
-/** Asks a vendor that speaks `speech`. The operator's parameters and overrides are in the words of the vendor's wire. */
+/**
+ * Creates the `ask` of a vendor with a native format. The operator's parameters and overrides use the native format.
+ */
 export function nativeFormat(config: ChatVendorConfig, speech: NativeFormat): ChatVendor['ask'] {
   const { name, wire } = speech
   const { clock, timeoutMs } = config
@@ -39,7 +43,8 @@ export function nativeFormat(config: ChatVendorConfig, speech: NativeFormat): Ch
 
   return async (order, { signal }) => {
     const isNative = order.wire === wire
-    if (!isNative && order.wire !== 'chat') throw new Error(`${name} speaks ${wire} and chat, not ${order.wire}`)
+    if (!isNative && order.wire !== 'chat')
+      throw new Error(`${name} supports the formats ${wire} and chat, not ${order.wire}`)
     signal.throwIfAborted()
     const facts = { model: order.model, created: Math.floor(clock.now() / 1000) }
     const sent = writeChat(config, { order: isNative ? speech.own(order) : speech.fromChat(order) })
@@ -69,19 +74,19 @@ export function nativeFormat(config: ChatVendorConfig, speech: NativeFormat): Ch
       const body = record(reply) as Fields
       const refusal = speech.failureIn?.(body) ?? refusalIn(body)
       if (refusal) throw http.refused(refusal, judge)
-      if (!speech.isAnswer(body)) throw http.refusal('failed', `${name} answered in another shape`)
+      if (!speech.isAnswer(body)) throw http.refusal('failed', `${name} answered in an unknown format`)
       return isNative ? body : speech.toChat(body, facts)
     }
 
     function asEvents(body: Fields): ChatAnswer {
       if (!isNative) return atOnce(body)
-      if (!speech.events) throw http.refusal('failed', `${name} answered whole where a stream was asked for`)
+      if (!speech.events) throw http.refusal('failed', `${name} answered without streaming, which was requested`)
       return told(speech.events(body))
     }
   }
 }
 
-/** Renames a path by the first of these patterns that it matches. */
+/** Renames a path by the first matching pattern. */
 export const renamedBy =
   (table: readonly (readonly [RegExp, string])[]) =>
   (path: string): string => {

@@ -1,36 +1,39 @@
-/** What the chat protocols have in common: how the operator configures one, how an order is written, how an upstream is called. */
+/** Shared by the chat protocols: the operator's configuration, request bodies, and calls to the upstream. */
 import type { Clock, Fields, Log } from '../../../../core/mod.ts'
 import { chatErrorFor } from './refusals.ts'
 import { type Fetch, type VendorHttp, vendorHttp } from '../../../http/fetch.ts'
 import { writeOrder } from '../image_provider.ts'
 
 export type ChatVendorConfig = {
-  /** Root of the API, up to where the protocol's own paths begin, for example `https://api.openai.com/v1`. */
+  /** Root of the API, before the protocol's own paths, for example `https://api.openai.com/v1`. */
   readonly baseUrl: string
   readonly key?: string | undefined
-  /** Who made the model: the source of a rate limit in the caller's eyes. */
+  /** Maker of the model, named to the caller as the source of a rate limit. */
   readonly maker: string
-  /** Longest that a whole answer may take, or the first bytes of a stream, in milliseconds; `CHAT_TIMEOUT_MS` is what the contract says. */
+  /**
+   * Longest wait for a whole answer, or for the first bytes of a stream, in milliseconds. The contract's is
+   * `CHAT_TIMEOUT_MS`.
+   */
   readonly timeoutMs: number
-  /** Joins every request, below what the caller sent. */
+  /** Merged into every request, below what the caller sent. */
   readonly parameters?: Fields | undefined
-  /** Joins every request above all else. A null leaves a field out. */
+  /** Merged into every request above everything else. A null removes a field. */
   readonly overrides?: Fields | undefined
-  /** Joins the headers of every request, such as `openai-organization`. */
+  /** Added to the headers of every request, such as `openai-organization`. */
   readonly headers?: Readonly<Record<string, string>> | undefined
   readonly clock: Clock
   readonly log: Log
   readonly fetch?: Fetch | undefined
-  /** Largest whole answer, in bytes. */
+  /** Largest whole answer in bytes. */
   readonly maxBytes?: number | undefined
 }
 
-/** Contract 6.52: non-streaming, and time to the first byte. */
+/** Contract 6.52: for whole answers, and for the first byte of a stream. */
 export const CHAT_TIMEOUT_MS = 120_000
-/** Somebody waits for the first word. */
+/** Short, because a person waits for the first word. */
 const RETRY_PAUSE_MS = 200
 
-/** Calls one chat vendor; everything that it throws is a `Fault`. What the caller is not told, the log is. */
+/** A client of one chat vendor. It throws ApiErrors only; the log gets what the caller is not told. */
 export function chatHttp(config: ChatVendorConfig, name: string): VendorHttp {
   const { maker, log } = config
   return vendorHttp({
@@ -39,13 +42,16 @@ export function chatHttp(config: ChatVendorConfig, name: string): VendorHttp {
     retryPauseMs: RETRY_PAUSE_MS,
     errorFor(trouble, about) {
       if (trouble === 'failed' || trouble === 'timeout')
-        log.warn('a chat vendor gave no answer', { vendor: name, maker, why: about.what })
+        log.warn('a chat vendor did not answer', { vendor: name, maker, why: about.what })
       return chatErrorFor(trouble, about)
     },
   })
 }
 
-/** The body of a request: usual settings, the operator's, the order, the operator's overrides. Objects merge, nulls leave out, lists replace. */
+/**
+ * Merges the body of a request: defaults, the operator's parameters, the request, the operator's overrides. Nulls
+ * remove fields, lists replace.
+ */
 export function writeChat(config: ChatVendorConfig, { usual = {}, order }: { usual?: Fields; order: Fields }): Fields {
   return writeOrder(config, { usual, order })
 }

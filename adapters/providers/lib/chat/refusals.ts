@@ -1,4 +1,4 @@
-/** What a vendor's refusal means for somebody who converses (contract 6.54; decision 72). */
+/** Maps vendors' error replies to errors for chat callers (contract 6.54; decision 72). */
 import { ApiError, type Fields, rateLimited } from '../../../../core/mod.ts'
 import {
   envelope,
@@ -14,15 +14,15 @@ const BUYER_READS = {
   policy: 'The safety system of the model refused this conversation. Nothing was charged.',
   image: 'The model could not read an image of this conversation. Nothing was charged.',
   request: 'The model refused this request as invalid. Nothing was charged.',
-  operator: 'The model cannot be reached just now: its connection needs the operator. Nothing was charged.',
+  operator: 'The model is temporarily unreachable; the operator must fix its connection. Nothing was charged.',
   timeout: 'The model did not answer in time. Nothing was charged.',
-  failed: 'The model is not available just now. Nothing was charged.',
-  context: 'The conversation is longer than the model can read. Nothing was charged.',
+  failed: 'The model is temporarily unavailable. Nothing was charged.',
+  context: "The conversation exceeds the model's context length. Nothing was charged.",
   large: 'The conversation is larger than the model accepts. Nothing was charged.',
-  stream: 'The model does not stream: ask for a whole answer. Nothing was charged.',
+  stream: 'The model does not stream; send the request with stream: false. Nothing was charged.',
 } as const
 
-/** What a chat caller is told; always a fault. Nothing of the vendor's is in its words. */
+/** Errors for chat callers, always an ApiError, without any of the vendor's text. */
 export const chatErrorFor: ErrorFor = (trouble, { maker, retrySeconds }) => {
   const message = trouble === 'rate_limited' ? '' : BUYER_READS[trouble]
   switch (trouble) {
@@ -44,18 +44,18 @@ export const chatErrorFor: ErrorFor = (trouble, { maker, retrySeconds }) => {
 }
 
 export type Asked = {
-  /** What the caller sent: a refusal may name these members, and no others. */
+  /** What the caller sent. An error may name these members and no others. */
   readonly body: Fields
-  /** What went upstream. A refused member that only stands here is ours, and so the operator's to mend. */
+  /** What went upstream. A rejected member that is only here is ours, so the operator must fix it. */
   readonly sent: Fields
   readonly streams: boolean
-  /** From a path in the vendor's words to the caller's, such as `max_completion_tokens` to `max_tokens`. */
+  /** Maps a path in the vendor's terms to the caller's, such as `max_completion_tokens` to `max_tokens`. */
   readonly callerPath?: (path: string) => string
 }
 
 /**
- * Reads refusals of chat vendors: by `own`, the vendor's quirks, first, then by the codes and sentences that many share, then by status. Never
- * undefined. Of the vendor's words nothing passes on but the path of a member that the caller sent.
+ * Reads error replies of chat vendors: first by `own`, the vendor's special cases, then by common codes and sentences,
+ * then by status. Never returns undefined. Of the vendor's text only the path of a member that the caller sent passes.
  */
 export function chatJudge(asked: Asked, own: Judge = () => undefined): Judge {
   return (refusal) =>
@@ -67,7 +67,7 @@ export const contextError = (): ApiError =>
 
 // ── codes and sentences ─────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Codes, or types where a vendor has no codes, in lower case. */
+/** Codes in lower case, or types of vendors without codes. */
 const CODES: ReadonlyMap<string, Trouble | 'context'> = new Map([
   ['context_length_exceeded', 'context'],
   ['exceed_context_size_error', 'context'],
@@ -96,7 +96,9 @@ const CODES: ReadonlyMap<string, Trouble | 'context'> = new Map([
   ['overloaded_error', 'failed'],
 ])
 
-/** openai@7.55.0 responses.d.ts, the codes of `ResponseError` that speak of an input image, and Anthropic's and OpenAI's for URLs. */
+/**
+ * Codes about an input image: `ResponseError` of openai@7.55.0 responses.d.ts, and Anthropic's and OpenAI's for URLs.
+ */
 const IMAGE_CODES =
   /^(invalid_(base64_)?image(_\w+)?|image_(too_\w+|parse_error|file_too_large|file_not_found|url_\w+)|unsupported_image(_\w+)?|empty_image_file|failed_to_download_image)$/
 
@@ -129,7 +131,7 @@ const STREAM_WORDS =
 const OPERATOR_WORDS =
   /api[ _-]?key|credit balance|(insufficient|no|available) (balance|credits?|funds?)|billing|spending limit|\bmodel\b.{0,120}?\b(does not|doesn't|not) (exist|found)|(unknown|invalid|no such) model\b/i
 
-/** How much of a vendor's sentence is read. */
+/** How many characters of a vendor's message are read. */
 const MAX_WORDS = 4000
 
 function byWords({ status, body }: Refusal, { streams }: Asked): Trouble | ApiError | undefined {
@@ -163,7 +165,7 @@ function byField({ status, body }: Refusal, asked: Asked): Trouble | ApiError | 
   return OPERATOR_WORDS.test(message) || (first !== '' && Object.hasOwn(asked.sent, first)) ? 'operator' : undefined
 }
 
-/** Where validators keep paths: FastAPI's `detail[].loc`, Google's `error.details[].fieldViolations[].field`. */
+/** Paths from validators: FastAPI's `detail[].loc`, Google's `error.details[].fieldViolations[].field`. */
 function pathsIn(body: unknown): string[] {
   const { detail, error } = record(body)
   const located = list(detail).map(({ loc }) =>
@@ -178,13 +180,13 @@ function pathsIn(body: unknown): string[] {
 const list = (value: unknown): readonly Readonly<Record<string, unknown>>[] =>
   Array.isArray(value) ? value.map(record) : []
 
-/** Paths at the head of a sentence, as Anthropic writes them (`messages.0.content: …`), and those in quotes. */
+/** Paths at the start of a message, as Anthropic writes them (`messages.0.content: …`), and paths in quotes. */
 function quotedIn(message: string): string[] {
   const head = /^([A-Za-z_][\w.[\]-]*):/.exec(message)?.[1] ?? ''
   return [head, ...[...message.matchAll(/['"`]([A-Za-z_][\w.[\]-]{0,200})['"`]/g)].map(([, path = '']) => path)]
 }
 
-/** Members that a sentence names without quotes. Only words that mean nothing else: DeepSeek's "Invalid temperature value". */
+/** Members named without quotes, only words with no other meaning: DeepSeek's "Invalid temperature value". */
 function wordsIn(message: string, caller: Fields): string[] {
   const words = new Set(message.match(/\w+/g))
   return Object.keys(caller).filter(
@@ -193,8 +195,8 @@ function wordsIn(message: string, caller: Fields): string[] {
 }
 
 /**
- * The part of a path that leads somewhere in what the caller sent; undefined where not even its first member does. So a vendor cannot say
- * anything through a path that the caller did not say first.
+ * The part of a path that exists in what the caller sent; undefined if not even its first member does. So a vendor
+ * cannot pass any text to the caller through a path.
  */
 function knownPath(path: string, caller: Fields): string | undefined {
   let at: unknown = caller

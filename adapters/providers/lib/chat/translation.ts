@@ -1,4 +1,4 @@
-/** Streams of vendors with wires of their own, told in chat as they come, and whole answers told as streams. */
+/** Translates vendors' streams to chat chunks as they arrive, and whole replies to streams. */
 import {
   type ChatAnswer,
   type ChatStream,
@@ -12,14 +12,14 @@ import { eventSplitter, parseEvent, sseJson, tryJson } from '../../../../core/pr
 import type { VendorHttp } from '../../../http/fetch.ts'
 import { type Judge, type Refusal, refusalIn } from '../../../http/refusals.ts'
 
-/** How one stream of a wire is read. */
+/** Reads one stream of a native format. */
 export type Reading = {
   readonly rewriter: Rewriter
-  /** The refusal that an event is; undefined for any other. Asked of every event, so it looks before it parses. */
+  /** Returns the error in an event, else undefined. Called for every event, so it looks before it parses. */
   errorIn(event: SseEvent): Refusal | undefined
-  /** Whether an answer may end after this event. One that ends without such an event has been broken off. */
+  /** Whether an answer may end after this event. A stream that ends without one is incomplete. */
   isEnding(event: SseEvent): boolean
-  /** Whether an event comes before the model has begun, so that an error after it is still a refusal. */
+  /** Whether the event precedes the model's output, so that an error after it still fails the request. */
   isPrelude?(event: SseEvent): boolean
 }
 
@@ -32,12 +32,13 @@ export type Circumstances = {
   readonly signal: AbortSignal
 }
 
-/** Tells who waits that the upstream is alive, and has said nothing that chat has a word for. */
+/** Comment that keeps the connection alive while upstream events have no equivalent in chat. */
 const ALIVE = ': working\n\n'
 
 /**
- * A vendor's stream in chat, read only when asked. Resolves at its first chunk, within `timeoutMs`; an error before is a refusal. A later one
- * is a last event in our words, and a stream that ends before its end rejects: neither is ever followed by `[DONE]`.
+ * Translates a vendor's stream to chat chunks, read on demand. Resolves with the first chunk, within `timeoutMs`; an
+ * earlier error is thrown. A later error becomes a last event in our words, and a stream that ends early rejects:
+ * neither is ever followed by `[DONE]`.
  */
 export async function translatedStream(
   upstream: ChatStream,
@@ -48,7 +49,7 @@ export async function translatedStream(
   const { rewriter, errorIn, isEnding, isPrelude = () => false } = reading
   const encoder = new TextEncoder()
   const splitter = eventSplitter()
-  /** Whether a chunk is there that the model itself has said, and whether the stream has been handed out. */
+  /** Whether the model has produced a chunk, and whether the stream was returned to the caller. */
   let hasBegun = false
   let isAnswered = false
   let isLate = false
@@ -97,7 +98,7 @@ export async function translatedStream(
     upstream.cancel()
   }
 
-  /** What the next bytes come to; '' for a part of an event. */
+  /** Translates the next bytes; '' for an incomplete event. */
   async function read(): Promise<string> {
     const bytes = await upstream.next()
     if (isCancelled) return ''
@@ -146,14 +147,14 @@ export async function translatedStream(
   }
 }
 
-/** The refusal that an event is in the manner of most vendors: `event: error`, `{"error": …}` or `{"type": "error"}`. */
+/** The error in an event as most vendors write it: `event: error`, `{"error": …}` or `{"type": "error"}`. */
 export function errorEvent({ event, data }: SseEvent): Refusal | undefined {
   if (event !== 'error' && !data.includes('"error"')) return undefined
   const body = tryJson(data)
   return refusalIn(body) ?? (event === 'error' ? { status: 500, headers: new Headers(), body } : undefined)
 }
 
-/** A whole chat completion as a stream, for a server that does not stream. */
+/** Converts a whole chat completion to a stream, for a server that does not stream. */
 export function atOnce({ choices, usage, ...head }: Fields): ChatAnswer {
   const base = { ...head, object: 'chat.completion.chunk' }
   const chunks = (choices as readonly Fields[]).flatMap(({ message, finish_reason = 'stop', index = 0, ...rest }) => [
@@ -164,7 +165,7 @@ export function atOnce({ choices, usage, ...head }: Fields): ChatAnswer {
   return told(`${all.map((chunk) => sseJson(chunk)).join('')}data: [DONE]\n\n`)
 }
 
-/** A stream that holds these events, and ends. */
+/** A stream of these events. */
 export function told(events: string): ChatAnswer {
   let held: Uint8Array | undefined = new TextEncoder().encode(events)
   const take = () => {
@@ -175,7 +176,7 @@ export function told(events: string): ChatAnswer {
   return { kind: 'stream', stream: { next: async () => take(), cancel: () => void take() } }
 }
 
-/** The parts of a tool call are told apart by `index` in a stream. */
+/** Adds the `index` by which a stream identifies tool calls. */
 function delta({ tool_calls, ...message }: Fields): Fields {
   if (!Array.isArray(tool_calls)) return message
   return { ...message, tool_calls: (tool_calls as readonly Fields[]).map((call, index) => ({ index, ...call })) }

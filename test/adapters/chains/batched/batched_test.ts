@@ -227,7 +227,12 @@ describe('what is offered', () => {
 
   const problems: readonly [string, Answer, Partial<BatchedConfig>, string][] = [
     ['a payTo that is no address', supporting(kindOf(NETWORK)), { payTo: '0x12' }, 'pay_to: '],
-    ['a payTo that is the wallet contract', supporting(kindOf(NETWORK)), { payTo: WALLET }, 'pay_to: it is a contract'],
+    [
+      'a payTo that is the wallet contract',
+      supporting(kindOf(NETWORK)),
+      { payTo: WALLET },
+      'pay_to: must not be a contract',
+    ],
     [
       'a network that the API does not support',
       supporting(kindOf(NETWORK)),
@@ -238,14 +243,14 @@ describe('what is offered', () => {
       'a network without a number',
       supporting(kindOf('eip155:777')),
       { networks: ['eip155:777'] },
-      'networks: eip155:777 needs its number in domains',
+      'networks: eip155:777 needs its domain number in domains',
     ],
-    ['an API without batches', supporting(), {}, 'api_url: it batches payments on no network'],
+    ['an API without batches', supporting(), {}, 'api_url: the API supports no network'],
     [
       'a URL where nothing is',
       () => new Response('nothing here', { status: 404 }),
       {},
-      'api_url: its reply decides nothing (HTTP status 404)',
+      'api_url: its reply is inconclusive (HTTP status 404)',
     ],
     [
       'a URL that has moved',
@@ -268,7 +273,7 @@ describe('what is offered', () => {
     expect(checked).toMatchObject({ kind: 'unavailable' })
     expect(JSON.stringify(checked)).not.toMatch(/secret|hush|127\.0\.0\.1/)
     expect(networks).toEqual([])
-    expect(() => batchedChain({ ...own.config, apiUrl: 'hush' })).toThrow(/^api_url is not/)
+    expect(() => batchedChain({ ...own.config, apiUrl: 'hush' })).toThrow(/^api_url must be/)
     expect(() => batchedChain({ ...own.config, networks: ['solana:x'] })).toThrow(RangeError)
   })
 
@@ -583,7 +588,7 @@ describe('a doubtful reply', () => {
   test('an API that fails ten times is left alone for half a minute', async () => {
     const made = await asking({ transfers: tired, balances: tired })
     for (let i = 0; i < 5; i++) expect(await made.verify()).toMatchObject({ kind: 'unavailable' })
-    expect(await made.verify()).toMatchObject({ kind: 'unavailable', reason: expect.stringContaining('left alone') })
+    expect(await made.verify()).toMatchObject({ kind: 'unavailable', reason: expect.stringContaining('is paused') })
     expect(told.asked).toHaveLength(10)
     made.saying({ transfers: none, balances: rich })
     const later = at(START + 30_000)

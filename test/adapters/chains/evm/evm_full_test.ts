@@ -522,7 +522,7 @@ describe('a bad signature', () => {
     }))
 })
 
-describe('the clock of the chain', () => {
+describe("the chain's time", () => {
   /** The node's newest block is at `now`; the payment begins five seconds later, the caller asks ten seconds later. */
   async function early(h: EvmHarness): Promise<{ payment: Payment; now: number }> {
     const now = Math.ceil(h.now() / 1000)
@@ -536,7 +536,7 @@ describe('the clock of the chain', () => {
       const refusal = {
         kind: 'refused',
         code: 'PAYMENT_UNFUNDED',
-        reason: expect.stringContaining('the clock of the chain'),
+        reason: expect.stringContaining("the chain's time"),
       }
       expect(await h.chain.verify(payment, h.offer, { now, signal: timeouts() })).toMatchObject(refusal)
     }))

@@ -62,9 +62,7 @@ test('a relayer below its floor sells no more from the next reading on, and agai
     expect(chain.closed?.(now)).toEqual({
       code: 'no_gas',
       reason: expect.stringMatching(
-        new RegExp(
-          `^relayer_key: its account ${address} holds 0.000001 ether for gas, below the floor of 0\\.\\d+ ether`,
-        ),
+        new RegExp(`^relayer_key: account ${address} holds 0.000001 ether for gas, below the floor of 0\\.\\d+ ether`),
       ),
     })
     await give(address, ETHER)
@@ -161,7 +159,7 @@ test('a replica whose key runs dry moves to one that is funded and free, and set
     const [one, two] = [open('one'), open('two')]
     const now = h.now()
     const checked = await one.check({ now })
-    expect(checked).toMatchObject({ kind: 'ready', warnings: [expect.stringContaining(`its account ${empty} holds`)] })
+    expect(checked).toMatchObject({ kind: 'ready', warnings: [expect.stringContaining(`account ${empty} holds`)] })
     await two.check({ now })
     expect([await one.renew(now), await two.renew(now)]).toEqual([true, true])
     const states = (chain: LeasedChain) => chain.keys().map(({ kind }) => kind)
@@ -208,8 +206,8 @@ test('without a funded key it says of each why it does not serve', () =>
     expect(closed?.code).toBe('no_gas')
     for (const said of [
       `${held}: another replica holds it`,
-      `${poor}: its account ${poor} holds 0.000000000000000001 ether`,
-      `${coded}: its account ${coded} has code`,
+      `${poor}: account ${poor} holds 0.000000000000000001 ether`,
+      `${coded}: account ${coded} has code`,
     ])
       expect(closed?.reason).toContain(said)
     expect(two.terms(now)).toEqual([])
@@ -272,7 +270,7 @@ test('a gateway without gas answers 503 with Retry-After before any 402, and tel
     expect(seen).toMatchObject({ status: 'degraded', reason: 'no_gas', networks: [] })
     expect(JSON.stringify(seen)).not.toContain(address)
     const told = await health('/api/v1/health/chain', { headers: { authorization: 'Bearer 0123456789abcdef' } })
-    expect(told).toMatchObject({ detail: expect.stringContaining(`its account ${address} holds`) })
+    expect(told).toMatchObject({ detail: expect.stringContaining(`account ${address} holds`) })
     close()
   }))
 

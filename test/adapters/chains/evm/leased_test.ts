@@ -24,7 +24,7 @@ function fleet(keys: readonly string[] = ['one'], cash: CashChain = cashChain())
   const balances = new Map<string, bigint>()
   const gasOf = (key: string): GasState => {
     const balance = balances.get(key) ?? 100n
-    const low = balance < FLOOR ? `its account ${key} holds ${balance}, below the floor of ${FLOOR}` : undefined
+    const low = balance < FLOOR ? `account ${key} holds ${balance}, below the floor of ${FLOOR}` : undefined
     return { address: `0x${key}`, balance, floor: FLOOR, low }
   }
   const readingOf = (key: string): KeyReading => {
@@ -163,7 +163,7 @@ describe('a relayer key', () => {
         take: async () => true,
         leaseMs: LEASE,
       }),
-    ).toThrow('a relayer key is needed')
+    ).toThrow('at least one relayer key is required')
   })
 })
 

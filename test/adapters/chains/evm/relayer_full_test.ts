@@ -568,10 +568,10 @@ describe('a secret', () => {
     }
     expect(said({})).toBe('fine')
     for (const relayerKey of ['hunter2', `0x${'ff'.repeat(32)}`, `0x${'00'.repeat(32)}`, '']) {
-      expect(said({ relayerKey })).toBe('RangeError: relayerKey must be 0x and 64 hex digits that make a key')
+      expect(said({ relayerKey })).toBe('RangeError: relayerKey must be 0x and 64 hex digits of a valid private key')
     }
     for (const rpcUrl of ['hunter2', 'ftp://hunter2', 'http://'])
-      expect(said({ rpcUrl })).toBe('RangeError: rpcUrl is not an http(s) URL')
+      expect(said({ rpcUrl })).toBe('RangeError: rpcUrl must be an http or https URL')
     expect(said({ network: 'base' })).toContain('eip155:<chain id>')
   })
 })

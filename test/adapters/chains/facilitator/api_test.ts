@@ -29,7 +29,7 @@ function api(answer: Answer, { row = {}, ...config }: Partial<ApiConfig> & { row
 
 const busy: Answer = () => new Response('<html>', { status: 503 })
 const yes = { kind: 'said', value: { kind: 'valid' } }
-const leftAlone = { kind: 'trouble', unsent: true, reason: expect.stringContaining('left alone') }
+const leftAlone = { kind: 'trouble', unsent: true, reason: expect.stringContaining('is paused') }
 
 describe('a request', () => {
   const stalls: Answer = () =>
@@ -85,11 +85,11 @@ describe('verdicts', () => {
     await until(() => told.asked.length === 1)
     const crowd = await Promise.all(Array.from({ length: 9 }, () => ask(NOW, { timeoutMs: 5 })))
     expect(new Set(crowd.map(({ kind, ...said }) => `${kind} ${JSON.stringify(said)}`))).toEqual(
-      new Set(['trouble {"reason":"too many ask it at once: no turn in 5 ms","unsent":true}']),
+      new Set(['trouble {"reason":"too many concurrent requests: no slot within 5 ms","unsent":true}']),
     )
     expect(told.asked).toHaveLength(1)
     close()
-    expect(await first).toMatchObject({ kind: 'trouble', reason: expect.not.stringContaining('left alone') })
+    expect(await first).toMatchObject({ kind: 'trouble', reason: expect.not.stringContaining('is paused') })
   })
 
   test('hold up no settlement', async () => {
@@ -376,11 +376,11 @@ describe('no secret', () => {
   })
 
   test.each([
-    ['facilitators.0.url is not an http(s) URL', { url: 'path-key-0123456789' }],
+    ['facilitators.0.url must be an http or https URL', { url: 'path-key-0123456789' }],
     ['facilitators.0.url must not hold a user name or password', { url: 'https://path-key:query-key@example.com' }],
     ['facilitators.0.url must be https: a key is sent there', { url: 'http://path-key.example.com', cdp }],
   ])('is in the error "%s"', (message, row) => {
     expect(() => facilitatorChain({ ...config, facilitators: [row] })).toThrow(new RangeError(message))
-    expect(() => facilitatorChain({ ...config, facilitators: [] })).toThrow('name at least one')
+    expect(() => facilitatorChain({ ...config, facilitators: [] })).toThrow('at least one is required')
   })
 })

@@ -420,7 +420,7 @@ describe('check()', () => {
     expect(result).toEqual({
       kind: 'wrong',
       problems: [
-        'facilitators.0.url: it redirects elsewhere (HTTP status 308); configure its new place at https://www.example.com',
+        'facilitators.0.url: it redirects to another origin (HTTP status 308); configure its new origin https://www.example.com',
       ],
     })
     other.supported = () => Response.json(SUPPORTED)

@@ -298,7 +298,7 @@ describe('check()', () => {
     foreign.supported = () => Response.json({ kinds: [{ x402Version: 2, scheme: 'exact', network: 'solana:*' }] })
     expect((await check({ facilitators: [{ url: foreign.url }] })).checked).toEqual({
       kind: 'wrong',
-      problems: ['facilitators.0.url: it names no fee payer'],
+      problems: ['facilitators.0.url: names no fee payer'],
     })
     await foreign.close()
   })

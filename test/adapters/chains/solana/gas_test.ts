@@ -45,7 +45,7 @@ test('one that runs low gives way to the next at the reading of a minute, and co
   node.airdropSol(keys[1].address, -1n)
   await chain.refresh({ now: now + 2 * MINUTE })
   expect(offered()).toEqual([])
-  const low = `its account ${keys[0].address} holds ${enough - 1n} lamports for fees, below the floor of ${enough}`
+  const low = `account ${keys[0].address} holds ${enough - 1n} lamports for fees, below the floor of ${enough}`
   expect(chain.closed?.(now)).toMatchObject({
     code: 'no_gas',
     reason: expect.stringContaining(`fee_payer_keys.0: ${low}`),

@@ -200,7 +200,7 @@ describe('what anthropicMessages() sends', () => {
   test('nothing for another wire', async () => {
     const { vendor } = vendorOn(() => Response.json(message()))
     await expect(vendor.ask({ ...HELLO, wire: 'responses' }, calm())).rejects.toThrow(
-      'speaks messages and chat, not responses',
+      'supports the formats messages and chat, not responses',
     )
   })
 })
@@ -310,7 +310,7 @@ describe('a stream of anthropicMessages() in chat that fails', () => {
     const text = await drain(streamOf(await vendor.ask(STREAMED, calm())))
     expect(eventsIn(text).at(-1)).toEqual({
       error: {
-        message: 'The model is not available just now. Nothing was charged.',
+        message: 'The model is temporarily unavailable. Nothing was charged.',
         type: 'upstream_error',
         param: null,
         code: 'MODEL_UNAVAILABLE',

@@ -178,7 +178,7 @@ describe('what geminiChat() sends', () => {
   test('nothing for another wire', async () => {
     const { vendor } = vendorOn(() => Response.json(reply()))
     await expect(vendor.ask({ ...HELLO, wire: 'messages' }, calm())).rejects.toThrow(
-      'speaks generate_content and chat, not messages',
+      'supports the formats generate_content and chat, not messages',
     )
   })
 })
@@ -302,7 +302,7 @@ describe('a stream of geminiChat() in chat that fails', () => {
     const text = await drain(streamOf(await vendor.ask(STREAMED, calm())))
     expect(eventsIn(text).at(-1)).toEqual({
       error: {
-        message: 'The model is not available just now. Nothing was charged.',
+        message: 'The model is temporarily unavailable. Nothing was charged.',
         type: 'upstream_error',
         param: null,
         code: 'MODEL_UNAVAILABLE',

@@ -289,7 +289,7 @@ test('what the caller reads names the member, and says that nothing was charged'
   expect(log.lines).toEqual([
     {
       level: 'info',
-      message: 'a vendor refuses what a caller sent',
+      message: "a vendor rejected the caller's input",
       fields: {
         vendor: 'openai-chat',
         maker: 'maker-x',
@@ -305,12 +305,12 @@ test('what the caller reads names the member, and says that nothing was charged'
 test('a failure tells the log why, and the caller nothing of it', async () => {
   const { chat, log } = vendor(() => Response.json(e({ type: 'server_error' }), { status: 500 }))
   expect((await apiErrorOf(chat.ask(HELLO, calm()))).parts).toEqual({
-    message: 'The model is not available just now. Nothing was charged.',
+    message: 'The model is temporarily unavailable. Nothing was charged.',
   })
   expect(log.lines).toEqual([
     {
       level: 'warn',
-      message: 'a chat vendor gave no answer',
+      message: 'a chat vendor did not answer',
       fields: { vendor: 'openai-chat', maker: 'maker-x', why: 'openai-chat answered 500 (server_error)' },
     },
   ])

@@ -198,7 +198,7 @@ describe('what openaiResponses() sends', () => {
   test('nothing for another wire', async () => {
     const { vendor } = vendorOn(() => Response.json(response()))
     await expect(vendor.ask({ ...HELLO, wire: 'messages' }, calm())).rejects.toThrow(
-      'speaks responses and chat, not messages',
+      'supports the formats responses and chat, not messages',
     )
   })
 })
@@ -342,7 +342,7 @@ describe('a response of openaiResponses() that failed', () => {
     const text = await drain(streamOf(await vendor.ask(STREAMED, calm())))
     expect(eventsIn(text).at(-1)).toEqual({
       error: {
-        message: 'The model is not available just now. Nothing was charged.',
+        message: 'The model is temporarily unavailable. Nothing was charged.',
         type: 'upstream_error',
         param: null,
         code: 'MODEL_UNAVAILABLE',
