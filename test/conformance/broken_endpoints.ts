@@ -2,7 +2,7 @@ import type { Paid } from '../../core/endpoint/mod.ts'
 import { type Call, type Gateway, type Ports, type Storage, usdc } from '../../core/mod.ts'
 import type { Broken } from './law.ts'
 import { addressBlind } from './public_payment.ts'
-import { type Defect, type Stall, stall } from './stall.ts'
+import { type Defect, type EndpointFixture, endpointFixture } from './endpoint_fixture.ts'
 
 /** A gateway whose answers are changed on the way out. */
 function saying(change: (response: Response, request: Request) => Response | Promise<Response>): Defect {
@@ -46,11 +46,11 @@ const acting = (change: (good: Gateway) => Partial<Gateway>): Defect => ({
 })
 
 /** An endpoint sold by gateways that are each wrong in one way. */
-export function brokenEndpoints(sold: Paid): readonly Broken<Stall>[] {
-  const broken = (law: string, but: string, defect: Defect): Broken<Stall> => ({
+export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] {
+  const broken = (law: string, but: string, defect: Defect): Broken<EndpointFixture> => ({
     law,
     but,
-    make: () => stall(sold, defect),
+    make: () => endpointFixture(sold, defect),
   })
   return [
     broken(

@@ -4,7 +4,7 @@ import { type Call, type Gateway, type Ports, type Storage, usdc } from '../../c
 import type { KitOptions } from '../kit.ts'
 import type { Broken } from './law.ts'
 import { addressBlind } from './public_payment.ts'
-import { type Defect, type Stall, stall } from './stall.ts'
+import { type Defect, type EndpointFixture, endpointFixture } from './endpoint_fixture.ts'
 
 /** A gateway whose answers are changed on the way out. */
 function saying(change: (response: Response, request: Request) => Response | Promise<Response>): Defect {
@@ -52,11 +52,11 @@ const acting = (change: (good: Gateway) => Partial<Gateway>): Defect => ({
 })
 
 /** What a one-shot endpoint is made of, sold by gateways that are each wrong in one way. */
-export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
-  const broken = (law: string, but: string, defect: Defect, setup: KitOptions = {}): Broken<Stall> => ({
+export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
+  const broken = (law: string, but: string, defect: Defect, setup: KitOptions = {}): Broken<EndpointFixture> => ({
     law,
     but,
-    make: () => stall(sold, defect, () => setup),
+    make: () => endpointFixture(sold, defect, () => setup),
   })
   return [
     broken(

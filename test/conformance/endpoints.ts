@@ -9,7 +9,7 @@ import { catalog } from '../../core/mod.ts'
 import { type Answer, decodeHeader, door, ORIGIN, read } from '../kit.ts'
 import type { Law } from './law.ts'
 import { expectNothingRead, expectOwnerReads, strangerHears } from './public_payment.ts'
-import { isAway, READY, set, type Stall } from './stall.ts'
+import { isAway, READY, set, type EndpointFixture } from './endpoint_fixture.ts'
 
 const post = ({ path }: Paid, body: string | null, headers: Record<string, string> = {}) =>
   new Request(ORIGIN + path, {
@@ -71,7 +71,7 @@ const HOUR = 3_600_000
 
 // ── the laws ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export const endpointLaws: readonly Law<Stall>[] = [
+export const endpointLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'the quote is one: in three equal headers, in the body, and in its price',
     async check(subject) {

@@ -14,7 +14,7 @@ import { type Catalog, catalog, type Endpoint, endpoints, type Gateway, type Pay
 import { type Answer, type Buyer, decodeHeader, encodePayment, type Kit, kit, type KitOptions, ORIGIN } from '../kit.ts'
 import type { Law, Subject } from './law.ts'
 import { expectNothingRead, expectOwnerReads, strangerHears } from './public_payment.ts'
-import { type Away, awayOf, isAway } from './stall.ts'
+import { type Away, awayOf, isAway } from './endpoint_fixture.ts'
 
 /** What a buyer sends to a live endpoint; a stream is another order than a whole answer. */
 export type Order = {
@@ -23,7 +23,7 @@ export type Order = {
   readonly isStream: boolean
 }
 
-/** A live endpoint under law, on a menu with all the others. `script` is what its vendor does. */
+/** A live endpoint under test, in a gateway with all the others. `script` is what its vendor does. */
 export type StreamedFixture = {
   readonly endpoint: Streamed
   readonly order: Order

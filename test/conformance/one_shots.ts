@@ -7,10 +7,10 @@ import { catalog, type Endpoint } from '../../core/mod.ts'
 import { type Answer, decodeHeader, door, located, ORIGIN, read } from '../kit.ts'
 import type { Law } from './law.ts'
 import { expectNothingRead, expectOwnerReads, strangerHears } from './public_payment.ts'
-import { deserted, isAway, shot, type Stall } from './stall.ts'
+import { deserted, isAway, shot, type EndpointFixture } from './endpoint_fixture.ts'
 
 /** Nothing is made again for whoever collects it; what can end by itself is looked at. */
-const looksOf = ({ stands }: Stall['endpoint']): number => (stands ? 1 : 0)
+const looksOf = ({ stands }: EndpointFixture['endpoint']): number => (stands ? 1 : 0)
 
 /** What is settled before its reply, and answers with nothing but its result. Every other paid endpoint may become a job. */
 export const isOneShot = (endpoint: Endpoint): endpoint is Inline =>
@@ -59,7 +59,7 @@ const RESEND = 600_000
 
 // ── the laws ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export const oneShotLaws: readonly Law<Stall>[] = [
+export const oneShotLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'the quote is one: in three equal headers, in the body, and in its price to four decimals or six',
     async check(subject) {

@@ -7,7 +7,7 @@ import { runLaws } from '../conformance/law.ts'
 import { streamedLaws, streamedFixture, ordersOf } from '../conformance/live_endpoints.ts'
 import { oneOfEachDelivery } from '../conformance/representatives.ts'
 import { isOneShot, oneShotLaws } from '../conformance/one_shots.ts'
-import { stall } from '../conformance/stall.ts'
+import { endpointFixture } from '../conformance/endpoint_fixture.ts'
 import type { KitOptions } from '../kit.ts'
 
 const SOLANA = 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1'
@@ -40,9 +40,10 @@ for (const [name, row] of Object.entries(rows)) {
         )
     if (endpoint.kind !== 'sold' || endpoint.delivery === 'stream' || OF_THEIR_OWN.has(endpoint.name)) continue
     if (isOneShot(endpoint))
-      runLaws(`${name}: ${endpoint.name}`, oneShotLaws, () => stall(endpoint, {}, row), {
+      runLaws(`${name}: ${endpoint.name}`, oneShotLaws, () => endpointFixture(endpoint, {}, row), {
         except: EXCEPT[endpoint.name] ?? {},
       })
-    if (!isOneShot(endpoint)) runLaws(`${name}: ${endpoint.name}`, endpointLaws, () => stall(endpoint, {}, row))
+    if (!isOneShot(endpoint))
+      runLaws(`${name}: ${endpoint.name}`, endpointLaws, () => endpointFixture(endpoint, {}, row))
   }
 }

@@ -1,6 +1,6 @@
 /** What buyers send to a process, and the rounds that a process makes by itself. */
 import type { Reply } from '../../core/http/reply.ts'
-import { pollUrl, requestOf } from './stage.ts'
+import { pollUrl, requestOf } from './setup.ts'
 import { type Actor, ownerOf, type Process, type Signed, type World } from './world.ts'
 
 const NEVER = new AbortController().signal
@@ -12,7 +12,7 @@ export function post(world: World, process: Process, signed: Signed): Actor {
   const name = `${ownerOf(process.index)} post ${signed.name} #${world.step}`
   world.say(() => name)
   signed.isShown = true
-  const { isDeaf } = world.stage.rule
+  const { isDeaf } = world.setup.rule
   return world.start(
     { name, kind: 'post', process, signed },
     async ({ gone }) =>

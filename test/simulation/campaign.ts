@@ -1,7 +1,7 @@
 /** Many runs, as fast as they go. */
 import { seedOf } from './chance.ts'
 import { explore, type Run } from './explore.ts'
-import { type Rule, stage } from './stage.ts'
+import { type Rule, setup } from './setup.ts'
 
 export type Plan = {
   /** The first seed, from which those of all runs are derived. */
@@ -20,7 +20,7 @@ const TURN_MS = 250
 
 export async function campaign(rule: Rule, { seed, runs, skip = 0, isFirst = false }: Plan): Promise<Campaign> {
   const started = performance.now()
-  const on = await alone(() => stage(rule))
+  const on = await alone(() => setup(rule))
   const found: Run[] = []
   let made = 0
   while (made < runs && !(isFirst && found.length > 0)) {
@@ -40,7 +40,7 @@ export async function campaign(rule: Rule, { seed, runs, skip = 0, isFirst = fal
 
 /** The same run again, with everything that happened. */
 export function replay(rule: Rule, seed: number): Promise<Run> {
-  return alone(() => explore(stage(rule), seed, { isTraced: true }))
+  return alone(() => explore(setup(rule), seed, { isTraced: true }))
 }
 
 /** Does work in a macrotask of its own, where microtasks can be drained. */

@@ -110,10 +110,10 @@ export function step(world: World, habits: Habits): void {
 // ── buyers ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function postNew(world: World, { calls, lives }: Habits): void {
-  const { chance, buyers, stage, ledgerRows } = world
+  const { chance, buyers, setup, ledgerRows } = world
   const process = alive(world)
   if (process && ledgerRows.calls.length < calls)
-    post(world, process, world.sign(chance.pick(buyers), chance.pick(stage.products), chance.pick(lives)))
+    post(world, process, world.sign(chance.pick(buyers), chance.pick(setup.products), chance.pick(lives)))
 }
 
 function postAgain(world: World): void {
@@ -123,7 +123,7 @@ function postAgain(world: World): void {
 
 /** With what opened the call, with anything that its buyer has ever signed, or with a new signature, at times for another price. */
 function pollSomehow(world: World, { lives }: Habits): void {
-  const { chance, ledgerRows, signed, stage } = world
+  const { chance, ledgerRows, signed, setup } = world
   const process = alive(world)
   if (!process || ledgerRows.calls.length === 0) return
   const id = chance.pick(ledgerRows.calls)
@@ -132,7 +132,7 @@ function pollSomehow(world: World, { lives }: Habits): void {
   if (draw < 0.3) return void poll(world, process, { id, signed: opener })
   if (draw < 0.5)
     return void poll(world, process, { id, signed: chance.pick(signed.filter(({ buyer }) => buyer === opener.buyer)) })
-  const product = chance.isLucky(0.15) ? chance.pick(stage.products) : opener.product
+  const product = chance.isLucky(0.15) ? chance.pick(setup.products) : opener.product
   poll(world, process, { id, signed: world.sign(opener.buyer, product, chance.pick(lives)) })
 }
 
@@ -197,12 +197,12 @@ function pass(world: World, { jumps }: Habits): void {
 
 function crash(world: World): void {
   const process = alive(world)
-  if (process && world.processes.length < world.stage.gateways.length) world.crash(process)
+  if (process && world.processes.length < world.setup.gateways.length) world.crash(process)
 }
 
 function start(world: World): void {
   const running = world.processes.filter(({ isAlive }) => isAlive).length
-  if (running < (world.isSingle ? 1 : 2) && world.processes.length < world.stage.gateways.length) world.boot()
+  if (running < (world.isSingle ? 1 : 2) && world.processes.length < world.setup.gateways.length) world.boot()
 }
 
 function freeze(world: World): void {

@@ -3,7 +3,7 @@ import { alive, openerOf, poll, post, maintain } from './buyers.ts'
 import type { Violation } from './ledger.ts'
 import { type Habits, habitsOf, harshHabitsOf, PRICE, step } from './events.ts'
 import { isLive } from './products.ts'
-import type { Stage } from './stage.ts'
+import type { Setup } from './setup.ts'
 import { createWorld, type Process, type Signed, type World } from './world.ts'
 
 export type Run = {
@@ -15,27 +15,27 @@ export type Run = {
 }
 
 /** To be called from a macrotask: it drains microtasks itself. The same seed makes the same run. */
-export function explore(stage: Stage, seed: number, { isTraced = false }: { isTraced?: boolean } = {}): Run {
-  const world = createWorld(stage, seed, { isTraced })
+export function explore(setup: Setup, seed: number, { isTraced = false }: { isTraced?: boolean } = {}): Run {
+  const world = createWorld(setup, seed, { isTraced })
   const { ledgerRows, chance } = world
-  stage.world = world
-  stage.refresh()
+  setup.world = world
+  setup.refresh()
   world.boot()
   for (const { wallet } of world.buyers) world.cash.fund(wallet, PRICE * BigInt(1 + chance.below(3)))
-  const habits = stage.rule.isHarsh ? harshHabitsOf(world) : habitsOf(world)
+  const habits = setup.rule.isHarsh ? harshHabitsOf(world) : habitsOf(world)
   for (let jobs = habits.jobs; jobs > 0; jobs--) headStart(world, habits)
   const last = 18 + chance.below(31)
   for (world.step = 1; world.step <= last && !ledgerRows.violation; world.step++) step(world, habits)
   if (!ledgerRows.violation) quiet(world)
   if (!ledgerRows.violation) ledgerRows.close()
-  stage.world = undefined
+  setup.world = undefined
   return { seed, steps: world.step, violation: ledgerRows.violation, lines: world.lines }
 }
 
 function headStart(world: World, { lives }: Habits): void {
-  const { chance, buyers, stage } = world
+  const { chance, buyers, setup } = world
   const process = alive(world)
-  const slow = stage.products.find(({ name }) => name === 'slow')
+  const slow = setup.products.find(({ name }) => name === 'slow')
   if (!process || !slow) return
   world.isCalm = true
   post(world, process, world.sign(chance.pick(buyers), slow, chance.pick(lives)))
@@ -46,7 +46,7 @@ function headStart(world: World, { lives }: Habits): void {
 function quiet(world: World): void {
   const { chance, cash, ledgerRows } = world
   world.say(() => '── all is well again')
-  if (!world.stage.rule.isHarsh && chance.isLucky(0.2)) outlast(world)
+  if (!world.setup.rule.isHarsh && chance.isLucky(0.2)) outlast(world)
   world.isCalm = true
   world.isDown = false
   world.isStorageAway = false
@@ -62,7 +62,7 @@ function quiet(world: World): void {
   cash.advance(world.now)
   maintain(world, process)
   // Nobody was heard of for so long: whoever is alive gets another lease to say so.
-  world.now += world.stage.timeouts.workLeaseMs
+  world.now += world.setup.timeouts.workLeaseMs
   cash.advance(world.now)
   maintain(world, process)
   finish(world)
@@ -79,7 +79,7 @@ function outlast(world: World): void {
   world.isCalm = true
   world.cash.outage(true)
   world.now =
-    Math.max(world.now, ...world.signed.map(({ expiresAt }) => expiresAt)) + world.stage.timeouts.unresolvedMs + 1_000
+    Math.max(world.now, ...world.signed.map(({ expiresAt }) => expiresAt)) + world.setup.timeouts.unresolvedMs + 1_000
   world.cash.advance(world.now)
   finish(world)
   const process = alive(world)

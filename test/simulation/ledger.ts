@@ -106,7 +106,7 @@ export function ledgerRows(world: World): Ledger {
   let works = 0
 
   function violate(law: LawName, text: string): void {
-    const { breaks } = world.stage.rule
+    const { breaks } = world.setup.rule
     if (violation || (breaks && !breaks.includes(law))) return
     violation = { law, text, step: world.step }
     world.say(() => `VIOLATION: ${LAWS[law]}: ${text}`)

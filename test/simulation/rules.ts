@@ -12,7 +12,7 @@ import {
 import type { Chain } from '../../core/ports/mod.ts'
 import type { LawName } from './ledger.ts'
 import { ruledStorage } from './ruled_storage.ts'
-import type { Rule } from './stage.ts'
+import type { Rule } from './setup.ts'
 
 /** A rule that is off, and the laws of which its absence breaks one. */
 export type Switch = Rule & {

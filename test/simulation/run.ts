@@ -8,7 +8,7 @@ import { LAWS } from './ledger.ts'
 import { campaign, replay } from './campaign.ts'
 import type { Run } from './explore.ts'
 import { featureFlags } from './rules.ts'
-import { AS_BUILT, IN_BAD_WEATHER, type Rule } from './stage.ts'
+import { AS_BUILT, IN_BAD_WEATHER, type Rule } from './setup.ts'
 import { openStore, type Store, STORES, type StoreName } from './stores.ts'
 
 const { values } = parseArgs({

@@ -5,7 +5,7 @@ import { campaign, replay } from './campaign.ts'
 import type { Run } from './explore.ts'
 import { ruledStorage } from './ruled_storage.ts'
 import { featureFlags } from './rules.ts'
-import { AS_BUILT, IN_BAD_WEATHER, type Rule } from './stage.ts'
+import { AS_BUILT, IN_BAD_WEATHER, type Rule } from './setup.ts'
 
 const SEED = 7
 /** Together 1,500; `bun run test:full` adds 400,000 (test/run.ts). */

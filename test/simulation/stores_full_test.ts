@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import type { LawName } from './ledger.ts'
 import { campaign, replay } from './campaign.ts'
 import { featureFlags } from './rules.ts'
-import { AS_BUILT, type Rule } from './stage.ts'
+import { AS_BUILT, type Rule } from './setup.ts'
 import { openStore, type Store } from './stores.ts'
 
 const SEED = 7

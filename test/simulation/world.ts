@@ -13,7 +13,7 @@ import type { Call, Chain, Identity, Settlement } from '../../core/ports/mod.ts'
 import { type Ledger, ledgerRows } from './ledger.ts'
 import { type Chance, chance } from './chance.ts'
 import type { Product } from './products.ts'
-import type { ChainFacts, Stage } from './stage.ts'
+import type { ChainFacts, Setup } from './setup.ts'
 
 export const START = Date.UTC(2026, 10, 20)
 
@@ -84,7 +84,7 @@ type Wait = {
 
 export type World = {
   readonly chance: Chance
-  readonly stage: Stage
+  readonly setup: Setup
   readonly storage: Storage
   readonly cash: CashChain
   /** The cash chain under the weather of this run, as processes see it. */
@@ -140,7 +140,7 @@ export type World = {
   land(by: 'gateway' | 'payer', signed: Signed): void
 }
 
-export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced: boolean }): World {
+export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced: boolean }): World {
   const dice = chance(seed)
   const cash = cashChain()
   const items: Item[] = []
@@ -154,7 +154,7 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
     lateAnswers: often(0, 0.1, 0.25),
     lost: often(0, 0, 0, 0, 0.05),
     vendorFailures: often(0, 0, 0.1, 0.4),
-    refused: stage.rule.isHarsh ? 0 : often(0, 0.1, 0.3),
+    refused: setup.rule.isHarsh ? 0 : often(0, 0.1, 0.3),
     landed: often(0, 0.2, 0.4),
     late: often(0, 0.2, 0.4),
     dropped: often(0, 0.1, 0.3),
@@ -238,8 +238,8 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
 
   const world: World = {
     chance: dice,
-    stage,
-    storage: stage.rule.storage ? stage.rule.storage() : memoryStorage(),
+    setup,
+    storage: setup.rule.storage ? setup.rule.storage() : memoryStorage(),
     cash,
     chain: weathered,
     ledgerRows: undefined as unknown as Ledger,
@@ -248,7 +248,7 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
     signed: [],
     mempool: [],
     isSingle: dice.isLucky(0.3),
-    isFlaky: climate.lost > 0 || stage.rule.isHarsh === true,
+    isFlaky: climate.lost > 0 || setup.rule.isHarsh === true,
     lines: [],
     now: START,
     step: 0,
@@ -353,7 +353,7 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
 
     boot() {
       const index = world.processes.length
-      const shop = stage.gateways[index]
+      const shop = setup.gateways[index]
       if (!shop) throw new Error('too many processes')
       const process: Process = { index, gateway: shop, isAlive: true, isMaintaining: false, isFrozen: false, skewMs: 0 }
       world.processes.push(process)
@@ -392,7 +392,7 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
           world.storage.renew(
             workerId,
             calls.map(({ id }) => id),
-            world.now + skewMs + stage.timeouts.workLeaseMs,
+            world.now + skewMs + setup.timeouts.workLeaseMs,
           ),
         )
       }
@@ -447,7 +447,7 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
     isCancelled: (payment) => world.signedIn(payment).isCancelled,
     payTo: cash.offer(1n).payTo,
   }
-  const chain = stage.rule.chain ? stage.rule.chain(weathered, facts) : weathered
+  const chain = setup.rule.chain ? setup.rule.chain(weathered, facts) : weathered
   return Object.assign(world, { chain, ledgerRows: ledgerRows(world) })
 }
 

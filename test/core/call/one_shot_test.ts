@@ -20,7 +20,7 @@ const PRICE = { path: '/api/v1/stocks/{market}/price/{symbol}', method: 'GET' } 
 const APPLE = { market: 'us', symbol: 'AAPL' }
 
 /** A gateway that searches its sample corpus, each time after `before`. */
-function stage({ before = async () => {}, ...options }: KitOptions & { before?: () => Promise<void> } = {}): Kit {
+function world({ before = async () => {}, ...options }: KitOptions & { before?: () => Promise<void> } = {}): Kit {
   const clock = testClock()
   const { search, market } = embedded(clock)
   const patient = {
@@ -62,7 +62,7 @@ describe('a one-shot sale under a storage that fails', () => {
   }
 
   test('when its settlement is claimed frees the authorization: the same signed request buys', async () => {
-    const subject = stage({ wrap: failingOnce('claimSettlement') })
+    const subject = world({ wrap: failingOnce('claimSettlement') })
     const { buy } = await signed(subject)
     const { status, body } = await buy()
     expect([status, JSON.stringify(body).includes('disk'), subject.chain.transfers]).toEqual([503, false, []])
@@ -71,7 +71,7 @@ describe('a one-shot sale under a storage that fails', () => {
 
   test('when a deserted result is stored frees the authorization as well', async () => {
     const ready = door()
-    const subject = stage({ before: () => ready.passed, wrap: failingOnce('moveCall') })
+    const subject = world({ before: () => ready.passed, wrap: failingOnce('moveCall') })
     const { buy } = await signed(subject)
     const gone = new AbortController()
     const answer = buy({ gone: gone.signal })
@@ -87,7 +87,7 @@ describe('a one-shot sale under a storage that fails', () => {
 describe('a one-shot result', () => {
   test('that comes after its call was given up is sold all the same, and sold once', async () => {
     const ready = door()
-    const subject = stage({ before: () => ready.passed })
+    const subject = world({ before: () => ready.passed })
     const { buy } = await signed(subject)
     const late = buy()
     await subject.clock.settle()
@@ -100,7 +100,7 @@ describe('a one-shot result', () => {
   test('that comes after its authorization went to another call is withheld, and charges nothing', async () => {
     const [ready, second] = [door(), door()]
     let asked = 0
-    const subject = stage({ before: () => (asked++ === 0 ? ready.passed : second.passed) })
+    const subject = world({ before: () => (asked++ === 0 ? ready.passed : second.passed) })
     const { buy } = await signed(subject)
     const late = buy()
     await subject.clock.settle()
@@ -117,7 +117,7 @@ describe('a one-shot result', () => {
 
   test('that is still being made is a replay for a resend, and 202 for a poll', async () => {
     const ready = door()
-    const subject = stage({ before: () => ready.passed })
+    const subject = world({ before: () => ready.passed })
     const { alice, payment, buy } = await signed(subject)
     const first = buy()
     await subject.clock.settle()
@@ -135,7 +135,7 @@ describe('a one-shot result', () => {
   })
 
   test('is no more to be had by a resend once it is paid by a poll and ten minutes old, and by polls for a day', async () => {
-    const subject = stage()
+    const subject = world()
     const { alice, payment, buy } = await signed(subject)
     subject.chain.forecast('refused')
     const {
@@ -151,7 +151,7 @@ describe('a one-shot result', () => {
   test('whose settlement hangs is served after thirty seconds, and paid once', async () => {
     const hung = door()
     let isHung = true
-    const subject = stage({
+    const subject = world({
       chain: cashChain({ before: (question) => (question === 'settle' && isHung ? hung.passed : undefined) }),
     })
     const { buy } = await signed(subject)
@@ -172,7 +172,7 @@ describe('a one-shot result', () => {
 
   test('whose authorization ended before it could be sent, on a chain that is away, is withheld and never charged', async () => {
     const ready = door()
-    const subject = stage({ before: () => ready.passed })
+    const subject = world({ before: () => ready.passed })
     const { buy } = await signed(subject, { seconds: 20 })
     const buying = buy()
     await subject.streamed(21_000)
@@ -190,7 +190,7 @@ describe('a one-shot result', () => {
 
   test('whose authorization ended before it could be sent is withheld where the chain says so', async () => {
     const ready = door()
-    const subject = stage({ before: () => ready.passed })
+    const subject = world({ before: () => ready.passed })
     const { alice, challenge, buy } = await signed(subject, { seconds: 20 })
     const buying = buy()
     await subject.streamed(21_000)
@@ -208,7 +208,7 @@ describe('a one-shot result', () => {
 
 describe('the authorization of a one-shot sale', () => {
   test('is free for another order after a 404, which costs nothing', async () => {
-    const subject = stage()
+    const subject = world()
     const alice = subject.buyer()
     const payment = alice.sign(await alice.ask(APPLE, PRICE))
     const missing = await alice.buy({ market: 'us', symbol: 'NOSUCH' }, { ...PRICE, payment })
@@ -218,7 +218,7 @@ describe('the authorization of a one-shot sale', () => {
   })
 
   test('buys one order: the same words by another method are another', async () => {
-    const subject = stage()
+    const subject = world()
     const alice = subject.buyer()
     const payment = alice.sign(await alice.ask(APPLE, PRICE))
     await alice.buy(APPLE, { ...PRICE, payment })
@@ -232,7 +232,7 @@ describe('the authorization of a one-shot sale', () => {
   })
 
   test('is not taken for a market that is not on the list: 404 with it as without, and to a HEAD', async () => {
-    const subject = stage()
+    const subject = world()
     const alice = subject.buyer()
     const payment = alice.sign(await alice.ask(APPLE, PRICE))
     const nowhere = { ...APPLE, market: 'atlantis' }
@@ -252,7 +252,7 @@ describe('the authorization of a one-shot sale', () => {
 })
 
 test('an order that is repeated under its payment identifier, with a fresh signature, is answered again and charged once', async () => {
-  const subject = stage()
+  const subject = world()
   const { alice, challenge } = await signed(subject)
   const extensions = { 'payment-identifier': { info: { required: false, id: 'pay_0123456789abcdef' } } }
   const buying = () => alice.buy(QUESTION, { ...SEARCH, payment: { ...alice.sign(challenge), extensions } })

@@ -11,7 +11,7 @@ import { runBroken, runLaws } from '../../conformance/law.ts'
 import { representatives } from '../../conformance/representatives.ts'
 import { streamedLaws, streamedFixture, ordersOf } from '../../conformance/live_endpoints.ts'
 import { isOneShot, oneShotLaws } from '../../conformance/one_shots.ts'
-import { stall } from '../../conformance/stall.ts'
+import { endpointFixture } from '../../conformance/endpoint_fixture.ts'
 import { kit } from '../../kit.ts'
 
 /** The fewest words that make an endpoint: no vendor, no model, no poll path of its own (server/docs/adding_a_product.md). */
@@ -38,8 +38,8 @@ for (const endpoint of representatives(verse)) {
     OF_THEIR_OWN.has(endpoint.name)
   )
     continue
-  runLaws(endpoint.name, endpointLaws, () => stall(endpoint))
-  runLaws(`${endpoint.name} as a job`, endpointLaws, () => stall(endpoint, {}, () => ({ inlineMs: 0 })))
+  runLaws(endpoint.name, endpointLaws, () => endpointFixture(endpoint))
+  runLaws(`${endpoint.name} as a job`, endpointLaws, () => endpointFixture(endpoint, {}, () => ({ inlineMs: 0 })))
 }
 
 for (const endpoint of endpoints) {
@@ -54,7 +54,7 @@ const oneShots = endpoints.filter(
 for (const endpoint of representatives().filter((each) =>
   (oneShots as readonly Endpoint[]).includes(each),
 ) as readonly Inline[])
-  runLaws(endpoint.name, oneShotLaws, () => stall(endpoint), { except: EXCEPT[endpoint.name] ?? {} })
+  runLaws(endpoint.name, oneShotLaws, () => endpointFixture(endpoint), { except: EXCEPT[endpoint.name] ?? {} })
 /** One of each kind, of those that are checked and quoted in the same order, is enough to see the laws fail; what is passed on has no shape of ours to break. */
 for (const endpoint of new Map(
   oneShots

@@ -22,8 +22,8 @@ import {
 } from '../kit.ts'
 import type { Subject } from './law.ts'
 
-/** A paid endpoint under law, on a menu with all the others. */
-export type Stall = {
+/** A paid endpoint under test, in a gateway with all the others. */
+export type EndpointFixture = {
   readonly endpoint: Paid
   /** What its gateway answers while the chain cannot be asked. */
   readonly away: Away
@@ -41,19 +41,19 @@ export const isAway = ({ status, headers }: Pick<Answer, 'status' | 'headers'>):
   headers.has('payment-required'),
 ]
 
-/** What is wrong with a stall: its endpoint, the ports below its gateway, or what the gateway says. */
+/** What is wrong with a fixture: its endpoint, the ports below its gateway, or what the gateway says. */
 export type Defect = {
   readonly endpoint?: (good: Paid) => Paid
   readonly wrap?: NonNullable<KitOptions['wrap']>
   readonly dress?: NonNullable<KitOptions['dress']>
 }
 
-/** Sells an endpoint beside the rest of the menu. `setup` is of every gateway of the stall, anew for each: `inlineMs: 0` makes every call a job. */
-export async function stall(
+/** Sells an endpoint beside all the others. `setup` is made anew for every gateway of the fixture: `inlineMs: 0` makes every call a job. */
+export async function endpointFixture(
   good: Paid,
   { endpoint: spoil = (same) => same, ...defect }: Defect = {},
   setup: () => KitOptions = () => ({}),
-): Promise<Subject<Stall>> {
+): Promise<Subject<EndpointFixture>> {
   const endpoint = spoil(good)
   const router: readonly Endpoint[] = [endpoint, ...endpoints.filter(({ name }) => name !== good.name)]
   return {
@@ -83,8 +83,8 @@ export type Scene = Kit & {
 /** A video is ready as soon as somebody looks. */
 export const READY = inTurn({ kind: 'done', url: CLIP })
 
-/** Alice in front of the stall, with a challenge in hand and a payment signed. */
-export async function set(subject: Subject<Stall>, options: KitOptions = {}): Promise<Scene> {
+/** Alice before the fixture, with a challenge in hand and a payment signed. */
+export async function set(subject: Subject<EndpointFixture>, options: KitOptions = {}): Promise<Scene> {
   const { endpoint, away, open } = await subject.open()
   const subjects = open({ video: scriptedVideo({ look: READY }), audio: scriptedAudio(), ...options })
   const alice = subjects.buyer()
@@ -157,9 +157,9 @@ export type OneShotScene = Kit & {
   kept(payment?: Payment): Promise<string>
 }
 
-/** Alice in front of a stall that sells by the shot. `before` is awaited in every question to a vendor; what it throws, the vendor throws. */
+/** Alice before a fixture that sells inline. `before` is awaited in every question to a vendor; what it throws, the vendor throws. */
 export async function shot(
-  subject: Subject<Stall>,
+  subject: Subject<EndpointFixture>,
   { before, ...options }: KitOptions & { before?: () => unknown } = {},
 ): Promise<OneShotScene> {
   const { endpoint, away, open } = await subject.open()
@@ -264,7 +264,7 @@ function watched(clock: Clock, before: () => unknown = () => {}) {
 }
 
 /** A sale to a buyer who hung up while the vendor was at work; the work has ended since. */
-export async function deserted(subject: Subject<Stall>): Promise<OneShotScene> {
+export async function deserted(subject: Subject<EndpointFixture>): Promise<OneShotScene> {
   const ready = door()
   const scene = await shot(subject, { before: () => ready.passed })
   const gone = new AbortController()

@@ -58,7 +58,7 @@ export type ChainFacts = { isCancelled(payment: Payment): boolean; readonly payT
 export const AS_BUILT: Rule = { name: 'as built' }
 export const IN_BAD_WEATHER: Rule = { name: 'as built, in bad weather', isHarsh: true }
 
-export type Stage = {
+export type Setup = {
   readonly rule: Rule
   /** One for each process that a run may start. */
   gateways: readonly Gateway[]
@@ -73,8 +73,8 @@ const MAX_PROCESSES = 6
 const PIXEL = 'data:image/png;base64,iVBORw0KGgo='
 const NEVER = new AbortController().signal
 
-export function stage(rule: Rule): Stage {
-  const made: Stage = {
+export function setup(rule: Rule): Setup {
+  const made: Setup = {
     rule,
     gateways: [],
     products: [],
