@@ -1,4 +1,4 @@
-import type { ExposedCall } from '../../core/payment/exposure.ts'
+import { type ExposedCall, SETTLED_CALLS } from '../../core/payment/exposure.ts'
 import {
   type AuthorizationBinding,
   type ClaimAnswer,
@@ -24,6 +24,7 @@ import {
   takePermits,
 } from '../../core/payment/ledger.ts'
 import type { Authorization, Call, Claim, Opened, StoredRecord, Storage } from '../../core/ports/mod.ts'
+import { type Usdc, usdc } from '../../core/x402/money.ts'
 import { databases } from './databases.ts'
 import { spendOf, summed } from '../../core/payment/spend_report.ts'
 
@@ -65,10 +66,12 @@ export function memoryStorage(): Storage {
     }
   }
 
-  function hasPaid(payer: string, asset: string): boolean {
-    return [...rows.values()].some(
+  function settledBy(payer: string, asset: string): Usdc | undefined {
+    const settled = [...rows.values()].filter(
       (call) => call.payer === payer && call.asset === asset && call.paymentStatus === 'settled',
     )
+    const last = settled.sort((a, b) => (b.settledAt ?? 0) - (a.settledAt ?? 0)).slice(0, SETTLED_CALLS)
+    return last.length === 0 ? undefined : usdc(last.reduce((sum, { paid, quote }) => sum + (paid ?? quote), 0n))
   }
 
   function perform(write: Write): void {
@@ -119,7 +122,7 @@ export function memoryStorage(): Storage {
       const seen = {
         bound: boundTo(authorization.key),
         exposedCalls: at.cap ? exposedCalls(payer, asset) : [],
-        hasPaid: at.cap?.newWallet !== undefined && hasPaid(payer, asset),
+        settled: at.cap?.newWallet && settledBy(payer, asset),
       }
       const { answer, writes } = decideOpen({ call, authorization }, seen, at)
       if (answer.kind === 'opened' && rows.has(call.id)) throw new Error(`call ${call.id} exists`)

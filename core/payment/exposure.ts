@@ -19,6 +19,9 @@ export const BALANCE_LAG_MS = 5_000
  */
 export const SETTLED_LOOKBACK_MS = 60_000
 
+/** So many settled calls of a payer are summed, its newest, so that opening a call stays cheap. */
+export const SETTLED_CALLS = 100
+
 /**
  * A call of a payer with one of its bindings, or nulls where it has none. A call with several bindings may appear
  * several times.
@@ -50,19 +53,20 @@ export function exposure(exposedCalls: Iterable<ExposedCall>, at: ReadAt): Usdc 
 
 export type Exposed = {
   readonly exposedCalls: Iterable<ExposedCall>
-  /** Whether the payer has ever settled a call in this asset. */
-  readonly hasPaid: boolean
+  /** What the payer's last SETTLED_CALLS settled calls in this asset came to; absent where it never settled one. */
+  readonly settled?: Usdc | undefined
 }
 export type Judged =
   | { readonly kind: 'over'; readonly sum: Usdc; readonly why?: OverWhy }
   | { readonly kind: 'within'; readonly atLimit: boolean }
 
 /**
- * Whether the payer may open one more call under the cap. `atLimit`: a new wallet could not open another one like it.
+ * Whether the payer may open one more call under the cap. `atLimit`: a new wallet could not open another one like it,
+ * or one that has paid would have more open than it paid so far. A stream is then settled before content leaves.
  */
 export function judgeCap(
   call: NewCall,
-  { exposedCalls: read, hasPaid }: Exposed,
+  { exposedCalls: read, settled }: Exposed,
   at: { now: number; without: string | undefined; cap: Cap },
 ): Judged {
   const { observed, newWallet, ...readAt } = at.cap
@@ -77,13 +81,16 @@ export function judgeCap(
     const sum = plus(exposure(exposedCalls, { ...readAt, now: at.now, without: at.without }), call.quote)
     if (sum > observed) return { kind: 'over', sum }
   }
-  if (!newWallet || hasPaid) return { kind: 'within', atLimit: false }
+  if (!newWallet) return { kind: 'within', atLimit: false }
 
   // A job has a start time of its own, and its result cannot be read before it is paid for.
   const unproven = [...open.values()].filter(
     ({ endpoint, startedAt }) => startedAt === null && newWallet.endpoints.includes(endpoint),
   )
   const sum = unproven.reduce((all, { quote }) => all + quote, call.quote as bigint)
+  // A wallet that has paid is never refused for this; what it has open beyond what it paid is settled earlier.
+  if (settled !== undefined)
+    return { kind: 'within', atLimit: sum > (settled > newWallet.worth ? settled : newWallet.worth) }
   const isOver = (calls: number, worth: bigint) => calls > newWallet.calls || worth > newWallet.worth
   // The first call opens whatever it costs: otherwise a new wallet could never use an expensive model.
   if (unproven.length > 0 && isOver(unproven.length + 1, sum))

@@ -139,13 +139,13 @@ export function isFree(call: Pick<Head, 'workStatus' | 'paymentStatus' | 'leaseE
 
 /**
  * Decides whether a call opens. `bound` is the call that the authorization serves so far. `exposedCalls` are the calls
- * that may count against the payer in this asset, needed only with a cap; `hasPaid` says whether the payer has settled
- * a call in it, needed only with `cap.newWallet`. An extra row does no harm; a missing one lets a payer spend the same
+ * that may count against the payer in this asset, needed only with a cap; `settled` is what the payer's newest settled
+ * calls in it came to, absent where there are none, and needed only with `cap.newWallet`. An extra row does no harm; a missing one lets a payer spend the same
  * balance twice.
  */
 export function decideOpen(
   asked: { call: NewCall; authorization: Authorization },
-  seen: { bound: Head | undefined; exposedCalls: Iterable<ExposedCall>; hasPaid?: boolean },
+  seen: { bound: Head | undefined; exposedCalls: Iterable<ExposedCall>; settled?: Usdc | undefined },
   at: { now: number; until: number; lostBy?: number; cap?: Cap },
 ): Decision<OpenAnswer> {
   const { authorization } = asked
@@ -155,7 +155,7 @@ export function decideOpen(
     at.cap &&
     judgeCap(
       asked.call,
-      { exposedCalls: seen.exposedCalls, hasPaid: seen.hasPaid ?? false },
+      { exposedCalls: seen.exposedCalls, settled: seen.settled },
       { now: at.now, without: bound?.id, cap: at.cap },
     )
   if (judged?.kind === 'over') return withoutWrites(judged)

@@ -135,7 +135,7 @@ export type NewWalletLimit = { readonly calls: number; readonly worth: Usdc; rea
 export type OverWhy = 'unreadable' | 'new_wallet'
 
 export type Opened =
-  /** `atLimit`: a wallet that never paid could not open another one like it (`cap.newWallet`). */
+  /** `atLimit`: the wallet has not paid enough here yet to have this much open unpaid (`cap.newWallet`). */
   | { kind: 'opened'; call: Call; atLimit?: true }
   /** The authorization already serves this call. */
   | { kind: 'replayed'; call: Call }

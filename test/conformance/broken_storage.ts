@@ -184,6 +184,24 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     },
   ),
   broken(
+    'a wallet that has paid opens what it likes, and is told beyond what it has paid and beyond what a new one may have',
+    'trusts whoever has paid once without end',
+    (good) => {
+      const paid = new Set<string>()
+      return {
+        async finishSettlement(id, token, outcome, at) {
+          const call = outcome.kind === 'paid' ? await good.getCall(id) : undefined
+          if (call) paid.add(call.payer)
+          return await good.finishSettlement(id, token, outcome, at)
+        },
+        openCall(call, authorization, { cap, ...at }) {
+          const { newWallet: _, ...rest } = cap ?? { asOf: 0 }
+          return good.openCall(call, authorization, { ...at, ...(cap && { cap: paid.has(call.payer) ? rest : cap }) })
+        },
+      }
+    },
+  ),
+  broken(
     'exposure counts what was settled after the block of a balance, and nothing that was settled up to it',
     'reads its balances a block late',
     (good) => ({

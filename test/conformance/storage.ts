@@ -435,6 +435,41 @@ const exposure: readonly Law<Storage>[] = [
       expect(await kindsOf()).toEqual({ opened: 3 })
     },
   },
+  {
+    name: 'a wallet that has paid opens what it likes, and is told beyond what it has paid and beyond what a new one may have',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      let asked = 0
+      const told = async (payer: string, ...quotes: readonly bigint[]) => {
+        const calls = quotes.map((quote) => newCall(`chat ${asked++}`, { endpoint: 'chat', quote: usdc(quote), payer }))
+        const open = (call: NewCall, n: number) =>
+          (n % 2 ? one : two).openCall(call, signed(`key of ${call.id}`), at(T, NEWCOMER))
+        const answers = await Promise.all(calls.map(open))
+        for (const { id } of calls)
+          await one.moveCall(id, { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
+        return answers.flatMap((answer) => (answer.kind === 'opened' ? [answer.atLimit ?? false] : [])).sort()
+      }
+      await spent(one, 'small', { amount: '2', payer: '0xsmall' })
+      expect(await told('0xsmall', 50_000n)).toEqual([false])
+      expect(await told('0xsmall', 50_001n)).toEqual([true])
+      expect(await told('0xsmall', ...times(9, () => 10_000n))).toEqual([
+        ...times(5, () => false),
+        ...times(4, () => true),
+      ])
+      // By its receipt, where that says another sum than was quoted; in this asset; of whatever endpoint and gateway.
+      await spent(one, 'first', { amount: '60000', quote: usdc(1n), payer: '0xlarge', endpoint: 'images' })
+      await spent(two, 'second', { amount: '40000', payer: '0xlarge', gateway: 'another', settledAt: T - 90 * HOUR })
+      await spent(two, 'elsewhere', { amount: '900000', payer: '0xlarge', asset: 'eip155:1/0xother' })
+      expect(await told('0xlarge', 100_000n)).toEqual([false])
+      expect(await told('0xlarge', 100_001n)).toEqual([true])
+      expect(await told('0xlarge', 60_000n, 60_000n)).toEqual([false, true])
+      for (let n = 0; n < 99; n++)
+        await spent(n % 2 ? one : two, `later ${n}`, { amount: '1', payer: '0xlarge', settledAt: T + MINUTE + n })
+      // The newest hundred count: the call of 40,000 is the 101st.
+      expect(await told('0xlarge', 60_099n)).toEqual([false])
+      expect(await told('0xlarge', 60_100n)).toEqual([true])
+    },
+  },
 ]
 
 const moves: readonly Law<Storage>[] = [

@@ -1,6 +1,7 @@
 /** A storage in memory whose decisions can be exchanged: with none exchanged it keeps every rule, as `memoryStorage` does. */
 import { memoryStorage } from '../../adapters/storage/memory.ts'
-import type { ExposedCall } from '../../core/payment/exposure.ts'
+import { type ExposedCall, SETTLED_CALLS } from '../../core/payment/exposure.ts'
+import { usdc } from '../../core/x402/money.ts'
 import * as ledger from '../../core/payment/ledger.ts'
 import type { Authorization, Call, Storage } from '../../core/ports/mod.ts'
 
@@ -34,8 +35,13 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
     }
   }
 
-  const hasPaid = ({ payer, asset }: Pick<Call, 'payer' | 'asset'>) =>
-    [...rows.values()].some((row) => row.payer === payer && row.asset === asset && row.paymentStatus === 'settled')
+  const settledBy = ({ payer, asset }: Pick<Call, 'payer' | 'asset'>) => {
+    const settled = [...rows.values()].filter(
+      (row) => row.payer === payer && row.asset === asset && row.paymentStatus === 'settled',
+    )
+    const last = settled.sort((a, b) => (b.settledAt ?? 0) - (a.settledAt ?? 0)).slice(0, SETTLED_CALLS)
+    return last.length === 0 ? undefined : usdc(last.reduce((sum, { paid, quote }) => sum + (paid ?? quote), 0n))
+  }
 
   function perform(writes: readonly ledger.Write[]): void {
     for (const write of writes) {
@@ -56,7 +62,7 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
     async openCall(asked, authorization, at) {
       const { answer, writes } = decideOpen(
         { call: asked, authorization },
-        { bound: boundTo(authorization.key), exposedCalls: exposedCalls(asked), hasPaid: hasPaid(asked) },
+        { bound: boundTo(authorization.key), exposedCalls: exposedCalls(asked), settled: settledBy(asked) },
         at,
       )
       perform(writes)

@@ -67,7 +67,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
         write([[bound], exposed, [paid]], send) {
           const { answer, writes } = decideOpen(
             { call, authorization },
-            { bound, exposedCalls: exposed, hasPaid: paid !== undefined },
+            { bound, exposedCalls: exposed, settled: paid?.sum ?? undefined },
             at,
           )
           return after(perform(writes, send), opened(answer, send))

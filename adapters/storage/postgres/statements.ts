@@ -3,6 +3,7 @@ import {
   type SQL,
   and,
   asc,
+  desc,
   eq,
   fillPlaceholders,
   getTableColumns,
@@ -13,6 +14,7 @@ import {
 } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { type PgColumn, unionAll } from 'drizzle-orm/pg-core'
+import { SETTLED_CALLS } from '../../../core/payment/exposure.ts'
 import type { RowPatch } from '../../../core/payment/ledger.ts'
 import { authorizations, calls, leases, records, rateWindows } from './schema.ts'
 
@@ -106,6 +108,14 @@ const recent = db
   .from(calls)
   .where(and(same(payer), same(asset), gte(settledAt, given('since', settledAt)), sql`${paymentStatus} = 'settled'`))
 
+const last = db
+  .select({ amount: sql`coalesce(${paid}, ${quote})`.as('amount') })
+  .from(calls)
+  .where(and(same(payer), same(asset), sql`${paymentStatus} = 'settled'`))
+  .orderBy(desc(settledAt))
+  .limit(SETTLED_CALLS)
+  .as('last')
+
 /**
  * The statements of the Postgres storage. Rows are locked with `for no key update`, several of them in the order of
  * their ids, so that waiting transactions cannot deadlock. Conditions of a partial index are written out: a generic
@@ -170,15 +180,8 @@ export const ask = {
   signed: rows('signed', { signed }, db.select({ signed }).from(authorizations).where(same(bindings.key))),
   /** One statement, so one snapshot: a settlement that ends meanwhile is seen before or after, never in between. */
   exposedCalls: rows('exposed_calls', exposedCalls, unionAll(spendable, recent)),
-  paid: rows(
-    'paid',
-    { id },
-    db
-      .select({ id })
-      .from(calls)
-      .where(and(same(payer), same(asset), sql`${paymentStatus} = 'settled'`))
-      .limit(1),
-  ),
+  /** Null where nothing was ever paid. */
+  paid: rows('paid', { sum: quote }, db.select({ sum: sql`sum(${last.amount})`.as('sum') }).from(last)),
   lost: rows(
     'lost',
     shown,

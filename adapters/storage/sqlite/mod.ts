@@ -23,7 +23,7 @@ import {
   patchOf,
   takePermits,
 } from '../../../core/payment/ledger.ts'
-import { usdc } from '../../../core/x402/money.ts'
+import { type Usdc, usdc } from '../../../core/x402/money.ts'
 import type { Call, Claim, NewCall, Opened, Storage } from '../../../core/ports/mod.ts'
 import { summed } from '../../../core/payment/spend_report.ts'
 import { databases } from '../databases.ts'
@@ -42,6 +42,11 @@ const BUSY_AT_START_MS = 2_000
 const BATCH = 128
 
 const BILLION = 1_000_000_000n
+
+/** A sum as the statements read it. Undefined where there was nothing to sum. */
+function amountOf({ billions, rest }: { billions: string | null; rest: string | null }): Usdc | undefined {
+  return billions === null || rest === null ? undefined : usdc(BigInt(billions) * BILLION + BigInt(rest))
+}
 
 /** The last call that `prune` has visited, by expiry and id. */
 type PruneCursor = { readonly expiresAt: number; readonly id: string }
@@ -130,12 +135,11 @@ export function sqliteStorage(path: string): Storage {
       const [call, authorization, at] = structuredClone(given)
       return write(() => {
         const bound = ask.bound.get({ key: authorization.key })
-        const hasPaid =
-          at.cap?.newWallet !== undefined && ask.paid.get({ payer: call.payer, asset: call.asset }) !== undefined
+        const paid = at.cap?.newWallet && ask.paid.get({ payer: call.payer, asset: call.asset })
         const seen = {
           bound,
           exposedCalls: at.cap ? exposedCalls(call, { now: at.now, asOf: at.cap.asOf }) : [],
-          hasPaid,
+          settled: paid && amountOf(paid),
         }
         const { answer, writes } = decideOpen({ call, authorization }, seen, at)
         writes.forEach(perform)
@@ -207,7 +211,7 @@ export function sqliteStorage(path: string): Storage {
         return summed(
           groups.map(({ billions, rest, ...group }) => ({
             ...group,
-            spent: usdc(BigInt(billions) * BILLION + BigInt(rest)),
+            spent: amountOf({ billions, rest }) ?? usdc(0n),
           })),
         )
       }),

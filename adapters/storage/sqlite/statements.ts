@@ -1,5 +1,6 @@
-import { and, asc, eq, getTableColumns, gt, gte, lte, sql } from 'drizzle-orm'
+import { type SQLWrapper, and, asc, desc, eq, getTableColumns, gt, gte, lte, sql } from 'drizzle-orm'
 import type { BunSQLiteDatabase } from 'drizzle-orm/bun-sqlite'
+import { SETTLED_CALLS } from '../../../core/payment/exposure.ts'
 import type { RowPatch } from '../../../core/payment/ledger.ts'
 import { authorizations, calls, leases, records, rateWindows } from './schema.ts'
 
@@ -57,7 +58,18 @@ export function statements(db: BunSQLiteDatabase) {
   const { signed, ...binding } = getTableColumns(authorizations)
   const unfinished = sql`${workStatus} in ('queued', 'in_progress')`
   const spent = sql`coalesce(${paid}, ${calls.quote})`
+  /** Amounts in two exact sums, of all but the last nine digits and of these: neither overflows an INTEGER. */
+  const billions = (amount: SQLWrapper) =>
+    sql<string | null>`cast(sum(cast(substr(${amount}, 1, length(${amount}) - 9) as integer)) as text)`
+  const rest = (amount: SQLWrapper) => sql<string | null>`cast(sum(cast(substr(${amount}, -9) as integer)) as text)`
   const given = sql.placeholder
+  const last = db
+    .select({ amount: spent.as('amount') })
+    .from(calls)
+    .where(and(eq(payer, given('payer')), eq(calls.asset, given('asset')), sql`${paymentStatus} = 'settled'`))
+    .orderBy(desc(calls.settledAt))
+    .limit(SETTLED_CALLS)
+    .as('last')
   const ofCall = eq(authorizations.call, calls.id)
   return {
     call: db
@@ -128,11 +140,10 @@ export function statements(db: BunSQLiteDatabase) {
         ),
       )
       .prepare(),
+    /** Nulls where nothing was ever paid. */
     paid: db
-      .select({ id })
-      .from(calls)
-      .where(and(eq(payer, given('payer')), eq(calls.asset, given('asset')), sql`${paymentStatus} = 'settled'`))
-      .limit(1)
+      .select({ billions: billions(last.amount), rest: rest(last.amount) })
+      .from(last)
       .prepare(),
     lost: db
       .select(shown)
@@ -161,7 +172,6 @@ export function statements(db: BunSQLiteDatabase) {
       .orderBy(asc(claimExpiresAt), asc(id))
       .limit(given('limit'))
       .prepare(),
-    /** Amounts in two exact sums, of all but the last nine digits and of these: neither overflows an INTEGER. */
     spent: db
       .select({
         gateway,
@@ -169,8 +179,8 @@ export function statements(db: BunSQLiteDatabase) {
         model,
         asset,
         calls: sql<number>`count(*)`,
-        billions: sql<string>`cast(sum(cast(substr(${spent}, 1, length(${spent}) - 9) as integer)) as text)`,
-        rest: sql<string>`cast(sum(cast(substr(${spent}, -9) as integer)) as text)`,
+        billions: billions(spent),
+        rest: rest(spent),
         inputTokens: sql<number>`total(${usage} ->> 'input')`,
         outputTokens: sql<number>`total(${usage} ->> 'output')`,
         lastAt: sql<number>`max(${settledAt})`,

@@ -122,6 +122,40 @@ describe('a wallet that never paid', () => {
   })
 })
 
+describe('twenty streams of a wallet that has paid once, and is emptied while the model works', () => {
+  test('give away no more than it has paid or a new one may have: the others are settled before they say anything', async () => {
+    const gate = door()
+    let isFirst = true
+    const { post, signed, chain, alice, clock } = await table(async ({ stream }) => {
+      if (!isFirst) await gate.passed
+      isFirst = false
+      return stream ? streamAnswer(HELLO) : wholeAnswer()
+    })
+    expect((await post(SKY, { payment: await signed(SKY) })).status).toBe(200)
+    const payments = []
+    for (let call = 0; call < 20; call++) payments.push(await signed({ ...STREAM, max_tokens: 8_000 }))
+    const quote = BigInt(payments[0]?.accepted.amount ?? 0)
+    const texts = Promise.all(
+      payments.map(async (payment) => await (await post({ ...STREAM, max_tokens: 8_000 }, { payment })).text()),
+    )
+    await clock.settle()
+    chain.drain(alice.wallet)
+    gate.open()
+    const given = (await texts).filter((text) => text.includes('lo')).length
+    expect([given, chain.transfers.length]).toEqual([Number(50_000n / quote), 1])
+  })
+
+  test('are all read and paid where it stays as rich as it was', async () => {
+    const options = { newWallet: { worth: usdc(1n) } }
+    const { post, signed, chain } = await table(async () => streamAnswer(HELLO), options)
+    await (await post(STREAM, { payment: await signed() })).text()
+    const payments = []
+    for (let call = 0; call < 20; call++) payments.push(await signed())
+    const texts = await Promise.all(payments.map(async (payment) => await (await post(STREAM, { payment })).text()))
+    expect([texts.filter((text) => text.includes('lo')).length, chain.transfers.length]).toEqual([20, 21])
+  })
+})
+
 describe('a whole answer whose settlement', () => {
   test('is not known in time is served, and says so', async () => {
     const { chain, open } = slowChain()
