@@ -2,7 +2,8 @@
 import type { AnswerStream } from '../../../endpoint/mod.ts'
 import { ApiError } from '../../../http/errors.ts'
 import { MAX_EVENT, parseEvent, tryJson } from './sse.ts'
-import { type Fields, fieldsOf, objectsOf, textOf } from '../../../lib/json.ts'
+import { hasContentIn, isSaid } from './empty.ts'
+import { type Fields, fieldsOf } from '../../../lib/json.ts'
 import type { ChatFormat } from '../../../ports/vendors/chat.ts'
 
 /** What may come before the first real event, in bytes: `response.created` repeats instructions and tools. */
@@ -69,34 +70,28 @@ const silent = (why: string) =>
 
 // ── the first real event ────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Whether an event says something: words, thoughts, a tool call or a refusal. In `chat` its chunks are read anyway. */
+/** Whether an event says something: words, thoughts, a tool call or a refusal; white space does not. `chat` reads its chunks itself. */
 export function isReal(raw: string, wire: Exclude<ChatFormat, 'chat'>): boolean {
   const told = tryJson(parseEvent(raw)?.data ?? '')
   return told !== undefined && real[wire](told)
 }
 
-const isSaid = (value: unknown): boolean =>
-  typeof value === 'string' || Array.isArray(value) ? value.length > 0 : typeof value === 'object' && value !== null
-
-/** Whether any member but these says something. */
-const saysBeside = (fields: Fields, names: readonly string[]): boolean =>
-  Object.entries(fields).some(([name, value]) => !names.includes(name) && isSaid(value))
+/** Whether an event has something in it that a reader pays for. A block of thoughts that has only begun has not. */
+export function isContent(raw: string, wire: Exclude<ChatFormat, 'chat'>): boolean {
+  const told = tryJson(parseEvent(raw)?.data ?? '')
+  return told !== undefined && hasContentIn[wire](told)
+}
 
 const real: Readonly<Record<Exclude<ChatFormat, 'chat'>, (told: Fields) => boolean>> = {
-  messages({ type, content_block, delta }) {
-    const block = fieldsOf(content_block)
-    if (type === 'content_block_start') return block.type !== 'text' || isSaid(block.text)
-    return type === 'content_block_delta' && saysBeside(fieldsOf(delta), ['type'])
-  },
-  responses({ type, delta, item, text, refusal, arguments: given }) {
+  messages: (told) =>
+    hasContentIn.messages(told) ||
+    (told.type === 'content_block_start' && fieldsOf(told.content_block).type === 'thinking'),
+  responses(told) {
+    const { type, item } = told
     const made = fieldsOf(item)
     if (type === 'response.output_item.added') return made.type !== 'message'
-    if (type === 'response.output_item.done') return made.type === 'message' && objectsOf(made.content).length > 0
-    const name = textOf(type)
-    return name.endsWith('.delta') ? isSaid(delta) : name.endsWith('.done') && [text, refusal, given].some(isSaid)
+    if (type === 'response.output_item.done') return made.type === 'message' && isSaid(made.content)
+    return hasContentIn.responses(told)
   },
-  generate_content: ({ candidates }) =>
-    objectsOf(candidates).some(({ content }) =>
-      objectsOf(fieldsOf(content).parts).some((part) => saysBeside(part, ['thought'])),
-    ),
+  generate_content: hasContentIn.generate_content,
 }

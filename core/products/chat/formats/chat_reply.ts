@@ -27,7 +27,8 @@ function message({ reasoning, reasoning_content = reasoning ?? null, content, ..
   const thought = typeof reasoning_content === 'string' ? reasoning_content : ''
   const hasTools = Array.isArray(rest.tool_calls) && rest.tool_calls.length > 0
   const text = typeof content === 'string' ? content : ''
-  const said = hasTools ? '' : text || (rest.refusal ? text : thought)
+  const isBlank = text.trim() === ''
+  const said = hasTools ? '' : isBlank && !rest.refusal ? thought || text : text
   return {
     role: 'assistant',
     ...rest,

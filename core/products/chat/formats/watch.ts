@@ -2,7 +2,8 @@
 import { concatBytes } from '../../../lib/bytes.ts'
 import { ApiError } from '../../../http/errors.ts'
 import { type Json, type Fields, isFields, objectsOf } from '../../../lib/json.ts'
-import { broken, isReal, type Watched } from './begun.ts'
+import { broken, isContent, isReal, type Watched } from './begun.ts'
+import { isEmpty, isSaid } from './empty.ts'
 import { type EventSplitter, eventSplitter, MAX_EVENT, parseEvent, sseJson, tryJson } from './sse.ts'
 import { usageOf } from './usage.ts'
 import type { Rewriter } from './rewriter.ts'
@@ -16,10 +17,9 @@ const MARKS: Readonly<Record<ChatFormat, RegExp>> = {
   generate_content: /"error":|event: error/,
 }
 
-/** What a reader would pay for. In `chat` the first chunks are read one by one instead, for they hold an empty text. */
-const CONTENT: Readonly<Record<ChatFormat, RegExp>> = {
-  chat: /(?!)/,
-  messages: /content_block_delta|"type": ?"tool_use"/,
+/** Where an event may hold what a reader would pay for. In `chat` the first chunks are read one by one instead. */
+const CONTENT: Readonly<Record<Exclude<ChatFormat, 'chat'>, RegExp>> = {
+  messages: /content_block_(?:start|delta)/,
   responses: /\.delta"|"response\.(?:output_text|refusal|function_call_arguments)\.done"/,
   generate_content: /"parts":/,
 }
@@ -131,8 +131,11 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): Watche
   function said(text: string): string {
     if (wire === 'generate_content') count(text)
     const out = isOpening || marks.test(text) || !PLAIN[wire].test(text) ? judged(text) : text
-    if (!hasContent) hasContent = CONTENT[wire].test(out)
-    if (!hasBegun) hasBegun = wire === 'chat' ? hasContent : out.split(EVENT_END).some((raw) => isReal(raw, wire))
+    if (wire === 'chat') hasBegun ||= hasContent
+    else {
+      hasContent ||= CONTENT[wire].test(out) && out.split(EVENT_END).some((raw) => isContent(raw, wire))
+      hasBegun ||= hasContent || out.split(EVENT_END).some((raw) => isReal(raw, wire))
+    }
     return rename ? rename(out) : out
   }
 
@@ -186,7 +189,7 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): Watche
     const [choice] = choices
     const deltas = choices.map(({ delta }) => (isFields(delta) ? delta : {}))
     const thought = deltas[0]?.reasoning_content
-    if (isSaid(thought) && reasoning.length < MAX_EVENT) reasoning += thought as string
+    if (typeof thought === 'string' && reasoning.length < MAX_EVENT) reasoning += thought
     if (deltas.some((delta) => isSaid(delta.reasoning_content))) hasContent = true
     // Thoughts that are not shown (OpenRouter): it is at work, and a reader pays for nothing yet.
     if (deltas.some((delta) => isSaid(delta.reasoning_details))) hasBegun = true
@@ -195,7 +198,7 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): Watche
       isOpening = false
       return ''
     }
-    if (typeof choice?.finish_reason !== 'string' || reasoning === '') return ''
+    if (typeof choice?.finish_reason !== 'string' || !isSaid(reasoning)) return ''
     isOpening = false
     const { usage: _usage, ...same } = chunk
     return sseJson({ ...same, choices: [{ index: 0, delta: { content: reasoning }, finish_reason: null }] })
@@ -221,7 +224,7 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): Watche
     if (!isLast) return raw
     const made = isFields(told?.response) ? told.response : {}
     usage = made.usage ?? null
-    if (objectsOf(made.output).length > 0) hasContent = hasBegun = true
+    if (!isEmpty(made, 'responses')) hasContent = hasBegun = true
     return last(raw)
   }
 
@@ -300,14 +303,12 @@ const FINISH = /"finish_reason": ?"(\w*)/
 /** Members of a delta that are an answer; `function_call` is that of old clients. */
 const SPOKEN = ['content', 'tool_calls', 'refusal', 'function_call', 'images', 'audio'] as const
 
-function isSaid(value: Json | undefined): boolean {
-  if (typeof value === 'string' || Array.isArray(value)) return value.length > 0
-  return isFields(value)
-}
+const isPresent = (value: Json | undefined): boolean => typeof value === 'string' && value !== ''
 
 /** vLLM and OpenRouter call it `reasoning`; the contract says `reasoning_content` (contract 6.25). The same chunk where there is none. */
 function withReasoning(chunk: Fields): Fields {
-  const isNamed = ({ delta }: Fields) => isFields(delta) && isSaid(delta.reasoning) && !isSaid(delta.reasoning_content)
+  const isNamed = ({ delta }: Fields) =>
+    isFields(delta) && isPresent(delta.reasoning) && !isPresent(delta.reasoning_content)
   const choices = objectsOf(chunk.choices)
   if (!choices.some(isNamed)) return chunk
   const renamed = choices.map((choice) => {

@@ -8,6 +8,7 @@ import {
   scriptedChat,
   streamAnswer,
   usageChunk,
+  wholeAnswer,
 } from '../../../../../adapters/providers/scripted/chat.ts'
 import { catalog, type ChatAnswer, type Fields, type ChatFormat } from '../../../../../core/mod.ts'
 import { isReal } from '../../../../../core/products/chat/formats/begun.ts'
@@ -23,6 +24,18 @@ const NOTHING: readonly (readonly [string, readonly (string | Error)[]])[] = [
   ['nothing', []],
   ['a speaker', [chunk({ role: 'assistant', content: '' })]],
   ['a speaker, and how it ended', [chunk({ role: 'assistant', content: '' }), chunk({}, { finish: 'stop' }), DONE]],
+  [
+    'white space, and how it ended',
+    [
+      chunk({ role: 'assistant', content: '' }),
+      chunk({ content: '  \n' }),
+      chunk({ content: '\t ' }),
+      chunk({}, { finish: 'stop' }),
+      usageChunk(),
+      DONE,
+    ],
+  ],
+  ['blank thoughts, and how it ended', [chunk({ reasoning_content: ' \n' }), chunk({}, { finish: 'stop' }), DONE]],
   ['garbage', ['upstream connect error']],
   ['events that are garbage', ['data: nonsense\n\n']],
   ['HTML', ['<!doctype html>\n\n<title>502</title>\n\n']],
@@ -84,7 +97,7 @@ describe.each(CASES)('on $name: a model whose stream says nothing', ({ path, bod
       DONE,
     ])
 
-  async function ask(...answers: readonly (() => ChatAnswer)[]) {
+  async function ask(answers: readonly (() => ChatAnswer)[], order: { path: string; body: Fields } = { path, body }) {
     const vendor = scriptedChat(async (_, { attempt }) =>
       (answers[attempt - 1] ?? (answers.at(-1) as () => ChatAnswer))(),
     )
@@ -95,8 +108,8 @@ describe.each(CASES)('on $name: a model whose stream says nothing', ({ path, bod
       catalog: catalog({ chat }),
       allowlists: { generate_content: [cashChain().wallet('alice')] },
     })
-    const payment = model === FREE ? {} : { payment: await subject.signed(body, { path }) }
-    const response = await subject.post(body, { path, ...payment })
+    const payment = model === FREE ? {} : { payment: await subject.signed(order.body, { path: order.path }) }
+    const response = await subject.post(order.body, { path: order.path, ...payment })
     const text = await response.text()
     await subject.idle()
     return {
@@ -109,7 +122,7 @@ describe.each(CASES)('on $name: a model whose stream says nothing', ({ path, bod
   }
 
   test.each(NOTHING)('but %s falls over to the next, and nothing of it is told', async (_, pieces) => {
-    const { status, headers, text, orders, transfers } = await ask(() => streamAnswer(pieces), well)
+    const { status, headers, text, orders, transfers } = await ask([() => streamAnswer(pieces), well])
     expect([status, headers.get('x-fallback-used'), headers.get('x-original-model'), orders.length]).toEqual([
       200,
       'true',
@@ -126,9 +139,9 @@ describe.each(CASES)('on $name: a model whose stream says nothing', ({ path, bod
   })
 
   test('is 503 with Retry-After, uncharged, where no other says more', async () => {
-    const { status, headers, orders, transfers } = await ask(() =>
-      streamAnswer([chunk({ role: 'assistant', content: '' })]),
-    )
+    const { status, headers, orders, transfers } = await ask([
+      () => streamAnswer([chunk({ role: 'assistant', content: '' })]),
+    ])
     expect([status, headers.get('retry-after'), headers.get('content-type'), orders.length > 1, transfers]).toEqual([
       503,
       '5',
@@ -137,6 +150,23 @@ describe.each(CASES)('on $name: a model whose stream says nothing', ({ path, bod
       0,
     ])
   })
+
+  test.each<[unknown]>([['   \n '], [[{ type: 'text', text: ' ' }]]])(
+    'or whose whole answer is %j: likewise',
+    async (content) => {
+      const { stream: _, ...plain } = body
+      const whole = { path: path.replace(':streamGenerateContent?alt=sse', ':generateContent'), body: plain as Fields }
+      const blank = () => wholeAnswer({ content: content as string })
+      const alone = await ask([blank], whole)
+      expect([alone.status, alone.transfers]).toEqual([503, 0])
+      const helped = await ask([blank, () => wholeAnswer()], whole)
+      expect([helped.status, helped.headers.get('x-fallback-used'), helped.transfers]).toEqual([
+        200,
+        'true',
+        model === FREE ? 0 : 1,
+      ])
+    },
+  )
 
   test('and is refused for its rate after its speaker falls over where it is free, and is 429 where it is paid', async () => {
     const refused = (): ChatAnswer => {
@@ -198,6 +228,16 @@ describe('a paid stream', () => {
     },
   )
 
+  test('that begins with white space passes it on with the first word, as it came', async () => {
+    const pieces = [ROLE, said({ content: ' \n' }), said({ content: '  ' }), HI, said({ content: '\n\n' })]
+    const { post, signed, chain, idle } = await table(
+      streaming(streamAnswer([...pieces, said({}, { finish: 'stop' }), DONE])),
+    )
+    const text = await (await post(STREAM, { payment: await signed() })).text()
+    await idle()
+    expect([text.startsWith(pieces.join('')), chain.transfers.length]).toEqual([true, 1])
+  })
+
   test('that is over when its first word is told in its closing events tells them once', async () => {
     const call = chunk({
       tool_calls: [{ index: 0, id: 'call_1', type: 'function', function: { name: 'f', arguments: '{}' } }],
@@ -240,6 +280,92 @@ describe('a paid stream', () => {
   })
 })
 
+describe('an answer of white space in a format that its vendor speaks', () => {
+  const events = (...all: readonly (readonly [event: string, data: object])[]) =>
+    all.map(([event, data]) => `event: ${event}\ndata: ${JSON.stringify({ type: event, ...data })}\n\n`)
+  const stop = [
+    ['message_delta', { delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 3 } }],
+    ['message_stop', {}],
+  ] as const
+  const blankText = [
+    ['content_block_start', { index: 0, content_block: { type: 'text', text: '' } }],
+    ['content_block_delta', { index: 0, delta: { type: 'text_delta', text: ' \n' } }],
+    ['content_block_stop', { index: 0 }],
+  ] as const
+  const thinking = [
+    ['content_block_start', { index: 0, content_block: { type: 'thinking', thinking: '' } }],
+    ['content_block_delta', { index: 0, delta: { type: 'signature_delta', signature: 'x' } }],
+    ['content_block_stop', { index: 0 }],
+  ] as const
+  const begin = ['message_start', { message: { id: 'm', content: [], usage: { input_tokens: 1 } } }] as const
+  const message = (text: string) => ({ type: 'message', role: 'assistant', content: [{ type: 'output_text', text }] })
+  const [chat46, contents] = ['vendor-g/chat-4.6-medium', [{ role: 'user', parts: [{ text: 'Hello' }] }]]
+  const said = { model: chat46, messages, max_tokens: 10 }
+  const gemini = (verb: string) => `/api/v1beta/models/vendor-b/chat-3.8-flash:${verb}`
+  const part = (text: string) => ({ candidates: [{ content: { parts: [{ text }] }, finishReason: 'STOP' }] })
+
+  type Native = readonly [ChatFormat, string, Fields, (text: string) => object, string, readonly (readonly string[])[]]
+  const NATIVE: readonly Native[] = [
+    [
+      'messages',
+      '/api/v1/messages',
+      said,
+      (text) => ({ type: 'message', role: 'assistant', content: [{ type: 'text', text }], stop_reason: 'end_turn' }),
+      '/api/v1/messages',
+      [events(begin, ...blankText, ...stop), events(begin, ...thinking, ...blankText, ...stop)],
+    ],
+    [
+      'responses',
+      '/api/v1/responses',
+      { model: MODEL, input: 'Hello' },
+      (text) => ({ id: 'r', object: 'response', status: 'completed', output: [message(text)] }),
+      '/api/v1/responses',
+      [
+        events(
+          ['response.created', { response: { id: 'r' } }],
+          ['response.output_text.delta', { delta: ' \n' }],
+          ['response.output_text.done', { text: ' \n' }],
+          ['response.completed', { response: { id: 'r', output: [message(' \n')] } }],
+        ),
+      ],
+    ],
+    [
+      'generate_content',
+      gemini('generateContent'),
+      { contents },
+      part,
+      gemini('streamGenerateContent?alt=sse'),
+      [[`data: ${JSON.stringify(part(' \n'))}\n\n`]],
+    ],
+  ]
+
+  async function buy(wire: ChatFormat, answer: ChatAnswer, order: { readonly path: string; readonly body: Fields }) {
+    const { post, signed, chain, idle } = await table(undefined, {
+      chatVendor: { wire, ask: async () => answer },
+      allowlists: { generate_content: [cashChain().wallet('alice')] },
+    })
+    const response = await post(order.body, { path: order.path, payment: await signed(order.body, order) })
+    const text = await response.text()
+    await idle()
+    return { status: response.status, text, paid: chain.transfers.length }
+  }
+
+  for (const [wire, path, body, whole, streamPath, streams] of NATIVE) {
+    test(`${wire}: is 503 and uncharged; with a word in it, it is passed on as it came`, async () => {
+      const ask = (text: string) => buy(wire, { kind: 'whole', body: whole(text) as Fields }, { path, body })
+      expect(await ask('   \n ')).toMatchObject({ status: 503, paid: 0 })
+      const good = await ask(' \n Hi  \n')
+      expect([good.status, good.paid, good.text.includes(JSON.stringify(' \n Hi  \n'))]).toEqual([200, 1, true])
+    })
+
+    test(`${wire}: is not settled as a stream`, async () => {
+      const streamed = wire === 'generate_content' ? body : { ...body, stream: true }
+      for (const pieces of streams)
+        expect((await buy(wire, streamAnswer(pieces), { path: streamPath, body: streamed })).paid).toBe(0)
+    })
+  }
+})
+
 describe('the first real event', () => {
   const cases: readonly (readonly [Exclude<ChatFormat, 'chat'>, object, boolean])[] = [
     ['messages', { type: 'message_start', message: { content: [] } }, false],
@@ -247,6 +373,7 @@ describe('the first real event', () => {
     ['messages', { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } }, false],
     ['messages', { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: '' } }, false],
     ['messages', { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: {} }, false],
+    ['messages', { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: ' \n' } }, false],
     ['messages', { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'Hi' } }, true],
     [
       'messages',
@@ -269,6 +396,13 @@ describe('the first real event', () => {
     ['responses', { type: 'response.output_item.added', item: { type: 'message', content: [] } }, false],
     ['responses', { type: 'response.content_part.added', part: { type: 'output_text', text: '' } }, false],
     ['responses', { type: 'response.output_text.delta', delta: '' }, false],
+    ['responses', { type: 'response.output_text.delta', delta: ' \n' }, false],
+    ['responses', { type: 'response.output_text.done', text: ' \n' }, false],
+    [
+      'responses',
+      { type: 'response.output_item.done', item: { type: 'message', content: [{ type: 'output_text', text: ' ' }] } },
+      false,
+    ],
     ['responses', { type: 'response.output_text.delta', delta: 'Hi' }, true],
     ['responses', { type: 'response.reasoning_summary_text.delta', delta: 'hm' }, true],
     ['responses', { type: 'response.refusal.done', refusal: 'No.' }, true],
@@ -284,6 +418,8 @@ describe('the first real event', () => {
       { candidates: [{ content: { role: 'model', parts: [{ text: '' }] } }], usageMetadata: {} },
       false,
     ],
+    ['generate_content', { candidates: [{ content: { parts: [{ text: ' ' }, { text: '\n' }] } }] }, false],
+    ['generate_content', { candidates: [{ content: { parts: [{ text: '', thoughtSignature: 'x' }] } }] }, false],
     ['generate_content', { candidates: [{ content: { parts: [{ text: '', thought: true }] } }] }, false],
     ['generate_content', { candidates: [{ content: { parts: [{ text: 'hm', thought: true }] } }] }, true],
     ['generate_content', { candidates: [{ content: { parts: [{ functionCall: { name: 'f', args: {} } }] } }] }, true],
