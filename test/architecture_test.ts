@@ -109,7 +109,7 @@ test('a provider knows no other provider, but for a protocol that it shares with
   const SHARES: Readonly<Record<string, string>> = { token360: 'bytedance' }
   const providers = inRoom('adapters').filter(({ path }) => folderBelow(path, 'adapters/providers') !== undefined)
   const isAllowed = (target: string, { path }: Source): boolean => {
-    if (!target.startsWith('adapters/providers/')) return true
+    if (!target.startsWith('adapters/providers/') || target === 'adapters/providers/manifest.ts') return true
     const [own = '', other = ''] = [path, target].map((file) => folderBelow(file, 'adapters/providers'))
     return other === own || other === 'lib' || SHARES[own] === other
   }
@@ -117,7 +117,12 @@ test('a provider knows no other provider, but for a protocol that it shares with
 })
 
 /** What adapters state of themselves, for configuration to check against: no adapter is made from it. */
-const STATEMENTS = ['adapters/storage/databases.ts', 'adapters/providers/mod.ts']
+const STATEMENTS = [
+  'adapters/storage/databases.ts',
+  'adapters/providers/index.ts',
+  'adapters/providers/manifest.ts',
+  'adapters/providers/mod.ts',
+]
 
 test('only wiring names concrete adapters; configuration reads what they state of themselves', () => {
   const others = inRoom('server').filter(({ path }) => !path.startsWith('server/wiring/'))
@@ -375,10 +380,10 @@ test('there are no default exports, enums, namespaces or decorators, and no clas
   ).toEqual([])
 })
 
-test('only doors re-export', () => {
+test('only doors re-export, and the list of providers', () => {
   expect(
     matches(
-      sources.filter(({ path }) => basename(path) !== 'mod.ts'),
+      sources.filter(({ path }) => basename(path) !== 'mod.ts' && path !== 'adapters/providers/index.ts'),
       /^export (?:type )?(?:\{[^}]*\}|\*(?: as \w+)?) from\b/gm,
     ),
   ).toEqual([])

@@ -2,17 +2,9 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { type ChatRow, chatRows, type Json, overrideChat } from '../../core/mod.ts'
 import { addressOf } from './makers.ts'
-import { oneOf, Rate, setting } from './settings.ts'
-import {
-  above,
-  type ChatProtocol,
-  ChatProtocolName,
-  type Environment,
-  keyOf,
-  serving,
-  type Shelf,
-  type VendorTable,
-} from './vendors.ts'
+import { oneOf, setting } from '../../adapters/providers/manifest.ts'
+import { type Environment, Rate } from './settings.ts'
+import { above, type ChatProtocol, ChatProtocolName, keyOf, serving, type Shelf, type VendorTable } from './vendors.ts'
 
 const strict = { additionalProperties: false }
 const Name = Type.String({ minLength: 1, maxLength: 200 })

@@ -8,7 +8,7 @@ import {
   type Reading,
   resolvePaymentMethods,
 } from './payment_methods.ts'
-import { setting } from './settings.ts'
+import { setting } from '../../adapters/providers/manifest.ts'
 
 const Name = Type.String({ pattern: '^[a-z0-9-]{1,40}$' })
 

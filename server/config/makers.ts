@@ -1,6 +1,7 @@
 /** Vendors that come alive by an environment variable alone: the makers' own services, and a chat server of the operator's. */
 import type { ChatSetting } from './chat.ts'
-import type { ChatProtocol, Environment, Protocol, VendorTable, VideoProtocol } from './vendors.ts'
+import type { Environment } from './settings.ts'
+import type { ChatProtocol, Protocol, VendorTable, VideoProtocol } from './vendors.ts'
 
 type Maker = {
   /** Variables that may hold the key, the first that is set; `X_BASE_URL` beside `X_API_KEY` says another address. */

@@ -8,20 +8,14 @@ import { databases } from '../../adapters/storage/databases.ts'
 import { dollars, roundUp, type Usdc } from '../../core/x402/money.ts'
 import { type GatewayConfig, GatewayRow, resolveGateways } from './gateways.ts'
 import { type ChatShelf, ChatSetting, resolveChat } from './chat.ts'
+import type { Environment } from './settings.ts'
 import { fromEnvironment } from './makers.ts'
+import { type AudioConfig, audioSettings, resolveAudio } from './audio.ts'
 import { keyedServices, resolveServices, type Services, serviceSettings, serviceVariables } from './services.ts'
-import { resolveRpc, type RpcNodes, rpcSettings } from './rpc.ts'
+import { resolveRpc, type RpcNodes } from './rpc.ts'
 import { resolveVideos, type VideoShelf, VideoSetting } from './video.ts'
-import { oneOf, setting } from './settings.ts'
-import {
-  checkVendors,
-  type Environment,
-  ImageSetting,
-  keyedVendors,
-  resolveShelf,
-  type Shelf,
-  VendorRow,
-} from './vendors.ts'
+import { oneOf, setting } from '../../adapters/providers/manifest.ts'
+import { checkVendors, ImageSetting, keyedVendors, resolveShelf, type Shelf, VendorRow } from './vendors.ts'
 
 /** Where everything is kept when nothing else is said, relative to the working directory. */
 export const DEFAULT_DIR = '.farebox'
@@ -163,14 +157,15 @@ export const File = Type.Object(
       Type.Array(Type.String({ pattern: '^[^/ ]+$' })),
       { usual: 'none' },
     ),
-    ...serviceSettings,
-    ...rpcSettings,
+    ...audioSettings,
+    // Known by name to the providers alone.
+    ...(serviceSettings as Record<never, never>),
   },
   strict,
 )
 
 /** Environment variables that stand for a setting of the file, and win over it. */
-export const variables: Readonly<Record<string, keyof Static<typeof File>>> = {
+export const variables: Readonly<Record<string, string>> = {
   PORT: 'port',
   HOST: 'host',
   PUBLIC_ORIGIN: 'public_origin',
@@ -249,6 +244,8 @@ export type Config = Services & {
   readonly allowlists: { readonly generate_content?: readonly string[]; readonly background?: readonly string[] }
   /** `host:port` of vendors on the operator's own network, whose media may be fetched from private addresses. */
   readonly trustedHosts: readonly string[]
+  /** Audio rows for sale. */
+  readonly audio: AudioConfig
   /** Nodes that answer JSON-RPC, by the slug of their network. */
   readonly rpc: RpcNodes
 }
@@ -283,12 +280,19 @@ export function parseConfig(toml: string, env: Environment = {}, path = 'farebox
   for (const [variable, setting] of Object.entries(variables)) {
     const value = env[variable]
     if (value === undefined || value === '') continue
-    settings[setting] = typed(File.properties[setting], value)
+    settings[setting] = typed(schemaOf(setting), value)
     origin.set(setting, variable)
   }
   const mistakes = problems(settings, origin)
   if (mistakes.length > 0) return { ok: false, mistakes }
   return resolve(settings as Static<typeof File>, env)
+}
+
+function schemaOf(setting: string): TSchema {
+  const properties: Readonly<Record<string, TSchema>> = File.properties
+  const schema = properties[setting]
+  if (!schema) throw new Error(`a variable stands for ${setting}, which is no setting`)
+  return schema
 }
 
 /** Environment values are text; numbers are read where the schema wants them, and lists at their commas. */
@@ -352,19 +356,12 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   const images = resolveShelf(vendors, file.images ?? [], env, mistakes)
   const chat = resolveChat(vendors, file.chat ?? [], { env, added: found.rows, mistakes })
   const videos = resolveVideos(vendors, file.videos ?? [], { env, mistakes })
-  const services = resolveServices(file, { env, mistakes })
-  if (!isDevnet && services.sandbox?.by === 'embedded' && !file.sandbox)
-    mistakes.push(
-      'sandbox: not set; sandbox_most (SANDBOX_MOST) and sandbox_memory_mb (SANDBOX_MEMORY_MB) have a meaning where it (SANDBOX) says embedded',
-    )
-  // Each process would know only its own sandboxes, and treat those of the others as ended.
-  if (services.sandbox?.by === 'embedded' && databases[databaseOf(database).kind].isShared)
-    mistakes.push(
-      'sandbox: embedded sandboxes belong to one process, and several processes may share this database (DATABASE_URL). Set sandbox to e2b or modal, or keep the database in SQLite',
-    )
-  const rpc = resolveRpc(file, { env, mistakes })
-  const variables = keyedServices(services)
-  const keyed = realVendors({ images, chat, videos, ...services }).map((name) => {
+  const isShared = databases[databaseOf(database).kind].isShared
+  const { services } = resolveServices(file, { env, mistakes, isDevnet, isShared })
+  const audio = resolveAudio(file, { services, mistakes })
+  const rpc = resolveRpc(file as { rpc?: RpcNodes }, { env, mistakes })
+  const variables = keyedServices({ services })
+  const keyed = realVendors({ images, chat, videos, services }).map((name) => {
     const variable = vendors[name]?.key_env ?? variables.get(name)
     return variable ? `${name} (${variable})` : name
   })
@@ -412,7 +409,8 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       },
       trustedHosts: file.trusted_hosts ?? [],
       rpc,
-      ...services,
+      services,
+      audio,
     },
   }
 }
@@ -443,14 +441,14 @@ export function realVendors({
   images,
   chat,
   videos,
-  ...services
-}: Pick<Config, 'images' | 'chat' | 'videos' | keyof Services>): readonly string[] {
+  services,
+}: Pick<Config, 'images' | 'chat' | 'videos' | 'services'>): readonly string[] {
   return [
     ...new Set([
       ...keyedVendors(images),
       ...keyedVendors(chat),
       ...keyedVendors(videos),
-      ...keyedServices(services).keys(),
+      ...keyedServices({ services }).keys(),
     ]),
   ]
 }

@@ -1,7 +1,8 @@
 /** How a gateway is paid: on which networks, to whom, and who settles. A row may take a network's own payments, batched ones, or both. */
 import { type Static, Type } from '@sinclair/typebox'
 import { duplicatesIn } from '../../core/mod.ts'
-import { setting, Url, Variable } from './settings.ts'
+import { setting, Url } from '../../adapters/providers/manifest.ts'
+import { Variable } from './settings.ts'
 
 const strict = { additionalProperties: false }
 const EVM_ADDRESS = '0x[0-9a-fA-F]{40}'

@@ -1,28 +1,15 @@
-/** The part of the configuration that says whose nodes answer JSON-RPC. */
-import { type Static, Type } from '@sinclair/typebox'
+/** From the setting `rpc` to the nodes that answer JSON-RPC. */
 import { networkOf } from '../../core/mod.ts'
 import type { GatewayConfig } from './gateways.ts'
-import { setting } from './settings.ts'
-
-/** By slug of the network: a URL, or the environment variable that holds it, for a URL often holds a key. */
-export const rpcSettings = {
-  rpc: setting(
-    'JSON-RPC nodes that `/api/v1/rpc/{network}` sells, by network slug: a URL, or the environment variable that holds one, such as `base-mainnet = "BASE_RPC_URL"`.',
-    Type.Record(
-      Type.String({ pattern: '^[a-z0-9-]{1,41}$' }),
-      Type.String({ pattern: '^(https?://.+|[A-Z][A-Z0-9_]*)$' }),
-      { additionalProperties: false },
-    ),
-    { usual: 'a Solana gateway’s own node; on devnet the local chains' },
-  ),
-}
-const Settings = Type.Object(rpcSettings)
 
 /** URLs by slug. */
 export type RpcNodes = Readonly<Record<string, string>>
 type Reading = { readonly env: Readonly<Record<string, string | undefined>>; readonly mistakes: string[] }
 
-export function resolveRpc({ rpc = {} }: Static<typeof Settings>, { env, mistakes }: Reading): RpcNodes {
+export function resolveRpc(
+  { rpc = {} }: { readonly rpc?: RpcNodes | undefined },
+  { env, mistakes }: Reading,
+): RpcNodes {
   const nodes = Object.entries(rpc).map(([slug, said]) => {
     const url = /^https?:/.test(said) ? said : env[said]
     if (url === undefined || url === '') mistakes.push(`rpc.${slug}: the environment variable ${said} is not set`)

@@ -1,7 +1,8 @@
 /** The part of the configuration that says who makes what: vendors, and changes to the catalog's image rows. */
 import { type Static, Type } from '@sinclair/typebox'
 import { type ImageOverride, type ImageRow, imageRows, type Json, overrideImages } from '../../core/mod.ts'
-import { oneOf, Rate, setting, Url, Variable } from './settings.ts'
+import { oneOf, setting, Url } from '../../adapters/providers/manifest.ts'
+import { type Environment, Rate, Variable } from './settings.ts'
 
 const strict = { additionalProperties: false }
 
@@ -108,8 +109,6 @@ export const ImageSetting = Type.Object(
   },
   strict,
 )
-
-export type Environment = Readonly<Record<string, string | undefined>>
 
 /** How one row is served: a protocol with its settings, the key read from the environment. */
 export type Serving = {

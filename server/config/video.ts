@@ -2,10 +2,10 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { type Json, overrideVideos, type VideoOverride, type VideoRow, videoRows } from '../../core/mod.ts'
 import { videoAddressOf } from './makers.ts'
-import { Rate, setting } from './settings.ts'
+import { setting } from '../../adapters/providers/manifest.ts'
+import { type Environment, Rate } from './settings.ts'
 import {
   above,
-  type Environment,
   keyOf,
   serving,
   type Shelf,

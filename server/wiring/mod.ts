@@ -1,4 +1,4 @@
-/** From configuration to ports, per gateway. Nothing but this and `wiring_vendors.ts` names concrete adapters. */
+/** From configuration to ports, per gateway. Only the files of this folder name concrete adapters. */
 import { randomBytes, systemClock } from '../../adapters/local.ts'
 import { diskObjects } from '../../adapters/objects/disk.ts'
 import { memoryObjects } from '../../adapters/objects/memory.ts'
@@ -34,7 +34,7 @@ import { type Metrics, metrics } from '../metrics.ts'
 import { StartError } from '../start_error.ts'
 import { chains } from './chains.ts'
 import { type LocalSystem, startLocalSystem } from './devnet.ts'
-import { affordable } from './effects.ts'
+import { affordable } from './services.ts'
 import { untimed, vendorsOf } from './vendors.ts'
 
 export const VERSION = manifest.version

@@ -228,15 +228,18 @@ describe('the vendor of a row', () => {
     const told: string[] = []
     const names = new Map<object, string>()
     const timed: Timed = (name, vendor) => (names.set(vendor, name), vendor)
-    const { video } = vendorsOf(read.config, {
-      log: { ...log, warn: (message) => void told.push(message) },
-      clock: systemClock,
-      undo,
-      timed,
-      isDevnet,
-      countTokens: async () => 0,
-      nodes: {},
-    })
+    const { video } = vendorsOf(
+      { ...read.config, services: {} },
+      {
+        log: { ...log, warn: (message) => void told.push(message) },
+        clock: systemClock,
+        undo,
+        timed,
+        isDevnet,
+        countTokens: async () => 0,
+        nodes: {},
+      },
+    )
     for (const step of undo) step()
     return { told, nameOf: (row: VideoRow) => names.get(video?.(row) ?? {}), video }
   }

@@ -1,6 +1,6 @@
 /**
- * Prediction markets, at Predexon with a key, or at the venues themselves without one. Sources: decision 75 (hosts of Polymarket and
- * Kalshi, from @polymarket/clob-client@5.8.1 and kalshi-typescript@3.30.0); contract 15.1 (Predexon v2).
+ * Prediction markets at the venues themselves, without a key. Sources: decision 75 (hosts of Polymarket and Kalshi, from
+ * @polymarket/clob-client@5.8.1 and kalshi-typescript@3.30.0); contract 15.1.
  */
 import { type Clock, type DataVendor, ApiError, type Log, type PassthroughRequest } from '../../../core/mod.ts'
 import type { Fetch } from '../../http/fetch.ts'
@@ -9,25 +9,6 @@ import { type Passthrough, passthrough, type PassthroughConfig } from '../lib/pa
 type Ports = { readonly clock: Clock; readonly log: Log; readonly fetch?: Fetch | undefined }
 
 const LIMITS = { timeoutMs: 20_000, maxBytes: 8 * 1024 * 1024 } as const
-
-export const PREDEXON_URL = 'https://api.predexon.com/v2'
-
-/** Every venue behind one root, as the paths are. */
-export function predexon({
-  baseUrl = PREDEXON_URL,
-  key,
-  ...ports
-}: Ports & { readonly baseUrl?: string | undefined; readonly key: string }): DataVendor {
-  const through = passthrough({
-    name: 'predexon',
-    source: 'Predexon',
-    headers: { 'x-api-key': key },
-    secrets: [key],
-    ...LIMITS,
-    ...ports,
-  })
-  return { ask: (passage, at) => through.ask(baseUrl, passage, at) }
-}
 
 /** Where the venues serve what anybody may read. */
 export const VENUE_ROOTS = {

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test'
 import { defiLlama } from '../../../adapters/providers/defillama/defi.ts'
 import { exaWeb } from '../../../adapters/providers/exa/web.ts'
-import { predexon } from '../../../adapters/providers/polymarket/markets.ts'
+import { predexon } from '../../../adapters/providers/predexon/markets.ts'
 import { type Answer, encodePayment, kit, ORIGIN, read, testClock, testLog } from '../../kit.ts'
 
 type Hostile = readonly [what: string, path: string, body?: unknown]

@@ -2,29 +2,35 @@
 import { describe, expect, test } from 'bun:test'
 import { audioRows } from '../../../core/mod.ts'
 import { realVendors } from '../../../server/config/mod.ts'
-import { good, mistakes } from './config_kit.ts'
+import { good, mistakes, servedBy } from './config_kit.ts'
 
 describe('audio', () => {
   test('has the rows of the contract and no vendor when nothing is said', () => {
-    expect(good('').audio).toEqual({ rows: audioRows, elevenlabs: undefined, minimax: undefined, speech: undefined })
+    expect(good('').audio).toEqual({ rows: audioRows })
+    expect(servedBy(good(''), 'audio')).toEqual(['embedded'])
   })
 
   test('keys bring vendors to life, at their makers’ addresses unless told', () => {
     const config = good('minimax_base_url = "http://music.lan"', { ELEVENLABS_API_KEY: 'e', MINIMAX_API_KEY: 'm' })
-    expect(config.audio).toMatchObject({
-      elevenlabs: { key: 'e', baseUrl: undefined },
-      minimax: { key: 'm', baseUrl: 'http://music.lan' },
-    })
+    expect(config.services.audio).toMatchObject([
+      { by: 'elevenlabs', settings: { elevenlabs_api_key: 'e' } },
+      { by: 'minimax', settings: { minimax_api_key: 'm', minimax_base_url: 'http://music.lan' } },
+      { by: 'embedded' },
+    ])
     expect(realVendors(config)).toEqual(['elevenlabs', 'minimax'])
   })
 
   test('a server of the operator’s serves its models as rows of its own', () => {
-    const { audio } = good('', {
+    const { audio, services } = good('', {
       SPEECH_BASE_URL: 'http://127.0.0.1:8880/v1',
       SPEECH_MODELS: 'kokoro, tts-1',
       SPEECH_VOICES: 'af_heart',
     })
-    expect(audio.speech).toEqual({ key: undefined, baseUrl: 'http://127.0.0.1:8880/v1', voices: ['af_heart'] })
+    expect(services.audio?.[0]?.settings).toEqual({
+      speech_base_url: 'http://127.0.0.1:8880/v1',
+      speech_models: ['kokoro', 'tts-1'],
+      speech_voices: ['af_heart'],
+    })
     expect(audio.rows.slice(audioRows.length)).toMatchObject([
       { id: 'local/kokoro', kind: 'speech', vendor: 'speech', upstream: 'kokoro', maxCharacters: 4_096 },
       { id: 'local/tts-1', upstream: 'tts-1' },
@@ -55,7 +61,7 @@ describe('audio', () => {
       'elevenlabs_base_url (ELEVENLABS_BASE_URL): has no meaning without ELEVENLABS_API_KEY',
     ])
     expect(mistakes('', { SPEECH_API_KEY: 's3cret' })).toEqual([
-      'SPEECH_API_KEY: has no meaning without SPEECH_BASE_URL',
+      'SPEECH_API_KEY: has no meaning without speech_base_url (SPEECH_BASE_URL)',
     ])
     expect(mistakes('', { SPEECH_MODELS: 'kokoro' })).toEqual([
       'speech_models (SPEECH_MODELS): has no meaning without speech_base_url (SPEECH_BASE_URL)',

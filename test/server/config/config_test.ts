@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { audioRows, chatRows, imageRows, videoRows } from '../../../core/mod.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import { type Config, isLoopback, readConfig } from '../../../server/config/mod.ts'
-import type { Environment } from '../../../server/config/vendors.ts'
+import type { Environment } from '../../../server/config/settings.ts'
 import { good, mistakes } from './config_kit.ts'
 
 const KEY = `0x${'5ec2e7'.repeat(10)}5ec2`
@@ -35,7 +35,8 @@ describe('defaults', () => {
       images: { rows: imageRows, servings: new Map() },
       chat: { rows: chatRows, servings: new Map() },
       videos: { rows: videoRows, servings: new Map(), byVendor: new Map() },
-      audio: { rows: audioRows, elevenlabs: undefined, minimax: undefined, speech: undefined },
+      audio: { rows: audioRows },
+      services: expect.anything(),
       featureFlags: {},
       pollKeys: undefined,
       environmentVendors: [],

@@ -1,11 +1,12 @@
 /** What acts upon the world is off until it is named, and then needs all of its keys. */
 import { describe, expect, test } from 'bun:test'
 import { type Config, parseConfig, realVendors } from '../../../server/config/mod.ts'
-import { effectsOff } from '../../../server/config/effects.ts'
-import type { Environment } from '../../../server/config/vendors.ts'
-import { affordable, effectVendors } from '../../../server/wiring/effects.ts'
+import { offByDefault } from '../../../server/config/services.ts'
+import type { Environment } from '../../../server/config/settings.ts'
+import { affordable, serviceVendors } from '../../../server/wiring/services.ts'
 import { actors } from '../../actors.ts'
 import { kit, testClock, testLog } from '../../kit.ts'
+import { servedBy, settingsOf } from './config_kit.ts'
 
 const SID = `AC${'7'.repeat(32)}`
 const TWILIO = { TWILIO_ACCOUNT_SID: SID, TWILIO_AUTH_TOKEN: 's3cret-t' }
@@ -26,29 +27,29 @@ const good = (toml: string, env: Environment): Config => {
   return config
 }
 
+const EFFECTS = ['voice', 'phone', 'onramp', 'bridge'] as const
+
 test('keys alone start nothing, on devnet as elsewhere', () => {
-  const { voice, phone, onramp, bridge } = good('', { ...TWILIO, ...BLAND, ...CDP })
-  expect([voice, phone, onramp, bridge]).toEqual([undefined, undefined, undefined, undefined])
+  const config = good('', { ...TWILIO, ...BLAND, ...CDP })
+  expect(EFFECTS.map((product) => servedBy(config, product))).toEqual([undefined, undefined, undefined, undefined])
   expect(realVendors(good('', { ...TWILIO, ...BLAND, ...CDP }))).toEqual([])
 })
 
 test('named, with their keys, they are there, and count as real', () => {
   const config = good(ALL, { ...TWILIO, ...BLAND, ...CDP })
-  expect(config.voice).toEqual({ key: 's3cret-b', encryptedKey: 's3cret-e', baseUrl: undefined })
-  expect(config.phone).toEqual({
-    accountSid: SID,
-    authToken: 's3cret-t',
-    baseUrl: undefined,
-    lookupsUrl: undefined,
-    fraudFields: undefined,
-    countries: undefined,
-  })
-  expect([config.onramp?.keySecret, config.bridge]).toEqual([CDP.CDP_API_KEY_SECRET, { baseUrl: undefined }])
+  expect(EFFECTS.map((product) => servedBy(config, product))).toEqual([['bland'], ['twilio'], ['coinbase'], ['bridge']])
+  expect(EFFECTS.map((product) => settingsOf(config, product))).toEqual([
+    { bland_api_key: 's3cret-b', bland_encrypted_key: 's3cret-e' },
+    { twilio_account_sid: SID, twilio_auth_token: 's3cret-t' },
+    { cdp_api_key_id: 'key-1', cdp_api_key_secret: CDP.CDP_API_KEY_SECRET },
+    {},
+  ])
   expect(realVendors(config)).toEqual(['bland', 'twilio', 'coinbase'])
-  expect(good('', { ...TWILIO, PHONE: 'twilio', TWILIO_BASE_URL: 'http://twilio.lan' }).phone?.baseUrl).toBe(
-    'http://twilio.lan',
-  )
-  expect(good('', { ...TWILIO, PHONE: 'twilio', PHONE_COUNTRIES: 'US,GB' }).phone?.countries).toEqual(['US', 'GB'])
+  const told = { ...TWILIO, PHONE: 'twilio', TWILIO_BASE_URL: 'http://twilio.lan', PHONE_COUNTRIES: 'US,GB' }
+  expect(settingsOf(good('', told), 'phone')).toMatchObject({
+    twilio_base_url: 'http://twilio.lan',
+    phone_countries: 'US,GB',
+  })
 })
 
 describe('a mistake is told by name, without a value', () => {
@@ -57,8 +58,8 @@ describe('a mistake is told by name, without a value', () => {
       'phone = "twilio"',
       {},
       [
-        'phone: twilio needs the environment variable TWILIO_ACCOUNT_SID, which is not set',
-        'phone: twilio needs the environment variable TWILIO_AUTH_TOKEN, which is not set',
+        'phone: twilio needs the environment variable TWILIO_ACCOUNT_SID, which is not set (The account of Twilio.)',
+        'phone: twilio needs the environment variable TWILIO_AUTH_TOKEN, which is not set (The token of that account.)',
       ],
     ],
     [
@@ -75,13 +76,15 @@ describe('a mistake is told by name, without a value', () => {
       'voice = "bland"\nphone = "twilio"',
       { ...TWILIO, BLAND_API_KEY: 's3cret' },
       [
-        'voice: bland needs the environment variable BLAND_ENCRYPTED_KEY, which is not set: what Bland gives for the Twilio account that rents the numbers',
+        'voice: bland needs the environment variable BLAND_ENCRYPTED_KEY, which is not set (What Bland gives for the Twilio account that rents the numbers.)',
       ],
     ],
     [
       'onramp = "coinbase"',
       { CDP_API_KEY_ID: 'key-1' },
-      ['onramp: coinbase needs the environment variable CDP_API_KEY_SECRET, which is not set'],
+      [
+        'onramp: coinbase needs the environment variable CDP_API_KEY_SECRET, which is not set (The secret of that key.)',
+      ],
     ],
     [
       'bland_base_url = "http://b.lan"',
@@ -109,15 +112,18 @@ describe('a mistake is told by name, without a value', () => {
 test('whoever is off is named in the log, with the settings that are missing', () => {
   const log = testLog()
   const timed = <Vendor extends object>(_name: string, vendor: Vendor) => vendor
-  expect(Object.keys(effectVendors(good('', {}), { timed, clock: testClock(), log }))).toEqual([])
-  expect(log.lines.map(({ fields }) => fields.missing)).toEqual([effectsOff({})])
-  expect(effectsOff({}).join(' ')).toMatch(
-    /VOICE.*BLAND_API_KEY.*PHONE.*TWILIO_AUTH_TOKEN.*ONRAMP.*CDP_API_KEY_ID.*POLYMARKET_FUNDING/,
-  )
-  expect(
-    Object.keys(effectVendors(good(ALL, { ...TWILIO, ...BLAND, ...CDP }), { timed, clock: testClock(), log })),
-  ).toEqual(['voice', 'phone', 'onramp', 'bridge'])
-  expect(log.lines.length).toBe(1)
+  const wiring = { timed, clock: testClock(), log, isDevnet: true, undo: [], nodes: {} }
+  const sold = (config: Config) =>
+    Object.keys(serviceVendors(config, wiring)).filter((name) => EFFECTS.some((each) => each === name))
+  expect(sold(good('', {}))).toEqual([])
+  expect(log.lines.map(({ fields }) => fields.missing)).toEqual([offByDefault(good('', {}))])
+  expect(offByDefault(good('', {})).slice(0, 4)).toEqual([
+    'voice: needs voice = "bland" (VOICE), BLAND_API_KEY and BLAND_ENCRYPTED_KEY, phone',
+    'phone: needs phone = "twilio" (PHONE), TWILIO_ACCOUNT_SID and TWILIO_AUTH_TOKEN',
+    'onramp: needs onramp = "coinbase" (ONRAMP), CDP_API_KEY_ID and CDP_API_KEY_SECRET',
+    'bridge: needs polymarket_funding = "bridge" (POLYMARKET_FUNDING)',
+  ])
+  expect(sold(good(ALL, { ...TWILIO, ...BLAND, ...CDP }))).toEqual([...EFFECTS])
 })
 
 describe('for play money', () => {

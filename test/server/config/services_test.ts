@@ -1,20 +1,20 @@
 /** Who searches, who knows prices and who finds swaps: by key, by file, and by mistake. */
 import { describe, expect, test } from 'bun:test'
 import { type Config, realVendors } from '../../../server/config/mod.ts'
-import { good, mistakes } from './config_kit.ts'
+import { good, mistakes, servedBy, settingsOf } from './config_kit.ts'
 
 const PAYER = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
 const gateway = `[[gateways]]\nname = "base"\nnetwork = "eip155:8453"\npay_to = "${PAYER}"\nrpc_url_env = "BASE_RPC_URL"\nrelayer_key_env = "RELAYER_KEY"\n`
 const real = { BASE_RPC_URL: 'https://node.example', RELAYER_KEY: `0x${'7'.repeat(64)}` }
 const ZEROX = { ZEROX_API_KEY: 's3cret', SWAP_FEE_RECIPIENT: PAYER }
 
-const order = ({ search }: Config) => search?.map(({ by }) => by)
+const order = (config: Config) => servedBy(config, 'search')
 
-test('nothing is set when nothing is said, on devnet and elsewhere', () => {
-  for (const config of [good(''), good(gateway, real)]) {
-    expect(config).toMatchObject({ search: undefined, market: undefined, swap: undefined })
-    expect(realVendors(config)).toEqual([])
-  }
+test('nobody serves what nothing is said of, but on devnet, where the demo fills in', () => {
+  const served = (config: Config) => (['search', 'market', 'swap'] as const).map((each) => servedBy(config, each))
+  expect(served(good(gateway, real))).toEqual([undefined, undefined, undefined])
+  expect(served(good(''))).toEqual([['corpus'], ['sample'], undefined])
+  for (const config of [good(''), good(gateway, real)]) expect(realVendors(config)).toEqual([])
 })
 
 describe('search', () => {
@@ -34,31 +34,28 @@ describe('search', () => {
 
   test('each is called at its maker’s address unless told; the model that searches can be another', () => {
     const keys = { EXA_API_KEY: 'e', XAI_API_KEY: 'x' }
-    expect(good('', keys).search).toEqual([
-      { by: 'xai', key: 'x', baseUrl: undefined, model: undefined },
-      { by: 'exa', key: 'e', baseUrl: undefined },
-    ])
+    const settings = (config: Config) => config.services.search?.map((each) => each.settings)
+    expect(settings(good('', keys))).toEqual([{ xai_api_key: 'x' }, { exa_api_key: 'e' }])
     const told = good('xai_search_model = "grok-5"\nexa_base_url = "http://exa.lan"', {
       ...keys,
       XAI_BASE_URL: 'http://xai.lan/v1',
     })
-    expect(told.search).toEqual([
-      { by: 'xai', key: 'x', baseUrl: 'http://xai.lan/v1', model: 'grok-5' },
-      { by: 'exa', key: 'e', baseUrl: 'http://exa.lan' },
+    expect(settings(told)).toEqual([
+      { xai_api_key: 'x', xai_base_url: 'http://xai.lan/v1', xai_search_model: 'grok-5' },
+      { exa_api_key: 'e', exa_base_url: 'http://exa.lan' },
     ])
-    expect(
-      good('exa_base_url = "http://exa.lan"', { EXA_API_KEY: 'e', EXA_BASE_URL: 'http://nearer.lan' }).search,
-    ).toMatchObject([{ baseUrl: 'http://nearer.lan' }])
+    const nearer = good('exa_base_url = "http://exa.lan"', { EXA_API_KEY: 'e', EXA_BASE_URL: 'http://nearer.lan' })
+    expect(settings(nearer)).toMatchObject([{ exa_base_url: 'http://nearer.lan' }])
   })
 
   test('a source without its key is a mistake that names the key, as are two of one, and the corpus beside another', () => {
     expect(mistakes('search = ["exa", "xai"]')).toEqual([
-      'search: exa needs the environment variable EXA_API_KEY, which is not set',
-      'search: xai needs the environment variable XAI_API_KEY, which is not set',
+      'search: exa needs the environment variable EXA_API_KEY, which is not set (The API key of Exa.)',
+      'search: xai needs the environment variable XAI_API_KEY, which is not set (The API key of xAI.)',
     ])
     expect(mistakes('search = ["exa", "exa"]', { EXA_API_KEY: 'e' })).toEqual(['search: names one twice'])
     expect(mistakes('search = ["exa", "corpus"]', { EXA_API_KEY: 'e' })).toEqual([
-      'search: corpus answers from a few bundled documents, so it stands alone',
+      'search: corpus is a sample (a few bundled documents, alone only), so it stands alone',
     ])
     expect(mistakes('search = ["bing"]')).toEqual(['search.0: must be one of xai, exa, corpus, got "bing"'])
     expect(mistakes('', { EXA_API_KEY: 'e', EXA_BASE_URL: 'exa.s3cret.lan' })).toEqual([
@@ -72,29 +69,24 @@ describe('search', () => {
 
 describe('market data', () => {
   test('a key brings Pyth, at its own addresses unless told', () => {
-    expect(good('', { PYTH_API_KEY: 'p' }).market).toEqual({
-      by: 'pyth',
-      key: 'p',
-      hermesUrl: undefined,
-      historyUrl: undefined,
-    })
+    expect(servedBy(good('', { PYTH_API_KEY: 'p' }), 'market')).toEqual(['pyth'])
+    expect(settingsOf(good('', { PYTH_API_KEY: 'p' }), 'market')).toEqual({ pyth_api_key: 'p' })
     const env = {
       PYTH_API_KEY: 'p',
       PYTH_HERMES_URL: 'http://hermes.lan',
       PYTH_HISTORY_URL: 'http://bars.lan/v1/real_time',
     }
-    expect(good('pyth_hermes_url = "http://farther.lan"', env).market).toEqual({
-      by: 'pyth',
-      key: 'p',
-      hermesUrl: 'http://hermes.lan',
-      historyUrl: 'http://bars.lan/v1/real_time',
+    expect(settingsOf(good('pyth_hermes_url = "http://farther.lan"', env), 'market')).toEqual({
+      pyth_api_key: 'p',
+      pyth_hermes_url: 'http://hermes.lan',
+      pyth_history_url: 'http://bars.lan/v1/real_time',
     })
   })
 
   test('the switch wins over the key', () => {
-    expect(good('market = "sample"', { PYTH_API_KEY: 'p' }).market).toEqual({ by: 'sample' })
-    expect(good('market = "sample"', { PYTH_API_KEY: 'p', MARKET: 'off' }).market).toEqual({ by: 'off' })
-    expect(good(`market = "sample"\n${gateway}`, real).market).toEqual({ by: 'sample' })
+    expect(servedBy(good('market = "sample"', { PYTH_API_KEY: 'p' }), 'market')).toEqual(['sample'])
+    expect(servedBy(good('market = "sample"', { PYTH_API_KEY: 'p', MARKET: 'off' }), 'market')).toEqual([])
+    expect(servedBy(good(`market = "sample"\n${gateway}`, real), 'market')).toEqual(['sample'])
   })
 
   test('Pyth without a key is a mistake, unless both its lists and its bars are somewhere else', () => {
@@ -103,11 +95,9 @@ describe('market data', () => {
     expect(mistakes('market = "pyth"')).toEqual([missing])
     expect(mistakes('market = "pyth"\npyth_hermes_url = "http://hermes.lan"')).toEqual([missing])
     const own = good('market = "pyth"\npyth_hermes_url = "http://hermes.lan"\npyth_history_url = "http://bars.lan"')
-    expect(own.market).toEqual({
-      by: 'pyth',
-      key: undefined,
-      hermesUrl: 'http://hermes.lan',
-      historyUrl: 'http://bars.lan',
+    expect(settingsOf(own, 'market')).toEqual({
+      pyth_hermes_url: 'http://hermes.lan',
+      pyth_history_url: 'http://bars.lan',
     })
     expect(realVendors(own)).toEqual([])
     expect(mistakes('', { MARKET: 'nasdaq' })).toEqual(['MARKET: must be one of pyth, sample, off, got "nasdaq"'])
@@ -119,19 +109,21 @@ describe('market data', () => {
 
 describe('swaps', () => {
   test('a key and a recipient of the fee bring them, from file or environment', () => {
-    const swap = { key: 's3cret', feeRecipient: PAYER, baseUrl: undefined }
-    expect(good('', ZEROX).swap).toEqual(swap)
-    expect(
-      good(`swap_fee_recipient = "${PAYER}"\nzerox_base_url = "http://127.0.0.1:9"`, { ZEROX_API_KEY: 's3cret' }).swap,
-    ).toEqual({ ...swap, baseUrl: 'http://127.0.0.1:9' })
+    const swap = { zerox_api_key: 's3cret', swap_fee_recipient: PAYER }
+    expect(settingsOf(good('', ZEROX), 'swap')).toEqual(swap)
+    const file = `swap_fee_recipient = "${PAYER}"\nzerox_base_url = "http://127.0.0.1:9"`
+    expect(settingsOf(good(file, { ZEROX_API_KEY: 's3cret' }), 'swap')).toEqual({
+      ...swap,
+      zerox_base_url: 'http://127.0.0.1:9',
+    })
   })
 
   test('one without the other is a mistake that names what is missing', () => {
     expect(mistakes('', { ZEROX_API_KEY: 's3cret' })).toEqual([
-      'SWAP_FEE_RECIPIENT: not set; ZEROX_API_KEY needs it, or swap_fee_recipient: the address that the fee of 0.2% goes to',
+      'swap_fee_recipient (SWAP_FEE_RECIPIENT): not set; ZEROX_API_KEY has no meaning without it. The address that receives the 0.2% fee of swaps. `ZEROX_API_KEY` needs it.',
     ])
     expect(mistakes(`swap_fee_recipient = "${PAYER}"`)).toEqual([
-      'ZEROX_API_KEY: not set; swap_fee_recipient (SWAP_FEE_RECIPIENT) has no meaning without it',
+      'ZEROX_API_KEY: not set; swap_fee_recipient (SWAP_FEE_RECIPIENT) has no meaning without it. The API key of 0x.',
     ])
   })
 
@@ -194,10 +186,10 @@ describe('what can be said wrongly', () => {
         ZEROX_BASE_URL: 'http://z.lan',
       }),
     ).toEqual([
-      'xai_search_model (XAI_SEARCH_MODEL): has no meaning unless xAI searches, which needs XAI_API_KEY',
-      'exa_base_url (EXA_BASE_URL): has no meaning unless Exa searches, which needs EXA_API_KEY',
-      'pyth_hermes_url (PYTH_HERMES_URL): has no meaning unless market (MARKET) is pyth, which needs PYTH_API_KEY or both of them',
-      'zerox_base_url (ZEROX_BASE_URL): has no meaning without ZEROX_API_KEY',
+      'exa_base_url (EXA_BASE_URL): has no meaning unless search names exa or websearch (WEBSEARCH) is exa, which needs EXA_API_KEY',
+      'pyth_hermes_url (PYTH_HERMES_URL): has no meaning unless market (MARKET) is pyth, which needs PYTH_API_KEY',
+      'xai_search_model (XAI_SEARCH_MODEL): has no meaning unless search names xai, which needs XAI_API_KEY',
+      'zerox_base_url (ZEROX_BASE_URL): has no meaning without ZEROX_API_KEY and swap_fee_recipient (SWAP_FEE_RECIPIENT)',
     ])
     expect(
       mistakes('market = "off"\nsearch = ["xai"]\nwebsearch = "off"\nexa_base_url = "http://e.lan"', {

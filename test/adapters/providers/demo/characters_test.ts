@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test'
-import { demoCharacters } from '../../../../adapters/providers/demo/characters.ts'
+import { demoCharacters } from '../../../../adapters/providers/demo/videos.ts'
 import { countingRandom } from '../../../kit.ts'
 import { calm } from '../lib/provider_kit.ts'
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'bun:test'
-import { predexon, predictionVenues, VENUE_ROOTS } from '../../../../adapters/providers/polymarket/markets.ts'
+import { predictionVenues, VENUE_ROOTS } from '../../../../adapters/providers/polymarket/markets.ts'
+import { predexon } from '../../../../adapters/providers/predexon/markets.ts'
 import { calm, KEY, outcome, setup } from '../lib/provider_kit.ts'
 
 function asked() {

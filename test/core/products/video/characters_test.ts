@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { demoCharacters } from '../../../../adapters/providers/demo/characters.ts'
+import { demoCharacters } from '../../../../adapters/providers/demo/videos.ts'
 import { scriptedVideo } from '../../../../adapters/providers/scripted/videos.ts'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { FACE_GROUP } from '../../../../core/products/video/owned_characters.ts'
