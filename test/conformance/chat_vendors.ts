@@ -2,7 +2,7 @@
 import { expect } from 'bun:test'
 import { type ChatOrder, type ChatStream, type ChatVendor, ApiError, type Fields, type Json } from '../../core/mod.ts'
 import { never, turn } from './abort.ts'
-import type { Law, Subject } from './law.ts'
+import { type Law, type Subject, waitLimitMs } from './law.ts'
 
 /**
  * How an upstream behaves towards the orders that come from now on. `refuses`: 429, before anything else. `errs`: a first event, then an error in
@@ -38,8 +38,6 @@ const TOOLS: Fields = {
   tool_choice: 'required',
   max_tokens: 200,
 }
-
-const WAIT_MS = 1_000
 
 // ── asking and reading; lenient, so that each law judges its own matter only ────────────────────────────────────────
 
@@ -140,10 +138,10 @@ function expectCalled({ calls, finish }: Joined): void {
   }
 }
 
-/** How it ends: a value, an error, or `running` when it does not within a second. */
+/** How it ends: a value, an error, or `running` when it does not within the limit. */
 async function endOf(work: Promise<unknown>): Promise<{ value?: unknown; error?: unknown } | 'running'> {
   let timer: ReturnType<typeof setTimeout> | undefined
-  const timeouts = new Promise<'running'>((resolve) => (timer = setTimeout(() => resolve('running'), WAIT_MS)))
+  const timeouts = new Promise<'running'>((resolve) => (timer = setTimeout(() => resolve('running'), waitLimitMs())))
   const settled = work.then(
     (value) => ({ value }),
     (error: unknown) => ({ error }),
@@ -166,7 +164,8 @@ async function upstreamOf({ upstream }: ChatHarness, conduct: Conduct): Promise<
 
 /** Calls that the upstream still works on, once it has had a second to notice that they are over; those of the law before, on a shared one. */
 async function left(upstream: NonNullable<ChatHarness['upstream']>): Promise<number> {
-  for (const until = performance.now() + WAIT_MS; upstream.inProgress() > 0 && performance.now() < until;) await turn()
+  for (const until = performance.now() + waitLimitMs(); upstream.inProgress() > 0 && performance.now() < until;)
+    await turn()
   return upstream.inProgress()
 }
 
@@ -385,7 +384,7 @@ const failing: readonly Law<ChatHarness>[] = [
       const controller = new AbortController()
       const work = isStream ? drain(await askStream(harness, PLAIN, controller)) : askWhole(harness, PLAIN, controller)
       const end = endOf(work)
-      for (const until = performance.now() + WAIT_MS; upstream.inProgress() === 0 && performance.now() < until;)
+      for (const until = performance.now() + waitLimitMs(); upstream.inProgress() === 0 && performance.now() < until;)
         await turn()
       controller.abort(new Error('gone'))
       expect(await end).not.toBe('running')

@@ -72,7 +72,6 @@ describe('mediaFetcher()', () => {
     const { url, host } = standIn(() => new Response(body, { headers: { 'content-type': 'image/png' } }))
     await expect(mediaFetcher({ trusted: [host] })(url, at)).rejects.toThrow('more than 1000000 bytes')
     await until(() => state.cancelled)
-    expect(state.sent).toBeLessThan(50_000_000)
   })
 
   test.each([

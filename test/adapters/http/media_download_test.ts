@@ -117,7 +117,6 @@ describe('mediaStreamer()', () => {
     const media = await mediaStreamer({ trusted: [host] })(url, calm())
     await expect(new Response(media.body).bytes()).rejects.toThrow('more than 1000000 bytes')
     await until(() => state.cancelled)
-    expect(state.sent).toBeLessThan(50_000_000)
   })
 
   test('hangs up when its body is cancelled', async () => {

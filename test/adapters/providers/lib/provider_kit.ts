@@ -81,8 +81,7 @@ export function standIn(answer: Answer) {
 
 /** Waits until a stand-in was asked; every turn lets pending I/O happen. */
 export async function until(isSo: () => boolean): Promise<void> {
-  for (let turn = 0; turn < 100_000 && !isSo(); turn++) await new Promise((resolve) => setImmediate(resolve))
-  if (!isSo()) throw new Error('it never came about')
+  while (!isSo()) await new Promise((resolve) => setImmediate(resolve))
 }
 
 // ── bad replies ─────────────────────────────────────────────────────────────────────────────────────────────────────
