@@ -1,12 +1,12 @@
 /** The door to the adapters that run on Bun, Deno and Node alike: what the package brings beside core. */
 export { type BatchedChain, type BatchedConfig, batchedChain } from './chains/batched/mod.ts'
 export {
-  type CashChain,
-  type CashOptions,
-  type CashSigning,
-  type CashTransfer,
-  cashChain,
-  type Weather,
+  type MemoryChain,
+  type MemoryChainOptions,
+  type SignOptions,
+  type MemoryTransfer,
+  memoryChain,
+  type SimulatedOutcome,
 } from './chains/memory.ts'
 export { type EvmChain, type EvmConfig, evmChain } from './chains/evm/mod.ts'
 export { type FacilitatorChain, type FacilitatorConfig, facilitatorChain } from './chains/facilitator/mod.ts'

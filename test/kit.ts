@@ -1,5 +1,5 @@
 /** Ports for tests: a clock that only moves when told, counted ids, a cash chain, scripted vendors. And a buyer. */
-import { type CashChain, cashChain } from '../adapters/chains/memory.ts'
+import { type MemoryChain, memoryChain } from '../adapters/chains/memory.ts'
 import { memoryObjects } from '../adapters/objects/memory.ts'
 import { memoryStorage } from '../adapters/storage/memory.ts'
 import { demoSearch, demoWeb } from '../adapters/providers/demo/search.ts'
@@ -178,7 +178,7 @@ export function embedded(
 
 export type Kit = {
   readonly clock: TestClock
-  readonly chain: CashChain
+  readonly chain: MemoryChain
   readonly vendor: ScriptedVendor
   readonly video: ScriptedVideo
   readonly log: ReturnType<typeof testLog>
@@ -204,7 +204,7 @@ export type KitOptions = Partial<Omit<Setup, 'ports'>> & {
   readonly audio?: ScriptedAudio
   /** Serves every chat row. */
   readonly chatVendor?: ChatVendor
-  readonly chain?: CashChain
+  readonly chain?: MemoryChain
   /** Comes between the gateway and its ports; the kit itself keeps the bare ones. */
   readonly wrap?: (ports: Ports) => Ports
   /** Comes between the buyers and the gateway. */
@@ -224,7 +224,7 @@ export function kit({
   video: filming,
   audio,
   chatVendor,
-  chain = cashChain(),
+  chain = memoryChain(),
   ports: { vendors: givenVendors, ...given } = {},
   wrap = (same) => same,
   dress = (same) => same,
@@ -294,7 +294,7 @@ export type Buyer = {
   /** A request without payment: a POST of `body`, or a GET that says it in path and query. */
   ask(body?: unknown, at?: At): Promise<Answer>
   /** Reads a 402 and signs its first offer. */
-  sign(challenge: Answer, how?: Partial<Parameters<CashChain['sign']>[1]>): Payment
+  sign(challenge: Answer, how?: Partial<Parameters<MemoryChain['sign']>[1]>): Payment
   /** The same with a payment; asks and signs where none is given. */
   buy(body?: unknown, at?: At & { payment?: Payment }): Promise<Answer>
   /** A poll, paid with `payment`. */
@@ -312,7 +312,7 @@ type At = {
 
 /** A wallet with 100 USDC that speaks HTTP to a gateway. */
 export function buyerOf(
-  { name, chain, clock }: { name: string; chain: CashChain; clock: Clock },
+  { name, chain, clock }: { name: string; chain: MemoryChain; clock: Clock },
   shop: Gateway,
 ): Buyer {
   const wallet = chain.wallet(name)

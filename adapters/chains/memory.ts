@@ -9,7 +9,7 @@ import { addressOf, type Exact, judgeExact, judgeValue, readExact, refused } fro
 import { type Hex, lower } from './evm/hex.ts'
 
 /** Network, asset and recipient of a `memoryChain`; defaults to USDC on Base Sepolia. */
-export type CashOptions = {
+export type MemoryChainOptions = {
   readonly network?: string
   readonly asset?: string
   readonly payTo?: string
@@ -19,10 +19,10 @@ export type CashOptions = {
 }
 
 /** The outcome of one settlement. `landed`, `late` and `dropped` return unknown; `late` ones wait for `deliver`. */
-export type Weather = 'fair' | 'refused' | 'landed' | 'late' | 'dropped'
+export type SimulatedOutcome = 'normal' | 'refused' | 'landed' | 'late' | 'dropped'
 
 /** One transfer, in base units. */
-export type CashTransfer = {
+export type MemoryTransfer = {
   readonly transaction: string
   readonly from: Hex
   readonly to: Hex
@@ -30,7 +30,7 @@ export type CashTransfer = {
 }
 
 /** What to sign, beyond the offer. Times are the authorization's, in seconds; `now` is in milliseconds. */
-export type CashSigning = {
+export type SignOptions = {
   readonly from: string
   readonly now: number
   readonly nonce?: string
@@ -45,16 +45,16 @@ export type CashSigning = {
 }
 
 /** A chain in memory, with controls for tests. */
-export type CashChain = Chain &
+export type MemoryChain = Chain &
   Required<Pick<Chain, 'balance'>> & {
     /** Every transfer moved by an authorization, oldest first. */
-    readonly transfers: readonly CashTransfer[]
+    readonly transfers: readonly MemoryTransfer[]
     /** The address of a wallet by name. */
     wallet(name: string): Hex
     fund(who: string, amount: bigint): void
     drain(who: string): void
     balanceOf(who: string): bigint
-    sign(offer: Offer, signing: CashSigning): Payment
+    sign(offer: Offer, signing: SignOptions): Payment
     /** An `exact` offer of this chain. */
     offer(amount: bigint, maxTimeoutSeconds?: number): Offer
     /** Cancels the authorization on chain, as its payer could. */
@@ -62,7 +62,7 @@ export type CashChain = Chain &
     /** Sends the authorization, as anybody could. Returns false when the token would revert. */
     submit(payment: Payment): boolean
     /** Sets the outcomes of the next settlements, in order; later ones are `normal`. */
-    forecast(...weather: readonly Weather[]): void
+    simulate(...outcomes: readonly SimulatedOutcome[]): void
     /** Executes the `late` settlements that are still valid. */
     deliver(): void
     /** Simulates a node that does not answer: unavailable, or unknown with nothing sent. */
@@ -75,7 +75,7 @@ export type CashChain = Chain &
     advance(now: number): void
   }
 
-type Spent = { readonly block: number; readonly moved: (CashTransfer & { readonly to: Hex }) | undefined }
+type SpentNonce = { readonly block: number; readonly transfer: (MemoryTransfer & { readonly to: Hex }) | undefined }
 
 /**
  * Test money in memory that behaves like an EVM chain with an EIP-3009 token, for tests and first embeddings. Not a
@@ -87,7 +87,7 @@ type Spent = { readonly block: number; readonly moved: (CashTransfer & { readonl
  * chain.fund(alice, 1_000_000n)
  * const payment = chain.sign(chain.offer(10_000n), { from: alice, now: Date.now() })
  */
-export function cashChain(options: CashOptions = {}): CashChain {
+export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
   const network = options.network ?? 'eip155:84532'
   const asset = options.asset ?? '0x036CbD53842c5426634e7929541eC2318f3dCF7e'
   const payTo = options.payTo ?? '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
@@ -95,85 +95,85 @@ export function cashChain(options: CashOptions = {}): CashChain {
   const terms: readonly Terms[] = [{ scheme: 'exact', network, asset, payTo, extra: { ...domain } }]
 
   const blocks: number[] = [0]
-  const entries: { readonly block: number; readonly who: Hex; readonly delta: bigint }[] = []
+  const balanceChanges: { readonly block: number; readonly who: Hex; readonly delta: bigint }[] = []
   const balances = new Map<Hex, bigint>()
-  const spent = new Map<string, Spent>()
-  const transfers: CashTransfer[] = []
-  const forecast: Weather[] = []
+  const spentNonces = new Map<string, SpentNonce>()
+  const transfers: MemoryTransfer[] = []
+  const outcomes: SimulatedOutcome[] = []
   const mempool: Exact[] = []
   let nonces = 0
-  let down = false
-  let behind = 0
-  let newest = 0
+  let isDown = false
+  let lagBlocks = 0
+  let newestShown = 0
 
   const head = () => blocks.length - 1
-  const mine = (now: number) => void blocks.push(Math.max(now, blocks[head()] ?? 0))
-  const advance = (now: number) => void (now > (blocks[head()] ?? 0) && mine(now))
+  const mineBlock = (now: number) => void blocks.push(Math.max(now, blocks[head()] ?? 0))
+  const advance = (now: number) => void (now > (blocks[head()] ?? 0) && mineBlock(now))
 
   function move(who: string, delta: bigint): void {
     const owner = lower(who)
     balances.set(owner, (balances.get(owner) ?? 0n) + delta)
-    entries.push({ block: head(), who: owner, delta })
+    balanceChanges.push({ block: head(), who: owner, delta })
   }
 
   function balanceAt(who: Hex, block: number): bigint {
     let balance = balances.get(who) ?? 0n
-    for (let i = entries.length - 1; i >= 0; i--) {
-      const entry = entries[i]
+    for (let i = balanceChanges.length - 1; i >= 0; i--) {
+      const entry = balanceChanges[i]
       if (!entry || entry.block <= block) return balance
       if (entry.who === who) balance -= entry.delta
     }
     return balance
   }
 
-  function spentAt(key: string, block: number): Spent | undefined {
-    const found = spent.get(key)
+  function spentAt(key: string, block: number): SpentNonce | undefined {
+    const found = spentNonces.get(key)
     return found && found.block <= block ? found : undefined
   }
 
   /** The block that the node shows, or undefined when it is behind one already shown. */
-  function look(): number | undefined {
-    const block = Math.max(0, head() - behind)
-    if (block < newest) return undefined
-    newest = block
+  function visibleBlock(): number | undefined {
+    const block = Math.max(0, head() - lagBlocks)
+    if (block < newestShown) return undefined
+    newestShown = block
     return block
   }
 
   /** Executes the transfer at the head of the chain as the token would, or returns why it reverts. */
-  function land(exact: Exact): string | undefined {
+  function execute(exact: Exact): string | undefined {
     const time = blocks[head()] ?? 0
     if (BigInt(time) < exact.validAfter * 1000n) return 'the authorization is not yet valid'
     if (time >= exact.expiresAt) return 'the authorization is expired'
-    if (spent.has(exact.key)) return 'the authorization is used or canceled'
+    if (spentNonces.has(exact.key)) return 'the authorization is used or canceled'
     if ((balances.get(exact.from) ?? 0n) < exact.value)
       return `the balance is ${balances.get(exact.from) ?? 0n} base units, the price is ${exact.value}`
-    mine(time)
+    mineBlock(time)
     move(exact.from, -exact.value)
     move(exact.to, exact.value)
     const transaction = `0x${digest(`transaction ${transfers.length}`)}`
-    const moved = { transaction, from: checksummed(exact.from), to: exact.to, value: exact.value }
-    transfers.push(moved)
-    spent.set(exact.key, { block: head(), moved })
+    const transfer = { transaction, from: checksummed(exact.from), to: exact.to, value: exact.value }
+    transfers.push(transfer)
+    spentNonces.set(exact.key, { block: head(), transfer })
     return undefined
   }
 
-  function judge(exact: Exact, offer: Offer, block: number): Fate {
+  function fateAt(exact: Exact, offer: Offer, block: number): Fate {
     const found = spentAt(exact.key, block)
-    if (found?.moved && found.moved.to === lower(offer.payTo) && found.moved.value === exact.value) {
-      return { kind: 'paid', receipt: { ...receiptOf(found.moved, network), block: found.block } }
+    if (found?.transfer && found.transfer.to === lower(offer.payTo) && found.transfer.value === exact.value) {
+      return { kind: 'paid', receipt: { ...receiptOf(found.transfer, network), block: found.block } }
     }
     if (found || (blocks[block] ?? 0) >= exact.expiresAt) return { kind: 'dead' }
     return { kind: 'open' }
   }
 
-  function signedBy(exact: Exact, offer: Offer): boolean {
-    return exact.signature === signQuery(exact, exact.from, nameOf(offer, domain.name))
+  function isSignedBy(exact: Exact, offer: Offer): boolean {
+    return exact.signature === signFields(exact, exact.from, nameOf(offer, domain.name))
   }
 
   async function identify(payment: Payment, offer: Offer): Promise<Identity> {
     const exact = readExact(payment, offer)
     if (exact.kind === 'refused') return exact
-    if (!signedBy(exact, offer))
+    if (!isSignedBy(exact, offer))
       return refused('PAYMENT_INVALID', 'signature', `it was not signed by ${exact.from} in this domain`)
     return { kind: 'known', payer: checksummed(exact.from), key: exact.key, expiresAt: exact.expiresAt }
   }
@@ -181,14 +181,14 @@ export function cashChain(options: CashOptions = {}): CashChain {
   async function verify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Verdict> {
     await options.before?.('verify')
     advance(at.now)
-    if (down || at.signal.aborted) return { kind: 'unavailable', reason: 'the node does not answer' }
+    if (isDown || at.signal.aborted) return { kind: 'unavailable', reason: 'the node does not answer' }
     const who = await identify(payment, offer)
     if (who.kind !== 'known') return who
     const exact = readExact(payment, offer)
     if (exact.kind === 'refused') return exact
     const bad = judgeExact(exact, offer, at.now)
     if (bad) return bad
-    const block = look()
+    const block = visibleBlock()
     if (block === undefined) return { kind: 'unavailable', reason: 'the node is behind' }
     if (spentAt(exact.key, block))
       return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled')
@@ -208,21 +208,22 @@ export function cashChain(options: CashOptions = {}): CashChain {
     if (exact.kind === 'refused') return { kind: 'refused', reason: exact.reason }
     const bad = judgeValue(exact, offer)
     if (bad) return { kind: 'refused', reason: bad.reason }
-    if (down || at.signal.aborted) return { kind: 'unknown', reason: 'the node does not answer' }
-    if (!signedBy(exact, offer)) return { kind: 'refused', reason: `it was not signed by ${exact.from} in this domain` }
+    if (isDown || at.signal.aborted) return { kind: 'unknown', reason: 'the node does not answer' }
+    if (!isSignedBy(exact, offer))
+      return { kind: 'refused', reason: `it was not signed by ${exact.from} in this domain` }
 
-    const before = judge(exact, offer, head())
+    const before = fateAt(exact, offer, head())
     if (before.kind === 'paid') return { kind: 'settled', receipt: before.receipt }
     if (before.kind === 'dead') return { kind: 'refused', reason: 'the authorization is dead' }
-    const weather = forecast.shift() ?? 'fair'
-    if (weather === 'refused') return { kind: 'refused', reason: 'refused by simulation' }
-    if (weather === 'late') mempool.push(exact)
-    if (weather === 'late' || weather === 'dropped') return { kind: 'unknown', reason: 'no receipt in time' }
-    const reverted = land(exact)
+    const outcome = outcomes.shift() ?? 'normal'
+    if (outcome === 'refused') return { kind: 'refused', reason: 'refused by simulation' }
+    if (outcome === 'late') mempool.push(exact)
+    if (outcome === 'late' || outcome === 'dropped') return { kind: 'unknown', reason: 'no receipt in time' }
+    const reverted = execute(exact)
     if (reverted !== undefined) return { kind: 'refused', reason: reverted }
-    if (weather === 'landed') return { kind: 'unknown', reason: 'no receipt in time' }
-    newest = head()
-    const after = judge(exact, offer, head())
+    if (outcome === 'landed') return { kind: 'unknown', reason: 'no receipt in time' }
+    newestShown = head()
+    const after = fateAt(exact, offer, head())
     return after.kind === 'paid'
       ? { kind: 'settled', receipt: after.receipt }
       : { kind: 'unknown', reason: 'no transfer' }
@@ -231,23 +232,23 @@ export function cashChain(options: CashOptions = {}): CashChain {
   async function fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Fate> {
     await options.before?.('fate')
     advance(at.now)
-    if (down || at.signal.aborted) return { kind: 'unknown', reason: 'the node does not answer' }
+    if (isDown || at.signal.aborted) return { kind: 'unknown', reason: 'the node does not answer' }
     const exact = readExact(payment, offer)
     if (exact.kind === 'refused') return { kind: 'unknown', reason: exact.reason }
-    const block = look()
+    const block = visibleBlock()
     if (block === undefined) return { kind: 'unknown', reason: 'the node is behind' }
-    return judge(exact, offer, block)
+    return fateAt(exact, offer, block)
   }
 
   async function balance(address: string, at: { signal: AbortSignal }): Promise<Usdc> {
     await options.before?.('balance')
     const who = addressOf(address)
-    const block = down || at.signal.aborted ? undefined : look()
+    const block = isDown || at.signal.aborted ? undefined : visibleBlock()
     if (block === undefined) throw new Error('the node does not answer')
     return usdc(balanceAt(who, block))
   }
 
-  function sign(offer: Offer, signing: CashSigning): Payment {
+  function sign(offer: Offer, signing: SignOptions): Payment {
     const from = lower(signing.from)
     const now = BigInt(Math.floor(signing.now / 1000))
     const authorization = {
@@ -259,7 +260,7 @@ export function cashChain(options: CashOptions = {}): CashChain {
       nonce: signing.nonce ?? `0x${digest(`nonce ${nonces++}`)}`,
     }
     const content = { ...authorization, to: lower(authorization.to), nonce: lower(authorization.nonce) }
-    const signature = signQuery(content, lower(signing.by ?? from), signing.name ?? nameOf(offer, domain.name))
+    const signature = signFields(content, lower(signing.by ?? from), signing.name ?? nameOf(offer, domain.name))
     return { x402Version: 2, accepted: offer, payload: { signature, authorization } }
   }
 
@@ -273,11 +274,11 @@ export function cashChain(options: CashOptions = {}): CashChain {
     transfers,
     wallet: (name) => checksummed(`0x${digest(`wallet ${name}`).slice(0, 40)}`),
     fund(who, amount) {
-      mine(0)
+      mineBlock(0)
       move(who, amount)
     },
     drain(who) {
-      mine(0)
+      mineBlock(0)
       move(who, -(balances.get(lower(who)) ?? 0n))
     },
     balanceOf: (who) => balances.get(lower(who)) ?? 0n,
@@ -292,38 +293,39 @@ export function cashChain(options: CashOptions = {}): CashChain {
       extra: { ...domain },
     }),
     cancel(payment) {
-      const exact = itself(payment)
-      mine(0)
-      if (!spent.has(exact.key)) spent.set(exact.key, { block: head(), moved: undefined })
+      const exact = parseAsSigned(payment)
+      mineBlock(0)
+      if (!spentNonces.has(exact.key)) spentNonces.set(exact.key, { block: head(), transfer: undefined })
     },
-    submit: (payment) => land(itself(payment)) === undefined,
-    forecast: (...weather) => void forecast.push(...weather),
+    submit: (payment) => execute(parseAsSigned(payment)) === undefined,
+    simulate: (...next) => void outcomes.push(...next),
     deliver() {
-      for (const exact of mempool.splice(0)) land(exact)
+      for (const exact of mempool.splice(0)) execute(exact)
     },
-    outage: (on) => void (down = on),
-    lag: (blocks) => void (behind = blocks),
+    outage: (on) => void (isDown = on),
+    lag: (blocks) => void (lagBlocks = blocks),
     height: head,
     advance,
   }
 }
 
 /** Parses a payload as the token would: with its own recipient, whatever was offered. */
-function itself(payment: Payment): Exact {
+function parseAsSigned(payment: Payment): Exact {
   const to = (payment.payload.authorization as { to?: unknown } | undefined)?.to
   const exact = readExact(payment, { ...payment.accepted, payTo: String(to) })
   if (exact.kind === 'refused') throw new TypeError(exact.reason)
   return exact
 }
 
-function receiptOf(moved: CashTransfer, network: string): Receipt {
-  return { transaction: moved.transaction, network, payer: moved.from, amount: String(moved.value) }
+function receiptOf(transfer: MemoryTransfer, network: string): Receipt {
+  return { transaction: transfer.transaction, network, payer: transfer.from, amount: String(transfer.value) }
 }
 
-type Sealed = Pick<Exact, 'from' | 'to' | 'nonce'> & Record<'value' | 'validAfter' | 'validBefore', bigint | string>
+type SignedFields = Pick<Exact, 'from' | 'to' | 'nonce'> &
+  Record<'value' | 'validAfter' | 'validBefore', bigint | string>
 
 /** 65 bytes in the form of a signature. They prove nothing to anyone who can run this code. */
-function signQuery(content: Sealed, key: string, name: string): Hex {
+function signFields(content: SignedFields, key: string, name: string): Hex {
   const { from, to, value, validAfter, validBefore, nonce } = content
   const r = digest(['sealed', key, name, from, to, value, validAfter, validBefore, nonce].join('|'))
   return `0x${r}0${digest(r).slice(1)}1b`

@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { Readable } from 'node:stream'
-import { cashChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
 import type { Offer } from '../../core/mod.ts'
 import { BUYERS, buyerName, type Facts, type Given, type Ready } from './chat_gateways.ts'
 import type { Command, Measured } from './chat_load.ts'
@@ -106,7 +106,7 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
       isPaid: true,
     },
   ]
-  const signer = cashChain()
+  const signer = memoryChain()
   const good = new Map<string, number>()
   const failures: string[] = []
   const seen = new Map<string, Measured[]>()
@@ -392,7 +392,7 @@ function raw({ path, headers }: Entrant, body: string, payment?: string): string
 async function signed(
   entrant: Entrant,
   body: string,
-  { signer, count, from }: { signer: ReturnType<typeof cashChain>; count: number; from: number },
+  { signer, count, from }: { signer: ReturnType<typeof memoryChain>; count: number; from: number },
 ): Promise<readonly string[]> {
   const response = await fetch(`http://127.0.0.1:${entrant.port}${entrant.path}`, {
     method: 'POST',

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import { cashChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
 import { systemClock } from '../../adapters/local.ts'
 import { memoryObjects } from '../../adapters/objects/memory.ts'
 import { sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
@@ -71,7 +71,7 @@ async function startBare({ baseUrl }: Given): Promise<Standing> {
 async function startFarebox({ baseUrl, dir }: Given): Promise<Standing> {
   const log = serverLog('info')
   const storage = sqliteStorage(join(dir, 'farebox.db'))
-  const chain = cashChain()
+  const chain = memoryChain()
   for (let index = 0; index < BUYERS; index++) chain.fund(chain.wallet(buyerName(index)), PURSE)
   const vendor = openaiChat({
     baseUrl,

@@ -5,7 +5,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import { cashChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
 import { evmChain } from '../../adapters/chains/evm/mod.ts'
 import { systemClock } from '../../adapters/local.ts'
 import { diskObjects } from '../../adapters/objects/disk.ts'
@@ -126,7 +126,7 @@ async function startPrices({ dir }: Given): Promise<Standing> {
   const ports = {
     storage,
     objects: diskObjects(join(dir, 'media')),
-    chain: cashChain(),
+    chain: memoryChain(),
     vendors: {
       market,
       images: () => undefined,

@@ -1,5 +1,5 @@
 /** The cash chain with the hands that the chain laws need. */
-import { cashChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
 import type { Payment } from '../../core/x402/protocol.ts'
 import type { ChainHarness, Forgery } from './chains.ts'
 import type { Subject } from './law.ts'
@@ -10,7 +10,7 @@ export function cashHarness(): ChainHarness {
   let asked = 0
   let wallets = 0
   let marked = 0
-  const cash = cashChain({ before: () => void asked++ })
+  const cash = memoryChain({ before: () => void asked++ })
   const balance = (address: string) => cash.balanceOf(address)
   let now = START
   cash.advance(now)
@@ -52,7 +52,7 @@ export function cashHarness(): ChainHarness {
     reads: () => asked,
     outage: cash.outage,
     lose(what) {
-      cash.forecast(what === 'sends' ? 'dropped' : 'landed')
+      cash.simulate(what === 'sends' ? 'dropped' : 'landed')
       return new Promise(() => {}) // it says unknown by itself
     },
     heal() {},

@@ -222,7 +222,7 @@ export async function shot(
   }
 
   async function kept(by = alice.sign(challenge)): Promise<string> {
-    subjects.chain.forecast('refused')
+    subjects.chain.simulate('refused')
     const { status, body } = await buy({ payment: by })
     expect(status).toBe(402)
     return body.poll_url

@@ -1,6 +1,6 @@
 import { expect } from 'bun:test'
 import { Value } from '@sinclair/typebox/value'
-import { cashChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
 import { type ScriptedAudio, scriptedAudio, TONE } from '../../adapters/providers/scripted/audio.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../../adapters/providers/scripted/images.ts'
 import { CLIP, type ScriptedVideo, scriptedVideo } from '../../adapters/providers/scripted/videos.ts'
@@ -183,7 +183,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     async check(subject) {
       const { asked, ...makers } = makersThat()
       const before: number[] = []
-      const chain = cashChain({ before: (question) => void (question === 'verify' && before.push(asked())) })
+      const chain = memoryChain({ before: (question) => void (question === 'verify' && before.push(asked())) })
       const { alice, challenge, buy, collect } = await set(subject, { ...makers, chain })
       expect((await buy({ payment: alice.sign(challenge, { value: 1n }) })).status).toBe(402)
       expect((await collect()).status).toBe(200)
@@ -204,7 +204,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     name: 'nothing is settled before the result is stored',
     async check(subject) {
       const settling: unknown[] = []
-      const chain = cashChain({ before: (question) => (question === 'settle' ? look() : undefined) })
+      const chain = memoryChain({ before: (question) => (question === 'settle' ? look() : undefined) })
       const { ports, collect } = await set(subject, { chain })
       async function look(): Promise<void> {
         const calls = await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)
@@ -416,7 +416,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     name: 'a refused settlement withholds the result, and a later poll collects it',
     async check(subject) {
       const { alice, collect, chain, payment } = await set(subject)
-      chain.forecast('refused')
+      chain.simulate('refused')
       const { status, headers, body } = await collect()
       expect([status, body.error, 'payment' in body]).toEqual([402, 'Payment settlement failed', false])
       expect(decodeHeader(headers.get('payment-response'))).toMatchObject({ success: false, transaction: '' })
@@ -429,7 +429,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     async check(subject) {
       for (const weather of ['landed', 'dropped'] as const) {
         const { alice, buy, idle, ports, chain, payment, shop, keyed } = await set(subject)
-        chain.forecast(weather)
+        chain.simulate(weather)
         const bought = await buy()
         await idle()
         const collecting = await keyed(bought.body.id)

@@ -1,6 +1,6 @@
 import { expect } from 'bun:test'
 import { Value } from '@sinclair/typebox/value'
-import { cashChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
 import {
   chunk,
   type ChatScript,
@@ -39,7 +39,7 @@ export type StreamedDefect = {
 }
 
 /** The wallets of the buyers: what is sold to the listed only is sold to them. */
-const GUESTS = ['alice', 'bob'].map((name) => cashChain().wallet(name))
+const GUESTS = ['alice', 'bob'].map((name) => memoryChain().wallet(name))
 
 /** Whole and streamed, as far as the endpoint has both. */
 export function ordersOf(endpoint: Streamed, rows: Catalog = catalog()): readonly Order[] {
@@ -246,7 +246,7 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
     name: 'nothing is asked of a vendor before the payment is verified',
     async check(subject) {
       const before: number[] = []
-      const chain = cashChain({
+      const chain = memoryChain({
         before: (question) => void (question === 'verify' && before.push(scene.chat.orders.length)),
       })
       const scene = await set(subject, { chain })
@@ -268,7 +268,7 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
     name: 'exactly the quote moves, after the answer is stored, and the receipt says so',
     async check(subject) {
       const stored: unknown[] = []
-      const chain = cashChain({ before: (question) => (question === 'settle' ? look() : undefined) })
+      const chain = memoryChain({ before: (question) => (question === 'settle' ? look() : undefined) })
       const { ports, buy, order, alice, challenge } = await set(subject, { chain })
       async function look(): Promise<void> {
         stored.push(
@@ -429,7 +429,7 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
     async check(subject) {
       for (const weather of ['landed', 'dropped'] as const) {
         const { buy, order, chain, shop, ports } = await set(subject)
-        chain.forecast(weather)
+        chain.simulate(weather)
         const bought = await buy()
         expect([bought.status, receiptIn(bought, order).settled]).toEqual([200, 'false'])
         await shop.maintain()
@@ -441,7 +441,7 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
     name: 'a whole answer whose settlement is refused is withheld, with what finds it, and a stream says so at its end',
     async check(subject) {
       const { buy, chain, order } = await set(subject, { script: hello })
-      chain.forecast('refused')
+      chain.simulate('refused')
       const bought = await buy()
       const { text, body } = bought
       const { settled, response } = receiptIn(bought, order)
@@ -461,7 +461,7 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
     name: 'after a refused settlement the wallet gets no more until it has paid',
     async check(subject) {
       const { buy, alice, challenge, chain, payment, ports } = await set(subject)
-      chain.forecast('refused')
+      chain.simulate('refused')
       await buy()
       expect(chain.transfers).toHaveLength(0)
       expect((await buy({ payment: alice.sign(challenge) })).status).toBe(402)

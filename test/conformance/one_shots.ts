@@ -1,6 +1,6 @@
 import { expect } from 'bun:test'
 import { Value } from '@sinclair/typebox/value'
-import { cashChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
 import type { Inline, Paid } from '../../core/endpoint/mod.ts'
 import { rowOf } from '../../core/http/errors.ts'
 import { catalog, type Endpoint } from '../../core/mod.ts'
@@ -231,7 +231,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     async check(subject) {
       const before: number[] = []
       const scene: { asked?: () => number } = {}
-      const chain = cashChain({
+      const chain = memoryChain({
         before: (question) => void (question === 'verify' && before.push(scene.asked?.() ?? -1)),
       })
       const { alice, challenge, buy, asked } = Object.assign(scene, await shot(subject, { chain }))
@@ -256,7 +256,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     name: 'nothing is settled before the result is stored',
     async check(subject) {
       const settling: unknown[] = []
-      const chain = cashChain({ before: (question) => (question === 'settle' ? look() : undefined) })
+      const chain = memoryChain({ before: (question) => (question === 'settle' ? look() : undefined) })
       const { ports, buy } = await shot(subject, { chain })
       async function look(): Promise<void> {
         const calls = await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)
@@ -428,7 +428,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     name: 'a refused settlement withholds the result, which a poll or a resend collects and pays for',
     async check(subject) {
       const { endpoint, alice, buy, asked, chain, payment } = await shot(subject)
-      chain.forecast('refused', 'refused')
+      chain.simulate('refused', 'refused')
       const withheld = await buy()
       const polled = await alice.poll(withheld.body.poll_url, payment)
       for (const { status, headers, body } of [withheld, polled]) {
@@ -445,7 +445,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       const work = asked()
       expect(paidness(await alice.poll(withheld.body.poll_url, payment))).toBe('settled')
       const again = await shot(subject)
-      again.chain.forecast('refused')
+      again.chain.simulate('refused')
       await again.buy()
       expect(paidness(await again.buy())).toBe('settled')
       expect([chain.transfers.length, asked(), again.chain.transfers.length, again.asked()]).toEqual([
@@ -461,7 +461,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     async check(subject) {
       for (const weather of ['landed', 'dropped', 'late'] as const) {
         const { alice, buy, another, chain, payment, shop, ports, endpoint, keyed } = await shot(subject)
-        chain.forecast(weather)
+        chain.simulate(weather)
         const { status, headers, body } = await buy()
         expect([status, headers.get('x-payment-settled'), headers.get('x-payment-settle-error-class')]).toEqual([
           200,
@@ -474,7 +474,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
           Value.Check(endpoint.output, body),
         ]).toEqual([false, false, true])
         if (weather !== 'landed') {
-          chain.forecast('dropped', 'dropped')
+          chain.simulate('dropped', 'dropped')
           const [resent, polled] = [await buy(), await alice.poll(await keyed((await another()).body.job_id), payment)]
           expect([
             resent.status,

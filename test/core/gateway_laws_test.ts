@@ -1,5 +1,5 @@
 /** The endpoint laws on every gateway of the inventory (contract 21.1): the same endpoints, whatever the row says of network, offers and catalog. */
-import { cashChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
 import { catalog, narrowed, SMALL } from '../../core/mod.ts'
 import { endpointLaws } from '../conformance/endpoints.ts'
 import { EXCEPT, OF_THEIR_OWN } from '../conformance/exceptions.ts'
@@ -20,13 +20,13 @@ const rows: Readonly<Record<string, () => KitOptions>> = {
     label: 'solana-devnet',
     networks: [SOLANA],
     unverifiable: 402,
-    chain: cashChain({ network: SOLANA }),
+    chain: memoryChain({ network: SOLANA }),
   }),
   nano: () => ({
     name: 'nano',
     label: 'base',
     networks: ['eip155:8453'],
-    chain: cashChain({ network: 'eip155:8453', domain: { name: 'GatewayWalletBatched', version: '1' } }),
+    chain: memoryChain({ network: 'eip155:8453', domain: { name: 'GatewayWalletBatched', version: '1' } }),
   }),
   testnet: () => ({ name: 'testnet', label: 'base-sepolia', networks: ['eip155:84532'], catalog: small }),
 }

@@ -1,6 +1,6 @@
 /** What differs from one gateway to the next is a row: hidden endpoints, how an absent chain reads, who proves himself without paying. */
 import { describe, expect, test } from 'bun:test'
-import { type CashChain, cashChain } from '../../adapters/chains/memory.ts'
+import { type MemoryChain, memoryChain } from '../../adapters/chains/memory.ts'
 import { Type } from '@sinclair/typebox'
 import { catalog, type Endpoint, endpoints, narrowed, paid, retiredGateway, SMALL, usdc } from '../../core/mod.ts'
 import { FOX, GENERATIONS, kit, type KitOptions, ORIGIN, read, readyJob, START } from '../kit.ts'
@@ -40,9 +40,9 @@ test('a small catalog sells a few models of each kind, under the same prices', (
 
 test('documents speak of the gateway that was asked: its label, its offers without what is good for seconds, a wallet of its network', async () => {
   const network = 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1'
-  const chain = cashChain({ network })
+  const chain = memoryChain({ network })
   let slot = 0
-  const hinting: CashChain = {
+  const hinting: MemoryChain = {
     ...chain,
     terms: (now) =>
       chain.terms(now).map((terms) => ({
@@ -153,7 +153,7 @@ describe('a quote of nothing', () => {
 })
 
 /** A chain on which wallets sign texts: the signature is the wallet and the text. */
-function proving(chain: CashChain = cashChain()): CashChain {
+function proving(chain: MemoryChain = memoryChain()): MemoryChain {
   return { ...chain, proves: async ({ wallet, message, signature }) => signature === `${wallet} says ${message}` }
 }
 
@@ -212,15 +212,15 @@ describe('a poll that proves itself by signed headers (contract 2.17)', () => {
   })
 
   test('is not looked at on a chain that knows no such proof', async () => {
-    const subject = await stage({ chain: cashChain() })
+    const subject = await stage({ chain: memoryChain() })
     expect((await proved(subject, { signed: 'nonsense' })).status).toBe(402)
   })
 })
 
 describe('a payment that died while its work was done', () => {
   /** Refuses to settle as a chain does on which the signed transaction has expired. */
-  const dying = (): CashChain => {
-    const chain = cashChain()
+  const dying = (): MemoryChain => {
+    const chain = memoryChain()
     let isDead = true
     return {
       ...chain,
@@ -248,9 +248,9 @@ describe('a payment that died while its work was done', () => {
 })
 
 test('a job that waits for its payment outlives the fee payer that its offer named: the next one is offered, and taken', async () => {
-  const chain = cashChain()
+  const chain = memoryChain()
   const offered = { feePayer: 'old' }
-  const rotating: CashChain = {
+  const rotating: MemoryChain = {
     ...chain,
     terms: (now) => chain.terms(now).map((terms) => ({ ...terms, extra: { ...terms.extra, ...offered } })),
     async identify(payment, offer, ...asked) {
@@ -285,8 +285,8 @@ test('a job that waits for its payment outlives the fee payer that its offer nam
 
 describe('what a wallet may have open', () => {
   test('is summed over the purse that its authorizations are paid from', async () => {
-    const chain = cashChain()
-    const purses: CashChain = {
+    const chain = memoryChain()
+    const purses: MemoryChain = {
       ...chain,
       async identify(...asked) {
         const identity = await chain.identify(...asked)

@@ -1,7 +1,7 @@
 /** Random bodies and payment headers, valid, almost valid and garbage. A failure prints the seed and the path that repeat it. */
 import { expect, test } from 'bun:test'
 import * as fc from 'fast-check'
-import { cashChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
 import { PIXEL } from '../../adapters/providers/scripted/images.ts'
 import { imageRows } from '../../core/mod.ts'
 import { type Answer, GENERATIONS, kit, ORIGIN, read } from '../kit.ts'
@@ -215,7 +215,7 @@ type RequestContext = typeof request extends fc.Arbitrary<infer Value> ? Value :
 
 /** A gateway with one rich buyer, and how many payments its chain has found good. */
 function open() {
-  const cash = cashChain()
+  const cash = memoryChain()
   const state = { verified: 0 }
   const chain: typeof cash = {
     ...cash,

@@ -1,10 +1,18 @@
 /** A program that embeds the installed package: a challenge, an identify and a call. Plain Node or Bun; stops at the first surprise. */
 import assert from 'node:assert/strict'
 import { gateway, type Offer, type Payment } from 'farebox'
-import { cashChain, countTokens, evmChain, localPorts, ECHO_LABEL, echoVendor, scriptedVendor } from 'farebox/adapters'
+import {
+  memoryChain,
+  countTokens,
+  evmChain,
+  localPorts,
+  ECHO_LABEL,
+  echoVendor,
+  scriptedVendor,
+} from 'farebox/adapters'
 import { privateKeyToAccount } from 'viem/accounts'
 
-const chain = cashChain()
+const chain = memoryChain()
 const vendor = scriptedVendor()
 const echo = echoVendor({ countTokens })
 const ports = localPorts({ chain, images: () => vendor, chat: (row) => (row.vendor === 'embedded' ? echo : undefined) })

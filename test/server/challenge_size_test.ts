@@ -1,6 +1,6 @@
 /** The headers of a 402 as proxies count them: nginx forwards 4,096 bytes unless it is told otherwise, contract 1.5 leaves it 3,500. */
 import { describe, expect, test } from 'bun:test'
-import { cashChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
 import { scriptedAudio } from '../../adapters/providers/scripted/audio.ts'
 import { scriptedChat } from '../../adapters/providers/scripted/chat.ts'
 import { scriptedVideo } from '../../adapters/providers/scripted/videos.ts'
@@ -82,7 +82,7 @@ function sizeOf({ status, headers }: Response, body: string): number {
   return lines.reduce((sum, line) => sum + Buffer.byteLength(line) + 2, 0)
 }
 
-function gatewayOf(terms: readonly Terms[], chain = cashChain()) {
+function gatewayOf(terms: readonly Terms[], chain = memoryChain()) {
   const clock = testClock()
   return kit({
     chatVendor: scriptedChat(),
@@ -230,7 +230,7 @@ describe('a 402', () => {
   })
 
   test('of a poll, unpaid and refused', async () => {
-    const chain = cashChain()
+    const chain = memoryChain()
     const { buyer, shop, idle } = kit({ inlineMs: 0, chain })
     const alice = buyer()
     const { body } = await alice.buy()
@@ -238,7 +238,7 @@ describe('a 402', () => {
     const get = served(shop, ORIGINS[1] as string)
     const headers = { ...BROWSER, ...TRACED }
     const path = new URL(body.poll_url, ORIGINS[1]).pathname + new URL(body.poll_url, ORIGINS[1]).search
-    chain.forecast('refused')
+    chain.simulate('refused')
     const payment = alice.sign(await alice.ask())
     const sizes = [
       await get(path, { headers }),

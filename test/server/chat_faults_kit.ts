@@ -1,7 +1,7 @@
 /** An upstream whose faults are set by hand, and gateways that sell what it says on every surface. */
 import { ServerResponse } from 'node:http'
 import { LLMock, type Mountable } from '@copilotkit/aimock'
-import { cashChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
 import { type ChatProtocol, chatProtocols } from '../../adapters/providers/mod.ts'
 import type { Fields, Payment } from '../../core/mod.ts'
 import { handClock } from '../adapters/providers/lib/provider_kit.ts'
@@ -144,7 +144,7 @@ export async function shopAt({ surface, protocol, model }: Site, upstream: Upstr
   })
   const subject = await table(undefined, {
     chatVendor,
-    allowlists: { generate_content: [cashChain().wallet('alice')] },
+    allowlists: { generate_content: [memoryChain().wallet('alice')] },
   })
   const order = (stream: boolean) => ({
     body: bodies[surface]({ model, stream }),

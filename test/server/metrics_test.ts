@@ -1,6 +1,6 @@
 /** `/metrics`: who may read it, and that its figures are what happened. */
 import { afterEach, describe, expect, test } from 'bun:test'
-import { cashChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
 import { scriptedVendor } from '../../adapters/providers/scripted/images.ts'
 import { endpoints } from '../../core/mod.ts'
 import { app } from '../../server/app.ts'
@@ -119,7 +119,7 @@ describe('figures', () => {
   test('a failed settlement is no revenue; the call that waits for it counts as completed once', async () => {
     const { figures, buyer, chain, clock } = counting()
     const alice = buyer()
-    chain.forecast('refused')
+    chain.simulate('refused')
     const payment = alice.sign(await alice.ask())
     const { status, body } = await alice.buy(FOX, { payment })
     expect(status).toBe(402)
@@ -147,7 +147,7 @@ describe('figures', () => {
   test('what a poll and what the sweep find out about money counts once, whoever finds it', async () => {
     const { figures, buyer, chain, clock, shop } = counting()
     const alice = buyer()
-    chain.forecast('late')
+    chain.simulate('late')
     await alice.buy()
     expect(await figures()).toMatchObject({ 'settlements_total{outcome="unknown"}': 1 })
     chain.deliver()
@@ -261,7 +261,7 @@ describe('the route', () => {
     const clock = testClock()
     const counted = metrics({ version: '1', clock })
     const [base, other] = ['base', 'other'].map((name) =>
-      kit({ name, chain: cashChain(), ports: { clock, meter: counted.meterOf(name) } }),
+      kit({ name, chain: memoryChain(), ports: { clock, meter: counted.meterOf(name) } }),
     )
     const quiet = () => {}
     const gateways = [

@@ -1,6 +1,6 @@
 /** Books of what truly happened in a run, kept apart from the storage, and the laws by which they are read. */
 import { peek } from 'bun'
-import type { CashTransfer } from '../../adapters/chains/memory.ts'
+import type { MemoryTransfer } from '../../adapters/chains/memory.ts'
 import type { Reply } from '../../core/http/reply.ts'
 import { timeouts, type Payment } from '../../core/mod.ts'
 import type { Authorization, Call, Cap, Claim, Opened, Outcome } from '../../core/ports/mod.ts'
@@ -61,7 +61,7 @@ export type Ledger = {
   settling(actor: Actor | undefined, payment: Payment): Attempt | undefined
   answered(attempt: Attempt | undefined): void
   sending(actor: Actor | undefined, payment: Payment, signed: Signed): void
-  landed(by: 'gateway' | 'payer', signed: Signed, transfer: CashTransfer): void
+  landed(by: 'gateway' | 'payer', signed: Signed, transfer: MemoryTransfer): void
   finished(isWritten: boolean, id: string, outcome: Outcome): boolean
   replied(actor: Actor, reply: Reply): void
   failed(actor: Actor, error: Error): void
@@ -84,7 +84,7 @@ export function ledgerRows(world: World): Ledger {
   /** By key of an authorization: the calls that it was sent for, and the step at which it first was. */
   const sends = new Map<string, Set<string>>()
   const firstSent = new Map<string, number>()
-  const transfers = new Map<string, { readonly key: string; readonly transfer: CashTransfer }>()
+  const transfers = new Map<string, { readonly key: string; readonly transfer: MemoryTransfer }>()
   const movedIn = new Map<string, string>()
   /** Landed by its payer before any gateway sent it; the call that it served then. What it buys is the payer's own affair. */
   const own = new Map<string, string | undefined>()

@@ -1,7 +1,7 @@
 /** What outlives a run, and gateways of the real core, built for each run, whose ports ask the world of the run that is on. */
 import { drainMicrotasks } from 'bun:jsc'
 import { peek } from 'bun'
-import { cashChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { chunk, DONE, streamAnswer, usageChunk, wholeAnswer } from '../../adapters/providers/scripted/chat.ts'
 import type { Reply } from '../../core/http/reply.ts'
@@ -124,7 +124,7 @@ function beforeAnyRun(): World {
   const processes = Array.from({ length: MAX_PROCESSES }, () => ({ skewMs: 0 }) as Process)
   const ask = <T>(_process: Process, { run }: { readonly run: () => Promise<T> }): Promise<T> => run()
   const wait = () => new Promise<void>(() => {})
-  return { now: START, cash: cashChain(), storage: memoryStorage(), processes, ask, wait } as unknown as World
+  return { now: START, cash: memoryChain(), storage: memoryStorage(), processes, ask, wait } as unknown as World
 }
 
 /** A tenth of so many tokens is quoted: 0.0087 USDC. */

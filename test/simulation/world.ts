@@ -4,7 +4,7 @@
  */
 import { drainMicrotasks } from 'bun:jsc'
 import { peek } from 'bun'
-import { type CashChain, cashChain } from '../../adapters/chains/memory.ts'
+import { type MemoryChain, memoryChain } from '../../adapters/chains/memory.ts'
 import { readExact } from '../../adapters/chains/exact.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import type { Reply } from '../../core/http/reply.ts'
@@ -86,7 +86,7 @@ export type World = {
   readonly chance: Chance
   readonly setup: Setup
   readonly storage: Storage
-  readonly cash: CashChain
+  readonly cash: MemoryChain
   /** The cash chain under the weather of this run, as processes see it. */
   readonly chain: Chain
   readonly ledgerRows: Ledger
@@ -142,7 +142,7 @@ export type World = {
 
 export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced: boolean }): World {
   const dice = chance(seed)
-  const cash = cashChain()
+  const cash = memoryChain()
   const items: Item[] = []
   let waits: Wait[] = []
   const byKey = new Map<string, Signed>()
@@ -180,7 +180,7 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
       signed.product.offer.amount === offer.amount && cash.balanceOf(signed.buyer.wallet) >= BigInt(offer.amount)
     if (world.isDown || at.signal.aborted || !world.isSpendable(signed) || !isFunded)
       return await cash.settle(payment, offer, at)
-    const weather = world.isCalm ? 'fair' : forecast()
+    const weather = world.isCalm ? 'normal' : drawOutcome()
     world.say(() => `   the weather for ${signed.name} is ${weather}`)
     if (weather === 'refused') return { kind: 'refused', reason: 'the node refuses' }
     world.ledgerRows.sending(world.active, payment, signed)
@@ -192,13 +192,13 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
       : await cash.settle(payment, offer, at)
   }
 
-  function forecast(): 'fair' | 'refused' | 'landed' | 'late' | 'dropped' {
+  function drawOutcome(): 'normal' | 'refused' | 'landed' | 'late' | 'dropped' {
     const { refused, landed, late, dropped } = climate
     const drawn = dice.next() * Math.max(1, 0.2 + refused + landed + late + dropped)
     if (drawn < refused) return 'refused'
     if (drawn < refused + landed) return 'landed'
     if (drawn < refused + landed + late) return 'late'
-    return drawn < refused + landed + late + dropped ? 'dropped' : 'fair'
+    return drawn < refused + landed + late + dropped ? 'dropped' : 'normal'
   }
 
   /** Done and answered in one go, or done now and answered later, or lost before or after it was done. */
@@ -455,7 +455,7 @@ const TOO_MANY = 'the node answers 429'
 
 const wallets = new Map<string, string>()
 
-function walletOf(name: string, cash: CashChain): string {
+function walletOf(name: string, cash: MemoryChain): string {
   const known = wallets.get(name) ?? cash.wallet(name)
   wallets.set(name, known)
   return known

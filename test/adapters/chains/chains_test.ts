@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { cashChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/memory.ts'
 import type { Payment } from '../../../core/x402/protocol.ts'
 import { brokenChains } from '../../conformance/broken_chains.ts'
 import { cashSubject } from '../../conformance/cash_harness.ts'
@@ -15,13 +15,13 @@ describe('cash', () => {
   const START = Date.UTC(2026, 10, 20)
 
   test('late settlements land when delivered, if they are still valid then', async () => {
-    const cash = cashChain()
+    const cash = memoryChain()
     const [alice, bob] = [cash.wallet('alice'), cash.wallet('bob')]
     const offer = cash.offer(10_000n, 60)
     for (const who of [alice, bob]) cash.fund(who, 10_000n)
     const early = cash.sign(offer, { from: alice, now: START })
     const late = cash.sign(offer, { from: bob, now: START })
-    cash.forecast('late', 'late', 'refused')
+    cash.simulate('late', 'late', 'refused')
     const sent = async (payment: Payment, now = START) =>
       (await cash.settle(payment, offer, { now, signal: timeouts() })).kind
     expect([await sent(early), cash.transfers.length]).toEqual(['unknown', 0])
@@ -41,7 +41,7 @@ describe('cash', () => {
     const asked: string[] = []
     let release = () => {}
     const held = new Promise<void>((resolve) => (release = resolve))
-    const cash = cashChain({ before: (question) => (asked.push(question), held) })
+    const cash = memoryChain({ before: (question) => (asked.push(question), held) })
     const offer = cash.offer(1n)
     const verdict = cash.verify(cash.sign(offer, { from: cash.wallet('alice'), now: START }), offer, {
       now: START,

@@ -1,6 +1,6 @@
 /** One gateway on several rails: the laws through it, and whose an offer is, today and after a restart. */
 import { afterAll, expect, test } from 'bun:test'
-import { cashChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { multiChain } from '../../../adapters/chains/multi_chain.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Chain } from '../../../core/ports/mod.ts'
@@ -13,7 +13,7 @@ import { harness } from './batched/batched_kit.ts'
 
 /** Another rail beside the one that is asked: of another network, and asked for no balance. */
 function beside(): Chain {
-  const { balance: _, ...chain } = cashChain({ network: 'eip155:1', asset: `0x${'1'.repeat(40)}` })
+  const { balance: _, ...chain } = memoryChain({ network: 'eip155:1', asset: `0x${'1'.repeat(40)}` })
   return chain
 }
 
@@ -36,7 +36,7 @@ const at = { now: START, signal: AbortSignal.timeout(10_000) }
 const nano = await harness()
 afterAll(() => nano.close())
 const plainOffer: Offer = { ...nano.offer, maxTimeoutSeconds: 300, extra: { name: 'USDC', version: '2' } }
-const plain = () => cashChain({ network: plainOffer.network, asset: plainOffer.asset, payTo: plainOffer.payTo })
+const plain = () => memoryChain({ network: plainOffer.network, asset: plainOffer.asset, payTo: plainOffer.payTo })
 
 /** A chain that notes what it is asked. */
 function noting(chain: Chain, asked: string[], name: string): Chain {

@@ -77,7 +77,7 @@ const stories: Readonly<Record<string, Story>> = {
   'an inline purchase whose settlement lands without an answer, and the poll after it': {
     least: 14,
     async tell(kit, alice, at) {
-      kit.chain.forecast('landed')
+      kit.chain.simulate('landed')
       const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
       if (pollUrl !== undefined) await unlessDead(kit, alice.poll(pollUrl, at.payment, at))
       return { pollUrl }
@@ -86,7 +86,7 @@ const stories: Readonly<Record<string, Story>> = {
   'an inline purchase whose settlement is dropped, and the sweep after it': {
     least: 14,
     async tell(kit, alice, at) {
-      kit.chain.forecast('dropped')
+      kit.chain.simulate('dropped')
       const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
       await Promise.race([at.shop.maintain().catch(() => {}), kit.clock.settle()])
       return { pollUrl }
@@ -95,7 +95,7 @@ const stories: Readonly<Record<string, Story>> = {
   'a refused inline settlement, and the poll that pays': {
     least: 15,
     async tell(kit, alice, at) {
-      kit.chain.forecast('refused')
+      kit.chain.simulate('refused')
       const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
       if (pollUrl !== undefined) await unlessDead(kit, alice.poll(pollUrl, at.payment, at))
       return { pollUrl }

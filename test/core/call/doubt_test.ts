@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { cashChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { scriptedVendor } from '../../../adapters/providers/scripted/images.ts'
 import { door, FOX, GENERATIONS, kit, slowVendor } from '../../kit.ts'
@@ -13,7 +13,7 @@ type Subject = ReturnType<typeof kit>
 async function doubtful(weather: 'landed' | 'late' | 'dropped', subject: Subject = kit()) {
   const alice = subject.buyer()
   const payment = alice.sign(await alice.ask())
-  subject.chain.forecast(weather)
+  subject.chain.simulate(weather)
   const answer = await alice.buy(FOX, { payment })
   return { ...subject, alice, payment, answer, pollUrl: answer.body.poll_url as string }
 }
@@ -64,7 +64,7 @@ describe('a settlement of unknown outcome', () => {
     const asked: string[] = []
     const { shop } = await doubtful(
       'landed',
-      kit({ chain: cashChain({ before: (question) => void asked.push(question) }) }),
+      kit({ chain: memoryChain({ before: (question) => void asked.push(question) }) }),
     )
     asked.length = 0
     await shop.maintain()
@@ -72,7 +72,7 @@ describe('a settlement of unknown outcome', () => {
   })
 
   test('is asked about with the end of its life as it was told first, whatever is told later', async () => {
-    const chain = cashChain()
+    const chain = memoryChain()
     const ends: (number | undefined)[] = []
     const { shop, clock, ports, answer } = await doubtful(
       'dropped',
@@ -124,7 +124,7 @@ describe('a settlement of unknown outcome', () => {
   test('of a node that hangs or breaks ends at the deadline, in 202', async () => {
     for (const how of [() => new Promise<never>(() => {}), () => Promise.reject(new Error('socket closed'))]) {
       let isBroken = true
-      const chain = cashChain({ before: (question) => (question === 'settle' && isBroken ? how() : undefined) })
+      const chain = memoryChain({ before: (question) => (question === 'settle' && isBroken ? how() : undefined) })
       const { buyer, clock, shop } = kit({ chain })
       const alice = buyer()
       const payment = alice.sign(await alice.ask())
@@ -141,7 +141,7 @@ describe('a settlement of unknown outcome', () => {
 
   test('that the chain refuses to repeat stays in doubt until it is paid or dead', async () => {
     const { alice, payment, pollUrl, shop, chain, clock, ports, answer } = await doubtful('dropped')
-    chain.forecast('refused')
+    chain.simulate('refused')
     await shop.maintain()
     expect((await ports.storage.getCall(answer.body.id))?.paymentStatus).toBe('settling')
     expect((await alice.buy(FOX, { payment })).body.code).toBe('PAYMENT_REPLAY')
@@ -252,7 +252,7 @@ describe('tend()', () => {
     const gate = door()
     let asked = 0
     const hold = () => (asked++, gate.passed)
-    const chain = cashChain({ before: (question) => (question === 'fate' ? hold() : undefined) })
+    const chain = memoryChain({ before: (question) => (question === 'fate' ? hold() : undefined) })
     const { shop, restart, clock, ports, answer } = await doubtful('landed', kit({ chain }))
     const both = [shop.maintain(), restart().maintain()]
     await clock.settle()
@@ -353,7 +353,7 @@ describe('a storage that fails', () => {
   test('to record a refusal knows nothing for sure: 202, and the authorization stays the call’s', async () => {
     const { buyer, chain, shop } = kit({ ports: { storage: failing('finishSettlement', { after: false }) } })
     const alice = buyer()
-    chain.forecast('refused')
+    chain.simulate('refused')
     const { status, body } = await alice.buy()
     expect([status, body.status]).toEqual([202, 'in_progress'])
     await shop.maintain()

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { cashChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { type Answer, FOX, kit, readyJob, slowVendor } from '../../kit.ts'
 
 const HOUR = 3_600_000
@@ -11,7 +11,7 @@ describe('an authorization that ends before it is spent', () => {
   /** A chain that counts what it is asked. */
   function counting() {
     const asked: string[] = []
-    return { asked, chain: cashChain({ before: (question) => void asked.push(question) }) }
+    return { asked, chain: memoryChain({ before: (question) => void asked.push(question) }) }
   }
 
   test('during the work is refused inline without being sent; a fresh one collects', async () => {
@@ -142,11 +142,11 @@ describe('one fresh authorization', () => {
   test('does not make an original suspect that was never sent: it is sent at once, and refused as such', async () => {
     const asked: string[] = []
     const { alice, pollUrl, chain } = await readyJob(
-      kit({ inlineMs: 0, chain: cashChain({ before: (question) => void asked.push(question) }) }),
+      kit({ inlineMs: 0, chain: memoryChain({ before: (question) => void asked.push(question) }) }),
     )
     const fresh = alice.sign(await alice.poll(pollUrl))
     asked.length = 0
-    chain.forecast('refused')
+    chain.simulate('refused')
     expect((await alice.poll(pollUrl, fresh)).body.error).toBe('Payment settlement failed')
     expect(asked).toEqual(['settle', 'fate'])
   })
@@ -166,10 +166,10 @@ describe('one fresh authorization', () => {
 
   test('is not spent while the fate of the original is unknown', async () => {
     const { alice, pollUrl, payment, chain, clock } = await readyJob()
-    chain.forecast('late')
+    chain.simulate('late')
     expect((await alice.poll(pollUrl, payment)).status).toBe(202)
     const fresh = alice.sign(await alice.poll(pollUrl))
-    chain.forecast('dropped')
+    chain.simulate('dropped')
     expect((await alice.poll(pollUrl, fresh)).status).toBe(202)
     chain.deliver()
     expect((await alice.poll(pollUrl, fresh)).body.payment.status).toBe('settled')
@@ -201,7 +201,7 @@ describe('one fresh authorization', () => {
     const { alice, pollUrl, chain, clock } = await readyJob()
     await clock.advance(HOUR)
     const fresh = alice.sign(await alice.poll(pollUrl))
-    chain.forecast('refused')
+    chain.simulate('refused')
     expect((await alice.poll(pollUrl, fresh)).body.error).toBe('Payment settlement failed')
     const { status, body } = await alice.buy(FOX, { payment: fresh })
     expect([status, body.code, 'job_id' in body]).toEqual([402, 'PAYMENT_REPLAY', false])
@@ -210,7 +210,7 @@ describe('one fresh authorization', () => {
 
   test('that cannot be verified is 202, for clients end a job on 503; nothing is sent, and the poll can be repeated', async () => {
     for (const fails of ['outage', 'throw'] as const) {
-      const chain = cashChain({
+      const chain = memoryChain({
         before: (question) =>
           question === 'verify' && isBroken ? Promise.reject(new Error('socket closed')) : undefined,
       })

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { cashChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryObjects } from '../../../adapters/objects/memory.ts'
 import { PIXEL, scriptedVendor } from '../../../adapters/providers/scripted/images.ts'
 import { endpoints, polled } from '../../../core/mod.ts'
@@ -88,7 +88,7 @@ describe('the inline window', () => {
 
   test('that ends during the settlement waits for it: the buyer is charged and served in one answer', async () => {
     const gate = door()
-    const chain = cashChain({ before: (question) => (question === 'settle' ? gate.passed : undefined) })
+    const chain = memoryChain({ before: (question) => (question === 'settle' ? gate.passed : undefined) })
     const { vendor, ready } = slowVendor()
     const { buyer, clock } = kit({ vendor, chain })
     const answer = buyer().buy(FOX)
@@ -533,7 +533,7 @@ describe('a buyer who hangs up', () => {
 
   test('during the settlement is charged once, and finds the result already settled', async () => {
     const gone = new AbortController()
-    const chain = cashChain({ before: (question) => (question === 'settle' ? gone.abort() : undefined) })
+    const chain = memoryChain({ before: (question) => (question === 'settle' ? gone.abort() : undefined) })
     const { buyer, idle } = kit({ chain })
     const alice = buyer()
     const payment = alice.sign(await alice.ask())

@@ -1,7 +1,7 @@
 /** A chain that cannot pay for a settlement: it says that nothing was sent, and nobody's payment is lost by it. */
 import { expect, test } from 'bun:test'
 import type { Settlement } from '../../../core/ports/mod.ts'
-import { cashChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { FOX, kit, type KitOptions, testClock } from '../../kit.ts'
 import { SKY, table } from './stream_kit.ts'
 
@@ -10,7 +10,7 @@ const NO_GAS: Settlement = { kind: 'unavailable', reason: 'nothing was sent: ins
 /** A chain without gas until it is topped up. */
 function dry() {
   const clock = testClock()
-  const cash = cashChain()
+  const cash = memoryChain()
   const state = { isDry: true, asked: 0 }
   const chain = {
     ...cash,

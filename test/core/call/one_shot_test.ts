@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { cashChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/memory.ts'
 import type { Ports } from '../../../core/mod.ts'
 import {
   type Answer,
@@ -137,7 +137,7 @@ describe('a one-shot result', () => {
   test('is no more to be had by a resend once it is paid by a poll and ten minutes old, and by polls for a day', async () => {
     const subject = world()
     const { alice, payment, buy } = await signed(subject)
-    subject.chain.forecast('refused')
+    subject.chain.simulate('refused')
     const {
       body: { poll_url },
     } = await buy()
@@ -152,7 +152,7 @@ describe('a one-shot result', () => {
     const hung = door()
     let isHung = true
     const subject = world({
-      chain: cashChain({ before: (question) => (question === 'settle' && isHung ? hung.passed : undefined) }),
+      chain: memoryChain({ before: (question) => (question === 'settle' && isHung ? hung.passed : undefined) }),
     })
     const { buy } = await signed(subject)
     const buying = buy()

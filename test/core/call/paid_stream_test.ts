@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { cashChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { chatPieces, DONE, streamAnswer } from '../../../adapters/providers/scripted/chat.ts'
 import { ApiError } from '../../../core/mod.ts'
@@ -342,7 +342,7 @@ describe('a stream of a vendor that speaks the wire of its reader', () => {
     const open = async (...pieces: readonly (string | Error)[]) => {
       const subject = await table(undefined, {
         chatVendor: { wire, ask: async () => streamAnswer(pieces) },
-        allowlists: { generate_content: [cashChain().wallet('alice')] },
+        allowlists: { generate_content: [memoryChain().wallet('alice')] },
       })
       const payment = await subject.signed(body, { path })
       return { ...subject, text: await (await subject.post(body, { path, payment })).text() }

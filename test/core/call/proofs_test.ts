@@ -1,6 +1,6 @@
 /** An authorization of nothing proves a wallet: it is verified, claimed and never sent. */
 import { describe, expect, test } from 'bun:test'
-import { cashChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { endpoints } from '../../../core/mod.ts'
 import { type Actors, actors, failing, LINE, rentTo } from '../../actors.ts'
 import { type Answer, type Buyer, kit, type Kit, type KitOptions, START } from '../../kit.ts'
@@ -35,7 +35,7 @@ for (const path of [ONRAMP, RELEASE]) {
 
     test('verifies the signature, claims its nonce and settles nothing', async () => {
       const questions: string[] = []
-      const subject = await desk({ chain: cashChain({ before: (question) => void questions.push(question) }) })
+      const subject = await desk({ chain: memoryChain({ before: (question) => void questions.push(question) }) })
       const { alice, chain, ports } = subject
       const payment = alice.sign(await alice.ask(bodies(subject)[path], { path }))
       const { status, headers } = await alice.buy(bodies(subject)[path], { path, payment })
@@ -116,7 +116,7 @@ describe('what costs nothing', () => {
 
   test('is given to a wallet that owes, and has nothing: it may be what fills it', async () => {
     const { alice, chain } = await desk()
-    chain.forecast('refused')
+    chain.simulate('refused')
     expect((await alice.buy({}, { path: '/api/v1/phone/numbers/buy' })).status).toBe(402)
     chain.drain(alice.wallet)
     expect((await alice.buy({}, { path: '/api/v1/phone/numbers/buy' })).body.code).toBe('PAYMENT_UNFUNDED')

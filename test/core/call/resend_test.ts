@@ -145,7 +145,7 @@ describe('the same signed request, sent again', () => {
     for (const weather of ['refused', 'dropped', 'landed'] as const) {
       const { post, signed, chain, chat } = await table()
       const payment = await signed(SKY)
-      chain.forecast(weather)
+      chain.simulate(weather)
       const { status, headers } = await post(SKY, { payment })
       expect([status, headers.get('x-payment-settled')]).toEqual(weather === 'refused' ? [402, null] : [200, 'false'])
       const again = await read(await post(SKY, { payment }))

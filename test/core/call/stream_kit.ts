@@ -7,7 +7,7 @@ import {
   USAGE,
   usageChunk,
 } from '../../../adapters/providers/scripted/chat.ts'
-import { cashChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/memory.ts'
 import type { ChatAnswer, Fields, Gateway, Payment } from '../../../core/mod.ts'
 import { type Buyer, door, encodePayment, type Kit, kit, type KitOptions, ORIGIN } from '../../kit.ts'
 
@@ -94,6 +94,8 @@ export function reading(response: Response): Reading {
 export function slowChain() {
   const gate = door()
   let settlements = 0
-  const chain = cashChain({ before: (question) => (question === 'settle' ? (settlements++, gate.passed) : undefined) })
+  const chain = memoryChain({
+    before: (question) => (question === 'settle' ? (settlements++, gate.passed) : undefined),
+  })
   return { chain, open: gate.open, settlements: () => settlements }
 }

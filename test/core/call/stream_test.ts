@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { cashChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
 import { ApiError } from '../../../core/mod.ts'
@@ -19,7 +19,7 @@ const settledness = ({ headers }: { headers: Headers }) => [
 describe('a whole answer', () => {
   test('is stored, then settled, then served with its receipt', async () => {
     const order: unknown[] = []
-    const chain = cashChain({ before: (question) => (question === 'settle' ? look() : undefined) })
+    const chain = memoryChain({ before: (question) => (question === 'settle' ? look() : undefined) })
     const { alice, post, signed, ports } = await table(undefined, { chain })
     async function look(): Promise<void> {
       for (const { workStatus, result } of await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9))
@@ -59,7 +59,7 @@ describe('a whole answer', () => {
   test('whose settlement has an unknown outcome is served, and tried again until it is paid', async () => {
     for (const weather of ['landed', 'late', 'dropped'] as const) {
       const { post, signed, chain, shop, ports } = await table()
-      chain.forecast(weather)
+      chain.simulate(weather)
       const response = await post(SKY, { payment: await signed(SKY) })
       expect([weather, response.status, ...settledness(response)]).toEqual([weather, 200, 'false', 'unknown', false])
       expect((await post(SKY, { payment: await signed(SKY) })).status).toBe(200)
@@ -75,7 +75,7 @@ describe('a whole answer', () => {
 
   test('while the chain is away is served, and settled when the chain is back', async () => {
     let isAway = false
-    const chain = cashChain({
+    const chain = memoryChain({
       before: (question) =>
         question === 'settle' && isAway ? Promise.reject(new Error('connection refused')) : undefined,
     })
@@ -243,7 +243,7 @@ describe('a storage that fails under a whole answer', () => {
   test('while it records a debt is alerted, and the answer is withheld all the same', async () => {
     const broken = { ...memoryStorage(), putRecord: () => Promise.reject(new Error('disk full')) }
     const { post, signed, chain, log } = await table(undefined, { ports: { storage: broken } })
-    chain.forecast('refused')
+    chain.simulate('refused')
     const response = await post(SKY, { payment: await signed(SKY) })
     expect([response.status, ...settledness(response)]).toEqual([402, null, null, true])
     expect(log.lines.map(({ level, message }) => [level, message])).toContainEqual([

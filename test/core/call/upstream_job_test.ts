@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { cashChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
 import { CLIP_BYTES, clipOf } from '../../../adapters/providers/scripted/videos.ts'
@@ -342,7 +342,7 @@ describe('a film that is done', () => {
   /** A film in the making, whose mirroring, completion and settlement are written down. */
   async function watched(options: KitOptions = {}): Promise<Shoot & { events: string[] }> {
     const events: string[] = []
-    const chain = cashChain({ before: (question) => void (question === 'settle' && events.push('settled')) })
+    const chain = memoryChain({ before: (question) => void (question === 'settle' && events.push('settled')) })
     const wrap: KitOptions['wrap'] = (ports) => ({
       ...ports,
       objects: { ...ports.objects, put: (...given) => (events.push('mirrored'), ports.objects.put(...given)) },
@@ -578,7 +578,7 @@ describe('a film that is done', () => {
   test('and whose settlement is refused is 402 with a fresh challenge, and collected later', async () => {
     const { alice, payment, pollUrl, id, studio, chain } = await shoot()
     studio.says = () => DONE
-    chain.forecast('refused')
+    chain.simulate('refused')
     const refused = await alice.poll(pollUrl, payment)
     expect([refused.status, refused.body.error, refused.body.job_id, chain.transfers]).toEqual([
       402,

@@ -1,6 +1,6 @@
 /** What may be open of one wallet: while its balance cannot be read, right after a purchase, and before it has ever paid (contract 1.47, 1.46). */
 import { describe, expect, test } from 'bun:test'
-import { cashChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { chatPieces, streamAnswer, wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
 import { print, usdc } from '../../../core/x402/money.ts'
 import { door, FOX, kit, type KitOptions, read } from '../../kit.ts'
@@ -175,7 +175,7 @@ describe('a whole answer whose settlement', () => {
 
 describe('exposure', () => {
   test('where no balance can be read is one open call, and the next when that has ended', async () => {
-    const chain = cashChain()
+    const chain = memoryChain()
     const blind = {
       ...chain,
       verify: async (...asked: Parameters<typeof chain.verify>) => {
@@ -211,7 +211,7 @@ describe('exposure', () => {
   })
 
   test('counts what was settled after the block that its node shows', async () => {
-    const base = cashChain()
+    const base = memoryChain()
     const node: { shows?: number } = {}
     const late = {
       ...base,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { cashChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { type Answer, decodeHeader, door, FOX, GENERATIONS, kit, readyJob } from '../../kit.ts'
 
 const statuses = (answers: readonly Answer[]) =>
@@ -73,7 +73,7 @@ describe('a used authorization', () => {
   test('that settles between look-up and verification is still a replay with its job', async () => {
     const gate = door()
     let verifies = 0
-    const chain = cashChain({
+    const chain = memoryChain({
       before: (question) => (question === 'verify' && ++verifies === 2 ? gate.passed : undefined),
     })
     const { buyer, clock } = kit({ chain })
@@ -102,7 +102,7 @@ describe('concurrent polls', () => {
 
   test('and an inline settlement settle once', async () => {
     const gate = door()
-    const chain = cashChain({ before: (question) => (question === 'settle' ? gate.passed : undefined) })
+    const chain = memoryChain({ before: (question) => (question === 'settle' ? gate.passed : undefined) })
     const { buyer, clock, ports } = kit({ chain })
     const alice = buyer()
     const payment = alice.sign(await alice.ask())
@@ -120,7 +120,7 @@ describe('concurrent polls', () => {
 
   test('whose winner takes long answer 202 in the end, and find it settled later', async () => {
     const gate = door()
-    const chain = cashChain({ before: (question) => (question === 'settle' ? gate.passed : undefined) })
+    const chain = memoryChain({ before: (question) => (question === 'settle' ? gate.passed : undefined) })
     const { alice, payment, pollUrl, clock } = await readyJob(
       kit({ chain, inlineMs: 0, timeouts: { settleMs: 60_000, settleLeaseMs: 90_000 } }),
     )
@@ -137,7 +137,7 @@ describe('concurrent polls', () => {
 describe('a refused settlement', () => {
   test('inline withholds the result, and a later poll collects it once the wallet is funded', async () => {
     const gate: { drain(): void } = { drain: () => {} }
-    const chain = cashChain({ before: (question) => (question === 'settle' ? gate.drain() : undefined) })
+    const chain = memoryChain({ before: (question) => (question === 'settle' ? gate.drain() : undefined) })
     const { buyer } = kit({ chain })
     const alice = buyer()
     const payment = alice.sign(await alice.ask())
@@ -167,7 +167,7 @@ describe('a refused settlement', () => {
 
   test('on a poll is 402 with PAYMENT-RESPONSE and a fresh challenge; the poll can be repeated', async () => {
     const { alice, payment, pollUrl, chain, id } = await readyJob()
-    chain.forecast('refused')
+    chain.simulate('refused')
     const { status, headers, body } = await alice.poll(pollUrl, payment)
     expect([status, body.error, body.job_id, body.details]).toEqual([
       402,
@@ -187,7 +187,7 @@ describe('a refused settlement', () => {
 
   test('of an authorization that the payer cancelled says so; a fresh one collects', async () => {
     const gate: { cancel(): void } = { cancel: () => {} }
-    const chain = cashChain({ before: (question) => (question === 'settle' ? gate.cancel() : undefined) })
+    const chain = memoryChain({ before: (question) => (question === 'settle' ? gate.cancel() : undefined) })
     const { buyer } = kit({ chain })
     const alice = buyer()
     const payment = alice.sign(await alice.ask())

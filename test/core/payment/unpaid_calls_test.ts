@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { cashChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { streamAnswer } from '../../../adapters/providers/scripted/chat.ts'
 import { recordUnpaidCall, unpaidCallOf } from '../../../core/payment/unpaid_calls.ts'
@@ -14,7 +14,7 @@ const BACKGROUND = { model: 'vendor-a/chat-5.4-mini', input: 'Why is the sky blu
 async function blocked(options: KitOptions = {}) {
   const subject = await table(undefined, options)
   const payment = await subject.signed(SKY)
-  subject.chain.forecast('refused')
+  subject.chain.simulate('refused')
   const response = await subject.post(SKY, { payment })
   const again = async (body: unknown = SKY, path = COMPLETIONS) =>
     await read(await subject.post(body, { payment: await subject.signed(body, { path }), path }))
@@ -56,7 +56,7 @@ describe('an answer whose payment is refused', () => {
     for (const [path, body] of Object.entries(bodies)) {
       const { post, signed, chain } = await table()
       const payment = await signed(body, { path })
-      chain.forecast('refused')
+      chain.simulate('refused')
       const refused = await read(await post(body, { payment, path }))
       expect([refused.status, typeof refused.body.job_id, typeof refused.body.poll_url]).toEqual([
         402,
@@ -137,7 +137,7 @@ describe('an answer whose payment is refused', () => {
     const { post, alice, signed, chain } = await table(undefined, { newWallet: { calls: 3 } })
     const bodies = [7, 8, 9].map((max_tokens) => ({ ...SKY, max_tokens }))
     const payments = [await signed(bodies[0]), await signed(bodies[1]), await signed(bodies[2])] as const
-    chain.forecast('refused', 'refused', 'refused')
+    chain.simulate('refused', 'refused', 'refused')
     const answers = await Promise.all(payments.map((payment, index) => post(bodies[index], { payment })))
     expect(answers.map(({ status, headers }) => [status, headers.has('payment-response')])).toEqual([
       [402, true],
@@ -160,7 +160,7 @@ describe('an answer whose payment is refused', () => {
     const { post, signed, chain, idle } = await table(async (order) =>
       order.stream ? streamAnswer(HELLO) : Promise.reject(new Error('not asked')),
     )
-    chain.forecast('refused')
+    chain.simulate('refused')
     const reader = ((await post(STREAM, { payment: await signed() })).body as ReadableStream<Uint8Array>).getReader()
     for (let piece = 0; piece < 2; piece++) await reader.read()
     await reader.cancel()
@@ -170,7 +170,7 @@ describe('an answer whose payment is refused', () => {
 
   test('in the background is no debt: its output was never readable', async () => {
     const { post, signed, chain, idle } = await table()
-    chain.forecast('refused')
+    chain.simulate('refused')
     const path = '/api/v1/responses'
     const { body } = await read(await post(BACKGROUND, { path, payment: await signed(BACKGROUND, { path }) }))
     await idle()
@@ -185,10 +185,10 @@ describe('a settlement in doubt that tend() finds dead', () => {
     for (const isKilled of [false, true]) {
       const never = new Promise<never>(() => {})
       let isHung = isKilled
-      const chain = cashChain({ before: (question) => (question === 'settle' && isHung ? never : undefined) })
+      const chain = memoryChain({ before: (question) => (question === 'settle' && isHung ? never : undefined) })
       const { post, signed, alice, clock, restart, shop } = await table(undefined, { chain })
       const payment = await signed(SKY)
-      if (!isKilled) chain.forecast('dropped')
+      if (!isKilled) chain.simulate('dropped')
       const answer = post(SKY, { payment })
       await clock.settle()
       isHung = false
@@ -216,7 +216,7 @@ describe('a settlement in doubt that tend() finds dead', () => {
   test('or a poll finds dead becomes a debt', async () => {
     const { post, signed, alice, chain, ports, keyed } = await table()
     const payment = await signed(SKY)
-    chain.forecast('dropped')
+    chain.simulate('dropped')
     await post(SKY, { payment })
     chain.cancel(payment)
     const [call] = await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 1)
@@ -227,7 +227,7 @@ describe('a settlement in doubt that tend() finds dead', () => {
   test('is no debt while it is in doubt, and none when it is paid', async () => {
     for (const weather of ['landed', 'late', 'dropped'] as const) {
       const { post, signed, chain, shop } = await table()
-      chain.forecast(weather)
+      chain.simulate(weather)
       await post(SKY, { payment: await signed(SKY) })
       expect((await post(SKY, { payment: await signed(SKY) })).status).toBe(200)
       await shop.maintain()

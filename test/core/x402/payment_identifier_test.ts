@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { cashChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { scriptedVendor } from '../../../adapters/providers/scripted/images.ts'
 import type { Gateway, Payment, Storage } from '../../../core/mod.ts'
@@ -46,7 +46,7 @@ describe('a challenge', () => {
 
   test('takes any identifier of 16 to 128 allowed characters; another one is 400, naming the field, before anything is asked', async () => {
     const asked: string[] = []
-    const { buyer, vendor } = kit({ chain: cashChain({ before: (question) => void asked.push(question) }) })
+    const { buyer, vendor } = kit({ chain: memoryChain({ before: (question) => void asked.push(question) }) })
     const alice = buyer()
     for (const id of [
       'x'.repeat(15),

@@ -404,7 +404,7 @@ describe('bad payments: a 402 with a code and a fresh challenge, and no money mo
     ],
     ['high s', 'PAYMENT_INVALID', 'upper half of the curve order', resigned(mirrored)],
     ['signature one byte short', 'PAYMENT_INVALID', 'has 64 bytes', resigned((signature) => signature.slice(0, -2))],
-    ['signature one byte long', 'PAYMENT_INVALID', '66 bytes long', resigned((signature) => `${signature}00`)],
+    ['signature one byte long', 'PAYMENT_INVALID', 'has 66 bytes', resigned((signature) => `${signature}00`)],
     ['signature that is no hex', 'PAYMENT_INVALID', 'signature is malformed', resigned(() => 'signed, the buyer')],
     [
       'a header of 15,000 bytes that mean nothing',

@@ -34,7 +34,7 @@ test('money that is in doubt on a gateway that is retired is told to a person', 
   const storage = sqliteStorage(path)
   const before = kit({ name: 'old', inlineMs: 0, ports: { storage } })
   const doubtful = await readyJob(before)
-  before.chain.forecast('dropped')
+  before.chain.simulate('dropped')
   await doubtful.alice.poll(doubtful.pollUrl, doubtful.payment)
   await storage.close()
   const { log, storage: ledger, close } = await wired(RETIRED + nano(), `sqlite:${path}`)

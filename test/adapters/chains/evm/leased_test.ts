@@ -1,6 +1,6 @@
 /** Relayer keys that replicas share: one key per replica at a time, and none of them sends with a key that another one holds. */
 import { describe, expect, test } from 'bun:test'
-import { type CashChain, cashChain } from '../../../../adapters/chains/memory.ts'
+import { type MemoryChain, memoryChain } from '../../../../adapters/chains/memory.ts'
 import type { EvmChain } from '../../../../adapters/chains/evm/mod.ts'
 import type { GasState, KeyReading } from '../../../../adapters/chains/evm/gas.ts'
 import { type LeasedChain, leasedChain } from '../../../../adapters/chains/evm/leased.ts'
@@ -18,7 +18,7 @@ type Checking = () => ReturnType<EvmChain['check']>
 type Sender = { readonly key: string; isClosed: boolean; settled: number }
 
 /** Replicas over one chain and one storage. Every chain that one of them builds is noted, with what became of it. */
-function fleet(keys: readonly string[] = ['one'], cash: CashChain = cashChain()) {
+function fleet(keys: readonly string[] = ['one'], cash: MemoryChain = memoryChain()) {
   const storage = memoryStorage()
   /** What the keys hold; all that is not named has enough. */
   const balances = new Map<string, bigint>()
@@ -84,7 +84,7 @@ function fleet(keys: readonly string[] = ['one'], cash: CashChain = cashChain())
 
 const offers = (chain: LeasedChain, now: number) => chain.terms(now).length
 
-async function settleOn(cash: CashChain, chain: LeasedChain, now = START): Promise<string> {
+async function settleOn(cash: MemoryChain, chain: LeasedChain, now = START): Promise<string> {
   const offer = cash.offer(10_000n)
   const from = cash.wallet('alice')
   cash.fund(from, 10_000n)
@@ -93,7 +93,7 @@ async function settleOn(cash: CashChain, chain: LeasedChain, now = START): Promi
 
 runLaws('leased', chainLaws, async () => {
   const harness = cashHarness()
-  const { replica } = fleet(['one'], harness.chain as CashChain)
+  const { replica } = fleet(['one'], harness.chain as MemoryChain)
   const { chain } = replica('only')
   await chain.renew(Number.MAX_SAFE_INTEGER / 2)
   return await cashSubject({ ...harness, chain })

@@ -1,6 +1,6 @@
 /** The generate-content surface: for listed payers, verbatim on vendors that speak it, converted on others (contract 7.20, 3.17, 7.22). */
 import { describe, expect, test } from 'bun:test'
-import { cashChain } from '../../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../../adapters/chains/memory.ts'
 import {
   type ChatScript,
   scriptedChat,
@@ -39,7 +39,7 @@ const ANSWER: Fields = {
 }
 const native: ChatScript = async ({ wire }) =>
   wire === 'generate_content' ? { kind: 'whole', body: ANSWER } : wholeAnswer()
-const LISTED = { generate_content: [cashChain().wallet('alice')] }
+const LISTED = { generate_content: [memoryChain().wallet('alice')] }
 
 function shopOf(
   script: ChatScript = native,

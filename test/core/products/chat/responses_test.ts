@@ -6,7 +6,7 @@ import {
   streamAnswer,
   wholeAnswer,
 } from '../../../../adapters/providers/scripted/chat.ts'
-import { cashChain } from '../../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../../adapters/chains/memory.ts'
 import {
   chatRows,
   ApiError,
@@ -467,7 +467,7 @@ describe('in the background', () => {
   test('shows no output while its settlement is under way', async () => {
     const held = door()
     const { get, text, id, finish, chain, clock } = await underWay({
-      chain: cashChain({ before: (question) => (question === 'settle' ? held.passed : undefined) }),
+      chain: memoryChain({ before: (question) => (question === 'settle' ? held.passed : undefined) }),
     })
     await finish()
     const waiting = await get(`${path}/${id}`)
@@ -481,9 +481,9 @@ describe('in the background', () => {
   })
 
   test('shows no output while nobody knows whether it was settled; once that is known it does', async () => {
-    const chain = cashChain()
+    const chain = memoryChain()
     const { get, id, finish, clock, shop } = await underWay({ chain })
-    chain.forecast('late')
+    chain.simulate('late')
     await finish()
     expect((await get(`${path}/${id}`)).body).toMatchObject({ status: 'in_progress', output: [] })
     chain.deliver()
@@ -494,9 +494,9 @@ describe('in the background', () => {
   })
 
   test('shows no output when its payment was refused, and says where it can be paid for', async () => {
-    const chain = cashChain()
+    const chain = memoryChain()
     const { get, id, finish } = await underWay({ chain })
-    chain.forecast('refused')
+    chain.simulate('refused')
     await finish()
     const { body } = await get(`${path}/${id}`)
     expect(body).toMatchObject({ status: 'failed', output: [], error: { code: 'payment_failed' } })
@@ -682,7 +682,7 @@ describe('in the background', () => {
   test('is for listed wallets alone where the operator has listed any: 403, uncharged; answers in the foreground are for all', async () => {
     const { ask, alice, buyer, chain, vendor } = shopOf(async () => wholeAnswer(), {
       wire: 'chat',
-      allowlists: { background: [cashChain().wallet('bob').toUpperCase().replace('0X', '0x')] },
+      allowlists: { background: [memoryChain().wallet('bob').toUpperCase().replace('0X', '0x')] },
     })
     const payment = alice.sign(await ask(work))
     const refused = await alice.buy(work, { path, payment })

@@ -268,7 +268,7 @@ describe('nobody is rung twice', () => {
 
   test('for free: a wallet whose payment was refused rings nobody more before it has paid', async () => {
     const { alice, acts, chain } = await booth()
-    chain.forecast('refused')
+    chain.simulate('refused')
     const withheld = await call(alice)
     const second = await call(alice, { to: '+14155550124' })
     expect([withheld.status, second.status, second.body.code, acts.rung.length]).toEqual([

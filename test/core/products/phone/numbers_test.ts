@@ -235,7 +235,7 @@ describe('a number that was bought for a call', () => {
   test('whose payment is refused waits for its wallet’s poll, is used by nobody meanwhile, and is given back when the poll does not come', async () => {
     for (const isCollected of [true, false]) {
       const subject = shop()
-      subject.chain.forecast('refused')
+      subject.chain.simulate('refused')
       const withheld = await buy(subject.alice)
       expect([withheld.status, JSON.stringify(withheld.body).includes('+1415'), await subject.numbers()]).toEqual([
         402,
@@ -262,7 +262,7 @@ describe('a number that was bought for a call', () => {
 
   test('whose payment is refused is owed: the wallet gets no second one before it pays', async () => {
     const subject = shop()
-    subject.chain.forecast('refused')
+    subject.chain.simulate('refused')
     const withheld = await buy(subject.alice)
     const second = await buy(subject.alice)
     expect([second.status, second.body.code, second.body.poll_url, subject.acts.bought.length]).toEqual([
@@ -302,7 +302,7 @@ describe('a renewal', () => {
   test('counts once it is paid, and only one at a time', async () => {
     const subject = shop()
     const { phone_number } = (await buy(subject.alice)).body
-    subject.chain.forecast('refused')
+    subject.chain.simulate('refused')
     const withheld = await renew(subject.alice, phone_number)
     expect([withheld.status, (await subject.numbers())[0]?.[1]]).toEqual([402, iso(START + TERM)])
     const second = await renew(subject.alice, phone_number)
@@ -333,7 +333,7 @@ describe('a renewal', () => {
   test('that is being paid for keeps the number from being given back, so that nobody pays for a number that is gone', async () => {
     const { alice, chain, clock, acts, shop: gateway } = shop()
     const { phone_number: phoneNumber } = (await buy(alice)).body
-    chain.forecast('late')
+    chain.simulate('late')
     expect((await renew(alice, phoneNumber)).status).toBe(200)
     const release = () => alice.buy({ phoneNumber }, { path: RELEASE })
     expect([(await release()).status, acts.released]).toEqual([503, []])

@@ -251,7 +251,7 @@ describe('what goes wrong', () => {
 describe('a sandbox whose payment was refused', () => {
   test('is told to nobody, by no id that could be guessed, until a poll pays for it', async () => {
     const { alice, chain, first } = stage()
-    chain.forecast('refused')
+    chain.simulate('refused')
     const payment = alice.sign(await alice.ask({}, { path: CREATE }))
     const withheld = await alice.buy({}, { path: CREATE, payment })
     expect([withheld.status, JSON.stringify(withheld.body).includes('sb_'), first()?.isAlive]).toEqual([
@@ -268,7 +268,7 @@ describe('a sandbox whose payment was refused', () => {
 
   test('can be paid for as long as it lives and no longer', async () => {
     const { alice, chain, streamed } = stage()
-    chain.forecast('refused')
+    chain.simulate('refused')
     const withheld = await alice.buy({ timeout: 60 }, { path: CREATE })
     await streamed(61_000)
     const late = await alice.poll(
@@ -281,7 +281,7 @@ describe('a sandbox whose payment was refused', () => {
   test('and that has ended meanwhile is not sold; one of which nobody can tell is', async () => {
     const { alice, chain, sandbox, ports, first } = stage()
     const sign = async () => alice.sign(await alice.ask({}, { path: CREATE }))
-    chain.forecast('refused')
+    chain.simulate('refused')
     const url = (await alice.buy({}, { path: CREATE })).body.poll_url
     const kept = first()
     if (kept) kept.isAlive = false
@@ -296,7 +296,7 @@ describe('a sandbox whose payment was refused', () => {
   test('is ended when five minutes have gone by, however long it was to live, by whoever is there then; a paid one is not', async () => {
     const { alice, chain, streamed, idle, sandbox, rent, restart } = stage()
     await rent({ timeout: 86_400 })
-    chain.forecast('refused')
+    chain.simulate('refused')
     await alice.buy({ timeout: 86_400 }, { path: CREATE })
     const another = restart()
     const alive = async () => (
@@ -312,7 +312,7 @@ describe('a sandbox whose payment was refused', () => {
 
   test('is the last of its wallet until it is paid for, or has gone', async () => {
     const { alice, chain, clock, streamed, sandbox, ports } = stage()
-    const refuse = async () => (chain.forecast('refused'), await alice.buy({}, { path: CREATE }))
+    const refuse = async () => (chain.simulate('refused'), await alice.buy({}, { path: CREATE }))
     const { body } = await refuse()
     const another = await alice.buy({}, { path: CREATE })
     expect([another.status, another.body.job_id, sandbox.made.size]).toEqual([402, body.job_id, 1])
@@ -325,7 +325,7 @@ describe('a sandbox whose payment was refused', () => {
 
   test('and is not known to be refused is served, and lives', async () => {
     const { alice, chain, streamed, first, shop, idle } = stage()
-    chain.forecast('dropped')
+    chain.simulate('dropped')
     const { status, headers, body } = await alice.buy({ timeout: 86_400 }, { path: CREATE })
     expect([status, headers.get('x-payment-settled'), body.status]).toEqual([200, 'false', 'running'])
     await streamed(8 * MINUTE)

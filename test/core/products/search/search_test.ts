@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { cashChain } from '../../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../../adapters/chains/memory.ts'
 import { demoSearch } from '../../../../adapters/providers/demo/search.ts'
 import { search } from '../../../../core/products/search/search.ts'
 import { ApiError, rateLimited, type SearchAnswer, type SearchJob } from '../../../../core/mod.ts'
@@ -131,7 +131,7 @@ describe('what a search vendor is asked', () => {
 
   test('is nothing before the payment is verified', async () => {
     const asked: number[] = []
-    const chain = cashChain({ before: (question) => void (question === 'verify' && asked.push(subject.jobs.length)) })
+    const chain = memoryChain({ before: (question) => void (question === 'verify' && asked.push(subject.jobs.length)) })
     const subject = stage(undefined, { chain })
     const alice = subject.buyer()
     const challenge = await alice.ask(QUESTION, AT)
@@ -353,7 +353,7 @@ describe('a search that fails', () => {
 describe('the payment of a search', () => {
   test('that is refused at settlement withholds the answer: 402 Payment settlement failed', async () => {
     const { buyer, chain, jobs } = stage()
-    chain.forecast('refused')
+    chain.simulate('refused')
     const { status, body } = await buyer().buy(QUESTION, AT)
     expect([status, body.error, 'summary' in body, jobs.length, chain.transfers]).toEqual([
       402,

@@ -155,7 +155,7 @@ describe('an invented character', () => {
     const alice = buyer()
     const ids: string[] = []
     for (let n = 0; n < 3; n++) {
-      chain.forecast('refused')
+      chain.simulate('refused')
       const { body } = await alice.buy(ADA, { path: PORTRAIT })
       const job = body.job_id as string
       const collected = await alice.poll(body.poll_url, alice.sign(await alice.ask(ADA, { path: PORTRAIT })))
@@ -447,7 +447,7 @@ describe('the characters of a wallet', () => {
     const { buyer, get, chain, video } = studio()
     const alice = buyer()
     const payment = alice.sign(await alice.ask(ADA, { path: PORTRAIT }))
-    chain.forecast('refused')
+    chain.simulate('refused')
     const { status, body } = await alice.buy(ADA, { path: PORTRAIT, payment })
     const draw = async () => (await alice.buy(clipWith(idFrom(body.job_id, 'ta_')), { path: VIDEOS })).status
     expect([status, (await get(listOf(alice.wallet))).body.count, await draw(), video.jobs.length]).toEqual([
@@ -463,7 +463,7 @@ describe('the characters of a wallet', () => {
   test('of unknown settlement are served, listed and drawn, and say so', async () => {
     const { buyer, chain, get } = studio()
     const alice = buyer()
-    chain.forecast('dropped')
+    chain.simulate('dropped')
     const { status, body, headers } = await alice.buy(ADA, { path: PORTRAIT })
     expect([status, headers.get('x-payment-settled'), body.settlement]).toEqual([
       200,

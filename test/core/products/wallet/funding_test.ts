@@ -253,7 +253,7 @@ describe('a deposit authorization', () => {
 describe('a deposit whose settlement', () => {
   test('is done while its fee is refused says that it may have been made, not that nothing was charged; the poll pays the fee alone', async () => {
     const subject = counter()
-    subject.chain.forecast('fair', 'refused')
+    subject.chain.simulate('normal', 'refused')
     const order = await subject.order()
     const { status, body } = await subject.send(order)
     expect([status, moved(subject)]).toEqual([402, BOTH.slice(0, 1)])
@@ -272,7 +272,7 @@ describe('a deposit whose settlement', () => {
   test('is refused is 502, charges no fee, and the same signed request deposits once', async () => {
     const subject = counter()
     const order = await subject.order()
-    subject.chain.forecast('refused')
+    subject.chain.simulate('refused')
     const { status, body } = await subject.send(order)
     expect([status, body.error, moved(subject)]).toEqual([502, 'Deposit settlement failed', []])
     expect([(await subject.send(order)).status, moved(subject)]).toEqual([200, BOTH])
@@ -282,7 +282,7 @@ describe('a deposit whose settlement', () => {
     'is of unknown outcome (%s) is looked at until it is known, and never sent twice',
     async (weather) => {
       const subject = counter()
-      subject.chain.forecast(weather)
+      subject.chain.simulate(weather)
       const sending = subject.send(await subject.order())
       await subject.clock.advance(1_000)
       subject.chain.deliver()
@@ -296,7 +296,7 @@ describe('a deposit whose settlement', () => {
     const subject = counter()
     const { alice, chain, clock } = subject
     const order = await subject.order()
-    chain.forecast('late')
+    chain.simulate('late')
     const sending = subject.send(order)
     await clock.settle()
     chain.outage(true)
@@ -374,7 +374,7 @@ describe('a process that dies', () => {
       })),
     })
     const order = await subject.order()
-    subject.chain.forecast('dropped')
+    subject.chain.simulate('dropped')
     void subject.send(order)
     await subject.clock.settle()
     const shop = subject.restart()
@@ -446,7 +446,7 @@ describe('a fee that is refused after its deposit', () => {
   test('is owed: the answer is withheld, no further deposit is sent for that wallet, and a poll pays', async () => {
     const subject = counter()
     const order = await subject.order()
-    subject.chain.forecast('fair', 'refused')
+    subject.chain.simulate('normal', 'refused')
     const withheld = await subject.send(order)
     expect([withheld.status, withheld.body.error, moved(subject)]).toEqual([
       402,

@@ -1,6 +1,6 @@
 /** A stream is a reply from its first real event on: until then it may fail over to another model, or be refused (decision 17). */
 import { describe, expect, test } from 'bun:test'
-import { cashChain } from '../../../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../../../adapters/chains/memory.ts'
 import {
   chatPieces,
   chunk,
@@ -106,7 +106,7 @@ describe.each(CASES)('on $name: a model whose stream says nothing', ({ path, bod
     const subject = await table(undefined, {
       chatVendor: vendor,
       catalog: catalog({ chat }),
-      allowlists: { generate_content: [cashChain().wallet('alice')] },
+      allowlists: { generate_content: [memoryChain().wallet('alice')] },
     })
     const payment = model === FREE ? {} : { payment: await subject.signed(order.body, { path: order.path }) }
     const response = await subject.post(order.body, { path: order.path, ...payment })
@@ -177,7 +177,7 @@ describe.each(CASES)('on $name: a model whose stream says nothing', ({ path, bod
     const orders: unknown[] = []
     const subject = await table(undefined, {
       chatVendor: { wire: 'chat', ask: async (order) => (orders.push(order) === 1 ? refused() : well()) },
-      allowlists: { generate_content: [cashChain().wallet('alice')] },
+      allowlists: { generate_content: [memoryChain().wallet('alice')] },
     })
     const payment = model === FREE ? {} : { payment: await subject.signed(body, { path }) }
     const { status, headers } = await subject.post(body, { path, ...payment })
@@ -246,7 +246,7 @@ describe('a paid stream', () => {
     const body = { contents: [{ role: 'user', parts: [{ text: 'Hello' }] }] }
     const { post, signed, chain } = await table(
       streaming(streamAnswer([call, chunk({}, { finish: 'tool_calls' }), DONE])),
-      { allowlists: { generate_content: [cashChain().wallet('alice')] } },
+      { allowlists: { generate_content: [memoryChain().wallet('alice')] } },
     )
     const text = await (await post(body, { path, payment: await signed(body, { path }) })).text()
     expect([text.match(/functionCall/g)?.length, chain.transfers.length]).toEqual([1, 1])
@@ -342,7 +342,7 @@ describe('an answer of white space in a format that its vendor speaks', () => {
   async function buy(wire: ChatFormat, answer: ChatAnswer, order: { readonly path: string; readonly body: Fields }) {
     const { post, signed, chain, idle } = await table(undefined, {
       chatVendor: { wire, ask: async () => answer },
-      allowlists: { generate_content: [cashChain().wallet('alice')] },
+      allowlists: { generate_content: [memoryChain().wallet('alice')] },
     })
     const response = await post(order.body, { path: order.path, payment: await signed(order.body, order) })
     const text = await response.text()
