@@ -2,7 +2,8 @@
 import { addressKey } from '../http/caller_address.ts'
 import { abandon, failIfOverdue } from '../payment/settle.ts'
 import { isOver } from '../endpoint/records.ts'
-import { unpaidCallOf, uncollectedJobOf } from '../payment/unpaid_calls.ts'
+import { abandonedText } from '../payment/abandoned_calls.ts'
+import { blockOf, uncollectedJobOf } from '../payment/unpaid_calls.ts'
 import {
   type RequestHead,
   type Free,
@@ -336,15 +337,27 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     const isFree = price.amount === 0n
     const isUnpaidFirst =
       endpoint.delivery === 'stream' && endpoint.deferred?.(input, { id: '', createdAt: 0, key: '' }) === undefined
-    const owed =
+    const block =
       servesBeforeSettlement(endpoint) && !isFree
-        ? await unpaidCallOf(storage, { payer, asset }, clock.now())
+        ? await blockOf(
+            storage,
+            { payer, asset },
+            {
+              now: clock.now(),
+              since: clock.now() - timeouts.unpaidBlockMs,
+              newWorth: gatewayContext.newWallet.worth,
+            },
+          )
         : undefined
-    if (owed)
+    if (block?.kind === 'abandoned')
+      return await refuse('PAYMENT_UNFUNDED', abandonedText(block, clock.now()), {
+        retryAfterSeconds: Math.ceil((block.until - clock.now()) / 1000),
+      })
+    if (block)
       return await refuse(
         'PAYMENT_UNFUNDED',
         'this wallet has had an answer whose payment was refused, or lets several results lie; collect that call to pay for it',
-        await recovery(owed, true),
+        await recovery(block.call, true),
       )
     const holds = verdict.balance ?? 0n
     const waiting =

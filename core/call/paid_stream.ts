@@ -15,7 +15,8 @@ export type StreamPayment = {
   readonly settlesEarly?: boolean
   keep(bytes: Uint8Array): void
   settle(how: { readonly isWhole: boolean }): Promise<{ readonly comment: string; readonly isRefused: boolean }>
-  fail(apiError: ApiError): Promise<void>
+  /** `isAbandoned`: the vendor was asked, and its answer given up for a reason of the reader's. */
+  fail(apiError: ApiError, isAbandoned?: boolean): Promise<void>
   /** Whether the call is still ours to work on; asked before each piece is handed out. */
   isHeld(): boolean
   /** The same, asked of storage: false when another call has taken the authorization. */
@@ -90,7 +91,7 @@ export function streamReply(
         if (over.signal.aborted) return
         over.abort()
         stream.cancel()
-        if (paywall) background(stream.hasContent() ? paywall.settle({ isWhole: false }) : paywall.fail(LEFT))
+        if (paywall) background(stream.hasContent() ? paywall.settle({ isWhole: false }) : paywall.fail(LEFT, true))
       },
     },
     { highWaterMark: 0 },
@@ -133,7 +134,7 @@ export function streamReply(
       error instanceof ApiError
         ? error
         : new ApiError('MODEL_UNAVAILABLE', { message: 'The model broke off its answer.' })
-    await paywall?.fail(apiError)
+    await paywall?.fail(apiError, apiError === TOO_SHORT)
     say(errorEvent(apiError, errorFormat))
   }
 
@@ -164,7 +165,7 @@ export function streamReply(
       if (then < settleBy) continue
       settleBy = Number.POSITIVE_INFINITY
       // The reader asks and has had nothing: there is nothing to pay for, and no time left to pay.
-      if (askedAt !== undefined && !stream.hasContent()) return halt(STALLED)
+      if (askedAt !== undefined && !stream.hasContent()) return halt(TOO_SHORT)
       const paid = await paywall?.settle({ isWhole: false })
       if (paid?.isRefused) return halt(REFUSED)
     }
@@ -193,6 +194,10 @@ const LEFT = new ApiError('MODEL_UNAVAILABLE', {
 })
 const EMPTY = new ApiError('MODEL_UNAVAILABLE', { message: 'The model ended without an answer. Nothing was charged.' })
 const STALLED = new ApiError('UPSTREAM_TIMEOUT', { message: 'The model stopped in the middle of its answer.' })
+const TOO_SHORT = new ApiError('UPSTREAM_TIMEOUT', {
+  message:
+    'The answer had not begun when the authorization had too little time left to be settled. Nothing was charged.',
+})
 const TAKEN = new ApiError('MODEL_UNAVAILABLE', {
   message: 'This stream was taken for lost, and its payment now serves another call; the stream ends here.',
 })

@@ -2,7 +2,7 @@
 import { concatBytes } from '../lib/bytes.ts'
 import { abandon, fail, type SettleContext, type Paying, settleCall } from '../payment/settle.ts'
 import { deadlines } from '../lib/timers.ts'
-import { noteUnpaidCall } from '../payment/unpaid_calls.ts'
+import { noteAbandonedCall, noteUnpaidCall } from '../payment/unpaid_calls.ts'
 import { errorEvent } from '../http/error_formats.ts'
 import type { Answer, Streamed, StreamedOrder, Stored } from '../endpoint/mod.ts'
 import { json, type Reply } from '../http/reply.ts'
@@ -61,7 +61,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     const answer = await attempt(working, requestContext.gone)
     if (requestContext.gone.aborted) {
       if (answer.kind === 'stream') answer.stream.cancel()
-      throw await failed(call, callerLeft())
+      throw await failed(call, callerLeft(), { isAbandoned: true })
     }
     if (answer.kind === 'stream')
       return streamReply(streaming, {
@@ -93,22 +93,33 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     signal: AbortSignal,
   ): Promise<Answer> {
     const now = clock.now()
+    const isAsked = !signal.aborted
+    const ms = Math.min(timeouts.answerMs, lastMoment(authorization, now) - now)
     try {
-      return await ask(
-        endpoint,
-        { id: call.id, input, payer: call.payer, signal },
-        Math.min(timeouts.answerMs, lastMoment(authorization, now) - now),
-      )
+      return await ask(endpoint, { id: call.id, input, payer: call.payer, signal }, ms)
     } catch (error) {
-      throw await failed(call, error as ApiError)
+      // An authorization that ends early leaves the vendor as surely as its caller does.
+      const isCutShort = ms < timeouts.answerMs && clock.now() - now >= ms
+      throw await failed(call, error as ApiError, { isAbandoned: isAsked && (signal.aborted || isCutShort) })
     }
   }
 
-  async function failed(call: Call, apiError: ApiError): Promise<ApiError> {
+  async function failed(
+    call: Call,
+    apiError: ApiError,
+    { isAbandoned }: { readonly isAbandoned: boolean },
+  ): Promise<ApiError> {
+    if (isAbandoned) await noteAbandoned(call)
     await fail(storage, call, failureText(apiError), clock.now()).catch((error) =>
       abandon(storage, call, { error, now: clock.now() }),
     )
     return apiError
+  }
+
+  /** The vendor was asked, and its answer given up for a reason of the buyer's. */
+  async function noteAbandoned(call: Call): Promise<void> {
+    const now = clock.now()
+    await noteAbandonedCall({ storage, log }, call, { now, until: now + timeouts.unpaidBlockMs })
   }
 
   /**
@@ -275,8 +286,10 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   }
 
   async function cancel(id: string, why: string): Promise<boolean> {
+    const call = await storage.getCall(id)
     const isFirst = await fail(storage, { id }, why, clock.now())
     running.get(id)?.abort(new Error(why))
+    if (isFirst && call && call.startedAt !== null) await noteAbandoned(call)
     return isFirst
   }
 
@@ -331,8 +344,9 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
       },
       isHeld: () => gatewayContext.living.isHeld(call.id),
       hold: (signal) => gatewayContext.living.hold(call.id, signal),
-      async fail(apiError) {
+      async fail(apiError, isAbandoned = false) {
         if (paid !== undefined) return
+        if (isAbandoned) await noteAbandoned(call)
         const failing = () => fail(storage, call, failureText(apiError), clock.now())
         await failing().catch(() =>
           ports.background(insist(authorization, { call, what: 'the end of a stream that broke off' }, failing)),

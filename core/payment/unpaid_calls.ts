@@ -3,6 +3,8 @@
  */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
+import { type Abandoned, judgeAbandoned, USUAL_ABANDONED } from './abandoned_calls.ts'
+import { type Usdc, usdc } from '../x402/money.ts'
 import type { Call, Log, StoredRecord, Storage } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
 
@@ -16,7 +18,8 @@ const MAX_CALLS = 100
 const MAX_UNCOLLECTED = 5
 
 type Wallet = Pick<Call, 'payer' | 'asset'>
-type Unpaid = { readonly call: string; readonly until: number; readonly from?: number }
+/** With `worth` it is a call that its buyer left: it has no answer, and its quote is remembered. */
+type Unpaid = { readonly call: string; readonly until: number; readonly from?: number; readonly worth?: string }
 
 /** One record per wallet and asset. */
 const idOf = ({ payer, asset }: Wallet): string => bytesToHex(sha256(utf8ToBytes(`${asset}\n${payer}`)))
@@ -122,17 +125,67 @@ export async function recordIfRefused(storage: Storage, id: string, at: { now: n
 }
 
 /**
+ * Notes a call that its buyer left or cancelled after the vendor was asked. Before its authorization is freed, so that it
+ * counts somewhere all the time. A note that cannot be stored stops nothing.
+ */
+export async function noteAbandonedCall(
+  { storage, log }: { storage: Storage; log: Log },
+  call: Wallet & Pick<Call, 'id' | 'quote'>,
+  { now, until }: { now: number; until: number },
+): Promise<void> {
+  if (call.quote === 0n) return
+  const unpaid = { call: call.id, until, worth: String(call.quote) }
+  await note(storage, call, { kind: KIND, unpaid, now }).catch((error: Error) =>
+    log.alert('an abandoned call could not be recorded', {
+      call: call.id,
+      payer: call.payer,
+      error: error.message,
+    }),
+  )
+}
+
+/** Why a wallet is not worked for: an answer that was not paid for, or too many calls that it left. */
+export type Block = { readonly kind: 'unpaid'; readonly call: Call } | ({ readonly kind: 'abandoned' } & Abandoned)
+
+/** `since` is when what a wallet has paid begins to count for calls that it left; `newWorth` see `judgeAbandoned`. */
+export async function blockOf(
+  storage: Storage,
+  wallet: Wallet,
+  { now, since, newWorth }: { now: number; since: number; newWorth: Usdc },
+): Promise<Block | undefined> {
+  const stored = await storage.getRecord(KIND, idOf(wallet), now)
+  if (!stored) return undefined
+  const call = await unpaidCallIn(storage, stored, now)
+  if (call) return { kind: 'unpaid', call }
+  const left = unpaidIn(stored).flatMap(({ worth, until }) =>
+    worth === undefined || until <= now ? [] : [{ worth: usdc(BigInt(worth)), until }],
+  )
+  if (left.length < USUAL_ABANDONED) return undefined
+  const spends = await storage.spendByModel(wallet.payer, since)
+  const spent = spends.reduce((sum, { asset, spent: paid }) => (asset === wallet.asset ? sum + paid : sum), 0n)
+  const abandoned = judgeAbandoned(
+    left.toSorted((a, b) => a.until - b.until),
+    { spent: usdc(spent), newWorth },
+  )
+  return abandoned && { kind: 'abandoned', ...abandoned }
+}
+
+/**
  * A call of this wallet that was answered and whose payment was refused, or an uncollected one of too many; else
  * undefined.
  */
 export async function unpaidCallOf(storage: Storage, wallet: Wallet, now: number): Promise<Call | undefined> {
   const stored = await storage.getRecord(KIND, idOf(wallet), now)
-  if (!stored) return undefined
+  return stored && (await unpaidCallIn(storage, stored, now))
+}
+
+async function unpaidCallIn(storage: Storage, stored: StoredRecord, now: number): Promise<Call | undefined> {
   const standing = unpaidIn(stored).filter(({ until }) => until > now)
   const paid = new Set<string>()
   const uncollected: Call[] = []
   let found: Call | undefined
-  for (const { call: id } of standing) {
+  for (const { call: id, worth } of standing) {
+    if (worth !== undefined) continue
     const call = await storage.getCall(id)
     // Its work status does not matter: the answer was delivered.
     if (!call || call.paymentStatus === 'settled') paid.add(id)
