@@ -26,6 +26,7 @@ import { callHandlers } from './call/paid_call.ts'
 import type { GatewayContext } from './call/gateway_context.ts'
 import { UPSTREAM_JOB, LOST } from './payment/ledger.ts'
 import { budget, holdOn, parseJson, readBody, readRaw } from './http/request_body.ts'
+import { withDeclaredRecords } from './endpoint/record_kind.ts'
 import { limits, type Window, windowSpent } from './http/rate_limit.ts'
 import { pollUrls } from './call/poll_urls.ts'
 import { SECONDARY_RETENTION_MS } from './payment/secondary_payment.ts'
@@ -119,7 +120,7 @@ export function gateway(setup: Setup): Gateway {
   const timeouts: Timeouts = { ...usual, ...setup.timeouts }
   const workerId = setup.workerId ?? newId(bare.random)
   const alive = living({ storage: bare.storage, workerId, clock, log, leaseMs: timeouts.workLeaseMs })
-  const { storage } = alive
+  const storage = withDeclaredRecords(alive.storage)
   const ports = { ...bare, storage }
   const windows = sharedBy(setup.ports.storage, 'windows', () => limits(storage))
   const perMinute = setup.unpaidCharacters ?? UNPAID_CHARACTERS

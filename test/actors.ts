@@ -116,5 +116,5 @@ export async function rentTo(storage: Storage, owner: string, now: number, numbe
     terms: 0,
     payment: id,
   }
-  await storage.putRecord({ kind: NUMBER, id: number, owner, data, expiresAt: UNTIL_GIVEN_BACK }, now)
+  await NUMBER.put(storage, { id: number, owner, data, expiresAt: UNTIL_GIVEN_BACK }, now)
 }

@@ -496,7 +496,8 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
         await endpoint.stands?.(made, {
           vendors: ports.vendors,
           signal,
-          kept: (kind, id) => storage.getRecord(kind, id, clock.now()),
+          records: storage,
+          now: clock.now(),
         }),
     )
     return (

@@ -5,7 +5,9 @@
 import { hmac } from '@noble/hashes/hmac'
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
+import { Type } from '@sinclair/typebox'
 import type { Paid, Polled, Sold } from '../endpoint/mod.ts'
+import { recordKind } from '../endpoint/record_kind.ts'
 import { ApiError } from '../http/errors.ts'
 import type { Call, Ports } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
@@ -45,7 +47,12 @@ export function keyIn(query: URLSearchParams): string {
   return more.length > 0 ? '' : key
 }
 
-const SECRET = { kind: 'secret', id: 'poll', owner: 'gateway' } as const
+const SECRET = recordKind({
+  kind: 'poll_secret',
+  version: 1,
+  schema: Type.Object({ key: Type.String({ pattern: '^[0-9a-f]{64}$' }) }),
+})
+const OURS = { id: 'poll', owner: 'gateway' } as const
 const FOREVER = Number.MAX_SAFE_INTEGER
 
 /**
@@ -111,10 +118,10 @@ export function pollUrls(
 
   async function stored(): Promise<readonly Uint8Array[]> {
     const now = clock.now()
-    await storage.putRecord({ ...SECRET, data: { key: bytesToHex(random(32)) }, expiresAt: FOREVER }, now)
-    const kept = await storage.getRecord(SECRET.kind, SECRET.id, now)
+    await SECRET.put(storage, { ...OURS, data: { key: bytesToHex(random(32)) }, expiresAt: FOREVER }, now)
+    const kept = await SECRET.get(storage, OURS.id, now)
     if (!kept) throw new Error('the key that signs poll URLs was not kept')
-    return [hexToBytes((kept.data as { key: string }).key)]
+    return [hexToBytes(kept.data.key)]
   }
 }
 

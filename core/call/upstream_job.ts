@@ -8,9 +8,11 @@ import type { Paid, Stored, UpstreamJob, UpstreamStatus } from '../endpoint/mod.
 import { ApiError } from '../http/errors.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import { budget } from '../http/request_body.ts'
+import { Type } from '@sinclair/typebox'
+import { type Kept, recordKind } from '../endpoint/record_kind.ts'
 import { UPSTREAM_JOB } from '../payment/ledger.ts'
 import { isWhole } from './media_mirror.ts'
-import type { Call, StoredRecord } from '../ports/mod.ts'
+import type { Call } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
 import { newSecret } from '../lib/ids.ts'
 
@@ -26,13 +28,17 @@ export type UpstreamJobs = {
 export type Seen = { readonly call: Call; readonly progress?: number; readonly elapsedSeconds: number }
 
 /** `missed`: when what was made could not be had for the first time, and for the last. */
-type Handle = {
-  readonly handle: string
-  readonly failure?: Readonly<Record<string, Json>>
-  readonly missed?: { readonly since: number; readonly last: number }
-}
+const HANDLE = recordKind({
+  kind: 'upstream_job',
+  version: 1,
+  schema: Type.Object({
+    handle: Type.String(),
+    failure: Type.Optional(Type.Unsafe<Readonly<Record<string, Json>>>(Type.Object({}))),
+    missed: Type.Optional(Type.Object({ since: Type.Number(), last: Type.Number() })),
+  }),
+})
+type Handle = Parameters<typeof HANDLE.put>[1]['data']
 
-const KIND = 'held'
 /** How many of the largest orders may be on their way to vendors at a time: each is held four times over, 125 MB of one of 28 (Bun 1.4.4). */
 const ORDERS_AT_ONCE = 4
 /** The vendor is asked at most so often for one call, however many poll. */
@@ -80,16 +86,8 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
       const { handle } = await within(clock, timeouts.submitMs, (signal) => endpoint.submit({ ...order, signal }))
       const data: Handle = { handle }
       const startedAt = clock.now()
-      await storage.putRecord(
-        {
-          kind: KIND,
-          id: call.id,
-          owner: call.payer,
-          data,
-          expiresAt: startedAt + timeouts.stallMs + endpoint.retention.unclaimedMs,
-        },
-        startedAt,
-      )
+      const expiresAt = startedAt + timeouts.stallMs + endpoint.retention.unclaimedMs
+      await HANDLE.put(storage, { id: call.id, owner: call.payer, data, expiresAt }, startedAt)
       // A millisecond past the hour, so that it ends as stalled and never as lost.
       const begun = {
         workStatus: 'in_progress',
@@ -138,15 +136,15 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
   }
 
   async function ask(endpoint: UpstreamJob, call: Call): Promise<Seen> {
-    const record = await storage.getRecord(KIND, call.id, clock.now())
+    const record = await HANDLE.get(storage, call.id, clock.now())
     if (!record) return seen(call)
-    const { handle, missed } = record.data as Handle
+    const { handle, missed } = record.data
     if (missed && clock.now() - missed.last < MISSED_EVERY_MS) return seen(call)
     const asking = { request: call.request, catalog, vendors }
     const state = await within(clock, LOOK_MS, (signal) => endpoint.pollUpstream(handle, { ...asking, signal }))
     if (state.kind === 'running') return seen(call, state.progress)
     if (state.kind === 'failed') {
-      await storage.moveRecord({ ...record, data: { handle, failure: state.fields ?? {} } }, record.data, clock.now())
+      await HANDLE.move(storage, record, { data: { handle, failure: state.fields ?? {} } }, clock.now())
       await fail(storage, call, state.error, clock.now())
     }
     if (state.kind === 'done') await collect(endpoint, call, { ...state, record })
@@ -164,7 +162,7 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
 
   /** Does what one may do at a time for a call, over all replicas; undefined where another is at it, or was just now. */
   async function alone<T>(id: string, work: () => Promise<T>): Promise<T | undefined> {
-    const [name, by] = [`${KIND}:${id}`, newSecret(ports.random)]
+    const [name, by] = [`${HANDLE.kind}:${id}`, newSecret(ports.random)]
     const hold = (ms: number): Promise<boolean> => {
       const now = clock.now()
       return storage.lease(name, by, { now, until: now + ms })
@@ -192,7 +190,7 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
   async function collect(
     endpoint: Paid,
     call: Call,
-    { made, record }: Extract<UpstreamStatus, { kind: 'done' }> & { record: StoredRecord },
+    { made, record }: Extract<UpstreamStatus, { kind: 'done' }> & { record: Kept<Handle> },
   ): Promise<void> {
     const media = await mirror(call.id, made.media)
     const now = clock.now()
@@ -212,20 +210,16 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
   }
 
   /** Notes that what was made could not be had; whether it is asked for again. */
-  async function isAwaited(record: StoredRecord, now: number): Promise<boolean> {
-    const { missed = { since: now }, ...data } = record.data as Handle
+  async function isAwaited(record: Kept<Handle>, now: number): Promise<boolean> {
+    const { missed = { since: now }, ...data } = record.data
     if (now - missed.since >= MISSING_MS) return false
-    await storage.moveRecord(
-      { ...record, data: { ...data, missed: { since: missed.since, last: now } } },
-      record.data,
-      now,
-    )
+    await HANDLE.move(storage, record, { data: { ...data, missed: { since: missed.since, last: now } } }, now)
     return true
   }
 
   async function failure({ id }: Call, now: number): Promise<Readonly<Record<string, Json>>> {
-    const record = await storage.getRecord(KIND, id, now)
-    return (record?.data as Handle | undefined)?.failure ?? {}
+    const record = await HANDLE.get(storage, id, now)
+    return record?.data.failure ?? {}
   }
 }
 

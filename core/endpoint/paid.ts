@@ -2,7 +2,7 @@
 import type { Static, TObject } from '@sinclair/typebox'
 import type { Window } from '../http/rate_limit.ts'
 import type { Json } from '../lib/json.ts'
-import type { StoredRecord } from '../ports/mod.ts'
+import type { Storage } from '../ports/mod.ts'
 import type { Vendors } from '../ports/vendors/mod.ts'
 import { type Usdc, usdc } from '../x402/money.ts'
 import type { Context, Offering, Price } from './offering.ts'
@@ -29,7 +29,8 @@ type Result<Input> = Sale<Input> & {
     at: {
       readonly vendors: Vendors
       readonly signal: AbortSignal
-      kept(kind: string, id: string): Promise<StoredRecord | undefined>
+      readonly records: Pick<Storage, 'getRecord'>
+      readonly now: number
     },
   ): Promise<boolean>
   /** Members of the 200 body, beside id, price and payment. */

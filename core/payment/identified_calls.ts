@@ -4,16 +4,23 @@
  */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
+import { Type } from '@sinclair/typebox'
 import type { Paid } from '../endpoint/mod.ts'
+import { type Kept, recordKind } from '../endpoint/record_kind.ts'
 import { isOver } from '../endpoint/records.ts'
 import { ApiError } from '../http/errors.ts'
-import type { Call, StoredRecord, Storage } from '../ports/mod.ts'
+import type { Call, Storage } from '../ports/mod.ts'
 import { IDENTIFIER_FIELD, IDENTIFIER_RULE, identifierIn } from '../x402/payment_identifier.ts'
-import { IDENTIFIER, type Payment } from '../x402/protocol.ts'
+import type { Payment } from '../x402/protocol.ts'
 
 /** What an id stands for at one gateway, for one payer. */
 export type Tag = { readonly id: string; readonly payer: string; readonly fingerprint: string }
 
+const BINDING = recordKind({
+  kind: 'payment_identifier',
+  version: 1,
+  schema: Type.Object({ call: Type.String(), fingerprint: Type.String() }),
+})
 type Binding = { readonly call: string; readonly fingerprint: string }
 
 /** The id of a payment; undefined where there is none. Throws for a wrong one. */
@@ -44,7 +51,7 @@ export function tagOf({
 
 /** The call that the tag is bound to, which may not have been opened yet, or never. Throws when the id came with another request. */
 export async function taggedCall(storage: Storage, tag: Tag, now: number): Promise<Call | undefined> {
-  const held = await storage.getRecord(IDENTIFIER, tag.id, now)
+  const held = await BINDING.get(storage, tag.id, now)
   return held && (await storage.getCall(bindingOf(held, tag).call))
 }
 
@@ -60,21 +67,19 @@ export async function bindTag(
   // Never longer than the call itself is kept.
   const expiresAt = now + Math.min(keep.unclaimedMs, keep.settledMs)
   const binding: Binding = { call, fingerprint: tag.fingerprint }
-  const record: StoredRecord = { kind: IDENTIFIER, id: tag.id, owner: tag.payer, data: binding, expiresAt }
   // Each further round means that somebody else has got on.
   for (;;) {
-    if (await storage.putRecord(record, now)) return call
-    const held = await storage.getRecord(IDENTIFIER, tag.id, now)
+    if (await BINDING.put(storage, { id: tag.id, owner: tag.payer, data: binding, expiresAt }, now)) return call
+    const held = await BINDING.get(storage, tag.id, now)
     if (!held) continue
     const bound = bindingOf(held, tag)
     const known = await storage.getCall(bound.call)
     if (!known || !isOver(known, now)) return bound.call
-    if (await storage.moveRecord(record, held.data, now)) return call
+    if (await BINDING.move(storage, held, { data: binding, expiresAt }, now)) return call
   }
 }
 
-function bindingOf({ data }: StoredRecord, { fingerprint }: Tag): Binding {
-  const binding = data as Binding
+function bindingOf({ data: binding }: Kept<Binding>, { fingerprint }: Tag): Binding {
   if (binding.fingerprint === fingerprint) return binding
   throw new ApiError('PAYMENT_IDENTIFIER_CONFLICT', {
     message: `${IDENTIFIER_FIELD} was already used with another request. Nothing was charged; choose a new id.`,

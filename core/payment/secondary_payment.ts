@@ -9,6 +9,8 @@ import { ApiError } from '../http/errors.ts'
 import type { Living } from './active_calls.ts'
 import type { Timeouts } from './timeouts.ts'
 import { type Offers, purseOf } from './offers.ts'
+import { Type } from '@sinclair/typebox'
+import { recordKind } from '../endpoint/record_kind.ts'
 import type { Authorization, Call, NewWalletLimit, Ports, Storage } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
 import { anyCallUrl, cannotVerify } from '../endpoint/replies.ts'
@@ -21,7 +23,7 @@ const LOOK_AGAIN_MS = 3_000
 /** How long its row stays, beside the ledger's: the request that brought it finds it by what the row remembers. */
 export const SECONDARY_RETENTION_MS = 30 * 24 * 3_600_000
 /** Which call a settled or waiting second authorization belongs to by now, where that is no longer the one that brought it. */
-const TAKEN = 'second'
+const TAKEN = recordKind({ kind: 'secondary_payment', version: 1, schema: Type.Object({ parent: Type.String() }) })
 
 type Asked = To & { readonly signal: AbortSignal }
 
@@ -149,15 +151,15 @@ export function secondaryPayments(
     async function take(known: Call): Promise<boolean> {
       const now = clock.now()
       const record = {
-        kind: TAKEN,
         id: known.id,
         owner: known.payer,
         data: { parent: call.id },
         expiresAt: now + SECONDARY_RETENTION_MS,
       }
-      const held = await storage.getRecord(TAKEN, known.id, now)
+      const held = await TAKEN.get(storage, known.id, now)
       if (!(await isLeft(known))) return false
-      return held ? await storage.moveRecord(record, held.data, now) : await storage.putRecord(record, now)
+      const isTaken = held ? await TAKEN.move(storage, held, record, now) : await TAKEN.put(storage, record, now)
+      return isTaken !== undefined
     }
   }
 }
@@ -170,7 +172,7 @@ const isPlain = ({ scheme, network, asset, extra }: Offer): boolean =>
   scheme === 'exact' && network.startsWith('eip155:') && (extra?.verifyingContract ?? asset) === asset
 
 async function parentOf(storage: Pick<Storage, 'getRecord'>, known: Call, now: number): Promise<string> {
-  const taken = await storage.getRecord(TAKEN, known.id, now)
+  const taken = await TAKEN.get(storage, known.id, now)
   const told = (taken?.data ?? known.request) as { readonly parent?: string } | null
   return told?.parent ?? ''
 }

@@ -1,10 +1,12 @@
 /** Authorizations that came with a poll and were sent, although a refusal may free them again (contract 1.41). */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
+import { Type } from '@sinclair/typebox'
+import { recordKind } from '../endpoint/record_kind.ts'
 import type { Authorization, Storage } from '../ports/mod.ts'
 
 /** A refused authorization may be free again, but a reverted transfer is on the chain for everybody to read. */
-const KIND = 'sent_authorization'
+const SENT = recordKind({ kind: 'sent_authorization', version: 1, schema: Type.Object({}) })
 /** How long a note outlives its authorization, in milliseconds: longer than any authorization is valid. */
 const RETENTION_MS = 3 * 86_400_000
 
@@ -17,14 +19,11 @@ export async function noteHandedOut(
   { key, payer, expiresAt }: Authorization,
   now: number,
 ): Promise<void> {
-  await storage.putRecord(
-    { kind: KIND, id: idOf(key), owner: payer, data: true, expiresAt: expiresAt + RETENTION_MS },
-    now,
-  )
+  await SENT.put(storage, { id: idOf(key), owner: payer, data: {}, expiresAt: expiresAt + RETENTION_MS }, now)
 }
 
 export async function isNotedHandedOut(storage: Storage, key: string, now: number): Promise<boolean> {
-  return (await storage.getRecord(KIND, idOf(key), now)) !== undefined
+  return (await SENT.get(storage, idOf(key), now)) !== undefined
 }
 
 const idOf = (key: string): string => bytesToHex(sha256(utf8ToBytes(key)))

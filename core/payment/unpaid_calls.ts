@@ -3,14 +3,26 @@
  */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
+import { Type } from '@sinclair/typebox'
 import { type Abandoned, judgeAbandoned, USUAL_ABANDONED } from './abandoned_calls.ts'
+import { type Kept, recordKind, type RecordKind } from '../endpoint/record_kind.ts'
 import { type Usdc, usdc } from '../x402/money.ts'
-import type { Call, Log, StoredRecord, Storage } from '../ports/mod.ts'
-import type { Json } from '../lib/json.ts'
+import type { Call, Log, Storage } from '../ports/mod.ts'
 
-const KIND = 'unpaid_call'
+const schema = Type.Object({
+  calls: Type.Array(
+    Type.Object({
+      call: Type.String(),
+      until: Type.Number(),
+      from: Type.Optional(Type.Number()),
+      worth: Type.Optional(Type.String({ pattern: '^[0-9]+$' })),
+    }),
+  ),
+})
+/** Answers that were delivered, until their payment is known. */
+const UNPAID = recordKind({ kind: 'unpaid_call', version: 1, schema })
 /** Jobs that were started. Each counts as uncollected once its authorization has expired. */
-const JOB = 'job'
+const UNCOLLECTED = recordKind({ kind: 'uncollected_jobs', version: 1, schema })
 /** Calls noted for one wallet; newer ones replace the oldest. */
 const MAX_CALLS = 100
 
@@ -20,11 +32,12 @@ const MAX_UNCOLLECTED = 5
 type Wallet = Pick<Call, 'payer' | 'asset'>
 /** With `worth` it is a call that its buyer left: it has no answer, and its quote is remembered. */
 type Unpaid = { readonly call: string; readonly until: number; readonly from?: number; readonly worth?: string }
+type Noted = { calls: Unpaid[] }
 
 /** One record per wallet and asset. */
 const idOf = ({ payer, asset }: Wallet): string => bytesToHex(sha256(utf8ToBytes(`${asset}\n${payer}`)))
-const unpaidIn = ({ data }: StoredRecord): readonly Unpaid[] => (data as { readonly calls: readonly Unpaid[] }).calls
-const written = (calls: readonly Unpaid[]): Json => ({ calls: calls.slice(-MAX_CALLS) as unknown as Json })
+const unpaidIn = ({ data }: Kept<Noted>): readonly Unpaid[] => data.calls
+const latest = (calls: readonly Unpaid[]): Noted => ({ calls: calls.slice(-MAX_CALLS) })
 
 /**
  * Notes an answer that was delivered and is not known to be paid. It counts as unpaid once its payment is refused,
@@ -35,31 +48,25 @@ export function recordUnpaidCall(
   call: Wallet & Pick<Call, 'id'>,
   { now, until }: { now: number; until: number },
 ): Promise<void> {
-  return note(storage, call, { kind: KIND, unpaid: { call: call.id, until }, now })
+  return note(storage, call, { kind: UNPAID, unpaid: { call: call.id, until }, now })
 }
 
 async function note(
   storage: Storage,
   call: Wallet,
-  { kind, unpaid, now }: { kind: string; unpaid: Unpaid; now: number },
+  { kind, unpaid, now }: { kind: RecordKind<Noted>; unpaid: Unpaid; now: number },
 ): Promise<void> {
   const { until } = unpaid
-  const record: StoredRecord = { kind, id: idOf(call), owner: call.payer, data: written([unpaid]), expiresAt: until }
+  const record = { id: idOf(call), owner: call.payer, data: latest([unpaid]), expiresAt: until }
   // Every further round means that another writer made progress.
   for (;;) {
-    if (await storage.putRecord(record, now)) return
-    const stored = await storage.getRecord(kind, record.id, now)
+    if (await kind.put(storage, record, now)) return
+    const stored = await kind.get(storage, record.id, now)
     if (!stored) continue
     const known = unpaidIn(stored)
     if (known.some(({ call: id }) => id === unpaid.call)) return
-    if (
-      await storage.moveRecord(
-        { ...stored, data: written([...known, unpaid]), expiresAt: Math.max(stored.expiresAt, until) },
-        stored.data,
-        now,
-      )
-    )
-      return
+    const data = latest([...known, unpaid])
+    if (await kind.move(storage, stored, { data, expiresAt: Math.max(stored.expiresAt, until) }, now)) return
   }
 }
 
@@ -81,7 +88,7 @@ export async function noteUncollectedJob(
   { from, until, now }: { from: number; until: number; now: number },
 ): Promise<void> {
   if (call.quote === 0n) return
-  const noting = note(storage, call, { kind: JOB, unpaid: { call: call.id, until, from }, now })
+  const noting = note(storage, call, { kind: UNCOLLECTED, unpaid: { call: call.id, until, from }, now })
   await noting.catch((error: Error) =>
     log.alert('a job could not be noted', { call: call.id, payer: call.payer, error: error.message }),
   )
@@ -97,7 +104,7 @@ export async function uncollectedJobOf(
   wallet: Wallet,
   { now, next, holds }: { now: number; next: bigint; holds: bigint },
 ): Promise<Call | undefined> {
-  const stored = await storage.getRecord(JOB, idOf(wallet), now)
+  const stored = await UNCOLLECTED.get(storage, idOf(wallet), now)
   const ended = stored ? unpaidIn(stored).filter(({ until, from = 0 }) => until > now && from <= now) : []
   if (ended.length < MAX_UNCOLLECTED) return undefined
   const calls = await Promise.all(ended.map(({ call }) => storage.getCall(call)))
@@ -107,9 +114,10 @@ export async function uncollectedJobOf(
   const waiting = unpaid.filter(({ paymentStatus }) => paymentStatus === 'verified' || paymentStatus === 'refused')
   const over = new Set(ended.map(({ call }) => call).filter((id) => !unpaid.some((call) => call.id === id)))
   if (stored && over.size > 0)
-    await storage.moveRecord(
-      { ...stored, data: written(unpaidIn(stored).filter(({ call }) => !over.has(call))) },
-      stored.data,
+    await UNCOLLECTED.move(
+      storage,
+      stored,
+      { data: latest(unpaidIn(stored).filter(({ call }) => !over.has(call))) },
       now,
     )
   const sum = waiting.reduce((costs, { quote }) => costs + quote, next)
@@ -135,7 +143,7 @@ export async function noteAbandonedCall(
 ): Promise<void> {
   if (call.quote === 0n) return
   const unpaid = { call: call.id, until, worth: String(call.quote) }
-  await note(storage, call, { kind: KIND, unpaid, now }).catch((error: Error) =>
+  await note(storage, call, { kind: UNPAID, unpaid, now }).catch((error: Error) =>
     log.alert('an abandoned call could not be recorded', {
       call: call.id,
       payer: call.payer,
@@ -153,7 +161,7 @@ export async function blockOf(
   wallet: Wallet,
   { now, since, newWorth }: { now: number; since: number; newWorth: Usdc },
 ): Promise<Block | undefined> {
-  const stored = await storage.getRecord(KIND, idOf(wallet), now)
+  const stored = await UNPAID.get(storage, idOf(wallet), now)
   if (!stored) return undefined
   const call = await unpaidCallIn(storage, stored, now)
   if (call) return { kind: 'unpaid', call }
@@ -175,11 +183,11 @@ export async function blockOf(
  * undefined.
  */
 export async function unpaidCallOf(storage: Storage, wallet: Wallet, now: number): Promise<Call | undefined> {
-  const stored = await storage.getRecord(KIND, idOf(wallet), now)
+  const stored = await UNPAID.get(storage, idOf(wallet), now)
   return stored && (await unpaidCallIn(storage, stored, now))
 }
 
-async function unpaidCallIn(storage: Storage, stored: StoredRecord, now: number): Promise<Call | undefined> {
+async function unpaidCallIn(storage: Storage, stored: Kept<Noted>, now: number): Promise<Call | undefined> {
   const standing = unpaidIn(stored).filter(({ until }) => until > now)
   const paid = new Set<string>()
   const uncollected: Call[] = []
@@ -197,10 +205,6 @@ async function unpaidCallIn(storage: Storage, stored: StoredRecord, now: number)
   const rest = standing.filter(({ call }) => !paid.has(call))
   const isShorter = rest.length < unpaidIn(stored).length
   if (isShorter)
-    await storage.moveRecord(
-      { ...stored, data: written(rest), expiresAt: rest.length > 0 ? stored.expiresAt : now },
-      stored.data,
-      now,
-    )
+    await UNPAID.move(storage, stored, { data: latest(rest), expiresAt: rest.length > 0 ? stored.expiresAt : now }, now)
   return found
 }

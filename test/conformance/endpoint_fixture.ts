@@ -3,6 +3,7 @@ import { scriptedAudio } from '../../adapters/providers/scripted/audio.ts'
 import { CLIP, inTurn, scriptedVideo } from '../../adapters/providers/scripted/videos.ts'
 import type { Paid } from '../../core/endpoint/mod.ts'
 import { FACE_GROUP, FOREVER } from '../../core/products/video/owned_characters.ts'
+import { SANDBOX } from '../../core/products/sandbox/sandbox.ts'
 import { type Clock, type Endpoint, endpoints, type Gateway, gateway, type Payment } from '../../core/mod.ts'
 import { rentTo } from '../actors.ts'
 import {
@@ -170,11 +171,11 @@ export async function shot(
   const { method, path, example } = endpoint
   const { group_id, sandbox_id } = example as { readonly group_id?: string; readonly sandbox_id?: string }
   if (RENTING.has(endpoint.name)) await rentTo(subjects.ports.storage, alice.wallet, clock.now())
-  if (group_id) await subjects.ports.storage.putRecord(passed(group_id), clock.now())
+  if (group_id) await FACE_GROUP.put(subjects.ports.storage, passed(group_id), clock.now())
   if (sandbox_id)
-    await subjects.ports.storage.putRecord(
+    await SANDBOX.put(
+      subjects.ports.storage,
       {
-        kind: 'sandbox',
         id: sandbox_id,
         owner: alice.wallet,
         data: { vendor: 'scripted', handle: RENTED, ends: FOREVER },
@@ -236,7 +237,6 @@ const RENTING = new Set(['voice.call', 'phone.numbers.renew'])
 
 /** A person who has passed the check that a face's enrollment follows. */
 const passed = (id: string) => ({
-  kind: FACE_GROUP,
   id,
   owner: 'anybody',
   data: { name: 'Ada', tokens: [], link: null, vendorGroup: 'group' },

@@ -10,7 +10,7 @@ import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
 import { failedAs } from '../lib/passthrough_path.ts'
 import type { Json } from '../../lib/json.ts'
-import type { StoredRecord } from '../../ports/mod.ts'
+import { recordKind } from '../../endpoint/record_kind.ts'
 import { flatPrice } from '../../x402/pricing.ts'
 import { fingerprint } from '../../lib/ids.ts'
 import type { Ringing, VoiceVendor } from '../../ports/vendors/phone.ts'
@@ -31,19 +31,25 @@ const ORDERED_MS = 48 * 60 * MINUTE_MS
 const ASK_MS = 10_000
 
 /** Our id of a call, and what its vendor calls it. */
-const CALL = 'voice_call'
+const CALL = recordKind({
+  kind: 'voice_call',
+  version: 1,
+  schema: Type.Object({
+    handle: Type.String(),
+    to: Type.String(),
+    from: Type.String(),
+    maxMinutes: Type.Number(),
+    at: Type.Number(),
+  }),
+})
 /** A number that a wallet is ringing. */
-const DIALING = 'voice_dialing'
+const DIALING = recordKind({ kind: 'voice_dialing', version: 1, schema: Type.Object({ order: Type.String() }) })
 /** Whom an order has rung, or may have rung where there is no handle. */
-const ORDERED = 'voice_order'
-type Ordered = { readonly to: string; readonly handle: string | null }
-type Rung = {
-  readonly handle: string
-  readonly to: string
-  readonly from: string
-  readonly maxMinutes: number
-  readonly at: number
-}
+const ORDERED = recordKind({
+  kind: 'voice_order',
+  version: 1,
+  schema: Type.Object({ to: Type.String(), handle: Type.Union([Type.String(), Type.Null()]) }),
+})
 
 const oneOf = <const Words extends readonly string[]>(...words: Words) =>
   Type.Union(words.map((word: Words[number]) => Type.Literal(word)))
@@ -133,10 +139,10 @@ const call = paid({
     const from = await callerOf(order.payer, asked.from, { records, now: order.clock.now() })
     const handle = await ringOnce(order, ringing(asked, from))
     const id = await secretName('call_')
-    const data: Rung = { handle, to: asked.to, from, maxMinutes: asked.max_duration ?? 5, at: order.now }
+    const data = { handle, to: asked.to, from, maxMinutes: asked.max_duration ?? 5, at: order.now }
     return {
       result: { call_id: id, poll_url: `${origin}/api/v1/voice/call/${id}` },
-      recordsToStore: () => [{ kind: CALL, id, data, expiresAt: order.now + KEEP_MS }],
+      recordsToStore: () => [CALL.stored({ id, data, expiresAt: order.now + KEEP_MS })],
     }
   },
 
@@ -221,37 +227,32 @@ async function ringOnce(order: Order<unknown>, wanted: Ringing): Promise<string>
   const { clock, payer, signal } = order
   const { to } = wanted
   const now = clock.now()
-  const known = (await records.getRecord(ORDERED, name, now))?.data as Ordered | undefined
+  const known = (await ORDERED.get(records, name, now))?.data
   if (known?.handle && known.to === to) return known.handle
   if (known) throw hasRung(known.to)
-  const line: StoredRecord = {
-    kind: DIALING,
-    id: fingerprint(payer, to, '').slice(0, 32),
-    owner: payer,
-    data: { order: name },
-    expiresAt: now + AGAIN_MS,
-  }
-  const mine: StoredRecord = {
-    kind: ORDERED,
-    id: name,
-    owner: payer,
-    data: { to, handle: null } satisfies Ordered,
-    expiresAt: now + ORDERED_MS,
-  }
-  if (!(await records.putRecord(line, now)))
-    throw isRinging(to, ((await records.getRecord(DIALING, line.id, now))?.expiresAt ?? now) - now)
-  if (!(await records.putRecord(mine, now))) throw hasRung(to)
-  const end = (record: StoredRecord) =>
-    records.moveRecord({ ...record, expiresAt: clock.now() }, record.data, clock.now())
+  const lineId = fingerprint(payer, to, '').slice(0, 32)
+  const line = await DIALING.put(
+    records,
+    { id: lineId, owner: payer, data: { order: name }, expiresAt: now + AGAIN_MS },
+    now,
+  )
+  if (!line) throw isRinging(to, ((await DIALING.get(records, lineId, now))?.expiresAt ?? now) - now)
+  const mine = await ORDERED.put(
+    records,
+    { id: name, owner: payer, data: { to, handle: null }, expiresAt: now + ORDERED_MS },
+    now,
+  )
+  if (!mine) throw hasRung(to)
+  const free = () => DIALING.move(records, line, { expiresAt: clock.now() }, clock.now())
   try {
     const { handle } = await voiceIn(order).ring(wanted, { signal }).catch(failedAs('Call initiation failed'))
-    await records.moveRecord({ ...mine, data: { to, handle } satisfies Ordered }, mine.data, clock.now())
-    await end(line)
+    await ORDERED.move(records, mine, { data: { to, handle } }, clock.now())
+    await free()
     return handle
   } catch (error) {
     const rangNobody =
       error instanceof ApiError && error.code !== 'UPSTREAM_FAILED' && error.code !== 'UPSTREAM_TIMEOUT'
-    if (rangNobody) await Promise.all([mine, line].map(end))
+    if (rangNobody) await Promise.all([ORDERED.move(records, mine, { expiresAt: clock.now() }, clock.now()), free()])
     throw error
   }
 }
@@ -318,9 +319,9 @@ const status = free({
         error: 'Call not found',
         message: 'No call of this id was made here; or it was made more than 90 days ago.',
       })
-    const kept = /^call_[0-9a-f]{32}$/.test(id) ? await records.getRecord(CALL, id, clock.now()) : undefined
+    const kept = /^call_[0-9a-f]{32}$/.test(id) ? await CALL.get(records, id, clock.now()) : undefined
     if (!kept) throw unknown()
-    const { handle, ...rung } = kept.data as Rung
+    const { handle, ...rung } = kept.data
     const record = await within(clock, ASK_MS, (signal) => voiceIn({ vendors }).look(handle, { signal })).catch(
       (error: unknown) => {
         if ((error as Error).name === 'TimeoutError')

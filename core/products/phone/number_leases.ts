@@ -2,17 +2,49 @@
  * Phone numbers that wallets rent. A number is bought upstream before it is paid for, so what a wallet may use is judged by what has become of the call that
  * paid for its latest term; and whatever is rented upstream and nobody's any more is given back by a chore.
  */
+import { Type } from '@sinclair/typebox'
+import { type Kept, recordKind } from '../../endpoint/record_kind.ts'
 import { isOver } from '../../endpoint/records.ts'
 import type { MaintenanceTask, Records } from '../../endpoint/call_context.ts'
-import type { Call, Log, StoredRecord } from '../../ports/mod.ts'
+import type { Call, Log } from '../../ports/mod.ts'
 import type { Line, PhoneVendor } from '../../ports/vendors/phone.ts'
 
 /** Under its number in E.164, the wallet that rents it. */
-export const NUMBER = 'phone_number'
+export const NUMBER = recordKind({
+  kind: 'phone_number',
+  version: 1,
+  /** `id` is the carrier's. `terms` are paid for beyond doubt; `payment` is the call that pays for one more, or has paid. */
+  schema: Type.Object({
+    id: Type.String(),
+    order: Type.String(),
+    chain: Type.String(),
+    from: Type.Number(),
+    terms: Type.Number(),
+    payment: Type.String(),
+    ending: Type.Optional(Type.Literal(true)),
+  }),
+})
+export type Lease = Parameters<typeof NUMBER.put>[1]['data']
+type LeaseRecord = Kept<Lease>
+
 /** Under the order, the call that buys a number: written before it is bought. */
-export const NUMBER_ORDER = 'phone_order'
+export const NUMBER_ORDER = recordKind({
+  kind: 'phone_order',
+  version: 1,
+  schema: Type.Object({
+    call: Type.String(),
+    number: Type.Optional(Type.String()),
+    ending: Type.Optional(Type.Literal(true)),
+  }),
+})
+export type NumberOrder = Kept<Parameters<typeof NUMBER_ORDER.put>[1]['data']>
+
 /** Numbers that a wallet has had, for its own list. */
-const FORMER = 'phone_former'
+const FORMER = recordKind({
+  kind: 'phone_former',
+  version: 1,
+  schema: Type.Object({ number: Type.String(), chain: Type.String(), expiresAt: Type.Number() }),
+})
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -25,28 +57,14 @@ const MAX = 1_000
 /** A wallet rents at most so many at a time. */
 export const MAX_NUMBERS = 100
 
-/** `id` is the carrier's. `terms` are paid for beyond doubt; `payment` is the call that pays for one more, or has paid. */
-export type Lease = {
-  readonly id: string
-  readonly order: string
-  readonly chain: string
-  readonly from: number
-  readonly terms: number
-  readonly payment: string
-  readonly ending?: true
-}
-export type Order = { readonly call: string; readonly number?: string; readonly ending?: true }
-
 export type Rented = {
   readonly number: string
-  readonly record: StoredRecord
+  readonly record: LeaseRecord
   readonly lease: Lease
   readonly expiresAt: number
   readonly isActive: boolean
   /** The call that pays for another term, unpaid so far. */ readonly unpaid?: Call
 }
-
-const leaseIn = ({ data }: StoredRecord): Lease => data as Lease
 
 /** A call that has been paid for; also where nobody could find out in time (decision 16). */
 const isPaid = (call: Call | undefined): boolean =>
@@ -54,10 +72,10 @@ const isPaid = (call: Call | undefined): boolean =>
 
 /** A number as it stands at this moment. */
 export async function rentedOf(
-  record: StoredRecord,
+  record: LeaseRecord,
   { records, now }: { records: Pick<Records, 'getCall'>; now: number },
 ): Promise<Rented> {
-  const lease = leaseIn(record)
+  const lease = record.data
   const call = await records.getCall(lease.payment)
   const expiresAt = lease.from + TERM_MS * (lease.terms + (isPaid(call) ? 1 : 0))
   const unpaid = call && !isPaid(call) && !isOver(call, now - GRACE_MS) ? call : undefined
@@ -73,7 +91,7 @@ export async function rentedOf(
 
 /** What a wallet rents, oldest first, the expired and the unpaid among it. */
 export async function rentedBy(wallet: string, at: { records: Records; now: number }): Promise<readonly Rented[]> {
-  const records = await at.records.listRecords(NUMBER, wallet, { now: at.now, limit: MAX })
+  const records = await NUMBER.list(at.records, wallet, { now: at.now, limit: MAX })
   const all = await Promise.all(records.map((record) => rentedOf(record, at)))
   return all
     .filter(({ lease }) => !lease.ending)
@@ -85,10 +103,8 @@ export async function formerOf(
   wallet: string,
   { records, now }: { records: Records; now: number },
 ): Promise<readonly { number: string; chain: string; expiresAt: number }[]> {
-  const kept = await records.listRecords(FORMER, wallet, { now, limit: MAX })
-  return kept
-    .map(({ data }) => data as { number: string; chain: string; expiresAt: number })
-    .toSorted((one, other) => other.expiresAt - one.expiresAt)
+  const kept = await FORMER.list(records, wallet, { now, limit: MAX })
+  return kept.map(({ data }) => data).toSorted((one, other) => other.expiresAt - one.expiresAt)
 }
 
 // ── beginning and ending ────────────────────────────────────────────────────────────────────────────────────────────
@@ -99,11 +115,12 @@ export async function rentOut(
   { number, id, order }: Line,
   { owner, call, chain, now }: { owner: string; call: string; chain: string; now: number },
 ): Promise<boolean> {
-  const lease: Lease = { id, order, chain, from: now, terms: 0, payment: call }
-  const record: StoredRecord = { kind: NUMBER, id: number, owner, data: lease, expiresAt: UNTIL_GIVEN_BACK }
-  if (await records.putRecord(record, now)) return true
-  const held = await records.getRecord(NUMBER, number, now)
-  if (!held) return await records.putRecord(record, now)
+  const data: Lease = { id, order, chain, from: now, terms: 0, payment: call }
+  const record = { id: number, owner, data, expiresAt: UNTIL_GIVEN_BACK }
+  const put = async () => (await NUMBER.put(records, record, now)) !== undefined
+  if (await put()) return true
+  const held = await NUMBER.get(records, number, now)
+  if (!held) return await put()
   const known = await rentedOf(held, { records, now })
   // The same number of the carrier's was bought for a call that came to nothing; or it was given back, bought anew, and its record left over.
   const isLeft =
@@ -111,10 +128,8 @@ export async function rentOut(
       ? held.owner === owner && !known.isActive && !known.lease.ending
       : !known.isActive && !known.unpaid
   if (!isLeft) return false
-  if (held.owner === owner) return await records.moveRecord(record, held.data, now)
-  return (
-    (await records.moveRecord({ ...held, expiresAt: now }, held.data, now)) && (await records.putRecord(record, now))
-  )
+  if (held.owner === owner) return (await NUMBER.move(records, held, record, now)) !== undefined
+  return (await NUMBER.move(records, held, { expiresAt: now }, now)) !== undefined && (await put())
 }
 
 /** Takes a number from use, so that only one goes on to give it back. Answers with its record, undefined where somebody else was first. */
@@ -122,28 +137,24 @@ export async function endLease(
   records: Records,
   { record, lease }: Pick<Rented, 'record' | 'lease'>,
   now: number,
-): Promise<StoredRecord | undefined> {
+): Promise<LeaseRecord | undefined> {
   if (lease.ending) return record
-  const ended: StoredRecord = { ...record, data: { ...lease, ending: true } }
-  return (await records.moveRecord(ended, record.data, now)) ? ended : undefined
+  return await NUMBER.move(records, record, { data: { ...lease, ending: true } }, now)
 }
 
 /** Forgets a number that was given back; its wallet still sees for a while that it had it. */
 export async function forget(
   records: Records,
-  record: StoredRecord,
+  record: LeaseRecord,
   { expiresAt, now }: { expiresAt: number; now: number },
 ): Promise<void> {
-  const { chain, order, from } = leaseIn(record)
+  const { chain, order, from } = record.data
   const data = { number: record.id, chain, expiresAt: Math.min(expiresAt, now) }
   if (expiresAt > from)
-    await records.putRecord(
-      { kind: FORMER, id: `${record.id}/${order}`, owner: record.owner, data, expiresAt: now + TERM_MS },
-      now,
-    )
-  const ordered = await records.getRecord(NUMBER_ORDER, order, now)
-  if (ordered) await records.moveRecord({ ...ordered, expiresAt: now }, ordered.data, now)
-  await records.moveRecord({ ...record, expiresAt: now }, record.data, now)
+    await FORMER.put(records, { id: `${record.id}/${order}`, owner: record.owner, data, expiresAt: now + TERM_MS }, now)
+  const ordered = await NUMBER_ORDER.get(records, order, now)
+  if (ordered) await NUMBER_ORDER.move(records, ordered, { expiresAt: now }, now)
+  await NUMBER.move(records, record, { expiresAt: now }, now)
 }
 
 // ── the chore ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -176,8 +187,8 @@ export const giveBack: MaintenanceTask = {
 
 async function handle(line: Line, at: Sweeping): Promise<void> {
   const { records, phone, log, signal, now } = at
-  const held = await records.getRecord(NUMBER, line.number, now)
-  if (held && leaseIn(held).id === line.id) {
+  const held = await NUMBER.get(records, line.number, now)
+  if (held && held.data.id === line.id) {
     const rented = await rentedOf(held, at)
     const isWanted =
       !rented.lease.ending &&
@@ -191,18 +202,21 @@ async function handle(line: Line, at: Sweeping): Promise<void> {
       why: rented.lease.terms > 0 || rented.expiresAt > rented.lease.from ? 'expired' : 'not paid for',
     })
   }
-  const ordered = await records.getRecord(NUMBER_ORDER, line.order, now)
+  const ordered = await NUMBER_ORDER.get(records, line.order, now)
   if (!ordered)
     return log.warn('a phone number at the carrier was bought by somebody whom this database does not know', {
       number: line.number,
     })
-  const order = ordered.data as Order
+  const order = ordered.data
   const isStray = order.number !== undefined && order.number !== line.number
   if (!isStray && !order.ending && (await isWorkedOn(order.call, at))) return
-  const ending: StoredRecord = { ...ordered, data: { ...order, ending: true } }
-  if (!isStray && !order.ending && !(await records.moveRecord(ending, ordered.data, now))) return
+  const isMarked = isStray || order.ending
+  const ending = isMarked
+    ? ordered
+    : await NUMBER_ORDER.move(records, ordered, { data: { ...order, ending: true } }, now)
+  if (!ending) return
   await phone.release(line.id, { signal })
-  if (!isStray) await records.moveRecord({ ...ending, expiresAt: now }, ending.data, now)
+  if (!isStray) await NUMBER_ORDER.move(records, ending, { expiresAt: now }, now)
   log.info('a phone number was given back', { number: line.number, why: 'bought for a call that came to nothing' })
 }
 

@@ -8,7 +8,6 @@ import { refused } from '../../http/request_body.ts'
 import { usdc } from '../../x402/money.ts'
 import { failedAs } from '../lib/passthrough_path.ts'
 import type { Json } from '../../lib/json.ts'
-import type { StoredRecord } from '../../ports/mod.ts'
 import { flatPrice } from '../../x402/pricing.ts'
 import {
   endLease,
@@ -18,7 +17,7 @@ import {
   MAX_NUMBERS,
   NUMBER,
   NUMBER_ORDER,
-  type Order as NumberOrder,
+  type NumberOrder,
   rentedBy,
   type Rented,
   rentedOf,
@@ -148,17 +147,13 @@ const buy = paid({
       .catch(failedAs('Purchase failed'))
     const now = clock.now()
     if (!line) {
-      await records.moveRecord({ ...ordered, expiresAt: now }, ordered.data, now)
+      await NUMBER_ORDER.move(records, ordered, { expiresAt: now }, now)
       throw new ApiError('NOT_FOUND', {
         error: 'No numbers available',
         message: `There is no number to rent in ${country}${areaCode ? ` with the area code ${areaCode}` : ''} just now. Payment was NOT charged.`,
       })
     }
-    const isOurs = await records.moveRecord(
-      { ...ordered, data: { ...(ordered.data as NumberOrder), number: line.number } },
-      ordered.data,
-      now,
-    )
+    const isOurs = await NUMBER_ORDER.move(records, ordered, { data: { ...ordered.data, number: line.number } }, now)
     if (!isOurs || !(await rentOut(records, line, { owner: payer, call: order.id, chain: label, now }))) throw busy()
     return { result: { phone_number: line.number, expires_at: iso(now + TERM_MS), chain: label } }
   },
@@ -170,17 +165,17 @@ const buy = paid({
 })
 
 /** Notes who buys before anything is bought, so that it can be found after a crash: by the same signed request, or by the chore that gives it back. */
-async function beginOrder(order: Order<unknown>, { id }: { id: string }): Promise<StoredRecord> {
+async function beginOrder(order: Order<unknown>, { id }: { id: string }): Promise<NumberOrder> {
   const { records } = callContextIn(order)
   const { clock, payer } = order
   const now = clock.now()
-  const data: NumberOrder = { call: order.id }
-  const record: StoredRecord = { kind: NUMBER_ORDER, id, owner: payer, data, expiresAt: UNTIL_GIVEN_BACK }
-  if (await records.putRecord(record, now)) return record
-  const held = await records.getRecord(NUMBER_ORDER, id, now)
-  const known = held?.data as NumberOrder | undefined
-  if (!held || !known || known.ending || !(await records.moveRecord(record, held.data, now))) throw busy()
-  return record
+  const record = { id, owner: payer, data: { call: order.id }, expiresAt: UNTIL_GIVEN_BACK }
+  const begun = await NUMBER_ORDER.put(records, record, now)
+  if (begun) return begun
+  const held = await NUMBER_ORDER.get(records, id, now)
+  const resumed = held && !held.data.ending ? await NUMBER_ORDER.move(records, held, record, now) : undefined
+  if (!resumed) throw busy()
+  return resumed
 }
 
 const renew = paid({
@@ -214,7 +209,7 @@ const renew = paid({
       })
     const now = clock.now()
     const data = { ...lease, terms: Math.round((expiresAt - lease.from) / TERM_MS), payment: order.id }
-    if (expiresAt <= now || !(await records.moveRecord({ ...record, data }, record.data, now))) throw busy()
+    if (expiresAt <= now || !(await NUMBER.move(records, record, { data }, now))) throw busy()
     return { result: { phone_number: number, expires_at: iso(expiresAt + TERM_MS) } }
   },
 
@@ -298,7 +293,7 @@ const release = paid({
       .release(rented.lease.id, { signal })
       .catch(async (error: unknown) => {
         // It is the wallet's still, and can be released again; after a crash here the chore gives it back.
-        await records.moveRecord(rented.record, ended.data, clock.now())
+        await NUMBER.move(records, ended, { data: rented.lease }, clock.now())
         throw error
       })
     await forget(records, ended, { expiresAt: rented.expiresAt, now: clock.now() })
@@ -321,7 +316,7 @@ export async function ownedBy(
   number: string,
   { records, now }: { records: CallContext['records']; now: number },
 ): Promise<Rented> {
-  const held = await records.getRecord(NUMBER, number, now)
+  const held = await NUMBER.get(records, number, now)
   const rented = held && (await rentedOf(held, { records, now }))
   if (rented && isShown(rented) && !rented.lease.ending) {
     if (held.owner !== wallet)

@@ -4,6 +4,7 @@ import { within } from '../../lib/timers.ts'
 import { GPUS, type Gpu, type SandboxVendor } from '../../ports/vendors/sandbox.ts'
 import { gpuRates, plainRate, SHORT_SECONDS } from './catalog.ts'
 import { type Offering, type Order, paid, type Price } from '../../endpoint/mod.ts'
+import { recordKind } from '../../endpoint/record_kind.ts'
 import { idFrom } from '../../lib/ids.ts'
 import { ApiError } from '../../http/errors.ts'
 import { type MaintenanceTask, callContextIn } from '../../endpoint/call_context.ts'
@@ -35,14 +36,22 @@ const QUESTION_SECONDS = 15
 const REFUND_POLICY =
   'Paid in advance for the whole time. A sandbox that is terminated earlier is not refunded; one that does not start costs nothing.'
 
-const KIND = 'sandbox'
-/** What is kept of a sandbox beside its owner. */
-type Rented = { readonly vendor: string; readonly handle: string; readonly ends: number }
+/** A sandbox of a wallet's. */
+export const SANDBOX = recordKind({
+  kind: 'sandbox',
+  version: 1,
+  schema: Type.Object({ vendor: Type.String(), handle: Type.String(), ends: Type.Number() }),
+})
 
 /** Sandboxes that would outlive the time in which they can be paid for, all under one owner, who is nobody's wallet. */
-const WATCHED = { kind: 'sandbox-unpaid', owner: 'sandboxes' } as const
+const WATCHED = recordKind({
+  kind: 'sandbox_unpaid',
+  version: 1,
+  schema: Type.Object({ vendor: Type.String(), handle: Type.String(), call: Type.String(), due: Type.Number() }),
+})
+const WATCHERS = 'sandboxes'
 const MAX_WATCHED = 1_000
-type Watched = { readonly vendor: string; readonly handle: string; readonly call: string; readonly due: number }
+type Watched = Parameters<typeof WATCHED.put>[1]['data']
 
 const sandboxId = Type.String({
   description: 'sb_<id>, from create; known to the wallet that paid for it, and to no other.',
@@ -153,7 +162,7 @@ const create = paid({
     }
     // Of the call's id a refused payment tells its buyer; of the handle nobody hears.
     const id = idFrom(`${order.id} ${handle}`, 'sb_')
-    const data: Rented = { vendor: vendor.name, handle, ends }
+    const data = { vendor: vendor.name, handle, ends }
     const { runtime } = vendor
     return {
       result: {
@@ -164,16 +173,14 @@ const create = paid({
         ...(runtime !== undefined && { runtime }),
       },
       until,
-      recordsToStore: () => [{ kind: KIND, id, data, expiresAt: ends + REMEMBERED_MS }],
+      recordsToStore: () => [SANDBOX.stored({ id, data, expiresAt: ends + REMEMBERED_MS })],
     }
   },
 
-  async stands(made, { vendors: { sandbox }, kept, signal }) {
-    const record = await kept(KIND, (made as { readonly sandbox_id: string }).sandbox_id)
-    const { vendor, handle = '' } = (record?.data ?? {}) as Partial<Rented>
-    return (
-      sandbox !== undefined && vendor === sandbox.name && (await sandbox.status(handle, { signal })).kind === 'running'
-    )
+  async stands(made, { vendors: { sandbox }, records, now, signal }) {
+    const record = await SANDBOX.get(records, (made as { readonly sandbox_id: string }).sandbox_id, now)
+    if (!sandbox || record?.data.vendor !== sandbox.name) return false
+    return (await sandbox.status(record.data.handle, { signal })).kind === 'running'
   },
 
   show({ made }) {
@@ -359,20 +366,18 @@ async function rented(
   id: string,
 ): Promise<{ vendor: SandboxVendor; handle: string; isOver: boolean }> {
   const vendor = vendorIn(order)
-  const record = await order.records.getRecord(KIND, id, order.clock.now())
-  const { vendor: name, handle, ends } = (record?.data ?? {}) as Partial<Rented>
-  if (record?.owner !== order.payer || name !== vendor.name || handle === undefined || ends === undefined) {
+  const record = await SANDBOX.get(order.records, id, order.clock.now())
+  if (record?.owner !== order.payer || record.data.vendor !== vendor.name) {
     throw new ApiError('NOT_FOUND', { message: 'This wallet has no such sandbox here. Nothing was charged.' })
   }
+  const { handle, ends } = record.data
   return { vendor, handle, isOver: ends <= order.clock.now() }
 }
 
 /** Notes a sandbox before its buyer can have it: whoever is there when it is due sees to it, also after a crash. */
-async function watch(order: Order<unknown>, watched: Watched, expiresAt: number): Promise<void> {
-  await callContextIn(order).records.putRecord(
-    { ...WATCHED, id: order.id, data: watched, expiresAt },
-    order.clock.now(),
-  )
+async function watch(order: Order<unknown>, data: Watched, expiresAt: number): Promise<void> {
+  const record = { id: order.id, owner: WATCHERS, data, expiresAt }
+  await WATCHED.put(callContextIn(order).records, record, order.clock.now())
 }
 
 /** Whoever cannot pay for a sandbox within its claim window does not keep it running. A settlement that is under way is not disturbed. */
@@ -384,15 +389,13 @@ async function endUnpaid({
   signal,
 }: Parameters<MaintenanceTask['do']>[0]): Promise<void> {
   const now = clock.now()
-  const due = (await records.listRecords(WATCHED.kind, WATCHED.owner, { now, limit: MAX_WATCHED })).filter(
-    ({ data }) => (data as Watched).due <= now,
-  )
+  const due = (await WATCHED.list(records, WATCHERS, { now, limit: MAX_WATCHED })).filter(({ data }) => data.due <= now)
   const seen = due.map(async (record) => {
-    const { vendor, handle, call } = record.data as Watched
+    const { vendor, handle, call } = record.data
     const money = (await records.getCall(call))?.paymentStatus
     if (money === 'settling' || money === 'unresolved' || sandbox?.name !== vendor) return
     if (money !== 'settled') await sandbox.terminate(handle, { signal })
-    await records.moveRecord({ ...record, expiresAt: now }, record.data, now)
+    await WATCHED.move(records, record, { expiresAt: now }, now)
   })
   for (const each of await Promise.allSettled(seen))
     if (each.status === 'rejected')

@@ -1,4 +1,5 @@
 /** Characters for video: invented ones and real faces, enrolled once and named in requests by their id (contract 13.1). */
+import type { Kept as KeptRecord } from '../../endpoint/record_kind.ts'
 import { type Static, type TObject, Type } from '@sinclair/typebox'
 import { within } from '../../lib/timers.ts'
 import {
@@ -13,7 +14,7 @@ import {
   type Stored,
 } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
-import { ASSET, type Character, FACE_CLAIM, FACE_GROUP, FOREVER, isGiven } from './owned_characters.ts'
+import { CHARACTER, type Character, FACE_CLAIM, FACE_GROUP, FOREVER, type Group, isGiven } from './owned_characters.ts'
 import { ofAnother } from '../../endpoint/records.ts'
 import { ApiError } from '../../http/errors.ts'
 import { clip, isWebUrl, quoted } from '../../lib/text.ts'
@@ -139,10 +140,9 @@ const face = paid({
     const { name, image_url, group_id } = order.input as Static<typeof faceInput>
     const { signal } = order
     const vendor = vendorIn(order)
-    const find = (kind: string) => order.records.getRecord(kind, group_id, order.clock.now())
-    const claim = await find(FACE_CLAIM)
+    const claim = await FACE_CLAIM.get(order.records, group_id, order.clock.now())
     if (claim && claim.owner !== order.payer) throw ofAnother()
-    const known = claim ?? (await find(FACE_GROUP))
+    const known = claim ?? (await FACE_GROUP.get(order.records, group_id, order.clock.now()))
     if (!known) throw unknownGroup()
     const group = await orFailed(activeIn(known, vendor, signal))
     if (group === undefined) throw notActive()
@@ -151,12 +151,11 @@ const face = paid({
     if (answer.kind === 'rejected')
       throw new ApiError('FACE_REJECTED', { details: `${answer.reason} Nothing was charged.` })
     return made(order, { name, image: image_url }, { type: 'face', group: group_id, vendorAsset: answer.assetId }, [
-      {
-        kind: FACE_CLAIM,
+      FACE_CLAIM.stored({
         id: group_id,
-        data: { name, tokens: [], link: null, vendorGroup: group } satisfies Group,
+        data: { name, tokens: [], link: null, vendorGroup: group },
         expiresAt: FOREVER,
-      },
+      }),
     ])
   },
 
@@ -248,7 +247,7 @@ function made(
         createdAt: now,
         call: id,
       }
-      return [...also, { kind: ASSET, id: asset, data, expiresAt: FOREVER }]
+      return [...also, CHARACTER.stored({ id: asset, data, expiresAt: FOREVER })]
     },
   }
 }
@@ -279,22 +278,17 @@ function shown({ made, media, created }: Stored, { href, settlement }: Showing):
 const PENDING = 'pending_validation'
 const ACTIVE = 'active'
 
-/** `tokens` of its links, newest first: whoever asks for a new one may yet pass by the old one. `link` is null where it is our own page. */
-type Group = {
-  readonly name: string
-  readonly tokens: readonly string[]
-  readonly link: string | null
-  readonly vendorGroup: string | null
-}
-const groupIn = ({ data }: StoredRecord): Group => data as Group
+/** A group, or the claim that outlives it. */
+type GroupRecord = KeptRecord<Group> & { readonly isClaimed: boolean }
+const kindOf = ({ isClaimed }: GroupRecord) => (isClaimed ? FACE_CLAIM : FACE_GROUP)
 
 /** The vendor's own id of the group, once a person has passed the check. */
 async function activeIn(
-  record: StoredRecord,
+  record: KeptRecord<Group>,
   vendor: PortraitVendor,
   signal: AbortSignal,
 ): Promise<string | undefined> {
-  const { vendorGroup, tokens } = groupIn(record)
+  const { vendorGroup, tokens } = record.data
   if (vendorGroup !== null) return vendorGroup
   for (const token of tokens) {
     const state = await vendor.status(token, { signal })
@@ -304,13 +298,13 @@ async function activeIn(
 }
 
 /** The same, remembered. */
-async function activated(record: StoredRecord, { vendors, clock, records }: FreeContext): Promise<boolean> {
-  const group = groupIn(record)
+async function activated(record: GroupRecord, { vendors, clock, records }: FreeContext): Promise<boolean> {
+  const group = record.data
   if (group.vendorGroup !== null) return true
   const vendorGroup = await orFailed(within(clock, ASK_MS, (signal) => activeIn(record, vendorIn({ vendors }), signal)))
   if (vendorGroup === undefined) return false
   const now = clock.now()
-  await records.moveRecord({ ...record, data: { ...group, vendorGroup }, expiresAt: now + GROUP_MS }, record.data, now)
+  await kindOf(record).move(records, record, { data: { ...group, vendorGroup }, expiresAt: now + GROUP_MS }, now)
   return true
 }
 
@@ -351,16 +345,16 @@ const init = free({
       groupId === undefined ? undefined : await groupOf(groupId, { path: 'groupId', records, now: clock.now() })
     const linkTo = (link: string | null | undefined) => link ?? `${request.origin}${PAGE}`
     if (old && (await activated(old, context)))
-      return begun(old.id, { link: linkTo(groupIn(old).link), seconds: 0, status: ACTIVE, refreshed: true })
+      return begun(old.id, { link: linkTo(old.data.link), seconds: 0, status: ACTIVE, refreshed: true })
     const session = await orFailed(within(clock, ASK_MS, (signal) => vendor.session(name, { signal })))
     const now = clock.now()
-    const tokens = [session.token, ...(old ? groupIn(old).tokens : [])].slice(0, 2)
+    const tokens = [session.token, ...(old ? old.data.tokens : [])].slice(0, 2)
     const data: Group = { name, tokens, link: session.link ?? null, vendorGroup: null }
-    const record: StoredRecord = old
-      ? { ...old, data, expiresAt: now + GROUP_MS }
-      : { kind: FACE_GROUP, id: `rf_${newSecret(random)}`, owner: 'anybody', data, expiresAt: now + GROUP_MS }
-    const isKept = old ? await records.moveRecord(record, old.data, now) : await records.putRecord(record, now)
-    if (!isKept)
+    const expiresAt = now + GROUP_MS
+    const record = old
+      ? await kindOf(old).move(records, old, { data, expiresAt }, now)
+      : await FACE_GROUP.put(records, { id: `rf_${newSecret(random)}`, owner: 'anybody', data, expiresAt }, now)
+    if (!record)
       throw new ApiError('BUSY', {
         message: 'This group was refreshed by another request just now; send it again.',
         headers: { 'retry-after': '1' },
@@ -405,11 +399,13 @@ function begun(
 async function groupOf(
   id: string,
   { path, records, now }: { path: string; records: FreeContext['records']; now: number },
-): Promise<StoredRecord> {
+): Promise<GroupRecord> {
   if (!GROUP_ID.test(id)) throw refused(path, `must be the group_id of a realface/init, got ${quoted(id)}`)
-  const found = (await records.getRecord(FACE_CLAIM, id, now)) ?? (await records.getRecord(FACE_GROUP, id, now))
+  const claim = await FACE_CLAIM.get(records, id, now)
+  if (claim) return { ...claim, isClaimed: true }
+  const found = await FACE_GROUP.get(records, id, now)
   if (!found) throw unknownGroup()
-  return found
+  return { ...found, isClaimed: false }
 }
 
 const status = free({
@@ -433,10 +429,9 @@ const status = free({
     const { records, clock } = context
     const group = await groupOf(query.get('groupId') ?? '', { path: 'groupId', records, now: clock.now() })
     const isActive = await activated(group, context)
-    const faces =
-      group.kind === FACE_CLAIM
-        ? (await charactersOf(group.owner, 'face', context)).filter(({ data }) => data.group === group.id)
-        : []
+    const faces = group.isClaimed
+      ? (await charactersOf(group.owner, 'face', context)).filter(({ data }) => data.group === group.id)
+      : []
     const body = {
       object: 'realface.status',
       group_id: group.id,
@@ -482,8 +477,8 @@ async function charactersOf(
   type: Character['type'],
   { records, clock }: FreeContext,
 ): Promise<readonly Found[]> {
-  const kept = await records.listRecords(ASSET, wallet, { now: clock.now(), limit: MAX_READ })
-  const ofType = kept.map(({ id, data }) => ({ id, data: data as Character })).filter(({ data }) => data.type === type)
+  const kept = await CHARACTER.list(records, wallet, { now: clock.now(), limit: MAX_READ })
+  const ofType = kept.filter(({ data }) => data.type === type)
   const found: Found[] = []
   for (const each of ofType) {
     const call = await records.getCall(each.data.call)

@@ -1,26 +1,41 @@
 /** Characters that a wallet has enrolled for video: our ids, bound to it, and what their vendor calls them. */
+import { type Static, Type } from '@sinclair/typebox'
+import { recordKind } from '../../endpoint/record_kind.ts'
 import type { Call, Storage } from '../../ports/mod.ts'
 
-export const ASSET = 'asset'
+/** One that was enrolled here. Its picture is at `mediaKey`, or where `source` says when it was not mirrored; `call` paid for it. */
+export const CHARACTER = recordKind({
+  kind: 'character',
+  version: 1,
+  schema: Type.Object({
+    /** What its vendor calls it; shown to nobody but its payer. */
+    vendorAsset: Type.String(),
+    type: Type.Union([Type.Literal('portrait'), Type.Literal('face')]),
+    group: Type.String(),
+    name: Type.String(),
+    source: Type.String(),
+    mediaKey: Type.Union([Type.String(), Type.Null()]),
+    createdAt: Type.Number(),
+    call: Type.String(),
+  }),
+})
+export type Character = Parameters<typeof CHARACTER.put>[1]['data']
+
+/** `tokens` of its links, newest first: whoever asks for a new one may yet pass by the old one. `link` is null where it is our own page. */
+const group = Type.Object({
+  name: Type.String(),
+  tokens: Type.Array(Type.String()),
+  link: Type.Union([Type.String(), Type.Null()]),
+  vendorGroup: Type.Union([Type.String(), Type.Null()]),
+})
 /** A real person's check, from its beginning; nobody's until a face of it is enrolled. */
-export const FACE_GROUP = 'realface_group'
+export const FACE_GROUP = recordKind({ kind: 'face_group', version: 1, schema: group })
 /** The wallet that has enrolled a face of a group. No other may add one. */
-export const FACE_CLAIM = 'realface_claim'
+export const FACE_CLAIM = recordKind({ kind: 'face_claim', version: 1, schema: group })
+export type Group = Static<typeof group>
+
 /** What was paid for is kept for good. */
 export const FOREVER = Number.MAX_SAFE_INTEGER
-
-/** One that was enrolled here. Its picture is at `mediaKey`, or where `source` says when it was not mirrored; `call` paid for it. */
-export type Character = {
-  /** What its vendor calls it; shown to nobody but its payer. */
-  readonly vendorAsset: string
-  readonly type: 'portrait' | 'face'
-  readonly group: string
-  readonly name: string
-  readonly source: string
-  readonly mediaKey: string | null
-  readonly createdAt: number
-  readonly call: string
-}
 
 /** The vendor's own id of a character of this payer; undefined for anybody else's, for one that waits to be paid, and for none. */
 export async function enrolledAs(
@@ -28,9 +43,9 @@ export async function enrolledAs(
   id: string,
   { payer, now }: { payer: string; now: number },
 ): Promise<string | undefined> {
-  const record = await storage.getRecord(ASSET, id, now)
+  const record = await CHARACTER.get(storage, id, now)
   if (record?.owner !== payer) return undefined
-  const { vendorAsset, call } = record.data as Character
+  const { vendorAsset, call } = record.data
   return isGiven(await storage.getCall(call)) ? vendorAsset : undefined
 }
 

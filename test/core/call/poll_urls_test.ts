@@ -152,7 +152,7 @@ describe('poll keys', () => {
     const storage: Storage = {
       ...good,
       getRecord: (...asked) =>
-        isAway && asked[0] === 'secret' ? Promise.reject(new Error('connection reset')) : good.getRecord(...asked),
+        isAway && asked[0] === 'poll_secret' ? Promise.reject(new Error('connection reset')) : good.getRecord(...asked),
     }
     const subject = cinema({ pollKeys: [], ports: { storage } })
     const alice = subject.buyer()
@@ -167,7 +167,7 @@ describe('poll keys', () => {
     let asked = 0
     const counted: Storage = {
       ...storage,
-      getRecord: (...question) => ((asked += Number(question[0] === 'secret')), storage.getRecord(...question)),
+      getRecord: (...question) => ((asked += Number(question[0] === 'poll_secret')), storage.getRecord(...question)),
     }
     const sealing = pollUrls({ storage: counted, clock: testClock(), random: random(1) })
     const { shop } = cinema()

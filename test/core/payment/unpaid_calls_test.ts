@@ -359,7 +359,7 @@ describe('owe() and owedBy()', () => {
       ),
     }
     for (const each of calls) await recordUnpaidCall(counting, each, at)
-    expect((written.at(-1) as { calls: Json[] }).calls).toHaveLength(100)
+    expect((written.at(-1) as { data: { calls: Json[] } }).data.calls).toHaveLength(100)
     expect((await unpaidCallOf(storage, call(''), 1))?.id).toBe('call 20')
   })
 })

@@ -27,8 +27,9 @@ function message({ reasoning, reasoning_content = reasoning ?? null, content, ..
   const thought = typeof reasoning_content === 'string' ? reasoning_content : ''
   const hasTools = Array.isArray(rest.tool_calls) && rest.tool_calls.length > 0
   const text = typeof content === 'string' ? content : ''
-  const isBlank = text.trim() === ''
-  const said = hasTools ? '' : isBlank && !rest.refusal ? thought || text : text
+  const isBlank = text.trim() === '' && !rest.refusal
+  const answer = isBlank ? thought || text : text
+  const said = hasTools ? '' : answer
   return {
     role: 'assistant',
     ...rest,

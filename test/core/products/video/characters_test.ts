@@ -204,7 +204,9 @@ describe('an invented character', () => {
           storage: {
             ...ports.storage,
             putRecord: (record, now) =>
-              record.kind === 'asset' ? Promise.reject(new Error('disk full')) : ports.storage.putRecord(record, now),
+              record.kind === 'character'
+                ? Promise.reject(new Error('disk full'))
+                : ports.storage.putRecord(record, now),
           },
         }),
       },
@@ -367,7 +369,7 @@ describe('the face of a person', () => {
     await buyer().buy({ ...ADA, group_id }, { path: FACE })
     await clock.advance(60 * 24 * HOUR)
     await ports.storage.prune(clock.now())
-    expect(await ports.storage.getRecord(FACE_GROUP, group_id, clock.now())).toBeUndefined()
+    expect(await FACE_GROUP.get(ports.storage, group_id, clock.now())).toBeUndefined()
     expect((await buyer().buy({ ...ADA, group_id }, { path: FACE })).status).toBe(200)
   })
 

@@ -1,4 +1,6 @@
 /** How a video is sold once it is paid for: what its vendor is asked, what a poll URL says, and how its end reads. */
+import { memoryStorage } from '../../../../adapters/storage/memory.ts'
+import { CHARACTER, type Character, FOREVER } from '../../../../core/products/video/owned_characters.ts'
 import { describe, expect, test } from 'bun:test'
 import {
   CLIP,
@@ -142,12 +144,20 @@ describe('a paid order', () => {
     const vendor = scriptedVideo()
     const catalog = contract()
     const input = checkVideo({ model: E2, prompt: 'she runs', real_face_asset_id: 'ta_fox' }, { catalog })
+    const storage = memoryStorage()
+    const character: Character = {
+      vendorAsset: 'asset-2026',
+      type: 'portrait',
+      group: 'vp_fox',
+      name: 'Ada',
+      source: IMAGE,
+      mediaKey: null,
+      createdAt: 0,
+      call: 'job_0',
+    }
+    await CHARACTER.put(storage, { id: 'ta_fox', owner: '0x1', data: character, expiresAt: FOREVER }, 0)
     const records = {
-      getRecord: async (_: string, id: string) => ({
-        owner: '0x1',
-        id,
-        data: { vendorAsset: 'asset-2026', call: 'job_0' },
-      }),
+      getRecord: storage.getRecord,
       getCall: async () => ({ paymentStatus: 'settled' }),
     }
     const order = {
