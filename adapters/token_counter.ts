@@ -43,13 +43,13 @@ export async function warmTokenizer(): Promise<void> {
  */
 export async function countTokens(
   text: string,
-  { most = Number.POSITIVE_INFINITY, spend }: CountOptions = {},
+  { limit = Number.POSITIVE_INFINITY, spend }: CountOptions = {},
 ): Promise<number> {
   if (text === '') return 0
   const count = await loaded()
   let tokens = 0
   let start = 0
-  while (start < text.length && tokens <= most) {
+  while (start < text.length && tokens <= limit) {
     const end = sliceEnd(text, start)
     spend?.(weightOf(text, start, end))
     if (sinceBreath + end - start > BREATH) await breath()

@@ -133,7 +133,7 @@ export function streamReply(
     const apiError =
       error instanceof ApiError
         ? error
-        : new ApiError('MODEL_UNAVAILABLE', { message: 'The model broke off its answer.' })
+        : new ApiError('MODEL_UNAVAILABLE', { message: 'The model ended its answer early.' })
     await paywall?.fail(apiError, apiError === TOO_SHORT)
     say(errorEvent(apiError, errorFormat))
   }

@@ -1,4 +1,7 @@
-/** The `bazaar` extension: how an indexer may call what is for sale, in the body of a 402 and in discovery documents (x402 extension bazaar; contract 1.5; decision 44). */
+/**
+ * The `bazaar` extension: how an indexer may call what is for sale, in the body of a 402 and in discovery documents
+ * (x402 extension bazaar; contract 1.5; decision 44).
+ */
 import type { Endpoint, Free, Offering, Sold } from '../endpoint/mod.ts'
 import { namesIn, trialOf } from '../endpoint/samples.ts'
 
@@ -7,7 +10,10 @@ type Fields = Readonly<Record<string, unknown>>
 /** Characters of JSON: every 402 carries them in its body. */
 const MAX = 2_000
 
-/** The declaration of an endpoint as JSON. What is too long for a challenge is left out: the types of the fields first, then the example. */
+/**
+ * The declaration of an endpoint as JSON. What is too long for a challenge is left out: the types of the fields first,
+ * then the example.
+ */
 export function bazaarOf(endpoint: Sold | Free, offering: Offering): string {
   const { path, query, body } = trialOf(endpoint, offering)
   const method = endpoint.kind === 'free' || endpoint.from === 'query' ? 'GET' : endpoint.method

@@ -1,4 +1,7 @@
-/** The menu as OpenAPI 3.1: every endpoint, field, price and error, each with an example. Prices come from the code that quotes them. */
+/**
+ * The menu as OpenAPI 3.1: every endpoint, field, price and error, each with an example. Prices come from the code that
+ * quotes them.
+ */
 import { bazaarOf } from './bazaar.ts'
 import {
   type Endpoint,

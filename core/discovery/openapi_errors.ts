@@ -1,4 +1,7 @@
-/** What can go wrong with each endpoint, as its documents tell it: the very words of the surface, one example for each fault. */
+/**
+ * What can go wrong with each endpoint, as its documents tell it: the very words of the surface, one example for each
+ * fault.
+ */
 import { errorReply, type ErrorFormat } from '../http/error_formats.ts'
 import type { Endpoint, Price } from '../endpoint/mod.ts'
 import { json, type Reply } from '../http/reply.ts'

@@ -1,4 +1,7 @@
-/** The parts of OpenAPI that are the same for every menu: headers of the protocol, and the shapes of envelopes and errors. */
+/**
+ * The parts of OpenAPI that are the same for every menu: headers of the protocol, and the shapes of envelopes and
+ * errors.
+ */
 import type { ErrorFormat } from '../http/error_formats.ts'
 
 const text = { type: 'string' }

@@ -1,4 +1,7 @@
-/** The menu for x402 indexers: the v2 metadata and the v1 list of resource URLs, in one document (contract 19.1; decision 70). */
+/**
+ * The menu for x402 indexers: the v2 metadata and the v1 list of resource URLs, in one document (contract 19.1;
+ * decision 70).
+ */
 import { bazaarOf } from './bazaar.ts'
 import type { Described } from './described.ts'
 import { type Endpoint, isSold } from '../endpoint/mod.ts'

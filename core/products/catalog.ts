@@ -1,4 +1,7 @@
-/** The catalog: what the operator has for sale, as rows. A row's public id, alias ids and upstream id are separate (decision 21). */
+/**
+ * The catalog: what the operator has for sale, as rows. A row's public id, alias ids and upstream id are separate
+ * (decision 21).
+ */
 import type { AudioRow } from '../ports/vendors/audio.ts'
 import { audioRows } from './audio/catalog.ts'
 import { chatRows } from './chat/catalog.ts'
@@ -40,7 +43,10 @@ export function narrowed({ images, chat, video, audio }: Catalog, names: readonl
 
 const indexes = new WeakMap<readonly unknown[], Rows<never>>()
 
-/** Made once for each list; lists do not change. Throws when two rows claim one name: a buyer must never get another model than the one that was quoted. */
+/**
+ * Made once for each list; lists do not change. Throws when two rows claim one name: a buyer must never get another
+ * model than the one that was quoted.
+ */
 function index<Row extends { id: string; aliases: readonly string[] }>(all: readonly Row[]): Rows<Row> {
   const known = indexes.get(all)
   if (known) return known

@@ -85,7 +85,7 @@ const asking = below(({ chain, vendors }) => ({
       const { value } = payment.payload.authorization as { value: string }
       const row = { id: 'any' } as never
       if (value !== offer.amount)
-        await vendors.chat(row)?.ask({ wire: 'chat', model: 'any', body: {}, stream: false, headers: {} }, at)
+        await vendors.chat(row)?.ask({ format: 'chat', model: 'any', body: {}, stream: false, headers: {} }, at)
       return await chain.verify(payment, offer, at)
     },
   },
@@ -191,7 +191,7 @@ export function brokenLiveEndpoints(sold: Streamed, order: Order): readonly Brok
     broken(
       'a stream that breaks off is not charged: it ends with an error of its surface',
       'repeats what the vendor said in a stream',
-      relaying({ change: (text) => text.replace('The model broke off its answer.', 'secret of the vendor') }),
+      relaying({ change: (text) => text.replace('The model ended its answer early.', 'secret of the vendor') }),
     ),
     broken(
       'a settlement of unknown outcome is served, and ends in one transfer',

@@ -42,7 +42,7 @@ const TOOLS: Fields = {
 // ── asking and reading; lenient, so that each law judges its own matter only ────────────────────────────────────────
 
 const orderOf = (model: string, body: Fields, stream: boolean): ChatOrder => ({
-  wire: 'chat',
+  format: 'chat',
   model,
   body,
   stream,

@@ -24,7 +24,7 @@ async function served(answer: ChatAnswer, options: KitOptions = {}) {
     kind: 'stream',
     stream: { next: stream.next, cancel: () => (stream.cancel(), cancelled.open()) },
   }
-  const subject = await table(undefined, { chatVendor: { wire: 'chat', ask: async () => watched }, ...options })
+  const subject = await table(undefined, { chatVendor: { format: 'chat', ask: async () => watched }, ...options })
   const elysia = app({
     gateways: [{ gateway: subject.shop, hosts: [] }],
     log: { ...subject.log, access() {}, flush() {} },
@@ -102,7 +102,7 @@ describe('over a real connection', () => {
       asked.open()
       return new Promise<never>(() => {})
     }
-    const subject = await served(chatPieces().answer, { chatVendor: { wire: 'chat', ask } })
+    const subject = await served(chatPieces().answer, { chatVendor: { format: 'chat', ask } })
     const leaving = new AbortController()
     const answer = subject.ask(leaving.signal).catch((error: Error) => error.name)
     await asked.passed

@@ -234,7 +234,7 @@ function portsOf(index: number, world: () => World): Ports {
 
   /** Each answer has a number of its own, and comes in pieces where a stream is asked for. */
   const talker: ChatVendor = {
-    wire: 'chat',
+    format: 'chat',
     async ask({ stream }) {
       const work = world().ledgerRows.newWork()
       const failing = async () => {

@@ -26,8 +26,8 @@ export function anthropicMessages(config: ChatVendorConfig): ChatVendor {
   const ours: Readonly<Record<string, string>> = { 'anthropic-version': VERSION, ...key, ...config.headers }
 
   /** Flags add up; of versions there is one. */
-  function headers({ wire, headers: theirs }: ChatOrder): Record<string, string> {
-    const version = wire === 'messages' ? theirs['anthropic-version'] : undefined
+  function headers({ format, headers: theirs }: ChatOrder): Record<string, string> {
+    const version = format === 'messages' ? theirs['anthropic-version'] : undefined
     const flags = [ours['anthropic-beta'], theirs['anthropic-beta']].filter(Boolean).join(',')
     return {
       ...ours,
@@ -38,17 +38,17 @@ export function anthropicMessages(config: ChatVendorConfig): ChatVendor {
 
   const ask = nativeFormat(config, {
     name: 'anthropic-messages',
-    wire: 'messages',
+    format: 'messages',
     address: (order) => ({ url, headers: headers(order) }),
     own: ({ model, body, stream }) => ({ model, ...body, stream }),
     fromChat: ({ model, body, stream }) => ({ model, ...messagesFromChat(body, { maxTokens: USUAL_TOKENS }), stream }),
-    callerPath: (path, wire) => callerPath[wire]?.(path) ?? path,
+    callerPath: (path, format) => callerPath[format]?.(path) ?? path,
     quirks,
     isAnswer: ({ content }) => Array.isArray(content),
     toChat: chatFromMessagesReply,
     stream: (facts) => ({ rewriter: chatFromMessagesStream(facts), errorIn: errorEvent, isEnding }),
   })
-  return { wire: 'messages', ask }
+  return { format: 'messages', ask }
 }
 
 /** Its last event, or the one before, which says why it ended; some servers leave the last one out. */

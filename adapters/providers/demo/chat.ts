@@ -32,10 +32,10 @@ type Count = (text: string) => Promise<number>
  */
 export function echoVendor({ countTokens, now = () => 0 }: EchoOptions): ChatVendor {
   return {
-    wire: 'chat',
-    async ask({ wire, model, body, stream }, { signal }) {
+    format: 'chat',
+    async ask({ format, model, body, stream }, { signal }) {
       signal.throwIfAborted()
-      if (wire !== 'chat') throw new Error(`the echo model speaks chat, not ${wire}`)
+      if (format !== 'chat') throw new Error(`the echo model speaks chat, not ${format}`)
       const count: Count = async (text) => {
         const tokens = text === '' ? 0 : await countTokens(text)
         signal.throwIfAborted()

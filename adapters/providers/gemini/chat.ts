@@ -25,14 +25,14 @@ export function geminiChat(config: ChatVendorConfig): ChatVendor {
 
   const ask = nativeFormat(config, {
     name: 'gemini-chat',
-    wire: 'generate_content',
+    format: 'generate_content',
     address: ({ model, stream }) => ({
       url: under(config.baseUrl, `${pathOf(model)}:${stream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`),
       headers,
     }),
     own: ({ body }) => body,
     fromChat: ({ model, body }) => generateContentFromChat({ ...body, model }),
-    callerPath: (path, wire) => callerPath[wire]?.(path) ?? path,
+    callerPath: (path, format) => callerPath[format]?.(path) ?? path,
     quirks,
     isAnswer: hasAnswer,
     toChat: (reply, facts) => chatFromGenerateContentReply(reply, factsOf(facts, reply)),
@@ -43,7 +43,7 @@ export function geminiChat(config: ChatVendorConfig): ChatVendor {
     }),
     events: (reply) => sseJson(reply),
   })
-  return { wire: 'generate_content', ask }
+  return { format: 'generate_content', ask }
 }
 
 /** `gemini-x`, or a resource with a path of its own such as `tunedModels/x`. */
@@ -69,7 +69,7 @@ function begunBy(make: (first: SseEvent) => Rewriter): Rewriter {
 
 // ── refusals ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The proto spelling of a path, as the caller's wire has it. */
+/** The proto spelling of a path, as the caller's format has it. */
 const snake = (path: string): string =>
   path.replace(/^GenerateContentRequest\./, '').replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 const camel = (path: string): string =>

@@ -26,7 +26,7 @@ export function openaiChat(config: OpenaiChatConfig): ChatVendor {
   const taste = tasteOf(config)
 
   return {
-    wire: 'chat',
+    format: 'chat',
     async ask(order, { signal }) {
       const sent = writeChat(config, { order: write(order, taste) })
       const judge = chatJudge({ body: order.body, sent, streams: order.stream, callerPath }, openaiQuirks)

@@ -8,7 +8,7 @@ export function openai(config: OpenaiChatConfig): ChatVendor {
   const chat = openaiChat(config)
   const responses = openaiResponses(config)
   return {
-    wire: 'responses',
-    ask: (order, at) => (order.wire === 'chat' && order.by !== 'responses' ? chat : responses).ask(order, at),
+    format: 'responses',
+    ask: (order, at) => (order.format === 'chat' && order.by !== 'responses' ? chat : responses).ask(order, at),
   }
 }

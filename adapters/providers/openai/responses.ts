@@ -19,11 +19,11 @@ export function openaiResponses(config: ChatVendorConfig): ChatVendor {
 
   const ask = nativeFormat(config, {
     name: 'openai-responses',
-    wire: 'responses',
+    format: 'responses',
     address: () => ({ url, headers }),
     own: ({ model, body, stream }) => ({ model, ...body, store: false, stream }),
     fromChat: ({ model, body, stream }) => ({ model, ...translated(body), stream }),
-    callerPath: (path, wire) => callerPath[wire]?.(path) ?? path,
+    callerPath: (path, format) => callerPath[format]?.(path) ?? path,
     quirks,
     failureIn: (reply) => (responseFailure(reply) ? failed(reply) : undefined),
     isAnswer: ({ output, status }) =>
@@ -32,7 +32,7 @@ export function openaiResponses(config: ChatVendorConfig): ChatVendor {
     stream: (facts) => ({ rewriter: chatFromResponsesStream(facts), errorIn, isEnding: ends, isPrelude }),
     events: (reply) => responseEvents(reply).join(''),
   })
-  return { wire: 'responses', ask }
+  return { format: 'responses', ask }
 }
 
 function translated(body: ChatOrder['body']): Fields {

@@ -7,10 +7,13 @@ export type ChatScript = (order: ChatOrder, at: { signal: AbortSignal; attempt: 
 export type ScriptedChat = ChatVendor & { readonly orders: readonly ChatOrder[] }
 
 /** Records every order. Rejects at once when the signal aborts, and ends a stream at once when it is cancelled, whatever the script does. */
-export function scriptedChat(script: ChatScript = hello, { wire = 'chat' }: { wire?: ChatFormat } = {}): ScriptedChat {
+export function scriptedChat(
+  script: ChatScript = hello,
+  { format = 'chat' }: { format?: ChatFormat } = {},
+): ScriptedChat {
   const orders: ChatOrder[] = []
   return {
-    wire,
+    format,
     orders,
     async ask(order, { signal }) {
       orders.push(order)

@@ -68,7 +68,7 @@ export type ChatRow = {
   readonly refuses?: readonly string[]
   /** A forced `tool_choice` is served as `auto`. */
   readonly noForcedTools?: boolean
-  /** Function tools go over the responses wire, for chat refuses them together with an effort (decision 75). */
+  /** Function tools go over the responses format, for chat refuses them together with an effort (decision 75). */
   readonly toolsByResponses?: boolean
   /** Takes `search_parameters`, at this surcharge per call, in US dollars. */
   readonly liveSearch?: Dollars
@@ -85,8 +85,8 @@ export type ChatRow = {
 }
 
 /**
- * `chat` is POST /chat/completions, the wire between all others; `messages`, `responses` and `generate_content` are the vendor-compatible
- * surfaces of contract 7.1. A translation goes from a wire to `chat`, or from `chat` to a wire.
+ * `chat` is POST /chat/completions, the format between all others; `messages`, `responses` and `generate_content` are the vendor-compatible
+ * surfaces of contract 7.1. A translation goes from a format to `chat`, or from `chat` to a format.
  */
 export type ChatFormat = 'chat' | 'messages' | 'responses' | 'generate_content'
 
@@ -95,15 +95,15 @@ export type SseEvent = { readonly event?: string; readonly data: string }
 
 /** One order to a chat vendor. Its body has no `model` and no `stream`: the vendor writes those. */
 export type ChatOrder = {
-  /** How `body` is written, and how the answer is: `chat`, or the vendor's own wire. */
-  readonly wire: ChatFormat
+  /** How `body` is written, and how the answer is: `chat`, or the vendor's own format. */
+  readonly format: ChatFormat
   /** The vendor's own id. */
   readonly model: string
   readonly body: Fields
   readonly stream: boolean
   /** Asks a vendor that has both to serve `chat` over its responses API, which can do more. */
   readonly by?: 'responses'
-  /** Headers of the caller's that belong to the wire, such as `anthropic-beta`; lower case. */
+  /** Headers of the caller's that belong to the format, such as `anthropic-beta`; lower case. */
   readonly headers: Readonly<Record<string, string>>
 }
 
@@ -128,12 +128,12 @@ export type ChatAnswer =
  * answer; a stream is answered only when its first event has come, so that an error before it is a refusal like any other.
  */
 export interface ChatVendor {
-  /** The wire that it speaks by itself, in which bodies pass untouched; every vendor takes `chat` as well. */
-  readonly wire: ChatFormat
+  /** The format that it speaks by itself, in which bodies pass untouched; every vendor takes `chat` as well. */
+  readonly format: ChatFormat
   ask(order: ChatOrder, at: { signal: AbortSignal }): Promise<ChatAnswer>
 }
 
 /** `most`: a count may end as soon as it exceeds this number; any number above it is then an answer. `spend` is told of work before it is done, and may throw. */
-export type CountOptions = { readonly most?: number; spend?(characters: number): void }
+export type CountOptions = { readonly limit?: number; spend?(characters: number): void }
 
 export type CountTokens = (text: string, options?: CountOptions) => Promise<number>

@@ -1,4 +1,7 @@
-/** Music from words: at once where it is ready within a minute, else as a job; and the list of all audio models (contract 14.8). */
+/**
+ * Music from words: at once where it is ready within a minute, else as a job; and the list of all audio models
+ * (contract 14.8).
+ */
 import { Type } from '@sinclair/typebox'
 import * as sale from './shared.ts'
 import type { AudioRow } from '../../ports/vendors/audio.ts'

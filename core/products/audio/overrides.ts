@@ -3,7 +3,10 @@ import { dollars } from '../../x402/money.ts'
 import { duplicatesIn } from '../../lib/duplicates.ts'
 import type { AudioBilling, AudioKind, AudioRow } from '../../ports/vendors/audio.ts'
 
-/** One row's changes. `rate` in US dollars: for 1,000 characters of speech, or a second of it where the row bills so; else for one call. */
+/**
+ * One row's changes. `rate` in US dollars: for 1,000 characters of speech, or a second of it where the row bills so;
+ * else for one call.
+ */
 export type AudioOverride = {
   readonly id: string
   readonly aliases?: readonly string[]

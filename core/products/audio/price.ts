@@ -21,8 +21,8 @@ export function spokenSeconds(text: string): number {
 const THOUSANDTH = dollars('0.001')
 
 /**
- * Speech by the character: `characters / 1000 * rate * 1.05`, at least 0.001, + 0.001; by the second: `seconds * rate + 0.001`, without margin.
- * Whatever else makes a sound costs its rate once, with margin and fee (contract 14.1).
+ * Speech by the character: `characters / 1000 * rate * 1.05`, at least 0.001, + 0.001; by the second: `seconds * rate +
+ * 0.001`, without margin. Whatever else makes a sound costs its rate once, with margin and fee (contract 14.1).
  */
 export function audioPrice(
   { mode, rate }: AudioBilling,

@@ -1,4 +1,7 @@
-/** What speech, sound effects and music have in common: rows and formats, how a vendor is found, and how its failures read. */
+/**
+ * What speech, sound effects and music have in common: rows and formats, how a vendor is found, and how its failures
+ * read.
+ */
 import { Type } from '@sinclair/typebox'
 import type { AudioKind, AudioRow, AudioFormat, AudioVendor, MadeAudio } from '../../ports/vendors/audio.ts'
 import type { Catalog } from '../../endpoint/offering.ts'
@@ -55,7 +58,9 @@ export const soundResult = Type.Object({
 export const rowsOf = (catalog: Catalog, kind: AudioKind): readonly AudioRow[] =>
   catalog.audio.all.filter((row) => row.kind === kind)
 
-/** The row that is ordered; the first of its kind where none is named. Throws INVALID_MODEL, which lists those on show. */
+/**
+ * The row that is ordered; the first of its kind where none is named. Throws INVALID_MODEL, which lists those on show.
+ */
 export function rowFor(catalog: Catalog, kind: AudioKind, model: string | undefined): AudioRow {
   const rows = rowsOf(catalog, kind)
   const row = model === undefined ? rows[0] : catalog.audio.get(model)
@@ -82,7 +87,10 @@ export const RATE_NAMES = {
   per_track: 'per_track',
 } as const
 
-/** Rows on show that the operator's vendors make; all that are on show where they make none, so that documents have a price. */
+/**
+ * Rows on show that the operator's vendors make; all that are on show where they make none, so that documents have a
+ * price.
+ */
 export function configured(offering: Offering, kind: AudioKind): readonly AudioRow[] {
   const listed = rowsOf(offering.catalog, kind).filter(({ hidden }) => !hidden)
   const made = listed.filter((row) => makerOf(row, offering) !== undefined)
@@ -169,7 +177,10 @@ export function orUpstream(work: Promise<MadeAudio> | undefined): Promise<MadeAu
   })
 }
 
-/** What a vendor's sound becomes. Where it cannot be hosted the call fails, uncharged: its reply would hold nothing (contract 14.10). */
+/**
+ * What a vendor's sound becomes. Where it cannot be hosted the call fails, uncharged: its reply would hold nothing
+ * (contract 14.10).
+ */
 export function hosted(
   made: MadeAudio,
   { format, model, ...said }: { readonly format: AudioFormat; readonly model: string; readonly characters?: number },

@@ -1,7 +1,9 @@
-/** Chat models for sale: list prices of their makers in November 2026, which operators correct in their configuration. */
+/**
+ * Chat models for sale: list prices of their makers in November 2026, which operators correct in their configuration.
+ */
 import { dollars } from '../../x402/money.ts'
 import type { ChatBilling, ChatRow, Effort, EffortRules } from '../../ports/vendors/chat.ts'
-import { paid, sold } from './row.ts'
+import { paid, chatRow } from './row.ts'
 
 /** Where a prompt is long: "above" begins one token later, "at" with the token itself (contract 6.39). */
 const above272K = (input: string, output: string) => ({ from: 272_001, input, output })
@@ -59,82 +61,82 @@ const gptFive = { ...gpt, effort: { sent: fiveEfforts } } as const
 const gptFivePointOne = { ...gpt, contextWindow: 400_000, effort: { sent: { ...fiveEfforts, xhigh: 'high' } } } as const
 
 const vendorA: readonly ChatRow[] = [
-  sold('vendor-a/chat-6.2-flagship', 'openai/gpt-6.2-astra', {
+  chatRow('vendor-a/chat-6.2-flagship', 'openai/gpt-6.2-astra', {
     ...alwaysReasons,
     ...released(2026, 11, 17),
     billing: paid('8', '40', { read: '0.4', long: above272K('16', '60') }),
     description: 'The most capable model of this maker, for the hardest reasoning and for long agentic work.',
   }),
-  sold('vendor-a/chat-6.2-large', 'openai/gpt-6.2-sol', {
+  chatRow('vendor-a/chat-6.2-large', 'openai/gpt-6.2-sol', {
     ...alwaysReasons,
     ...released(2026, 11, 17),
     billing: paid('2', '10', { read: '0.1', long: above272K('4', '15') }),
     description: 'Everyday coding, writing and agents in many steps, always with reasoning.',
   }),
-  sold('vendor-a/chat-6.1-large', 'openai/gpt-6.1-sol', {
+  chatRow('vendor-a/chat-6.1-large', 'openai/gpt-6.1-sol', {
     ...alwaysReasons,
     ...released(2026, 9, 29),
     billing: paid('2', '10', { read: '0.1', write: '2.5', long: above272K('4', '15') }),
     description: 'A strong all-round model for coding and agents, always with reasoning.',
   }),
   // Counted among the smaller tiers: its maker documents that it accepts `none`.
-  sold('vendor-a/chat-6.1-medium', 'openai/gpt-6.1-terra', {
+  chatRow('vendor-a/chat-6.1-medium', 'openai/gpt-6.1-terra', {
     ...mayNotReason,
     ...released(2026, 10, 26),
     billing: paid('1', '5', { read: '0.05', write: '1.25', long: above272K('2', '7.5') }),
     description: 'The fast middle tier, for coding, vision and everyday work.',
   }),
-  sold('vendor-a/chat-6-flagship', 'openai/gpt-6-astra', {
+  chatRow('vendor-a/chat-6-flagship', 'openai/gpt-6-astra', {
     ...alwaysReasons,
     ...released(2026, 9, 3),
     billing: paid('10', '50', { read: '1', write: '12.5', long: above272K('20', '75') }),
     description: 'The first flagship of the six-series, for long agentic work and computer use.',
   }),
-  sold('vendor-a/chat-6-large', 'openai/gpt-6-sol', {
+  chatRow('vendor-a/chat-6-large', 'openai/gpt-6-sol', {
     ...mayNotReason,
     ...released(2026, 9, 22),
     billing: paid('2', '10', { read: '0.2', write: '2.5', long: above272K('4', '15') }),
     description: 'Complex coding and agents below the flagship; can answer without reasoning.',
   }),
-  sold('vendor-a/chat-6-small', 'openai/gpt-6-luna', {
+  chatRow('vendor-a/chat-6-small', 'openai/gpt-6-luna', {
     ...mayNotReason,
     ...released(2026, 9, 22),
     billing: paid('0.1', '0.5', { read: '0.01', write: '0.125', long: above272K('0.2', '0.75') }),
     description: 'High volume at low cost: chat, classification, light agents.',
   }),
-  sold('vendor-a/chat-5.6-large', 'openai/gpt-5.6-sol', {
+  chatRow('vendor-a/chat-5.6-large', 'openai/gpt-5.6-sol', {
     ...gptFivePointSix,
     ...released(2026, 7, 9),
     billing: paid('4', '20', { read: '0.4', write: '5', long: above272K('8', '30') }),
     description: 'Deep reasoning for coding and long problems.',
   }),
-  sold('vendor-a/chat-5.6-medium', 'openai/gpt-5.6-terra', {
+  chatRow('vendor-a/chat-5.6-medium', 'openai/gpt-5.6-terra', {
     ...gptFivePointSix,
     ...released(2026, 7, 9),
     billing: paid('2', '12', { read: '0.2', write: '2.5', long: above272K('4', '18') }),
     description: 'Everyday coding and reasoning below the large tier.',
   }),
-  sold('vendor-a/chat-5.6-small', 'openai/gpt-5.6-luna', {
+  chatRow('vendor-a/chat-5.6-small', 'openai/gpt-5.6-luna', {
     ...gptFivePointSix,
     ...released(2026, 7, 9),
     billing: paid('0.2', '1.2', { read: '0.02', write: '0.25', long: above272K('0.4', '1.8') }),
     description: 'High-volume chat and light agents.',
   }),
-  sold('vendor-a/chat-5.5', 'openai/gpt-5.5', {
+  chatRow('vendor-a/chat-5.5', 'openai/gpt-5.5', {
     ...gptFive,
     ...released(2026, 4, 23),
     billing: paid('5', '30', { read: '0.5', long: above272K('10', '45') }),
     toolsByResponses: true,
     description: 'The flagship before the 5.6 generation.',
   }),
-  sold('vendor-a/chat-5.4', 'openai/gpt-5.4', {
+  chatRow('vendor-a/chat-5.4', 'openai/gpt-5.4', {
     ...gptFive,
     ...released(2026, 3, 5),
     billing: paid('2.5', '15', { read: '0.25', long: above272K('5', '22.5') }),
     toolsByResponses: true,
     description: 'Reasoning over a long context.',
   }),
-  sold('vendor-a/chat-5.4-mini', 'openai/gpt-5.4-mini', {
+  chatRow('vendor-a/chat-5.4-mini', 'openai/gpt-5.4-mini', {
     ...gptFive,
     ...released(2026, 3, 17),
     billing: paid('0.75', '4.5', { read: '0.075' }),
@@ -142,7 +144,7 @@ const vendorA: readonly ChatRow[] = [
     toolsByResponses: true,
     description: 'A small model for coding and sub-agents.',
   }),
-  sold('vendor-a/chat-5.4-nano', 'openai/gpt-5.4-nano', {
+  chatRow('vendor-a/chat-5.4-nano', 'openai/gpt-5.4-nano', {
     ...gptFive,
     ...released(2026, 3, 17),
     billing: paid('0.2', '1.25', { read: '0.02' }),
@@ -150,7 +152,7 @@ const vendorA: readonly ChatRow[] = [
     toolsByResponses: true,
     description: 'The fastest and cheapest of its series, for high throughput.',
   }),
-  sold('vendor-a/chat-5.2', 'openai/gpt-5.2', {
+  chatRow('vendor-a/chat-5.2', 'openai/gpt-5.2', {
     ...gptFive,
     ...released(2025, 12, 11),
     billing: paid('1.75', '14', { read: '0.175' }),
@@ -158,13 +160,13 @@ const vendorA: readonly ChatRow[] = [
     description: 'Adaptive reasoning over 400K tokens.',
   }),
   // Its maker retires it on 2027-04-01, and the one below on 2026-12-11 (developers.openai.com/api/docs/deprecations).
-  sold('vendor-a/chat-5.1', 'openai/gpt-5.1', {
+  chatRow('vendor-a/chat-5.1', 'openai/gpt-5.1', {
     ...gptFivePointOne,
     ...released(2025, 11, 13),
     billing: paid('1.25', '10', { read: '0.125' }),
     description: 'Reasoning with a selectable effort over 400K tokens.',
   }),
-  sold('vendor-a/chat-5', 'openai/gpt-5', {
+  chatRow('vendor-a/chat-5', 'openai/gpt-5', {
     ...gptFivePointOne,
     ...released(2025, 8, 7),
     billing: paid('1.25', '10', { read: '0.125' }),
@@ -184,7 +186,7 @@ const gemini = {
 } as const
 
 const vendorB: readonly ChatRow[] = [
-  sold('vendor-b/chat-3.1-pro', 'google/gemini-3.1-pro-preview', {
+  chatRow('vendor-b/chat-3.1-pro', 'google/gemini-3.1-pro-preview', {
     ...gemini,
     ...released(2026, 2, 19),
     billing: paid('2', '12', { read: '0.2', long: above200K('4', '18') }),
@@ -192,38 +194,38 @@ const vendorB: readonly ChatRow[] = [
     description: 'The large tier: reasoning, agents and software engineering over a million tokens.',
   }),
   // At the price that holds to the end of 2026.
-  sold('vendor-b/chat-3.8-flash', 'google/gemini-3.8-flash', {
+  chatRow('vendor-b/chat-3.8-flash', 'google/gemini-3.8-flash', {
     ...gemini,
     ...released(2026, 9, 2),
     billing: paid('0.75', '3.75', { read: '0.075' }),
     description: 'The newest fast tier, with thinking built in.',
   }),
-  sold('vendor-b/chat-3.7-flash', 'google/gemini-3.7-flash', {
+  chatRow('vendor-b/chat-3.7-flash', 'google/gemini-3.7-flash', {
     ...gemini,
     ...released(2026, 8, 13),
     billing: paid('0.75', '3.75', { read: '0.075' }),
     description: 'The fast tier of the generation before.',
   }),
-  sold('vendor-b/chat-3.6-flash', 'google/gemini-3.6-flash', {
+  chatRow('vendor-b/chat-3.6-flash', 'google/gemini-3.6-flash', {
     ...gemini,
     ...released(2026, 7, 21),
     billing: paid('0.75', '3.75', { read: '0.075' }),
     description: 'An earlier fast tier, still in production.',
   }),
-  sold('vendor-b/chat-3.5-flash', 'google/gemini-3.5-flash', {
+  chatRow('vendor-b/chat-3.5-flash', 'google/gemini-3.5-flash', {
     ...gemini,
     ...released(2026, 5, 19),
     billing: paid('1.5', '9', { read: '0.15' }),
     hidden: true,
     description: 'An earlier fast tier that its successors replace at a lower price.',
   }),
-  sold('vendor-b/chat-3.5-flash-lite', 'google/gemini-3.5-flash-lite', {
+  chatRow('vendor-b/chat-3.5-flash-lite', 'google/gemini-3.5-flash-lite', {
     ...gemini,
     ...released(2026, 7, 21),
     billing: paid('0.3', '2.5', { read: '0.03' }),
     description: 'Light and very fast, for high throughput.',
   }),
-  sold('vendor-b/chat-3.1-flash-lite', 'google/gemini-3.1-flash-lite', {
+  chatRow('vendor-b/chat-3.1-flash-lite', 'google/gemini-3.1-flash-lite', {
     ...gemini,
     ...released(2026, 3, 3),
     billing: paid('0.25', '1.5', { read: '0.025' }),
@@ -244,32 +246,32 @@ const grok = {
 const grokMillion = { ...grok, contextWindow: 1_000_000, maxOutput: 131_072 } as const
 
 const vendorC: readonly ChatRow[] = [
-  sold('vendor-c/chat-4.7', 'xai/grok-4.7', {
+  chatRow('vendor-c/chat-4.7', 'xai/grok-4.7', {
     ...grok,
     ...released(2026, 9, 21),
     billing: paid('2', '6', { read: '0.5', long: at200K('4', '12') }),
     description: 'The flagship for long-running agents, coding and knowledge work; can search live.',
   }),
-  sold('vendor-c/chat-4.6', 'xai/grok-4.6', {
+  chatRow('vendor-c/chat-4.6', 'xai/grok-4.6', {
     ...grok,
     ...released(2026, 8, 7),
     billing: paid('2', '6', { read: '0.5', long: at200K('4', '12') }),
     description: 'The flagship before, with a selectable effort; can search live.',
   }),
-  sold('vendor-c/chat-4.5', 'xai/grok-4.5', {
+  chatRow('vendor-c/chat-4.5', 'xai/grok-4.5', {
     ...grok,
     ...released(2026, 7, 8),
     billing: paid('2', '6', { read: '0.5', long: at200K('4', '12') }),
     description: 'Coding, agents and knowledge work; can search live.',
   }),
-  sold('vendor-c/chat-4.3', 'xai/grok-4.3', {
+  chatRow('vendor-c/chat-4.3', 'xai/grok-4.3', {
     ...grokMillion,
     ...released(2026, 5, 3),
     billing: paid('1.25', '2.5', { read: '0.2', long: at200K('2.5', '5') }),
     liveSearch: dollars('0.12'),
     description: 'A million tokens of context, always reasoning; can search live at a lower surcharge.',
   }),
-  sold('vendor-c/chat-4.20-reasoning', 'xai/grok-4.20-reasoning', {
+  chatRow('vendor-c/chat-4.20-reasoning', 'xai/grok-4.20-reasoning', {
     ...grokMillion,
     ...released(2026, 3, 9),
     billing: paid('1.25', '2.5', { read: '0.2', long: at200K('2.5', '5') }),
@@ -277,7 +279,7 @@ const vendorC: readonly ChatRow[] = [
     also: ['grok-4.20-0309-reasoning', 'grok-4.20'],
     description: 'A million tokens of context with reasoning; can search live.',
   }),
-  sold('vendor-c/chat-4.20-non-reasoning', 'xai/grok-4.20-non-reasoning', {
+  chatRow('vendor-c/chat-4.20-non-reasoning', 'xai/grok-4.20-non-reasoning', {
     ...grokMillion,
     ...released(2026, 3, 9),
     billing: paid('1.25', '2.5', { read: '0.2', long: at200K('2.5', '5') }),
@@ -292,14 +294,14 @@ const glm = { contextWindow: 200_000, maxOutput: 128_000, categories: THINKS, st
 const glmMillion = { ...glm, contextWindow: 1_000_000, maxOutput: 131_072 } as const
 
 const vendorD: readonly ChatRow[] = [
-  sold('vendor-d/chat-5.3', 'zai/glm-5.3', {
+  chatRow('vendor-d/chat-5.3', 'zai/glm-5.3', {
     ...glmMillion,
     ...released(2026, 8, 19),
     billing: paid('1.4', '4.4', { read: '0.26' }),
     description: 'The flagship: always reasoning, strong at long coding tasks.',
   }),
   // Release day not confirmed.
-  sold('vendor-d/chat-5.3-flash', 'zai/glm-5.3-flash', {
+  chatRow('vendor-d/chat-5.3-flash', 'zai/glm-5.3-flash', {
     ...glmMillion,
     ...released(2026, 9, 15),
     billing: paid('0.15', '0.5', { read: '0.03' }),
@@ -307,25 +309,25 @@ const vendorD: readonly ChatRow[] = [
     images: 'tiles_512',
     description: 'Reasoning and vision at a low price.',
   }),
-  sold('vendor-d/chat-5.2', 'zai/glm-5.2', {
+  chatRow('vendor-d/chat-5.2', 'zai/glm-5.2', {
     ...glmMillion,
     ...released(2026, 6, 16),
     billing: paid('1.4', '4.4', { read: '0.26' }),
     description: 'Long coding tasks over a million tokens.',
   }),
-  sold('vendor-d/chat-5.1', 'zai/glm-5.1', {
+  chatRow('vendor-d/chat-5.1', 'zai/glm-5.1', {
     ...glm,
     ...released(2026, 4, 7),
     billing: paid('1.4', '4.4', { read: '0.26' }),
     description: 'Coding that runs by itself for hours.',
   }),
-  sold('vendor-d/chat-5', 'zai/glm-5', {
+  chatRow('vendor-d/chat-5', 'zai/glm-5', {
     ...glm,
     ...released(2026, 2, 11),
     billing: paid('1', '3.2', { read: '0.2' }),
     description: 'Reasoning and agents over 200K tokens.',
   }),
-  sold('vendor-d/chat-5-turbo', 'zai/glm-5-turbo', {
+  chatRow('vendor-d/chat-5-turbo', 'zai/glm-5-turbo', {
     ...glm,
     ...released(2026, 3, 15),
     billing: paid('1.2', '4'),
@@ -341,52 +343,55 @@ const claude = {
   images: 'area_750',
   promptCache: true,
 } as const
-/** From 4.7 on, the large models know no sampling parameters; the newest ones reject forced tools as well (contract 6.32). */
+/**
+ * From 4.7 on, the large models know no sampling parameters; the newest ones reject forced tools as well (contract
+ * 6.32).
+ */
 const claudeUnsampled = { ...claude, strips: ['temperature', 'top_p', 'top_k'] } as const
 const claudeNewest = { ...claudeUnsampled, noForcedTools: true } as const
 
 const vendorG: readonly ChatRow[] = [
-  sold('vendor-g/chat-5.1-flagship', 'anthropic/claude-fable-5-1', {
+  chatRow('vendor-g/chat-5.1-flagship', 'anthropic/claude-fable-5-1', {
     ...claudeNewest,
     ...released(2026, 9, 1),
     billing: paid('10', '50', { read: '0.25', write: '12.5' }),
     also: ['claude-fable-5.1'],
     description: 'For the most demanding reasoning and long-horizon agents; always thinks.',
   }),
-  sold('vendor-g/chat-5.5-large', 'anthropic/claude-opus-5-5', {
+  chatRow('vendor-g/chat-5.5-large', 'anthropic/claude-opus-5-5', {
     ...claudeNewest,
     ...released(2026, 9, 22),
     billing: paid('4', '20', { read: '0.2', write: '5' }),
     also: ['claude-opus-5.5'],
     description: 'Deep reasoning and agentic coding; always thinks.',
   }),
-  sold('vendor-g/chat-5.5-medium', 'anthropic/claude-sonnet-5-5', {
+  chatRow('vendor-g/chat-5.5-medium', 'anthropic/claude-sonnet-5-5', {
     ...claudeNewest,
     ...released(2026, 9, 28),
     billing: paid('2', '10', { read: '0.1', write: '2.5' }),
     also: ['claude-sonnet-5.5'],
     description: 'Fast everyday coding and agents.',
   }),
-  sold('vendor-g/chat-5-large', 'anthropic/claude-opus-5', {
+  chatRow('vendor-g/chat-5-large', 'anthropic/claude-opus-5', {
     ...claudeUnsampled,
     ...released(2026, 7, 24),
     billing: paid('5', '25', { read: '0.5', write: '6.25' }),
     description: 'The large tier of the generation before.',
   }),
-  sold('vendor-g/chat-5-medium', 'anthropic/claude-sonnet-5', {
+  chatRow('vendor-g/chat-5-medium', 'anthropic/claude-sonnet-5', {
     ...claudeUnsampled,
     ...released(2026, 6, 30),
     billing: paid('2', '10', { read: '0.2', write: '2.5' }),
     description: 'The medium tier of the generation before.',
   }),
-  sold('vendor-g/chat-4.8-large', 'anthropic/claude-opus-4-8', {
+  chatRow('vendor-g/chat-4.8-large', 'anthropic/claude-opus-4-8', {
     ...claudeUnsampled,
     ...released(2026, 5, 28),
     billing: paid('5', '25', { read: '0.5', write: '6.25' }),
     also: ['claude-opus-4.8'],
     description: 'The large tier of the four-series.',
   }),
-  sold('vendor-g/chat-4.7-large', 'anthropic/claude-opus-4-7', {
+  chatRow('vendor-g/chat-4.7-large', 'anthropic/claude-opus-4-7', {
     ...claudeUnsampled,
     ...released(2026, 4, 16),
     billing: paid('5', '25', { read: '0.5', write: '6.25' }),
@@ -394,14 +399,14 @@ const vendorG: readonly ChatRow[] = [
     hidden: true,
     description: 'An earlier large tier of the four-series.',
   }),
-  sold('vendor-g/chat-4.6-medium', 'anthropic/claude-sonnet-4-6', {
+  chatRow('vendor-g/chat-4.6-medium', 'anthropic/claude-sonnet-4-6', {
     ...claude,
     ...released(2026, 2, 17),
     billing: paid('3', '15', { read: '0.3', write: '3.75' }),
     also: ['claude-sonnet-4.6'],
     description: 'The medium tier of the four-series.',
   }),
-  sold('vendor-g/chat-4.5-small', 'anthropic/claude-haiku-4-5', {
+  chatRow('vendor-g/chat-4.5-small', 'anthropic/claude-haiku-4-5', {
     ...claude,
     ...released(2025, 10, 15),
     billing: paid('1', '5', { read: '0.1', write: '1.25' }),
@@ -416,7 +421,7 @@ const vendorG: readonly ChatRow[] = [
 const deepseek = { contextWindow: 1_000_000, maxOutput: 384_000, structured: 'forwarded' } as const
 
 const vendorH: readonly ChatRow[] = [
-  sold('vendor-h/chat-4', 'deepseek/deepseek-flash', {
+  chatRow('vendor-h/chat-4', 'deepseek/deepseek-flash', {
     ...deepseek,
     ...released(2026, 9, 10),
     billing: paid('0.3', '1.2', { read: '0.006' }),
@@ -425,7 +430,7 @@ const vendorH: readonly ChatRow[] = [
     also: ['deepseek-chat', 'deepseek-v4-flash', 'deepseek-v4-flash-vision-exp'],
     description: 'The fast model of the fourth generation; thinks unless `thinking` is disabled.',
   }),
-  sold('vendor-h/reasoner-4', 'deepseek/deepseek-reasoner', {
+  chatRow('vendor-h/reasoner-4', 'deepseek/deepseek-reasoner', {
     ...deepseek,
     ...released(2026, 9, 10),
     billing: paid('0.3', '1.2', { read: '0.006' }),
@@ -434,7 +439,7 @@ const vendorH: readonly ChatRow[] = [
     upstream: 'deepseek-flash',
     description: 'The same model, for those who ask for it as a reasoner.',
   }),
-  sold('vendor-h/chat-4-pro', 'deepseek/deepseek-v4-pro', {
+  chatRow('vendor-h/chat-4-pro', 'deepseek/deepseek-v4-pro', {
     ...deepseek,
     ...released(2026, 8, 13),
     billing: paid('1.32', '3.96', { read: '0.044' }),
@@ -450,7 +455,7 @@ const FREE: ChatBilling = { mode: 'free' }
 const flat = (price: string): ChatBilling => ({ mode: 'flat', price: dollars(price) })
 
 const free: readonly ChatRow[] = [
-  sold('vendor-open/gpt-oss-120b', 'openai/gpt-oss-120b', {
+  chatRow('vendor-open/gpt-oss-120b', 'openai/gpt-oss-120b', {
     ...open,
     ...released(2025, 8, 5),
     billing: FREE,
@@ -459,7 +464,7 @@ const free: readonly ChatRow[] = [
     also: ['nvidia/gpt-oss-120b'],
     description: 'Open weights: reasoning and tools with 117 billion parameters.',
   }),
-  sold('vendor-open/gpt-oss-20b', 'openai/gpt-oss-20b', {
+  chatRow('vendor-open/gpt-oss-20b', 'openai/gpt-oss-20b', {
     ...open,
     ...released(2025, 8, 5),
     billing: FREE,
@@ -468,7 +473,7 @@ const free: readonly ChatRow[] = [
     also: ['nvidia/gpt-oss-20b'],
     description: 'Open weights: the small sibling, which answers fast.',
   }),
-  sold('vendor-open/qwen3-coder', 'qwen/qwen3-coder-480b-a35b-instruct', {
+  chatRow('vendor-open/qwen3-coder', 'qwen/qwen3-coder-480b-a35b-instruct', {
     ...open,
     ...released(2025, 7, 22),
     billing: FREE,
@@ -478,7 +483,7 @@ const free: readonly ChatRow[] = [
     categories: ['chat', 'coding'],
     description: 'Open weights: a large model for code.',
   }),
-  sold('vendor-open/mistral-small-4', 'mistralai/mistral-small-4-119b-2603', {
+  chatRow('vendor-open/mistral-small-4', 'mistralai/mistral-small-4-119b-2603', {
     ...open,
     ...released(2026, 3, 16),
     billing: FREE,
@@ -488,7 +493,7 @@ const free: readonly ChatRow[] = [
     description: 'Open weights: general chat, reasoning and code.',
   }),
   // Release day not confirmed.
-  sold('vendor-open/nemotron-3-ultra', 'nvidia/nemotron-3-ultra-550b-a55b', {
+  chatRow('vendor-open/nemotron-3-ultra', 'nvidia/nemotron-3-ultra-550b-a55b', {
     ...open,
     ...released(2026, 6, 1),
     billing: FREE,
@@ -497,7 +502,7 @@ const free: readonly ChatRow[] = [
     contextWindow: 1_000_000,
     description: 'Open weights: reasoning over a million tokens.',
   }),
-  sold('vendor-open/llama-4-maverick', 'meta/llama-4-maverick-17b-128e-instruct', {
+  chatRow('vendor-open/llama-4-maverick', 'meta/llama-4-maverick-17b-128e-instruct', {
     ...open,
     ...released(2025, 4, 5),
     billing: FREE,
@@ -512,7 +517,7 @@ const free: readonly ChatRow[] = [
 
 /** The flat prices are this gateway's own, fee included. */
 const flatPriced: readonly ChatRow[] = [
-  sold('vendor-open/llama-3.3-70b', 'meta/llama-3.3-70b-instruct', {
+  chatRow('vendor-open/llama-3.3-70b', 'meta/llama-3.3-70b-instruct', {
     ...open,
     ...released(2024, 12, 6),
     billing: flat('0.001'),
@@ -521,14 +526,14 @@ const flatPriced: readonly ChatRow[] = [
     categories: ['chat', 'coding'],
     description: 'Open weights: a dependable general model.',
   }),
-  sold('vendor-open/qwen3-32b', 'qwen/qwen3-32b', {
+  chatRow('vendor-open/qwen3-32b', 'qwen/qwen3-32b', {
     ...open,
     ...released(2025, 4, 28),
     billing: flat('0.001'),
     upstream: 'qwen/qwen3-32b',
     description: 'Open weights: a compact reasoning model.',
   }),
-  sold('vendor-open/gemma-4-31b', 'google/gemma-4-31b-it', {
+  chatRow('vendor-open/gemma-4-31b', 'google/gemma-4-31b-it', {
     ...open,
     ...released(2026, 4, 2),
     billing: flat('0.001'),
@@ -538,7 +543,7 @@ const flatPriced: readonly ChatRow[] = [
     images: 'tiles_512',
     description: 'Open weights: compact, with images.',
   }),
-  sold('vendor-open/qwen3-235b', 'qwen/qwen3-235b-a22b-instruct-2507', {
+  chatRow('vendor-open/qwen3-235b', 'qwen/qwen3-235b-a22b-instruct-2507', {
     ...open,
     ...released(2025, 7, 21),
     billing: flat('0.002'),
@@ -548,7 +553,7 @@ const flatPriced: readonly ChatRow[] = [
     description: 'Open weights: a large general model.',
     fallbacks: ['vendor-open/qwen3-32b'],
   }),
-  sold('vendor-open/kimi-k2-thinking', 'moonshotai/kimi-k2-thinking', {
+  chatRow('vendor-open/kimi-k2-thinking', 'moonshotai/kimi-k2-thinking', {
     ...open,
     ...released(2025, 11, 6),
     billing: flat('0.002'),
@@ -557,7 +562,7 @@ const flatPriced: readonly ChatRow[] = [
     contextWindow: 262_144,
     description: 'Open weights: agents that think in many steps.',
   }),
-  sold('vendor-open/mistral-large-3', 'mistralai/mistral-large-3-675b-instruct-2512', {
+  chatRow('vendor-open/mistral-large-3', 'mistralai/mistral-large-3-675b-instruct-2512', {
     ...open,
     ...released(2025, 12, 2),
     billing: flat('0.002'),
@@ -583,7 +588,7 @@ const echo = {
 } as const
 
 const embedded: readonly ChatRow[] = [
-  sold('farebox/echo', 'farebox/echo', {
+  chatRow('farebox/echo', 'farebox/echo', {
     ...echo,
     ...released(2026, 11, 20),
     billing: paid('0.5', '1.5'),
@@ -592,7 +597,7 @@ const embedded: readonly ChatRow[] = [
     description:
       'A small deterministic program that answers with text made from what it was sent. It is no model; it is here so that paying and streaming can be tried without a key.',
   }),
-  sold('farebox/echo-free', 'farebox/echo-free', {
+  chatRow('farebox/echo-free', 'farebox/echo-free', {
     ...echo,
     ...released(2026, 11, 20),
     billing: FREE,

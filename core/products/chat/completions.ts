@@ -1,18 +1,18 @@
-/** Chat completions: the common chat API, quoted before it is answered and settled after (contract 6.1). */
+/** Chat completions: the OpenAI-compatible chat API, quoted before the model runs and settled after (contract 6.1). */
 import { Type } from '@sinclair/typebox'
 import { checkChatExtras, checkTools, checkTurns } from './unsupported_fields.ts'
 import { ChatBody } from './request.ts'
 import {
-  answered,
-  chatSpan,
+  answerChat,
+  chatPriceRange,
   type ChatInput,
   findRow,
   isServed,
-  orderSize,
+  priceInputs,
   quote,
-  remembered,
+  requestRecord,
   sampleRow,
-  sized,
+  sizeRequest,
 } from './shared.ts'
 import { free, streamed, type StreamedContext, type Offering } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
@@ -45,8 +45,8 @@ const output = Type.Object({
   usage,
 })
 
-/** The order of a checked body; `model` from the path where that names one. */
-async function orderOf(
+/** Validates a body and sizes it. `model` is the one in the path, where the path names one. */
+async function chatInputOf(
   body: Readonly<Record<string, unknown>>,
   model: string | undefined,
   context: StreamedContext,
@@ -56,8 +56,8 @@ async function orderOf(
   checkTurns((body as Fields).messages, 'messages')
   checkTools(body as Fields)
   checkChatExtras(body as Fields)
-  return await sized(
-    { row: findRow(named, context), wire: 'chat', chat: body as Fields, stream: body.stream === true },
+  return await sizeRequest(
+    { row: findRow(named, context), format: 'chat', chat: body as Fields, stream: body.stream === true },
     context,
   )
 }
@@ -69,16 +69,16 @@ const shared = {
   uploads: true,
   errorFormat: 'chat',
   price: quote,
-  priceRange: chatSpan,
+  priceRange: chatPriceRange,
   isAvailable: isServed,
-  remember: remembered,
+  remember: requestRecord,
   sample: (offering: Offering): Fields => ({ model: sampleRow(offering)?.id ?? '', ...EXAMPLE }),
   check: (
     body: Readonly<Record<string, unknown>>,
     { params }: { params: Readonly<Record<string, string>> },
     context: StreamedContext,
-  ) => orderOf(body, params.model, context),
-  answer: (order: Parameters<typeof answered>[0]) => answered(order, () => undefined),
+  ) => chatInputOf(body, params.model, context),
+  answer: (order: Parameters<typeof answerChat>[0]) => answerChat(order, () => undefined),
 } as const
 
 const completions = streamed<ChatInput>({
@@ -99,7 +99,7 @@ const byModel = streamed<ChatInput>({
   sample: (offering) => ({ model: sampleRow(offering)?.id ?? '', ...EXAMPLE }),
 })
 
-const read = inputParser(ChatBody, 'kept')
+const parseChatBody = inputParser(ChatBody, 'kept')
 
 const estimate = free({
   name: 'chat.estimate',
@@ -135,7 +135,7 @@ const estimate = free({
     ),
   }),
   async answer(request, context) {
-    const order = await orderOf(read(await request.json()), undefined, context)
+    const order = await chatInputOf(parseChatBody(await request.json()), undefined, context)
     if (!isServed(order, context))
       throw new ApiError('NOT_CONFIGURED', { message: `The operator has not configured ${order.row.id}.` })
     const { row, promptTokens, maxTokens, effort } = order
@@ -143,14 +143,14 @@ const estimate = free({
     return json(200, {
       model: row.id,
       billing_mode: row.billing.mode,
-      price: { amount: isFree ? '0.000000' : print(chatPrice(orderSize(order))), currency: 'USD' },
+      price: { amount: isFree ? '0.000000' : print(chatPrice(priceInputs(order))), currency: 'USD' },
       estimate: {
         prompt_tokens: promptTokens,
         max_tokens: maxTokens,
         messages_removed: Number(order.headers['x-messages-removed'] ?? 0),
         ...(effort && { reasoning_effort: effort }),
       },
-      ...(!isFree && { parts: chatPriceParts(orderSize(order)) }),
+      ...(!isFree && { parts: chatPriceParts(priceInputs(order)) }),
     })
   },
 })

@@ -4,15 +4,15 @@ import type { ChatRow } from '../../ports/vendors/chat.ts'
 import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
 import { invalidParameter } from './request.ts'
 import {
-  answered,
-  chatSpan,
+  answerChat,
+  chatPriceRange,
   type ChatInput,
   findRow,
   isServed,
   quote,
-  remembered,
+  requestRecord,
   sampleRow,
-  sized,
+  sizeRequest,
   type Translation,
 } from './shared.ts'
 import { type RequestHead, type Allowlist, streamed, type StreamedContext, type Offering } from '../../endpoint/mod.ts'
@@ -52,18 +52,18 @@ const shared = {
   uploads: true,
   errorFormat: 'generate_content',
   price: quote,
-  priceRange: chatSpan,
+  priceRange: chatPriceRange,
   isAvailable: isServed,
-  remember: remembered,
+  remember: requestRecord,
   allowlists: (): Allowlist => ({ name: 'generate_content', unset: 'nobody' }),
   sample: (): Fields => ({ contents: [{ role: 'user', parts: [{ text: 'Why is the sky blue?' }] }] }),
-  answer: (order: Parameters<typeof answered>[0]) => answered(order, translation),
+  answer: (order: Parameters<typeof answerChat>[0]) => answerChat(order, translation),
 } as const
 
 const check =
   (stream: boolean) =>
-  async (said: Readonly<Record<string, unknown>>, { params }: RequestHead, context: StreamedContext) => {
-    const body = oneSpelling(said as Fields)
+  async (request: Readonly<Record<string, unknown>>, { params }: RequestHead, context: StreamedContext) => {
+    const body = camelCaseBody(request as Fields)
     const row = params.model === undefined ? anyRow(context) : findRow(params.model, context)
     if (!isOnSurface(row))
       throw new ApiError('INVALID_MODEL', {
@@ -83,12 +83,12 @@ const check =
         'names something in the account of the operator; send the content itself.',
       )
     checkExtras(body)
-    return await sized(
+    return await sizeRequest(
       {
         row,
-        wire: 'generate_content',
+        format: 'generate_content',
         chat: chatFromGenerateContent(body),
-        own: (size) => ownBody(body, size),
+        own: (size) => nativeBody(body, size),
         stream,
       },
       context,
@@ -105,36 +105,36 @@ function checkExtras({ serviceTier, generationConfig, contents, systemInstructio
     throw invalidParameter('generationConfig.responseModalities', `must be TEXT, got ${quoted(others[0])}.`)
   checkTurns(contents, 'contents')
   const count = partCounter()
-  for (const [at, content] of (contents as readonly Fields[]).entries())
-    checkParts(content, { at: `contents.${at}`, count, levels: DEEPEST })
-  checkParts(systemInstruction, { at: 'systemInstruction', count, levels: DEEPEST })
+  for (const [path, content] of (contents as readonly Fields[]).entries())
+    checkParts(content, { path: `contents.${path}`, count, depth: MAX_DEPTH })
+  checkParts(systemInstruction, { path: 'systemInstruction', count, depth: MAX_DEPTH })
 }
 
 /** Levels: a content has parts, one of them answers a call, and that answer has parts of media. */
-const DEEPEST = 16
+const MAX_DEPTH = 16
 
 /** What is the caller's own JSON, in which no vendor looks for files. */
 const FREE_FORM: ReadonlySet<string> = new Set(['args', 'response', 'partMetadata', 'partmetadata'])
 
-type Place = { readonly at: string; readonly count: ReturnType<typeof partCounter>; readonly levels: number }
+type PartCheck = { readonly path: string; readonly count: ReturnType<typeof partCounter>; readonly depth: number }
 
 /** Files live in the account of the operator, or behind an address that nobody has counted. */
-function checkParts(value: Json | undefined, { at, count, levels }: Place): void {
+function checkParts(value: Json | undefined, { path, count, depth }: PartCheck): void {
   if (typeof value !== 'object' || value === null) return
-  if (levels === 0) throw refused(at, 'is nested too deeply')
+  if (depth === 0) throw refused(path, 'is nested too deeply')
   if (Array.isArray(value)) {
-    count(value, at)
-    for (const [place, part] of (value as readonly Json[]).entries()) {
-      if (part === null) throw refused(`${at}.${place}`, 'must be an object')
-      checkParts(part, { at: `${at}.${place}`, count, levels: levels - 1 })
+    count(value, path)
+    for (const [index, part] of (value as readonly Json[]).entries()) {
+      if (part === null) throw refused(`${path}.${index}`, 'must be an object')
+      checkParts(part, { path: `${path}.${index}`, count, depth: depth - 1 })
     }
     return
   }
   for (const [spelling, inner] of Object.entries(value)) {
     const name = spelling.replaceAll('_', '')
     if (/^filedata$/i.test(name) && inner !== null)
-      throw invalidParameter(`${at}.fileData`, 'is not served; send the content itself, as inlineData.')
-    if (!FREE_FORM.has(name)) checkParts(inner, { at: `${at}.${name}`, count, levels: levels - 1 })
+      throw invalidParameter(`${path}.fileData`, 'is not served; send the content itself, as inlineData.')
+    if (!FREE_FORM.has(name)) checkParts(inner, { path: `${path}.${name}`, count, depth: depth - 1 })
   }
 }
 
@@ -168,11 +168,11 @@ const generateStream = streamed<ChatInput>({
 export const generateContent = [generate, generateStream]
 
 /**
- * The same in camelCase: the vendor reads both spellings, and what it reads must be what was quoted. It reads numbers out of texts as well, so
- * those are refused where the quote depends on them.
+ * The same in camelCase: the vendor reads both spellings, and what it reads must be what was quoted. It reads numbers
+ * out of texts as well, so those are refused where the quote depends on them.
  */
-function oneSpelling(said: Fields): Fields {
-  const { generationConfig, ...body } = camel(said)
+function camelCaseBody(request: Fields): Fields {
+  const { generationConfig, ...body } = camel(request)
   if (generationConfig === undefined || generationConfig === null) return body
   if (!isFields(generationConfig))
     throw refused('generationConfig', `must be an object, got ${quoted(generationConfig)}`)
@@ -185,7 +185,7 @@ function oneSpelling(said: Fields): Fields {
   return { ...body, generationConfig: config }
 }
 
-function ownBody({ generationConfig, ...body }: Fields, { maxTokens }: { maxTokens: number }): Fields {
+function nativeBody({ generationConfig, ...body }: Fields, { maxTokens }: { maxTokens: number }): Fields {
   return { ...body, generationConfig: { ...(generationConfig as Fields | undefined), maxOutputTokens: maxTokens } }
 }
 

@@ -4,22 +4,22 @@ import type { ChatRow } from '../../ports/vendors/chat.ts'
 import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
 import { invalidParameter } from './request.ts'
 import {
-  answered,
-  chatSpan,
+  answerChat,
+  chatPriceRange,
   type ChatInput,
   findRow,
   isServed,
   quote,
-  remembered,
+  requestRecord,
   sampleRow,
-  sized,
+  sizeRequest,
   type Translation,
 } from './shared.ts'
 import { type RequestHead, streamed } from '../../endpoint/mod.ts'
 import { refused } from '../../http/request_body.ts'
 import { type Json, type Fields, fieldsOf, isFields, listOf } from '../../lib/json.ts'
 import { messagesFromChatStream } from './formats/messages/events.ts'
-import { isCallersTool } from './formats/messages/order.ts'
+import { isClientTool } from './formats/messages/order.ts'
 import { messagesFromChatReply } from './formats/messages/reply.ts'
 import { chatFromMessages } from './formats/messages/request.ts'
 
@@ -56,7 +56,7 @@ const output = Type.Object({
   usage: Type.Object({ input_tokens: Type.Integer(), output_tokens: Type.Integer() }),
 })
 
-const passthrough = streamed<ChatInput>({
+const create = streamed<ChatInput>({
   name: 'messages',
   path: '/api/v1/messages',
   summary: 'Converse in the messages API',
@@ -68,43 +68,43 @@ const passthrough = streamed<ChatInput>({
   uploads: true,
   errorFormat: 'messages',
   price: quote,
-  priceRange: chatSpan,
+  priceRange: chatPriceRange,
   isAvailable: isServed,
-  remember: remembered,
+  remember: requestRecord,
   sample: (offering) => ({
     model: sampleRow(offering, ({ maker }) => maker === 'vendor-g')?.id ?? sampleRow(offering)?.id ?? '',
     max_tokens: 1_000,
     messages: [{ role: 'user', content: 'Why is the sky blue?' }],
   }),
 
-  async check(body, asked, context) {
+  async check(body, head, context) {
     const row = findRow(body.model as string, context)
-    const said = body as Fields
-    checkExtras(said, asked)
-    return await sized(
+    const request = body as Fields
+    checkExtras(request, head)
+    return await sizeRequest(
       {
         row,
-        wire: 'messages',
-        chat: chatFromMessages(withoutTier(said)),
-        own: (size) => ownBody(said, size),
-        stream: said.stream === true,
-        passed: headersOf(asked),
+        format: 'messages',
+        chat: chatFromMessages(withoutTier(request)),
+        own: (size) => nativeBody(request, size),
+        stream: request.stream === true,
+        forwardedHeaders: forwardedHeaders(head),
       },
       context,
     )
   },
 
-  answer: (order) => answered(order, (row) => translation(row, `msg_${order.id.replace(/^job_/, '')}`)),
+  answer: (order) => answerChat(order, (row) => translation(row, `msg_${order.id.replace(/^job_/, '')}`)),
 })
 
-export const messages = [passthrough]
+export const messages = [create]
 
-const isCallers = ({ type }: Fields): boolean =>
-  type === undefined || type === null || type === 'custom' || isCallersTool(type)
+const isClientToolBlock = ({ type }: Fields): boolean =>
+  type === undefined || type === null || type === 'custom' || isClientTool(type)
 
 /** What costs more than was quoted, or cannot work (contract 7.7). What no surface sells is refused with all others. */
-function checkExtras(said: Fields, { header }: RequestHead): void {
-  const { context_management, output_format, tools } = said
+function checkExtras(request: Fields, { header }: RequestHead): void {
+  const { context_management, output_format, tools } = request
   if (context_management !== undefined && !header('anthropic-beta')) {
     throw invalidParameter('context_management', 'is a beta feature; send it with the matching anthropic-beta header.')
   }
@@ -112,82 +112,91 @@ function checkExtras(said: Fields, { header }: RequestHead): void {
     throw invalidParameter('output_format', 'has another name by now: send output_config.format.')
   for (const [at, tool] of listOf(tools).entries()) {
     if (!isFields(tool)) throw refused(`tools.${at}`, 'must be an object')
-    if (!isCallers(tool))
+    if (!isClientToolBlock(tool))
       throw invalidParameter(`tools.${at}`, 'is run by the vendor at a price of its own, and is not sold here.')
   }
-  checkTurns(said.messages, 'messages')
+  checkTurns(request.messages, 'messages')
   const count = partCounter()
-  const turns = (said.messages as readonly Fields[]).map(({ content }, at) => ({
+  const turns = (request.messages as readonly Fields[]).map(({ content }, at) => ({
     content,
     at: `messages.${at}.content`,
   }))
-  for (const { content, at } of [{ content: said.system, at: 'system' }, ...turns])
-    checkBlocks(content, { at, count, levels: DEEPEST })
+  for (const { content, at } of [{ content: request.system, at: 'system' }, ...turns])
+    checkBlocks(content, { at, count, depth: MAX_DEPTH })
 }
 
 /** Levels of blocks in blocks; results of tools hold documents, which hold texts and pictures. */
-const DEEPEST = 8
+const MAX_DEPTH = 8
 
-type Place = { readonly at: string; readonly count: ReturnType<typeof partCounter>; readonly levels: number }
+type BlockCheck = { readonly at: string; readonly count: ReturnType<typeof partCounter>; readonly depth: number }
 
-/** Files live in the account of the operator, where any caller could name another one's; what is behind an address nobody has counted. */
-function checkBlocks(content: Json | undefined, { at, count, levels }: Place): void {
+/**
+ * Files live in the account of the operator, where any caller could name another one's; what is behind an address
+ * nobody has counted.
+ */
+function checkBlocks(content: Json | undefined, { at, count, depth }: BlockCheck): void {
   const blocks = isFields(content) ? [content] : listOf(content)
-  if (blocks.length > 0 && levels === 0) throw refused(at, 'is nested too deeply')
+  if (blocks.length > 0 && depth === 0) throw refused(at, 'is nested too deeply')
   count(blocks, at)
-  for (const [place, block] of blocks.entries()) {
-    const here = `${at}.${place}`
-    if (!isFields(block)) throw refused(here, 'must be an object')
+  for (const [index, block] of blocks.entries()) {
+    const blockPath = `${at}.${index}`
+    if (!isFields(block)) throw refused(blockPath, 'must be an object')
     const { type } = block
     const source = fieldsOf(block.source)
     if (type === 'container_upload' || source.type === 'file')
-      throw invalidParameter(here, 'must not refer to files by id; send the content itself.')
+      throw invalidParameter(blockPath, 'must not refer to files by id; send the content itself.')
     if (type === 'document' && source.type === 'url')
       throw invalidParameter(
-        `${here}.source`,
+        `${blockPath}.source`,
         'must hold the document itself: what is behind an address cannot be quoted.',
       )
-    checkBlocks(block.content, { at: `${here}.content`, count, levels: levels - 1 })
-    checkBlocks(source.content, { at: `${here}.source.content`, count, levels: levels - 1 })
+    checkBlocks(block.content, { at: `${blockPath}.content`, count, depth: depth - 1 })
+    checkBlocks(source.content, { at: `${blockPath}.source.content`, count, depth: depth - 1 })
   }
 }
 
-/** `standard_only` is what is quoted, and a word of this wire alone. */
+/** `standard_only` is what is quoted, and a word of this format alone. */
 function withoutTier({ service_tier, ...body }: Fields): Fields {
   return service_tier === undefined || service_tier === 'standard_only' ? body : { ...body, service_tier }
 }
 
-const PASSED = ['anthropic-version', 'anthropic-beta'] as const
+const FORWARDED_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
 
-function headersOf({ header }: RequestHead): Readonly<Record<string, string>> {
-  return Object.fromEntries(PASSED.flatMap((name) => (header(name) === null ? [] : [[name, header(name) as string]])))
+function forwardedHeaders({ header }: RequestHead): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    FORWARDED_HEADERS.flatMap((name) => (header(name) === null ? [] : [[name, header(name) as string]])),
+  )
 }
 
-const LEAST_BUDGET = 1_024
+const MIN_BUDGET = 1_024
 
 /** Where there is none, or where the clamped `max_tokens` no longer holds the one that was given. */
 function needsBudget(
   { budget_tokens: budget }: Fields,
-  { maxTokens, asked }: { maxTokens: number; asked: number },
+  { maxTokens, head }: { maxTokens: number; head: number },
 ): boolean {
-  return typeof budget !== 'number' || (budget < asked && budget >= maxTokens)
+  return typeof budget !== 'number' || (budget < head && budget >= maxTokens)
 }
 
-/** The body for a vendor that speaks messages itself: as it came, but for the sizes and for what the model does not take. */
-function ownBody(
+/**
+ * The body for a vendor that speaks messages itself: as it came, but for the sizes and for what the model does not
+ * take.
+ */
+function nativeBody(
   { model: _, stream: __, ...body }: Fields,
   { maxTokens, row }: { maxTokens: number; row: ChatRow },
 ): Fields {
-  const kept: Record<string, Json> = { ...body, max_tokens: maxTokens }
-  for (const name of row.strips ?? []) delete kept[name]
-  const thinking = kept.thinking as Fields | undefined
-  if (thinking?.type === 'enabled' && needsBudget(thinking, { maxTokens, asked: body.max_tokens as number })) {
-    if (maxTokens <= LEAST_BUDGET) delete kept.thinking
-    else kept.thinking = { ...thinking, budget_tokens: Math.max(LEAST_BUDGET, Math.floor(maxTokens / 2)) }
+  const vendorBody: Record<string, Json> = { ...body, max_tokens: maxTokens }
+  for (const name of row.strips ?? []) delete vendorBody[name]
+  const thinking = vendorBody.thinking as Fields | undefined
+  if (thinking?.type === 'enabled' && needsBudget(thinking, { maxTokens, head: body.max_tokens as number })) {
+    if (maxTokens <= MIN_BUDGET) delete vendorBody.thinking
+    else vendorBody.thinking = { ...thinking, budget_tokens: Math.max(MIN_BUDGET, Math.floor(maxTokens / 2)) }
   }
-  const choice = kept.tool_choice as Fields | undefined
-  if (row.noForcedTools && (choice?.type === 'any' || choice?.type === 'tool')) kept.tool_choice = { type: 'auto' }
-  return kept
+  const choice = vendorBody.tool_choice as Fields | undefined
+  if (row.noForcedTools && (choice?.type === 'any' || choice?.type === 'tool'))
+    vendorBody.tool_choice = { type: 'auto' }
+  return vendorBody
 }
 
 function translation({ id: model }: ChatRow, id: string): Translation {

@@ -5,8 +5,9 @@ import { duplicatesIn } from '../../lib/duplicates.ts'
 import type { ChatBilling, ChatRow } from '../../ports/vendors/chat.ts'
 
 /**
- * One row's changes, in the words of the configuration file. Rates are decimal US dollars for a million tokens, `flat` and `live_search` for
- * a call, `flat` with the fee inside. `fallbacks` replaces the row's own; `redirect` names the row that does the work instead.
+ * One row's changes, in the words of the configuration file. Rates are decimal US dollars for a million tokens, `flat`
+ * and `live_search` for a call, `flat` with the fee inside. `fallbacks` replaces the row's own; `redirect` names the
+ * row that does the work instead.
  */
 export type ChatOverride = {
   readonly id: string
@@ -45,7 +46,7 @@ export type ChatOverride = {
 export type OverriddenChat = { readonly rows: readonly ChatRow[]; readonly mistakes: readonly string[] }
 
 /** Tells of a mistake in a field of the row that is being read. */
-type Tell = (field: string, what: string) => undefined
+type Report = (field: string, what: string) => undefined
 
 /** Release of a row that does not say it: 2026-11-20. */
 const UNDATED = 1_795_132_800
@@ -53,45 +54,47 @@ const UNDATED = 1_795_132_800
 /** Applies overrides in order. Mistakes name the row and the field; the rows are good only when there are none. */
 export function overrideChat(rows: readonly ChatRow[], overrides: readonly ChatOverride[]): OverriddenChat {
   const mistakes: string[] = []
-  const teller =
-    (id: string): Tell =>
+  const reporterFor =
+    (id: string): Report =>
     (field, what) =>
       void mistakes.push(`chat ${id}.${field}: ${what}`)
   const byId = new Map(rows.map((row) => [row.id, row]))
   for (const id of duplicatesIn(overrides.map(({ id }) => id))) mistakes.push(`chat: two entries change ${id}`)
   for (const override of overrides) {
-    const row = changed(byId.get(override.id), override, teller(override.id))
+    const row = withOverride(byId.get(override.id), override, reporterFor(override.id))
     if (row) byId.set(row.id, row)
   }
   for (const { id, redirect } of overrides) {
     if (redirect === undefined) continue
-    const tell = teller(id)
+    const report = reporterFor(id)
     const isChained =
       redirect !== id && overrides.some((other) => other.id === redirect && other.redirect !== undefined)
-    if (isChained) tell('redirect', `${redirect} is redirected itself; name the row that does the work`)
-    const row = redirected(byId.get(id), byId.get(redirect), { redirect, tell })
+    if (isChained) report('redirect', `${redirect} is redirected itself; name the row that does the work`)
+    const row = redirected(byId.get(id), byId.get(redirect), { redirect, report })
     if (row) byId.set(id, row)
   }
-  const named = new Set(overrides.filter(({ fallbacks }) => fallbacks).map(({ id }) => id))
-  const all = [...byId.values()].map((row) => fallingBack(row, byId, named.has(row.id) ? teller(row.id) : undefined))
-  for (const name of duplicatesIn(all.flatMap((row) => [row.id, ...row.aliases])))
+  const changedFallbacks = new Set(overrides.filter(({ fallbacks }) => fallbacks).map(({ id }) => id))
+  const allRows = [...byId.values()].map((row) =>
+    withValidFallbacks(row, byId, changedFallbacks.has(row.id) ? reporterFor(row.id) : undefined),
+  )
+  for (const name of duplicatesIn(allRows.flatMap((row) => [row.id, ...row.aliases])))
     mistakes.push(`chat: two rows are called ${name}`)
-  return { rows: all, mistakes }
+  return { rows: allRows, mistakes }
 }
 
 /** A row with its changes, or a new one, which has to say what it cannot inherit. */
-function changed(known: ChatRow | undefined, override: ChatOverride, tell: Tell): ChatRow | undefined {
-  const billing = billed(known?.billing, override, tell)
-  const merged = { ...known, ...written(override, tell), ...(billing && { billing }) }
-  if (known) return checked({ ...known, ...merged }, tell)
+function withOverride(existing: ChatRow | undefined, override: ChatOverride, report: Report): ChatRow | undefined {
+  const billing = billingOf(existing?.billing, override, report)
+  const merged = { ...existing, ...directFields(override, report), ...(billing && { billing }) }
+  if (existing) return validated({ ...existing, ...merged }, report)
   const { vendor, upstream, contextWindow, maxOutput } = merged
   if (!vendor || !upstream || !contextWindow || !maxOutput || !billing) {
-    return tell(
+    return report(
       'id',
       'not a row of the contract, so vendor, upstream, context_window, max_output and a price (input and output, flat, or free) must be given',
     )
   }
-  const usual = {
+  const defaults = {
     aliases: [],
     name: override.id,
     description: '',
@@ -100,11 +103,14 @@ function changed(known: ChatRow | undefined, override: ChatOverride, tell: Tell)
     categories: ['chat'],
     structured: 'forwarded',
   } as const
-  return checked({ ...usual, ...merged, id: override.id, vendor, upstream, contextWindow, maxOutput, billing }, tell)
+  return validated(
+    { ...defaults, ...merged, id: override.id, vendor, upstream, contextWindow, maxOutput, billing },
+    report,
+  )
 }
 
 /** The fields that are written down as they are, under the catalog's names for them. */
-function written(override: ChatOverride, tell: Tell): Partial<ChatRow> {
+function directFields(override: ChatOverride, report: Report): Partial<ChatRow> {
   const { context_window, max_output, no_forced_tools, tools_by_responses, live_search, prompt_cache, ...rest } =
     override
   const {
@@ -119,7 +125,7 @@ function written(override: ChatOverride, tell: Tell): Partial<ChatRow> {
     redirect: _to,
     ...same
   } = rest
-  const liveSearch = live_search === undefined ? undefined : amount('live_search', live_search, tell)
+  const liveSearch = live_search === undefined ? undefined : amount('live_search', live_search, report)
   return {
     ...same,
     ...(context_window !== undefined && { contextWindow: context_window }),
@@ -131,55 +137,61 @@ function written(override: ChatOverride, tell: Tell): Partial<ChatRow> {
   }
 }
 
-function checked(row: ChatRow, tell: Tell): ChatRow {
+function validated(row: ChatRow, report: Report): ChatRow {
   const { contextWindow, maxOutput } = row
-  if (!isCount(contextWindow)) tell('context_window', `not a count of tokens: ${contextWindow}`)
-  if (!isCount(maxOutput)) tell('max_output', `not a count of tokens: ${maxOutput}`)
-  else if (maxOutput > contextWindow) tell('max_output', `more than the context window of ${contextWindow}`)
-  if (row.liveSearch && row.billing.mode === 'free') tell('live_search', 'a free row cannot take a surcharge')
+  if (!isCount(contextWindow)) report('context_window', `not a count of tokens: ${contextWindow}`)
+  if (!isCount(maxOutput)) report('max_output', `not a count of tokens: ${maxOutput}`)
+  else if (maxOutput > contextWindow) report('max_output', `more than the context window of ${contextWindow}`)
+  if (row.liveSearch && row.billing.mode === 'free') report('live_search', 'a free row cannot take a surcharge')
   return row
 }
 
 const isCount = (tokens: number): boolean => Number.isSafeInteger(tokens) && tokens > 0
 
 /** The billing that an override asks for; a paid row may have single rates changed. Undefined: as it was. */
-function billed(known: ChatBilling | undefined, override: ChatOverride, tell: Tell): ChatBilling | undefined {
+function billingOf(existing: ChatBilling | undefined, override: ChatOverride, report: Report): ChatBilling | undefined {
   const { input, output, cache_read, cache_write, long, flat, free } = override
-  const ofPaid = Object.entries({ input, output, cache_read, cache_write, long }).flatMap(([field, given]) =>
+  const rateFields = Object.entries({ input, output, cache_read, cache_write, long }).flatMap(([field, given]) =>
     given === undefined ? [] : [field],
   )
-  const isPaid = ofPaid.length > 0
+  const isPaid = rateFields.length > 0
   if ([isPaid, flat !== undefined, free === true].filter(Boolean).length > 1) {
-    return tell(flat === undefined ? 'free' : 'flat', 'a row costs one thing only: input and output, or flat, or free')
+    return report(
+      flat === undefined ? 'free' : 'flat',
+      'a row costs one thing only: input and output, or flat, or free',
+    )
   }
-  if (free === false && known?.mode === 'free' && !isPaid && flat === undefined)
-    return tell('free', 'then say what it costs: input and output, or flat')
+  if (free === false && existing?.mode === 'free' && !isPaid && flat === undefined)
+    return report('free', 'then say what it costs: input and output, or flat')
   if (free) return { mode: 'free' }
   if (flat !== undefined) {
-    const price = amount('flat', flat, tell)
+    const price = amount('flat', flat, report)
     return price && { mode: 'flat', price }
   }
   if (!isPaid) return undefined
-  return rates(known?.mode === 'paid' ? known : undefined, override, { first: ofPaid[0] ?? 'input', tell })
+  return rates(existing?.mode === 'paid' ? existing : undefined, override, {
+    first: rateFields[0] ?? 'input',
+    report,
+  })
 }
 
 type Paid = Extract<ChatBilling, { mode: 'paid' }>
 
 function rates(
-  known: Paid | undefined,
+  existing: Paid | undefined,
   { input, output, cache_read, cache_write, long }: ChatOverride,
-  { first, tell }: { first: string; tell: Tell },
+  { first, report }: { first: string; report: Report },
 ): Paid | undefined {
-  const read = (field: string, given: string | undefined, kept: Dollars | undefined) =>
-    given === undefined ? kept : amount(field, given, tell)
-  if (!known && (input === undefined || output === undefined))
-    return tell(first, 'both input and output must be given, for the row had no rates')
-  const [perInput, perOutput] = [read('input', input, known?.input), read('output', output, known?.output)]
+  const rateOf = (field: string, given: string | undefined, inherited: Dollars | undefined) =>
+    given === undefined ? inherited : amount(field, given, report)
+  if (!existing && (input === undefined || output === undefined))
+    return report(first, 'both input and output must be given, for the row had no rates')
+  const [perInput, perOutput] = [rateOf('input', input, existing?.input), rateOf('output', output, existing?.output)]
   const [cacheRead, cacheWrite] = [
-    read('cache_read', cache_read, known?.cacheRead),
-    read('cache_write', cache_write, known?.cacheWrite),
+    rateOf('cache_read', cache_read, existing?.cacheRead),
+    rateOf('cache_write', cache_write, existing?.cacheWrite),
   ]
-  const longer = long ? longRates(long, tell) : known?.long
+  const longer = long ? longRates(long, report) : existing?.long
   if (!perInput || !perOutput) return undefined
   return {
     mode: 'paid',
@@ -191,33 +203,36 @@ function rates(
   }
 }
 
-function longRates({ from, input, output }: NonNullable<ChatOverride['long']>, tell: Tell): Paid['long'] {
-  if (!isCount(from)) return tell('long.from', `not a count of tokens: ${from}`)
-  const [perInput, perOutput] = [amount('long.input', input, tell), amount('long.output', output, tell)]
+function longRates({ from, input, output }: NonNullable<ChatOverride['long']>, report: Report): Paid['long'] {
+  if (!isCount(from)) return report('long.from', `not a count of tokens: ${from}`)
+  const [perInput, perOutput] = [amount('long.input', input, report), amount('long.output', output, report)]
   return perInput && perOutput && { from, input: perInput, output: perOutput }
 }
 
-function amount(field: string, decimal: string, tell: Tell): Dollars | undefined {
+function amount(field: string, decimal: string, report: Report): Dollars | undefined {
   try {
     return dollars(decimal)
   } catch (error) {
-    return tell(field, (error as Error).message)
+    return report(field, (error as Error).message)
   }
 }
 
-/** Keeps what the row is called and takes all else from the fallback, whose rates must be the same or lower (contract 21.11). */
+/**
+ * Keeps what the row is called and takes all else from the fallback, whose rates must be the same or lower (contract
+ * 21.11).
+ */
 function redirected(
   row: ChatRow | undefined,
   fallback: ChatRow | undefined,
-  { redirect, tell }: { redirect: string; tell: Tell },
+  { redirect, report }: { redirect: string; report: Report },
 ): ChatRow | undefined {
   if (!row) return undefined
-  if (!fallback || fallback.id === row.id) return tell('redirect', `there is no other row called ${redirect}`)
-  const why = dearer(fallback, row)
-  if (why) tell('redirect', `${redirect} ${why}`)
+  if (!fallback || fallback.id === row.id) return report('redirect', `there is no other row called ${redirect}`)
+  const problem = priceProblem(fallback, row)
+  if (problem) report('redirect', `${redirect} ${problem}`)
   const { id, aliases, name, description, maker, created, hidden, fallbacks } = row
-  const { surfaces: theirs, hidden: _hidden, fallbacks: _fallbacks, ...served } = fallback
-  const surfaces = row.surfaces?.filter((surface) => theirs?.includes(surface)) ?? []
+  const { surfaces: fallbackSurfaces, hidden: _hidden, fallbacks: _fallbacks, ...served } = fallback
+  const surfaces = row.surfaces?.filter((surface) => fallbackSurfaces?.includes(surface)) ?? []
   return {
     ...served,
     id,
@@ -235,39 +250,46 @@ function redirected(
   }
 }
 
-/** Fallbacks that an operator names must hold; those of the catalog that no longer do, because rows have changed, are left out. */
-function fallingBack(row: ChatRow, byId: ReadonlyMap<string, ChatRow>, tell: Tell | undefined): ChatRow {
+/**
+ * Fallbacks that an operator names must hold; those of the catalog that no longer do, because rows have changed, are
+ * left out.
+ */
+function withValidFallbacks(row: ChatRow, byId: ReadonlyMap<string, ChatRow>, report: Report | undefined): ChatRow {
   if (!row.fallbacks) return row
   const fallbacks = row.fallbacks.filter((id) => {
     const fallback = byId.get(id)
-    const why = !fallback || fallback === row ? 'is no other row' : dearer(fallback, row)
-    if (why) tell?.('fallbacks', `${id} ${why}`)
-    return !why
+    const problem = !fallback || fallback === row ? 'is no other row' : priceProblem(fallback, row)
+    if (problem) report?.('fallbacks', `${id} ${problem}`)
+    return !problem
   })
   return { ...row, fallbacks }
 }
 
 /** The least that a paid call comes to: floor and fee (contract 6.37). */
-const LEAST_PAID = dollars('0.002')
+const MIN_PAID = dollars('0.002')
 
-/** Why `other` may not do the work of `row` at `row`'s price; undefined where it may. A paid call is never answered by a free model. */
-function dearer(other: ChatRow, row: ChatRow): string | undefined {
-  const [theirs, ours] = [other.billing, row.billing]
-  if (ours.mode !== 'free' && theirs.mode === 'free')
+/**
+ * Why `other` may not do the work of `row` at `row`'s price; undefined where it may. A paid call is never answered by a
+ * free model.
+ */
+function priceProblem(other: ChatRow, row: ChatRow): string | undefined {
+  const [otherBilling, billing] = [other.billing, row.billing]
+  if (billing.mode !== 'free' && otherBilling.mode === 'free')
     return 'is free, and a paid call is never answered by a free model'
-  const isDearer =
-    costsMore(theirs, ours) ||
+  const isMoreExpensive =
+    costsMore(otherBilling, billing) ||
     (other.effort?.scalesQuote && !row.effort?.scalesQuote) ||
     (row.liveSearch && other.liveSearch && isBelow(row.liveSearch, other.liveSearch))
-  return isDearer ? 'costs more' : undefined
+  return isMoreExpensive ? 'costs more' : undefined
 }
 
-function costsMore(theirs: ChatBilling, ours: ChatBilling): boolean {
-  if (ours.mode === 'free' || theirs.mode === 'free') return theirs.mode !== ours.mode
-  if (theirs.mode === 'flat') return isBelow(ours.mode === 'flat' ? ours.price : LEAST_PAID, theirs.price)
-  if (ours.mode === 'flat') return true
-  return [0, theirs.long?.from ?? 0, ours.long?.from ?? 0].some((tokens) => {
-    const [their, our] = [ratesAt(theirs, tokens), ratesAt(ours, tokens)]
+function costsMore(otherBilling: ChatBilling, billing: ChatBilling): boolean {
+  if (billing.mode === 'free' || otherBilling.mode === 'free') return otherBilling.mode !== billing.mode
+  if (otherBilling.mode === 'flat')
+    return isBelow(billing.mode === 'flat' ? billing.price : MIN_PAID, otherBilling.price)
+  if (billing.mode === 'flat') return true
+  return [0, otherBilling.long?.from ?? 0, billing.long?.from ?? 0].some((tokens) => {
+    const [their, our] = [ratesAt(otherBilling, tokens), ratesAt(billing, tokens)]
     return isBelow(our.input, their.input) || isBelow(our.output, their.output)
   })
 }

@@ -3,8 +3,11 @@ import type { ChatBilling, Effort } from '../../ports/vendors/chat.ts'
 import { type Dollars, dollars, type Usdc, roundUp, plus, print, times } from '../../x402/money.ts'
 import { NOTHING, perToken, isBelow, FLOOR, FEE } from '../../x402/pricing.ts'
 
-/** What a chat quote is made from. `effort` is the one that is sent upstream (contract 6.38); `surcharge` is that of live search. */
-export type ChatOrderSize = {
+/**
+ * What a chat quote is made from. `effort` is the one that is sent upstream (contract 6.38); `surcharge` is that of
+ * live search.
+ */
+export type ChatPriceInputs = {
   readonly billing: ChatBilling
   readonly promptTokens: number
   readonly maxTokens: number
@@ -13,7 +16,10 @@ export type ChatOrderSize = {
   readonly surcharge?: Dollars | undefined
 }
 
-/** Exact US dollars as decimals, unrounded; `total` is what is charged. For a flat model the price is all in `total`, fee included. */
+/**
+ * Exact US dollars as decimals, unrounded; `total` is what is charged. For a flat model the price is all in `total`,
+ * fee included.
+ */
 export type ChatPriceParts = {
   readonly input: string
   readonly output: string
@@ -23,7 +29,10 @@ export type ChatPriceParts = {
   readonly total: string
 }
 
-/** The part of `max_tokens` that is quoted: 10%, times 2.5, 3 or 4.5 where effort scales it; so it never exceeds `max_tokens`. */
+/**
+ * The part of `max_tokens` that is quoted: 10%, times 2.5, 3 or 4.5 where effort scales it; so it never exceeds
+ * `max_tokens`.
+ */
 const OUTPUT_SHARE = dollars('0.1')
 
 const SCALED_SHARE: Readonly<Partial<Record<Effort, Dollars>>> = {
@@ -33,13 +42,13 @@ const SCALED_SHARE: Readonly<Partial<Record<Effort, Dollars>>> = {
 }
 
 /** Chat: input + share of output, at least 0.001, + surcharge + fee (contract 6.37, 6.17). Throws for a free model. */
-export function chatPrice(order: ChatOrderSize): Usdc {
+export function chatPrice(order: ChatPriceInputs): Usdc {
   const { tokens, surcharge, fee } = chatCost(order)
   return roundUp(plus(plus(tokens, surcharge), fee))
 }
 
 /** The same, taken apart, for those who want to know before they pay. Throws for a free model. */
-export function chatPriceParts(order: ChatOrderSize): ChatPriceParts {
+export function chatPriceParts(order: ChatPriceInputs): ChatPriceParts {
   const { input, output, floorApplied, surcharge, fee } = chatCost(order)
   return {
     input: decimal(input),
@@ -58,7 +67,7 @@ function chatCost({
   effort,
   scalesQuote = false,
   surcharge = NOTHING,
-}: ChatOrderSize) {
+}: ChatPriceInputs) {
   if (billing.mode === 'free') throw new RangeError('a free model has no price')
   if (billing.mode === 'flat')
     return { input: NOTHING, output: NOTHING, tokens: billing.price, floorApplied: false, surcharge, fee: NOTHING }
@@ -72,13 +81,16 @@ function chatCost({
   return { input, output, tokens: floorApplied ? FLOOR : tokens, floorApplied, surcharge, fee: FEE }
 }
 
-/** Every amount here is a decimal, so its denominator is a power of ten: it is printed exactly, with six decimals or more. */
+/**
+ * Every amount here is a decimal, so its denominator is a power of ten: it is printed exactly, with six decimals or
+ * more.
+ */
 function decimal({ num, den }: Dollars): string {
-  const places = den.toString().length - 1
-  const digits = num.toString().padStart(places + 1, '0')
+  const decimals = den.toString().length - 1
+  const digits = num.toString().padStart(decimals + 1, '0')
   const fraction = digits
-    .slice(digits.length - places)
+    .slice(digits.length - decimals)
     .replace(/0+$/, '')
     .padEnd(6, '0')
-  return `${digits.slice(0, digits.length - places)}.${fraction}`
+  return `${digits.slice(0, digits.length - decimals)}.${fraction}`
 }

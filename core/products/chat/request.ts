@@ -77,15 +77,17 @@ export type ChatBody = Static<typeof ChatBody>
 
 // ── messages ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-type Checking = {
+type MessageCheck = {
   readonly row: ChatRow
-  readonly wire: ChatFormat
+  readonly format: ChatFormat
   /** Whether the vendor gets the caller's own body, whose parts chat need not know. */
   readonly isNative: boolean
 }
 
-/** What the schema cannot say of messages. Throws EMPTY_CONVERSATION, INVALID_BODY, INVALID_IMAGE or INVALID_PARAMETER. */
-export function checkMessages(messages: ChatBody['messages'], checking: Checking): void {
+/**
+ * What the schema cannot say of messages. Throws EMPTY_CONVERSATION, INVALID_BODY, INVALID_IMAGE or INVALID_PARAMETER.
+ */
+export function checkMessages(messages: ChatBody['messages'], checking: MessageCheck): void {
   if (!messages.some(({ role }) => role !== 'system' && role !== 'developer')) {
     throw new ApiError('EMPTY_CONVERSATION', {
       message: 'messages must have at least one user, assistant or tool message.',
@@ -96,12 +98,12 @@ export function checkMessages(messages: ChatBody['messages'], checking: Checking
     const at = `messages.${index}`
     if (message.role === 'tool' && !message.tool_call_id)
       throw refused(`${at}.tool_call_id`, 'is required on a tool message')
-    const isSilent = message.content === null || message.content === undefined
-    if (isSilent && !(message.role === 'assistant'))
+    const hasNoContent = message.content === null || message.content === undefined
+    if (hasNoContent && !(message.role === 'assistant'))
       throw refused(`${at}.content`, 'is required; only an assistant message with tool_calls may go without')
     if (Array.isArray(message.content))
-      message.content.forEach((part, place) =>
-        checkPart(part as Fields | null, { ...checking, at: `${at}.content.${place}` }),
+      message.content.forEach((part, index) =>
+        checkPart(part as Fields | null, { ...checking, at: `${at}.content.${index}` }),
       )
   }
 }
@@ -109,37 +111,41 @@ export function checkMessages(messages: ChatBody['messages'], checking: Checking
 /** Any other part is one that some vendor resolves itself, or one that nobody here has counted. */
 const PARTS: readonly unknown[] = ['text', 'image_url', 'input_audio', 'file', 'refusal']
 
-function checkPart(part: Fields | null, { at, row, wire, isNative }: Checking & { readonly at: string }): void {
+function checkPart(part: Fields | null, { at, row, format, isNative }: MessageCheck & { readonly at: string }): void {
   if (!isFields(part)) throw refused(at, 'must be an object')
-  const isFilm = wire === 'generate_content' && part.type === 'video_url'
-  if (!isNative && !isFilm && !PARTS.includes(part.type))
+  const isVideo = format === 'generate_content' && part.type === 'video_url'
+  if (!isNative && !isVideo && !PARTS.includes(part.type))
     throw invalidParameter(`${at}.type`, `must be one of ${PARTS.join(', ')}, got ${quoted(part.type)}.`)
   if (part.type === 'text' && typeof part.text !== 'string') throw refused(`${at}.text`, 'is required on a text part')
   if (part.type === 'file' && !isNative) checkFile(part.file, `${at}.file`)
   if (part.type === 'input_audio' && !isNative)
-    checkData(isFields(part.input_audio) ? part.input_audio.data : undefined, `${at}.input_audio.data`)
+    checkBase64(isFields(part.input_audio) ? part.input_audio.data : undefined, `${at}.input_audio.data`)
   if (part.type === 'image_url') checkImage(part.image_url, { at: `${at}.image_url.url`, row })
 }
 
-/** A file comes with its data: an id names one in the account of the operator, and what is behind an address nobody has counted. */
+/**
+ * A file comes with its data: an id names one in the account of the operator, and what is behind an address nobody has
+ * counted.
+ */
 function checkFile(file: Json | undefined, at: string): void {
   if (!isFields(file)) throw refused(at, 'must be an object')
   for (const name of ['file_id', 'file_url']) {
     if ((file[name] ?? undefined) !== undefined)
       throw invalidParameter(`${at}.${name}`, 'is not served; send the content itself, as file_data.')
   }
-  checkData(file.file_data, `${at}.file_data`)
+  checkBase64(file.file_data, `${at}.file_data`)
 }
 
 /** A data URI, or bare base64. */
-function checkData(data: Json | undefined, at: string): void {
+function checkBase64(data: Json | undefined, at: string): void {
   if (typeof data !== 'string' || data === '') throw refused(at, 'is required, as base64')
   if (!/^(?:data:[^,]*,|[\w+/=\s-]*$)/i.test(data.slice(0, 200)))
     throw invalidParameter(at, 'must be the content itself, as base64 or a data URI, and no address.')
 }
 
 /** Hosts whose addresses some vendor reads as a film, or as a file of the operator's. */
-const NO_PICTURES = /(?:^|\.)(?:youtube\.com|youtube-nocookie\.com|youtu\.be|generativelanguage\.googleapis\.com)\.?$/
+const NON_IMAGE_HOSTS =
+  /(?:^|\.)(?:youtube\.com|youtube-nocookie\.com|youtu\.be|generativelanguage\.googleapis\.com)\.?$/
 
 function checkImage(image: Json | undefined, { at: param, row }: { at: string; row: ChatRow }): void {
   const given = isFields(image) ? image.url : image
@@ -150,16 +156,16 @@ function checkImage(image: Json | undefined, { at: param, row }: { at: string; r
       param,
     })
   if (isWebUrl(url)) {
-    if (NO_PICTURES.test(new URL(url).hostname))
-      throw badImage(param, `must be the address of a picture, got ${quoted(url)}`)
+    if (NON_IMAGE_HOSTS.test(new URL(url).hostname))
+      throw invalidImage(param, `must be the address of a picture, got ${quoted(url)}`)
     return
   }
-  if (!url.startsWith('data:')) throw badImage(param, `must be an http(s) URL or a data URI, got ${quoted(url)}`)
-  const picture = pictureOf(url)
-  if (typeof picture === 'string') throw badImage(param, picture)
+  if (!url.startsWith('data:')) throw invalidImage(param, `must be an http(s) URL or a data URI, got ${quoted(url)}`)
+  const dimensions = pictureOf(url)
+  if (typeof dimensions === 'string') throw invalidImage(param, dimensions)
 }
 
-function badImage(param: string, why: string): ApiError {
+function invalidImage(param: string, why: string): ApiError {
   return new ApiError('INVALID_IMAGE', { message: `${param}: ${why}.`, param })
 }
 
@@ -168,7 +174,10 @@ export function invalidParameter(param: string, message: string): ApiError {
   return new ApiError('INVALID_PARAMETER', { message: `${param}: ${message}`, param })
 }
 
-/** The numbers that a quote is made from. The schema of chat has seen to them; those of the other surfaces do not know them all. */
+/**
+ * The numbers that a quote is made from. The schema of chat has seen to them; those of the other surfaces do not know
+ * them all.
+ */
 export function checkCounts({ max_tokens, max_completion_tokens, n }: Fields): void {
   for (const [name, count] of Object.entries({ max_tokens, max_completion_tokens, n })) {
     if (count === undefined || count === null) continue
@@ -180,33 +189,37 @@ export function checkCounts({ max_tokens, max_completion_tokens, n }: Fields): v
 
 // ── the rules of a model ────────────────────────────────────────────────────────────────────────────────────────────
 
-type Ruling = { readonly isLenient?: boolean; readonly byResponses?: boolean }
-export type Ruled = { readonly body: Fields; readonly effort: Effort | undefined }
+type RuleOptions = { readonly isLenient?: boolean; readonly byResponses?: boolean }
+export type RuledRequest = { readonly body: Fields; readonly effort: Effort | undefined }
 
 /**
- * The request as its model takes it: parameters stripped, effort raised or lowered, forced tools served as auto. Throws INVALID_PARAMETER for
- * what the model refuses; with `isLenient` that is stripped too, for the caller did not choose this model. An order `byResponses` may have the
- * effort that plain chat may not.
+ * The request as its model takes it: parameters stripped, effort raised or lowered, forced tools served as auto. Throws
+ * INVALID_PARAMETER for what the model refuses; with `isLenient` that is stripped too, for the caller did not choose
+ * this model. An order `byResponses` may have the effort that plain chat may not.
  */
-export function ruled(body: Fields, row: ChatRow, { isLenient = false, byResponses = false }: Ruling = {}): Ruled {
-  const kept: Record<string, Json> = { ...body }
-  for (const name of row.strips ?? []) delete kept[name]
+export function applyModelRules(
+  body: Fields,
+  row: ChatRow,
+  { isLenient = false, byResponses = false }: RuleOptions = {},
+): RuledRequest {
+  const params: Record<string, Json> = { ...body }
+  for (const name of row.strips ?? []) delete params[name]
   for (const name of row.refuses ?? []) {
-    const given = kept[name]
+    const given = params[name]
     if (given === undefined || given === null || (name === 'temperature' && given === 1)) continue
     if (!isLenient)
       throw invalidParameter(name, `${row.id} does not take it${name === 'temperature' ? '; only 1 is allowed' : ''}.`)
-    delete kept[name]
+    delete params[name]
   }
-  delete kept.stream_options
-  ruleTier(kept, isLenient)
-  if (!row.promptCache) delete kept.prompt_cache
-  if (row.noForcedTools && isForced(kept.tool_choice)) kept.tool_choice = 'auto'
-  ruleSearch(kept, row, isLenient)
-  const effort = ruleEffort(kept, row, { isLenient, byResponses })
-  if (effort === undefined) delete kept.reasoning_effort
-  if (effort !== undefined) kept.reasoning_effort = effort
-  return { body: kept, effort }
+  delete params.stream_options
+  ruleTier(params, isLenient)
+  if (!row.promptCache) delete params.prompt_cache
+  if (row.noForcedTools && isForced(params.tool_choice)) params.tool_choice = 'auto'
+  ruleSearch(params, row, isLenient)
+  const effort = ruleEffort(params, row, { isLenient, byResponses })
+  if (effort === undefined) delete params.reasoning_effort
+  if (effort !== undefined) params.reasoning_effort = effort
+  return { body: params, effort }
 }
 
 const isForced = (choice: Json | undefined): boolean =>
@@ -215,26 +228,29 @@ const isForced = (choice: Json | undefined): boolean =>
 export const hasFunctions = ({ tools }: Fields): boolean =>
   Array.isArray(tools) && tools.some((tool) => (tool as Fields).type === 'function')
 
-function ruleEffort(body: Fields, row: ChatRow, { isLenient, byResponses }: Required<Ruling>): Effort | undefined {
-  const asked = body.reasoning_effort
-  const isKnown = EFFORTS.includes(asked as Effort)
-  if (asked !== undefined && asked !== null && !isKnown) {
-    throw invalidParameter('reasoning_effort', `must be one of ${EFFORTS.join(', ')}, got ${quoted(asked)}.`)
+function ruleEffort(body: Fields, row: ChatRow, { isLenient, byResponses }: Required<RuleOptions>): Effort | undefined {
+  const requested = body.reasoning_effort
+  const isKnown = EFFORTS.includes(requested as Effort)
+  if (requested !== undefined && requested !== null && !isKnown) {
+    throw invalidParameter('reasoning_effort', `must be one of ${EFFORTS.join(', ')}, got ${quoted(requested)}.`)
   }
-  const named = isKnown ? (asked as Effort) : undefined
+  const requestedEffort = isKnown ? (requested as Effort) : undefined
   const rules = row.effort
   if (!rules) {
-    if (named !== 'max') return named
+    if (requestedEffort !== 'max') return requestedEffort
     if (isLenient) return 'xhigh'
     throw invalidParameter('reasoning_effort', `${row.id} takes none, minimal, low, medium, high or xhigh, got "max".`)
   }
   const withTools = hasFunctions(body)
   if (withTools && rules.forcedWithTools) return rules.forcedWithTools
-  const sent = ((withTools || byResponses) && rules.withTools) || rules.sent
-  if (named === undefined) return withTools ? rules.defaultWithTools : undefined
-  const effort = sent[named]
+  const sentEfforts = ((withTools || byResponses) && rules.withTools) || rules.sent
+  if (requestedEffort === undefined) return withTools ? rules.defaultWithTools : undefined
+  const effort = sentEfforts[requestedEffort]
   if (effort !== undefined || isLenient) return effort
-  throw invalidParameter('reasoning_effort', `${row.id} takes ${Object.keys(sent).join(', ')}, got ${quoted(named)}.`)
+  throw invalidParameter(
+    'reasoning_effort',
+    `${row.id} takes ${Object.keys(sentEfforts).join(', ')}, got ${quoted(requestedEffort)}.`,
+  )
 }
 
 /** A tier that the vendor charges more for is not what was quoted. */
@@ -246,11 +262,11 @@ function ruleTier(body: Record<string, Json>, isLenient: boolean): void {
 }
 
 function ruleSearch(body: Record<string, Json>, row: ChatRow, isLenient: boolean): void {
-  const asked = body.search_parameters
-  if (asked === undefined || asked === null) return void delete body.search_parameters
-  if (typeof asked !== 'object' || Array.isArray(asked))
-    throw refused('search_parameters', `must be an object, got ${quoted(asked)}`)
-  const isOff = (asked as Fields).mode === 'off'
+  const requested = body.search_parameters
+  if (requested === undefined || requested === null) return void delete body.search_parameters
+  if (typeof requested !== 'object' || Array.isArray(requested))
+    throw refused('search_parameters', `must be an object, got ${quoted(requested)}`)
+  const isOff = (requested as Fields).mode === 'off'
   if (isOff) delete body.search_parameters
   if (isOff || row.liveSearch) return
   if (!isLenient)
@@ -266,16 +282,19 @@ function ruleSearch(body: Record<string, Json>, row: ChatRow, isLenient: boolean
 const DEFAULT_MAX_TOKENS = 8_192
 
 /** What the caller asks for, and what is usual where he asks for nothing. */
-type Wanted = { readonly requested: number | undefined; readonly usual?: number | undefined }
+type OutputLimit = { readonly requested: number | undefined; readonly fallback?: number | undefined }
 
-/** `max_tokens` as it is served: the default, clamped to the ceiling of the model and to what the prompt leaves of the window. */
+/**
+ * `max_tokens` as it is served: the default, clamped to the ceiling of the model and to what the prompt leaves of the
+ * window.
+ */
 export function outputCap(
-  { requested, usual = DEFAULT_MAX_TOKENS }: Wanted,
+  { requested, fallback = DEFAULT_MAX_TOKENS }: OutputLimit,
   row: ChatRow,
   promptTokens: number,
 ): { maxTokens: number; headers: Readonly<Record<string, string>> } {
   const left = Math.max(1, row.contextWindow - promptTokens)
-  const maxTokens = Math.min(requested ?? usual, row.maxOutput, left)
+  const maxTokens = Math.min(requested ?? fallback, row.maxOutput, left)
   if (requested === undefined || maxTokens === requested) return { maxTokens, headers: {} }
   return {
     maxTokens,
@@ -294,47 +313,47 @@ export function requestedTokens({ max_tokens, max_completion_tokens }: Fields): 
 }
 
 /**
- * Which messages stay when the prompt is too long: the system's, and the newest turns that fit (contract 6.43). A tool call and its results go
- * together. Undefined where the system and the last turn alone do not fit.
+ * Which messages stay when the prompt is too long: the system's, and the newest turns that fit (contract 6.43). A tool
+ * call and its results go together. Undefined where the system and the last turn alone do not fit.
  */
-export function trimmed(
+export function trimMessages(
   messages: readonly Fields[],
   tokens: readonly number[],
   budget: number,
 ): readonly Fields[] | undefined {
   const turns: number[][] = []
-  let fixed = 0
+  let systemTokens = 0
   messages.forEach(({ role }, index) => {
-    if (role === 'system' || role === 'developer') fixed += tokens[index] ?? 0
+    if (role === 'system' || role === 'developer') systemTokens += tokens[index] ?? 0
     else if ((role === 'tool' || role === 'function') && turns.length > 0) turns.at(-1)?.push(index)
     else turns.push([index])
   })
-  const kept = new Set<number>()
-  let left = budget - fixed
+  const keptIndexes = new Set<number>()
+  let remaining = budget - systemTokens
   for (const turn of turns.toReversed()) {
-    left -= turn.reduce((sum, index) => sum + (tokens[index] ?? 0), 0)
-    if (left < 0) break
-    for (const index of turn) kept.add(index)
+    remaining -= turn.reduce((sum, index) => sum + (tokens[index] ?? 0), 0)
+    if (remaining < 0) break
+    for (const index of turn) keptIndexes.add(index)
   }
-  if (kept.size === 0) return undefined
-  return messages.filter(({ role }, index) => role === 'system' || role === 'developer' || kept.has(index))
+  if (keptIndexes.size === 0) return undefined
+  return messages.filter(({ role }, index) => role === 'system' || role === 'developer' || keptIndexes.has(index))
 }
 
 /** 400 with ids out of `rows` that the caller may have meant, and where all of them are. */
-export function unknownModel(asked: string, rows: readonly ChatRow[]): ApiError {
-  const words = asked
+export function unknownModel(requestedModel: string, rows: readonly ChatRow[]): ApiError {
+  const words = requestedModel
     .toLowerCase()
     .split(/[^a-z0-9]+/)
     .filter(Boolean)
-  const near = ({ id, aliases }: ChatRow) =>
+  const matchingWords = ({ id, aliases }: ChatRow) =>
     words.filter((word) => [id, ...aliases].some((name) => name.includes(word))).length
-  const listed = rows.filter(({ hidden }) => !hidden).map((row) => ({ id: row.id, near: near(row) }))
+  const listed = rows.filter(({ hidden }) => !hidden).map((row) => ({ id: row.id, matchingWords: matchingWords(row) }))
   const alternatives = listed
-    .sort((a, b) => b.near - a.near)
+    .sort((a, b) => b.matchingWords - a.matchingWords)
     .slice(0, 8)
     .map(({ id }) => id)
   return new ApiError('INVALID_MODEL', {
-    message: `Unknown model: ${clip(asked)}. ${alternatives.length > 0 ? `Alternatives: ${alternatives.join(', ')}. ` : ''}All models: GET /api/v1/models.`,
+    message: `Unknown model: ${clip(requestedModel)}. ${alternatives.length > 0 ? `Alternatives: ${alternatives.join(', ')}. ` : ''}All models: GET /api/v1/models.`,
     param: 'model',
     fields: { alternatives, models_url: '/api/v1/models' },
   })

@@ -1,18 +1,21 @@
-/** The stateless responses API: whole, streamed, or in the background with poll, attach and cancel (contract 7.10, 7.17). */
+/**
+ * The stateless responses API: whole, streamed, or in the background with poll, attach and cancel (contract 7.10,
+ * 7.17).
+ */
 import { Type } from '@sinclair/typebox'
 import type { ChatRow, Effort } from '../../ports/vendors/chat.ts'
 import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
 import { invalidParameter } from './request.ts'
 import {
-  answered,
-  chatSpan,
+  answerChat,
+  chatPriceRange,
   type ChatInput,
   findRow,
   isServed,
   quote,
-  remembered,
+  requestRecord,
   sampleRow,
-  sized,
+  sizeRequest,
   type Translation,
 } from './shared.ts'
 import { free, type FreeCalls, type FreeRequest, streamed, type Stored } from '../../endpoint/mod.ts'
@@ -24,7 +27,7 @@ import type { Clock } from '../../lib/clock.ts'
 import { anyCallUrl, type StoredAnswer } from '../../endpoint/replies.ts'
 import { responseEvents, responsesFromChatStream } from './formats/responses/events.ts'
 import { type ResponseFacts, responseOf, responsesFromChatReply } from './formats/responses/reply.ts'
-import { besideChat, builtInTools, chatFromResponses } from './formats/responses/request.ts'
+import { uncountedByChat, builtInTools, chatFromResponses } from './formats/responses/request.ts'
 import { tryJson } from './formats/sse.ts'
 import { type Fields, isFields, listOf } from '../../lib/json.ts'
 import { receiptHeaders } from '../../x402/protocol.ts'
@@ -60,11 +63,14 @@ const isOnSurface = ({ surfaces, billing }: ChatRow): boolean =>
 const NAME = 'responses'
 /** A response is the call that made it, under a name that its clients expect. */
 const responseId = (callId: string): string => `resp_${callId.replace(/^job_/, '')}`
-/** The id of one in the background has the poll key of its call in it: its clients send nothing else, and it alone reads the output (contract 2.4). */
+/**
+ * The id of one in the background has the poll key of its call in it: its clients send nothing else, and it alone reads
+ * the output (contract 2.4).
+ */
 const backgroundId = (callId: string, key: string): string => `${responseId(callId)}_${key}`
 const BACKGROUND_ID = /^resp_([0-9a-f]{32})_([0-9a-f]{32})$/
 
-function callIn(id: string): { readonly callId: string; readonly key: string } | undefined {
+function callOfResponse(id: string): { readonly callId: string; readonly key: string } | undefined {
   const [, hex, key] = BACKGROUND_ID.exec(id) ?? []
   return hex === undefined || key === undefined ? undefined : { callId: `job_${hex}`, key }
 }
@@ -80,11 +86,11 @@ const create = streamed<ChatInput>({
   uploads: true,
   errorFormat: 'responses',
   price: quote,
-  priceRange: chatSpan,
+  priceRange: chatPriceRange,
   isAvailable: isServed,
   remember: ({ row, own, background }) => ({
-    ...remembered({ row } as ChatInput),
-    request: { model: row.id, ...echoOf(own), ...(background && { _background: true }) },
+    ...requestRecord({ row } as ChatInput),
+    request: { model: row.id, ...echoedRequest(own), ...(background && { _background: true }) },
   }),
   allowlists: ({ background }) => (background ? { name: 'background', unset: 'everybody' } : undefined),
   sample: (offering) => ({
@@ -93,8 +99,8 @@ const create = streamed<ChatInput>({
     max_output_tokens: 1_000,
   }),
 
-  async check(said, _asked, context) {
-    const body = said as Fields
+  async check(request, _asked, context) {
+    const body = request as Fields
     checkStateless(body)
     const row = findRow(body.model as string, context)
     if (!isOnSurface(row))
@@ -104,13 +110,13 @@ const create = streamed<ChatInput>({
       })
     const sizing = {
       row,
-      wire: 'responses',
+      format: 'responses',
       chat: chatFromResponses(body),
-      beside: besideChat(body),
-      own: (size: Size) => ownBody(body, size),
+      uncounted: uncountedByChat(body),
+      own: (size: NativeSize) => nativeBody(body, size),
     } as const
-    return await inOwnNames(
-      sized(
+    return await withResponsesParams(
+      sizeRequest(
         { ...sizing, stream: body.stream === true, defaultTokens: row.maxOutput, background: body.background === true },
         context,
       ),
@@ -120,7 +126,7 @@ const create = streamed<ChatInput>({
   deferred({ row, own, background }, { id, createdAt, key }) {
     return background
       ? {
-          ...responseOf(factsOf({ row, own, id, createdAt }), QUEUED),
+          ...responseOf(factsOf({ row, own, id, createdAt }), QUEUED_OUTCOME),
           id: backgroundId(id, key),
           status: 'queued',
           background: true,
@@ -128,15 +134,15 @@ const create = streamed<ChatInput>({
       : undefined
   },
   answer: (order) =>
-    inOwnNames(
-      answered(order, (row) =>
+    withResponsesParams(
+      answerChat(order, (row) =>
         translation(factsOf({ row, own: order.input.own, id: order.id, createdAt: order.clock.now() })),
       ),
     ),
 })
 
 /** What chat calls otherwise, by the first member of its path. */
-const NAMES: ReadonlyMap<string, string> = new Map([
+const RESPONSES_PARAMS: ReadonlyMap<string, string> = new Map([
   ['messages', 'input'],
   ['max_tokens', 'max_output_tokens'],
   ['reasoning_effort', 'reasoning.effort'],
@@ -144,17 +150,17 @@ const NAMES: ReadonlyMap<string, string> = new Map([
 ])
 
 /** A fault of the work in chat names the field that its caller sent. */
-async function inOwnNames<T>(work: Promise<T>): Promise<T> {
+async function withResponsesParams<T>(work: Promise<T>): Promise<T> {
   try {
     return await work
   } catch (error) {
     const [first = ''] = error instanceof ApiError ? (error.parts.param ?? '').split(/[.[]/) : []
-    const param = NAMES.get(first)
+    const param = RESPONSES_PARAMS.get(first)
     throw error instanceof ApiError && param !== undefined ? new ApiError(error.code, { ...error.parts, param }) : error
   }
 }
 
-const QUEUED = { status: 'queued', incomplete_details: null, output: [], usage: null }
+const QUEUED_OUTCOME = { status: 'queued', incomplete_details: null, output: [], usage: null }
 
 function factsOf({
   row,
@@ -197,27 +203,33 @@ function checkStateless(body: Fields): void {
     )
 }
 
-/** Files live in the account of the operator, where any caller could name another one's; what is behind an address nobody has counted. */
+/**
+ * Files live in the account of the operator, where any caller could name another one's; what is behind an address
+ * nobody has counted.
+ */
 function checkInput({ input }: Fields): void {
   const items = listOf(input)
   checkTurns(input, 'input')
   const count = partCounter()
   for (const [at, item] of items.entries()) {
-    const here = `input.${at}`
-    if (!isFields(item)) throw refused(here, 'must be an object')
+    const itemPath = `input.${at}`
+    if (!isFields(item)) throw refused(itemPath, 'must be an object')
     // The type of a reference may be left out (openai@7.55.0 `ResponseInputItem.ItemReference`).
     const isReference =
       item.type === 'item_reference' ||
       ((item.type ?? undefined) === undefined && (item.role ?? undefined) === undefined)
     if (isReference)
-      throw invalidParameter(here, 'must not refer to an earlier item: this API is stateless; send the item itself.')
-    checkReferences(item, here)
+      throw invalidParameter(
+        itemPath,
+        'must not refer to an earlier item: this API is stateless; send the item itself.',
+      )
+    checkReferences(item, itemPath)
     for (const member of ['content', 'output', 'summary']) {
       const parts = isFields(item[member]) ? [item[member] as Fields] : listOf(item[member])
-      count(parts, `${here}.${member}`)
-      for (const [place, part] of parts.entries()) {
-        if (!isFields(part)) throw refused(`${here}.${member}.${place}`, 'must be an object')
-        checkReferences(part, `${here}.${member}.${place}`)
+      count(parts, `${itemPath}.${member}`)
+      for (const [index, part] of parts.entries()) {
+        if (!isFields(part)) throw refused(`${itemPath}.${member}.${index}`, 'must be an object')
+        checkReferences(part, `${itemPath}.${member}.${index}`)
       }
     }
   }
@@ -230,17 +242,28 @@ function checkReferences(part: Fields, at: string): void {
   }
 }
 
-type Size = { readonly maxTokens: number; readonly row: ChatRow; readonly effort: Effort | undefined }
+type NativeSize = { readonly maxTokens: number; readonly row: ChatRow; readonly effort: Effort | undefined }
 
-/** The body for a vendor that speaks responses itself. Where the effort is quoted, the one that was quoted is sent (contract 6.38). */
-function ownBody({ model: _, stream: __, background: ___, ...body }: Fields, { maxTokens, row, effort }: Size): Fields {
-  const asked = body.reasoning as Fields | undefined
-  const isQuoted = row.effort?.scalesQuote && effort !== undefined && typeof asked?.effort === 'string'
-  return { ...body, store: false, max_output_tokens: maxTokens, ...(isQuoted && { reasoning: { ...asked, effort } }) }
+/**
+ * The body for a vendor that speaks responses itself. Where the effort is quoted, the one that was quoted is sent
+ * (contract 6.38).
+ */
+function nativeBody(
+  { model: _, stream: __, background: ___, ...body }: Fields,
+  { maxTokens, row, effort }: NativeSize,
+): Fields {
+  const reasoning = body.reasoning as Fields | undefined
+  const isQuoted = row.effort?.scalesQuote && effort !== undefined && typeof reasoning?.effort === 'string'
+  return {
+    ...body,
+    store: false,
+    max_output_tokens: maxTokens,
+    ...(isQuoted && { reasoning: { ...reasoning, effort } }),
+  }
 }
 
 /** What a response repeats of its request, as far as it is short. */
-function echoOf(own: Fields): Fields {
+function echoedRequest(own: Fields): Fields {
   const { instructions, max_output_tokens, metadata, temperature, top_p, reasoning } = own
   const echo = Object.entries({ instructions, max_output_tokens, metadata, temperature, top_p, reasoning }).filter(
     ([, value]) => value !== undefined && JSON.stringify(value).length < 2_000,
@@ -263,13 +286,13 @@ const get = free({
   output,
   async answer({ params, query }, { calls, clock }) {
     const id = params.id ?? ''
-    const call = await found(id, calls)
+    const call = await findResponse(id, calls)
     if (query.get('stream') !== 'true')
-      return json(200, shown(call, id), { 'cache-control': 'no-store', ...receiptOf(call) })
+      return json(200, publicResponse(call, id), { 'cache-control': 'no-store', ...receiptOf(call) })
     const after = Number(query.get('starting_after') ?? -1)
     if (!Number.isInteger(after) || after < -1)
       throw invalidParameter('starting_after', 'must be a sequence number, from 0.')
-    return attached(call, { id, after, calls, clock })
+    return eventStream(call, { id, after, calls, clock })
   },
 })
 
@@ -284,36 +307,36 @@ const cancel = free({
   output,
   async answer({ params }: FreeRequest, { calls }) {
     const id = params.id ?? ''
-    const call = await found(id, calls)
+    const call = await findResponse(id, calls)
     if (call.workStatus === 'completed')
       throw new ApiError('INVALID_PARAMETER', {
         message: 'The response is completed, and cannot be cancelled any more.',
         param: 'id',
       })
     await calls.cancel(call.id, CANCELLED)
-    return json(200, shown(await found(id, calls), id), { 'cache-control': 'no-store' })
+    return json(200, publicResponse(await findResponse(id, calls), id), { 'cache-control': 'no-store' })
   },
 })
 
 export const responses = [create, get, cancel]
 
-async function found(id: string, calls: FreeCalls): Promise<Call> {
-  const named = callIn(id)
-  const call = named && (await calls.find(named.callId, named.key))
+async function findResponse(id: string, calls: FreeCalls): Promise<Call> {
+  const ref = callOfResponse(id)
+  const call = ref && (await calls.find(ref.callId, ref.key))
   // An answer that its caller waits for is neither polled nor cancelled: it would be free.
   if (call?.endpoint === NAME && (call.request as Fields)._background === true) return call
   throw new ApiError('JOB_NOT_FOUND', { message: 'There is no such response here: it never existed, or has expired.' })
 }
 
 /** A response as its client may see it: no output before it is settled. */
-function shown(call: Call, id: string): Fields {
+function publicResponse(call: Call, id: string): Fields {
   const facts = {
     model: call.model ?? '',
     id,
     createdAt: Math.floor(call.createdAt / 1000),
     request: call.request as Fields,
   }
-  const empty = { ...responseOf(facts, QUEUED), background: true }
+  const empty = { ...responseOf(facts, QUEUED_OUTCOME), background: true }
   if (call.workStatus === 'failed')
     return call.error === CANCELLED
       ? { ...empty, status: 'cancelled' }
@@ -325,7 +348,7 @@ function shown(call: Call, id: string): Fields {
       status: 'failed',
       error: {
         code: 'payment_failed',
-        message: `The payment was refused. The result is kept: GET ${anyCallUrl(call.id, callIn(id)?.key)} with a payment of the same wallet.`,
+        message: `The payment was refused. The result is kept: GET ${anyCallUrl(call.id, callOfResponse(id)?.key)} with a payment of the same wallet.`,
       },
     }
   if (call.paymentStatus !== 'settled' && call.paymentStatus !== 'unresolved')
@@ -337,27 +360,27 @@ function shown(call: Call, id: string): Fields {
 /** Of a response that is settled by now. */
 const receiptOf = ({ receipt }: Call): Readonly<Record<string, string>> => (receipt ? receiptHeaders(receipt) : {})
 
-const isUnderWay = ({ status }: Fields): boolean => status === 'queued' || status === 'in_progress'
+const isPending = ({ status }: Fields): boolean => status === 'queued' || status === 'in_progress'
 
-const LOOK_MS = 1_000
-const MAX_LOOKS = 500
+const POLL_INTERVAL_MS = 1_000
+const MAX_POLLS = 500
 
 /** The events of a response: the first ones at once, its output when it is there. */
-function attached(
+function eventStream(
   call: Call,
   { id, after, calls, clock }: { id: string; after: number; calls: FreeCalls; clock: Clock },
 ): Reply {
   const encoder = new TextEncoder()
-  const gone = new AbortController()
-  let said = after
-  let looks = 0
+  const aborted = new AbortController()
+  let lastSent = after
+  let polls = 0
 
   /** The events that have not been sent yet, and whether they are the last. */
-  function fresh(response: Fields): { text: string; isLast: boolean } {
-    const isLast = !isUnderWay(response)
+  function unsentEvents(response: Fields): { text: string; isLast: boolean } {
+    const isLast = !isPending(response)
     const events = responseEvents(response).map((text, number) => ({ text, number }))
-    const ready = events.filter(({ number }) => number > said && (isLast || number < 2))
-    said = ready.at(-1)?.number ?? said
+    const ready = events.filter(({ number }) => number > lastSent && (isLast || number < 2))
+    lastSent = ready.at(-1)?.number ?? lastSent
     return { text: ready.map(({ text }) => text).join(''), isLast }
   }
 
@@ -365,16 +388,16 @@ function attached(
     {
       async pull(controller) {
         for (;;) {
-          const now = looks === 0 ? call : await found(id, calls).catch(() => undefined)
-          const { text, isLast } = now ? fresh(shown(now, id)) : { text: '', isLast: true }
-          looks += 1
+          const now = polls === 0 ? call : await findResponse(id, calls).catch(() => undefined)
+          const { text, isLast } = now ? unsentEvents(publicResponse(now, id)) : { text: '', isLast: true }
+          polls += 1
           if (text !== '') controller.enqueue(encoder.encode(text))
-          if (isLast || gone.signal.aborted || looks > MAX_LOOKS) return controller.close()
+          if (isLast || aborted.signal.aborted || polls > MAX_POLLS) return controller.close()
           if (text !== '') return
-          await clock.wait(LOOK_MS, gone.signal)
+          await clock.wait(POLL_INTERVAL_MS, aborted.signal)
         }
       },
-      cancel: () => gone.abort(),
+      cancel: () => aborted.abort(),
     },
     { highWaterMark: 0 },
   )

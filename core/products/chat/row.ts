@@ -4,31 +4,32 @@ import type { ChatBilling, ChatRow } from '../../ports/vendors/chat.ts'
 
 // ── how rows are written ────────────────────────────────────────────────────────────────────────────────────────────
 
-type Named = Pick<ChatRow, 'id' | 'aliases' | 'name' | 'maker' | 'vendor' | 'upstream'>
-type Words = Omit<ChatRow, keyof Named> & Partial<Named> & { readonly also?: readonly string[] }
+type RowNames = Pick<ChatRow, 'id' | 'aliases' | 'name' | 'maker' | 'vendor' | 'upstream'>
+type RowFields = Omit<ChatRow, keyof RowNames> & Partial<RowNames> & { readonly also?: readonly string[] }
 
 /**
- * A row by its public id and by its maker's own id, such as `openai/gpt-6-sol`; `also` are older ids of the maker's. Its aliases are what
- * public clients send: all of these with and without the maker, in dotted and in dashed spelling. An older id with a slash stands as it is.
+ * A row by its public id and by its maker's own id, such as `openai/gpt-6-sol`; `also` are older ids of the maker's.
+ * Its aliases are what public clients send: all of these with and without the maker, in dotted and in dashed spelling.
+ * An older id with a slash stands as it is.
  */
-export function sold(id: string, own: string, { also = [], ...words }: Words): ChatRow {
+export function chatRow(id: string, upstreamId: string, { also = [], ...fields }: RowFields): ChatRow {
   const [vendor = '', name = ''] = id.split('/')
-  const [maker, upstream = ''] = own.split('/')
-  const spelled = [upstream, ...also].flatMap((each) => [each, each.replaceAll('.', '-')])
-  const aliases = [...new Set(spelled.flatMap((each) => (each.includes('/') ? [each] : [`${maker}/${each}`, each])))]
-  return { id, aliases, name: name.split('-').map(capital).join(' '), maker: vendor, vendor, upstream, ...words }
+  const [maker, upstream = ''] = upstreamId.split('/')
+  const spellings = [upstream, ...also].flatMap((each) => [each, each.replaceAll('.', '-')])
+  const aliases = [...new Set(spellings.flatMap((each) => (each.includes('/') ? [each] : [`${maker}/${each}`, each])))]
+  return { id, aliases, name: name.split('-').map(capital).join(' '), maker: vendor, vendor, upstream, ...fields }
 }
 
 const capital = (word: string): string => word.charAt(0).toUpperCase() + word.slice(1)
 
-type Extra = {
+type PaidOptions = {
   readonly read?: string
   readonly write?: string
   readonly long?: { readonly from: number; readonly input: string; readonly output: string }
 }
 
 /** US dollars for a million tokens. */
-export function paid(input: string, output: string, { read, write, long }: Extra = {}): ChatBilling {
+export function paid(input: string, output: string, { read, write, long }: PaidOptions = {}): ChatBilling {
   return {
     mode: 'paid',
     input: dollars(input),

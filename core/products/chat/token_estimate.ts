@@ -1,6 +1,7 @@
 /**
- * How many tokens a chat request's prompt is, before anybody has paid. The published rule: a message costs the tokens of its text and 4 more, the
- * reply 3 for its priming; tools and a JSON schema cost the tokens of their JSON; pictures, audio and files go by their size.
+ * How many tokens a chat request's prompt is, before anybody has paid. The published rule: a message costs the tokens
+ * of its text and 4 more, the reply 3 for its priming; tools and a JSON schema cost the tokens of their JSON; pictures,
+ * audio and files go by their size.
  */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
@@ -14,7 +15,10 @@ export type PromptEstimate = {
   readonly text: number
   readonly images: number
   readonly tools: number
-  /** What each message costs, its overhead, pictures and attachments included: that much less when it is trimmed. Infinity: not counted. */
+  /**
+   * What each message costs, its overhead, pictures and attachments included: that much less when it is trimmed.
+   * Infinity: not counted.
+   */
   readonly messages: readonly number[]
 }
 
@@ -24,32 +28,35 @@ const PRIMING = 3
 type Estimating = {
   readonly row: Pick<ChatRow, 'images'>
   readonly countTokens: CountTokens
-  /** Counting ends where the total exceeds this: the total is then a lower bound, and older messages are not counted. */
-  readonly most?: number
+  /**
+   * Counting ends where the total exceeds this: the total is then a lower bound, and older messages are not counted.
+   */
+  readonly limit?: number
 }
 
 /**
- * Estimates the prompt of a chat-completions request. A message's text is its text parts, `reasoning_content`, `name`, and the name and arguments of
- * its tool calls, joined by line breaks. Whatever has no rule costs the tokens of its JSON. What is never trimmed is counted first, then the newest
- * message and those before it (contract 6.43). Throws only what `countTokens` throws.
+ * Estimates the prompt of a chat-completions request. A message's text is its text parts, `reasoning_content`, `name`,
+ * and the name and arguments of its tool calls, joined by line breaks. Whatever has no rule costs the tokens of its
+ * JSON. What is never trimmed is counted first, then the newest message and those before it (contract 6.43). Throws
+ * only what `countTokens` throws.
  */
 export async function estimatePrompt(
   body: Fields,
-  { row, countTokens, most = Number.POSITIVE_INFINITY }: Estimating,
+  { row, countTokens, limit = Number.POSITIVE_INFINITY }: Estimating,
 ): Promise<PromptEstimate> {
   const count = async (text: string, sum: number) =>
-    text === '' ? 0 : await countTokens(text, { most: Math.max(0, most - sum) })
-  const said = listOf(body.messages)
-  const messages = said.map(() => Number.POSITIVE_INFINITY)
+    text === '' ? 0 : await countTokens(text, { limit: Math.max(0, limit - sum) })
+  const messageList = listOf(body.messages)
+  const messages = messageList.map(() => Number.POSITIVE_INFINITY)
   const tools = await count(toolsText(body), PRIMING)
   let total = PRIMING + tools
   total += await count(schemaText(body), total)
   let images = 0
-  for (const at of newestLast(said).toReversed()) {
-    if (total > most) break
-    const { text, ...read } = readMessage(said[at] ?? null, (image) => imageTokens(ruleOf(row), image))
-    const beside = PER_MESSAGE + read.images + read.attachments
-    const tokens = beside + (await count(text, total + beside))
+  for (const at of countingOrder(messageList).toReversed()) {
+    if (total > limit) break
+    const { text, ...read } = readMessage(messageList[at] ?? null, (image) => imageTokens(ruleOf(row), image))
+    const overhead = PER_MESSAGE + read.images + read.attachments
+    const tokens = overhead + (await count(text, total + overhead))
     images += read.images
     total += tokens
     messages[at] = tokens
@@ -58,24 +65,24 @@ export async function estimatePrompt(
 }
 
 /** The places of messages: turns, oldest first, and behind them those of the system, which stay. */
-function newestLast(messages: readonly Json[]): readonly number[] {
+function countingOrder(messages: readonly Json[]): readonly number[] {
   const isFixed = (at: number): boolean => {
     const message = messages[at]
     return isFields(message) && (message.role === 'system' || message.role === 'developer')
   }
-  const places = [...messages.keys()]
-  return [...places.filter((at) => !isFixed(at)), ...places.filter(isFixed).toReversed()]
+  const positions = [...messages.keys()]
+  return [...positions.filter((at) => !isFixed(at)), ...positions.filter(isFixed).toReversed()]
 }
 
 /**
- * What the prompt can cost at most, in one pass that counts no tokens and decodes no picture: a token is at least one byte of UTF-8. The estimate is
- * never above it, so a request that fits by it needs no counting.
+ * What the prompt can cost at most, in one pass that counts no tokens and decodes no picture: a token is at least one
+ * byte of UTF-8. The estimate is never above it, so a request that fits by it needs no counting.
  */
 export function upperBound(body: Fields, row: Pick<ChatRow, 'images'>): number {
-  let bound = PRIMING + mostBytes(toolsText(body)) + mostBytes(schemaText(body))
+  let bound = PRIMING + maxUtf8Bytes(toolsText(body)) + maxUtf8Bytes(schemaText(body))
   for (const message of listOf(body.messages)) {
-    const said = readMessage(message, () => MAX_PER_IMAGE[ruleOf(row)])
-    bound += PER_MESSAGE + mostBytes(said.text) + said.images + said.attachments
+    const content = readMessage(message, () => MAX_PER_IMAGE[ruleOf(row)])
+    bound += PER_MESSAGE + maxUtf8Bytes(content.text) + content.images + content.attachments
   }
   return bound
 }
@@ -83,21 +90,21 @@ export function upperBound(body: Fields, row: Pick<ChatRow, 'images'>): number {
 /** How many characters of text a request holds. */
 export function characters(body: Fields): number {
   const texts = listOf(body.messages).map((message) => readMessage(message, () => 0).text)
-  return [...texts, toolsText(body), schemaText(body)].reduce((sum, text) => sum + lengthOf(text), 0)
+  return [...texts, toolsText(body), schemaText(body)].reduce((sum, text) => sum + codePointCount(text), 0)
 }
 
 // ── what a message says ─────────────────────────────────────────────────────────────────────────────────────────────
 
 type Image = { readonly url: string; readonly isLow: boolean }
-type Said = { readonly text: string; readonly images: number; readonly attachments: number }
+type MessageContent = { readonly text: string; readonly images: number; readonly attachments: number }
 
-function readMessage(message: Json, costOf: (image: Image) => number): Said {
+function readMessage(message: Json, costOf: (image: Image) => number): MessageContent {
   if (!isFields(message)) return { text: jsonOf(message), images: 0, attachments: 0 }
   const { content = null, reasoning_content: reasoning, reasoning_blocks: blocks, name, tool_calls: calls } = message
   const texts: string[] = []
   let images = 0
   let attachments = listOf(blocks).reduce(
-    (sum: number, block) => sum + sealedTokens(isFields(block) ? block.data : undefined),
+    (sum: number, block) => sum + encryptedTokens(isFields(block) ? block.data : undefined),
     0,
   )
   for (const part of Array.isArray(content) ? (content as readonly Json[]) : []) {
@@ -107,8 +114,8 @@ function readMessage(message: Json, costOf: (image: Image) => number): Said {
     if (size !== undefined) attachments += size
     if (!image && size === undefined) texts.push(partText(part))
   }
-  if (!Array.isArray(content)) texts.push(plain(content))
-  texts.push(plain(reasoning), plain(name), ...listOf(calls).map(callText))
+  if (!Array.isArray(content)) texts.push(textOrJson(content))
+  texts.push(textOrJson(reasoning), textOrJson(name), ...listOf(calls).map(callText))
   return { text: texts.filter((text) => text !== '').join('\n'), images, attachments }
 }
 
@@ -119,7 +126,7 @@ function partText(part: Json): string {
 function callText(call: Json): string {
   const called = isFields(call) ? call.function : undefined
   if (!isFields(called)) return jsonOf(call)
-  return `${plain(called.name)}\n${plain(called.arguments)}`
+  return `${textOrJson(called.name)}\n${textOrJson(called.arguments)}`
 }
 
 function imageOf(part: Json): Image | undefined {
@@ -130,34 +137,34 @@ function imageOf(part: Json): Image | undefined {
 
 /** `tools`, and the `functions` of older clients. */
 function toolsText({ tools, functions }: Fields): string {
-  return [tools, functions].map((list) => (Array.isArray(list) && list.length === 0 ? '' : plain(list))).join('')
+  return [tools, functions].map((list) => (Array.isArray(list) && list.length === 0 ? '' : textOrJson(list))).join('')
 }
 
 function schemaText({ response_format: format }: Fields): string {
-  return isFields(format) && format.type === 'json_schema' ? plain(format.json_schema) : ''
+  return isFields(format) && format.type === 'json_schema' ? textOrJson(format.json_schema) : ''
 }
 
 // ── pictures, audio, files ──────────────────────────────────────────────────────────────────────────────────────────
 
 /** What a picture counts for that nobody has looked at: one behind a URL, or one that cannot be read. */
-const UNSEEN = { width: 1024, height: 1024 }
+const UNKNOWN_SIZE = { width: 1024, height: 1024 }
 
 /** Characters of base64 that hold as many bytes as `pictureOf` ever looks at. */
-const HEAD = 4 * Math.ceil((1 << 20) / 3)
+const IMAGE_HEAD_CHARS = 4 * Math.ceil((1 << 20) / 3)
 
 function imageTokens(rule: ImageTokens, { url, isLow }: Image): number {
   const comma = url.slice(0, 200).indexOf(',')
-  const picture = pictureOf(url.slice(0, comma + 1 + HEAD))
-  return tokensOfSize(rule, typeof picture === 'string' ? UNSEEN : picture, isLow)
+  const picture = pictureOf(url.slice(0, comma + 1 + IMAGE_HEAD_CHARS))
+  return tokensOfSize(rule, typeof picture === 'string' ? UNKNOWN_SIZE : picture, isLow)
 }
 
-type Size = { readonly width: number; readonly height: number }
+type ImageSize = { readonly width: number; readonly height: number }
 
 /**
- * The vendors' published rules; `detail: low` is known to `tiles_512` alone. A picture is never enlarged. `tiles_768` first fits into 3072 square, so that
- * no header's claim of a size costs more than 16 tiles.
+ * The vendors' published rules; `detail: low` is known to `tiles_512` alone. A picture is never enlarged. `tiles_768`
+ * first fits into 3072 square, so that no header's claim of a size costs more than 16 tiles.
  */
-function tokensOfSize(rule: ImageTokens, size: Size, isLow: boolean): number {
+function tokensOfSize(rule: ImageTokens, size: ImageSize, isLow: boolean): number {
   if (rule === 'area_750') {
     const { width, height } = scaled(size, 1568 / Math.max(size.width, size.height))
     return Math.ceil((width * height) / 750)
@@ -185,12 +192,12 @@ function ruleOf(row: Pick<ChatRow, 'images'>): ImageTokens {
   return row.images ?? 'tiles_512'
 }
 
-function scaled({ width, height }: Size, by: number): Size {
+function scaled({ width, height }: ImageSize, by: number): ImageSize {
   if (by >= 1) return { width, height }
   return { width: Math.max(1, Math.round(width * by)), height: Math.max(1, Math.round(height * by)) }
 }
 
-function tiles({ width, height }: Size, side: number): number {
+function tiles({ width, height }: ImageSize, side: number): number {
   return Math.ceil(width / side) * Math.ceil(height / side)
 }
 
@@ -199,7 +206,7 @@ const AUDIO_BYTES_PER_TOKEN = { compressed: 125, wav: 1_000 }
 const FILE_BYTES_PER_TOKEN = 4
 
 /** Thoughts that the vendor has sealed, and reads again: by their length, four characters to a token. */
-export const sealedTokens = (data: Json | undefined): number =>
+export const encryptedTokens = (data: Json | undefined): number =>
   typeof data === 'string' ? Math.ceil(data.length / 4) : 0
 
 /** By the bytes alone: a WAV file is one that begins with RIFF. Undefined for a part that carries no bytes. */
@@ -231,17 +238,20 @@ function listOf(value: Json | undefined): readonly Json[] {
 }
 
 /** Text as it is, nothing as nothing, anything else as JSON. */
-function plain(value: Json | undefined): string {
+function textOrJson(value: Json | undefined): string {
   if (value === undefined || value === null) return ''
   return typeof value === 'string' ? value : jsonOf(value)
 }
 
 /** Levels; no schema and no message is nested deeper. */
-const DEEPEST = 200
+const MAX_DEPTH = 200
 
-/** JSON; what is nested deeper in about as many characters, in another order: at 50,000 levels `JSON.stringify` takes half a second, then throws. */
+/**
+ * JSON; what is nested deeper in about as many characters, in another order: at 50,000 levels `JSON.stringify` takes
+ * half a second, then throws.
+ */
 function jsonOf(value: Json): string {
-  return isDeeper(value, DEEPEST) ? leavesOf(value) : JSON.stringify(value)
+  return isDeeper(value, MAX_DEPTH) ? leavesOf(value) : JSON.stringify(value)
 }
 
 function isDeeper(value: Json, levels: number): boolean {
@@ -261,14 +271,14 @@ function leavesOf(root: Json): string {
   return text
 }
 
-function lengthOf(text: string): number {
+function codePointCount(text: string): number {
   let pairs = 0
   for (let at = 0; at < text.length; at++) pairs += Number((text.charCodeAt(at) & 0xfc00) === 0xdc00)
   return text.length - pairs
 }
 
 /** At least the length in UTF-8: a surrogate pair counts for six bytes, and has four. */
-function mostBytes(text: string): number {
+function maxUtf8Bytes(text: string): number {
   let bytes = text.length
   for (let at = 0; at < text.length; at++) {
     const code = text.charCodeAt(at)
@@ -280,29 +290,30 @@ function mostBytes(text: string): number {
 // ── memory ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Characters; a shorter text is counted again sooner than it is hashed and kept. */
-const WORTH_REMEMBERING = 2_000
+const MIN_MEMOIZED_LENGTH = 2_000
 
 type Counted = { readonly tokens: number; readonly isWhole: boolean }
 
 /**
- * Counts a long text once: a request comes twice, without its payment and with it. Keeps hashes and numbers, never text; the entry unused for longest
- * goes first. Counts under way are shared, failed ones forgotten. One that ended early answers only those who would end it as early.
+ * Counts a long text once: a request comes twice, without its payment and with it. Keeps hashes and numbers, never
+ * text; the entry unused for longest goes first. Counts under way are shared, failed ones forgotten. One that ended
+ * early answers only those who would end it as early.
  */
 export function memoized(countTokens: CountTokens, { entries = 200 }: { entries?: number } = {}): CountTokens {
   const known = new Map<string, Promise<Counted>>()
   return async (text, options = {}) => {
-    if (text.length <= WORTH_REMEMBERING) return await countTokens(text, options)
-    const { most = Number.POSITIVE_INFINITY } = options
+    if (text.length <= MIN_MEMOIZED_LENGTH) return await countTokens(text, options)
+    const { limit = Number.POSITIVE_INFINITY } = options
     const key = bytesToHex(sha256(utf8ToBytes(text)))
     for (let before = known.get(key); before !== undefined;) {
       remember(key, before)
       const counted = await before.catch(() => undefined)
-      if (counted && (counted.isWhole || counted.tokens > most)) return counted.tokens
+      if (counted && (counted.isWhole || counted.tokens > limit)) return counted.tokens
       const now = known.get(key)
       if (now === before) break
       before = now
     }
-    const counting = countTokens(text, options).then((tokens) => ({ tokens, isWhole: tokens <= most }))
+    const counting = countTokens(text, options).then((tokens) => ({ tokens, isWhole: tokens <= limit }))
     remember(key, counting)
     counting.catch(() => {
       if (known.get(key) === counting) known.delete(key)

@@ -1,4 +1,6 @@
-/** DeFi in numbers: protocols, chains, yields and prices of coins, passed on as DefiLlama writes them (contract 15.5). */
+/**
+ * DeFi in numbers: protocols, chains, yields and prices of coins, passed on as DefiLlama writes them (contract 15.5).
+ */
 import { type TObject, type TSchema, Type } from '@sinclair/typebox'
 import { paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'

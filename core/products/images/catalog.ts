@@ -4,7 +4,9 @@ import type { ImageRow } from '../../ports/vendors/images.ts'
 const landscapeAndPortrait = (square: string, long: string) =>
   imageSizes({ '1024x1024': square, '1536x1024': long, '1024x1536': long })
 
-/** The ten generation models of contract 5.6. Rates are the billed prices less fee and margin: (billed - 0.001) / 1.05. */
+/**
+ * The ten generation models of contract 5.6. Rates are the billed prices less fee and margin: (billed - 0.001) / 1.05.
+ */
 export const imageRows: readonly ImageRow[] = [
   {
     id: 'vendor-a/image-1',

@@ -1,4 +1,7 @@
-/** Image editing: one or several sources, an optional mask (contract 5.31). Its jobs share the store and the poll path of generation. */
+/**
+ * Image editing: one or several sources, an optional mask (contract 5.31). Its jobs share the store and the poll path
+ * of generation.
+ */
 import { toBase64 } from '../../lib/base64.ts'
 import { type Static, Type } from '@sinclair/typebox'
 import { type Order, paid } from '../../endpoint/mod.ts'
@@ -158,7 +161,10 @@ async function fromForm(form: FormData): Promise<Record<string, unknown>> {
   }
 }
 
-/** A file goes by its bytes, and counts as PNG where they say nothing: Bun derives its type from its name (oven-sh/bun#33012). */
+/**
+ * A file goes by its bytes, and counts as PNG where they say nothing: Bun derives its type from its name
+ * (oven-sh/bun#33012).
+ */
 async function uriOf(field: FormDataEntryValue): Promise<string> {
   if (typeof field === 'string') return field
   const bytes = new Uint8Array(await field.arrayBuffer())

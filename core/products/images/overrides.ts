@@ -4,7 +4,10 @@ import { imageSizes } from './price.ts'
 import { duplicatesIn } from '../../lib/duplicates.ts'
 import type { ImageRow } from '../../ports/vendors/images.ts'
 
-/** One row's changes. `sizes` are catalog rates in US dollars by size; `redirect` names the row that does the work instead. */
+/**
+ * One row's changes. `sizes` are catalog rates in US dollars by size; `redirect` names the row that does the work
+ * instead.
+ */
 export type ImageOverride = {
   readonly id: string
   readonly aliases?: readonly string[]
@@ -77,7 +80,10 @@ function readSizes(
   return undefined
 }
 
-/** Keeps the name and the sizes that the fallback makes too, at its rates, which must be the same or lower (contract 21.11). */
+/**
+ * Keeps the name and the sizes that the fallback makes too, at its rates, which must be the same or lower (contract
+ * 21.11).
+ */
 function redirected(
   row: ImageRow | undefined,
   fallback: ImageRow | undefined,

@@ -101,7 +101,10 @@ export function imagePrice(order: Sized, context: Context): Price {
 /** What a request needs: a row that `fits`, served by a vendor that `makes` such things. */
 export type Need = { fits(row: ImageRow): boolean; makes(vendor: ImageVendor): boolean }
 
-/** The rows on show that the operator's vendors can make; every row that fits where they can make none, so that documents have a price. */
+/**
+ * The rows on show that the operator's vendors can make; every row that fits where they can make none, so that
+ * documents have a price.
+ */
 export function configured({ catalog, vendors }: Offering, { fits, makes }: Need): readonly ImageRow[] {
   const rows = catalog.images.all.filter(fits)
   const made = rows.filter((row) => {
@@ -145,7 +148,10 @@ export function madeOf(images: readonly MadeImage[]): Made {
 const promptOf = ({ revisedPrompt }: MadeImage) =>
   revisedPrompt === undefined ? {} : { revised_prompt: revisedPrompt }
 
-/** The `created` and `data` of a result. With `raw`, the images as the vendor gave them, not mirrored: what a fast edit shows (contract 5.42). */
+/**
+ * The `created` and `data` of a result. With `raw`, the images as the vendor gave them, not mirrored: what a fast edit
+ * shows (contract 5.42).
+ */
 export function shownImages(
   { made, media, created }: Stored,
   { href }: Showing,

@@ -1,4 +1,7 @@
-/** What callers may ask of somebody else's server: the path, the query and the pages that they name. Judged before the quote, and once more where it is sent. */
+/**
+ * What callers may ask of somebody else's server: the path, the query and the pages that they name. Judged before the
+ * quote, and once more where it is sent.
+ */
 import { ApiError } from '../../http/errors.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
@@ -11,12 +14,18 @@ const MAX_PARAMETERS = 32
 const MAX_VALUE = 2_000
 const MAX_URL = 2_048
 
-/** Nothing that any server on the way could read as a separator, a parent, an authority or an escape: these letters are sent as they are. */
+/**
+ * Nothing that any server on the way could read as a separator, a parent, an authority or an escape: these letters are
+ * sent as they are.
+ */
 const SEGMENT = /^[A-Za-z0-9_][A-Za-z0-9._~:,-]*$/
 const PARAMETER = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/
 const LETTERS = 'letters, digits and . _ ~ : , - between single slashes, no segment beginning with a dot'
 
-/** What is wrong with a decoded path below somebody's root, if anything: it could lead out of it, or be read in two ways. */
+/**
+ * What is wrong with a decoded path below somebody's root, if anything: it could lead out of it, or be read in two
+ * ways.
+ */
 export function pathProblem(path: string): string | undefined {
   if (path.length > MAX_PATH) return `must have at most ${MAX_PATH} characters, has ${path.length}`
   return path.split('/').every((segment) => SEGMENT.test(segment))
@@ -31,7 +40,10 @@ export function checkedPath(field: string, path: string): string {
   return path
 }
 
-/** The query as it is sent: encoded by us, sorted by name so that equal questions are equal text, '' for none. Throws a 400 that names the parameter. */
+/**
+ * The query as it is sent: encoded by us, sorted by name so that equal questions are equal text, '' for none. Throws a
+ * 400 that names the parameter.
+ */
 export function passedQuery(fields: Readonly<Record<string, unknown>>): string {
   const given = Object.entries(fields)
   if (given.length > MAX_PARAMETERS)
@@ -62,7 +74,10 @@ function parameterValue(name: string, value: unknown): string {
 
 const PRIVATE_NAME = /(^|\.)(localhost|local|internal|intranet|lan|home|corp|private|arpa|onion)$/
 
-/** What is wrong with the address of a page, if anything. Only pages of the public web are asked for, and by name: an address in numbers may be anybody's machine. */
+/**
+ * What is wrong with the address of a page, if anything. Only pages of the public web are asked for, and by name: an
+ * address in numbers may be anybody's machine.
+ */
 export function pageProblem(text: string): string | undefined {
   if (text.length > MAX_URL) return `must have at most ${MAX_URL} characters, has ${text.length}`
   const must = `must be the http(s) URL of a public page, by its name and without a user; got ${quoted(text)}`

@@ -1,4 +1,7 @@
-/** Market data: spot prices and bars of crypto, FX and commodities for nothing, of equities for 0.002 USD (contract 10.2). */
+/**
+ * Market data: spot prices and bars of crypto, FX and commodities for nothing, of equities for 0.002 USD (contract
+ * 10.2).
+ */
 import { type TProperties, Type } from '@sinclair/typebox'
 import { within } from '../../lib/timers.ts'
 import { openShelves, stockShelf, type ShelfRow } from './catalog.ts'
@@ -31,7 +34,10 @@ const readHistory = inputParser(sale.historyInput)
 const readList = inputParser(sale.listInput)
 
 type Params = Readonly<Record<string, unknown>>
-/** Where a family of endpoints is served. `row` finds its shelf from the path, and throws a 404 for a market that is not on the list. */
+/**
+ * Where a family of endpoints is served. `row` finds its shelf from the path, and throws a 404 for a market that is not
+ * on the list.
+ */
 type Family = {
   readonly name: string
   readonly root: string

@@ -127,7 +127,10 @@ export async function freeSpot(market: MarketVendor, asked: Asked, signal: Abort
   return freeText(market, await latestOf(market, asked, signal))
 }
 
-/** The same at once, with no promise and no deadline, where all of it is at hand: most prices are, and a timer would cost more than they do. */
+/**
+ * The same at once, with no promise and no deadline, where all of it is at hand: most prices are, and a timer would
+ * cost more than they do.
+ */
 export function freeSpotAtHand(
   market: MarketVendor & Partial<CachedData>,
   { row, symbol }: Pick<Asked, 'row' | 'symbol'>,
@@ -180,9 +183,9 @@ function noPrice({ symbol }: Feed, session: Session | undefined): ApiError {
 export const MAX_BARS = 5000
 
 /**
- * The newest bars of the window: one that is longer than MOST_BARS bars is cut at its far end, and the reply's `from` and `truncated` say so.
- * There are no bars of the future, so a window ends now at the latest. Throws a 404 with a hint for a symbol that is not on the shelf, or when there
- * are no bars. `now` in milliseconds.
+ * The newest bars of the window: one that is longer than MOST_BARS bars is cut at its far end, and the reply's `from`
+ * and `truncated` say so. There are no bars of the future, so a window ends now at the latest. Throws a 404 with a hint
+ * for a symbol that is not on the shelf, or when there are no bars. `now` in milliseconds.
  */
 export async function history(
   market: MarketVendor,
@@ -275,7 +278,9 @@ function noBars(
   })
 }
 
-/** Up to five symbols that the caller may have meant: those that share the most pairs of letters. Linear in the list. */
+/**
+ * Up to five symbols that the caller may have meant: those that share the most pairs of letters. Linear in the list.
+ */
 function nearest(feeds: readonly Feed[], wanted: string): readonly string[] {
   const given = pairs(wanted)
   const ranked = feeds

@@ -1,4 +1,7 @@
-/** Phone numbers that no program may ring: emergency services and crisis lines, however they are written, and what bills the caller without bound. */
+/**
+ * Phone numbers that no program may ring: emergency services and crisis lines, however they are written, and what bills
+ * the caller without bound.
+ */
 
 /** Calling codes of two digits; all others have three, but 1 and 7 (ITU-T E.164, list of assigned codes). */
 const TWO = new Set(
@@ -7,7 +10,10 @@ const TWO = new Set(
   ),
 )
 
-/** Those of five digits and more, by calling code; shorter ones need no list. Leading zeros of a trunk are not part of them. */
+/**
+ * Those of five digits and more, by calling code; shorter ones need no list. Leading zeros of a trunk are not part of
+ * them.
+ */
 const LONGER: Readonly<Record<string, readonly string[]>> = {
   '1': ['8002738255'],
   '27': ['10111', '10177'],
@@ -17,21 +23,27 @@ const LONGER: Readonly<Record<string, readonly string[]>> = {
   '91': ['14416'],
 }
 
-/** Four islands whose subscribers have four digits: Ascension, Saint Helena, Niue and Tokelau. Nowhere else have they so few. */
+/**
+ * Four islands whose subscribers have four digits: Ascension, Saint Helena, Niue and Tokelau. Nowhere else have they so
+ * few.
+ */
 const FOUR_DIGITS = new Set(['247', '290', '683', '690'])
 
 /** Three digits that open no subscriber's number in North America: whatever follows them reaches the same service. */
 const NANP = /^(?:911|988|933|211|311|411|511|611|711|811)/
 
-/** Harmonised services of social value in Europe: 116 and three digits, missing children and crisis lines among them. */
+/**
+ * Harmonised services of social value in Europe: 116 and three digits, missing children and crisis lines among them.
+ */
 const HARMONISED = /^116\d{3}$/
 
 /** Satellites, networks of no country, and rates that are the callee's to choose. */
 const DEAR = /^(?:1900|1976|808|870|878|881|882|883|888|979|991)/
 
 /**
- * The same within a country, by calling code: premium rates, shared costs and personal numbers of the national numbering plans, which a callee may rent to
- * be paid by whoever rings. Ranges that subscribers have as well are left out.
+ * The same within a country, by calling code: premium rates, shared costs and personal numbers of the national
+ * numbering plans, which a callee may rent to be paid by whoever rings. Ranges that subscribers have as well are left
+ * out.
  */
 const DEAR_AT_HOME: Readonly<Record<string, RegExp>> = {
   '7': /^80[39]/,
@@ -95,13 +107,17 @@ function split(digits: string): { code: string; rest: string } {
   return { code: digits.slice(0, length), rest: digits.slice(length) }
 }
 
-/** Whether a number reaches an emergency service or a crisis line somewhere, with its country's code or without. Errs on the side of not ringing. */
+/**
+ * Whether a number reaches an emergency service or a crisis line somewhere, with its country's code or without. Errs on
+ * the side of not ringing.
+ */
 export function isEmergency(text: string): boolean {
   const digits = dialed(text)
   const { code, rest } = split(digits)
   const national = rest.replace(/^0+(?=\d)/, '')
   if (digits.length < 2) return false
-  // What is so short is a service, with the code or without: 911, 112, 999, 000, 110, 119, 1669, 1201 and all their like.
+  // What is so short is a service, with the code or without: 911, 112, 999, 000, 110, 119, 1669, 1201 and all their
+  // like.
   if (digits.length <= 5 || national.length <= (FOUR_DIGITS.has(code) ? 3 : 4)) return true
   if (code === '1' && NANP.test(national)) return true
   return HARMONISED.test(national) || (LONGER[code] ?? []).includes(national)

@@ -53,7 +53,10 @@ export function clientRecord(record: Fields, { id, to, from, maxMinutes, at }: R
 
 type Status = 'queued' | 'started' | 'ringing' | 'in-progress' | 'completed' | 'error'
 
-/** The vendor's words are not all known (decision 75): what is over says so in `completed`, and an error in `error_message`. */
+/**
+ * The vendor's words are not all known (decision 75): what is over says so in `completed`, and an error in
+ * `error_message`.
+ */
 function statusOf(record: Fields): Status {
   const word = String(record.status ?? record.queue_status ?? '').toLowerCase()
   if (textIn(record, 'error_message') || /error|fail/.test(word)) return 'error'

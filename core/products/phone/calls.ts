@@ -219,8 +219,9 @@ function voiceIn({ vendors }: Pick<Order<unknown>, 'vendors'>): VoiceVendor {
 }
 
 /**
- * Rings, unless this order has rung already: the same signed request, come again after a crash, finds its call. Where it is not known whether somebody
- * was rung, that order never rings again, and the wallet does not ring the same number for a while, whatever it signs.
+ * Rings, unless this order has rung already: the same signed request, come again after a crash, finds its call. Where
+ * it is not known whether somebody was rung, that order never rings again, and the wallet does not ring the same number
+ * for a while, whatever it signs.
  */
 async function ringOnce(order: Order<unknown>, wanted: Ringing): Promise<string> {
   const { records, order: name } = callContextIn(order)

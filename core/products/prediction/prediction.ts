@@ -1,4 +1,7 @@
-/** Prediction markets: what their venues publish, passed on as it came (contract 15.1). Paths are on a list, and never choose the host. */
+/**
+ * Prediction markets: what their venues publish, passed on as it came (contract 15.1). Paths are on a list, and never
+ * choose the host.
+ */
 import { type Static, Type } from '@sinclair/typebox'
 import { paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'

@@ -1,4 +1,7 @@
-/** Networks whose nodes can be asked, under the names that callers use. An operator may have nodes of others (contract 15.9). */
+/**
+ * Networks whose nodes can be asked, under the names that callers use. An operator may have nodes of others (contract
+ * 15.9).
+ */
 export type NetworkRow = { readonly slug: string; readonly name: string; readonly aliases: readonly string[] }
 
 const network = (slug: string, name: string, ...aliases: readonly string[]): NetworkRow => ({ slug, name, aliases })
@@ -50,7 +53,10 @@ const byName = new Map(
   networkRows.flatMap((row) => [row.slug, ...row.aliases].map((name) => [name, row.slug] as const)),
 )
 
-/** The one of `served` that a caller means: by its own name, by an alias, or without its `-mainnet`; undefined where none is meant. */
+/**
+ * The one of `served` that a caller means: by its own name, by an alias, or without its `-mainnet`; undefined where
+ * none is meant.
+ */
 export function networkNamed(name: string, served: readonly string[]): string | undefined {
   const asked = name.toLowerCase()
   return [asked, byName.get(asked) ?? '', `${asked}-mainnet`].find((slug) => served.includes(slug))

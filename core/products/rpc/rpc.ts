@@ -41,8 +41,9 @@ const output = Type.Unknown({
 })
 
 /**
- * Methods that any buyer may call: what reads, and what sends that somebody else has signed. By name where a node knows others that begin alike: among
- * `eth_send*` are those that use the node's own keys, and on a local chain one that needs no signature at all.
+ * Methods that any buyer may call: what reads, and what sends that somebody else has signed. By name where a node knows
+ * others that begin alike: among `eth_send*` are those that use the node's own keys, and on a local chain one that
+ * needs no signature at all.
  */
 const EVM =
   /^(?:eth_(?:blobBaseFee|blockNumber|call|callMany|chainId|config|createAccessList|estimateGas|feeHistory|gasPrice|get[A-Z][A-Za-z0-9]{1,60}|maxPriorityFeePerGas|protocolVersion|sendRawTransaction(?:Sync|Conditional)?|simulateV1|syncing)|net_(?:listening|peerCount|version)|web3_(?:clientVersion|sha3))$/
@@ -174,7 +175,10 @@ function isFree(given: Input, { networks = [] }: Context): boolean {
 
 const isSolana = (slug: string): boolean => slug.startsWith('solana-')
 
-/** False where the operator has no node at all. A network that there is no node of is the caller's mistake: 400 with those that there are. */
+/**
+ * False where the operator has no node at all. A network that there is no node of is the caller's mistake: 400 with
+ * those that there are.
+ */
 function isAvailable({ vendors }: Offering, found: () => string | undefined): boolean {
   return vendors.rpc !== undefined && found() !== undefined
 }

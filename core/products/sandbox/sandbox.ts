@@ -23,8 +23,8 @@ const MAX_MEMORY = { plain: 1_024, gpu: 32_768 }
 const MINUTE_MS = 60_000
 const DAY_MS = 24 * 60 * MINUTE_MS
 /**
- * A sandbox whose payment was refused can be paid for so long, as an authorization for it lives. After it, and the time that a settlement takes, it is
- * ended: meanwhile the operator pays for it.
+ * A sandbox whose payment was refused can be paid for so long, as an authorization for it lives. After it, and the time
+ * that a settlement takes, it is ended: meanwhile the operator pays for it.
  */
 const CLAIM_MS = 5 * MINUTE_MS
 const SETTLING_MS = 2 * MINUTE_MS
@@ -380,7 +380,10 @@ async function watch(order: Order<unknown>, data: Watched, expiresAt: number): P
   await WATCHED.put(callContextIn(order).records, record, order.clock.now())
 }
 
-/** Whoever cannot pay for a sandbox within its claim window does not keep it running. A settlement that is under way is not disturbed. */
+/**
+ * Whoever cannot pay for a sandbox within its claim window does not keep it running. A settlement that is under way is
+ * not disturbed.
+ */
 async function endUnpaid({
   records,
   vendors: { sandbox },

@@ -37,7 +37,10 @@ const body = Type.Object({
   to_date: day('Latest date of a source, YYYY-MM-DD, not before from_date.'),
 })
 
-/** Lets any object through to `check`, which judges it in the words that the contract has for search. Documents show the schema as it is. */
+/**
+ * Lets any object through to `check`, which judges it in the words that the contract has for search. Documents show the
+ * schema as it is.
+ */
 const unjudged = (schema: TObject): TObject => ({ ...schema, [Kind]: 'Unknown' }) as unknown as TObject
 
 type Input = Static<typeof body>
@@ -130,7 +133,10 @@ function hostOf(url: string): string | undefined {
   return isWebUrl(url) ? new URL(url).hostname : undefined
 }
 
-/** Contract 9.10: a search that fails upstream is 500. What the buyer can do something about, a refusal or a rate limit, stays what it is. */
+/**
+ * Contract 9.10: a search that fails upstream is 500. What the buyer can do something about, a refusal or a rate limit,
+ * stays what it is.
+ */
 function asFailure(error: unknown): never {
   const isTheirs =
     !(error instanceof ApiError) ||
@@ -171,7 +177,10 @@ function queryIssues(query: unknown): readonly Issue[] {
   ]
 }
 
-/** Characters are code points, as JSON Schema counts them: a fox of two code units is one. A text of twice as many units is too long in any case. */
+/**
+ * Characters are code points, as JSON Schema counts them: a fox of two code units is one. A text of twice as many units
+ * is too long in any case.
+ */
 const isWithin = (text: string, most: number): boolean =>
   text.length <= most || (text.length <= 2 * most && [...text].length <= most)
 

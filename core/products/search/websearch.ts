@@ -1,4 +1,7 @@
-/** The web, asked four ways: pages for a query, pages like a page, an answer with its sources, and what pages say (contract 9.13). */
+/**
+ * The web, asked four ways: pages for a query, pages like a page, an answer with its sources, and what pages say
+ * (contract 9.13).
+ */
 import { type Static, type TObject, Type } from '@sinclair/typebox'
 import { type Offering, type Order, type Inline, paid, type Price } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'

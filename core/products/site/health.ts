@@ -1,4 +1,7 @@
-/** How this gateway is, from what it knows already: nobody is asked, so it answers at once, and says nothing that was said to it. */
+/**
+ * How this gateway is, from what it knows already: nobody is asked, so it answers at once, and says nothing that was
+ * said to it.
+ */
 import { Type } from '@sinclair/typebox'
 import { free, type FreeContext } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'

@@ -52,7 +52,10 @@ const file = free({
   },
 })
 
-/** One range, as players ask for. Undefined for what is none, and for several: both are answered with the whole (RFC 9110, 14.2). */
+/**
+ * One range, as players ask for. Undefined for what is none, and for several: both are answered with the whole (RFC
+ * 9110, 14.2).
+ */
 function rangeIn(text: string | null): ByteRange | undefined {
   const [, from = '', to = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/i.exec(text?.trim() ?? '') ?? []
   const [first, last] = [Number(from), Number(to)]

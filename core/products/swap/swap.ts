@@ -339,8 +339,9 @@ const FEE = new RegExp(
 )
 
 /**
- * What is wrong with the sell token of a query, if anything: the fee is taken in it, so what we read must be what the aggregator reads, however
- * it splits and decodes. Said twice, spelt another way, or beside a semicolon, it is not clear which one that is.
+ * What is wrong with the sell token of a query, if anything: the fee is taken in it, so what we read must be what the
+ * aggregator reads, however it splits and decodes. Said twice, spelt another way, or beside a semicolon, it is not
+ * clear which one that is.
  */
 export function sellTokenProblem(search: string): Reply | undefined {
   const pieces = piecesOf(search.replace(/^\?/, ''))
@@ -359,9 +360,9 @@ const isSellToken = (name: string): boolean =>
     .some((part) => part.replace(/[^a-z]/g, '') === 'selltoken')
 
 /**
- * The raw query with our fee at its end, and without any that the caller wrote, however spelt. All else stays byte for byte and in order.
- * Take it only of a query that `sellTokenProblem` has nothing against.
- * Works on text, because parsing and writing again would change what is not ours.
+ * The raw query with our fee at its end, and without any that the caller wrote, however spelt. All else stays byte for
+ * byte and in order. Take it only of a query that `sellTokenProblem` has nothing against. Works on text, because
+ * parsing and writing again would change what is not ours.
  */
 export function withFee(search: string, feeRecipient: string): string {
   const kept = theirs(piecesOf(search.replace(/^\?/, '')))
@@ -407,7 +408,10 @@ const levelled = (name: string): string => decoded(name).normalize('NFKC').toLow
 
 const DEEPEST = 5
 
-/** Percent-decoded until nothing is left to decode, as a chain of servers might; bytes that are no text are replaced, not refused. */
+/**
+ * Percent-decoded until nothing is left to decode, as a chain of servers might; bytes that are no text are replaced,
+ * not refused.
+ */
 function decoded(name: string): string {
   let text = name
   for (let depth = 0; depth < DEEPEST && text.includes('%'); depth++) text = decodedOnce(text)

@@ -1,4 +1,6 @@
-/** What an operator changes about the video catalog: rows edited, added, hidden, retired or redirected (decision 21). */
+/**
+ * What an operator changes about the video catalog: rows edited, added, hidden, retired or redirected (decision 21).
+ */
 import { dollars, type Dollars } from '../../x402/money.ts'
 import { isBelow } from '../../x402/pricing.ts'
 import { RESOLUTION_NAMES, videoPrice } from './price.ts'
@@ -6,7 +8,9 @@ import { duplicatesIn } from '../../lib/duplicates.ts'
 import type { VideoBilling, VideoRow } from '../../ports/vendors/video.ts'
 import { videoFamilies } from './catalog.ts'
 
-/** Rates in US dollars: by the second (with margin), by the second and resolution (without), or for a million tokens. */
+/**
+ * Rates in US dollars: by the second (with margin), by the second and resolution (without), or for a million tokens.
+ */
 export type VideoRates =
   | { readonly perSecond: string }
   | { readonly perSecondByResolution: Readonly<Record<string, string>>; readonly perGeneration?: string }

@@ -25,7 +25,10 @@ const RESOLUTION_FACTORS = new Map([
 /** What a resolution may be called where tokens are billed, lowest first. */
 export const RESOLUTION_NAMES: readonly string[] = [...RESOLUTION_FACTORS.keys()]
 
-/** Videos: by the second, by the second and resolution, or by the token; the fee once, rounded once. Throws for a resolution without a rate. */
+/**
+ * Videos: by the second, by the second and resolution, or by the token; the fee once, rounded once. Throws for a
+ * resolution without a rate.
+ */
 export function videoPrice(order: VideoOrderSize): Usdc {
   const { billing, seconds, resolution } = order
   if (billing.mode === 'per_second_with_margin')
@@ -41,7 +44,10 @@ export function videoTokens(order: Omit<VideoOrderSize, 'billing'>): number {
   return Number((num + den - 1n) / den)
 }
 
-/** What a second is shown to cost, without margin and fee: of the tier that is billed, else the flat rate of the model, which for tokens is that at 720p. */
+/**
+ * What a second is shown to cost, without margin and fee: of the tier that is billed, else the flat rate of the model,
+ * which for tokens is that at 720p.
+ */
 export function videoRate(billing: VideoBilling, resolution: string): Dollars {
   if (billing.mode === 'per_second_by_tier') return tierOf(billing, resolution)
   return billing.mode === 'per_token' ? times(perToken(billing.rate), TOKENS_PER_SECOND) : billing.rate

@@ -1,4 +1,7 @@
-/** What a video request may say (contract 12.1). Every gate is here, before the 402, and names the field, the value and what is allowed. */
+/**
+ * What a video request may say (contract 12.1). Every gate is here, before the 402, and names the field, the value and
+ * what is allowed.
+ */
 import { type Static, Type } from '@sinclair/typebox'
 import type { VideoRow } from '../../ports/vendors/video.ts'
 import type { Context } from '../../endpoint/mod.ts'
@@ -86,7 +89,9 @@ export const flatFields = {
 export const promptField = Type.String({ minLength: 1, maxLength: MAX_PROMPT, description: 'What the video shows.' })
 
 const flat = Type.Object({ ...flatFields, prompt: Type.Optional(promptField) })
-/** An order as it is asked, or, once it has been checked, with everything filled in and nothing that its model ignores. */
+/**
+ * An order as it is asked, or, once it has been checked, with everything filled in and nothing that its model ignores.
+ */
 export type VideoRequest = Static<typeof flat>
 type Clips = NonNullable<VideoRequest['reference_videos']>
 
@@ -94,7 +99,10 @@ type Clips = NonNullable<VideoRequest['reference_videos']>
 export type FeatureFlags = { readonly referenceMedia?: boolean }
 export type VideoContext = Context & { readonly featureFlags?: FeatureFlags }
 
-/** Checks an order and fills it in. Throws INVALID_MODEL, INVALID_BODY, or NOT_CONFIGURED where references are switched off. */
+/**
+ * Checks an order and fills it in. Throws INVALID_MODEL, INVALID_BODY, or NOT_CONFIGURED where references are switched
+ * off.
+ */
 export function checkVideo(
   order: VideoRequest,
   { catalog, featureFlags }: VideoContext,
@@ -175,7 +183,10 @@ function checkRatio({ id, family, ratios }: VideoRow, given?: string): void {
 
 const REFERENCES = ['reference_image_urls', 'reference_videos', 'reference_audios'] as const
 
-/** What the contract gives to some models is refused by the others; what they merely have no use for is dropped (contract 12.31). */
+/**
+ * What the contract gives to some models is refused by the others; what they merely have no use for is dropped
+ * (contract 12.31).
+ */
 function checkCapabilities(row: VideoRow, order: VideoRequest, rows: readonly VideoRow[]): void {
   if (order.video_url !== undefined)
     throw refused(
@@ -206,7 +217,10 @@ function checkCapabilities(row: VideoRow, order: VideoRequest, rows: readonly Vi
 /** Whether it is on show: neither hidden nor retired. */
 export const isListed = ({ hidden, retired }: VideoRow): boolean => !hidden && !retired
 
-/** A request is made from frames or from references, never from both: no maker can mix them. An enrolled character may go with videos and sounds. */
+/**
+ * A request is made from frames or from references, never from both: no maker can mix them. An enrolled character may
+ * go with videos and sounds.
+ */
 function checkCombinations(order: VideoRequest): void {
   const { image_url, last_frame_url, real_face_asset_id, reference_image_urls } = order
   const apart = (field: keyof VideoRequest, other: keyof VideoRequest) =>

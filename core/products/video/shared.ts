@@ -1,4 +1,7 @@
-/** How a video is sold: what it costs, what is remembered of its order, what its vendor is asked, and how it reads on the wire (contract 12.1). */
+/**
+ * How a video is sold: what it costs, what is remembered of its order, what its vendor is asked, and how it reads on
+ * the wire (contract 12.1).
+ */
 import { Type } from '@sinclair/typebox'
 import type { VideoRow, VideoJob, VideoState, VideoVendor } from '../../ports/vendors/video.ts'
 import type {
@@ -115,7 +118,10 @@ export function quoteOf(order: VideoRequest, context: Context): Price {
   }
 }
 
-/** The rows on show that the operator's vendors make; all that are on show where they make none, so that documents have a price. */
+/**
+ * The rows on show that the operator's vendors make; all that are on show where they make none, so that documents have
+ * a price.
+ */
 export function configured({ catalog, vendors }: Offering): readonly VideoRow[] {
   const listed = catalog.video.all.filter(isListed)
   const made = listed.filter((row) => vendors.video?.(row) !== undefined)
@@ -145,7 +151,10 @@ export function isAvailable({ model = DEFAULT_MODEL }: VideoRequest, { catalog, 
 
 // ── what is remembered ──────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What the stored call keeps of an order: what its replies show, and, under `_`, what looking at it, showing it and its poll URL need. */
+/**
+ * What the stored call keeps of an order: what its replies show, and, under `_`, what looking at it, showing it and its
+ * poll URL need.
+ */
 export type Remembered = {
   readonly model: string
   readonly duration_seconds: number
@@ -193,7 +202,10 @@ export function pollQuery(request: Json): Record<string, string> {
 
 // ── what its vendor is asked ────────────────────────────────────────────────────────────────────────────────────────
 
-/** Hands a checked order to the vendor of its row; the handle names it, for the job stays there whatever an operator changes meanwhile. */
+/**
+ * Hands a checked order to the vendor of its row; the handle names it, for the job stays there whatever an operator
+ * changes meanwhile.
+ */
 export async function submit(order: Order<VideoRequest>): Promise<{ handle: string }> {
   const { input, catalog, vendors, records, payer, signal } = order
   const { row, seconds, resolution } = offered(input, { catalog })

@@ -1,4 +1,7 @@
-/** USDC into an account at a prediction market: the wallet's own deposit to the bridge is sent for it, and then the fee is charged (contract 18.8). */
+/**
+ * USDC into an account at a prediction market: the wallet's own deposit to the bridge is sent for it, and then the fee
+ * is charged (contract 18.8).
+ */
 import { type Static, Type } from '@sinclair/typebox'
 import { type Order, paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'

@@ -1,4 +1,7 @@
-/** A link by which a wallet is filled with bought USDC. Its payment is an authorization of nothing: it proves the wallet (contract 18.4). */
+/**
+ * A link by which a wallet is filled with bought USDC. Its payment is an authorization of nothing: it proves the wallet
+ * (contract 18.4).
+ */
 import { type Static, Type } from '@sinclair/typebox'
 import { paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'

@@ -290,13 +290,13 @@ describe('a stream', () => {
     let isCancelled = false
     const gone = new AbortController()
     const ask = async () => (gone.abort(), streamAnswer(HELLO, { onCancel: () => void (isCancelled = true) }))
-    const { post, signed, chain } = await table(undefined, { chatVendor: { wire: 'chat', ask } })
+    const { post, signed, chain } = await table(undefined, { chatVendor: { format: 'chat', ask } })
     expect((await post(STREAM, { payment: await signed(), gone: gone.signal })).status).toBe(503)
     expect([isCancelled, chain.transfers.length]).toEqual([true, 0])
   })
 })
 
-describe('a stream of a vendor that speaks the wire of its reader', () => {
+describe('a stream of a vendor that speaks the format of its reader', () => {
   const events = (...all: readonly (readonly [string, object])[]) =>
     all.map(([event, data]) => `event: ${event}\ndata: ${JSON.stringify({ type: event, ...data })}\n\n`)
   const MESSAGES = events(
@@ -338,17 +338,17 @@ describe('a stream of a vendor that speaks the wire of its reader', () => {
       { contents: [{ role: 'user', parts: [{ text: 'Hi?' }] }] },
     ],
   ] as const
-  for (const [wire, told, held, path, body] of surfaces) {
+  for (const [format, told, held, path, body] of surfaces) {
     const open = async (...pieces: readonly (string | Error)[]) => {
       const subject = await table(undefined, {
-        chatVendor: { wire, ask: async () => streamAnswer(pieces) },
+        chatVendor: { format, ask: async () => streamAnswer(pieces) },
         allowlists: { generate_content: [memoryChain().wallet('alice')] },
       })
       const payment = await subject.signed(body, { path })
       return { ...subject, text: await (await subject.post(body, { path, payment })).text() }
     }
 
-    test(`${wire}: passes as it came, with the receipt before its last event`, async () => {
+    test(`${format}: passes as it came, with the receipt before its last event`, async () => {
       const { text, chain } = await open(...told)
       const last = told.slice(told.length - held).join('')
       expect([
@@ -359,9 +359,9 @@ describe('a stream of a vendor that speaks the wire of its reader', () => {
       expect(text.replace(/^: .*\n: .*\n\n/m, '')).toBe(told.join(''))
     })
 
-    test(`${wire}: one that breaks off is not charged, and ends with an error of its surface`, async () => {
+    test(`${format}: one that breaks off is not charged, and ends with an error of its surface`, async () => {
       for (const end of [[], [new Error('secret')], ['event: error\ndata: {"error":{"message":"secret"}}\n\n']]) {
-        const first = told.slice(0, wire === 'generate_content' ? 1 : 2)
+        const first = told.slice(0, format === 'generate_content' ? 1 : 2)
         const { text, chain } = await open(...first, ...end)
         expect([text.startsWith(first.join('')), text.includes('secret'), chain.transfers.length]).toEqual([
           true,
@@ -369,7 +369,7 @@ describe('a stream of a vendor that speaks the wire of its reader', () => {
           0,
         ])
         expect(text.slice(first.join('').length)).toMatch(
-          wire === 'generate_content' ? /^data: \{"error":\{"code":503/ : /^event: error\ndata: \{"type":"error"/,
+          format === 'generate_content' ? /^data: \{"error":\{"code":503/ : /^event: error\ndata: \{"type":"error"/,
         )
       }
     })

@@ -15,7 +15,7 @@ const user = (content: string) => ({ role: 'user', content })
 /** A tokenizer with a token for each character, in slices of 256, that says how many it has looked at. */
 function counter() {
   const seen = { characters: 0 }
-  const count: CountTokens = async (text, { most = Number.POSITIVE_INFINITY, spend } = {}) => {
+  const count: CountTokens = async (text, { limit: most = Number.POSITIVE_INFINITY, spend } = {}) => {
     let tokens = 0
     for (let at = 0; at < text.length && tokens <= most; at += 256) {
       const slice = text.slice(at, at + 256).length
@@ -89,23 +89,23 @@ describe('counting ends where the window is passed', () => {
   test('of the tokenizer itself: it says more than asked for, and looks at no more', async () => {
     let looked = 0
     const tokens = await countTokens('fox '.repeat(100_000), {
-      most: 1_000,
+      limit: 1_000,
       spend: (characters) => void (looked += characters),
     })
     expect(tokens).toBeGreaterThan(1_000)
     expect(looked).toBeLessThan(6_000)
     const whole = await countTokens('fox '.repeat(1_000))
-    expect(await countTokens('fox '.repeat(1_000), { most: whole })).toBe(whole)
+    expect(await countTokens('fox '.repeat(1_000), { limit: whole })).toBe(whole)
   })
 
   test('a count that ended early is remembered for those who would end it as early, and for nobody else', async () => {
     const { seen, count } = counter()
     const counted = memoized(count)
     const text = 'x'.repeat(10_000)
-    expect(await counted(text, { most: 1_000 })).toBe(1_024)
-    expect([await counted(text, { most: 500 }), seen.characters]).toEqual([1_024, 1_024])
-    expect(await Promise.all([counted(text), counted(text, { most: 20_000 })])).toEqual([10_000, 10_000])
-    expect([await counted(text, { most: 5 }), seen.characters]).toEqual([10_000, 1_024 + 10_000])
+    expect(await counted(text, { limit: 1_000 })).toBe(1_024)
+    expect([await counted(text, { limit: 500 }), seen.characters]).toEqual([1_024, 1_024])
+    expect(await Promise.all([counted(text), counted(text, { limit: 20_000 })])).toEqual([10_000, 10_000])
+    expect([await counted(text, { limit: 5 }), seen.characters]).toEqual([10_000, 1_024 + 10_000])
   })
 })
 

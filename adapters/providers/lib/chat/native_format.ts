@@ -14,14 +14,14 @@ export type Facts = { readonly model: string; readonly created: number }
 export type NativeFormat = {
   /** Name of the protocol, for errors and logs. */
   readonly name: string
-  readonly wire: ChatFormat
+  readonly format: ChatFormat
   /** URL and headers of a request, including the operator's headers. */
   address(order: ChatOrder): { readonly url: string; readonly headers: Readonly<Record<string, string>> }
   /** The body of a request in the native format; `fromChat` translates one in chat format. */
   own(order: ChatOrder): Fields
   fromChat(order: ChatOrder): Fields
   /** Maps a path in the vendor's terms to the caller's, by the caller's format. */
-  callerPath(path: string, wire: ChatFormat): string
+  callerPath(path: string, format: ChatFormat): string
   readonly quirks: Judge
   /** The error in a 2xx reply, beyond the forms that every vendor uses. */
   failureIn?(reply: Fields): Refusal | undefined
@@ -37,19 +37,19 @@ export type NativeFormat = {
  * Creates the `ask` of a vendor with a native format. The operator's parameters and overrides use the native format.
  */
 export function nativeFormat(config: ChatVendorConfig, speech: NativeFormat): ChatVendor['ask'] {
-  const { name, wire } = speech
+  const { name, format } = speech
   const { clock, timeoutMs } = config
   const http = chatHttp(config, name)
 
   return async (order, { signal }) => {
-    const isNative = order.wire === wire
-    if (!isNative && order.wire !== 'chat')
-      throw new Error(`${name} supports the formats ${wire} and chat, not ${order.wire}`)
+    const isNative = order.format === format
+    if (!isNative && order.format !== 'chat')
+      throw new Error(`${name} supports the formats ${format} and chat, not ${order.format}`)
     signal.throwIfAborted()
     const facts = { model: order.model, created: Math.floor(clock.now() / 1000) }
     const sent = writeChat(config, { order: isNative ? speech.own(order) : speech.fromChat(order) })
     const judge = chatJudge(
-      { body: order.body, sent, streams: order.stream, callerPath: (path) => speech.callerPath(path, order.wire) },
+      { body: order.body, sent, streams: order.stream, callerPath: (path) => speech.callerPath(path, order.format) },
       speech.quirks,
     )
     const { url, headers } = speech.address(order)

@@ -139,7 +139,7 @@ export async function translatedStream(
   }
 
   function finish(): string {
-    const rest = tell(splitter.rest())
+    const rest = tell(splitter.flush())
     if (isOver) return rest
     if (!mayEnd) throw (broken ??= http.refusal('failed', `${name} ended its stream before its last event`))
     isOver = true

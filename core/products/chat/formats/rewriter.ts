@@ -1,9 +1,12 @@
-/** The four ways in which a conversation is written down, and the small parts that translating between them needs. */
+/** The interface of the translators between chat formats. */
 import type { SseEvent } from '../../../ports/vendors/chat.ts'
 
-/** Turns the events of one wire into those of another, one at a time. It returns SSE text, and '' where there is nothing to say yet. */
-export type Rewriter = {
+/**
+ * Translates the events of one chat format into another, one at a time. Returns SSE text, or '' while there is nothing
+ * to send.
+ */
+export type StreamTranslator = {
   on(event: SseEvent): string
-  /** After the last event: closes what is still open. */
+  /** Call after the last event. Returns the closing events. */
   end(): string
 }

@@ -1,13 +1,13 @@
-/** Server-sent events as text: written, cut out of a byte stream, and read. */
+/** Server-sent events: writing, splitting a byte stream into events, and parsing. */
 import type { Fields } from '../../../lib/json.ts'
 import type { SseEvent } from '../../../ports/vendors/chat.ts'
 
-/** The longest event that is held in memory, in characters. */
+/** Most characters of one event. */
 export const MAX_EVENT = 4 * 1024 * 1024
 
 const LINE_END = /\r\n|\n|\r/
 
-/** An event as it goes over the wire. Data of several lines becomes several data lines. */
+/** Serializes an event. Each line of `data` becomes a data line. */
 export function sseText({ event, data }: SseEvent): string {
   const name = event === undefined ? '' : `event: ${event}\n`
   if (!data.includes('\n') && !data.includes('\r')) return `${name}data: ${data}\n\n`
@@ -15,23 +15,26 @@ export function sseText({ event, data }: SseEvent): string {
   return `${name}${lines.join('')}\n`
 }
 
-/** An event whose data is `value` as JSON. */
+/** Serializes an event whose data is `value` as JSON. */
 export function sseJson(value: unknown, event?: string): string {
   const data = JSON.stringify(value)
   return event === undefined ? `data: ${data}\n\n` : `event: ${event}\ndata: ${data}\n\n`
 }
 
 export type EventSplitter = {
-  /** The events that these bytes complete, without the blank line, their line ends all \n. Throws a RangeError past `MAX_EVENT`. */
+  /**
+   * The events that these bytes complete, without the blank line, line ends normalized to \n. Throws a RangeError past
+   * `MAX_EVENT`.
+   */
   push(bytes: Uint8Array): string[]
-  /** What was left unfinished when the bytes ended; '' when nothing. Call it once, last. */
-  rest(): string
+  /** The incomplete event left at the end, or ''. Call once, last. */
+  flush(): string
 }
 
-/** Cuts a byte stream into events, wherever its chunks break: inside a character, a line end or a blank line. */
+/** Splits a byte stream into events. Chunks may break anywhere: inside a character, a line end or a blank line. */
 export function eventSplitter(): EventSplitter {
   const decoder = new TextDecoder()
-  // Never searched again: only what is new is, so that an event in many small chunks costs no more than in one.
+  // Only new text is searched, so that an event in many small chunks costs no more than in one.
   let pending = ''
   let lineEnded = false
   let carriageReturned = false
@@ -43,46 +46,46 @@ export function eventSplitter(): EventSplitter {
     return whole.includes('\r') ? whole.replace(/\r\n?/g, '\n') : whole
   }
 
-  function hold(text: string): void {
+  function append(text: string): void {
     if (pending.length + text.length > MAX_EVENT)
       throw new RangeError(`an event is longer than ${MAX_EVENT} characters`)
     pending += text
   }
 
-  function take(): string {
+  function takePending(): string {
     const event = pending.replace(/^\n+|\n+$/g, '')
     pending = ''
     return event
   }
 
-  function cut(text: string): string[] {
+  function split(text: string): string[] {
     if (text === '') return []
     const events: string[] = []
     let from = 0
     if (lineEnded && text.startsWith('\n')) {
-      events.push(take())
+      events.push(takePending())
       from = 1
     }
     for (let at = text.indexOf('\n\n', from); at >= 0; at = text.indexOf('\n\n', from)) {
-      hold(text.slice(from, at))
-      events.push(take())
+      append(text.slice(from, at))
+      events.push(takePending())
       from = at + 2
     }
-    hold(text.slice(from))
+    append(text.slice(from))
     lineEnded = pending.endsWith('\n')
     return events.filter((event) => event !== '')
   }
 
   return {
-    push: (bytes) => cut(normal(decoder.decode(bytes, { stream: true }))),
-    rest() {
-      hold(normal(decoder.decode()))
-      return take()
+    push: (bytes) => split(normal(decoder.decode(bytes, { stream: true }))),
+    flush() {
+      append(normal(decoder.decode()))
+      return takePending()
     },
   }
 }
 
-/** Reads one event. Undefined for a comment, and for anything else without a data line. */
+/** Parses one event. Undefined for a comment and for anything else without a data line. */
 export function parseEvent(text: string): SseEvent | undefined {
   let event: string | undefined
   const data: string[] = []
@@ -95,7 +98,7 @@ export function parseEvent(text: string): SseEvent | undefined {
   return event === undefined ? { data: data.join('\n') } : { event, data: data.join('\n') }
 }
 
-/** Name and value of a line; a comment has the name ''. */
+/** Name and value of a line. The name of a comment is ''. */
 function field(line: string): [string, string] {
   const colon = line.indexOf(':')
   if (colon < 0) return [line, '']
@@ -103,7 +106,7 @@ function field(line: string): [string, string] {
   return [line.slice(0, colon), value.startsWith(' ') ? value.slice(1) : value]
 }
 
-/** The JSON object that `text` is; undefined for anything else, arrays and scalars included. */
+/** Parses a JSON object. Undefined for anything else, arrays and scalars included. */
 export function tryJson(text: string): Fields | undefined {
   try {
     const value: unknown = JSON.parse(text)

@@ -1,10 +1,10 @@
-/** What a chat answer says it used, in the words of the contract (contract 6.21). */
+/** Token usage of a chat answer in the contract's shape (contract 6.21). */
 import { type Json, type Fields, fieldsOf } from '../../../lib/json.ts'
 
 /**
- * From the spellings of the vendors that speak the chat wire to one. Cache members stand only where something was cached; `completion_tokens`
- * counts reasoning, also where a vendor keeps that outside and only `total_tokens` shows it (xAI). Unknown members stay. Applying it twice
- * changes nothing.
+ * Normalizes the spellings of all chat vendors. Cache members are present only where something was cached.
+ * `completion_tokens` includes reasoning, also for vendors that count it only in `total_tokens` (xAI). Unknown members
+ * are kept. Idempotent.
  */
 export function usageOf(usage: Fields): Fields {
   const {

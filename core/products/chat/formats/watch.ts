@@ -1,16 +1,22 @@
-/** Streams on their way through: bytes pass untouched, and are read only where they say something that matters (decision 25). */
+/**
+ * Streams on their way through: bytes pass untouched, and are read only where they say something that matters (decision
+ * 25).
+ */
 import { concatBytes } from '../../../lib/bytes.ts'
 import { ApiError } from '../../../http/errors.ts'
 import { type Json, type Fields, isFields, objectsOf } from '../../../lib/json.ts'
-import { broken, isContent, isReal, type Watched } from './begun.ts'
-import { isEmpty, isSaid } from './empty.ts'
+import { brokenOff, isAnswerStart, isContentEvent, type TrackedStream } from './begun.ts'
+import { isEmpty, isNonBlank } from './empty.ts'
 import { type EventSplitter, eventSplitter, MAX_EVENT, parseEvent, sseJson, tryJson } from './sse.ts'
 import { usageOf } from './usage.ts'
-import type { Rewriter } from './rewriter.ts'
+import type { StreamTranslator } from './rewriter.ts'
 import type { SseEvent, ChatFormat, ChatStream } from '../../../ports/vendors/chat.ts'
 
-/** Where the text of a wire has to be looked at. None of these can stand inside a JSON string: its quotes would be escaped. */
-const MARKS: Readonly<Record<ChatFormat, RegExp>> = {
+/**
+ * Where the text of a format has to be looked at. None of these can stand inside a JSON string: its quotes would be
+ * escaped.
+ */
+const INTERESTING: Readonly<Record<ChatFormat, RegExp>> = {
   chat: /"(?:usage": ?\{|error":|reasoning": ?"|finish_reason": ?"|object": ?"error")|\[DONE\]|event: error/,
   messages: /event: (?:error|message_delta|message_start|message_stop)|"type": ?"error"/,
   responses: /event: (?:error|response\.(?:completed|incomplete|failed))|"type": ?"error"/,
@@ -29,50 +35,57 @@ const COUNTED = '"usageMetadata"'
 /** The last event of generate_content says so, or why there is no answer. */
 const ENDED = /"(?:finishReason|finish_reason|blockReason)": ?"/
 
-export type Watching = {
-  readonly wire: ChatFormat
-  /** The upstream's model id, or what its first chunk says instead, such as a dated one; and ours, which takes its place. */
-  readonly model?: { readonly upstream: string; readonly ours: string }
+export type StreamFormat = {
+  readonly format: ChatFormat
+  /**
+   * The upstream's model id, or what its first chunk says instead, such as a dated one; and ours, which takes its
+   * place.
+   */
+  readonly model?: { readonly upstream: string; readonly publicId: string }
 }
 
 /**
- * A vendor's stream in the wire of its reader. An event is passed on when it is whole, as the bytes that came, or in the contract's spelling
- * where its vendor has another one. `[DONE]` and its like are held back as the closing events, and end the stream. Throws a Fault for an error
- * among the events, after what came before it, and for a stream that breaks off.
+ * A vendor's stream in the format of its reader. An event is passed on when it is whole, as the bytes that came, or in
+ * the contract's spelling where its vendor has another one. `[DONE]` and its like are held back as the closing events,
+ * and end the stream. Throws a Fault for an error among the events, after what came before it, and for a stream that
+ * breaks off.
  */
-export function watched(upstream: ChatStream, { wire, model }: Watching): Watched {
+export function passedThrough(upstream: ChatStream, { format, model }: StreamFormat): TrackedStream {
   const decoder = new TextDecoder()
   const encoder = new TextEncoder()
-  let rename = model && model.upstream !== model.ours ? renamer(model.upstream, model.ours) : undefined
-  let named = model?.upstream
-  const marks = MARKS[wire]
-  const read = { chat, messages, responses, generate_content: generateContent }[wire]
-  const cutter = eventCutter()
+  let rename = model && model.upstream !== model.publicId ? renamer(model.upstream, model.publicId) : undefined
+  let currentModel = model?.upstream
+  const marks = INTERESTING[format]
+  const readEvent = { chat, messages, responses, generate_content: generateContent }[format]
+  const boundary = eventBoundary()
   /** Of a vendor that writes its lines in another way; known from the first event with data. */
   let splitter: EventSplitter | undefined
-  let isJudged = false
+  let isSpacingKnown = false
   let hasContent = false
   let hasBegun = false
-  /** Until a text or a tool call has come, chunks of chat are read: reasoning alone becomes the text in the end (contract 6.28). */
-  let isOpening = wire === 'chat'
+  /**
+   * Until a text or a tool call has come, chunks of chat are read: reasoning alone becomes the text in the end
+   * (contract 6.28).
+   */
+  let isOpening = format === 'chat'
   let reasoning = ''
   let usage: Json = null
-  let counted = ''
+  let lastCounts = ''
   /** Said what an answer must say at least; and all that it has to say. */
   let isFinished = false
   let isOver = false
-  let trouble: ApiError | undefined
+  let failure: ApiError | undefined
   let closing = ''
 
   return {
     async next() {
       for (;;) {
-        if (trouble) throw trouble
+        if (failure) throw failure
         if (isOver) return undefined
         const bytes = await upstream.next()
         // Cancelled meanwhile: nobody wants to know how it ended.
         if (isOver) return undefined
-        const out = bytes === undefined ? ended() : came(bytes)
+        const out = bytes === undefined ? onEnd() : onBytes(bytes)
         if (out && out.length > 0) return out
       }
     },
@@ -83,77 +96,79 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): Watche
     hasContent: () => hasContent,
     hasBegun: () => hasBegun,
     closing: () => closing,
-    usage: () => usage ?? lastUsage(counted),
+    usage: () => usage ?? lastUsage(lastCounts),
   }
 
-  function came(bytes: Uint8Array): Uint8Array | undefined {
-    if (!splitter && !isJudged && bytes.includes(CR)) return oddly(bytes)
-    if (splitter) return straightened(splitter.push(bytes))
-    const whole = cutter.push(bytes)
-    return whole && checked(whole)
+  function onBytes(bytes: Uint8Array): Uint8Array | undefined {
+    if (!splitter && !isSpacingKnown && bytes.includes(CR)) return normalizeFrom(bytes)
+    if (splitter) return normalized(splitter.push(bytes))
+    const whole = boundary.push(bytes)
+    return whole && processBytes(whole)
   }
 
   /** From here on events are cut out, and written down anew. */
-  function oddly(bytes: Uint8Array): Uint8Array | undefined {
+  function normalizeFrom(bytes: Uint8Array): Uint8Array | undefined {
     splitter = eventSplitter()
-    const held = cutter.rest()
-    return straightened([...(held ? splitter.push(held) : []), ...splitter.push(bytes)])
+    const buffered = boundary.rest()
+    return normalized([...(buffered ? splitter.push(buffered) : []), ...splitter.push(bytes)])
   }
 
-  function straightened(events: readonly string[]): Uint8Array | undefined {
+  function normalized(events: readonly string[]): Uint8Array | undefined {
     return events.length === 0
       ? undefined
-      : encoder.encode(said(events.map((event) => `${event.split('\n').map(spelt).join('\n')}\n\n`).join('')))
+      : encoder.encode(
+          processed(events.map((event) => `${event.split('\n').map(normalizedLine).join('\n')}\n\n`).join('')),
+        )
   }
 
-  function ended(): Uint8Array | undefined {
-    const held = splitter ? splitter.rest() : decoder.decode(cutter.rest() ?? NOTHING).trim()
-    const data = parseEvent(held)?.data
+  function onEnd(): Uint8Array | undefined {
+    const buffered = splitter ? splitter.flush() : decoder.decode(boundary.rest() ?? NOTHING).trim()
+    const data = parseEvent(buffered)?.data
     // Half an event is none; a whole one may lack its blank line.
-    const out = data === '[DONE]' || (data !== undefined && tryJson(data)) ? straightened([held]) : undefined
+    const out = data === '[DONE]' || (data !== undefined && tryJson(data)) ? normalized([buffered]) : undefined
     isOver = true
-    if (!isFinished) trouble ??= broken()
-    if (isFinished && wire === 'chat') closing = DONE
+    if (!isFinished) failure ??= brokenOff()
+    if (isFinished && format === 'chat') closing = DONE
     return out
   }
 
   /** Whole events, as they may go on. */
-  function checked(bytes: Uint8Array): Uint8Array | undefined {
+  function processBytes(bytes: Uint8Array): Uint8Array | undefined {
     const text = decoder.decode(bytes)
-    if (!isJudged) {
-      if (ODD.test(text)) return oddly(cutter.untouched(bytes))
-      isJudged = DATA.test(text)
+    if (!isSpacingKnown) {
+      if (UNUSUAL_SPACING.test(text)) return normalizeFrom(boundary.withBuffered(bytes))
+      isSpacingKnown = DATA.test(text)
     }
-    const out = said(text)
+    const out = processed(text)
     return out === text ? bytes : encoder.encode(out)
   }
 
-  function said(text: string): string {
-    if (wire === 'generate_content') count(text)
-    const out = isOpening || marks.test(text) || !PLAIN[wire].test(text) ? judged(text) : text
-    if (wire === 'chat') hasBegun ||= hasContent
+  function processed(text: string): string {
+    if (format === 'generate_content') count(text)
+    const out = isOpening || marks.test(text) || !PLAIN[format].test(text) ? processEvents(text) : text
+    if (format === 'chat') hasBegun ||= hasContent
     else {
-      hasContent ||= CONTENT[wire].test(out) && out.split(EVENT_END).some((raw) => isContent(raw, wire))
-      hasBegun ||= hasContent || out.split(EVENT_END).some((raw) => isReal(raw, wire))
+      hasContent ||= CONTENT[format].test(out) && out.split(EVENT_END).some((raw) => isContentEvent(raw, format))
+      hasBegun ||= hasContent || out.split(EVENT_END).some((raw) => isAnswerStart(raw, format))
     }
     return rename ? rename(out) : out
   }
 
   /** Event by event. What came before an error is still passed on; what comes after the last event is not. */
-  function judged(text: string): string {
+  function processEvents(text: string): string {
     let out = ''
     for (const raw of text.split(EVENT_END)) {
       try {
         // Of those that came together, most say nothing that matters.
-        const isPlain = PLAIN[wire].test(raw)
+        const isPlain = PLAIN[format].test(raw)
         const event = isOpening || !isPlain || marks.test(raw) ? parseEvent(raw) : undefined
-        if (event && !isPlain && event.data !== '[DONE]' && !tryJson(event.data)) throw broken()
-        if (event) out += read(event, raw)
-        if (!event) out += isPlain ? raw : silence(raw)
+        if (event && !isPlain && event.data !== '[DONE]' && !tryJson(event.data)) throw brokenOff()
+        if (event) out += readEvent(event, raw)
+        if (!event) out += isPlain ? raw : keepAlive(raw)
       } catch (error) {
-        trouble = error as ApiError
+        failure = error as ApiError
       }
-      if (trouble || isOver) break
+      if (failure || isOver) break
     }
     return out
   }
@@ -165,83 +180,85 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): Watche
       closing = DONE
       return ''
     }
-    const told = tryJson(data)
-    if (event === 'error' || (told && isError(told))) throw failed({ event, data })
-    if (!told) throw broken()
-    if (model && typeof told.model === 'string' && told.model !== named) {
-      named = told.model
-      rename = named === model.ours ? undefined : renamer(named, model.ours)
+    const payload = tryJson(data)
+    if (event === 'error' || (payload && isError(payload))) throw upstreamFailure({ event, data })
+    if (!payload) throw brokenOff()
+    if (model && typeof payload.model === 'string' && payload.model !== currentModel) {
+      currentModel = payload.model
+      rename = currentModel === model.publicId ? undefined : renamer(currentModel, model.publicId)
     }
-    const thought = withReasoning(told)
-    const before = isOpening ? opening(thought) : ''
+    const thought = withReasoningContent(payload)
+    const before = isOpening ? openingChunk(thought) : ''
     const finish = FINISH.exec(data)?.[1]
-    if (finish === 'error') throw failed({ event, data })
+    if (finish === 'error') throw upstreamFailure({ event, data })
     if (finish !== undefined) isFinished = true
     if (finish === 'content_filter') hasContent = true
     if (isFields(thought.usage)) usage = usageOf(thought.usage)
     const out = isFields(thought.usage) ? { ...thought, usage } : thought
-    return before + (out === told ? raw : sseJson(out))
+    return before + (out === payload ? raw : sseJson(out))
   }
 
   /** A chunk before the first text. Answers with what has to go before it. */
-  function opening(chunk: Fields): string {
+  function openingChunk(chunk: Fields): string {
     const choices = objectsOf(chunk.choices)
     const [choice] = choices
     const deltas = choices.map(({ delta }) => (isFields(delta) ? delta : {}))
     const thought = deltas[0]?.reasoning_content
     if (typeof thought === 'string' && reasoning.length < MAX_EVENT) reasoning += thought
-    if (deltas.some((delta) => isSaid(delta.reasoning_content))) hasContent = true
+    if (deltas.some((delta) => isNonBlank(delta.reasoning_content))) hasContent = true
     // Thoughts that are not shown (OpenRouter): it is at work, and a reader pays for nothing yet.
-    if (deltas.some((delta) => isSaid(delta.reasoning_details))) hasBegun = true
-    if (deltas.some((delta) => SPOKEN.some((name) => isSaid(delta[name])))) {
+    if (deltas.some((delta) => isNonBlank(delta.reasoning_details))) hasBegun = true
+    if (deltas.some((delta) => ANSWER_FIELDS.some((name) => isNonBlank(delta[name])))) {
       hasContent = true
       isOpening = false
       return ''
     }
-    if (typeof choice?.finish_reason !== 'string' || !isSaid(reasoning)) return ''
+    if (typeof choice?.finish_reason !== 'string' || !isNonBlank(reasoning)) return ''
     isOpening = false
     const { usage: _usage, ...same } = chunk
     return sseJson({ ...same, choices: [{ index: 0, delta: { content: reasoning }, finish_reason: null }] })
   }
 
   function messages({ event, data }: SseEvent, raw: string): string {
-    const told =
+    const payload =
       event === 'message_start' || event === 'message_delta' || event === 'error' || data.includes('"error"')
         ? tryJson(data)
         : undefined
-    if (event === 'error' || told?.type === 'error') throw failed({ event, data })
-    const counts = isFields(told?.message) ? told.message.usage : told?.usage
+    if (event === 'error' || payload?.type === 'error') throw upstreamFailure({ event, data })
+    const counts = isFields(payload?.message) ? payload.message.usage : payload?.usage
     if (isFields(counts)) usage = { ...(isFields(usage) ? usage : {}), ...counts }
-    if (isFields(told?.delta) && told.delta.stop_reason === 'refusal') hasContent = hasBegun = true
+    if (isFields(payload?.delta) && payload.delta.stop_reason === 'refusal') hasContent = hasBegun = true
     return event === 'message_stop' ? last(raw) : raw
   }
 
   function responses({ event, data }: SseEvent, raw: string): string {
-    if (event === 'error' || event === 'response.failed') throw failed({ event, data })
+    if (event === 'error' || event === 'response.failed') throw upstreamFailure({ event, data })
     const isLast = event === 'response.completed' || event === 'response.incomplete'
-    const told = isLast || data.includes('"error"') ? tryJson(data) : undefined
-    if (told?.type === 'error') throw failed({ event, data })
+    const payload = isLast || data.includes('"error"') ? tryJson(data) : undefined
+    if (payload?.type === 'error') throw upstreamFailure({ event, data })
     if (!isLast) return raw
-    const made = isFields(told?.response) ? told.response : {}
-    usage = made.usage ?? null
-    if (!isEmpty(made, 'responses')) hasContent = hasBegun = true
+    const response = isFields(payload?.response) ? payload.response : {}
+    usage = response.usage ?? null
+    if (!isEmpty(response, 'responses')) hasContent = hasBegun = true
     return last(raw)
   }
 
   function generateContent({ event, data }: SseEvent, raw: string): string {
-    if (event === 'error' || tryJson(data)?.error !== undefined) throw failed({ event, data })
+    if (event === 'error' || tryJson(data)?.error !== undefined) throw upstreamFailure({ event, data })
     return raw
   }
 
-  /** Before its first real event a stream that fails is a refusal like any other, in the class that its vendor names. */
-  function failed({ event, data }: { readonly event: string | undefined; readonly data: string }): ApiError {
+  /**
+   * Before its first real event a stream that fails is a refusal like any other, in the class that its vendor names.
+   */
+  function upstreamFailure({ event, data }: { readonly event: string | undefined; readonly data: string }): ApiError {
     const refusal =
       hasBegun || hasContent ? undefined : upstream.apiErrorOf?.({ data, ...(event !== undefined && { event }) })
-    return refusal instanceof ApiError ? refusal : broken()
+    return refusal instanceof ApiError ? refusal : brokenOff()
   }
 
   function count(text: string): void {
-    if (text.includes(COUNTED)) counted = text
+    if (text.includes(COUNTED)) lastCounts = text
     isFinished ||= ENDED.test(text)
   }
 
@@ -253,10 +270,13 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): Watche
   }
 }
 
-/** A vendor's stream in `chat`, for a reader of another wire. The reader's closing events are those with which the rewriter ends. */
-export function rewritten(upstream: ChatStream, rewriter: Rewriter): Watched {
+/**
+ * A vendor's stream in `chat`, for a reader of another format. The reader's closing events are those with which the
+ * rewriter ends.
+ */
+export function translated(upstream: ChatStream, rewriter: StreamTranslator): TrackedStream {
   const encoder = new TextEncoder()
-  const inner = watched(upstream, { wire: 'chat' })
+  const inner = passedThrough(upstream, { format: 'chat' })
   const splitter = eventSplitter()
   let closing = ''
   return {
@@ -264,10 +284,10 @@ export function rewritten(upstream: ChatStream, rewriter: Rewriter): Watched {
       for (;;) {
         const bytes = await inner.next()
         if (bytes === undefined) {
-          if (inner.closing() !== '') closing += tell('data: [DONE]') + rewriter.end()
+          if (inner.closing() !== '') closing += translate('data: [DONE]') + rewriter.end()
           return undefined
         }
-        const out = withheld(splitter.push(bytes).map(tell).join(''))
+        const out = withoutClosing(splitter.push(bytes).map(translate).join(''))
         if (out !== '') return encoder.encode(out)
       }
     },
@@ -278,21 +298,21 @@ export function rewritten(upstream: ChatStream, rewriter: Rewriter): Watched {
     usage: inner.usage,
   }
 
-  function tell(raw: string): string {
+  function translate(raw: string): string {
     const event = parseEvent(raw)
     return event ? rewriter.on(event) : ''
   }
 
   /** A rewriter may know that it is at its end before its vendor says so. */
-  function withheld(told: string): string {
-    const at = closing === '' ? told.search(LAST) : 0
-    if (at < 0) return told
-    closing += told.slice(at)
-    return told.slice(0, at)
+  function withoutClosing(payload: string): string {
+    const at = closing === '' ? payload.search(LAST) : 0
+    if (at < 0) return payload
+    closing += payload.slice(at)
+    return payload.slice(0, at)
   }
 }
 
-/** The line with which the last event begins in the wires that have one. */
+/** The line with which the last event begins in the formats that have one. */
 const LAST = /^event: (?:message_stop|response\.(?:completed|incomplete|failed))$/m
 
 // ── chunks ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -301,14 +321,14 @@ const isError = ({ error, object }: Fields): boolean => (error !== undefined && 
 
 const FINISH = /"finish_reason": ?"(\w*)/
 /** Members of a delta that are an answer; `function_call` is that of old clients. */
-const SPOKEN = ['content', 'tool_calls', 'refusal', 'function_call', 'images', 'audio'] as const
+const ANSWER_FIELDS = ['content', 'tool_calls', 'refusal', 'function_call', 'images', 'audio'] as const
 
-const isPresent = (value: Json | undefined): boolean => typeof value === 'string' && value !== ''
+const isNonEmpty = (value: Json | undefined): boolean => typeof value === 'string' && value !== ''
 
-/** vLLM and OpenRouter call it `reasoning`; the contract says `reasoning_content` (contract 6.25). The same chunk where there is none. */
-function withReasoning(chunk: Fields): Fields {
+/** Renames `reasoning` (vLLM, OpenRouter) to the contract's `reasoning_content` (contract 6.25). */
+function withReasoningContent(chunk: Fields): Fields {
   const isNamed = ({ delta }: Fields) =>
-    isFields(delta) && isPresent(delta.reasoning) && !isPresent(delta.reasoning_content)
+    isFields(delta) && isNonEmpty(delta.reasoning) && !isNonEmpty(delta.reasoning_content)
   const choices = objectsOf(chunk.choices)
   if (!choices.some(isNamed)) return chunk
   const renamed = choices.map((choice) => {
@@ -327,11 +347,11 @@ function lastUsage(text: string): Json {
   return tryJson(parseEvent(event ?? '')?.data ?? '')?.usageMetadata ?? null
 }
 
-function renamer(upstream: string, ours: string): (text: string) => string {
-  const [theirs, own] = [JSON.stringify(upstream), JSON.stringify(ours)]
-  const [close, spaced] = [`"model":${theirs}`, `"model": ${theirs}`]
+function renamer(upstream: string, publicId: string): (text: string) => string {
+  const [upstreamName, ownName] = [JSON.stringify(upstream), JSON.stringify(publicId)]
+  const [close, spaced] = [`"model":${upstreamName}`, `"model": ${upstreamName}`]
   return (text) =>
-    text.includes(close) ? text.replaceAll(close, `"model":${own}`) : text.replaceAll(spaced, `"model": ${own}`)
+    text.includes(close) ? text.replaceAll(close, `"model":${ownName}`) : text.replaceAll(spaced, `"model": ${ownName}`)
 }
 
 // ── bytes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -352,36 +372,39 @@ const PLAIN: Readonly<Record<ChatFormat, RegExp>> = {
 }
 
 /** A comment says only that the upstream lives; its words are not ours to pass on. */
-const silence = (raw: string): string => (raw.trim() === '' ? '' : ': working\n\n')
+const keepAlive = (raw: string): string => (raw.trim() === '' ? '' : ': working\n\n')
 
 /** A line without the one space after its name. */
-const ODD = /^(?:data|event|id|retry):(?! )/m
+const UNUSUAL_SPACING = /^(?:data|event|id|retry):(?! )/m
 const EVENT_END = /(?<=\n\r?\n)(?!\r?\n)/
 
 /** A line in the contract's spelling. */
-const spelt = (line: string): string => line.replace(/^(\w+): ?/, '$1: ')
+const normalizedLine = (line: string): string => line.replace(/^(\w+): ?/, '$1: ')
 
-/** Cuts bytes after the last blank line in them, which most chunks end with, and holds the rest. What it held is not searched again. */
-function eventCutter() {
-  let held: Uint8Array[] = []
+/**
+ * Cuts bytes after the last blank line in them, which most chunks end with, and holds the rest. What it held is not
+ * searched again.
+ */
+function eventBoundary() {
+  let buffered: Uint8Array[] = []
   let size = 0
   /** The last three bytes held: a blank line may be cut anywhere. */
-  let edge: readonly number[] = []
+  let tail: readonly number[] = []
 
-  function hold(bytes: Uint8Array): void {
+  function buffer(bytes: Uint8Array): void {
     if (bytes.length === 0) return
-    held.push(bytes)
+    buffered.push(bytes)
     size += bytes.length
-    edge = [...edge, ...bytes.subarray(-3)].slice(-3)
-    if (size > MAX_EVENT) throw broken()
+    tail = [...tail, ...bytes.subarray(-3)].slice(-3)
+    if (size > MAX_EVENT) throw brokenOff()
   }
 
   function rest(): Uint8Array | undefined {
-    const [only] = held
-    const bytes = held.length > 1 ? concatBytes(held, size) : only
-    held = []
+    const [only] = buffered
+    const bytes = buffered.length > 1 ? concatBytes(buffered, size) : only
+    buffered = []
     size = 0
-    edge = []
+    tail = []
     return bytes
   }
 
@@ -389,20 +412,20 @@ function eventCutter() {
     push(bytes: Uint8Array): Uint8Array | undefined {
       const end =
         lastEventEnd(bytes) ||
-        (edge.length > 0 ? Math.max(0, lastEventEnd([...edge, ...bytes.subarray(0, 3)]) - edge.length) : 0)
+        (tail.length > 0 ? Math.max(0, lastEventEnd([...tail, ...bytes.subarray(0, 3)]) - tail.length) : 0)
       if (end === 0) {
-        hold(bytes)
+        buffer(bytes)
         return undefined
       }
-      if (held.length === 0 && end === bytes.length) return bytes
-      hold(bytes.subarray(0, end))
+      if (buffered.length === 0 && end === bytes.length) return bytes
+      buffer(bytes.subarray(0, end))
       const whole = rest()
-      hold(bytes.subarray(end))
+      buffer(bytes.subarray(end))
       return whole
     },
     rest,
     /** The bytes, and all that is held: as if they had never been cut. */
-    untouched(bytes: Uint8Array): Uint8Array {
+    withBuffered(bytes: Uint8Array): Uint8Array {
       const more = rest()
       return more ? concatBytes([bytes, more], bytes.length + more.length) : bytes
     },

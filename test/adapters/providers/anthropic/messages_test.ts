@@ -89,7 +89,7 @@ const streaming = (response: () => Response, more: Partial<ChatVendorConfig> = {
 }
 
 const OWN: ChatOrder = {
-  wire: 'messages',
+  format: 'messages',
   model: 'model-x',
   body: {
     max_tokens: 64,
@@ -108,7 +108,7 @@ async function sent(order: ChatOrder, more: Partial<ChatVendorConfig> = {}): Pro
 }
 
 describe('what anthropicMessages() sends', () => {
-  test('an order in its own wire as it came, with the upstream id of the model, and the key', async () => {
+  test('an order in its own format as it came, with the upstream id of the model, and the key', async () => {
     const { method, path, headers, json } = await sent(OWN)
     expect([method, path, headers.get('x-api-key'), headers.has('authorization')]).toEqual([
       'POST',
@@ -197,16 +197,16 @@ describe('what anthropicMessages() sends', () => {
     })
   })
 
-  test('nothing for another wire', async () => {
+  test('nothing for another format', async () => {
     const { vendor } = vendorOn(() => Response.json(message()))
-    await expect(vendor.ask({ ...HELLO, wire: 'responses' }, calm())).rejects.toThrow(
+    await expect(vendor.ask({ ...HELLO, format: 'responses' }, calm())).rejects.toThrow(
       'supports the formats messages and chat, not responses',
     )
   })
 })
 
 describe('what anthropicMessages() answers', () => {
-  test('its own wire untouched, whole and streamed', async () => {
+  test('its own format untouched, whole and streamed', async () => {
     const reply = message([{ type: 'thinking', thinking: 'hm', signature: 'sig' }, { type: 'unheard_of' }])
     expect(wholeOf(await vendorOn(() => Response.json(reply)).vendor.ask(OWN, calm()))).toEqual(reply)
     expect(
@@ -276,7 +276,7 @@ describe('what anthropicMessages() answers', () => {
     expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
   })
 
-  test('a whole message in place of a stream is told as events in chat; in its own wire there is no telling', async () => {
+  test('a whole message in place of a stream is told as events in chat; in its own format there is no telling', async () => {
     const { vendor, log } = vendorOn(() => Response.json(message()))
     const text = await drain(streamOf(await vendor.ask(STREAMED, calm())))
     expect(eventsIn(text).flatMap(({ choices }) => choices.map(({ delta }: any) => delta.content))).toEqual([
@@ -468,7 +468,7 @@ describe('a refusal of anthropicMessages()', () => {
     }
   })
 
-  test('of an order in its own wire names the path as the caller wrote it', async () => {
+  test('of an order in its own format names the path as the caller wrote it', async () => {
     const { vendor, log } = vendorOn(() =>
       Response.json(e('invalid_request_error', 'messages.0.content: bad'), { status: 400 }),
     )

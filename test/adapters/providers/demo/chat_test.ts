@@ -19,7 +19,8 @@ runLaws(
 
 const calm = () => ({ signal: new AbortController().signal })
 const user = (content: Fields[string]) => ({ role: 'user', content })
-const order = (body: Fields, stream = false) => ({ wire: 'chat', model: 'echo-1', body, stream, headers: {} }) as const
+const order = (body: Fields, stream = false) =>
+  ({ format: 'chat', model: 'echo-1', body, stream, headers: {} }) as const
 
 async function ask(body: Fields): Promise<any> {
   const answer = await echo.ask(order(body), calm())
@@ -106,8 +107,8 @@ describe('what it says', () => {
     expect(content).toContain(`"${'🦊'.repeat(200)}…"`)
   })
 
-  test('refuses a wire that is not its own', async () => {
-    expect(echo.ask({ ...order({}), wire: 'messages' }, calm())).rejects.toThrow('the echo model speaks chat')
+  test('refuses a format that is not its own', async () => {
+    expect(echo.ask({ ...order({}), format: 'messages' }, calm())).rejects.toThrow('the echo model speaks chat')
   })
 })
 

@@ -75,7 +75,7 @@ function streaming(response: () => Response) {
 }
 
 const OWN: ChatOrder = {
-  wire: 'generate_content',
+  format: 'generate_content',
   model: 'model-x',
   body: {
     contents: [{ role: 'user', parts: [{ text: 'hello' }] }],
@@ -93,7 +93,7 @@ async function sent(order: ChatOrder, more: Partial<ChatVendorConfig> = {}): Pro
 }
 
 describe('what geminiChat() sends', () => {
-  test('an order in its own wire as it came, with the model in the path, and the key in its header', async () => {
+  test('an order in its own format as it came, with the model in the path, and the key in its header', async () => {
     const { method, path, headers, json } = await sent(OWN)
     expect([method, path, headers.get('x-goog-api-key'), headers.has('authorization')]).toEqual([
       'POST',
@@ -175,16 +175,16 @@ describe('what geminiChat() sends', () => {
     expect([headers.get('x-goog-user-project'), headers.get('x-goog-api-key')]).toEqual(['p', KEY])
   })
 
-  test('nothing for another wire', async () => {
+  test('nothing for another format', async () => {
     const { vendor } = vendorOn(() => Response.json(reply()))
-    await expect(vendor.ask({ ...HELLO, wire: 'messages' }, calm())).rejects.toThrow(
+    await expect(vendor.ask({ ...HELLO, format: 'messages' }, calm())).rejects.toThrow(
       'supports the formats generate_content and chat, not messages',
     )
   })
 })
 
 describe('what geminiChat() answers', () => {
-  test('its own wire untouched, whole and streamed, a whole answer as one event included', async () => {
+  test('its own format untouched, whole and streamed, a whole answer as one event included', async () => {
     const { vendor } = vendorOn(() => Response.json(reply()))
     expect(wholeOf(await vendor.ask(OWN, calm()))).toEqual(reply())
     expect(await drain(streamOf(await vendor.ask({ ...OWN, stream: true }, calm())))).toBe(
@@ -416,7 +416,7 @@ describe('a refusal of geminiChat()', () => {
     }
   })
 
-  test('of an order in its own wire names the path as the caller wrote it', async () => {
+  test('of an order in its own format names the path as the caller wrote it', async () => {
     const { vendor, log } = vendorOn(() =>
       Response.json(e(400, 'INVALID_ARGUMENT', field('generation_config.max_output_tokens')), { status: 400 }),
     )

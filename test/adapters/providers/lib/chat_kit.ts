@@ -8,7 +8,7 @@ import { handClock, KEY } from './provider_kit.ts'
 
 /** Core hands over `max_tokens`, and neither `model` nor `stream`. */
 export const HELLO: ChatOrder = {
-  wire: 'chat',
+  format: 'chat',
   model: 'model-x',
   body: { messages: [{ role: 'user', content: 'hello' }], max_tokens: 64 },
   stream: false,

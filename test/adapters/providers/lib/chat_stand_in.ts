@@ -94,7 +94,7 @@ async function upstreamOf(errorFormatOf: (path: string) => ErrorFormat) {
   async function whole(errorFormat: ErrorFormat, body: Fields, response: ServerResponse): Promise<void> {
     if (conduct === 'stalls') return
     const answer = await echo.ask(
-      { wire: 'chat', model: MODEL, body: errorFormat.read(body), stream: false, headers: {} },
+      { format: 'chat', model: MODEL, body: errorFormat.read(body), stream: false, headers: {} },
       never(),
     )
     response
@@ -104,7 +104,7 @@ async function upstreamOf(errorFormatOf: (path: string) => ErrorFormat) {
 
   async function stream(errorFormat: ErrorFormat, body: Fields, response: ServerResponse): Promise<void> {
     const answer = await echo.ask(
-      { wire: 'chat', model: MODEL, body: errorFormat.read(body), stream: true, headers: {} },
+      { format: 'chat', model: MODEL, body: errorFormat.read(body), stream: true, headers: {} },
       never(),
     )
     if (answer.kind !== 'stream') throw new Error('not a stream')
@@ -155,8 +155,8 @@ async function upstreamOf(errorFormatOf: (path: string) => ErrorFormat) {
 export function lawful(make: (config: ChatVendorConfig) => ChatVendor, errorFormatOf: (path: string) => ErrorFormat) {
   return async (): Promise<Subject<ChatHarness>> => {
     const { url, answered, ...upstream } = await upstreamOf(errorFormatOf)
-    const { wire, ask } = make(chatSetup(`${url}${errorFormatOf('').root}`).config)
-    const vendor: ChatVendor = { wire, ask: (order, at) => ask(order, at).finally(answered) }
+    const { format, ask } = make(chatSetup(`${url}${errorFormatOf('').root}`).config)
+    const vendor: ChatVendor = { format, ask: (order, at) => ask(order, at).finally(answered) }
     return { open: async () => ({ vendor, model: MODEL, upstream }), close: async () => {} }
   }
 }

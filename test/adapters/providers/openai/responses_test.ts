@@ -102,7 +102,7 @@ function streaming(response: () => Response) {
 }
 
 const OWN: ChatOrder = {
-  wire: 'responses',
+  format: 'responses',
   model: 'model-x',
   body: { input: 'hello', max_output_tokens: 64, store: true, unheard_of: [null] },
   stream: false,
@@ -116,7 +116,7 @@ async function sent(order: ChatOrder, more: Partial<ChatVendorConfig> = {}): Pro
 }
 
 describe('what openaiResponses() sends', () => {
-  test('an order in its own wire as it came, but nothing to be stored', async () => {
+  test('an order in its own format as it came, but nothing to be stored', async () => {
     const { method, path, headers, json } = await sent(OWN)
     expect([method, path, headers.get('authorization')]).toEqual(['POST', '/v1/responses', `Bearer ${KEY}`])
     expect(json).toEqual({ model: 'model-x', ...OWN.body, store: false, stream: false })
@@ -195,16 +195,16 @@ describe('what openaiResponses() sends', () => {
     })
   })
 
-  test('nothing for another wire', async () => {
+  test('nothing for another format', async () => {
     const { vendor } = vendorOn(() => Response.json(response()))
-    await expect(vendor.ask({ ...HELLO, wire: 'messages' }, calm())).rejects.toThrow(
+    await expect(vendor.ask({ ...HELLO, format: 'messages' }, calm())).rejects.toThrow(
       'supports the formats responses and chat, not messages',
     )
   })
 })
 
 describe('what openaiResponses() answers', () => {
-  test('its own wire untouched, whole and streamed', async () => {
+  test('its own format untouched, whole and streamed', async () => {
     const reply = response([THOUGHT, { type: 'unheard_of' }])
     expect(wholeOf(await vendorOn(() => Response.json(reply)).vendor.ask(OWN, calm()))).toEqual(reply)
     expect(
@@ -313,7 +313,7 @@ const FAILURES = [
 ] as const
 
 describe('a response of openaiResponses() that failed', () => {
-  test.each(FAILURES)('with %s is a refusal: %s, in either wire', async (code, expected) => {
+  test.each(FAILURES)('with %s is a refusal: %s, in either format', async (code, expected) => {
     const body = response([], { status: 'failed', error: { code, message: `no, ${KEY}` } })
     for (const order of [HELLO, OWN, STREAMED, { ...OWN, stream: true }]) {
       const { vendor, log } = vendorOn(() => Response.json(body))
@@ -416,20 +416,20 @@ describe('openai()', () => {
     )
     const vendor = openai(chatSetup(`${server.url}/v1`).config)
     await vendor.ask(order, calm())
-    return [vendor.wire, server.seen[0]?.path]
+    return [vendor.format, server.seen[0]?.path]
   }
 
-  test('answers chat by chat completions, unless the order asks for responses, and its own wire by responses', async () => {
+  test('answers chat by chat completions, unless the order asks for responses, and its own format by responses', async () => {
     expect(await pathOf(HELLO)).toEqual(['responses', '/v1/chat/completions'])
     expect(await pathOf({ ...HELLO, by: 'responses' })).toEqual(['responses', '/v1/responses'])
     expect(await pathOf(OWN)).toEqual(['responses', '/v1/responses'])
   })
 })
 
-test('every protocol of chat speaks its wire, and has a base URL over TLS', () => {
+test('every protocol of chat speaks its format, and has a base URL over TLS', () => {
   const formats = Object.entries(chatProtocols).map(([name, make]) => [
     name,
-    make(chatSetup(chatBaseUrls[name as keyof typeof chatProtocols]).config).wire,
+    make(chatSetup(chatBaseUrls[name as keyof typeof chatProtocols]).config).format,
   ])
   expect(Object.fromEntries(formats)).toEqual({
     openai: 'responses',

@@ -22,7 +22,7 @@ runLaws('scripted chat', chatVendorLaws, async () => {
 runBroken('chat vendors', chatVendorLaws, brokenChatVendors)
 
 const order = (stream: boolean): ChatOrder => ({
-  wire: 'chat',
+  format: 'chat',
   model: 'm',
   body: { messages: [{ role: 'user', content: 'hi' }] },
   stream,
@@ -61,11 +61,11 @@ describe('scriptedChat()', () => {
         attempts.push(attempt)
         return wholeAnswer()
       },
-      { wire: 'messages' },
+      { format: 'messages' },
     )
     await vendor.ask(order(false), calm())
     await vendor.ask(order(true), calm())
-    expect([vendor.wire, vendor.orders, attempts]).toEqual(['messages', [order(false), order(true)], [1, 2]])
+    expect([vendor.format, vendor.orders, attempts]).toEqual(['messages', [order(false), order(true)], [1, 2]])
   })
 
   test('an abort ends a script that never answers, with its reason', async () => {

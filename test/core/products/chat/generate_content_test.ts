@@ -37,15 +37,15 @@ const ANSWER: Fields = {
   modelVersion: 'gemini-3.8-flash',
   responseId: 'r-1',
 }
-const native: ChatScript = async ({ wire }) =>
-  wire === 'generate_content' ? { kind: 'whole', body: ANSWER } : wholeAnswer()
+const native: ChatScript = async ({ format }) =>
+  format === 'generate_content' ? { kind: 'whole', body: ANSWER } : wholeAnswer()
 const LISTED = { generate_content: [memoryChain().wallet('alice')] }
 
 function shopOf(
   script: ChatScript = native,
-  { wire = 'generate_content' as ChatFormat, ...more }: Parameters<typeof kit>[0] & { wire?: ChatFormat } = {},
+  { format = 'generate_content' as ChatFormat, ...more }: Parameters<typeof kit>[0] & { format?: ChatFormat } = {},
 ) {
-  const vendor = scriptedChat(script, { wire })
+  const vendor = scriptedChat(script, { format })
   const subject = kit({ chatVendor: vendor, allowlists: LISTED, ...more })
   const alice = subject.buyer()
   return {
@@ -97,7 +97,7 @@ describe('on a vendor that speaks generateContent', () => {
     }
     const { buy, vendor } = shopOf()
     expect((await buy(said)).status).toBe(200)
-    expect(vendor.orders[0]).toMatchObject({ wire: 'generate_content', model: 'gemini-3.8-flash', stream: false })
+    expect(vendor.orders[0]).toMatchObject({ format: 'generate_content', model: 'gemini-3.8-flash', stream: false })
     expect(vendor.orders[0]?.body).toEqual({
       ...said,
       generationConfig: { ...said.generationConfig, maxOutputTokens: 8_192 },
@@ -164,7 +164,7 @@ describe('on a vendor that speaks generateContent', () => {
     const { response, text } = await stream(order(), `${pathOf(MODEL, 'streamGenerateContent')}?alt=sse`)
     expect([response.status, response.headers.get('content-type')]).toEqual([200, 'text/event-stream; charset=utf-8'])
     expect([...text.matchAll(/^data: (.*?)\r?$/gm)].map(([, data]) => `data: ${data}\r\n\r\n`)).toEqual(events)
-    expect(vendor.orders[0]).toMatchObject({ wire: 'generate_content', stream: true })
+    expect(vendor.orders[0]).toMatchObject({ format: 'generate_content', stream: true })
     expect(chain.transfers.length).toBe(1)
   })
 })
@@ -172,14 +172,14 @@ describe('on a vendor that speaks generateContent', () => {
 describe('on any other vendor', () => {
   test('a request goes out as chat, and its answer comes back as candidates', async () => {
     const { buy, vendor } = shopOf(async () => wholeAnswer({ content: 'Blue.', reasoning: 'Rayleigh.' }), {
-      wire: 'chat',
+      format: 'chat',
     })
     const { status, body } = await buy(
       order({ systemInstruction: { parts: [{ text: 'Be brief.' }] }, generationConfig: { maxOutputTokens: 500 } }),
     )
     expect(status).toBe(200)
     expect(vendor.orders[0]).toMatchObject({
-      wire: 'chat',
+      format: 'chat',
       body: {
         max_tokens: 500,
         messages: [
@@ -352,8 +352,8 @@ describe('a refusal', () => {
     ).toBe(402)
   })
 
-  test('several candidates are not sold where another wire gives one answer', async () => {
-    const { status, body } = await shopOf(undefined, { wire: 'messages' }).ask(
+  test('several candidates are not sold where another format gives one answer', async () => {
+    const { status, body } = await shopOf(undefined, { format: 'messages' }).ask(
       order({ generationConfig: { candidateCount: 2 } }),
     )
     expect([status, body.error.message.startsWith('generationConfig.candidateCount: ')]).toEqual([400, true])

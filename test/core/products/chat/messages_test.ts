@@ -42,13 +42,14 @@ const ANSWER: Fields = {
   },
 }
 
-const native: ChatScript = async ({ wire }) => (wire === 'messages' ? { kind: 'whole', body: ANSWER } : wholeAnswer())
+const native: ChatScript = async ({ format }) =>
+  format === 'messages' ? { kind: 'whole', body: ANSWER } : wholeAnswer()
 
 function shopOf(
   script: ChatScript = native,
-  { wire = 'messages' as ChatFormat, ...more }: Parameters<typeof kit>[0] & { wire?: ChatFormat } = {},
+  { format = 'messages' as ChatFormat, ...more }: Parameters<typeof kit>[0] & { format?: ChatFormat } = {},
 ) {
-  const vendor = scriptedChat(script, { wire })
+  const vendor = scriptedChat(script, { format })
   const subject = kit({ chatVendor: vendor, ...more })
   const alice = subject.buyer()
   /** A request with headers of the caller's, paid for with whatever the 402 asks. */
@@ -117,7 +118,7 @@ describe('on a vendor that speaks messages', () => {
       output_config: { effort: 'low' },
     }
     expect((await buy({ model: NATIVE, stream: false, ...said })).status).toBe(200)
-    expect(vendor.orders[0]).toMatchObject({ wire: 'messages', model: 'claude-haiku-4-5', stream: false })
+    expect(vendor.orders[0]).toMatchObject({ format: 'messages', model: 'claude-haiku-4-5', stream: false })
     expect(vendor.orders[0]?.body).toEqual(said as never)
   })
 
@@ -142,11 +143,11 @@ describe('on a vendor that speaks messages', () => {
         .filter((event) => event !== '' && !event.startsWith(':'))
         .map((event) => `${event}\n\n`),
     ).toEqual(events)
-    expect(vendor.orders[0]).toMatchObject({ wire: 'messages', stream: true })
+    expect(vendor.orders[0]).toMatchObject({ format: 'messages', stream: true })
     expect(chain.transfers.length).toBe(1)
   })
 
-  test('the headers of the wire go on; keys do not, and are not looked at', async () => {
+  test('the headers of the format go on; keys do not, and are not looked at', async () => {
     const { post, vendor } = shopOf()
     const headers = {
       'anthropic-version': '2023-06-01',
@@ -228,7 +229,7 @@ describe('on a vendor that speaks messages', () => {
     ]).toEqual([64_000, '1000000', '64000'])
   })
 
-  test('both service tiers of the wire are accepted: neither costs more', async () => {
+  test('both service tiers of the format are accepted: neither costs more', async () => {
     for (const service_tier of ['auto', 'standard_only']) {
       const { buy, vendor } = shopOf()
       expect((await buy(order({ service_tier }))).status).toBe(200)
@@ -252,7 +253,7 @@ describe('on any other vendor', () => {
             prompt_tokens_details: { cached_tokens: 4 },
           },
         }),
-      { wire: 'chat' },
+      { format: 'chat' },
     )
     const { status, body } = await buy(
       order({
@@ -264,7 +265,7 @@ describe('on any other vendor', () => {
     )
     expect(status).toBe(200)
     expect(vendor.orders[0]).toMatchObject({
-      wire: 'chat',
+      format: 'chat',
       body: {
         max_tokens: 1_000,
         messages: [{ role: 'system', content: 'Be brief.' }, user()],
@@ -287,19 +288,19 @@ describe('on any other vendor', () => {
     })
   })
 
-  test('reasons to stop are told in the words of the wire', async () => {
+  test('reasons to stop are told in the words of the format', async () => {
     for (const [finish, stop_reason] of [
       ['stop', 'end_turn'],
       ['length', 'max_tokens'],
       ['content_filter', 'end_turn'],
     ] as const) {
-      const { buy } = shopOf(async () => wholeAnswer({ finish }), { wire: 'chat' })
+      const { buy } = shopOf(async () => wholeAnswer({ finish }), { format: 'chat' })
       expect([finish, (await buy(order({ model: OTHER }))).body.stop_reason]).toEqual([finish, stop_reason])
     }
   })
 
-  test('a stream comes back as the events of the wire, closed by message_stop', async () => {
-    const { post } = shopOf(undefined as never, { chatVendor: scriptedChat(), wire: 'chat' })
+  test('a stream comes back as the events of the format, closed by message_stop', async () => {
+    const { post } = shopOf(undefined as never, { chatVendor: scriptedChat(), format: 'chat' })
     const text = await (await post(order({ model: OTHER, stream: true }))).text()
     const names = text
       .split('\n\n')
@@ -451,7 +452,7 @@ describe('a refusal', () => {
     }
   })
 
-  test('parameters of chat that this wire does not know are no trap', async () => {
+  test('parameters of chat that this format does not know are no trap', async () => {
     for (const more of [
       { search_parameters: null },
       { search_parameters: 'on' },

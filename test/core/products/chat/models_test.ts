@@ -14,7 +14,7 @@ import { scriptedAudio } from '../../../../adapters/providers/scripted/audio.ts'
 import { scriptedVideo } from '../../../../adapters/providers/scripted/videos.ts'
 import { kit, type KitOptions, ORIGIN, read, START } from '../../../kit.ts'
 
-const chatVendor: ChatVendor = { wire: 'chat', ask: () => Promise.reject(new Error('nothing is asked here')) }
+const chatVendor: ChatVendor = { format: 'chat', ask: () => Promise.reject(new Error('nothing is asked here')) }
 const get = (options: KitOptions = {}) =>
   kit({ chatVendor, video: scriptedVideo(), audio: scriptedAudio(), ...options }).shop.fetch(
     new Request(`${ORIGIN}/api/v1/models`),

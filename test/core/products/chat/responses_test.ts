@@ -51,13 +51,14 @@ const ANSWER: Fields = {
     total_tokens: 15,
   },
 }
-const native: ChatScript = async ({ wire }) => (wire === 'responses' ? { kind: 'whole', body: ANSWER } : wholeAnswer())
+const native: ChatScript = async ({ format }) =>
+  format === 'responses' ? { kind: 'whole', body: ANSWER } : wholeAnswer()
 
 function shopOf(
   script: ChatScript = native,
-  { wire = 'responses' as ChatFormat, ...more }: Parameters<typeof kit>[0] & { wire?: ChatFormat } = {},
+  { format = 'responses' as ChatFormat, ...more }: Parameters<typeof kit>[0] & { format?: ChatFormat } = {},
 ) {
-  const vendor = scriptedChat(script, { wire })
+  const vendor = scriptedChat(script, { format })
   const subject = kit({ chatVendor: vendor, ...more })
   const alice = subject.buyer()
   const fetch = (url: string, init: RequestInit = {}) => subject.shop.fetch(new Request(ORIGIN + url, init))
@@ -112,7 +113,7 @@ describe('on a vendor that speaks responses', () => {
     }
     const { buy, vendor } = shopOf()
     expect((await buy({ model: MODEL, stream: false, store: false, ...said })).status).toBe(200)
-    expect(vendor.orders[0]).toMatchObject({ wire: 'responses', model: 'gpt-6-sol', stream: false })
+    expect(vendor.orders[0]).toMatchObject({ format: 'responses', model: 'gpt-6-sol', stream: false })
     expect(vendor.orders[0]?.body).toEqual({ ...said, store: false } as never)
   })
 
@@ -152,17 +153,17 @@ describe('on a vendor that speaks responses', () => {
       ['max', 'max', 450_000],
     ] as const
     for (const [effort, sent, output] of cases) {
-      for (const wire of ['responses', 'chat'] as const) {
-        const { buy, vendor, chain } = shopOf(native, { wire })
+      for (const format of ['responses', 'chat'] as const) {
+        const { buy, vendor, chain } = shopOf(native, { format })
         expect((await buy(order({ reasoning: { effort }, max_output_tokens: 100_000 }))).status).toBe(200)
         const { body = {} as Fields, by } = vendor.orders[0] ?? {}
         expect([
           effort,
-          wire,
-          wire === 'responses' ? (body.reasoning as Fields).effort : body.reasoning_effort,
-        ]).toEqual([effort, wire, sent])
+          format,
+          format === 'responses' ? (body.reasoning as Fields).effort : body.reasoning_effort,
+        ]).toEqual([effort, format, sent])
         expect([effort, String(chain.transfers[0]?.value)]).toEqual([effort, String(12 * 2 + output + 1_000)])
-        if (wire === 'chat') expect([effort, by]).toEqual([effort, effort === 'max' ? 'responses' : undefined])
+        if (format === 'chat') expect([effort, by]).toEqual([effort, effort === 'max' ? 'responses' : undefined])
       }
     }
   })
@@ -197,11 +198,11 @@ test('reasoning that is sent back is part of the quote: its summary, wherever it
 
 describe('on any other vendor', () => {
   test('a request goes out as chat, and its answer comes back as a response', async () => {
-    const { buy, vendor } = shopOf(async () => wholeAnswer({ content: 'Blue.' }), { wire: 'chat' })
+    const { buy, vendor } = shopOf(async () => wholeAnswer({ content: 'Blue.' }), { format: 'chat' })
     const { status, body } = await buy(order({ instructions: 'Be brief.' }))
     expect(status).toBe(200)
     expect(vendor.orders[0]).toMatchObject({
-      wire: 'chat',
+      format: 'chat',
       body: {
         max_tokens: 1_000,
         messages: [
@@ -223,7 +224,7 @@ describe('on any other vendor', () => {
 
   test('tool calls come back as items', async () => {
     const { buy } = shopOf(async () => wholeAnswer({ toolCalls: [{ id: 'call_1', name: 'look', arguments: '{}' }] }), {
-      wire: 'chat',
+      format: 'chat',
     })
     expect((await buy(order({ tools: [FUNCTION] }))).body.output).toMatchObject([
       { type: 'function_call', call_id: 'call_1', name: 'look', arguments: '{}' },
@@ -231,7 +232,7 @@ describe('on any other vendor', () => {
   })
 
   test('a stream comes back as numbered events, closed by response.completed', async () => {
-    const { stream } = shopOf(undefined, { wire: 'chat', chatVendor: scriptedChat() })
+    const { stream } = shopOf(undefined, { format: 'chat', chatVendor: scriptedChat() })
     const events = eventsIn(await (await stream(order({ stream: true }))).text())
     expect(events.map(({ sequence_number }) => sequence_number)).toEqual(events.map((_, index) => index))
     expect([events[0].type, events.at(-1).type]).toEqual(['response.created', 'response.completed'])
@@ -400,7 +401,10 @@ describe('in the background', () => {
   /** A response that is under way, until the test opens the door. */
   async function underWay(more: Parameters<typeof shopOf>[1] = {}) {
     const ready = door()
-    const shop = shopOf(async () => (await ready.passed, wholeAnswer({ content: 'Blue.' })), { wire: 'chat', ...more })
+    const shop = shopOf(async () => (await ready.passed, wholeAnswer({ content: 'Blue.' })), {
+      format: 'chat',
+      ...more,
+    })
     const challenge = await shop.ask(work)
     const payment = shop.alice.sign(challenge)
     const created = await shop.alice.buy(work, { path, payment })
@@ -508,7 +512,7 @@ describe('in the background', () => {
     const { ask, alice, get, chain, clock } = shopOf(
       async (_, { attempt }) =>
         attempt === 1 ? Promise.reject(new ApiError('MODEL_UNAVAILABLE', { message: 'away' })) : wholeAnswer(),
-      { wire: 'chat' },
+      { format: 'chat' },
     )
     const payment = alice.sign(await ask(work))
     const first = await alice.buy(work, { path, payment })
@@ -526,7 +530,7 @@ describe('in the background', () => {
   })
 
   test('repeats what was asked, briefly', async () => {
-    const { ask, alice, get, clock } = shopOf(async () => wholeAnswer(), { wire: 'chat' })
+    const { ask, alice, get, clock } = shopOf(async () => wholeAnswer(), { format: 'chat' })
     const said = order({
       background: true,
       instructions: 'Be brief.',
@@ -586,7 +590,7 @@ describe('in the background', () => {
         attempt > 1
           ? Promise.resolve(wholeAnswer())
           : new Promise(() => signal.addEventListener('abort', () => (isAborted = true))),
-      { wire: 'chat' },
+      { format: 'chat' },
     )
     const { ask, alice, get, cancel, chain, clock } = shop
     const payment = alice.sign(await ask(work))
@@ -681,7 +685,7 @@ describe('in the background', () => {
 
   test('is for listed wallets alone where the operator has listed any: 403, uncharged; answers in the foreground are for all', async () => {
     const { ask, alice, buyer, chain, vendor } = shopOf(async () => wholeAnswer(), {
-      wire: 'chat',
+      format: 'chat',
       allowlists: { background: [memoryChain().wallet('bob').toUpperCase().replace('0X', '0x')] },
     })
     const payment = alice.sign(await ask(work))

@@ -70,7 +70,7 @@ describe('what is forwarded', () => {
     const body = { model: FREE, messages: [user()], stream_options: { include_usage: false }, stream: false }
     await ask(body)
     expect(Object.keys(vendor.orders[0]?.body ?? {})).toEqual(['messages', 'max_tokens'])
-    expect(vendor.orders[0]).toMatchObject({ model: 'echo', stream: false, wire: 'chat' })
+    expect(vendor.orders[0]).toMatchObject({ model: 'echo', stream: false, format: 'chat' })
   })
 
   test('messages go as they came: names, tool calls, echoed reasoning, and members that nobody knows', async () => {
@@ -237,7 +237,7 @@ describe('what is refused before anybody pays', () => {
     ['an answer in sound', { modalities: ['text', 'audio'] }, 'INVALID_PARAMETER', 'modalities'],
     ['an answer that the vendor stores', { store: true }, 'INVALID_PARAMETER', 'store'],
     [
-      'settings of another wire that cost extra',
+      'settings of another format that cost extra',
       { generationConfig: { response_modalities: ['IMAGE'] } },
       'INVALID_PARAMETER',
       'generationConfig.responseModalities',
@@ -706,7 +706,7 @@ describe('several answers', () => {
     expect((await amount(4)) - (await amount(1))).toBeGreaterThan(2 * (await amount(1)))
   })
 
-  test('are 400 where it does not: emulated structure, embedded, flat, free, by the responses wire, or for a vendor of another wire', async () => {
+  test('are 400 where it does not: emulated structure, embedded, flat, free, by the responses format, or for a vendor of another format', async () => {
     const cases: [Record<string, unknown>, ChatFormat?][] = [
       [{ model: 'vendor-g/chat-5-medium' }],
       [{ model: 'vendor-b/chat-3.8-flash' }],
@@ -717,8 +717,8 @@ describe('several answers', () => {
       [{ model: 'vendor-c/chat-4.7', search_parameters: { mode: 'on' } }],
       [{ model: 'vendor-d/chat-5.3' }, 'messages'],
     ]
-    for (const [more, wire] of cases) {
-      const chatVendor = scriptedChat(undefined, { wire: wire ?? 'chat' })
+    for (const [more, format] of cases) {
+      const chatVendor = scriptedChat(undefined, { format: format ?? 'chat' })
       const refusal = await shopOf({ chatVendor }).refused({ ...more, n: 2 })
       expect([more.model, refusal.status, refusal.code, refusal.param]).toEqual([
         more.model,

@@ -1,39 +1,45 @@
-/** What both directions of the `generate_content` wire share: lenient readers, parts of media and tool calls, schemas, token counts. */
+/**
+ * Shared by both directions of the `generate_content` format: lenient readers, media and tool-call parts, schemas,
+ * token counts.
+ */
 import { type Json, type Fields, countOf, fieldsOf, given, isFields, listOf, textOf } from '../../../../lib/json.ts'
 import { tryJson } from '../sse.ts'
 
 export const texts = (value: Json | undefined): string[] => listOf(value).filter((item) => typeof item === 'string')
-/** Member names in camelCase; Gemini reads snake_case as well. Where both are there, camelCase wins. Only the outermost names. */
+/**
+ * Converts the outermost member names to camelCase, since Gemini reads snake_case too. Where both are present,
+ * camelCase wins.
+ */
 export function camel(value: Json | undefined): Fields {
   const members = Object.entries(fieldsOf(value))
   const named = members.map(([name, inner]) => ({
     name: name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase()),
-    was: name,
+    original: name,
     inner,
   }))
   const renamedFirst = [
-    ...named.filter(({ name, was }) => name !== was),
-    ...named.filter(({ name, was }) => name === was),
+    ...named.filter(({ name, original }) => name !== original),
+    ...named.filter(({ name, original }) => name === original),
   ]
   return Object.fromEntries(renamedFirst.map(({ name, inner }) => [name, inner]))
 }
 
-/** One entry of `tool_calls` or of `parts`, its signature as Google's own OpenAI-compatible surface writes it. */
-export function signed(entry: Fields, signature: string): Fields {
+/** Adds a thought signature to an entry of `tool_calls` or `parts`, as Google's OpenAI-compatible API writes it. */
+export function withSignature(entry: Fields, signature: string): Fields {
   return signature === '' ? entry : { ...entry, extra_content: { google: { thought_signature: signature } } }
 }
 
 export const signatureOf = (entry: Fields): string =>
   textOf(fieldsOf(fieldsOf(entry.extra_content).google).thought_signature)
 
-/** The arguments of a call as an object. Text that is no JSON object is kept under `arguments`, so that it is not lost. */
-export function argsOf(written: Json | undefined): Fields {
-  if (isFields(written)) return written
-  if (textOf(written).trim() === '') return {}
-  return tryJson(textOf(written)) ?? { arguments: textOf(written) }
+/** Parses the arguments of a call. Text that is not a JSON object is kept under `arguments`. */
+export function argsOf(args: Json | undefined): Fields {
+  if (isFields(args)) return args
+  if (textOf(args).trim() === '') return {}
+  return tryJson(textOf(args)) ?? { arguments: textOf(args) }
 }
 
-/** An object as text. One that is nested beyond any stack is '{}'; it could not be sent on either. */
+/** Serializes an object. '{}' for one nested too deeply to serialize, which could not be forwarded either. */
 export function jsonText(value: Fields): string {
   try {
     return JSON.stringify(value)
@@ -42,15 +48,15 @@ export function jsonText(value: Fields): string {
   }
 }
 
-/** A `functionCall` part out of one entry of `tool_calls`. */
+/** Converts an entry of `tool_calls` to a `functionCall` part. */
 export function callPart(call: Fields): Fields {
-  const { name, arguments: written } = fieldsOf(call.function)
+  const { name, arguments: args } = fieldsOf(call.function)
   const signature = signatureOf(call)
-  const functionCall = given({ id: textOf(call.id) || undefined, name: textOf(name), args: argsOf(written) })
+  const functionCall = given({ id: textOf(call.id) || undefined, name: textOf(name), args: argsOf(args) })
   return given({ functionCall, thoughtSignature: signature || undefined })
 }
 
-/** One entry of `tool_calls` out of a `functionCall` part. `id` is used where the part has none. */
+/** Converts a `functionCall` part to an entry of `tool_calls`. `id` is used where the part has none. */
 export function toolCall(part: Fields, id: string): Fields {
   const call = camel(part.functionCall)
   const entry = {
@@ -58,16 +64,16 @@ export function toolCall(part: Fields, id: string): Fields {
     type: 'function',
     function: { name: textOf(call.name), arguments: jsonText(fieldsOf(call.args)) },
   }
-  return signed(entry, textOf(part.thoughtSignature))
+  return withSignature(entry, textOf(part.thoughtSignature))
 }
 
-/** A `data:` URI in base64 as its type and its data; undefined for anything else. */
+/** Splits a base64 `data:` URI into MIME type and data. Undefined for anything else. */
 export function dataUriParts(uri: string): { mimeType: string; data: string } | undefined {
   const head = /^data:([^;,]+)(?:;[^;,]+)*;base64,/i.exec(uri.slice(0, 256))
   return head?.[1] === undefined ? undefined : { mimeType: head[1].toLowerCase(), data: uri.slice(head[0].length) }
 }
 
-/** What an inline part of a reply, or of a turn of the model, is in text; the code that Gemini ran for itself included. Undefined for another part. */
+/** The text of a part, including code that Gemini executed and its output. Undefined for other parts. */
 export function shownText(part: Fields): string | undefined {
   if (typeof part.text === 'string') return part.text
   const code = camel(part.executableCode)
@@ -76,7 +82,7 @@ export function shownText(part: Fields): string | undefined {
   return typeof ran.output === 'string' ? `\`\`\`\n${ran.output}\n\`\`\`\n` : undefined
 }
 
-/** Texts of a chat message's content, joined. */
+/** Joins the texts of a chat message's content. */
 export function contentText(content: Json | undefined): string {
   if (!Array.isArray(content)) return textOf(content)
   return content.map((part: Json) => (typeof part === 'string' ? part : textOf(fieldsOf(part).text))).join('')
@@ -84,11 +90,11 @@ export function contentText(content: Json | undefined): string {
 
 // ── schemas ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Deeper schemas are kept as they came: a stack has an end. */
+/** Deeper schemas are passed through unchanged, to bound the recursion. */
 const MAX_SCHEMA_DEPTH = 64
 const COUNTS = ['minItems', 'maxItems', 'minLength', 'maxLength', 'minProperties', 'maxProperties']
 
-/** Gemini's OpenAPI-flavoured schema as a JSON schema: types in lower case, counts as numbers, `nullable` as a type. */
+/** Converts Gemini's OpenAPI-style schema to JSON Schema: lower-case types, numeric counts, `nullable` as a type. */
 export function jsonSchema(schema: Json | undefined, depth = 0): Json {
   if (!isFields(schema) || depth > MAX_SCHEMA_DEPTH) return schema ?? {}
   const {
@@ -103,7 +109,7 @@ export function jsonSchema(schema: Json | undefined, depth = 0): Json {
     ...rest
   } = camel(schema)
   const inner = (value: Json) => jsonSchema(value, depth + 1)
-  const counts = COUNTS.map((name): [string, Json | undefined] => [name, usedOf(rest[name])])
+  const counts = COUNTS.map((name): [string, Json | undefined] => [name, countOrText(rest[name])])
   return given({
     ...rest,
     ...Object.fromEntries(counts),
@@ -118,8 +124,8 @@ export function jsonSchema(schema: Json | undefined, depth = 0): Json {
   })
 }
 
-/** Gemini writes 64-bit counts as text. */
-const usedOf = (value: Json | undefined) =>
+/** Gemini writes 64-bit counts as strings. */
+const countOrText = (value: Json | undefined) =>
   typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : value
 
 function lowerType(type: Json | undefined, isNullable: boolean): Json | undefined {
@@ -130,18 +136,21 @@ function lowerType(type: Json | undefined, isNullable: boolean): Json | undefine
 
 // ── tokens ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** `usage` of chat. The prompt already holds what was cached; completion is what was written and what was thought. Undefined without counts. */
+/**
+ * Gemini's counts as chat `usage`. The prompt includes cached tokens, the completion includes thoughts. Undefined
+ * without counts.
+ */
 export function usageFrom(counts: Json | undefined): Fields | undefined {
   if (!isFields(counts)) return undefined
-  const told = camel(counts)
-  const prompt = countOf(told.promptTokenCount) + countOf(told.toolUsePromptTokenCount)
-  const completion = countOf(told.candidatesTokenCount) + countOf(told.thoughtsTokenCount)
-  const cached = countOf(told.cachedContentTokenCount)
+  const usage = camel(counts)
+  const prompt = countOf(usage.promptTokenCount) + countOf(usage.toolUsePromptTokenCount)
+  const completion = countOf(usage.candidatesTokenCount) + countOf(usage.thoughtsTokenCount)
+  const cached = countOf(usage.cachedContentTokenCount)
   const cache = cached > 0 ? { prompt_tokens_details: { cached_tokens: cached }, cache_read_input_tokens: cached } : {}
   return {
     prompt_tokens: prompt,
     completion_tokens: completion,
-    total_tokens: Math.max(countOf(told.totalTokenCount), prompt + completion),
+    total_tokens: Math.max(countOf(usage.totalTokenCount), prompt + completion),
     ...cache,
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Whole replies between Gemini's generateContent and `chat`. Sources: types of @google/genai 3.1.0; decision 75 (finish reasons, usage).
- * Lenient: what a vendor leaves out is left out, and nothing throws.
+ * Translates complete replies between Gemini's generateContent and `chat`. Sources: types of @google/genai 3.1.0;
+ * decision 75 (finish reasons, usage). Lenient: members that a vendor omits are omitted, and nothing throws.
  */
 import { type Json, type Fields, fieldsOf, given, isFields, listOf, numberOf, textOf } from '../../../../lib/json.ts'
 import {
@@ -11,7 +11,7 @@ import {
   jsonText,
   shownText,
   signatureOf,
-  signed,
+  withSignature,
   toolCall,
   usageFrom,
   usageMetadataFrom,
@@ -29,41 +29,43 @@ const FILTERED = [
   'IMAGE_RECITATION',
 ]
 
-/** What a chat reply says of itself and Gemini does not. `created` in unix seconds. */
+/** Members of a chat reply that Gemini does not send. `created` is in Unix seconds. */
 export type ChatReplyFacts = { readonly model: string; readonly created: number; readonly id: string }
 
-/** A candidate's finish reason in chat's words. Calls are `tool_calls` whatever Gemini says, unless it was stopped for safety. */
+/**
+ * Maps a candidate's finish reason to chat's. With calls it is `tool_calls`, unless the answer was stopped for safety.
+ */
 export function finishReason(reason: Json | undefined, hasCalls: boolean): string {
   if (FILTERED.includes(textOf(reason))) return 'content_filter'
   if (hasCalls) return 'tool_calls'
   return reason === 'MAX_TOKENS' ? 'length' : 'stop'
 }
 
-/** The same in Gemini's words; a turn of calls ends with STOP. */
+/** Maps chat's finish reason to Gemini's. A tool turn ends with STOP. */
 export function geminiFinish(reason: Json | undefined): string {
   if (reason === 'length') return 'MAX_TOKENS'
   return reason === 'content_filter' ? 'SAFETY' : 'STOP'
 }
 
-/** The parts of a candidate by kind. `callId` names the calls that have no id, by their place. */
-export function readCandidate(candidate: Fields, callId: (place: number) => string) {
+/** Groups the parts of a candidate by kind. `callId` makes an id for a call without one, from its index. */
+export function readCandidate(candidate: Fields, callId: (index: number) => string) {
   const parts = listOf(camel(candidate.content).parts).map(camel)
-  const shown = parts.filter(({ thought }) => thought !== true)
+  const visible = parts.filter(({ thought }) => thought !== true)
   const thoughts = parts.filter(({ thought }) => thought === true)
   const calls = parts
     .filter(({ functionCall }) => isFields(functionCall))
-    .map((part, place) => toolCall(part, callId(place)))
-  const bearer = shown.findLast((part) => part.functionCall === undefined && textOf(part.thoughtSignature) !== '')
+    .map((part, index) => toolCall(part, callId(index)))
+  const signedPart = visible.findLast((part) => part.functionCall === undefined && textOf(part.thoughtSignature) !== '')
   return {
-    content: shown.map((part) => shownText(part) ?? '').join(''),
+    content: visible.map((part) => shownText(part) ?? '').join(''),
     reasoning: thoughts.map((part) => textOf(part.text)).join(''),
     calls,
-    images: shown.flatMap(imageOf),
-    signature: textOf(bearer?.thoughtSignature),
+    images: visible.flatMap(imageOf),
+    signature: textOf(signedPart?.thoughtSignature),
   }
 }
 
-/** An image that the model drew, as OpenRouter's `images` of a message. */
+/** A generated image as an entry of a message's `images`, as OpenRouter writes it. */
 function imageOf(part: Fields): Fields[] {
   const { mimeType, data } = camel(part.inlineData)
   return textOf(data) === ''
@@ -72,12 +74,13 @@ function imageOf(part: Fields): Fields[] {
 }
 
 /**
- * A Gemini reply as a chat completion. A prompt that was blocked is an empty message that ends with content_filter; a reply with neither candidate nor
- * block has no choices, so that nobody takes it for an answer. Without counts there is no `usage`.
+ * Converts a Gemini reply to a chat completion. A blocked prompt becomes an empty message that ends with
+ * content_filter. A reply with neither candidates nor a block has no choices, so that it counts as no answer. Without
+ * counts there is no `usage`.
  */
 export function chatFromGenerateContentReply(reply: Fields, facts: ChatReplyFacts): Fields {
   const { candidates, promptFeedback, usageMetadata } = camel(reply)
-  const choices = listOf(candidates).map((candidate, place) => {
+  const choices = listOf(candidates).map((candidate, position) => {
     const { index, finishReason: reason, logprobsResult, ...rest } = camel(candidate)
     const { content, reasoning, calls, images, signature } = readCandidate(rest, (call) => `call_${call}_${facts.id}`)
     const message = given({
@@ -89,7 +92,12 @@ export function chatFromGenerateContentReply(reply: Fields, facts: ChatReplyFact
     })
     const logprobs = logprobsFrom(logprobsResult)
     const finish_reason = finishReason(reason, calls.length > 0)
-    return given({ index: numberOf(index) ?? place, message: signed(message, signature), logprobs, finish_reason })
+    return given({
+      index: numberOf(index) ?? position,
+      message: withSignature(message, signature),
+      logprobs,
+      finish_reason,
+    })
   })
   const blocked = { index: 0, message: { role: 'assistant', content: '' }, finish_reason: 'content_filter' }
   const { id, created, model } = facts
@@ -106,14 +114,14 @@ export function chatFromGenerateContentReply(reply: Fields, facts: ChatReplyFact
 
 export const isBlocking = (feedback: Json | undefined) => textOf(camel(feedback).blockReason) !== ''
 
-/** A chat completion as a Gemini reply. A reason to refuse is told as text, for Gemini has no other place for it. */
+/** Converts a chat completion to a Gemini reply. A refusal becomes text, since Gemini has no member for it. */
 export function generateContentFromChatReply(reply: Fields, facts: { readonly model: string }): Fields {
-  const candidates = listOf(reply.choices).map((choice, place) => {
+  const candidates = listOf(reply.choices).map((choice, position) => {
     const { index, message, finish_reason, logprobs } = fieldsOf(choice)
     return given({
       content: { role: 'model', parts: replyParts(fieldsOf(message)) },
       finishReason: geminiFinish(finish_reason),
-      index: numberOf(index) ?? place,
+      index: numberOf(index) ?? position,
       logprobsResult: logprobsResultFrom(logprobs),
     })
   })
@@ -125,44 +133,46 @@ export function generateContentFromChatReply(reply: Fields, facts: { readonly mo
   })
 }
 
-/** The parts of a message or of a delta; its calls must be whole. Empty where it says nothing. */
+/** The parts of a message or delta. Its tool calls must be complete. Empty where the message has no content. */
 export function partsFrom(message: Fields): Fields[] {
   const thought = textOf(message.reasoning_content) || textOf(message.reasoning)
-  const said = contentText(message.content) + textOf(message.refusal)
+  const visibleText = contentText(message.content) + textOf(message.refusal)
   const signature = signatureOf(message)
   const images = listOf(message.images).flatMap((image) => {
     const inlineData = dataUriParts(textOf(fieldsOf(fieldsOf(image).image_url).url))
     return inlineData ? [{ inlineData }] : []
   })
-  const legacy = isFields(message.function_call) ? [{ function: message.function_call }] : []
+  const legacyCalls = isFields(message.function_call) ? [{ function: message.function_call }] : []
   return [
     ...(thought === '' ? [] : [{ text: thought, thought: true }]),
-    ...(said === '' && signature === '' ? [] : [given({ text: said, thoughtSignature: signature || undefined })]),
+    ...(visibleText === '' && signature === ''
+      ? []
+      : [given({ text: visibleText, thoughtSignature: signature || undefined })]),
     ...images,
-    ...[...listOf(message.tool_calls).map(fieldsOf), ...legacy].map(callPart),
+    ...[...listOf(message.tool_calls).map(fieldsOf), ...legacyCalls].map(callPart),
   ]
 }
 
-/** A candidate without parts surprises clients, so an empty answer is an empty text. */
+/** Clients do not expect a candidate without parts, so an empty answer becomes an empty text. */
 function replyParts(message: Fields): Fields[] {
   const parts = partsFrom(message)
   return parts.length > 0 ? parts : [{ text: '' }]
 }
 
-// ── probabilities of tokens ─────────────────────────────────────────────────────────────────────────────────────────
+// ── log probabilities ─────────────────────────────────────────────────────────────────────────────────────────
 
 export function logprobsFrom(result: Json | undefined): Fields | undefined {
   if (!isFields(result)) return undefined
   const { chosenCandidates, topCandidates } = camel(result)
-  const token = (told: Json) => ({
-    token: textOf(fieldsOf(told).token),
-    logprob: numberOf(camel(told).logProbability) ?? 0,
+  const token = (entry: Json) => ({
+    token: textOf(fieldsOf(entry).token),
+    logprob: numberOf(camel(entry).logProbability) ?? 0,
     bytes: null,
   })
   const tops = listOf(topCandidates)
-  const content = listOf(chosenCandidates).map((chosen, at) => ({
+  const content = listOf(chosenCandidates).map((chosen, position) => ({
     ...token(chosen),
-    top_logprobs: listOf(fieldsOf(tops[at]).candidates).map(token),
+    top_logprobs: listOf(fieldsOf(tops[position]).candidates).map(token),
   }))
   return { content, refusal: null }
 }
@@ -170,30 +180,30 @@ export function logprobsFrom(result: Json | undefined): Fields | undefined {
 export function logprobsResultFrom(logprobs: Json | undefined): Fields | undefined {
   const content = listOf(fieldsOf(logprobs).content)
   if (content.length === 0) return undefined
-  const token = (told: Json) => ({
-    token: textOf(fieldsOf(told).token),
-    logProbability: numberOf(fieldsOf(told).logprob) ?? 0,
+  const token = (entry: Json) => ({
+    token: textOf(fieldsOf(entry).token),
+    logProbability: numberOf(fieldsOf(entry).logprob) ?? 0,
   })
-  const tops = content.map((told) => ({ candidates: listOf(fieldsOf(told).top_logprobs).map(token) }))
+  const tops = content.map((entry) => ({ candidates: listOf(fieldsOf(entry).top_logprobs).map(token) }))
   return { chosenCandidates: content.map(token), topCandidates: tops }
 }
 
-/** Fragments of one call, as streamed chat brings them: joined, they are an entry of `tool_calls`. */
+/** Joins the fragments of streamed tool calls into entries of `tool_calls`. */
 export function joinedCalls(fragments: readonly Fields[]): Fields[] {
-  const calls: { index: Json; id: string; name: string; written: string; signature: string }[] = []
+  const calls: { index: Json; id: string; name: string; args: string; signature: string }[] = []
   for (const fragment of fragments) {
-    const { name, arguments: written } = fieldsOf(fragment.function)
+    const { name, arguments: args } = fieldsOf(fragment.function)
     const id = textOf(fragment.id)
     const index = fragment.index ?? 0
-    const known = calls.findLast((call) => call.index === index && (id === '' || call.id === '' || call.id === id))
-    const call = known ?? { index, id, name: '', written: '', signature: '' }
-    if (!known) calls.push(call)
+    const existing = calls.findLast((call) => call.index === index && (id === '' || call.id === '' || call.id === id))
+    const call = existing ?? { index, id, name: '', args: '', signature: '' }
+    if (!existing) calls.push(call)
     call.id ||= id
     call.name ||= textOf(name)
-    call.written += isFields(written) ? jsonText(written) : textOf(written)
+    call.args += isFields(args) ? jsonText(args) : textOf(args)
     call.signature ||= signatureOf(fragment)
   }
-  return calls.map(({ id, name, written, signature }) =>
-    signed({ id, type: 'function', function: { name, arguments: written } }, signature),
+  return calls.map(({ id, name, args, signature }) =>
+    withSignature({ id, type: 'function', function: { name, arguments: args } }, signature),
   )
 }

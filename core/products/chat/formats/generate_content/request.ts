@@ -1,6 +1,7 @@
 /**
- * Requests between `chat` and Gemini's generateContent. Sources: types of @google/genai 3.1.0; Google's "OpenAI compatibility" and "Thought
- * signatures" pages; decision 75. Neither direction throws; what the other side has no word for is dropped, for Gemini refuses it.
+ * Translates requests between `chat` and Gemini's generateContent. Sources: types of @google/genai 3.1.0; Google's
+ * "OpenAI compatibility" and "Thought signatures" pages; decision 75. Neither direction throws. Members that the other
+ * format does not have are dropped, since Gemini refuses unknown ones.
  */
 import { type Json, type Fields, fieldsOf, given, isFields, listOf, numberOf, textOf } from '../../../../lib/json.ts'
 import {
@@ -12,7 +13,7 @@ import {
   jsonText,
   shownText,
   signatureOf,
-  signed,
+  withSignature,
   texts,
   toolCall,
 } from './parts.ts'
@@ -29,7 +30,7 @@ const TYPES: ReadonlyMap<string, string> = new Map([
   ['bmp', 'image/bmp'],
   ['pdf', 'application/pdf'],
 ])
-const LEVELS: ReadonlyMap<string, string> = new Map([
+const THINKING_LEVELS: ReadonlyMap<string, string> = new Map([
   ['minimal', 'minimal'],
   ['low', 'low'],
   ['medium', 'medium'],
@@ -41,8 +42,9 @@ const LEVELS: ReadonlyMap<string, string> = new Map([
 // ── chat to Gemini ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * A chat request for a Gemini upstream. `safetySettings` of the caller's pass, and so much of `generationConfig` as costs nothing beyond the quote,
- * but what chat says itself wins; `maxOutputTokens` and `candidateCount`, which decide the price, come from chat only.
+ * Converts a chat request for a Gemini upstream. The caller's `safetySettings` and the members of `generationConfig`
+ * that do not change the price are forwarded; members of chat win over them. `maxOutputTokens` and `candidateCount`,
+ * which set the price, come from chat only.
  */
 export function generateContentFromChat(body: Fields): Fields {
   const messages = listOf(body.messages).map(fieldsOf)
@@ -62,8 +64,8 @@ export function generateContentFromChat(body: Fields): Fields {
 const isSystem = ({ role }: Fields) => role === 'system' || role === 'developer'
 
 /**
- * From generation 3 on, a turn whose calls bear no signature is 400, and most chat clients lose the signature. This word, from Google's "Thought
- * signatures" page, stands in for it; older generations did without.
+ * From generation 3 on, Gemini refuses a turn whose calls have no signature (400), and most chat clients drop it. This
+ * placeholder from Google's "Thought signatures" page replaces it. Older generations need none.
  */
 const NO_SIGNATURE = 'skip_thought_signature_validator'
 const needsSignatures = (model: string) => !/gemini-[12]\b/.test(model)
@@ -89,19 +91,19 @@ function turns(messages: readonly Fields[], isStrict: boolean): Fields[] {
 function userParts(message: Fields, names: ReadonlyMap<string, string>): Fields[] {
   if (message.role !== 'tool' && message.role !== 'function') return mediaParts(message.content)
   const id = textOf(message.tool_call_id)
-  const said = contentText(message.content)
+  const text = contentText(message.content)
   const name = names.get(id) || textOf(message.name) || id
-  const functionResponse = given({ id: id || undefined, name, response: tryJson(said) ?? { result: said } })
+  const functionResponse = given({ id: id || undefined, name, response: tryJson(text) ?? { result: text } })
   return [{ functionResponse }, ...mediaParts(message.content).filter((part) => part.text === undefined)]
 }
 
 function modelParts(message: Fields, isStrict: boolean): Fields[] {
   const signature = signatureOf(message)
   const thought = textOf(message.reasoning_content)
-  const said = mediaParts(message.content)
-  const shown: Fields[] = signature !== '' && said.length === 0 ? [{ text: '' }] : said
-  const signedLast = shown.map((part, at) =>
-    signature !== '' && at === shown.length - 1 ? { ...part, thoughtSignature: signature } : part,
+  const parts = mediaParts(message.content)
+  const visible: Fields[] = signature !== '' && parts.length === 0 ? [{ text: '' }] : parts
+  const signedLast = visible.map((part, index) =>
+    signature !== '' && index === visible.length - 1 ? { ...part, thoughtSignature: signature } : part,
   )
   const legacy = isFields(message.function_call) ? [{ function: message.function_call }] : []
   const calls = [...listOf(message.tool_calls).map(fieldsOf), ...legacy].map(callPart)
@@ -110,19 +112,19 @@ function modelParts(message: Fields, isStrict: boolean): Fields[] {
   return [
     ...thoughts,
     ...signedLast,
-    ...calls.map((call, at) => (isUnsigned && at === 0 ? { ...call, thoughtSignature: NO_SIGNATURE } : call)),
+    ...calls.map((call, index) => (isUnsigned && index === 0 ? { ...call, thoughtSignature: NO_SIGNATURE } : call)),
   ]
 }
 
-/** Text, images, audio and files; empty text says nothing, and Gemini may refuse it. */
+/** Text, images, audio and files. Empty text is dropped, since Gemini may refuse it. */
 function mediaParts(content: Json | undefined): Fields[] {
   if (typeof content === 'string') return content === '' ? [] : [{ text: content }]
   return listOf(content).flatMap((part) => {
     if (typeof part === 'string') return mediaParts(part)
     const { type, ...member } = fieldsOf(part)
-    if (type === 'image_url') return linked(urlOf(member.image_url), 'image/jpeg')
-    if (type === 'video_url') return linked(urlOf(member.video_url), 'video/mp4')
-    if (type === 'file') return enclosed(textOf(fieldsOf(member.file).file_data))
+    if (type === 'image_url') return mediaPart(urlOf(member.image_url), 'image/jpeg')
+    if (type === 'video_url') return mediaPart(urlOf(member.video_url), 'video/mp4')
+    if (type === 'file') return filePart(textOf(fieldsOf(member.file).file_data))
     if (type !== 'input_audio') return mediaParts(textOf(member.text) || textOf(member.refusal))
     const { data, format } = fieldsOf(member.input_audio)
     return [{ inlineData: { mimeType: `audio/${textOf(format) || 'wav'}`, data: textOf(data) } }]
@@ -131,17 +133,17 @@ function mediaParts(content: Json | undefined): Fields[] {
 
 const urlOf = (value: Json | undefined) => textOf(value) || textOf(fieldsOf(value).url)
 
-/** A file is never linked: a name such as `files/x` is one in the account of the operator. */
-function enclosed(data: string): Fields[] {
+/** Files are always inlined: a name such as `files/x` would refer to a file in the operator's account. */
+function filePart(data: string): Fields[] {
   return data === '' ? [] : [{ inlineData: dataUriParts(data) ?? { mimeType: 'application/pdf', data } }]
 }
 
-function linked(url: string, usual: string): Fields[] {
+function mediaPart(url: string, defaultType: string): Fields[] {
   if (url === '') return []
   const inlineData = dataUriParts(url)
   if (inlineData) return [{ inlineData }]
   const extension = /\.([a-z0-9]{2,4})(?:[?#]|$)/i.exec(url)?.[1]?.toLowerCase() ?? ''
-  return [{ fileData: { fileUri: url, mimeType: TYPES.get(extension) ?? usual } }]
+  return [{ fileData: { fileUri: url, mimeType: TYPES.get(extension) ?? defaultType } }]
 }
 
 function declaration(tool: Json): Fields[] {
@@ -175,26 +177,29 @@ function toolConfig(choice: Json | undefined): Fields | undefined {
   return config(fieldsOf(allowed).mode === 'required' ? 'ANY' : 'VALIDATED', names)
 }
 
-/** Members of `generationConfig` that pass; schemas are not counted here, and other modalities have other prices. */
+/**
+ * Members of `generationConfig` that are forwarded. Schemas are not counted in the quote, and other modalities cost
+ * more.
+ */
 const SETTINGS: ReadonlySet<string> = new Set(
   'temperature topP topK stopSequences seed presencePenalty frequencyPenalty responseLogprobs logprobs mediaResolution thinkingConfig responseMimeType'.split(
     ' ',
   ),
 )
 
-/** Names of a caller's settings that `generateContentFromChat` leaves out. */
-export function unsoldSettings({ generationConfig }: Fields): string[] {
+/** Names of the caller's settings that `generateContentFromChat` drops. */
+export function unsupportedSettings({ generationConfig }: Fields): string[] {
   return Object.keys(camel(generationConfig)).filter(
     (name) => !SETTINGS.has(name) && name !== 'maxOutputTokens' && name !== 'candidateCount',
   )
 }
 
 function generationConfig(body: Fields): Fields {
-  const theirs: Fields = Object.fromEntries(
+  const callerSettings: Fields = Object.fromEntries(
     Object.entries(camel(body.generationConfig)).filter(([name]) => SETTINGS.has(name)),
   )
   const stops = typeof body.stop === 'string' ? [body.stop] : texts(body.stop)
-  const ours = given({
+  const settings = given({
     maxOutputTokens: numberOf(body.max_tokens) ?? numberOf(body.max_completion_tokens),
     temperature: numberOf(body.temperature),
     topP: numberOf(body.top_p),
@@ -208,26 +213,32 @@ function generationConfig(body: Fields): Fields {
     logprobs: body.logprobs === true ? numberOf(body.top_logprobs) : undefined,
   })
   return {
-    ...theirs,
-    ...ours,
-    thinkingConfig: thinkingConfig(textOf(body.reasoning_effort), camel(theirs.thinkingConfig)),
+    ...callerSettings,
+    ...settings,
+    thinkingConfig: thinkingConfig(textOf(body.reasoning_effort), camel(callerSettings.thinkingConfig)),
   }
 }
 
-/** An effort replaces the caller's own level and budget, for Gemini refuses both at once. Thoughts are asked for, as contract 6.25 promises them. */
-function thinkingConfig(effort: string, { thinkingLevel, thinkingBudget, ...theirs }: Fields): Fields {
-  if (effort === 'none') return { ...theirs, includeThoughts: false, thinkingBudget: 0 }
-  const level = LEVELS.get(effort)
+/**
+ * An effort replaces the caller's level and budget, since Gemini refuses both together. Thoughts are requested
+ * (contract 6.25).
+ */
+function thinkingConfig(effort: string, { thinkingLevel, thinkingBudget, ...callerSettings }: Fields): Fields {
+  if (effort === 'none') return { ...callerSettings, includeThoughts: false, thinkingBudget: 0 }
+  const level = THINKING_LEVELS.get(effort)
   return given({
     includeThoughts: true,
-    ...theirs,
+    ...callerSettings,
     ...(level ? { thinkingLevel: level } : { thinkingLevel, thinkingBudget }),
   })
 }
 
 // ── Gemini to chat ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** A caller's Gemini request as a chat request, without `model` and `stream`, which are in its path. Built-in tools are dropped: see `builtInTools`. */
+/**
+ * Converts a Gemini request to chat, without `model` and `stream`, which are in its path. Built-in tools are dropped:
+ * see `builtInTools`.
+ */
 export function chatFromGenerateContent(body: Fields): Fields {
   const { systemInstruction, contents, tools, toolConfig: config, generationConfig: settings } = camel(body)
   const system = partsOf(systemInstruction).map(shownText).join('')
@@ -241,13 +252,13 @@ export function chatFromGenerateContent(body: Fields): Fields {
   })
 }
 
-/** Names of the tools that Gemini runs by itself, such as `googleSearch`; no chat model has them. */
+/** Names of the tools that Gemini runs itself, such as `googleSearch`. No chat model has them. */
 export function builtInTools(body: Fields): string[] {
   const names = listOf(body.tools).flatMap((tool) => Object.keys(camel(tool)))
   return [...new Set(names)].filter((name) => name !== 'functionDeclarations')
 }
 
-/** Parts of a content, which may be text alone, one part, or a list of them. */
+/** The parts of a content, which may be a string, one part, or a list. */
 function partsOf(content: Json | undefined): Fields[] {
   if (typeof content === 'string') return [{ text: content }]
   if (Array.isArray(content)) return content.flatMap((part: Json) => (Array.isArray(part) ? [] : partsOf(part)))
@@ -258,76 +269,81 @@ function partsOf(content: Json | undefined): Fields[] {
 }
 
 function messagesOf(contents: Json | undefined): Fields[] {
-  const open = new Map<string, { ids: string[]; next: number }>()
-  const answered = new Set<string>()
+  const pendingCalls = new Map<string, { ids: string[]; next: number }>()
+  const answeredIds = new Set<string>()
   let calls = 0
 
-  function opened(name: string) {
-    const queue = open.get(name) ?? { ids: [], next: 0 }
-    open.set(name, queue)
+  function queueOf(name: string) {
+    const queue = pendingCalls.get(name) ?? { ids: [], next: 0 }
+    pendingCalls.set(name, queue)
     return queue
   }
 
-  /** The oldest call of that name that nothing has answered. */
-  function oldest(name: string): string | undefined {
-    const queue = opened(name)
+  /** The oldest unanswered call of that name. */
+  function oldestCall(name: string): string | undefined {
+    const queue = queueOf(name)
     for (let id = queue.ids[queue.next++]; id !== undefined; id = queue.ids[queue.next++])
-      if (!answered.has(id)) return id
+      if (!answeredIds.has(id)) return id
     return undefined
   }
 
   function model(parts: readonly Fields[]): Fields {
-    const made = parts
+    const toolCalls = parts
       .filter(({ functionCall }) => isFields(functionCall))
       .map((part) => toolCall(part, `call_${calls++}`))
-    for (const call of made) opened(textOf(fieldsOf(call.function).name)).ids.push(textOf(call.id))
-    const shown = parts.filter(({ thought }) => thought !== true)
+    for (const call of toolCalls) queueOf(textOf(fieldsOf(call.function).name)).ids.push(textOf(call.id))
+    const visible = parts.filter(({ thought }) => thought !== true)
     const thoughts = parts
       .filter(({ thought }) => thought === true)
-      .map(({ text: said }) => textOf(said))
+      .map(({ text: response }) => textOf(response))
       .join('')
-    const signature = shown.findLast((part) => part.functionCall === undefined && textOf(part.thoughtSignature) !== '')
-    const message = { role: 'assistant', content: shown.map((part) => shownText(part) ?? '').join('') }
-    const more = given({ reasoning_content: thoughts || undefined, tool_calls: made.length > 0 ? made : undefined })
-    return signed({ ...message, ...more }, textOf(signature?.thoughtSignature))
+    const signature = visible.findLast(
+      (part) => part.functionCall === undefined && textOf(part.thoughtSignature) !== '',
+    )
+    const message = { role: 'assistant', content: visible.map((part) => shownText(part) ?? '').join('') }
+    const more = given({
+      reasoning_content: thoughts || undefined,
+      tool_calls: toolCalls.length > 0 ? toolCalls : undefined,
+    })
+    return withSignature({ ...message, ...more }, textOf(signature?.thoughtSignature))
   }
 
-  /** A response without an id answers the oldest open call of its name. */
+  /** A response without an id answers the oldest unanswered call of its name. */
   function answer(response: Fields): Fields {
-    const { id, name, response: said } = camel(response)
-    const call = textOf(id) || oldest(textOf(name)) || `call_${calls++}`
-    answered.add(call)
-    return { role: 'tool', tool_call_id: call, name: textOf(name), content: responseText(said) }
+    const { id, name, response: text } = camel(response)
+    const call = textOf(id) || oldestCall(textOf(name)) || `call_${calls++}`
+    answeredIds.add(call)
+    return { role: 'tool', tool_call_id: call, name: textOf(name), content: responseText(text) }
   }
 
   function user(parts: readonly Fields[]): Fields[] {
     const answers = parts.flatMap(({ functionResponse }) =>
       isFields(functionResponse) ? [answer(functionResponse)] : [],
     )
-    const said = parts.flatMap(chatPart)
-    if (said.length === 0) return answers
-    const isText = said.every(({ type }) => type === 'text')
-    return [...answers, { role: 'user', content: isText && said.length === 1 ? textOf(said[0]?.text) : said }]
+    const text = parts.flatMap(chatPart)
+    if (text.length === 0) return answers
+    const isText = text.every(({ type }) => type === 'text')
+    return [...answers, { role: 'user', content: isText && text.length === 1 ? textOf(text[0]?.text) : text }]
   }
 
-  const all: readonly Json[] = Array.isArray(contents) ? contents : [contents ?? null]
-  return all.flatMap((content) => {
+  const contentList: readonly Json[] = Array.isArray(contents) ? contents : [contents ?? null]
+  return contentList.flatMap((content) => {
     const parts = partsOf(content)
     if (parts.length === 0) return []
     return fieldsOf(content).role === 'model' ? [model(parts)] : user(parts)
   })
 }
 
-function responseText(said: Json | undefined): string {
-  if (typeof said === 'string') return said
-  const whole = fieldsOf(said)
+function responseText(text: Json | undefined): string {
+  if (typeof text === 'string') return text
+  const whole = fieldsOf(text)
   const [only, ...others] = Object.keys(whole)
   return only === 'result' && others.length === 0 && typeof whole.result === 'string' ? whole.result : jsonText(whole)
 }
 
 function chatPart(part: Fields): Fields[] {
-  const said = shownText(part)
-  if (said !== undefined) return [{ type: 'text', text: said }]
+  const text = shownText(part)
+  if (text !== undefined) return [{ type: 'text', text: text }]
   const { data, fileUri, mimeType } = camel(part.inlineData ?? part.fileData)
   const type = textOf(mimeType) || 'image/jpeg'
   const url = textOf(fileUri) || (textOf(data) === '' ? '' : `data:${type};base64,${textOf(data)}`)
@@ -352,15 +368,16 @@ function toolOf(declared: Json): Fields {
 function choiceOf({ mode, allowedFunctionNames }: Fields): Json | undefined {
   const names = texts(allowedFunctionNames)
   const [only, ...others] = names
-  const told = textOf(mode).toUpperCase()
-  if (told === 'NONE') return 'none'
-  if (told === 'ANY' && only !== undefined && others.length === 0) return { type: 'function', function: { name: only } }
-  if (only !== undefined && (told === 'ANY' || told === 'VALIDATED')) {
+  const modeName = textOf(mode).toUpperCase()
+  if (modeName === 'NONE') return 'none'
+  if (modeName === 'ANY' && only !== undefined && others.length === 0)
+    return { type: 'function', function: { name: only } }
+  if (only !== undefined && (modeName === 'ANY' || modeName === 'VALIDATED')) {
     const tools = names.map((name) => ({ type: 'function', function: { name } }))
-    return { type: 'allowed_tools', allowed_tools: { mode: told === 'ANY' ? 'required' : 'auto', tools } }
+    return { type: 'allowed_tools', allowed_tools: { mode: modeName === 'ANY' ? 'required' : 'auto', tools } }
   }
-  if (told === 'ANY') return 'required'
-  return told === 'AUTO' || told === 'VALIDATED' ? 'auto' : undefined
+  if (modeName === 'ANY') return 'required'
+  return modeName === 'AUTO' || modeName === 'VALIDATED' ? 'auto' : undefined
 }
 
 function settingsOf(settings: Fields): Fields {
@@ -384,9 +401,11 @@ function settingsOf(settings: Fields): Fields {
   })
 }
 
-/** Budgets as in Google's own table: up to 1,024 tokens low, up to 8,192 medium. A budget of -1 leaves it to the model. */
+/**
+ * Maps thinking budgets as Google's table does: up to 1,024 tokens low, up to 8,192 medium. -1 leaves it to the model.
+ */
 function effortOf({ thinkingLevel, thinkingBudget }: Fields): string | undefined {
-  const level = LEVELS.get(textOf(thinkingLevel).toLowerCase())
+  const level = THINKING_LEVELS.get(textOf(thinkingLevel).toLowerCase())
   const budget = numberOf(thinkingBudget)
   if (level !== undefined || budget === undefined || budget < 0) return level
   if (budget === 0) return 'none'

@@ -1,6 +1,9 @@
-/** Streams between Gemini's streamGenerateContent (`alt=sse`) and `chat`. What ends a stream is held back to its end, where the usage is known. */
+/**
+ * Translates streams between Gemini's streamGenerateContent (`alt=sse`) and `chat`. Closing events are held back until
+ * the usage is known.
+ */
 import { type Json, type Fields, fieldsOf, given, isFields, listOf, numberOf, textOf } from '../../../../lib/json.ts'
-import { camel, signed, usageFrom, usageMetadataFrom } from './parts.ts'
+import { camel, withSignature, usageFrom, usageMetadataFrom } from './parts.ts'
 import {
   type ChatReplyFacts,
   finishReason,
@@ -13,15 +16,16 @@ import {
   readCandidate,
 } from './reply.ts'
 import { sseJson, sseText, tryJson } from '../sse.ts'
-import type { Rewriter } from '../rewriter.ts'
+import type { StreamTranslator } from '../rewriter.ts'
 
 const OVERLOADED = 503
 
 /**
- * Gemini's events as chat chunks: one for each event and candidate, a finish for each at the end, the usage in a chunk without choices, `[DONE]`.
- * Older models say STOP in every event, so only the end is believed. After an error in the stream nothing follows, `[DONE]` least of all.
+ * Gemini's events as chat chunks: one for each event and candidate, a finish for each at the end, a chunk with the
+ * usage and no choices, then `[DONE]`. Older models send STOP in every event, so only the last reason counts. Nothing
+ * follows an error, not even `[DONE]`.
  */
-export function chatFromGenerateContentStream(facts: ChatReplyFacts): Rewriter {
+export function chatFromGenerateContentStream(facts: ChatReplyFacts): StreamTranslator {
   const open = new Map<number, { calls: number; reason: Json | undefined }>()
   let usage: Json | undefined
   let isBroken = false
@@ -36,7 +40,7 @@ export function chatFromGenerateContentStream(facts: ChatReplyFacts): Rewriter {
       ...more,
     })
 
-  /** What is known of a choice; its first delta names the role. */
+  /** The state of a choice. Its first delta names the role. */
   function choiceAt(index: number) {
     const known = open.get(index)
     if (known) return { state: known, role: {} }
@@ -45,16 +49,16 @@ export function chatFromGenerateContentStream(facts: ChatReplyFacts): Rewriter {
     return { state, role: { role: 'assistant', content: '' } }
   }
 
-  function candidate(told: Fields, place: number): string {
-    const index = numberOf(told.index) ?? place
+  function candidate(entry: Fields, position: number): string {
+    const index = numberOf(entry.index) ?? position
     const { state, role } = choiceAt(index)
     const first = state.calls
     const { content, reasoning, calls, images, signature } = readCandidate(
-      told,
+      entry,
       (call) => `call_${first + call}_${facts.id}`,
     )
     state.calls += calls.length
-    if (textOf(told.finishReason) !== '') state.reason = told.finishReason
+    if (textOf(entry.finishReason) !== '') state.reason = entry.finishReason
     const delta = given({
       ...role,
       reasoning_content: reasoning || undefined,
@@ -62,19 +66,19 @@ export function chatFromGenerateContentStream(facts: ChatReplyFacts): Rewriter {
       tool_calls: calls.length > 0 ? calls.map((call, at) => ({ index: first + at, ...call })) : undefined,
       images: images.length > 0 ? images : undefined,
     })
-    const logprobs = logprobsFrom(told.logprobsResult)
-    const said = signed(delta, signature)
-    if (Object.keys(said).length === 0 && logprobs === undefined) return ''
-    return chunk([given({ index, delta: said, logprobs, finish_reason: null })])
+    const logprobs = logprobsFrom(entry.logprobsResult)
+    const fields = withSignature(delta, signature)
+    if (Object.keys(fields).length === 0 && logprobs === undefined) return ''
+    return chunk([given({ index, delta: fields, logprobs, finish_reason: null })])
   }
 
   return {
     on({ data }) {
-      const told = tryJson(data)
-      if (!told || isBroken) return ''
-      if (isFields(told.error)) {
+      const payload = tryJson(data)
+      if (!payload || isBroken) return ''
+      if (isFields(payload.error)) {
         isBroken = true
-        const { message, status, code } = told.error
+        const { message, status, code } = payload.error
         return sseJson({
           error: {
             message: textOf(message),
@@ -84,12 +88,12 @@ export function chatFromGenerateContentStream(facts: ChatReplyFacts): Rewriter {
           },
         })
       }
-      const { candidates, promptFeedback, usageMetadata } = camel(told)
+      const { candidates, promptFeedback, usageMetadata } = camel(payload)
       if (isFields(usageMetadata)) usage = usageMetadata
-      const said = listOf(candidates)
-        .map((one, place) => candidate(camel(one), place))
+      const chunks = listOf(candidates)
+        .map((one, position) => candidate(camel(one), position))
         .join('')
-      if (open.size > 0 || !isBlocking(promptFeedback)) return said
+      if (open.size > 0 || !isBlocking(promptFeedback)) return chunks
       const { state, role } = choiceAt(0)
       state.reason = 'SAFETY'
       return chunk([{ index: 0, delta: role, finish_reason: null }])
@@ -107,10 +111,11 @@ export function chatFromGenerateContentStream(facts: ChatReplyFacts): Rewriter {
 }
 
 /**
- * Chat chunks as Gemini's events: text and thoughts as they come; tool calls, whose arguments come in fragments, whole in the last event, with the
- * finish reasons and the usage. There is no `[DONE]` on this wire. After an error nothing follows.
+ * Chat chunks as Gemini's events. Text and thoughts are sent as they arrive. Tool calls, whose arguments arrive in
+ * fragments, are sent complete in the last event, with the finish reasons and the usage. This format has no `[DONE]`.
+ * Nothing follows an error.
  */
-export function generateContentFromChatStream(facts: { readonly model: string }): Rewriter {
+export function generateContentFromChatStream(facts: { readonly model: string }): StreamTranslator {
   const open = new Map<number, { fragments: Fields[]; reason: Json | undefined }>()
   let usage: Json | undefined
   let responseId = ''
@@ -119,15 +124,15 @@ export function generateContentFromChatStream(facts: { readonly model: string })
   const event = (candidates: readonly Fields[], more: Fields = {}) =>
     sseJson(given({ candidates, ...more, modelVersion: facts.model, responseId: responseId || undefined }))
 
-  function choice(told: Fields, place: number): Fields[] {
-    const index = numberOf(told.index) ?? place
+  function choice(entry: Fields, position: number): Fields[] {
+    const index = numberOf(entry.index) ?? position
     const state = open.get(index) ?? { fragments: [], reason: undefined }
     open.set(index, state)
-    const { tool_calls: calls, ...delta } = fieldsOf(told.delta)
+    const { tool_calls: calls, ...delta } = fieldsOf(entry.delta)
     for (const fragment of listOf(calls)) state.fragments.push(fieldsOf(fragment))
-    if (textOf(told.finish_reason) !== '') state.reason = told.finish_reason
+    if (textOf(entry.finish_reason) !== '') state.reason = entry.finish_reason
     const parts = partsFrom(delta)
-    const logprobsResult = logprobsResultFrom(told.logprobs)
+    const logprobsResult = logprobsResultFrom(entry.logprobs)
     return parts.length === 0 && !logprobsResult
       ? []
       : [given({ content: { role: 'model', parts }, index, logprobsResult })]
@@ -135,21 +140,21 @@ export function generateContentFromChatStream(facts: { readonly model: string })
 
   return {
     on({ data }) {
-      const told = tryJson(data)
-      if (!told || isBroken) return ''
-      if (isFields(told.error)) {
+      const payload = tryJson(data)
+      if (!payload || isBroken) return ''
+      if (isFields(payload.error)) {
         isBroken = true
         return sseJson({
           error: {
-            code: numberOf(told.error.code) ?? OVERLOADED,
-            message: textOf(told.error.message),
+            code: numberOf(payload.error.code) ?? OVERLOADED,
+            message: textOf(payload.error.message),
             status: 'UNAVAILABLE',
           },
         })
       }
-      responseId ||= textOf(told.id)
-      if (isFields(told.usage)) usage = told.usage
-      const candidates = listOf(told.choices).flatMap((one, place) => choice(fieldsOf(one), place))
+      responseId ||= textOf(payload.id)
+      if (isFields(payload.usage)) usage = payload.usage
+      const candidates = listOf(payload.choices).flatMap((one, position) => choice(fieldsOf(one), position))
       return candidates.length > 0 ? event(candidates) : ''
     },
     end() {

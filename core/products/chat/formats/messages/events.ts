@@ -1,11 +1,13 @@
-/** Streamed chat completions as the events of the `messages` wire. */
+/** Translates streamed chat completions into events of the `messages` format. */
 import { contentText, messagesUsage, stopReason } from './parts.ts'
 import { messageId, toolId } from './reply.ts'
 import { sseJson, tryJson } from '../sse.ts'
 import { type Fields, fieldsOf, isFields, listOf, textOf } from '../../../../lib/json.ts'
-import type { Rewriter } from '../rewriter.ts'
+import type { StreamTranslator } from '../rewriter.ts'
 
-/** A content block of the reply. Of a tool, `whole` is all of its arguments so far; `waiting` is what has not been told yet. */
+/**
+ * A content block of the reply. For a tool, `whole` is its arguments so far; `waiting` is text that has not been sent.
+ */
 type Block = {
   readonly kind: 'thinking' | 'text' | 'tool'
   id: string
@@ -13,7 +15,7 @@ type Block = {
   whole: string
   waiting: string
   signature: string
-  /** Whether the first `length` characters of `whole` are a JSON object; asked once for each length. */
+  /** Whether the first `length` characters of `whole` are a JSON object. Cached by length. */
   tested: { readonly length: number; readonly isJson: boolean }
 }
 
@@ -27,7 +29,7 @@ const blank = (kind: Block['kind']): Block => ({
   tested: { length: 0, isJson: false },
 })
 
-/** A text is whole when another block follows; a call also needs arguments that are. */
+/** A text is complete when another block follows. A call also needs complete arguments. */
 function isWhole(block: Block): boolean {
   if (block.kind !== 'tool') return true
   const { length } = block.whole
@@ -36,21 +38,22 @@ function isWhole(block: Block): boolean {
 }
 
 /**
- * Events of a message. Blocks of that wire follow one another, while tool calls of chat may come interleaved: what belongs to a later block waits until the
- * one before it is whole. `message_delta` waits for the usage, which comes after the finish, or for [DONE].
+ * Blocks of the messages format follow one another, while tool calls of chat may be interleaved: text of a later block
+ * waits until the block before it is complete. `message_delta` waits for the usage, which comes after the finish, or
+ * for [DONE].
  */
-export function messagesFromChatStream({ model, id }: { model: string; id: string }): Rewriter {
-  const own = messageId(id)
+export function messagesFromChatStream({ model, id }: { model: string; id: string }): StreamTranslator {
+  const messageIdentifier = messageId(id)
   const blocks: Block[] = []
-  /** Block that is being told, and whether its start has been. */
-  let at = 0
+  /** Index of the block being sent, and whether its start has been sent. */
+  let blockIndex = 0
   let isOpen = false
   let usage: Fields | undefined
   let finish: string | undefined
   let isBegun = false
   let isOver = false
   const calls = new Map<number, Block>()
-  let calling: Block | undefined
+  let lastCall: Block | undefined
 
   const event = (type: string, members: Fields) => sseJson({ type, ...members }, type)
 
@@ -58,7 +61,7 @@ export function messagesFromChatStream({ model, id }: { model: string; id: strin
     if (isBegun) return ''
     isBegun = true
     const message = {
-      id: own,
+      id: messageIdentifier,
       type: 'message',
       role: 'assistant',
       model,
@@ -70,12 +73,12 @@ export function messagesFromChatStream({ model, id }: { model: string; id: strin
     return event('message_start', { message })
   }
 
-  function add(kind: Block['kind'], words: string): void {
+  function add(kind: Block['kind'], text: string): void {
     const last = blocks.at(-1)
-    if (words === '') return
+    if (text === '') return
     const block = last?.kind === kind ? last : blank(kind)
     if (block !== last) blocks.push(block)
-    block.waiting += words
+    block.waiting += text
   }
 
   function sign(signature: string): void {
@@ -83,27 +86,29 @@ export function messagesFromChatStream({ model, id }: { model: string; id: strin
     if (signature !== '' && thought) thought.signature += signature
   }
 
-  /** A part of a call. Vendors that number every call 0 are known by a new id, those that number none by its absence. */
+  /**
+   * A fragment of a call. A new id also starts a new call, since some vendors give every call index 0, and some none.
+   */
   function call(part: Fields): void {
-    const known = typeof part.index === 'number' ? calls.get(part.index) : calling
+    const existing = typeof part.index === 'number' ? calls.get(part.index) : lastCall
     const id = textOf(part.id)
     const { name, arguments: written } = fieldsOf(part.function)
-    const isNew = !known || (id !== '' && known.id !== '' && known.id !== id)
-    const block: Block = isNew ? blank('tool') : known
+    const isNew = !existing || (id !== '' && existing.id !== '' && existing.id !== id)
+    const block: Block = isNew ? blank('tool') : existing
     if (isNew) blocks.push(block)
     if (typeof part.index === 'number') calls.set(part.index, block)
-    calling = block
+    lastCall = block
     block.id ||= id
     block.name ||= textOf(name)
-    const words = isFields(written) ? JSON.stringify(written) : textOf(written)
-    block.whole += words
-    block.waiting += words
+    const text = isFields(written) ? JSON.stringify(written) : textOf(written)
+    block.whole += text
+    block.waiting += text
   }
 
   function start({ kind, id: callId, name }: Block): Fields {
     if (kind === 'thinking') return { type: 'thinking', thinking: '', signature: '' }
     if (kind === 'text') return { type: 'text', text: '' }
-    return { type: 'tool_use', id: callId || toolId(`${own}_${at}`), name, input: {} }
+    return { type: 'tool_use', id: callId || toolId(`${messageIdentifier}_${blockIndex}`), name, input: {} }
   }
 
   function delta({ kind, waiting }: Block): Fields {
@@ -111,29 +116,32 @@ export function messagesFromChatStream({ model, id }: { model: string; id: strin
     return kind === 'text' ? { type: 'text_delta', text: waiting } : { type: 'input_json_delta', partial_json: waiting }
   }
 
-  /** Tells what can be told: to the end of the block at hand, and on for as long as blocks are whole, or `isLast`. */
-  function tell(isLast = false): string {
-    let told = ''
-    for (let block = blocks[at]; block; block = blocks[at]) {
-      if (!isOpen && block.kind === 'tool' && block.name === '' && !isLast) return told
-      if (!isOpen) told += event('content_block_start', { index: at, content_block: start(block) })
+  /**
+   * Sends what can be sent: the rest of the current block, then further blocks while they are complete, or all if
+   * `isLast`.
+   */
+  function flush(isLast = false): string {
+    let out = ''
+    for (let block = blocks[blockIndex]; block; block = blocks[blockIndex]) {
+      if (!isOpen && block.kind === 'tool' && block.name === '' && !isLast) return out
+      if (!isOpen) out += event('content_block_start', { index: blockIndex, content_block: start(block) })
       isOpen = true
-      if (block.waiting !== '') told += event('content_block_delta', { index: at, delta: delta(block) })
+      if (block.waiting !== '') out += event('content_block_delta', { index: blockIndex, delta: delta(block) })
       block.waiting = ''
-      if (!isLast && (at === blocks.length - 1 || !isWhole(block))) return told
+      if (!isLast && (blockIndex === blocks.length - 1 || !isWhole(block))) return out
       if (block.signature !== '')
-        told += event('content_block_delta', {
-          index: at,
+        out += event('content_block_delta', {
+          index: blockIndex,
           delta: { type: 'signature_delta', signature: block.signature },
         })
-      told += event('content_block_stop', { index: at })
-      at++
+      out += event('content_block_stop', { index: blockIndex })
+      blockIndex++
       isOpen = false
     }
-    return told
+    return out
   }
 
-  /** `reason` is null where the stream broke off: none is made up. */
+  /** `reason` is null where the stream was interrupted: no reason is invented. */
   function close(reason: string | null): string {
     if (isOver) return ''
     isOver = true
@@ -143,7 +151,7 @@ export function messagesFromChatStream({ model, id }: { model: string; id: strin
       delta: { stop_reason, stop_sequence: null },
       usage: messagesUsage(usage ?? {}),
     })
-    return `${begin()}${tell(true)}${last}${event('message_stop', {})}`
+    return `${begin()}${flush(true)}${last}${event('message_stop', {})}`
   }
 
   return {
@@ -161,8 +169,8 @@ export function messagesFromChatStream({ model, id }: { model: string; id: strin
       add('text', contentText(part.content) || textOf(part.refusal))
       for (const entry of listOf(part.tool_calls).filter(isFields)) call(entry)
       if (typeof choice?.finish_reason === 'string') finish = choice.finish_reason
-      const told = `${begin()}${tell()}`
-      return finish !== undefined && isFields(chunk.usage) ? `${told}${close(finish)}` : told
+      const out = `${begin()}${flush()}`
+      return finish !== undefined && isFields(chunk.usage) ? `${out}${close(finish)}` : out
     },
     end: () => close(finish ?? null),
   }

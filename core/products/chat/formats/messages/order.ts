@@ -1,4 +1,4 @@
-/** A chat request as a vendor of the `messages` wire takes it. */
+/** Converts a chat request for a vendor of the `messages` format. */
 import { toBase64, decodeDataUri } from '../../../../lib/base64.ts'
 import { refused } from '../../../../http/request_body.ts'
 import { type Json, type Fields, countOf, fieldsOf, given, isFields, listOf, textOf } from '../../../../lib/json.ts'
@@ -8,8 +8,9 @@ type Turn = { readonly role: 'user' | 'assistant'; readonly content: readonly Fi
 type Draft = { readonly system: readonly Fields[]; readonly tools: readonly Fields[]; readonly turns: readonly Turn[] }
 
 /**
- * The same request for POST /v1/messages; `maxTokens` where the body names none. Nothing goes on but what is named here: what nobody knows may
- * cost more than was quoted. Reasoning without a signature is dropped. Throws INVALID_BODY for what cannot be read.
+ * Converts a chat request for POST /v1/messages. `maxTokens` applies where the body has no limit. Only known members
+ * are forwarded: an unknown one may cost more than was quoted. Reasoning without a signature is dropped. Throws
+ * INVALID_BODY for a malformed body.
  */
 export function messagesFromChat(body: Fields, { maxTokens }: { maxTokens: number }): Fields {
   const {
@@ -40,15 +41,19 @@ export function messagesFromChat(body: Fields, { maxTokens }: { maxTokens: numbe
   const named = [max_completion_tokens, max_tokens].map(countOf).filter((limit) => limit > 0)
   const limit = named.length > 0 ? Math.min(...named) : maxTokens
   const legacy = objectsAt(functions, 'functions').map((called, at) => functionTool(called, `functions[${at}]`))
-  const offered = [...objectsAt(tools, 'tools').map((tool, at) => orderTool(tool, `tools[${at}]`)), ...legacy]
-  const draft = { ...conversation(objectsAt(messages, 'messages')), tools: offered }
-  const { system, tools: marked, turns } = prompt_cache === true ? cached(draft, isFields(cache_control)) : draft
+  const offered = [...objectsAt(tools, 'tools').map((tool, at) => vendorTool(tool, `tools[${at}]`)), ...legacy]
+  const conversationDraft = { ...conversation(objectsAt(messages, 'messages')), tools: offered }
+  const {
+    system,
+    tools: marked,
+    turns,
+  } = prompt_cache === true ? withCacheMarks(conversationDraft, isFields(cache_control)) : conversationDraft
   return given({
     model: body.model,
     stream: body.stream,
     max_tokens: limit,
     system: systemText(system),
-    messages: turns.map(({ role, content }) => ({ role, content: brief(content) })),
+    messages: turns.map(({ role, content }) => ({ role, content: simplified(content) })),
     tools: marked.length > 0 ? marked : undefined,
     tool_choice: toolChoice(tool_choice ?? function_call, {
       hasTools: marked.length > 0,
@@ -58,16 +63,16 @@ export function messagesFromChat(body: Fields, { maxTokens }: { maxTokens: numbe
     temperature: typeof temperature === 'number' ? Math.min(temperature, 1) : (temperature ?? undefined),
     top_p: top_p ?? undefined,
     top_k: top_k ?? undefined,
-    metadata: about(user, metadata),
+    metadata: metadataFields(user, metadata),
     cache_control: cache_control ?? undefined,
     context_management: context_management ?? undefined,
-    ...thought({ thinking, effort: reasoning_effort, output_config }, limit),
+    ...thinkingFields({ thinking, effort: reasoning_effort, output_config }, limit),
   })
 }
 
 // ── messages ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** System texts go up, wherever they stood; turns of one role in a row become one. An empty turn says nothing and is left out. */
+/** Collects system texts, and merges consecutive turns of one role. Empty turns are dropped. */
 function conversation(messages: readonly Fields[]): Omit<Draft, 'tools'> {
   const system: Fields[] = []
   const turns: { role: Turn['role']; content: Fields[] }[] = []
@@ -101,7 +106,7 @@ function systemBlocks(content: Json | undefined, path: string): Fields[] {
   return blocks
 }
 
-/** The vendor wants the results of tools before anything else in a turn. */
+/** The vendor requires tool results before anything else in a turn. */
 function resultsFirst(content: readonly Fields[]): Fields[] {
   const isResult = ({ type }: Fields) => type === 'tool_result'
   return [...content.filter(isResult), ...content.filter((block) => !isResult(block))]
@@ -109,9 +114,9 @@ function resultsFirst(content: readonly Fields[]): Fields[] {
 
 function assistantBlocks(message: Fields, { called, at }: { called: Map<string, string>; at: number }): Fields[] {
   const path = `messages[${at}]`
-  const said = blocksOf(message.content, `${path}.content`)
-  const kept =
-    said.length > 0
+  const blocks = blocksOf(message.content, `${path}.content`)
+  const fallbackText =
+    blocks.length > 0
       ? []
       : [textOf(message.content_before_tools), textOf(message.refusal)]
           .filter((words) => words !== '')
@@ -119,8 +124,8 @@ function assistantBlocks(message: Fields, { called, at }: { called: Map<string, 
   const calls = objectsAt(message.tool_calls, `${path}.tool_calls`).map((call, index) =>
     toolUse(call, `${path}.tool_calls[${index}]`),
   )
-  const legacy = isFields(message.function_call) ? [legacyUse(message.function_call, { called, at })] : []
-  return [...signedThinking(message), ...said, ...kept, ...calls, ...legacy]
+  const legacy = isFields(message.function_call) ? [legacyToolUse(message.function_call, { called, at })] : []
+  return [...signedThinking(message), ...blocks, ...fallbackText, ...calls, ...legacy]
 }
 
 function toolUse(call: Fields, path: string): Fields {
@@ -133,15 +138,15 @@ function toolUse(call: Fields, path: string): Fields {
   }
 }
 
-/** Legacy calls have a name alone; they are answered in the order in which they were made. */
-function legacyUse(
+/** Legacy calls have a name but no id, so they get one; the latest call of a name is the one answered. */
+function legacyToolUse(
   { name, arguments: written }: Fields,
   { called, at }: { called: Map<string, string>; at: number },
 ): Fields {
-  const known = nameAt(name, `messages[${at}].function_call.name`)
+  const functionName = nameAt(name, `messages[${at}].function_call.name`)
   const id = `function_${at}`
-  called.set(known, id)
-  return { type: 'tool_use', id, name: known, input: inputOf(written) }
+  called.set(functionName, id)
+  return { type: 'tool_use', id, name: functionName, input: inputOf(written) }
 }
 
 function legacyId(called: Map<string, string>, { name }: Fields, path: string): string {
@@ -162,7 +167,7 @@ function toolResult(message: Fields, { id, path }: { id: string; path: string })
   })
 }
 
-/** Ids that the vendor takes: letters, digits, `_` and `-`. Others are spelled out, so that two never become one. */
+/** The vendor allows letters, digits, `_` and `-` in ids. Other characters are escaped, so that ids stay distinct. */
 const cleanId = (id: string): string =>
   id.replace(/[^a-zA-Z0-9_-]/gu, (char) => `_${(char.codePointAt(0) ?? 0).toString(16)}_`)
 
@@ -175,7 +180,10 @@ function blocksOf(content: Json | undefined, path: string): Fields[] {
   )
 }
 
-/** A part as a block; one that chat does not name is kept as it came, for the vendor to judge. Empty text, which it refuses, says nothing. */
+/**
+ * Converts a part to a block. Unknown parts are passed through for the vendor to judge. Empty text, which it refuses,
+ * is dropped.
+ */
 function blockOf(part: Fields, path: string): Fields[] {
   const { type, ...rest } = part
   if (type === 'text' && typeof part.text !== 'string') throw refused(`${path}.text`, 'must be a string')
@@ -213,8 +221,8 @@ function dataSource(uri: string, path: string): Fields {
   return { type: 'base64', media_type: decoded.type, data: toBase64(decoded.bytes) }
 }
 
-/** A single plain text is a string. */
-function brief(content: readonly Fields[]): Json {
+/** Replaces a single plain text block by a string. */
+function simplified(content: readonly Fields[]): Json {
   const [only] = content
   return only && content.length === 1 && isBareText(only) ? textOf(only.text) : content
 }
@@ -228,22 +236,28 @@ function systemText(blocks: readonly Fields[]): Json | undefined {
 
 // ── tools and parameters ────────────────────────────────────────────────────────────────────────────────────────────
 
-const CALLERS_TOOL = /^(?:bash|text_editor|computer|memory)_\d+$/
+const CLIENT_TOOL = /^(?:bash|text_editor|computer|memory)_\d+$/
 
-/** Tools that the caller runs and the vendor knows, beside those that the caller declares; any other is run by the vendor, at a price that nobody was quoted. */
-export const isCallersTool = (type: unknown): boolean => typeof type === 'string' && CALLERS_TOOL.test(type)
+/**
+ * Whether a tool known to the vendor is run by the caller. Any other is run by the vendor, at a price that was not
+ * quoted.
+ */
+export const isClientTool = (type: unknown): boolean => typeof type === 'string' && CLIENT_TOOL.test(type)
 
-/** A function as the vendor's tool, or a tool of its own wire. Any other is run by the vendor, at a price of its own. */
-function orderTool(tool: Fields, path: string): Fields {
+/**
+ * Converts a function, or passes on a tool of the vendor's own that the caller runs. Others are refused: the vendor
+ * charges for them.
+ */
+function vendorTool(tool: Fields, path: string): Fields {
   const { type, function: called, cache_control } = tool
   if (type === 'function')
     return functionTool(given({ cache_control, ...objectAt(called, `${path}.function`) }), `${path}.function`)
   if (type === undefined || type === 'custom') return functionTool({ ...tool, ...fieldsOf(tool.custom) }, path)
-  if (isCallersTool(type)) return tool
-  throw refused(`${path}.type`, 'must be function')
+  if (isClientTool(type)) return tool
+  throw refused(`${path}.type`, 'must be function; tools that the vendor runs are not supported')
 }
 
-/** Written anew: a `type` among the members of a function would make another tool of it. */
+/** Only known members are copied: a `type` among the members of a function would turn it into another tool. */
 function functionTool(
   { name, description, parameters, input_schema, strict, cache_control }: Fields,
   path: string,
@@ -258,23 +272,23 @@ function functionTool(
   })
 }
 
-/** Whose request it is: the one member that the vendor takes. */
-function about(user: Json | undefined, metadata: Json | undefined): Fields | undefined {
+/** `user_id` is the only metadata that the vendor accepts. */
+function metadataFields(user: Json | undefined, metadata: Json | undefined): Fields | undefined {
   const { user_id = user } = fieldsOf(metadata)
   return typeof user_id === 'string' ? { user_id } : undefined
 }
 
-type Tooling = { readonly hasTools: boolean; readonly parallel: Json | undefined }
+type ToolOptions = { readonly hasTools: boolean; readonly parallel: Json | undefined }
 
-/** The vendor refuses a choice without tools; `auto` and `none` then mean what it does anyway. */
-function toolChoice(choice: Json | undefined, { hasTools, parallel }: Tooling): Fields | undefined {
-  const chosen = choice === undefined || choice === null ? undefined : knownChoice(choice)
+/** The vendor refuses `tool_choice` without tools, where `auto` and `none` have no effect anyway. */
+function toolChoice(choice: Json | undefined, { hasTools, parallel }: ToolOptions): Fields | undefined {
+  const chosen = choice === undefined || choice === null ? undefined : parsedChoice(choice)
   if (!hasTools) return chosen?.type === 'auto' || chosen?.type === 'none' ? undefined : chosen
   if (parallel !== false || chosen?.type === 'none') return chosen
   return { type: 'auto', ...chosen, disable_parallel_tool_use: true }
 }
 
-function knownChoice(choice: Json): Fields {
+function parsedChoice(choice: Json): Fields {
   if (choice === 'required') return { type: 'any' }
   if (choice === 'auto' || choice === 'none') return { type: choice }
   const named = objectAt(choice, 'tool_choice')
@@ -290,33 +304,36 @@ function stopSequences(stop: Json | undefined): Json | undefined {
   return Array.isArray(stop) && stop.length === 0 ? undefined : (stop ?? undefined)
 }
 
-/** The smallest budget that the vendor takes; it must be less than `max_tokens`. */
+/** Smallest thinking budget that the vendor accepts. It must be less than `max_tokens`. */
 const MIN_BUDGET = 1_024
 
-type Thought = {
+type ThinkingOptions = {
   readonly thinking: Json | undefined
   readonly effort: Json | undefined
   readonly output_config: Json | undefined
 }
 
-function thought(
-  { thinking, effort, output_config }: Thought,
+function thinkingFields(
+  { thinking, effort, output_config }: ThinkingOptions,
   limit: number,
 ): Readonly<Record<string, Json | undefined>> {
   const config = output_config ?? undefined
   if (effort === 'none' || effort === 'minimal') return { thinking: { type: 'disabled' }, output_config: config }
   return {
-    thinking: thinking === undefined || thinking === null ? undefined : budgeted(objectAt(thinking, 'thinking'), limit),
+    thinking:
+      thinking === undefined || thinking === null ? undefined : withBudget(objectAt(thinking, 'thinking'), limit),
     output_config: typeof effort === 'string' ? { ...fieldsOf(output_config), effort } : config,
   }
 }
 
-/** Enabled thinking with a budget that fits: half of `max_tokens` unless told. None where not even the smallest fits. */
-function budgeted(thinking: Fields, limit: number): Fields | undefined {
+/**
+ * Fits the thinking budget below `max_tokens`; half of it by default. Undefined where even the smallest does not fit.
+ */
+function withBudget(thinking: Fields, limit: number): Fields | undefined {
   if (thinking.type !== 'enabled') return thinking
   if (limit <= MIN_BUDGET) return undefined
-  const asked = typeof thinking.budget_tokens === 'number' ? thinking.budget_tokens : Math.floor(limit / 2)
-  return { ...thinking, budget_tokens: Math.min(Math.max(asked, MIN_BUDGET), limit - 1) }
+  const requested = typeof thinking.budget_tokens === 'number' ? thinking.budget_tokens : Math.floor(limit / 2)
+  return { ...thinking, budget_tokens: Math.min(Math.max(requested, MIN_BUDGET), limit - 1) }
 }
 
 // ── prompt cache ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -330,14 +347,17 @@ const marksOf = (block: Fields): number =>
     .reduce((sum, inner) => sum + (isFields(inner.cache_control) ? 1 : 0), 0)
 const allMarks = (blocks: readonly Fields[]): number => blocks.reduce((sum, block) => sum + marksOf(block), 0)
 
-/** Marks the end of the last user turn, of the system text and of the tools, the longest prefix first, as far as the caller's own marks leave room. */
-function cached({ system, tools, turns }: Draft, isMarked: boolean): Draft {
-  const own = allMarks(system) + allMarks(tools) + turns.reduce((sum, { content }) => sum + allMarks(content), 0)
-  let room = MAX_MARKS - own - (isMarked ? 1 : 0)
+/**
+ * Adds cache marks at the end of the last user turn, the system text and the tools, longest prefix first, as far as the
+ * caller's marks leave room.
+ */
+function withCacheMarks({ system, tools, turns }: Draft, isMarked: boolean): Draft {
+  const ownMarks = allMarks(system) + allMarks(tools) + turns.reduce((sum, { content }) => sum + allMarks(content), 0)
+  let remaining = MAX_MARKS - ownMarks - (isMarked ? 1 : 0)
   const mark = (blocks: readonly Fields[]): readonly Fields[] => {
     const last = blocks.at(-1)
-    if (!last || room <= 0 || marksOf(last) > 0) return blocks
-    room--
+    if (!last || remaining <= 0 || marksOf(last) > 0) return blocks
+    remaining--
     return [...blocks.slice(0, -1), { ...last, cache_control: { type: 'ephemeral' } }]
   }
   const lastUser = turns.findLastIndex(({ role }) => role === 'user')

@@ -1,33 +1,33 @@
-/** What both directions of the `messages` wire share: lenient readers, tool inputs, thinking, pictures, stop reasons, usage. */
+/** Shared by both directions of the `messages` format: readers, tool inputs, thinking, images, stop reasons, usage. */
 import { refused } from '../../../../http/request_body.ts'
 import { type Json, type Fields, countOf, fieldsOf, given, isFields, listOf, textOf } from '../../../../lib/json.ts'
 import { tryJson } from '../sse.ts'
 
-/** The object that stands at `path` of a caller's request. Throws INVALID_BODY for anything else. */
+/** The object at `path` of a request. Throws INVALID_BODY for anything else. */
 export function objectAt(value: Json | undefined, path: string): Fields {
   if (!isFields(value)) throw refused(path, 'must be an object')
   return value
 }
 
-/** The objects of the array that stands at `path`; none where it is absent. Throws INVALID_BODY for anything else. */
+/** The objects of the array at `path`; [] where it is absent. Throws INVALID_BODY for anything else. */
 export function objectsAt(value: Json | undefined, path: string): Fields[] {
   if (value === undefined || value === null) return []
   if (!Array.isArray(value)) throw refused(path, 'must be an array')
   return value.map((item: Json, at) => objectAt(item, `${path}[${at}]`))
 }
 
-/** The text that must stand at `path` and not be empty. */
+/** The non-empty string at `path`. Throws INVALID_BODY for anything else. */
 export function nameAt(value: Json | undefined, path: string): string {
   if (typeof value !== 'string' || value === '') throw refused(path, 'must be a non-empty string')
   return value
 }
 
-/** Whether a block is text and nothing else, so that a plain string says the same. */
+/** Whether a block is only text, so that a plain string is equivalent. */
 export function isBareText(block: Fields): boolean {
   return block.type === 'text' && Object.keys(block).every((name) => name === 'type' || name === 'text')
 }
 
-/** Joins what may be a string, or an array of text parts. */
+/** Joins the texts of a content, which may be a string or an array of parts. */
 export function contentText(content: Json | undefined): string {
   if (!Array.isArray(content)) return textOf(content)
   return content
@@ -37,7 +37,7 @@ export function contentText(content: Json | undefined): string {
     .join('')
 }
 
-/** JSON of what a caller sent. Throws INVALID_BODY where it is nested too deeply to be written. */
+/** Serializes a value of the request. Throws INVALID_BODY where it is nested too deeply. */
 export function written(value: Json): string {
   try {
     return JSON.stringify(value)
@@ -48,22 +48,22 @@ export function written(value: Json): string {
 
 // ── tool inputs ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Under this name the vendor's own guide sends arguments that are no JSON object. */
-const BROKEN = 'INVALID_JSON'
+/** The member under which the vendor's documentation wraps arguments that are not a JSON object. */
+const INVALID_ARGUMENTS = 'INVALID_JSON'
 
-/** The arguments of a call as an object. What is no JSON object is wrapped, so that it is not lost. */
+/** Parses the arguments of a call. A value that is not a JSON object is wrapped. */
 export function inputOf(value: Json | undefined): Fields {
   if (isFields(value)) return value
   if (value === undefined || value === null) return {}
   const source = typeof value === 'string' ? value : written(value)
   if (source.trim() === '') return {}
-  return tryJson(source) ?? { [BROKEN]: source }
+  return tryJson(source) ?? { [INVALID_ARGUMENTS]: source }
 }
 
 /** The reverse of `inputOf`. */
 export function argumentsOf(input: Json | undefined): string {
-  const broken = fieldsOf(input)[BROKEN]
-  if (typeof broken === 'string' && Object.keys(fieldsOf(input)).length === 1) return broken
+  const invalid = fieldsOf(input)[INVALID_ARGUMENTS]
+  if (typeof invalid === 'string' && Object.keys(fieldsOf(input)).length === 1) return invalid
   return written(input ?? {})
 }
 
@@ -71,15 +71,16 @@ export function argumentsOf(input: Json | undefined): string {
 
 export const isThinking = ({ type }: Fields): boolean => type === 'thinking' || type === 'redacted_thinking'
 
-/** Whether the vendor takes the block back: it refuses thinking that it has not signed. */
+/** Whether the vendor accepts the block: it refuses thinking that it has not signed. */
 function isSigned(block: Fields): boolean {
   if (block.type === 'redacted_thinking') return textOf(block.data) !== ''
   return block.type === 'thinking' && typeof block.thinking === 'string' && textOf(block.signature) !== ''
 }
 
 /**
- * Thinking blocks as members of a chat message: the text as `reasoning_content`; the signature as `reasoning_signature`. Several blocks, and
- * redacted ones, are also kept whole as `reasoning_blocks`, for one text and one signature cannot tell them apart.
+ * Converts thinking blocks to members of a chat message: the text as `reasoning_content`, the signature as
+ * `reasoning_signature`. Several blocks and redacted ones are also kept whole in `reasoning_blocks`, since one text and
+ * one signature cannot represent them.
  */
 export function reasoningMembers(blocks: readonly Fields[]): Fields {
   const content = blocks
@@ -95,7 +96,7 @@ export function reasoningMembers(blocks: readonly Fields[]): Fields {
   })
 }
 
-/** The thinking of a chat message that the vendor takes back; none when it is not signed. */
+/** The signed thinking blocks of a chat message. Unsigned thinking is dropped, since the vendor refuses it. */
 export function signedThinking(message: Fields): Fields[] {
   const blocks = listOf(message.reasoning_blocks).filter(isFields).filter(isSigned)
   if (blocks.length > 0) return blocks
@@ -103,14 +104,14 @@ export function signedThinking(message: Fields): Fields[] {
   return signature === '' ? [] : [{ type: 'thinking', thinking: textOf(message.reasoning_content), signature }]
 }
 
-// ── pictures ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── images ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** A base64 source as a `data:` URI. */
+/** Converts a base64 source to a `data:` URI. */
 export function dataUri(source: Fields, path: string): string {
   return `data:${nameAt(source.media_type, `${path}.media_type`)};base64,${nameAt(source.data, `${path}.data`)}`
 }
 
-/** A `data:` URI in base64 as its type and its data; undefined for anything else. */
+/** Converts a base64 `data:` URI to a base64 source. Undefined for anything else. */
 export function base64Source(uri: string): Fields | undefined {
   const head = /^data:([^;,]+)(?:;[^;,]+)*;base64,/i.exec(uri.slice(0, 256))
   if (head?.[1] === undefined) return undefined
@@ -129,13 +130,13 @@ const FINISHES: Readonly<Record<string, string>> = {
 
 export const finishReason = (stopReason: Json | undefined): string => FINISHES[textOf(stopReason)] ?? 'stop'
 
-/** Calls count for more than the reason that is given: some vendors say `stop` where the model has called a tool. */
+/** Tool calls take precedence over the finish reason: some vendors send `stop` after a tool call. */
 export function stopReason(finishReason: Json | undefined, { hasCalls }: { hasCalls: boolean }): string {
   if (finishReason === 'length') return 'max_tokens'
   return hasCalls || finishReason === 'tool_calls' ? 'tool_use' : 'end_turn'
 }
 
-/** Usage as chat counts it: cache reads and writes are part of the prompt. */
+/** Converts usage to chat's, where the prompt includes cache reads and writes. */
 export function chatUsage(usage: Fields): Fields {
   const read = countOf(usage.cache_read_input_tokens)
   const written = countOf(usage.cache_creation_input_tokens)
@@ -152,7 +153,7 @@ export function chatUsage(usage: Fields): Fields {
   })
 }
 
-/** Usage as messages counts it: cache reads and writes stand beside the input. Reads the names of every vendor of chat. */
+/** Converts usage of any chat vendor to that of messages, where cache reads and writes are counted beside the input. */
 export function messagesUsage(usage: Fields): Fields {
   const details = fieldsOf(usage.prompt_tokens_details)
   const read =

@@ -1,4 +1,7 @@
-/** Whole replies between the `chat` and the `messages` wire. Lenient: a vendor's reply is read as far as it can be. */
+/**
+ * Translates complete replies between the `chat` and `messages` formats. Lenient: unknown parts of a vendor's reply are
+ * skipped.
+ */
 import { type Json, type Fields, fieldsOf, given, isFields, listOf, textOf } from '../../../../lib/json.ts'
 import {
   argumentsOf,
@@ -14,25 +17,26 @@ import {
 } from './parts.ts'
 
 /**
- * A vendor's message as a chat completion; `created` is Unix time in seconds. On a turn with tool calls `content` is empty (contract 6.26): text that came
- * before them is kept in `content_before_tools`, and blocks that chat has no place for in `other_blocks`.
+ * Converts a vendor's message to a chat completion. `created` is in Unix seconds. With tool calls `content` is empty
+ * (contract 6.26): text before the calls is kept in `content_before_tools`. Blocks that chat does not have are kept in
+ * `other_blocks`.
  */
 export function chatFromMessagesReply(reply: Fields, { model, created }: { model: string; created: number }): Fields {
   const blocks = listOf(reply.content).filter(isFields)
   const texts = blocks.filter(({ type }) => type === 'text')
-  const said = texts.map((block) => textOf(block.text)).join('')
+  const text = texts.map((block) => textOf(block.text)).join('')
   const calls = blocks.filter(({ type }) => type === 'tool_use').map(chatCall)
   const citations = texts.flatMap((block) => listOf(block.citations))
-  const others = blocks.filter((block) => block.type !== 'text' && block.type !== 'tool_use' && !isThinking(block))
+  const otherBlocks = blocks.filter((block) => block.type !== 'text' && block.type !== 'tool_use' && !isThinking(block))
   const hasCalls = calls.length > 0
   const message = given({
     role: 'assistant',
-    content: hasCalls ? '' : said,
+    content: hasCalls ? '' : text,
     ...reasoningMembers(blocks.filter(isThinking)),
     tool_calls: hasCalls ? calls : undefined,
-    content_before_tools: hasCalls && said !== '' ? said : undefined,
+    content_before_tools: hasCalls && text !== '' ? text : undefined,
     citations: citations.length > 0 ? citations : undefined,
-    other_blocks: others.length > 0 ? others : undefined,
+    other_blocks: otherBlocks.length > 0 ? otherBlocks : undefined,
   })
   return {
     id: chatId(reply.id, created),
@@ -44,7 +48,7 @@ export function chatFromMessagesReply(reply: Fields, { model, created }: { model
   }
 }
 
-/** The vendor's id without its prefix; the time where it gave none. */
+/** The vendor's id with chat's prefix, or an id made from the time where it sent none. */
 export function chatId(id: Json | undefined, created: number): string {
   return `chatcmpl-${textOf(id).replace(/^msg_/, '') || String(created)}`
 }
@@ -57,14 +61,14 @@ function chatCall({ id, name, input }: Fields): Fields {
 }
 
 /**
- * A chat completion as a message: leading thinking, text, tool calls (contract 7.1). Only its first choice. Thinking that nobody signed has
- * the signature '', by which it is known when the caller sends it back.
+ * Converts a chat completion to a message: thinking, text, tool calls (contract 7.1). Only its first choice. Unsigned
+ * thinking has the signature '', by which it is recognized when the caller sends it back.
  */
 export function messagesFromChatReply(reply: Fields, { model }: { model: string }): Fields {
   const choice = fieldsOf(listOf(reply.choices)[0])
   const message = fieldsOf(choice.message)
   const id = messageId(reply.id)
-  const words = contentText(message.content) || textOf(message.content_before_tools) || textOf(message.refusal)
+  const text = contentText(message.content) || textOf(message.content_before_tools) || textOf(message.refusal)
   const calls = listOf(message.tool_calls)
     .filter(isFields)
     .map((call, at) => toolUse(call, `${id}_${at}`))
@@ -73,7 +77,7 @@ export function messagesFromChatReply(reply: Fields, { model }: { model: string 
     type: 'message',
     role: 'assistant',
     model,
-    content: [...thinkingOf(message), ...(words === '' ? [] : [{ type: 'text', text: words }]), ...calls],
+    content: [...thinkingOf(message), ...(text === '' ? [] : [{ type: 'text', text: text }]), ...calls],
     stop_reason: stopReason(choice.finish_reason, { hasCalls: calls.length > 0 }),
     stop_sequence: null,
     usage: messagesUsage(fieldsOf(reply.usage)),
@@ -92,5 +96,5 @@ function toolUse(call: Fields, ownId: string): Fields {
   return { type: 'tool_use', id: textOf(call.id) || toolId(ownId), name: textOf(name), input: inputOf(written) }
 }
 
-/** An id for a call to which its vendor gave none. */
-export const toolId = (own: string): string => `toolu_${own.replace(/^msg_/, '')}`
+/** An id for a call whose vendor sent none. */
+export const toolId = (messageIdentifier: string): string => `toolu_${messageIdentifier.replace(/^msg_/, '')}`

@@ -1,12 +1,15 @@
-/** Streamed replies of the `messages` wire as chat chunks, and what went wrong in a stream of either wire. */
+/** Translates `messages` streams into chat chunks, and reads the error events of both formats. */
 import { type Json, type Fields, countOf, fieldsOf, given, isFields, textOf } from '../../../../lib/json.ts'
 import { argumentsOf, chatUsage, finishReason, inputOf, isThinking, reasoningMembers } from './parts.ts'
 import { chatId } from './reply.ts'
 import { sseJson, tryJson } from '../sse.ts'
-import type { Rewriter } from '../rewriter.ts'
+import type { StreamTranslator } from '../rewriter.ts'
 import type { SseEvent } from '../../../../ports/vendors/chat.ts'
 
-/** The error that an event reports, in either wire; undefined for any other event. A rewriter passes over such an event: ask this first. */
+/**
+ * The error that an event reports, in either format; undefined for any other event. Translators skip error events, so
+ * call this first.
+ */
 export function upstreamError({ event, data }: SseEvent): { type: string; message: string } | undefined {
   if (event !== 'error' && !data.includes('"error"')) return undefined
   const body = fieldsOf(tryJson(data))
@@ -18,16 +21,16 @@ export function upstreamError({ event, data }: SseEvent): { type: string; messag
   return { type: 'error', message: textOf(body.message) }
 }
 
-/** One content block while it is being told. `input` is the JSON of a tool's input so far. */
+/** A content block being received. `input` is the JSON of a tool's input so far. */
 type Block = { readonly start: Fields; readonly call?: number; input: string; thinking: string; signature: string }
 
 const USAGE = ['input_tokens', 'output_tokens', 'cache_read_input_tokens', 'cache_creation_input_tokens']
 
 /**
- * Chunks of a chat completion, then one with the usage and no choices, then [DONE]; `created` is Unix time in seconds. A signature comes as
- * `delta.reasoning_signature`, whole. A stream that breaks off gets no `finish_reason`: it is not made up.
+ * Sends chunks of a chat completion, then one with the usage and no choices, then [DONE]. `created` is in Unix seconds.
+ * A signature is sent complete, as `delta.reasoning_signature`. An interrupted stream gets no `finish_reason`.
  */
-export function chatFromMessagesStream({ model, created }: { model: string; created: number }): Rewriter {
+export function chatFromMessagesStream({ model, created }: { model: string; created: number }): StreamTranslator {
   const blocks = new Map<Json | undefined, Block>()
   const thoughts: Fields[] = []
   let id = chatId(undefined, created)
@@ -47,13 +50,13 @@ export function chatFromMessagesStream({ model, created }: { model: string; crea
     if (isBegun) return ''
     isBegun = true
     if (textOf(message.id) !== '') id = chatId(message.id, created)
-    tally(message.usage)
+    addUsage(message.usage)
     return chunk({ role: 'assistant', content: '' })
   }
 
-  /** Later counts replace earlier ones: each is of the whole reply so far. */
-  function tally(told: Json | undefined): void {
-    const known = Object.entries(fieldsOf(told)).filter(([name, value]) => USAGE.includes(name) && countOf(value) > 0)
+  /** Later counts replace earlier ones: each covers the whole reply so far. */
+  function addUsage(counts: Json | undefined): void {
+    const known = Object.entries(fieldsOf(counts)).filter(([name, value]) => USAGE.includes(name) && countOf(value) > 0)
     usage = { ...usage, ...Object.fromEntries(known) }
   }
 
@@ -97,7 +100,7 @@ export function chatFromMessagesStream({ model, created }: { model: string; crea
   }
 
   function think(block: Block, thinking: string): string {
-    // One text holds the thoughts of all blocks, so a blank line stands between them as in a whole reply.
+    // One text holds the thoughts of all blocks, separated by a blank line as in a complete reply.
     const gap = block.thinking === '' && thoughts.some((earlier) => textOf(earlier.thinking) !== '') ? '\n\n' : ''
     block.thinking += thinking
     return thinking === '' ? '' : chunk({ reasoning_content: `${gap}${thinking}` })
@@ -121,8 +124,8 @@ export function chatFromMessagesStream({ model, created }: { model: string; crea
     return block.signature === '' ? '' : chunk({ reasoning_signature: block.signature })
   }
 
-  function finish({ delta, usage: told }: Fields): string {
-    tally(told)
+  function finish({ delta, usage: counts }: Fields): string {
+    addUsage(counts)
     const reason = fieldsOf(delta).stop_reason
     if (isFinished || typeof reason !== 'string') return ''
     isFinished = true
@@ -138,14 +141,14 @@ export function chatFromMessagesStream({ model, created }: { model: string; crea
 
   return {
     on({ data }) {
-      const told = isOver ? undefined : tryJson(data)
-      if (!told) return ''
-      if (told.type === 'message_start') return begin(fieldsOf(told.message))
-      if (told.type === 'content_block_start') return open(told)
-      if (told.type === 'content_block_delta') return grow(told)
-      if (told.type === 'content_block_stop') return close(told)
-      if (told.type === 'message_delta') return finish(told)
-      return told.type === 'message_stop' ? end() : ''
+      const event = isOver ? undefined : tryJson(data)
+      if (!event) return ''
+      if (event.type === 'message_start') return begin(fieldsOf(event.message))
+      if (event.type === 'content_block_start') return open(event)
+      if (event.type === 'content_block_delta') return grow(event)
+      if (event.type === 'content_block_stop') return close(event)
+      if (event.type === 'message_delta') return finish(event)
+      return event.type === 'message_stop' ? end() : ''
     },
     end,
   }

@@ -1,7 +1,10 @@
-/** How the responses wire reads JSON that may be anything: a member of another type reads as absent, never as an error. */
+/**
+ * How the responses format reads JSON that may be anything: a member of another type reads as absent, never as an
+ * error.
+ */
 import { type Json, type Fields, fieldsOf, isFields, objectsOf, textOf } from '../../../../lib/json.ts'
 
-/** Without the members that are undefined or null: neither wire tells null from absent in what is translated. */
+/** Without the members that are undefined or null: neither format tells null from absent in what is translated. */
 export function given(members: Readonly<Record<string, Json | undefined>>): Fields {
   return Object.fromEntries(
     Object.entries(members).filter((entry): entry is [string, Json] => entry[1] !== undefined && entry[1] !== null),
@@ -28,7 +31,7 @@ export function reasoningText({ summary, content }: Fields): string {
   return (summaries.length > 0 ? summaries : read(content)).join('\n\n')
 }
 
-/** `{name}` of a choice that names a function, in either wire. */
+/** `{name}` of a choice that names a function, in either format. */
 export function chosenFunction({ name, function: named }: Fields): string | undefined {
   const found = name ?? fieldsOf(named).name
   return typeof found === 'string' ? found : undefined

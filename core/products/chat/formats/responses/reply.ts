@@ -1,4 +1,7 @@
-/** Whole replies between the responses wire and the chat wire. Lenient: a reply of another shape reads as one with less in it. */
+/**
+ * Whole replies between the responses format and the chat format. Lenient: a reply of another shape reads as one with
+ * less in it.
+ */
 import { type Json, type Fields, fieldsOf, numberOf, objectsOf, textOf } from '../../../../lib/json.ts'
 import { given, plainText, reasoningText } from './parts.ts'
 
@@ -19,12 +22,12 @@ export function responseFailure({ status, error }: Fields): Failure | undefined 
 }
 
 /**
- * A Response as chat.completion. On tool turns `content` is '' (contract 6.26). Indexes of annotations are moved to the joined text.
- * A failed Response reads as an empty answer: ask `responseFailure` before.
+ * A Response as chat.completion. On tool turns `content` is '' (contract 6.26). Indexes of annotations are moved to the
+ * joined text. A failed Response reads as an empty answer: ask `responseFailure` before.
  */
 export function chatFromResponsesReply(reply: Fields, { model, created }: ChatFacts): Fields {
   const output = objectsOf(reply.output)
-  const { text, refusal, annotations } = saidIn(output)
+  const { text, refusal, annotations } = messageContentOf(output)
   const reasoning = output.filter(({ type }) => type === 'reasoning').map(reasoningText)
   const calls = output.flatMap((item, index) => chatCall(item, index) ?? [])
   const citations = citationsOf(reply)
@@ -34,7 +37,7 @@ export function chatFromResponsesReply(reply: Fields, { model, created }: ChatFa
     annotations: annotations.length > 0 ? annotations : undefined,
     tool_calls: calls.length > 0 ? calls : undefined,
   })
-  const spoken = calls.length > 0 ? '' : text
+  const content = calls.length > 0 ? '' : text
   const isNull = text === '' && refusal !== '' && calls.length === 0
   return {
     id: completionId(reply.id, created),
@@ -44,7 +47,7 @@ export function chatFromResponsesReply(reply: Fields, { model, created }: ChatFa
     choices: [
       {
         index: 0,
-        message: { role: 'assistant', content: isNull ? null : spoken, ...extras },
+        message: { role: 'assistant', content: isNull ? null : content, ...extras },
         finish_reason: finishOf(reply, calls.length > 0),
       },
     ],
@@ -62,18 +65,21 @@ export function completionId(id: Json | undefined, created: number): string {
   return `chatcmpl-${own === '' ? created : own}`
 }
 
-function saidIn(output: readonly Fields[]): { text: string; refusal: string; annotations: Fields[] } {
-  const said = { text: '', refusal: '', annotations: [] as Fields[] }
+function messageContentOf(output: readonly Fields[]): { text: string; refusal: string; annotations: Fields[] } {
+  const parts = { text: '', refusal: '', annotations: [] as Fields[] }
   for (const part of output.flatMap(({ type, content }) => (type === 'message' ? objectsOf(content) : []))) {
     for (const annotation of objectsOf(part.annotations))
-      said.annotations.push(...(chatAnnotation(annotation, said.text.length) ?? []))
-    said.text += textOf(part.text)
-    said.refusal += textOf(part.refusal)
+      parts.annotations.push(...(chatAnnotation(annotation, parts.text.length) ?? []))
+    parts.text += textOf(part.text)
+    parts.refusal += textOf(part.refusal)
   }
-  return said
+  return parts
 }
 
-/** A `url_citation` as chat nests it, its indexes moved by `offset`; undefined for another annotation, for chat has no other. */
+/**
+ * A `url_citation` as chat nests it, its indexes moved by `offset`; undefined for another annotation, for chat has no
+ * other.
+ */
 export function chatAnnotation(
   { type, url, title, start_index, end_index }: Fields,
   offset: number,
@@ -139,7 +145,10 @@ export function chatUsage(usage: Json | undefined): Fields | undefined {
 
 // ── from chat ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** `id` is `resp_<hex>`; the ids of items are made from it. `createdAt` is in unix seconds; `request` is the caller's own, in the responses wire. */
+/**
+ * `id` is `resp_<hex>`; the ids of items are made from it. `createdAt` is in unix seconds; `request` is the caller's
+ * own, in the responses format.
+ */
 export type ResponseFacts = {
   readonly model: string
   readonly id: string
@@ -147,42 +156,48 @@ export type ResponseFacts = {
   readonly request: Fields
 }
 
-/** A chat.completion as a complete Response: reasoning first, then what was said, then the calls. An empty answer has no items. */
+/**
+ * A chat.completion as a complete Response: reasoning first, then what was said, then the calls. An empty answer has no
+ * items.
+ */
 export function responsesFromChatReply(reply: Fields, facts: ResponseFacts): Fields {
   const [choice = {}] = objectsOf(reply.choices)
   const message = fieldsOf(choice.message)
-  const ending = endingOf(choice.finish_reason)
+  const outcome = outcomeOf(choice.finish_reason)
   const summary = summaryOf(message)
-  const content = contentOf(message, citedIn(message, reply))
+  const content = contentOf(message, citationAnnotations(message, reply))
   const items: readonly ((index: number) => Fields)[] = [
     ...(summary === '' ? [] : [(index: number) => reasoningItem(itemId(facts, 'rs', index), summary)]),
     ...(content.length === 0
       ? []
-      : [(index: number) => messageItem(itemId(facts, 'msg', index), content, ending.status)]),
+      : [(index: number) => messageItem(itemId(facts, 'msg', index), content, outcome.status)]),
     ...objectsOf(message.tool_calls).map(
-      (call) => (index: number) => callItem(call, { id: itemId(facts, 'fc', index), status: ending.status }),
+      (call) => (index: number) => callItem(call, { id: itemId(facts, 'fc', index), status: outcome.status }),
     ),
   ]
   return responseOf(facts, {
-    ...ending,
+    ...outcome,
     output: items.map((item, index) => item(index)),
     usage: responsesUsage(reply.usage),
   })
 }
 
-export type Ending = { readonly status: string; readonly incomplete_details: Fields | null }
+export type ResponseOutcome = { readonly status: string; readonly incomplete_details: Fields | null }
 
 /** How a Response stands, from the `finish_reason` of chat. */
-export function endingOf(finish: Json | undefined): Ending {
+export function outcomeOf(finish: Json | undefined): ResponseOutcome {
   if (finish === 'length') return { status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } }
   if (finish === 'content_filter') return { status: 'incomplete', incomplete_details: { reason: 'content_filter' } }
   return { status: 'completed', incomplete_details: null }
 }
 
-/** A Response object with every member that clients read; what the request did not say reads as the default of the wire. */
+/**
+ * A Response object with every member that clients read; what the request did not say reads as the default of the
+ * format.
+ */
 export function responseOf(
   { id, createdAt, model, request }: ResponseFacts,
-  state: Ending & { output: readonly Fields[]; usage: Fields | null },
+  state: ResponseOutcome & { output: readonly Fields[]; usage: Fields | null },
 ): Fields {
   const { reasoning, text, metadata } = request
   return {
@@ -251,12 +266,12 @@ export const summaryOf = ({ reasoning_content, reasoning }: Fields): string =>
 /** The parts of a message item: the text with its annotations, then the refusal; none where nothing was said. */
 export function contentOf({ content, refusal }: Fields, annotations: readonly Fields[]): Fields[] {
   const text = plainText(content)
-  const said: Fields[] = text === '' ? [] : [{ type: 'output_text', text, annotations, logprobs: [] }]
-  return textOf(refusal) === '' ? said : [...said, { type: 'refusal', refusal: textOf(refusal) }]
+  const parts: Fields[] = text === '' ? [] : [{ type: 'output_text', text, annotations, logprobs: [] }]
+  return textOf(refusal) === '' ? parts : [...parts, { type: 'refusal', refusal: textOf(refusal) }]
 }
 
 /** The citations of a message, or else the bare URLs beside the choices. */
-export function citedIn({ annotations }: Fields, { citations }: Fields): Fields[] {
+export function citationAnnotations({ annotations }: Fields, { citations }: Fields): Fields[] {
   const own = objectsOf(annotations).filter(({ type }) => type === 'url_citation')
   const flat = own.map(({ type, url_citation }) => ({
     type: type ?? null,

@@ -1,10 +1,13 @@
-/** Requests between the chat wire and the responses wire. Sources: openai@7.55.0 `responses.d.ts` and `completions.d.ts`. */
+/**
+ * Requests between the chat format and the responses format. Sources: openai@7.55.0 `responses.d.ts` and
+ * `completions.d.ts`.
+ */
 import { type Json, type Fields, fieldsOf, isFields, objectsOf, textOf } from '../../../../lib/json.ts'
 import { chosenFunction, given, isFunctionTool, plainText, reasoningText, without } from './parts.ts'
 
 /**
- * Members of a chat request that Responses refuses, that are written anew, or that would reach into state: a `previous_response_id` under the
- * operator's key could name somebody else's conversation.
+ * Members of a chat request that Responses refuses, that are written anew, or that would reach into state: a
+ * `previous_response_id` under the operator's key could name somebody else's conversation.
  */
 const CHAT_ONLY = names(`
   messages max_tokens max_completion_tokens tools tool_choice functions function_call response_format reasoning_effort verbosity n stop seed
@@ -22,11 +25,15 @@ function names(text: string): ReadonlySet<string> {
 }
 
 /** Fewer are refused with `integer_below_min_value` (UKGovernmentBEIS/inspect_evals issue 694), where chat takes 1. */
-const LEAST_OUTPUT = 16
+const MIN_OUTPUT_TOKENS = 16
 
-const capOf = (tokens: Json | undefined) => (typeof tokens === 'number' ? Math.max(tokens, LEAST_OUTPUT) : tokens)
+const atLeastMinimum = (tokens: Json | undefined) =>
+  typeof tokens === 'number' ? Math.max(tokens, MIN_OUTPUT_TOKENS) : tokens
 
-/** Types of the tools that are no plain functions, each once. They are left out of every translation, so a caller is told before. */
+/**
+ * Types of the tools that are no plain functions, each once. They are left out of every translation, so a caller is
+ * told before.
+ */
 export function builtInTools({ tools }: Fields): string[] {
   const list: readonly Json[] = Array.isArray(tools) ? tools : []
   const types = list.filter((tool) => !isFunctionTool(tool)).map((tool) => textOf(fieldsOf(tool).type) || 'unknown')
@@ -34,8 +41,9 @@ export function builtInTools({ tools }: Fields): string[] {
 }
 
 /**
- * A chat request for an upstream that speaks Responses. Reasoning that a caller echoes is left behind: Responses takes back only items of its
- * own. A tool that does not say `strict` is sent as not strict, which is chat's default and not Responses'.
+ * A chat request for an upstream that speaks Responses. Reasoning that a caller echoes is left behind: Responses takes
+ * back only items of its own. A tool that does not say `strict` is sent as not strict, which is chat's default and not
+ * Responses'.
  */
 export function responsesFromChat(body: Fields): Fields {
   const messages = objectsOf(body.messages)
@@ -53,7 +61,7 @@ export function responsesFromChat(body: Fields): Fields {
     ...given({
       instructions: instructions.length > 0 ? instructions.join('\n\n') : undefined,
       input: inputOf(messages.slice(leading.length)),
-      max_output_tokens: capOf(body.max_completion_tokens ?? body.max_tokens),
+      max_output_tokens: atLeastMinimum(body.max_completion_tokens ?? body.max_tokens),
       tools: tools.length > 0 ? tools : undefined,
       tool_choice: choiceOf(body.tool_choice ?? body.function_call),
       text: Object.keys(text).length > 0 ? text : undefined,
@@ -83,9 +91,9 @@ function inputOf(messages: readonly Fields[]): Fields[] {
       lastLegacy = `call_legacy_${index}`
       calls.push(callItem(lastLegacy, message.function_call))
     }
-    const said = saidParts(message)
-    return said.length > 0 || calls.length === 0
-      ? [{ type: 'message', role: 'assistant', content: said }, ...calls]
+    const parts = outputParts(message)
+    return parts.length > 0 || calls.length === 0
+      ? [{ type: 'message', role: 'assistant', content: parts }, ...calls]
       : calls
   })
 }
@@ -123,14 +131,14 @@ function inputPart(part: Json): Json {
   return part
 }
 
-function saidParts({ content, refusal }: Fields): Json[] {
-  const parts: Json[] = Array.isArray(content) ? content.map((part: Json) => saidPart(part)) : []
+function outputParts({ content, refusal }: Fields): Json[] {
+  const parts: Json[] = Array.isArray(content) ? content.map((part: Json) => outputPart(part)) : []
   if (typeof content === 'string' && content !== '') parts.push({ type: 'output_text', text: content })
   if (typeof refusal === 'string' && refusal !== '') parts.push({ type: 'refusal', refusal })
   return parts
 }
 
-const saidPart = (part: Json): Json =>
+const outputPart = (part: Json): Json =>
   isFields(part) && part.type === 'text' ? { type: 'output_text', text: textOf(part.text) } : part
 
 function toolsOf({ tools, functions }: Fields): Fields[] {
@@ -162,7 +170,7 @@ function choiceOf(choice: Json | undefined): Json | undefined {
   return name === undefined ? undefined : { type: 'function', name }
 }
 
-/** `name` is required in both wires, but not by every client. */
+/** `name` is required in both formats, but not by every client. */
 function formatOf(format: Json | undefined): Fields | undefined {
   if (!isFields(format)) return undefined
   if (format.type !== 'json_schema') return format
@@ -171,8 +179,8 @@ function formatOf(format: Json | undefined): Fields | undefined {
 }
 
 /**
- * A caller's Responses request as chat: for estimates, and for models that speak no Responses. An input item that chat has no form for becomes a
- * user turn of its JSON, so that an estimate counts it; built-in tools are left out.
+ * A caller's Responses request as chat: for estimates, and for models that speak no Responses. An input item that chat
+ * has no form for becomes a user turn of its JSON, so that an estimate counts it; built-in tools are left out.
  */
 export function chatFromResponses(body: Fields): Fields {
   const { input, instructions } = body
@@ -182,7 +190,7 @@ export function chatFromResponses(body: Fields): Fields {
     typeof input === 'string' ? [{ role: 'user', content: input }] : messagesOf(objectsOf(input)).turns
   const { format, verbosity } = fieldsOf(body.text)
   const tools = objectsOf(body.tools).filter(isFunctionTool)
-  const calling: Fields =
+  const toolFields: Fields =
     tools.length === 0
       ? {}
       : given({ tool_choice: chatChoice(body.tool_choice), parallel_tool_calls: body.parallel_tool_calls })
@@ -196,7 +204,7 @@ export function chatFromResponses(body: Fields): Fields {
       reasoning_effort: fieldsOf(body.reasoning).effort,
       verbosity,
     }),
-    ...calling,
+    ...toolFields,
   }
 }
 
@@ -210,29 +218,29 @@ type Turn = {
 }
 
 /**
- * What a vendor of this wire reads of a request and `chatFromResponses` leaves out: reasoning that led to nothing, its full text beside a summary,
- * and what is sealed, which counts by its length, four characters to a token.
+ * What a vendor of this format reads of a request and `chatFromResponses` leaves out: reasoning that led to nothing,
+ * its full text beside a summary, and what is sealed, which counts by its length, four characters to a token.
  */
-export function besideChat({ input }: Fields): { readonly text: string; readonly tokens: number } {
+export function uncountedByChat({ input }: Fields): { readonly text: string; readonly tokens: number } {
   const items = objectsOf(input)
   const reasoning = items.filter(({ type }) => type === 'reasoning')
   if (reasoning.length === 0) return { text: '', tokens: 0 }
-  const full = reasoning.map((item) =>
+  const fullTexts = reasoning.map((item) =>
     reasoningText({ content: [], summary: item.summary ?? [] }) === ''
       ? ''
       : reasoningText({ content: item.content ?? [] }),
   )
-  const signedQuery = reasoning.reduce(
-    (sum, { encrypted_content }) => sum + Math.ceil(textOf(encrypted_content).length / SEALED_PER_TOKEN),
+  const encryptedTokens = reasoning.reduce(
+    (sum, { encrypted_content }) => sum + Math.ceil(textOf(encrypted_content).length / ENCRYPTED_CHARS_PER_TOKEN),
     0,
   )
   return {
-    text: [...messagesOf(items).dropped, ...full].filter((text) => text !== '').join('\n\n'),
-    tokens: signedQuery,
+    text: [...messagesOf(items).dropped, ...fullTexts].filter((text) => text !== '').join('\n\n'),
+    tokens: encryptedTokens,
   }
 }
 
-const SEALED_PER_TOKEN = 4
+const ENCRYPTED_CHARS_PER_TOKEN = 4
 
 /** `dropped` is reasoning that led to nothing: chat has no turn for it. */
 function messagesOf(items: readonly Fields[]): {
@@ -269,31 +277,31 @@ function messagesOf(items: readonly Fields[]): {
       else if (turn) turn.tool_calls = [call]
       continue
     }
-    const isSaid = (item.type === undefined || item.type === 'message') && item.role === 'assistant'
-    if (isSaid) assistant(saidTurn(item.content))
-    if (isSaid) continue
+    const isAssistant = (item.type === undefined || item.type === 'message') && item.role === 'assistant'
+    if (isAssistant) assistant(assistantTurn(item.content))
+    if (isAssistant) continue
     dropped.push(...reasoning)
     reasoning = []
-    turns.push(otherTurn(item))
+    turns.push(turnOf(item))
   }
   return { turns, dropped: [...dropped, ...reasoning] }
 }
 
-function saidTurn(content: Json | undefined): Omit<Turn, 'role'> {
+function assistantTurn(content: Json | undefined): Omit<Turn, 'role'> {
   const refusal = objectsOf(content)
     .map((part) => textOf(part.refusal))
     .join('')
   return { content: plainText(content), ...(refusal !== '' && { refusal }) }
 }
 
-function otherTurn(item: Fields): Turn {
+function turnOf(item: Fields): Turn {
   const { type, role, content, output } = item
   if (type === 'function_call_output')
     return { role: 'tool', tool_call_id: textOf(item.call_id), content: chatContent(output) }
   if (type === 'image_generation_call' && typeof item.result === 'string')
-    return pictureTurn(`data:image/png;base64,${item.result}`)
+    return imageTurn(`data:image/png;base64,${item.result}`)
   if (type === 'computer_call_output' && typeof fieldsOf(output).image_url === 'string')
-    return pictureTurn(textOf(fieldsOf(output).image_url))
+    return imageTurn(textOf(fieldsOf(output).image_url))
   if (type !== undefined && type !== 'message') return { role: 'user', content: jsonOf(item) }
   if (isInstruction(role))
     return { role: 'system', content: isPlain(content) ? plainText(content) : chatContent(content) }
@@ -309,9 +317,12 @@ function jsonOf(item: Fields): string {
   }
 }
 
-const pictureTurn = (url: string): Turn => ({ role: 'user', content: [{ type: 'image_url', image_url: { url } }] })
+const imageTurn = (url: string): Turn => ({ role: 'user', content: [{ type: 'image_url', image_url: { url } }] })
 
-/** A lone text, or a list without anything but texts behind a tool, stays a string: many upstreams take nothing else there. */
+/**
+ * A lone text, or a list without anything but texts behind a tool, stays a string: many upstreams take nothing else
+ * there.
+ */
 function chatContent(content: Json | undefined): Json {
   if (!Array.isArray(content)) return textOf(content)
   if (content.length <= 1 && isPlain(content)) return plainText(content)

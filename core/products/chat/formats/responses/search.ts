@@ -1,6 +1,6 @@
 /**
- * Live search over the responses wire: `search_parameters` of chat was withdrawn by its vendor (410), and server-side search tools took its place
- * (decision 75).
+ * Live search over the responses format: `search_parameters` of chat was withdrawn by its vendor (410), and server-side
+ * search tools took its place (decision 75).
  */
 import { type Json, type Fields, fieldsOf, isFields, listOf, objectsOf, textOf } from '../../../../lib/json.ts'
 import { given, isFunctionTool } from './parts.ts'
@@ -10,26 +10,27 @@ const MAX_DOMAINS = 5
 const MAX_HANDLES = 10
 
 /**
- * A chat request with `search_parameters` for an upstream with search tools; `mode: off` searches nothing, an absent mode is `auto`. Dates and
- * counts that `web_search` cannot take are asked for in the instructions. A caller's `tool_choice: none` takes away the functions, not the search.
+ * A chat request with `search_parameters` for an upstream with search tools; `mode: off` searches nothing, an absent
+ * mode is `auto`. Dates and counts that `web_search` cannot take are asked for in the instructions. A caller's
+ * `tool_choice: none` takes away the functions, not the search.
  */
 export function liveSearch(body: Fields): Fields {
   const translated = responsesFromChat(body)
-  const wanted = fieldsOf(body.search_parameters)
-  if (wanted.mode === 'off') return translated
-  const { web, x, others } = sourcesOf(wanted.sources)
+  const search = fieldsOf(body.search_parameters)
+  if (search.mode === 'off') return translated
+  const { web, x, others } = sourcesOf(search.sources)
   const isWeb = web.length > 0 || others.length > 0 || x.length === 0
-  const asked = sentences(wanted, { web, x, others })
-  const isMuted = body.tool_choice === 'none'
-  const functions = isMuted ? [] : objectsOf(translated.tools).filter(isFunctionTool)
-  const chosen = isMuted ? undefined : translated.tool_choice
-  const isForced = wanted.mode === 'on' && !isFields(chosen)
+  const searchInstructions = instructionsFor(search, { web, x, others })
+  const isToolsOff = body.tool_choice === 'none'
+  const functions = isToolsOff ? [] : objectsOf(translated.tools).filter(isFunctionTool)
+  const chosen = isToolsOff ? undefined : translated.tool_choice
+  const isForced = search.mode === 'on' && !isFields(chosen)
   return {
     ...translated,
-    tools: [...functions, ...(isWeb ? [webTool(web)] : []), ...(x.length > 0 ? [xTool(wanted, x)] : [])],
+    tools: [...functions, ...(isWeb ? [webTool(web)] : []), ...(x.length > 0 ? [xTool(search, x)] : [])],
     tool_choice: isForced ? 'required' : (chosen ?? 'auto'),
-    ...(asked !== '' && {
-      instructions: [textOf(translated.instructions), asked].filter((text) => text !== '').join('\n\n'),
+    ...(searchInstructions !== '' && {
+      instructions: [textOf(translated.instructions), searchInstructions].filter((text) => text !== '').join('\n\n'),
     }),
     include: [...new Set([...listOf(translated.include), 'web_search_call.action.sources'])],
   }
@@ -37,7 +38,10 @@ export function liveSearch(body: Fields): Fields {
 
 type Sources = { readonly web: readonly Fields[]; readonly x: readonly Fields[]; readonly others: readonly Fields[] }
 
-/** Callers name a source as `{type: 'x'}` or as 'x'. Whatever is neither the web nor X (news, feeds) is a matter of the web search. */
+/**
+ * Callers name a source as `{type: 'x'}` or as 'x'. Whatever is neither the web nor X (news, feeds) is a matter of the
+ * web search.
+ */
 function sourcesOf(sources: Json | undefined): Sources {
   const list: readonly Json[] = Array.isArray(sources) ? sources : []
   const named = list
@@ -59,25 +63,25 @@ const textsOf = (sources: readonly Fields[], ...names: readonly string[]) => [
 ]
 
 /** Only one of the two lists may be set; the other, and what is over the limit, is asked for in words. */
-function limited(allowed: readonly string[], excluded: readonly string[], most: number) {
+function splitByLimit(allowed: readonly string[], excluded: readonly string[], limit: number) {
   const isAllowList = allowed.length > 0
   return {
-    allowed: allowed.slice(0, most),
-    excluded: isAllowList ? [] : excluded.slice(0, most),
-    alsoAllowed: allowed.slice(most),
-    alsoExcluded: isAllowList ? excluded : excluded.slice(most),
+    allowed: allowed.slice(0, limit),
+    excluded: isAllowList ? [] : excluded.slice(0, limit),
+    alsoAllowed: allowed.slice(limit),
+    alsoExcluded: isAllowList ? excluded : excluded.slice(limit),
   }
 }
 
 const domainsOf = (web: readonly Fields[]) =>
-  limited(
+  splitByLimit(
     textsOf(web, 'allowed_websites', 'allowed_domains'),
     textsOf(web, 'excluded_websites', 'excluded_domains'),
     MAX_DOMAINS,
   )
 
 const handlesOf = (x: readonly Fields[]) =>
-  limited(
+  splitByLimit(
     textsOf(x, 'included_x_handles', 'allowed_x_handles', 'x_handles'),
     textsOf(x, 'excluded_x_handles'),
     MAX_HANDLES,
@@ -85,7 +89,7 @@ const handlesOf = (x: readonly Fields[]) =>
 
 function webTool(web: readonly Fields[]): Fields {
   const { allowed, excluded } = domainsOf(web)
-  return given({ type: 'web_search', allowed_domains: some(allowed), excluded_domains: some(excluded) })
+  return given({ type: 'web_search', allowed_domains: nonEmpty(allowed), excluded_domains: nonEmpty(excluded) })
 }
 
 function xTool({ from_date, to_date }: Fields, x: readonly Fields[]): Fields {
@@ -94,14 +98,17 @@ function xTool({ from_date, to_date }: Fields, x: readonly Fields[]): Fields {
     type: 'x_search',
     from_date,
     to_date,
-    allowed_x_handles: some(allowed),
-    excluded_x_handles: some(excluded),
+    allowed_x_handles: nonEmpty(allowed),
+    excluded_x_handles: nonEmpty(excluded),
   })
 }
 
-const some = (list: readonly string[]) => (list.length > 0 ? list : undefined)
+const nonEmpty = (list: readonly string[]) => (list.length > 0 ? list : undefined)
 
-function sentences({ from_date, to_date, max_search_results: most }: Fields, { web, x, others }: Sources): string {
+function instructionsFor(
+  { from_date, to_date, max_search_results: maxResults }: Fields,
+  { web, x, others }: Sources,
+): string {
   const alsoAllowed = [...domainsOf(web).alsoAllowed, ...handlesOf(x).alsoAllowed]
   const alsoExcluded = [...domainsOf(web).alsoExcluded, ...handlesOf(x).alsoExcluded]
   const kinds = [...new Set(others.map(({ type }) => textOf(type)))]
@@ -109,15 +116,15 @@ function sentences({ from_date, to_date, max_search_results: most }: Fields, { w
     ...new Set([...web, ...others].map(({ country }) => textOf(country)).filter((country) => country !== '')),
   ]
   const links = textsOf(others, 'links')
-  const says = (isSaid: boolean, text: string) => (isSaid ? [text] : [])
+  const sentence = (isPresent: boolean, text: string) => (isPresent ? [text] : [])
   return [
-    ...says(textOf(from_date) !== '', `Use only sources published on or after ${textOf(from_date)}.`),
-    ...says(textOf(to_date) !== '', `Use only sources published on or before ${textOf(to_date)}.`),
-    ...says(kinds.length > 0, `Search these kinds of sources${web.length > 0 ? ' too' : ''}: ${kinds.join(', ')}.`),
-    ...says(links.length > 0, `Read these feeds: ${links.join(', ')}.`),
-    ...says(countries.length > 0, `Prefer sources from: ${countries.join(', ')}.`),
-    ...says(alsoAllowed.length > 0, `These are allowed as well: ${alsoAllowed.join(', ')}.`),
-    ...says(alsoExcluded.length > 0, `Use nothing from: ${alsoExcluded.join(', ')}.`),
-    ...says(typeof most === 'number', `Use at most ${String(most)} sources.`),
+    ...sentence(textOf(from_date) !== '', `Use only sources published on or after ${textOf(from_date)}.`),
+    ...sentence(textOf(to_date) !== '', `Use only sources published on or before ${textOf(to_date)}.`),
+    ...sentence(kinds.length > 0, `Search these kinds of sources${web.length > 0 ? ' too' : ''}: ${kinds.join(', ')}.`),
+    ...sentence(links.length > 0, `Read these feeds: ${links.join(', ')}.`),
+    ...sentence(countries.length > 0, `Prefer sources from: ${countries.join(', ')}.`),
+    ...sentence(alsoAllowed.length > 0, `These are allowed as well: ${alsoAllowed.join(', ')}.`),
+    ...sentence(alsoExcluded.length > 0, `Use nothing from: ${alsoExcluded.join(', ')}.`),
+    ...sentence(typeof maxResults === 'number', `Use at most ${String(maxResults)} sources.`),
   ].join(' ')
 }

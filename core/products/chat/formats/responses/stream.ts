@@ -1,4 +1,7 @@
-/** A stream of the responses wire as one of the chat wire. Sources: openai@7.55.0 `responses.d.ts` and its stream accumulator. */
+/**
+ * A stream of the responses format as one of the chat format. Sources: openai@7.55.0 `responses.d.ts` and its stream
+ * accumulator.
+ */
 import { given } from './parts.ts'
 import {
   type ChatFacts,
@@ -11,32 +14,36 @@ import {
 } from './reply.ts'
 import { sseJson, sseText, tryJson } from '../sse.ts'
 import { type Fields, fieldsOf, isFields, numberOf, objectsOf, textOf } from '../../../../lib/json.ts'
-import type { Rewriter } from '../rewriter.ts'
+import type { StreamTranslator } from '../rewriter.ts'
 import type { SseEvent } from '../../../../ports/vendors/chat.ts'
 
-/** Why a stream failed, where this event says so: `response.failed`, `error`, or a bare error object. Ask before each `on`. */
+/**
+ * Why a stream failed, where this event says so: `response.failed`, `error`, or a bare error object. Ask before each
+ * `on`.
+ */
 export function responsesError({ event, data }: SseEvent): Failure | undefined {
   // Deltas are by far the most events, and none of them may cost a second parse.
   if (event !== undefined && event !== 'error' && event !== 'response.failed') return undefined
   if (event === undefined && !data.includes('error') && !data.includes('response.failed')) return undefined
-  const told = tryJson(data)
-  if (told === undefined) return event === undefined ? undefined : { code: 'error', message: data }
-  const type = textOf(told.type) || event
-  if (type === 'response.failed') return responseFailure({ ...fieldsOf(told.response), status: 'failed' })
-  const isBare = type === undefined && told.error !== undefined && told.error !== null
+  const payload = tryJson(data)
+  if (payload === undefined) return event === undefined ? undefined : { code: 'error', message: data }
+  const type = textOf(payload.type) || event
+  if (type === 'response.failed') return responseFailure({ ...fieldsOf(payload.response), status: 'failed' })
+  const isBare = type === undefined && payload.error !== undefined && payload.error !== null
   if (type !== 'error' && !isBare) return undefined
-  const { code, message } = isFields(told.error) ? told.error : told
+  const { code, message } = isFields(payload.error) ? payload.error : payload
   return {
     code: textOf(code) || 'error',
-    message: textOf(message) || textOf(told.error) || 'the stream ended in an error',
+    message: textOf(message) || textOf(payload.error) || 'the stream ended in an error',
   }
 }
 
 /**
- * Chunks with a role, `content`, `reasoning_content`, `tool_calls`, and last the usage with no choices; citations stand in the last of them. What came
- * whole and not in deltas is sent as well, once. A stream that was cut off ends with `length`. Failures are `responsesError`'s to see.
+ * Chunks with a role, `content`, `reasoning_content`, `tool_calls`, and last the usage with no choices; citations stand
+ * in the last of them. What came whole and not in deltas is sent as well, once. A stream that was cut off ends with
+ * `length`. Failures are `responsesError`'s to see.
  */
-export function chatFromResponsesStream({ model, created }: ChatFacts): Rewriter {
+export function chatFromResponsesStream({ model, created }: ChatFacts): StreamTranslator {
   let id = completionId(undefined, created)
   let isBegun = false
   let isFinished = false
@@ -59,29 +66,29 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): Rewriter
     return delta({ role: 'assistant', content: '' })
   }
 
-  function say(key: string, text: string, write: (text: string) => Fields): string {
+  function emit(key: string, text: string, write: (text: string) => Fields): string {
     if (text === '') return ''
     sent.set(key, (sent.get(key) ?? 0) + text.length)
     return begin() + delta(write(text))
   }
 
-  const sayRest = (key: string, whole: string, write: (text: string) => Fields) =>
-    say(key, whole.slice(sent.get(key) ?? 0), write)
+  const emitRest = (key: string, whole: string, write: (text: string) => Fields) =>
+    emit(key, whole.slice(sent.get(key) ?? 0), write)
 
   /** An item shows its summary or its full reasoning, whichever came first, as whole replies do; parts stand apart. */
-  function reason(at: { output: number; part: number; kind: string }, text: string): string {
+  function emitReasoning(at: { output: number; part: number; kind: string }, text: string): string {
     if (text === '' || (reasoningKinds.get(at.output) ?? at.kind) !== at.kind) return ''
     reasoningKinds.set(at.output, at.kind)
     const key = reasoningKey(at)
     const gap = lastReasoning === '' || lastReasoning === key ? '' : begin() + delta({ reasoning_content: '\n\n' })
     lastReasoning = key
-    return gap + say(key, text, asReasoning)
+    return gap + emit(key, text, asReasoning)
   }
 
   const reasoningKey = ({ output, part, kind }: { output: number; part: number; kind: string }) =>
     `${output} ${part} ${kind}`
-  const reasonRest = (at: { output: number; part: number; kind: string }, whole: string) =>
-    reason(at, whole.slice(sent.get(reasoningKey(at)) ?? 0))
+  const emitReasoningRest = (at: { output: number; part: number; kind: string }, whole: string) =>
+    emitReasoning(at, whole.slice(sent.get(reasoningKey(at)) ?? 0))
 
   function open(output: number, item: Fields): string {
     if (calls.has(output)) return ''
@@ -98,7 +105,7 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): Rewriter
   }
 
   /** Arguments of a call that nobody announced wait for its item. */
-  function argue(output: number, write: (key: string, as: (text: string) => Fields) => string): string {
+  function onArguments(output: number, write: (key: string, as: (text: string) => Fields) => string): string {
     const index = calls.get(output)
     return index === undefined
       ? ''
@@ -109,35 +116,39 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): Rewriter
   function itemRest(output: number, item: Fields): string {
     done.set(output, item)
     if (item.type === 'function_call')
-      return open(output, item) + argue(output, (key, as) => sayRest(key, textOf(item.arguments), as))
+      return open(output, item) + onArguments(output, (key, as) => emitRest(key, textOf(item.arguments), as))
     if (item.type === 'message') {
       const parts = objectsOf(item.content).map((part, index) => {
         return (
-          sayRest(`${output} ${index} text`, textOf(part.text), asContent) +
-          sayRest(`${output} ${index} refusal`, textOf(part.refusal), asRefusal)
+          emitRest(`${output} ${index} text`, textOf(part.text), asContent) +
+          emitRest(`${output} ${index} refusal`, textOf(part.refusal), asRefusal)
         )
       })
       return parts.join('')
     }
     if (item.type !== 'reasoning') return ''
     const rest = (kind: string, parts: readonly Fields[]) =>
-      parts.map(({ text }, part) => reasonRest({ output, part, kind }, textOf(text)))
+      parts.map(({ text }, part) => emitReasoningRest({ output, part, kind }, textOf(text)))
     return [...rest('summary', objectsOf(item.summary)), ...rest('content', objectsOf(item.content))].join('')
   }
 
   function finish(response: Fields): string {
     if (isFinished) return ''
     isFinished = true
-    const told = objectsOf(response.output)
+    const items = objectsOf(response.output)
     // Its places may differ from those of the stream, so it counts only where nothing came before it.
-    const late = sent.size === 0 && calls.size === 0 ? told.map((item, index) => itemRest(index, item)).join('') : ''
+    const lateText =
+      sent.size === 0 && calls.size === 0 ? items.map((item, index) => itemRest(index, item)).join('') : ''
     const finished = [...done].sort(([a], [b]) => a - b).map(([, item]) => item)
-    const whole = chatFromResponsesReply({ ...response, output: told.length > 0 ? told : finished }, { model, created })
+    const whole = chatFromResponsesReply(
+      { ...response, output: items.length > 0 ? items : finished },
+      { model, created },
+    )
     const { annotations } = fieldsOf(fieldsOf(objectsOf(whole.choices)[0]).message)
     const { usage } = whole
     const citations = given({ citations: whole.citations })
     const last = delta(given({ annotations }), finishOf(response, calls.size > 0), usage === undefined ? citations : {})
-    return begin() + late + last + (usage === undefined ? '' : chunk([], { usage, ...citations }))
+    return begin() + lateText + last + (usage === undefined ? '' : chunk([], { usage, ...citations }))
   }
 
   function rewrite(type: string, data: Fields): string {
@@ -153,25 +164,25 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): Rewriter
       case 'response.output_item.done':
         return itemRest(output, fieldsOf(data.item))
       case 'response.output_text.delta':
-        return say(`${output} ${part} text`, text, asContent)
+        return emit(`${output} ${part} text`, text, asContent)
       case 'response.output_text.done':
-        return sayRest(`${output} ${part} text`, textOf(data.text), asContent)
+        return emitRest(`${output} ${part} text`, textOf(data.text), asContent)
       case 'response.refusal.delta':
-        return say(`${output} ${part} refusal`, text, asRefusal)
+        return emit(`${output} ${part} refusal`, text, asRefusal)
       case 'response.refusal.done':
-        return sayRest(`${output} ${part} refusal`, textOf(data.refusal), asRefusal)
+        return emitRest(`${output} ${part} refusal`, textOf(data.refusal), asRefusal)
       case 'response.reasoning_summary_text.delta':
-        return reason({ output, part, kind: 'summary' }, text)
+        return emitReasoning({ output, part, kind: 'summary' }, text)
       case 'response.reasoning_text.delta':
-        return reason({ output, part, kind: 'content' }, text)
+        return emitReasoning({ output, part, kind: 'content' }, text)
       case 'response.reasoning_summary_text.done':
-        return reasonRest({ output, part, kind: 'summary' }, textOf(data.text))
+        return emitReasoningRest({ output, part, kind: 'summary' }, textOf(data.text))
       case 'response.reasoning_text.done':
-        return reasonRest({ output, part, kind: 'content' }, textOf(data.text))
+        return emitReasoningRest({ output, part, kind: 'content' }, textOf(data.text))
       case 'response.function_call_arguments.delta':
-        return argue(output, (key, as) => say(key, text, as))
+        return onArguments(output, (key, as) => emit(key, text, as))
       case 'response.function_call_arguments.done':
-        return argue(output, (key, as) => sayRest(key, textOf(data.arguments), as))
+        return onArguments(output, (key, as) => emitRest(key, textOf(data.arguments), as))
       case 'response.completed':
       case 'response.incomplete':
         return finish({ status: type.slice('response.'.length), ...fieldsOf(data.response) })
@@ -182,17 +193,17 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): Rewriter
 
   return {
     on({ event, data }) {
-      const told = tryJson(data)
-      if (told === undefined || isFinished) return ''
-      const named = fieldsOf(told.response).id
+      const payload = tryJson(data)
+      if (payload === undefined || isFinished) return ''
+      const named = fieldsOf(payload.response).id
       // Chunks of one completion share one id, so a later one is not taken over.
       if (!isBegun && typeof named === 'string') id = completionId(named, created)
-      return rewrite(textOf(told.type) || (event ?? ''), told)
+      return rewrite(textOf(payload.type) || (event ?? ''), payload)
     },
     end() {
-      const cut = isFinished ? '' : begin() + delta({}, 'length')
+      const ending = isFinished ? '' : begin() + delta({}, 'length')
       isFinished = true
-      return cut + sseText({ data: '[DONE]' })
+      return ending + sseText({ data: '[DONE]' })
     },
   }
 }

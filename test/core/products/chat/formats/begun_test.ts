@@ -11,7 +11,7 @@ import {
   wholeAnswer,
 } from '../../../../../adapters/providers/scripted/chat.ts'
 import { catalog, type ChatAnswer, type Fields, type ChatFormat } from '../../../../../core/mod.ts'
-import { isReal } from '../../../../../core/products/chat/formats/begun.ts'
+import { isAnswerStart } from '../../../../../core/products/chat/formats/begun.ts'
 import { rateLimited } from '../../../../../core/http/errors.ts'
 import { COMPLETIONS, HELLO, MODEL, reading, said, STREAM, streaming, table } from '../../../call/stream_kit.ts'
 
@@ -176,7 +176,7 @@ describe.each(CASES)('on $name: a model whose stream says nothing', ({ path, bod
     // As adapters hand it out: the scripted vendor knows no refusals.
     const orders: unknown[] = []
     const subject = await table(undefined, {
-      chatVendor: { wire: 'chat', ask: async (order) => (orders.push(order) === 1 ? refused() : well()) },
+      chatVendor: { format: 'chat', ask: async (order) => (orders.push(order) === 1 ? refused() : well()) },
       allowlists: { generate_content: [memoryChain().wallet('alice')] },
     })
     const payment = model === FREE ? {} : { payment: await subject.signed(body, { path }) }
@@ -210,7 +210,7 @@ describe('a paid stream', () => {
       let isWell = false
       const answer = async () =>
         isWell ? streamAnswer(HELLO) : streamAnswer(pieces, { onCancel: () => void (isCancelled = true) })
-      const { post, signed, chain, idle } = await table(undefined, { chatVendor: { wire: 'chat', ask: answer } })
+      const { post, signed, chain, idle } = await table(undefined, { chatVendor: { format: 'chat', ask: answer } })
       const payment = await signed()
       const response = await post(STREAM, { payment })
       expect([
@@ -339,9 +339,9 @@ describe('an answer of white space in a format that its vendor speaks', () => {
     ],
   ]
 
-  async function buy(wire: ChatFormat, answer: ChatAnswer, order: { readonly path: string; readonly body: Fields }) {
+  async function buy(format: ChatFormat, answer: ChatAnswer, order: { readonly path: string; readonly body: Fields }) {
     const { post, signed, chain, idle } = await table(undefined, {
-      chatVendor: { wire, ask: async () => answer },
+      chatVendor: { format, ask: async () => answer },
       allowlists: { generate_content: [memoryChain().wallet('alice')] },
     })
     const response = await post(order.body, { path: order.path, payment: await signed(order.body, order) })
@@ -430,6 +430,6 @@ describe('the first real event', () => {
     ],
   ]
   test.each(cases)('%s: %j is one: %p', (wire, told, is) => {
-    expect(isReal(`data: ${JSON.stringify(told)}\n\n`, wire)).toBe(is)
+    expect(isAnswerStart(`data: ${JSON.stringify(told)}\n\n`, wire)).toBe(is)
   })
 })

@@ -1,7 +1,7 @@
 /** Conversations, replies and streams that have everything in them that `chat` and `generate_content` both know. */
 import { eventSplitter, parseEvent } from '../../../../../core/products/chat/formats/sse.ts'
 import type { Fields } from '../../../../../core/lib/json.ts'
-import type { Rewriter } from '../../../../../core/products/chat/formats/rewriter.ts'
+import type { StreamTranslator } from '../../../../../core/products/chat/formats/rewriter.ts'
 
 export const FACTS = { model: 'google/gemini-3.1-pro', created: 1_795_000_000, id: 'chatcmpl-1' }
 export const PARAMETERS = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] }
@@ -89,7 +89,7 @@ export const GEMINI_REPLY = {
 }
 
 /** Everything that a rewriter says to these events, as one text. */
-export function rewritten(rewriter: Rewriter, events: readonly unknown[]): string {
+export function rewritten(rewriter: StreamTranslator, events: readonly unknown[]): string {
   return (
     events.map((event) => rewriter.on({ data: typeof event === 'string' ? event : JSON.stringify(event) })).join('') +
     rewriter.end()
@@ -98,7 +98,7 @@ export function rewritten(rewriter: Rewriter, events: readonly unknown[]): strin
 
 export function read(sse: string): any[] {
   const splitter = eventSplitter()
-  const events = [...splitter.push(new TextEncoder().encode(sse)), splitter.rest()]
+  const events = [...splitter.push(new TextEncoder().encode(sse)), splitter.flush()]
   return events
     .flatMap((event) => parseEvent(event)?.data ?? [])
     .map((data) => (data === '[DONE]' ? data : JSON.parse(data)))

@@ -14,7 +14,7 @@ import { chatFromMessages } from '../../../../../core/products/chat/formats/mess
 import { chatFromMessagesStream, upstreamError } from '../../../../../core/products/chat/formats/messages/stream.ts'
 import { eventSplitter, parseEvent, sseJson, tryJson } from '../../../../../core/products/chat/formats/sse.ts'
 import type { Fields } from '../../../../../core/lib/json.ts'
-import type { Rewriter } from '../../../../../core/products/chat/formats/rewriter.ts'
+import type { StreamTranslator } from '../../../../../core/products/chat/formats/rewriter.ts'
 import { scaled } from '../../../../scope.ts'
 
 const facts = { model: 'vendor-g/large', created: 1_700_000_000 }
@@ -23,14 +23,14 @@ const toMessages = () => messagesFromChatStream({ model: facts.model, id: 'msg_1
 const DONE = 'data: [DONE]\n\n'
 
 /** What a rewriter makes of a stream that comes in two chunks, or as single bytes. */
-function rewrite(rewriter: Rewriter, stream: string, cut?: number | 'bytes'): string {
+function rewrite(rewriter: StreamTranslator, stream: string, cut?: number | 'bytes'): string {
   const bytes = new TextEncoder().encode(stream)
   const chunks =
     cut === 'bytes'
       ? [...bytes].map((byte) => Uint8Array.of(byte))
       : [bytes.subarray(0, cut ?? 0), bytes.subarray(cut ?? 0)]
   const splitter = eventSplitter()
-  const raw = [...chunks.flatMap((chunk) => splitter.push(chunk)), splitter.rest()]
+  const raw = [...chunks.flatMap((chunk) => splitter.push(chunk)), splitter.flush()]
   const events = raw.map(parseEvent).filter((event) => event !== undefined)
   return events.map((event) => rewriter.on(event)).join('') + rewriter.end()
 }

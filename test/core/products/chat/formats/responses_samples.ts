@@ -1,7 +1,7 @@
 /** What the tests of the responses wire share: replies in both wires, and how a stream is read. */
 import { eventSplitter, parseEvent } from '../../../../../core/products/chat/formats/sse.ts'
 import type { Fields } from '../../../../../core/lib/json.ts'
-import type { Rewriter } from '../../../../../core/products/chat/formats/rewriter.ts'
+import type { StreamTranslator } from '../../../../../core/products/chat/formats/rewriter.ts'
 
 export const PIXEL = 'data:image/png;base64,iVBORw0KGgo='
 export const weather = {
@@ -165,9 +165,11 @@ export const cut: Fields = {
 
 export const eventsOf = (text: string) => {
   const splitter = eventSplitter()
-  return [...splitter.push(new TextEncoder().encode(text)), splitter.rest()].flatMap((event) => parseEvent(event) ?? [])
+  return [...splitter.push(new TextEncoder().encode(text)), splitter.flush()].flatMap(
+    (event) => parseEvent(event) ?? [],
+  )
 }
-export const rewrite = (rewriter: Rewriter, text: string) =>
+export const rewrite = (rewriter: StreamTranslator, text: string) =>
   eventsOf(text)
     .map((event) => rewriter.on(event))
     .join('') + rewriter.end()

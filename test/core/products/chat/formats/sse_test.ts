@@ -19,7 +19,7 @@ function split(text: string, cuts: readonly number[] = []): string[] {
   const ends = [...new Set(cuts.map((cut) => cut % (all.length + 1)))].sort((a, b) => a - b)
   const edges = [0, ...ends, all.length]
   const events = edges.slice(1).flatMap((end, at) => splitter.push(all.subarray(edges[at], end)))
-  const rest = splitter.rest()
+  const rest = splitter.flush()
   return rest === '' ? events : [...events, rest]
 }
 
@@ -89,8 +89,8 @@ test('eventSplitter() drops a byte order mark, and keeps what never ended', () =
   const splitter = eventSplitter()
   expect(splitter.push(Uint8Array.of(0xef, 0xbb))).toEqual([])
   expect(splitter.push(Uint8Array.of(0xbf, ...bytes('data: 1\n\ndata: 2\n')))).toEqual(['data: 1'])
-  expect(splitter.rest()).toBe('data: 2')
-  expect(eventSplitter().rest()).toBe('')
+  expect(splitter.flush()).toBe('data: 2')
+  expect(eventSplitter().flush()).toBe('')
 })
 
 test('eventSplitter() refuses an event longer than its limit, and only such', () => {

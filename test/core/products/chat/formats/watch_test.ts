@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { chunk, DONE, streamAnswer, usageChunk } from '../../../../../adapters/providers/scripted/chat.ts'
 import type { AnswerStream } from '../../../../../core/endpoint/mod.ts'
 import { messagesFromChatStream } from '../../../../../core/products/chat/formats/messages/events.ts'
-import { rewritten, watched } from '../../../../../core/products/chat/formats/watch.ts'
+import { translated, passedThrough } from '../../../../../core/products/chat/formats/watch.ts'
 import type { ChatFormat } from '../../../../../core/ports/vendors/chat.ts'
 
 const utf8 = (text: string) => new TextEncoder().encode(text)
@@ -38,7 +38,7 @@ async function heard(stream: AnswerStream): Promise<Heard> {
   return { text: pieces.join(''), closing: stream.closing(), error, pieces }
 }
 
-const BROKEN = 'The model broke off its answer.'
+const BROKEN = 'The model ended its answer early.'
 const events = (...all: readonly [event: string, data: unknown][]) =>
   all.map(([event, data]) => `event: ${event}\ndata: ${JSON.stringify({ type: event, ...(data as object) })}\n\n`)
 
@@ -97,54 +97,57 @@ describe('what a reader pays for', () => {
       ).join(''),
       false,
     ],
-  ] as const)('in %s of %p is there: %p', async (wire, piece, isThere) => {
-    const stream = watched(upstream(piece), { wire })
+  ] as const)('in %s of %p is there: %p', async (format, piece, isThere) => {
+    const stream = passedThrough(upstream(piece), { format })
     await stream.next()
     expect(stream.hasContent()).toBe(isThere)
   })
 })
 
 describe('watched()', () => {
-  for (const [wire, told, last, usage] of native) {
+  for (const [format, told, last, usage] of native) {
     const body = told.slice(0, told.length - last).join('')
     const closing = told.slice(told.length - last).join('')
 
-    test(`${wire}: passes the bytes of its vendor, holds the last event back, and knows the usage`, async () => {
-      const stream = watched(upstream(...told), { wire })
+    test(`${format}: passes the bytes of its vendor, holds the last event back, and knows the usage`, async () => {
+      const stream = passedThrough(upstream(...told), { format })
       const { text, closing: held, error, pieces } = await heard(stream)
       expect([error, text, held]).toEqual([undefined, body, last > 0 ? closing : ''])
       expect([pieces.length, stream.hasContent(), stream.usage()]).toEqual([told.length - last, true, usage as never])
     })
 
-    test(`${wire}: cut at any byte, or into single ones, the same bytes go out`, async () => {
+    test(`${format}: cut at any byte, or into single ones, the same bytes go out`, async () => {
       const whole = told.join('')
       for (let at = 1; at < utf8(whole).length; at++) {
-        const { text, closing: held, error } = await heard(watched(cutAt(whole, at), { wire }))
+        const { text, closing: held, error } = await heard(passedThrough(cutAt(whole, at), { format }))
         expect([at, error, text + held]).toEqual([at, undefined, whole])
       }
       for (const size of [1, 2, 3, 7])
-        expect(await heard(watched(cutAt(whole, 0, size), { wire }))).toMatchObject({ text: body, error: undefined })
+        expect(await heard(passedThrough(cutAt(whole, 0, size), { format }))).toMatchObject({
+          text: body,
+          error: undefined,
+        })
     })
 
-    test(`${wire}: a vendor that writes no space, or other line ends, is written down as the contract says, cut anywhere`, async () => {
+    test(`${format}: a vendor that writes no space, or other line ends, is written down as the contract says, cut anywhere`, async () => {
       const plain = told.join('')
       const tight = plain.replace(/^(data|event): /gm, '$1:')
       const returned = (text: string) => text.replaceAll('\n', '\r\n')
       for (const odd of [tight, returned(plain), returned(tight), plain.replaceAll('\n', '\r')]) {
         for (let at = 0; at < utf8(odd).length; at += 3) {
-          const { text, closing: held, error } = await heard(watched(cutAt(odd, at), { wire }))
+          const { text, closing: held, error } = await heard(passedThrough(cutAt(odd, at), { format }))
           expect([at, error, text + held]).toEqual([at, undefined, plain])
         }
-        expect(await heard(watched(cutAt(odd, 0, 1), { wire }))).toMatchObject({ text: body, error: undefined })
+        expect(await heard(passedThrough(cutAt(odd, 0, 1), { format }))).toMatchObject({ text: body, error: undefined })
       }
     })
 
-    test(`${wire}: comments and pings before, between and after break nothing`, async () => {
+    test(`${format}: comments and pings before, between and after break nothing`, async () => {
       const pinged = [
         ': warming up\n\n',
         ...told.flatMap((event) => [event, ':\n\n', 'event: ping\ndata: {"type": "ping"}\n\n']),
       ]
-      const stream = watched(upstream(...pinged), { wire })
+      const stream = passedThrough(upstream(...pinged), { format })
       const { text, closing: held, error } = await heard(stream)
       expect([error, text.replace(/^:.*\n\n|^event: ping\n.*\n\n/gm, ''), held]).toEqual([
         undefined,
@@ -154,38 +157,41 @@ describe('watched()', () => {
       expect(stream.usage()).toEqual(usage as never)
     })
 
-    test(`${wire}: one that ends without its end is broken, and what came before is out`, async () => {
-      const cut = told.slice(0, wire === 'generate_content' || wire === 'responses' ? 1 : 2)
-      expect(await heard(watched(upstream(...cut), { wire }))).toMatchObject({ text: cut.join(''), error: BROKEN })
-      expect(await heard(watched(upstream(cut.join(''), 'data: {"half'), { wire }))).toMatchObject({
+    test(`${format}: one that ends without its end is broken, and what came before is out`, async () => {
+      const cut = told.slice(0, format === 'generate_content' || format === 'responses' ? 1 : 2)
+      expect(await heard(passedThrough(upstream(...cut), { format }))).toMatchObject({
+        text: cut.join(''),
+        error: BROKEN,
+      })
+      expect(await heard(passedThrough(upstream(cut.join(''), 'data: {"half'), { format }))).toMatchObject({
         text: cut.join(''),
         error: BROKEN,
       })
     })
 
-    test(`${wire}: an error among the events is thrown in our words, after what came before it, cut anywhere`, async () => {
+    test(`${format}: an error among the events is thrown in our words, after what came before it, cut anywhere`, async () => {
       const [first = '', second = ''] = told
       const errors = [
         'data: {"error": {"message": "secret of the vendor"}}\n\n',
         'event: error\ndata: {"type": "error", "error": {"message": "secret of the vendor"}}\n\n',
-        ...(wire === 'chat'
+        ...(format === 'chat'
           ? [
               'event: error\ndata: secret of the vendor\n\n',
               'data: {"object":"error","message":"secret of the vendor"}\n\n',
               chunk({ content: 'secret' }, { finish: 'error' }),
             ]
           : []),
-        ...(wire === 'messages' ? ['data: {"type":"error","error":{"message":"secret of the vendor"}}\n\n'] : []),
-        ...(wire === 'responses'
+        ...(format === 'messages' ? ['data: {"type":"error","error":{"message":"secret of the vendor"}}\n\n'] : []),
+        ...(format === 'responses'
           ? [
               'event: response.failed\ndata: {"type": "response.failed", "response": {"error": "secret of the vendor"}}\n\n',
             ]
           : []),
-      ].slice(wire === 'messages' || wire === 'responses' ? 1 : 0)
+      ].slice(format === 'messages' || format === 'responses' ? 1 : 0)
       for (const error of errors) {
-        const whole = first + (wire === 'chat' ? second : '') + error + DONE
+        const whole = first + (format === 'chat' ? second : '') + error + DONE
         for (const size of [1, 5, 1_000]) {
-          expect([error, await heard(watched(cutAt(whole, 0, size), { wire }))]).toMatchObject([
+          expect([error, await heard(passedThrough(cutAt(whole, 0, size), { format }))]).toMatchObject([
             error,
             { text: whole.slice(0, -error.length - DONE.length), error: BROKEN, closing: '' },
           ])
@@ -193,8 +199,8 @@ describe('watched()', () => {
       }
     })
 
-    test(`${wire}: a broken connection is thrown as it is`, async () => {
-      expect(await heard(watched(upstream(told[0] ?? '', new Error('reset')), { wire }))).toMatchObject({
+    test(`${format}: a broken connection is thrown as it is`, async () => {
+      expect(await heard(passedThrough(upstream(told[0] ?? '', new Error('reset')), { format }))).toMatchObject({
         text: told[0] ?? '',
         error: 'reset',
       })
@@ -202,7 +208,7 @@ describe('watched()', () => {
   }
 
   test('is over with its last event: a vendor that keeps the line open, or goes on, is not waited for', async () => {
-    for (const [wire, told, last] of native) {
+    for (const [format, told, last] of native) {
       if (last === 0) continue
       let asked = 0
       const open = {
@@ -210,9 +216,9 @@ describe('watched()', () => {
           asked++ < told.length ? Promise.resolve(utf8(told[asked - 1] ?? '')) : new Promise<undefined>(() => {}),
         cancel() {},
       }
-      expect((await heard(watched(open, { wire }))).error).toBeUndefined()
+      expect((await heard(passedThrough(open, { format }))).error).toBeUndefined()
       const goingOn = [...told.slice(0, -1), `${told.at(-1)}data: more\n\n`]
-      expect(await heard(watched(upstream(...goingOn), { wire }))).toMatchObject({
+      expect(await heard(passedThrough(upstream(...goingOn), { format }))).toMatchObject({
         closing: told.at(-1) ?? '',
         error: undefined,
       })
@@ -222,7 +228,7 @@ describe('watched()', () => {
   test('reads its vendor once at a time, and only when it is asked', async () => {
     let reads = 0
     const inner = upstream(...CHAT)
-    const stream = watched({ ...inner, next: () => (reads++, inner.next()) }, { wire: 'chat' })
+    const stream = passedThrough({ ...inner, next: () => (reads++, inner.next()) }, { format: 'chat' })
     expect(reads).toBe(0)
     await stream.next()
     expect(reads).toBe(1)
@@ -230,9 +236,9 @@ describe('watched()', () => {
 
   test('cancelled while it waits ends without an error', async () => {
     let release = (_: undefined) => {}
-    const stream = watched(
+    const stream = passedThrough(
       { next: () => new Promise((resolve) => void (release = resolve)), cancel: () => release(undefined) },
-      { wire: 'chat' },
+      { format: 'chat' },
     )
     const waiting = stream.next()
     stream.cancel()
@@ -243,14 +249,14 @@ describe('watched()', () => {
   test('an event without end is broken, not held in memory', async () => {
     let sent = 0
     const piece = utf8('x'.repeat(1 << 20))
-    const stream = watched({ next: async () => (sent++, piece), cancel() {} }, { wire: 'chat' })
+    const stream = passedThrough({ next: async () => (sent++, piece), cancel() {} }, { format: 'chat' })
     expect((await heard(stream)).error).toBe(BROKEN)
     expect(sent).toBeLessThan(7)
   })
 })
 
 describe('watched() in chat', () => {
-  const chat = (...pieces: readonly string[]) => watched(upstream(...pieces), { wire: 'chat' })
+  const chat = (...pieces: readonly string[]) => passedThrough(upstream(...pieces), { format: 'chat' })
   const deltas = ({ text }: Heard) =>
     text
       .split('\n\n')
@@ -258,13 +264,13 @@ describe('watched() in chat', () => {
       .map((event) => JSON.parse(event.slice(6)).choices[0]?.delta)
 
   test('gives the model our name, in both spellings, and leaves alone what others said', async () => {
-    const model = { upstream: 'gpt-x', ours: 'vendor-a/chat' }
+    const model = { upstream: 'gpt-x', publicId: 'vendor-a/chat' }
     const said = [
       chunk({ content: 'I am "model":"gpt-x"' }, { model: 'gpt-x' }),
       chunk({}, { finish: 'stop', model: 'gpt-x' }),
     ]
     for (const spell of [(text: string) => text, (text: string) => text.replaceAll('"model":"', '"model": "')]) {
-      const { text } = await heard(watched(upstream(...said.map(spell), DONE), { wire: 'chat', model }))
+      const { text } = await heard(passedThrough(upstream(...said.map(spell), DONE), { format: 'chat', model }))
       const chunks = text
         .split('\n\n')
         .filter(Boolean)
@@ -275,7 +281,7 @@ describe('watched() in chat', () => {
   })
 
   test('gives a model that calls itself otherwise our name as well', async () => {
-    const model = { upstream: 'gpt-x', ours: 'vendor-a/chat' }
+    const model = { upstream: 'gpt-x', publicId: 'vendor-a/chat' }
     const said = [
       chunk({ role: 'assistant' }, { model: 'gpt-x-2026-11-20' }),
       chunk({ content: 'hi' }, { model: 'gpt-x-2026-11-20' }),
@@ -283,7 +289,7 @@ describe('watched() in chat', () => {
       chunk({}, { finish: 'stop', model: 'gpt-x-2026-11-20' }),
       DONE,
     ]
-    const { text } = await heard(watched(upstream(...said), { wire: 'chat', model }))
+    const { text } = await heard(passedThrough(upstream(...said), { format: 'chat', model }))
     expect([text.includes('gpt-x'), text.split('"model":"vendor-a/chat"').length]).toEqual([false, 5])
   })
 
@@ -372,7 +378,7 @@ describe('watched() in chat', () => {
   })
 
   test('the first piece leaves before the second is there', async () => {
-    const stream = watched({ next: once(utf8(CHAT[0] ?? '')), cancel() {} }, { wire: 'chat' })
+    const stream = passedThrough({ next: once(utf8(CHAT[0] ?? '')), cancel() {} }, { format: 'chat' })
     expect(new TextDecoder().decode(await stream.next())).toBe(CHAT[0] ?? '')
   })
 })
@@ -384,11 +390,11 @@ function once(bytes: Uint8Array): () => Promise<Uint8Array | undefined> {
 }
 
 describe('rewritten()', () => {
-  const translated = (...pieces: readonly (string | Error)[]) =>
-    rewritten(upstream(...pieces), messagesFromChatStream({ model: 'm', id: 'msg_1' }))
+  const run = (...pieces: readonly (string | Error)[]) =>
+    translated(upstream(...pieces), messagesFromChatStream({ model: 'm', id: 'msg_1' }))
 
-  test('tells the events of the reader’s wire, the last of them as closing, cut anywhere', async () => {
-    const { text, closing, error } = await heard(translated(...CHAT))
+  test('tells the events of the reader’s format, the last of them as closing, cut anywhere', async () => {
+    const { text, closing, error } = await heard(run(...CHAT))
     expect([
       error,
       text.startsWith('event: message_start'),
@@ -397,16 +403,14 @@ describe('rewritten()', () => {
     ]).toEqual([undefined, true, false, true])
     const whole = CHAT.join('')
     for (let at = 1; at < utf8(whole).length; at++) {
-      const cut = await heard(rewritten(cutAt(whole, at), messagesFromChatStream({ model: 'm', id: 'msg_1' })))
+      const cut = await heard(translated(cutAt(whole, at), messagesFromChatStream({ model: 'm', id: 'msg_1' })))
       expect([at, cut.text + cut.closing]).toEqual([at, text + closing])
     }
   })
 
   test('an error is thrown, and closes nothing', async () => {
-    const { text, closing, error } = await heard(
-      translated(CHAT[0] ?? '', CHAT[1] ?? '', 'data: {"error": "secret"}\n\n'),
-    )
+    const { text, closing, error } = await heard(run(CHAT[0] ?? '', CHAT[1] ?? '', 'data: {"error": "secret"}\n\n'))
     expect([error, closing, text.includes('secret')]).toEqual([BROKEN, '', false])
-    expect(await heard(translated(CHAT[0] ?? '', new Error('reset')))).toMatchObject({ error: 'reset', closing: '' })
+    expect(await heard(run(CHAT[0] ?? '', new Error('reset')))).toMatchObject({ error: 'reset', closing: '' })
   })
 })
