@@ -331,6 +331,15 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
       return await (winner ? replayed(winner) : refuse(verdict.code, verdict.reason))
     }
 
+    const left = expiresAt - clock.now()
+    // An offer of a chain or an operator may allow less than usual.
+    const minLifeMs = Math.min(timeouts.minLifeMs, offer.maxTimeoutSeconds * 500)
+    if (endpoint.delivery === 'stream' && left < minLifeMs)
+      return await refuse(
+        'PAYMENT_UNFUNDED',
+        `the authorization ends in ${Math.max(0, Math.floor(left / 1000))} seconds; a call of this kind needs at least ${minLifeMs / 1000} seconds. Sign now + maxTimeoutSeconds`,
+      )
+
     const asset = purseOf(identified)
     if (endpoint.delivery === 'stream' && !isAllowed(payer, endpoint.allowlists?.(input))) throw notAdmitted(payer)
     // What moves nothing adds to no debt; it may be the very link by which a wallet is filled.

@@ -59,7 +59,7 @@ export function streamReply(
   let isHolding = false
   let cut: ((apiError: ApiError) => void) | undefined
   let out: ReadableStreamDefaultController<Uint8Array> | undefined
-  let isDue = paywall?.settlesEarly === true
+  let isSettlementKnown = false
 
   const body = new ReadableStream<Uint8Array>(
     {
@@ -76,11 +76,10 @@ export function streamReply(
           if (over.signal.aborted) return
           if (bytes === undefined) return await close({ last: stream.closing(), isWhole: true })
           paywall?.keep(bytes)
-          if (isDue && stream.hasContent()) {
-            isDue = false
-            const paid = await paywall?.settle({ isWhole: false })
+          if (paywall && isDue(paywall)) {
+            const isRefused = await settleMidway(paywall)
             if (over.signal.aborted) return
-            if (paid?.isRefused) return await fail(REFUSED)
+            if (isRefused) return await fail(REFUSED)
           }
           controller.enqueue(bytes)
         } catch (error) {
@@ -100,6 +99,20 @@ export function streamReply(
   open.add(drain)
   background(watch().finally(() => open.delete(drain)))
   return { status: 200, headers: { ...EVENT_STREAM, ...headers }, body }
+
+  /**
+   * Nothing more is handed out before the settlement has answered. A process that stood still may wake with its deadline long past, and
+   * with much that waits in the vendor's socket.
+   */
+  function isDue({ settlesEarly, settleBy }: StreamPayment): boolean {
+    return !isSettlementKnown && stream.hasContent() && (settlesEarly === true || clock.now() >= settleBy)
+  }
+
+  async function settleMidway(payment: StreamPayment): Promise<boolean> {
+    const { isRefused } = await payment.settle({ isWhole: false })
+    isSettlementKnown = true
+    return isRefused
+  }
 
   /** The next piece; rejects when the stream is cut while it waits. */
   function next(): Promise<Uint8Array | undefined> {
@@ -166,8 +179,7 @@ export function streamReply(
       settleBy = Number.POSITIVE_INFINITY
       // The reader asks and has had nothing: there is nothing to pay for, and no time left to pay.
       if (askedAt !== undefined && !stream.hasContent()) return halt(TOO_SHORT)
-      const paid = await paywall?.settle({ isWhole: false })
-      if (paid?.isRefused) return halt(REFUSED)
+      if (paywall && (await settleMidway(paywall))) return halt(REFUSED)
     }
   }
 

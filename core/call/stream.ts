@@ -197,8 +197,10 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     const insisted = async (): Promise<Paying> =>
       (await insist(authorization, { call, what: 'the settlement of an answer that was delivered' }, attempt)) ??
       (await givenAway(call))
+    // What ended unsent can never be paid: it is withheld, though the chain cannot confirm that just now.
+    const isLost = ({ kind }: Paying) => kind === 'unavailable' && authorization.expiresAt <= clock.now()
     const heard = async (paying: Paying): Promise<Paidness> =>
-      paidness(answer === 'unread' ? paying : await noted(call, paying, answer))
+      paidness(answer === 'unread' ? paying : await noted(call, paying, answer), isLost(paying))
     const known = (answer === 'streamed' ? insisted() : attempt()).then(heard)
     const enough = new AbortController()
     const late = clock.wait(timeouts.receiptMs, enough.signal).then(() => undefined)
@@ -390,8 +392,10 @@ const MAX_KEPT = 131_072
 
 const answerOf = ({ made }: Stored) => made as unknown as replies.StoredAnswer
 
-function paidness(paying: Paying): Paidness {
+function paidness(paying: Paying, isLost: boolean): Paidness {
   if (paying.kind === 'settled') return { headers: receiptHeaders(paying.receipt), isRefused: false }
+  if (paying.kind === 'unavailable' && isLost)
+    return { headers: replies.unsettledHeaders(paying.kind), isRefused: true, reason: paying.reason }
   if (!isRefusal(paying)) return { headers: replies.unsettledHeaders(paying.kind), isRefused: false }
   const reason =
     paying.kind === 'replayed' ? 'the authorization serves another call' : (paying as { reason: string }).reason

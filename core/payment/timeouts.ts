@@ -23,6 +23,8 @@ export type Timeouts = {
   readonly receiptMs: number
   /** A stream settles when its authorization has so long to live. */
   readonly marginMs: number
+  /** An authorization for what is settled after it was given lives at least so long when it comes (contract 1.63). */
+  readonly minLifeMs: number
   /** How long an identical resend of a paid request is given the stored answer (contract 1.39). */
   readonly resendMs: number
   /** How long a refused settlement after delivery keeps its payer from further answers (decision 41). */
@@ -42,6 +44,7 @@ export const timeouts: Timeouts = {
   streamMs: 500_000,
   receiptMs: 10_000,
   marginMs: 30_000,
+  minLifeMs: 20_000,
   resendMs: 600_000,
   unpaidBlockMs: 86_400_000,
 }

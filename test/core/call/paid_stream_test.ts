@@ -3,7 +3,7 @@ import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { chatPieces, DONE, streamAnswer } from '../../../adapters/providers/scripted/chat.ts'
 import { ApiError } from '../../../core/mod.ts'
-import { decodeHeader, type KitOptions, read } from '../../kit.ts'
+import { decodeHeader, door, type KitOptions, read } from '../../kit.ts'
 import { HELLO, MODEL, reading, said, slowChain, STREAM, streaming, table, USED } from './stream_kit.ts'
 
 const HI = said({ content: 'Hi' })
@@ -221,6 +221,66 @@ describe('a stream', () => {
     expect(chain.transfers).toEqual([])
     await clock.advance(1)
     expect(chain.transfers).toHaveLength(1)
+  })
+
+  test('that wakes after its deadline hands out nothing more before its settlement has answered', async () => {
+    for (const isFunded of [true, false]) {
+      const gate = door()
+      const chain = memoryChain({ before: (question) => (question === 'settle' ? gate.passed : undefined) })
+      const { reader, pieces, clock, alice } = await fed([HI], { chain })
+      expect(await reader.next()).toBe(HI)
+      if (!isFunded) chain.drain(alice.wallet)
+      await clock.advance(280_000)
+      pieces.push(said({ content: ' there' }), said({}, { finish: 'stop' }), USED, DONE)
+      pieces.end()
+      let text = ''
+      const rest = reader.rest().then((all) => (text = all))
+      await clock.settle()
+      expect(text).toBe('')
+      gate.open()
+      await rest
+      expect([text.includes('there'), text.includes('payment of this stream was refused')]).toEqual([
+        isFunded,
+        !isFunded,
+      ])
+    }
+  })
+
+  test('that wakes after its authorization has ended unsent ends there, also where the chain cannot say so', async () => {
+    const chain = memoryChain({
+      before(question) {
+        if (question === 'fate') throw new Error('the node is away')
+      },
+    })
+    const { reader, pieces, clock, idle } = await fed([HI], { chain })
+    expect(await reader.next()).toBe(HI)
+    pieces.push(said({ content: ' there' }), said({}, { finish: 'stop' }), USED, DONE)
+    pieces.end()
+    await clock.advance(400_000)
+    const text = await reader.rest()
+    await idle()
+    expect([text.includes('there'), text.includes('payment of this stream was refused')]).toEqual([false, true])
+    expect(chain.transfers).toEqual([])
+  })
+
+  test('is not begun where its authorization ends within 20 seconds: 402, and no vendor is asked', async () => {
+    for (const [seconds, status] of [
+      [19, 402],
+      [20, 200],
+    ] as const) {
+      const { post, alice, clock, chat } = await table(streaming(streamAnswer(HELLO)))
+      const payment = alice.sign(await alice.ask(STREAM, { path: '/api/v1/chat/completions' }), {
+        validBefore: BigInt(clock.now() / 1000 + seconds),
+      })
+      const response = await post(STREAM, { payment })
+      expect([response.status, chat.orders.length]).toEqual([status, status === 200 ? 1 : 0])
+      if (status === 402)
+        expect((await read(response)).body).toMatchObject({
+          code: 'PAYMENT_UNFUNDED',
+          details:
+            'the authorization ends in 19 seconds; a call of this kind needs at least 20 seconds. Sign now + maxTimeoutSeconds',
+        })
+    }
   })
 
   test('whose reader leaves before content aborts its vendor at once, costs nothing, and leaves the authorization free', async () => {

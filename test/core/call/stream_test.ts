@@ -3,7 +3,7 @@ import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
 import { ApiError } from '../../../core/mod.ts'
-import { decodeHeader, read } from '../../kit.ts'
+import { decodeHeader, door, read } from '../../kit.ts'
 import { COMPLETIONS, SKY, slowChain, STREAM, table } from './stream_kit.ts'
 
 const FREE = 'nvidia/gpt-oss-120b'
@@ -155,6 +155,29 @@ describe('a whole answer', () => {
     expect(body.message).toBe(
       'The model did not answer within 10 seconds, and the authorization lives no longer. Nothing was charged.',
     )
+  })
+
+  test('that is ready after its authorization has ended unsent is withheld, also where the chain cannot say so', async () => {
+    const ready = door()
+    const chain = memoryChain({
+      before(question) {
+        if (question === 'fate') throw new Error('the node is away')
+      },
+    })
+    const script = async () => {
+      await ready.passed
+      return wholeAnswer()
+    }
+    const { post, signed, clock } = await table(script, { chain, timeouts: { answerMs: 900_000, marginMs: -900_000 } })
+    const answer = post(SKY, { payment: await signed(SKY) })
+    await clock.advance(400_000)
+    ready.open()
+    const { status, body } = await read(await answer)
+    expect([status, body.error, JSON.stringify(body).includes('Hello')]).toEqual([
+      402,
+      'Payment settlement failed',
+      false,
+    ])
   })
 
   test('that fails says so in our words, costs nothing, and leaves the authorization free', async () => {
