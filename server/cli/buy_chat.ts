@@ -1,13 +1,21 @@
-/** Buys an answer: prints it as it comes, then what it used and what was paid for it. */
-import { ask, type Asked, BuyError, openPurse, postJson, quoted, refusal } from './buy_wallet.ts'
+/** Buys a chat answer: prints it as it streams, then its token usage and the payment. */
+import {
+  BuyError,
+  createPaymentClient,
+  errorFrom,
+  fetchGateway,
+  postJson,
+  type PurchaseOptions,
+  readQuote,
+} from './buy_wallet.ts'
 
-/** How models of chat are billed; the list names those of pictures and films too. */
+/** Billing modes of chat models. The model list has image and video models too. */
 const CHAT_MODES: readonly string[] = ['paid', 'flat', 'free']
 
-/** What a first try costs least, where it is served. */
-const ECHO = 'farebox/echo'
+/** The cheapest model to try first, on gateways that serve it. */
+const ECHO_MODEL = 'farebox/echo'
 
-type Chat = Asked & { readonly system: string | undefined; readonly maxTokens: number | undefined }
+type ChatOptions = PurchaseOptions & { readonly system: string | undefined; readonly maxTokens: number | undefined }
 type Model = { readonly id: string; readonly billing_mode: string }
 type Usage = { readonly prompt_tokens: number; readonly completion_tokens: number }
 type Chunk = {
@@ -17,110 +25,114 @@ type Chunk = {
   readonly usage?: Usage | null
   readonly error?: { readonly message?: string }
 }
-/** What follows an answer; comments are by name, for example `payment-response`. `broken` says why an answer is not whole, `isCut` that its end never came. */
-type Told = {
+/**
+ * What is known after a stream. `comments` has its SSE comments by name, such as `payment-response`. `failure` says why
+ * the answer is incomplete. `isTruncated`: the stream ended without [DONE] or an error event.
+ */
+type StreamSummary = {
   readonly usage: Usage | undefined
   readonly comments: ReadonlyMap<string, string>
-  readonly broken: string | undefined
-  readonly isCut: boolean
+  readonly failure: string | undefined
+  readonly isTruncated: boolean
 }
 
-export async function buyChat(asked: Chat): Promise<void> {
-  const { origin, prompt, system, maxTokens } = asked
+export async function buyChat(options: ChatOptions): Promise<void> {
+  const { origin, prompt, system, maxTokens } = options
   if (!/^https?:\/\//i.test(origin) || !URL.canParse(origin))
-    throw new BuyError(
-      `--url takes the address of a gateway, such as http://127.0.0.1:4020, not ${JSON.stringify(origin)}`,
-    )
-  const model = asked.model ?? (await cheapest(origin))
-  const words = { role: 'user', content: prompt }
-  const messages = system === undefined ? [words] : [{ role: 'system', content: system }, words]
-  const order = postJson({ model, messages, stream: true, ...(maxTokens !== undefined && { max_tokens: maxTokens }) })
-  const target = `${origin}/api/v1/chat/completions`
-  const first = await ask(target, order)
+    throw new BuyError(`--url takes the URL of a gateway, such as http://127.0.0.1:4020, not ${JSON.stringify(origin)}`)
+  const model = options.model ?? (await defaultModel(origin))
+  const question = { role: 'user', content: prompt }
+  const messages = system === undefined ? [question] : [{ role: 'system', content: system }, question]
+  const init = postJson({ model, messages, stream: true, ...(maxTokens !== undefined && { max_tokens: maxTokens }) })
+  const url = `${origin}/api/v1/chat/completions`
+  const first = await fetchGateway(url, init)
   if (first.ok) {
-    tellHead(first, model)
-    const told = await print(first)
-    tellUsage(told)
-    console.log('paid      free, nothing was paid')
-    return wholeOrThrow(told)
+    printHeader(first, model)
+    const summary = await printStream(first)
+    printUsage(summary)
+    console.log('paid      nothing: the model is free')
+    return throwIfIncomplete(summary)
   }
-  const { pay, spent } = await openPurse(asked, await readable(origin, quoted(first)))
-  const response = await pay(target, order)
-  if (!response.ok) throw refusal(response.status, await readable(origin, response.json()))
-  tellHead(response, model)
-  const told = await print(response)
-  tellUsage(told)
-  console.log(`paid      ${receiptIn(told)}`)
-  await spent()
-  wholeOrThrow(told)
+  const { pay, printBalance } = await createPaymentClient(options, await parsed(origin, readQuote(first)))
+  const response = await pay(url, init)
+  if (!response.ok) throw errorFrom(response.status, await parsed(origin, response.json()))
+  printHeader(response, model)
+  const summary = await printStream(response)
+  printUsage(summary)
+  console.log(`paid      ${describePayment(summary)}`)
+  await printBalance()
+  throwIfIncomplete(summary)
 }
 
-/** What something else than a gateway answers is often no JSON. */
-async function readable<T>(origin: string, reading: Promise<T>): Promise<T> {
-  return await reading.catch((error) => {
+/** Explains a response that is not JSON: `--url` probably names something other than a gateway. */
+async function parsed<T>(origin: string, value: Promise<T>): Promise<T> {
+  return await value.catch((error) => {
     throw error instanceof SyntaxError
-      ? new BuyError(`What answers at ${origin} is no gateway: its reply cannot be read.`)
+      ? new BuyError(`The server at ${origin} is not a gateway: its response is not valid JSON. Check --url.`)
       : error
   })
 }
 
-/** The echo model, else the first paid model that the gateway serves, else the first of any kind. */
-async function cheapest(origin: string): Promise<string> {
-  const response = await ask(`${origin}/api/v1/models`)
-  const { data } = (await readable(origin, response.json())) as { data?: readonly Model[] }
-  if (!Array.isArray(data)) throw new BuyError(`What answers at ${origin} is no gateway: it lists no models.`)
+/** The echo model, else the first paid chat model of the gateway, else the first chat model. */
+async function defaultModel(origin: string): Promise<string> {
+  const response = await fetchGateway(`${origin}/api/v1/models`)
+  const { data } = (await parsed(origin, response.json())) as { data?: readonly Model[] }
+  if (!Array.isArray(data))
+    throw new BuyError(`The server at ${origin} is not a gateway: it has no model list. Check --url.`)
   const chat = (data as readonly Model[]).filter(({ billing_mode: mode }) => CHAT_MODES.includes(mode))
-  const model = chat.find(({ id }) => id === ECHO) ?? chat.find(({ billing_mode: mode }) => mode === 'paid') ?? chat[0]
-  if (!model) throw new BuyError('This gateway serves no chat model.')
+  const model =
+    chat.find(({ id }) => id === ECHO_MODEL) ?? chat.find(({ billing_mode: mode }) => mode === 'paid') ?? chat[0]
+  if (!model) throw new BuyError('This gateway has no chat models.')
   return model.id
 }
 
-/** Who answers, and with how much where that is less than was asked for. */
-function tellHead({ headers }: Response, model: string): void {
+/** Prints the model that answers, and its output limit if that is below the requested one. */
+function printHeader({ headers }: Response, model: string): void {
   console.log(`model     ${headers.get('x-fallback-model') ?? model}`)
-  const most = headers.get('x-max-tokens-effective')
+  const [requested, effective] = ['x-max-tokens-requested', 'x-max-tokens-effective'].map((name) => headers.get(name))
   if (headers.get('x-max-tokens-capped') === 'true')
-    console.log(
-      `capped    at ${most} tokens; ${headers.get('x-max-tokens-requested')} are more than the model gives to this prompt`,
-    )
+    console.log(`capped    at ${effective} tokens: the model cannot write ${requested} for this prompt`)
 }
 
-/** Prints the text as it arrives, reasoning dimmed, between two blank lines. What went wrong on the way is in what it gives: a receipt may follow. */
-async function print(response: Response): Promise<Told> {
+/**
+ * Prints the text as it arrives, reasoning dimmed, between blank lines. Failures are returned, not thrown, because a
+ * receipt may follow them.
+ */
+async function printStream(response: Response): Promise<StreamSummary> {
   const isTerminal = process.stdout.isTTY === true
   const comments = new Map<string, string>()
   let usage: Usage | undefined
-  let broken: string | undefined
-  let isThinking = false
-  let isCut = true
+  let failure: string | undefined
+  let isReasoning = false
+  let isTruncated = true
   process.stdout.write('\n')
   try {
     for await (const line of linesOf(response)) {
       const [, name, value] = /^: (\S+) (.*)$/.exec(line) ?? []
       if (name !== undefined && value !== undefined) comments.set(name, value)
       if (!line.startsWith('data:')) continue
-      isCut &&= !line.endsWith('[DONE]')
+      isTruncated &&= !line.endsWith('[DONE]')
       if (line.endsWith('[DONE]')) continue
-      const chunk = chunkIn(line)
+      const chunk = parseChunk(line)
       if (!chunk || chunk.error)
-        broken ??= chunk ? (chunk.error?.message ?? 'no reason was given') : 'a part of it could not be read'
-      isCut &&= !chunk?.error
+        failure ??= chunk ? (chunk.error?.message ?? 'no reason given') : 'an event could not be parsed'
+      isTruncated &&= !chunk?.error
       usage = chunk?.usage ?? usage
-      const { reasoning_content: thought, content } = chunk?.choices?.[0]?.delta ?? {}
-      if (thought) process.stdout.write(isTerminal ? `\x1b[2m${thought}\x1b[22m` : thought)
-      if (content && isThinking) process.stdout.write('\n\n')
+      const { reasoning_content: reasoning, content } = chunk?.choices?.[0]?.delta ?? {}
+      if (reasoning) process.stdout.write(isTerminal ? `\x1b[2m${reasoning}\x1b[22m` : reasoning)
+      if (content && isReasoning) process.stdout.write('\n\n')
       if (content) process.stdout.write(content)
-      isThinking = Boolean(thought) || (isThinking && !content)
+      isReasoning = Boolean(reasoning) || (isReasoning && !content)
     }
   } catch {
-    isCut = true
+    isTruncated = true
   }
   process.stdout.write('\n\n')
-  return { usage, comments, broken: broken ?? (isCut ? 'the connection was lost' : undefined), isCut }
+  return { usage, comments, failure: failure ?? (isTruncated ? 'the connection was lost' : undefined), isTruncated }
 }
 
-/** Undefined for what is no chunk: a stream passes on what a vendor writes. */
-function chunkIn(line: string): Chunk | undefined {
+/** Undefined for data that is not a JSON object: the gateway passes on what a vendor sends. */
+function parseChunk(line: string): Chunk | undefined {
   try {
     const chunk: unknown = JSON.parse(line.slice('data:'.length))
     return typeof chunk === 'object' && chunk !== null ? (chunk as Chunk) : undefined
@@ -129,8 +141,8 @@ function chunkIn(line: string): Chunk | undefined {
   }
 }
 
-function wholeOrThrow({ broken }: Told): void {
-  if (broken !== undefined) throw new BuyError(`The answer broke off: ${broken}`)
+function throwIfIncomplete({ failure }: StreamSummary): void {
+  if (failure !== undefined) throw new BuyError(`The answer is incomplete: ${failure}`)
 }
 
 async function* linesOf(response: Response): AsyncGenerator<string> {
@@ -144,16 +156,16 @@ async function* linesOf(response: Response): AsyncGenerator<string> {
   if (rest !== '') yield rest
 }
 
-function tellUsage({ usage }: Told): void {
+function printUsage({ usage }: StreamSummary): void {
   if (usage) console.log(`usage     ${usage.prompt_tokens} tokens in, ${usage.completion_tokens} out`)
 }
 
-/** The receipt of a stream stands in its comments, for its headers have long gone. */
-function receiptIn({ comments, broken, isCut }: Told): string {
+/** The receipt of a stream is in its comments, because its headers were sent before the settlement. */
+function describePayment({ comments, failure, isTruncated }: StreamSummary): string {
   const transaction = comments.get('x-payment-receipt')
   if (transaction) return `settled, transaction ${transaction}`
-  const why = comments.get('x-payment-settle-error-class')
-  if (why) return `not settled: ${why}`
-  if (isCut) return 'no receipt came; what had arrived may still be charged'
-  return broken === undefined ? 'no receipt came' : 'nothing, as far as the gateway says: no receipt came'
+  const errorClass = comments.get('x-payment-settle-error-class')
+  if (errorClass) return `not settled: ${errorClass}`
+  if (isTruncated) return 'unknown: no receipt was received; the delivered part may still be charged'
+  return failure === undefined ? 'unknown: no receipt was received' : 'probably nothing: no receipt was received'
 }

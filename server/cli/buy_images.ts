@@ -1,47 +1,47 @@
-/** Buys pictures: waits for the job where there is one, and saves what was made. */
-import { access, constants, writeFile } from 'node:fs/promises'
-import { dirname, resolve } from 'node:path'
-import { ask, type Asked, BuyError, openPurse, type Pay, postJson, quoted, refusal } from './buy_wallet.ts'
+/** Buys images: polls the job if the gateway starts one, and saves the images. */
+import { checkOutput, download, type Payment } from './buy_job.ts'
+import {
+  createPaymentClient,
+  errorFrom,
+  fetchGateway,
+  type Pay,
+  postJson,
+  type PurchaseOptions,
+  readQuote,
+} from './buy_wallet.ts'
 
 const POLL_MS = 2_000
-/** An authorization lives 600 seconds (contract 5.29); past that there is nothing to wait for. */
-const GIVE_UP_MS = 600_000
+/** An authorization is valid for 600 seconds (contract 5.29); after that the job can no longer be paid for. */
+const TIMEOUT_MS = 600_000
 
-type Result = {
-  readonly id: string
-  readonly data: readonly { url: string }[]
-  readonly payment: { status: string; tx_hash: string; network: string }
-}
-type Images = Asked & {
+type Result = { readonly id: string; readonly data: readonly { url: string }[]; readonly payment: Payment }
+type ImageOptions = PurchaseOptions & {
   readonly size: string | undefined
   readonly n: number | undefined
   readonly out: string | undefined
 }
 
-export async function buyImages(asked: Images): Promise<void> {
-  const { origin, prompt, model = 'vendor-a/image-1', size, n, out } = asked
-  if (out !== undefined) await access(dirname(resolve(out)), constants.W_OK).catch(refuseOut)
-  const order = postJson({ model, prompt, ...(size && { size }), ...(n !== undefined && { n }) })
-  const target = `${origin}/api/v1/images/generations`
-  const { pay, spent } = await openPurse(asked, await quoted(await ask(target, order)))
-  const result = await collect(pay, origin, await pay(target, order))
-  console.log(`paid      ${result.payment.status} on ${result.payment.network}, transaction ${result.payment.tx_hash}`)
-  await spent()
-  for (const [index, { url }] of result.data.entries()) {
+export async function buyImages(options: ImageOptions): Promise<void> {
+  const { origin, prompt, model = 'vendor-a/image-1', size, n, out } = options
+  await checkOutput(out)
+  const init = postJson({ model, prompt, ...(size && { size }), ...(n !== undefined && { n }) })
+  const endpoint = `${origin}/api/v1/images/generations`
+  const { pay, printBalance } = await createPaymentClient(options, await readQuote(await fetchGateway(endpoint, init)))
+  const { data, payment } = await collect(pay, { origin, submitted: await pay(endpoint, init) })
+  console.log(`paid      ${payment.status} on ${payment.network}, transaction ${payment.tx_hash}`)
+  await printBalance()
+  for (const [index, { url }] of data.entries()) {
     console.log(`hosted    ${url.slice(0, 200)}`)
-    console.log(`image     ${await save(url, out, index)}`)
+    const pathFor = (mediaType: string) => numbered(out ?? `farebox-${Date.now()}.${extensionOf(mediaType)}`, index)
+    console.log(`image     ${await download(url, { product: 'image', pathFor })}`)
   }
 }
 
-function refuseOut(): never {
-  throw new BuyError('--out names a folder that cannot be written to')
-}
-
-/** Follows a job to its result. Each poll is paid for by the same wallet, and charges at most once. */
-async function collect(pay: Pay, origin: string, first: Response): Promise<Result> {
-  const giveUpAt = Date.now() + GIVE_UP_MS
-  let response = first
-  while (response.status === 202 && Date.now() < giveUpAt) {
+/** Polls until the result is there. Each poll may sign a new payment with the same wallet; at most one is charged. */
+async function collect(pay: Pay, { origin, submitted }: { origin: string; submitted: Response }): Promise<Result> {
+  const deadline = Date.now() + TIMEOUT_MS
+  let response = submitted
+  while (response.status === 202 && Date.now() < deadline) {
     const job = (await response.json()) as { id: string; poll_url?: string; status: string }
     const { pathname, search } = new URL(response.url)
     const path: string = job.poll_url ?? pathname + search
@@ -51,15 +51,14 @@ async function collect(pay: Pay, origin: string, first: Response): Promise<Resul
   }
   const body = (await response.json()) as Result
   if (response.status === 200 && body.payment) return body
-  throw refusal(response.status, body)
+  throw errorFrom(response.status, body)
 }
 
-async function save(url: string, out: string | undefined, index: number): Promise<string> {
-  const response = await fetch(url)
-  if (!response.ok) throw new BuyError(`${response.status}: the image could not be fetched; it stays at its URL`)
-  const type = response.headers.get('content-type')?.split('/')[1] ?? 'png'
-  const base = out ?? `farebox-${Date.now()}.${type}`
-  const path = index === 0 ? base : base.replace(/(\.\w+)?$/, `-${index}$1`)
-  await writeFile(path, new Uint8Array(await response.arrayBuffer()))
-  return path
+/** The first file has the plain name, further ones get -1, -2, ... before the extension. */
+function numbered(path: string, index: number): string {
+  return index === 0 ? path : path.replace(/(\.\w+)?$/, `-${index}$1`)
+}
+
+function extensionOf(mediaType: string): string {
+  return mediaType.split('/')[1] || 'png'
 }
