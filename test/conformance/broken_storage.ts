@@ -154,13 +154,20 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     'counts first and inserts later',
     (good) => {
       let inFlight = 0
+      const paid = new Set<string>()
       return {
+        async finishSettlement(id, token, outcome, at) {
+          const call = outcome.kind === 'paid' ? await good.getCall(id) : undefined
+          if (call) paid.add(call.payer)
+          return await good.finishSettlement(id, token, outcome, at)
+        },
         async openCall(call, authorization, { cap, ...at }) {
           const isAlone = inFlight++ === 0
           await turn()
           inFlight--
           const { newWallet: _, ...rest } = cap ?? { asOf: 0 }
-          return good.openCall(call, authorization, { ...at, ...(cap && { cap: isAlone ? cap : rest }) })
+          const isCounted = isAlone || paid.has(call.payer)
+          return good.openCall(call, authorization, { ...at, ...(cap && { cap: isCounted ? cap : rest }) })
         },
       }
     },
@@ -169,16 +176,18 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     'a wallet is new in an asset until a call of it has settled there, at whatever gateway',
     'takes what was paid in another asset for enough',
     (good) => {
-      const paid = new Set<string>()
+      const paid = new Map<string, Set<string>>()
       return {
         async finishSettlement(id, token, outcome, at) {
           const call = outcome.kind === 'paid' ? await good.getCall(id) : undefined
-          if (call) paid.add(call.payer)
+          if (call) paid.set(call.payer, new Set([...(paid.get(call.payer) ?? []), call.asset]))
           return await good.finishSettlement(id, token, outcome, at)
         },
         openCall(call, authorization, { cap, ...at }) {
           const { newWallet: _, ...rest } = cap ?? { asOf: 0 }
-          return good.openCall(call, authorization, { ...at, ...(cap && { cap: paid.has(call.payer) ? rest : cap }) })
+          const assets = paid.get(call.payer)
+          const isTaken = assets !== undefined && !assets.has(call.asset)
+          return good.openCall(call, authorization, { ...at, ...(cap && { cap: isTaken ? rest : cap }) })
         },
       }
     },
@@ -191,12 +200,15 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       return {
         async finishSettlement(id, token, outcome, at) {
           const call = outcome.kind === 'paid' ? await good.getCall(id) : undefined
-          if (call) paid.add(call.payer)
+          if (call) paid.add(`${call.payer} ${call.asset}`)
           return await good.finishSettlement(id, token, outcome, at)
         },
         openCall(call, authorization, { cap, ...at }) {
           const { newWallet: _, ...rest } = cap ?? { asOf: 0 }
-          return good.openCall(call, authorization, { ...at, ...(cap && { cap: paid.has(call.payer) ? rest : cap }) })
+          return good.openCall(call, authorization, {
+            ...at,
+            ...(cap && { cap: paid.has(`${call.payer} ${call.asset}`) ? rest : cap }),
+          })
         },
       }
     },

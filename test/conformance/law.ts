@@ -45,8 +45,11 @@ export function runBroken<T>(suite: string, laws: readonly Law<T>[], broken: rea
   for (const { law, but, make } of broken) {
     test(`${suite}: "${law}"${isFull ? ' alone' : ''} catches an adapter that ${but}`, async () => {
       const failing: string[] = []
-      limitMs = 1_000
-      for (const each of isFull ? laws : [lawNamed(laws, law)]) if (!(await holds(each, make))) failing.push(each.name)
+      for (const each of isFull ? laws : [lawNamed(laws, law)]) {
+        // A broken adapter may hang at its own law; the others hold however slow this machine is.
+        limitMs = each.name === law ? 1_000 : 60_000
+        if (!(await holds(each, make))) failing.push(each.name)
+      }
       limitMs = 60_000
       expect(failing).toEqual([law])
     }, 120_000)

@@ -71,4 +71,4 @@ test(`kill -9 and a bad wire leave every picture paid once, nobody charged for n
   expect(said.charged).toContainEqual(expect.stringContaining('was charged, and nobody has its result'))
   expect(said.undelivered).toContainEqual(expect.stringContaining('left without a picture'))
   expect(said.twice).toContainEqual(expect.stringContaining('delivered for two purchases'))
-}, 120_000)
+}, 300_000)

@@ -64,4 +64,4 @@ test('one file and one line: the laws of endpoints, gateways and documents run o
   // 27 laws inline and as a job, once more on each of three gateways, and its place in the documents.
   expect(count(laws.said, 'pass')).toBeGreaterThan(130)
   expect(await run('test', 'test/architecture_test.ts')).toMatchObject({ code: 0 })
-}, 60_000)
+}, 300_000)

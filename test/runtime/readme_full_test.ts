@@ -28,7 +28,7 @@ let running: Running
 
 beforeAll(async () => {
   running = await startGateway()
-}, 30_000)
+}, 300_000)
 
 async function startGateway(env: Readonly<Record<string, string>> = {}): Promise<Running> {
   const read = parseConfig('', { PORT: '0', DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:', ...env })

@@ -79,7 +79,7 @@ describe('a gateway process', () => {
     expect((await gateway.exited).code).toBe(0)
     await host.stop()
     expect(aliveIn(dir)).toEqual([])
-  }, 60_000)
+  }, 300_000)
 
   test('a local chain that is behind the ledger resets both, and says so', async () => {
     const dir = freshDir()
@@ -100,7 +100,7 @@ describe('a gateway process', () => {
     second.kill('SIGTERM')
     const { out } = await second.exited
     expect(out).toContain('the local chain is behind the ledger: both were reset')
-  }, 60_000)
+  }, 300_000)
 
   test.each([
     ['in memory', { DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:' }, '127.0.0.1'],
@@ -134,7 +134,7 @@ describe('a gateway process', () => {
     expect(code).toBe(0)
     expect(out).toContain(`: ${endpoints.paid + endpoints.free} endpoints, paid in USDC`)
     expect(out).toContain('note: listening on 0.0.0.0, so others can reach this play system')
-  }, 60_000)
+  }, 300_000)
 })
 
 describe('a start that cannot succeed says why in one go, exits with 1 and leaves nothing behind', () => {
@@ -153,7 +153,7 @@ describe('a start that cannot succeed says why in one go, exits with 1 and leave
     first.kill('SIGTERM')
     expect((await first.exited).code).toBe(0)
     expect(aliveIn(dir)).toEqual([])
-  }, 60_000)
+  }, 300_000)
 
   test('a port that is taken', async () => {
     const dir = freshDir()
@@ -167,7 +167,7 @@ describe('a start that cannot succeed says why in one go, exits with 1 and leave
       err: `Port ${port} on 127.0.0.1 is taken. Stop what listens there, or set PORT to another one (0 picks a free one).\n`,
     })
     expect(aliveIn(dir)).toEqual([])
-  }, 60_000)
+  }, 300_000)
 
   test('a configuration with mistakes: all of them are listed, by name, and no secret is shown', async () => {
     const dir = freshDir()

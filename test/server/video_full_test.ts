@@ -136,7 +136,7 @@ describe('videos on devnet, without a key', () => {
     expect(lengthOf(bytes)).toBeCloseTo(1, 1)
     const part = await fetch(data[0].url, { headers: { range: 'bytes=4-7' } })
     expect([part.status, await part.text()]).toEqual([206, 'ftyp'])
-  }, 30_000)
+  }, 300_000)
 
   test('families c and e are listed and made by the demo; vendor-f is nobody’s', async () => {
     const listed = async (path: string) => (await payer.get(path)).body.data.map(({ id }: { id: string }) => id)
@@ -175,7 +175,7 @@ describe('whoever is configured', () => {
       'GET /xai/videos/r-1 Bearer s3cret',
       'GET /clips/run.mp4',
     ])
-  }, 20_000)
+  }, 300_000)
 
   test('sells vendor-f from a server of its own, whose clips have no address', async () => {
     const running = await startWith(
@@ -191,7 +191,7 @@ describe('whoever is configured', () => {
       'GET /openai/videos/video_1',
       'GET /openai/videos/video_1/content',
     ])
-  }, 20_000)
+  }, 300_000)
 
   test('switches references off, and signs poll URLs with keys of the operator’s', async () => {
     const key = 'ab'.repeat(32)
@@ -211,7 +211,7 @@ describe('whoever is configured', () => {
       isSignedQuery(pathname, searchParams, [Buffer.from(key, 'hex')]),
       isSignedQuery(pathname, searchParams, [Buffer.alloc(32)]),
     ]).toEqual([true, false])
-  }, 20_000)
+  }, 300_000)
 })
 
 describe('the vendor of a row', () => {

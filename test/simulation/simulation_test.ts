@@ -45,7 +45,7 @@ test('the storage whose rules can be switched off keeps every law while they are
   const rule: Rule = { name: 'ruled', storage: () => ruledStorage() }
   const { found } = await campaign(rule, { seed: SEED, runs: scaled(200, 1_000) })
   await expectNone(rule, found)
-}, 60_000)
+}, 300_000)
 
 for (const rule of featureFlags) {
   test(`without the rule that ${rule.name}, a law is broken`, async () => {

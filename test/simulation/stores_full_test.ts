@@ -28,7 +28,7 @@ describe.each([
   beforeAll(async () => {
     store = await openStore(name)
     rule = { ...AS_BUILT, storage: store.fresh }
-  }, 60_000)
+  }, 300_000)
   afterAll(() => store.close())
 
   test(`${wanted} random histories of posts, polls, crashes and bad weather keep every law (seed ${SEED})`, async () => {
@@ -39,13 +39,13 @@ describe.each([
       throw new Error(
         `bun test/simulation/run.ts --storage ${name} --replay ${first.seed}\n${await told(rule, first.seed)}`,
       )
-  }, 120_000)
+  }, 300_000)
 
   test('a seed makes the same history again, reconciling and taking over included', async () => {
     const before = await telling(rule)
     expect(await telling(rule)).toEqual(before)
     expect(PATHS.filter((path) => !before.some((lines) => path.test(lines)))).toEqual([])
-  }, 60_000)
+  }, 300_000)
 
   for (const off of featureFlags.filter(
     ({ name: each }) => each === 'unknown is not refused' || each.startsWith('dead means'),
@@ -53,7 +53,7 @@ describe.each([
     test(`without the rule that ${off.name}, a law is broken`, async () => {
       const { found } = await campaign({ ...off, storage: store.fresh }, { seed: 3, runs: 200, isFirst: true })
       expect(off.breaks).toContain(found[0]?.violation?.law as LawName)
-    }, 60_000)
+    }, 300_000)
   }
 })
 

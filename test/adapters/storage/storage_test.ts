@@ -95,7 +95,7 @@ test('sqlite and memory storage give the same answers to the same questions', as
     expect({ n, verb, answer: await put(one) }).toEqual({ n, verb, answer: await put(two) })
   }
   await subject.close()
-}, 20_000)
+}, 300_000)
 
 // ── the database ────────────────────────────────────────────────────────────────────────────────────────────────────
 

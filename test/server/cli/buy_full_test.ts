@@ -186,7 +186,7 @@ test('buy video prints the quote, how it goes, the transaction and both balances
   ])
   expect(await payer.transfersIn(transaction)).toMatchObject([{ value: 52_000n }])
   expect(readFileSync(join(scratch, 'fox.mp4')).toString('latin1', 4, 8)).toBe('ftyp')
-}, 20_000)
+}, 300_000)
 
 test('buy speech prints the quote, the transaction and both balances, and saves a WAV that somebody speaks in', async () => {
   const before = await payer.balance()
@@ -221,7 +221,7 @@ test('buy speech prints the quote, the transaction and both balances, and saves 
     'WAVE',
     true,
   ])
-}, 20_000)
+}, 300_000)
 
 test('buy music prints the same of a track, and saves it', async () => {
   const { code, out, err } = await buy(['music', 'calm piano', '--seconds', '6', '--out', 'calm.wav'], {
@@ -232,7 +232,7 @@ test('buy music prints the same of a track, and saves it', async () => {
     /^quote     0\.158500 USDC[^]*\npaid      settled on base-sepolia, transaction 0x\w+\nbalance [^]*\nmusic     calm\.wav, \d(\.\d)? s\nnote      Demo music by Farebox - not a model/,
   )
   expect(readFileSync(join(scratch, 'calm.wav')).toString('latin1', 8, 12)).toBe('WAVE')
-}, 20_000)
+}, 300_000)
 
 test('buy signs nothing above its limit, which is 1 USDC for real money; test money has no limit', async () => {
   const before = await payer.balance()
@@ -262,7 +262,7 @@ test('buy signs nothing above its limit, which is 1 USDC for real money; test mo
     { FAREBOX_URL: running.url },
   )
   expect([code, out]).toEqual([0, expect.stringMatching(/^quote     1\.1/)])
-}, 20_000)
+}, 300_000)
 
 test('buy chat prints the quote, the answer as it came, its usage, the transaction and both balances', async () => {
   const before = await payer.balance()

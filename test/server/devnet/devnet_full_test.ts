@@ -166,7 +166,7 @@ describe('test USDC', () => {
   test('the artifacts on disk are what the sources compile to', () => {
     for (const [file, text] of compileContracts())
       expect(readArtifact(file) === text, `${file} is stale: run bun server/devnet/compile.ts`).toBe(true)
-  }, 30_000)
+  }, 300_000)
 
   test('has the domain, names, selectors and topics of Base Sepolia USDC', async () => {
     const read = async (functionName: 'name' | 'version' | 'symbol' | 'decimals' | 'DOMAIN_SEPARATOR') =>

@@ -122,7 +122,8 @@ test('a node that refuses for want of gas sends nothing, loses nothing, and stop
     expect(h.chain.terms(now)).toEqual([])
     expect(h.chain.closed?.(now)).toMatchObject({ code: 'no_gas' })
     expect(await h.chain.fate(paid, h.offer, { now, signal: signal() })).toEqual({ kind: 'open' })
-    await give(address, ETHER)
+    // The gas price may have risen by what other tests have sent.
+    await give(address, 1_000n * ETHER)
     await h.chain.refresh({ now: now + MINUTE })
     expect(h.chain.terms(now)).toHaveLength(1)
     expect(await settle(h, h.chain, paid)).toMatchObject({ kind: 'settled' })

@@ -23,7 +23,7 @@ import { type PostgresServer, postgresServer } from './postgres_server.ts'
 let server: PostgresServer
 beforeAll(async () => {
   server = await postgresServer()
-}, 30_000)
+}, 300_000)
 afterAll(() => server.stop())
 
 runLaws('postgres storage', storageLaws, postgres)
@@ -54,7 +54,7 @@ test('postgres storage: no buyer is charged twice in random games', async () => 
     expect({ seed, wrong: await playMoney(await subject.open(), seed, 250) }).toEqual({ seed, wrong: [] })
     await subject.close()
   }
-}, 30_000)
+}, 300_000)
 
 test('postgres, asked through two handles, and memory storage give the same answers to the same 600 questions', async () => {
   const subject = await postgres()
@@ -67,7 +67,7 @@ test('postgres, asked through two handles, and memory storage give the same answ
     expect({ n, verb, answer }).toEqual({ n, verb, answer: await put(reference) })
   }
   await subject.close()
-}, 30_000)
+}, 300_000)
 
 test('postgres storage: 400 verbs at once, on the same few calls and keys, never wait for each other in a circle', async () => {
   const subject = await postgres()
@@ -86,7 +86,7 @@ test('postgres storage: 400 verbs at once, on the same few calls and keys, never
   expect(answers.flatMap((each) => (each.status === 'rejected' ? [String(each.reason)] : []))).toEqual([])
   await subject.close()
   expect(await deadlocks()).toBe(before)
-}, 30_000)
+}, 300_000)
 
 test('postgres storage: eight replicas let a payer spend a balance once', async () => {
   const subject = await postgres({ connections: 2 })
@@ -266,7 +266,7 @@ test('postgres storage: a server that was killed and started again is used again
   }
   await hasty.close()
   await subject.close()
-}, 20_000)
+}, 300_000)
 
 test('postgres storage: connections that the server ends are replaced, and no verb notices', async () => {
   const subject = await postgres({ connections: 3 })
@@ -394,7 +394,7 @@ test('postgres storage: errors tell neither SQL nor values nor the URL', async (
     expect(String(error)).not.toMatch(/insert|select/i)
     await broken.close()
   }
-}, 20_000)
+}, 300_000)
 
 test('postgres storage: it runs under Node', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'farebox-node-'))
@@ -421,7 +421,7 @@ test('postgres storage: it runs under Node', async () => {
   expect(await (await subject.open()).getCall('from node')).toMatchObject({ quote: usdc(5n), workStatus: 'queued' })
   await subject.close()
   await rm(dir, { recursive: true })
-}, 20_000)
+}, 300_000)
 
 test('postgres storage: no statement looks through a table of calls, authorizations or windows', async () => {
   const subject = await postgres()
