@@ -32,16 +32,23 @@ export { type FetchMedia, type HttpOptions, mediaFetcher } from './http/fetch.ts
 export { mediaStreamer, type StreamMedia } from './http/media_download.ts'
 export { cachedMarket, type MarketCacheOptions } from './providers/lib/market_cache.ts'
 export { MINIMAX, minimaxMusic } from './providers/minimax/music.ts'
-export {
-  chatBaseUrls,
-  chatProtocols,
-  imageBaseUrls,
-  imageProtocols,
-  videoBaseUrls,
-  type VideoProtocol,
-  videoProtocols,
-  type VideoVendorConfig,
-} from './providers/mod.ts'
+export { anthropicMessages } from './providers/anthropic/messages.ts'
+export { seedream } from './providers/bytedance/images.ts'
+export { seedance } from './providers/bytedance/videos.ts'
+export { geminiChat } from './providers/gemini/chat.ts'
+export { geminiImages } from './providers/gemini/images.ts'
+export type { ImageVendorConfig } from './providers/lib/image_provider.ts'
+export type { VideoVendorConfig } from './providers/lib/video_provider.ts'
+export { openaiChat, type OpenaiChatConfig } from './providers/openai/chat.ts'
+export { openaiImages } from './providers/openai/images.ts'
+export { openai } from './providers/openai/maker.ts'
+export { openaiResponses } from './providers/openai/responses.ts'
+export { openaiVideos } from './providers/openai/videos.ts'
+export { sdapi } from './providers/sdapi/images.ts'
+export { resellerVideos } from './providers/token360/videos.ts'
+export { xaiImages } from './providers/xai/images.ts'
+export { xaiVideos } from './providers/xai/videos.ts'
+export { cogview } from './providers/zai/images.ts'
 export { type OpenaiSpeechConfig, openaiSpeech } from './providers/openai/speech.ts'
 export { ECHO_LABEL, echoVendor } from './providers/demo/chat.ts'
 export { type PythConfig, pythMarket } from './providers/pyth/market.ts'

@@ -117,12 +117,7 @@ test('a provider knows no other provider, but for a protocol that it shares with
 })
 
 /** What adapters state of themselves, for configuration to check against: no adapter is made from it. */
-const STATEMENTS = [
-  'adapters/storage/databases.ts',
-  'adapters/providers/index.ts',
-  'adapters/providers/manifest.ts',
-  'adapters/providers/mod.ts',
-]
+const STATEMENTS = ['adapters/storage/databases.ts', 'adapters/providers/index.ts', 'adapters/providers/manifest.ts']
 
 test('only wiring names concrete adapters; configuration reads what they state of themselves', () => {
   const others = inRoom('server').filter(({ path }) => !path.startsWith('server/wiring/'))

@@ -3,7 +3,10 @@
  * which product, the report at the start and the tables of the guide. Nothing else names a provider.
  */
 import { type Static, type TObject, type TOptional, type TProperties, type TSchema, Type } from '@sinclair/typebox'
-import type { AudioVendor, Clock, Log, Vendors } from '../../core/mod.ts'
+import type { AudioVendor, ChatVendor, Clock, ImageVendor, Log, Vendors, VideoVendor } from '../../core/mod.ts'
+import type { ChatVendorConfig } from './lib/chat/provider.ts'
+import type { ImageVendorConfig } from './lib/image_provider.ts'
+import type { VideoVendorConfig } from './lib/video_provider.ts'
 
 // ── settings ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -124,6 +127,49 @@ export type Offer<Settings, Vendor> = {
   create(settings: Settings, ports: ProviderPorts): Vendor | undefined
 }
 
+// ── models ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Kinds of models whose rows are served by accounts, each with what its protocols are made from and what they make. */
+export type Models = {
+  readonly images: { readonly config: ImageVendorConfig; readonly vendor: ImageVendor }
+  readonly chat: { readonly config: ChatVendorConfig; readonly vendor: ChatVendor }
+  readonly videos: { readonly config: VideoVendorConfig; readonly vendor: VideoVendor }
+}
+export type ModelKind = keyof Models
+
+export type ModelPorts = Pick<ProviderPorts, 'clock' | 'log' | 'onClose'> & {
+  countTokens(text: string): Promise<number>
+}
+
+export type Protocol<Kind extends ModelKind> = {
+  /** The root under which its maker serves it; empty for what needs no address. */
+  readonly baseUrl: string
+  /** Many servers speak it, so an account that is none of ours has to say its address. */
+  readonly isCommon?: boolean
+  /** A program of ours, which stands in for models on devnet. */
+  readonly isDemo?: boolean
+  /** The demo's: it stands in for rows of this vendor only; for every row of its kind unless told. */
+  readonly standsInFor?: string
+  /** Protocols with one root, as chat completions and responses have; its own name unless told. */
+  readonly family?: string
+  create(config: Models[Kind]['config'], ports: ModelPorts): Models[Kind]['vendor']
+}
+
+/** Protocols by the name that an account calls them. */
+export type Protocols = { readonly [Kind in ModelKind]?: Readonly<Record<string, Protocol<Kind>>> }
+
+/** The account of a maker, which its key alone turns on. Rows of the catalog name it as their vendor. */
+export type Account<Settings = Values> = {
+  readonly name: string
+  readonly key: keyof Settings & string
+  /** The setting of another address. */
+  readonly address: keyof Settings & string
+  /** The protocol that it speaks for each kind. */
+  readonly speaks: Readonly<Partial<Record<ModelKind, string>>>
+  /** Where it serves the family of its chat protocol; where the protocol's own maker does unless told. */
+  readonly chatBaseUrl?: string
+}
+
 export type Manifest = {
   /** The name of its folder, and what settings call it. */
   readonly name: string
@@ -134,7 +180,12 @@ export type Manifest = {
   /** Variables of the environment, each with the setting that it stands for. */
   readonly environment: Readonly<Record<string, string>>
   readonly serves: { readonly [Product in Service]?: Offer<Values, ServiceVendors[Product]> }
+  readonly protocols?: Protocols
+  readonly account?: Account
 }
+
+/** The settings of a maker's account: its key and its address. */
+export const addressOf = (title: string) => environmentOnly(`Another address of the ${title} API.`, Url)
 
 /** A manifest, whose parts are checked against its own settings. */
 export function provider<const Properties extends TProperties>(manifest: {
@@ -145,6 +196,8 @@ export function provider<const Properties extends TProperties>(manifest: {
   readonly serves: {
     readonly [Product in Service]?: Offer<Static<TObject<Properties>>, ServiceVendors[Product]>
   }
+  readonly protocols?: Protocols
+  readonly account?: Account<Properties>
 }): Manifest {
   return manifest as unknown as Manifest
 }

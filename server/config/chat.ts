@@ -2,9 +2,10 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { type ChatRow, chatRows, type Json, overrideChat } from '../../core/mod.ts'
 import { addressOf } from './makers.ts'
+import { protocolOf } from './providers.ts'
 import { oneOf, setting } from '../../adapters/providers/manifest.ts'
 import { type Environment, Rate } from './settings.ts'
-import { above, type ChatProtocol, ChatProtocolName, keyOf, serving, type Shelf, type VendorTable } from './vendors.ts'
+import { above, ChatProtocolName, keyOf, serving, type Shelf, type VendorTable } from './vendors.ts'
 
 const strict = { additionalProperties: false }
 const Name = Type.String({ minLength: 1, maxLength: 200 })
@@ -72,7 +73,7 @@ export type ChatSetting = Static<typeof ChatSetting>
 
 /** How one row is served: a protocol with its settings, the key read from the environment. */
 export type ChatServing = {
-  readonly protocol: ChatProtocol
+  readonly protocol: string
   /** The maker's own unless told. */
   readonly baseUrl: string | undefined
   readonly key: string | undefined
@@ -105,7 +106,8 @@ export function resolveChat(
     const table = tables.get(row.vendor)
     const merged = above(table, own.get(row.servedBy ?? row.id) ?? {})
     if (!merged.protocol) continue
-    const isNowhere = merged.protocol === 'openai-chat' && table?.protocol !== 'openai-chat' && !merged.base_url
+    const isNowhere =
+      protocolOf('chat', merged.protocol).isCommon && table?.protocol !== merged.protocol && !merged.base_url
     if (isNowhere && !row.servedBy)
       mistakes.push(`chat ${row.id}.base_url: missing; ${merged.protocol} alone does not say whose server that is`)
     servings.set(row.id, {
@@ -136,7 +138,7 @@ function tableOf(
   }: VendorTable[string],
   mistakes: string[],
 ): Fields {
-  const address = chat_base_url ?? base_url ?? (chat && addressOf(name, chat))
+  const address = chat_base_url ?? base_url ?? (chat && addressOf(name, 'chat', chat))
   if (address === 'unknown')
     mistakes.push(`vendors.${name}.base_url: missing; ${chat} alone does not say whose server that is`)
   const fields = {

@@ -1,66 +1,21 @@
 /** Vendors that come alive by an environment variable alone: the makers' own services, and a chat server of the operator's. */
 import type { ChatSetting } from './chat.ts'
 import type { Environment } from './settings.ts'
-import type { ChatProtocol, Protocol, VendorTable, VideoProtocol } from './vendors.ts'
-
-type Maker = {
-  /** Variables that may hold the key, the first that is set; `X_BASE_URL` beside `X_API_KEY` says another address. */
-  readonly keys: readonly string[]
-  readonly protocol?: Protocol
-  readonly chat?: ChatProtocol
-  /** Where the maker serves each protocol; `own` is the address that the protocol is known for. */
-  readonly chatAt?: Readonly<Partial<Record<ChatProtocol, string>>>
-  readonly video?: VideoProtocol
-}
-
-const compatible = (address: string) => ({ openai: address, 'openai-chat': address, 'openai-responses': address })
-
-const makers: Readonly<Record<string, Maker>> = {
-  'vendor-a': { keys: ['OPENAI_API_KEY'], protocol: 'openai-images', chat: 'openai', chatAt: compatible('own') },
-  'vendor-b': {
-    keys: ['GEMINI_API_KEY', 'GOOGLE_API_KEY'],
-    protocol: 'gemini-images',
-    chat: 'gemini',
-    chatAt: { gemini: 'own' },
-  },
-  'vendor-c': {
-    keys: ['XAI_API_KEY'],
-    protocol: 'xai-images',
-    chat: 'openai',
-    chatAt: compatible('https://api.x.ai/v1'),
-    video: 'xai-videos',
-  },
-  'vendor-d': {
-    keys: ['ZAI_API_KEY', 'ZHIPU_API_KEY'],
-    protocol: 'cogview',
-    chat: 'openai-chat',
-    chatAt: compatible('https://api.z.ai/api/paas/v4'),
-  },
-  'vendor-e': { keys: ['ARK_API_KEY'], protocol: 'seedream', video: 'seedance' },
-  'vendor-g': { keys: ['ANTHROPIC_API_KEY'], chat: 'anthropic-messages', chatAt: { 'anthropic-messages': 'own' } },
-  'vendor-h': { keys: ['DEEPSEEK_API_KEY'], chat: 'openai-chat', chatAt: compatible('https://api.deepseek.com') },
-  'vendor-open': {
-    keys: ['NVIDIA_API_KEY'],
-    chat: 'openai-chat',
-    chatAt: compatible('https://integrate.api.nvidia.com/v1'),
-  },
-}
+import { type Maker, makers, protocolOf, protocolsOf } from './providers.ts'
+import type { VendorTable } from './vendors.ts'
 
 /** The address of a vendor that names none: the maker's, the protocol's `own`, or `unknown`, where a key could end up with a stranger. */
-export function addressOf(vendor: string, chat: ChatProtocol): string {
-  const maker = makers[vendor]
-  if (chat === 'echo') return 'own'
-  if (maker) return maker.chatAt?.[chat] ?? 'unknown'
-  return chat === 'openai-chat' ? 'unknown' : 'own'
+export function addressOf(vendor: string, kind: 'chat' | 'videos', protocol: string): string {
+  const { isDemo, isCommon } = protocolOf(kind, protocol)
+  const maker = makers.get(vendor)
+  if (isDemo) return 'own'
+  if (!maker) return isCommon ? 'unknown' : 'own'
+  const spoken = maker.speaks[kind]
+  if (kind === 'videos') return spoken === protocol ? 'own' : 'unknown'
+  return spoken && familyOf(spoken) === familyOf(protocol) ? (maker.chatBaseUrl ?? 'own') : 'unknown'
 }
 
-/** The same for videos. Only what is built on it speaks openai-videos any more: OpenAI has shut its own down. */
-export function videoAddressOf(vendor: string, video: VideoProtocol): 'own' | 'unknown' {
-  if (video === 'demo') return 'own'
-  const maker = makers[vendor]
-  if (maker) return maker.video === video ? 'own' : 'unknown'
-  return video === 'openai-videos' ? 'unknown' : 'own'
-}
+const familyOf = (chat: string): string => protocolOf('chat', chat).family ?? chat
 
 export type Found = { readonly vendors: VendorTable; readonly rows: readonly ChatSetting[] }
 
@@ -71,7 +26,7 @@ export function fromEnvironment(
 ): Found {
   const own = ownServer(env, { isDevnet, mistakes })
   const vendors = {
-    ...Object.fromEntries(Object.entries(makers).flatMap(([name, maker]) => tableOf(name, maker, { env, mistakes }))),
+    ...Object.fromEntries([...makers.values()].flatMap((maker) => tableOf(maker, { env, mistakes }))),
     ...own.vendors,
   }
   return {
@@ -81,22 +36,24 @@ export function fromEnvironment(
 }
 
 function tableOf(
-  name: string,
-  { keys, protocol, chat, video }: Maker,
+  { name, key, address, speaks, manifest }: Maker,
   { env, mistakes }: { env: Environment; mistakes: string[] },
 ): [string, VendorTable[string]][] {
-  const key = keys.find((variable) => env[variable])
-  if (!key) return []
-  const address = addressIn(env, key.replace(/_API_KEY$/, '_BASE_URL'), mistakes)
+  const { environment } = manifest
+  const found = Object.keys(environment).find((variable) => environment[variable] === key && env[variable])
+  if (!found) return []
+  // Where a maker has several names, the address goes by the name of the key.
+  const beside = found.replace(/_API_KEY$/, '_BASE_URL')
+  const url = environment[beside] === address ? addressIn(env, beside, mistakes) : undefined
   return [
     [
       name,
       {
-        key_env: key,
-        ...(protocol && { protocol }),
-        ...(chat && { chat }),
-        ...(video && { video }),
-        ...(address && { base_url: address }),
+        key_env: found,
+        ...(speaks.images && { protocol: speaks.images }),
+        ...(speaks.chat && { chat: speaks.chat }),
+        ...(speaks.videos && { video: speaks.videos }),
+        ...(url && { base_url: url }),
       },
     ],
   ]
@@ -113,6 +70,8 @@ function addressIn(env: Environment, variable: string, mistakes: string[]): stri
 // ── a chat server of the operator's ─────────────────────────────────────────────────────────────────────────────────
 
 const OWN = 'local'
+/** The protocol that most servers speak. */
+const COMMON = [...protocolsOf('chat')].find(([, { isCommon }]) => isCommon)?.[0] ?? ''
 /** Characters of a name that fits into the id of a row. */
 const MODEL = /^[\w./:-]{1,90}$/
 
@@ -140,10 +99,10 @@ function ownServer(env: Environment, { isDevnet, mistakes }: { isDevnet: boolean
         `CHAT_MODEL: ${JSON.stringify(model.slice(0, 80))} is not the name of a model; several are separated by commas`,
       )
   const vendor = {
-    chat: 'openai-chat',
+    chat: COMMON,
     base_url: address,
     ...(env.CHAT_API_KEY && { key_env: 'CHAT_API_KEY' }),
-  } as const
+  }
   return {
     vendors: { [models.length > 0 ? OWN : 'vendor-open']: vendor },
     rows: models.filter((model) => MODEL.test(model)).map((model) => rowOf(model, isDevnet)),

@@ -16,10 +16,8 @@ import {
   usedBy,
   type Values,
 } from '../../adapters/providers/manifest.ts'
-import * as index from '../../adapters/providers/index.ts'
+import { providers } from './providers.ts'
 import type { Environment } from './settings.ts'
-
-const providers: readonly Manifest[] = Object.values(index)
 
 // ── what is offered ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -337,7 +335,9 @@ function unread(manifest: Manifest, values: Values, { services }: Services): rea
       ({ product, offer }) => !PRODUCTS[product] && !requiredBy(manifest, offer).includes(name),
     )
     const schema = manifest.settings[name]
-    if (isRead || !schema || !(isInFile(schema) || (isSecret(schema) && isOptionalKey))) return []
+    // What no offer reads belongs to an account of models.
+    if (isRead || readers.length === 0 || !schema || !(isInFile(schema) || (isSecret(schema) && isOptionalKey)))
+      return []
     return [`${toldIn(manifest, name)}: has no meaning ${conditionOf(manifest, readers)}`]
   })
 }

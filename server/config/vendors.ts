@@ -2,19 +2,11 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { type ImageOverride, type ImageRow, imageRows, type Json, overrideImages } from '../../core/mod.ts'
 import { oneOf, setting, Url } from '../../adapters/providers/manifest.ts'
+import type { ModelKind } from '../../adapters/providers/manifest.ts'
+import { protocolsOf } from './providers.ts'
 import { type Environment, Rate, Variable } from './settings.ts'
 
 const strict = { additionalProperties: false }
-
-/** What `protocol` may say; wiring knows an adapter for each. */
-const protocols = ['openai-images', 'gemini-images', 'xai-images', 'cogview', 'seedream', 'sdapi', 'demo'] as const
-export type Protocol = (typeof protocols)[number]
-/** What `chat` may say. */
-const chatProtocols = ['openai', 'openai-chat', 'openai-responses', 'anthropic-messages', 'gemini', 'echo'] as const
-export type ChatProtocol = (typeof chatProtocols)[number]
-/** What `video` may say. */
-const videoProtocols = ['xai-videos', 'seedance', 'openai-videos', 'reseller-videos', 'demo'] as const
-export type VideoProtocol = (typeof videoProtocols)[number]
 
 const Fields = Type.Record(Type.String(), Type.Unknown())
 const Seconds = Type.Number({ minimum: 1, maximum: 3_600 })
@@ -50,9 +42,10 @@ const imageServing = {
     { usual: 'as the protocol says' },
   ),
 }
-const ProtocolName = Type.Union(protocols.map((name) => Type.Literal(name)))
-export const ChatProtocolName = Type.Union(chatProtocols.map((name) => Type.Literal(name)))
-export const VideoProtocolName = Type.Union(videoProtocols.map((name) => Type.Literal(name)))
+const named = (kind: ModelKind) => Type.Union([...protocolsOf(kind).keys()].map((name) => Type.Literal(name)))
+const ProtocolName = named('images')
+export const ChatProtocolName = named('chat')
+export const VideoProtocolName = named('videos')
 
 /** One account of the operator's: `protocol` makes images, `chat` converses, `video` films, all with the same address and key unless told. */
 export const VendorRow = Type.Object(
@@ -112,7 +105,7 @@ export const ImageSetting = Type.Object(
 
 /** How one row is served: a protocol with its settings, the key read from the environment. */
 export type Serving = {
-  readonly protocol: Protocol
+  readonly protocol: string
   /** The maker's own unless told. */
   readonly baseUrl: string | undefined
   readonly key: string | undefined

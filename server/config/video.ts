@@ -1,19 +1,11 @@
 /** The part of the configuration that says who films: changes to the catalog's video rows, and how each row is served. */
 import { type Static, Type } from '@sinclair/typebox'
 import { type Json, overrideVideos, type VideoOverride, type VideoRow, videoRows } from '../../core/mod.ts'
-import { videoAddressOf } from './makers.ts'
+import { addressOf } from './makers.ts'
+import { protocolOf } from './providers.ts'
 import { setting } from '../../adapters/providers/manifest.ts'
 import { type Environment, Rate } from './settings.ts'
-import {
-  above,
-  keyOf,
-  serving,
-  type Shelf,
-  SubmitSeconds,
-  type VendorTable,
-  type VideoProtocol,
-  VideoProtocolName,
-} from './vendors.ts'
+import { above, keyOf, serving, type Shelf, SubmitSeconds, type VendorTable, VideoProtocolName } from './vendors.ts'
 
 const strict = { additionalProperties: false }
 const Name = Type.String({ minLength: 1, maxLength: 200 })
@@ -78,7 +70,7 @@ export type VideoSetting = Static<typeof VideoSetting>
 
 /** How a row is served: a protocol with its settings, the key read from the environment. */
 export type VideoServing = {
-  readonly protocol: VideoProtocol
+  readonly protocol: string
   /** The maker's own unless told. */
   readonly baseUrl: string | undefined
   readonly key: string | undefined
@@ -118,9 +110,13 @@ export function resolveVideos(
   for (const row of overridden.rows) {
     const table = tables.get(row.vendor)
     const merged = above(table, own.get(row.servedBy ?? row.id) ?? {})
-    const isNowhere = merged.protocol === 'openai-videos' && table?.protocol !== 'openai-videos' && !merged.base_url
+    const isNowhere =
+      merged.protocol &&
+      protocolOf('videos', merged.protocol).isCommon &&
+      table?.protocol !== merged.protocol &&
+      !merged.base_url
     if (isNowhere && !row.servedBy)
-      mistakes.push(`videos ${row.id}.base_url: missing; openai-videos alone does not say whose server that is`)
+      mistakes.push(`videos ${row.id}.base_url: missing; ${merged.protocol} alone does not say whose server that is`)
     const served = servingOf(merged, { env, mistakes })
     if (served) servings.set(row.id, served)
   }
@@ -161,7 +157,7 @@ function tableOf(
   }: VendorTable[string],
   mistakes: string[],
 ): Fields {
-  const address = video_base_url ?? base_url ?? (video && videoAddressOf(name, video))
+  const address = video_base_url ?? base_url ?? (video && addressOf(name, 'videos', video))
   if (address === 'unknown')
     mistakes.push(`vendors.${name}.video_base_url: missing; ${video} alone does not say whose server that is`)
   return given({

@@ -9,7 +9,7 @@ import { postgresStorage } from '../../adapters/storage/postgres/mod.ts'
 import { holdAlone, sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
 import { type SharedClock, sharedClock } from '../../adapters/shared_clock.ts'
 import { countTokens, warmTokenizer } from '../../adapters/token_counter.ts'
-import { SUBMIT_TIMEOUT_MS } from '../../adapters/providers/mod.ts'
+import { SUBMIT_TIMEOUT_MS } from '../../adapters/providers/lib/video_provider.ts'
 import {
   type Catalog,
   catalog,

@@ -1,34 +1,13 @@
 /** From configuration to vendors: who makes, answers and finds what is sold. All gateways of a process share them. */
-import { demoImages } from '../../adapters/providers/demo/images.ts'
-import { demoVideos } from '../../adapters/providers/demo/videos.ts'
 import { mediaFetcher } from '../../adapters/http/fetch.ts'
 import { mediaStreamer } from '../../adapters/http/media_download.ts'
-import {
-  chatBaseUrls,
-  chatProtocols,
-  imageBaseUrls,
-  imageProtocols,
-  videoBaseUrls,
-  videoProtocols,
-} from '../../adapters/providers/mod.ts'
-import { echoVendor } from '../../adapters/providers/demo/chat.ts'
+import type { ModelKind, ModelPorts, Models } from '../../adapters/providers/manifest.ts'
 import { pictureResizer } from '../../adapters/providers/lib/resize.ts'
-import type {
-  ChatRow,
-  ChatVendor,
-  Clock,
-  ImageRow,
-  ImageVendor,
-  Vendors,
-  VideoRow,
-  VideoVendor,
-} from '../../core/mod.ts'
+import type { Clock, VideoRow, Vendors } from '../../core/mod.ts'
 import type { Config } from '../config/mod.ts'
-import type { ChatServing } from '../config/chat.ts'
+import { protocolOf, protocolsOf } from '../config/providers.ts'
 import type { RpcNodes } from '../config/rpc.ts'
 import { serviceVendors } from './services.ts'
-import type { Serving } from '../config/vendors.ts'
-import type { VideoServing } from '../config/video.ts'
 import type { ServerLog } from '../log.ts'
 import type { Timed } from '../metrics.ts'
 
@@ -51,115 +30,103 @@ export function vendorsOf(config: Config, vending: Vending & Counting): Vendors 
   }
 }
 
-/** A row is served as the operator configured it; on devnet the embedded vendor draws the rest, elsewhere the rest is not for sale. */
-function imageVendors({ images }: Config, { log, clock, undo, timed, isDevnet }: Vending): Vendors['images'] {
-  const drawing = demoImages()
-  undo.push(() => drawing.close())
-  const demo = timed('demo', drawing)
-  const build = (row: ImageRow, { protocol, baseUrl, ...settings }: Serving): ImageVendor => {
-    if (protocol === 'demo') return demo
-    return timed(
-      row.vendor,
-      imageProtocols[protocol]({
-        ...settings,
-        baseUrl: baseUrl ?? imageBaseUrls[protocol],
-        maker: row.maker,
-        clock,
-        log,
-      }),
-    )
-  }
-  const byRow = new Map<string, ImageVendor>()
-  for (const row of images.rows) {
-    const serving = images.servings.get(row.id)
-    if (serving) byRow.set(row.id, build(row, serving))
-    if (serving?.protocol === 'demo' && !isDevnet)
-      log.warn('this model is served by the demo, not by a model, for real money', { model: row.id })
-  }
-  return (row) => byRow.get(row.id) ?? (isDevnet ? demo : undefined)
-}
+/** How a row is served: a protocol with its settings, and the rest of what the protocol is made from. */
+type Served<Kind extends ModelKind> = { readonly protocol: string; readonly baseUrl: string | undefined } & Omit<
+  Models[Kind]['config'],
+  'baseUrl' | 'maker' | 'clock' | 'log'
+>
+type Row = { readonly id: string; readonly maker: string; readonly vendor: string }
 
-/** Rows served alike share one vendor. Nobody stands in for a model: on devnet too, the echo model serves its own rows only, unless told. */
-function chatVendors(
-  { chat }: Config,
-  { log, clock, timed, isDevnet, countTokens }: Vending & Counting,
-): Vendors['chat'] {
-  const echo = timed('echo', echoVendor({ countTokens, now: clock.now }))
-  const built = new Map<string, ChatVendor>()
-  const build = (row: ChatRow, serving: ChatServing): ChatVendor => {
-    const { protocol, baseUrl, ...settings } = serving
-    if (protocol === 'echo') return echo
-    const alike = JSON.stringify([row.maker, row.vendor, serving])
+/** Makes the vendors of rows. Rows that are served alike share one, and all of a kind share its demo. */
+function builderOf<Kind extends ModelKind>(
+  kind: Kind,
+  { log, clock, undo, timed, countTokens }: Vending & Counting,
+  shared: Partial<Models[Kind]['config']> = {},
+) {
+  const ports: ModelPorts = { log, clock, countTokens, onClose: (step) => void undo.push(step) }
+  const built = new Map<string, Models[Kind]['vendor']>()
+  const demo = [...protocolsOf(kind)].find(([, { isDemo }]) => isDemo)
+  return { build, standIn }
+
+  function build({ maker, vendor: account }: Omit<Row, 'id'>, serving: Served<Kind>): Models[Kind]['vendor'] {
+    const { protocol: name, baseUrl, ...settings } = serving
+    const protocol = protocolOf(kind, name)
+    const alike = protocol.isDemo ? name : JSON.stringify([maker, account, serving])
+    const config = { ...shared, ...settings, baseUrl: baseUrl ?? protocol.baseUrl, maker, clock, log }
     const vendor =
       built.get(alike) ??
-      timed(
-        row.vendor,
-        chatProtocols[protocol]({
-          ...settings,
-          baseUrl: baseUrl ?? chatBaseUrls[protocol],
-          maker: row.maker,
-          clock,
-          log,
-        }),
-      )
+      timed(protocol.isDemo ? name : account, protocol.create(config as unknown as Models[Kind]['config'], ports))
     built.set(alike, vendor)
     return vendor
   }
-  const byRow = new Map<string, ChatVendor>()
-  for (const row of chat.rows) {
-    const serving = chat.servings.get(row.id)
-    if (serving) byRow.set(row.id, build(row, serving))
-    else if (isDevnet && row.vendor === 'embedded') byRow.set(row.id, echo)
-    if (serving?.protocol === 'echo' && !isDevnet && row.billing.mode !== 'free')
-      log.warn('this model is served by the echo model, a small text program, for real money', { model: row.id })
+
+  /** The demo, for rows that nobody is configured for. */
+  function standIn(row: Row): Models[Kind]['vendor'] | undefined {
+    const [name, { standsInFor = row.vendor }] = demo ?? ['', {}]
+    if (!demo || standsInFor !== row.vendor) return undefined
+    return build(row, { protocol: name, baseUrl: undefined, timeoutMs: 0 } as Served<Kind>)
   }
+}
+
+/** Tells of rows whose buyers would pay real money for the demo. */
+function warnOfDemo(
+  kind: ModelKind,
+  rows: readonly string[],
+  { servings, log }: { servings: ReadonlyMap<string, { readonly protocol: string }>; log: ServerLog },
+): void {
+  for (const model of rows) {
+    const serving = servings.get(model)
+    if (serving && protocolOf(kind, serving.protocol).isDemo)
+      log.warn('this model is served by the demo, not by a model, for real money', { model })
+  }
+}
+
+/** A row is served as the operator configured it; on devnet the demo draws the rest, elsewhere the rest is not for sale. */
+function imageVendors({ images }: Config, vending: Vending & Counting): Vendors['images'] {
+  const { log, isDevnet } = vending
+  const { build, standIn } = builderOf('images', vending)
+  const byRow = new Map(
+    images.rows.flatMap((row) => {
+      const serving = images.servings.get(row.id)
+      return serving ? [[row.id, build(row, serving)] as const] : []
+    }),
+  )
+  if (!isDevnet) warnOfDemo('images', idsOf(images.rows), { ...images, log })
+  return (row) => byRow.get(row.id) ?? (isDevnet ? standIn(row) : undefined)
+}
+
+/** On devnet the demo serves its own rows. */
+function chatVendors({ chat }: Config, vending: Vending & Counting): Vendors['chat'] {
+  const { log, isDevnet } = vending
+  const { build, standIn } = builderOf('chat', vending)
+  const byRow = new Map(
+    chat.rows.flatMap((row) => {
+      const serving = chat.servings.get(row.id)
+      if (serving) return [[row.id, build(row, serving)] as const]
+      const demo = isDevnet ? standIn(row) : undefined
+      return demo ? [[row.id, demo] as const] : []
+    }),
+  )
+  const paid = chat.rows.filter(({ billing }) => billing.mode !== 'free')
+  if (!isDevnet) warnOfDemo('chat', idsOf(paid), { ...chat, log })
   return (row) => byRow.get(row.id)
 }
 
 /**
- * A job is looked for where it was submitted: a row that names another vendor than its own means that one. On devnet the embedded vendor films
- * what nobody is configured for; it does not stand in for vendor-f, whose maker has shut its videos down.
+ * A job is looked for where it was submitted: a row that names another vendor than its own means that one. On devnet the demo films what nobody is
+ * configured for; it does not stand in for rows of family f, whose maker has shut its videos down.
  */
-function videoVendors(
-  { videos, trustedHosts }: Config,
-  { log, clock, undo, timed, isDevnet }: Vending,
-): NonNullable<Vendors['video']> {
-  const filming = demoVideos({ log })
-  undo.push(() => filming.close())
-  const demo = timed('demo', filming)
-  const resize = pictureResizer()
+function videoVendors({ videos, trustedHosts }: Config, vending: Vending & Counting): NonNullable<Vendors['video']> {
+  const { log, isDevnet } = vending
   const media = mediaFetcher({ trusted: trustedHosts })
-  const built = new Map<string, VideoVendor>()
-  const build = ({ maker, vendor: name }: VideoRow, serving: VideoServing): VideoVendor => {
-    const { protocol, baseUrl, ...settings } = serving
-    if (protocol === 'demo') return demo
-    const alike = JSON.stringify([maker, name, serving])
-    const vendor =
-      built.get(alike) ??
-      timed(
-        name,
-        videoProtocols[protocol]({
-          ...settings,
-          baseUrl: baseUrl ?? videoBaseUrls[protocol],
-          maker,
-          clock,
-          log,
-          resize,
-          media,
-        }),
-      )
-    built.set(alike, vendor)
-    return vendor
-  }
+  const { build, standIn } = builderOf('videos', vending, { resize: pictureResizer(), media })
   const own = new Map(videos.rows.map((row) => [row.id, row.vendor]))
-  for (const row of videos.rows) {
-    const isDemo = videos.servings.get(row.id)?.protocol === 'demo'
-    if (isDemo && !isDevnet)
-      log.warn('this model is served by the demo, not by a model, for real money', { model: row.id })
-  }
-  return (row) => {
+  if (!isDevnet) warnOfDemo('videos', idsOf(videos.rows), { ...videos, log })
+  return (row: VideoRow) => {
     const serving = own.get(row.id) === row.vendor ? videos.servings.get(row.id) : videos.byVendor.get(row.vendor)
     if (serving) return build(row, serving)
-    return isDevnet && row.family !== 'f' ? demo : undefined
+    return isDevnet && row.family !== 'f' ? standIn(row) : undefined
   }
 }
+
+const idsOf = (rows: readonly { readonly id: string }[]): readonly string[] => rows.map(({ id }) => id)

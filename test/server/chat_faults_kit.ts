@@ -2,7 +2,7 @@
 import { ServerResponse } from 'node:http'
 import { LLMock, type Mountable } from '@copilotkit/aimock'
 import { memoryChain } from '../../adapters/chains/memory.ts'
-import { type ChatProtocol, chatProtocols } from '../../adapters/providers/mod.ts'
+import { makerOf } from '../adapters/providers/lib/protocols.ts'
 import type { Fields, Payment } from '../../core/mod.ts'
 import { handClock } from '../adapters/providers/lib/provider_kit.ts'
 import { COMPLETIONS, table } from '../core/call/stream_kit.ts'
@@ -29,7 +29,7 @@ export type Surface = 'chat' | 'messages' | 'responses' | 'generate_content'
 export type Site = {
   readonly name: string
   readonly surface: Surface
-  readonly protocol: ChatProtocol
+  readonly protocol: string
   readonly tongue: Tongue
   readonly model: string
 }
@@ -123,7 +123,7 @@ export async function upstreamOf() {
 
 // ── the gateway ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const bases: Readonly<Record<ChatProtocol, string>> = {
+const bases: Readonly<Record<string, string>> = {
   openai: '/v1',
   'openai-chat': '/v1',
   'openai-responses': '/v1',
@@ -134,8 +134,11 @@ const bases: Readonly<Record<ChatProtocol, string>> = {
 /** A gateway over memory adapters and the real adapter of the site's protocol, and a buyer in front of it. */
 export async function shopAt({ surface, protocol, model }: Site, upstream: Upstream) {
   const vendorLog = testLog()
-  const chatVendor = chatProtocols[protocol]({
-    baseUrl: upstream.url + bases[protocol],
+  const chatVendor = makerOf(
+    'chat',
+    protocol,
+  )({
+    baseUrl: `${upstream.url}${bases[protocol]}`,
     key: SECRET,
     maker: 'maker-x',
     timeoutMs: 120_000,

@@ -158,7 +158,7 @@ describe('what the operator sets', () => {
     warnings.length = 0
     const running = await startWith(playMoney(), `${playGateway()}[vendors.embedded]\nchat = "echo"\n`)
     expect(await chatModels(running)).toEqual(['farebox/echo', 'farebox/echo-free'])
-    expect(warnings).toContain('this model is served by the echo model, a small text program, for real money')
+    expect(warnings).toContain('this model is served by the demo, not by a model, for real money')
   })
 
   test('generateContent is for the wallets that are listed, and a refusal is not charged', async () => {

@@ -1,15 +1,15 @@
 /** What any vendor may do to any protocol: each adapter goes through the one HTTP module, and through nothing else. */
 import { describe, expect, test } from 'bun:test'
-import { type ImageProtocol, imageProtocols } from '../../../adapters/providers/mod.ts'
+import { makerOf, protocolsOf } from './lib/protocols.ts'
 import { calm, drip, flood, FOX, outcome, setup, standIn, until } from './lib/provider_kit.ts'
 
-const protocols = Object.keys(imageProtocols) as ImageProtocol[]
+const protocols = [...protocolsOf('images').keys()]
 
 describe.each(protocols)('%s', (protocol) => {
   const on = (answer: Parameters<typeof standIn>[0], more: Parameters<typeof setup>[1] = {}) => {
     const server = standIn(answer)
     const made = setup(server.url, more)
-    return { ...made, server, vendor: imageProtocols[protocol](made.config) }
+    return { ...made, server, vendor: makerOf('images', protocol)(made.config) }
   }
 
   test.each([

@@ -1,7 +1,7 @@
 /** What every provider says of itself must be complete and true: its settings, its secrets, what it needs, and what it serves. */
 import { describe, expect, test } from 'bun:test'
-import { existsSync, readdirSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { basename, join, relative } from 'node:path'
 import { Type } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import * as index from '../../../adapters/providers/index.ts'
@@ -23,8 +23,8 @@ import { testClock, testLog } from '../../kit.ts'
 const manifests: readonly Manifest[] = Object.values(index)
 const ROOT = join(import.meta.dirname, '../../../adapters/providers')
 
-/** Folders without a manifest: what providers share, vendors of tests, and protocols of models. */
-const NO_PROVIDERS = ['lib', 'scripted', 'anthropic', 'gemini', 'sdapi', 'token360', 'zai']
+/** Folders without a manifest: what providers share, and vendors of tests. */
+const NO_PROVIDERS = ['lib', 'scripted']
 
 function portsOf(steps: (() => unknown)[] = []): ProviderPorts {
   return {
@@ -95,6 +95,51 @@ describe.each(manifests.map((manifest) => [manifest.name, manifest] as const))('
     const steps: (() => unknown)[] = []
     expect(createVendor({ manifest, product, settings: example }, portsOf(steps))).toBeObject()
     for (const step of steps) await step()
+  })
+})
+
+test('a protocol belongs to one provider, and an account speaks protocols that there are', () => {
+  for (const kind of ['images', 'chat', 'videos'] as const) {
+    const protocols = manifests.flatMap((manifest) => Object.entries(manifest.protocols?.[kind] ?? {}))
+    const names = protocols.map(([name]) => name)
+    expect(names.filter((name, at) => names.indexOf(name) !== at)).toEqual([])
+    const spoken = manifests.flatMap(({ account }) => account?.speaks[kind] ?? [])
+    expect(spoken.filter((name) => !names.includes(name))).toEqual([])
+    expect(protocols.filter(([, { isDemo }]) => isDemo).length).toBe(1)
+  }
+  const accounts = manifests.flatMap(({ account }) => account?.name ?? [])
+  expect(new Set(accounts).size).toBe(accounts.length)
+})
+
+describe('names', () => {
+  /** Names that are products, paths or values of the contract as well. */
+  const WORDS: Readonly<Record<string, readonly string[]>> = {
+    'server/config': ['rpc'],
+    'server/wiring': ['rpc', 'bridge'],
+    core: ['rpc', 'speech', 'sample', 'embedded', 'polymarket', 'pyth'],
+  }
+  const files = (folder: string): readonly string[] =>
+    readdirSync(folder, { withFileTypes: true, recursive: true }).flatMap((entry) =>
+      entry.isFile() && entry.name.endsWith('.ts') ? [join(entry.parentPath, entry.name)] : [],
+    )
+  const names = manifests.flatMap(({ name, serves, protocols, environment, settings }) => [
+    name,
+    ...Object.values(serves).flatMap(({ as }) => as ?? []),
+    ...Object.values(protocols ?? {}).flatMap((each) => Object.keys(each)),
+    ...Object.keys(environment),
+    ...Object.keys(settings),
+  ])
+
+  test.each(Object.entries(WORDS))('of providers, protocols and settings are not in %s', (folder, words) => {
+    const all = [...new Set(names)].filter((name) => !words.includes(name))
+    const isNamed = new RegExp(`['"\`](${all.join('|')})['"\`]`, 'g')
+    const root = join(ROOT, '../..')
+    const found = files(join(root, folder))
+      .filter((path) => basename(path) !== 'catalog.ts')
+      .flatMap((path) =>
+        [...readFileSync(path, 'utf8').matchAll(isNamed)].map(([name]) => `${relative(root, path)}: ${name}`),
+      )
+    expect(found).toEqual([])
   })
 })
 

@@ -1,18 +1,13 @@
 /** What any vendor may do to any video protocol: a queue that answers oddly, loses jobs, or does not answer at all. */
 import { describe, expect, test } from 'bun:test'
-import {
-  LOOK_TIMEOUT_MS,
-  SUBMIT_TIMEOUT_MS,
-  type VideoProtocol,
-  videoBaseUrls,
-  videoProtocols,
-} from '../../../adapters/providers/mod.ts'
+import { LOOK_TIMEOUT_MS, SUBMIT_TIMEOUT_MS } from '../../../adapters/providers/lib/video_provider.ts'
 import { CLIP } from '../../../adapters/providers/scripted/videos.ts'
 import { CLIP_JOB } from '../../conformance/videos.ts'
+import { makerOf, protocolsOf } from './lib/protocols.ts'
 import { type Answer, calm, drip, flood, KEY, outcome, said, until } from './lib/provider_kit.ts'
 import { STATES, vendorOn } from './lib/video_kit.ts'
 
-const protocols = Object.keys(videoProtocols) as VideoProtocol[]
+const protocols = [...protocolsOf('videos').keys()]
 
 /** A finished job and a running one, in all protocols at once. */
 const FINISHED = {
@@ -20,13 +15,13 @@ const FINISHED = {
   video: { url: 'https://x.example/1.mp4' },
   content: { video_url: 'https://x.example/1.mp4' },
 }
-const DONE_WORDS: Readonly<Record<VideoProtocol, string>> = {
+const DONE_WORDS: Readonly<Record<string, string>> = {
   'xai-videos': 'done',
   seedance: 'succeeded',
   'openai-videos': 'completed',
   'reseller-videos': 'completed',
 }
-const RUNNING_WORDS: Readonly<Record<VideoProtocol, string>> = {
+const RUNNING_WORDS: Readonly<Record<string, string>> = {
   'xai-videos': 'pending',
   seedance: 'running',
   'openai-videos': 'in_progress',
@@ -39,11 +34,12 @@ test('the limits are those of contract 12.41', () => {
 
 describe.each(protocols)('%s', (protocol) => {
   const on = (answer: Answer, more: Parameters<typeof vendorOn>[2] = {}) =>
-    vendorOn(videoProtocols[protocol], answer, more)
-  const state = (words: Readonly<Record<VideoProtocol, string>>) => () =>
+    vendorOn(makerOf('videos', protocol), answer, more)
+  const state = (words: Readonly<Record<string, string>>) => () =>
     Response.json({ ...FINISHED, status: words[protocol] })
 
-  test('has a public address', () => expect(videoBaseUrls[protocol]).toMatch(/^https:\/\/[^/]+\/.*[^/]$/))
+  test('has a public address', () =>
+    expect(protocolsOf('videos').get(protocol)?.baseUrl).toMatch(/^https:\/\/[^/]+\/.*[^/]$/))
 
   const odd: readonly (readonly [string, string, Answer])[] = [
     [

@@ -1,6 +1,6 @@
 /** For tests of video vendors: a studio on loopback that takes jobs in any protocol, and tables of what recorded replies read as. */
 import { describe, expect, test } from 'bun:test'
-import type { VideoVendorConfig } from '../../../../adapters/providers/mod.ts'
+import type { VideoVendorConfig } from '../../../../adapters/providers/lib/video_provider.ts'
 import { CLIP_BYTES } from '../../../../adapters/providers/scripted/videos.ts'
 import type { VideoJob, VideoState, VideoVendor } from '../../../../core/mod.ts'
 import type { Subject } from '../../../conformance/law.ts'

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
 import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat/provider.ts'
-import { chatBaseUrls, chatProtocols } from '../../../../adapters/providers/mod.ts'
+import { makerOf, protocolsOf } from '../lib/protocols.ts'
 import { openai } from '../../../../adapters/providers/openai/maker.ts'
 import { openaiResponses } from '../../../../adapters/providers/openai/responses.ts'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
@@ -427,9 +427,10 @@ describe('openai()', () => {
 })
 
 test('every protocol of chat speaks its format, and has a base URL over TLS', () => {
-  const formats = Object.entries(chatProtocols).map(([name, make]) => [
+  const protocols = [...protocolsOf('chat')]
+  const formats = protocols.map(([name, { baseUrl }]) => [
     name,
-    make(chatSetup(chatBaseUrls[name as keyof typeof chatProtocols]).config).format,
+    makerOf('chat', name)(chatSetup(baseUrl).config).format,
   ])
   expect(Object.fromEntries(formats)).toEqual({
     openai: 'responses',
@@ -438,7 +439,7 @@ test('every protocol of chat speaks its format, and has a base URL over TLS', ()
     'anthropic-messages': 'messages',
     gemini: 'generate_content',
   })
-  expect(Object.values(chatBaseUrls).filter((url) => !url.startsWith('https://'))).toEqual([])
+  expect(protocols.filter(([, { baseUrl }]) => !baseUrl.startsWith('https://'))).toEqual([])
 })
 
 /** A stand-in that this project did not write. */
