@@ -3,6 +3,7 @@ import { afterAll, expect, test } from 'bun:test'
 import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { FULL } from '../scope.ts'
 import { blocks, guideText } from './readme.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -30,7 +31,12 @@ async function copied(): Promise<void> {
 }
 
 async function run(...args: readonly string[]): Promise<{ code: number; said: string }> {
-  const child = Bun.spawn([process.execPath, ...args], { cwd: copy, stdout: 'pipe', stderr: 'pipe' })
+  const child = Bun.spawn([process.execPath, ...args], {
+    cwd: copy,
+    env: { ...process.env, FAREBOX_TESTS: FULL },
+    stdout: 'pipe',
+    stderr: 'pipe',
+  })
   const [code, out, err] = await Promise.all([child.exited, child.stdout.text(), child.stderr.text()])
   return { code, said: out + err }
 }
