@@ -12,7 +12,7 @@ export { type EvmChain, type EvmConfig, evmChain } from './chains/evm/mod.ts'
 export { type FacilitatorChain, type FacilitatorConfig, facilitatorChain } from './chains/facilitator/mod.ts'
 export { multiChain } from './chains/multi_chain.ts'
 export { type SolanaChain, type SolanaConfig, solanaChain } from './chains/solana/mod.ts'
-export type { SolanaChecked } from './chains/solana/check.ts'
+export type { SolanaCheckResult } from './chains/solana/check.ts'
 export {
   type SolanaFacilitatorChain,
   type SolanaFacilitatorConfig,

@@ -19,7 +19,7 @@ const CLOCK_SECONDS = 600
  * event starts `maxTimeoutSeconds` plus the lookback before its end, so this limit makes every search reach back to
  * before verification, and find even an authorization canceled right after it.
  */
-export function longestLife({ maxTimeoutSeconds }: Offer, lookbackSeconds = LOOKBACK_SECONDS): number {
+export function maxLifetimeSeconds({ maxTimeoutSeconds }: Offer, lookbackSeconds = LOOKBACK_SECONDS): number {
   return Math.floor(maxTimeoutSeconds) + Math.max(lookbackSeconds - CLOCK_SECONDS, 0)
 }
 
@@ -52,7 +52,7 @@ export type ExactPayload = Static<typeof ExactPayload>
 const isExactPayload = TypeCompiler.Compile(ExactPayload)
 
 /** Validates an address and returns it in lower case. Throws RangeError for anything else. */
-export function addressOf(text: string): Hex {
+export function parseAddress(text: string): Hex {
   if (isAddress.Check(text)) return lower(text)
   throw new RangeError('not an address: must be 0x and 40 hex digits')
 }
@@ -74,7 +74,7 @@ export type Exact = {
 }
 
 /** Parses a payload for this offer: shape, scheme, network, asset, recipient. `checkExact` checks value and times. */
-export function readExact(payment: Payment, offer: Offer): Exact | Refused {
+export function parseExact(payment: Payment, offer: Offer): Exact | Refused {
   const { accepted, payload } = payment
   if (accepted.scheme !== offer.scheme) return invalid('scheme', 'accepted.scheme', accepted.scheme, offer.scheme)
   if (accepted.network !== offer.network)
@@ -123,7 +123,7 @@ export function readExact(payment: Payment, offer: Offer): Exact | Refused {
  * Checks that an authorization can be spent now, for exactly this price, and can be found on chain until it expires.
  * Checks run in the order of decision 67. Returns undefined when it passes.
  */
-export function judgeExact(exact: Exact, offer: Offer, now: number, lookbackSeconds?: number): Refused | undefined {
+export function checkExact(exact: Exact, offer: Offer, now: number, lookbackSeconds?: number): Refused | undefined {
   const at = BigInt(Math.ceil(now))
   if (exact.validBefore * 1000n < at + LIFE_MS) {
     return refused(
@@ -139,7 +139,7 @@ export function judgeExact(exact: Exact, offer: Offer, now: number, lookbackSeco
       `authorization.validAfter is ${exact.validAfter}; it must not be after now, ${seconds(now)}`,
     )
   }
-  const life = longestLife(offer, lookbackSeconds)
+  const life = maxLifetimeSeconds(offer, lookbackSeconds)
   const latest = BigInt(Math.floor(now / 1000)) + BigInt(life)
   if (exact.validBefore > latest) {
     return refused(
@@ -148,11 +148,11 @@ export function judgeExact(exact: Exact, offer: Offer, now: number, lookbackSeco
       `authorization.validBefore is ${exact.validBefore}; it must be at most ${latest}, which is ${life} seconds after now. Sign now + maxTimeoutSeconds`,
     )
   }
-  return judgeValue(exact, offer)
+  return checkValue(exact, offer)
 }
 
 /** Checks that the value is exactly the price; a higher value is refused too. Returns undefined when it passes. */
-export function judgeValue(exact: Exact, offer: Offer): Refused | undefined {
+export function checkValue(exact: Exact, offer: Offer): Refused | undefined {
   if (exact.value === parseAtomic(offer.amount)) return undefined
   return refused(
     'PAYMENT_INVALID',

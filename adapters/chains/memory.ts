@@ -5,7 +5,7 @@ import { type Usdc, usdc } from '../../core/x402/money.ts'
 import type { Chain, Fate, Identity, Settlement, Verdict } from '../../core/ports/mod.ts'
 import type { Terms } from '../../core/x402/offer.ts'
 import type { Offer, Payment, Receipt } from '../../core/x402/protocol.ts'
-import { addressOf, type Exact, judgeExact, judgeValue, readExact, refused } from './exact.ts'
+import { parseAddress, type Exact, checkExact, checkValue, parseExact, refused } from './exact.ts'
 import { type Hex, lower } from './evm/hex.ts'
 
 /** Network, asset and recipient of a `memoryChain`; defaults to USDC on Base Sepolia. */
@@ -146,7 +146,7 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
     if (time >= exact.expiresAt) return 'the authorization is expired'
     if (spentNonces.has(exact.key)) return 'the authorization is used or canceled'
     if ((balances.get(exact.from) ?? 0n) < exact.value)
-      return `the balance is ${balances.get(exact.from) ?? 0n} base units, the price is ${exact.value}`
+      return `the balance is ${balances.get(exact.from) ?? 0n} base units; the price is ${exact.value}`
     mineBlock(time)
     move(exact.from, -exact.value)
     move(exact.to, exact.value)
@@ -171,7 +171,7 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
   }
 
   async function identify(payment: Payment, offer: Offer): Promise<Identity> {
-    const exact = readExact(payment, offer)
+    const exact = parseExact(payment, offer)
     if (exact.kind === 'refused') return exact
     if (!isSignedBy(exact, offer))
       return refused('PAYMENT_INVALID', 'signature', `it was not signed by ${exact.from} in this domain`)
@@ -184,9 +184,9 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
     if (isDown || at.signal.aborted) return { kind: 'unavailable', reason: 'the node does not answer' }
     const who = await identify(payment, offer)
     if (who.kind !== 'known') return who
-    const exact = readExact(payment, offer)
+    const exact = parseExact(payment, offer)
     if (exact.kind === 'refused') return exact
-    const bad = judgeExact(exact, offer, at.now)
+    const bad = checkExact(exact, offer, at.now)
     if (bad) return bad
     const block = visibleBlock()
     if (block === undefined) return { kind: 'unavailable', reason: 'the node is behind' }
@@ -197,16 +197,16 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
     return refused(
       'PAYMENT_UNFUNDED',
       'insufficient_balance',
-      `the balance is ${balance} base units, the price is ${exact.value}`,
+      `the balance is ${balance} base units; the price is ${exact.value}`,
     )
   }
 
   async function settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement> {
     await options.before?.('settle')
     advance(at.now)
-    const exact = readExact(payment, offer)
+    const exact = parseExact(payment, offer)
     if (exact.kind === 'refused') return { kind: 'refused', reason: exact.reason }
-    const bad = judgeValue(exact, offer)
+    const bad = checkValue(exact, offer)
     if (bad) return { kind: 'refused', reason: bad.reason }
     if (isDown || at.signal.aborted) return { kind: 'unknown', reason: 'the node does not answer' }
     if (!isSignedBy(exact, offer))
@@ -233,7 +233,7 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
     await options.before?.('fate')
     advance(at.now)
     if (isDown || at.signal.aborted) return { kind: 'unknown', reason: 'the node does not answer' }
-    const exact = readExact(payment, offer)
+    const exact = parseExact(payment, offer)
     if (exact.kind === 'refused') return { kind: 'unknown', reason: exact.reason }
     const block = visibleBlock()
     if (block === undefined) return { kind: 'unknown', reason: 'the node is behind' }
@@ -242,7 +242,7 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
 
   async function balance(address: string, at: { signal: AbortSignal }): Promise<Usdc> {
     await options.before?.('balance')
-    const who = addressOf(address)
+    const who = parseAddress(address)
     const block = isDown || at.signal.aborted ? undefined : visibleBlock()
     if (block === undefined) throw new Error('the node does not answer')
     return usdc(balanceAt(who, block))
@@ -312,7 +312,7 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
 /** Parses a payload as the token would: with its own recipient, whatever was offered. */
 function parseAsSigned(payment: Payment): Exact {
   const to = (payment.payload.authorization as { to?: unknown } | undefined)?.to
-  const exact = readExact(payment, { ...payment.accepted, payTo: String(to) })
+  const exact = parseExact(payment, { ...payment.accepted, payTo: String(to) })
   if (exact.kind === 'refused') throw new TypeError(exact.reason)
   return exact
 }

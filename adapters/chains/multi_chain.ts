@@ -2,9 +2,9 @@ import type { Chain, Identity, Proof } from '../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../core/x402/protocol.ts'
 import { lruCache } from './lru_cache.ts'
 
-type At = { readonly now: number; readonly signal: AbortSignal }
+type CallOptions = { readonly now: number; readonly signal: AbortSignal }
 
-const OFFERS = 1_000
+const MAX_OFFERS = 1_000
 
 /**
  * One gateway paid through several payment methods, in order of preference. Put batched payments last: a plain client
@@ -18,20 +18,24 @@ export function multiChain(chains: readonly Chain[]): Chain {
   if (!chains[0]) throw new RangeError('chains: at least one is required')
   const [first, ...others]: readonly [Chain, ...Chain[]] = [chains[0], ...chains.slice(1)]
   const readable = chains.flatMap(({ balance }) => (balance ? [balance] : []))
-  const provable = chains.flatMap(({ proves }) => (proves ? [proves] : []))
+  const provers = chains.flatMap(({ proves }) => (proves ? [proves] : []))
   /** The chain of each offer seen. */
-  const owners = lruCache<Chain>(OFFERS)
+  const owners = lruCache<Chain>(MAX_OFFERS)
 
   /** The chain of an offer, by its current terms or by offers seen before. */
   function ownerOf(offer: Offer, now: number): Chain | undefined {
-    const name = nameOf(offer)
-    const owner = chains.find((chain) => chain.terms(now).some((terms) => nameOf(terms) === name)) ?? owners.get(name)
+    const name = offerKey(offer)
+    const owner = chains.find((chain) => chain.terms(now).some((terms) => offerKey(terms) === name)) ?? owners.get(name)
     if (owner) owners.set(name, owner)
     return owner
   }
 
   /** Identifies an offer from before a restart that nobody's terms contain any more: its signature shows the chain. */
-  async function recognized(payment: Payment, offer: Offer, at: At): Promise<{ chain: Chain; identity: Identity }> {
+  async function chainBySignature(
+    payment: Payment,
+    offer: Offer,
+    at: CallOptions,
+  ): Promise<{ chain: Chain; identity: Identity }> {
     let best = { chain: first, identity: await first.identify(payment, offer, at) }
     for (const chain of others) {
       if (best.identity.kind === 'known') break
@@ -39,12 +43,12 @@ export function multiChain(chains: readonly Chain[]): Chain {
       if (identity.kind === 'known' || (best.identity.kind === 'refused' && identity.kind === 'unavailable'))
         best = { chain, identity }
     }
-    if (best.identity.kind === 'known') owners.set(nameOf(offer), best.chain)
+    if (best.identity.kind === 'known') owners.set(offerKey(offer), best.chain)
     return best
   }
 
-  async function chainOf(payment: Payment, offer: Offer, at: At): Promise<Chain> {
-    return ownerOf(offer, at.now) ?? (await recognized(payment, offer, at)).chain
+  async function chainOf(payment: Payment, offer: Offer, at: CallOptions): Promise<Chain> {
+    return ownerOf(offer, at.now) ?? (await chainBySignature(payment, offer, at)).chain
   }
 
   /** Reads the first chain that knows such addresses; the others throw RangeError. */
@@ -62,7 +66,7 @@ export function multiChain(chains: readonly Chain[]): Chain {
   }
 
   async function proves(proof: Proof): Promise<boolean> {
-    for (const check of provable) if (await check(proof)) return true
+    for (const check of provers) if (await check(proof)) return true
     return false
   }
 
@@ -70,16 +74,17 @@ export function multiChain(chains: readonly Chain[]): Chain {
     terms: (now) => chains.flatMap((chain) => chain.terms(now)),
     closed: (now) => chains.flatMap((chain) => chain.closed?.(now) ?? [])[0],
     identify: async (payment, offer, at) =>
-      (await ownerOf(offer, at.now)?.identify(payment, offer, at)) ?? (await recognized(payment, offer, at)).identity,
+      (await ownerOf(offer, at.now)?.identify(payment, offer, at)) ??
+      (await chainBySignature(payment, offer, at)).identity,
     verify: async (payment, offer, at) => (await chainOf(payment, offer, at)).verify(payment, offer, at),
     settle: async (payment, offer, at) => (await chainOf(payment, offer, at)).settle(payment, offer, at),
     fate: async (payment, offer, at) => (await chainOf(payment, offer, at)).fate(payment, offer, at),
     ...(readable.length > 0 && { balance }),
-    ...(provable.length > 0 && { proves }),
+    ...(provers.length > 0 && { proves }),
   }
 }
 
 /** What distinguishes the offers of one gateway; prices, times and recipients do not. */
-function nameOf({ scheme, network, asset, extra }: Pick<Offer, 'scheme' | 'network' | 'asset' | 'extra'>): string {
+function offerKey({ scheme, network, asset, extra }: Pick<Offer, 'scheme' | 'network' | 'asset' | 'extra'>): string {
   return JSON.stringify([scheme, network, asset, extra?.name, extra?.verifyingContract]).toLowerCase()
 }

@@ -8,7 +8,7 @@ import type { Chain, Storage } from '../../core/mod.ts'
 import { batchedChain } from '../../adapters/chains/batched/mod.ts'
 import { multiChain } from '../../adapters/chains/multi_chain.ts'
 import { type SolanaChain, solanaChain } from '../../adapters/chains/solana/mod.ts'
-import type { SolanaChecked } from '../../adapters/chains/solana/check.ts'
+import type { SolanaCheckResult } from '../../adapters/chains/solana/check.ts'
 import { solanaFacilitator } from '../../adapters/chains/solana/facilitator.ts'
 import type { Balance, Metrics } from '../metrics.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
@@ -18,7 +18,7 @@ import type { Opening } from './vendors.ts'
 
 /** What wiring asks of a chain beside the port. */
 type ServedChain = Chain &
-  Pick<EvmChain, 'close'> & { check(at: { now: number }): Promise<SolanaChecked> } & Partial<
+  Pick<EvmChain, 'close'> & { check(at: { now: number }): Promise<SolanaCheckResult> } & Partial<
     Pick<LeasedChain, 'renew' | 'release' | 'keys'> & Pick<SolanaChain, 'feePayers'>
   > & {
     /** Brings what offers need up to date, and looks after payments that are under way. */
@@ -101,7 +101,7 @@ function evmPaymentMethod(
       return { name: `relayer:${network}:${address}`, key, address }
     }),
     build: (relayerKey, role) => evmChain({ ...row, relayerKey, gasFloor, watchesGas: role === 'sender' }),
-    take: (key, at) => storage.lease(key, workerId, at),
+    takeLease: (key, at) => storage.lease(key, workerId, at),
     leaseMs,
   })
 }

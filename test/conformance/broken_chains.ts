@@ -1,5 +1,5 @@
 /** One cash chain per law that breaks it, and no other. */
-import { longestLife } from '../../adapters/chains/exact.ts'
+import { maxLifetimeSeconds } from '../../adapters/chains/exact.ts'
 import { type Usdc, usdc } from '../../core/x402/money.ts'
 import type { Chain, Fate, Identity, Settlement, Verdict } from '../../core/ports/mod.ts'
 import type { Payment, Receipt } from '../../core/x402/protocol.ts'
@@ -140,7 +140,7 @@ export const brokenChains: readonly Broken<ChainHarness>[] = [
     'verify() refuses an authorization that outlives the log search, and accepts one that ends with it',
     'takes what never ends',
     (payment, now) => {
-      return BigInt(field(payment, 'validBefore')) > BigInt(Math.floor(now) + longestLife(payment.accepted))
+      return BigInt(field(payment, 'validBefore')) > BigInt(Math.floor(now) + maxLifetimeSeconds(payment.accepted))
     },
   ),
   acceptsWhen('verify() refuses an authorization that is not yet valid', 'forgets the beginning', (payment, now) => {

@@ -1,6 +1,6 @@
 /** What every chain promises, as data. Each law gets a harness of its own: nobody else's money, nonces or time. */
 import { expect } from 'bun:test'
-import { longestLife } from '../../adapters/chains/exact.ts'
+import { maxLifetimeSeconds } from '../../adapters/chains/exact.ts'
 import type { Chain, Fate, Settlement } from '../../core/ports/mod.ts'
 import type { Terms } from '../../core/x402/offer.ts'
 import type { Offer, Payment, Receipt } from '../../core/x402/protocol.ts'
@@ -278,7 +278,7 @@ const verifying: readonly Law<ChainHarness>[] = [
       const h = await subject.open()
       const now = seconds(h)
       const payer = await h.payer()
-      const latest = BigInt(now + longestLife(h.offer))
+      const latest = BigInt(now + maxLifetimeSeconds(h.offer))
       expect(await verify(h, await h.sign(payer, h.offer, { validBefore: latest }), now * 1000)).toMatchObject({
         kind: 'valid',
       })

@@ -5,7 +5,7 @@
 import { drainMicrotasks } from 'bun:jsc'
 import { peek } from 'bun'
 import { type MemoryChain, memoryChain } from '../../adapters/chains/memory.ts'
-import { readExact } from '../../adapters/chains/exact.ts'
+import { parseExact } from '../../adapters/chains/exact.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import type { Reply } from '../../core/http/reply.ts'
 import type { Gateway, Offer, Payment, Storage } from '../../core/mod.ts'
@@ -401,7 +401,7 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
     sign(buyer, product, lifeSeconds) {
       const validBefore = BigInt(Math.floor(world.now / 1000) + lifeSeconds)
       const payment = cash.sign(product.offer, { from: buyer.wallet, now: world.now, validBefore })
-      const exact = readExact(payment, product.offer)
+      const exact = parseExact(payment, product.offer)
       if (exact.kind === 'refused') throw new Error(exact.reason)
       const { key, expiresAt } = exact
       const identity: Identity = { kind: 'known', payer: buyer.wallet, key, expiresAt }

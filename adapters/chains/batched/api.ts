@@ -2,7 +2,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import { dollars } from '../../../core/x402/money.ts'
-import { type ApiConfig, facilitatorApi, type Said } from '../facilitator/api.ts'
+import { type ApiConfig, facilitatorApi, type ApiResult } from '../facilitator/api.ts'
 import { lower } from '../evm/hex.ts'
 
 export const BATCHED = { name: 'GatewayWalletBatched', version: '1' } as const
@@ -11,7 +11,7 @@ export const BATCHED = { name: 'GatewayWalletBatched', version: '1' } as const
 export const MIN_VALIDITY_SECONDS = 604_800
 
 /** A network with batched payments. */
-export type Batching = {
+export type BatchedNetwork = {
   readonly network: string
   /** The chain's USDC. */
   readonly asset: string
@@ -21,12 +21,12 @@ export type Batching = {
 }
 
 /** Transfer statuses that count as paid; a failed transfer is refunded to its payer. */
-export const LIVING: readonly string[] = ['received', 'batched', 'confirmed', 'completed']
+export const PAID_STATUSES: readonly string[] = ['received', 'batched', 'confirmed', 'completed']
 
 /** `reason` of `refused` and `used` is the API's error code. */
-export type Sent =
+export type BatchedSettleReply =
   | { readonly kind: 'accepted'; readonly transfer: string }
-  | { readonly kind: 'refused' | 'used'; readonly word: string }
+  | { readonly kind: 'refused' | 'used'; readonly reason: string }
 
 const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' })
 const TransferId = Type.String({ pattern: '^[0-9A-Za-z-]{8,64}$' })
@@ -104,22 +104,22 @@ const REFUSALS: readonly unknown[] = [
 /** Page size of long lists. */
 export const PAGE = 50
 
-type At = { readonly now: number; readonly timeoutMs: number; readonly signal?: AbortSignal }
+type RequestOptions = { readonly now: number; readonly timeoutMs: number; readonly signal?: AbortSignal }
 export type Filter = {
   readonly [field in 'from' | 'to' | 'nonce' | 'network' | 'status' | 'startDate' | 'endDate']?: string
 }
 
 export type BatchedApi = {
   /** Networks with 6-decimal USDC, in the API's order. */
-  supported(at: At): Promise<Said<readonly Batching[]>>
+  supported(at: RequestOptions): Promise<ApiResult<readonly BatchedNetwork[]>>
   /** A wallet's spendable deposit on one network, in base units; 0 if the API knows none. */
-  deposit(of: { readonly depositor: string; readonly domain: number }, at: At): Promise<Said<bigint>>
+  deposit(of: { readonly depositor: string; readonly domain: number }, at: RequestOptions): Promise<ApiResult<bigint>>
   /** One page of transfers that match the filter. `clock` is the API's own time, if reported. */
   transfers(
     filter: Filter,
-    at: At,
-  ): Promise<Said<{ readonly list: readonly Transfer[]; readonly clock: number | undefined }>>
-  settle(request: object, at: At): Promise<Said<Sent>>
+    at: RequestOptions,
+  ): Promise<ApiResult<{ readonly list: readonly Transfer[]; readonly clock: number | undefined }>>
+  settle(request: object, at: RequestOptions): Promise<ApiResult<BatchedSettleReply>>
   close(): void
 }
 
@@ -128,41 +128,41 @@ export type BatchedApi = {
  * when it is malformed.
  */
 export function batchedApi(url: string, config: Omit<ApiConfig, 'random'>): BatchedApi {
-  const { ask, close } = facilitatorApi({ url, redirects: false }, { ...config, random: noKey })
+  const { request, close } = facilitatorApi({ url, redirects: false }, { ...config, random: randomUnused })
   return {
     close,
     supported: (at) =>
-      ask('v1/x402/supported', { ...at, read: (body, isOk) => (isOk ? readSupported(body) : undefined) }),
+      request('v1/x402/supported', { ...at, read: (body, isOk) => (isOk ? parseSupported(body) : undefined) }),
     deposit: (of, at) =>
-      ask('v1/balances', {
+      request('v1/balances', {
         ...at,
         body: { token: 'USDC', sources: [of] },
-        read: (body, isOk) => (isOk ? readDeposit(body, of) : undefined),
+        read: (body, isOk) => (isOk ? parseDeposit(body, of) : undefined),
       }),
     transfers: (filter, at) =>
-      ask('v1/x402/transfers', {
+      request('v1/x402/transfers', {
         ...at,
         query: filter.nonce === undefined ? { ...filter, pageSize: String(PAGE) } : filter,
         read: (body, isOk, headers) =>
-          isOk && transfers.Check(body) ? { list: body.transfers, clock: timeIn(headers) } : undefined,
+          isOk && transfers.Check(body) ? { list: body.transfers, clock: serverTime(headers) } : undefined,
       }),
-    settle: (body, at) => ask('v1/x402/settle', { ...at, body, read: readSent }),
+    settle: (body, at) => request('v1/x402/settle', { ...at, body, read: parseSettleReply }),
   }
 }
 
-function noKey(): never {
+function randomUnused(): never {
   throw new Error('this API has no key')
 }
 
-function timeIn(headers: Headers): number | undefined {
+function serverTime(headers: Headers): number | undefined {
   const time = Date.parse(headers.get('date') ?? '')
   return Number.isNaN(time) ? undefined : time
 }
 
 /** Ignores other schemes, tokens and versions. */
-function readSupported(body: unknown): readonly Batching[] | undefined {
+function parseSupported(body: unknown): readonly BatchedNetwork[] | undefined {
   if (!supported.Check(body)) return undefined
-  const found = new Map<string, Batching>()
+  const found = new Map<string, BatchedNetwork>()
   for (const each of body.kinds) {
     if (!kind.Check(each) || found.has(each.network)) continue
     const { network, extra } = each
@@ -181,28 +181,28 @@ function readSupported(body: unknown): readonly Batching[] | undefined {
 }
 
 /** Treats more than a month as a mistake. */
-function secondsIn(said: unknown): number {
-  const isSane = Number.isInteger(said) && Number(said) >= 0 && Number(said) <= 31 * 86_400
-  return isSane ? Number(said) : MIN_VALIDITY_SECONDS
+function secondsIn(value: unknown): number {
+  const isSane = Number.isInteger(value) && Number(value) >= 0 && Number(value) <= 31 * 86_400
+  return isSane ? Number(value) : MIN_VALIDITY_SECONDS
 }
 
-function readDeposit(body: unknown, of: { depositor: string; domain: number }): bigint | undefined {
+function parseDeposit(body: unknown, of: { depositor: string; domain: number }): bigint | undefined {
   if (!balances.Check(body)) return undefined
-  const own = body.balances.find(
+  const entry = body.balances.find(
     ({ domain, depositor }) => domain === of.domain && lower(depositor) === lower(of.depositor),
   )
-  if (!own) return 0n
-  const { num, den } = dollars(own.balance)
+  if (!entry) return 0n
+  const { num, den } = dollars(entry.balance)
   return (num * 1_000_000n) / den
 }
 
 /** A refusal counts with any HTTP status, an acceptance only with a good one and a transfer id. */
-function readSent(body: unknown, isOk: boolean): Sent | undefined {
+function parseSettleReply(body: unknown, isOk: boolean): BatchedSettleReply | undefined {
   if (!settled.Check(body)) return undefined
   const { success, transaction, errorReason } = body
   if (success) return isOk && transferId.Check(transaction) ? { kind: 'accepted', transfer: transaction } : undefined
-  if (errorReason === 'nonce_already_used') return { kind: 'used', word: errorReason }
-  return REFUSALS.includes(errorReason) ? { kind: 'refused', word: String(errorReason) } : undefined
+  if (errorReason === 'nonce_already_used') return { kind: 'used', reason: errorReason }
+  return REFUSALS.includes(errorReason) ? { kind: 'refused', reason: String(errorReason) } : undefined
 }
 
 /**

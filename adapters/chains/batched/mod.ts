@@ -2,16 +2,31 @@ import { usdc } from '../../../core/x402/money.ts'
 import type { Chain, Fate, Identity, Log, Settlement, Unavailable, Verdict } from '../../../core/ports/mod.ts'
 import type { Terms } from '../../../core/x402/offer.ts'
 import type { Offer, Payment, Receipt } from '../../../core/x402/protocol.ts'
-import { BATCHED, type BatchedApi, batchedApi, type Batching, DOMAINS, LIVING, type Sent } from './api.ts'
-import { batchedPayload, type Given, judge, judgeSignature, refusal, settleRequest } from './payload.ts'
-import { batchedWatch } from './watch.ts'
-import { addressProblem, type Checked } from '../evm/check.ts'
+import {
+  BATCHED,
+  type BatchedApi,
+  batchedApi,
+  type BatchedNetwork,
+  DOMAINS,
+  PAID_STATUSES,
+  type BatchedSettleReply,
+} from './api.ts'
+import {
+  batchedPayments,
+  type BatchedPayment,
+  checkAuthorization,
+  checkSignature,
+  refused,
+  settleRequest,
+} from './payload.ts'
+import { transferMonitor } from './watch.ts'
+import { addressProblem, type CheckResult } from '../evm/check.ts'
 import { chainIdOf, unavailable } from '../evm/identity.ts'
 import { checksummed } from '../evm/payload.ts'
-import { addressOf, judgeValue } from '../exact.ts'
-import type { ApiConfig, ApiTrouble, Said } from '../facilitator/api.ts'
+import { parseAddress, checkValue } from '../exact.ts'
+import type { ApiConfig, ApiFailure, ApiResult } from '../facilitator/api.ts'
 import { lower } from '../evm/hex.ts'
-import { type Job, inFlight } from '../in_flight.ts'
+import { type PendingSettlement, inFlightSettlements } from '../in_flight.ts'
 import { lruCache } from '../lru_cache.ts'
 
 /** Configuration of one gateway whose payments Circle Gateway batches (nanopayments). */
@@ -31,15 +46,15 @@ export type BatchedConfig = {
   /** Deadline of one settlement. Default 20 s: less than the caller has, because the outcome is read afterwards. */
   readonly settleMs?: number
   /** How often `refresh` reads the supported networks (default 5 min) and checks past transfers (default 1 min). */
-  readonly learnMs?: number
-  readonly watchMs?: number
+  readonly networksRefreshMs?: number
+  readonly transfersPollMs?: number
   readonly alert: Log['alert']
 } & Omit<ApiConfig, 'random'>
 
 export type BatchedChain = Chain &
   Required<Pick<Chain, 'balance'>> & {
     /** Compares the configuration with what the API supports. When it passes, terms open and stay open. */
-    check(at: { now: number }): Promise<Checked>
+    check(at: { now: number }): Promise<CheckResult>
     /**
      * Updates the terms, and alerts when a payment that counted as paid has failed or is still pending after a day.
      * Call it every few seconds; it decides itself when work is due. Never rejects.
@@ -55,18 +70,18 @@ export type BatchedChain = Chain &
  */
 export const MAX_NETWORKS = 6
 
-const REMEMBERED = 10_000
+const MAX_REMEMBERED = 10_000
 
-type At = { readonly now: number; readonly signal: AbortSignal }
+type CallOptions = { readonly now: number; readonly signal: AbortSignal }
 
 /** What the API knows about an authorization. */
-type Found =
+type TransferSearch =
   | { readonly kind: 'paid'; readonly receipt: Receipt }
   /** Its nonce is used, and not for us. */
   | { readonly kind: 'dead' }
   /** `isExpired` also by the API's own clock, if it reports one: it refuses whatever arrives after this answer. */
-  | { readonly kind: 'none'; readonly isOver: boolean }
-  | { readonly kind: 'trouble'; readonly reason: string }
+  | { readonly kind: 'none'; readonly isExpired: boolean }
+  | { readonly kind: 'failure'; readonly reason: string }
 
 /**
  * USDC from deposits in Circle Gateway. The API holds the money, so its answers are final, and a received transfer
@@ -87,89 +102,93 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
     resource = 'https://localhost/',
     verifyMs = 3_000,
     settleMs = 20_000,
-    learnMs = 300_000,
-    watchMs = 60_000,
+    networksRefreshMs = 300_000,
+    transfersPollMs = 60_000,
   } = config
-  const numbers = { ...DOMAINS, ...config.domains }
+  const domainNumbers = { ...DOMAINS, ...config.domains }
   for (const network of config.networks) chainIdOf(network)
   if (config.networks.length > MAX_NETWORKS)
     throw new RangeError(`networks: has ${config.networks.length} entries; at most ${MAX_NETWORKS} are allowed`)
-  const api = apiAt(config)
-  const watch = batchedWatch(api, { payTo, alert: config.alert })
-  const jobs = inFlight()
+  const api = createApi(config)
+  const monitor = transferMonitor(api, { payTo, alert: config.alert })
+  const settlements = inFlightSettlements()
   /** Payments known to be paid; they stay so, whatever the API shows later. */
-  const paid = lruCache<Receipt>(REMEMBERED)
+  const paid = lruCache<Receipt>(MAX_REMEMBERED)
   /** Authorizations sent to the API and not refused at once: if used, they may have been used by us. */
-  const handed = lruCache<true>(REMEMBERED)
-  let batchings = new Map<string, Batching>()
+  const submitted = lruCache<true>(MAX_REMEMBERED)
+  let supportedNetworks = new Map<string, BatchedNetwork>()
   let terms: readonly Terms[] = []
   let isOpen = false
-  let [learnedAt, watchedAt] = [0, 0]
+  let [networksReadAt, transfersPolledAt] = [0, 0]
   /** The latest time passed in. */
-  let today = 0
+  let latestNow = 0
   let closed = false
-  const { read } = batchedPayload((network) => batchings.get(network)?.minValiditySeconds)
+  const { parse } = batchedPayments((network) => supportedNetworks.get(network)?.minValiditySeconds)
 
   async function identify(payment: Payment, offer: Offer): Promise<Identity> {
-    const given = read(payment, offer)
-    if ('kind' in given) return given
-    const bad = await judgeSignature(given)
-    if (bad) return bad
-    const { exact, key, wallet, endsAt } = given
+    const parsed = parse(payment, offer)
+    if ('kind' in parsed) return parsed
+    const refusal = await checkSignature(parsed)
+    if (refusal) return refusal
+    const { exact, key, wallet, endsAt } = parsed
     return { kind: 'known', payer: checksummed(exact.from), key, expiresAt: endsAt, purse: wallet }
   }
 
   /** The API's own /verify is not used: it checks neither balance nor nonce, and everything else is checked here. */
-  async function verify(payment: Payment, offer: Offer, at: At): Promise<Verdict> {
-    const given = read(payment, offer)
-    if ('kind' in given) return given
-    const bad = judge(given, offer, at.now)
-    if (bad) return bad
-    today = at.now
-    const { exact } = given
-    const [held, found] = await Promise.all([depositOf(exact.from, offer.network, at), find(given, offer, at)])
-    if (found.kind !== 'none' && found.kind !== 'trouble')
-      return refusal('PAYMENT_REPLAY', 'nonce_already_used', `${exact.from} has used this nonce`)
-    if (found.kind === 'trouble') return unavailable(found.reason)
-    if (typeof held !== 'bigint') return held
-    if (held < exact.value)
-      return refusal(
+  async function verify(payment: Payment, offer: Offer, at: CallOptions): Promise<Verdict> {
+    const parsed = parse(payment, offer)
+    if ('kind' in parsed) return parsed
+    const refusal = checkAuthorization(parsed, offer, at.now)
+    if (refusal) return refusal
+    latestNow = at.now
+    const { exact } = parsed
+    const [deposit, found] = await Promise.all([depositOf(exact.from, offer.network, at), find(parsed, offer, at)])
+    if (found.kind !== 'none' && found.kind !== 'failure')
+      return refused('PAYMENT_REPLAY', 'nonce_already_used', `${exact.from} has used this nonce`)
+    if (found.kind === 'failure') return unavailable(found.reason)
+    if (typeof deposit !== 'bigint') return deposit
+    if (deposit < exact.value)
+      return refused(
         'PAYMENT_UNFUNDED',
         'insufficient_balance',
-        `the payer has ${held} base units in the Gateway; the price is ${exact.value}`,
+        `the payer has ${deposit} base units in the Gateway; the price is ${exact.value}`,
       )
-    return { kind: 'valid', balance: usdc(held), asOf: at.now }
+    return { kind: 'valid', balance: usdc(deposit), asOf: at.now }
   }
 
-  async function depositOf(depositor: string, network: string, at: At): Promise<bigint | Unavailable> {
-    const domain = numbers[network]
+  async function depositOf(depositor: string, network: string, at: CallOptions): Promise<bigint | Unavailable> {
+    const domain = domainNumbers[network]
     if (domain === undefined)
       return unavailable(`the deposit on ${network} cannot be read: its domain number is not configured`)
-    const said = await api.deposit({ depositor, domain }, { ...at, timeoutMs: verifyMs })
-    return said.kind === 'said' ? said.value : unavailable(said.reason)
+    const response = await api.deposit({ depositor, domain }, { ...at, timeoutMs: verifyMs })
+    return response.kind === 'result' ? response.value : unavailable(response.reason)
   }
 
   /** Finds the transfer of an authorization. A list with other transfers was not filtered, so it proves nothing. */
-  async function find(given: Given, offer: Offer, at: { now: number; signal?: AbortSignal }): Promise<Found> {
-    const { exact, endsAt } = given
+  async function find(
+    parsed: BatchedPayment,
+    offer: Offer,
+    at: { now: number; signal?: AbortSignal },
+  ): Promise<TransferSearch> {
+    const { exact, endsAt } = parsed
     const { from, nonce } = exact
-    const said = await api.transfers({ from, nonce, network: offer.network }, { ...at, timeoutMs: verifyMs })
-    if (said.kind === 'trouble') return { kind: 'trouble', reason: said.reason }
-    const { list, clock = at.now } = said.value
-    if (list.length === 0) return { kind: 'none', isOver: Math.min(clock, at.now) >= endsAt }
-    const isIts = list.every(
+    const response = await api.transfers({ from, nonce, network: offer.network }, { ...at, timeoutMs: verifyMs })
+    if (response.kind === 'failure') return { kind: 'failure', reason: response.reason }
+    const { list, clock = at.now } = response.value
+    if (list.length === 0) return { kind: 'none', isExpired: Math.min(clock, at.now) >= endsAt }
+    const isFiltered = list.every(
       (each) =>
         lower(each.fromAddress) === from && lower(each.nonce) === nonce && each.sendingNetwork === offer.network,
     )
-    if (!isIts) return { kind: 'trouble', reason: "the API's list contains other transfers than requested" }
+    if (!isFiltered) return { kind: 'failure', reason: "the API's list contains other transfers than requested" }
     const ours = list.filter(({ toAddress, amount }) => lower(toAddress) === exact.to && BigInt(amount) === exact.value)
-    const living = ours.find(({ status }) => LIVING.includes(status))
-    if (living) return { kind: 'paid', receipt: noted(given, offer, living.id) }
-    const isStrange = ours.some(({ status }) => status !== 'failed')
-    return isStrange ? { kind: 'trouble', reason: "the API's transfer has an unknown status" } : { kind: 'dead' }
+    const paidTransfer = ours.find(({ status }) => PAID_STATUSES.includes(status))
+    if (paidTransfer) return { kind: 'paid', receipt: rememberPaid(parsed, offer, paidTransfer.id) }
+    const hasUnknownStatus = ours.some(({ status }) => status !== 'failed')
+    return hasUnknownStatus ? { kind: 'failure', reason: "the API's transfer has an unknown status" } : { kind: 'dead' }
   }
 
-  function noted({ key, exact }: Given, { network }: Offer, transaction: string): Receipt {
+  function rememberPaid({ key, exact }: BatchedPayment, { network }: Offer, transaction: string): Receipt {
     const receipt = paid.get(key) ?? {
       transaction,
       network,
@@ -180,83 +199,93 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
     return receipt
   }
 
-  async function settle(payment: Payment, offer: Offer, at: At): Promise<Settlement> {
-    const given = read(payment, offer)
-    if ('kind' in given) return { kind: 'refused', reason: given.reason }
-    const bad = judgeValue(given.exact, offer)
-    if (bad) return { kind: 'refused', reason: bad.reason }
-    const receipt = paid.get(given.key)
+  async function settle(payment: Payment, offer: Offer, at: CallOptions): Promise<Settlement> {
+    const parsed = parse(payment, offer)
+    if ('kind' in parsed) return { kind: 'refused', reason: parsed.reason }
+    const refusal = checkValue(parsed.exact, offer)
+    if (refusal) return { kind: 'refused', reason: refusal.reason }
+    const receipt = paid.get(parsed.key)
     if (receipt) return { kind: 'settled', receipt }
     if (at.signal.aborted || closed) return { kind: 'unknown', reason: 'no time left to settle' }
-    if (at.now >= given.endsAt && !jobs.has(given.digest))
-      return concluded(await find(given, offer, at), { kind: 'refused', reason: 'the authorization is expired' })
-    return await jobs.settle(given.digest, (job) => send(given, offer, { now: at.now, job }), at.signal)
+    if (at.now >= parsed.endsAt && !settlements.has(parsed.digest))
+      return settlementFrom(await find(parsed, offer, at), { kind: 'refused', reason: 'the authorization is expired' })
+    return await settlements.settle(
+      parsed.digest,
+      (pending) => send(parsed, offer, { now: at.now, pending }),
+      at.signal,
+    )
   }
 
-  async function send(given: Given, offer: Offer, { now, job }: { now: number; job: Job }): Promise<Settlement> {
-    const { key, exact } = given
-    const said = await api.settle(settleRequest(exact, offer, resource), { now, timeoutMs: settleMs })
-    job.isOut = false
-    const sent = said.kind === 'said' ? said.value : said
-    if (sent.kind === 'accepted') return { kind: 'settled', receipt: noted(given, offer, sent.transfer) }
-    if (sent.kind === 'trouble' && !sent.unsent) handed.set(key, true)
-    return concluded(await find(given, offer, { now }), outcomeOf(sent, handed.get(key) === true))
+  async function send(
+    parsed: BatchedPayment,
+    offer: Offer,
+    { now, pending }: { now: number; pending: PendingSettlement },
+  ): Promise<Settlement> {
+    const { key, exact } = parsed
+    const response = await api.settle(settleRequest(exact, offer, resource), { now, timeoutMs: settleMs })
+    pending.isSending = false
+    const sent = response.kind === 'result' ? response.value : response
+    if (sent.kind === 'accepted') return { kind: 'settled', receipt: rememberPaid(parsed, offer, sent.transfer) }
+    if (sent.kind === 'failure' && !sent.unsent) submitted.set(key, true)
+    return settlementFrom(await find(parsed, offer, { now }), outcomeOf(sent, submitted.get(key) === true))
   }
 
-  async function fate(payment: Payment, offer: Offer, at: At): Promise<Fate> {
-    const given = read(payment, offer)
-    if ('kind' in given) return { kind: 'unknown', reason: given.reason }
-    const receipt = paid.get(given.key)
+  async function fate(payment: Payment, offer: Offer, at: CallOptions): Promise<Fate> {
+    const parsed = parse(payment, offer)
+    if ('kind' in parsed) return { kind: 'unknown', reason: parsed.reason }
+    const receipt = paid.get(parsed.key)
     if (receipt) return { kind: 'paid', receipt }
-    const found = await find(given, offer, at)
-    if (found.kind === 'none') return { kind: found.isOver ? 'dead' : 'open' }
-    return found.kind === 'trouble' ? { kind: 'unknown', reason: found.reason } : found
+    const found = await find(parsed, offer, at)
+    if (found.kind === 'none') return { kind: found.isExpired ? 'dead' : 'open' }
+    return found.kind === 'failure' ? { kind: 'unknown', reason: found.reason } : found
   }
 
-  async function check({ now }: { now: number }): Promise<Checked> {
+  async function check({ now }: { now: number }): Promise<CheckResult> {
     const problems = addressProblem('pay_to', payTo)
     if (problems.length > 0) return { kind: 'wrong', problems }
-    const said = await learn(now)
-    if (said.kind === 'trouble')
-      return said.blame
-        ? { kind: 'wrong', problems: [`api_url: ${said.reason}`] }
-        : { kind: 'unavailable', reason: said.reason }
-    const names = said.value.map(({ network }) => network)
+    const response = await refreshNetworks(now)
+    if (response.kind === 'failure')
+      return response.setting
+        ? { kind: 'wrong', problems: [`api_url: ${response.reason}`] }
+        : { kind: 'unavailable', reason: response.reason }
+    const networkNames = response.value.map(({ network }) => network)
     const missing = config.networks
-      .filter((network) => !names.includes(network))
+      .filter((network) => !networkNames.includes(network))
       .map((network) => `networks: ${network} is not supported by the API`)
-    const contracts = said.value.flatMap(({ asset, wallet }) => [lower(asset), lower(wallet)])
-    const own = contracts.includes(lower(payTo)) ? ['pay_to: must not be a contract of the API'] : []
-    const unnumbered = names.filter((network) => numbers[network] === undefined)
-    const unasked = unnumbered
+    const contracts = response.value.flatMap(({ asset, wallet }) => [lower(asset), lower(wallet)])
+    const payToProblems = contracts.includes(lower(payTo)) ? ['pay_to: must not be a contract of the API'] : []
+    const withoutDomain = networkNames.filter((network) => domainNumbers[network] === undefined)
+    const missingDomains = withoutDomain
       .filter((network) => config.networks.includes(network))
       .map((network) => `networks: ${network} needs its domain number in domains`)
-    const wrong = [
+    const allProblems = [
       ...missing,
-      ...unasked,
-      ...own,
-      ...(names.length === 0 ? ['api_url: the API supports no network'] : []),
+      ...missingDomains,
+      ...payToProblems,
+      ...(networkNames.length === 0 ? ['api_url: the API supports no network'] : []),
     ]
-    if (wrong.length > 0) return { kind: 'wrong', problems: wrong }
+    if (allProblems.length > 0) return { kind: 'wrong', problems: allProblems }
     const offered = terms.map(({ network }) => network)
-    const left = config.networks.length === 0 ? names.filter((network) => !offered.includes(network)) : []
+    const notOffered = config.networks.length === 0 ? networkNames.filter((network) => !offered.includes(network)) : []
     const warnings =
-      left.length > 0
+      notOffered.length > 0
         ? [
-            `networks: ${left.join(', ')} are supported but not offered; list the networks to offer, at most ${MAX_NETWORKS}`,
+            `networks: ${notOffered.join(', ')} are supported but not offered; list the networks to offer, at most ${MAX_NETWORKS}`,
           ]
         : []
     isOpen = true
     return { kind: 'ready', warnings, multicall: false, sync: false }
   }
 
-  async function learn(now: number): Promise<Said<readonly Batching[]>> {
-    learnedAt = today = now
-    const said = await api.supported({ now, timeoutMs: verifyMs })
-    if (said.kind === 'trouble' || said.value.length === 0) return said
-    batchings = new Map(said.value.map((each) => [each.network, each]))
-    const wanted = config.networks.length > 0 ? config.networks : [...batchings.keys()]
-    const found = wanted.flatMap((network) => (numbers[network] === undefined ? [] : (batchings.get(network) ?? [])))
+  async function refreshNetworks(now: number): Promise<ApiResult<readonly BatchedNetwork[]>> {
+    networksReadAt = latestNow = now
+    const response = await api.supported({ now, timeoutMs: verifyMs })
+    if (response.kind === 'failure' || response.value.length === 0) return response
+    supportedNetworks = new Map(response.value.map((each) => [each.network, each]))
+    const wanted = config.networks.length > 0 ? config.networks : [...supportedNetworks.keys()]
+    const found = wanted.flatMap((network) =>
+      domainNumbers[network] === undefined ? [] : (supportedNetworks.get(network) ?? []),
+    )
     terms = found.slice(0, MAX_NETWORKS).map(({ network, asset, wallet, minValiditySeconds }) => {
       return {
         scheme: 'exact',
@@ -267,26 +296,26 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
         minValiditySeconds,
       }
     })
-    return said
+    return response
   }
 
   async function refresh({ now }: { now: number }): Promise<void> {
-    today = now
-    if (isOpen && now >= learnedAt + learnMs) await learn(now)
-    if (now < watchedAt + watchMs) return
-    watchedAt = now
-    await watch.look({ now, timeoutMs: verifyMs })
+    latestNow = now
+    if (isOpen && now >= networksReadAt + networksRefreshMs) await refreshNetworks(now)
+    if (now < transfersPolledAt + transfersPollMs) return
+    transfersPolledAt = now
+    await monitor.poll({ now, timeoutMs: verifyMs })
   }
 
   /** The deposit on the network that is offered first. */
   const balance: BatchedChain['balance'] = async (address, { signal }) => {
-    const depositor = addressOf(address)
+    const depositor = parseAddress(address)
     const [first] = terms
-    const held = first
-      ? await depositOf(depositor, first.network, { now: today, signal })
+    const deposit = first
+      ? await depositOf(depositor, first.network, { now: latestNow, signal })
       : unavailable('no network is offered yet')
-    if (typeof held !== 'bigint') throw new Error(held.reason)
-    return usdc(held)
+    if (typeof deposit !== 'bigint') throw new Error(deposit.reason)
+    return usdc(deposit)
   }
 
   function close(): void {
@@ -297,9 +326,12 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
   return { terms: () => (isOpen ? terms : []), identify, verify, settle, fate, balance, check, refresh, close }
 }
 
-type NotAccepted = Exclude<Sent, { kind: 'accepted' }> | ApiTrouble
+type NotAccepted = Exclude<BatchedSettleReply, { kind: 'accepted' }> | ApiFailure
 
-function concluded(found: Found, whileOpen: Extract<Settlement, { kind: 'refused' | 'unknown' }>): Settlement {
+function settlementFrom(
+  found: TransferSearch,
+  whileOpen: Extract<Settlement, { kind: 'refused' | 'unknown' }>,
+): Settlement {
   if (found.kind === 'paid') return { kind: 'settled', receipt: found.receipt }
   if (found.kind === 'dead')
     return {
@@ -313,16 +345,19 @@ function concluded(found: Found, whileOpen: Extract<Settlement, { kind: 'refused
  * A refusal is not final if the authorization may have been accepted before: the API checks the balance before the
  * nonce.
  */
-function outcomeOf(said: NotAccepted, wasHanded: boolean): Extract<Settlement, { kind: 'refused' | 'unknown' }> {
-  if (said.kind === 'trouble')
-    return { kind: 'unknown', reason: `${said.unsent ? 'nothing was sent' : 'it may have been sent'}: ${said.reason}` }
-  if (said.kind === 'used' || wasHanded)
-    return { kind: 'unknown', reason: `${said.word}: the authorization may have been taken before` }
-  return { kind: 'refused', reason: `${said.word}: the API refused the payment` }
+function outcomeOf(response: NotAccepted, wasSubmitted: boolean): Extract<Settlement, { kind: 'refused' | 'unknown' }> {
+  if (response.kind === 'failure')
+    return {
+      kind: 'unknown',
+      reason: `${response.unsent ? 'nothing was sent' : 'it may have been sent'}: ${response.reason}`,
+    }
+  if (response.kind === 'used' || wasSubmitted)
+    return { kind: 'unknown', reason: `${response.reason}: the authorization may have been taken before` }
+  return { kind: 'refused', reason: `${response.reason}: the API refused the payment` }
 }
 
 /** Errors never quote the URL. */
-function apiAt(config: BatchedConfig): BatchedApi {
+function createApi(config: BatchedConfig): BatchedApi {
   try {
     // a verdict takes two requests
     return batchedApi(config.apiUrl, { failures: 10, ...config })

@@ -5,12 +5,12 @@ import type { PaymentCode, Refused } from '../../../core/ports/mod.ts'
 import { type Offer, type Payment, VERSION } from '../../../core/x402/protocol.ts'
 import { BATCHED, MIN_VALIDITY_SECONDS } from './api.ts'
 import { chainIdOf } from '../evm/identity.ts'
-import { digestOf, domainSeparator, malformed, payloadOf, signerOf } from '../evm/payload.ts'
-import { type Exact, judgeValue, readExact } from '../exact.ts'
+import { digestOf, domainSeparator, signatureProblem, payloadOf, recoverSigner } from '../evm/payload.ts'
+import { type Exact, checkValue, parseExact } from '../exact.ts'
 import { type Hex, lower } from '../evm/hex.ts'
 
 /** A payment that matches an offer, with the EIP-712 digest its payer had to sign. */
-export type Given = {
+export type BatchedPayment = {
   readonly exact: Exact
   readonly digest: Hex
   /** The wallet contract, in lower case. */
@@ -25,21 +25,21 @@ export type Given = {
 }
 
 /** Least remaining lifetime when work begins, beyond what the API requires. */
-const LIFE_MS = 6_000
+const MIN_REMAINING_MS = 6_000
 
 /** How much longer than offered an authorization may live; its call is stored until its end. */
-const SPARE_SECONDS = 31 * 86_400
+const MAX_EXTRA_SECONDS = 31 * 86_400
 
 /** Parses payments for offers under the Gateway's domain, including offers that are no longer made. */
-export function batchedPayload(minValidity: (network: string) => number | undefined) {
+export function batchedPayments(minValidity: (network: string) => number | undefined) {
   const separators = new Map<string, Hex>()
 
-  function read(payment: Payment, offer: Offer): Given | Refused {
+  function parse(payment: Payment, offer: Offer): BatchedPayment | Refused {
     const { name, version, verifyingContract } = offer.extra ?? {}
     if (name !== BATCHED.name || version !== BATCHED.version || typeof verifyingContract !== 'string') {
-      return refusal('PAYMENT_INVALID', 'unsupported_domain', 'the offer is not for batched payments')
+      return refused('PAYMENT_INVALID', 'unsupported_domain', 'the offer is not for batched payments')
     }
-    const exact = readExact(payment, offer)
+    const exact = parseExact(payment, offer)
     if (exact.kind === 'refused') return exact
     const wallet = lower(verifyingContract)
     const reserve = minValidity(offer.network) ?? MIN_VALIDITY_SECONDS
@@ -57,59 +57,60 @@ export function batchedPayload(minValidity: (network: string) => number | undefi
     const id = `${network}/${wallet}`
     const known = separators.get(id)
     if (known) return known
-    const made = domainSeparator(BATCHED, chainIdOf(network), wallet)
-    if (separators.size < 100) separators.set(id, made)
-    return made
+    const separator = domainSeparator(BATCHED, chainIdOf(network), wallet)
+    if (separators.size < 100) separators.set(id, separator)
+    return separator
   }
 
-  return { read }
+  return { parse }
 }
 
 /** Returns a refusal unless the payer's key signed. The API accepts no contract wallets. */
-export async function judgeSignature({ exact, digest }: Given): Promise<Refused | undefined> {
+export async function checkSignature({ exact, digest }: BatchedPayment): Promise<Refused | undefined> {
   const { signature, from } = exact
-  const signer = await signerOf(digest, signature)
+  const signer = await recoverSigner(digest, signature)
   if (signer === from) return undefined
-  const form = malformed(signature)
-  const text = form ?? `in the domain of ${BATCHED.name} it was signed by ${signer ?? 'an unknown key'}, not by ${from}`
-  return refusal('PAYMENT_INVALID', 'invalid_signature', `${text}; contract wallets cannot pay here`)
+  const problem = signatureProblem(signature)
+  const detail =
+    problem ?? `in the domain of ${BATCHED.name} it was signed by ${signer ?? 'an unknown key'}, not by ${from}`
+  return refused('PAYMENT_INVALID', 'invalid_signature', `${detail}; contract wallets cannot pay here`)
 }
 
 /**
  * Checks that it can be settled now, for exactly this price, until its work is done. Uses the API's error codes where
  * it has them.
  */
-export function judge({ exact, endsAt }: Given, offer: Offer, now: number): Refused | undefined {
+export function checkAuthorization({ exact, endsAt }: BatchedPayment, offer: Offer, now: number): Refused | undefined {
   const { validAfter, validBefore, from, to } = exact
   const at = BigInt(Math.ceil(now))
-  const today = Math.ceil(now / 1000)
+  const nowSeconds = Math.ceil(now / 1000)
   if (validBefore * 1000n <= at)
-    return refusal('PAYMENT_UNFUNDED', 'authorization_expired', `validBefore is ${validBefore}, now is ${today}`)
-  if (endsAt < now + LIFE_MS) {
-    const text = `validBefore is ${validBefore}, ${validBefore - BigInt(today)} seconds after now; sign now + maxTimeoutSeconds, which is ${offer.maxTimeoutSeconds}`
-    return refusal('PAYMENT_UNFUNDED', 'authorization_validity_too_short', text)
+    return refused('PAYMENT_UNFUNDED', 'authorization_expired', `validBefore is ${validBefore}, now is ${nowSeconds}`)
+  if (endsAt < now + MIN_REMAINING_MS) {
+    const detail = `validBefore is ${validBefore}, ${validBefore - BigInt(nowSeconds)} seconds after now; sign now + maxTimeoutSeconds, which is ${offer.maxTimeoutSeconds}`
+    return refused('PAYMENT_UNFUNDED', 'authorization_validity_too_short', detail)
   }
   if (validAfter * 1000n > at) {
-    return refusal(
+    return refused(
       'PAYMENT_UNFUNDED',
       'authorization_not_yet_valid',
-      `validAfter is ${validAfter}; it must not be after now, ${today}`,
+      `validAfter is ${validAfter}; it must not be after now, ${nowSeconds}`,
     )
   }
-  const latest = BigInt(today + Math.floor(offer.maxTimeoutSeconds) + SPARE_SECONDS)
+  const latest = BigInt(nowSeconds + Math.floor(offer.maxTimeoutSeconds) + MAX_EXTRA_SECONDS)
   if (validBefore > latest) {
-    return refusal(
+    return refused(
       'PAYMENT_INVALID',
       'invalid_payload',
       `validBefore is ${validBefore}; it must be at most ${latest}. Sign now + maxTimeoutSeconds`,
     )
   }
-  if (from === to) return refusal('PAYMENT_INVALID', 'self_transfer', `the payer ${from} is the recipient`)
-  return judgeValue(exact, offer)
+  if (from === to) return refused('PAYMENT_INVALID', 'self_transfer', `the payer ${from} is the recipient`)
+  return checkValue(exact, offer)
 }
 
-export function refusal(code: PaymentCode, word: string, text: string): Refused {
-  return { kind: 'refused', code, reason: `${word}: ${text}` }
+export function refused(code: PaymentCode, errorCode: string, detail: string): Refused {
+  return { kind: 'refused', code, reason: `${errorCode}: ${detail}` }
 }
 
 /**

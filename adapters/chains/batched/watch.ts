@@ -7,12 +7,12 @@ import { lruCache } from '../lru_cache.ts'
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 /** By then an authorization has expired, and its transfer cannot change any more. */
-const FORTNIGHT_MS = 14 * DAY_MS
-const REMEMBERED = 10_000
+const LOOKBACK_MS = 14 * DAY_MS
+const MAX_REMEMBERED = 10_000
 
-export type BatchedWatch = {
+export type TransferMonitor = {
   /** Checks once, at most one page per status. Never rejects; after an hour without answers it alerts. */
-  look(at: { now: number; timeoutMs: number }): Promise<void>
+  poll(at: { now: number; timeoutMs: number }): Promise<void>
 }
 
 /**
@@ -20,38 +20,42 @@ export type BatchedWatch = {
  * day. The API keeps the list, so a restart loses nothing; each process reports a transfer once. A payment stays paid,
  * because its buyer has the result: the operator has to act.
  */
-export function batchedWatch(
+export function transferMonitor(
   api: Pick<BatchedApi, 'transfers'>,
   { payTo, alert }: { payTo: string; alert: Log['alert'] },
-): BatchedWatch {
-  const told = lruCache<true>(REMEMBERED)
+): TransferMonitor {
+  const reported = lruCache<true>(MAX_REMEMBERED)
   /** Since when no answer came; infinity once that was reported. */
-  let blindSince: number | undefined
+  let outageSince: number | undefined
 
-  async function look({ now, timeoutMs }: { now: number; timeoutMs: number }): Promise<void> {
+  async function poll({ now, timeoutMs }: { now: number; timeoutMs: number }): Promise<void> {
     for (const status of ['failed', 'received', 'batched', 'confirmed']) {
       const end = status === 'failed' ? now : now - DAY_MS
-      const dates = { startDate: isoOf(now - FORTNIGHT_MS), endDate: isoOf(end) }
-      const said = await api.transfers({ to: payTo, status, ...dates }, { now, timeoutMs })
-      if (said.kind === 'trouble') return missed(said.reason, now)
-      const { list } = said.value
-      for (const each of list)
-        if (each.status === status && lower(each.toAddress) === lower(payTo) && Date.parse(each.createdAt) <= end)
-          tell(each, list.length)
+      const dates = { startDate: toIso(now - LOOKBACK_MS), endDate: toIso(end) }
+      const response = await api.transfers({ to: payTo, status, ...dates }, { now, timeoutMs })
+      if (response.kind === 'failure') return reportOutage(response.reason, now)
+      const { list } = response.value
+      for (const transfer of list)
+        if (
+          transfer.status === status &&
+          lower(transfer.toAddress) === lower(payTo) &&
+          Date.parse(transfer.createdAt) <= end
+        )
+          report(transfer, list.length)
     }
-    blindSince = undefined
+    outageSince = undefined
   }
 
-  function missed(reason: string, now: number): void {
-    blindSince ??= now
-    if (now - blindSince < HOUR_MS) return
-    blindSince = Number.POSITIVE_INFINITY
+  function reportOutage(reason: string, now: number): void {
+    outageSince ??= now
+    if (now - outageSince < HOUR_MS) return
+    outageSince = Number.POSITIVE_INFINITY
     alert('the status of batched payments could not be read for an hour', { reason })
   }
 
-  function tell({ id, status, fromAddress, amount, sendingNetwork }: Transfer, found: number): void {
-    if (told.get(`${id}/${status}`)) return
-    told.set(`${id}/${status}`, true)
+  function report({ id, status, fromAddress, amount, sendingNetwork }: Transfer, found: number): void {
+    if (reported.get(`${id}/${status}`)) return
+    reported.set(`${id}/${status}`, true)
     const what =
       status === 'failed'
         ? 'has failed; the result was delivered, and the money was not received'
@@ -66,9 +70,9 @@ export function batchedWatch(
     })
   }
 
-  return { look }
+  return { poll }
 }
 
-function isoOf(ms: number): string {
+function toIso(ms: number): string {
   return new Date(ms).toISOString()
 }

@@ -1,11 +1,11 @@
 import { decodeAbiParameters, getAddress } from 'viem'
 import { type Domain, domainSeparator, MULTICALL, SEPARATOR_CALL, stateCall } from './payload.ts'
 import { codeProblem } from './gas.ts'
-import { type Answer, hasCode, type Rpc, trouble } from './rpc.ts'
+import { type Answer, hasCode, type Rpc, failure } from './rpc.ts'
 import { flagIn, type Hex, isHex, isQuantity, lower } from './hex.ts'
 
 /** `problems` and `warnings` start with the name of the setting, and contain no secret. */
-export type Checked =
+export type CheckResult =
   | {
       readonly kind: 'ready'
       readonly warnings: readonly string[]
@@ -28,36 +28,36 @@ export type CheckConfig = {
   /** Warns below this relayer balance in wei. Default 0.0005 ether. */
   readonly lowGas?: bigint
   /** False when the relayer's account is checked elsewhere. */
-  readonly looksAtRelayer?: boolean
+  readonly checksRelayer?: boolean
 }
 
 const ZERO: Hex = `0x${'0'.repeat(40)}`
 
 /** Reads everything that a misconfigured gateway would otherwise find out by losing money. One HTTP request. */
-export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<Checked> {
+export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<CheckResult> {
   const addresses = [...addressProblem('asset', config.asset), ...addressProblem('pay_to', config.payTo)]
   if (addresses.length > 0) return { kind: 'wrong', problems: addresses }
   const asset = lower(config.asset)
   const { relayer } = config
-  const call = (data: Hex) => rpc.ask('eth_call', [{ to: asset, data }, 'latest'])
-  const watched = config.looksAtRelayer === false ? undefined : relayer
-  const [chain, code, name, version, separator, state, gas, block, multicall, sync, own] = await Promise.all([
-    rpc.ask('eth_chainId', []),
-    rpc.ask('eth_getCode', [asset, 'latest']),
+  const call = (data: Hex) => rpc.request('eth_call', [{ to: asset, data }, 'latest'])
+  const checkedRelayer = config.checksRelayer === false ? undefined : relayer
+  const [chain, code, name, version, separator, state, gas, block, multicall, sync, relayerCode] = await Promise.all([
+    rpc.request('eth_chainId', []),
+    rpc.request('eth_getCode', [asset, 'latest']),
     call('0x06fdde03'), // name()
     call('0x54fd4d50'), // version()
     call(SEPARATOR_CALL),
     call(stateCall(relayer ?? ZERO, `0x${'0'.repeat(64)}`)),
-    rpc.ask('eth_getBalance', [relayer ?? ZERO, 'latest']),
-    rpc.ask('eth_getBlockByNumber', ['latest', false]),
-    rpc.ask('eth_getCode', [MULTICALL, 'latest']),
-    relayer ? rpc.ask('eth_sendRawTransactionSync', ['0x']) : trouble('nothing to send'),
-    watched ? rpc.ask('eth_getCode', [watched, 'latest']) : trouble('nothing to check'),
+    rpc.request('eth_getBalance', [relayer ?? ZERO, 'latest']),
+    rpc.request('eth_getBlockByNumber', ['latest', false]),
+    rpc.request('eth_getCode', [MULTICALL, 'latest']),
+    relayer ? rpc.request('eth_sendRawTransactionSync', ['0x']) : failure('nothing to send'),
+    checkedRelayer ? rpc.request('eth_getCode', [checkedRelayer, 'latest']) : failure('nothing to check'),
   ])
-  const away = [chain, code, name, version, separator, state, gas, block, multicall].find(
-    (answer) => answer.kind === 'trouble',
+  const failed = [chain, code, name, version, separator, state, gas, block, multicall].find(
+    (answer) => answer.kind === 'failure',
   )
-  if (away?.kind === 'trouble') return { kind: 'unavailable', reason: away.reason }
+  if (failed?.kind === 'failure') return { kind: 'unavailable', reason: failed.reason }
   const [id, balance] = [quantityIn(chain), quantityIn(gas)]
   const baseFee =
     block.kind === 'result' ? (block.value as { baseFeePerGas?: unknown } | null)?.baseFeePerGas : undefined
@@ -85,17 +85,21 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<Checked> 
       ? [`asset: ${config.asset} has no authorizationState (EIP-3009)`]
       : []),
     ...(lower(config.payTo) === asset ? ['pay_to: must not be the asset itself'] : []),
-    ...(watched && balance === 0n ? [`relayer_key: account ${watched} has no balance to pay gas; top it up`] : []),
-    ...(watched
-      ? [codeProblem(watched, hasCode(own))].flatMap((problem) => (problem ? [`relayer_key: ${problem}`] : []))
+    ...(checkedRelayer && balance === 0n
+      ? [`relayer_key: account ${checkedRelayer} has no balance to pay gas; top it up`]
+      : []),
+    ...(checkedRelayer
+      ? [codeProblem(checkedRelayer, hasCode(relayerCode))].flatMap((problem) =>
+          problem ? [`relayer_key: ${problem}`] : [],
+        )
       : []),
     ...(!relayer || isQuantity(baseFee) ? [] : ['network: its blocks have no base fee; EIP-1559 is required']),
   ]
   if (problems.length > 0) return { kind: 'wrong', problems }
   const hasMulticall = (hexIn(multicall) ?? '0x') !== '0x'
   const warnings = [
-    ...(watched && balance < (config.lowGas ?? 500_000_000_000_000n)
-      ? [`relayer_key: account ${watched} is running out of gas`]
+    ...(checkedRelayer && balance < (config.lowGas ?? 500_000_000_000_000n)
+      ? [`relayer_key: account ${checkedRelayer} is running out of gas`]
       : []),
     ...(!relayer || hasMulticall
       ? []
@@ -130,11 +134,11 @@ function domainProblems(config: CheckConfig, asset: Hex, token: Token): readonly
   const { name, version } = config.domain
   const hasSeparator = token.separator?.length === 66
   if (hasSeparator && token.separator === domainSeparator(config.domain, config.chainId, asset)) return []
-  const differs = (setting: string, ours: string, its: string | undefined) =>
-    its === undefined || its === ours
+  const mismatch = (setting: string, ours: string, tokens: string | undefined) =>
+    tokens === undefined || tokens === ours
       ? []
-      : [`${setting}: the configured value is ${JSON.stringify(ours)}, the token's is ${JSON.stringify(its)}`]
-  const problems = [...differs('domain.name', name, token.name), ...differs('domain.version', version, token.version)]
+      : [`${setting}: the configured value is ${JSON.stringify(ours)}, the token's is ${JSON.stringify(tokens)}`]
+  const problems = [...mismatch('domain.name', name, token.name), ...mismatch('domain.version', version, token.version)]
   if (problems.length > 0) return problems
   if (hasSeparator) return ["domain: name, version, chain and address do not produce the token's DOMAIN_SEPARATOR"]
   if (token.name !== undefined && token.version !== undefined) return []

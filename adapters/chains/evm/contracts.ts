@@ -3,9 +3,9 @@
  * megabytes or be slow, so each call is an HTTP request of its own with small limits, and can fail its own caller only.
  */
 import { type ConcurrencyLimiter, concurrencyLimiter } from '../../../core/lib/limiter.ts'
-import type { Target } from './payload.ts'
+import type { ContractCall } from './payload.ts'
 import type { Fee } from './reads.ts'
-import { type Rpc, type Trouble, trouble, troubleIn } from './rpc.ts'
+import { type Rpc, type RpcFailure, failure, asFailure } from './rpc.ts'
 import { type Hex, hexOf, isHex } from './hex.ts'
 
 export type ContractLimits = {
@@ -31,9 +31,9 @@ export const CONTRACT_LIMITS: ContractLimits = {
   maxWaiting: 256,
 }
 
-export type Returned = { readonly kind: 'returned'; readonly ok: boolean; readonly data: Hex }
+export type ContractResult = { readonly kind: 'returned'; readonly ok: boolean; readonly data: Hex }
 
-export type Asking = {
+export type ContractCallOptions = {
   /** A block number in hex, or a tag. */
   readonly block: string
   readonly signal?: AbortSignal | undefined
@@ -42,61 +42,65 @@ export type Asking = {
   readonly fee?: Fee | undefined
 }
 
-export type Contracts = {
+export type ContractCaller = {
   /**
    * Runs code of the contract at `chosen`. `ok: false` means that the code failed; a failure is the node's, or a full
    * queue.
    */
-  ask(chosen: Hex, call: Target, at: Asking): Promise<Returned | Trouble>
+  request(contract: Hex, call: ContractCall, at: ContractCallOptions): Promise<ContractResult | RpcFailure>
 }
 
 /** Messages with which nodes report that the code failed, not the node. */
-const CODE_FAILED =
+const CODE_FAILURE =
   /revert|out ?of ?gas|gas (required )?exceeds|invalid ?(opcode|jump|fe)|opcode ?not|stack|EVM error|bad instruction/i
 
 /** Makes one call at once, in an HTTP request of its own. */
-export async function askContract(
+export async function callContract(
   rpc: Rpc,
-  { to, data }: Target,
-  { limits = CONTRACT_LIMITS, ...at }: Asking & { readonly limits?: ContractLimits },
-): Promise<Returned | Trouble> {
+  { to, data }: ContractCall,
+  { limits = CONTRACT_LIMITS, ...at }: ContractCallOptions & { readonly limits?: ContractLimits },
+): Promise<ContractResult | RpcFailure> {
   const fees = at.fee && { maxFeePerGas: hexOf(at.fee.max), maxPriorityFeePerGas: hexOf(at.fee.tip) }
   const call = { ...(at.from && { from: at.from }), gas: hexOf(at.gas ?? limits.gas), ...fees, to, data }
   const { timeoutMs, maxBytes } = limits
   const bounds = { timeoutMs, maxBytes, ...(at.signal && { signal: at.signal }) }
-  const answer = await rpc.alone('eth_call', [call, at.block], bounds)
-  if (answer.kind === 'trouble') return answer.isTooLong ? FAILED : answer
-  if (answer.kind === 'error') return CODE_FAILED.test(answer.message) ? FAILED : troubleIn('eth_call', answer)
-  if (!isHex(answer.value)) return trouble('eth_call: the answer is not hex')
+  const answer = await rpc.requestAlone('eth_call', [call, at.block], bounds)
+  if (answer.kind === 'failure') return answer.isTooLarge ? CODE_FAILED : answer
+  if (answer.kind === 'error') return CODE_FAILURE.test(answer.message) ? CODE_FAILED : asFailure('eth_call', answer)
+  if (!isHex(answer.value)) return failure('eth_call: the answer is not hex')
   return { kind: 'returned', ok: true, data: answer.value }
 }
 
-const FAILED: Returned = { kind: 'returned', ok: false, data: '0x' }
+const CODE_FAILED: ContractResult = { kind: 'returned', ok: false, data: '0x' }
 
-type Lane = { readonly pass: ConcurrencyLimiter; users: number }
+type ContractQueue = { readonly limiter: ConcurrencyLimiter; callers: number }
 
 /** Limits concurrent calls, in total and per contract, so that a slow contract leaves room for others. */
-export function contracts(rpc: Rpc, change: Partial<ContractLimits> = {}): Contracts {
-  const limits = { ...CONTRACT_LIMITS, ...change }
+export function contractCaller(rpc: Rpc, overrides: Partial<ContractLimits> = {}): ContractCaller {
+  const limits = { ...CONTRACT_LIMITS, ...overrides }
   const full = () => new Error('too many contract calls are waiting')
-  const bounded = (atOnce: number) => concurrencyLimiter(atOnce, { most: limits.maxWaiting, full })
-  const all = bounded(limits.maxAtOnce)
-  const lanes = new Map<Hex, Lane>()
+  const newLimiter = (atOnce: number) => concurrencyLimiter(atOnce, { most: limits.maxWaiting, full })
+  const total = newLimiter(limits.maxAtOnce)
+  const queues = new Map<Hex, ContractQueue>()
 
-  async function ask(chosen: Hex, call: Target, at: Asking): Promise<Returned | Trouble> {
-    const lane = lanes.get(chosen) ?? { pass: bounded(limits.maxAtOncePerContract), users: 0 }
-    lanes.set(chosen, lane)
-    lane.users++
+  async function request(
+    contract: Hex,
+    call: ContractCall,
+    at: ContractCallOptions,
+  ): Promise<ContractResult | RpcFailure> {
+    const queue = queues.get(contract) ?? { limiter: newLimiter(limits.maxAtOncePerContract), callers: 0 }
+    queues.set(contract, queue)
+    queue.callers++
     try {
-      return await lane.pass(() => all(() => askContract(rpc, call, { ...at, limits }), at.signal), at.signal)
+      return await queue.limiter(() => total(() => callContract(rpc, call, { ...at, limits }), at.signal), at.signal)
     } catch (error) {
       const reason = at.signal?.aborted ? "the caller's time ran out" : (error as Error).message
-      return trouble(`eth_call: ${reason}`)
+      return failure(`eth_call: ${reason}`)
     } finally {
-      lane.users--
-      if (lane.users === 0) lanes.delete(chosen)
+      queue.callers--
+      if (queue.callers === 0) queues.delete(contract)
     }
   }
 
-  return { ask }
+  return { request }
 }

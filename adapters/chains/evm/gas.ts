@@ -1,7 +1,7 @@
 /** The gas balance of one relayer key: what the account holds, what was spent since, and when it must stop selling. */
 import { formatEther } from 'viem'
 import type { Fee } from './reads.ts'
-import { hasCode, type Rpc, type Trouble } from './rpc.ts'
+import { hasCode, type Rpc, type RpcFailure } from './rpc.ts'
 import { type Hex, isQuantity } from './hex.ts'
 
 export type GasFloor = {
@@ -23,19 +23,19 @@ export type GasState = {
   readonly low: string | undefined
 }
 
-export type GasWatch = {
+export type GasMonitor = {
   state(): GasState
   /** Reads the balance if the last read is a minute old or a transaction could not be paid. Never rejects. */
   refresh(now: number): Promise<void>
   /** Reads the balance now. Never rejects; if the node does not answer, the last read stays. */
-  read(now: number): Promise<void>
+  readNow(now: number): Promise<void>
   /**
    * Reserves the most that a transaction may cost. Call the returned function with what it did cost, to end the
    * reservation.
    */
-  hold(wei: bigint): (spent: bigint) => void
+  reserve(wei: bigint): (spent: bigint) => void
   /** Reports that the node refused a transaction of this cost for insufficient funds. Stops selling at once. */
-  ranDry(wei: bigint): void
+  reportUnderfunded(wei: bigint): void
   /** How many transfers of `transferGas` one transaction can carry on top of `base` gas, by the last balance read. */
   affordable(transferGas: bigint, base: bigint): number
 }
@@ -44,79 +44,79 @@ const MIN_WEI = 50_000_000_000_000n
 const SETTLEMENTS = 50
 const READ_EVERY_MS = 60_000
 
-type Ports = { readonly rpc: Rpc; readonly feeAt: (now: number) => Promise<Fee | Trouble> }
+type Ports = { readonly rpc: Rpc; readonly feeAt: (now: number) => Promise<Fee | RpcFailure> }
 type Config = { readonly address: Hex; readonly transferGas: bigint; readonly floor?: GasFloor | undefined }
 
 /** Monitors one account. It has no timer: call `refresh` every few seconds. */
-export function gasWatch({ rpc, feeAt }: Ports, { address, transferGas, floor = {} }: Config): GasWatch {
-  const held = new Set<{ readonly wei: bigint }>()
-  let read: { readonly wei: bigint; readonly at: number } | undefined
-  let price = 0n
+export function gasMonitor({ rpc, feeAt }: Ports, { address, transferGas, floor = {} }: Config): GasMonitor {
+  const reservations = new Set<{ readonly wei: bigint }>()
+  let lastRead: { readonly wei: bigint; readonly at: number } | undefined
+  let gasPrice = 0n
   /** Wei spent since the last read, by receipts. */
   let spent = 0n
   /** Cost of the transaction that could not be paid; 0 once one was paid. */
   let needed = 0n
-  let isDue = false
+  let needsRead = false
   let reading: Promise<void> | undefined
 
   function available(): bigint | undefined {
-    return read && [...held].reduce((left, { wei }) => left - wei, read.wei - spent)
+    return lastRead && [...reservations].reduce((left, { wei }) => left - wei, lastRead.wei - spent)
   }
 
   function floorNow(): bigint {
-    return most(floor.wei ?? MIN_WEI, BigInt(floor.settlements ?? SETTLEMENTS) * transferGas * price, needed)
+    return max(floor.wei ?? MIN_WEI, BigInt(floor.settlements ?? SETTLEMENTS) * transferGas * gasPrice, needed)
   }
 
   function state(): GasState {
     const [balance, least] = [available(), floorNow()]
-    const isLow = isDue || (balance !== undefined && balance < least)
-    return { address, balance, floor: least, low: isLow ? lowText(address, balance, least) : undefined }
+    const isLow = needsRead || (balance !== undefined && balance < least)
+    return { address, balance, floor: least, low: isLow ? lowReason(address, balance, least) : undefined }
   }
 
-  async function take(now: number): Promise<void> {
-    const [before, fee, answer] = [spent, await feeAt(now), await rpc.ask('eth_getBalance', [address, 'latest'])]
+  async function readBalance(now: number): Promise<void> {
+    const [before, fee, answer] = [spent, await feeAt(now), await rpc.request('eth_getBalance', [address, 'latest'])]
     if (answer.kind !== 'result' || !isQuantity(answer.value)) return
-    if (!('kind' in fee)) price = fee.max
-    read = { wei: BigInt(answer.value), at: now }
+    if (!('kind' in fee)) gasPrice = fee.max
+    lastRead = { wei: BigInt(answer.value), at: now }
     // A transaction mined during the read may not be in the balance yet, so its cost stays subtracted.
     spent -= before
-    isDue = false
+    needsRead = false
   }
 
   function readNow(now: number): Promise<void> {
-    reading ??= take(now).finally(() => (reading = undefined))
+    reading ??= readBalance(now).finally(() => (reading = undefined))
     return reading
   }
 
   return {
     state,
-    read: readNow,
+    readNow,
     async refresh(now) {
       // A read under way may have begun before the account was topped up.
       if (reading) await reading
-      if (isDue || !read || Math.abs(now - read.at) >= READ_EVERY_MS) await readNow(now)
+      if (needsRead || !lastRead || Math.abs(now - lastRead.at) >= READ_EVERY_MS) await readNow(now)
     },
-    hold(wei) {
+    reserve(wei) {
       const entry = { wei }
-      held.add(entry)
+      reservations.add(entry)
       return (cost) => {
-        if (held.delete(entry)) spent += cost
+        if (reservations.delete(entry)) spent += cost
         if (cost > 0n) needed = 0n
       }
     },
-    ranDry(wei) {
+    reportUnderfunded(wei) {
       needed = wei
-      isDue = true
+      needsRead = true
     },
     affordable(each, base) {
-      if (!read || price === 0n) return 0
-      const gas = ((available() ?? 0n) / price - base) / each
+      if (!lastRead || gasPrice === 0n) return 0
+      const gas = ((available() ?? 0n) / gasPrice - base) / each
       return gas > 0n ? Number(gas) : 0
     },
   }
 }
 
-export type KeyReading = {
+export type KeyStatus = {
   readonly address: Hex
   readonly balance?: bigint
   readonly kind: 'funded' | 'low' | 'wrong' | 'unreadable'
@@ -124,10 +124,10 @@ export type KeyReading = {
 }
 
 /** Reads the account of an unused key and reports whether it can serve, or why not. */
-export async function lookAtKey({ rpc, feeAt }: Ports, config: Config, now: number): Promise<KeyReading> {
+export async function readKeyStatus({ rpc, feeAt }: Ports, config: Config, now: number): Promise<KeyStatus> {
   const { address } = config
-  const watch = gasWatch({ rpc, feeAt }, config)
-  const [code] = await Promise.all([rpc.ask('eth_getCode', [address, 'latest']), watch.read(now)])
+  const watch = gasMonitor({ rpc, feeAt }, config)
+  const [code] = await Promise.all([rpc.request('eth_getCode', [address, 'latest']), watch.readNow(now)])
   const { balance, low } = watch.state()
   if (balance === undefined) return { address, kind: 'unreadable', reason: `the balance of ${address} cannot be read` }
   const contract = codeProblem(address, hasCode(code))
@@ -142,11 +142,11 @@ export function codeProblem(address: Hex, isContract: boolean | undefined): stri
     : undefined
 }
 
-function lowText(address: Hex, balance: bigint | undefined, floor: bigint): string {
-  const holds = balance === undefined ? 'an unknown balance' : `${formatEther(balance)} ether`
-  return `account ${address} holds ${holds} for gas, below the floor of ${formatEther(floor)} ether; top it up`
+function lowReason(address: Hex, balance: bigint | undefined, floor: bigint): string {
+  const balanceText = balance === undefined ? 'an unknown balance' : `${formatEther(balance)} ether`
+  return `account ${address} holds ${balanceText} for gas, below the floor of ${formatEther(floor)} ether; top it up`
 }
 
-function most(...values: readonly bigint[]): bigint {
+function max(...values: readonly bigint[]): bigint {
   return values.reduce((highest, value) => (value > highest ? value : highest), 0n)
 }

@@ -1,7 +1,7 @@
 import type { Chain, Closed, Settlement } from '../../../core/ports/mod.ts'
 import type { EvmChain } from './mod.ts'
-import type { Checked } from './check.ts'
-import type { KeyReading } from './gas.ts'
+import type { CheckResult } from './check.ts'
+import type { KeyStatus } from './gas.ts'
 
 /** `name` identifies its lease. `address` is the account that pays the gas; defaults to the name. */
 export type RelayerKey = { readonly name: string; readonly key: string; readonly address?: string }
@@ -14,7 +14,7 @@ export type LeasedOptions = {
    */
   readonly build: (key: string, role: 'reader' | 'sender') => EvmChain
   /** Takes or extends a lease that every replica sees. Returns false while another replica holds it. */
-  readonly take: (name: string, at: { now: number; until: number }) => Promise<boolean>
+  readonly takeLease: (name: string, at: { now: number; until: number }) => Promise<boolean>
   readonly leaseMs: number
 }
 
@@ -28,7 +28,7 @@ export type KeyState = {
 }
 
 export type LeasedChain = Chain & {
-  check: (at?: { now: number }) => Promise<Checked>
+  check: (at?: { now: number }) => Promise<CheckResult>
   /**
    * Reads the balance of every key once a minute, and switches keys when the current one runs low. Call it every few
    * seconds.
@@ -45,21 +45,21 @@ export type LeasedChain = Chain & {
   close(): void
 }
 
-type Held = { readonly name: string; readonly sender: EvmChain; until: number }
+type LeasedKey = { readonly name: string; readonly sender: EvmChain; until: number }
 
 const READ_EVERY_MS = 60_000
 
 /** An EVM chain whose relayer key no other replica uses at the same time. Without a funded key it offers no terms. */
-export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): LeasedChain {
+export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions): LeasedChain {
   const [first] = keys
   if (!first) throw new RangeError('keys: at least one relayer key is required')
   const reader = build(first.key, 'reader')
   const states = new Map<string, KeyState>(
     keys.map(({ name, address = name }) => [name, { address, kind: 'free', reason: 'not read yet' }]),
   )
-  let held: Held | undefined
+  let leased: LeasedKey | undefined
   /** Keys that ran low while settlements were under way; they are released when those end. */
-  let leaving: readonly Held[] = []
+  let retiring: readonly LeasedKey[] = []
   let renewing: Promise<boolean> | undefined
   let readAt = Number.NEGATIVE_INFINITY
 
@@ -70,35 +70,35 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
 
   async function renewNow(now: number): Promise<boolean> {
     const until = now + leaseMs
-    if (held && held.until <= now) drop() // another replica may have used the key since
-    if (held && (await take(held.name, { now, until }))) held.until = until
-    else drop()
-    await seeOff(now)
-    if (held && !lowOf(held)) return true
+    if (leased && leased.until <= now) dropKey() // another replica may have used the key since
+    if (leased && (await takeLease(leased.name, { now, until }))) leased.until = until
+    else dropKey()
+    await releaseRetired(now)
+    if (leased && !lowOf(leased)) return true
     const next = await takeOther(now)
     if (!next) return false
-    if (held) leaving = [...leaving, held]
-    held = next
-    note(next.name, { kind: 'serving', reason: '' })
+    if (leased) retiring = [...retiring, leased]
+    leased = next
+    setState(next.name, { kind: 'serving', reason: '' })
     return true
   }
 
-  async function takeOther(now: number): Promise<Held | undefined> {
+  async function takeOther(now: number): Promise<LeasedKey | undefined> {
     const until = now + leaseMs
     for (const { name, key } of keys) {
-      if (held?.name === name || leaving.some((each) => each.name === name)) continue
+      if (leased?.name === name || retiring.some((each) => each.name === name)) continue
       if (!(await isFunded(name, now))) continue
-      if (!(await take(name, { now, until }))) {
-        note(name, { kind: 'elsewhere', reason: 'another replica holds it' })
+      if (!(await takeLease(name, { now, until }))) {
+        setState(name, { kind: 'elsewhere', reason: 'another replica holds it' })
         continue
       }
       const sender = build(key, 'sender')
       const checked = await sender.check({ now })
       const low = sender.gas().low
       if (checked.kind === 'ready' && low === undefined) return { name, sender, until }
-      note(name, low === undefined ? failureOf(checked) : { kind: 'low', reason: low })
+      setState(name, low === undefined ? failureOf(checked) : { kind: 'low', reason: low })
       sender.close()
-      await take(name, { now, until: now }) // release it for other replicas
+      await takeLease(name, { now, until: now }) // release it for other replicas
     }
     return undefined
   }
@@ -107,21 +107,21 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
   async function isFunded(name: string, now: number): Promise<boolean> {
     const { kind } = states.get(name) as KeyState
     if (kind !== 'low' && kind !== 'wrong') return true
-    if (now - readAt >= READ_EVERY_MS) await look(name, now)
+    if (now - readAt >= READ_EVERY_MS) await readKey(name, now)
     return !['low', 'wrong'].includes(states.get(name)?.kind ?? '')
   }
 
-  async function look(name: string, now: number): Promise<void> {
+  async function readKey(name: string, now: number): Promise<void> {
     const key = keys.find((each) => each.name === name)?.key ?? ''
     const reading = await reader
-      .look(key, now)
-      .catch((error: Error): Pick<KeyReading, 'kind' | 'reason'> => ({ kind: 'wrong', reason: error.message }))
+      .keyStatus(key, now)
+      .catch((error: Error): Pick<KeyStatus, 'kind' | 'reason'> => ({ kind: 'wrong', reason: error.message }))
     const balance = 'balance' in reading ? reading.balance : undefined
     if (reading.kind !== 'funded')
-      return note(name, { kind: reading.kind, reason: reading.reason, ...(balance !== undefined && { balance }) })
+      return setState(name, { kind: reading.kind, reason: reading.reason, ...(balance !== undefined && { balance }) })
     const before = states.get(name)
     const isElsewhere = before?.kind === 'elsewhere'
-    note(name, {
+    setState(name, {
       kind: isElsewhere ? 'elsewhere' : 'free',
       reason: isElsewhere ? before.reason : 'free',
       ...(balance !== undefined && { balance }),
@@ -129,62 +129,62 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
   }
 
   async function refresh({ now }: { now: number }): Promise<void> {
-    await held?.sender.refresh({ now })
+    await leased?.sender.refresh({ now })
     if (now - readAt >= READ_EVERY_MS) {
       readAt = now
-      await Promise.all(keys.filter(({ name }) => name !== held?.name).map(({ name }) => look(name, now)))
+      await Promise.all(keys.filter(({ name }) => name !== leased?.name).map(({ name }) => readKey(name, now)))
     }
-    if (held && lowOf(held) !== undefined) await renew(now)
+    if (leased && lowOf(leased) !== undefined) await renew(now)
   }
 
   /** Releases retired keys whose settlements have ended, and extends the lease of the others. */
-  async function seeOff(now: number): Promise<void> {
-    const staying: Held[] = []
-    for (const each of leaving) {
+  async function releaseRetired(now: number): Promise<void> {
+    const busy: LeasedKey[] = []
+    for (const each of retiring) {
       const isOver = each.until <= now || each.sender.isIdle()
-      const isKept = !isOver && (await take(each.name, { now, until: now + leaseMs }))
-      if (isKept) {
-        staying.push({ ...each, until: now + leaseMs })
+      const isExtended = !isOver && (await takeLease(each.name, { now, until: now + leaseMs }))
+      if (isExtended) {
+        busy.push({ ...each, until: now + leaseMs })
         continue
       }
       each.sender.close()
-      if (each.until > now) await take(each.name, { now, until: now })
+      if (each.until > now) await takeLease(each.name, { now, until: now })
     }
-    leaving = staying
+    retiring = busy
   }
 
-  function lowOf({ name, sender }: Held): string | undefined {
+  function lowOf({ name, sender }: LeasedKey): string | undefined {
     const { low } = sender.gas()
-    note(name, low === undefined ? { kind: 'serving', reason: '' } : { kind: 'low', reason: low })
+    setState(name, low === undefined ? { kind: 'serving', reason: '' } : { kind: 'low', reason: low })
     return low
   }
 
-  function note(name: string, state: Pick<KeyState, 'kind' | 'reason'> & { readonly balance?: bigint }): void {
+  function setState(name: string, state: Pick<KeyState, 'kind' | 'reason'> & { readonly balance?: bigint }): void {
     const { address, balance } = states.get(name) as KeyState
     states.set(name, { address, ...(balance !== undefined && { balance }), ...state })
   }
 
-  function drop(): void {
-    held?.sender.close()
-    if (held) note(held.name, { kind: 'free', reason: 'the lease was lost' })
-    held = undefined
+  function dropKey(): void {
+    leased?.sender.close()
+    if (leased) setState(leased.name, { kind: 'free', reason: 'the lease was lost' })
+    leased = undefined
   }
 
-  function stateNow(): readonly KeyState[] {
-    if (held) lowOf(held)
+  function keyStates(): readonly KeyState[] {
+    if (leased) lowOf(leased)
     return keys.map(({ name }) => {
       const state = states.get(name) as KeyState
-      const balance = held?.name === name ? held.sender.gas().balance : state.balance
+      const balance = leased?.name === name ? leased.sender.gas().balance : state.balance
       return { ...state, ...(balance !== undefined && { balance }) }
     })
   }
 
-  const serving = (now: number): Held | undefined => (held && held.until > now ? held : undefined)
+  const serving = (now: number): LeasedKey | undefined => (leased && leased.until > now ? leased : undefined)
 
   function closed(now: number): Closed | undefined {
     const current = serving(now)
     if (current && lowOf(current) === undefined) return undefined
-    const all = stateNow()
+    const all = keyStates()
     const reason = all.map((state) => `${state.address}: ${state.reason}`).join('; ')
     return {
       code: all.some(({ kind }) => kind === 'low') ? 'no_gas' : 'no_key',
@@ -193,17 +193,19 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
   }
 
   /** Fails for a wrong chain, or when no key can ever serve; warns about keys that cannot serve now. */
-  async function check(at: { now: number } = { now: 0 }): Promise<Checked> {
+  async function check(at: { now: number } = { now: 0 }): Promise<CheckResult> {
     const checked = await reader.check(at)
     if (checked.kind !== 'ready') return checked
-    await Promise.all(keys.map(({ name }) => look(name, at.now)))
+    await Promise.all(keys.map(({ name }) => readKey(name, at.now)))
     const bad = [...states.values()].filter(({ kind }) => kind === 'low' || kind === 'wrong' || kind === 'unreadable')
     const isHopeless =
       keys.length > 0 &&
       bad.length === keys.length &&
       bad.every(({ kind, balance }) => kind === 'wrong' || balance === 0n)
-    const said = bad.map(({ reason }) => `relayer_key: ${reason}`)
-    return isHopeless ? { kind: 'wrong', problems: said } : { ...checked, warnings: [...checked.warnings, ...said] }
+    const reasons = bad.map(({ reason }) => `relayer_key: ${reason}`)
+    return isHopeless
+      ? { kind: 'wrong', problems: reasons }
+      : { ...checked, warnings: [...checked.warnings, ...reasons] }
   }
 
   const { identify, verify, fate, balance } = reader
@@ -216,7 +218,7 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
     refresh,
     renew,
     closed,
-    keys: stateNow,
+    keys: keyStates,
     terms(now) {
       const current = serving(now)
       return current && lowOf(current) === undefined ? reader.terms(now) : []
@@ -232,21 +234,21 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
       return next && next.name !== current.name ? await next.sender.settle(payment, offer, at) : settlement
     },
     async release(now) {
-      const all = [...(held ? [held] : []), ...leaving]
-      drop()
-      for (const { sender } of leaving) sender.close()
-      leaving = []
-      for (const { name } of all) await take(name, { now, until: now })
+      const all = [...(leased ? [leased] : []), ...retiring]
+      dropKey()
+      for (const { sender } of retiring) sender.close()
+      retiring = []
+      for (const { name } of all) await takeLease(name, { now, until: now })
     },
     close() {
-      drop()
-      for (const { sender } of leaving) sender.close()
+      dropKey()
+      for (const { sender } of retiring) sender.close()
       reader.close()
     },
   }
 }
 
-function failureOf(checked: Checked): Pick<KeyState, 'kind' | 'reason'> {
+function failureOf(checked: CheckResult): Pick<KeyState, 'kind' | 'reason'> {
   if (checked.kind === 'wrong') return { kind: 'wrong', reason: checked.problems.join('; ') }
   if (checked.kind === 'unavailable') return { kind: 'unreadable', reason: `it cannot be read: ${checked.reason}` }
   return { kind: 'free', reason: '' }

@@ -3,25 +3,32 @@ import { usdc } from '../../../core/x402/money.ts'
 import type { Chain, Fate, Refused, Settlement, Unavailable, Verdict } from '../../../core/ports/mod.ts'
 import type { Terms } from '../../../core/x402/offer.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
-import { type CheckConfig, type Checked, checkEvm } from './check.ts'
-import { chainIdOf, evmIdentity, isMagic, type Read, refusedSignature, unavailable } from './identity.ts'
-import { CONTRACT_LIMITS, type Returned } from './contracts.ts'
+import { type CheckConfig, type CheckResult, checkEvm } from './check.ts'
+import {
+  chainIdOf,
+  evmIdentity,
+  acceptsSignature,
+  type ParsedPayment,
+  refusedSignature,
+  unavailable,
+} from './identity.ts'
+import { CONTRACT_LIMITS, type ContractResult } from './contracts.ts'
 import {
   balanceCall,
   type Domain,
   SEPARATOR_CALL,
   signatureCall,
-  signerOf,
+  recoverSigner,
   stateCall,
-  type Target,
+  type ContractCall,
   transferCall,
 } from './payload.ts'
 import { evmReads, type ReadsConfig } from './reads.ts'
-import { type GasFloor, type GasState, type GasWatch, gasWatch, type KeyReading, lookAtKey } from './gas.ts'
+import { type GasFloor, type GasState, type GasMonitor, gasMonitor, type KeyStatus, readKeyStatus } from './gas.ts'
 import { evmRelayer, type Relayer, type RelayerConfig } from './relayer.ts'
-import { evmRpc, hasCode, type RpcConfig, type Trouble } from './rpc.ts'
+import { jsonRpc, hasCode, type RpcConfig, type RpcFailure } from './rpc.ts'
 import { evmSettler, type SettleConfig, TRANSFER_GAS } from './settle.ts'
-import { judgeExact, refused } from '../exact.ts'
+import { checkExact, refused } from '../exact.ts'
 import { flagIn, type Hex, lower, uintIn } from './hex.ts'
 
 /** Configuration of one gateway on an EVM chain. Defaults suit a public node of an L2. */
@@ -50,20 +57,20 @@ export type EvmConfig = {
 export type EvmChain = Chain &
   Required<Pick<Chain, 'balance'>> & {
     /** Compares the configuration with the chain. When it passes, terms open and stay open. Moves nothing. */
-    check(at?: { now: number }): Promise<Checked>
+    check(at?: { now: number }): Promise<CheckResult>
     /** Monitors the relayer's gas. Call it every few seconds. Never rejects. */
     refresh(at: { now: number }): Promise<void>
     /** The relayer's gas balance, and whether it is too low to sell. */
     gas(): GasState
     /** Reads the account of another key: whether it could serve, or why not. */
-    look(relayerKey: string, now: number): Promise<KeyReading>
+    keyStatus(relayerKey: string, now: number): Promise<KeyStatus>
     /** Whether no settlement is under way. */
     isIdle(): boolean
     /** Stops background work; pending settlements resolve with `unknown`. */
     close(): void
   }
 
-type Found = { readonly asset: Hex; readonly time: number; readonly isContract: boolean }
+type SimulationContext = { readonly asset: Hex; readonly time: number; readonly isContract: boolean }
 
 /**
  * USDC on one EVM chain, verified and settled by this gateway. Throws RangeError, without quoting the value, when the
@@ -82,18 +89,18 @@ type Found = { readonly asset: Hex; readonly time: number; readonly isContract: 
  */
 export function evmChain(config: EvmConfig): EvmChain {
   const chainId = chainIdOf(config.network)
-  const account = accountOf(config.relayerKey)
-  const rpc = evmRpc({ ...config, url: config.rpcUrl })
+  const account = parseKey(config.relayerKey)
+  const rpc = jsonRpc({ ...config, url: config.rpcUrl })
   const reads = evmReads(rpc, config)
   const watchesGas = config.watchesGas ?? true
   const transferGas = config.gas?.transfer ?? TRANSFER_GAS
-  const gas: GasWatch = gasWatch(
+  const gas: GasMonitor = gasMonitor(
     { rpc, feeAt: (now) => relayer.feeAt(now) },
     { address: account.address, transferGas, floor: config.gasFloor },
   )
-  const relayer: Relayer = evmRelayer(rpc, account, { ...config, chainId, gasWatch: gas })
+  const relayer: Relayer = evmRelayer(rpc, account, { ...config, chainId, gasMonitor: gas })
   const identity = evmIdentity({ rpc, reads }, { network: config.network, lagSeconds: lagSeconds(config) })
-  const settler = evmSettler({ rpc, reads, relayer, gasWatch: gas }, { ...config, relayer: account.address })
+  const settler = evmSettler({ rpc, reads, relayer, gasMonitor: gas }, { ...config, relayer: account.address })
   const { network, asset, payTo, domain } = config
   const offered: readonly Terms[] = [
     { scheme: 'exact', network, asset, payTo, extra: { name: domain.name, version: domain.version } },
@@ -101,11 +108,11 @@ export function evmChain(config: EvmConfig): EvmChain {
   let terms: readonly Terms[] = []
 
   async function verify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Verdict> {
-    const given = identity.read(payment, offer)
-    if ('kind' in given) return given
-    const { exact } = given
-    const bad = judgeExact(exact, offer, at.now, config.lookbackSeconds)
-    if (bad) return bad
+    const parsed = identity.parse(payment, offer)
+    if ('kind' in parsed) return parsed
+    const { exact } = parsed
+    const refusal = checkExact(exact, offer, at.now, config.lookbackSeconds)
+    if (refusal) return refusal
     const asset = lower(offer.asset)
     const hadCode = identity.hadCode(exact.from)
     const transfer = { to: asset, data: transferCall(exact) }
@@ -116,20 +123,21 @@ export function evmChain(config: EvmConfig): EvmChain {
     ]
     // Often only these answers tell whether the payer has code, and the token may already run it, so the gas is bounded.
     const bounds = { gas: CONTRACT_LIMITS.gas, from: account.address }
-    const byItself = hadCode ? askPayer(given, transfer, at.signal) : undefined
+    const payerCall = hadCode ? simulateAsPayer(parsed, transfer, at.signal) : undefined
     const [code, seen] = await Promise.all([
-      rpc.ask('eth_getCode', [exact.from, 'latest'], at.signal),
+      rpc.request('eth_getCode', [exact.from, 'latest'], at.signal),
       reads.view(calls, { lagSeconds: lagSeconds(config), signal: at.signal, ...bounds }),
     ])
     const isContract = hasCode(code)
     if (isContract === undefined) return unavailable(`the code of ${exact.from} cannot be read`)
-    if (seen.kind === 'trouble') return unavailable(seen.reason)
-    if (isContract) identity.foundCode(exact.from)
-    const said = byItself || isContract ? await (byItself ?? askPayer(given, transfer, at.signal)) : undefined
-    if (said && 'kind' in said) return unavailable(said.reason)
+    if (seen.kind === 'failure') return unavailable(seen.reason)
+    if (isContract) identity.markContract(exact.from)
+    const payerResult =
+      payerCall || isContract ? await (payerCall ?? simulateAsPayer(parsed, transfer, at.signal)) : undefined
+    if (payerResult && 'kind' in payerResult) return unavailable(payerResult.reason)
     const [balanceOf, state] = seen.results
-    const moved = said ? said.moved : seen.results[2]
-    if (isContract && !isMagic(said?.recognized)) {
+    const transferResult = payerResult ? payerResult.transferResult : seen.results[2]
+    if (isContract && !acceptsSignature(payerResult?.signatureResult)) {
       return refused(
         'PAYMENT_INVALID',
         'signature',
@@ -137,7 +145,7 @@ export function evmChain(config: EvmConfig): EvmChain {
       )
     }
     const balance = uintIn(balanceOf)
-    if (moved?.ok && balance !== undefined)
+    if (transferResult?.ok && balance !== undefined)
       return {
         kind: 'valid',
         balance: usdc(balance),
@@ -150,32 +158,36 @@ export function evmChain(config: EvmConfig): EvmChain {
       return refused(
         'PAYMENT_UNFUNDED',
         'insufficient_balance',
-        `the payer has ${balance} base units, the price is ${exact.value}`,
+        `the payer has ${balance} base units; the price is ${exact.value}`,
       )
     }
-    return diagnose(given, { asset, time: seen.time, isContract }, at.signal)
+    return diagnose(parsed, { asset, time: seen.time, isContract }, at.signal)
   }
 
   /** Runs the payer's own code: whether it accepts the signature, and whether the token would then move the money. */
-  async function askPayer(
-    { exact, digest }: Read,
-    transfer: Target,
+  async function simulateAsPayer(
+    { exact, digest }: ParsedPayment,
+    transfer: ContractCall,
     signal: AbortSignal,
-  ): Promise<{ moved: Returned; recognized: Returned } | Trouble> {
-    const ask = (call: Target) => reads.askContract(exact.from, call, { signal, from: account.address })
-    const [moved, recognized] = await Promise.all([
-      ask(transfer),
-      ask({ to: exact.from, data: signatureCall(digest, exact.signature) }),
+  ): Promise<{ transferResult: ContractResult; signatureResult: ContractResult } | RpcFailure> {
+    const request = (call: ContractCall) => reads.callContract(exact.from, call, { signal, from: account.address })
+    const [transferResult, signatureResult] = await Promise.all([
+      request(transfer),
+      request({ to: exact.from, data: signatureCall(digest, exact.signature) }),
     ])
-    if (moved.kind === 'trouble') return moved
-    return recognized.kind === 'trouble' ? recognized : { moved, recognized }
+    if (transferResult.kind === 'failure') return transferResult
+    return signatureResult.kind === 'failure' ? signatureResult : { transferResult, signatureResult }
   }
 
   /** Explains why a funded, unused authorization would revert. One more round trip, on this path only. */
-  async function diagnose(given: Read, found: Found, signal: AbortSignal): Promise<Refused | Unavailable> {
-    const { exact, digest, separator } = given
-    const { asset, time, isContract } = found
-    const signer = isContract ? exact.from : await signerOf(digest, exact.signature)
+  async function diagnose(
+    parsed: ParsedPayment,
+    context: SimulationContext,
+    signal: AbortSignal,
+  ): Promise<Refused | Unavailable> {
+    const { exact, digest, separator } = parsed
+    const { asset, time, isContract } = context
+    const signer = isContract ? exact.from : await recoverSigner(digest, exact.signature)
     if (signer !== exact.from) return refusedSignature(exact, signer)
     if (exact.validAfter >= BigInt(time)) {
       const text = `authorization.validAfter is ${exact.validAfter}; it must be before the chain's time, ${time}`
@@ -186,37 +198,37 @@ export function evmChain(config: EvmConfig): EvmChain {
       { to: asset, data: stateCall(exact.from, exact.nonce) },
     ]
     const token = await reads.view(calls, { lagSeconds: lagSeconds(config), signal })
-    if (token.kind === 'trouble') return unavailable(token.reason)
-    const [own, state] = token.results
+    if (token.kind === 'failure') return unavailable(token.reason)
+    const [separatorResult, state] = token.results
     if (flagIn(state) === undefined)
       return refused('PAYMENT_INVALID', 'eip3009_not_supported', `${asset} has no authorizationState()`)
-    if (own?.ok && own.data !== separator) {
+    if (separatorResult?.ok && separatorResult.data !== separator) {
       return refused('PAYMENT_INVALID', 'token_name_mismatch', "the token's EIP-712 domain differs from the offer's")
     }
     return refused('PAYMENT_INVALID', 'transaction_simulation_failed', 'transferWithAuthorization would revert')
   }
 
   async function settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement> {
-    const given = identity.read(payment, offer)
-    if ('kind' in given) return { kind: 'refused', reason: given.reason }
+    const parsed = identity.parse(payment, offer)
+    if ('kind' in parsed) return { kind: 'refused', reason: parsed.reason }
     return settler.settle(
-      { exact: given.exact, offer, id: given.digest, hadCode: identity.hadCode(given.exact.from) },
+      { exact: parsed.exact, offer, id: parsed.digest, hadCode: identity.hadCode(parsed.exact.from) },
       at,
     )
   }
 
   async function fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Fate> {
-    const given = identity.read(payment, offer)
-    if ('kind' in given) return { kind: 'unknown', reason: given.reason }
-    return reads.fate(given.exact, offer, at.signal)
+    const parsed = identity.parse(payment, offer)
+    if ('kind' in parsed) return { kind: 'unknown', reason: parsed.reason }
+    return reads.fate(parsed.exact, offer, at.signal)
   }
 
-  async function check({ now }: { now: number } = { now: 0 }): Promise<Checked> {
-    const checked = await checkEvm(rpc, { ...config, chainId, relayer: account.address, looksAtRelayer: watchesGas })
+  async function check({ now }: { now: number } = { now: 0 }): Promise<CheckResult> {
+    const checked = await checkEvm(rpc, { ...config, chainId, relayer: account.address, checksRelayer: watchesGas })
     if (checked.kind !== 'ready') return checked
-    if (watchesGas) await gas.read(now)
-    await reads.foundMulticall(checked.multicall)
-    relayer.foundSync(checked.sync)
+    if (watchesGas) await gas.readNow(now)
+    await reads.setMulticall(checked.multicall)
+    relayer.setSync(checked.sync)
     terms = offered
     return checked
   }
@@ -245,10 +257,10 @@ export function evmChain(config: EvmConfig): EvmChain {
     check,
     refresh: async ({ now }) => (watchesGas ? await gas.refresh(now) : undefined),
     gas: gas.state,
-    look: (key, now) =>
-      lookAtKey(
+    keyStatus: (key, now) =>
+      readKeyStatus(
         { rpc, feeAt: relayer.feeAt },
-        { address: accountOf(key).address, transferGas, floor: config.gasFloor },
+        { address: parseKey(key).address, transferGas, floor: config.gasFloor },
         now,
       ),
     isIdle: settler.isIdle,
@@ -261,7 +273,7 @@ function lagSeconds(config: EvmConfig): number {
 }
 
 /** Parses the key. The error never quotes it. */
-function accountOf(key: string): PrivateKeyAccount {
+function parseKey(key: string): PrivateKeyAccount {
   try {
     if (/^0x[0-9a-fA-F]{64}$/.test(key)) return privateKeyToAccount(key as Hex)
   } catch {

@@ -6,13 +6,13 @@ import { type Hex, isHex, isQuantity, lower, word } from './hex.ts'
 export type Domain = { readonly name: string; readonly version: string }
 
 /** One call to a contract. */
-export type Target = { readonly to: Hex; readonly data: Hex }
+export type ContractCall = { readonly to: Hex; readonly data: Hex }
 
 /** The address of Multicall3, the same on almost every chain (multicall3.com). */
 export const MULTICALL: Hex = '0xca11bde05977b3631167028862be2a173976ca11'
 
 /** What an ERC-1271 wallet returns for a valid signature, padded to a word. */
-export const MAGIC = word('1626ba7e', 'left')
+export const ERC1271_MAGIC = word('1626ba7e', 'left')
 
 /** Events of FiatToken v2 (circlefin/stablecoin-evm, FiatTokenV2_2). */
 export const AUTHORIZATION_USED: Hex = '0x98de503528ee59b575ef0c0a2576a82497bfc029a5685b209e9ec333479b10a5'
@@ -54,7 +54,7 @@ export function digestOf(exact: Exact, separator: Hex): Hex {
  * Returns what is wrong with the form of a private key's signature, or undefined. It must have 65 bytes, a low s and a
  * v of 27 or 28: FiatToken's ECRecover takes nothing else (0 and 1 would pass here and revert there).
  */
-export function malformed(signature: Hex): string | undefined {
+export function signatureProblem(signature: Hex): string | undefined {
   if (signature.length !== 132) return `the signature has ${(signature.length - 2) / 2} bytes; it must have 65`
   const v = Number.parseInt(signature.slice(130), 16)
   if (v !== 27 && v !== 28) return `v is ${v}; it must be 27 or 28`
@@ -64,8 +64,8 @@ export function malformed(signature: Hex): string | undefined {
 }
 
 /** Recovers the address whose key signed, in lower case; undefined when the signature is malformed. */
-export async function signerOf(digest: Hex, signature: Hex): Promise<Hex | undefined> {
-  if (malformed(signature) !== undefined) return undefined
+export async function recoverSigner(digest: Hex, signature: Hex): Promise<Hex | undefined> {
+  if (signatureProblem(signature) !== undefined) return undefined
   try {
     return lower(await recoverAddress({ hash: digest, signature }))
   } catch {
@@ -110,7 +110,7 @@ export const signatureCall = (digest: Hex, signature: Hex): Hex =>
   encodeFunctionData({ abi, functionName: 'isValidSignature', args: [digest, signature] })
 
 /** Encodes many calls as one; each may fail on its own. */
-export function aggregateCall(calls: readonly Target[]): Hex {
+export function aggregateCall(calls: readonly ContractCall[]): Hex {
   const args = calls.map(({ to, data }) => ({ target: to, allowFailure: true, callData: data }))
   return encodeFunctionData({ abi, functionName: 'aggregate3', args: [args] })
 }
@@ -139,7 +139,7 @@ export type ChainReceipt = {
  * AuthorizationUsed of the same authorization. The status alone proves nothing (decision 67), nor does a used nonce: a
  * cancellation marks it too.
  */
-export function paidIn(
+export function findPayment(
   receipt: ChainReceipt,
   exact: Exact,
   offer: { asset: string; payTo: string; network: string },
@@ -147,9 +147,9 @@ export function paidIn(
   if (!receipt.success) return undefined
   const asset = lower(offer.asset)
   const logs = receipt.logs.filter((log) => log.address === asset)
-  const used = logs.findIndex((log) => isAbout(log, AUTHORIZATION_USED, [exact.from, exact.nonce]))
-  const next = used < 0 ? undefined : logs[used + 1]
-  if (!next || !isAbout(next, TRANSFER, [exact.from, lower(offer.payTo)]) || next.data !== `0x${word(exact.value)}`)
+  const usedIndex = logs.findIndex((log) => isEvent(log, AUTHORIZATION_USED, [exact.from, exact.nonce]))
+  const next = usedIndex < 0 ? undefined : logs[usedIndex + 1]
+  if (!next || !isEvent(next, TRANSFER, [exact.from, lower(offer.payTo)]) || next.data !== `0x${word(exact.value)}`)
     return undefined
   return {
     transaction: receipt.transactionHash,
@@ -160,13 +160,13 @@ export function paidIn(
   }
 }
 
-function isAbout(log: ChainLog, event: Hex, indexed: readonly Hex[]): boolean {
+function isEvent(log: ChainLog, event: Hex, indexed: readonly Hex[]): boolean {
   return log.topics[0] === event && indexed.every((value, i) => log.topics[i + 1]?.slice(2) === word(value))
 }
 
 /** Parses a transaction receipt from a node; undefined while there is none, and for anything else. */
-export function readReceipt(value: unknown): ChainReceipt | undefined {
-  const given = value as {
+export function parseReceipt(value: unknown): ChainReceipt | undefined {
+  const raw = value as {
     transactionHash?: unknown
     status?: unknown
     blockNumber?: unknown
@@ -175,18 +175,17 @@ export function readReceipt(value: unknown): ChainReceipt | undefined {
     effectiveGasPrice?: unknown
     l1Fee?: unknown
   } | null
-  if (!given || !isHex(given.transactionHash) || !isQuantity(given.status) || !isQuantity(given.blockNumber))
-    return undefined
-  const logs = readLogs(given.logs)
-  const { gasUsed, effectiveGasPrice: price, l1Fee } = given
-  const below = isQuantity(l1Fee) ? BigInt(l1Fee) : 0n
-  const cost = isQuantity(gasUsed) && isQuantity(price) ? BigInt(gasUsed) * BigInt(price) + below : undefined
-  const block = Number(BigInt(given.blockNumber))
+  if (!raw || !isHex(raw.transactionHash) || !isQuantity(raw.status) || !isQuantity(raw.blockNumber)) return undefined
+  const logs = parseLogs(raw.logs)
+  const { gasUsed, effectiveGasPrice: price, l1Fee } = raw
+  const l1Cost = isQuantity(l1Fee) ? BigInt(l1Fee) : 0n
+  const cost = isQuantity(gasUsed) && isQuantity(price) ? BigInt(gasUsed) * BigInt(price) + l1Cost : undefined
+  const block = Number(BigInt(raw.blockNumber))
   return (
     logs && {
-      transactionHash: lower(given.transactionHash),
+      transactionHash: lower(raw.transactionHash),
       block,
-      success: BigInt(given.status) === 1n,
+      success: BigInt(raw.status) === 1n,
       logs,
       ...(cost !== undefined && { cost }),
     }
@@ -194,24 +193,24 @@ export function readReceipt(value: unknown): ChainReceipt | undefined {
 }
 
 /** Parses logs from a node, without those that a reorganization removed; undefined for anything else. */
-export function readLogs(value: unknown): readonly ChainLog[] | undefined {
+export function parseLogs(value: unknown): readonly ChainLog[] | undefined {
   if (!Array.isArray(value)) return undefined
   const logs: ChainLog[] = []
-  for (const each of value as ({
+  for (const log of value as ({
     address?: unknown
     topics?: unknown
     data?: unknown
     transactionHash?: unknown
     removed?: unknown
   } | null)[]) {
-    if (!each || !isHex(each.address) || !Array.isArray(each.topics) || !each.topics.every(isHex)) return undefined
-    if (!isHex(each.data) || !isHex(each.transactionHash)) return undefined
-    if (each.removed === true) continue
+    if (!log || !isHex(log.address) || !Array.isArray(log.topics) || !log.topics.every(isHex)) return undefined
+    if (!isHex(log.data) || !isHex(log.transactionHash)) return undefined
+    if (log.removed === true) continue
     logs.push({
-      address: lower(each.address),
-      topics: each.topics.map(lower),
-      data: lower(each.data),
-      transactionHash: lower(each.transactionHash),
+      address: lower(log.address),
+      topics: log.topics.map(lower),
+      data: lower(log.data),
+      transactionHash: lower(log.transactionHash),
     })
   }
   return logs

@@ -1,18 +1,18 @@
 import { keccak256 } from 'viem'
 import type { PrivateKeyAccount } from 'viem/accounts'
-import { type ChainReceipt, readReceipt, type Target } from './payload.ts'
-import type { GasWatch } from './gas.ts'
+import { type ChainReceipt, parseReceipt, type ContractCall } from './payload.ts'
+import type { GasMonitor } from './gas.ts'
 import type { Fee } from './reads.ts'
-import type { Answer, Rpc, Trouble } from './rpc.ts'
+import type { Answer, Rpc, RpcFailure } from './rpc.ts'
 import { type Hex, isQuantity, numberIn } from './hex.ts'
 
-export type Outgoing = Target & { readonly gas: bigint }
+export type OutgoingTransaction = ContractCall & { readonly gas: bigint }
 
-export type Sent =
+export type SendResult =
   /** `hasOtherNonces`: versions with another nonce were sent as well, and may still be mined. */
-  | { readonly kind: 'mined'; readonly receipt: ChainReceipt; readonly strays: boolean }
+  | { readonly kind: 'mined'; readonly receipt: ChainReceipt; readonly hasOtherNonces: boolean }
   /** No node has it, and its nonce is free again. `isUnderfunded`: the account cannot pay for it. */
-  | { readonly kind: 'rejected'; readonly reason: string; readonly isDry?: true }
+  | { readonly kind: 'rejected'; readonly reason: string; readonly isUnderfunded?: true }
   /** Another transaction took its nonce, or the relayer is closed. Read the outcome from the chain. */
   | { readonly kind: 'lost'; readonly reason: string }
 
@@ -21,11 +21,11 @@ export type Relayer = {
    * Sends one transaction and waits until it is mined, however long that takes. Never rejects. `now` only ages the gas
    * price.
    */
-  send(call: Outgoing, now: number): Promise<Sent>
+  send(call: OutgoingTransaction, now: number): Promise<SendResult>
   /** The gas price that a transaction would offer now. */
-  feeAt(now: number): Promise<Fee | Trouble>
+  feeAt(now: number): Promise<Fee | RpcFailure>
   /** Whether the node holds a send open until the receipt exists (EIP-7966), as found by `check`. */
-  foundSync(found: boolean): void
+  setSync(found: boolean): void
   close(): void
 }
 
@@ -38,31 +38,31 @@ export type RelayerConfig = {
   /** Longest pause between two polls for a receipt. Default 1,000 ms. */
   readonly pollMs?: number
   /** Receives what transactions may cost and did cost. */
-  readonly gasWatch?: Pick<GasWatch, 'hold' | 'ranDry'>
+  readonly gasMonitor?: Pick<GasMonitor, 'reserve' | 'reportUnderfunded'>
 }
 
 /** One transaction under way. Every version ever signed is kept: any of them may be mined. */
-type Slot = {
-  readonly call: Outgoing
+type PendingTransaction = {
+  readonly call: OutgoingTransaction
   readonly now: number
   nonce: number
   fee: Fee
   /** The newest signed version; undefined after a change of nonce or fee. */
   raw: Hex | undefined
   readonly hashes: Set<Hex>
-  gaps: number
-  strays: boolean
+  gapChecks: number
+  hasOtherNonces: boolean
 }
 
 /** A node's answer to a send. Only unambiguous texts are trusted; after an unclear one it may have been broadcast. */
-type Word =
+type BroadcastResult =
   | { readonly kind: 'mined'; readonly receipt: ChainReceipt }
   | { readonly kind: 'accepted' | 'unclear' | 'stale' | 'cheap' }
-  | { readonly kind: 'refused'; readonly reason: string; readonly isDry: boolean }
+  | { readonly kind: 'refused'; readonly reason: string; readonly isUnderfunded: boolean }
 
-const FEES_LIVE_MS = 4_000
+const FEE_TTL_MS = 4_000
 const SYNC_MS = 3_000
-const TRIES = 12
+const MAX_ATTEMPTS = 12
 
 /**
  * The nonce queue of one key. It uses the lowest nonce that neither the chain nor a pending transaction has, so a
@@ -72,60 +72,61 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
   const resendMs = config.resendMs ?? 4_000
   const pollMs = config.pollMs ?? 1_000
   const cap = config.maxFeePerGas ?? 500_000_000_000n
-  const slots = new Set<Slot>()
-  const naps = new Set<() => void>()
+  const pendingTxs = new Set<PendingTransaction>()
+  const wakeUps = new Set<() => void>()
   /** Nonces below this are known to be used. */
-  let floor: number | undefined
-  let counting: Promise<number | Trouble> | undefined
-  let price: { fee: Fee; at: number } | undefined
-  let sync = false
+  let nextNonce: number | undefined
+  let nonceRequest: Promise<number | RpcFailure> | undefined
+  let cachedFee: { fee: Fee; at: number } | undefined
+  let usesSync = false
   let closed = false
   /** Smoothed time from a send to its receipt in milliseconds; decides when to poll first. */
-  let typical = 0
+  let typicalMs = 0
 
-  async function send(call: Outgoing, now: number): Promise<Sent> {
-    const [fee, first] = await Promise.all([feeAt(now), floor ?? recount()])
+  async function send(call: OutgoingTransaction, now: number): Promise<SendResult> {
+    const [fee, first] = await Promise.all([feeAt(now), nextNonce ?? refreshNonce()])
     if ('kind' in fee) return { kind: 'rejected', reason: fee.reason }
     if (typeof first !== 'number') return { kind: 'rejected', reason: first.reason }
-    const slot: Slot = {
+    const tx: PendingTransaction = {
       call,
       now,
       nonce: lowestFree(),
       fee,
       raw: undefined,
       hashes: new Set(),
-      gaps: 0,
-      strays: false,
+      gapChecks: 0,
+      hasOtherNonces: false,
     }
-    slots.add(slot)
+    pendingTxs.add(tx)
     const most = call.gas * fee.max
-    const end = config.gasWatch?.hold(most)
+    const end = config.gasMonitor?.reserve(most)
     let cost = 0n
     try {
-      const sent = await carry(slot)
-      if (sent.kind !== 'rejected') floor = Math.max(floor ?? 0, slot.nonce + 1)
+      const sent = await submit(tx)
+      if (sent.kind !== 'rejected') nextNonce = Math.max(nextNonce ?? 0, tx.nonce + 1)
       if (sent.kind === 'mined') cost = sent.receipt.cost ?? most
-      if (sent.kind === 'rejected' && sent.isDry) config.gasWatch?.ranDry(most)
+      if (sent.kind === 'rejected' && sent.isUnderfunded) config.gasMonitor?.reportUnderfunded(most)
       return sent
     } finally {
       end?.(cost)
-      slots.delete(slot)
+      pendingTxs.delete(tx)
     }
   }
 
   /** Until a node may have it, a transaction may change nonce and price freely, and may be given up. */
-  async function carry(slot: Slot): Promise<Sent> {
-    for (let tries = 1; tries <= TRIES && !closed; tries++) {
-      const word = await broadcast(slot)
-      if (word.kind === 'mined') return mined(slot, word.receipt)
-      if (word.kind === 'refused') return { kind: 'rejected', reason: word.reason, ...(word.isDry && { isDry: true }) }
-      if (word.kind === 'accepted' || word.kind === 'unclear') return watch(slot, word)
-      if (word.kind === 'cheap') await reprice(slot)
-      if (word.kind === 'stale') {
-        const count = await recount()
+  async function submit(tx: PendingTransaction): Promise<SendResult> {
+    for (let attempt = 1; attempt <= MAX_ATTEMPTS && !closed; attempt++) {
+      const result = await broadcast(tx)
+      if (result.kind === 'mined') return mined(tx, result.receipt)
+      if (result.kind === 'refused')
+        return { kind: 'rejected', reason: result.reason, ...(result.isUnderfunded && { isUnderfunded: true }) }
+      if (result.kind === 'accepted' || result.kind === 'unclear') return waitUntilMined(tx, result)
+      if (result.kind === 'cheap') await reprice(tx)
+      if (result.kind === 'stale') {
+        const count = await refreshNonce()
         if (typeof count !== 'number') return { kind: 'rejected', reason: count.reason }
-        if (tries > 1) floor = Math.max(count, slot.nonce + 1) // the node that counts is behind the one that accepts
-        renumber(slot, lowestFree(slot))
+        if (attempt > 1) nextNonce = Math.max(count, tx.nonce + 1) // the node that counts is behind the one that accepts
+        renumber(tx, lowestFree(tx))
       }
     }
     return { kind: 'rejected', reason: 'the node accepted it at no nonce and no price' }
@@ -134,47 +135,47 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
   /**
    * Resends a broadcast transaction until it is mined or its nonce is taken: a dropped one would block all after it.
    */
-  async function watch(slot: Slot, said: Word): Promise<Sent> {
-    let word = said
-    let timeouts = 0
-    let gone = 0
-    let held = 0
+  async function waitUntilMined(tx: PendingTransaction, first: BroadcastResult): Promise<SendResult> {
+    let result = first
+    let timeoutMs = 0
+    let takenChecks = 0
+    let stuckChecks = 0
     while (!closed) {
-      const isSure = word.kind === 'accepted' && gone === 0
-      timeouts = isSure ? resendMs : Math.min(Math.max(timeouts * 2, resendMs / 16), resendMs)
-      const receipt = await look(slot, timeouts)
-      if (receipt) return mined(slot, receipt)
+      const isSure = result.kind === 'accepted' && takenChecks === 0
+      timeoutMs = isSure ? resendMs : Math.min(Math.max(timeoutMs * 2, resendMs / 16), resendMs)
+      const receipt = await pollReceipt(tx, timeoutMs)
+      if (receipt) return mined(tx, receipt)
       const count = await countOf('latest')
       if (typeof count !== 'number') {
-        word = { kind: 'unclear' }
+        result = { kind: 'unclear' }
         continue
       }
-      gone = count > slot.nonce ? gone + 1 : 0
-      if (gone > 3) return { kind: 'lost', reason: 'another transaction took its nonce' }
-      if (gone > 0) continue // its receipt may be late
-      closeGap(slot, count)
-      held = isSure && count === slot.nonce ? held + 1 : 0
-      if (held === 3 || word.kind === 'cheap') {
-        held = 0
-        await reprice(slot)
+      takenChecks = count > tx.nonce ? takenChecks + 1 : 0
+      if (takenChecks > 3) return { kind: 'lost', reason: 'another transaction took its nonce' }
+      if (takenChecks > 0) continue // its receipt may be late
+      fillGap(tx, count)
+      stuckChecks = isSure && count === tx.nonce ? stuckChecks + 1 : 0
+      if (stuckChecks === 3 || result.kind === 'cheap') {
+        stuckChecks = 0
+        await reprice(tx)
       }
-      word = await broadcast(slot)
-      if (word.kind === 'mined') return mined(slot, word.receipt)
+      result = await broadcast(tx)
+      if (result.kind === 'mined') return mined(tx, result.receipt)
     }
     return { kind: 'lost', reason: 'the relayer is closed' }
   }
 
   /** Polls for a receipt for this long: first at the typical time, then at growing pauses. */
-  async function look(slot: Slot, timeouts: number): Promise<ChainReceipt | undefined> {
-    let waited = 0
-    let pause = Math.min(typical * 0.8, pollMs, timeouts)
+  async function pollReceipt(tx: PendingTransaction, timeoutMs: number): Promise<ChainReceipt | undefined> {
+    let waitedMs = 0
+    let pauseMs = Math.min(typicalMs * 0.8, pollMs, timeoutMs)
     for (;;) {
-      const receipt = await receiptOf(slot)
-      if (receipt) typical += (waited - typical) / 8
-      if (receipt || closed || waited >= timeouts) return receipt
-      await nap(pause)
-      waited += Math.max(pause, 1)
-      pause = Math.min(pause * 1.5 + 1, pollMs, Math.max(1, timeouts - waited))
+      const receipt = await receiptOf(tx)
+      if (receipt) typicalMs += (waitedMs - typicalMs) / 8
+      if (receipt || closed || waitedMs >= timeoutMs) return receipt
+      await sleep(pauseMs)
+      waitedMs += Math.max(pauseMs, 1)
+      pauseMs = Math.min(pauseMs * 1.5 + 1, pollMs, Math.max(1, timeoutMs - waitedMs))
     }
   }
 
@@ -182,60 +183,60 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
    * Moves this transaction to a missing lower nonce once the gap was seen twice: after a node reset, or a nonce given
    * back.
    */
-  function closeGap(slot: Slot, count: number): void {
-    const isMissing = count < slot.nonce && ![...slots].some((each) => each.nonce === count)
-    slot.gaps = isMissing ? slot.gaps + 1 : 0
-    if (slot.gaps < 2) return
-    slot.gaps = 0
-    slot.strays = true
-    floor = Math.min(floor ?? count, count)
-    renumber(slot, count)
+  function fillGap(tx: PendingTransaction, count: number): void {
+    const isMissing = count < tx.nonce && ![...pendingTxs].some((each) => each.nonce === count)
+    tx.gapChecks = isMissing ? tx.gapChecks + 1 : 0
+    if (tx.gapChecks < 2) return
+    tx.gapChecks = 0
+    tx.hasOtherNonces = true
+    nextNonce = Math.min(nextNonce ?? count, count)
+    renumber(tx, count)
   }
 
-  function renumber(slot: Slot, nonce: number): void {
-    slot.nonce = nonce
-    slot.raw = undefined
+  function renumber(tx: PendingTransaction, nonce: number): void {
+    tx.nonce = nonce
+    tx.raw = undefined
   }
 
   /** A replacement must raise both prices by at least a tenth; a quarter satisfies every node. */
-  async function reprice(slot: Slot): Promise<void> {
-    price = undefined
-    const today = await feeAt(slot.now)
+  async function reprice(tx: PendingTransaction): Promise<void> {
+    cachedFee = undefined
+    const today = await feeAt(tx.now)
     const more = (wei: bigint, now: bigint) => (now > (wei * 5n) / 4n ? now : (wei * 5n) / 4n + 1n)
-    const { max, tip } = 'kind' in today ? slot.fee : today
-    slot.fee = capped({ max: more(slot.fee.max, max), tip: more(slot.fee.tip, tip) })
-    slot.raw = undefined
+    const { max, tip } = 'kind' in today ? tx.fee : today
+    tx.fee = capFee({ max: more(tx.fee.max, max), tip: more(tx.fee.tip, tip) })
+    tx.raw = undefined
   }
 
-  async function broadcast(slot: Slot): Promise<Word> {
-    const raw = (slot.raw ??= await signed(slot))
-    slot.hashes.add(keccak256(raw))
-    if (!sync) return wordOf(await rpc.ask('eth_sendRawTransaction', [raw]), slot)
-    const answer = await rpc.alone('eth_sendRawTransactionSync', [raw], { timeoutMs: SYNC_MS })
-    const word = wordOf(answer, slot)
-    if (word.kind !== 'unclear' || answer.kind !== 'error') return word
-    sync = /time(d )?-?out/i.test(answer.message) // any other error: the node does not support this call
-    return wordOf(await rpc.ask('eth_sendRawTransaction', [raw]), slot)
+  async function broadcast(tx: PendingTransaction): Promise<BroadcastResult> {
+    const raw = (tx.raw ??= await signed(tx))
+    tx.hashes.add(keccak256(raw))
+    if (!usesSync) return classifyAnswer(await rpc.request('eth_sendRawTransaction', [raw]), tx)
+    const answer = await rpc.requestAlone('eth_sendRawTransactionSync', [raw], { timeoutMs: SYNC_MS })
+    const result = classifyAnswer(answer, tx)
+    if (result.kind !== 'unclear' || answer.kind !== 'error') return result
+    usesSync = /time(d )?-?out/i.test(answer.message) // any other error: the node does not support this call
+    return classifyAnswer(await rpc.request('eth_sendRawTransaction', [raw]), tx)
   }
 
-  function signed({ call, nonce, fee }: Slot): Promise<Hex> {
+  function signed({ call, nonce, fee }: PendingTransaction): Promise<Hex> {
     const { to, data, gas } = call
     const fees = { maxFeePerGas: fee.max, maxPriorityFeePerGas: fee.tip }
     return account.signTransaction({ type: 'eip1559', chainId: config.chainId, nonce, to, data, gas, ...fees })
   }
 
-  async function receiptOf(slot: Slot): Promise<ChainReceipt | undefined> {
+  async function receiptOf(tx: PendingTransaction): Promise<ChainReceipt | undefined> {
     const answers = await Promise.all(
-      [...slot.hashes].slice(-6).map((hash) => rpc.ask('eth_getTransactionReceipt', [hash])),
+      [...tx.hashes].slice(-6).map((hash) => rpc.request('eth_getTransactionReceipt', [hash])),
     )
-    const receipts = answers.map((answer) => (answer.kind === 'result' ? readReceipt(answer.value) : undefined))
-    return receipts.find((receipt) => receipt && slot.hashes.has(receipt.transactionHash))
+    const receipts = answers.map((answer) => (answer.kind === 'result' ? parseReceipt(answer.value) : undefined))
+    return receipts.find((receipt) => receipt && tx.hashes.has(receipt.transactionHash))
   }
 
-  function lowestFree(self?: Slot): number {
-    const taken = new Set([...slots].filter((slot) => slot !== self).map((slot) => slot.nonce))
-    let nonce = floor ?? 0
-    while (taken.has(nonce)) nonce++
+  function lowestFree(self?: PendingTransaction): number {
+    const takenNonces = new Set([...pendingTxs].filter((tx) => tx !== self).map((tx) => tx.nonce))
+    let nonce = nextNonce ?? 0
+    while (takenNonces.has(nonce)) nonce++
     return nonce
   }
 
@@ -243,75 +244,76 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
    * Reads the count once for all concurrent callers. Transactions in the mempool, perhaps of an earlier process, count
    * as used.
    */
-  function recount(): Promise<number | Trouble> {
-    counting ??= countOf('pending').then((count) => {
-      counting = undefined
-      if (typeof count === 'number') floor = count
+  function refreshNonce(): Promise<number | RpcFailure> {
+    nonceRequest ??= countOf('pending').then((count) => {
+      nonceRequest = undefined
+      if (typeof count === 'number') nextNonce = count
       return count
     })
-    return counting
+    return nonceRequest
   }
 
-  async function countOf(tag: 'latest' | 'pending'): Promise<number | Trouble> {
-    const answer = await rpc.ask('eth_getTransactionCount', [account.address, tag])
-    if (answer.kind === 'trouble') return answer
+  async function countOf(tag: 'latest' | 'pending'): Promise<number | RpcFailure> {
+    const answer = await rpc.request('eth_getTransactionCount', [account.address, tag])
+    if (answer.kind === 'failure') return answer
     const count = answer.kind === 'result' ? numberIn(answer.value) : undefined
-    return count ?? { kind: 'trouble', reason: 'eth_getTransactionCount: the answer is not a count' }
+    return count ?? { kind: 'failure', reason: 'eth_getTransactionCount: the answer is not a count' }
   }
 
   /** Twice the base fee, which survives several full blocks, plus the tip that the node suggests. */
-  async function feeAt(now: number): Promise<Fee | Trouble> {
-    if (price && Math.abs(now - price.at) < FEES_LIVE_MS) return price.fee
-    const [block, suggested] = await Promise.all([
-      rpc.ask('eth_getBlockByNumber', ['latest', false]),
-      rpc.ask('eth_maxPriorityFeePerGas', []),
+  async function feeAt(now: number): Promise<Fee | RpcFailure> {
+    if (cachedFee && Math.abs(now - cachedFee.at) < FEE_TTL_MS) return cachedFee.fee
+    const [block, suggestedTip] = await Promise.all([
+      rpc.request('eth_getBlockByNumber', ['latest', false]),
+      rpc.request('eth_maxPriorityFeePerGas', []),
     ])
     const base =
       block.kind === 'result' ? (block.value as { baseFeePerGas?: unknown } | null)?.baseFeePerGas : undefined
-    if (!isQuantity(base)) return price?.fee ?? { kind: 'trouble', reason: 'the price of gas cannot be read' }
-    const tip = suggested.kind === 'result' && isQuantity(suggested.value) ? BigInt(suggested.value) : 1_000_000n
-    const fee = capped({ max: BigInt(base) * 2n + tip, tip })
-    price = { fee, at: now }
+    if (!isQuantity(base)) return cachedFee?.fee ?? { kind: 'failure', reason: 'the price of gas cannot be read' }
+    const tip =
+      suggestedTip.kind === 'result' && isQuantity(suggestedTip.value) ? BigInt(suggestedTip.value) : 1_000_000n
+    const fee = capFee({ max: BigInt(base) * 2n + tip, tip })
+    cachedFee = { fee, at: now }
     return fee
   }
 
-  function capped({ max, tip }: Fee): Fee {
+  function capFee({ max, tip }: Fee): Fee {
     const most = max < cap ? max : cap
     return { max: most, tip: tip < most ? tip : most }
   }
 
-  function nap(ms: number): Promise<void> {
+  function sleep(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const end = () => {
         clearTimeout(timer)
-        naps.delete(end)
+        wakeUps.delete(end)
         resolve()
       }
       const timer = setTimeout(end, ms)
-      naps.add(end)
+      wakeUps.add(end)
     })
   }
 
   return {
     send,
     feeAt,
-    foundSync: (found) => void (sync = found),
+    setSync: (found) => void (usesSync = found),
     close() {
       closed = true
-      for (const end of naps) end()
+      for (const end of wakeUps) end()
     },
   }
 }
 
-function mined({ strays }: Slot, receipt: ChainReceipt): Sent {
-  return { kind: 'mined', receipt, strays }
+function mined({ hasOtherNonces }: PendingTransaction, receipt: ChainReceipt): SendResult {
+  return { kind: 'mined', receipt, hasOtherNonces }
 }
 
-function wordOf(answer: Answer, slot: Slot): Word {
-  if (answer.kind === 'trouble') return { kind: 'unclear' }
+function classifyAnswer(answer: Answer, tx: PendingTransaction): BroadcastResult {
+  if (answer.kind === 'failure') return { kind: 'unclear' }
   if (answer.kind === 'result') {
-    const receipt = readReceipt(answer.value)
-    return receipt && slot.hashes.has(receipt.transactionHash) ? { kind: 'mined', receipt } : { kind: 'accepted' }
+    const receipt = parseReceipt(answer.value)
+    return receipt && tx.hashes.has(receipt.transactionHash) ? { kind: 'mined', receipt } : { kind: 'accepted' }
   }
   const { message } = answer
   if (/already known|already imported|known transaction|already exists/i.test(message)) return { kind: 'accepted' }
@@ -321,7 +323,7 @@ function wordOf(answer: Answer, slot: Slot): Word {
     return {
       kind: 'refused',
       reason: `the node refused the relayer's transaction: ${message}`,
-      isDry: /insufficient funds/i.test(message),
+      isUnderfunded: /insufficient funds/i.test(message),
     }
   }
   return { kind: 'unclear' }

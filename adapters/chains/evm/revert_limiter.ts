@@ -9,7 +9,7 @@ const PAYERS = 10_000
 
 export type RevertLimiter = {
   /** Counts a transfer of this payer that passed simulation, was mined at our cost and moved nothing. */
-  note(payer: string, now: number): void
+  recordRevert(payer: string, now: number): void
   count(payer: string, now: number): number
   /** The time until which nothing is sent for this payer; undefined while it may pay. */
   blockedUntil(payer: string, isContract: boolean, now: number): number | undefined
@@ -20,22 +20,22 @@ export type RevertLimiter = {
  * them, or every second transfer could waste gas; an hour without another revert does.
  */
 export function payerRevertLimiter(): RevertLimiter {
-  const noted = lruCache<{ readonly count: number; readonly until: number }>(PAYERS)
+  const reverts = lruCache<{ readonly count: number; readonly until: number }>(PAYERS)
 
   function count(payer: string, now: number): number {
-    const found = noted.get(payer)
+    const found = reverts.get(payer)
     return found && now < found.until ? found.count : 0
   }
 
   return {
     count,
-    note(payer, now) {
-      const until = Math.max(noted.get(payer)?.until ?? 0, now + HOUR_MS)
-      noted.set(payer, { count: count(payer, now) + 1, until })
+    recordRevert(payer, now) {
+      const until = Math.max(reverts.get(payer)?.until ?? 0, now + HOUR_MS)
+      reverts.set(payer, { count: count(payer, now) + 1, until })
     },
     blockedUntil(payer, isContract, now) {
       const limit = isContract ? MAX_CONTRACT_REVERTS : MAX_ACCOUNT_REVERTS
-      return count(payer, now) >= limit ? noted.get(payer)?.until : undefined
+      return count(payer, now) >= limit ? reverts.get(payer)?.until : undefined
     },
   }
 }

@@ -3,23 +3,23 @@ import { isHex } from './hex.ts'
 /**
  * A node's answer. `failure` means no usable answer: no connection, a timeout, or no JSON-RPC. Nothing here rejects.
  */
-export type Answer = { kind: 'result'; value: unknown } | { kind: 'error'; code: number; message: string } | Trouble
+export type Answer = { kind: 'result'; value: unknown } | { kind: 'error'; code: number; message: string } | RpcFailure
 /** `retryable`: the node did answer, with an error. `isTooLarge`: it answered in JSON with more bytes than allowed. */
-export type Trouble = { kind: 'trouble'; reason: string; stumbled?: true; isTooLong?: true }
+export type RpcFailure = { kind: 'failure'; reason: string; retryable?: true; isTooLarge?: true }
 
 export type Rpc = {
   /** Sends the call in one HTTP request with other calls made at the same time. */
-  ask(method: string, params: readonly unknown[], signal?: AbortSignal): Promise<Answer>
+  request(method: string, params: readonly unknown[], signal?: AbortSignal): Promise<Answer>
   /**
    * Sends the call in its own HTTP request: for calls that a node may hold open, or whose answer must not delay others.
    */
-  alone(method: string, params: readonly unknown[], limits: AloneLimits): Promise<Answer>
+  requestAlone(method: string, params: readonly unknown[], limits: RequestLimits): Promise<Answer>
   /** Ends every pending call with a failure. */
   close(): void
 }
 
 /** Limits of one HTTP request. `maxBytes` defaults to the client's. */
-export type AloneLimits = { readonly timeoutMs: number; readonly maxBytes?: number; readonly signal?: AbortSignal }
+export type RequestLimits = { readonly timeoutMs: number; readonly maxBytes?: number; readonly signal?: AbortSignal }
 
 export type RpcConfig = {
   /** Often holds an API key, so no part of it appears in any message. */
@@ -35,56 +35,59 @@ export type RpcConfig = {
   readonly maxBytes?: number
 }
 
-type Asked = {
+type PendingRequest = {
   readonly id: number
   readonly method: string
   readonly params: readonly unknown[]
   readonly done: (answer: Answer) => void
-  over: boolean
+  isDone: boolean
 }
 
 /**
  * A JSON-RPC client over HTTP that batches concurrent calls. Throws RangeError for an invalid URL; its calls never
  * reject.
  */
-export function evmRpc(config: RpcConfig): Rpc {
-  const { url, authorization, clean } = target(config.url)
-  const call = config.fetch ?? globalThis.fetch
+export function jsonRpc(config: RpcConfig): Rpc {
+  const { url, authorization, clean } = splitUrl(config.url)
+  const fetchUrl = config.fetch ?? globalThis.fetch
   const timeoutMs = config.timeoutMs ?? 10_000
   const maxBatch = config.maxBatch ?? 50
   const maxRequests = config.maxRequests ?? 8
   const maxBytes = config.maxBytes ?? 8 * 1024 * 1024
   const headers = { 'content-type': 'application/json', ...(authorization ? { authorization } : {}) }
 
-  const waiting: Asked[] = []
+  const waiting: PendingRequest[] = []
   const closing = new AbortController()
-  let flying = 0
+  let activeRequests = 0
   let ids = 0
   let scheduled = false
 
-  function enqueue(method: string, params: readonly unknown[]): { asked: Asked; answer: Promise<Answer> } {
+  function createRequest(
+    method: string,
+    params: readonly unknown[],
+  ): { pending: PendingRequest; answer: Promise<Answer> } {
     let resolve: (answer: Answer) => void = () => {}
     const answer = new Promise<Answer>((done) => (resolve = done))
-    const asked: Asked = {
+    const pending: PendingRequest = {
       id: ++ids,
       method,
       params,
-      over: false,
-      done(given) {
-        if (asked.over) return
-        asked.over = true
-        resolve(given)
+      isDone: false,
+      done(reply) {
+        if (pending.isDone) return
+        pending.isDone = true
+        resolve(reply)
       },
     }
-    return { asked, answer }
+    return { pending, answer }
   }
 
-  function ask(method: string, params: readonly unknown[], signal?: AbortSignal): Promise<Answer> {
-    if (closing.signal.aborted) return Promise.resolve(trouble('the client is closed'))
-    if (signal?.aborted) return Promise.resolve(trouble('no time left to call the node'))
-    const { asked, answer } = enqueue(method, params)
-    waiting.push(asked)
-    endWith(signal, asked, answer)
+  function request(method: string, params: readonly unknown[], signal?: AbortSignal): Promise<Answer> {
+    if (closing.signal.aborted) return Promise.resolve(failure('the client is closed'))
+    if (signal?.aborted) return Promise.resolve(failure('no time left to call the node'))
+    const { pending, answer } = createRequest(method, params)
+    waiting.push(pending)
+    cancelWith(signal, pending, answer)
     if (!scheduled) {
       scheduled = true
       queueMicrotask(pump)
@@ -92,86 +95,89 @@ export function evmRpc(config: RpcConfig): Rpc {
     return answer
   }
 
-  async function alone(
+  async function requestAlone(
     method: string,
     params: readonly unknown[],
-    { timeoutMs: limitMs, maxBytes: most = maxBytes, signal }: AloneLimits,
+    { timeoutMs: limitMs, maxBytes: byteLimit = maxBytes, signal }: RequestLimits,
   ): Promise<Answer> {
-    if (signal?.aborted) return trouble('no time left to call the node')
-    const { asked, answer } = enqueue(method, params)
-    endWith(signal, asked, answer)
-    await Promise.race([post([asked], { limitMs, maxBytes: most, signal }), answer])
+    if (signal?.aborted) return failure('no time left to call the node')
+    const { pending, answer } = createRequest(method, params)
+    cancelWith(signal, pending, answer)
+    await Promise.race([post([pending], { limitMs, maxBytes: byteLimit, signal }), answer])
     return answer
   }
 
-  function endWith(signal: AbortSignal | undefined, asked: Asked, answer: Promise<Answer>): void {
+  function cancelWith(signal: AbortSignal | undefined, pending: PendingRequest, answer: Promise<Answer>): void {
     if (!signal) return
-    const stop = () => asked.done(trouble(`${asked.method}: the caller's time ran out`))
-    signal.addEventListener('abort', stop, { once: true })
-    void answer.then(() => signal.removeEventListener('abort', stop))
+    const onAbort = () => pending.done(failure(`${pending.method}: the caller's time ran out`))
+    signal.addEventListener('abort', onAbort, { once: true })
+    void answer.then(() => signal.removeEventListener('abort', onAbort))
   }
 
   function pump(): void {
     scheduled = false
-    while (waiting.length > 0 && flying < maxRequests) {
-      const group = waiting.splice(0, maxBatch).filter((asked) => !asked.over)
-      if (group.length === 0) continue
-      flying++
-      void post(group, { limitMs: timeoutMs, maxBytes }).finally(() => {
-        flying--
+    while (waiting.length > 0 && activeRequests < maxRequests) {
+      const batch = waiting.splice(0, maxBatch).filter((pending) => !pending.isDone)
+      if (batch.length === 0) continue
+      activeRequests++
+      void post(batch, { limitMs: timeoutMs, maxBytes }).finally(() => {
+        activeRequests--
         pump()
       })
     }
   }
 
   async function post(
-    group: readonly Asked[],
-    { limitMs, maxBytes: most, signal }: { limitMs: number; maxBytes: number; signal?: AbortSignal | undefined },
+    batch: readonly PendingRequest[],
+    { limitMs, maxBytes: byteLimit, signal }: { limitMs: number; maxBytes: number; signal?: AbortSignal | undefined },
   ): Promise<void> {
-    const stop = new AbortController()
-    const onClose = () => stop.abort()
+    const controller = new AbortController()
+    const onClose = () => controller.abort()
     const timer = setTimeout(onClose, limitMs)
     closing.signal.addEventListener('abort', onClose, { once: true })
     signal?.addEventListener('abort', onClose, { once: true })
-    if (closing.signal.aborted) stop.abort()
-    const tooLate = trouble(`no answer in ${limitMs} ms`)
-    const late = new Promise<Trouble>((done) =>
-      stop.signal.addEventListener('abort', () => done(tooLate), { once: true }),
+    if (closing.signal.aborted) controller.abort()
+    const tooLate = failure(`no answer in ${limitMs} ms`)
+    const timeout = new Promise<RpcFailure>((done) =>
+      controller.signal.addEventListener('abort', () => done(tooLate), { once: true }),
     )
-    const read = exchange(group, { signal: stop.signal, maxBytes: most }).catch(() =>
-      stop.signal.aborted ? tooLate : trouble('the connection failed'),
+    const read = exchange(batch, { signal: controller.signal, maxBytes: byteLimit }).catch(() =>
+      controller.signal.aborted ? tooLate : failure('the connection failed'),
     )
-    const given = await Promise.race([read, late])
+    const reply = await Promise.race([read, timeout])
     clearTimeout(timer)
     closing.signal.removeEventListener('abort', onClose)
     signal?.removeEventListener('abort', onClose)
-    for (const asked of group) asked.done(answerTo(asked, given))
+    for (const pending of batch) pending.done(answerTo(pending, reply))
   }
 
   /** The parsed body as a list. Throws when the connection fails; every other defect is a failure. */
   async function exchange(
-    group: readonly Asked[],
-    { signal, maxBytes: most }: { signal: AbortSignal; maxBytes: number },
-  ): Promise<readonly unknown[] | Trouble> {
-    const messages = group.map(({ id, method, params }) => ({ jsonrpc: '2.0', id, method, params }))
+    batch: readonly PendingRequest[],
+    { signal, maxBytes: byteLimit }: { signal: AbortSignal; maxBytes: number },
+  ): Promise<readonly unknown[] | RpcFailure> {
+    const messages = batch.map(({ id, method, params }) => ({ jsonrpc: '2.0', id, method, params }))
     const body = JSON.stringify(messages.length === 1 ? messages[0] : messages)
-    const response = await call(url, { method: 'POST', headers, body, signal, redirect: 'error' })
-    const text = await readText(response, most)
+    const response = await fetchUrl(url, { method: 'POST', headers, body, signal, redirect: 'error' })
+    const text = await readText(response, byteLimit)
     if (text === undefined)
-      return { ...trouble(`the answer was longer than ${most} bytes`), ...(isJson(response) && { isTooLong: true }) }
+      return {
+        ...failure(`the answer was longer than ${byteLimit} bytes`),
+        ...(isJson(response) && { isTooLarge: true }),
+      }
     try {
       const value: unknown = JSON.parse(text)
       if (Array.isArray(value)) return value
-      if (response.ok || (group.length === 1 && typeof value === 'object')) return [value]
+      if (response.ok || (batch.length === 1 && typeof value === 'object')) return [value]
     } catch {
-      if (response.ok) return trouble('the answer was not JSON')
+      if (response.ok) return failure('the answer was not JSON')
     }
-    return trouble(`HTTP status ${response.status}`)
+    return failure(`HTTP status ${response.status}`)
   }
 
-  function answerTo(asked: Asked, given: readonly unknown[] | Trouble): Answer {
-    if ('kind' in given) return { ...given, reason: `${asked.method}: ${given.reason}` }
-    const message = given.find((each) => (each as { id?: unknown } | null)?.id === asked.id) as
+  function answerTo(pending: PendingRequest, reply: readonly unknown[] | RpcFailure): Answer {
+    if ('kind' in reply) return { ...reply, reason: `${pending.method}: ${reply.reason}` }
+    const message = reply.find((each) => (each as { id?: unknown } | null)?.id === pending.id) as
       | { result?: unknown; error?: unknown }
       | undefined
     const error = message?.error as { code?: unknown; message?: unknown } | undefined | null
@@ -179,27 +185,27 @@ export function evmRpc(config: RpcConfig): Rpc {
       return { kind: 'error', code: Number(error.code) || 0, message: clean(String(error.message)) }
     }
     if (message && message.result !== undefined) return { kind: 'result', value: message.result }
-    return trouble(`${asked.method}: the answer was not JSON-RPC`)
+    return failure(`${pending.method}: the answer was not JSON-RPC`)
   }
 
   return {
-    ask,
-    alone,
+    request,
+    requestAlone,
     close() {
       closing.abort()
-      for (const asked of waiting.splice(0)) asked.done(trouble('the client is closed'))
+      for (const pending of waiting.splice(0)) pending.done(failure('the client is closed'))
     },
   }
 }
 
-export function trouble(reason: string): Trouble {
-  return { kind: 'trouble', reason }
+export function failure(reason: string): RpcFailure {
+  return { kind: 'failure', reason }
 }
 
 /** Treats any answer other than a result as a failure. */
-export function troubleIn(method: string, answer: Extract<Answer, { kind: 'error' }> | Trouble): Trouble {
-  if (answer.kind === 'trouble') return answer
-  return { kind: 'trouble', reason: `${method}: ${answer.message}`, stumbled: true }
+export function asFailure(method: string, answer: Extract<Answer, { kind: 'error' }> | RpcFailure): RpcFailure {
+  if (answer.kind === 'failure') return answer
+  return { kind: 'failure', reason: `${method}: ${answer.message}`, retryable: true }
 }
 
 /** Whether eth_getCode returned code; undefined without an answer. */
@@ -212,12 +218,12 @@ export function hasCode(answer: Answer): boolean | undefined {
  * Splits a URL into what is fetched and what must not be shown: credentials (not allowed in fetch URLs), path, query,
  * host.
  */
-function target(text: string): { url: string; authorization: string | undefined; clean: (text: string) => string } {
-  const url = parsed(text)
+function splitUrl(text: string): { url: string; authorization: string | undefined; clean: (text: string) => string } {
+  const url = parseUrl(text)
   const { username, password } = url
-  const [user, pass] = [plain(username), plain(password)]
+  const [user, pass] = [decodePart(username), decodePart(password)]
   const authorization = user || pass ? `Basic ${btoa(`${user}:${pass}`)}` : undefined
-  const parts = [
+  const secretParts = [
     text,
     url.href,
     url.host,
@@ -228,11 +234,11 @@ function target(text: string): { url: string; authorization: string | undefined;
     ...url.pathname.split('/'),
     ...url.searchParams.values(),
   ]
-  const secrets = parts.filter((part) => part.length >= 6).sort((a, b) => b.length - a.length)
+  const secrets = secretParts.filter((part) => part.length >= 6).sort((a, b) => b.length - a.length)
   url.username = ''
   url.password = ''
-  const clean = (said: string) => {
-    let rest = said
+  const clean = (message: string) => {
+    let rest = message
     for (const secret of secrets) rest = rest.replaceAll(secret, '…')
     return rest
       .replace(/https?:\/\/\S+/gi, '…')
@@ -242,7 +248,7 @@ function target(text: string): { url: string; authorization: string | undefined;
   return { url: url.href, authorization, clean }
 }
 
-function plain(encoded: string): string {
+function decodePart(encoded: string): string {
   try {
     return decodeURIComponent(encoded)
   } catch {
@@ -250,7 +256,7 @@ function plain(encoded: string): string {
   }
 }
 
-function parsed(text: string): URL {
+function parseUrl(text: string): URL {
   try {
     const url = new URL(text)
     if (url.protocol === 'http:' || url.protocol === 'https:') return url

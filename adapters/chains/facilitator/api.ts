@@ -27,26 +27,26 @@ export type ApiConfig = {
    * Concurrent verify requests; others wait. Default 128. Signatures are free to make, so a crowd of them must not look
    * like an outage.
    */
-  readonly verdicts?: number
+  readonly maxVerdicts?: number
 }
 
 /**
  * `unsent`: nobody acted on the request. `setting` and `movedTo` (an origin) are for the operator; a buyer may read
  * `reason`.
  */
-export type ApiTrouble = {
-  readonly kind: 'trouble'
+export type ApiFailure = {
+  readonly kind: 'failure'
   readonly reason: string
   readonly unsent: boolean
-  readonly blame?: 'url' | 'cdp_key_id' | 'cdp_key_secret'
+  readonly setting?: 'url' | 'cdp_key_id' | 'cdp_key_secret'
   readonly movedTo?: string
 }
-export type Said<T> = { readonly kind: 'said'; readonly value: T } | ApiTrouble
+export type ApiResult<T> = { readonly kind: 'result'; readonly value: T } | ApiFailure
 
 /**
  * `read` returns undefined for an inconclusive reply. `now`, in milliseconds, drives the breaker and dates the token.
  */
-export type Asking<T> = {
+export type ApiRequest<T> = {
   readonly read: (body: unknown, isOk: boolean, headers: Headers) => T | undefined
   /** Sent by POST; without a body the request is a GET. */
   readonly body?: unknown
@@ -61,7 +61,7 @@ export type FacilitatorApi = {
    * Requests a path below its URL. Never rejects. Ends at `timeoutMs` or with `signal`; the request then counts as
    * sent.
    */
-  ask<T>(what: string, asking: Asking<T>): Promise<Said<T>>
+  request<T>(path: string, options: ApiRequest<T>): Promise<ApiResult<T>>
   close(): void
 }
 
@@ -84,95 +84,95 @@ export function namedApis(rows: readonly FacilitatorRow[], config: ApiConfig): r
 }
 
 /** Problems that the operator must fix; an unreachable facilitator is not one. */
-export function blameIn(name: string, said: ApiTrouble): readonly string[] {
-  const moved = said.movedTo ? `; configure its new origin ${said.movedTo}` : ''
-  return said.blame ? [`${name}.${said.blame}: ${said.reason}${moved}`] : []
+export function settingProblems(name: string, result: ApiFailure): readonly string[] {
+  const moved = result.movedTo ? `; configure its new origin ${result.movedTo}` : ''
+  return result.setting ? [`${name}.${result.setting}: ${result.reason}${moved}`] : []
 }
 
 /** What a request says about the facilitator's health, for the breaker. */
 type Outcome = 'good' | 'bad' | 'neither'
-type Ended<T> = { readonly said: Said<T>; readonly outcome: Outcome }
+type Ended<T> = { readonly result: ApiResult<T>; readonly outcome: Outcome }
 
 /** Throws RangeError, without quoting the URL, when it is malformed or may not carry a key. */
 export function facilitatorApi(row: FacilitatorRow, config: ApiConfig): FacilitatorApi {
   const base = baseOf(row)
   const bearer: Bearer | undefined = row.cdp && cdpBearer(row.cdp, config.random)
-  const call = config.fetch ?? globalThis.fetch
+  const fetchUrl = config.fetch ?? globalThis.fetch
   const maxBytes = config.maxReplyBytes ?? 64 * 1024
-  const breaker = makeBreaker(config.failures ?? 5, config.openMs ?? 30_000)
-  const turns = makeTurns(config.verdicts ?? 128)
+  const breaker = circuitBreaker(config.failures ?? 5, config.openMs ?? 30_000)
+  const slots = slotLimiter(config.maxVerdicts ?? 128)
   const closing = new AbortController()
 
-  async function ask<T>(what: string, asking: Asking<T>): Promise<Said<T>> {
-    const { now, timeoutMs, signal } = asking
-    if (signal?.aborted || closing.signal.aborted) return trouble('no time left for the request', { unsent: true })
-    const leave = breaker.enter(now)
-    if (!leave) return trouble('it failed too often and is paused for a while', { unsent: true })
+  async function request<T>(path: string, options: ApiRequest<T>): Promise<ApiResult<T>> {
+    const { now, timeoutMs, signal } = options
+    if (signal?.aborted || closing.signal.aborted) return failure('no time left for the request', { unsent: true })
+    const report = breaker.enter(now)
+    if (!report) return failure('it failed too often and is paused for a while', { unsent: true })
     const stop = deadline(timeoutMs, [signal, closing.signal])
-    const rise = what === 'verify' ? await turns.take(stop.signal) : undefined
-    if (what === 'verify' && !rise) {
-      leave('neither')
-      return trouble(`too many concurrent requests: no slot within ${timeoutMs} ms`, { unsent: true })
+    const release = path === 'verify' ? await slots.acquire(stop.signal) : undefined
+    if (path === 'verify' && !release) {
+      report('neither')
+      return failure(`too many concurrent requests: no slot within ${timeoutMs} ms`, { unsent: true })
     }
-    const late = stop.over.then((why) =>
-      why === 'late' ? bad(trouble(`no reply in ${timeoutMs} ms`)) : neither(trouble("the caller's time ran out")),
+    const timeout = stop.over.then((cause) =>
+      cause === 'late' ? bad(failure(`no reply in ${timeoutMs} ms`)) : neither(failure("the caller's time ran out")),
     )
-    const work = exchange(what, asking, stop.signal).catch(() =>
-      stop.signal.aborted ? late : bad(trouble('the connection broke')),
+    const work = exchange(path, options, stop.signal).catch(() =>
+      stop.signal.aborted ? timeout : bad(failure('the connection broke')),
     )
-    const { said, outcome } = await Promise.race([late, work])
+    const { result, outcome } = await Promise.race([timeout, work])
     stop.end()
-    rise?.()
-    leave(outcome)
-    return said
+    release?.()
+    report(outcome)
+    return result
   }
 
   async function exchange<T>(
-    what: string,
-    { read, body, query = {}, now }: Asking<T>,
+    path: string,
+    { read, body, query = {}, now }: ApiRequest<T>,
     signal: AbortSignal,
   ): Promise<Ended<T>> {
     const method = body === undefined ? 'GET' : 'POST'
     const text = body === undefined ? {} : { body: JSON.stringify(body) }
-    let url = below(base, what, query)
+    let url = endpointUrl(base, path, query)
     for (let hop = 0; ; hop++) {
       const headers = await headersFor(method, url, now)
-      if (!headers) return neither(trouble('its key cannot sign', { unsent: true, blame: 'cdp_key_secret' }))
-      const response = await call(url.href, { method, headers, redirect: 'manual', signal, ...text }).catch(
+      if (!headers) return neither(failure('its key cannot sign', { unsent: true, setting: 'cdp_key_secret' }))
+      const response = await fetchUrl(url.href, { method, headers, redirect: 'manual', signal, ...text }).catch(
         (error: unknown) => ({ error }),
       )
       if ('error' in response) {
         signal.throwIfAborted()
-        return bad(brokenOff(response.error))
+        return bad(connectionFailure(response.error))
       }
       const { status } = response
       if (status !== 307 && status !== 308) return await readReply(response, read)
       void response.body?.cancel().catch(() => {})
-      const next = parsed(response.headers.get('location') ?? '', url)
+      const next = parseUrl(response.headers.get('location') ?? '', url)
       if (next && hop === 0 && isAllowed(next)) {
         url = next
         continue
       }
       // A server that redirects with 307 or 308 has not acted on the request.
-      const moved = trouble(`it redirects to another origin (HTTP status ${status})`, { unsent: true, blame: 'url' })
+      const moved = failure(`it redirects to another origin (HTTP status ${status})`, { unsent: true, setting: 'url' })
       return bad(next ? { ...moved, movedTo: next.origin } : moved)
     }
   }
 
-  async function readReply<T>(response: Response, read: Asking<T>['read']): Promise<Ended<T>> {
+  async function readReply<T>(response: Response, read: ApiRequest<T>['read']): Promise<Ended<T>> {
     const { status, ok } = response
     const text = await readText(response, maxBytes)
-    if (text === undefined) return bad(trouble(`its reply was longer than ${maxBytes} bytes`))
-    const value = read(json(text), ok, response.headers)
-    if (value !== undefined) return { said: { kind: 'said', value }, outcome: 'good' }
-    const undecided = trouble(`its reply is inconclusive (HTTP status ${status})`, accused(status))
+    if (text === undefined) return bad(failure(`its reply was longer than ${maxBytes} bytes`))
+    const value = read(parseJson(text), ok, response.headers)
+    if (value !== undefined) return { result: { kind: 'result', value }, outcome: 'good' }
+    const undecided = failure(`its reply is inconclusive (HTTP status ${status})`, faultySetting(status))
     // A buyer whose payment it cannot read must not open the breaker for everybody else.
     return status === 400 || status === 413 || status === 422 ? neither(undecided) : bad(undecided)
   }
 
-  function accused(status: number): { blame?: 'url' | 'cdp_key_id' } {
-    if (status === 404 || status === 405 || status === 410) return { blame: 'url' }
-    if (status === 401 || status === 403) return { blame: bearer ? 'cdp_key_id' : 'url' }
+  function faultySetting(status: number): { setting?: 'url' | 'cdp_key_id' } {
+    if (status === 404 || status === 405 || status === 410) return { setting: 'url' }
+    if (status === 401 || status === 403) return { setting: bearer ? 'cdp_key_id' : 'url' }
     return {}
   }
 
@@ -190,18 +190,21 @@ export function facilitatorApi(row: FacilitatorRow, config: ApiConfig): Facilita
     return isKnown && !username && !password
   }
 
-  return { ask, close: () => closing.abort() }
+  return { request, close: () => closing.abort() }
 }
 
-const bad = (said: ApiTrouble): Ended<never> => ({ said, outcome: 'bad' })
-const neither = (said: ApiTrouble): Ended<never> => ({ said, outcome: 'neither' })
+const bad = (result: ApiFailure): Ended<never> => ({ result, outcome: 'bad' })
+const neither = (result: ApiFailure): Ended<never> => ({ result, outcome: 'neither' })
 
-function trouble(reason: string, more: { unsent?: boolean; blame?: ApiTrouble['blame'] } = {}): ApiTrouble {
-  return { kind: 'trouble', reason, unsent: more.unsent ?? false, ...(more.blame && { blame: more.blame }) }
+function failure(reason: string, more: { unsent?: boolean; setting?: ApiFailure['setting'] } = {}): ApiFailure {
+  return { kind: 'failure', reason, unsent: more.unsent ?? false, ...(more.setting && { setting: more.setting }) }
 }
 
 /** Opens after `limit` failures in a row, for `openMs`; then one request at a time may try, and a success closes it. */
-function makeBreaker(limit: number, openMs: number): { enter(now: number): ((outcome: Outcome) => void) | undefined } {
+function circuitBreaker(
+  limit: number,
+  openMs: number,
+): { enter(now: number): ((outcome: Outcome) => void) | undefined } {
   let failed = 0
   let until = 0
   let isTrying = false
@@ -222,33 +225,33 @@ function makeBreaker(limit: number, openMs: number): { enter(now: number): ((out
 }
 
 /** FIFO slots, `limit` at once. Returns a function that releases the slot, or undefined when `signal` aborts first. */
-function makeTurns(limit: number): { take(signal: AbortSignal): Promise<(() => void) | undefined> } {
-  let taken = 0
+function slotLimiter(limit: number): { acquire(signal: AbortSignal): Promise<(() => void) | undefined> } {
+  let used = 0
   const queue = new Set<() => void>()
-  const rise = () => {
+  const release = () => {
     const [next] = queue
-    if (!next) return void taken--
+    if (!next) return void used--
     queue.delete(next)
     next()
   }
   return {
-    async take(signal) {
+    async acquire(signal) {
       if (signal.aborted) return undefined
-      if (taken < limit) {
-        taken++
-        return rise
+      if (used < limit) {
+        used++
+        return release
       }
       return await new Promise((resolve) => {
-        const give = () => {
-          signal.removeEventListener('abort', gone)
-          resolve(rise)
+        const grant = () => {
+          signal.removeEventListener('abort', onAbort)
+          resolve(release)
         }
-        const gone = () => {
-          queue.delete(give)
+        const onAbort = () => {
+          queue.delete(grant)
           resolve(undefined)
         }
-        queue.add(give)
-        signal.addEventListener('abort', gone, { once: true })
+        queue.add(grant)
+        signal.addEventListener('abort', onAbort, { once: true })
       })
     },
   }
@@ -257,25 +260,25 @@ function makeTurns(limit: number): { take(signal: AbortSignal): Promise<(() => v
 /** A signal that aborts after `ms` or with any of the others; `over` tells which. `end` removes timer and listeners. */
 export function deadline(ms: number, others: readonly (AbortSignal | undefined)[]) {
   const stop = new AbortController()
-  let why: 'late' | 'gone' | undefined
-  const over = new Promise<'late' | 'gone'>((resolve) =>
-    stop.signal.addEventListener('abort', () => resolve(why ?? 'gone'), { once: true }),
+  let cause: 'late' | 'aborted' | undefined
+  const over = new Promise<'late' | 'aborted'>((resolve) =>
+    stop.signal.addEventListener('abort', () => resolve(cause ?? 'aborted'), { once: true }),
   )
-  const end = (reason: 'late' | 'gone') => {
-    why ??= reason
+  const end = (reason: 'late' | 'aborted') => {
+    cause ??= reason
     stop.abort()
   }
-  const gone = () => end('gone')
+  const onAbort = () => end('aborted')
   const timer = setTimeout(() => end('late'), ms)
-  for (const other of others) other?.addEventListener('abort', gone, { once: true })
-  if (others.some((other) => other?.aborted)) gone()
+  for (const other of others) other?.addEventListener('abort', onAbort, { once: true })
+  if (others.some((other) => other?.aborted)) onAbort()
   return {
     signal: stop.signal,
     over,
-    isGone: () => why === 'gone',
+    isAborted: () => cause === 'aborted',
     end() {
       clearTimeout(timer)
-      for (const other of others) other?.removeEventListener('abort', gone)
+      for (const other of others) other?.removeEventListener('abort', onAbort)
     },
   }
 }
@@ -284,17 +287,17 @@ export function deadline(ms: number, others: readonly (AbortSignal | undefined)[
  * Unsent when no connection was made, by the error codes of Bun, Node and Deno; after any other error it may have been
  * read.
  */
-function brokenOff(error: unknown): ApiTrouble {
+function connectionFailure(error: unknown): ApiFailure {
   const { code, cause, message } = error as { code?: unknown; cause?: { code?: unknown }; message?: unknown }
-  const isCode = [code, cause?.code].some((name) => UNREACHED.test(String(name)))
+  const isCode = [code, cause?.code].some((name) => CONNECT_ERRORS.test(String(name)))
   const unsent = isCode || /client error \(Connect\)/.test(String(message))
-  return trouble(unsent ? 'it cannot be reached' : 'the connection broke', { unsent })
+  return failure(unsent ? 'it cannot be reached' : 'the connection broke', { unsent })
 }
 
-const UNREACHED =
+const CONNECT_ERRORS =
   /^(ECONNREFUSED|ConnectionRefused|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT|FailedToOpenSocket)$/
 
-function json(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
@@ -302,7 +305,7 @@ function json(text: string): unknown {
   }
 }
 
-function parsed(text: string, base?: URL): URL | undefined {
+function parseUrl(text: string, base?: URL): URL | undefined {
   try {
     const url = new URL(text, base)
     return url.protocol === 'http:' || url.protocol === 'https:' ? url : undefined
@@ -312,7 +315,7 @@ function parsed(text: string, base?: URL): URL | undefined {
 }
 
 function baseOf({ url, cdp }: FacilitatorRow): URL {
-  const base = parsed(url)
+  const base = parseUrl(url)
   if (!base) throw new RangeError('url must be an http or https URL')
   if (base.username || base.password) throw new RangeError('url must not hold a user name or password')
   const isLocal = /^(localhost|127\.[\d.]+|\[::1\])$/.test(base.hostname)
@@ -321,11 +324,11 @@ function baseOf({ url, cdp }: FacilitatorRow): URL {
 }
 
 /** Keeps the colon of a CAIP-2 name: not every API decodes it. */
-function below(base: URL, name: string, query: Readonly<Record<string, string>>): URL {
+function endpointUrl(base: URL, name: string, query: Readonly<Record<string, string>>): URL {
   const url = new URL(base)
   url.pathname = `${base.pathname.replace(/\/+$/, '')}/${name}`
-  const asked = Object.entries(query)
-  for (const [field, value] of asked) url.searchParams.set(field, value)
-  if (asked.length > 0) url.search = url.search.replaceAll('%3A', ':')
+  const entries = Object.entries(query)
+  for (const [field, value] of entries) url.searchParams.set(field, value)
+  if (entries.length > 0) url.search = url.search.replaceAll('%3A', ':')
   return url
 }

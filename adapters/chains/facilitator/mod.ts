@@ -2,26 +2,26 @@ import { usdc } from '../../../core/x402/money.ts'
 import type { Chain, Fate, Settlement, Verdict } from '../../../core/ports/mod.ts'
 import type { Terms } from '../../../core/x402/offer.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
-import { type Checked, checkEvm } from '../evm/check.ts'
+import { type CheckResult, checkEvm } from '../evm/check.ts'
 import { chainIdOf, evmIdentity } from '../evm/identity.ts'
 import {
   balanceCall,
   type ChainReceipt,
   type Domain,
-  paidIn,
+  findPayment,
   payloadOf,
-  readReceipt,
+  parseReceipt,
   stateCall,
 } from '../evm/payload.ts'
-import { evmReads, type Found, type ReadsConfig } from '../evm/reads.ts'
-import { evmRpc, type RpcConfig } from '../evm/rpc.ts'
+import { evmReads, type EvmFate, type ReadsConfig } from '../evm/reads.ts'
+import { jsonRpc, type RpcConfig } from '../evm/rpc.ts'
 import { settlementOf } from '../evm/settle.ts'
-import { type Exact, judgeExact, judgeValue, refused } from '../exact.ts'
-import { type ApiConfig, blameIn, deadline, type FacilitatorRow, namedApis, type Said } from './api.ts'
-import { readSettleReply, readSupported, type SettleReply } from './replies.ts'
+import { type Exact, checkExact, checkValue, refused } from '../exact.ts'
+import { type ApiConfig, settingProblems, deadline, type FacilitatorRow, namedApis, type ApiResult } from './api.ts'
+import { parseSettleReply, parseSupported, type SettleReply } from './replies.ts'
 import { firstVerdict, requestOf } from './verdict.ts'
 import { flagIn, type Hex, lower, uintIn } from '../evm/hex.ts'
-import { type Job, inFlight } from '../in_flight.ts'
+import { type PendingSettlement, inFlightSettlements } from '../in_flight.ts'
 import { lruCache } from '../lru_cache.ts'
 
 /**
@@ -46,7 +46,7 @@ export type FacilitatorConfig = {
   /** How long our node may take to show a transaction that a facilitator reports as settled. Default 4 s. */
   readonly confirmMs?: number
   /** First pause between two reads of it. Default 100 ms; it grows. */
-  readonly lookMs?: number
+  readonly pollMs?: number
   /** How many seconds the node may be behind when a balance is read. Default 4. */
   readonly lagSeconds?: number
 } & Omit<RpcConfig, 'url'> &
@@ -59,15 +59,15 @@ export type FacilitatorChain = Chain &
      * Compares the configuration with the chain and with each facilitator's support. When it passes, terms open and
      * stay open.
      */
-    check(at: { now: number }): Promise<Checked>
+    check(at: { now: number }): Promise<CheckResult>
     /** Ends pending requests; pending settlements resolve with `unknown`. */
     close(): void
   }
 
 const FATE_MS = 8_000
-const REMEMBERED = 10_000
+const MAX_REMEMBERED = 10_000
 
-type At = { readonly now: number; readonly signal: AbortSignal }
+type CallOptions = { readonly now: number; readonly signal: AbortSignal }
 
 /**
  * USDC on one EVM chain, settled by remote facilitators. Only our own node decides that a payment is paid; a
@@ -86,7 +86,7 @@ type At = { readonly now: number; readonly signal: AbortSignal }
  */
 export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
   const chainId = chainIdOf(config.network)
-  const rpc = evmRpc({ ...config, url: config.rpcUrl })
+  const rpc = jsonRpc({ ...config, url: config.rpcUrl })
   const reads = evmReads(rpc, config)
   const lagSeconds = config.lagSeconds ?? 4
   const identity = evmIdentity({ rpc, reads }, { network: config.network, lagSeconds })
@@ -98,26 +98,26 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
   const offered: readonly Terms[] = [
     { scheme: 'exact', network, asset, payTo, extra: { name: domain.name, version: domain.version } },
   ]
-  const jobs = inFlight()
+  const settlements = inFlightSettlements()
   /** Authorizations sent to a facilitator and not refused at once: if used, they may have been used by it. */
-  const handed = lruCache<true>(REMEMBERED)
-  const naps = new Set<() => void>()
+  const submitted = lruCache<true>(MAX_REMEMBERED)
+  const wakeUps = new Set<() => void>()
   let terms: readonly Terms[] = []
   let closed = false
 
-  async function verify(payment: Payment, offer: Offer, at: At): Promise<Verdict> {
-    const given = identity.read(payment, offer)
-    if ('kind' in given) return given
-    const { exact } = given
-    const bad = judgeExact(exact, offer, at.now, config.lookbackSeconds)
-    if (bad) return bad
-    const [said, holdings] = await Promise.all([
+  async function verify(payment: Payment, offer: Offer, at: CallOptions): Promise<Verdict> {
+    const parsed = identity.parse(payment, offer)
+    if ('kind' in parsed) return parsed
+    const { exact } = parsed
+    const refusal = checkExact(exact, offer, at.now, config.lookbackSeconds)
+    if (refusal) return refusal
+    const [response, holdings] = await Promise.all([
       firstVerdict(facilitators, requestOf(payloadOf(exact), offer), {
         now: at.now,
         timeoutMs: verifyMs,
         signal: at.signal,
       }),
-      look(exact, offer, at.signal),
+      readHoldings(exact, offer, at.signal),
     ])
     const { balance, isUsed, block } = holdings
     if (isUsed) return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled on chain')
@@ -128,7 +128,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
         `the payer has ${balance} base units; the price is ${exact.value}`,
       )
     }
-    if (said.kind !== 'valid') return said
+    if (response.kind !== 'valid') return response
     return {
       kind: 'valid',
       ...(balance !== undefined && { balance: usdc(balance) }),
@@ -138,7 +138,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
   }
 
   /** What our own node knows about the payer; empty when it does not answer in time. */
-  async function look(
+  async function readHoldings(
     exact: Exact,
     offer: Offer,
     signal: AbortSignal,
@@ -151,54 +151,58 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     const stop = deadline(verifyMs, [signal])
     const seen = await reads.view(calls, { lagSeconds, signal: stop.signal })
     stop.end()
-    if (seen.kind === 'trouble') return {}
+    if (seen.kind === 'failure') return {}
     return { balance: uintIn(seen.results[0]), isUsed: flagIn(seen.results[1]), block: seen.block }
   }
 
-  async function settle(payment: Payment, offer: Offer, at: At): Promise<Settlement> {
-    const given = identity.read(payment, offer)
-    if ('kind' in given) return { kind: 'refused', reason: given.reason }
-    const { exact, digest } = given
-    const bad = judgeValue(exact, offer)
-    if (bad) return { kind: 'refused', reason: bad.reason }
+  async function settle(payment: Payment, offer: Offer, at: CallOptions): Promise<Settlement> {
+    const parsed = identity.parse(payment, offer)
+    if ('kind' in parsed) return { kind: 'refused', reason: parsed.reason }
+    const { exact, digest } = parsed
+    const refusal = checkValue(exact, offer)
+    if (refusal) return { kind: 'refused', reason: refusal.reason }
     if (at.signal.aborted || closed) return { kind: 'unknown', reason: 'no time left to settle' }
-    if (at.now >= exact.expiresAt && !jobs.has(digest)) {
-      return ended(await reads.fate(exact, offer, at.signal), exact, {
+    if (at.now >= exact.expiresAt && !settlements.has(digest)) {
+      return settlementFrom(await reads.fate(exact, offer, at.signal), exact, {
         kind: 'refused',
         reason: 'the authorization is expired',
       })
     }
-    return await jobs.settle(digest, (job) => carry(exact, offer, { now: at.now, job }), at.signal)
+    return await settlements.settle(digest, (pending) => send(exact, offer, { now: at.now, pending }), at.signal)
   }
 
   /**
    * Sends it to the first reachable facilitator and to no other afterwards: that one may act on it whatever becomes of
    * its reply.
    */
-  async function carry(exact: Exact, offer: Offer, { now, job }: { now: number; job: Job }): Promise<Settlement> {
-    const troubles: string[] = []
+  async function send(
+    exact: Exact,
+    offer: Offer,
+    { now, pending }: { now: number; pending: PendingSettlement },
+  ): Promise<Settlement> {
+    const failures: string[] = []
     let isSent = false
     for (const { name, api } of facilitators) {
-      if (job.callers === 0) break
-      const said = await api.ask('settle', {
+      if (pending.callers === 0) break
+      const response = await api.request('settle', {
         body: requestOf(payloadOf(exact), offer),
-        read: readSettleReply,
+        read: parseSettleReply,
         now,
         timeoutMs: settleMs,
       })
-      if (said.kind === 'said' ? !said.value.isRefusal : !said.unsent) handed.set(exact.key, true)
-      if (said.kind === 'said') {
-        job.isOut = false
-        return conclude(exact, offer, { name, reply: said.value })
+      if (response.kind === 'result' ? !response.value.isRefusal : !response.unsent) submitted.set(exact.key, true)
+      if (response.kind === 'result') {
+        pending.isSending = false
+        return conclude(exact, offer, { name, reply: response.value })
       }
-      troubles.push(`${name}: ${said.reason}`)
-      isSent = !said.unsent
+      failures.push(`${name}: ${response.reason}`)
+      isSent = !response.unsent
       if (isSent) break
     }
-    job.isOut = false
-    return ended(await fateOf(exact, offer), exact, {
+    pending.isSending = false
+    return settlementFrom(await fateOf(exact, offer), exact, {
       kind: 'unknown',
-      reason: `${isSent ? 'it may have been sent' : 'nothing was sent'}: ${troubles.join('; ')}`,
+      reason: `${isSent ? 'it may have been sent' : 'nothing was sent'}: ${failures.join('; ')}`,
     })
   }
 
@@ -211,33 +215,36 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     offer: Offer,
     { name, reply }: { name: string; reply: SettleReply },
   ): Promise<Settlement> {
-    const { success, word, transaction, isRefusal } = reply
+    const { success, reason, transaction, isRefusal } = reply
     const receipt = transaction && (await receiptOf(transaction, success ? confirmMs : 0))
-    const paid = receipt && paidIn(receipt, exact, offer)
+    const paid = receipt && findPayment(receipt, exact, offer)
     if (paid) {
-      reads.hint(exact.key, receipt.transactionHash)
+      reads.rememberTransaction(exact.key, receipt.transactionHash)
       return { kind: 'settled', receipt: paid }
     }
     const fate = await fateOf(exact, offer)
     if (success)
-      return ended(fate, exact, {
+      return settlementFrom(fate, exact, {
         kind: 'unknown',
         reason: `${name} reports it as settled, but our node does not show it`,
       })
     const hasReverted = receipt !== undefined && !receipt.success
-    return ended(fate, exact, { kind: hasReverted || isRefusal ? 'refused' : 'unknown', reason: `${name}: ${word}` })
+    return settlementFrom(fate, exact, {
+      kind: hasReverted || isRefusal ? 'refused' : 'unknown',
+      reason: `${name}: ${reason}`,
+    })
   }
 
-  function ended(
-    fate: Found,
+  function settlementFrom(
+    fate: EvmFate,
     { key }: Exact,
     whileOpen: Extract<Settlement, { kind: 'refused' | 'unknown' }>,
   ): Settlement {
-    return settlementOf(fate, whileOpen, handed.get(key) === true)
+    return settlementOf(fate, whileOpen, submitted.get(key) === true)
   }
 
   /** For a shared settlement: a later caller must not wait for a slow node forever. */
-  async function fateOf(exact: Exact, offer: Offer): Promise<Found> {
+  async function fateOf(exact: Exact, offer: Offer): Promise<EvmFate> {
     const stop = deadline(FATE_MS, [])
     const found = await reads.fate(exact, offer, stop.signal)
     stop.end()
@@ -246,58 +253,60 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
 
   /** Our node may be some blocks behind the facilitator's. */
   async function receiptOf(transaction: Hex, waitMs: number): Promise<ChainReceipt | undefined> {
-    let pause = config.lookMs ?? 100
-    for (let waited = 0; ; waited += pause, pause *= 1.5) {
-      const answer = await rpc.ask('eth_getTransactionReceipt', [transaction])
-      const receipt = answer.kind === 'result' ? readReceipt(answer.value) : undefined
+    let pauseMs = config.pollMs ?? 100
+    for (let waitedMs = 0; ; waitedMs += pauseMs, pauseMs *= 1.5) {
+      const answer = await rpc.request('eth_getTransactionReceipt', [transaction])
+      const receipt = answer.kind === 'result' ? parseReceipt(answer.value) : undefined
       if (receipt?.transactionHash === transaction) return receipt
-      if (closed || waited + pause > waitMs) return undefined
-      await nap(pause)
+      if (closed || waitedMs + pauseMs > waitMs) return undefined
+      await sleep(pauseMs)
     }
   }
 
-  async function fate(payment: Payment, offer: Offer, at: At): Promise<Fate> {
-    const given = identity.read(payment, offer)
-    if ('kind' in given) return { kind: 'unknown', reason: given.reason }
-    return reads.fate(given.exact, offer, at.signal)
+  async function fate(payment: Payment, offer: Offer, at: CallOptions): Promise<Fate> {
+    const parsed = identity.parse(payment, offer)
+    if ('kind' in parsed) return { kind: 'unknown', reason: parsed.reason }
+    return reads.fate(parsed.exact, offer, at.signal)
   }
 
-  async function check({ now }: { now: number }): Promise<Checked> {
-    const read = (body: unknown, isOk: boolean) => (isOk ? readSupported(body, config) : undefined)
+  async function check({ now }: { now: number }): Promise<CheckResult> {
+    const read = (body: unknown, isOk: boolean) => (isOk ? parseSupported(body, config) : undefined)
     const [chain, ...replies] = await Promise.all([
       checkEvm(rpc, { ...config, chainId }),
       ...facilitators.map(async ({ name, api }) => ({
         name,
-        said: await api.ask('supported', { read, now, timeoutMs: verifyMs }),
+        response: await api.request('supported', { read, now, timeoutMs: verifyMs }),
       })),
     ])
-    const problems = replies.flatMap(({ name, said }) => problemOf(name, said, network))
+    const problems = replies.flatMap(({ name, response }) => supportProblems(name, response, network))
     if (chain.kind === 'wrong') return { kind: 'wrong', problems: [...chain.problems, ...problems] }
     if (problems.length > 0) return { kind: 'wrong', problems }
     if (chain.kind === 'unavailable') return chain
-    const away = replies.flatMap(({ name, said }) => (said.kind === 'trouble' ? [`${name}.url: ${said.reason}`] : []))
-    if (away.length === replies.length) return { kind: 'unavailable', reason: away.join('; ') }
-    await reads.foundMulticall(chain.multicall)
+    const unreachable = replies.flatMap(({ name, response }) =>
+      response.kind === 'failure' ? [`${name}.url: ${response.reason}`] : [],
+    )
+    if (unreachable.length === replies.length) return { kind: 'unavailable', reason: unreachable.join('; ') }
+    await reads.setMulticall(chain.multicall)
     terms = offered
-    return { ...chain, warnings: [...chain.warnings, ...away] }
+    return { ...chain, warnings: [...chain.warnings, ...unreachable] }
   }
 
-  function nap(ms: number): Promise<void> {
+  function sleep(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const end = () => {
         clearTimeout(timer)
-        naps.delete(end)
+        wakeUps.delete(end)
         resolve()
       }
       const timer = setTimeout(end, ms)
-      naps.add(end)
+      wakeUps.add(end)
     })
   }
 
   function close(): void {
     closed = true
     for (const { api } of facilitators) api.close()
-    for (const end of naps) end()
+    for (const end of wakeUps) end()
     rpc.close()
   }
 
@@ -306,7 +315,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
   return { terms: () => terms, identify: identity.identify, verify, settle, fate, balance, check, close }
 }
 
-function problemOf(name: string, said: Said<boolean>, network: string): readonly string[] {
-  if (said.kind === 'trouble') return blameIn(name, said)
-  return said.value ? [] : [`${name}.url: does not settle exact payments of this asset on ${network}`]
+function supportProblems(name: string, response: ApiResult<boolean>, network: string): readonly string[] {
+  if (response.kind === 'failure') return settingProblems(name, response)
+  return response.value ? [] : [`${name}.url: does not settle exact payments of this asset on ${network}`]
 }

@@ -29,11 +29,11 @@ const supported = TypeCompiler.Compile(Supported)
 
 export type VerifyReply =
   | { readonly kind: 'valid' }
-  | { readonly kind: 'refused'; readonly code: PaymentCode; readonly word: string }
+  | { readonly kind: 'refused'; readonly code: PaymentCode; readonly reason: string }
 
 export type SettleReply = {
   readonly success: boolean
-  readonly word: string
+  readonly reason: string
   readonly transaction: Hex | undefined
   /** The facilitator's name for the transaction, in the notation of its chain. */
   readonly named: string | undefined
@@ -42,7 +42,7 @@ export type SettleReply = {
 }
 
 /** Failures of the facilitator, or of our offer, which `check` should have found: not the payment's fault. */
-const ITS_OWN =
+const FACILITATOR_FAULTS =
   /^(unexpected|unknown|internal|unsupported)_|^invalid_(scheme|network|x402_version|payment_requirements)$|rate_limit|unavailable/
 
 /**
@@ -55,27 +55,28 @@ const MAY_LAND =
 /**
  * Parses a verdict. A refusal counts with any HTTP status, an approval only with a good one. Undefined is no verdict.
  */
-export function readVerifyReply(body: unknown, isOk: boolean): VerifyReply | undefined {
+export function parseVerifyReply(body: unknown, isOk: boolean): VerifyReply | undefined {
   if (!verified.Check(body)) return undefined
   if (body.isValid) return isOk ? { kind: 'valid' } : undefined
-  const said = plain(body.invalidReason)
-  if (ITS_OWN.test(said)) return undefined
-  return { kind: 'refused', code: codeOf(said), word: wordOf(body.invalidReason) }
+  const normalized = normalize(body.invalidReason)
+  if (FACILITATOR_FAULTS.test(normalized)) return undefined
+  return { kind: 'refused', code: paymentCodeOf(normalized), reason: printableReason(body.invalidReason) }
 }
 
 /** Parses a settlement reply. Undefined means it says nothing about what was sent. */
-export function readSettleReply(body: unknown, isOk: boolean): SettleReply | undefined {
+export function parseSettleReply(body: unknown, isOk: boolean): SettleReply | undefined {
   if (!settled.Check(body) || (body.success && !isOk)) return undefined
-  const said = plain(body.errorReason)
+  const normalized = normalize(body.errorReason)
   const { transaction } = body
   const hash =
     typeof transaction === 'string' && /^0x[0-9a-fA-F]{64}$/.test(transaction) ? lower(transaction) : undefined
   // A value that is not a hash may still name what was sent.
   const isNamed = transaction !== undefined && transaction !== null && transaction !== ''
-  const isRefusal = !body.success && !isNamed && said !== '' && !MAY_LAND.test(said) && !ITS_OWN.test(said)
+  const isRefusal =
+    !body.success && !isNamed && normalized !== '' && !MAY_LAND.test(normalized) && !FACILITATOR_FAULTS.test(normalized)
   return {
     success: body.success,
-    word: wordOf(body.errorReason),
+    reason: printableReason(body.errorReason),
     transaction: hash,
     named: typeof transaction === 'string' ? transaction : undefined,
     isRefusal,
@@ -86,14 +87,14 @@ export function readSettleReply(body: unknown, isOk: boolean): SettleReply | und
  * Whether one of the kinds is an EIP-3009 payment of `exact` in our domain; undefined when the body is not a list of
  * kinds.
  */
-export function readSupported(
+export function parseSupported(
   body: unknown,
   ours: { network: string; asset: string; domain: { name: string; version: string } },
 ): boolean | undefined {
   if (!supported.Check(body)) return undefined
   return body.kinds.filter(isKind).some(({ x402Version, scheme, network, extra }) => {
     const isNetwork = network === ours.network || network === `${ours.network.split(':', 1)[0]}:*`
-    return x402Version === 2 && scheme === 'exact' && isNetwork && fits(extra ?? {}, ours)
+    return x402Version === 2 && scheme === 'exact' && isNetwork && matchesOffer(extra ?? {}, ours)
   })
 }
 
@@ -106,7 +107,7 @@ export type SolanaSupport = {
 }
 
 /** Undefined when the body is not a list of kinds. */
-export function readSolanaSupport(body: unknown, network: string): SolanaSupport | undefined {
+export function parseSolanaSupport(body: unknown, network: string): SolanaSupport | undefined {
   if (!supported.Check(body)) return undefined
   const networks = [network, `${network.split(':', 1)[0]}:*`]
   const ours = body.kinds
@@ -126,11 +127,11 @@ export function readSolanaSupport(body: unknown, network: string): SolanaSupport
  * Most facilitators give no details. Some list a network once per token or method; Circle's batches sign for a wallet
  * contract.
  */
-function fits(
+function matchesOffer(
   extra: Record<string, unknown>,
   { asset, domain }: { asset: string; domain: { name: string; version: string } },
 ): boolean {
-  const agrees = (said: unknown, our: string) => typeof said !== 'string' || lower(said) === lower(our)
+  const agrees = (actual: unknown, expected: string) => typeof actual !== 'string' || lower(actual) === lower(expected)
   const isDomain = agrees(extra.name, domain.name) && agrees(extra.version, domain.version)
   return isDomain && agrees(extra.verifyingContract, asset) && agrees(extra.assetTransferMethod, 'eip3009')
 }
@@ -140,14 +141,14 @@ function isKind(value: unknown): value is Static<typeof Kind> {
 }
 
 /** Maps a reason to the codes of contract 1.21, over the reasons of decision 67 and older or foreign spellings. */
-function codeOf(said: string): PaymentCode {
-  if (/insufficient_(funds|balance)|expired|valid_(before|after)|not_yet_valid|too_short/.test(said))
+function paymentCodeOf(normalized: string): PaymentCode {
+  if (/insufficient_(funds|balance)|expired|valid_(before|after)|not_yet_valid|too_short/.test(normalized))
     return 'PAYMENT_UNFUNDED'
-  return /already|used_or_canceled|duplicate/.test(said) ? 'PAYMENT_REPLAY' : 'PAYMENT_INVALID'
+  return /already|used_or_canceled|duplicate/.test(normalized) ? 'PAYMENT_REPLAY' : 'PAYMENT_INVALID'
 }
 
 /** Normalizes a reason to the shape of the known ones. */
-function plain(reason: unknown): string {
+function normalize(reason: unknown): string {
   if (typeof reason !== 'string') return ''
   return reason
     .slice(0, 200)
@@ -159,7 +160,7 @@ function plain(reason: unknown): string {
 /**
  * Repeats a reason only if it is a plain code: a hostile or careless reply may quote keys, addresses or whole requests.
  */
-function wordOf(reason: unknown): string {
+function printableReason(reason: unknown): string {
   const isWord =
     typeof reason === 'string' && reason.length <= 100 && /^[a-z]+\d{0,4}(_([a-z]+\d{0,4}|\d{1,4}))*$/.test(reason)
   return isWord ? reason : 'no printable reason'

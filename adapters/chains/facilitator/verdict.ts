@@ -2,9 +2,9 @@
 import type { Refused, Unavailable } from '../../../core/ports/mod.ts'
 import { type Offer, VERSION } from '../../../core/x402/protocol.ts'
 import type { NamedApi } from './api.ts'
-import { readVerifyReply } from './replies.ts'
+import { parseVerifyReply } from './replies.ts'
 
-type At = { readonly now: number; readonly timeoutMs: number; readonly signal: AbortSignal }
+type RequestOptions = { readonly now: number; readonly timeoutMs: number; readonly signal: AbortSignal }
 
 /**
  * Contains our own offer twice and what was signed, but nothing else that the buyer sent: that could change a verdict,
@@ -25,19 +25,19 @@ export function requestOf(payload: object, offer: Offer): object {
 export async function firstVerdict(
   apis: readonly NamedApi[],
   body: object,
-  at: At,
+  at: RequestOptions,
 ): Promise<{ kind: 'valid' } | Refused | Unavailable> {
-  const troubles: string[] = []
+  const failures: string[] = []
   for (const { name, api } of apis) {
-    const said = await api.ask('verify', { body, read: readVerifyReply, ...at })
-    if (said.kind === 'trouble') {
-      troubles.push(`${name}: ${said.reason}`)
+    const response = await api.request('verify', { body, read: parseVerifyReply, ...at })
+    if (response.kind === 'failure') {
+      failures.push(`${name}: ${response.reason}`)
       continue
     }
-    const { value } = said
+    const { value } = response
     return value.kind === 'valid'
       ? value
-      : { kind: 'refused', code: value.code, reason: `${value.word}: the facilitator refused the payment` }
+      : { kind: 'refused', code: value.code, reason: `${value.reason}: the facilitator refused the payment` }
   }
-  return { kind: 'unavailable', reason: troubles.join('; ') || 'no facilitator was checked yet' }
+  return { kind: 'unavailable', reason: failures.join('; ') || 'no facilitator was checked yet' }
 }

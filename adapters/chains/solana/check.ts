@@ -1,12 +1,12 @@
 import type { Address } from '@solana/kit'
 import type { Rpc } from '../evm/rpc.ts'
 import { TOKEN, TOKEN_2022, tokenAccount } from './payload.ts'
-import { type Account, addressAt, holdingIn, type SolanaReads } from './reads.ts'
-import { awayIn } from './verify.ts'
-import { addressOf } from './wire.ts'
+import { type Account, addressAt, parseTokenAccount, type SolanaReads } from './reads.ts'
+import { nodeProblem } from './verify.ts'
+import { parseAddress } from './wire.ts'
 
 /** `problems` and `warnings` start with the name of the setting, and contain no secret. */
-export type SolanaChecked =
+export type SolanaCheckResult =
   | { readonly kind: 'ready'; readonly warnings: readonly string[] }
   /** The configuration does not match the chain; the gateway must not sell with it. */
   | { readonly kind: 'wrong'; readonly problems: readonly string[] }
@@ -32,58 +32,59 @@ export async function checkSolana(
   { rpc, reads }: { rpc: Rpc; reads: SolanaReads },
   config: CheckConfig,
   now: number,
-): Promise<SolanaChecked> {
-  const [mint, payTo] = [addressOf(config.mint), addressOf(config.payTo)]
+): Promise<SolanaCheckResult> {
+  const [mint, payTo] = [parseAddress(config.mint), parseAddress(config.payTo)]
   if (!mint || !payTo)
     return {
       kind: 'wrong',
       problems: [...addressProblem('mint', config.mint), ...addressProblem('pay_to', config.payTo)],
     }
   const { network, feePayers } = config
-  const own = config.feePayers.flatMap((feePayer, i) =>
+  const payToProblems = config.feePayers.flatMap((feePayer, i) =>
     feePayer === payTo ? [`pay_to: must not be the account of fee_payer_keys.${i}, which only pays fees`] : [],
   )
   const holders = await Promise.all([TOKEN, TOKEN_2022].map((program) => tokenAccount(payTo, mint, program)))
   const [genesis, bank, history] = await Promise.all([
-    rpc.ask('getGenesisHash', []),
+    rpc.request('getGenesisHash', []),
     reads.accounts([mint, payTo, ...holders, ...feePayers], { commitment: 'confirmed' }),
     reads.transaction(NEVER),
   ])
-  if (genesis.kind === 'trouble') return { kind: 'unavailable', reason: genesis.reason }
+  if (genesis.kind === 'failure') return { kind: 'unavailable', reason: genesis.reason }
   if (genesis.kind !== 'result' || typeof genesis.value !== 'string')
     return { kind: 'unavailable', reason: 'the node does not answer like a Solana node' }
   const served = `solana:${genesis.value.slice(0, 32)}`
   if (served !== network)
     return { kind: 'wrong', problems: [`network: the configured network is ${network}, but the node serves ${served}`] }
-  const away = awayIn(bank, { now, lagSeconds: config.lagSeconds ?? 30 })
-  if (away || bank.kind === 'trouble') return { kind: 'unavailable', reason: away ?? 'the node does not answer' }
-  if (history.kind === 'trouble') return { kind: 'unavailable', reason: history.reason }
+  const problem = nodeProblem(bank, { now, lagSeconds: config.lagSeconds ?? 30 })
+  if (problem || bank.kind === 'failure') return { kind: 'unavailable', reason: problem ?? 'the node does not answer' }
+  if (history.kind === 'failure') return { kind: 'unavailable', reason: history.reason }
 
   const [token, wallet, ...rest] = bank.found
   const program = token && [TOKEN, TOKEN_2022].find((known) => known === token.owner)
-  if (!token || !program) return { kind: 'wrong', problems: [...own, `mint: ${mint} is not a token on ${network}`] }
-  const holder = rest[program === TOKEN ? 0 : 1]
-  const payers = rest.slice(2)
+  if (!token || !program)
+    return { kind: 'wrong', problems: [...payToProblems, `mint: ${mint} is not a token on ${network}`] }
+  const destination = rest[program === TOKEN ? 0 : 1]
+  const feePayerAccounts = rest.slice(2)
   const problems = [
-    ...own,
+    ...payToProblems,
     ...mintProblems(token),
     ...walletProblems(payTo, wallet),
-    ...holderProblems(payTo, { mint, holder }),
-    ...payers.flatMap((account, i) => payerProblems(i, account)),
-    ...(payers.length > 0 && payers.every((account) => !account?.lamports)
+    ...holderProblems(payTo, { mint, destination }),
+    ...feePayerAccounts.flatMap((account, i) => payerProblems(i, account)),
+    ...(feePayerAccounts.length > 0 && feePayerAccounts.every((account) => !account?.lamports)
       ? ['fee_payer_keys.0: its account has no SOL to pay fees; top it up']
       : []),
   ]
   if (problems.length > 0) return { kind: 'wrong', problems }
   const low = config.minFeePayerLamports ?? 10_000_000
-  const warnings = payers.flatMap((account, i) =>
+  const warnings = feePayerAccounts.flatMap((account, i) =>
     (account?.lamports ?? 0) < low ? [`fee_payer_keys.${i}: account ${feePayers[i]} is running out of SOL`] : [],
   )
   return { kind: 'ready', warnings }
 }
 
 function addressProblem(setting: string, text: string): readonly string[] {
-  return addressOf(text)
+  return parseAddress(text)
     ? []
     : [`${setting}: ${JSON.stringify(text.slice(0, 60))} is not an address; it must be 32 bytes in base58`]
 }
@@ -119,12 +120,12 @@ function walletProblems(payTo: string, wallet: Account | undefined): readonly st
 /** Payers never create the token account: without it every payment fails (decision 68). */
 function holderProblems(
   payTo: string,
-  { mint, holder }: { mint: string; holder: Account | undefined },
+  { mint, destination }: { mint: string; destination: Account | undefined },
 ): readonly string[] {
-  const held = holdingIn(holder, mint)
-  if (!held) return [`pay_to: ${payTo} has no token account for ${mint}; create it before selling`]
-  if (addressAt(held.owner, 0) !== payTo) return [`pay_to: the token account of ${payTo} belongs to another owner`]
-  return held.isFrozen ? [`pay_to: the token account of ${payTo} is frozen`] : []
+  const state = parseTokenAccount(destination, mint)
+  if (!state) return [`pay_to: ${payTo} has no token account for ${mint}; create it before selling`]
+  if (addressAt(state.owner, 0) !== payTo) return [`pay_to: the token account of ${payTo} belongs to another owner`]
+  return state.isFrozen ? [`pay_to: the token account of ${payTo} is frozen`] : []
 }
 
 /** A fee payer without SOL is not offered until topped up; payments under it wait. */

@@ -1,11 +1,11 @@
 /** The fate of a payment on Solana. No nonce proves it, only signatures and blockhashes that expire. */
 import type { Fate } from '../../../core/ports/mod.ts'
-import { type Trouble, trouble } from '../evm/rpc.ts'
+import { type RpcFailure, failure } from '../evm/rpc.ts'
 import { lruCache } from '../lru_cache.ts'
 import type { SolanaExact } from './payload.ts'
-import { isPaidIn, type SolanaReads } from './reads.ts'
+import { isPayment, type SolanaReads } from './reads.ts'
 
-export type Found =
+export type SearchResult =
   /** In a confirmed block, with exactly this transfer. */
   | { readonly kind: 'paid'; readonly transaction: string; readonly slot: number }
   /** In a confirmed block, where it moved nothing or another amount. It cannot run again. */
@@ -13,16 +13,16 @@ export type Found =
   /** In a block that is not confirmed yet. */
   | { readonly kind: 'pending' }
   | { readonly kind: 'none' }
-  | Trouble
+  | RpcFailure
 
 /**
  * Finds the transaction of a payment, not before `earliest` in milliseconds. Fails when the node is behind the slot
  * `since`.
  */
-export type Finder = (
+export type TransactionFinder = (
   exact: SolanaExact,
   at: { since?: number; earliest?: number | undefined; signal?: AbortSignal | undefined },
-) => Promise<Found>
+) => Promise<SearchResult>
 
 export type FateConfig = {
   /**
@@ -34,16 +34,16 @@ export type FateConfig = {
 
 export type SolanaFates = {
   /** When this process first saw the payment; its blockhash is older than that. */
-  seen(key: string, now: number): number
+  firstSeenAt(key: string, now: number): number
   /** The final fate, if known: paid and dead stay so, whatever a node says later. */
-  ended(key: string): Extract<Fate, { kind: 'paid' | 'dead' }> | undefined
+  finalFate(key: string): Extract<Fate, { kind: 'paid' | 'dead' }> | undefined
   /** Records a final fate from a search result; undefined while the result decides nothing. */
-  conclude(exact: SolanaExact, found: Found): Extract<Fate, { kind: 'paid' | 'dead' }> | undefined
-  fate(exact: SolanaExact, at: Asking): Promise<Fate>
+  conclude(exact: SolanaExact, found: SearchResult): Extract<Fate, { kind: 'paid' | 'dead' }> | undefined
+  fate(exact: SolanaExact, at: FateQuery): Promise<Fate>
 }
 
 /** `expiresAt` is the end of its life, as reported when it was first seen. */
-type Asking = {
+type FateQuery = {
   readonly now: number
   readonly expiresAt?: number | undefined
   readonly signal?: AbortSignal | undefined
@@ -53,24 +53,24 @@ type Asking = {
 const MAX_LIFE_MS = 900_000
 
 /** Allowed difference between chain and gateway clocks when judging whether a blockhash is too old or too new. */
-const SKEW_MS = 15_000
-const REMEMBERED = 10_000
+const MAX_SKEW_MS = 15_000
+const MAX_REMEMBERED = 10_000
 
 export function solanaFates(
-  { reads, find }: { reads: SolanaReads; find: Finder },
+  { reads, find }: { reads: SolanaReads; find: TransactionFinder },
   config: FateConfig & { readonly network: string },
 ): SolanaFates {
   const finalitySeconds = config.finalitySeconds ?? 60
-  const firsts = lruCache<number>(REMEMBERED)
-  const ends = lruCache<Extract<Fate, { kind: 'paid' | 'dead' }>>(REMEMBERED)
+  const firstSeen = lruCache<number>(MAX_REMEMBERED)
+  const finalFates = lruCache<Extract<Fate, { kind: 'paid' | 'dead' }>>(MAX_REMEMBERED)
 
-  function seen(key: string, now: number): number {
-    const first = Math.min(firsts.get(key) ?? now, now)
-    firsts.set(key, first)
+  function firstSeenAt(key: string, now: number): number {
+    const first = Math.min(firstSeen.get(key) ?? now, now)
+    firstSeen.set(key, first)
     return first
   }
 
-  function conclude({ key, payer, amount }: SolanaExact, found: Found) {
+  function conclude({ key, payer, amount }: SolanaExact, found: SearchResult) {
     if (found.kind !== 'paid' && found.kind !== 'failed') return undefined
     const { network } = config
     const receipt = found.kind === 'paid' && {
@@ -81,26 +81,26 @@ export function solanaFates(
       block: found.slot,
     }
     const end = receipt ? { kind: 'paid' as const, receipt } : { kind: 'dead' as const }
-    ends.set(key, end)
+    finalFates.set(key, end)
     return end
   }
 
-  async function fate(exact: SolanaExact, { now, expiresAt, signal }: Asking): Promise<Fate> {
+  async function fate(exact: SolanaExact, { now, expiresAt, signal }: FateQuery): Promise<Fate> {
     const earliest = expiresAt === undefined ? undefined : expiresAt - MAX_LIFE_MS
-    const first = seen(exact.key, now)
-    const known = ends.get(exact.key)
+    const first = firstSeenAt(exact.key, now)
+    const known = finalFates.get(exact.key)
     if (known) return known
-    const [found, recentEnough] = await Promise.all([
+    const [found, validity] = await Promise.all([
       find(exact, { earliest, signal }),
-      reads.validity(exact.wire.blockhash, 'confirmed', signal),
+      reads.validity(exact.tx.blockhash, 'confirmed', signal),
     ])
     const end = conclude(exact, found)
     if (end) return end
-    if (found.kind === 'trouble') return unknown(found.reason)
+    if (found.kind === 'failure') return unknown(found.reason)
     if (found.kind === 'pending') return { kind: 'open' }
-    if (recentEnough.kind === 'trouble') return unknown(recentEnough.reason)
-    if (recentEnough.valid) return { kind: 'open' }
-    return over(exact, { now, first, earliest, signal })
+    if (validity.kind === 'failure') return unknown(validity.reason)
+    if (validity.valid) return { kind: 'open' }
+    return proveDead(exact, { now, first, earliest, signal })
   }
 
   /**
@@ -109,7 +109,7 @@ export function solanaFates(
    * again, by a node that has reached the slot in which the blockhash had expired: before that, it may land between two
    * calls.
    */
-  async function over(
+  async function proveDead(
     exact: SolanaExact,
     {
       now,
@@ -118,106 +118,111 @@ export function solanaFates(
       signal,
     }: { now: number; first: number; earliest: number | undefined; signal: AbortSignal | undefined },
   ): Promise<Fate> {
-    const { blockhash } = exact.wire
+    const { blockhash } = exact.tx
     const bank = await reads.accounts([], { commitment: 'finalized', signal })
-    if (bank.kind === 'trouble') return unknown(bank.reason)
+    if (bank.kind === 'failure') return unknown(bank.reason)
     if (bank.time + finalitySeconds < now / 1000) return unknown('the node is behind')
-    if (bank.time * 1000 < first + SKEW_MS)
+    if (bank.time * 1000 < first + MAX_SKEW_MS)
       return unknown('the node does not know its blockhash, which may be too old or too new')
     const [processed, finalized] = await Promise.all([
       reads.validity(blockhash, 'processed', signal),
       reads.validity(blockhash, 'finalized', signal),
     ])
-    if (processed.kind === 'trouble') return unknown(processed.reason)
-    if (finalized.kind === 'trouble') return unknown(finalized.reason)
+    if (processed.kind === 'failure') return unknown(processed.reason)
+    if (finalized.kind === 'failure') return unknown(finalized.reason)
     if (processed.valid || finalized.valid) return { kind: 'open' }
     if (finalized.slot < bank.slot) return unknown('the node is behind a slot it has already shown')
     const found = await find(exact, { since: finalized.slot, earliest, signal })
     const end = conclude(exact, found)
     if (end) return end
     if (found.kind !== 'none')
-      return unknown(found.kind === 'trouble' ? found.reason : 'it ran in a block that is not confirmed')
+      return unknown(found.kind === 'failure' ? found.reason : 'it ran in a block that is not confirmed')
     const dead: Fate = { kind: 'dead', code: 'PAYMENT_BLOCKHASH_STALE' }
-    ends.set(exact.key, dead)
+    finalFates.set(exact.key, dead)
     return dead
   }
 
-  return { seen, ended: ends.get, conclude, fate }
+  return { firstSeenAt, finalFate: finalFates.get, conclude, fate }
 }
 
 const unknown = (reason: string): Fate => ({ kind: 'unknown', reason })
 
 /** Finds a payment by the fee payer's signature, when the fee payer's key is ours. */
-export function bySignature(reads: SolanaReads, signatureOf: (exact: SolanaExact) => Promise<string>): Finder {
+export function findBySignature(
+  reads: SolanaReads,
+  signatureOf: (exact: SolanaExact) => Promise<string>,
+): TransactionFinder {
   return async (exact, { since = 0, signal }) => {
     const signature = await signatureOf(exact)
     const status = await reads.status(signature, signal)
-    if (status.kind === 'trouble') return status
+    if (status.kind === 'failure') return status
     if (status.kind === 'unseen')
-      return status.slot >= since ? { kind: 'none' } : trouble('the node is behind a slot it has already shown')
+      return status.slot >= since ? { kind: 'none' } : failure('the node is behind a slot it has already shown')
     if (!status.isConfirmed) return { kind: 'pending' }
     const landed = await reads.transaction(signature, signal)
-    if (landed.kind === 'trouble') return landed
-    if (landed.kind === 'absent') return trouble('the transaction is confirmed, but the node does not show it yet')
-    if (landed.id !== exact.wire.id || landed.failed !== status.failed)
-      return trouble('the node shows another transaction under this signature')
-    return isPaidIn(landed, exact) ? { kind: 'paid', transaction: signature, slot: landed.slot } : { kind: 'failed' }
+    if (landed.kind === 'failure') return landed
+    if (landed.kind === 'absent') return failure('the transaction is confirmed, but the node does not show it yet')
+    if (landed.id !== exact.tx.id || landed.failed !== status.failed)
+      return failure('the node shows another transaction under this signature')
+    return isPayment(landed, exact) ? { kind: 'paid', transaction: signature, slot: landed.slot } : { kind: 'failed' }
   }
 }
 
 const PAGE = 1_000
-const PAGES = 3
-const TOGETHER = 10
+const MAX_PAGES = 3
+const CONCURRENCY = 10
 
 /**
  * Finds a payment without the fee payer's key: among the transactions of the payer's token account, one has our
  * message. Inspects at most `limit` of them: those with our memo, and those with no memo or an unknown one.
  */
-export function bySearch(reads: SolanaReads, most = 200): Finder {
+export function findByScan(reads: SolanaReads, limit = 200): TransactionFinder {
   /** Undefined when it is none of these. */
-  async function among(
+  async function inspect(
     signatures: readonly string[],
     exact: SolanaExact,
     signal: AbortSignal | undefined,
-  ): Promise<Found | undefined> {
+  ): Promise<SearchResult | undefined> {
     const all = await Promise.all(
       signatures.map(async (signature) => ({ signature, landed: await reads.transaction(signature, signal) })),
     )
-    const ours = all.find(({ landed }) => landed.kind === 'landed' && landed.id === exact.wire.id)
+    const ours = all.find(({ landed }) => landed.kind === 'landed' && landed.id === exact.tx.id)
     if (ours?.landed.kind === 'landed')
-      return isPaidIn(ours.landed, exact)
+      return isPayment(ours.landed, exact)
         ? { kind: 'paid', transaction: ours.signature, slot: ours.landed.slot }
         : { kind: 'failed' }
-    const lost = all.find(({ landed }) => landed.kind !== 'landed')?.landed
-    if (lost?.kind === 'absent')
-      return trouble('a transaction of the payer is confirmed, but the node does not show it yet')
-    return lost?.kind === 'trouble' ? lost : undefined
+    const unreadable = all.find(({ landed }) => landed.kind !== 'landed')?.landed
+    if (unreadable?.kind === 'absent')
+      return failure('a transaction of the payer is confirmed, but the node does not show it yet')
+    return unreadable?.kind === 'failure' ? unreadable : undefined
   }
 
   return async (exact, { since, earliest = 0, signal }) => {
     const memo = memoLine(exact)
     let before: string | undefined
-    let left = most
-    for (let page = 0; page < PAGES; page++) {
+    let remaining = limit
+    for (let page = 0; page < MAX_PAGES; page++) {
       const rows = await reads.signatures(exact.source, { before, limit: PAGE, since }, signal)
-      if (rows.kind === 'trouble') return rows
-      const late = rows.found.filter(({ time = Number.POSITIVE_INFINITY }) => time * 1000 >= earliest)
-      const likely = late.filter((row) => row.memo === undefined || row.memo === memo).map(({ signature }) => signature)
-      for (let i = 0; i < likely.length; i += TOGETHER) {
-        const some = likely.slice(i, i + TOGETHER)
-        left -= some.length
-        if (left < 0) return TOO_MANY
-        const found = await among(some, exact, signal)
+      if (rows.kind === 'failure') return rows
+      const recent = rows.found.filter(({ time = Number.POSITIVE_INFINITY }) => time * 1000 >= earliest)
+      const candidates = recent
+        .filter((row) => row.memo === undefined || row.memo === memo)
+        .map(({ signature }) => signature)
+      for (let i = 0; i < candidates.length; i += CONCURRENCY) {
+        const batch = candidates.slice(i, i + CONCURRENCY)
+        remaining -= batch.length
+        if (remaining < 0) return TOO_MANY
+        const found = await inspect(batch, exact, signal)
         if (found) return found
       }
-      if (late.length < PAGE) return { kind: 'none' }
+      if (recent.length < PAGE) return { kind: 'none' }
       before = rows.found.at(-1)?.signature
     }
     return TOO_MANY
   }
 }
 
-const TOO_MANY = trouble('the payer has too many recent transactions to search')
+const TOO_MANY = failure('the payer has too many recent transactions to search')
 
 /** The memos of a payment, in the format of nodes' lists. */
 function memoLine({ memos }: SolanaExact): string {

@@ -12,15 +12,15 @@ export type FeePayerState = {
   readonly low: string | undefined
 }
 
-export type FeePayerWatch = {
+export type FeePayerMonitor = {
   states(): readonly FeePayerState[]
   isLow(address: Address): boolean
   /** Reads all balances if the last read is a minute old or a fee could not be paid. Never rejects. */
   refresh(now: number): Promise<void>
   read(now: number): Promise<void>
-  spent(address: Address, lamports: number): void
+  recordSpent(address: Address, lamports: number): void
   /** Reports that a fee could not be paid. The fee payer is not offered until its balance is read again. */
-  ranDry(address: Address): void
+  reportUnderfunded(address: Address): void
 }
 
 /** An account must hold 890,880 lamports or none; the rest covers about fifty payments with a usual priority fee. */
@@ -28,42 +28,44 @@ export const FEE_PAYER_FLOOR = 2_000_000
 const READ_EVERY_MS = 60_000
 
 /** Monitors fee payers. It has no timer: call `refresh` every few seconds. */
-export function feePayerWatch(
+export function feePayerMonitor(
   reads: SolanaReads,
   { addresses, floor = FEE_PAYER_FLOOR }: { addresses: readonly Address[]; floor?: number | undefined },
-): FeePayerWatch {
+): FeePayerMonitor {
   const balances = new Map<Address, number>()
-  const dry = new Set<Address>()
+  const underfunded = new Set<Address>()
   let readAt = Number.NEGATIVE_INFINITY
   let reading: Promise<void> | undefined
 
-  async function take(now: number): Promise<void> {
+  async function readBalances(now: number): Promise<void> {
     const before = new Map(balances)
     const bank = await reads.accounts(addresses, { commitment: 'confirmed' })
-    if (bank.kind === 'trouble') return
+    if (bank.kind === 'failure') return
     for (const [i, address] of addresses.entries()) {
       // A payment sent during the read may not be in the balance yet, so its cost stays subtracted.
       const since = (before.get(address) ?? 0) - (balances.get(address) ?? 0)
       balances.set(address, (bank.found[i]?.lamports ?? 0) - since)
     }
-    dry.clear()
+    underfunded.clear()
     readAt = now
   }
 
   function read(now: number): Promise<void> {
-    reading ??= take(now).finally(() => (reading = undefined))
+    reading ??= readBalances(now).finally(() => (reading = undefined))
     return reading
   }
 
   function stateOf(address: Address): FeePayerState {
     const balance = balances.get(address)
-    const isLow = dry.has(address) || (balance !== undefined && balance < floor)
-    const holds = balance === undefined ? 'an unknown balance' : `${balance} lamports`
+    const isLow = underfunded.has(address) || (balance !== undefined && balance < floor)
+    const balanceText = balance === undefined ? 'an unknown balance' : `${balance} lamports`
     return {
       address,
       balance,
       floor,
-      low: isLow ? `account ${address} holds ${holds} for fees, below the floor of ${floor}; top it up` : undefined,
+      low: isLow
+        ? `account ${address} holds ${balanceText} for fees, below the floor of ${floor}; top it up`
+        : undefined,
     }
   }
 
@@ -72,12 +74,12 @@ export function feePayerWatch(
     isLow: (address) => stateOf(address).low !== undefined,
     read,
     async refresh(now) {
-      if (dry.size > 0 || Math.abs(now - readAt) >= READ_EVERY_MS) await read(now)
+      if (underfunded.size > 0 || Math.abs(now - readAt) >= READ_EVERY_MS) await read(now)
     },
-    spent(address, lamports) {
+    recordSpent(address, lamports) {
       const balance = balances.get(address)
       if (balance !== undefined) balances.set(address, balance - lamports)
     },
-    ranDry: (address) => void dry.add(address),
+    reportUnderfunded: (address) => void underfunded.add(address),
   }
 }

@@ -2,7 +2,7 @@
 import { type Address, createKeyPairFromBytes } from '@solana/kit'
 import { fromBase64 } from '../../../core/lib/base64.ts'
 import type { Proof } from '../../../core/ports/mod.ts'
-import { addressIn, addressOf, fromBase58 } from './wire.ts'
+import { encodeAddress, parseAddress, fromBase58 } from './wire.ts'
 
 /** Pays fees. Its signatures are deterministic, so one names the transaction before it is sent. */
 export type FeePayer = {
@@ -16,7 +16,7 @@ export type FeePayer = {
  * Validators refuse such keys and such R (`verify_strict`), WebCrypto does not: with them anyone can sign anything, or
  * a buyer can sign a payment that verifies here and can never land.
  */
-const SMALL = new Set([
+const SMALL_ORDER = new Set([
   '0000000000000000000000000000000000000000000000000000000000000000',
   '0100000000000000000000000000000000000000000000000000000000000000',
   '26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05',
@@ -26,14 +26,16 @@ const SMALL = new Set([
   'eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
 ])
 
-function isSmall(point: Uint8Array): boolean {
-  return SMALL.has([...point].map((byte, i) => (i === 31 ? byte & 0x7f : byte).toString(16).padStart(2, '0')).join(''))
+function isSmallOrder(point: Uint8Array): boolean {
+  return SMALL_ORDER.has(
+    [...point].map((byte, i) => (i === 31 ? byte & 0x7f : byte).toString(16).padStart(2, '0')).join(''),
+  )
 }
 
 /** Whether a validator would accept the signature. Never rejects. */
 export async function isSignedBy(signer: Address, signature: Uint8Array, message: Uint8Array): Promise<boolean> {
   const key = fromBase58(signer, 32)
-  if (!key || signature.length !== 64 || isSmall(key) || isSmall(signature.subarray(0, 32))) return false
+  if (!key || signature.length !== 64 || isSmallOrder(key) || isSmallOrder(signature.subarray(0, 32))) return false
   try {
     const imported = await crypto.subtle.importKey('raw', key as Uint8Array<ArrayBuffer>, 'Ed25519', false, ['verify'])
     return await crypto.subtle.verify(
@@ -51,43 +53,43 @@ export async function isSignedBy(signer: Address, signature: Uint8Array, message
 const MAX_MESSAGE = 4_096
 
 /** Whether a wallet signed a message. The signature is base58, as wallets show it, or base64. Never rejects. */
-export async function isProof({ wallet, message, signature }: Proof): Promise<boolean> {
-  const signer = addressOf(wallet)
+export async function isValidProof({ wallet, message, signature }: Proof): Promise<boolean> {
+  const signer = parseAddress(wallet)
   if (!signer || typeof message !== 'string' || message.length > MAX_MESSAGE || typeof signature !== 'string')
     return false
   const bytes = new TextEncoder().encode(message)
-  for (const given of [fromBase58(signature, 64), base64Of(signature)])
-    if (given && (await isSignedBy(signer, given, bytes))) return true
+  for (const candidate of [fromBase58(signature, 64), decodeBase64(signature)])
+    if (candidate && (await isSignedBy(signer, candidate, bytes))) return true
   return false
 }
 
-function base64Of(text: string): Uint8Array | undefined {
+function decodeBase64(text: string): Uint8Array | undefined {
   const plain = text.replaceAll('-', '+').replaceAll('_', '/').replace(/=+$/, '')
   return /^[A-Za-z0-9+/]{86}$/.test(plain) ? fromBase64(`${plain}==`) : undefined
 }
 
 /** Parses base58 or a JSON array of 64 bytes, secret half first. Throws a RangeError that does not quote the key. */
-export function feePayerOf(secret: string): FeePayer {
-  const bytes = secretIn(secret.trim())
+export function parseFeePayer(secret: string): FeePayer {
+  const bytes = parseSecret(secret.trim())
   if (!bytes) throw new RangeError('must be the 64 bytes of an Ed25519 key pair, in base58 or as a JSON array')
   let pair: Promise<CryptoKey> | undefined
   return {
-    address: addressIn(bytes.subarray(32)),
+    address: encodeAddress(bytes.subarray(32)),
     async sign(message) {
-      pair ??= privateHalf(bytes)
+      pair ??= importPrivateKey(bytes)
       return new Uint8Array(await crypto.subtle.sign('Ed25519', await pair, message as Uint8Array<ArrayBuffer>))
     },
   }
 }
 
-function privateHalf(bytes: Uint8Array): Promise<CryptoKey> {
+function importPrivateKey(bytes: Uint8Array): Promise<CryptoKey> {
   const pair = createKeyPairFromBytes(bytes).then(({ privateKey }) => privateKey)
   return pair.catch(() => {
     throw new RangeError('the public half does not belong to the secret half')
   })
 }
 
-function secretIn(secret: string): Uint8Array | undefined {
+function parseSecret(secret: string): Uint8Array | undefined {
   if (!secret.startsWith('[')) return fromBase58(secret, 64)
   try {
     const numbers: unknown = JSON.parse(secret)

@@ -2,17 +2,26 @@ import { type Usdc, usdc } from '../../../core/x402/money.ts'
 import type { Chain, Closed, Fate, Identity, Settlement, Verdict } from '../../../core/ports/mod.ts'
 import type { Terms } from '../../../core/x402/offer.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
-import { evmRpc, type RpcConfig } from '../evm/rpc.ts'
-import { type CheckConfig, checkSolana, type SolanaChecked } from './check.ts'
-import { bySearch, bySignature, type FateConfig, type Finder, solanaFates } from './fate.ts'
-import { LIFE_MS, solanaHint } from './hint.ts'
-import { type FeePayer, feePayerOf, isProof } from './keys.ts'
-import { type FeePayerState, feePayerWatch } from './gas.ts'
-import { CAPS, type Caps, feeOf, judgeSolana, type SolanaExact, TOKEN, TOKEN_2022, tokenAccount } from './payload.ts'
-import { holdingIn, type SolanaReads, solanaReads } from './reads.ts'
+import { jsonRpc, type RpcConfig } from '../evm/rpc.ts'
+import { type CheckConfig, checkSolana, type SolanaCheckResult } from './check.ts'
+import { findByScan, findBySignature, type FateConfig, type TransactionFinder, solanaFates } from './fate.ts'
+import { BLOCKHASH_LIFE_MS, blockhashTracker } from './hint.ts'
+import { type FeePayer, parseFeePayer, isValidProof } from './keys.ts'
+import { type FeePayerState, feePayerMonitor } from './gas.ts'
+import {
+  DEFAULT_FEE_LIMITS,
+  type FeeLimits,
+  feeOf,
+  checkPayment,
+  type SolanaExact,
+  TOKEN,
+  TOKEN_2022,
+  tokenAccount,
+} from './payload.ts'
+import { parseTokenAccount, type SolanaReads, solanaReads } from './reads.ts'
 import { type SettleConfig, solanaSettler } from './settle.ts'
 import { solanaVerifier, stale, type VerifyConfig } from './verify.ts'
-import { addressOf, toBase58 } from './wire.ts'
+import { parseAddress, toBase58 } from './wire.ts'
 
 /** Configuration of one gateway on a Solana cluster. Defaults suit a public node. */
 export type SolanaConfig = {
@@ -30,7 +39,7 @@ export type SolanaConfig = {
   readonly feePayerKeys: readonly string[]
   /** A fee payer below this many lamports is not offered until topped up. Default 2,000,000. */
   readonly feePayerFloor?: number
-} & Partial<Caps> &
+} & Partial<FeeLimits> &
   Pick<CheckConfig, 'minFeePayerLamports'> &
   Omit<RpcConfig, 'url'> &
   VerifyConfig &
@@ -40,7 +49,7 @@ export type SolanaConfig = {
 export type SolanaChain = Chain &
   Required<Pick<Chain, 'balance' | 'proves'>> & {
     /** Compares the configuration with the chain. When it passes, terms open and stay open. Moves nothing. */
-    check(at: { now: number }): Promise<SolanaChecked>
+    check(at: { now: number }): Promise<SolanaCheckResult>
     /** Renews the blockhash in the terms and monitors the fee payers. Call it every few seconds. Never rejects. */
     refresh(at: { now: number }): Promise<void>
     feePayers(): readonly FeePayerState[]
@@ -49,9 +58,9 @@ export type SolanaChain = Chain &
   }
 
 /** Least remaining lifetime when work begins. Settlement itself uses all of it. */
-const WORK_MS = 6_000
+const MIN_REMAINING_MS = 6_000
 
-type At = { readonly now: number; readonly signal: AbortSignal }
+type CallOptions = { readonly now: number; readonly signal: AbortSignal }
 
 /**
  * USDC on one Solana cluster, verified and settled by this gateway. Throws RangeError, without quoting the value, when
@@ -70,39 +79,45 @@ type At = { readonly now: number; readonly signal: AbortSignal }
 export function solanaChain(config: SolanaConfig): SolanaChain {
   const { mint, payTo } = config
   const network = networkOf(config.network)
-  const caps: Caps = { ...CAPS, ...config }
-  const keys = config.feePayerKeys.map(keyOf)
+  const limits: FeeLimits = { ...DEFAULT_FEE_LIMITS, ...config }
+  const keys = config.feePayerKeys.map(parseKey)
   const [first] = keys
   if (!first) throw new RangeError('fee_payer_keys: at least one is required')
   const feePayers = keys.map(({ address }) => address)
-  const rpc = evmRpc({ maxBatch: 1, maxRequests: 32, ...config, url: config.rpcUrl })
+  const rpc = jsonRpc({ maxBatch: 1, maxRequests: 32, ...config, url: config.rpcUrl })
   const reads = solanaReads(rpc)
-  const hint = solanaHint(reads)
-  const [direct, searching] = [bySignature(reads, async (exact) => toBase58(await sign(exact))), bySearch(reads)]
-  const find: Finder = (exact, at) => (feePayers.includes(exact.feePayer) ? direct : searching)(exact, at)
+  const blockhashes = blockhashTracker(reads)
+  const [bySignature, byScan] = [
+    findBySignature(reads, async (exact) => toBase58(await sign(exact))),
+    findByScan(reads),
+  ]
+  const find: TransactionFinder = (exact, at) => (feePayers.includes(exact.feePayer) ? bySignature : byScan)(exact, at)
   const fates = solanaFates({ reads, find }, { ...config, network })
-  const watch = feePayerWatch(reads, { addresses: feePayers, floor: config.feePayerFloor })
-  const verifier = solanaVerifier({ reads, find, endOf: hint.endOf, ranDry: watch.ranDry }, config)
+  const monitor = feePayerMonitor(reads, { addresses: feePayers, floor: config.feePayerFloor })
+  const verifier = solanaVerifier(
+    { reads, find, expiryOf: blockhashes.expiryOf, reportUnderfunded: monitor.reportUnderfunded },
+    config,
+  )
   const settler = solanaSettler(
-    { reads, find, fates, verifier, sign, spent: ({ feePayer, wire }) => watch.spent(feePayer, feeOf(wire)) },
+    { reads, find, fates, verifier, sign, onSent: ({ feePayer, tx }) => monitor.recordSpent(feePayer, feeOf(tx)) },
     config,
   )
   let isReady = false
 
-  async function sign({ feePayer, wire }: SolanaExact): Promise<Uint8Array> {
+  async function sign({ feePayer, tx }: SolanaExact): Promise<Uint8Array> {
     const key = keys.find(({ address }) => address === feePayer)
     if (!key) throw new RangeError('the fee payer is not configured')
-    return await key.sign(wire.message)
+    return await key.sign(tx.message)
   }
 
   function terms(now: number): readonly Terms[] {
-    const feePayer = feePayers.find((address) => !watch.isLow(address))
+    const feePayer = feePayers.find((address) => !monitor.isLow(address))
     if (!isReady || !feePayer) return []
-    return [{ scheme: 'exact', network, asset: mint, payTo, extra: { feePayer, ...hint.extra(now) } }]
+    return [{ scheme: 'exact', network, asset: mint, payTo, extra: { feePayer, ...blockhashes.extra(now) } }]
   }
 
   function closed(): Closed | undefined {
-    const low = watch
+    const low = monitor
       .states()
       .flatMap((state, i) => (state.low === undefined ? [] : [`fee_payer_keys.${i}: ${state.low}`]))
     return low.length === feePayers.length ? { code: 'no_gas', reason: low.join('; ') } : undefined
@@ -112,41 +127,48 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
    * Also identifies buyers who signed for a fee payer that is no longer configured: they keep access to what they
    * bought.
    */
-  async function identify(payment: Payment, offer: Offer, { now }: At): Promise<Identity> {
-    const former = addressOf(offer.extra?.feePayer)
+  async function identify(payment: Payment, offer: Offer, { now }: CallOptions): Promise<Identity> {
+    const former = parseAddress(offer.extra?.feePayer)
     const isFormer = former !== undefined && !feePayers.includes(former)
-    const exact = await judgeSolana(payment, offer, { network, feePayers: isFormer ? [former] : feePayers })
+    const exact = await checkPayment(payment, offer, { network, feePayers: isFormer ? [former] : feePayers })
     if (exact.kind === 'refused') return exact
-    const { payer, key, wire } = exact
+    const { payer, key, tx } = exact
     // A blockhash that we did not offer may be of any age: it lives at most a minute from when it was first seen.
-    const first = fates.seen(key, now)
-    return { kind: 'known', payer, key, expiresAt: hint.endOf(wire.blockhash) ?? first + LIFE_MS }
+    const first = fates.firstSeenAt(key, now)
+    return { kind: 'known', payer, key, expiresAt: blockhashes.expiryOf(tx.blockhash) ?? first + BLOCKHASH_LIFE_MS }
   }
 
-  async function verify(payment: Payment, offer: Offer, at: At): Promise<Verdict> {
-    const exact = await judgeSolana(payment, offer, { network, feePayers, caps })
+  async function verify(payment: Payment, offer: Offer, at: CallOptions): Promise<Verdict> {
+    const exact = await checkPayment(payment, offer, { network, feePayers, limits })
     if (exact.kind === 'refused') return exact
-    fates.seen(exact.key, at.now)
+    fates.firstSeenAt(exact.key, at.now)
     const verdict = await verifier.verify(exact, at)
-    const end = hint.endOf(exact.wire.blockhash)
-    const isLate = verdict.kind === 'valid' && end !== undefined && end < at.now + WORK_MS
+    const end = blockhashes.expiryOf(exact.tx.blockhash)
+    const isLate = verdict.kind === 'valid' && end !== undefined && end < at.now + MIN_REMAINING_MS
     return isLate ? stale('the blockhash expires in less than 6 seconds') : verdict
   }
 
-  async function settle(payment: Payment, offer: Offer, at: At): Promise<Settlement> {
-    const exact = await judgeSolana(payment, offer, { network, feePayers, caps })
+  async function settle(payment: Payment, offer: Offer, at: CallOptions): Promise<Settlement> {
+    const exact = await checkPayment(payment, offer, { network, feePayers, limits })
     if (exact.kind === 'refused') return { kind: 'refused', reason: exact.reason }
     return await settler.settle(exact, at)
   }
 
   /** Also covers payments signed for a fee payer that is no longer configured. */
-  async function fate(payment: Payment, offer: Offer, at: At & { readonly expiresAt?: number }): Promise<Fate> {
-    const former = addressOf(offer.extra?.feePayer)
-    const exact = await judgeSolana(payment, offer, { network, feePayers: former ? [...feePayers, former] : feePayers })
+  async function fate(
+    payment: Payment,
+    offer: Offer,
+    at: CallOptions & { readonly expiresAt?: number },
+  ): Promise<Fate> {
+    const former = parseAddress(offer.extra?.feePayer)
+    const exact = await checkPayment(payment, offer, {
+      network,
+      feePayers: former ? [...feePayers, former] : feePayers,
+    })
     return exact.kind === 'refused' ? { kind: 'unknown', reason: exact.reason } : await fates.fate(exact, at)
   }
 
-  async function check({ now }: { now: number }): Promise<SolanaChecked> {
+  async function check({ now }: { now: number }): Promise<SolanaCheckResult> {
     const problems = await Promise.all(
       keys.map((key, i) =>
         key.sign(new Uint8Array(1)).then(
@@ -158,7 +180,7 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
     if (problems.flat().length > 0) return { kind: 'wrong', problems: problems.flat() }
     const checked = await checkSolana({ rpc, reads }, { ...config, feePayers }, now)
     if (checked.kind !== 'ready') return checked
-    await Promise.all([hint.refresh(now), watch.read(now)])
+    await Promise.all([blockhashes.refresh(now), monitor.read(now)])
     isReady = true
     return checked
   }
@@ -169,7 +191,8 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
   }
 
   const balance = (address: string, { signal }: { signal: AbortSignal }) => balanceOf(reads, { address, mint }, signal)
-  const refresh = async ({ now }: { now: number }) => void (await Promise.all([hint.refresh(now), watch.refresh(now)]))
+  const refresh = async ({ now }: { now: number }) =>
+    void (await Promise.all([blockhashes.refresh(now), monitor.refresh(now)]))
   return {
     terms,
     closed,
@@ -178,10 +201,10 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
     settle,
     fate,
     balance,
-    proves: isProof,
+    proves: isValidProof,
     check,
     refresh,
-    feePayers: watch.states,
+    feePayers: monitor.states,
     close,
   }
 }
@@ -195,12 +218,12 @@ export async function balanceOf(
   { address, mint }: { address: string; mint: string },
   signal: AbortSignal,
 ): Promise<Usdc> {
-  const [owner, token] = [addressOf(address), addressOf(mint)]
+  const [owner, token] = [parseAddress(address), parseAddress(mint)]
   if (!owner || !token) throw new RangeError('not an address: must be 32 bytes in base58')
-  const held = await Promise.all([TOKEN, TOKEN_2022].map((program) => tokenAccount(owner, token, program)))
-  const bank = await reads.accounts(held, { commitment: 'confirmed', signal })
-  if (bank.kind === 'trouble') throw new Error(bank.reason)
-  return usdc(bank.found.reduce((sum, account) => sum + (holdingIn(account, mint)?.amount ?? 0n), 0n))
+  const accounts = await Promise.all([TOKEN, TOKEN_2022].map((program) => tokenAccount(owner, token, program)))
+  const bank = await reads.accounts(accounts, { commitment: 'confirmed', signal })
+  if (bank.kind === 'failure') throw new Error(bank.reason)
+  return usdc(bank.found.reduce((sum, account) => sum + (parseTokenAccount(account, mint)?.amount ?? 0n), 0n))
 }
 
 /** Validates a cluster's CAIP-2 name. Throws RangeError for anything else. */
@@ -211,9 +234,9 @@ export function networkOf(network: string): string {
   )
 }
 
-function keyOf(secret: string, index: number): FeePayer {
+function parseKey(secret: string, index: number): FeePayer {
   try {
-    return feePayerOf(secret)
+    return parseFeePayer(secret)
   } catch (error) {
     throw new RangeError(`fee_payer_keys.${index}: ${(error as Error).message}`)
   }

@@ -8,7 +8,7 @@ import type { PaymentCode, Refused } from '../../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import { lruCache } from '../lru_cache.ts'
 import { isSignedBy } from './keys.ts'
-import { addressOf, type Instruction, readFormat, type ChatFormat } from './wire.ts'
+import { parseAddress, type Instruction, parseTransaction, type SolanaTransaction } from './wire.ts'
 
 export const TOKEN = TOKEN_PROGRAM_ADDRESS
 export const TOKEN_2022 = address('TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb')
@@ -17,7 +17,7 @@ const MEMO = address('MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr')
 const LIGHTHOUSE = address('L2TExMFKdjpN9kozasaurPirfHy9P8sbXoAN1qA3S95')
 
 /** Limits of what one payment may cost its fee payer. */
-export type Caps = {
+export type FeeLimits = {
   readonly maxComputeUnits: number
   /** In microlamports per compute unit. */
   readonly maxComputeUnitPrice: number
@@ -30,7 +30,7 @@ export type Caps = {
  * Wallets that add guard instructions ask for about 100,000 units, and some clients vary the unit price to make each
  * payment unique; nobody needs both at once. 100,000 lamports are 0.0001 SOL.
  */
-export const CAPS: Caps = {
+export const DEFAULT_FEE_LIMITS: FeeLimits = {
   maxComputeUnits: 200_000,
   maxComputeUnitPrice: 5_000_000,
   maxSignatures: 2,
@@ -40,7 +40,7 @@ export const CAPS: Caps = {
 /** One TransferChecked and the transaction that contains it. */
 export type SolanaExact = {
   readonly kind: 'exact'
-  readonly wire: ChatFormat
+  readonly tx: SolanaTransaction
   /** Unique on its chain. */
   readonly key: string
   readonly feePayer: Address
@@ -55,70 +55,71 @@ export type SolanaExact = {
   readonly memos: readonly Uint8Array[]
 }
 
-export type Judging = {
+export type CheckPaymentOptions = {
   readonly network: string
   /** Accounts that may pay the fee, and may appear nowhere else. */
   readonly feePayers: readonly Address[]
   /** Without caps, only signer, recipient and asset are checked: neither the amount nor the fee. */
-  readonly caps?: Caps
+  readonly limits?: FeeLimits
 }
 
 /** Returns the transfer in a payment, or the first rule it breaks. Makes no calls and never rejects. */
-export async function judgeSolana(
+export async function checkPayment(
   payment: Payment,
   offer: Offer,
-  { network, feePayers, caps }: Judging,
+  { network, feePayers, limits }: CheckPaymentOptions,
 ): Promise<SolanaExact | Refused> {
   const { accepted, payload } = payment
   if (accepted.scheme !== offer.scheme)
-    return differs('unsupported_scheme', 'accepted.scheme', accepted.scheme, offer.scheme)
+    return mismatch('unsupported_scheme', 'accepted.scheme', accepted.scheme, offer.scheme)
   if (accepted.network !== offer.network)
-    return differs('network_mismatch', 'accepted.network', accepted.network, offer.network)
+    return mismatch('network_mismatch', 'accepted.network', accepted.network, offer.network)
   if (offer.network !== network)
     return invalid('network_mismatch', `the offer is for ${offer.network}, this chain is ${network}`)
   if (accepted.asset !== offer.asset)
-    return differs('payload_mint_mismatch', 'accepted.asset', accepted.asset, offer.asset)
+    return mismatch('payload_mint_mismatch', 'accepted.asset', accepted.asset, offer.asset)
   const { feePayer: offered, memo } = offer.extra ?? {}
   if (typeof offered !== 'string') return invalid('payload_missing_fee_payer', 'the offer has no extra.feePayer')
   if (!isOneOf(feePayers, offered))
     return invalid('fee_payer_not_managed_by_facilitator', `the fee payer ${offered} is no longer used here`)
 
-  const wire = readFormat(payload.transaction)
-  if (typeof wire === 'string') return invalid('payload_transaction_could_not_be_decoded', wire)
-  const { signatures, accounts, instructions, message, id } = wire
-  if (caps && signatures.length > caps.maxSignatures) {
+  const tx = parseTransaction(payload.transaction)
+  if (typeof tx === 'string') return invalid('payload_transaction_could_not_be_decoded', tx)
+  const { signatures, accounts, instructions, message, id } = tx
+  if (limits && signatures.length > limits.maxSignatures) {
     return invalid(
       'payload_excessive_signers',
-      `it needs ${signatures.length} signatures; at most ${caps.maxSignatures} are allowed`,
+      `it needs ${signatures.length} signatures; at most ${limits.maxSignatures} are allowed`,
     )
   }
   const [feePayer, ...signers] = accounts.slice(0, signatures.length) as [Address, ...Address[]]
-  if (!isOneOf(feePayers, feePayer)) return differs('fee_payer_mismatch', 'its fee payer', feePayer, offered)
+  if (!isOneOf(feePayers, feePayer)) return mismatch('fee_payer_mismatch', 'its fee payer', feePayer, offered)
   const signed = await Promise.all(
     signers.map((signer, i) => isSignedBy(signer, signatures[i + 1] as Uint8Array, message)),
   )
   const missing = signers[signed.indexOf(false)]
   if (missing) return invalid('payload_signature_invalid', `the signature of ${missing} is not valid for this message`)
 
-  const bad = caps && (judgeCount(instructions) ?? judgeCompute(instructions, signatures.length, caps))
-  if (bad) return bad
-  const transfer = transferIn(instructions[2])
+  const refusal = limits && (checkCount(instructions) ?? checkCompute(instructions, signatures.length, limits))
+  if (refusal) return refusal
+  const transfer = parseTransfer(instructions[2])
   if (!transfer)
     return invalid(
       'payload_no_transfer_instruction',
       'its third instruction must be a TransferChecked by Token or Token-2022 with a single owner',
     )
   const { payer, program, source, mint, destination, amount } = transfer
-  if (isOneOf(feePayers, payer)) return fundsOfFeePayer('it is the authority of the transfer')
+  if (isOneOf(feePayers, payer)) return feePayerMisused('it is the authority of the transfer')
   if (!signers.includes(payer))
     return invalid('payload_signature_invalid', `the authority ${payer} of the transfer has not signed`)
-  const drained =
-    caps && instructions.findIndex((instruction) => instruction.accounts.some((account) => isOneOf(feePayers, account)))
-  if (drained !== undefined && drained >= 0) return fundsOfFeePayer(`instruction ${drained + 1} uses it`)
-  if (mint !== offer.asset) return differs('payload_mint_mismatch', 'the mint of the transfer', mint, offer.asset)
-  const payTo = addressOf(offer.payTo) && (await tokenAccount(offer.payTo, mint, program))
+  const misuseIndex =
+    limits &&
+    instructions.findIndex((instruction) => instruction.accounts.some((account) => isOneOf(feePayers, account)))
+  if (misuseIndex !== undefined && misuseIndex >= 0) return feePayerMisused(`instruction ${misuseIndex + 1} uses it`)
+  if (mint !== offer.asset) return mismatch('payload_mint_mismatch', 'the mint of the transfer', mint, offer.asset)
+  const payTo = parseAddress(offer.payTo) && (await tokenAccount(offer.payTo, mint, program))
   if (destination !== payTo)
-    return differs(
+    return mismatch(
       'payload_recipient_mismatch',
       'the destination of the transfer',
       destination,
@@ -126,7 +127,7 @@ export async function judgeSolana(
     )
   const exact: SolanaExact = {
     kind: 'exact',
-    wire,
+    tx,
     key: `${network}/${id}`,
     feePayer,
     payer,
@@ -135,9 +136,9 @@ export async function judgeSolana(
     mint,
     destination,
     amount,
-    memos: memosIn(instructions),
+    memos: memosOf(instructions),
   }
-  if (!caps) return exact
+  if (!limits) return exact
 
   if (amount !== parseAtomic(offer.amount))
     return invalid(
@@ -150,56 +151,68 @@ export async function judgeSolana(
       `the source of the transfer is ${source}; it must be the associated token account of ${payer}`,
     )
   if (source === destination) return invalid('payload_recipient_mismatch', 'the payer is the recipient')
-  return judgeRest(instructions.slice(3), memo) ?? exact
+  return checkRest(instructions.slice(3), memo) ?? exact
 }
 
-function judgeCount({ length }: readonly Instruction[]): Refused | undefined {
+function checkCount({ length }: readonly Instruction[]): Refused | undefined {
   if (length >= 3 && length <= 7) return undefined
   return invalid('payload_transaction_instructions_length', `it has ${length} instructions; it must have 3 to 7`)
 }
 
 /** Compute limit and price must come first, which excludes a durable nonce: with one the payment would never expire. */
-function judgeCompute([limit, price]: readonly Instruction[], signatures: number, caps: Caps): Refused | undefined {
-  const word = 'payload_transaction_instructions_compute'
-  const units = numberIn(limit, 0x02, 4)
+function checkCompute(
+  [limit, price]: readonly Instruction[],
+  signatures: number,
+  limits: FeeLimits,
+): Refused | undefined {
+  const errorCode = 'payload_transaction_instructions_compute'
+  const units = computeBudgetValue(limit, 0x02, 4)
   if (units === undefined)
-    return invalid(`${word}_limit_instruction`, 'its first instruction must be SetComputeUnitLimit')
-  if (units > caps.maxComputeUnits)
+    return invalid(`${errorCode}_limit_instruction`, 'its first instruction must be SetComputeUnitLimit')
+  if (units > limits.maxComputeUnits)
     return invalid(
-      `${word}_limit_instruction_too_high`,
-      `it requests ${units} compute units; at most ${caps.maxComputeUnits} are allowed`,
+      `${errorCode}_limit_instruction_too_high`,
+      `it requests ${units} compute units; at most ${limits.maxComputeUnits} are allowed`,
     )
-  const each = numberIn(price, 0x03, 8)
-  if (each === undefined)
-    return invalid(`${word}_price_instruction`, 'its second instruction must be SetComputeUnitPrice')
-  const tooHigh = `${word}_price_instruction_too_high`
-  if (each > caps.maxComputeUnitPrice)
+  const unitPrice = computeBudgetValue(price, 0x03, 8)
+  if (unitPrice === undefined)
+    return invalid(`${errorCode}_price_instruction`, 'its second instruction must be SetComputeUnitPrice')
+  const tooHigh = `${errorCode}_price_instruction_too_high`
+  if (unitPrice > limits.maxComputeUnitPrice)
     return invalid(
       tooHigh,
-      `it offers ${each} microlamports for a compute unit; at most ${caps.maxComputeUnitPrice} are allowed`,
+      `it offers ${unitPrice} microlamports for a compute unit; at most ${limits.maxComputeUnitPrice} are allowed`,
     )
-  const fee = feeFor({ units, each, signatures })
-  if (fee <= caps.maxFeeLamports) return undefined
-  return invalid(tooHigh, `it would cost its fee payer ${fee} lamports; at most ${caps.maxFeeLamports} are allowed`)
+  const fee = computeFee({ units, unitPrice, signatures })
+  if (fee <= limits.maxFeeLamports) return undefined
+  return invalid(tooHigh, `it would cost its fee payer ${fee} lamports; at most ${limits.maxFeeLamports} are allowed`)
 }
 
 /** The fee of a payment in lamports: 5,000 per signature plus the compute units at their price. */
-export function feeOf({ instructions: [limit, price], signatures }: ChatFormat): number {
+export function feeOf({ instructions: [limit, price], signatures }: SolanaTransaction): number {
   return Number(
-    feeFor({
-      units: numberIn(limit, 0x02, 4) ?? 0n,
-      each: numberIn(price, 0x03, 8) ?? 0n,
+    computeFee({
+      units: computeBudgetValue(limit, 0x02, 4) ?? 0n,
+      unitPrice: computeBudgetValue(price, 0x03, 8) ?? 0n,
       signatures: signatures.length,
     }),
   )
 }
 
-function feeFor({ units, each, signatures }: { units: bigint; each: bigint; signatures: number }): bigint {
-  return 5_000n * BigInt(signatures) + (units * each + 999_999n) / 1_000_000n
+function computeFee({
+  units,
+  unitPrice,
+  signatures,
+}: {
+  units: bigint
+  unitPrice: bigint
+  signatures: number
+}): bigint {
+  return 5_000n * BigInt(signatures) + (units * unitPrice + 999_999n) / 1_000_000n
 }
 
 /** The number after the byte that selects a ComputeBudget instruction; undefined for any other instruction. */
-function numberIn(instruction: Instruction | undefined, which: number, bytes: number): bigint | undefined {
+function computeBudgetValue(instruction: Instruction | undefined, which: number, bytes: number): bigint | undefined {
   if (instruction?.program !== COMPUTE_BUDGET) return undefined
   const { data } = instruction
   return data.length === 1 + bytes && data[0] === which ? littleEndian(data.subarray(1)) : undefined
@@ -208,7 +221,7 @@ function numberIn(instruction: Instruction | undefined, which: number, bytes: nu
 type Transfer = Pick<SolanaExact, 'payer' | 'program' | 'source' | 'mint' | 'destination' | 'amount'>
 
 /** Parses a plain transfer. More than four accounts mean a multisig or a transfer hook, which are not accepted. */
-function transferIn(instruction: Instruction | undefined): Transfer | undefined {
+function parseTransfer(instruction: Instruction | undefined): Transfer | undefined {
   if (!instruction || !isOneOf([TOKEN, TOKEN_2022], instruction.program)) return undefined
   const { program, data, accounts } = instruction
   const [source, mint, destination, payer, ...others] = accounts
@@ -217,21 +230,21 @@ function transferIn(instruction: Instruction | undefined): Transfer | undefined 
   return { program, source, mint, destination, payer, amount: littleEndian(data.subarray(1, 9)) }
 }
 
-const memosIn = (instructions: readonly Instruction[]) =>
+const memosOf = (instructions: readonly Instruction[]) =>
   instructions.filter(({ program }) => program === MEMO).map(({ data }) => data)
 
 const NTH = ['fourth', 'fifth', 'sixth', 'seventh']
 
 /** After the transfer only Lighthouse guards and memos may follow; if the offer names a memo, exactly that one. */
-function judgeRest(rest: readonly Instruction[], memo: unknown): Refused | undefined {
-  const stranger = rest.findIndex(({ program }) => program !== LIGHTHOUSE && program !== MEMO)
-  if (stranger >= 0)
+function checkRest(rest: readonly Instruction[], memo: unknown): Refused | undefined {
+  const unknownIndex = rest.findIndex(({ program }) => program !== LIGHTHOUSE && program !== MEMO)
+  if (unknownIndex >= 0)
     return invalid(
-      `payload_unknown_${NTH[stranger]}_instruction`,
-      `it calls ${rest[stranger]?.program}; only Lighthouse and Memo may follow the transfer`,
+      `payload_unknown_${NTH[unknownIndex]}_instruction`,
+      `it calls ${rest[unknownIndex]?.program}; only Lighthouse and Memo may follow the transfer`,
     )
   if (typeof memo !== 'string' || memo === '') return undefined
-  const [first, ...more] = memosIn(rest)
+  const [first, ...more] = memosOf(rest)
   if (!first || more.length > 0)
     return invalid('payload_memo_count', `it has ${first ? 1 + more.length : 0} memos; the offer requires one`)
   if (new TextDecoder().decode(first) === memo) return undefined
@@ -240,15 +253,15 @@ function judgeRest(rest: readonly Instruction[], memo: unknown): Refused | undef
 
 // ── shared steps ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const derived = lruCache<Promise<Address>>(10_000)
+const tokenAccounts = lruCache<Promise<Address>>(10_000)
 
 /** The associated token account of a wallet, whether or not it exists. */
 export function tokenAccount(owner: string, mint: Address, tokenProgram: Address): Promise<Address> {
   const name = `${owner}/${mint}/${tokenProgram}`
-  const known = derived.get(name)
+  const known = tokenAccounts.get(name)
   if (known) return known
   const found = findAssociatedTokenPda({ owner: owner as Address, mint, tokenProgram }).then(([account]) => account)
-  derived.set(name, found)
+  tokenAccounts.set(name, found)
   return found
 }
 
@@ -261,16 +274,16 @@ function isOneOf(addresses: readonly Address[], one: string): boolean {
 }
 
 /** A refusal whose reason starts with the protocol's error code (decision 68). */
-export function refused(code: PaymentCode, word: string, text: string): Refused {
-  return { kind: 'refused', code, reason: `invalid_exact_svm_${word}: ${text}` }
+export function refused(code: PaymentCode, errorCode: string, detail: string): Refused {
+  return { kind: 'refused', code, reason: `invalid_exact_svm_${errorCode}: ${detail}` }
 }
 
-const invalid = (word: string, text: string): Refused => refused('PAYMENT_INVALID', word, text)
+const invalid = (errorCode: string, detail: string): Refused => refused('PAYMENT_INVALID', errorCode, detail)
 
-function differs(word: string, what: string, got: string, want: string): Refused {
-  return invalid(word, `${what} is ${JSON.stringify(got.slice(0, 80))}; it must be ${want}`)
+function mismatch(errorCode: string, what: string, actual: string, expected: string): Refused {
+  return invalid(errorCode, `${what} is ${JSON.stringify(actual.slice(0, 80))}; it must be ${expected}`)
 }
 
-function fundsOfFeePayer(how: string): Refused {
+function feePayerMisused(how: string): Refused {
   return invalid('payload_transaction_fee_payer_transferring_funds', `the fee payer may only pay the fee, but ${how}`)
 }

@@ -1,9 +1,9 @@
 /** Calls to a Solana node and the parsing of its answers. Nothing here rejects; an unreadable answer is a failure. */
 import type { Address } from '@solana/kit'
 import { fromBase64 } from '../../../core/lib/base64.ts'
-import { type Rpc, type Trouble, trouble, troubleIn } from '../evm/rpc.ts'
+import { type Rpc, type RpcFailure, failure, asFailure } from '../evm/rpc.ts'
 import { type SolanaExact, TOKEN, TOKEN_2022 } from './payload.ts'
-import { addressIn, readFormat } from './wire.ts'
+import { encodeAddress, parseTransaction } from './wire.ts'
 
 export type Commitment = 'processed' | 'confirmed' | 'finalized'
 
@@ -22,19 +22,19 @@ export type Accounts = {
   readonly found: readonly (Account | undefined)[]
 }
 /** `err` is null if the transaction would succeed. */
-export type Rehearsed = { readonly kind: 'rehearsed'; readonly err: unknown }
+export type Simulation = { readonly kind: 'simulated'; readonly err: unknown }
 export type Status =
   /** It has run, at least on the node's fork. */
   | { readonly kind: 'seen'; readonly failed: boolean; readonly isConfirmed: boolean }
   /** Not known at that slot. */
   | { readonly kind: 'unseen'; readonly slot: number }
 /** A transaction in a confirmed block. `tokenChange` is by how much the token account at an index changed. */
-export type Landed = {
+export type ConfirmedTransaction = {
   readonly kind: 'landed'
   readonly id: string
   readonly slot: number
   readonly failed: boolean
-  gain(index: number, mint: string): bigint
+  tokenChange(index: number, mint: string): bigint
 }
 export type Absent = { readonly kind: 'absent' }
 export type Latest = { readonly kind: 'latest'; readonly blockhash: string; readonly lastValid: number }
@@ -50,69 +50,69 @@ export type Signatures = {
 
 export type SolanaReads = {
   /** Simulates it over its own blockhash, without checking signatures. */
-  rehearse(transaction: string, signal?: AbortSignal): Promise<Rehearsed | Trouble>
+  simulate(transaction: string, signal?: AbortSignal): Promise<Simulation | RpcFailure>
   accounts(
     addresses: readonly Address[],
     at: { commitment: Commitment; signal?: AbortSignal | undefined },
-  ): Promise<Accounts | Trouble>
-  status(signature: string, signal?: AbortSignal): Promise<Status | Trouble>
-  transaction(signature: string, signal?: AbortSignal): Promise<Landed | Absent | Trouble>
-  latest(signal?: AbortSignal): Promise<Latest | Trouble>
-  validity(blockhash: string, commitment: Commitment, signal?: AbortSignal): Promise<Validity | Trouble>
+  ): Promise<Accounts | RpcFailure>
+  status(signature: string, signal?: AbortSignal): Promise<Status | RpcFailure>
+  transaction(signature: string, signal?: AbortSignal): Promise<ConfirmedTransaction | Absent | RpcFailure>
+  latest(signal?: AbortSignal): Promise<Latest | RpcFailure>
+  validity(blockhash: string, commitment: Commitment, signal?: AbortSignal): Promise<Validity | RpcFailure>
   /** Transactions of an address, newest first, one page at a time. Fails when the node is behind the slot `since`. */
   signatures(
     address: Address,
     page: { before: string | undefined; limit: number; since: number | undefined },
     signal?: AbortSignal,
-  ): Promise<Signatures | Trouble>
+  ): Promise<Signatures | RpcFailure>
   /** Sends without preflight. `rejected`: the node could not accept it as a transaction, and forwarded nothing. */
   send(
     transaction: string,
     signal?: AbortSignal,
-  ): Promise<{ readonly kind: 'sent' } | { readonly kind: 'bounced'; readonly reason: string } | Trouble>
+  ): Promise<{ readonly kind: 'sent' } | { readonly kind: 'rejected'; readonly reason: string } | RpcFailure>
 }
 
 /** The Clock sysvar, which tells the time of its bank. */
 const CLOCK = 'SysvarC1ock11111111111111111111111111111111' as Address
 
 /** Error codes of a node that could not parse it or found a bad signature. */
-const BOUNCED = [-32602, -32003]
+const REJECTED_CODES = [-32602, -32003]
 
 export function solanaReads(rpc: Rpc): SolanaReads {
   /** Parses a result; an error from the node or an unreadable answer is a failure. */
-  async function ask<T>(
+  async function call<T>(
     method: string,
     params: readonly unknown[],
     { signal, read }: { signal?: AbortSignal | undefined; read: (result: unknown) => T | undefined },
-  ): Promise<T | Trouble> {
-    const answer = await rpc.ask(method, params, signal)
-    if (answer.kind !== 'result') return troubleIn(method, answer)
+  ): Promise<T | RpcFailure> {
+    const answer = await rpc.request(method, params, signal)
+    if (answer.kind !== 'result') return asFailure(method, answer)
     try {
-      return read(answer.value) ?? trouble(`${method}: the answer cannot be read`)
+      return read(answer.value) ?? failure(`${method}: the answer cannot be read`)
     } catch {
-      return trouble(`${method}: the answer cannot be read`)
+      return failure(`${method}: the answer cannot be read`)
     }
   }
 
   return {
-    rehearse: (transaction, signal) =>
-      ask(
+    simulate: (transaction, signal) =>
+      call(
         'simulateTransaction',
         [transaction, { encoding: 'base64', sigVerify: false, replaceRecentBlockhash: false, commitment: 'confirmed' }],
         {
           signal,
           read(result) {
             const { err } = field(result, 'value') as { err?: unknown }
-            return err === undefined ? undefined : { kind: 'rehearsed', err }
+            return err === undefined ? undefined : { kind: 'simulated', err }
           },
         },
       ),
 
     accounts: (addresses, { commitment, signal }) =>
-      ask('getMultipleAccounts', [[...addresses, CLOCK], { encoding: 'base64', commitment }], {
+      call('getMultipleAccounts', [[...addresses, CLOCK], { encoding: 'base64', commitment }], {
         signal,
         read(result) {
-          const [clock, ...others] = (field(result, 'value') as readonly unknown[]).map(accountIn).toReversed()
+          const [clock, ...others] = (field(result, 'value') as readonly unknown[]).map(parseAccount).toReversed()
           if (!clock || clock.data.length < 40 || others.length !== addresses.length) return undefined
           return {
             kind: 'accounts',
@@ -124,7 +124,7 @@ export function solanaReads(rpc: Rpc): SolanaReads {
       }),
 
     status: (signature, signal) =>
-      ask('getSignatureStatuses', [[signature], { searchTransactionHistory: true }], {
+      call('getSignatureStatuses', [[signature], { searchTransactionHistory: true }], {
         signal,
         read(result): Status | undefined {
           const [status] = field(result, 'value') as readonly (
@@ -142,17 +142,17 @@ export function solanaReads(rpc: Rpc): SolanaReads {
       }),
 
     transaction: (signature, signal) =>
-      ask(
+      call(
         'getTransaction',
         [signature, { encoding: 'base64', commitment: 'confirmed', maxSupportedTransactionVersion: 0 }],
         {
           signal,
-          read: (result) => (result === null ? { kind: 'absent' as const } : landedIn(result)),
+          read: (result) => (result === null ? { kind: 'absent' as const } : parseConfirmed(result)),
         },
       ),
 
     latest: (signal) =>
-      ask('getLatestBlockhash', [{ commitment: 'confirmed' }], {
+      call('getLatestBlockhash', [{ commitment: 'confirmed' }], {
         signal,
         read(result) {
           const { blockhash, lastValidBlockHeight } = field(result, 'value') as {
@@ -160,13 +160,13 @@ export function solanaReads(rpc: Rpc): SolanaReads {
             lastValidBlockHeight?: unknown
           }
           return typeof blockhash === 'string'
-            ? { kind: 'latest', blockhash, lastValid: countIn(lastValidBlockHeight) }
+            ? { kind: 'latest', blockhash, lastValid: parseCount(lastValidBlockHeight) }
             : undefined
         },
       }),
 
     validity: (blockhash, commitment, signal) =>
-      ask('isBlockhashValid', [blockhash, { commitment }], {
+      call('isBlockhashValid', [blockhash, { commitment }], {
         signal,
         read(result) {
           const valid = field(result, 'value')
@@ -175,7 +175,7 @@ export function solanaReads(rpc: Rpc): SolanaReads {
       }),
 
     signatures: (address, { before, limit, since }, signal) =>
-      ask(
+      call(
         'getSignaturesForAddress',
         [
           address,
@@ -204,20 +204,21 @@ export function solanaReads(rpc: Rpc): SolanaReads {
       ),
 
     async send(transaction, signal) {
-      const answer = await rpc.ask(
+      const answer = await rpc.request(
         'sendTransaction',
         [transaction, { encoding: 'base64', skipPreflight: true }],
         signal,
       )
       if (answer.kind === 'result') return { kind: 'sent' }
-      if (answer.kind === 'error' && BOUNCED.includes(answer.code)) return { kind: 'bounced', reason: answer.message }
-      return troubleIn('sendTransaction', answer)
+      if (answer.kind === 'error' && REJECTED_CODES.includes(answer.code))
+        return { kind: 'rejected', reason: answer.message }
+      return asFailure('sendTransaction', answer)
     },
   }
 }
 
 /** Parses a token account. Undefined for an account of another mint, or none of a token. */
-export function holdingIn(
+export function parseTokenAccount(
   account: Account | undefined,
   mint: string | undefined,
 ): { readonly amount: bigint; readonly owner: Uint8Array; readonly isFrozen: boolean } | undefined {
@@ -229,34 +230,37 @@ export function holdingIn(
 }
 
 /** Whether the transaction ran without error and left exactly the amount in the destination. */
-export function isPaidIn({ failed, gain }: Landed, { wire, destination, mint, amount }: SolanaExact): boolean {
-  return !failed && gain(wire.accounts.indexOf(destination), mint) === amount
+export function isPayment(
+  { failed, tokenChange }: ConfirmedTransaction,
+  { tx, destination, mint, amount }: SolanaExact,
+): boolean {
+  return !failed && tokenChange(tx.accounts.indexOf(destination), mint) === amount
 }
 
 /** Id of a transaction that cannot be parsed, so not a payment of ours. */
 const UNREADABLE = ''
 
-function landedIn(result: unknown): Landed | undefined {
+function parseConfirmed(result: unknown): ConfirmedTransaction | undefined {
   const { transaction, slot, meta } = result as {
     transaction: readonly unknown[]
     slot: unknown
     meta: { err?: unknown; preTokenBalances?: unknown; postTokenBalances?: unknown }
   }
-  const wire = readFormat(transaction[0])
+  const tx = parseTransaction(transaction[0])
   if (meta.err === undefined) return undefined
-  const [before, after] = [balancesIn(meta.preTokenBalances), balancesIn(meta.postTokenBalances)]
+  const [before, after] = [parseBalances(meta.preTokenBalances), parseBalances(meta.postTokenBalances)]
   const at = (balances: ReadonlyMap<string, bigint>, index: number, mint: string) =>
     balances.get(`${index} ${mint}`) ?? 0n
   return {
     kind: 'landed',
-    id: typeof wire === 'string' ? UNREADABLE : wire.id,
-    slot: countIn(slot),
+    id: typeof tx === 'string' ? UNREADABLE : tx.id,
+    slot: parseCount(slot),
     failed: meta.err !== null,
-    gain: (index, mint) => at(after, index, mint) - at(before, index, mint),
+    tokenChange: (index, mint) => at(after, index, mint) - at(before, index, mint),
   }
 }
 
-function balancesIn(rows: unknown): ReadonlyMap<string, bigint> {
+function parseBalances(rows: unknown): ReadonlyMap<string, bigint> {
   const entries = rows as readonly { accountIndex: number; mint: string; uiTokenAmount: { amount: string } }[]
   return new Map(
     entries.map(({ accountIndex, mint, uiTokenAmount }) => [`${accountIndex} ${mint}`, BigInt(uiTokenAmount.amount)]),
@@ -264,7 +268,7 @@ function balancesIn(rows: unknown): ReadonlyMap<string, bigint> {
 }
 
 /** Throws TypeError for anything that is not an account; undefined when there is none. */
-function accountIn(value: unknown): Account | undefined {
+function parseAccount(value: unknown): Account | undefined {
   if (value === null) return undefined
   const { owner, lamports, executable, data } = value as {
     owner: unknown
@@ -273,20 +277,20 @@ function accountIn(value: unknown): Account | undefined {
     data: readonly unknown[]
   }
   if (typeof owner !== 'string' || data[1] !== 'base64') throw new TypeError('not an account in base64')
-  return { owner, lamports: countIn(lamports), executable: executable === true, data: fromBase64(String(data[0])) }
+  return { owner, lamports: parseCount(lamports), executable: executable === true, data: fromBase64(String(data[0])) }
 }
 
 function slotIn(result: unknown): number {
-  return countIn(field(field(result, 'context'), 'slot'))
+  return parseCount(field(field(result, 'context'), 'slot'))
 }
 
-function countIn(value: unknown): number {
+function parseCount(value: unknown): number {
   if (typeof value === 'number' && Number.isInteger(value) && value >= 0) return value
   throw new TypeError('not a count')
 }
 
 const view = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-export const addressAt = (bytes: Uint8Array, at: number): Address => addressIn(bytes.subarray(at, at + 32))
+export const addressAt = (bytes: Uint8Array, at: number): Address => encodeAddress(bytes.subarray(at, at + 32))
 
 function field(value: unknown, name: string): unknown {
   return (value as Readonly<Record<string, unknown>>)[name]

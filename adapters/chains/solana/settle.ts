@@ -1,10 +1,10 @@
 import type { Fate, Settlement } from '../../../core/ports/mod.ts'
-import { outOfTime } from '../in_flight.ts'
-import type { Finder, SolanaFates } from './fate.ts'
+import { unknownOnAbort } from '../in_flight.ts'
+import type { TransactionFinder, SolanaFates } from './fate.ts'
 import type { SolanaExact } from './payload.ts'
 import type { SolanaReads } from './reads.ts'
 import { FEE_UNPAID, type SolanaVerifier } from './verify.ts'
-import { writeFormat } from './wire.ts'
+import { serializeTransaction } from './wire.ts'
 import { payerRevertLimiter } from '../evm/revert_limiter.ts'
 
 export type SettleConfig = {
@@ -19,78 +19,78 @@ export type SettleConfig = {
   readonly wait?: (ms: number, signal: AbortSignal) => Promise<void>
 }
 
-export type At = { readonly now: number; readonly signal: AbortSignal }
+export type CallOptions = { readonly now: number; readonly signal: AbortSignal }
 
 export type SolanaSettler = {
-  settle(exact: SolanaExact, at: At): Promise<Settlement>
+  settle(exact: SolanaExact, at: CallOptions): Promise<Settlement>
   close(): void
 }
 
 type Ports = {
   readonly reads: SolanaReads
-  readonly find: Finder
+  readonly find: TransactionFinder
   readonly fates: SolanaFates
   readonly verifier: SolanaVerifier
   /** Signs the message as fee payer. */
   readonly sign: (exact: SolanaExact) => Promise<Uint8Array>
   /** Called for each payment that is sent. */
-  readonly spent?: (exact: SolanaExact) => void
+  readonly onSent?: (exact: SolanaExact) => void
 }
 
 /** One payment under way, followed while a caller waits for it. */
-type Job = { readonly promise: Promise<Settlement>; readonly stop: AbortController; callers: number }
+type SettlementJob = { readonly promise: Promise<Settlement>; readonly stop: AbortController; callers: number }
 
 /** By then the blockhash has expired, and a caller that still waits should ask for the fate. */
-const MAX_MS = 120_000
+const MAX_WAIT_MS = 120_000
 
 /** Signs as fee payer and resends the same transaction until it is confirmed; it can run only once. */
 export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler {
-  const { reads, find, fates, verifier, sign, spent } = ports
+  const { reads, find, fates, verifier, sign, onSent } = ports
   const pollMs = config.pollMs ?? 250
   const resendMs = config.resendMs ?? 2_000
-  const wait = config.wait ?? pause
-  const jobs = new Map<string, Job>()
+  const wait = config.wait ?? sleep
+  const jobs = new Map<string, SettlementJob>()
   const revertLimiter = payerRevertLimiter()
   let closed = false
 
-  async function settle(exact: SolanaExact, { now, signal }: At): Promise<Settlement> {
+  async function settle(exact: SolanaExact, { now, signal }: CallOptions): Promise<Settlement> {
     const { key } = exact
-    fates.seen(key, now)
-    const end = fates.ended(key)
-    if (end) return ended(end)
+    fates.firstSeenAt(key, now)
+    const final = fates.finalFate(key)
+    if (final) return settlementOf(final)
     if (signal.aborted || closed) return unknown('no time left to settle')
     const job = jobs.get(key) ?? begin(exact, now)
     job.callers++
     try {
-      return await Promise.race([job.promise, outOfTime(signal, job.promise, 'no outcome in time')])
+      return await Promise.race([job.promise, unknownOnAbort(signal, job.promise, 'no outcome in time')])
     } finally {
       job.callers--
-      if (job.callers === 0) drop(key, job)
+      if (job.callers === 0) stopJob(key, job)
     }
   }
 
-  function begin(exact: SolanaExact, now: number): Job {
+  function begin(exact: SolanaExact, now: number): SettlementJob {
     const stop = new AbortController()
-    const promise = carry(exact, { now, signal: stop.signal }).catch(() =>
+    const promise = submit(exact, { now, signal: stop.signal }).catch(() =>
       unknown('its outcome could not be determined'),
     )
-    const job: Job = { promise, stop, callers: 0 }
+    const job: SettlementJob = { promise, stop, callers: 0 }
     jobs.set(exact.key, job)
     return job
   }
 
-  function drop(key: string, job: Job): void {
+  function stopJob(key: string, job: SettlementJob): void {
     job.stop.abort()
     if (jobs.get(key) === job) jobs.delete(key)
   }
 
   /** Checks whether it already ran and whether it still would: no fee is spent on a payment that cannot succeed. */
-  async function carry(exact: SolanaExact, at: At): Promise<Settlement> {
-    const finding = find(exact, at)
-    const [found, verdict] = await Promise.all([finding, verifier.verify(exact, { ...at, finding })])
-    const end = fates.conclude(exact, found)
-    if (end) return ended(end)
-    if (found.kind === 'trouble') return unknown(`nothing was sent: ${found.reason}`)
+  async function submit(exact: SolanaExact, at: CallOptions): Promise<Settlement> {
+    const search = find(exact, at)
+    const [found, verdict] = await Promise.all([search, verifier.verify(exact, { ...at, search })])
+    const final = fates.conclude(exact, found)
+    if (final) return settlementOf(final)
+    if (found.kind === 'failure') return unknown(`nothing was sent: ${found.reason}`)
     if (found.kind === 'pending') return follow(exact, at)
     if (verdict.kind === 'unavailable' && verdict.reason === FEE_UNPAID)
       return { kind: 'unavailable', reason: `nothing was sent: ${verdict.reason}` }
@@ -107,37 +107,37 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
   async function refuse(
     exact: SolanaExact,
     { code, reason }: { code: string; reason: string },
-    at: At,
+    at: CallOptions,
   ): Promise<Settlement> {
     if (code !== 'PAYMENT_BLOCKHASH_STALE') return refused(reason)
     const fate = await fates.fate(exact, at)
-    return fate.kind === 'paid' ? ended(fate) : { kind: 'refused', reason, code: 'PAYMENT_BLOCKHASH_STALE' }
+    return fate.kind === 'paid' ? settlementOf(fate) : { kind: 'refused', reason, code: 'PAYMENT_BLOCKHASH_STALE' }
   }
 
-  async function follow(exact: SolanaExact, { now, signal }: At): Promise<Settlement> {
-    const signed = writeFormat(exact.wire, await sign(exact))
-    let [waited, due] = [0, 0]
+  async function follow(exact: SolanaExact, { now, signal }: CallOptions): Promise<Settlement> {
+    const signed = serializeTransaction(exact.tx, await sign(exact))
+    let [waitedMs, nextSendMs] = [0, 0]
     for (;;) {
-      const isDue = waited >= due
+      const isDue = waitedMs >= nextSendMs
       if (isDue) {
-        const isFirst = due === 0
-        if (isFirst) spent?.(exact)
-        due = waited + resendMs
+        const isFirst = nextSendMs === 0
+        if (isFirst) onSent?.(exact)
+        nextSendMs = waitedMs + resendMs
         const sent = await reads.send(signed, signal)
-        if (sent.kind === 'bounced' && isFirst) return refused(`nothing was sent: ${sent.reason}`)
+        if (sent.kind === 'rejected' && isFirst) return refused(`nothing was sent: ${sent.reason}`)
       }
       const found = await find(exact, { signal })
-      const end =
+      const final =
         fates.conclude(exact, found) ??
-        (isDue && waited > 0 ? endIn(await fates.fate(exact, { now: now + waited, signal })) : undefined)
-      if (end) {
-        if (found.kind === 'failed') revertLimiter.note(exact.payer, now)
-        return ended(end)
+        (isDue && waitedMs > 0 ? finalFateOf(await fates.fate(exact, { now: now + waitedMs, signal })) : undefined)
+      if (final) {
+        if (found.kind === 'failed') revertLimiter.recordRevert(exact.payer, now)
+        return settlementOf(final)
       }
-      if (signal.aborted || closed || waited >= MAX_MS) return unknown('it was sent, and is not confirmed yet')
-      const next = waited < 2_000 ? pollMs : 4 * pollMs
+      if (signal.aborted || closed || waitedMs >= MAX_WAIT_MS) return unknown('it was sent, and is not confirmed yet')
+      const next = waitedMs < 2_000 ? pollMs : 4 * pollMs
       await wait(next, signal)
-      waited += next
+      waitedMs += next
     }
   }
 
@@ -145,27 +145,31 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
     settle,
     close() {
       closed = true
-      for (const [key, job] of jobs) drop(key, job)
+      for (const [key, job] of jobs) stopJob(key, job)
     },
   }
 }
 
-function endIn(fate: Fate): Extract<Fate, { kind: 'paid' | 'dead' }> | undefined {
+function finalFateOf(fate: Fate): Extract<Fate, { kind: 'paid' | 'dead' }> | undefined {
   return fate.kind === 'paid' || fate.kind === 'dead' ? fate : undefined
 }
 
 /** The settlement that a final fate means. */
-export function ended(end: Extract<Fate, { kind: 'paid' | 'dead' }>): Settlement {
-  if (end.kind === 'paid') return { kind: 'settled', receipt: end.receipt }
-  if (end.code)
-    return { kind: 'refused', reason: 'the blockhash of the transaction has expired, and it never ran', code: end.code }
+export function settlementOf(final: Extract<Fate, { kind: 'paid' | 'dead' }>): Settlement {
+  if (final.kind === 'paid') return { kind: 'settled', receipt: final.receipt }
+  if (final.code)
+    return {
+      kind: 'refused',
+      reason: 'the blockhash of the transaction has expired, and it never ran',
+      code: final.code,
+    }
   return refused('invalid_exact_svm_transaction_failed: the transaction failed on chain and moved nothing')
 }
 
 const refused = (reason: string): Settlement => ({ kind: 'refused', reason })
 const unknown = (reason: string): Settlement => ({ kind: 'unknown', reason })
 
-export function pause(ms: number, signal: AbortSignal): Promise<void> {
+export function sleep(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {
       clearTimeout(timer)

@@ -1,11 +1,11 @@
 import type { Address } from '@solana/kit'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Refused, Unavailable, Verdict } from '../../../core/ports/mod.ts'
-import type { Trouble } from '../evm/rpc.ts'
-import type { Finder, Found } from './fate.ts'
+import type { RpcFailure } from '../evm/rpc.ts'
+import type { TransactionFinder, SearchResult } from './fate.ts'
 import { refused, type SolanaExact } from './payload.ts'
-import { type Accounts, holdingIn, type SolanaReads } from './reads.ts'
-import { writeFormat } from './wire.ts'
+import { type Accounts, parseTokenAccount, type SolanaReads } from './reads.ts'
+import { serializeTransaction } from './wire.ts'
 
 export type VerifyConfig = {
   /**
@@ -16,19 +16,23 @@ export type VerifyConfig = {
 }
 
 /** `search` is the search for the transaction, if one is under way. */
-export type Verifying = { readonly now: number; readonly signal: AbortSignal; readonly finding?: Promise<Found> }
+export type VerifyOptions = {
+  readonly now: number
+  readonly signal: AbortSignal
+  readonly search?: Promise<SearchResult>
+}
 
 export type SolanaVerifier = {
   /** Checks whether a validated transaction would succeed now. */
-  verify(exact: SolanaExact, at: Verifying): Promise<Verdict>
+  verify(exact: SolanaExact, at: VerifyOptions): Promise<Verdict>
 }
 
 /** A blockhash that we offered and with this much life left is known to every node that is not behind. */
-const YOUNG_MS = 20_000
+const YOUNG_BLOCKHASH_MS = 20_000
 
 /** Errors of the fee payer, then of the node: nothing that the buyer could fix. */
-const OURS = /^(AccountNotFound|InsufficientFundsForFee|InvalidAccountForFee|InsufficientFundsForRent 0)$/
-const ITS_OWN =
+const FEE_PAYER_ERRORS = /^(AccountNotFound|InsufficientFundsForFee|InvalidAccountForFee|InsufficientFundsForRent 0)$/
+const NODE_ERRORS =
   /^(AccountInUse|ClusterMaintenance|CommitCancelled|ProgramCacheHitMaxLimit|ProgramExecutionTemporarilyRestricted.*|ResanitizationNeeded|WouldExceed.*)$/
 
 /** Simulates payments on a node. `endOf` returns when a blockhash expires, if known. */
@@ -36,13 +40,13 @@ export function solanaVerifier(
   {
     reads,
     find,
-    endOf,
-    ranDry,
+    expiryOf,
+    reportUnderfunded,
   }: {
     reads: SolanaReads
-    find: Finder
-    endOf: (blockhash: string) => number | undefined
-    ranDry?: (feePayer: Address) => void
+    find: TransactionFinder
+    expiryOf: (blockhash: string) => number | undefined
+    reportUnderfunded?: (feePayer: Address) => void
   },
   config: VerifyConfig,
 ): SolanaVerifier {
@@ -50,50 +54,50 @@ export function solanaVerifier(
 
   async function verify(
     exact: SolanaExact,
-    { now, signal, finding = find(exact, { signal }) }: Verifying,
+    { now, signal, search = find(exact, { signal }) }: VerifyOptions,
   ): Promise<Verdict> {
-    const [rehearsed, bank, found] = await Promise.all([
-      reads.rehearse(writeFormat(exact.wire), signal),
+    const [simulation, bank, found] = await Promise.all([
+      reads.simulate(serializeTransaction(exact.tx), signal),
       reads.accounts([exact.source], { commitment: 'confirmed', signal }),
-      finding,
+      search,
     ])
-    const away = awayIn(bank, { now, lagSeconds })
-    if (away || bank.kind === 'trouble') return unavailable(away ?? 'the node does not answer')
-    if (rehearsed.kind === 'trouble') return unavailable(rehearsed.reason)
-    if (found.kind === 'trouble') return unavailable(found.reason)
-    const error = rehearsed.err === null ? undefined : errorIn(rehearsed.err)
+    const problem = nodeProblem(bank, { now, lagSeconds })
+    if (problem || bank.kind === 'failure') return unavailable(problem ?? 'the node does not answer')
+    if (simulation.kind === 'failure') return unavailable(simulation.reason)
+    if (found.kind === 'failure') return unavailable(found.reason)
+    const error = simulation.err === null ? undefined : errorIn(simulation.err)
     if (found.kind !== 'none' || error === 'AlreadyProcessed') return replayed()
-    const end = endOf(exact.wire.blockhash)
-    const balance = holdingIn(bank.found[0], exact.mint)?.amount ?? 0n
-    if (error === 'BlockhashNotFound' && end !== undefined && end > now + YOUNG_MS)
+    const end = expiryOf(exact.tx.blockhash)
+    const balance = parseTokenAccount(bank.found[0], exact.mint)?.amount ?? 0n
+    if (error === 'BlockhashNotFound' && end !== undefined && end > now + YOUNG_BLOCKHASH_MS)
       return unavailable('the node does not know a blockhash that it returned itself')
-    if (error === 'BlockhashNotFound') return stale(GONE)
-    if (error && OURS.test(error)) {
-      ranDry?.(exact.feePayer)
+    if (error === 'BlockhashNotFound') return stale(BLOCKHASH_EXPIRED)
+    if (error && FEE_PAYER_ERRORS.test(error)) {
+      reportUnderfunded?.(exact.feePayer)
       return unavailable(FEE_UNPAID)
     }
-    if (error && ITS_OWN.test(error)) return unavailable(`the node cannot run it at the moment: ${error}`)
+    if (error && NODE_ERRORS.test(error)) return unavailable(`the node cannot run it at the moment: ${error}`)
     if (balance < exact.amount) return unfunded(exact, balance)
     if (error)
       return refused('PAYMENT_INVALID', 'transaction_simulation_failed', `the transaction would fail: ${error}`)
-    return { kind: 'valid', balance: usdc(balance), asOf: dateOf(bank, now), block: bank.slot }
+    return { kind: 'valid', balance: usdc(balance), asOf: bankTime(bank, now), block: bank.slot }
   }
 
   return { verify }
 }
 
 /** Why the node's answer does not count; undefined if it does. */
-export function awayIn(
-  bank: Accounts | Trouble,
+export function nodeProblem(
+  bank: Accounts | RpcFailure,
   { now, lagSeconds }: { now: number; lagSeconds: number },
 ): string | undefined {
-  if (bank.kind === 'trouble') return bank.reason
+  if (bank.kind === 'failure') return bank.reason
   const behind = Math.floor(now / 1000 - bank.time)
   return behind > lagSeconds ? `the node is ${behind} s behind` : undefined
 }
 
 /** A balance is as old as its bank: later settlements must still be counted against it (decision 18). */
-export function dateOf({ time }: Accounts, now: number): number {
+export function bankTime({ time }: Accounts, now: number): number {
   return Math.min(now, time * 1000)
 }
 
@@ -119,7 +123,7 @@ export function unavailable(reason: string): Unavailable {
 }
 
 export const FEE_UNPAID = 'the fee payer cannot pay the fee at the moment'
-export const GONE = 'the blockhash of the transaction is expired or unknown'
+export const BLOCKHASH_EXPIRED = 'the blockhash of the transaction is expired or unknown'
 /** Clients sign again when they read this code, or the word blockhash. */
 export const stale = (text: string): Refused =>
   refused('PAYMENT_BLOCKHASH_STALE', 'transaction_simulation_failed', text)

@@ -16,7 +16,7 @@ export type Instruction = {
  * A transaction that a validator would accept by its form. `signatures` belong to the first of `accounts`; 64 zeros
  * mean none.
  */
-export type ChatFormat = {
+export type SolanaTransaction = {
   readonly signatures: readonly Uint8Array[]
   /** The signed bytes. */
   readonly message: Uint8Array
@@ -35,7 +35,7 @@ const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$
 const V0 = 0x80
 
 /** Parses a base64 transaction; returns a string with what is wrong with it. Never throws. */
-export function readFormat(base64: unknown): ChatFormat | string {
+export function parseTransaction(base64: unknown): SolanaTransaction | string {
   if (typeof base64 !== 'string') return 'payload.transaction must be a string'
   if (base64.length > Math.ceil(MAX_BYTES / 3) * 4) return `it is longer than ${MAX_BYTES} bytes`
   if (!BASE64.test(base64) || base64 === '') return 'it is not base64'
@@ -53,7 +53,10 @@ export function readFormat(base64: unknown): ChatFormat | string {
  * Serializes to base64, optionally with another first signature. Always re-encoded, because equal transactions have
  * many encodings.
  */
-export function writeFormat({ signatures, message }: ChatFormat, first = signatures[0] ?? new Uint8Array(64)): string {
+export function serializeTransaction(
+  { signatures, message }: SolanaTransaction,
+  first = signatures[0] ?? new Uint8Array(64),
+): string {
   const bytes = new Uint8Array(1 + 64 * signatures.length + message.length)
   bytes[0] = signatures.length
   for (const [i, signature] of signatures.entries()) bytes.set(i === 0 ? first : signature, 1 + 64 * i)
@@ -64,15 +67,15 @@ export function writeFormat({ signatures, message }: ChatFormat, first = signatu
 /** A malformed transaction. */
 class Malformed extends Error {}
 
-function decode(bytes: Uint8Array): ChatFormat {
+function decode(bytes: Uint8Array): SolanaTransaction {
   const cursor = reader(bytes)
   const signatures = Array.from({ length: cursor.count('signatures', 64) }, () => cursor.take(64))
-  const message = bytes.slice(cursor.at())
+  const message = bytes.slice(cursor.offset())
   const isVersioned = (cursor.peek() & V0) !== 0
   if (isVersioned && cursor.byte() !== V0) throw new Malformed('its message is neither legacy nor version 0')
   const [signers, readonlySigners, readonlyOthers] = [cursor.byte(), cursor.byte(), cursor.byte()]
-  const accounts = Array.from({ length: cursor.count('accounts', 32) }, () => addressIn(cursor.take(32)))
-  const blockhash = addressIn(cursor.take(32))
+  const accounts = Array.from({ length: cursor.count('accounts', 32) }, () => encodeAddress(cursor.take(32)))
+  const blockhash = encodeAddress(cursor.take(32))
   const compiled = Array.from({ length: cursor.count('instructions', 3) }, () => {
     return {
       program: cursor.byte(),
@@ -90,14 +93,14 @@ function decode(bytes: Uint8Array): ChatFormat {
     throw new Malformed('the header of its message does not fit its accounts')
   }
   if (new Set(accounts).size < accounts.length) throw new Malformed('it contains an account twice')
-  const at = (index: number): Address => {
+  const accountAt = (index: number): Address => {
     const found = accounts[index]
     if (found === undefined) throw new Malformed('an instruction refers to a missing account')
     return found
   }
   const instructions = compiled.map(({ program, indices, data }) => {
     if (program === 0) throw new Malformed('an instruction calls the fee payer')
-    return { program: at(program), accounts: [...indices].map(at), data }
+    return { program: accountAt(program), accounts: [...indices].map(accountAt), data }
   })
   return {
     signatures,
@@ -112,33 +115,33 @@ function decode(bytes: Uint8Array): ChatFormat {
 
 /** Reads bytes from the front; throws Malformed at the end. */
 function reader(bytes: Uint8Array) {
-  let at = 0
+  let offset = 0
   const take = (length: number): Uint8Array => {
-    if (length > bytes.length - at) throw new Malformed('it ends too early')
-    at += length
-    return bytes.slice(at - length, at)
+    if (length > bytes.length - offset) throw new Malformed('it ends too early')
+    offset += length
+    return bytes.slice(offset - length, offset)
   }
   const byte = (): number => take(1)[0] as number
   return {
     take,
     byte,
-    at: () => at,
-    left: () => bytes.length - at,
+    offset: () => offset,
+    left: () => bytes.length - offset,
     peek(): number {
-      if (at >= bytes.length) throw new Malformed('it ends too early')
-      return bytes[at] as number
+      if (offset >= bytes.length) throw new Malformed('it ends too early')
+      return bytes[offset] as number
     },
     /** A compact-u16 in its shortest form. A count can never exceed the bytes that are left. */
-    count(what: string, size: number): number {
+    count(name: string, size: number): number {
       let value = 0
       for (let shift = 0; ; shift += 7) {
         const next = byte()
         value |= (next & 0x7f) << shift
-        if (next === 0 && shift > 0) throw new Malformed(`its number of ${what} is not in the shortest form`)
+        if (next === 0 && shift > 0) throw new Malformed(`its number of ${name} is not in the shortest form`)
         if (next < 0x80) break
-        if (shift === 14) throw new Malformed(`its number of ${what} is not a compact-u16`)
+        if (shift === 14) throw new Malformed(`its number of ${name} is not a compact-u16`)
       }
-      if (value * size > bytes.length - at) throw new Malformed(`it has fewer ${what} than it says`)
+      if (value * size > bytes.length - offset) throw new Malformed(`it has fewer ${name} than it says`)
       return value
     },
   }
@@ -150,7 +153,7 @@ const decoder = getBase58Decoder()
 const encoder = getBase58Encoder()
 
 /** Encodes 32 bytes as an address. */
-export function addressIn(bytes: Uint8Array): Address {
+export function encodeAddress(bytes: Uint8Array): Address {
   return address(decoder.decode(bytes))
 }
 
@@ -164,6 +167,6 @@ export function fromBase58(text: string, length: number): Uint8Array | undefined
 }
 
 /** Validates an address; undefined for anything else. */
-export function addressOf(text: unknown): Address | undefined {
+export function parseAddress(text: unknown): Address | undefined {
   return typeof text === 'string' && fromBase58(text, 32) ? (text as Address) : undefined
 }

@@ -156,7 +156,7 @@ const unspendable: readonly Bad[] = [
   {
     name: 'from an empty wallet',
     code: 'PAYMENT_UNFUNDED',
-    says: /balance is 0 base units, the price is 22000/,
+    says: /balance is 0 base units; the price is 22000/,
     make(buyer, challenge, { chain }) {
       chain.drain(buyer.wallet)
       return buyer.sign(challenge)

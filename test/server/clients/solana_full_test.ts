@@ -34,7 +34,7 @@ async function open(paymentMethod: PaymentMethod, options: KitOptions = {}) {
   const desk = paymentMethod === 'a facilitator' ? await referenceSolanaDesk(node) : undefined
   const base = { network: NETWORK, rpcUrl: node.url, mint: MINT, payTo: seller.address, timeoutMs: HOURS_MS }
   const random = (bytes: number) => crypto.getRandomValues(new Uint8Array(bytes))
-  const patient = { verifyMs: HOURS_MS, settleMs: HOURS_MS, confirmMs: HOURS_MS, lookMs: 1 }
+  const patient = { verifyMs: HOURS_MS, settleMs: HOURS_MS, confirmMs: HOURS_MS, pollMs: 1 }
   const chain = desk
     ? solanaFacilitator({ ...base, ...patient, facilitators: [{ url: desk.url }], random })
     : solanaChain({ ...base, feePayerKeys: [feePayer.secret], pollMs: 1 })

@@ -9,8 +9,8 @@ import {
   type BatchedConfig,
   MAX_NETWORKS,
 } from '../../../../adapters/chains/batched/mod.ts'
-import { BATCHED, DOMAINS, LIVING } from '../../../../adapters/chains/batched/api.ts'
-import { readExact } from '../../../../adapters/chains/exact.ts'
+import { BATCHED, DOMAINS, PAID_STATUSES } from '../../../../adapters/chains/batched/api.ts'
+import { parseExact } from '../../../../adapters/chains/exact.ts'
 import { usdc } from '../../../../core/x402/money.ts'
 import { offerOf } from '../../../../core/x402/offer.ts'
 import { challenge, type Offer, type Payment } from '../../../../core/x402/protocol.ts'
@@ -105,7 +105,7 @@ describe('identify()', () => {
 
   test('gives another key than the same nonce has as an authorization of the token', async () => {
     const [payment, offer] = golden(sepolia, fromSepolia)
-    const exact = readExact(payment, offer)
+    const exact = parseExact(payment, offer)
     const identity = await own.chain.identify(payment, offer, at())
     expect(exact.kind === 'exact' && identity.kind === 'known' && identity.key !== exact.key).toBe(true)
   })
@@ -522,11 +522,11 @@ describe('a doubtful reply', () => {
   })
 
   test('fate() is paid in every living status, dead when the transfer failed, and unknown in one that nobody knows', async () => {
-    for (const status of [...LIVING, 'failed', 'on_hold']) {
+    for (const status of [...PAID_STATUSES, 'failed', 'on_hold']) {
       const made = await asking({})
       made.saying({ transfers: made.showing({ status }) })
       const fate = await made.fate()
-      const expected = LIVING.includes(status)
+      const expected = PAID_STATUSES.includes(status)
         ? { kind: 'paid', receipt: { ...receipt, payer: made.payer.address } }
         : { kind: status === 'failed' ? 'dead' : 'unknown' }
       expect(fate).toMatchObject(expected as never)

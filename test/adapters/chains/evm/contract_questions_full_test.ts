@@ -3,7 +3,7 @@ import { afterAll, expect, test } from 'bun:test'
 import type { Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { CONTRACT_LIMITS } from '../../../../adapters/chains/evm/contracts.ts'
-import { evmRpc } from '../../../../adapters/chains/evm/rpc.ts'
+import { jsonRpc } from '../../../../adapters/chains/evm/rpc.ts'
 import type { Payment } from '../../../../core/x402/protocol.ts'
 import { type EvmHarness, evmHarness, type Message, signPayment, type World, world } from './evm_kit.ts'
 
@@ -167,10 +167,10 @@ test('an answer is cut off while it is read, and the rest is never asked for', a
     })
   const headers = { 'content-type': 'application/json' }
   const fetch = (async () => new Response(body(), { headers })) as unknown as typeof globalThis.fetch
-  const rpc = evmRpc({ url: 'http://node.test', fetch })
-  expect(await rpc.alone('eth_call', [], { timeoutMs: 5_000, maxBytes: 4_096 })).toMatchObject({
-    kind: 'trouble',
-    isTooLong: true,
+  const rpc = jsonRpc({ url: 'http://node.test', fetch })
+  expect(await rpc.requestAlone('eth_call', [], { timeoutMs: 5_000, maxBytes: 4_096 })).toMatchObject({
+    kind: 'failure',
+    isTooLarge: true,
   })
   expect(given).toBeLessThanOrEqual(4_096 + 3 * 1_024)
   rpc.close()

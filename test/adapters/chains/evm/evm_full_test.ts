@@ -8,14 +8,14 @@ import {
   type ChainLog,
   digestOf,
   domainSeparator,
-  paidIn,
-  readReceipt,
-  signerOf,
+  findPayment,
+  parseReceipt,
+  recoverSigner,
 } from '../../../../adapters/chains/evm/payload.ts'
 import { evmIdentity } from '../../../../adapters/chains/evm/identity.ts'
 import { evmReads } from '../../../../adapters/chains/evm/reads.ts'
-import { evmRpc } from '../../../../adapters/chains/evm/rpc.ts'
-import { type Exact, longestLife, readExact } from '../../../../adapters/chains/exact.ts'
+import { jsonRpc } from '../../../../adapters/chains/evm/rpc.ts'
+import { type Exact, maxLifetimeSeconds, parseExact } from '../../../../adapters/chains/exact.ts'
 import { hexOf, lower, word } from '../../../../adapters/chains/evm/hex.ts'
 import type { Offer, Payment } from '../../../../core/x402/protocol.ts'
 import { chainLaws } from '../../../conformance/chains.ts'
@@ -121,13 +121,13 @@ describe('EIP-712', () => {
         asset: contract,
         extra: domain,
       }
-      const exact = readExact(
+      const exact = parseExact(
         { x402Version: 2, accepted: offer, payload: { signature, authorization } },
         offer,
       ) as Exact
       expect(domainSeparator(domain, chainId, contract)).toBe(separator)
       expect(digestOf(exact, separator)).toBe(digest)
-      expect(await signerOf(digest, exact.signature)).toBe(lower(signer))
+      expect(await recoverSigner(digest, exact.signature)).toBe(lower(signer))
     })
   }
 })
@@ -242,7 +242,7 @@ describe('a receipt', () => {
     data: `0x${word(value)}`,
   })
   const paid = (...logs: ChainLog[]) =>
-    paidIn({ transactionHash: '0x01', block: 1, success: true, logs }, exact, offer) !== undefined
+    findPayment({ transactionHash: '0x01', block: 1, success: true, logs }, exact, offer) !== undefined
 
   test('proves a payment only by our transfer right after our authorization', () => {
     const ours = transfer(payTo, 10_000n)
@@ -258,19 +258,19 @@ describe('a receipt', () => {
     expect(paid(log(AUTHORIZATION_USED, topic(from), topic('0x01')), ours)).toBe(false)
     expect(paid(log(AUTHORIZATION_CANCELED, topic(from), nonce), ours)).toBe(false)
     expect(
-      paidIn({ transactionHash: '0x01', block: 1, success: false, logs: [used, ours] }, exact, offer),
+      findPayment({ transactionHash: '0x01', block: 1, success: false, logs: [used, ours] }, exact, offer),
     ).toBeUndefined()
   })
 
   test('is nothing but a receipt', () => {
     const good = { transactionHash: '0x01', status: '0x1', blockNumber: '0x1', logs: [used] }
-    expect(readReceipt(good)).toMatchObject({ success: true })
-    expect(readReceipt({ ...good, logs: [{ ...used, removed: true }] })).toMatchObject({ logs: [] })
+    expect(parseReceipt(good)).toMatchObject({ success: true })
+    expect(parseReceipt({ ...good, logs: [{ ...used, removed: true }] })).toMatchObject({ logs: [] })
     const spoiled = [{ status: '0x' }, { blockNumber: null }, { logs: 'none' }, { logs: [null] }].map((change) => ({
       ...good,
       ...change,
     }))
-    for (const bad of [null, undefined, 7, '0x', {}, ...spoiled]) expect(readReceipt(bad)).toBeUndefined()
+    for (const bad of [null, undefined, 7, '0x', {}, ...spoiled]) expect(parseReceipt(bad)).toBeUndefined()
   })
 })
 
@@ -403,7 +403,7 @@ describe('fate()', () => {
     withChain(async (h) => {
       const now = Math.ceil(h.now() / 1000)
       const payer = await h.payer()
-      const end = now + longestLife(h.offer)
+      const end = now + maxLifetimeSeconds(h.offer)
       const payment = await h.sign(payer, h.offer, { validBefore: BigInt(end) })
       expect(await h.chain.verify(payment, h.offer, { now: now * 1000, signal: timeouts() })).toMatchObject({
         kind: 'valid',
@@ -441,7 +441,7 @@ describe('an authorization that is used, nobody knows on what,', () => {
       hidden(h)
       const refusal = { kind: 'refused', reason: expect.stringContaining('nothing was sent') }
       expect(await h.chain.settle(payment, h.offer, at(h))).toMatchObject(refusal)
-      const { expiresAt } = readExact(payment, h.offer) as Exact
+      const { expiresAt } = parseExact(payment, h.offer) as Exact
       expect(await h.chain.settle(payment, h.offer, { now: expiresAt, signal: timeouts() })).toMatchObject(refusal)
       expect(await h.chain.fate(payment, h.offer, at(h))).toMatchObject({ kind: 'unknown' })
       h.heal()
@@ -495,11 +495,11 @@ describe('a bad signature', () => {
 
   test('of an account that has gained code is judged by that code when the account is forgotten', () =>
     withChain(async (h) => {
-      const rpc = evmRpc({ url: chainWorld.url })
+      const rpc = jsonRpc({ url: chainWorld.url })
       let forget = () => {}
       const { identify } = evmIdentity(
         { rpc, reads: evmReads(rpc, {}) },
-        { network: NETWORK, lagSeconds: 4, later: (act) => void (forget = act) },
+        { network: NETWORK, lagSeconds: 4, schedule: (act) => void (forget = act) },
       )
       const payer = privateKeyToAccount(chainWorld.key())
       const payment = await forged(h, payer)

@@ -3,7 +3,7 @@ import { type Hex, keccak256, pad, toHex } from 'viem'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { transferCall } from '../../../../adapters/chains/evm/payload.ts'
 import { type EvmChain, type EvmConfig, evmChain } from '../../../../adapters/chains/evm/mod.ts'
-import { readExact } from '../../../../adapters/chains/exact.ts'
+import { parseExact } from '../../../../adapters/chains/exact.ts'
 import { word } from '../../../../adapters/chains/evm/hex.ts'
 import type { Offer, Payment } from '../../../../core/x402/protocol.ts'
 import { rpc, startAnvil } from '../../../../server/devnet/anvil.ts'
@@ -297,7 +297,7 @@ export async function evmHarness(
     },
     async submit(payment) {
       const { to } = payment.payload.authorization as { to: string }
-      const exact = readExact(payment, { ...payment.accepted, payTo: to })
+      const exact = parseExact(payment, { ...payment.accepted, payTo: to })
       if (exact.kind === 'refused') throw new Error(exact.reason)
       await world.act(ASSET, transferCall(exact))
     },

@@ -199,18 +199,18 @@ test('strikes are forgotten an hour after the last, and the oldest payer first',
   const revertLimiter = payerRevertLimiter()
   const payer = (i: number): Hex => `0x${word(BigInt(i)).slice(24)}`
   const [now, first] = [1_000_000, payer(0)]
-  revertLimiter.note(first, now)
+  revertLimiter.recordRevert(first, now)
   expect(revertLimiter.blockedUntil(first, true, now)).toBeUndefined()
-  revertLimiter.note(first, now + 1_000)
+  revertLimiter.recordRevert(first, now + 1_000)
   expect([revertLimiter.blockedUntil(first, true, now), revertLimiter.blockedUntil(first, false, now)]).toEqual([
     now + 1_000 + HOUR,
     undefined,
   ])
   expect(revertLimiter.blockedUntil(first, true, now + 999 + HOUR)).toBe(now + 1_000 + HOUR)
   expect(revertLimiter.blockedUntil(first, true, now + 1_000 + HOUR)).toBeUndefined()
-  for (let i = 1; i < 10_000; i++) revertLimiter.note(payer(i), now)
+  for (let i = 1; i < 10_000; i++) revertLimiter.recordRevert(payer(i), now)
   expect(revertLimiter.count(first, now)).toBe(2)
-  revertLimiter.note(payer(10_000), now)
+  revertLimiter.recordRevert(payer(10_000), now)
   expect(revertLimiter.count(first, now)).toBe(0)
 })
 

@@ -14,7 +14,7 @@ afterAll(() => chainWorld.close())
 
 const ETHER = 10n ** 18n
 const MINUTE = 60_000
-const addressOf = (key: string): Hex => privateKeyToAccount(key as Hex).address
+const parseAddress = (key: string): Hex => privateKeyToAccount(key as Hex).address
 const give = (address: string, wei: bigint) => chainWorld.ask('anvil_setBalance', address, toHex(wei))
 const signal = () => AbortSignal.timeout(10_000)
 const payment = async (h: EvmHarness): Promise<Payment> => h.sign(await h.payer(), h.offer)
@@ -36,21 +36,21 @@ async function replicas(h: EvmHarness, count: number, storage = memoryStorage())
   const opened: LeasedChain[] = []
   const open = (owner: string, change: Partial<EvmConfig> = {}) => {
     const chain = leasedChain({
-      keys: keys.map((key) => ({ name: `relayer:${addressOf(key)}`, key, address: addressOf(key) })),
+      keys: keys.map((key) => ({ name: `relayer:${parseAddress(key)}`, key, address: parseAddress(key) })),
       build: (relayerKey, role) => evmChain({ ...h.config, ...change, relayerKey, watchesGas: role === 'sender' }),
-      take: (name, at) => storage.lease(name, owner, at),
+      takeLease: (name, at) => storage.lease(name, owner, at),
       leaseMs: 30_000,
     })
     opened.push(chain)
     return chain
   }
-  return { keys, addresses: keys.map(addressOf), open, close: () => opened.forEach((chain) => chain.close()) }
+  return { keys, addresses: keys.map(parseAddress), open, close: () => opened.forEach((chain) => chain.close()) }
 }
 
 test('a relayer below its floor sells no more from the next reading on, and again once it is topped up', () =>
   withChain(async (h) => {
     const { chain } = h
-    const address = addressOf(h.config.relayerKey)
+    const address = parseAddress(h.config.relayerKey)
     const now = h.now()
     await chain.refresh({ now })
     expect([chain.terms(now).length, chain.closed?.(now)]).toEqual([1, undefined])
@@ -93,7 +93,7 @@ test('the floor is what fifty settlements cost now, and never less than the fixe
 test('what is spent is counted between two readings, so that a burst is noticed before it runs dry', () =>
   withChain(
     async (h) => {
-      const address = addressOf(h.config.relayerKey)
+      const address = parseAddress(h.config.relayerKey)
       const now = h.now()
       await h.chain.check({ now })
       const before = h.chain.gas().balance ?? 0n
@@ -109,7 +109,7 @@ test('what is spent is counted between two readings, so that a burst is noticed 
 
 test('a node that refuses for want of gas sends nothing, loses nothing, and stops the sale at once', () =>
   withChain(async (h) => {
-    const address = addressOf(h.config.relayerKey)
+    const address = parseAddress(h.config.relayerKey)
     await h.chain.check({ now: h.now() })
     const paid = await payment(h)
     await give(address, 1n)
@@ -132,7 +132,7 @@ test('a node that refuses for want of gas sends nothing, loses nothing, and stop
 test('of a crowd as many are settled as the account can pay, and none is lost', () =>
   withChain(
     async (h) => {
-      const address = addressOf(h.config.relayerKey)
+      const address = parseAddress(h.config.relayerKey)
       await settle(h, h.chain, await payment(h))
       const crowd = await Promise.all(Array.from({ length: 12 }, () => payment(h)))
       await h.chain.refresh({ now: h.now() + 2 * MINUTE })

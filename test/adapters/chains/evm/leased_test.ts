@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test'
 import { type MemoryChain, memoryChain } from '../../../../adapters/chains/memory.ts'
 import type { EvmChain } from '../../../../adapters/chains/evm/mod.ts'
-import type { GasState, KeyReading } from '../../../../adapters/chains/evm/gas.ts'
+import type { GasState, KeyStatus } from '../../../../adapters/chains/evm/gas.ts'
 import { type LeasedChain, leasedChain } from '../../../../adapters/chains/evm/leased.ts'
 import { memoryStorage } from '../../../../adapters/storage/memory.ts'
 import { cashHarness, cashSubject } from '../../../conformance/cash_harness.ts'
@@ -27,7 +27,7 @@ function fleet(keys: readonly string[] = ['one'], cash: MemoryChain = memoryChai
     const low = balance < FLOOR ? `account ${key} holds ${balance}, below the floor of ${FLOOR}` : undefined
     return { address: `0x${key}`, balance, floor: FLOOR, low }
   }
-  const readingOf = (key: string): KeyReading => {
+  const readingOf = (key: string): KeyStatus => {
     const { address, balance = 0n, low } = gasOf(key)
     return { address, balance, kind: low === undefined ? 'funded' : 'low', reason: low ?? '' }
   }
@@ -45,7 +45,7 @@ function fleet(keys: readonly string[] = ['one'], cash: MemoryChain = memoryChai
         settle: (...asked) => (sender.settled++, cash.settle(...asked)),
         refresh: async () => {},
         gas: () => gasOf(key),
-        look: async (other) => readingOf(other),
+        keyStatus: async (other) => readingOf(other),
         isIdle: () => true,
         close: () => void (sender.isClosed = true),
       }
@@ -53,7 +53,7 @@ function fleet(keys: readonly string[] = ['one'], cash: MemoryChain = memoryChai
     const chain = leasedChain({
       keys: keys.map((key) => ({ name: `relayer:${key}`, key })),
       build,
-      take: (name, at) =>
+      takeLease: (name, at) =>
         lost.has(owner) ? Promise.reject(new Error('storage is away')) : storage.lease(name, owner, at),
       leaseMs: LEASE,
     })
@@ -160,7 +160,7 @@ describe('a relayer key', () => {
         build: () => {
           throw new Error('nothing to build')
         },
-        take: async () => true,
+        takeLease: async () => true,
         leaseMs: LEASE,
       }),
     ).toThrow('at least one relayer key is required')

@@ -5,7 +5,7 @@ import { privateKeyToAccount } from 'viem/accounts'
 import { cdpBearer, type CdpKey } from '../../../../adapters/chains/facilitator/cdp_auth.ts'
 import { facilitatorChain } from '../../../../adapters/chains/facilitator/mod.ts'
 import { type ApiConfig, facilitatorApi, type FacilitatorRow } from '../../../../adapters/chains/facilitator/api.ts'
-import { readVerifyReply } from '../../../../adapters/chains/facilitator/replies.ts'
+import { parseVerifyReply } from '../../../../adapters/chains/facilitator/replies.ts'
 import { DOMAIN, NETWORK, offerTo, signPayment } from '../evm/evm_kit.ts'
 import { type Answer, desk, HANGS, VALID } from './facilitator_kit.ts'
 import { until } from '../../providers/lib/provider_kit.ts'
@@ -22,14 +22,14 @@ function api(answer: Answer, { row = {}, ...config }: Partial<ApiConfig> & { row
   for (const each of [told, other]) each.asked.length = 0
   const made = facilitatorApi({ url: told.url, ...row }, { random, ...config })
   const ask = (now = NOW, more: { timeoutMs?: number; signal?: AbortSignal } = {}) =>
-    made.ask('verify', { body: { hello: 'there' }, read: readVerifyReply, now, timeoutMs: 5_000, ...more })
-  const settle = () => made.ask('settle', { body: {}, read: readVerifyReply, now: NOW, timeoutMs: 5_000 })
-  return { ...made, ask, settle }
+    made.request('verify', { body: { hello: 'there' }, read: parseVerifyReply, now, timeoutMs: 5_000, ...more })
+  const settle = () => made.request('settle', { body: {}, read: parseVerifyReply, now: NOW, timeoutMs: 5_000 })
+  return { ...made, request: ask, settle }
 }
 
 const busy: Answer = () => new Response('<html>', { status: 503 })
-const yes = { kind: 'said', value: { kind: 'valid' } }
-const leftAlone = { kind: 'trouble', unsent: true, reason: expect.stringContaining('is paused') }
+const yes = { kind: 'result', value: { kind: 'valid' } }
+const leftAlone = { kind: 'failure', unsent: true, reason: expect.stringContaining('is paused') }
 
 describe('a request', () => {
   const stalls: Answer = () =>
@@ -39,26 +39,28 @@ describe('a request', () => {
     ['hangs', HANGS],
     ['stops in mid-reply', stalls],
   ])('ends at its deadline when the facilitator %s, and counts as sent', async (_, answer) => {
-    const { ask, close } = api(answer)
-    expect(await ask(NOW, { timeoutMs: 10 })).toEqual({ kind: 'trouble', reason: 'no reply in 10 ms', unsent: false })
+    const { request: ask, close } = api(answer)
+    expect(await ask(NOW, { timeoutMs: 10 })).toEqual({ kind: 'failure', reason: 'no reply in 10 ms', unsent: false })
     close()
   })
 
   test('ends with its caller, and at once when closed', async () => {
-    const { ask, close } = api(HANGS)
+    const { request: ask, close } = api(HANGS)
     const stop = new AbortController()
     const asked = ask(NOW, { signal: stop.signal })
     stop.abort()
-    expect(await asked).toMatchObject({ kind: 'trouble', unsent: false })
+    expect(await asked).toMatchObject({ kind: 'failure', unsent: false })
     const last = ask()
     close()
-    expect(await last).toMatchObject({ kind: 'trouble', unsent: false })
-    expect(await ask()).toMatchObject({ kind: 'trouble', unsent: true })
+    expect(await last).toMatchObject({ kind: 'failure', unsent: false })
+    expect(await ask()).toMatchObject({ kind: 'failure', unsent: true })
   })
 
   test('reads no more than it must', async () => {
-    const { ask } = api(() => Response.json({ isValid: true, padding: 'x'.repeat(2_000) }), { maxReplyBytes: 1_000 })
-    expect(await ask()).toMatchObject({ kind: 'trouble', reason: expect.stringContaining('longer than 1000 bytes') })
+    const { request: ask } = api(() => Response.json({ isValid: true, padding: 'x'.repeat(2_000) }), {
+      maxReplyBytes: 1_000,
+    })
+    expect(await ask()).toMatchObject({ kind: 'failure', reason: expect.stringContaining('longer than 1000 bytes') })
   })
 })
 
@@ -66,7 +68,9 @@ describe('verdicts', () => {
   // two at once may arrive in either order
   test.each([1, 2])('are asked for %d at once; the others wait their turn, in order', async (verdicts) => {
     const held: (() => void)[] = []
-    const { ask } = api(() => new Promise((resolve) => held.push(() => resolve(VALID()))), { verdicts })
+    const { request: ask } = api(() => new Promise((resolve) => held.push(() => resolve(VALID()))), {
+      maxVerdicts: verdicts,
+    })
     const ends: number[] = []
     const asked = [0, 1, 2, 3].map((index) => ask().then(() => ends.push(index)))
     for (let served = 0; served < 4; served++) {
@@ -80,23 +84,24 @@ describe('verdicts', () => {
   })
 
   test('that never get their turn are not sent, and say nothing against the facilitator', async () => {
-    const { ask, close } = api(HANGS, { verdicts: 1, failures: 2 })
+    const { request: ask, close } = api(HANGS, { maxVerdicts: 1, failures: 2 })
     const first = ask()
     await until(() => told.asked.length === 1)
     const crowd = await Promise.all(Array.from({ length: 9 }, () => ask(NOW, { timeoutMs: 5 })))
     expect(new Set(crowd.map(({ kind, ...said }) => `${kind} ${JSON.stringify(said)}`))).toEqual(
-      new Set(['trouble {"reason":"too many concurrent requests: no slot within 5 ms","unsent":true}']),
+      new Set(['failure {"reason":"too many concurrent requests: no slot within 5 ms","unsent":true}']),
     )
     expect(told.asked).toHaveLength(1)
     close()
-    expect(await first).toMatchObject({ kind: 'trouble', reason: expect.not.stringContaining('is paused') })
+    expect(await first).toMatchObject({ kind: 'failure', reason: expect.not.stringContaining('is paused') })
   })
 
   test('hold up no settlement', async () => {
-    const { ask, settle, close } = api(
-      ({ path }) => (path.endsWith('/settle') ? Response.json({ isValid: true }) : HANGS()),
-      { verdicts: 1 },
-    )
+    const {
+      request: ask,
+      settle,
+      close,
+    } = api(({ path }) => (path.endsWith('/settle') ? Response.json({ isValid: true }) : HANGS()), { maxVerdicts: 1 })
     const verdict = ask()
     await until(() => told.asked.length === 1)
     expect(await settle()).toMatchObject(yes)
@@ -107,25 +112,25 @@ describe('verdicts', () => {
 
 describe('a breaker', () => {
   test('leaves a facilitator alone after five failures in a row, and lets one request try again later', async () => {
-    const { ask } = api(busy)
-    for (let i = 0; i < 5; i++) expect(await ask()).toMatchObject({ kind: 'trouble', unsent: false })
+    const { request: ask } = api(busy)
+    for (let i = 0; i < 5; i++) expect(await ask()).toMatchObject({ kind: 'failure', unsent: false })
     expect(await ask(NOW + 29_999)).toMatchObject(leftAlone)
     expect(told.asked).toHaveLength(5)
     const all = await Promise.all([ask(NOW + 30_000), ask(NOW + 30_000), ask(NOW + 30_000)])
-    expect(all.filter(({ kind }) => kind === 'trouble')).toHaveLength(3)
+    expect(all.filter(({ kind }) => kind === 'failure')).toHaveLength(3)
     expect(told.asked).toHaveLength(6)
     expect(await ask(NOW + 59_999)).toMatchObject(leftAlone)
     told.answer = VALID
     expect(await ask(NOW + 60_000)).toEqual(yes as never)
     expect(await Promise.all([ask(NOW + 60_001), ask(NOW + 60_001)])).toEqual([yes, yes] as never)
     told.answer = busy
-    for (let i = 0; i < 5; i++) expect(await ask(NOW + 60_002)).toMatchObject({ kind: 'trouble', unsent: false })
+    for (let i = 0; i < 5; i++) expect(await ask(NOW + 60_002)).toMatchObject({ kind: 'failure', unsent: false })
     expect(await ask(NOW + 60_003)).toMatchObject(leftAlone)
     expect(told.asked).toHaveLength(14)
   })
 
   test('opens for one that hangs, so that nobody waits for it any more', async () => {
-    const { ask, close } = api(HANGS, { failures: 2 })
+    const { request: ask, close } = api(HANGS, { failures: 2 })
     for (let i = 0; i < 2; i++) await ask(NOW, { timeoutMs: 5 })
     expect(await ask()).toMatchObject(leftAlone)
     close()
@@ -135,7 +140,7 @@ describe('a breaker', () => {
     ['a verdict in between', () => Response.json({ isValid: false, invalidReason: 'insufficient_funds' })],
     ['what it cannot read in a payment', () => Response.json({ error: 'Invalid request' }, { status: 400 })],
   ])('does not open for %s', async (_, answer) => {
-    const { ask } = api(busy, { failures: 2 })
+    const { request: ask } = api(busy, { failures: 2 })
     for (let i = 0; i < 6; i++) {
       told.answer = i === 0 ? busy : answer
       await ask()
@@ -144,7 +149,7 @@ describe('a breaker', () => {
   })
 
   test('does not open for callers who leave', async () => {
-    const { ask, close } = api(HANGS, { failures: 1 })
+    const { request: ask, close } = api(HANGS, { failures: 1 })
     const stop = new AbortController()
     const asked = ask(NOW, { signal: stop.signal })
     stop.abort()
@@ -162,7 +167,7 @@ describe('a redirect', () => {
       path === '/x402/verify' ? new Response(null, { status, headers: { location } }) : Response.json({ isValid: true })
 
   test('within the origin is followed, as the request that it was', async () => {
-    const { ask } = api(to('/v2/verify'))
+    const { request: ask } = api(to('/v2/verify'))
     expect(await ask()).toEqual(yes as never)
     expect(told.asked.map(({ method, path, json }) => [method, path, json.hello])).toEqual([
       ['POST', '/x402/verify', 'there'],
@@ -171,29 +176,33 @@ describe('a redirect', () => {
   })
 
   test('is followed once', async () => {
-    const { ask } = api(() => new Response(null, { status: 307, headers: { location: '/again' } }))
-    expect(await ask()).toMatchObject({ kind: 'trouble', unsent: true, blame: 'url' })
+    const { request: ask } = api(() => new Response(null, { status: 307, headers: { location: '/again' } }))
+    expect(await ask()).toMatchObject({ kind: 'failure', unsent: true, setting: 'url' })
     expect(told.asked).toHaveLength(2)
   })
 
   test('to another origin is followed only where configured', async () => {
     const { origin } = new URL(other.url)
     other.answer = VALID
-    expect(await api(to(`${other.url}/verify`)).ask()).toMatchObject({ kind: 'trouble', unsent: true, blame: 'url' })
+    expect(await api(to(`${other.url}/verify`)).request()).toMatchObject({
+      kind: 'failure',
+      unsent: true,
+      setting: 'url',
+    })
     expect(other.asked).toEqual([])
-    expect(await api(to(`${other.url}/verify`), { row: { redirectOrigins: [origin] } }).ask()).toEqual(yes as never)
+    expect(await api(to(`${other.url}/verify`), { row: { redirectOrigins: [origin] } }).request()).toEqual(yes as never)
   })
 
   test.each([301, 302, 303])('with status %d, which would lose the request, is not followed', async (status) => {
-    const { ask } = api(to('/v2/verify', status))
-    expect(await ask()).toMatchObject({ kind: 'trouble', unsent: false })
+    const { request: ask } = api(to('/v2/verify', status))
+    expect(await ask()).toMatchObject({ kind: 'failure', unsent: false })
     expect(told.asked).toHaveLength(1)
   })
 
   test.each([`http://user:pass@${new URL(told.url).host}/`, 'file:///etc/passwd', 'javascript:1', '//', ''])(
     'to %j is not followed',
     async (location) => {
-      expect(await api(to(location)).ask()).toMatchObject({ kind: 'trouble', unsent: true })
+      expect(await api(to(location)).request()).toMatchObject({ kind: 'failure', unsent: true })
     },
   )
 })
@@ -265,7 +274,7 @@ describe('a token for CDP', () => {
 
   test('is made for each request, and for the address that a redirect leads to', async () => {
     const { host } = new URL(told.url)
-    const { ask } = api(
+    const { request: ask } = api(
       ({ path }) =>
         path === '/x402/verify'
           ? new Response(null, { status: 308, headers: { location: '/v2/verify?a=b' } })
@@ -284,27 +293,30 @@ describe('a token for CDP', () => {
 
   test('never goes to another origin, even where a redirect may', async () => {
     other.answer = VALID
-    const { ask } = api(() => new Response(null, { status: 308, headers: { location: `${other.url}/verify` } }), {
-      row: { cdp, redirectOrigins: [new URL(other.url).origin] },
-    })
+    const { request: ask } = api(
+      () => new Response(null, { status: 308, headers: { location: `${other.url}/verify` } }),
+      {
+        row: { cdp, redirectOrigins: [new URL(other.url).origin] },
+      },
+    )
     expect(await ask()).toEqual(yes as never)
     expect(other.asked.map(({ headers }) => headers.has('authorization'))).toEqual([false])
   })
 
   test("that cannot be made stops the request before it is sent, and is the setting's fault", async () => {
-    const { ask } = api(VALID, { row: { cdp: { ...cdp, keySecret: 'none' } } })
+    const { request: ask } = api(VALID, { row: { cdp: { ...cdp, keySecret: 'none' } } })
     expect(await ask()).toEqual({
-      kind: 'trouble',
+      kind: 'failure',
       reason: 'its key cannot sign',
       unsent: true,
-      blame: 'cdp_key_secret',
+      setting: 'cdp_key_secret',
     })
     expect(told.asked).toEqual([])
   })
 
   test("that the facilitator does not accept is the key's fault", async () => {
-    const { ask } = api(() => new Response(null, { status: 401 }), { row: { cdp } })
-    expect(await ask()).toMatchObject({ blame: 'cdp_key_id' })
+    const { request: ask } = api(() => new Response(null, { status: 401 }), { row: { cdp } })
+    expect(await ask()).toMatchObject({ setting: 'cdp_key_id' })
   })
 })
 

@@ -230,14 +230,14 @@ describe('a second facilitator', () => {
   test('that cannot be reached either leaves it unknown, and unsent', async () => {
     const chain = await harness(chainWorld, [good])
     const gone = await closed()
-    const alone = facilitatorChain({ ...chain.config, facilitators: [{ url: gone.url }, { url: gone.url }] })
+    const requestAlone = facilitatorChain({ ...chain.config, facilitators: [{ url: gone.url }, { url: gone.url }] })
     const payment = await signed(chain)
-    expect(await alone.settle(payment, chain.offer, at(chain))).toMatchObject({
+    expect(await requestAlone.settle(payment, chain.offer, at(chain))).toMatchObject({
       kind: 'unknown',
       reason: expect.stringContaining('nothing was sent'),
     })
-    expect(await alone.verify(payment, chain.offer, at(chain))).toMatchObject({ kind: 'unavailable' })
-    for (const each of [alone, chain.chain]) each.close()
+    expect(await requestAlone.verify(payment, chain.offer, at(chain))).toMatchObject({ kind: 'unavailable' })
+    for (const each of [requestAlone, chain.chain]) each.close()
   })
 })
 

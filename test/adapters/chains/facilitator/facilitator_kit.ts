@@ -6,7 +6,7 @@ import { createWalletClient, type Hex, http, publicActions, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { baseSepolia } from 'viem/chains'
 import { transferCall } from '../../../../adapters/chains/evm/payload.ts'
-import { readExact } from '../../../../adapters/chains/exact.ts'
+import { parseExact } from '../../../../adapters/chains/exact.ts'
 import {
   facilitatorChain,
   type FacilitatorChain,
@@ -130,7 +130,7 @@ export async function harness(
     facilitators: desks.map(({ url }) => ({ url })),
     fetch: through as typeof fetch,
     random: (bytes) => new Uint8Array(bytes).fill(++drawn),
-    lookMs: 1,
+    pollMs: 1,
     ...change,
   }
   const chain = facilitatorChain(config)
@@ -178,7 +178,7 @@ export async function facilitatorSubject(world: World, desks: readonly Desk[]): 
 
 /** Somebody sends it, whatever the facilitator then says. */
 export async function land(world: World, payment: Payment): Promise<Hex> {
-  const exact = readExact(payment, payment.accepted)
+  const exact = parseExact(payment, payment.accepted)
   if (exact.kind === 'refused') throw new Error(exact.reason)
   return (await world.act(ASSET, transferCall(exact))).transactionHash
 }

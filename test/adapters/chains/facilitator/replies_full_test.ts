@@ -22,7 +22,10 @@ const verify = (on: Harness, payment: Payment) => on.chain.verify(payment, on.of
 const settle = (on: Harness, payment: Payment) => on.chain.settle(payment, on.offer, at(on))
 const signed = async (on: Harness, balance?: bigint) => on.sign(await on.payer(balance), on.offer)
 
-async function alone(work: (own: Harness) => Promise<void>, change: Partial<FacilitatorConfig> = {}): Promise<void> {
+async function requestAlone(
+  work: (own: Harness) => Promise<void>,
+  change: Partial<FacilitatorConfig> = {},
+): Promise<void> {
   const own = await harness(chainWorld, [told], change)
   try {
     await work(own)
@@ -179,7 +182,7 @@ describe('a settlement', () => {
   })
 
   test('waits until our own node has seen the transaction', () =>
-    alone(async (own) => {
+    requestAlone(async (own) => {
       const payment = await signed(own)
       const transaction = await land(chainWorld, payment)
       told.answer = () => Response.json({ success: true, transaction })
@@ -201,7 +204,7 @@ describe('a settlement', () => {
   })
 
   test('that landed although the facilitator hangs is settled by its fate', () =>
-    alone(
+    requestAlone(
       async (own) => {
         told.answer = HANGS
         const payment = await signed(own)
@@ -212,7 +215,7 @@ describe('a settlement', () => {
     ))
 
   test('that a hung facilitator never sent is unknown and open, and settles when sent again', () =>
-    alone(
+    requestAlone(
       async (own) => {
         told.answer = HANGS
         const payment = await signed(own)

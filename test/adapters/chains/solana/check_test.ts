@@ -2,8 +2,14 @@
 import { afterAll, afterEach, describe, expect, test } from 'bun:test'
 import { getBase58Decoder } from '@solana/kit'
 import { solanaChain, type SolanaConfig } from '../../../../adapters/chains/solana/mod.ts'
-import { feePayerOf, isProof } from '../../../../adapters/chains/solana/keys.ts'
-import { CAPS, judgeSolana, TOKEN, TOKEN_2022, tokenAccount } from '../../../../adapters/chains/solana/payload.ts'
+import { parseFeePayer, isValidProof } from '../../../../adapters/chains/solana/keys.ts'
+import {
+  DEFAULT_FEE_LIMITS,
+  checkPayment,
+  TOKEN,
+  TOKEN_2022,
+  tokenAccount,
+} from '../../../../adapters/chains/solana/payload.ts'
 import { MINT } from '../../../../server/devnet/solana/tokens.ts'
 import {
   ANYBODYS,
@@ -184,7 +190,7 @@ describe('terms()', () => {
 describe('solanaChain()', () => {
   const secret = Array.from(feePayer.bytes)
   test('reads a key as base58 and as JSON', () => {
-    expect([feePayerOf(feePayer.secret).address, feePayerOf(JSON.stringify(secret)).address]).toEqual([
+    expect([parseFeePayer(feePayer.secret).address, parseFeePayer(JSON.stringify(secret)).address]).toEqual([
       feePayer.address,
       feePayer.address,
     ])
@@ -222,13 +228,13 @@ describe('proves()', () => {
     const bytes = await sign(seller)
     const url = base64(bytes).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')
     for (const signature of [getBase58Decoder().decode(bytes), base64(bytes), url])
-      expect(await isProof({ wallet: seller.address, message, signature })).toBe(true)
+      expect(await isValidProof({ wallet: seller.address, message, signature })).toBe(true)
   })
 
   test("refuses another wallet's, another text's, and everybody's", async () => {
     const signature = base64(await sign(seller))
-    expect(await isProof({ wallet: poor.address, message, signature })).toBe(false)
-    expect(await isProof({ wallet: seller.address, message: `${message}2`, signature })).toBe(false)
+    expect(await isValidProof({ wallet: poor.address, message, signature })).toBe(false)
+    expect(await isValidProof({ wallet: seller.address, message: `${message}2`, signature })).toBe(false)
     const nobody = await crypto.subtle.importKey(
       'raw',
       Uint8Array.from({ length: 32 }, (_, i) => (i === 0 ? 1 : 0)),
@@ -237,7 +243,7 @@ describe('proves()', () => {
       ['verify'],
     )
     expect(await crypto.subtle.verify('Ed25519', nobody, ANYBODYS, new TextEncoder().encode(message))).toBe(true)
-    expect(await isProof({ wallet: NOBODY, message, signature: base64(ANYBODYS) })).toBe(false)
+    expect(await isValidProof({ wallet: NOBODY, message, signature: base64(ANYBODYS) })).toBe(false)
   })
 
   test('never rejects', async () => {
@@ -248,10 +254,10 @@ describe('proves()', () => {
         { wallet: seller.address, message, signature: odd },
         { wallet: seller.address, message: odd, signature },
       ]) {
-        expect(await isProof(proof as never)).toBe(false)
+        expect(await isValidProof(proof as never)).toBe(false)
       }
     }
-    expect(await isProof({ wallet: seller.address, message: 'x'.repeat(5_000), signature })).toBe(false)
+    expect(await isValidProof({ wallet: seller.address, message: 'x'.repeat(5_000), signature })).toBe(false)
   })
 })
 
@@ -260,11 +266,11 @@ test("the guards of wallets and memos may follow a transfer, up to seven instruc
   const buyer = await newKey()
   const draft = await draftOf(node, buyer, offer)
   const guard = { programAddress: LIGHTHOUSE, data: Uint8Array.of(0), accounts: [readonly(buyer.address)] }
-  const judging = { network: NETWORK, feePayers: [String(offer.extra?.feePayer)] as never, caps: CAPS }
+  const judging = { network: NETWORK, feePayers: [String(offer.extra?.feePayer)] as never, caps: DEFAULT_FEE_LIMITS }
   const judged = async (rest: readonly (typeof guard | ReturnType<typeof memo>)[], wanted?: string) => {
     const asked = wanted === undefined ? offer : { ...offer, extra: { ...offer.extra, memo: wanted } }
     const wire = await chatFormatOf({ ...draft, instructions: [...draft.instructions.slice(0, 3), ...rest] })
-    return (await judgeSolana(paymentOf(asked, base64(wire)), asked, judging)).kind
+    return (await checkPayment(paymentOf(asked, base64(wire)), asked, judging)).kind
   }
   expect(await judged([])).toBe('exact')
   expect(await judged([guard, guard, guard, memo('thanks')])).toBe('exact')

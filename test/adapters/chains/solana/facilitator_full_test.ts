@@ -1,7 +1,7 @@
 import { afterAll, afterEach, describe, expect, test } from 'bun:test'
 import { solanaFacilitator, type SolanaFacilitatorConfig } from '../../../../adapters/chains/solana/facilitator.ts'
-import { bySearch } from '../../../../adapters/chains/solana/fate.ts'
-import { judgeSolana } from '../../../../adapters/chains/solana/payload.ts'
+import { findByScan } from '../../../../adapters/chains/solana/fate.ts'
+import { checkPayment } from '../../../../adapters/chains/solana/payload.ts'
 import type { SolanaReads } from '../../../../adapters/chains/solana/reads.ts'
 import type { Payment } from '../../../../core/x402/protocol.ts'
 import { chainLaws } from '../../../conformance/chains.ts'
@@ -200,7 +200,7 @@ describe('fate()', () => {
 
 test('a payer of many transactions can be proven not to have paid: none is looked into that ran before the payment could', async () => {
   const { h, payment } = await world(VALID)
-  const exact = await judgeSolana(payment, h.offer, { network: h.offer.network, feePayers: [feePayer.address] })
+  const exact = await checkPayment(payment, h.offer, { network: h.offer.network, feePayers: [feePayer.address] })
   if (exact.kind === 'refused') throw new Error(exact.reason)
   const now = node.now()
   const looked: string[] = []
@@ -213,12 +213,12 @@ test('a payer of many transactions can be proven not to have paid: none is looke
     signatures: async () => ({ kind: 'signatures', found: rows }),
     transaction: async (signature: string) => (
       looked.push(signature),
-      { kind: 'landed', id: 'another', failed: false, gain: () => 0n }
+      { kind: 'landed', id: 'another', failed: false, tokenChange: () => 0n }
     ),
   } as unknown as SolanaReads
-  expect(await bySearch(reads)(exact, {})).toMatchObject({ kind: 'trouble' })
+  expect(await findByScan(reads)(exact, {})).toMatchObject({ kind: 'failure' })
   looked.length = 0
-  expect(await bySearch(reads)(exact, { earliest: now - 150_000 })).toEqual({ kind: 'none' })
+  expect(await findByScan(reads)(exact, { earliest: now - 150_000 })).toEqual({ kind: 'none' })
   expect(looked).toEqual(Array.from({ length: 151 }, (_, i) => `${i}`))
 })
 

@@ -82,7 +82,7 @@ export async function facilitatorHarness(
     facilitators: desks.map(({ url }) => ({ url })),
     fetch: through as typeof fetch,
     random: (bytes) => new Uint8Array(bytes).fill(++drawn),
-    lookMs: 1,
+    pollMs: 1,
     ...change,
   }
   const chain = solanaFacilitator(config)

@@ -48,7 +48,7 @@ afterEach(() => {
 const CENT = 10_000n
 const RICH = 1_000_000n
 /** Slots until a blockhash has run out, and until that is finalized. */
-const [GONE, FINAL] = [151, 31]
+const [BLOCKHASH_EXPIRED, FINAL] = [151, 31]
 
 type World = { readonly h: SolanaHarness; readonly payer: Key; readonly offer: Offer; readonly payment: Payment }
 
@@ -130,7 +130,7 @@ describe('identify()', () => {
   test('looks at neither life, nor value, nor cost, and asks nobody', async () => {
     const { h, payer, offer } = await world()
     const payment = await h.sign(payer, offer, { value: 2n ** 64n - 1n })
-    node.advance(10 * GONE)
+    node.advance(10 * BLOCKHASH_EXPIRED)
     const before = node.reads()
     expect(await h.chain.identify(payment, offer, at())).toMatchObject({ kind: 'known', payer: payer.address })
     expect(node.reads()).toBe(before)
@@ -186,7 +186,7 @@ describe('verify()', () => {
   test('reads as replayed what was spent, long after its blockhash has run out too', async () => {
     const { h, payment } = await world()
     await settle(h, payment)
-    node.advance(3 * GONE)
+    node.advance(3 * BLOCKHASH_EXPIRED)
     const other = await restarted(h)
     expect(await other.verify(payment, h.offer, at())).toMatchObject({ kind: 'refused', code: 'PAYMENT_REPLAY' })
     other.close()
@@ -290,7 +290,7 @@ describe('settle()', () => {
 
   test('of what is dead already says so with the same code', async () => {
     const { h, payment } = await world()
-    node.advance(GONE)
+    node.advance(BLOCKHASH_EXPIRED)
     expect(await settle(h, payment)).toMatchObject({ kind: 'refused', code: 'PAYMENT_BLOCKHASH_STALE' })
   })
 
@@ -393,7 +393,7 @@ describe('fate()', () => {
   test('is open while any commitment knows the blockhash, and dead when the last of them has let it go', async () => {
     const { h, payment } = await world()
     const kinds: string[] = []
-    for (const slots of [0, GONE - 1, 1, FINAL - 1, 1]) {
+    for (const slots of [0, BLOCKHASH_EXPIRED - 1, 1, FINAL - 1, 1]) {
       node.advance(slots)
       kinds.push((await fate(h, payment)).kind)
     }
@@ -404,7 +404,7 @@ describe('fate()', () => {
   test('stays dead, whatever a node says later', async () => {
     const { h, payer, payment } = await world()
     await fate(h, payment)
-    node.advance(GONE + FINAL)
+    node.advance(BLOCKHASH_EXPIRED + FINAL)
     expect(await fate(h, payment)).toEqual(DEAD)
     node.lie('isBlockhashValid', () => ({ context: contextAt(1), value: true }))
     expect([await fate(h, payment), (await settle(h, payment)).kind]).toEqual([DEAD, 'refused'])
@@ -426,7 +426,7 @@ describe('fate()', () => {
   test('is not dead on the word of a node that is a minute behind, though that would be enough', async () => {
     const { h, payment } = await world()
     await fate(h, payment)
-    node.advance(GONE + FINAL)
+    node.advance(BLOCKHASH_EXPIRED + FINAL)
     node.mark()
     node.advance(120)
     node.rewind(true)
@@ -437,7 +437,7 @@ describe('fate()', () => {
 
   test('is not dead to a process that has just begun, until a finalized block is younger than its first look', async () => {
     const { h, payment } = await world()
-    node.advance(GONE + FINAL)
+    node.advance(BLOCKHASH_EXPIRED + FINAL)
     toFullSecond()
     const other = await restarted(h)
     const look = () => other.fate(payment, h.offer, at())
@@ -453,7 +453,7 @@ describe('fate()', () => {
     const { h, payer, payment } = await world()
     await fate(h, payment)
     await h.submit(payment)
-    node.advance(GONE + FINAL)
+    node.advance(BLOCKHASH_EXPIRED + FINAL)
     let asked = 0
     node.lie('getSignatureStatuses', (truth) =>
       ++asked === 1 ? { context: contextAt(node.slot()), value: [null] } : truth,
@@ -477,7 +477,7 @@ describe('fate()', () => {
   test('is not dead where the second look is taken by a node that has not come as far', async () => {
     const { h, payment } = await world()
     await fate(h, payment)
-    node.advance(GONE + FINAL)
+    node.advance(BLOCKHASH_EXPIRED + FINAL)
     node.lie('getSignatureStatuses', () => ({ context: contextAt(node.slot('finalized') - 1), value: [null] }))
     expect((await fate(h, payment)).kind).toBe('unknown')
     node.lie('getSignatureStatuses')
@@ -510,7 +510,7 @@ describe('fate()', () => {
     expect(await next.settle(payment, offer, at())).toMatchObject({ kind: 'refused' })
     expect(receiptOf(await next.fate(payment, offer, at()))).toEqual(receiptOf(settled))
     expect(await next.fate(unsent, offer, at())).toEqual({ kind: 'open' })
-    node.advance(GONE + FINAL)
+    node.advance(BLOCKHASH_EXPIRED + FINAL)
     expect(await next.fate(unsent, offer, at())).toEqual(DEAD)
     next.close()
   })
