@@ -167,7 +167,7 @@ export function gateway(setup: Setup): Gateway {
     ...(setup.inlineMs !== undefined && { inlineMs: setup.inlineMs }),
     ...(setup.freeToOrigin && { freeToOrigin: setup.freeToOrigin }),
   }
-  const { sell, discover, poll, look, cancel, drain } = callHandlers(gatewayContext)
+  const { handlePaid, discover, poll, look, cancel, drain } = callHandlers(gatewayContext)
   const { objects, vendors, countTokens } = ports
   const terms = () => withoutHints(chain.terms(clock.now()))
   const documents = documentsOf(list.endpoints, {
@@ -263,7 +263,7 @@ export function gateway(setup: Setup): Gateway {
     if (endpoint.kind === 'poll') return await poll(endpoint, requestContext, params.id ?? '')
     const hold = holdOn(bodies)
     try {
-      if (endpoint.kind !== 'free') return await sell(endpoint, requestContext)
+      if (endpoint.kind !== 'free') return await handlePaid(endpoint, requestContext)
       await permit(endpoint, caller.ip)
       const header = (name: string) => request.headers.get(name)
       const most = endpoint.uploads ? gatewayContext.maxUpload : gatewayContext.maxBody
