@@ -189,10 +189,10 @@ test('the lines that start a provider start it', () => {
         })
         if (!read.ok) return read.mistakes
         // What devnet fills in is left out, unless the line names it.
-        const isSaid = (name: string) => line.toLowerCase().includes(`=${name}`)
+        const isSaid = (name: string) => line.toLowerCase().includes(name)
         const named = Object.entries(read.config.services).map(([product, choices]) => [
           product,
-          choices.flatMap(({ by, offer }) => (offer.isOnDevnet && !isSaid(by) ? [] : [by])),
+          choices.flatMap(({ by, offer }) => (offer.isOnDevnet && !isSaid(`${product}=${by}`) ? [] : [by])),
         ])
         return Object.fromEntries(named.filter(([, choices]) => (choices?.length ?? 0) > 0))
       })

@@ -19,6 +19,10 @@ export const manifest = provider({
   },
   environment: {},
   serves: {
-    rpc: { as: 'rpc', create: ({ rpc: nodes = {} }, { clock, log }) => rpcNodes({ nodes, clock, log }) },
+    rpc: {
+      as: 'rpc',
+      startedBy: ['rpc'],
+      create: ({ rpc: nodes = {} }, { clock, log }) => rpcNodes({ nodes, clock, log }),
+    },
   },
 })

@@ -1,6 +1,7 @@
 /** Who searches, who knows prices and who finds swaps: by key, by file, and by mistake. */
 import { describe, expect, test } from 'bun:test'
 import { type Config, realVendors } from '../../../server/config/mod.ts'
+import { providers } from '../../../server/config/providers.ts'
 import { good, mistakes, servedBy, settingsOf } from './config_kit.ts'
 
 const PAYER = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
@@ -176,6 +177,41 @@ describe('what can be said wrongly', () => {
       expect(mistakes('', { PYTH_API_KEY: 'p', PYTH_HERMES_URL: address })).toEqual([])
     },
   )
+
+  test('every setting of a provider is read where its provider is chosen', () => {
+    const choices =
+      'search = ["exa", "xai"]\nvoice = "bland"\nphone = "twilio"\nonramp = "coinbase"\npolymarket_funding = "bridge"\ndefidata = "defillama"\n'
+    const values: Readonly<Record<string, string>> = {
+      TWILIO_ACCOUNT_SID: `AC${'7'.repeat(32)}`,
+      SWAP_FEE_RECIPIENT: PAYER,
+      PHONE_COUNTRIES: 'US',
+      TWILIO_FRAUD_FIELDS: 'sim_swap',
+      SANDBOX_MOST: '2',
+      SANDBOX_MEMORY_MB: '128',
+    }
+    const env = Object.fromEntries(
+      providers.flatMap(({ environment }) =>
+        Object.keys(environment).map((variable) => [
+          variable,
+          values[variable] ?? (/_URL$/.test(variable) ? 'http://a.lan' : 'word'),
+        ]),
+      ),
+    )
+    const rpc = '[rpc]\nbase-mainnet = "http://node.lan"\n'
+    const told = ['e2b', 'modal', 'embedded'].map((sandbox) =>
+      mistakes(`${choices}sandbox = "${sandbox}"\n${rpc}`, env).map((mistake) => mistake.split(':')[0]),
+    )
+    const [e2b, modal, embedded] = [
+      ['e2b_base_url (E2B_BASE_URL)', 'e2b_template (E2B_TEMPLATE)'],
+      ['modal_app (MODAL_APP)'],
+      ['sandbox_most (SANDBOX_MOST)', 'sandbox_memory_mb (SANDBOX_MEMORY_MB)'],
+    ]
+    expect(told).toEqual([
+      [...modal, ...embedded],
+      [...e2b, ...embedded],
+      [...e2b, ...modal],
+    ])
+  })
 
   test('a setting that nothing reads', () => {
     expect(
