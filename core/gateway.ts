@@ -177,11 +177,14 @@ export function gateway(setup: Setup): Gateway {
     changes: changelog,
     offering: { catalog, vendors, countTokens, networks: gatewayContext.networks },
   })
+  let isDraining = false
+  const leaveRotation = () => void (isDraining = true)
   const facts: GatewayFacts = {
     name,
     label,
     version,
     startedAt: clock.now(),
+    isDraining: () => isDraining,
     isReady: () => terms().length > 0,
     closed: () => chain.closed?.(clock.now()),
     terms,
@@ -391,7 +394,7 @@ export function gateway(setup: Setup): Gateway {
     return new Response(body as BodyInit | null, { status, headers })
   }
 
-  return { name, endpoints: list.endpoints, handle, fetch, renew, maintain, takeOver, drain }
+  return { name, endpoints: list.endpoints, handle, fetch, renew, maintain, takeOver, leaveRotation, drain }
 }
 
 const STORAGE_AWAY = new ApiError('NOT_READY', {

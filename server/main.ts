@@ -28,6 +28,7 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
     return { url, wired, stop }
 
     async function stop(): Promise<void> {
+      for (const { gateway } of gateways) gateway.leaveRotation()
       const closed = listening.stop(false)
       const deadline = clock.now() + config.drainMs
       await Promise.race([requests.over(), nothingBegun(wired), clock.wait(config.drainMs)])

@@ -26,6 +26,8 @@ export type Gateway = {
   maintain(): Promise<void>
   /** Fails every unfinished call of any other owner: for one who knows that no other process is alive. */
   takeOver(): Promise<number>
+  /** The process is about to stop: `/readyz` is 503 from now on, and all else goes on. */
+  leaveRotation(): void
   /** Ends every stream that is under way, paid for as far as it went: for a process that has to stop. */
   drain(): void
 }
@@ -45,6 +47,7 @@ export function retiredGateway(name: string): Gateway {
     renew: nothing,
     maintain: nothing,
     takeOver: async () => 0,
+    leaveRotation() {},
     drain() {},
   }
 }

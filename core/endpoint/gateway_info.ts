@@ -9,6 +9,8 @@ export type GatewayFacts = {
   readonly label: string
   readonly version: string
   readonly startedAt: number
+  /** Whether the process is about to stop, and wants no new requests. */
+  isDraining(): boolean
   /** Whether paid routes have an offer. */
   isReady(): boolean
   /** Why a chain of it does not sell although it was checked; its reason is for the operator only. */

@@ -82,6 +82,7 @@ const generations = paid({
 const jobPoll = polled({
   name: 'images.poll',
   path: sale.POLL_PATH,
+  aliases: ['/api/v1/images/image2image/{id}'],
   summary: 'Collect a slow image job',
   description: `${READS} The first poll that finds the job completed settles it, once.`,
   tag: 'images',

@@ -226,4 +226,49 @@ const regions = free({
   },
 })
 
-export const health = [up, overview, chain, models, regions]
+/** Answered by the process itself: whoever watches it restarts what does not answer. */
+const alive = free({
+  name: 'livez',
+  path: '/livez',
+  summary: 'Whether the process answers',
+  tag: 'health',
+  hidden: true,
+  output: Type.Object({ status: Type.Literal('ok') }),
+  answer: () => json(200, { status: 'ok' }, FRESH),
+})
+
+const ready = free({
+  name: 'readyz',
+  path: '/readyz',
+  summary: 'Whether the gateway wants requests',
+  description: '503 until its chain has been checked, while it cannot settle, and while the process stops.',
+  tag: 'health',
+  hidden: true,
+  output: Type.Object({
+    status: Type.Union([Type.Literal('ready'), Type.Literal('not_ready')]),
+    reasons: Type.Optional(Type.Array(Type.String(), { description: "Only with the operator's token." })),
+  }),
+  answer({ header }, { gateway, isOperator }) {
+    const reasons = unreadiness(gateway)
+    const isReady = reasons.length === 0
+    return json(
+      isReady ? 200 : 503,
+      {
+        status: isReady ? 'ready' : 'not_ready',
+        ...(isOperator(header('authorization')) && { reasons }),
+      },
+      FRESH,
+    )
+  },
+})
+
+function unreadiness({ isDraining, isReady, closed }: GatewayFacts): readonly string[] {
+  const reason = closed()?.reason
+  return [
+    ...(isDraining() ? ['the process is stopping'] : []),
+    ...(reason === undefined ? [] : [reason]),
+    ...(reason === undefined && !isReady() ? ['no chain has been checked yet'] : []),
+  ]
+}
+
+export const health = [up, overview, chain, models, regions, alive, ready]

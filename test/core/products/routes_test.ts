@@ -16,6 +16,8 @@ const ADDITIONS: Readonly<Record<string, string>> = {
   'POST /api/v1/chat/estimate': 'what a request would cost (contract 6.3)',
   'GET /changelog': 'dated changes (contract 21.12)',
   'POST /api/v1beta/models/{model}:streamGenerateContent': 'the stream of generateContent (contract 7.20)',
+  'GET /livez': 'whether the process answers (contract 19.8)',
+  'GET /readyz': 'whether it wants requests (contract 19.8)',
   'GET /docs': 'the reference page',
   'GET /robots.txt': 'for indexers',
   'GET /favicon.ico': 'for browsers',

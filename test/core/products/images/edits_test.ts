@@ -579,6 +579,8 @@ describe('the slow path', () => {
       },
     ])
     expect((await alice.poll(poll_url, payment)).body.payment.status).toBe('already_settled')
+    const alias = await alice.poll(poll_url.replace(GENERATIONS, '/api/v1/images/image2image'), payment)
+    expect([alias.status, alias.body.payment.status]).toEqual([200, 'already_settled'])
     expect(chain.transfers).toHaveLength(1)
   })
 

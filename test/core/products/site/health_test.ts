@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { scriptedVendor } from '../../../../adapters/providers/scripted/images.ts'
 import { scriptedChat } from '../../../../adapters/providers/scripted/chat.ts'
-import { catalog, ApiError } from '../../../../core/mod.ts'
+import { catalog, ApiError, type Gateway } from '../../../../core/mod.ts'
 import { FOX, kit, type KitOptions, ORIGIN, read, START } from '../../../kit.ts'
 
 const PATHS = ['/api/health', ...['overview', 'chain', 'models', 'regions'].map((what) => `/api/v1/health/${what}`)]
@@ -14,6 +14,47 @@ function stage(options: KitOptions = {}) {
 }
 
 const iso = (ms: number) => new Date(START + ms).toISOString()
+
+describe('probes', () => {
+  const probe = async (shop: Gateway, path: string, authorization?: string) =>
+    await read(
+      await shop.fetch(new Request(ORIGIN + path, { headers: authorization ? { authorization } : {} }), {
+        ip: '192.0.2.1',
+      }),
+    )
+
+  test('say that the process lives and is ready, without any limit, and ask nobody', async () => {
+    const { shop, ports } = stage()
+    for (const [path, status] of [
+      ['/livez', 'ok'],
+      ['/readyz', 'ready'],
+    ] as const) {
+      for (let n = 0; n < 200; n++) {
+        const answer = await probe(shop, path)
+        expect([answer.status, answer.body]).toEqual([200, { status }])
+      }
+      expect((await shop.fetch(new Request(ORIGIN + path, { method: 'HEAD' }), { ip: '192.0.2.1' })).status).toBe(200)
+    }
+    await ports.storage.close()
+  })
+
+  test('say 503 before the chain was checked, while it cannot settle, and while the process stops; why is for the operator', async () => {
+    const { ports } = kit()
+    const token = 'a-token-of-thirty-two-characters!'
+    const unready = async (options: KitOptions, reason: string, leave = false) => {
+      const { shop } = stage({ ...options, operatorToken: token })
+      if (leave) shop.leaveRotation()
+      const answer = await probe(shop, '/readyz')
+      expect([answer.status, answer.body]).toEqual([503, { status: 'not_ready' }])
+      expect((await probe(shop, '/readyz', `Bearer ${token}`)).body).toEqual({ status: 'not_ready', reasons: [reason] })
+      expect((await probe(shop, '/livez')).status).toBe(200)
+    }
+    await unready({ ports: { chain: { ...ports.chain, terms: () => [] } } }, 'no chain has been checked yet')
+    const closed = () => ({ code: 'no_gas' as const, reason: 'the relayer holds 0 ETH' })
+    await unready({ ports: { chain: { ...ports.chain, closed } } }, 'the relayer holds 0 ETH')
+    await unready({}, 'the process is stopping', true)
+  })
+})
 
 describe('health', () => {
   test('of a gateway that has just begun is good, and nothing has been seen', async () => {
