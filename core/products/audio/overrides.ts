@@ -56,7 +56,7 @@ function changed(row: AudioRow, { rate, kind = row.kind, ...fields }: AudioOverr
 
 function added({ kind, vendor, upstream, rate, ...fields }: AudioOverride, mistakes: string[]): AudioRow | undefined {
   if (!kind || !vendor || !upstream || rate === undefined) {
-    mistakes.push(`audio ${fields.id}: not a row of the contract, so kind, vendor, upstream and rate must be given`)
+    mistakes.push(`audio ${fields.id}: not in the built-in catalog, so kind, vendor, upstream and rate are required`)
     return undefined
   }
   return {

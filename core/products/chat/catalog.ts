@@ -1,6 +1,4 @@
-/**
- * Chat models for sale: list prices of their makers in November 2026, which operators correct in their configuration.
- */
+/** The built-in chat catalog: list prices of November 2026, which operators can override in their configuration. */
 import { dollars } from '../../x402/money.ts'
 import type { ChatBilling, ChatRow, Effort, EffortRules } from '../../ports/vendors/chat.ts'
 import { paid, chatRow } from './row.ts'
@@ -26,7 +24,7 @@ const gpt = {
 
 const UP_TO_XHIGH = { minimal: 'low', low: 'low', medium: 'medium', high: 'high', xhigh: 'xhigh' } as const
 
-/** The six-series differs in what becomes of `none` alone (contract 6.34). */
+/** Effort rules of the 6 series, whose models differ only in how `none` is mapped (contract 6.34). */
 function six(none: Effort): EffortRules {
   return {
     sent: { none, ...UP_TO_XHIGH, max: 'xhigh' },
@@ -50,14 +48,14 @@ const gptSix = {
   ],
   toolsByResponses: true,
 } as const
-/** The flagship and its refreshes always reason; the smaller tiers may be told not to. */
+/** The flagships always reason; reasoning can be turned off for the smaller tiers. */
 const alwaysReasons = { ...gptSix, effort: six('low') } as const
 const mayNotReason = { ...gptSix, effort: six('none') } as const
 
 const fiveEfforts = { none: 'none', ...UP_TO_XHIGH } as const
 const gptFivePointSix = { ...gpt, effort: { sent: fiveEfforts, forcedWithTools: 'none' } } as const
 const gptFive = { ...gpt, effort: { sent: fiveEfforts } } as const
-/** Knows no xhigh. */
+/** Without xhigh. */
 const gptFivePointOne = { ...gpt, contextWindow: 400_000, effort: { sent: { ...fiveEfforts, xhigh: 'high' } } } as const
 
 const vendorA: readonly ChatRow[] = [
@@ -79,7 +77,7 @@ const vendorA: readonly ChatRow[] = [
     billing: paid('2', '10', { read: '0.1', write: '2.5', long: above272K('4', '15') }),
     description: 'A strong all-round model for coding and agents, always with reasoning.',
   }),
-  // Counted among the smaller tiers: its maker documents that it accepts `none`.
+  // One of the smaller tiers: its maker documents that it accepts `none`.
   chatRow('vendor-a/chat-6.1-medium', 'openai/gpt-6.1-terra', {
     ...mayNotReason,
     ...released(2026, 10, 26),
@@ -344,7 +342,7 @@ const claude = {
   promptCache: true,
 } as const
 /**
- * From 4.7 on, the large models know no sampling parameters; the newest ones reject forced tools as well (contract
+ * From 4.7 on, the large models accept no sampling parameters; the newest ones also reject forced tools (contract
  * 6.32).
  */
 const claudeUnsampled = { ...claude, strips: ['temperature', 'top_p', 'top_k'] } as const
@@ -417,7 +415,7 @@ const vendorG: readonly ChatRow[] = [
   }),
 ]
 
-/** At the rates of peak hours. Two rows have one upstream, which thinks unless it is told not to. */
+/** Rates of peak hours. Two rows share one upstream, which reasons by default. */
 const deepseek = { contextWindow: 1_000_000, maxOutput: 384_000, structured: 'forwarded' } as const
 
 const vendorH: readonly ChatRow[] = [
@@ -448,7 +446,7 @@ const vendorH: readonly ChatRow[] = [
   }),
 ]
 
-/** Open weights go by the id under which those who host them serve them. */
+/** Open-weight models use the ids of their hosts. */
 const open = { structured: 'forwarded', maxOutput: 16_384, contextWindow: 131_072, categories: THINKS } as const
 
 const FREE: ChatBilling = { mode: 'free' }
@@ -515,7 +513,7 @@ const free: readonly ChatRow[] = [
   }),
 ]
 
-/** The flat prices are this gateway's own, fee included. */
+/** Flat prices are set by this gateway, fee included. */
 const flatPriced: readonly ChatRow[] = [
   chatRow('vendor-open/llama-3.3-70b', 'meta/llama-3.3-70b-instruct', {
     ...open,
@@ -575,7 +573,7 @@ const flatPriced: readonly ChatRow[] = [
   }),
 ]
 
-/** Served without any key. It is no model, and says so wherever it is shown (decision 22). */
+/** Served without a provider key. It is not a model and is labelled as such (decision 22). */
 const echo = {
   maker: 'farebox',
   vendor: 'embedded',
@@ -610,7 +608,7 @@ const embedded: readonly ChatRow[] = [
 const idsBut = (row: ChatRow, rows: readonly ChatRow[]): readonly string[] =>
   rows.filter((other) => other !== row).map(({ id }) => id)
 
-/** The free set routes around a row that is unavailable (contract 20.4). */
+/** Free models fall back to each other (contract 20.4). */
 export const chatRows: readonly ChatRow[] = [
   ...vendorA,
   ...vendorB,

@@ -1,4 +1,4 @@
-/** The generate-content API of vendor-b's clients, for payers that the operator has listed (contract 7.20, 7.22). */
+/** The generateContent API of vendor-b's clients, for payers on the operator's allowlist (contract 7.20, 7.22). */
 import { Type } from '@sinclair/typebox'
 import type { ChatRow } from '../../ports/vendors/chat.ts'
 import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
@@ -75,12 +75,12 @@ const check =
     if (served !== undefined)
       throw invalidParameter(
         'tools',
-        `${served} is run by the vendor at a price of its own, and is not sold here; declare functions.`,
+        `${served} is run by the vendor at an extra charge and is not supported; declare functions instead.`,
       )
     if (body.cachedContent !== undefined)
       throw invalidParameter(
         'cachedContent',
-        'names something in the account of the operator; send the content itself.',
+        'refers to content of the operator, which is not supported; send the content itself.',
       )
     checkExtras(body)
     return await sizeRequest(
@@ -95,7 +95,7 @@ const check =
     )
   }
 
-/** What costs more than was quoted, or is not in the request (decision 42). */
+/** Refuses members that cost more than the quote, or refer to content outside the request (decision 42). */
 function checkExtras({ serviceTier, generationConfig, contents, systemInstruction }: Fields): void {
   const tier = serviceTier ?? fieldsOf(generationConfig).serviceTier ?? 'standard'
   if (tier !== 'standard') throw invalidParameter('serviceTier', `must be standard, got ${quoted(tier)}.`)
@@ -110,15 +110,15 @@ function checkExtras({ serviceTier, generationConfig, contents, systemInstructio
   checkParts(systemInstruction, { path: 'systemInstruction', count, depth: MAX_DEPTH })
 }
 
-/** Levels: a content has parts, one of them answers a call, and that answer has parts of media. */
+/** Most levels of nesting: contents have parts, a part may answer a call, and that answer has media parts. */
 const MAX_DEPTH = 16
 
-/** What is the caller's own JSON, in which no vendor looks for files. */
+/** Members with the caller's own JSON, in which vendors do not resolve files. */
 const FREE_FORM: ReadonlySet<string> = new Set(['args', 'response', 'partMetadata', 'partmetadata'])
 
 type PartCheck = { readonly path: string; readonly count: ReturnType<typeof partCounter>; readonly depth: number }
 
-/** Files live in the account of the operator, or behind an address that nobody has counted. */
+/** Refuses file references: they name files in the operator's account, or URLs whose content was not quoted. */
 function checkParts(value: Json | undefined, { path, count, depth }: PartCheck): void {
   if (typeof value !== 'object' || value === null) return
   if (depth === 0) throw refused(path, 'is nested too deeply')
@@ -133,12 +133,12 @@ function checkParts(value: Json | undefined, { path, count, depth }: PartCheck):
   for (const [spelling, inner] of Object.entries(value)) {
     const name = spelling.replaceAll('_', '')
     if (/^filedata$/i.test(name) && inner !== null)
-      throw invalidParameter(`${path}.fileData`, 'is not served; send the content itself, as inlineData.')
+      throw invalidParameter(`${path}.fileData`, 'is not supported; send the content itself, as inlineData.')
     if (!FREE_FORM.has(name)) checkParts(inner, { path: `${path}.${name}`, count, depth: depth - 1 })
   }
 }
 
-/** A probe without a body names no model either. */
+/** A discovery request without a body names no model. */
 function anyRow(offering: Offering): ChatRow {
   const row = sampleRow(offering, isOnSurface)
   if (!row) throw new ApiError('NOT_CONFIGURED')
@@ -150,8 +150,8 @@ const generate = streamed<ChatInput>({
   name: 'generate_content',
   path: '/api/v1beta/models/{model...}:generateContent',
   aliases: ['/api/v1/models/{model...}:generateContent'],
-  summary: 'Converse in the generate-content API',
-  description: 'For wallets that the operator has listed. x-goog-api-key is ignored.',
+  summary: 'Create an answer with the generateContent API',
+  description: 'For wallets on the allowlist of the operator. x-goog-api-key is ignored.',
   check: check(false),
 })
 
@@ -160,16 +160,16 @@ const generateStream = streamed<ChatInput>({
   name: 'generate_content.stream',
   path: '/api/v1beta/models/{model...}:streamGenerateContent',
   aliases: ['/api/v1/models/{model...}:streamGenerateContent'],
-  summary: 'Converse in the generate-content API, streamed',
-  description: 'Server-sent events, with alt=sse or without. For wallets that the operator has listed.',
+  summary: 'Create an answer with the generateContent API, streamed',
+  description: 'Server-sent events, with alt=sse or without. For wallets on the allowlist of the operator.',
   check: check(true),
 })
 
 export const generateContent = [generate, generateStream]
 
 /**
- * The same in camelCase: the vendor reads both spellings, and what it reads must be what was quoted. It reads numbers
- * out of texts as well, so those are refused where the quote depends on them.
+ * Converts the request to camelCase: the vendor reads both spellings, and must read exactly what was quoted. It also
+ * parses numbers out of strings, so those are refused where the quote depends on them.
  */
 function camelCaseBody(request: Fields): Fields {
   const { generationConfig, ...body } = camel(request)

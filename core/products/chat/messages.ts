@@ -1,4 +1,4 @@
-/** The messages API of vendor-g's clients: verbatim on its own models, converted on all others (contract 7.1). */
+/** The messages API of vendor-g's clients: passed through on its own models, converted on others (contract 7.1). */
 import { Type } from '@sinclair/typebox'
 import type { ChatRow } from '../../ports/vendors/chat.ts'
 import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
@@ -59,7 +59,7 @@ const output = Type.Object({
 const create = streamed<ChatInput>({
   name: 'messages',
   path: '/api/v1/messages',
-  summary: 'Converse in the messages API',
+  summary: 'Create an answer with the messages API',
   description:
     'Answers of vendor-g models are passed on as they are, thinking blocks and events included; those of other models are converted. x-api-key and Authorization are ignored.',
   tag: 'chat',
@@ -102,18 +102,24 @@ export const messages = [create]
 const isClientToolBlock = ({ type }: Fields): boolean =>
   type === undefined || type === null || type === 'custom' || isClientTool(type)
 
-/** What costs more than was quoted, or cannot work (contract 7.7). What no surface sells is refused with all others. */
+/**
+ * Refuses members that cost more than the quote or have no effect (contract 7.7). `checkExtras` in shared code covers
+ * the rest.
+ */
 function checkExtras(request: Fields, { header }: RequestHead): void {
   const { context_management, output_format, tools } = request
   if (context_management !== undefined && !header('anthropic-beta')) {
     throw invalidParameter('context_management', 'is a beta feature; send it with the matching anthropic-beta header.')
   }
   if (output_format !== undefined && output_format !== null)
-    throw invalidParameter('output_format', 'has another name by now: send output_config.format.')
+    throw invalidParameter('output_format', 'was renamed; send output_config.format.')
   for (const [at, tool] of listOf(tools).entries()) {
     if (!isFields(tool)) throw refused(`tools.${at}`, 'must be an object')
     if (!isClientToolBlock(tool))
-      throw invalidParameter(`tools.${at}`, 'is run by the vendor at a price of its own, and is not sold here.')
+      throw invalidParameter(
+        `tools.${at}`,
+        'is run by the vendor at an extra charge and is not supported; declare your own tools.',
+      )
   }
   checkTurns(request.messages, 'messages')
   const count = partCounter()
@@ -125,14 +131,14 @@ function checkExtras(request: Fields, { header }: RequestHead): void {
     checkBlocks(content, { at, count, depth: MAX_DEPTH })
 }
 
-/** Levels of blocks in blocks; results of tools hold documents, which hold texts and pictures. */
+/** Most levels of nested blocks: tool results hold documents, which hold texts and images. */
 const MAX_DEPTH = 8
 
 type BlockCheck = { readonly at: string; readonly count: ReturnType<typeof partCounter>; readonly depth: number }
 
 /**
- * Files live in the account of the operator, where any caller could name another one's; what is behind an address
- * nobody has counted.
+ * Refuses file ids, since files in the operator's account may belong to other callers, and document URLs, whose content
+ * was not quoted.
  */
 function checkBlocks(content: Json | undefined, { at, count, depth }: BlockCheck): void {
   const blocks = isFields(content) ? [content] : listOf(content)
@@ -148,14 +154,14 @@ function checkBlocks(content: Json | undefined, { at, count, depth }: BlockCheck
     if (type === 'document' && source.type === 'url')
       throw invalidParameter(
         `${blockPath}.source`,
-        'must hold the document itself: what is behind an address cannot be quoted.',
+        'must hold the document itself; the content of a URL cannot be quoted.',
       )
     checkBlocks(block.content, { at: `${blockPath}.content`, count, depth: depth - 1 })
     checkBlocks(source.content, { at: `${blockPath}.source.content`, count, depth: depth - 1 })
   }
 }
 
-/** `standard_only` is what is quoted, and a word of this format alone. */
+/** `standard_only` is the tier that is quoted; only this format has it. */
 function withoutTier({ service_tier, ...body }: Fields): Fields {
   return service_tier === undefined || service_tier === 'standard_only' ? body : { ...body, service_tier }
 }
@@ -170,7 +176,7 @@ function forwardedHeaders({ header }: RequestHead): Readonly<Record<string, stri
 
 const MIN_BUDGET = 1_024
 
-/** Where there is none, or where the clamped `max_tokens` no longer holds the one that was given. */
+/** Whether the budget is missing, or no longer fits the clamped `max_tokens`. */
 function needsBudget(
   { budget_tokens: budget }: Fields,
   { maxTokens, head }: { maxTokens: number; head: number },
@@ -179,8 +185,7 @@ function needsBudget(
 }
 
 /**
- * The body for a vendor that speaks messages itself: as it came, but for the sizes and for what the model does not
- * take.
+ * The body for a vendor of the messages API: unchanged except for sizes and parameters that the model does not accept.
  */
 function nativeBody(
   { model: _, stream: __, ...body }: Fields,

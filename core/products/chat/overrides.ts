@@ -1,13 +1,13 @@
-/** What an operator changes about the chat catalog: rows edited, added, hidden or redirected (decision 21). */
+/** Operator overrides of the chat catalog: rows edited, added, hidden or redirected (decision 21). */
 import { type Dollars, dollars } from '../../x402/money.ts'
 import { isBelow } from '../../x402/pricing.ts'
 import { duplicatesIn } from '../../lib/duplicates.ts'
 import type { ChatBilling, ChatRow } from '../../ports/vendors/chat.ts'
 
 /**
- * One row's changes, in the words of the configuration file. Rates are decimal US dollars for a million tokens, `flat`
- * and `live_search` for a call, `flat` with the fee inside. `fallbacks` replaces the row's own; `redirect` names the
- * row that does the work instead.
+ * Changes to one row, with the field names of the configuration file. Rates are decimal US dollars per million tokens;
+ * `flat` and `live_search` are per call, `flat` including the fee. `fallbacks` replaces the row's own. `redirect` names
+ * the row that serves requests instead.
  */
 export type ChatOverride = {
   readonly id: string
@@ -17,7 +17,7 @@ export type ChatOverride = {
   readonly maker?: string
   readonly vendor?: string
   readonly upstream?: string
-  /** Unix seconds of its release. */
+  /** Release time in Unix seconds. */
   readonly created?: number
   readonly context_window?: number
   readonly max_output?: number
@@ -45,13 +45,13 @@ export type ChatOverride = {
 
 export type OverriddenChat = { readonly rows: readonly ChatRow[]; readonly mistakes: readonly string[] }
 
-/** Tells of a mistake in a field of the row that is being read. */
+/** Reports a mistake in a field of the current row. */
 type Report = (field: string, what: string) => undefined
 
-/** Release of a row that does not say it: 2026-11-20. */
+/** Default release time: 2026-11-20. */
 const UNDATED = 1_795_132_800
 
-/** Applies overrides in order. Mistakes name the row and the field; the rows are good only when there are none. */
+/** Applies overrides in order. Mistakes name the row and the field; use the rows only if there are none. */
 export function overrideChat(rows: readonly ChatRow[], overrides: readonly ChatOverride[]): OverriddenChat {
   const mistakes: string[] = []
   const reporterFor =
@@ -82,7 +82,7 @@ export function overrideChat(rows: readonly ChatRow[], overrides: readonly ChatO
   return { rows: allRows, mistakes }
 }
 
-/** A row with its changes, or a new one, which has to say what it cannot inherit. */
+/** Changes a row, or adds one, which must set every field without a default. */
 function withOverride(existing: ChatRow | undefined, override: ChatOverride, report: Report): ChatRow | undefined {
   const billing = billingOf(existing?.billing, override, report)
   const merged = { ...existing, ...directFields(override, report), ...(billing && { billing }) }
@@ -91,7 +91,7 @@ function withOverride(existing: ChatRow | undefined, override: ChatOverride, rep
   if (!vendor || !upstream || !contextWindow || !maxOutput || !billing) {
     return report(
       'id',
-      'not a row of the contract, so vendor, upstream, context_window, max_output and a price (input and output, flat, or free) must be given',
+      'not in the built-in catalog, so vendor, upstream, context_window, max_output and a price (input and output, flat, or free) are required',
     )
   }
   const defaults = {
@@ -109,7 +109,7 @@ function withOverride(existing: ChatRow | undefined, override: ChatOverride, rep
   )
 }
 
-/** The fields that are written down as they are, under the catalog's names for them. */
+/** The fields that are copied, renamed to the catalog's names. */
 function directFields(override: ChatOverride, report: Report): Partial<ChatRow> {
   const { context_window, max_output, no_forced_tools, tools_by_responses, live_search, prompt_cache, ...rest } =
     override
@@ -139,16 +139,16 @@ function directFields(override: ChatOverride, report: Report): Partial<ChatRow> 
 
 function validated(row: ChatRow, report: Report): ChatRow {
   const { contextWindow, maxOutput } = row
-  if (!isCount(contextWindow)) report('context_window', `not a count of tokens: ${contextWindow}`)
-  if (!isCount(maxOutput)) report('max_output', `not a count of tokens: ${maxOutput}`)
-  else if (maxOutput > contextWindow) report('max_output', `more than the context window of ${contextWindow}`)
-  if (row.liveSearch && row.billing.mode === 'free') report('live_search', 'a free row cannot take a surcharge')
+  if (!isCount(contextWindow)) report('context_window', `must be a positive integer of tokens, got ${contextWindow}`)
+  if (!isCount(maxOutput)) report('max_output', `must be a positive integer of tokens, got ${maxOutput}`)
+  else if (maxOutput > contextWindow) report('max_output', `must be at most the context window of ${contextWindow}`)
+  if (row.liveSearch && row.billing.mode === 'free') report('live_search', 'a free row cannot have a surcharge')
   return row
 }
 
 const isCount = (tokens: number): boolean => Number.isSafeInteger(tokens) && tokens > 0
 
-/** The billing that an override asks for; a paid row may have single rates changed. Undefined: as it was. */
+/** The billing that an override sets; single rates of a paid row may be changed. Undefined: unchanged. */
 function billingOf(existing: ChatBilling | undefined, override: ChatOverride, report: Report): ChatBilling | undefined {
   const { input, output, cache_read, cache_write, long, flat, free } = override
   const rateFields = Object.entries({ input, output, cache_read, cache_write, long }).flatMap(([field, given]) =>
@@ -158,11 +158,11 @@ function billingOf(existing: ChatBilling | undefined, override: ChatOverride, re
   if ([isPaid, flat !== undefined, free === true].filter(Boolean).length > 1) {
     return report(
       flat === undefined ? 'free' : 'flat',
-      'a row costs one thing only: input and output, or flat, or free',
+      'set only one kind of price: input and output, or flat, or free',
     )
   }
   if (free === false && existing?.mode === 'free' && !isPaid && flat === undefined)
-    return report('free', 'then say what it costs: input and output, or flat')
+    return report('free', 'a row that is not free needs a price: input and output, or flat')
   if (free) return { mode: 'free' }
   if (flat !== undefined) {
     const price = amount('flat', flat, report)
@@ -185,7 +185,7 @@ function rates(
   const rateOf = (field: string, given: string | undefined, inherited: Dollars | undefined) =>
     given === undefined ? inherited : amount(field, given, report)
   if (!existing && (input === undefined || output === undefined))
-    return report(first, 'both input and output must be given, for the row had no rates')
+    return report(first, 'input and output are both required, because the row has no rates')
   const [perInput, perOutput] = [rateOf('input', input, existing?.input), rateOf('output', output, existing?.output)]
   const [cacheRead, cacheWrite] = [
     rateOf('cache_read', cache_read, existing?.cacheRead),
@@ -204,7 +204,7 @@ function rates(
 }
 
 function longRates({ from, input, output }: NonNullable<ChatOverride['long']>, report: Report): Paid['long'] {
-  if (!isCount(from)) return report('long.from', `not a count of tokens: ${from}`)
+  if (!isCount(from)) return report('long.from', `must be a positive integer of tokens, got ${from}`)
   const [perInput, perOutput] = [amount('long.input', input, report), amount('long.output', output, report)]
   return perInput && perOutput && { from, input: perInput, output: perOutput }
 }
@@ -218,8 +218,7 @@ function amount(field: string, decimal: string, report: Report): Dollars | undef
 }
 
 /**
- * Keeps what the row is called and takes all else from the fallback, whose rates must be the same or lower (contract
- * 21.11).
+ * Keeps the row's names and takes the rest from the fallback, whose rates must be the same or lower (contract 21.11).
  */
 function redirected(
   row: ChatRow | undefined,
@@ -227,7 +226,7 @@ function redirected(
   { redirect, report }: { redirect: string; report: Report },
 ): ChatRow | undefined {
   if (!row) return undefined
-  if (!fallback || fallback.id === row.id) return report('redirect', `there is no other row called ${redirect}`)
+  if (!fallback || fallback.id === row.id) return report('redirect', `no other row is named ${redirect}`)
   const problem = priceProblem(fallback, row)
   if (problem) report('redirect', `${redirect} ${problem}`)
   const { id, aliases, name, description, maker, created, hidden, fallbacks } = row
@@ -250,32 +249,26 @@ function redirected(
   }
 }
 
-/**
- * Fallbacks that an operator names must hold; those of the catalog that no longer do, because rows have changed, are
- * left out.
- */
+/** Invalid fallbacks that the operator set are mistakes; those of the catalog are dropped. */
 function withValidFallbacks(row: ChatRow, byId: ReadonlyMap<string, ChatRow>, report: Report | undefined): ChatRow {
   if (!row.fallbacks) return row
   const fallbacks = row.fallbacks.filter((id) => {
     const fallback = byId.get(id)
-    const problem = !fallback || fallback === row ? 'is no other row' : priceProblem(fallback, row)
+    const problem = !fallback || fallback === row ? 'is not another row' : priceProblem(fallback, row)
     if (problem) report?.('fallbacks', `${id} ${problem}`)
     return !problem
   })
   return { ...row, fallbacks }
 }
 
-/** The least that a paid call comes to: floor and fee (contract 6.37). */
+/** Smallest price of a paid call: floor and fee (contract 6.37). */
 const MIN_PAID = dollars('0.002')
 
-/**
- * Why `other` may not do the work of `row` at `row`'s price; undefined where it may. A paid call is never answered by a
- * free model.
- */
+/** Why `other` cannot serve `row` at its price; undefined where it can. A paid call is never served by a free model. */
 function priceProblem(other: ChatRow, row: ChatRow): string | undefined {
   const [otherBilling, billing] = [other.billing, row.billing]
   if (billing.mode !== 'free' && otherBilling.mode === 'free')
-    return 'is free, and a paid call is never answered by a free model'
+    return 'is free, and a paid call is never served by a free model'
   const isMoreExpensive =
     costsMore(otherBilling, billing) ||
     (other.effort?.scalesQuote && !row.effort?.scalesQuote) ||

@@ -1,12 +1,9 @@
-/** What a chat costs (contract 6.37, 6.17). */
+/** Prices of chat requests (contract 6.37, 6.17). */
 import type { ChatBilling, Effort } from '../../ports/vendors/chat.ts'
 import { type Dollars, dollars, type Usdc, roundUp, plus, print, times } from '../../x402/money.ts'
 import { NOTHING, perToken, isBelow, FLOOR, FEE } from '../../x402/pricing.ts'
 
-/**
- * What a chat quote is made from. `effort` is the one that is sent upstream (contract 6.38); `surcharge` is that of
- * live search.
- */
+/** Inputs of a chat quote. `effort` is the one sent upstream (contract 6.38); `surcharge` is for live search. */
 export type ChatPriceInputs = {
   readonly billing: ChatBilling
   readonly promptTokens: number
@@ -17,8 +14,8 @@ export type ChatPriceInputs = {
 }
 
 /**
- * Exact US dollars as decimals, unrounded; `total` is what is charged. For a flat model the price is all in `total`,
- * fee included.
+ * Exact US dollars as decimals, unrounded; `total` is the charged amount. The price of a flat model is in `total`, fee
+ * included.
  */
 export type ChatPriceParts = {
   readonly input: string
@@ -29,10 +26,7 @@ export type ChatPriceParts = {
   readonly total: string
 }
 
-/**
- * The part of `max_tokens` that is quoted: 10%, times 2.5, 3 or 4.5 where effort scales it; so it never exceeds
- * `max_tokens`.
- */
+/** The share of `max_tokens` that is quoted: 10%, times 2.5, 3 or 4.5 where effort scales it. */
 const OUTPUT_SHARE = dollars('0.1')
 
 const SCALED_SHARE: Readonly<Partial<Record<Effort, Dollars>>> = {
@@ -47,7 +41,7 @@ export function chatPrice(order: ChatPriceInputs): Usdc {
   return roundUp(plus(plus(tokens, surcharge), fee))
 }
 
-/** The same, taken apart, for those who want to know before they pay. Throws for a free model. */
+/** The components of `chatPrice`. Throws for a free model. */
 export function chatPriceParts(order: ChatPriceInputs): ChatPriceParts {
   const { input, output, floorApplied, surcharge, fee } = chatCost(order)
   return {
@@ -81,10 +75,7 @@ function chatCost({
   return { input, output, tokens: floorApplied ? FLOOR : tokens, floorApplied, surcharge, fee: FEE }
 }
 
-/**
- * Every amount here is a decimal, so its denominator is a power of ten: it is printed exactly, with six decimals or
- * more.
- */
+/** Prints an amount exactly, with at least six decimals. Denominators here are always powers of ten. */
 function decimal({ num, den }: Dollars): string {
   const decimals = den.toString().length - 1
   const digits = num.toString().padStart(decimals + 1, '0')

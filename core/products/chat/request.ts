@@ -1,4 +1,4 @@
-/** What a chat request may say, and what the rules of its model make of it before it is quoted (contract 6.4). */
+/** The schema of a chat request, and the rules of its model that apply before the quote (contract 6.4). */
 import { type Static, Type } from '@sinclair/typebox'
 import { EFFORTS, type ChatRow, type Effort, type ChatFormat } from '../../ports/vendors/chat.ts'
 import { ApiError } from '../../http/errors.ts'
@@ -26,7 +26,7 @@ const Message = Type.Object({
   role: Type.Union(['system', 'developer', 'user', 'assistant', 'tool', 'function'].map((role) => Type.Literal(role))),
   content: Type.Optional(
     Type.Union([text, Type.Array(Part), Type.Null()], {
-      description: 'Text, or parts: `{type: text}` and, for models that see, `{type: image_url}`.',
+      description: 'Text, or parts: `{type: text}` and, for vision models, `{type: image_url}`.',
     }),
   ),
   tool_calls: Type.Optional(Type.Union([Type.Array(ToolCall), Type.Null()])),
@@ -46,7 +46,7 @@ const SearchParameters = Type.Object({
 const MAX_ANSWERS = 8
 const Count = (description: string) => Type.Optional(Type.Integer({ minimum: 1, description }))
 
-/** Of /chat/{model}, whose path names the model. Unknown members are kept, and forwarded as they are. */
+/** `model` is absent for /chat/{model}, whose path names it. Unknown members are forwarded unchanged. */
 export const ChatBody = Type.Object({
   model: Type.Optional(
     Type.String({ minLength: 1, maxLength: 200, description: 'Id of a chat model, as listed by /api/v1/models.' }),
@@ -54,23 +54,21 @@ export const ChatBody = Type.Object({
   messages: Type.Array(Message, {
     description: 'At least one user, assistant or tool message, and at most 10,000 in all.',
   }),
-  max_tokens: Count('Most tokens of the answer; the smaller of the ceiling of the model and 8192 unless told.'),
+  max_tokens: Count('Most tokens of the answer. Default: the smaller of the model maximum and 8192.'),
   max_completion_tokens: Count('The same as max_tokens.'),
   temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 2 })),
   top_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
   n: Type.Optional(
-    Type.Integer({ minimum: 1, maximum: MAX_ANSWERS, description: 'How many answers; each is quoted.' }),
+    Type.Integer({ minimum: 1, maximum: MAX_ANSWERS, description: 'Number of answers; each is quoted.' }),
   ),
-  stream: Type.Optional(Type.Boolean({ description: 'Whether the answer comes as server-sent events.' })),
+  stream: Type.Optional(Type.Boolean({ description: 'Whether to stream the answer as server-sent events.' })),
   tools: Type.Optional(Type.Array(Type.Object({ type: text }), { maxItems: 512 })),
   tool_choice: Type.Optional(Type.Union([text, Type.Object({})])),
   response_format: Type.Optional(Type.Object({ type: text })),
   stop: Type.Optional(Type.Union([text, Type.Array(text)])),
   reasoning_effort: Type.Optional(Type.String({ description: `One of ${EFFORTS.join(', ')}.` })),
   thinking: Type.Optional(Type.Object({ type: text, budget_tokens: Type.Optional(Type.Integer({ minimum: 1 })) })),
-  prompt_cache: Type.Optional(
-    Type.Boolean({ description: 'Asks for prompt caching, on models that need to be asked.' }),
-  ),
+  prompt_cache: Type.Optional(Type.Boolean({ description: 'Enables prompt caching, on models where it is opt-in.' })),
   search_parameters: Type.Optional(SearchParameters),
 })
 export type ChatBody = Static<typeof ChatBody>
@@ -80,13 +78,11 @@ export type ChatBody = Static<typeof ChatBody>
 type MessageCheck = {
   readonly row: ChatRow
   readonly format: ChatFormat
-  /** Whether the vendor gets the caller's own body, whose parts chat need not know. */
+  /** Whether the vendor gets the caller's body unchanged, so that parts unknown to chat are allowed. */
   readonly isNative: boolean
 }
 
-/**
- * What the schema cannot say of messages. Throws EMPTY_CONVERSATION, INVALID_BODY, INVALID_IMAGE or INVALID_PARAMETER.
- */
+/** Checks messages beyond the schema. Throws EMPTY_CONVERSATION, INVALID_BODY, INVALID_IMAGE or INVALID_PARAMETER. */
 export function checkMessages(messages: ChatBody['messages'], checking: MessageCheck): void {
   if (!messages.some(({ role }) => role !== 'system' && role !== 'developer')) {
     throw new ApiError('EMPTY_CONVERSATION', {
@@ -100,7 +96,7 @@ export function checkMessages(messages: ChatBody['messages'], checking: MessageC
       throw refused(`${at}.tool_call_id`, 'is required on a tool message')
     const hasNoContent = message.content === null || message.content === undefined
     if (hasNoContent && !(message.role === 'assistant'))
-      throw refused(`${at}.content`, 'is required; only an assistant message with tool_calls may go without')
+      throw refused(`${at}.content`, 'is required; only an assistant message with tool_calls may omit it')
     if (Array.isArray(message.content))
       message.content.forEach((part, index) =>
         checkPart(part as Fields | null, { ...checking, at: `${at}.content.${index}` }),
@@ -108,7 +104,7 @@ export function checkMessages(messages: ChatBody['messages'], checking: MessageC
   }
 }
 
-/** Any other part is one that some vendor resolves itself, or one that nobody here has counted. */
+/** Other parts are resolved by vendors themselves, or are not counted in the quote. */
 const PARTS: readonly unknown[] = ['text', 'image_url', 'input_audio', 'file', 'refusal']
 
 function checkPart(part: Fields | null, { at, row, format, isNative }: MessageCheck & { readonly at: string }): void {
@@ -123,15 +119,12 @@ function checkPart(part: Fields | null, { at, row, format, isNative }: MessageCh
   if (part.type === 'image_url') checkImage(part.image_url, { at: `${at}.image_url.url`, row })
 }
 
-/**
- * A file comes with its data: an id names one in the account of the operator, and what is behind an address nobody has
- * counted.
- */
+/** A file must be inline: an id refers to the operator's account, and the content of a URL was not quoted. */
 function checkFile(file: Json | undefined, at: string): void {
   if (!isFields(file)) throw refused(at, 'must be an object')
   for (const name of ['file_id', 'file_url']) {
     if ((file[name] ?? undefined) !== undefined)
-      throw invalidParameter(`${at}.${name}`, 'is not served; send the content itself, as file_data.')
+      throw invalidParameter(`${at}.${name}`, 'is not supported; send the content itself, as file_data.')
   }
   checkBase64(file.file_data, `${at}.file_data`)
 }
@@ -140,10 +133,10 @@ function checkFile(file: Json | undefined, at: string): void {
 function checkBase64(data: Json | undefined, at: string): void {
   if (typeof data !== 'string' || data === '') throw refused(at, 'is required, as base64')
   if (!/^(?:data:[^,]*,|[\w+/=\s-]*$)/i.test(data.slice(0, 200)))
-    throw invalidParameter(at, 'must be the content itself, as base64 or a data URI, and no address.')
+    throw invalidParameter(at, 'must be the content itself, as base64 or a data URI; URLs are not supported.')
 }
 
-/** Hosts whose addresses some vendor reads as a film, or as a file of the operator's. */
+/** Hosts whose URLs a vendor would resolve to a video, or to a file of the operator. */
 const NON_IMAGE_HOSTS =
   /(?:^|\.)(?:youtube\.com|youtube-nocookie\.com|youtu\.be|generativelanguage\.googleapis\.com)\.?$/
 
@@ -152,12 +145,12 @@ function checkImage(image: Json | undefined, { at: param, row }: { at: string; r
   const url = typeof given === 'string' ? given : ''
   if (!row.images)
     throw new ApiError('INVALID_PARAMETER', {
-      message: `${row.id} sees no images; choose a model of the category vision.`,
+      message: `${row.id} does not accept images; choose a model of the category vision.`,
       param,
     })
   if (isWebUrl(url)) {
     if (NON_IMAGE_HOSTS.test(new URL(url).hostname))
-      throw invalidImage(param, `must be the address of a picture, got ${quoted(url)}`)
+      throw invalidImage(param, `must be the URL of an image, got ${quoted(url)}`)
     return
   }
   if (!url.startsWith('data:')) throw invalidImage(param, `must be an http(s) URL or a data URI, got ${quoted(url)}`)
@@ -169,20 +162,17 @@ function invalidImage(param: string, why: string): ApiError {
   return new ApiError('INVALID_IMAGE', { message: `${param}: ${why}.`, param })
 }
 
-/** 400 for a parameter that the model or the gateway does not take. */
+/** 400 for a parameter that the model or the gateway does not accept. */
 export function invalidParameter(param: string, message: string): ApiError {
   return new ApiError('INVALID_PARAMETER', { message: `${param}: ${message}`, param })
 }
 
-/**
- * The numbers that a quote is made from. The schema of chat has seen to them; those of the other surfaces do not know
- * them all.
- */
+/** Checks the numbers of the quote. Chat's schema covers them, but those of the other APIs do not cover all. */
 export function checkCounts({ max_tokens, max_completion_tokens, n }: Fields): void {
   for (const [name, count] of Object.entries({ max_tokens, max_completion_tokens, n })) {
     if (count === undefined || count === null) continue
     if (!Number.isSafeInteger(count) || (count as number) < 1)
-      throw refused(name, `must be a whole number from 1 on, got ${quoted(count)}`)
+      throw refused(name, `must be an integer of at least 1, got ${quoted(count)}`)
   }
   if (typeof n === 'number' && n > MAX_ANSWERS) throw refused('n', `must be at most ${MAX_ANSWERS}, got ${n}`)
 }
@@ -193,9 +183,9 @@ type RuleOptions = { readonly isLenient?: boolean; readonly byResponses?: boolea
 export type RuledRequest = { readonly body: Fields; readonly effort: Effort | undefined }
 
 /**
- * The request as its model takes it: parameters stripped, effort raised or lowered, forced tools served as auto. Throws
- * INVALID_PARAMETER for what the model refuses; with `isLenient` that is stripped too, for the caller did not choose
- * this model. An order `byResponses` may have the effort that plain chat may not.
+ * Applies the model's rules: strips parameters, maps the effort, turns forced tools into auto. Throws INVALID_PARAMETER
+ * for parameters that the model refuses; with `isLenient` they are stripped instead, because the caller did not choose
+ * this model. `byResponses` allows the efforts of the responses API.
  */
 export function applyModelRules(
   body: Fields,
@@ -208,7 +198,10 @@ export function applyModelRules(
     const given = params[name]
     if (given === undefined || given === null || (name === 'temperature' && given === 1)) continue
     if (!isLenient)
-      throw invalidParameter(name, `${row.id} does not take it${name === 'temperature' ? '; only 1 is allowed' : ''}.`)
+      throw invalidParameter(
+        name,
+        `${row.id} does not accept it${name === 'temperature' ? '; only 1 is allowed' : ''}.`,
+      )
     delete params[name]
   }
   delete params.stream_options
@@ -239,7 +232,10 @@ function ruleEffort(body: Fields, row: ChatRow, { isLenient, byResponses }: Requ
   if (!rules) {
     if (requestedEffort !== 'max') return requestedEffort
     if (isLenient) return 'xhigh'
-    throw invalidParameter('reasoning_effort', `${row.id} takes none, minimal, low, medium, high or xhigh, got "max".`)
+    throw invalidParameter(
+      'reasoning_effort',
+      `${row.id} accepts none, minimal, low, medium, high or xhigh, got "max".`,
+    )
   }
   const withTools = hasFunctions(body)
   if (withTools && rules.forcedWithTools) return rules.forcedWithTools
@@ -249,11 +245,11 @@ function ruleEffort(body: Fields, row: ChatRow, { isLenient, byResponses }: Requ
   if (effort !== undefined || isLenient) return effort
   throw invalidParameter(
     'reasoning_effort',
-    `${row.id} takes ${Object.keys(sentEfforts).join(', ')}, got ${quoted(requestedEffort)}.`,
+    `${row.id} accepts ${Object.keys(sentEfforts).join(', ')}, got ${quoted(requestedEffort)}.`,
   )
 }
 
-/** A tier that the vendor charges more for is not what was quoted. */
+/** Refuses tiers that cost more than the quote. */
 function ruleTier(body: Record<string, Json>, isLenient: boolean): void {
   const tier = body.service_tier
   if (tier === undefined || tier === null || tier === 'auto' || tier === 'default' || tier === 'flex') return
@@ -272,7 +268,7 @@ function ruleSearch(body: Record<string, Json>, row: ChatRow, isLenient: boolean
   if (!isLenient)
     throw invalidParameter(
       'search_parameters',
-      `${row.id} has no live search; choose a vendor-c model, or set mode to off.`,
+      `${row.id} does not support live search; choose a vendor-c model, or set mode to off.`,
     )
   delete body.search_parameters
 }
@@ -281,13 +277,10 @@ function ruleSearch(body: Record<string, Json>, row: ChatRow, isLenient: boolean
 
 const DEFAULT_MAX_TOKENS = 8_192
 
-/** What the caller asks for, and what is usual where he asks for nothing. */
+/** The caller's limit, and the default where there is none. */
 type OutputLimit = { readonly requested: number | undefined; readonly fallback?: number | undefined }
 
-/**
- * `max_tokens` as it is served: the default, clamped to the ceiling of the model and to what the prompt leaves of the
- * window.
- */
+/** The effective `max_tokens`, clamped to the model's maximum and to the context window left by the prompt. */
 export function outputCap(
   { requested, fallback = DEFAULT_MAX_TOKENS }: OutputLimit,
   row: ChatRow,
@@ -306,15 +299,15 @@ export function outputCap(
   }
 }
 
-/** The caller's own limit, under either name. */
+/** The caller's limit, under either name. */
 export function requestedTokens({ max_tokens, max_completion_tokens }: Fields): number | undefined {
   const given = max_tokens ?? max_completion_tokens
   return typeof given === 'number' ? given : undefined
 }
 
 /**
- * Which messages stay when the prompt is too long: the system's, and the newest turns that fit (contract 6.43). A tool
- * call and its results go together. Undefined where the system and the last turn alone do not fit.
+ * Trims a prompt that is too long to the system messages and the newest turns that fit (contract 6.43). A tool call and
+ * its results stay together. Undefined where the system messages and the last turn do not fit.
  */
 export function trimMessages(
   messages: readonly Fields[],
@@ -339,7 +332,7 @@ export function trimMessages(
   return messages.filter(({ role }, index) => role === 'system' || role === 'developer' || keptIndexes.has(index))
 }
 
-/** 400 with ids out of `rows` that the caller may have meant, and where all of them are. */
+/** 400 with the ids of `rows` most similar to the requested one, and the URL of the full list. */
 export function unknownModel(requestedModel: string, rows: readonly ChatRow[]): ApiError {
   const words = requestedModel
     .toLowerCase()

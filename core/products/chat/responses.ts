@@ -39,7 +39,9 @@ const input = Type.Object({
   max_output_tokens: Type.Optional(Type.Integer({ minimum: 1 })),
   stream: Type.Optional(Type.Boolean()),
   background: Type.Optional(
-    Type.Boolean({ description: 'Answers at once, and works on: poll or attach with GET /api/v1/responses/{id}.' }),
+    Type.Boolean({
+      description: 'Answers at once and continues in the background: poll or attach with GET /api/v1/responses/{id}.',
+    }),
   ),
   store: Type.Optional(Type.Boolean()),
   tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: MAX_TOOLS })),
@@ -61,10 +63,10 @@ const isOnSurface = ({ surfaces, billing }: ChatRow): boolean =>
   billing.mode !== 'free' && (surfaces ?? []).includes('responses')
 
 const NAME = 'responses'
-/** A response is the call that made it, under a name that its clients expect. */
+/** The id of a response, derived from its call. */
 const responseId = (callId: string): string => `resp_${callId.replace(/^job_/, '')}`
 /**
- * The id of one in the background has the poll key of its call in it: its clients send nothing else, and it alone reads
+ * The id of a background response includes the poll key of its call: clients send nothing else, and the key alone reads
  * the output (contract 2.4).
  */
 const backgroundId = (callId: string, key: string): string => `${responseId(callId)}_${key}`
@@ -78,8 +80,8 @@ function callOfResponse(id: string): { readonly callId: string; readonly key: st
 const create = streamed<ChatInput>({
   name: NAME,
   path: '/api/v1/responses',
-  summary: 'Converse in the responses API',
-  description: 'Stateless: nothing of earlier responses is referred to, and `store` is false. Function tools only.',
+  summary: 'Create an answer with the responses API',
+  description: 'Stateless: earlier responses cannot be referenced, and `store` is false. Function tools only.',
   tag: 'chat',
   input,
   output,
@@ -141,7 +143,7 @@ const create = streamed<ChatInput>({
     ),
 })
 
-/** What chat calls otherwise, by the first member of its path. */
+/** Members that have another name in chat, by the first segment of their path. */
 const RESPONSES_PARAMS: ReadonlyMap<string, string> = new Map([
   ['messages', 'input'],
   ['max_tokens', 'max_output_tokens'],
@@ -149,7 +151,7 @@ const RESPONSES_PARAMS: ReadonlyMap<string, string> = new Map([
   ['response_format', 'text.format'],
 ])
 
-/** A fault of the work in chat names the field that its caller sent. */
+/** Renames the field of an error raised on the chat request to the one that the caller sent. */
 async function withResponsesParams<T>(work: Promise<T>): Promise<T> {
   try {
     return await work
@@ -180,32 +182,32 @@ function translation(facts: ResponseFacts): Translation {
   return { reply: (chat) => responsesFromChatReply(chat, facts), stream: () => responsesFromChatStream(facts) }
 }
 
-/** What refers to earlier responses, costs extra, or contradicts itself. */
+/** Refuses members that refer to earlier responses, cost extra, or contradict each other. */
 function checkStateless(body: Fields): void {
   for (const name of ['previous_response_id', 'conversation', 'prompt']) {
     if (body[name] !== undefined && body[name] !== null)
-      throw invalidParameter(name, 'is not served: this API is stateless; send the whole input.')
+      throw invalidParameter(name, 'is not supported: this API is stateless; send the whole input.')
   }
   checkInput(body)
-  if (body.store === true) throw invalidParameter('store', 'must be false: nothing is stored here.')
+  if (body.store === true) throw invalidParameter('store', 'must be false; this gateway stores nothing.')
   if (body.input === undefined && body.instructions === undefined)
     throw refused('input', 'is required, or instructions')
   if (body.background === true && body.stream === true)
     throw new ApiError('STREAM_UNSUPPORTED', {
-      message: 'stream: not together with background; attach with GET /api/v1/responses/{id}?stream=true.',
+      message: 'stream: cannot be combined with background; attach with GET /api/v1/responses/{id}?stream=true.',
       param: 'stream',
     })
   const [served] = builtInTools(body)
   if (served !== undefined)
     throw invalidParameter(
       'tools',
-      `${served} is run by the vendor at a price of its own, and is not sold here; declare functions.`,
+      `${served} is run by the vendor at an extra charge and is not supported; declare functions instead.`,
     )
 }
 
 /**
- * Files live in the account of the operator, where any caller could name another one's; what is behind an address
- * nobody has counted.
+ * Refuses file references: files in the operator's account may belong to other callers, and the content of URLs was not
+ * quoted.
  */
 function checkInput({ input }: Fields): void {
   const items = listOf(input)
@@ -238,15 +240,15 @@ function checkInput({ input }: Fields): void {
 function checkReferences(part: Fields, at: string): void {
   for (const name of ['file_id', 'file_url']) {
     if ((part[name] ?? undefined) !== undefined)
-      throw invalidParameter(`${at}.${name}`, 'is not served; send the content itself, as file_data or image_url.')
+      throw invalidParameter(`${at}.${name}`, 'is not supported; send the content itself, as file_data or image_url.')
   }
 }
 
 type NativeSize = { readonly maxTokens: number; readonly row: ChatRow; readonly effort: Effort | undefined }
 
 /**
- * The body for a vendor that speaks responses itself. Where the effort is quoted, the one that was quoted is sent
- * (contract 6.38).
+ * The body for a vendor of the responses API. Where the effort affects the quote, the quoted one is sent (contract
+ * 6.38).
  */
 function nativeBody(
   { model: _, stream: __, background: ___, ...body }: Fields,
@@ -262,7 +264,7 @@ function nativeBody(
   }
 }
 
-/** What a response repeats of its request, as far as it is short. */
+/** The members of the request that a response repeats, if they are short. */
 function echoedRequest(own: Fields): Fields {
   const { instructions, max_output_tokens, metadata, temperature, top_p, reasoning } = own
   const echo = Object.entries({ instructions, max_output_tokens, metadata, temperature, top_p, reasoning }).filter(
@@ -310,7 +312,7 @@ const cancel = free({
     const call = await findResponse(id, calls)
     if (call.workStatus === 'completed')
       throw new ApiError('INVALID_PARAMETER', {
-        message: 'The response is completed, and cannot be cancelled any more.',
+        message: 'The response is already completed and cannot be cancelled.',
         param: 'id',
       })
     await calls.cancel(call.id, CANCELLED)
@@ -323,12 +325,12 @@ export const responses = [create, get, cancel]
 async function findResponse(id: string, calls: FreeCalls): Promise<Call> {
   const ref = callOfResponse(id)
   const call = ref && (await calls.find(ref.callId, ref.key))
-  // An answer that its caller waits for is neither polled nor cancelled: it would be free.
+  // Only background responses can be polled or cancelled: another one would be free.
   if (call?.endpoint === NAME && (call.request as Fields)._background === true) return call
-  throw new ApiError('JOB_NOT_FOUND', { message: 'There is no such response here: it never existed, or has expired.' })
+  throw new ApiError('JOB_NOT_FOUND', { message: 'No such response: it never existed or has expired.' })
 }
 
-/** A response as its client may see it: no output before it is settled. */
+/** The public view of a response: without output until it is settled. */
 function publicResponse(call: Call, id: string): Fields {
   const facts = {
     model: call.model ?? '',
@@ -348,7 +350,7 @@ function publicResponse(call: Call, id: string): Fields {
       status: 'failed',
       error: {
         code: 'payment_failed',
-        message: `The payment was refused. The result is kept: GET ${anyCallUrl(call.id, callOfResponse(id)?.key)} with a payment of the same wallet.`,
+        message: `The payment was refused. The result is stored: GET ${anyCallUrl(call.id, callOfResponse(id)?.key)} with a new payment from the same wallet.`,
       },
     }
   if (call.paymentStatus !== 'settled' && call.paymentStatus !== 'unresolved')
@@ -357,7 +359,7 @@ function publicResponse(call: Call, id: string): Fields {
   return { ...tryJson(body), id, background: true, store: false }
 }
 
-/** Of a response that is settled by now. */
+/** Receipt headers of a settled response. */
 const receiptOf = ({ receipt }: Call): Readonly<Record<string, string>> => (receipt ? receiptHeaders(receipt) : {})
 
 const isPending = ({ status }: Fields): boolean => status === 'queued' || status === 'in_progress'
@@ -365,7 +367,7 @@ const isPending = ({ status }: Fields): boolean => status === 'queued' || status
 const POLL_INTERVAL_MS = 1_000
 const MAX_POLLS = 500
 
-/** The events of a response: the first ones at once, its output when it is there. */
+/** Streams the events of a response: the first ones at once, the output when it is settled. */
 function eventStream(
   call: Call,
   { id, after, calls, clock }: { id: string; after: number; calls: FreeCalls; clock: Clock },
@@ -375,7 +377,7 @@ function eventStream(
   let lastSent = after
   let polls = 0
 
-  /** The events that have not been sent yet, and whether they are the last. */
+  /** The events that have not been sent, and whether they are the last. */
   function unsentEvents(response: Fields): { text: string; isLast: boolean } {
     const isLast = !isPending(response)
     const events = responseEvents(response).map((text, number) => ({ text, number }))

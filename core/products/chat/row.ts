@@ -1,16 +1,16 @@
-/** What a chat row says, and the short way of writing one. */
+/** Helpers that build the rows of the chat catalog. */
 import { dollars } from '../../x402/money.ts'
 import type { ChatBilling, ChatRow } from '../../ports/vendors/chat.ts'
 
-// ── how rows are written ────────────────────────────────────────────────────────────────────────────────────────────
+// ── rows ────────────────────────────────────────────────────────────────────────────────────────────
 
 type RowNames = Pick<ChatRow, 'id' | 'aliases' | 'name' | 'maker' | 'vendor' | 'upstream'>
 type RowFields = Omit<ChatRow, keyof RowNames> & Partial<RowNames> & { readonly also?: readonly string[] }
 
 /**
- * A row by its public id and by its maker's own id, such as `openai/gpt-6-sol`; `also` are older ids of the maker's.
- * Its aliases are what public clients send: all of these with and without the maker, in dotted and in dashed spelling.
- * An older id with a slash stands as it is.
+ * Builds a row from its public id and its maker's id, such as `openai/gpt-6-sol`; `also` are older ids of the maker.
+ * Aliases are the ids that public clients send: all of these with and without the maker, with dots and with dashes. An
+ * older id with a slash is used unchanged.
  */
 export function chatRow(id: string, upstreamId: string, { also = [], ...fields }: RowFields): ChatRow {
   const [vendor = '', name = ''] = id.split('/')
@@ -28,7 +28,7 @@ type PaidOptions = {
   readonly long?: { readonly from: number; readonly input: string; readonly output: string }
 }
 
-/** US dollars for a million tokens. */
+/** Token rates in US dollars per million tokens. */
 export function paid(input: string, output: string, { read, write, long }: PaidOptions = {}): ChatBilling {
   return {
     mode: 'paid',

@@ -1,6 +1,5 @@
 /**
- * What all surfaces of chat have in common: finding the model, sizing the prompt, quoting, asking the vendor, and
- * shaping the answer.
+ * Shared by all chat APIs: finding the model, sizing the prompt, quoting, calling the vendor, and shaping the answer.
  */
 import type { ChatRow, Effort, ChatFormat, ChatVendor } from '../../ports/vendors/chat.ts'
 import { checkExtras, checkLength, checkSizes, givesSeveralAnswers, usesResponsesApi } from './unsupported_fields.ts'
@@ -29,28 +28,28 @@ import { usageOf } from './formats/usage.ts'
 import type { StreamTranslator } from './formats/rewriter.ts'
 import { asksForJson, plainReply, withJsonInstruction, withoutCodeFence } from './formats/chat_reply.ts'
 
-/** An order on any surface, checked and sized. */
+/** A checked and sized request of any chat API. */
 export type ChatInput = {
   readonly row: ChatRow
-  /** The format of the surface that was called. */
+  /** The format of the API that was called. */
   readonly format: ChatFormat
-  /** The request as the surface writes it, for a vendor that speaks the same format; `chat` for one that does not. */
+  /** The request in the API's own format, for a vendor of that format. `chat` is for all others. */
   readonly own: Fields
   readonly chat: Fields
   readonly stream: boolean
-  /** Estimated; 0 where neither price nor limits needed it. */
+  /** Estimated; 0 where neither the price nor a limit depends on it. */
   readonly promptTokens: number
   readonly maxTokens: number
   readonly effort: Effort | undefined
   readonly surcharge: Dollars | undefined
-  /** Of the reply. */
+  /** Headers of the reply. */
   readonly headers: Readonly<Record<string, string>>
-  /** Headers of the caller's that go to the vendor. */
+  /** Request headers that are forwarded to the vendor. */
   readonly forwardedHeaders: Readonly<Record<string, string>>
   readonly background: boolean
 }
 
-/** How long a signed authorization lives (contract 6.42), and that of work in the background (contract 7.17). */
+/** Lifetime of the signed authorization (contract 6.42), and for background responses (contract 7.17). */
 const TIMEOUT_S = 300
 const BACKGROUND_TIMEOUT_S = 600
 
@@ -67,27 +66,24 @@ export function findRow(model: string, { catalog, vendors }: Pick<Offering, 'cat
 export type UnsizedRequest = {
   readonly row: ChatRow
   readonly format: ChatFormat
-  /** The request in `chat`, checked by its schema. */
+  /** The request in chat format, validated against its schema. */
   readonly chat: Fields
-  /** The same as the surface writes it; absent where that is `chat`. Gets the sizes and rules that were worked out. */
+  /** Builds the request in the API's own format from the sizes and rules; absent where that is `chat`. */
   readonly own?: (ruled: {
     readonly maxTokens: number
     readonly row: ChatRow
     readonly effort: Effort | undefined
   }) => Fields
   readonly stream: boolean
-  /** What `max_tokens` is where the caller names none; 8192 unless told. */
+  /** Default of `max_tokens`; 8192 if absent. */
   readonly defaultTokens?: number
   readonly forwardedHeaders?: Readonly<Record<string, string>>
   readonly background?: boolean
-  /** What a vendor of the surface's own format reads, and `chat` does not hold. */
+  /** Input that a vendor of the API's own format reads and that `chat` does not hold. */
   readonly uncounted?: { readonly text: string; readonly tokens: number }
 }
 
-/**
- * Applies the rules of the model and measures the prompt. Counts tokens only where the price or a limit depends on
- * them.
- */
+/** Applies the model's rules and sizes the prompt. Counts tokens only where the price or a limit depends on them. */
 export async function sizeRequest(
   {
     row,
@@ -116,7 +112,7 @@ export async function sizeRequest(
   if (answersOf(request) > 1 && !givesSeveralAnswers(body, { row, format, providerFormat })) {
     throw invalidParameter(
       format === 'generate_content' ? 'generationConfig.candidateCount' : 'n',
-      `must be 1: ${row.id} gives one answer to such a request.`,
+      `must be 1; ${row.id} returns one answer to such a request.`,
     )
   }
   const measured = uncounted?.text
@@ -156,7 +152,7 @@ export async function sizeRequest(
   }
 }
 
-/** Whoever answers in the end must hold the prompt: the row, or one of its fallbacks. */
+/** The smallest context window among the row and its fallbacks, any of which may answer. */
 function smallestWindow(row: ChatRow, { catalog }: Pick<Offering, 'catalog'>): number {
   return Math.min(
     row.contextWindow,
@@ -167,8 +163,7 @@ function smallestWindow(row: ChatRow, { catalog }: Pick<Offering, 'catalog'>): n
 type Estimate = Awaited<ReturnType<typeof estimatePrompt>>
 
 /**
- * Drops the oldest turns of a prompt that does not fit. Only chat is trimmed; the other surfaces answer as their
- * vendors would.
+ * Drops the oldest turns of a prompt that does not fit. Only chat is trimmed; other APIs refuse it as their vendors do.
  */
 function trimToWindow(
   body: Fields,
@@ -196,7 +191,7 @@ function trimToWindow(
 
 const answersOf = ({ n }: Fields): number => (typeof n === 'number' ? n : 1)
 
-/** What the quote is made from; several answers (`n`) are each quoted. */
+/** The inputs of the quote. Each of several answers (`n`) is quoted. */
 export function priceInputs({ row, promptTokens, maxTokens, effort, surcharge, chat }: ChatInput) {
   return {
     billing: row.billing,
@@ -218,8 +213,8 @@ export function quote(input: ChatInput): Price | 'free' {
 }
 
 /**
- * Lowest and highest quote over the rows on sale: nothing said and nothing asked, and a whole window with the longest
- * answer.
+ * Lowest and highest quote over the available rows: an empty request, and a full context window with the longest
+ * answers.
  */
 export function chatPriceRange({ catalog, vendors }: Offering): { min: Usdc; max: Usdc } {
   const rows = catalog.chat.all.filter((row) => row.billing.mode !== 'free' && vendors.chat(row) !== undefined)
@@ -244,10 +239,7 @@ export function chatPriceRange({ catalog, vendors }: Offering): { min: Usdc; max
   }
 }
 
-/**
- * The first paid row that fits and that somebody here serves; where nobody serves any, the first that fits, so that
- * documents have a price.
- */
+/** The first available paid row that fits; else the first that fits, so that the documentation has a price. */
 export function sampleRow(
   { catalog, vendors }: Offering,
   fits: (row: ChatRow) => boolean = () => true,
@@ -264,7 +256,7 @@ export const requestRecord = ({ row }: ChatInput) => ({ model: row.id, request: 
 
 // ── the answer ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** How a surface that is not chat reads the answer of a vendor that speaks chat. */
+/** Translates chat answers for an API of another format. */
 export type Translation = {
   reply(chat: Fields): Fields
   stream(): StreamTranslator
@@ -272,7 +264,7 @@ export type Translation = {
 
 type Candidate = { readonly row: ChatRow; readonly vendor: ChatVendor }
 
-/** The row and its fallbacks, as far as somebody serves them, and they see as much and hold as much. */
+/** The row and its fallbacks, limited to those that are available, hold the prompt and accept its images. */
 function candidatesFor({ row, promptTokens, chat }: ChatInput, { catalog, vendors }: Offering): readonly Candidate[] {
   const hasImages = row.images !== undefined && row.fallbacks !== undefined && containsImages(chat)
   const isAble = (other: ChatRow) =>
@@ -292,7 +284,7 @@ const containsImages = ({ messages }: Fields): boolean =>
     ({ content }) => Array.isArray(content) && content.some((part) => (part as Fields).type === 'image_url'),
   )
 
-/** Asks the model, and in turn its fallbacks while one after the other is unavailable. */
+/** Calls the model, and its fallbacks in order while each is unavailable. */
 export async function answerChat(
   order: StreamedOrder<ChatInput>,
   translation: (row: ChatRow) => Translation | undefined,
@@ -309,7 +301,7 @@ export async function answerChat(
     } catch (error) {
       const isLast = index === candidates.length - 1
       if (isLast || order.signal.aborted || !isModelUnavailable(error, input.row)) throw error
-      log.warn('a model is unavailable; its fallback is asked', {
+      log.warn('model unavailable, trying its fallback', {
         model: candidate.row.id,
         fallback: candidates[index + 1]?.row.id,
         error: (error as Error).message,
@@ -325,7 +317,7 @@ function isModelUnavailable(error: unknown, { billing }: ChatRow): boolean {
   return error.code === 'MODEL_UNAVAILABLE' || error.code === 'PROVIDER_CONFIG_ERROR' || error.code === 'NOT_CONFIGURED'
 }
 
-/** The headers that name who answered (contract 6.53). */
+/** Headers that name the model that answered (contract 6.53). */
 function servedByHeaders(requestedRow: ChatRow, served: ChatRow): Readonly<Record<string, string>> {
   return {
     ...(requestedRow.billing.mode === 'free' && { 'x-free-model': 'true' }),
@@ -373,15 +365,15 @@ async function askModel(
   }
 }
 
-/** The same answer. Throws MODEL_UNAVAILABLE for one that says nothing: it is not charged. */
+/** Returns the answer. Throws MODEL_UNAVAILABLE for an empty one, which is not charged. */
 function nonEmpty(body: Fields, format: ChatFormat): Fields {
   if (!isEmpty(body, format)) return body
   throw new ApiError('MODEL_UNAVAILABLE', {
-    message: 'The model ended without an answer; a larger max_tokens may help. Nothing was charged.',
+    message: 'The model returned an empty answer. Nothing was charged. Try a larger max_tokens.',
   })
 }
 
-/** The request in chat for one row: a fallback has rules of its own, and takes what it can. */
+/** The chat request for one row. A fallback applies its own rules and drops parameters that it does not accept. */
 function bodyFor(row: ChatRow, { row: first, chat, promptTokens, maxTokens }: ChatInput): Fields {
   const own = () => ({ ...chat, max_tokens: outputCap({ requested: maxTokens }, row, promptTokens).maxTokens })
   const body = row === first ? chat : applyModelRules(own(), row, { isLenient: true }).body

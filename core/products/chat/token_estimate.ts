@@ -1,7 +1,7 @@
 /**
- * How many tokens a chat request's prompt is, before anybody has paid. The published rule: a message costs the tokens
- * of its text and 4 more, the reply 3 for its priming; tools and a JSON schema cost the tokens of their JSON; pictures,
- * audio and files go by their size.
+ * Estimates the prompt tokens of a chat request before payment. The published rule: a message costs the tokens of its
+ * text plus 4, priming the reply costs 3; tools and a JSON schema cost the tokens of their JSON; images, audio and
+ * files are counted by size.
  */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
@@ -9,16 +9,13 @@ import type { ChatRow, ImageTokens, CountTokens } from '../../ports/vendors/chat
 import { pictureOf } from '../../lib/image_bytes.ts'
 import type { Json, Fields } from '../../lib/json.ts'
 
-/** `total` is `text`, `images` and `tools` together; the overheads, a schema, audio and files are in `text`. */
+/** `total` is the sum of `text`, `images` and `tools`. Overheads, a schema, audio and files are in `text`. */
 export type PromptEstimate = {
   readonly total: number
   readonly text: number
   readonly images: number
   readonly tools: number
-  /**
-   * What each message costs, its overhead, pictures and attachments included: that much less when it is trimmed.
-   * Infinity: not counted.
-   */
+  /** Tokens of each message, with overhead, images and attachments. Infinity where it was not counted. */
   readonly messages: readonly number[]
 }
 
@@ -29,16 +26,16 @@ type Estimating = {
   readonly row: Pick<ChatRow, 'images'>
   readonly countTokens: CountTokens
   /**
-   * Counting ends where the total exceeds this: the total is then a lower bound, and older messages are not counted.
+   * Counting stops when the total exceeds this: the total is then a lower bound, and older messages are not counted.
    */
   readonly limit?: number
 }
 
 /**
- * Estimates the prompt of a chat-completions request. A message's text is its text parts, `reasoning_content`, `name`,
- * and the name and arguments of its tool calls, joined by line breaks. Whatever has no rule costs the tokens of its
- * JSON. What is never trimmed is counted first, then the newest message and those before it (contract 6.43). Throws
- * only what `countTokens` throws.
+ * Estimates the prompt of a chat-completions request. The text of a message is its text parts, `reasoning_content`,
+ * `name`, and the name and arguments of its tool calls, joined by line breaks. Parts without a rule cost the tokens of
+ * their JSON. Parts that are never trimmed are counted first, then messages from the newest to the oldest (contract
+ * 6.43). Throws only what `countTokens` throws.
  */
 export async function estimatePrompt(
   body: Fields,
@@ -64,7 +61,7 @@ export async function estimatePrompt(
   return { total, text: total - images - tools, images, tools, messages }
 }
 
-/** The places of messages: turns, oldest first, and behind them those of the system, which stay. */
+/** Indexes of messages: turns, oldest first, then system messages, which are never trimmed. */
 function countingOrder(messages: readonly Json[]): readonly number[] {
   const isFixed = (at: number): boolean => {
     const message = messages[at]
@@ -75,8 +72,8 @@ function countingOrder(messages: readonly Json[]): readonly number[] {
 }
 
 /**
- * What the prompt can cost at most, in one pass that counts no tokens and decodes no picture: a token is at least one
- * byte of UTF-8. The estimate is never above it, so a request that fits by it needs no counting.
+ * An upper bound of the prompt's tokens, in one pass without counting tokens or decoding images: a token is at least
+ * one byte of UTF-8. The estimate never exceeds it, so a request that fits by it needs no counting.
  */
 export function upperBound(body: Fields, row: Pick<ChatRow, 'images'>): number {
   let bound = PRIMING + maxUtf8Bytes(toolsText(body)) + maxUtf8Bytes(schemaText(body))
@@ -87,13 +84,13 @@ export function upperBound(body: Fields, row: Pick<ChatRow, 'images'>): number {
   return bound
 }
 
-/** How many characters of text a request holds. */
+/** Number of characters of text in a request. */
 export function characters(body: Fields): number {
   const texts = listOf(body.messages).map((message) => readMessage(message, () => 0).text)
   return [...texts, toolsText(body), schemaText(body)].reduce((sum, text) => sum + codePointCount(text), 0)
 }
 
-// ── what a message says ─────────────────────────────────────────────────────────────────────────────────────────────
+// ── messages ─────────────────────────────────────────────────────────────────────────────────────────────
 
 type Image = { readonly url: string; readonly isLow: boolean }
 type MessageContent = { readonly text: string; readonly images: number; readonly attachments: number }
@@ -144,12 +141,12 @@ function schemaText({ response_format: format }: Fields): string {
   return isFields(format) && format.type === 'json_schema' ? textOrJson(format.json_schema) : ''
 }
 
-// ── pictures, audio, files ──────────────────────────────────────────────────────────────────────────────────────────
+// ── images, audio, files ──────────────────────────────────────────────────────────────────────────────────────────
 
-/** What a picture counts for that nobody has looked at: one behind a URL, or one that cannot be read. */
+/** Assumed size of an image behind a URL, or one that cannot be decoded. */
 const UNKNOWN_SIZE = { width: 1024, height: 1024 }
 
-/** Characters of base64 that hold as many bytes as `pictureOf` ever looks at. */
+/** Number of base64 characters that hold all bytes that `pictureOf` reads. */
 const IMAGE_HEAD_CHARS = 4 * Math.ceil((1 << 20) / 3)
 
 function imageTokens(rule: ImageTokens, { url, isLow }: Image): number {
@@ -161,8 +158,8 @@ function imageTokens(rule: ImageTokens, { url, isLow }: Image): number {
 type ImageSize = { readonly width: number; readonly height: number }
 
 /**
- * The vendors' published rules; `detail: low` is known to `tiles_512` alone. A picture is never enlarged. `tiles_768`
- * first fits into 3072 square, so that no header's claim of a size costs more than 16 tiles.
+ * The vendors' published rules. Only `tiles_512` has `detail: low`. Images are never enlarged. `tiles_768` first fits
+ * them into 3072x3072, so that a forged size in a header costs at most 16 tiles.
  */
 function tokensOfSize(rule: ImageTokens, size: ImageSize, isLow: boolean): number {
   if (rule === 'area_750') {
@@ -179,7 +176,7 @@ function tokensOfSize(rule: ImageTokens, size: ImageSize, isLow: boolean): numbe
   return 85 + 170 * tiles(scaled(fitted, 768 / Math.min(fitted.width, fitted.height)), 512)
 }
 
-/** What no picture exceeds: 1568 square, 4 by 4 tiles, 6 tiles and one, 4 by 2 tiles. */
+/** Upper bounds: 1568x1568, 4x4 tiles, 6 tiles plus one, 4x2 tiles. */
 const MAX_PER_IMAGE: Readonly<Record<ImageTokens, number>> = {
   area_750: 3279,
   tiles_768: 4128,
@@ -187,7 +184,7 @@ const MAX_PER_IMAGE: Readonly<Record<ImageTokens, number>> = {
   tiles_512: 1445,
 }
 
-/** A row without a rule is counted by that of the compatible APIs, for a picture that it is sent all the same. */
+/** Rows without a rule use that of the compatible APIs. */
 function ruleOf(row: Pick<ChatRow, 'images'>): ImageTokens {
   return row.images ?? 'tiles_512'
 }
@@ -201,15 +198,15 @@ function tiles({ width, height }: ImageSize, side: number): number {
   return Math.ceil(width / side) * Math.ceil(height / side)
 }
 
-/** 32 tokens a second, at the 32 kbit/s of compressed speech, or at the 16 bits and 16 kHz of a WAV file. */
+/** 32 tokens a second, at 32 kbit/s for compressed speech and at 16 bits and 16 kHz for WAV. */
 const AUDIO_BYTES_PER_TOKEN = { compressed: 125, wav: 1_000 }
 const FILE_BYTES_PER_TOKEN = 4
 
-/** Thoughts that the vendor has sealed, and reads again: by their length, four characters to a token. */
+/** Tokens of encrypted reasoning, by its length: four characters a token. */
 export const encryptedTokens = (data: Json | undefined): number =>
   typeof data === 'string' ? Math.ceil(data.length / 4) : 0
 
-/** By the bytes alone: a WAV file is one that begins with RIFF. Undefined for a part that carries no bytes. */
+/** Tokens by the number of bytes; a file that starts with RIFF is WAV. Undefined for a part without bytes. */
 function attachmentTokens(part: Json): number | undefined {
   if (!isFields(part)) return undefined
   const { type, input_audio: audio, file } = part
@@ -221,13 +218,13 @@ function attachmentTokens(part: Json): number | undefined {
   return Math.ceil(base64Of(file.file_data).bytes / FILE_BYTES_PER_TOKEN)
 }
 
-/** How many bytes a data URI, or bare base64, stands for. Padding counts as data. */
+/** Decoded size of a data URI or bare base64. Padding counts as data. */
 function base64Of(text: string): { bytes: number; isRiff: boolean } {
   const start = text.slice(0, 200).indexOf(',') + 1
   return { bytes: Math.floor(((text.length - start) * 3) / 4), isRiff: text.startsWith('UklGR', start) }
 }
 
-// ── odd shapes ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── unexpected JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function isFields(value: Json | undefined): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
@@ -237,18 +234,18 @@ function listOf(value: Json | undefined): readonly Json[] {
   return Array.isArray(value) ? (value as readonly Json[]) : []
 }
 
-/** Text as it is, nothing as nothing, anything else as JSON. */
+/** A string unchanged, '' for absent or null, JSON for anything else. */
 function textOrJson(value: Json | undefined): string {
   if (value === undefined || value === null) return ''
   return typeof value === 'string' ? value : jsonOf(value)
 }
 
-/** Levels; no schema and no message is nested deeper. */
+/** Nesting levels beyond any real schema or message. */
 const MAX_DEPTH = 200
 
 /**
- * JSON; what is nested deeper in about as many characters, in another order: at 50,000 levels `JSON.stringify` takes
- * half a second, then throws.
+ * JSON, or for deeper nesting a text of about the same length: `JSON.stringify` takes half a second at 50,000 levels,
+ * then throws.
  */
 function jsonOf(value: Json): string {
   return isDeeper(value, MAX_DEPTH) ? leavesOf(value) : JSON.stringify(value)
@@ -277,7 +274,7 @@ function codePointCount(text: string): number {
   return text.length - pairs
 }
 
-/** At least the length in UTF-8: a surrogate pair counts for six bytes, and has four. */
+/** An upper bound of the length in UTF-8: a surrogate pair counts as six bytes instead of four. */
 function maxUtf8Bytes(text: string): number {
   let bytes = text.length
   for (let at = 0; at < text.length; at++) {
@@ -287,17 +284,17 @@ function maxUtf8Bytes(text: string): number {
   return bytes
 }
 
-// ── memory ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── cache ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Characters; a shorter text is counted again sooner than it is hashed and kept. */
+/** Shorter texts are cheaper to count again than to hash. */
 const MIN_MEMOIZED_LENGTH = 2_000
 
 type Counted = { readonly tokens: number; readonly isWhole: boolean }
 
 /**
- * Counts a long text once: a request comes twice, without its payment and with it. Keeps hashes and numbers, never
- * text; the entry unused for longest goes first. Counts under way are shared, failed ones forgotten. One that ended
- * early answers only those who would end it as early.
+ * Counts a long text once, since a request is sent twice: without and with its payment. Keeps hashes and counts, never
+ * text, and evicts the least recently used. Concurrent counts are shared, failed ones are dropped. A count that stopped
+ * early answers only callers whose limit is as low.
  */
 export function memoized(countTokens: CountTokens, { entries = 200 }: { entries?: number } = {}): CountTokens {
   const known = new Map<string, Promise<Counted>>()

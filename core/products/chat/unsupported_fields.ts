@@ -1,7 +1,4 @@
-/**
- * What a request asks for beyond its tokens, and how much one may hold: 400 before the quote, on every surface
- * (decision 42).
- */
+/** Checks that all chat APIs share, before the quote: unsupported members and size limits (decision 42). */
 import type { ChatRow, ChatFormat } from '../../ports/vendors/chat.ts'
 import { hasFunctions, invalidParameter } from './request.ts'
 import { ApiError } from '../../http/errors.ts'
@@ -11,16 +8,12 @@ import { type Json, type Fields, isFields } from '../../lib/json.ts'
 import { characters } from './token_estimate.ts'
 import { unsupportedSettings } from './formats/generate_content/request.ts'
 
-// ── what is not sold ────────────────────────────────────────────────────────────────────────────────────────────────
+// ── unsupported members ────────────────────────────────────────────────────────────────────────────────────────────────
 
-const EXTRA_CHARGE =
-  'is charged for beyond the tokens, or names something in the account of the operator, and is not sold here.'
-const MODEL_ROUTING = 'chooses another model or vendor than the one that was quoted, and is not sold here.'
+const EXTRA_CHARGE = 'is not supported: it has an extra charge, or refers to content of the operator. Leave it out.'
+const MODEL_ROUTING = 'is not supported: it selects another model or vendor than the quoted one. Leave it out.'
 
-/**
- * Members that no surface sells. Most are read by some vendor alone; a caller is told all the same, for nobody serves
- * them.
- */
+/** Members that no chat API supports. Most are read by only some vendors, but all are refused. */
 const UNSUPPORTED: Readonly<Record<string, string>> = {
   web_search_options: EXTRA_CHARGE,
   plugins: EXTRA_CHARGE,
@@ -32,7 +25,7 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
   cachedContent: EXTRA_CHARGE,
   cached_content: EXTRA_CHARGE,
   preset: EXTRA_CHARGE,
-  deferred: 'is not served: an answer is given by the request that asked for it.',
+  deferred: 'is not supported: the answer is returned by the request itself. Leave it out.',
   models: MODEL_ROUTING,
   route: MODEL_ROUTING,
   provider: MODEL_ROUTING,
@@ -42,14 +35,15 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
 export function checkExtras(body: Fields): void {
   for (const [name, why] of Object.entries(UNSUPPORTED)) if (isSet(body[name])) throw invalidParameter(name, why)
   if (isSet(body.speed) && body.speed !== 'standard')
-    throw invalidParameter('speed', 'must be standard: the fast mode is not what was quoted.')
+    throw invalidParameter('speed', 'must be standard; the fast mode costs more than the quote.')
   const { modalities } = body
   const isText = Array.isArray(modalities) && modalities.every((kind: Json) => kind === 'text')
-  if (isSet(modalities) && !isText) throw invalidParameter('modalities', 'must be ["text"]: nothing else is sold here.')
-  if (body.store === true) throw invalidParameter('store', 'must be false: nothing is stored here.')
+  if (isSet(modalities) && !isText)
+    throw invalidParameter('modalities', 'must be ["text"]; other modalities are not supported.')
+  if (body.store === true) throw invalidParameter('store', 'must be false; this gateway stores nothing.')
 }
 
-/** Members of other formats that would not be heard in this one. Throws INVALID_PARAMETER. */
+/** Refuses members of other formats that would have no effect in chat. Throws INVALID_PARAMETER. */
 export function checkChatExtras(body: Fields): void {
   if (isSet(body.output_config))
     throw invalidParameter('output_config', 'belongs to the messages API; use response_format and reasoning_effort.')
@@ -62,27 +56,27 @@ export function checkChatExtras(body: Fields): void {
   if (setting !== undefined)
     throw invalidParameter(
       `generationConfig.${setting}`,
-      'is not sold in chat; use response_format for the form of the answer.',
+      'is not supported in chat; set the form of the answer with response_format.',
     )
   for (const [at, message] of (body.messages as readonly Fields[]).entries()) {
     if (isSet(message.audio))
       throw invalidParameter(
         `messages.${at}.audio`,
-        'names something in the account of the operator; send the content itself.',
+        'refers to content of the operator, which is not supported; send the content itself.',
       )
   }
 }
 
 const isSet = (value: Json | undefined): boolean => value !== undefined && value !== null && value !== false
 
-/** Tools that the caller runs; any other is one that some vendor runs itself, at a price that nobody was quoted. */
+/** Types of tools that the caller runs. Others are run by a vendor, at a price that was not quoted. */
 const TOOLS: readonly unknown[] = ['function', 'custom']
 
 export function checkTools({ tools, functions }: Fields): void {
   for (const [at, tool] of entriesOf(tools)) {
     if (!isFields(tool)) throw refused(`tools.${at}`, 'must be an object')
     if (!TOOLS.includes(tool.type))
-      throw invalidParameter(`tools.${at}.type`, 'must be function: tools that a vendor runs itself are not sold here.')
+      throw invalidParameter(`tools.${at}.type`, 'must be function; tools that the vendor runs are not supported.')
     if (isSet(tool.function) && !isFields(tool.function)) throw refused(`tools.${at}.function`, 'must be an object')
   }
   if (isSet(functions) && !Array.isArray(functions))
@@ -96,19 +90,19 @@ const entriesOf = (list: Json | undefined): Iterable<[number, Json]> =>
 
 // ── several answers ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Who would give the answers, and on which surface; `vendorWire` is the one that the row's vendor speaks. */
+/** The row and API that would answer; `providerFormat` is the format of the row's vendor. */
 type AnswerSource = {
   readonly row: ChatRow
   readonly format: ChatFormat
   readonly providerFormat: ChatFormat | undefined
 }
 
-/** Whether an order goes over the responses format of a vendor that speaks chat. */
+/** Whether a chat request is sent to the vendor's responses API. */
 export const usesResponsesApi = (row: ChatRow, body: Fields): boolean =>
   (row.toolsByResponses === true && (hasFunctions(body) || body.reasoning_effort === 'max')) ||
   (body.search_parameters ?? undefined) !== undefined
 
-/** Whether more than one answer to a request comes back for more than one that was quoted. */
+/** Whether the vendor returns several answers when `n` of them are quoted. */
 export function givesSeveralAnswers(body: Fields, { row, format, providerFormat }: AnswerSource): boolean {
   if (row.billing.mode !== 'paid' || row.vendor === 'embedded' || format === 'messages' || format === 'responses')
     return false
@@ -123,22 +117,22 @@ export function givesSeveralAnswers(body: Fields, { row, format, providerFormat 
 
 // ── sizes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Turns of a conversation, parts of one of them and of all; whatever is counted and translated is bounded by them. */
+/** Limits of turns, parts per turn and parts in all, which bound the cost of counting and translating. */
 const MAX_TURNS = 10_000
 const MAX_PARTS = 2_000
 const MAX_TOTAL_PARTS = 20_000
 export const MAX_TOOLS = 512
 
-/** The longest text of a request, in characters; the longest window of any model is shorter. */
+/** Most characters of text in a request; longer than the context window of any model. */
 const MAX_TEXT = 8_388_608
 
-/** Said here and not by a schema, which would look at every turn to say what is wrong. Throws INVALID_BODY. */
+/** Checked here instead of in the schema, which would validate every turn first. Throws INVALID_BODY. */
 export function checkTurns(turns: Json | undefined, at: string): void {
   if (Array.isArray(turns) && turns.length > MAX_TURNS)
     throw refused(at, `may be at most ${MAX_TURNS}, got ${turns.length}`)
 }
 
-/** Counts the parts of a request, list by list. Throws INVALID_BODY that names the list that is too long. */
+/** Counts the parts of a request, list by list. Throws INVALID_BODY that names the list over the limit. */
 export function partCounter(): (parts: readonly unknown[], at: string) => void {
   let all = 0
   return (parts, at) => {
@@ -148,7 +142,7 @@ export function partCounter(): (parts: readonly unknown[], at: string) => void {
   }
 }
 
-/** Parts and tool calls of chat messages, and the tools of either kind. Throws INVALID_BODY. */
+/** Checks the number of parts, tool calls and tools. Throws INVALID_BODY. */
 export function checkSizes({ messages, tools, functions }: Fields): void {
   const count = partCounter()
   for (const [at, { content, tool_calls }] of (messages as readonly Fields[]).entries()) {

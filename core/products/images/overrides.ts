@@ -59,7 +59,7 @@ function changed(
   if (known) return { ...known, ...fields, ...(parsed && { sizes: parsed }) }
   const { vendor, upstream, maker = vendor } = fields
   if (!vendor || !upstream || !maker || !parsed) {
-    mistakes.push(`images ${id}: not a row of the contract, so vendor, upstream and sizes must be given`)
+    mistakes.push(`images ${id}: not in the built-in catalog, so vendor, upstream and sizes are required`)
     return undefined
   }
   return { aliases: [], name: id, slow: false, ...fields, id, vendor, upstream, maker, sizes: parsed }

@@ -83,7 +83,7 @@ function changed(
   if (known) return { ...known, ...fields, ...(billing && { billing }) }
   const { vendor, upstream, family, maker = vendor } = fields
   if (!vendor || !upstream || !family || !maker || !rates) {
-    mistakes.push(`videos ${id}: not a row of the contract, so vendor, upstream, family and rates must be given`)
+    mistakes.push(`videos ${id}: not in the built-in catalog, so vendor, upstream, family and rates are required`)
     return undefined
   }
   return billing && { ...videoFamilies[family], aliases: [], name: id, ...fields, id, vendor, upstream, maker, billing }

@@ -73,7 +73,7 @@ describe('audio', () => {
       'audio elevenlabs/v3.vendor: must be one of elevenlabs, minimax, speech, embedded, got "nobody"',
     ])
     expect(mistakes('[[audio]]\nid = "new"')).toEqual([
-      'audio new: not a row of the contract, so kind, vendor, upstream and rate must be given',
+      'audio new: not in the built-in catalog, so kind, vendor, upstream and rate are required',
     ])
     expect(mistakes('', { HOST: '0.0.0.0', MINIMAX_API_KEY: 'm' })).toEqual([
       expect.stringContaining('minimax (MINIMAX_API_KEY)'),

@@ -533,7 +533,7 @@ describe('vendors and rows', () => {
     })
     expect(shelf.servings.get('house/brush')).toMatchObject({ protocol: 'sdapi', key: undefined })
     expect(mistakes(image('house/brush', 'vendor = "local"'))).toEqual([
-      'images house/brush: not a row of the contract, so vendor, upstream and sizes must be given',
+      'images house/brush: not in the built-in catalog, so vendor, upstream and sizes are required',
     ])
   })
 

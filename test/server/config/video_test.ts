@@ -204,7 +204,7 @@ describe('vendors that film', () => {
     [
       'a row that lacks its family',
       row('house/clip', 'vendor = "x"', 'upstream = "y"'),
-      'videos house/clip: not a row of the contract, so vendor, upstream, family and rates must be given',
+      'videos house/clip: not in the built-in catalog, so vendor, upstream, family and rates are required',
     ],
     ['an unknown field', row('vendor-c/video-1', 'colour = "red"'), 'videos.0.colour: there is no such setting'],
   ])('%s is reported by name', (_, toml, mistake) => {

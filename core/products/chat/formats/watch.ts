@@ -1,7 +1,4 @@
-/**
- * Streams on their way through: bytes pass untouched, and are read only where they say something that matters (decision
- * 25).
- */
+/** Forwards vendor streams: bytes pass unchanged, and only relevant events are parsed (decision 25). */
 import { concatBytes } from '../../../lib/bytes.ts'
 import { ApiError } from '../../../http/errors.ts'
 import { type Json, type Fields, isFields, objectsOf } from '../../../lib/json.ts'
@@ -12,10 +9,7 @@ import { usageOf } from './usage.ts'
 import type { StreamTranslator } from './rewriter.ts'
 import type { SseEvent, ChatFormat, ChatStream } from '../../../ports/vendors/chat.ts'
 
-/**
- * Where the text of a format has to be looked at. None of these can stand inside a JSON string: its quotes would be
- * escaped.
- */
+/** Matches text that must be parsed. No pattern can match inside a JSON string, where quotes are escaped. */
 const INTERESTING: Readonly<Record<ChatFormat, RegExp>> = {
   chat: /"(?:usage": ?\{|error":|reasoning": ?"|finish_reason": ?"|object": ?"error")|\[DONE\]|event: error/,
   messages: /event: (?:error|message_delta|message_start|message_stop)|"type": ?"error"/,
@@ -23,32 +17,31 @@ const INTERESTING: Readonly<Record<ChatFormat, RegExp>> = {
   generate_content: /"error":|event: error/,
 }
 
-/** Where an event may hold what a reader would pay for. In `chat` the first chunks are read one by one instead. */
+/** Matches events that may have content that is charged for. In `chat` the first chunks are parsed instead. */
 const CONTENT: Readonly<Record<Exclude<ChatFormat, 'chat'>, RegExp>> = {
   messages: /content_block_(?:start|delta)/,
   responses: /\.delta"|"response\.(?:output_text|refusal|function_call_arguments)\.done"/,
   generate_content: /"parts":/,
 }
 
-/** Chunks of generate_content all tell their usage, so they are not read for it until somebody asks. */
+/** Every chunk of generate_content carries usage, so it is parsed only when requested. */
 const COUNTED = '"usageMetadata"'
-/** The last event of generate_content says so, or why there is no answer. */
+/** The last event of generate_content has a finish reason, or the reason why there is no answer. */
 const ENDED = /"(?:finishReason|finish_reason|blockReason)": ?"/
 
 export type StreamFormat = {
   readonly format: ChatFormat
   /**
-   * The upstream's model id, or what its first chunk says instead, such as a dated one; and ours, which takes its
-   * place.
+   * The upstream model id (the first chunk may name another, such as a dated one) and the public id that replaces it.
    */
   readonly model?: { readonly upstream: string; readonly publicId: string }
 }
 
 /**
- * A vendor's stream in the format of its reader. An event is passed on when it is whole, as the bytes that came, or in
- * the contract's spelling where its vendor has another one. `[DONE]` and its like are held back as the closing events,
- * and end the stream. Throws a Fault for an error among the events, after what came before it, and for a stream that
- * breaks off.
+ * Forwards a vendor's stream in the format that the caller reads. Complete events are passed on as the bytes received,
+ * or in the contract's spelling where the vendor's differs. `[DONE]` and its equivalents are held back as the closing
+ * events, and end the stream. Throws an ApiError for an error event, after the events before it, and for a stream that
+ * is interrupted.
  */
 export function passedThrough(upstream: ChatStream, { format, model }: StreamFormat): TrackedStream {
   const decoder = new TextDecoder()
@@ -58,20 +51,20 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
   const marks = INTERESTING[format]
   const readEvent = { chat, messages, responses, generate_content: generateContent }[format]
   const boundary = eventBoundary()
-  /** Of a vendor that writes its lines in another way; known from the first event with data. */
+  /** Set for a vendor with unusual spacing or line ends, detected at the first event with data. */
   let splitter: EventSplitter | undefined
   let isSpacingKnown = false
   let hasContent = false
   let hasBegun = false
   /**
-   * Until a text or a tool call has come, chunks of chat are read: reasoning alone becomes the text in the end
-   * (contract 6.28).
+   * Chunks of chat are parsed until text or a tool call arrives: reasoning alone becomes the text at the end (contract
+   * 6.28).
    */
   let isOpening = format === 'chat'
   let reasoning = ''
   let usage: Json = null
   let lastCounts = ''
-  /** Said what an answer must say at least; and all that it has to say. */
+  /** Whether a finish reason has arrived, and whether the stream is over. */
   let isFinished = false
   let isOver = false
   let failure: ApiError | undefined
@@ -83,7 +76,7 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
         if (failure) throw failure
         if (isOver) return undefined
         const bytes = await upstream.next()
-        // Cancelled meanwhile: nobody wants to know how it ended.
+        // Cancelled in the meantime: the outcome is irrelevant.
         if (isOver) return undefined
         const out = bytes === undefined ? onEnd() : onBytes(bytes)
         if (out && out.length > 0) return out
@@ -106,7 +99,7 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
     return whole && processBytes(whole)
   }
 
-  /** From here on events are cut out, and written down anew. */
+  /** From here on events are split and serialized again. */
   function normalizeFrom(bytes: Uint8Array): Uint8Array | undefined {
     splitter = eventSplitter()
     const buffered = boundary.rest()
@@ -124,7 +117,7 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
   function onEnd(): Uint8Array | undefined {
     const buffered = splitter ? splitter.flush() : decoder.decode(boundary.rest() ?? NOTHING).trim()
     const data = parseEvent(buffered)?.data
-    // Half an event is none; a whole one may lack its blank line.
+    // An incomplete event is dropped; a complete one may lack its blank line.
     const out = data === '[DONE]' || (data !== undefined && tryJson(data)) ? normalized([buffered]) : undefined
     isOver = true
     if (!isFinished) failure ??= brokenOff()
@@ -132,7 +125,7 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
     return out
   }
 
-  /** Whole events, as they may go on. */
+  /** Processes complete events. */
   function processBytes(bytes: Uint8Array): Uint8Array | undefined {
     const text = decoder.decode(bytes)
     if (!isSpacingKnown) {
@@ -154,12 +147,12 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
     return rename ? rename(out) : out
   }
 
-  /** Event by event. What came before an error is still passed on; what comes after the last event is not. */
+  /** Processes event by event. Events before an error are still sent; events after the last one are not. */
   function processEvents(text: string): string {
     let out = ''
     for (const raw of text.split(EVENT_END)) {
       try {
-        // Of those that came together, most say nothing that matters.
+        // Most events that arrived together need no parsing.
         const isPlain = PLAIN[format].test(raw)
         const event = isOpening || !isPlain || marks.test(raw) ? parseEvent(raw) : undefined
         if (event && !isPlain && event.data !== '[DONE]' && !tryJson(event.data)) throw brokenOff()
@@ -198,7 +191,7 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
     return before + (out === payload ? raw : sseJson(out))
   }
 
-  /** A chunk before the first text. Answers with what has to go before it. */
+  /** Handles a chunk before the first text. Returns the text to send before it. */
   function openingChunk(chunk: Fields): string {
     const choices = objectsOf(chunk.choices)
     const [choice] = choices
@@ -206,7 +199,7 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
     const thought = deltas[0]?.reasoning_content
     if (typeof thought === 'string' && reasoning.length < MAX_EVENT) reasoning += thought
     if (deltas.some((delta) => isNonBlank(delta.reasoning_content))) hasContent = true
-    // Thoughts that are not shown (OpenRouter): it is at work, and a reader pays for nothing yet.
+    // Hidden reasoning (OpenRouter): the answer has started, but without content that is charged for.
     if (deltas.some((delta) => isNonBlank(delta.reasoning_details))) hasBegun = true
     if (deltas.some((delta) => ANSWER_FIELDS.some((name) => isNonBlank(delta[name])))) {
       hasContent = true
@@ -248,9 +241,7 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
     return raw
   }
 
-  /**
-   * Before its first real event a stream that fails is a refusal like any other, in the class that its vendor names.
-   */
+  /** Before the answer starts, a failing stream is an ordinary error, classified by its vendor. */
   function upstreamFailure({ event, data }: { readonly event: string | undefined; readonly data: string }): ApiError {
     const refusal =
       hasBegun || hasContent ? undefined : upstream.apiErrorOf?.({ data, ...(event !== undefined && { event }) })
@@ -271,8 +262,8 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
 }
 
 /**
- * A vendor's stream in `chat`, for a reader of another format. The reader's closing events are those with which the
- * rewriter ends.
+ * Translates a `chat` stream for a caller of another format. The closing events are those with which the translator
+ * ends.
  */
 export function translated(upstream: ChatStream, rewriter: StreamTranslator): TrackedStream {
   const encoder = new TextEncoder()
@@ -303,7 +294,7 @@ export function translated(upstream: ChatStream, rewriter: StreamTranslator): Tr
     return event ? rewriter.on(event) : ''
   }
 
-  /** A rewriter may know that it is at its end before its vendor says so. */
+  /** A translator may emit its last event before the vendor's stream ends. */
   function withoutClosing(payload: string): string {
     const at = closing === '' ? payload.search(LAST) : 0
     if (at < 0) return payload
@@ -312,7 +303,7 @@ export function translated(upstream: ChatStream, rewriter: StreamTranslator): Tr
   }
 }
 
-/** The line with which the last event begins in the formats that have one. */
+/** First line of the last event, in the formats that have one. */
 const LAST = /^event: (?:message_stop|response\.(?:completed|incomplete|failed))$/m
 
 // ── chunks ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -320,7 +311,7 @@ const LAST = /^event: (?:message_stop|response\.(?:completed|incomplete|failed))
 const isError = ({ error, object }: Fields): boolean => (error !== undefined && error !== null) || object === 'error'
 
 const FINISH = /"finish_reason": ?"(\w*)/
-/** Members of a delta that are an answer; `function_call` is that of old clients. */
+/** Members of a delta that are part of the answer; `function_call` is legacy. */
 const ANSWER_FIELDS = ['content', 'tool_calls', 'refusal', 'function_call', 'images', 'audio'] as const
 
 const isNonEmpty = (value: Json | undefined): boolean => typeof value === 'string' && value !== ''
@@ -361,7 +352,7 @@ const CR = 13
 const NOTHING = new Uint8Array()
 const DONE = 'data: [DONE]\n\n'
 const DATA = /^data:/m
-/** Whole events that each hold a JSON object by the look of it, and nothing else. */
+/** Complete events whose data look like a JSON object, and nothing else. */
 const NAMELESS = /^(?:data: \{[^\n]*\}\n\n)+$/
 const NAMED = /^(?:event: [\w.]+\ndata: \{[^\n]*\}\n\n)+$/
 const PLAIN: Readonly<Record<ChatFormat, RegExp>> = {
@@ -371,24 +362,24 @@ const PLAIN: Readonly<Record<ChatFormat, RegExp>> = {
   generate_content: NAMELESS,
 }
 
-/** A comment says only that the upstream lives; its words are not ours to pass on. */
+/** Comments are keep-alives; their text is not forwarded. */
 const keepAlive = (raw: string): string => (raw.trim() === '' ? '' : ': working\n\n')
 
-/** A line without the one space after its name. */
+/** A line without exactly one space after its name. */
 const UNUSUAL_SPACING = /^(?:data|event|id|retry):(?! )/m
 const EVENT_END = /(?<=\n\r?\n)(?!\r?\n)/
 
-/** A line in the contract's spelling. */
+/** Normalizes the spacing of a line. */
 const normalizedLine = (line: string): string => line.replace(/^(\w+): ?/, '$1: ')
 
 /**
- * Cuts bytes after the last blank line in them, which most chunks end with, and holds the rest. What it held is not
+ * Splits bytes after the last blank line, with which most chunks end, and buffers the rest. Buffered bytes are not
  * searched again.
  */
 function eventBoundary() {
   let buffered: Uint8Array[] = []
   let size = 0
-  /** The last three bytes held: a blank line may be cut anywhere. */
+  /** The last three buffered bytes: a blank line may be split anywhere. */
   let tail: readonly number[] = []
 
   function buffer(bytes: Uint8Array): void {
@@ -424,7 +415,7 @@ function eventBoundary() {
       return whole
     },
     rest,
-    /** The bytes, and all that is held: as if they had never been cut. */
+    /** The bytes followed by the buffered ones, as if they had not been split. */
     withBuffered(bytes: Uint8Array): Uint8Array {
       const more = rest()
       return more ? concatBytes([bytes, more], bytes.length + more.length) : bytes
@@ -432,7 +423,7 @@ function eventBoundary() {
   }
 }
 
-/** Where the last blank line ends; 0 where there is none. */
+/** The offset after the last blank line; 0 where there is none. */
 function lastEventEnd(bytes: Uint8Array | readonly number[]): number {
   for (let at = bytes.lastIndexOf(LF); at > 0; at = bytes.lastIndexOf(LF, at - 1)) {
     if (bytes[at - 1] === LF || (bytes[at - 1] === CR && bytes[at - 2] === LF)) return at + 1

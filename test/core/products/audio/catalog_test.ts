@@ -362,7 +362,7 @@ describe('overrideAudio()', () => {
   test('says which row and what is wrong with it', () => {
     const said = (...overrides: Parameters<typeof overrideAudio>[1]) => overrideAudio(audioRows, overrides).mistakes
     expect(said({ id: 'house/voice' })).toEqual([
-      'audio house/voice: not a row of the contract, so kind, vendor, upstream and rate must be given',
+      'audio house/voice: not in the built-in catalog, so kind, vendor, upstream and rate are required',
     ])
     expect(said({ id: FLASH }, { id: FLASH })).toEqual([`audio: two entries change ${FLASH}`])
     expect(said({ id: FLASH, aliases: ['elevenlabs/v3'] })).toEqual(['audio: two rows are called elevenlabs/v3'])

@@ -329,7 +329,7 @@ describe('an override of a chat row', () => {
     for (const field of ['vendor', 'upstream', 'context_window', 'max_output'] as const) {
       const { [field]: _, ...lacking } = NEW
       expect(mistakes({ ...lacking, redirect: LARGE })).toEqual([
-        expect.stringContaining(`chat ${NEW.id}.id: not a row of the contract, so vendor, upstream, `),
+        expect.stringContaining(`chat ${NEW.id}.id: not in the built-in catalog, so vendor, upstream, `),
       ])
     }
     const { input: _in, output: _out, ...unpriced } = NEW
@@ -362,10 +362,10 @@ describe('an override of a chat row', () => {
       expect([field, told[0]]).toEqual([field, expect.stringContaining(`chat ${LARGE}.${field}: `)])
     }
     expect(mistakes({ id: 'vendor-open/qwen3-32b', input: '1' })).toEqual([
-      'chat vendor-open/qwen3-32b.input: both input and output must be given, for the row had no rates',
+      'chat vendor-open/qwen3-32b.input: input and output are both required, because the row has no rates',
     ])
     expect(mistakes({ id: 'farebox/echo-free', free: false })).toEqual([
-      'chat farebox/echo-free.free: then say what it costs: input and output, or flat',
+      'chat farebox/echo-free.free: a row that is not free needs a price: input and output, or flat',
     ])
     expect(mistakes({ id: LARGE, hidden: true }, { id: LARGE, name: 'x' })).toContain(
       `chat: two entries change ${LARGE}`,
@@ -381,7 +381,7 @@ describe('a fallback', () => {
   test('exists, is another row, and costs no more, long or short', () => {
     expect(told(FLAGSHIP, SMALL)).toEqual([])
     expect(told(SMALL, FLAGSHIP)).toEqual([`chat ${SMALL}.fallbacks: ${FLAGSHIP} costs more`])
-    expect(told(SMALL, SMALL)).toEqual([`chat ${SMALL}.fallbacks: ${SMALL} is no other row`])
+    expect(told(SMALL, SMALL)).toEqual([`chat ${SMALL}.fallbacks: ${SMALL} is not another row`])
     const cheapThenDear = { ...NEW, long: { from: 1000, input: '100', output: '100' } }
     expect(told(FLAGSHIP, NEW.id, cheapThenDear)).toEqual([`chat ${FLAGSHIP}.fallbacks: ${NEW.id} costs more`])
     expect(told('vendor-c/chat-4.3', 'vendor-h/chat-4')).toEqual([])
@@ -398,7 +398,7 @@ describe('a fallback', () => {
   })
 
   test('of a paid or flat row is never free, and of a free row always', () => {
-    const why = 'is free, and a paid call is never answered by a free model'
+    const why = 'is free, and a paid call is never served by a free model'
     expect(told(SMALL, 'farebox/echo-free')).toEqual([`chat ${SMALL}.fallbacks: farebox/echo-free ${why}`])
     expect(told('vendor-open/qwen3-32b', 'vendor-open/gpt-oss-20b')).toEqual([
       `chat vendor-open/qwen3-32b.fallbacks: vendor-open/gpt-oss-20b ${why}`,
@@ -455,9 +455,7 @@ describe('a redirected chat row', () => {
   test('is a mistake to a dearer row, to a free one, to itself, or to one that is redirected too', () => {
     expect(mistakes({ id: SMALL, redirect: FLAGSHIP })).toEqual([`chat ${SMALL}.redirect: ${FLAGSHIP} costs more`])
     expect(mistakes({ id: SMALL, redirect: 'vendor-open/gpt-oss-20b' })).toHaveLength(1)
-    expect(mistakes({ id: SMALL, redirect: SMALL })).toEqual([
-      `chat ${SMALL}.redirect: there is no other row called ${SMALL}`,
-    ])
+    expect(mistakes({ id: SMALL, redirect: SMALL })).toEqual([`chat ${SMALL}.redirect: no other row is named ${SMALL}`])
     expect(mistakes({ id: FLAGSHIP, redirect: LARGE }, { id: LARGE, redirect: SMALL })).toEqual([
       `chat ${FLAGSHIP}.redirect: ${LARGE} is redirected itself; name the row that does the work`,
     ])

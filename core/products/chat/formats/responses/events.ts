@@ -1,6 +1,6 @@
 /**
- * The events of the responses format: of a stream that comes as chat, and of a Response that is finished already.
- * Source: openai@7.55.0 `responses.d.ts`.
+ * Events of the responses format: translated from a chat stream, or rebuilt from a finished Response. Source:
+ * openai@7.55.0 `responses.d.ts`.
  */
 import { type Json, type Fields, fieldsOf, isFields, numberOf, objectsOf, textOf } from '../../../../lib/json.ts'
 import { plainText } from './parts.ts'
@@ -19,7 +19,7 @@ import {
 import { sseJson, tryJson } from '../sse.ts'
 import type { StreamTranslator } from '../rewriter.ts'
 
-/** Writes one event: its name equals its type, and it is numbered from 0. */
+/** Serializes one event. Its name equals its type; events are numbered from 0. */
 type Emit = (type: string, members: Fields) => string
 
 function sequence(): Emit {
@@ -27,16 +27,13 @@ function sequence(): Emit {
   return (type, members) => sseJson({ type, sequence_number: next++, ...members }, type)
 }
 
-/** Where a part stands: `content_index`, or `summary_index` for a part of a summary. */
+/** The location of a part: `content_index`, or `summary_index` for a part of a summary. */
 type PartLocation = { readonly item_id: string; readonly output_index: number } & (
   | { readonly content_index: number }
   | { readonly summary_index: number }
 )
 
-/**
- * How the parts of an item go over HTTP: the member that grows, the name of its events, and those of the part around
- * it.
- */
+/** Events by part type: the member that grows, the prefix of its events, and that of the enclosing part's events. */
 const PARTS = new Map([
   ['output_text', { member: 'text', event: 'response.output_text', container: 'response.content_part' }],
   ['refusal', { member: 'refusal', event: 'response.refusal', container: 'response.content_part' }],
@@ -78,7 +75,7 @@ function closePart(emit: Emit, location: PartLocation, part: Fields): string {
   return cited.join('') + whole + emit(`${container}.done`, { ...location, part })
 }
 
-/** An item as it is announced: in progress, with nothing in it yet. */
+/** An item as it is first sent: in progress and empty. */
 function emptyItem(item: Fields): Fields {
   const status: Fields = item.status === undefined ? {} : { status: 'in_progress' }
   if (item.type === 'message') return { ...item, ...status, content: [] }
@@ -96,9 +93,9 @@ const doneItem = (emit: Emit, index: number, item: Fields) =>
 // ── a finished Response ─────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * What a stream of this Response would have sent, the event numbered n at index n, so that attaching after n is a
- * slice. One that is still under way has a prefix of what it will have. A cancelled one ends as incomplete, for the
- * format has no event of its own.
+ * The events that a stream of this Response would have sent; event n is at index n, so that attaching after n is a
+ * slice. A Response in progress has a prefix of its final events. A cancelled one ends as incomplete, since the format
+ * has no event for it.
  */
 export function responseEvents(response: Fields): string[] {
   const events: string[] = []
@@ -139,7 +136,7 @@ function itemEvents(emit: Emit, index: number, item: Fields): void {
   doneItem(emit, index, item)
 }
 
-// ── a stream that comes as chat ─────────────────────────────────────────────────────────────────────────────────────
+// ── a chat stream ─────────────────────────────────────────────────────────────────────────────────────
 
 type ReasoningItem = { readonly kind: 'reasoning'; readonly index: number; text: string; isClosed: boolean }
 type MessageItem = {
@@ -155,9 +152,9 @@ type CallItem = {
 }
 
 /**
- * Ends with the Response that `responsesFromChatReply` would make of the whole, as long as reasoning, text and calls
- * come in that order; `response.completed` waits for `[DONE]` or the end, because the usage comes after the finish. A
- * stream that was cut off is incomplete.
+ * Ends with the Response that `responsesFromChatReply` would build from the complete reply, provided that reasoning,
+ * text and calls arrive in that order. `response.completed` waits for `[DONE]` or the end, because the usage comes
+ * after the finish. An interrupted stream is incomplete.
  */
 export function responsesFromChatStream(facts: ResponseFacts): StreamTranslator {
   const emit = sequence()
@@ -248,8 +245,8 @@ export function responsesFromChatStream(facts: ResponseFacts): StreamTranslator 
   }
 
   /**
-   * One piece of a call, announced when it has a name. Some vendors give no `index`, and some give each call the same:
-   * then the id tells.
+   * Handles a fragment of a call; the call is sent once it has a name. Where `index` is missing or repeated, the id
+   * identifies the call.
    */
   function onToolCall(piece: Fields): string {
     const { name, arguments: text } = fieldsOf(piece.function)

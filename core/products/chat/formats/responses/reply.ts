@@ -1,18 +1,18 @@
 /**
- * Whole replies between the responses format and the chat format. Lenient: a reply of another shape reads as one with
- * less in it.
+ * Translates complete replies between the responses and chat formats. Lenient: unexpected members are treated as
+ * absent.
  */
 import { type Json, type Fields, fieldsOf, numberOf, objectsOf, textOf } from '../../../../lib/json.ts'
 import { given, plainText, reasoningText } from './parts.ts'
 
 // ── to chat ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** `created` is in unix seconds. */
+/** `created` is in Unix seconds. */
 export type ChatFacts = { readonly model: string; readonly created: number }
 
 export type Failure = { readonly code: string; readonly message: string }
 
-/** Why a whole Response is no answer, `failed` or `cancelled`; undefined for anything that can be translated. */
+/** The error of a failed or cancelled Response; undefined for one that can be translated. */
 export function responseFailure({ status, error }: Fields): Failure | undefined {
   if (status !== 'failed' && status !== 'cancelled') return undefined
   return {
@@ -22,8 +22,8 @@ export function responseFailure({ status, error }: Fields): Failure | undefined 
 }
 
 /**
- * A Response as chat.completion. On tool turns `content` is '' (contract 6.26). Indexes of annotations are moved to the
- * joined text. A failed Response reads as an empty answer: ask `responseFailure` before.
+ * Converts a Response to a chat completion. On tool turns `content` is '' (contract 6.26). Annotation indexes are
+ * shifted to the joined text. A failed Response becomes an empty answer: call `responseFailure` first.
  */
 export function chatFromResponsesReply(reply: Fields, { model, created }: ChatFacts): Fields {
   const output = objectsOf(reply.output)
@@ -59,7 +59,7 @@ export function chatFromResponsesReply(reply: Fields, { model, created }: ChatFa
   }
 }
 
-/** `chatcmpl-` and what follows `resp_`. A reply without an id is named after its time. */
+/** Replaces the prefix `resp_` by `chatcmpl-`. A reply without an id gets one made from its time. */
 export function completionId(id: Json | undefined, created: number): string {
   const own = textOf(id).replace(/^resp_/, '')
   return `chatcmpl-${own === '' ? created : own}`
@@ -77,8 +77,8 @@ function messageContentOf(output: readonly Fields[]): { text: string; refusal: s
 }
 
 /**
- * A `url_citation` as chat nests it, its indexes moved by `offset`; undefined for another annotation, for chat has no
- * other.
+ * Converts a `url_citation` to chat's nesting, its indexes shifted by `offset`. Undefined for other annotations, which
+ * chat does not have.
  */
 export function chatAnnotation(
   { type, url, title, start_index, end_index }: Fields,
@@ -91,7 +91,7 @@ export function chatAnnotation(
   ]
 }
 
-/** The cited URLs, each once, in their order. Some vendors list more of them beside the output. */
+/** The cited URLs without duplicates, in order. Some vendors list more of them beside the output. */
 export function citationsOf({ output, citations }: Fields): string[] {
   const cited = objectsOf(output).flatMap(({ content }) =>
     objectsOf(content).flatMap((part) => objectsOf(part.annotations)),
@@ -113,14 +113,14 @@ function chatCall(item: Fields, index: number): Fields | undefined {
 export const callId = ({ call_id, id }: Fields, index: number): string =>
   textOf(call_id) || textOf(id) || `call_${index}`
 
-/** Why it ended, as chat says it. A cut-off outranks calls: their arguments may be cut as well. */
+/** The finish reason. Truncation takes precedence over calls, whose arguments may be truncated too. */
 export function finishOf({ status, incomplete_details }: Fields, hasCalls: boolean): string {
   const { reason } = fieldsOf(incomplete_details)
   if (status === 'incomplete') return reason === 'content_filter' ? reason : 'length'
   return hasCalls ? 'tool_calls' : 'stop'
 }
 
-/** Undefined where the vendor counted nothing. `num_sources_used` of a live search is kept. */
+/** Undefined where the vendor sent no counts. `num_sources_used` of a live search is kept. */
 export function chatUsage(usage: Json | undefined): Fields | undefined {
   const counted = fieldsOf(usage)
   const input = numberOf(counted.input_tokens)
@@ -146,8 +146,8 @@ export function chatUsage(usage: Json | undefined): Fields | undefined {
 // ── from chat ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * `id` is `resp_<hex>`; the ids of items are made from it. `createdAt` is in unix seconds; `request` is the caller's
- * own, in the responses format.
+ * `id` is `resp_<hex>`; item ids derive from it. `createdAt` is in Unix seconds. `request` is the caller's, in the
+ * responses format.
  */
 export type ResponseFacts = {
   readonly model: string
@@ -157,7 +157,7 @@ export type ResponseFacts = {
 }
 
 /**
- * A chat.completion as a complete Response: reasoning first, then what was said, then the calls. An empty answer has no
+ * Converts a chat completion to a complete Response: reasoning, then the message, then calls. An empty answer has no
  * items.
  */
 export function responsesFromChatReply(reply: Fields, facts: ResponseFacts): Fields {
@@ -184,7 +184,7 @@ export function responsesFromChatReply(reply: Fields, facts: ResponseFacts): Fie
 
 export type ResponseOutcome = { readonly status: string; readonly incomplete_details: Fields | null }
 
-/** How a Response stands, from the `finish_reason` of chat. */
+/** The status of a Response, from chat's `finish_reason`. */
 export function outcomeOf(finish: Json | undefined): ResponseOutcome {
   if (finish === 'length') return { status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } }
   if (finish === 'content_filter') return { status: 'incomplete', incomplete_details: { reason: 'content_filter' } }
@@ -192,8 +192,8 @@ export function outcomeOf(finish: Json | undefined): ResponseOutcome {
 }
 
 /**
- * A Response object with every member that clients read; what the request did not say reads as the default of the
- * format.
+ * A Response object with every member that clients read. Members that the request does not set get the format's
+ * defaults.
  */
 export function responseOf(
   { id, createdAt, model, request }: ResponseFacts,
@@ -246,7 +246,7 @@ export const messageItem = (id: string, content: readonly Fields[], status: stri
   content,
 })
 
-/** The item of a call of chat, which may lack an id: then it is called after its item. */
+/** The item of a chat tool call. A call without an id gets one from its item. */
 export function callItem(call: Fields, { id, status }: { id: string; status: string }): Fields {
   const { name, arguments: given } = fieldsOf(call.function)
   return {
@@ -259,18 +259,18 @@ export function callItem(call: Fields, { id, status }: { id: string; status: str
   }
 }
 
-/** What was reasoned, under either of its names in chat. */
+/** The reasoning text, under either of its names in chat. */
 export const summaryOf = ({ reasoning_content, reasoning }: Fields): string =>
   textOf(reasoning_content) || textOf(reasoning)
 
-/** The parts of a message item: the text with its annotations, then the refusal; none where nothing was said. */
+/** The parts of a message item: the text with its annotations, then the refusal; [] where both are empty. */
 export function contentOf({ content, refusal }: Fields, annotations: readonly Fields[]): Fields[] {
   const text = plainText(content)
   const parts: Fields[] = text === '' ? [] : [{ type: 'output_text', text, annotations, logprobs: [] }]
   return textOf(refusal) === '' ? parts : [...parts, { type: 'refusal', refusal: textOf(refusal) }]
 }
 
-/** The citations of a message, or else the bare URLs beside the choices. */
+/** The citations of a message, or else the URLs listed beside the choices. */
 export function citationAnnotations({ annotations }: Fields, { citations }: Fields): Fields[] {
   const own = objectsOf(annotations).filter(({ type }) => type === 'url_citation')
   const flat = own.map(({ type, url_citation }) => ({
@@ -288,7 +288,7 @@ export function citationAnnotations({ annotations }: Fields, { citations }: Fiel
   return urls.map((url) => ({ type: 'url_citation', start_index: 0, end_index: 0, title: '', url }))
 }
 
-/** Null where the vendor counted nothing. */
+/** Null where the vendor sent no counts. */
 export function responsesUsage(usage: Json | undefined): Fields | null {
   const counted = fieldsOf(usage)
   const input = numberOf(counted.prompt_tokens)

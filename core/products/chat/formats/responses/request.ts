@@ -1,20 +1,20 @@
 /**
- * Requests between the chat format and the responses format. Sources: openai@7.55.0 `responses.d.ts` and
+ * Translates requests between the chat and responses formats. Sources: openai@7.55.0 `responses.d.ts` and
  * `completions.d.ts`.
  */
 import { type Json, type Fields, fieldsOf, isFields, objectsOf, textOf } from '../../../../lib/json.ts'
 import { chosenFunction, given, isFunctionTool, plainText, reasoningText, without } from './parts.ts'
 
 /**
- * Members of a chat request that Responses refuses, that are written anew, or that would reach into state: a
- * `previous_response_id` under the operator's key could name somebody else's conversation.
+ * Members of a chat request that Responses refuses, that are converted, or that refer to stored state: under the
+ * operator's key a `previous_response_id` could name another caller's conversation.
  */
 const CHAT_ONLY = names(`
   messages max_tokens max_completion_tokens tools tool_choice functions function_call response_format reasoning_effort verbosity n stop seed
   logprobs top_logprobs logit_bias frequency_penalty presence_penalty repetition_penalty top_k min_p stream_options prompt_cache search_parameters
   web_search_options thinking audio modalities prediction input instructions background previous_response_id conversation prompt store`)
 
-/** Members of a Responses request that chat has no place for, or that are written anew. */
+/** Members of a Responses request that chat does not have, or that are converted. */
 const RESPONSES_ONLY = names(`
   input instructions tools tool_choice parallel_tool_calls text reasoning max_output_tokens include store background previous_response_id
   conversation prompt truncation max_tool_calls context_management top_logprobs access_programs image stream_options messages response_format
@@ -24,15 +24,16 @@ function names(text: string): ReadonlySet<string> {
   return new Set(text.trim().split(/\s+/))
 }
 
-/** Fewer are refused with `integer_below_min_value` (UKGovernmentBEIS/inspect_evals issue 694), where chat takes 1. */
+/**
+ * The API refuses less with `integer_below_min_value` (UKGovernmentBEIS/inspect_evals issue 694), while chat allows 1.
+ */
 const MIN_OUTPUT_TOKENS = 16
 
 const atLeastMinimum = (tokens: Json | undefined) =>
   typeof tokens === 'number' ? Math.max(tokens, MIN_OUTPUT_TOKENS) : tokens
 
 /**
- * Types of the tools that are no plain functions, each once. They are left out of every translation, so a caller is
- * told before.
+ * Types of the tools that are not functions, without duplicates. Translations drop them, so callers refuse them first.
  */
 export function builtInTools({ tools }: Fields): string[] {
   const list: readonly Json[] = Array.isArray(tools) ? tools : []
@@ -41,9 +42,9 @@ export function builtInTools({ tools }: Fields): string[] {
 }
 
 /**
- * A chat request for an upstream that speaks Responses. Reasoning that a caller echoes is left behind: Responses takes
- * back only items of its own. A tool that does not say `strict` is sent as not strict, which is chat's default and not
- * Responses'.
+ * Converts a chat request for an upstream that speaks Responses. Reasoning sent back by the caller is dropped, since
+ * Responses accepts only its own items. A tool without `strict` is sent as not strict, which is the default of chat but
+ * not of Responses.
  */
 export function responsesFromChat(body: Fields): Fields {
   const messages = objectsOf(body.messages)
@@ -76,7 +77,7 @@ const isTextPart = (part: Json) => isFields(part) && typeof part.text === 'strin
 const isPlain = (content: Json | undefined) => !Array.isArray(content) || content.every(isTextPart)
 
 function inputOf(messages: readonly Fields[]): Fields[] {
-  // `function_call` and the `function` role of old clients carry no id: a result belongs to the call before it.
+  // The legacy `function_call` and `function` role have no ids: a result belongs to the call before it.
   let lastLegacy = 'call_legacy'
   return messages.flatMap((message, index) => {
     const { role, content } = message
@@ -118,7 +119,7 @@ function inputParts(content: Json | undefined): Json[] {
   return content.map((part: Json) => inputPart(part))
 }
 
-/** A part that has no translation goes as it is, so that the vendor can name it in its refusal. */
+/** Unknown parts are passed through, so that the vendor can name them in its error. */
 function inputPart(part: Json): Json {
   if (!isFields(part)) return part
   const { type, image_url: image, prompt_cache_breakpoint } = part
@@ -170,7 +171,7 @@ function choiceOf(choice: Json | undefined): Json | undefined {
   return name === undefined ? undefined : { type: 'function', name }
 }
 
-/** `name` is required in both formats, but not by every client. */
+/** `name` is required in both formats, but not every client sends it. */
 function formatOf(format: Json | undefined): Fields | undefined {
   if (!isFields(format)) return undefined
   if (format.type !== 'json_schema') return format
@@ -179,8 +180,8 @@ function formatOf(format: Json | undefined): Fields | undefined {
 }
 
 /**
- * A caller's Responses request as chat: for estimates, and for models that speak no Responses. An input item that chat
- * has no form for becomes a user turn of its JSON, so that an estimate counts it; built-in tools are left out.
+ * Converts a Responses request to chat, for estimates and for models without Responses. An input item that chat does
+ * not have becomes a user turn with its JSON, so that estimates count it. Built-in tools are dropped.
  */
 export function chatFromResponses(body: Fields): Fields {
   const { input, instructions } = body
@@ -218,8 +219,8 @@ type Turn = {
 }
 
 /**
- * What a vendor of this format reads of a request and `chatFromResponses` leaves out: reasoning that led to nothing,
- * its full text beside a summary, and what is sealed, which counts by its length, four characters to a token.
+ * Input that a Responses vendor reads and `chatFromResponses` drops: reasoning without a following answer or call, its
+ * full text beside a summary, and encrypted content, counted by its length at four characters a token.
  */
 export function uncountedByChat({ input }: Fields): { readonly text: string; readonly tokens: number } {
   const items = objectsOf(input)
@@ -242,14 +243,14 @@ export function uncountedByChat({ input }: Fields): { readonly text: string; rea
 
 const ENCRYPTED_CHARS_PER_TOKEN = 4
 
-/** `dropped` is reasoning that led to nothing: chat has no turn for it. */
+/** `dropped` is reasoning that no answer or call follows: chat has no turn for it. */
 function messagesOf(items: readonly Fields[]): {
   readonly turns: readonly Turn[]
   readonly dropped: readonly string[]
 } {
   const turns: Turn[] = []
   const dropped: string[] = []
-  // Reasoning stands before the answer or the calls that it led to.
+  // Reasoning precedes the answer or the calls that it belongs to.
   let reasoning: string[] = []
   const assistant = (members: Omit<Turn, 'role'>) => {
     turns.push({
@@ -308,7 +309,7 @@ function turnOf(item: Fields): Turn {
   return { role: textOf(role) || 'user', content: chatContent(content) }
 }
 
-/** '' for what is nested too deep to be written: nobody can forward it either. */
+/** '' for an item nested too deeply to serialize, which could not be forwarded either. */
 function jsonOf(item: Fields): string {
   try {
     return JSON.stringify(item)
@@ -319,10 +320,7 @@ function jsonOf(item: Fields): string {
 
 const imageTurn = (url: string): Turn => ({ role: 'user', content: [{ type: 'image_url', image_url: { url } }] })
 
-/**
- * A lone text, or a list without anything but texts behind a tool, stays a string: many upstreams take nothing else
- * there.
- */
+/** A list of at most one text becomes a string, since many upstreams accept nothing else. */
 function chatContent(content: Json | undefined): Json {
   if (!Array.isArray(content)) return textOf(content)
   if (content.length <= 1 && isPlain(content)) return plainText(content)

@@ -10,9 +10,9 @@ const MAX_DOMAINS = 5
 const MAX_HANDLES = 10
 
 /**
- * A chat request with `search_parameters` for an upstream with search tools; `mode: off` searches nothing, an absent
- * mode is `auto`. Dates and counts that `web_search` cannot take are asked for in the instructions. A caller's
- * `tool_choice: none` takes away the functions, not the search.
+ * Converts a chat request with `search_parameters` for an upstream with search tools. `mode: off` disables search; the
+ * default is `auto`. Dates and counts that `web_search` does not accept become instructions. `tool_choice: none`
+ * removes the caller's functions, but not the search.
  */
 export function liveSearch(body: Fields): Fields {
   const translated = responsesFromChat(body)
@@ -38,10 +38,7 @@ export function liveSearch(body: Fields): Fields {
 
 type Sources = { readonly web: readonly Fields[]; readonly x: readonly Fields[]; readonly others: readonly Fields[] }
 
-/**
- * Callers name a source as `{type: 'x'}` or as 'x'. Whatever is neither the web nor X (news, feeds) is a matter of the
- * web search.
- */
+/** A source is `{type: 'x'}` or 'x'. Sources other than X (news, feeds) are searched by the web search. */
 function sourcesOf(sources: Json | undefined): Sources {
   const list: readonly Json[] = Array.isArray(sources) ? sources : []
   const named = list
@@ -62,7 +59,7 @@ const textsOf = (sources: readonly Fields[], ...names: readonly string[]) => [
   ),
 ]
 
-/** Only one of the two lists may be set; the other, and what is over the limit, is asked for in words. */
+/** Only one of the two lists may be set. The other one and entries over the limit become instructions. */
 function splitByLimit(allowed: readonly string[], excluded: readonly string[], limit: number) {
   const isAllowList = allowed.length > 0
   return {

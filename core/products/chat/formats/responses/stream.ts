@@ -1,7 +1,4 @@
-/**
- * A stream of the responses format as one of the chat format. Sources: openai@7.55.0 `responses.d.ts` and its stream
- * accumulator.
- */
+/** Translates a responses stream to chat. Sources: openai@7.55.0 `responses.d.ts` and its stream accumulator. */
 import { given } from './parts.ts'
 import {
   type ChatFacts,
@@ -18,11 +15,11 @@ import type { StreamTranslator } from '../rewriter.ts'
 import type { SseEvent } from '../../../../ports/vendors/chat.ts'
 
 /**
- * Why a stream failed, where this event says so: `response.failed`, `error`, or a bare error object. Ask before each
- * `on`.
+ * The error of a `response.failed` or `error` event, or of a bare error object; undefined for other events. Call before
+ * each `on`.
  */
 export function responsesError({ event, data }: SseEvent): Failure | undefined {
-  // Deltas are by far the most events, and none of them may cost a second parse.
+  // Most events are deltas, which must not be parsed twice.
   if (event !== undefined && event !== 'error' && event !== 'response.failed') return undefined
   if (event === undefined && !data.includes('error') && !data.includes('response.failed')) return undefined
   const payload = tryJson(data)
@@ -39,16 +36,16 @@ export function responsesError({ event, data }: SseEvent): Failure | undefined {
 }
 
 /**
- * Chunks with a role, `content`, `reasoning_content`, `tool_calls`, and last the usage with no choices; citations stand
- * in the last of them. What came whole and not in deltas is sent as well, once. A stream that was cut off ends with
- * `length`. Failures are `responsesError`'s to see.
+ * Sends chunks with a role, `content`, `reasoning_content` and `tool_calls`, then the usage with no choices; citations
+ * are in the last chunk. Items that were sent complete instead of in deltas are sent once. An interrupted stream ends
+ * with `length`. Errors are read by `responsesError`.
  */
 export function chatFromResponsesStream({ model, created }: ChatFacts): StreamTranslator {
   let id = completionId(undefined, created)
   let isBegun = false
   let isFinished = false
   let lastReasoning = ''
-  /** How many characters went out, by where they stand in the output. */
+  /** Number of characters sent, by their location in the output. */
   const sent = new Map<string, number>()
   /** Index of a call in chat by its `output_index`. */
   const calls = new Map<number, number>()
@@ -75,7 +72,10 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): StreamTr
   const emitRest = (key: string, whole: string, write: (text: string) => Fields) =>
     emit(key, whole.slice(sent.get(key) ?? 0), write)
 
-  /** An item shows its summary or its full reasoning, whichever came first, as whole replies do; parts stand apart. */
+  /**
+   * Sends the summary or the full reasoning of an item, whichever came first, as complete replies do. Parts are
+   * separated.
+   */
   function emitReasoning(at: { output: number; part: number; kind: string }, text: string): string {
     if (text === '' || (reasoningKinds.get(at.output) ?? at.kind) !== at.kind) return ''
     reasoningKinds.set(at.output, at.kind)
@@ -104,7 +104,7 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): StreamTr
     )
   }
 
-  /** Arguments of a call that nobody announced wait for its item. */
+  /** Arguments of a call that has not been sent wait for its item. */
   function onArguments(output: number, write: (key: string, as: (text: string) => Fields) => string): string {
     const index = calls.get(output)
     return index === undefined
@@ -112,7 +112,7 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): StreamTr
       : write(`${output} arguments`, (text) => ({ tool_calls: [{ index, function: { arguments: text } }] }))
   }
 
-  /** What of a finished item has not been sent. */
+  /** The part of a finished item that has not been sent. */
   function itemRest(output: number, item: Fields): string {
     done.set(output, item)
     if (item.type === 'function_call')
@@ -136,7 +136,8 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): StreamTr
     if (isFinished) return ''
     isFinished = true
     const items = objectsOf(response.output)
-    // Its places may differ from those of the stream, so it counts only where nothing came before it.
+    // Locations in the final output may differ from those of the stream, so it is used only where nothing was sent
+    // before.
     const lateText =
       sent.size === 0 && calls.size === 0 ? items.map((item, index) => itemRest(index, item)).join('') : ''
     const finished = [...done].sort(([a], [b]) => a - b).map(([, item]) => item)
@@ -196,7 +197,7 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): StreamTr
       const payload = tryJson(data)
       if (payload === undefined || isFinished) return ''
       const named = fieldsOf(payload.response).id
-      // Chunks of one completion share one id, so a later one is not taken over.
+      // All chunks of a completion share one id, so later ids are ignored.
       if (!isBegun && typeof named === 'string') id = completionId(named, created)
       return rewrite(textOf(payload.type) || (event ?? ''), payload)
     },
