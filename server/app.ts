@@ -1,4 +1,4 @@
-/** Elysia around the gateways: host to gateway, request id, CORS, access log, Reply to Response. Nothing here knows a price. */
+/** The HTTP app around the gateways: selects one by host, and adds request ids, CORS headers and the access log. */
 import { BlockList, isIP } from 'node:net'
 import { Elysia } from 'elysia'
 import type { Gateway, Reply } from '../core/mod.ts'
@@ -9,37 +9,38 @@ import { guide } from './docs/guides.ts'
 import type { ServerLog } from './log.ts'
 
 export type AppOptions = {
-  /** `origin` is a gateway's own public one, where it has one. */
-  readonly gateways: readonly Hosted[]
+  /** `origin` is the gateway's own public origin, if it has one. */
+  readonly gateways: readonly GatewayHost[]
   readonly log: ServerLog
   readonly publicOrigin?: string | undefined
   readonly trustedProxies?: readonly string[]
-  /** Called where the reply to this request is a stream. */
+  /** Called when the response to this request is a stream. */
   readonly onStream?: (request: Request) => void
-  /** What GET /devnet shows; absent when the money is real. */
+  /** What GET /devnet returns; absent with real money. */
   readonly devnet?: (origin: string) => unknown
-  /** What GET /metrics shows to who brings the token; to everybody else there is no such path. */
+  /** Serves GET /metrics to requests with this bearer token; without it the path returns 404. */
   readonly metrics?: { readonly token: string; scrape(): Promise<{ readonly type: string; readonly body: string }> }
 }
 
-type Hosted = { readonly gateway: Gateway; readonly hosts: readonly string[]; readonly origin?: string }
+type GatewayHost = { readonly gateway: Gateway; readonly hosts: readonly string[]; readonly origin?: string }
 type Address = { address: string; port: number } | null
-type Standpoint = { readonly ip: string; readonly host: string; readonly origin: string }
+/** The caller's address, and the host and origin that it called. */
+type RequestAddress = { readonly ip: string; readonly host: string; readonly origin: string }
 
-/** One app for all gateways. The first one answers for hosts that no gateway names. */
+/** One app for all gateways. Requests for a host that no gateway names go to the first gateway. */
 export function app({ gateways, log, publicOrigin, trustedProxies = [], onStream, devnet, metrics }: AppOptions) {
   const byHost = new Map(gateways.flatMap((each) => each.hosts.map((host) => [host.toLowerCase(), each] as const)))
   const [first] = gateways
-  if (!first) throw new RangeError('an app needs a gateway')
+  if (!first) throw new RangeError('app() needs at least one gateway')
   const proxies = blockList(trustedProxies)
   const newRequestId = requestIds()
 
   async function serve(request: Request, peer: Address): Promise<Response> {
     const startedAt = performance.now()
-    const id = givenRequestId(request) ?? newRequestId()
-    const url = isOneHost(request) ? URL.parse(request.url) : null
-    const { ip, host, origin } = url ? standpoint(url, request, peer) : nowhere(peer)
-    const reply = url ? await answer(request, url, { ip, host, origin }) : badHost
+    const id = clientRequestId(request) ?? newRequestId()
+    const url = hasSingleHost(request) ? URL.parse(request.url) : null
+    const { ip, host, origin } = url ? addressOf(url, request, peer) : unknownAddress(peer)
+    const reply = url ? await route(request, url, { ip, host, origin }) : badHost
     const path = url ? pathOf(request.url) : ''
     log.access({
       id,
@@ -57,29 +58,29 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], onStream
     })
   }
 
-  async function answer(request: Request, url: URL, { ip, host, origin }: Standpoint): Promise<Reply> {
+  async function route(request: Request, url: URL, { ip, host, origin }: RequestAddress): Promise<Reply> {
     if (request.method === 'OPTIONS' && isPreflight(request)) return preflightReply(request)
     if (devnet && pathOf(request.url) === DEVNET)
-      return isLocal(url, host) ? showDevnet(request.method, devnet(origin)) : notLocal(host)
-    if (metrics && isScrape(request, metrics.token)) return showMetrics(await metrics.scrape())
+      return isLoopbackRequest(url, host) ? devnetReply(request.method, devnet(origin)) : notLoopback(host)
+    if (metrics && isMetricsRequest(request, metrics.token)) return metricsReply(await metrics.scrape())
     const name = byHost.has(host) ? host : host.replace(/:\d+$/, '')
-    const called = byHost.get(name) ?? (first as Hosted)
-    const page = guideFor(request, called.gateway)
+    const target = byHost.get(name) ?? (first as GatewayHost)
+    const page = guideFor(request, target.gateway)
     if (page) return page
-    return await called.gateway.handle(request, {
+    return await target.gateway.handle(request, {
       ip,
-      origin: called.origin ?? (called === first ? origin : originOf(name, origin)),
+      origin: target.origin ?? (target === first ? origin : originOf(name, origin)),
       url,
     })
   }
 
-  /** The process's public origin is the first gateway's; another one stands behind the same door under the name that it is called by. */
+  /** The configured public origin is the first gateway's. Other gateways have the same scheme and their own host. */
   function originOf(name: string, origin: string): string {
     return publicOrigin === undefined ? origin : `${publicOrigin.split('//', 1)[0]}//${name}`
   }
 
-  /** Who calls, and what they call us. Forwarded headers count only from configured proxies (decision 26). */
-  function standpoint(url: URL, request: Request, peer: Address): Standpoint {
+  /** Forwarded headers are trusted only from configured proxies (decision 26). */
+  function addressOf(url: URL, request: Request, peer: Address): RequestAddress {
     const direct = peer?.address ?? ''
     if (!proxies || !isIn(proxies, direct)) return { ip: direct, host: url.host, origin: publicOrigin ?? url.origin }
     const hops = list(request.headers.get('x-forwarded-for')).map(withoutPort).reverse()
@@ -95,34 +96,39 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], onStream
   })
 }
 
-/** A Host header that is no host makes no URL (RFC 9112, 3.2). */
+/** For a Host header that is missing, invalid or repeated (RFC 9112, 3.2). */
 const badHost: Reply = {
   status: 400,
   headers: { 'content-type': 'application/json' },
   body: '{"error":"Invalid Host header"}',
 }
 
-function nowhere(peer: Address): Standpoint {
+function unknownAddress(peer: Address): RequestAddress {
   return { ip: peer?.address ?? '', host: '', origin: '' }
 }
 
-/** Shows a private key, if one to play money: no web page of another origin may read it. */
+/** Shows a private key, though of test money only: it gets no CORS headers, so no web page can read it. */
 const DEVNET = '/devnet'
 const METRICS = '/metrics'
 
-/** Two Host headers arrive as one, with a comma. A gateway and a proxy before it might each believe another one (RFC 9112, 3.2). */
-const isOneHost = (request: Request): boolean => !request.headers.get('host')?.includes(',')
+/**
+ * Two Host headers arrive joined by a comma. They are refused, because a proxy in front may have read the other one
+ * (RFC 9112, 3.2).
+ */
+const hasSingleHost = (request: Request): boolean => !request.headers.get('host')?.includes(',')
 
-/** Any name may resolve to this machine (DNS rebinding), so a page of a foreign name must not read what is shown here. */
-const isLocal = (url: URL, host: string): boolean => isLoopbackHost(url.host) && isLoopbackHost(host)
+/** Guards against DNS rebinding: a web page whose host name resolves to this machine must not read /devnet. */
+const isLoopbackRequest = (url: URL, host: string): boolean => isLoopbackHost(url.host) && isLoopbackHost(host)
 
 function isLoopbackHost(host: string): boolean {
   const url = URL.parse(`http://${host}`)
   return url !== null && isLoopback(url.hostname.replace(/^\[|\]$/g, ''))
 }
 
-function notLocal(host: string): Reply {
-  const message = `/devnet shows a private key and answers only to a loopback host; the Host header was ${host.slice(0, 100)}. Call http://localhost, http://127.0.0.1 or http://[::1].`
+function notLoopback(host: string): Reply {
+  const message =
+    `/devnet shows a private key, so it is served to loopback hosts only. The Host header was ${host.slice(0, 100)}. ` +
+    'Use http://localhost, http://127.0.0.1 or http://[::1].'
   return {
     status: 403,
     headers: { 'content-type': 'application/json', 'cache-control': 'no-store' },
@@ -130,7 +136,7 @@ function notLocal(host: string): Reply {
   }
 }
 
-function showDevnet(method: string, facts: unknown): Reply {
+function devnetReply(method: string, info: unknown): Reply {
   if (method !== 'GET' && method !== 'HEAD')
     return {
       status: 405,
@@ -140,33 +146,33 @@ function showDevnet(method: string, facts: unknown): Reply {
   return {
     status: 200,
     headers: { 'content-type': 'application/json', 'cache-control': 'no-store' },
-    body: JSON.stringify(facts, null, 2),
+    body: JSON.stringify(info, null, 2),
   }
 }
 
-/** A guide, where the gateway shows its documents: a retired one, and one whose `docs` are hidden, do not. */
+/** The guide page at this path. Retired gateways, and those whose `docs` are hidden, have none. */
 function guideFor({ method, url }: Request, { endpoints }: Gateway): Reply | undefined {
   if (method !== 'GET' && method !== 'HEAD') return undefined
   const page = guide(pathOf(url))
   return page && endpoints.some(({ name }) => name === 'docs') ? page : undefined
 }
 
-/** Whoever is not the operator is answered as at any path that is not there. */
-function isScrape(request: Request, token: string): boolean {
+/** Without the operator's token, /metrics is answered like any unknown path. */
+function isMetricsRequest(request: Request, token: string): boolean {
   if (request.method !== 'GET' || pathOf(request.url) !== METRICS) return false
   return isSameSecret(request.headers.get('authorization') ?? '', `Bearer ${token}`)
 }
 
-function showMetrics({ type, body }: { type: string; body: string }): Reply {
+function metricsReply({ type, body }: { type: string; body: string }): Reply {
   return { status: 200, headers: { 'content-type': type, 'cache-control': 'no-store' }, body }
 }
 
-function givenRequestId(request: Request): string | undefined {
-  const given = request.headers.get('x-request-id')
-  return given && /^[\w.-]{8,64}$/.test(given) ? given : undefined
+function clientRequestId(request: Request): string | undefined {
+  const id = request.headers.get('x-request-id')
+  return id && /^[\w.-]{8,64}$/.test(id) ? id : undefined
 }
 
-/** A random prefix for each process, then a count: unique, and cheaper than a random id per request. */
+/** A random prefix per process, then a counter: unique, and cheaper than a random id per request. */
 function requestIds(): () => string {
   const prefix = crypto.randomUUID().slice(0, 8)
   let count = 0
@@ -186,7 +192,10 @@ const list = (header: string | null): string[] =>
     .map((item) => item.trim())
     .filter(Boolean)
 
-/** Some proxies write the port of the connection as well: each would be a caller of its own. `1.2.3.4:80`, `[2001:db8::1]:80` and `[2001:db8::1]` lose it. */
+/**
+ * Strips the port that some proxies add, since rate limits count by address: `1.2.3.4:80`, `[2001:db8::1]:80` and
+ * `[2001:db8::1]`.
+ */
 function withoutPort(hop: string): string {
   const [, v6, v4] = /^(?:\[([0-9a-fA-F:.]+)\](?::\d*)?|(\d+\.\d+\.\d+\.\d+):\d*)$/.exec(hop) ?? []
   return v6 ?? v4 ?? hop
@@ -204,7 +213,7 @@ function blockList(ranges: readonly string[]): BlockList | undefined {
   return blocks
 }
 
-/** Whether an address is that of a configured proxy. */
+/** Returns a predicate for the addresses of configured proxies. */
 export function proxyCheck(ranges: readonly string[]): (address: string) => boolean {
   const proxies = blockList(ranges)
   return (address) => proxies !== undefined && isIn(proxies, address)

@@ -1,4 +1,4 @@
-/** Sockets of a process: one for all gateways, told apart by host, and one for each gateway that has a port of its own (contract 21.7). */
+/** The listening sockets: one shared by all gateways, and one per gateway that has its own port (contract 21.7). */
 import { app, proxyCheck } from './app.ts'
 import type { Config } from './config/mod.ts'
 import { defaultLimits, guardConnections } from './connections.ts'
@@ -7,63 +7,62 @@ import { StartError } from './start_error.ts'
 import type { Wired } from './wiring/mod.ts'
 
 export type Listening = {
-  /** Of the socket that all gateways share. */
+  /** URL of the socket that all gateways share. */
   readonly url: string
-  /** Takes no more connections; with `now` it ends those that are open. */
+  /** Stops accepting connections; with `now`, also closes those that are open. */
   stop(now: boolean): Promise<void>
 }
 
-export type InFlight = { add<T>(request: Promise<T>): Promise<T>; over(): Promise<void> }
+export type InFlight = { add<T>(request: Promise<T>): Promise<T>; finished(): Promise<void> }
 
-/** Requests that have reached a handler and are not answered yet. */
+/** Tracks requests until they are answered. `finished` resolves when there are none. */
 export function inFlight(): InFlight {
   const open = new Set<Promise<unknown>>()
   return {
     add(request) {
-      const over = () => void open.delete(request)
+      const remove = () => void open.delete(request)
       open.add(request)
-      request.then(over, over)
+      request.then(remove, remove)
       return request
     },
-    async over() {
+    async finished() {
       while (open.size > 0) await Promise.allSettled(open)
     },
   }
 }
 
-type Hosted = Parameters<typeof app>[0]['gateways'][number]
+type GatewayHost = Parameters<typeof app>[0]['gateways'][number]
 type Options = { readonly log: ServerLog; readonly requests: InFlight }
 
-/** Throws StartError for a port that cannot be had; then nothing listens. */
+/** Opens all sockets. Throws StartError when one cannot be opened, with the others closed again. */
 export function listen(config: Config, { gateways, devnet, metrics }: Wired, { log, requests }: Options): Listening {
   const { publicOrigin, trustedProxies, operatorToken } = config
   const servers: Bun.Server<unknown>[] = []
   const ports = new Map<string, number>()
-  let main = config.port
-  const facts = devnet && {
-    devnet: (origin: string) => devnetFacts(devnet, gateways, (name) => atPort(origin, ports.get(name) ?? main)),
+  let sharedPort = config.port
+  const devnetOption = devnet && {
+    devnet: (origin: string) => devnetInfo(devnet, gateways, (name) => atPort(origin, ports.get(name) ?? sharedPort)),
   }
-  const figures = metrics &&
+  const metricsOption = metrics &&
     operatorToken !== undefined && { metrics: { token: operatorToken, scrape: metrics.scrape } }
-  const usual = defaultLimits()
-  const total = config.maxConnections ?? usual.total
+  const total = config.maxConnections ?? defaultLimits().total
   const limits = { total, perAddress: config.maxConnectionsPerAddress ?? Math.ceil(total / 2) }
   const isProxy = proxyCheck(trustedProxies)
   const guard = guardConnections({
     ...limits,
     ports: () => servers.map(portOf),
     isExempt: isProxy,
-    onClosed: (facts) => log.warn('connections over the limit were closed', { ...facts, ...limits }),
+    onClosed: (counts) => log.warn('connections over the limit were closed', { ...counts, ...limits }),
   })
   const streamed = new WeakSet<Request>()
   const shared = {
     log,
     onStream: (request: Request) => void streamed.add(request),
     trustedProxies,
-    ...facts,
-    ...figures,
+    ...devnetOption,
+    ...metricsOption,
   }
-  const hosted = gateways.map(({ gateway, config: { hosts, publicOrigin: origin } }): Hosted => ({
+  const hosted = gateways.map(({ gateway, config: { hosts, publicOrigin: origin } }): GatewayHost => ({
     gateway,
     hosts,
     ...(origin && { origin }),
@@ -71,13 +70,17 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
 
   try {
     const server = open(config.port, { gateways: hosted, publicOrigin })
-    main = portOf(server)
-    for (const [index, { config: row }] of gateways.entries()) {
-      if (row.port === undefined) continue
-      const own = { gateways: [{ ...(hosted[index] as Hosted), hosts: [] }] }
+    sharedPort = portOf(server)
+    for (const [index, { config: settings }] of gateways.entries()) {
+      if (settings.port === undefined) continue
+      const single = { gateways: [{ ...(hosted[index] as GatewayHost), hosts: [] }] }
       ports.set(
-        row.name,
-        portOf(devnet ? openNear(row.port, own) : open(row.port, own, `the port of gateway ${row.name}`)),
+        settings.name,
+        portOf(
+          devnet
+            ? openPreferred(settings.port, single)
+            : open(settings.port, single, `the port of gateway ${settings.name}`),
+        ),
       )
     }
     return { url: `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${server.port}`, stop }
@@ -88,12 +91,12 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
 
   function open(
     port: number,
-    served: Pick<Parameters<typeof app>[0], 'gateways' | 'publicOrigin'>,
+    options: Pick<Parameters<typeof app>[0], 'gateways' | 'publicOrigin'>,
     setting = 'PORT',
   ): Bun.Server<unknown> {
-    const elysia = app({ ...shared, ...served })
+    const elysia = app({ ...shared, ...options })
     try {
-      // Bun's own 413 has no body and its idle limit is 10 s: sizes are checked in core, and an inline window takes 30 s.
+      // Core checks body sizes, because Bun's own 413 has no body. Bun's idle limit of 10 s is too short for inline work.
       const server = Bun.serve({
         port,
         hostname: config.host,
@@ -107,22 +110,22 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
 
       function handle(request: Request, self: Bun.Server<unknown>): Promise<Response> {
         const end = guard.begin(self.requestIP(request))
-        const answering = Promise.resolve(elysia.fetch(request))
-        const over = () => end({ isStream: streamed.has(request) })
-        answering.then(over, over)
-        return requests.add(answering)
+        const response = Promise.resolve(elysia.fetch(request))
+        const finish = () => end({ isStream: streamed.has(request) })
+        response.then(finish, finish)
+        return requests.add(response)
       }
     } catch (error) {
-      throw refusal(error as Error & { code?: string }, { port, host: config.host, setting })
+      throw listenError(error as Error & { code?: string }, { port, host: config.host, setting })
     }
   }
 
-  /** Play gateways take another port where theirs is taken: `/devnet` tells which. */
-  function openNear(port: number, served: Parameters<typeof open>[1]): Bun.Server<unknown> {
+  /** Devnet gateways use another port when theirs is in use; `/devnet` shows it. */
+  function openPreferred(port: number, options: Parameters<typeof open>[1]): Bun.Server<unknown> {
     try {
-      return open(port, served)
+      return open(port, options)
     } catch {
-      return open(0, served)
+      return open(0, options)
     }
   }
 
@@ -134,16 +137,17 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
 
 const portOf = (server: Bun.Server<unknown>): number => server.port ?? 0
 
-function refusal(
+function listenError(
   { code, message }: Error & { code?: string },
   { port, host, setting }: { port: number; host: string; setting: string },
 ): StartError {
   if (code === 'EADDRINUSE')
     return new StartError(
-      `Port ${port} on ${host} is taken. Stop what listens there, or set ${setting} to another one (0 picks a free one).`,
+      `Port ${port} on ${host} is already in use. Stop the other process, ` +
+        `or set ${setting} to another port (0 picks a free one).`,
     )
   if (code === 'EACCES')
-    return new StartError(`Port ${port} on ${host} may not be opened by this user. Set ${setting} to one above 1023.`)
+    return new StartError(`This user may not listen on port ${port} of ${host}. Set ${setting} to a port above 1023.`)
   return new StartError(`Cannot listen on ${host}:${port}: ${message}`)
 }
 
@@ -153,30 +157,30 @@ function atPort(origin: string, port: number): string {
   return url.origin
 }
 
-/** `baseUrl` of a gateway by its name. Shows keys, if to play money. */
-function devnetFacts(
+/** The body of `/devnet`. Includes private keys, of test money. `baseUrl` takes the name of a gateway. */
+function devnetInfo(
   { evm, solana }: NonNullable<Wired['devnet']>,
   gateways: Wired['gateways'],
   baseUrl: (name: string) => string,
 ) {
-  const onEvm = {
+  const evmInfo = {
     network: evm.network,
     rpc_url: evm.rpcUrl,
     asset: evm.asset,
     pay_to: evm.payTo,
     buyer: { address: evm.buyer.address, private_key: evm.buyer.privateKey },
   }
-  const onSolana = solana && {
+  const solanaInfo = solana && {
     network: solana.network,
     rpc_url: solana.rpcUrl,
     asset: solana.mint,
     pay_to: solana.payTo,
     buyer: { address: solana.buyer.address, private_key: solana.buyer.privateKey },
   }
-  const chainOf = (name: string) => (name === 'solana' && onSolana ? onSolana : onEvm)
+  const chainOf = (name: string) => (name === 'solana' && solanaInfo ? solanaInfo : evmInfo)
   return {
-    note: 'Local chains with play money. This route and the keys on it exist on devnet only.',
-    ...onEvm,
+    note: 'Local chains with test money. This route and its keys exist on devnet only.',
+    ...evmInfo,
     gateways: gateways.map(({ gateway: { name }, config: { label } }) => ({
       name,
       label,

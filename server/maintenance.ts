@@ -1,20 +1,23 @@
-/** Timers: say that this process is alive, fail what others lost, find out about money in doubt, forget what is past its life. */
+/**
+ * Periodic maintenance: renews work leases, fails calls of dead processes, reconciles settlements of unknown outcome
+ * and prunes expired records.
+ */
 import type { Clock, Gateway, Log, Storage } from '../core/mod.ts'
 
-export type SweepOptions = {
+export type MaintenanceOptions = {
   readonly gateways: readonly Gateway[]
   readonly storage: Storage
   readonly clock: Clock
   readonly log: Log
   readonly workerId: string
-  /** Milliseconds between two rounds; a third of the work lease at most. */
+  /** Milliseconds between two rounds; at most a third of the work lease. */
   readonly everyMs?: number
 }
 
 const PRUNE_EVERY_MS = 3_600_000
 
-/** Starts sweeping; `stop` resolves when the round under way has ended. A failed round is logged, and the next one is tried. */
-export function sweep({ gateways, storage, clock, log, workerId, everyMs = 5_000 }: SweepOptions): {
+/** Starts the loops. A failed round is logged and tried again. `stop` resolves when the current rounds have ended. */
+export function startMaintenance({ gateways, storage, clock, log, workerId, everyMs = 5_000 }: MaintenanceOptions): {
   stop(): Promise<void>
 } {
   const stopped = new AbortController()
@@ -31,7 +34,7 @@ export function sweep({ gateways, storage, clock, log, workerId, everyMs = 5_000
     for (const gateway of gateways) await gateway.renew()
   }
 
-  /** A person is told of the first failure in a row: those that follow say nothing new. */
+  /** Only the first failure in a row is an alert. */
   async function repeat(step: () => Promise<void>): Promise<void> {
     let failures = 0
     while (!stopped.signal.aborted) {
@@ -39,14 +42,14 @@ export function sweep({ gateways, storage, clock, log, workerId, everyMs = 5_000
         await step()
         failures = 0
       } catch (error) {
-        const tell = failures++ === 0 ? log.alert : log.warn
-        tell('a sweep failed', { error: (error as Error).message, failures })
+        const write = failures++ === 0 ? log.alert : log.warn
+        write('maintenance failed; it will be retried', { error: (error as Error).message, failures })
       }
       await clock.wait(everyMs, stopped.signal)
     }
   }
 
-  /** A loop of its own for each: a slow chain keeps neither this process from saying that it is alive, nor other gateways from their money. */
+  /** Separate loops, so that a slow chain delays neither the lease renewals nor the other gateways. */
   const running = Promise.all([
     repeat(renew),
     repeat(prune),

@@ -10,8 +10,8 @@ import { gunzip } from 'node:zlib'
 
 export const CHAIN_ID = 84532
 
-/** What a node that ended leaves: `asked` tells stop() from a death of its own, `said` is the tail of its stderr. */
-export type Exit = { readonly asked: boolean; readonly code: number | null; readonly said: string }
+/** What a node that ended leaves: `isExpected` tells stop() from a death of its own, `said` is the tail of its stderr. */
+export type Exit = { readonly isExpected: boolean; readonly code: number | null; readonly stderr: string }
 
 /** A running node. `exited` settles once and never rejects. `pid` is the node itself, not the shell that guards it. */
 export type Anvil = {
@@ -99,13 +99,13 @@ export async function startAnvil(options: AnvilOptions = {}): Promise<Anvil> {
     detached: true,
     env: { PATH: process.env['PATH'] ?? '/usr/bin:/bin', HOME: process.env['HOME'] ?? '/tmp' }, // no vendor key leaks into it
   })
-  let asked = false
-  let said = ''
+  let isExpected = false
+  let stderr = ''
   child.stdin.on('error', () => {}) // the shell may be gone before we let go of its stdin
-  child.stderr.on('data', (bytes: Buffer) => (said = (said + bytes.toString()).slice(-4000)))
+  child.stderr.on('data', (bytes: Buffer) => (stderr = (stderr + bytes.toString()).slice(-4000)))
   const exited = new Promise<Exit>((resolve) => {
-    child.on('error', (error) => resolve({ asked, code: null, said: error.message }))
-    child.on('close', (code) => resolve({ asked, code, said: said.trim() }))
+    child.on('error', (error) => resolve({ isExpected, code: null, stderr: error.message }))
+    child.on('close', (code) => resolve({ isExpected, code, stderr: stderr.trim() }))
     child.on('exit', () => child.stdin.end()) // if only the shell was killed, its watcher now ends the node
   })
 
@@ -118,7 +118,7 @@ export async function startAnvil(options: AnvilOptions = {}): Promise<Anvil> {
   let saved = ''
   let saving: Promise<void> | undefined
   const save = async () => {
-    if (!statePath || asked) return
+    if (!statePath || isExpected) return
     const height = await rpc<string>(url, 'eth_blockNumber', [])
     if (height === saved) return
     const dump = await rpc<string>(url, 'anvil_dumpState', [])
@@ -131,14 +131,14 @@ export async function startAnvil(options: AnvilOptions = {}): Promise<Anvil> {
   const saveLater = (ms: number) => {
     timer = setTimeout(async () => {
       const began = performance.now()
-      await saveOnce().catch((error: unknown) => asked || log(`the local chain was not saved: ${String(error)}`))
-      if (!asked) saveLater(Math.max(saveEvery * 1000, 50 * (performance.now() - began))) // a long chain is saved less often
+      await saveOnce().catch((error: unknown) => isExpected || log(`the local chain was not saved: ${String(error)}`))
+      if (!isExpected) saveLater(Math.max(saveEvery * 1000, 50 * (performance.now() - began))) // a long chain is saved less often
     }, ms)
     timer.unref()
   }
 
   const stop = async () => {
-    asked = true
+    isExpected = true
     clearTimeout(timer)
     await saving?.catch(() => {})
     child.stdin.end()
@@ -271,8 +271,8 @@ async function greeting(stdout: NodeJS.ReadableStream, exited: Promise<Exit>): P
       const pid = /^pid (\d+)$/m.exec(text)?.[1]
       if (at && pid) resolve({ url: `http://${at}`, pid: Number(pid) })
     })
-    void exited.then(({ code, said }) =>
-      reject(new Error(`the local chain did not start (exit ${code}): ${said || 'it said nothing'}`)),
+    void exited.then(({ code, stderr }) =>
+      reject(new Error(`the local chain did not start (exit ${code}): ${stderr || 'no output on stderr'}`)),
     )
     timer = setTimeout(() => reject(new Error(`the local chain did not answer within ${START_MS / 1000} s`)), START_MS)
   })

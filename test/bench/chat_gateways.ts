@@ -14,7 +14,7 @@ import { CHAT_TIMEOUT_MS } from '../../adapters/providers/lib/chat/provider.ts'
 import { gateway } from '../../core/mod.ts'
 import { app } from '../../server/app.ts'
 import { serverLog } from '../../server/log.ts'
-import { sweep } from '../../server/maintenance.ts'
+import { startMaintenance } from '../../server/maintenance.ts'
 import { upstream } from './upstream.ts'
 
 /** `baseUrl` is the upstream's, up to where the protocol's own paths begin; `dir` is where it may write. */
@@ -96,7 +96,7 @@ async function startFarebox({ baseUrl, dir }: Given): Promise<Standing> {
   }
   const workerId = randomBytes(12).toString('hex')
   const shop = gateway({ ports, name: 'bench', label: 'base-sepolia', workerId, freeTier: FREE_TIER })
-  const sweeping = sweep({ gateways: [shop], storage, clock: systemClock, log, workerId })
+  const sweeping = startMaintenance({ gateways: [shop], storage, clock: systemClock, log, workerId })
   const elysia = app({ gateways: [{ gateway: shop, hosts: [] }], log })
   const server = serve((request) => elysia.fetch(request))
   elysia.server = server

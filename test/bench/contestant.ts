@@ -19,7 +19,7 @@ import { parseConfig } from '../../server/config/mod.ts'
 import { startDevnet } from '../../server/devnet/mod.ts'
 import { serverLog } from '../../server/log.ts'
 import { start } from '../../server/main.ts'
-import { sweep } from '../../server/maintenance.ts'
+import { startMaintenance } from '../../server/maintenance.ts'
 import { peer } from './peer.ts'
 
 /** `dir` is where it may write; `amount` is the peer's price; `repeat` is what bare answers with. */
@@ -88,7 +88,7 @@ async function startShop({ dir }: Given): Promise<Standing> {
   }
   const workerId = randomBytes(12).toString('hex')
   const shop = gateway({ ports, name: 'devnet', label: 'base-sepolia', workerId })
-  const sweeping = sweep({ gateways: [shop], storage, clock: systemClock, log, workerId })
+  const sweeping = startMaintenance({ gateways: [shop], storage, clock: systemClock, log, workerId })
   const { fetch } = app({ gateways: [{ gateway: shop, hosts: [] }], log }) as unknown as {
     fetch: (request: Request) => Promise<Response>
   }
@@ -146,7 +146,7 @@ async function startPrices({ dir }: Given): Promise<Standing> {
     each.kind === 'free' && each.limit ? { ...each, limit: { ...each.limit, requests: 1_000_000_000 } } : each,
   )
   const shop = gateway({ ports, name: 'bench', label: 'base-sepolia', workerId, endpoints: roomy })
-  const sweeping = sweep({ gateways: [shop], storage, clock: systemClock, log, workerId })
+  const sweeping = startMaintenance({ gateways: [shop], storage, clock: systemClock, log, workerId })
   const elysia = app({ gateways: [{ gateway: shop, hosts: [] }], log })
   const server = serve((request) => elysia.fetch(request))
   elysia.server = server

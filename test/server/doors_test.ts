@@ -65,7 +65,7 @@ describe('/devnet', () => {
     for (const host of foreign) {
       const answer = await ask(host)
       expect([host, answer.slice(9, 12), answer.includes('s3cret')]).toEqual([host, '403', false])
-      expect(answer).toContain('Call http://localhost')
+      expect(answer).toContain('Use http://localhost')
     }
     for (const host of [
       'localhost',

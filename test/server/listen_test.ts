@@ -22,8 +22,8 @@ test('a port that is taken is told with its setting, and then nothing listens', 
   const wired = { gateways: [{ gateway: shop, config }], devnet: undefined, metrics: undefined } as unknown as Wired
   const options = { log: { ...log, access() {}, flush() {} }, requests: inFlight() }
   expect(() => listen(read.config, wired, options)).toThrow(
-    `Port ${taken.port} on 127.0.0.1 is taken. Stop what listens there, or set the port of gateway nano to another one`,
+    `Port ${taken.port} on 127.0.0.1 is already in use. Stop the other process, or set the port of gateway nano to another port`,
   )
-  expect(() => listen({ ...read.config, port: taken.port ?? 0 }, wired, options)).toThrow('or set PORT to another one')
+  expect(() => listen({ ...read.config, port: taken.port ?? 0 }, wired, options)).toThrow('or set PORT to another port')
   taken.stop(true)
 })

@@ -1,10 +1,10 @@
 import { expect, test } from 'bun:test'
 import { type Gateway, retiredGateway } from '../../core/mod.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
-import { sweep } from '../../server/maintenance.ts'
+import { startMaintenance } from '../../server/maintenance.ts'
 import { testClock, testLog } from '../kit.ts'
 
-test('a gateway whose chain hangs, or whose sweep fails, keeps no other from its money', async () => {
+test('a gateway whose chain hangs, or whose maintenance fails, does not hold up the others', async () => {
   const clock = testClock()
   const log = testLog()
   const maintained: string[] = []
@@ -18,13 +18,20 @@ test('a gateway whose chain hangs, or whose sweep fails, keeps no other from its
     maintaining('broken', () => Promise.reject(new Error('no'))),
     maintaining('sound', async () => {}),
   ]
-  const sweeping = sweep({ gateways, storage: memoryStorage(), clock, log, workerId: 'one', everyMs: 1_000 })
+  const maintenance = startMaintenance({
+    gateways,
+    storage: memoryStorage(),
+    clock,
+    log,
+    workerId: 'one',
+    everyMs: 1_000,
+  })
   await clock.advance(1_000)
   await clock.advance(1_000)
   expect(maintained.toSorted()).toEqual(['broken', 'broken', 'broken', 'sound', 'sound', 'sound', 'stuck'])
   expect(log.lines.map(({ message, fields }) => [message, fields.error])).toEqual(
-    Array(3).fill(['a sweep failed', 'no']),
+    Array(3).fill(['maintenance failed; it will be retried', 'no']),
   )
   stuck.resolve()
-  await sweeping.stop()
+  await maintenance.stop()
 })

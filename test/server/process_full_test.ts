@@ -164,7 +164,7 @@ describe('a start that cannot succeed says why in one go, exits with 1 and leave
     expect({ ...refused, out: '' }).toEqual({
       code: 1,
       out: '',
-      err: `Port ${port} on 127.0.0.1 is taken. Stop what listens there, or set PORT to another one (0 picks a free one).\n`,
+      err: `Port ${port} on 127.0.0.1 is already in use. Stop the other process, or set PORT to another port (0 picks a free one).\n`,
     })
     expect(aliveIn(dir)).toEqual([])
   }, 300_000)
@@ -180,7 +180,7 @@ describe('a start that cannot succeed says why in one go, exits with 1 and leave
     }).exited
     expect(refused).toMatchObject({ code: 1, out: '' })
     const lines = refused.err.trimEnd().split('\n')
-    expect(lines[0]).toBe('Farebox cannot start; the configuration has mistakes:')
+    expect(lines[0]).toBe('Farebox cannot start. The configuration has these errors:')
     expect(lines.slice(1).map((line) => line.split(':')[0]?.trim())).toEqual(
       expect.arrayContaining([
         '- PORT',
@@ -200,7 +200,7 @@ describe('a start that cannot succeed says why in one go, exits with 1 and leave
     const { code, err } = await farebox(freshDir(), { FAREBOX_CONFIG: 'elsewhere.toml' }).exited
     expect({ code, err }).toEqual({
       code: 1,
-      err: 'Farebox cannot start; the configuration has mistakes:\n  - FAREBOX_CONFIG: there is no file at elsewhere.toml\n',
+      err: 'Farebox cannot start. The configuration has these errors:\n  - FAREBOX_CONFIG: there is no file at elsewhere.toml\n',
     })
   })
 })

@@ -496,7 +496,7 @@ describe('startDevnet()', () => {
     expect(new URL(fresh.rpcUrl).hostname).toBe('127.0.0.1')
     await fresh.stop()
     await fresh.stop()
-    expect(await fresh.exited).toMatchObject({ asked: true, code: 0 })
+    expect(await fresh.exited).toMatchObject({ isExpected: true, code: 0 })
   })
 
   test('keeps keys, balances, receipts and logs over a restart, with a clock that goes on', async () => {
@@ -584,7 +584,7 @@ describe('startAnvil()', () => {
     await rpc(node.url, 'anvil_mine', ['0x5'])
     await node.save()
     process.kill(node.pid, 'SIGKILL')
-    expect(await node.exited).toMatchObject({ asked: false, code: 137 })
+    expect(await node.exited).toMatchObject({ isExpected: false, code: 137 })
     await node.stop()
     const again = await startAnvil({ statePath })
     expect(Number(await rpc<Hex>(again.url, 'eth_blockNumber', []))).toBeGreaterThanOrEqual(6)
@@ -595,7 +595,7 @@ describe('startAnvil()', () => {
     const statePath = join(scratch, 'guard', 'chain.json')
     const node = await startAnvil({ statePath })
     process.kill(holderOf(statePath)!.pid, 'SIGKILL')
-    expect(await node.exited).toMatchObject({ asked: false })
+    expect(await node.exited).toMatchObject({ isExpected: false })
     await expect(rpc(node.url, 'eth_chainId', [])).rejects.toThrow()
   })
 
