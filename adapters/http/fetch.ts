@@ -1,6 +1,7 @@
 /**
  * Outgoing HTTP: calls to vendors' APIs, and small downloads from their URLs. `media_download.ts` streams large media.
  */
+import { outages } from '../../core/lib/outages.ts'
 import { deadlines } from '../../core/lib/timers.ts'
 import {
   type ChatStream,
@@ -19,6 +20,7 @@ import {
   type ErrorFor,
   errorFor as usualErrorFor,
   type Judge,
+  record,
   type Refusal,
   retrySeconds,
   safeCode,
@@ -160,6 +162,8 @@ const CLIP_HEADERS = { accept: 'video/*, audio/*, image/*', 'accept-encoding': '
 /** A GET if there is no body. */
 type Order = {
   readonly url: string
+  /** The upstream's id of the model that is asked, where the request names one. */
+  readonly model?: string
   readonly method?: 'DELETE'
   readonly body?: string | FormData | URLSearchParams
   readonly asking: Asking
@@ -175,9 +179,11 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
   const { name, maker, timeoutMs, clock, log, fetch = globalThis.fetch, maxBytes = MAX_REPLY_BYTES } = config
   const { errorFor = usualErrorFor, retryPauseMs = RETRY_PAUSE_MS } = config
   const calling = deadlines(clock)
+  const refusing = outages({ log, clock, over: 'a vendor serves this gateway again' })
 
   return {
-    postJson: (url, body, asking) => call({ url, body: JSON.stringify(body), asking, headers: JSON_HEADERS }, result),
+    postJson: (url, body, asking) =>
+      call({ url, model: modelIn(url, body), body: JSON.stringify(body), asking, headers: JSON_HEADERS }, result),
     postForm: (url, body, asking) => call({ url, body, asking }, result),
     getJson: (url, asking) => call({ url, asking }, answered),
     remove: (url, asking) =>
@@ -210,15 +216,16 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
         },
       ),
     postStream: (url, body, asking) =>
-      call({ url, body: JSON.stringify(body), asking, headers: STREAM_HEADERS }, (response, cut) =>
-        begin(response, cut, asking),
+      call(
+        { url, model: modelIn(url, body), body: JSON.stringify(body), asking, headers: STREAM_HEADERS },
+        (response, cut) => begin(response, cut, { ...asking, model: modelIn(url, body) }),
       ),
     refusal,
     refused,
   }
 
   async function call<T>(order: Order, take: (response: Response, cut: AbortController) => Promise<T>): Promise<T> {
-    const { url, method = order.body === undefined ? 'GET' : 'POST', body, asking } = order
+    const { url, model = '', method = order.body === undefined ? 'GET' : 'POST', body, asking } = order
     const { signal, judge, once = false } = asking
     signal.throwIfAborted()
     const cut = new AbortController()
@@ -235,8 +242,10 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     const attempt = () => fetch(url, { ...sent, headers, redirect: 'manual', signal: cut.signal })
     const converse = async () => {
       const response = await send(attempt, { signal: cut.signal, once })
-      if (!response.ok) throw refused(await refusalOf(response), judge)
-      return await take(response, cut)
+      if (!response.ok) throw refused(await refusalOf(response), judge, model)
+      const taken = await take(response, cut)
+      for (const subject of new Set([model, ''])) refusing.worked(subject)
+      return taken
     }
     try {
       // Ends as soon as it is aborted, even if the work notices late or never.
@@ -273,7 +282,11 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     })
   }
 
-  async function begin(response: Response, cut: AbortController, { signal, judge }: Asking): Promise<Streamed> {
+  async function begin(
+    response: Response,
+    cut: AbortController,
+    { signal, judge, model }: Asking & { readonly model: string },
+  ): Promise<Streamed> {
     const type = response.headers.get('content-type') ?? ''
     if (/\bjson\b/i.test(type)) return { kind: 'whole', body: await result(response, cut) }
     const reader = response.body?.getReader()
@@ -283,12 +296,12 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     if (!reader || !first || /\bhtml\b/i.test(type))
       throw refusal('failed', `${name} answered ${response.status} with something that is no stream`)
     const error = firstRefusal(first, response.headers)
-    if (error) throw refused(error, judge)
+    if (error) throw refused(error, judge, model)
     const broken = (reason: unknown) =>
       refusal('failed', `${name} broke off in mid-stream (${codeOf(reason) || 'without a code'})`)
     const apiErrorOf = (event: SseEvent): ApiError | undefined => {
       const said = refusalOfEvent(event, response.headers)
-      const error = said && refused(said, judge)
+      const error = said && refused(said, judge, model)
       return error instanceof ApiError ? error : undefined
     }
     return { kind: 'stream', stream: chatStream({ reader, first }, { signal, cut, broken, apiErrorOf }) }
@@ -319,7 +332,7 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     })
   }
 
-  function refused(said: Refusal, judge?: Judge): Error {
+  function refused(said: Refusal, judge?: Judge, model = ''): Error {
     const { status } = said
     const verdict = judge?.(said) ?? usualTrouble(status)
     if (verdict instanceof ApiError) {
@@ -327,19 +340,20 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
       return verdict
     }
     const code = safeCode(said.body)
-    return refusal(verdict, `${name} answered ${status}${code && ` (${code})`}`, said)
+    return refusal(verdict, `${name} answered ${status}${code && ` (${code})`}`, { ...said, model })
   }
 
   function refusal(
     trouble: Trouble,
     what: string,
-    { status = 200, headers = new Headers(), body }: Partial<Refusal> = {},
+    { status = 200, headers = new Headers(), body, model = '' }: Partial<Refusal> & { readonly model?: string } = {},
   ): Error {
     if (trouble === 'operator')
-      log.alert(
-        'a vendor refuses this gateway: check its key, balance, model and settings',
-        about({ status, headers, body }),
-      )
+      refusing.failed(model, {
+        reason: [status, safeCode(body)].join(' ').trim(),
+        message: 'a vendor refuses this gateway: check its key, balance, model and settings',
+        fields: { ...about({ status, headers, body }), ...(model && { model }) },
+      })
     return errorFor(trouble, { maker, what, retrySeconds: retrySeconds({ headers, body }, clock.now()) })
   }
 
@@ -360,6 +374,12 @@ function parsed(text: string): unknown {
   } catch {
     return undefined
   }
+}
+
+/** The model that a request asks: named in its body, or in its path as Google does. */
+function modelIn(url: string, body: unknown): string {
+  const { model } = record(body)
+  return typeof model === 'string' ? model : (/\/models\/([^/:?]+)/.exec(url)?.[1] ?? '')
 }
 
 async function refusalOf(response: Response): Promise<Refusal> {

@@ -1,4 +1,5 @@
 /** Reads JSON from a price feed: within 5 s, with one retry (contract 10.18). */
+import { outages } from '../../../core/lib/outages.ts'
 import { type Clock, ApiError, type Log } from '../../../core/mod.ts'
 import { type Fetch, readAtMost } from '../../http/fetch.ts'
 import { bearer } from './image_provider.ts'
@@ -37,19 +38,25 @@ type Failed = { kind: 'failed'; what: string; status?: number; isOurs?: true }
  * redirects, which would forward the key. Ends with `signal` at any point, with its reason.
  */
 export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: MarketHttpConfig): MarketHttp {
+  const refusing = outages({ log, clock, over: 'a price feed serves this gateway again' })
   const headers = { accept: 'application/json', 'user-agent': 'farebox', ...bearer(key) }
 
   return {
     async get(url, signal, reading) {
       signal.throwIfAborted()
       const first = await attempt(url, signal, reading)
-      if (first.kind === 'got') return first.answer
+      if (first.kind === 'got') return got(first.answer)
       if (first.isOurs) throw away(first)
       await clock.wait(RETRY_PAUSE_MS, signal)
       const second = await attempt(url, signal, reading)
-      if (second.kind === 'got') return second.answer
+      if (second.kind === 'got') return got(second.answer)
       throw away(second)
     },
+  }
+
+  function got<T>(answer: T): T {
+    refusing.worked(name)
+    return answer
   }
 
   async function attempt<T>(url: string, signal: AbortSignal, reading: Reading<T>): Promise<Attempt<T>> {
@@ -100,7 +107,12 @@ export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: 
 
   function away({ what, status, isOurs }: Failed): ApiError {
     const fields = { feed: name, what, ...(status && { status }) }
-    if (isOurs) log.alert('a price feed refuses this gateway: check its key, plan and settings', fields)
+    if (isOurs)
+      refusing.failed(name, {
+        reason: what,
+        message: 'a price feed refuses this gateway: check its key, plan and settings',
+        fields,
+      })
     else log.warn('a price feed is unavailable', fields)
     return new ApiError('FEED_UNAVAILABLE', {
       message: 'The price feed did not answer. Nothing was charged; try again.',

@@ -1,4 +1,5 @@
 /** Shared by sandbox vendors with a client library: how its errors are read, and its deadlines. */
+import { outages } from '../../../core/lib/outages.ts'
 import { type Clock, ApiError, type Log, rateLimited } from '../../../core/mod.ts'
 import { DEFAULT_RETRY_SECONDS } from '../../http/refusals.ts'
 
@@ -15,6 +16,7 @@ export type Meaning = 'gone' | 'late' | 'rate_limited' | 'operator' | 'failed'
  * the sandbox is gone.
  */
 export function asker({ name, clock, log }: Asking, meaningOf: (error: unknown) => Meaning) {
+  const refusing = outages({ log, clock, over: 'a vendor serves this gateway again' })
   return async function ask<T>(
     what: string,
     ms: number,
@@ -25,18 +27,25 @@ export function asker({ name, clock, log }: Asking, meaningOf: (error: unknown) 
     const done = new AbortController()
     const both = new AbortController()
     try {
-      return await new Promise<T>((resolve, reject) => {
+      const answer = await new Promise<T>((resolve, reject) => {
         signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true, signal: done.signal })
         void clock.wait(ms, done.signal).then(() => reject(Object.assign(new Error('late'), { name: LATE })))
         work(both.signal).then(resolve, reject)
       })
+      refusing.worked(name)
+      return answer
     } catch (error) {
       if (signal.aborted) throw signal.reason
       if (error instanceof ApiError) throw error
       const meaning = (error as Error).name === LATE ? 'late' : meaningOf(error)
       if (meaning === 'gone') return undefined
       const told = { vendor: name, what, error: nameOf(error) }
-      if (meaning === 'operator') log.alert('a vendor refuses this gateway: check its key, balance and settings', told)
+      if (meaning === 'operator')
+        refusing.failed(name, {
+          reason: told.error,
+          message: 'a vendor refuses this gateway: check its key, balance and settings',
+          fields: told,
+        })
       if (meaning === 'failed') log.warn('a vendor failed', told)
       throw apiErrorOf(meaning, name)
     } finally {

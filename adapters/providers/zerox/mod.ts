@@ -28,8 +28,8 @@ export const manifest = provider({
           ? ['SWAP_FEE_RECIPIENT: its capitals do not match its checksum (EIP-55); a digit may be wrong']
           : []),
       ],
-      create: ({ zerox_api_key, swap_fee_recipient, zerox_base_url }, { log }) =>
-        zerox({ key: zerox_api_key, feeRecipient: swap_fee_recipient, baseUrl: zerox_base_url, log }),
+      create: ({ zerox_api_key, swap_fee_recipient, zerox_base_url }, { clock, log }) =>
+        zerox({ key: zerox_api_key, feeRecipient: swap_fee_recipient, baseUrl: zerox_base_url, clock, log }),
     },
   },
 })

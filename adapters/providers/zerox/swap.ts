@@ -2,7 +2,16 @@
  * The 0x swap API v2. Sources: @0x/swap-ts-sdk@2.1.1 `__generated__/routers.d.ts` (names of errors, shapes), the route table of
  * the sources of decision 75. Its keys and its version travel in headers; nothing of the caller's does.
  */
-import { ApiError, type Json, type Log, type SwapAnswer, type SwapCall, type SwapVendor } from '../../../core/mod.ts'
+import { outages } from '../../../core/lib/outages.ts'
+import {
+  ApiError,
+  type Clock,
+  type Json,
+  type Log,
+  type SwapAnswer,
+  type SwapCall,
+  type SwapVendor,
+} from '../../../core/mod.ts'
 import type { Fetch } from '../../http/fetch.ts'
 import { orAbort } from '../../http/or_abort.ts'
 import { record, safeCode } from '../../http/refusals.ts'
@@ -12,6 +21,7 @@ export type ZeroxConfig = {
   readonly key: string
   /** Where the affiliate fee goes: an EVM address. */
   readonly feeRecipient: string
+  readonly clock: Clock
   readonly log: Log
   readonly fetch?: Fetch | undefined
   /** Largest reply, in bytes. */
@@ -45,9 +55,18 @@ const ABOUT_THE_CALL = /_NOT_AUTHORIZED_FOR_TRADE$|^NO_ACCESS_TO_TRADES_ENDPOINT
 
 /** Throws a RangeError where `feeRecipient` is no address: every trade would go without its fee, or fail. A path without a row is never called. */
 export function zerox(config: ZeroxConfig): SwapVendor {
-  const { baseUrl = ZEROX_URL, key, feeRecipient, log, fetch = globalThis.fetch, maxBytes = MAX_REPLY_BYTES } = config
+  const {
+    baseUrl = ZEROX_URL,
+    key,
+    feeRecipient,
+    clock,
+    log,
+    fetch = globalThis.fetch,
+    maxBytes = MAX_REPLY_BYTES,
+  } = config
   if (!/^0x[0-9a-fA-F]{40}$/.test(feeRecipient) || /^0x0+$/.test(feeRecipient))
     throw new RangeError('the recipient of swap fees must be an address: 0x and 40 hex digits')
+  const refusing = outages({ log, clock, over: 'the swap aggregator serves this gateway again' })
   const headers = { accept: 'application/json', '0x-api-key': key, '0x-version': 'v2' }
 
   return {
@@ -56,14 +75,17 @@ export function zerox(config: ZeroxConfig): SwapVendor {
       signal.throwIfAborted()
       const answer = await orAbort(ask(call, signal), signal)
       if (isAboutUs(answer)) {
-        log.alert('the swap aggregator refuses us: its key, plan or balance needs the operator', {
-          status: answer.status,
-          code: nameOf(answer.body),
+        const fields = { status: answer.status, code: nameOf(answer.body) }
+        refusing.failed('zerox', {
+          reason: Object.values(fields).join(' ').trim(),
+          message: 'the swap aggregator refuses this gateway: check its key, plan and balance',
+          fields,
         })
         throw new ApiError('NOT_CONFIGURED', {
           message: 'The swap aggregator does not accept this gateway just now; the operator has been told.',
         })
       }
+      if (answer.status < 400) refusing.worked('zerox')
       return answer
     },
   }

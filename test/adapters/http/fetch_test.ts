@@ -211,6 +211,28 @@ describe('vendorHttp()', () => {
     ])
   })
 
+  test('tells the operator once per outage of a model, and when it is over', async () => {
+    let status = 404
+    const { url } = standIn(() => (status === 200 ? good() : new Response('no', { status })))
+    const made = setup(url)
+    const vendor = http(made)
+    const ask = (model: string) => vendor.postJson(url, { model }, calm()).catch(() => {})
+    const told = () => made.log.lines.splice(0).map(({ level, fields }) => `${level} ${fields.model ?? fields.subject}`)
+    for (let times = 0; times < 20; times++) await ask('one')
+    expect(told()).toEqual(['alert one'])
+    await ask('two')
+    status = 302
+    await ask('two')
+    await ask('two')
+    expect(told()).toEqual(['alert two', 'alert two'])
+    status = 200
+    await ask('one')
+    await ask('one')
+    expect(told()).toEqual(['info one'])
+    await ask('two')
+    expect(told()).toEqual(['info two', 'info two'])
+  })
+
   test('ends with the caller, and with its reason', async () => {
     const { url, seen } = standIn(() => new Promise<Response>(() => {}))
     const stop = new AbortController()

@@ -79,6 +79,8 @@ describe('a sandbox at E2B', () => {
     const error = (await vendor.create(ORDER, at).catch((each: unknown) => each)) as { code: string }
     expect([error.code, log.lines.map((line) => line.level)]).toEqual([code, level ? [level] : []])
     expect(JSON.stringify([error, log.lines])).not.toContain('s3cret')
+    await vendor.create(ORDER, at).catch(() => {})
+    expect(log.lines.filter((line) => line.level === 'alert').length).toBe(level === 'alert' ? 1 : 0)
   })
 
   test('is asked in one line, and nothing in a word of it is read by the shell', () => {

@@ -4,7 +4,7 @@ import type { ApiError, SwapCall } from '../../../../core/mod.ts'
 import { brokenSwapVendors, echoVendor } from '../../../conformance/broken_swap.ts'
 import { runBroken, runLaws } from '../../../conformance/law.ts'
 import { swapVendorLaws } from '../../../conformance/swap.ts'
-import { kit, ORIGIN, read, testLog } from '../../../kit.ts'
+import { kit, ORIGIN, read, testClock, testLog } from '../../../kit.ts'
 import { calm, flood, prose, recorded, recordings, replay, said } from '../lib/provider_kit.ts'
 
 const PROTOCOL = 'zerox'
@@ -38,7 +38,14 @@ function stage(
   return {
     seen,
     log,
-    vendor: zerox({ baseUrl: `http://127.0.0.1:${server.port}/`, key: KEY, feeRecipient: TREASURY, log, ...more }),
+    vendor: zerox({
+      baseUrl: `http://127.0.0.1:${server.port}/`,
+      key: KEY,
+      feeRecipient: TREASURY,
+      clock: testClock(),
+      log,
+      ...more,
+    }),
   }
 }
 
@@ -104,7 +111,7 @@ describe('what zerox() sends', () => {
   test.each(['', '0x', '0x0000000000000000000000000000000000000000', 'vitalik.eth', `${TREASURY}0`])(
     'nothing at all, where the fee would go to %p',
     (feeRecipient) => {
-      expect(() => zerox({ key: KEY, feeRecipient, log: testLog() })).toThrow('must be an address')
+      expect(() => zerox({ key: KEY, feeRecipient, clock: testClock(), log: testLog() })).toThrow('must be an address')
     },
   )
 })
@@ -138,6 +145,7 @@ describe('what zerox() answers', () => {
       const { vendor, log } = on(name)
       const work = vendor.call(get('/price'), calm())
       expect(await work.catch((error: ApiError) => error.code)).toBe('NOT_CONFIGURED')
+      await vendor.call(get('/price'), calm()).catch(() => {})
       expect(log.lines.map(({ level }) => level)).toEqual(['alert'])
       const words = await said(work, log)
       expect([KEY, ...prose(recorded(PROTOCOL, name).body)].filter((secret) => words.includes(secret))).toEqual([])
@@ -204,7 +212,13 @@ describe('what zerox() answers', () => {
   test('a success that is no JSON, a flood, and a connection that breaks are no answer', async () => {
     const flooding = stage(() => new Response(flood('{').body), { maxBytes: 100_000 }).vendor
     const page = stage(() => new Response('<html>')).vendor
-    const nobody = zerox({ baseUrl: 'http://127.0.0.1:1', key: KEY, feeRecipient: TREASURY, log: testLog() })
+    const nobody = zerox({
+      baseUrl: 'http://127.0.0.1:1',
+      key: KEY,
+      feeRecipient: TREASURY,
+      clock: testClock(),
+      log: testLog(),
+    })
     for (const vendor of [flooding, page, nobody]) {
       expect(await vendor.call(get('/price'), calm()).catch((error: ApiError) => error.code)).toBe('MODEL_UNAVAILABLE')
     }
