@@ -23,7 +23,7 @@ import type { Authorization, Call, PaymentCode, Verdict } from '../ports/mod.ts'
 import { decodePayment, type Offer, type Payment } from '../x402/protocol.ts'
 import type { Challenges } from './challenge.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
-import type { Jobs } from './job.ts'
+import type { Polls } from './poll.ts'
 import type { RequestContext } from './request_context.ts'
 
 /** An order that was checked and priced; `asked` is its body as text, from which its fingerprint is made. */
@@ -77,7 +77,7 @@ export function paymentAcceptance(
     demand,
     collect,
     recovery,
-  }: { offering: Offers } & Pick<Challenges, 'demand'> & Pick<Jobs, 'collect' | 'recovery'>,
+  }: { offering: Offers } & Pick<Challenges, 'demand'> & Pick<Polls, 'collect' | 'recovery'>,
 ): AcceptPayment {
   const { ports, timeouts, newWallet } = gatewayContext
   const { storage, clock, meter = silent } = ports

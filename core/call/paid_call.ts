@@ -8,10 +8,12 @@ import { silent } from '../ports/meter.ts'
 import { paymentAcceptance } from './accept_payment.ts'
 import { challenges } from './challenge.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
-import { type Jobs, jobs } from './job.ts'
+import { jobs } from './job.ts'
 import { orders } from './order.ts'
+import { polls } from './poll.ts'
 import { paymentHeader, type RequestContext } from './request_context.ts'
 import { streamedCalls } from './stream.ts'
+import { type UpstreamJobs, upstreamJobs } from './upstream_job.ts'
 
 export type CallHandlers = {
   handlePaid(endpoint: Sold, requestContext: RequestContext): Promise<Reply>
@@ -19,7 +21,7 @@ export type CallHandlers = {
   discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply>
   poll(endpoint: Polled, requestContext: RequestContext, id: string): Promise<Reply>
   /** Sees to a call whose work goes on at its vendor's place. */
-  look: Jobs['look']
+  look: UpstreamJobs['look']
   /** Stops the work of an unfinished call, which then costs nothing. False when it had ended. */
   cancel(id: string, why: string): Promise<boolean>
   drain(): void
@@ -28,14 +30,15 @@ export type CallHandlers = {
 export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   const { meter = silent } = gatewayContext.ports
   const offering = offersOf(gatewayContext)
-  const made = jobs(gatewayContext, offering)
+  const upstream = upstreamJobs(gatewayContext)
+  const made = jobs(gatewayContext, offering, upstream)
+  const { poll, collect, recovery } = polls(gatewayContext, offering, upstream)
   const streamed = streamedCalls(gatewayContext)
   const { receive, check, unchecked, rationFree } = orders(gatewayContext)
   const { demand, discover } = challenges(gatewayContext, offering, { check, unchecked })
-  const { collect, recovery, poll, look } = made
   const acceptPayment = paymentAcceptance(gatewayContext, { offering, demand, collect, recovery })
 
-  return { handlePaid, discover, poll, look, cancel: streamed.cancel, drain: streamed.drain }
+  return { handlePaid, discover, poll, look: upstream.look, cancel: streamed.cancel, drain: streamed.drain }
 
   async function handlePaid(endpoint: Sold, requestContext: RequestContext): Promise<Reply> {
     const hold = holdOn(gatewayContext.bodies)

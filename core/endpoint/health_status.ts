@@ -5,7 +5,7 @@ import type { Clock } from '../lib/clock.ts'
 import type { ChatVendor } from '../ports/vendors/chat.ts'
 import type { Vendors } from '../ports/vendors/mod.ts'
 import type { ImageVendor } from '../ports/vendors/images.ts'
-import type { ProviderStatus, HealthStatus } from '../endpoint/gateway_info.ts'
+import type { ProviderStatus, HealthStatus } from './gateway_info.ts'
 
 const NOTHING_SEEN: ProviderStatus = { lastOkAt: null, lastFailureAt: null, failuresInARow: 0 }
 const CHAIN = ''
