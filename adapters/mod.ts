@@ -9,10 +9,10 @@ export {
   type SimulatedOutcome,
 } from './chains/memory.ts'
 export { type EvmChain, type EvmConfig, evmChain } from './chains/evm/mod.ts'
-export { type FacilitatorChain, type FacilitatorConfig, facilitatorChain } from './chains/facilitator/mod.ts'
+export { type FacilitatorChain, type FacilitatorConfig, facilitatorChain } from './chains/evm/facilitator.ts'
 export { multiChain } from './chains/multi_chain.ts'
 export { type SolanaChain, type SolanaConfig, solanaChain } from './chains/solana/mod.ts'
-export type { SolanaCheckResult } from './chains/solana/check.ts'
+export type { CheckResult } from './chains/results.ts'
 export {
   type SolanaFacilitatorChain,
   type SolanaFacilitatorConfig,

@@ -119,6 +119,16 @@ test('a provider knows no other provider, but for a protocol that it shares with
 /** What adapters state of themselves, for configuration to check against: no adapter is made from it. */
 const STATEMENTS = ['adapters/storage/databases.ts', 'adapters/providers/index.ts', 'adapters/providers/manifest.ts']
 
+test('a payment method knows no other one, but for the shared files of chains and the facilitator client', () => {
+  const chains = inRoom('adapters').filter(({ path }) => path.startsWith('adapters/chains/'))
+  const isAllowed = (target: string, { path }: Source): boolean => {
+    if (!target.startsWith('adapters/chains/')) return true
+    const [own, other] = [path, target].map((file) => folderBelow(file, 'adapters/chains'))
+    return other === own || other === undefined || (other === 'facilitator' && own !== undefined)
+  }
+  expect(strays(chains, isAllowed)).toEqual([])
+})
+
 test('only wiring names concrete adapters; configuration reads what they state of themselves', () => {
   const others = inRoom('server').filter(({ path }) => !path.startsWith('server/wiring/'))
   const isAllowed = (target: string, { path }: Source): boolean =>

@@ -3,7 +3,7 @@ import { TypeCompiler } from '@sinclair/typebox/compiler'
 import { parseAtomic } from '../../core/x402/money.ts'
 import type { PaymentCode, Refused } from '../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../core/x402/protocol.ts'
-import { type Hex, lower } from './evm/hex.ts'
+import { type Hex, lower } from './hex.ts'
 
 /** Least remaining lifetime of an authorization when its work begins: six seconds (decision 67). */
 const LIFE_MS = 6_000n

@@ -1,3 +1,4 @@
+import type { CallOptions } from './results.ts'
 import { sha256 } from '@noble/hashes/sha2'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import { checksummed } from '../../core/lib/checksum.ts'
@@ -6,7 +7,7 @@ import type { Chain, Fate, Identity, Settlement, Verdict } from '../../core/port
 import type { Terms } from '../../core/x402/offer.ts'
 import type { Offer, Payment, Receipt } from '../../core/x402/protocol.ts'
 import { parseAddress, type Exact, checkExact, checkValue, parseExact, refused } from './exact.ts'
-import { type Hex, lower } from './evm/hex.ts'
+import { type Hex, lower } from './hex.ts'
 
 /** Network, asset and recipient of a `memoryChain`; defaults to USDC on Base Sepolia. */
 export type MemoryChainOptions = {
@@ -178,7 +179,7 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
     return { kind: 'known', payer: checksummed(exact.from), key: exact.key, expiresAt: exact.expiresAt }
   }
 
-  async function verify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Verdict> {
+  async function verify(payment: Payment, offer: Offer, at: CallOptions): Promise<Verdict> {
     await options.before?.('verify')
     advance(at.now)
     if (isDown || at.signal.aborted) return { kind: 'unavailable', reason: 'the node does not answer' }
@@ -201,7 +202,7 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
     )
   }
 
-  async function settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement> {
+  async function settle(payment: Payment, offer: Offer, at: CallOptions): Promise<Settlement> {
     await options.before?.('settle')
     advance(at.now)
     const exact = parseExact(payment, offer)
@@ -229,7 +230,7 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
       : { kind: 'unknown', reason: 'no transfer' }
   }
 
-  async function fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Fate> {
+  async function fate(payment: Payment, offer: Offer, at: CallOptions): Promise<Fate> {
     await options.before?.('fate')
     advance(at.now)
     if (isDown || at.signal.aborted) return { kind: 'unknown', reason: 'the node does not answer' }

@@ -1,8 +1,7 @@
+import type { CallOptions } from './results.ts'
 import type { Chain, Identity, Proof } from '../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../core/x402/protocol.ts'
 import { lruCache } from './lru_cache.ts'
-
-type CallOptions = { readonly now: number; readonly signal: AbortSignal }
 
 const MAX_OFFERS = 1_000
 

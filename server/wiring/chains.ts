@@ -1,14 +1,14 @@
 /** From a row's rails to chains: who verifies and settles, checked before an offer opens, and kept while the process lives. */
 import { privateKeyToAddress } from 'viem/accounts'
 import { type EvmChain, evmChain } from '../../adapters/chains/evm/mod.ts'
-import { facilitatorChain } from '../../adapters/chains/facilitator/mod.ts'
+import { facilitatorChain } from '../../adapters/chains/evm/facilitator.ts'
 import { type LeasedChain, leasedChain } from '../../adapters/chains/evm/leased.ts'
 import { randomBytes } from '../../adapters/local.ts'
 import type { Chain, Storage } from '../../core/mod.ts'
 import { batchedChain } from '../../adapters/chains/batched/mod.ts'
 import { multiChain } from '../../adapters/chains/multi_chain.ts'
 import { type SolanaChain, solanaChain } from '../../adapters/chains/solana/mod.ts'
-import type { SolanaCheckResult } from '../../adapters/chains/solana/check.ts'
+import type { CheckResult } from '../../adapters/chains/results.ts'
 import { solanaFacilitator } from '../../adapters/chains/solana/facilitator.ts'
 import type { Balance, Metrics } from '../metrics.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
@@ -18,7 +18,7 @@ import type { Opening } from './vendors.ts'
 
 /** What wiring asks of a chain beside the port. */
 type ServedChain = Chain &
-  Pick<EvmChain, 'close'> & { check(at: { now: number }): Promise<SolanaCheckResult> } & Partial<
+  Pick<EvmChain, 'close'> & { check(at: { now: number }): Promise<CheckResult> } & Partial<
     Pick<LeasedChain, 'renew' | 'release' | 'keys'> & Pick<SolanaChain, 'feePayers'>
   > & {
     /** Brings what offers need up to date, and looks after payments that are under way. */

@@ -3,7 +3,7 @@ import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import { dollars } from '../../../core/x402/money.ts'
 import { type ApiConfig, facilitatorApi, type ApiResult } from '../facilitator/api.ts'
-import { lower } from '../evm/hex.ts'
+import { lower } from '../hex.ts'
 
 export const BATCHED = { name: 'GatewayWalletBatched', version: '1' } as const
 

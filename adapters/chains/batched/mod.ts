@@ -1,3 +1,7 @@
+import { addressProblem } from '../address.ts'
+import { type CallOptions, type CheckResult, unavailable } from '../results.ts'
+import { chainIdOf } from '../eip3009.ts'
+import { checksummed } from '../../../core/lib/checksum.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Chain, Fate, Identity, Log, Settlement, Unavailable, Verdict } from '../../../core/ports/mod.ts'
 import type { Terms } from '../../../core/x402/offer.ts'
@@ -19,13 +23,10 @@ import {
   refused,
   settleRequest,
 } from './payload.ts'
-import { transferMonitor } from './watch.ts'
-import { addressProblem, type CheckResult } from '../evm/check.ts'
-import { chainIdOf, unavailable } from '../evm/identity.ts'
-import { checksummed } from '../evm/payload.ts'
+import { transferMonitor } from './transfer_monitor.ts'
 import { parseAddress, checkValue } from '../exact.ts'
 import type { ApiConfig, ApiFailure, ApiResult } from '../facilitator/api.ts'
-import { lower } from '../evm/hex.ts'
+import { lower } from '../hex.ts'
 import { type PendingSettlement, inFlightSettlements } from '../in_flight.ts'
 import { lruCache } from '../lru_cache.ts'
 
@@ -71,8 +72,6 @@ export type BatchedChain = Chain &
 export const MAX_NETWORKS = 6
 
 const MAX_REMEMBERED = 10_000
-
-type CallOptions = { readonly now: number; readonly signal: AbortSignal }
 
 /** What the API knows about an authorization. */
 type TransferSearch =
@@ -274,7 +273,7 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
           ]
         : []
     isOpen = true
-    return { kind: 'ready', warnings, multicall: false, sync: false }
+    return { kind: 'ready', warnings }
   }
 
   async function refreshNetworks(now: number): Promise<ApiResult<readonly BatchedNetwork[]>> {

@@ -1,13 +1,12 @@
 /**
  * A payment from a Gateway deposit: shaped like EIP-3009 but signed over the wallet contract's domain (decision 69).
  */
+import { chainIdOf, digestOf, domainSeparator, signatureProblem, payloadOf, recoverSigner } from '../eip3009.ts'
 import type { PaymentCode, Refused } from '../../../core/ports/mod.ts'
 import { type Offer, type Payment, VERSION } from '../../../core/x402/protocol.ts'
 import { BATCHED, MIN_VALIDITY_SECONDS } from './api.ts'
-import { chainIdOf } from '../evm/identity.ts'
-import { digestOf, domainSeparator, signatureProblem, payloadOf, recoverSigner } from '../evm/payload.ts'
 import { type Exact, checkValue, parseExact } from '../exact.ts'
-import { type Hex, lower } from '../evm/hex.ts'
+import { type Hex, lower } from '../hex.ts'
 
 /** A payment that matches an offer, with the EIP-712 digest its payer had to sign. */
 export type BatchedPayment = {

@@ -1,21 +1,14 @@
-import { decodeAbiParameters, getAddress } from 'viem'
-import { type Domain, domainSeparator, MULTICALL, SEPARATOR_CALL, stateCall } from './payload.ts'
+import { decodeAbiParameters } from 'viem'
+import { addressProblem, ZERO_ADDRESS } from '../address.ts'
+import { type Domain, domainSeparator } from '../eip3009.ts'
+import type { CheckResult } from '../results.ts'
+import { MULTICALL, SEPARATOR_CALL, stateCall } from './token.ts'
 import { codeProblem } from './gas.ts'
-import { type Answer, hasCode, type Rpc, failure } from './rpc.ts'
-import { flagIn, type Hex, isHex, isQuantity, lower } from './hex.ts'
+import { type Answer, hasCode, type Rpc, failure } from '../json_rpc.ts'
+import { flagIn, type Hex, isHex, isQuantity, lower } from '../hex.ts'
 
-/** `problems` and `warnings` start with the name of the setting, and contain no secret. */
-export type CheckResult =
-  | {
-      readonly kind: 'ready'
-      readonly warnings: readonly string[]
-      readonly multicall: boolean
-      readonly sync: boolean
-    }
-  /** The configuration does not match the chain; the gateway must not sell with it. */
-  | { readonly kind: 'wrong'; readonly problems: readonly string[] }
-  /** The node does not answer; try again. */
-  | { readonly kind: 'unavailable'; readonly reason: string }
+/** Whether Multicall3 exists, and whether the node holds a send open until the receipt exists (EIP-7966). */
+export type EvmCheckResult = CheckResult<{ readonly multicall: boolean; readonly sync: boolean }>
 
 export type CheckConfig = {
   readonly network: string
@@ -31,10 +24,8 @@ export type CheckConfig = {
   readonly checksRelayer?: boolean
 }
 
-const ZERO: Hex = `0x${'0'.repeat(40)}`
-
 /** Reads everything that a misconfigured gateway would otherwise find out by losing money. One HTTP request. */
-export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<CheckResult> {
+export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<EvmCheckResult> {
   const addresses = [...addressProblem('asset', config.asset), ...addressProblem('pay_to', config.payTo)]
   if (addresses.length > 0) return { kind: 'wrong', problems: addresses }
   const asset = lower(config.asset)
@@ -47,8 +38,8 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<CheckResu
     call('0x06fdde03'), // name()
     call('0x54fd4d50'), // version()
     call(SEPARATOR_CALL),
-    call(stateCall(relayer ?? ZERO, `0x${'0'.repeat(64)}`)),
-    rpc.request('eth_getBalance', [relayer ?? ZERO, 'latest']),
+    call(stateCall(relayer ?? ZERO_ADDRESS, `0x${'0'.repeat(64)}`)),
+    rpc.request('eth_getBalance', [relayer ?? ZERO_ADDRESS, 'latest']),
     rpc.request('eth_getBlockByNumber', ['latest', false]),
     rpc.request('eth_getCode', [MULTICALL, 'latest']),
     relayer ? rpc.request('eth_sendRawTransactionSync', ['0x']) : failure('nothing to send'),
@@ -107,17 +98,6 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<CheckResu
   ]
   const hasSync = sync.kind === 'error' && (sync.code === -32602 || /rlp|empty|decod/i.test(sync.message))
   return { kind: 'ready', warnings, multicall: hasMulticall, sync: hasSync }
-}
-
-/** Problems with a configured address that its text alone shows. */
-export function addressProblem(setting: string, address: string): readonly string[] {
-  if (!/^0x[0-9a-fA-F]{40}$/.test(address))
-    return [`${setting}: ${JSON.stringify(address.slice(0, 60))} is not an address; it must be 0x and 40 hex digits`]
-  if (address === ZERO) return [`${setting}: must not be the zero address`]
-  const isMixed = /[a-f]/.test(address.slice(2)) && /[A-F]/.test(address.slice(2))
-  if (isMixed && getAddress(address) !== address)
-    return [`${setting}: the checksum of ${address} does not match its capitals; a digit may be wrong`]
-  return []
 }
 
 type Token = {

@@ -3,10 +3,10 @@
  * megabytes or be slow, so each call is an HTTP request of its own with small limits, and can fail its own caller only.
  */
 import { type ConcurrencyLimiter, concurrencyLimiter } from '../../../core/lib/limiter.ts'
-import type { ContractCall } from './payload.ts'
+import type { ContractCall } from './token.ts'
 import type { Fee } from './reads.ts'
-import { type Rpc, type RpcFailure, failure, asFailure } from './rpc.ts'
-import { type Hex, hexOf, isHex } from './hex.ts'
+import { type Rpc, type RpcFailure, failure, asFailure } from '../json_rpc.ts'
+import { type Hex, hexOf, isHex } from '../hex.ts'
 
 export type ContractLimits = {
   /** Gas per call. Default 500,000, the limit of a contract wallet's settlement. */

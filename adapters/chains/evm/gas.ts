@@ -1,8 +1,8 @@
 /** The gas balance of one relayer key: what the account holds, what was spent since, and when it must stop selling. */
 import { formatEther } from 'viem'
 import type { Fee } from './reads.ts'
-import { hasCode, type Rpc, type RpcFailure } from './rpc.ts'
-import { type Hex, isQuantity } from './hex.ts'
+import { hasCode, type Rpc, type RpcFailure } from '../json_rpc.ts'
+import { type Hex, isQuantity } from '../hex.ts'
 
 export type GasFloor = {
   /** Least balance in wei. Default 50,000,000,000,000 (0.00005 ether). */

@@ -1,19 +1,13 @@
-import type { Identity, Refused, Unavailable } from '../../../core/ports/mod.ts'
+import { type CallOptions, unavailable } from '../results.ts'
+import { checksummed } from '../../../core/lib/checksum.ts'
+import { chainIdOf, digestOf, type Domain, domainSeparator, signatureProblem, recoverSigner } from '../eip3009.ts'
+import type { Identity, Refused } from '../../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
-import {
-  checksummed,
-  digestOf,
-  type Domain,
-  domainSeparator,
-  ERC1271_MAGIC,
-  signatureProblem,
-  signatureCall,
-  recoverSigner,
-} from './payload.ts'
+import { ERC1271_MAGIC, signatureCall } from './token.ts'
 import type { Reads } from './reads.ts'
-import { hasCode, type Rpc } from './rpc.ts'
+import { hasCode, type Rpc } from '../json_rpc.ts'
 import { type Exact, parseExact, refused } from '../exact.ts'
-import { type Hex, lower } from './hex.ts'
+import { type Hex, lower } from '../hex.ts'
 import { lruCache } from '../lru_cache.ts'
 
 /** A payment that matches an offer, with the EIP-712 digest its payer had to sign. */
@@ -21,7 +15,7 @@ export type ParsedPayment = { readonly exact: Exact; readonly digest: Hex; reado
 
 export type EvmIdentity = {
   parse(payment: Payment, offer: Offer): ParsedPayment | Refused
-  identify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Identity>
+  identify(payment: Payment, offer: Offer, at: CallOptions): Promise<Identity>
   /** Whether this address is known to have had code. Contracts keep it; an EIP-7702 delegation can be revoked. */
   hadCode(address: Hex): boolean
   markContract(address: Hex): void
@@ -75,7 +69,7 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
     return separator
   }
 
-  async function identify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Identity> {
+  async function identify(payment: Payment, offer: Offer, at: CallOptions): Promise<Identity> {
     const parsed = parse(payment, offer)
     if ('kind' in parsed) return parsed
     const { exact, digest } = parsed
@@ -135,10 +129,6 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
   }
 }
 
-export function unavailable(reason: string): Unavailable {
-  return { kind: 'unavailable', reason }
-}
-
 /** Whether an ERC-1271 wallet accepted the signature. */
 export function acceptsSignature(result: { ok: boolean; data: Hex } | undefined): boolean {
   return result?.ok === true && result.data === `0x${ERC1271_MAGIC}`
@@ -184,13 +174,6 @@ function unlessAborted(answer: Promise<boolean | undefined>, signal: AbortSignal
       resolve(value)
     })
   })
-}
-
-/** Returns the chain id of a CAIP-2 network. Throws RangeError for anything else. */
-export function chainIdOf(network: string): number {
-  const digits = /^eip155:([1-9]\d{0,14})$/.exec(network)?.[1]
-  if (!digits) throw new RangeError(`network must be eip155:<chain id>, got ${JSON.stringify(network.slice(0, 40))}`)
-  return Number(digits)
 }
 
 function identified(exact: Exact): Identity {

@@ -1,6 +1,6 @@
+import type { CheckResult } from '../results.ts'
 import type { Chain, Closed, Settlement } from '../../../core/ports/mod.ts'
 import type { EvmChain } from './mod.ts'
-import type { CheckResult } from './check.ts'
 import type { KeyStatus } from './gas.ts'
 
 /** `name` identifies its lease. `address` is the account that pays the gas; defaults to the name. */

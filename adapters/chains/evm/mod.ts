@@ -1,35 +1,21 @@
+import { type CallOptions, type CheckResult, unavailable } from '../results.ts'
+import { chainIdOf, type Domain, recoverSigner } from '../eip3009.ts'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Chain, Fate, Refused, Settlement, Unavailable, Verdict } from '../../../core/ports/mod.ts'
 import type { Terms } from '../../../core/x402/offer.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
-import { type CheckConfig, type CheckResult, checkEvm } from './check.ts'
-import {
-  chainIdOf,
-  evmIdentity,
-  acceptsSignature,
-  type ParsedPayment,
-  refusedSignature,
-  unavailable,
-} from './identity.ts'
+import { type CheckConfig, checkEvm } from './check.ts'
+import { evmIdentity, acceptsSignature, type ParsedPayment, refusedSignature } from './identity.ts'
 import { CONTRACT_LIMITS, type ContractResult } from './contracts.ts'
-import {
-  balanceCall,
-  type Domain,
-  SEPARATOR_CALL,
-  signatureCall,
-  recoverSigner,
-  stateCall,
-  type ContractCall,
-  transferCall,
-} from './payload.ts'
+import { balanceCall, SEPARATOR_CALL, signatureCall, stateCall, type ContractCall, transferCall } from './token.ts'
 import { evmReads, type ReadsConfig } from './reads.ts'
 import { type GasFloor, type GasState, type GasMonitor, gasMonitor, type KeyStatus, readKeyStatus } from './gas.ts'
 import { evmRelayer, type Relayer, type RelayerConfig } from './relayer.ts'
-import { jsonRpc, hasCode, type RpcConfig, type RpcFailure } from './rpc.ts'
+import { jsonRpc, hasCode, type RpcConfig, type RpcFailure } from '../json_rpc.ts'
 import { evmSettler, type SettleConfig, TRANSFER_GAS } from './settle.ts'
 import { checkExact, refused } from '../exact.ts'
-import { flagIn, type Hex, lower, uintIn } from './hex.ts'
+import { flagIn, type Hex, lower, uintIn } from '../hex.ts'
 
 /** Configuration of one gateway on an EVM chain. Defaults suit a public node of an L2. */
 export type EvmConfig = {
@@ -107,7 +93,7 @@ export function evmChain(config: EvmConfig): EvmChain {
   ]
   let terms: readonly Terms[] = []
 
-  async function verify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Verdict> {
+  async function verify(payment: Payment, offer: Offer, at: CallOptions): Promise<Verdict> {
     const parsed = identity.parse(payment, offer)
     if ('kind' in parsed) return parsed
     const { exact } = parsed
@@ -208,7 +194,7 @@ export function evmChain(config: EvmConfig): EvmChain {
     return refused('PAYMENT_INVALID', 'transaction_simulation_failed', 'transferWithAuthorization would revert')
   }
 
-  async function settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement> {
+  async function settle(payment: Payment, offer: Offer, at: CallOptions): Promise<Settlement> {
     const parsed = identity.parse(payment, offer)
     if ('kind' in parsed) return { kind: 'refused', reason: parsed.reason }
     return settler.settle(
@@ -217,7 +203,7 @@ export function evmChain(config: EvmConfig): EvmChain {
     )
   }
 
-  async function fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Fate> {
+  async function fate(payment: Payment, offer: Offer, at: CallOptions): Promise<Fate> {
     const parsed = identity.parse(payment, offer)
     if ('kind' in parsed) return { kind: 'unknown', reason: parsed.reason }
     return reads.fate(parsed.exact, offer, at.signal)

@@ -15,11 +15,11 @@ import {
   parseReceipt,
   stateCall,
   type ContractCall,
-} from './payload.ts'
+} from './token.ts'
 import { callContract, type ContractLimits, contractCaller, type ContractResult } from './contracts.ts'
-import { type Rpc, type RpcFailure, failure, asFailure } from './rpc.ts'
+import { type Rpc, type RpcFailure, failure, asFailure } from '../json_rpc.ts'
 import { parseAddress, type Exact, LOOKBACK_SECONDS } from '../exact.ts'
-import { flagIn, type Hex, hexOf, isHex, isQuantity, lower, numberIn, uintIn, word } from './hex.ts'
+import { flagIn, type Hex, hexOf, isHex, isQuantity, lower, numberIn, uintIn, word } from '../hex.ts'
 import { lruCache } from '../lru_cache.ts'
 
 /**

@@ -1,10 +1,10 @@
 import { keccak256 } from 'viem'
 import type { PrivateKeyAccount } from 'viem/accounts'
-import { type ChainReceipt, parseReceipt, type ContractCall } from './payload.ts'
+import { type ChainReceipt, parseReceipt, type ContractCall } from './token.ts'
 import type { GasMonitor } from './gas.ts'
 import type { Fee } from './reads.ts'
-import type { Answer, Rpc, RpcFailure } from './rpc.ts'
-import { type Hex, isQuantity, numberIn } from './hex.ts'
+import type { Answer, Rpc, RpcFailure } from '../json_rpc.ts'
+import { type Hex, isQuantity, numberIn } from '../hex.ts'
 
 export type OutgoingTransaction = ContractCall & { readonly gas: bigint }
 

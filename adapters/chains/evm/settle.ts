@@ -1,15 +1,16 @@
+import type { CallOptions } from '../results.ts'
 import type { Settlement } from '../../../core/ports/mod.ts'
 import type { Offer } from '../../../core/x402/protocol.ts'
-import { aggregateCall, balanceCall, MULTICALL, findPayment, type ContractCall, transferCall } from './payload.ts'
+import { aggregateCall, balanceCall, MULTICALL, findPayment, type ContractCall, transferCall } from './token.ts'
 import type { EvmFate, Reads } from './reads.ts'
 import type { GasMonitor } from './gas.ts'
 import type { OutgoingTransaction, Relayer, SendResult } from './relayer.ts'
-import { type Answer, hasCode, type Rpc } from './rpc.ts'
+import { type Answer, hasCode, type Rpc } from '../json_rpc.ts'
 import { type Exact, checkValue } from '../exact.ts'
-import { type Hex, lower, uintIn } from './hex.ts'
+import { type Hex, lower, uintIn } from '../hex.ts'
 import { unknownOnAbort } from '../in_flight.ts'
 import { lruCache } from '../lru_cache.ts'
-import { MAX_CONTRACT_REVERTS, payerRevertLimiter } from './revert_limiter.ts'
+import { MAX_CONTRACT_REVERTS, payerRevertLimiter } from '../revert_limiter.ts'
 
 export type SettleConfig = {
   readonly relayer: Hex
@@ -26,7 +27,7 @@ export type SettleConfig = {
 export const TRANSFER_GAS = 120_000n
 
 export type Settler = {
-  settle(request: SettlementRequest, at: { now: number; signal: AbortSignal }): Promise<Settlement>
+  settle(request: SettlementRequest, at: CallOptions): Promise<Settlement>
   /** Whether no settlement is under way. */
   isIdle(): boolean
   close(): void
@@ -87,7 +88,7 @@ export function evmSettler(
   let activeTransactions = 0
   let closed = false
 
-  async function settle(request: SettlementRequest, at: { now: number; signal: AbortSignal }): Promise<Settlement> {
+  async function settle(request: SettlementRequest, at: CallOptions): Promise<Settlement> {
     const { exact, offer, id } = request
     const bad = checkValue(exact, offer)
     if (bad) return { kind: 'refused', reason: bad.reason }

@@ -1,17 +1,10 @@
 import type { Address } from '@solana/kit'
-import type { Rpc } from '../evm/rpc.ts'
+import type { Rpc } from '../json_rpc.ts'
+import type { CheckResult } from '../results.ts'
 import { TOKEN, TOKEN_2022, tokenAccount } from './payload.ts'
 import { type Account, addressAt, parseTokenAccount, type SolanaReads } from './reads.ts'
 import { nodeProblem } from './verify.ts'
-import { parseAddress } from './wire.ts'
-
-/** `problems` and `warnings` start with the name of the setting, and contain no secret. */
-export type SolanaCheckResult =
-  | { readonly kind: 'ready'; readonly warnings: readonly string[] }
-  /** The configuration does not match the chain; the gateway must not sell with it. */
-  | { readonly kind: 'wrong'; readonly problems: readonly string[] }
-  /** The node does not answer; try again. */
-  | { readonly kind: 'unavailable'; readonly reason: string }
+import { parseAddress } from './transaction.ts'
 
 export type CheckConfig = {
   readonly network: string
@@ -32,7 +25,7 @@ export async function checkSolana(
   { rpc, reads }: { rpc: Rpc; reads: SolanaReads },
   config: CheckConfig,
   now: number,
-): Promise<SolanaCheckResult> {
+): Promise<CheckResult> {
   const [mint, payTo] = [parseAddress(config.mint), parseAddress(config.payTo)]
   if (!mint || !payTo)
     return {

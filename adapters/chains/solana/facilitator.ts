@@ -1,8 +1,9 @@
+import type { CallOptions, CheckResult } from '../results.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Chain, Fate, Identity, Refused, Settlement, Verdict } from '../../../core/ports/mod.ts'
 import type { Terms } from '../../../core/x402/offer.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
-import { jsonRpc, type RpcConfig } from '../evm/rpc.ts'
+import { jsonRpc, type RpcConfig } from '../json_rpc.ts'
 import {
   type ApiConfig,
   settingProblems,
@@ -16,15 +17,15 @@ import { firstVerdict, requestOf } from '../facilitator/verdict.ts'
 import { unknownOnAbort } from '../in_flight.ts'
 import { lruCache } from '../lru_cache.ts'
 import { balanceOf, networkOf, type SolanaChain } from './mod.ts'
-import { checkSolana, type SolanaCheckResult } from './check.ts'
+import { checkSolana } from './check.ts'
 import { findByScan, type FateConfig, solanaFates } from './fate.ts'
-import { BLOCKHASH_LIFE_MS, blockhashTracker } from './hint.ts'
+import { BLOCKHASH_LIFE_MS, blockhashTracker } from './blockhash.ts'
 import { isValidProof } from './keys.ts'
 import { type FeeLimits, checkPayment, type SolanaExact } from './payload.ts'
 import { parseTokenAccount, isPayment, solanaReads } from './reads.ts'
 import { settlementOf, sleep } from './settle.ts'
 import { nodeProblem, bankTime, BLOCKHASH_EXPIRED, replayed, stale, unfunded, type VerifyConfig } from './verify.ts'
-import { parseAddress, fromBase58, serializeTransaction } from './wire.ts'
+import { parseAddress, fromBase58, serializeTransaction } from './transaction.ts'
 
 /**
  * Configuration of one gateway on a Solana cluster whose payments facilitators verify and settle. `fetch` calls the
@@ -59,8 +60,6 @@ export type SolanaFacilitatorConfig = {
   ApiConfig
 
 export type SolanaFacilitatorChain = Chain & Omit<SolanaChain, 'feePayers'>
-
-type CallOptions = { readonly now: number; readonly signal: AbortSignal }
 
 /** The protocol's own limits: the fee is the facilitator's to judge. */
 const FACILITATOR_LIMITS: FeeLimits = {
@@ -274,7 +273,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     return exact.kind === 'refused' ? unknown(exact.reason) : await fates.fate(exact, at)
   }
 
-  async function check({ now }: { now: number }): Promise<SolanaCheckResult> {
+  async function check({ now }: { now: number }): Promise<CheckResult> {
     const read = (body: unknown, isOk: boolean) => (isOk ? parseSolanaSupport(body, network) : undefined)
     const [chain, ...replies] = await Promise.all([
       checkSolana({ rpc, reads }, { ...config, network, feePayers: [] }, now),

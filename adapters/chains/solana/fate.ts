@@ -1,6 +1,6 @@
 /** The fate of a payment on Solana. No nonce proves it, only signatures and blockhashes that expire. */
 import type { Fate } from '../../../core/ports/mod.ts'
-import { type RpcFailure, failure } from '../evm/rpc.ts'
+import { type RpcFailure, failure } from '../json_rpc.ts'
 import { lruCache } from '../lru_cache.ts'
 import type { SolanaExact } from './payload.ts'
 import { isPayment, type SolanaReads } from './reads.ts'

@@ -2,7 +2,7 @@
 import { type Address, createKeyPairFromBytes } from '@solana/kit'
 import { fromBase64 } from '../../../core/lib/base64.ts'
 import type { Proof } from '../../../core/ports/mod.ts'
-import { encodeAddress, parseAddress, fromBase58 } from './wire.ts'
+import { encodeAddress, parseAddress, fromBase58 } from './transaction.ts'
 
 /** Pays fees. Its signatures are deterministic, so one names the transaction before it is sent. */
 export type FeePayer = {

@@ -1,11 +1,12 @@
+import type { CallOptions, CheckResult } from '../results.ts'
 import { type Usdc, usdc } from '../../../core/x402/money.ts'
 import type { Chain, Closed, Fate, Identity, Settlement, Verdict } from '../../../core/ports/mod.ts'
 import type { Terms } from '../../../core/x402/offer.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
-import { jsonRpc, type RpcConfig } from '../evm/rpc.ts'
-import { type CheckConfig, checkSolana, type SolanaCheckResult } from './check.ts'
+import { jsonRpc, type RpcConfig } from '../json_rpc.ts'
+import { type CheckConfig, checkSolana } from './check.ts'
 import { findByScan, findBySignature, type FateConfig, type TransactionFinder, solanaFates } from './fate.ts'
-import { BLOCKHASH_LIFE_MS, blockhashTracker } from './hint.ts'
+import { BLOCKHASH_LIFE_MS, blockhashTracker } from './blockhash.ts'
 import { type FeePayer, parseFeePayer, isValidProof } from './keys.ts'
 import { type FeePayerState, feePayerMonitor } from './gas.ts'
 import {
@@ -21,7 +22,7 @@ import {
 import { parseTokenAccount, type SolanaReads, solanaReads } from './reads.ts'
 import { type SettleConfig, solanaSettler } from './settle.ts'
 import { solanaVerifier, stale, type VerifyConfig } from './verify.ts'
-import { parseAddress, toBase58 } from './wire.ts'
+import { parseAddress, toBase58 } from './transaction.ts'
 
 /** Configuration of one gateway on a Solana cluster. Defaults suit a public node. */
 export type SolanaConfig = {
@@ -49,7 +50,7 @@ export type SolanaConfig = {
 export type SolanaChain = Chain &
   Required<Pick<Chain, 'balance' | 'proves'>> & {
     /** Compares the configuration with the chain. When it passes, terms open and stay open. Moves nothing. */
-    check(at: { now: number }): Promise<SolanaCheckResult>
+    check(at: { now: number }): Promise<CheckResult>
     /** Renews the blockhash in the terms and monitors the fee payers. Call it every few seconds. Never rejects. */
     refresh(at: { now: number }): Promise<void>
     feePayers(): readonly FeePayerState[]
@@ -59,8 +60,6 @@ export type SolanaChain = Chain &
 
 /** Least remaining lifetime when work begins. Settlement itself uses all of it. */
 const MIN_REMAINING_MS = 6_000
-
-type CallOptions = { readonly now: number; readonly signal: AbortSignal }
 
 /**
  * USDC on one Solana cluster, verified and settled by this gateway. Throws RangeError, without quoting the value, when
@@ -168,7 +167,7 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
     return exact.kind === 'refused' ? { kind: 'unknown', reason: exact.reason } : await fates.fate(exact, at)
   }
 
-  async function check({ now }: { now: number }): Promise<SolanaCheckResult> {
+  async function check({ now }: { now: number }): Promise<CheckResult> {
     const problems = await Promise.all(
       keys.map((key, i) =>
         key.sign(new Uint8Array(1)).then(

@@ -8,7 +8,7 @@ import type { PaymentCode, Refused } from '../../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import { lruCache } from '../lru_cache.ts'
 import { isSignedBy } from './keys.ts'
-import { parseAddress, type Instruction, parseTransaction, type SolanaTransaction } from './wire.ts'
+import { parseAddress, type Instruction, parseTransaction, type SolanaTransaction } from './transaction.ts'
 
 export const TOKEN = TOKEN_PROGRAM_ADDRESS
 export const TOKEN_2022 = address('TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb')

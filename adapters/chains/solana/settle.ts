@@ -1,11 +1,12 @@
+import type { CallOptions } from '../results.ts'
 import type { Fate, Settlement } from '../../../core/ports/mod.ts'
 import { unknownOnAbort } from '../in_flight.ts'
 import type { TransactionFinder, SolanaFates } from './fate.ts'
 import type { SolanaExact } from './payload.ts'
 import type { SolanaReads } from './reads.ts'
 import { FEE_UNPAID, type SolanaVerifier } from './verify.ts'
-import { serializeTransaction } from './wire.ts'
-import { payerRevertLimiter } from '../evm/revert_limiter.ts'
+import { serializeTransaction } from './transaction.ts'
+import { payerRevertLimiter } from '../revert_limiter.ts'
 
 export type SettleConfig = {
   /** First pause between two polls for a transaction. Default 250 ms; four times as long after two seconds. */
@@ -18,8 +19,6 @@ export type SettleConfig = {
   /** Waits, or returns early when the signal aborts. Default: a timer. */
   readonly wait?: (ms: number, signal: AbortSignal) => Promise<void>
 }
-
-export type CallOptions = { readonly now: number; readonly signal: AbortSignal }
 
 export type SolanaSettler = {
   settle(exact: SolanaExact, at: CallOptions): Promise<Settlement>

@@ -1,11 +1,12 @@
 import type { Address } from '@solana/kit'
 import { usdc } from '../../../core/x402/money.ts'
-import type { Refused, Unavailable, Verdict } from '../../../core/ports/mod.ts'
-import type { RpcFailure } from '../evm/rpc.ts'
+import type { Refused, Verdict } from '../../../core/ports/mod.ts'
+import type { RpcFailure } from '../json_rpc.ts'
+import { unavailable } from '../results.ts'
 import type { TransactionFinder, SearchResult } from './fate.ts'
 import { refused, type SolanaExact } from './payload.ts'
 import { type Accounts, parseTokenAccount, type SolanaReads } from './reads.ts'
-import { serializeTransaction } from './wire.ts'
+import { serializeTransaction } from './transaction.ts'
 
 export type VerifyConfig = {
   /**
@@ -116,10 +117,6 @@ export function unfunded(exact: SolanaExact, balance: bigint): Refused {
     'insufficient_balance',
     `the payer has ${balance} base units; the price is ${exact.amount}`,
   )
-}
-
-export function unavailable(reason: string): Unavailable {
-  return { kind: 'unavailable', reason }
 }
 
 export const FEE_UNPAID = 'the fee payer cannot pay the fee at the moment'

@@ -1,3 +1,4 @@
+import { digestOf, domainSeparator, recoverSigner } from '../../../../adapters/chains/eip3009.ts'
 import { afterAll, describe, expect, test } from 'bun:test'
 import { concatHex, type Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
@@ -6,17 +7,14 @@ import {
   AUTHORIZATION_CANCELED,
   AUTHORIZATION_USED,
   type ChainLog,
-  digestOf,
-  domainSeparator,
   findPayment,
   parseReceipt,
-  recoverSigner,
-} from '../../../../adapters/chains/evm/payload.ts'
+} from '../../../../adapters/chains/evm/token.ts'
 import { evmIdentity } from '../../../../adapters/chains/evm/identity.ts'
 import { evmReads } from '../../../../adapters/chains/evm/reads.ts'
-import { jsonRpc } from '../../../../adapters/chains/evm/rpc.ts'
+import { jsonRpc } from '../../../../adapters/chains/json_rpc.ts'
 import { type Exact, maxLifetimeSeconds, parseExact } from '../../../../adapters/chains/exact.ts'
-import { hexOf, lower, word } from '../../../../adapters/chains/evm/hex.ts'
+import { hexOf, lower, word } from '../../../../adapters/chains/hex.ts'
 import type { Offer, Payment } from '../../../../core/x402/protocol.ts'
 import { chainLaws } from '../../../conformance/chains.ts'
 import { runLaws } from '../../../conformance/law.ts'

@@ -5,13 +5,13 @@ import { registerExactEvmScheme } from '@x402/evm/exact/facilitator'
 import { createWalletClient, type Hex, http, publicActions, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { baseSepolia } from 'viem/chains'
-import { transferCall } from '../../../../adapters/chains/evm/payload.ts'
+import { transferCall } from '../../../../adapters/chains/evm/token.ts'
 import { parseExact } from '../../../../adapters/chains/exact.ts'
 import {
   facilitatorChain,
   type FacilitatorChain,
   type FacilitatorConfig,
-} from '../../../../adapters/chains/facilitator/mod.ts'
+} from '../../../../adapters/chains/evm/facilitator.ts'
 import type { Payment } from '../../../../core/x402/protocol.ts'
 import type { ChainHarness } from '../../../conformance/chains.ts'
 import type { Subject } from '../../../conformance/law.ts'

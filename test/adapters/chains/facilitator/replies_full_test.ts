@@ -1,7 +1,7 @@
 /** What a facilitator may say, in every dialect that we know of, and what it comes to, whatever has happened on chain. */
 import { afterAll, describe, expect, test } from 'bun:test'
 import { type Hex, keccak256, toHex } from 'viem'
-import type { FacilitatorConfig } from '../../../../adapters/chains/facilitator/mod.ts'
+import type { FacilitatorConfig } from '../../../../adapters/chains/evm/facilitator.ts'
 import type { Payment } from '../../../../core/x402/protocol.ts'
 import vectors from '../../../vectors/facilitators.json' with { type: 'json' }
 import { instead, isReceipt, NETWORK, world } from '../evm/evm_kit.ts'

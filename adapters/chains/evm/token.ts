@@ -1,9 +1,9 @@
-import { encodeFunctionData, getAddress, keccak256, parseAbi, recoverAddress, stringToHex } from 'viem'
+/** Calls to a token with EIP-3009 and to Multicall3, and the payments in their events. */
+import { encodeFunctionData, parseAbi } from 'viem'
+import { checksummed } from '../../../core/lib/checksum.ts'
 import type { Receipt } from '../../../core/x402/protocol.ts'
-import type { Exact, ExactPayload } from '../exact.ts'
-import { type Hex, isHex, isQuantity, lower, word } from './hex.ts'
-
-export type Domain = { readonly name: string; readonly version: string }
+import type { Exact } from '../exact.ts'
+import { type Hex, isHex, isQuantity, lower, word } from '../hex.ts'
 
 /** One call to a contract. */
 export type ContractCall = { readonly to: Hex; readonly data: Hex }
@@ -19,73 +19,12 @@ export const AUTHORIZATION_USED: Hex = '0x98de503528ee59b575ef0c0a2576a82497bfc0
 export const AUTHORIZATION_CANCELED: Hex = '0x1cdd46ff242716cdaa72d159d339a485b3438398348d68f09d7c8c0a59353d81'
 const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
 
-const DOMAIN_TYPE = keccak256(
-  stringToHex('EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)'),
-)
-const TRANSFER_TYPE: Hex = '0x7c7c6cdb67a18743f49ec6fa9b35f50d52ed05cbed4cc592e13b44501c1a2267'
-
-/** Half the order of secp256k1. A larger s mirrors a valid signature, and tokens refuse it (EIP-2). */
-const HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0n
-
 const abi = parseAbi([
   'struct Call { address target; bool allowFailure; bytes callData; }',
   'function aggregate3(Call[] calls) payable returns ((bool success, bytes returnData)[])',
   'function transferWithAuthorization(address, address, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce, bytes signature)',
   'function isValidSignature(bytes32 digest, bytes signature) view returns (bytes4)',
 ])
-
-// ── signatures ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-export function domainSeparator(domain: Domain, chainId: number, asset: string): Hex {
-  const [name, version] = [keccak256(stringToHex(domain.name)), keccak256(stringToHex(domain.version))]
-  return keccak256(`0x${[DOMAIN_TYPE, name, version, BigInt(chainId), asset].map((part) => word(part)).join('')}`)
-}
-
-/** The EIP-712 digest that `from` signs. */
-export function digestOf(exact: Exact, separator: Hex): Hex {
-  const { from, to, value, validAfter, validBefore, nonce } = exact
-  const content = keccak256(
-    `0x${[TRANSFER_TYPE, from, to, value, validAfter, validBefore, nonce].map((part) => word(part)).join('')}`,
-  )
-  return keccak256(`0x1901${separator.slice(2)}${content.slice(2)}`)
-}
-
-/**
- * Returns what is wrong with the form of a private key's signature, or undefined. It must have 65 bytes, a low s and a
- * v of 27 or 28: FiatToken's ECRecover takes nothing else (0 and 1 would pass here and revert there).
- */
-export function signatureProblem(signature: Hex): string | undefined {
-  if (signature.length !== 132) return `the signature has ${(signature.length - 2) / 2} bytes; it must have 65`
-  const v = Number.parseInt(signature.slice(130), 16)
-  if (v !== 27 && v !== 28) return `v is ${v}; it must be 27 or 28`
-  if (BigInt(`0x${signature.slice(66, 130)}`) > HALF_ORDER)
-    return 's is in the upper half of the curve order; it must be in the lower half (EIP-2)'
-  return undefined
-}
-
-/** Recovers the address whose key signed, in lower case; undefined when the signature is malformed. */
-export async function recoverSigner(digest: Hex, signature: Hex): Promise<Hex | undefined> {
-  if (signatureProblem(signature) !== undefined) return undefined
-  try {
-    return lower(await recoverAddress({ hash: digest, signature }))
-  } catch {
-    return undefined
-  }
-}
-
-/** The checksummed form of an address (EIP-55). */
-export function checksummed(address: Hex): Hex {
-  return getAddress(address)
-}
-
-/** An authorization and its signature as signed, without anything that was sent beside them. */
-export function payloadOf({ from, to, value, validAfter, validBefore, nonce, signature }: Exact): ExactPayload {
-  const times = { validAfter: String(validAfter), validBefore: String(validBefore) }
-  return {
-    signature,
-    authorization: { from: checksummed(from), to: checksummed(to), value: String(value), ...times, nonce },
-  }
-}
 
 // ── calls ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,4 +1,4 @@
-import { lruCache } from '../lru_cache.ts'
+import { lruCache } from './lru_cache.ts'
 
 /** Reverts per payer and hour. A contract can detect simulation; a plain account can only be emptied in between. */
 export const MAX_CONTRACT_REVERTS = 2

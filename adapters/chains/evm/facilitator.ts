@@ -1,26 +1,27 @@
+import type { CallOptions, CheckResult } from '../results.ts'
+import { chainIdOf, type Domain, payloadOf } from '../eip3009.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Chain, Fate, Settlement, Verdict } from '../../../core/ports/mod.ts'
 import type { Terms } from '../../../core/x402/offer.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
-import { type CheckResult, checkEvm } from '../evm/check.ts'
-import { chainIdOf, evmIdentity } from '../evm/identity.ts'
-import {
-  balanceCall,
-  type ChainReceipt,
-  type Domain,
-  findPayment,
-  payloadOf,
-  parseReceipt,
-  stateCall,
-} from '../evm/payload.ts'
-import { evmReads, type EvmFate, type ReadsConfig } from '../evm/reads.ts'
-import { jsonRpc, type RpcConfig } from '../evm/rpc.ts'
-import { settlementOf } from '../evm/settle.ts'
+import { checkEvm } from './check.ts'
+import { evmIdentity } from './identity.ts'
+import { balanceCall, type ChainReceipt, findPayment, parseReceipt, stateCall } from './token.ts'
+import { evmReads, type EvmFate, type ReadsConfig } from './reads.ts'
+import { jsonRpc, type RpcConfig } from '../json_rpc.ts'
+import { settlementOf } from './settle.ts'
 import { type Exact, checkExact, checkValue, refused } from '../exact.ts'
-import { type ApiConfig, settingProblems, deadline, type FacilitatorRow, namedApis, type ApiResult } from './api.ts'
-import { parseSettleReply, parseSupported, type SettleReply } from './replies.ts'
-import { firstVerdict, requestOf } from './verdict.ts'
-import { flagIn, type Hex, lower, uintIn } from '../evm/hex.ts'
+import {
+  type ApiConfig,
+  settingProblems,
+  deadline,
+  type FacilitatorRow,
+  namedApis,
+  type ApiResult,
+} from '../facilitator/api.ts'
+import { parseSettleReply, parseSupported, type SettleReply } from '../facilitator/replies.ts'
+import { firstVerdict, requestOf } from '../facilitator/verdict.ts'
+import { flagIn, type Hex, lower, uintIn } from '../hex.ts'
 import { type PendingSettlement, inFlightSettlements } from '../in_flight.ts'
 import { lruCache } from '../lru_cache.ts'
 
@@ -66,8 +67,6 @@ export type FacilitatorChain = Chain &
 
 const FATE_MS = 8_000
 const MAX_REMEMBERED = 10_000
-
-type CallOptions = { readonly now: number; readonly signal: AbortSignal }
 
 /**
  * USDC on one EVM chain, settled by remote facilitators. Only our own node decides that a payment is paid; a

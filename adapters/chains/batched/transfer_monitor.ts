@@ -1,7 +1,7 @@
 import { print, usdc } from '../../../core/x402/money.ts'
 import type { Log } from '../../../core/ports/mod.ts'
 import { type BatchedApi, PAGE, type Transfer } from './api.ts'
-import { lower } from '../evm/hex.ts'
+import { lower } from '../hex.ts'
 import { lruCache } from '../lru_cache.ts'
 
 const HOUR_MS = 3_600_000
