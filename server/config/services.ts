@@ -105,6 +105,14 @@ export const serviceSettings: Readonly<Record<string, TSchema>> = {
   ),
 }
 
+/** Settings of the file that are about a product: the one that chooses its provider, then those of its providers. */
+export function settingsFor(product: Service): readonly string[] {
+  const own = candidatesFor(product).flatMap(({ manifest, offer }) =>
+    usedBy(manifest, offer).filter((name) => name in serviceSettings),
+  )
+  return [...new Set([PRODUCTS[product]?.setting ?? [], own].flat())]
+}
+
 /** Environment variables that stand for those settings. A list of providers is in the file only. */
 export const serviceVariables: Readonly<Record<string, string>> = {
   ...Object.fromEntries(

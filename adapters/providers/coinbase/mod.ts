@@ -6,9 +6,9 @@ export const manifest = provider({
   name: 'coinbase',
   title: 'Coinbase',
   settings: {
-    cdp_api_key_id: key('The id of an API key of Coinbase’s developer platform.'),
+    cdp_api_key_id: key('The id of the Coinbase API key (developer platform).'),
     // PEM has line breaks.
-    cdp_api_key_secret: key('The secret of that key.', { pattern: '[^]' }),
+    cdp_api_key_secret: key('The secret of the Coinbase API key.', { pattern: '[^]' }),
     onramp_base_url: setting('Another address of the Coinbase API.', RootUrl, { usual: 'the public API' }),
   },
   environment: {

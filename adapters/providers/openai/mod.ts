@@ -24,7 +24,7 @@ export const manifest = provider({
       'A server that speaks the OpenAI speech protocol, such as `http://localhost:8880/v1`.',
       RootUrl,
     ),
-    speech_api_key: Type.Optional(key('The API key of that server, if it needs one.')),
+    speech_api_key: Type.Optional(key('The API key of the speech server, if it needs one.')),
     speech_models: setting('Models of that server. Each is sold as `local/<model>`.', Names),
     speech_voices: setting('Voices of that server, the default first.', Names),
   },

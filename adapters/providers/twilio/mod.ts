@@ -7,11 +7,11 @@ export const manifest = provider({
   name: 'twilio',
   title: 'Twilio',
   settings: {
-    twilio_account_sid: key('The account of Twilio.', {
+    twilio_account_sid: key('The SID of the Twilio account.', {
       pattern: '^AC[0-9a-fA-F]{32}$',
       form: 'must be AC and 32 hex digits',
     }),
-    twilio_auth_token: key('The token of that account.'),
+    twilio_auth_token: key('The auth token of the Twilio account.'),
     twilio_base_url: setting('Another address of the Twilio API.', RootUrl, { usual: 'the public API' }),
     twilio_lookups_url: setting('Another address of the Twilio Lookup API.', RootUrl, { usual: 'the public API' }),
     phone_countries: setting(

@@ -58,8 +58,8 @@ describe('a mistake is told by name, without a value', () => {
       'phone = "twilio"',
       {},
       [
-        'phone: twilio needs the environment variable TWILIO_ACCOUNT_SID, which is not set (The account of Twilio.)',
-        'phone: twilio needs the environment variable TWILIO_AUTH_TOKEN, which is not set (The token of that account.)',
+        'phone: twilio needs the environment variable TWILIO_ACCOUNT_SID, which is not set (The SID of the Twilio account.)',
+        'phone: twilio needs the environment variable TWILIO_AUTH_TOKEN, which is not set (The auth token of the Twilio account.)',
       ],
     ],
     [
@@ -83,7 +83,7 @@ describe('a mistake is told by name, without a value', () => {
       'onramp = "coinbase"',
       { CDP_API_KEY_ID: 'key-1' },
       [
-        'onramp: coinbase needs the environment variable CDP_API_KEY_SECRET, which is not set (The secret of that key.)',
+        'onramp: coinbase needs the environment variable CDP_API_KEY_SECRET, which is not set (The secret of the Coinbase API key.)',
       ],
     ],
     [

@@ -174,7 +174,7 @@ describe('vendors that film', () => {
     [
       'an unknown protocol',
       '[vendors.x]\nvideo = "veo"',
-      'vendors.x.video: must be one of seedance, openai-videos, reseller-videos, xai-videos, demo, got "veo"',
+      expect.stringMatching(/^vendors\.x\.video: must be one of .*seedance.*, demo, got "veo"$/),
     ],
     [
       'a variable that is not set',
