@@ -197,7 +197,7 @@ describe('what can be said wrongly', () => {
       providers.flatMap(({ environment }) =>
         Object.keys(environment).map((variable) => [
           variable,
-          values[variable] ?? (/_URL$/.test(variable) ? 'http://a.lan' : 'word'),
+          values[variable] ?? (variable.endsWith('_URL') ? 'http://a.lan' : 'word'),
         ]),
       ),
     )
