@@ -34,6 +34,7 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], onStream
   if (!first) throw new RangeError('app() needs at least one gateway')
   const proxies = blockList(trustedProxies)
   const newRequestId = requestIds()
+  let isProxyTold = false
 
   async function serve(request: Request, peer: Address): Promise<Response> {
     const startedAt = performance.now()
@@ -82,13 +83,25 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], onStream
   /** Forwarded headers are trusted only from configured proxies (decision 26). */
   function addressOf(url: URL, request: Request, peer: Address): RequestAddress {
     const direct = peer?.address ?? ''
-    if (!proxies || !isIn(proxies, direct)) return { ip: direct, host: url.host, origin: publicOrigin ?? url.origin }
+    if (!proxies || !isIn(proxies, direct)) {
+      if (!isProxyTold && request.headers.has('x-forwarded-for')) tellProxy(direct)
+      return { ip: direct, host: url.host, origin: publicOrigin ?? url.origin }
+    }
     const hops = list(request.headers.get('x-forwarded-for')).map(withoutPort).reverse()
     const ip = hops.find((hop) => !isIn(proxies, hop)) ?? direct
     const host = list(request.headers.get('x-forwarded-host')).at(-1)?.toLowerCase() ?? url.host
     const scheme =
       list(request.headers.get('x-forwarded-proto')).at(-1) === 'https' ? 'https' : url.protocol.slice(0, -1)
     return { ip, host, origin: publicOrigin ?? asciiOrigin(scheme, host) ?? url.origin }
+  }
+
+  /** Told once: a caller may send this header as well as a proxy. */
+  function tellProxy(peer: string): void {
+    isProxyTold = true
+    log.warn(
+      'X-Forwarded-For came from an address that is not in trusted_proxies and was ignored; if it is your proxy, all its callers share one address and its limits: add it to trusted_proxies',
+      { peer },
+    )
   }
 
   return new Elysia().all('/*', ({ request, server }) => serve(request, server?.requestIP(request) ?? null), {

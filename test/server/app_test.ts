@@ -153,6 +153,22 @@ describe('proxies', () => {
     }
   })
 
+  test('that are not trusted are told to the operator once, and trusted ones never', async () => {
+    for (const [trustedProxies, told] of [
+      [[], 1],
+      [['10.0.0.0/8'], 1],
+      [['127.0.0.0/8'], 0],
+    ] as const) {
+      const shop = open({ trustedProxies })
+      await shop.get('/livez')
+      expect(shop.log.lines).toEqual([])
+      for (let n = 0; n < 3; n++) await shop.get('/livez', { headers: { 'x-forwarded-for': '192.0.2.7' } })
+      expect(shop.log.lines.map(({ level, fields }) => [level, fields])).toEqual(
+        Array.from({ length: told }, () => ['warn', { peer: '127.0.0.1' }]),
+      )
+    }
+  })
+
   test('a configured proxy says who called, and by what name', async () => {
     const shop = open({ trustedProxies: ['127.0.0.0/8'] })
     expect(await seen(shop, forwarded)).toEqual({ ip: '203.0.113.9', url: `https://pay.example${GENERATIONS}` })
