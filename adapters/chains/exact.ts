@@ -2,7 +2,7 @@ import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import { parseAtomic } from '../../core/x402/money.ts'
 import type { PaymentCode, Refused } from '../../core/ports/mod.ts'
-import type { Offer, Payment } from '../../core/x402/protocol.ts'
+import { type Offer, type Payment, wrongField } from '../../core/x402/protocol.ts'
 import { type Hex, lower } from './hex.ts'
 
 /** Least remaining lifetime of an authorization when its work begins: six seconds (decision 67). */
@@ -28,23 +28,30 @@ const LAST_MS = 8_640_000_000_000_000n
 
 const UINT256_MAX = 2n ** 256n - 1n
 
-const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' })
+const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$', description: 'an address: 0x and 40 hex digits' })
 const isAddress = TypeCompiler.Compile(Address)
-const Uint = Type.String({ pattern: '^(0|[1-9][0-9]{0,77})$' })
+const Uint = Type.String({
+  pattern: '^(0|[1-9][0-9]{0,77})$',
+  description: 'a whole number in decimal digits, as text, without a sign or leading zeros',
+})
 
 /**
  * Payload of scheme `exact` on EVM: an EIP-3009 TransferWithAuthorization and its signature (x402 v2, exact on EVM).
  */
 export const ExactPayload = Type.Object({
   /** 65 bytes from a private key, or up to 4 KiB for a contract wallet to interpret. */
-  signature: Type.String({ pattern: '^0x([0-9a-fA-F]{2})+$', maxLength: 2 + 2 * 4096 }),
+  signature: Type.String({
+    pattern: '^0x([0-9a-fA-F]{2})+$',
+    maxLength: 2 + 2 * 4096,
+    description: '0x and the hex digits of 1 to 4096 bytes',
+  }),
   authorization: Type.Object({
     from: Address,
     to: Address,
     value: Uint,
     validAfter: Uint,
     validBefore: Uint,
-    nonce: Type.String({ pattern: '^0x[0-9a-fA-F]{64}$' }),
+    nonce: Type.String({ pattern: '^0x[0-9a-fA-F]{64}$', description: '32 random bytes: 0x and 64 hex digits' }),
   }),
 })
 export type ExactPayload = Static<typeof ExactPayload>
@@ -86,7 +93,7 @@ export function parseExact(payment: Payment, offer: Offer): Exact | Refused {
     return refused(
       'PAYMENT_INVALID',
       'payload',
-      `payload${first?.path ?? ''} is malformed: ${first?.message ?? 'unknown shape'}`,
+      `payload${first?.path ?? ''} is malformed: ${first ? wrongField(first) : 'unknown shape'}`,
     )
   }
   const { authorization } = payload

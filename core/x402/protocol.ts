@@ -1,5 +1,5 @@
 import { type Static, Type } from '@sinclair/typebox'
-import { TypeCompiler } from '@sinclair/typebox/compiler'
+import { TypeCompiler, type ValueError } from '@sinclair/typebox/compiler'
 import { fromBase64, toBase64 } from '../lib/base64.ts'
 import { quoted } from '../lib/text.ts'
 
@@ -120,7 +120,13 @@ function shapeProblem(value: unknown): string {
   const version = (value as { x402Version?: unknown } | null)?.x402Version
   if (version !== VERSION) return `x402Version must be 2, got ${ascii(quoted(version))}`
   const first = isPayment.Errors(value).First()
-  return `the payment payload is malformed at ${first?.path || '/'}: ${first?.message ?? 'unknown shape'}`
+  return `the payment payload is malformed at ${first?.path || '/'}: ${first ? wrongField(first) : 'unknown shape'}`
+}
+
+/** What came, and what is expected in words: by the schema's description where it has one. */
+export function wrongField({ value, schema, message }: Pick<ValueError, 'value' | 'schema' | 'message'>): string {
+  const allowed = schema.description ? `expected ${schema.description}` : message
+  return `${allowed}; ${value === undefined ? 'it is missing' : `got ${ascii(quoted(value))}`}`
 }
 
 /**

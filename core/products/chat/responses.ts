@@ -29,7 +29,7 @@ import { responseEvents, responsesFromChatStream } from './formats/responses/eve
 import { type ResponseFacts, responseOf, responsesFromChatReply } from './formats/responses/reply.ts'
 import { uncountedByChat, builtInTools, chatFromResponses } from './formats/responses/request.ts'
 import { tryJson } from './formats/sse.ts'
-import { type Fields, isFields, listOf } from '../../lib/json.ts'
+import { type Fields, isFields, listOf, objectsOf } from '../../lib/json.ts'
 import { receiptHeaders } from '../../x402/protocol.ts'
 
 const input = Type.Object({
@@ -122,6 +122,7 @@ const create = streamed<ChatInput>({
         { ...sizing, stream: body.stream === true, defaultTokens: row.maxOutput, background: body.background === true },
         context,
       ),
+      body,
     )
   },
 
@@ -151,14 +152,24 @@ const RESPONSES_PARAMS: ReadonlyMap<string, string> = new Map([
   ['response_format', 'text.format'],
 ])
 
-/** Renames the field of an error raised on the chat request to the one that the caller sent. */
-async function withResponsesParams<T>(work: Promise<T>): Promise<T> {
+/** Renames the field of an error raised on the chat request to the one that the caller sent, unless it is in `sent`. */
+async function withResponsesParams<T>(work: Promise<T>, sent: Fields = {}): Promise<T> {
   try {
     return await work
   } catch (error) {
-    const [first = ''] = error instanceof ApiError ? (error.parts.param ?? '').split(/[.[]/) : []
-    const param = RESPONSES_PARAMS.get(first)
-    throw error instanceof ApiError && param !== undefined ? new ApiError(error.code, { ...error.parts, param }) : error
+    if (!(error instanceof ApiError)) throw error
+    const { param, message, details } = error.parts
+    const [detail] = objectsOf(details)
+    const path = param ?? (typeof detail?.path === 'string' ? detail.path : '')
+    const [first = ''] = path.split(/[.[]/)
+    const name = RESPONSES_PARAMS.get(first)
+    if (name === undefined || Object.hasOwn(sent, first)) throw error
+    const renamed = (text: string) => (text.startsWith(`${first}:`) ? name + text.slice(first.length) : text)
+    throw new ApiError(error.code, {
+      ...error.parts,
+      param: name,
+      ...(message !== undefined && { message: renamed(message) }),
+    })
   }
 }
 

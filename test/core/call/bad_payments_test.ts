@@ -111,13 +111,13 @@ const strangers: readonly Bad[] = [
   {
     name: 'with a signature that is no hex',
     code: 'PAYMENT_INVALID',
-    says: /payload\/signature is malformed/,
+    says: /payload\/signature is malformed: expected 0x and the hex digits of 1 to 4096 bytes; got "signed"$/,
     make: withPayload({ signature: 'signed' }),
   },
   {
     name: 'without an authorization',
     code: 'PAYMENT_INVALID',
-    says: /payload\/authorization is malformed/,
+    says: /payload\/authorization is malformed: .*; it is missing$/,
     make: withPayload({ authorization: undefined }),
   },
   {

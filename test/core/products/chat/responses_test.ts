@@ -285,6 +285,7 @@ describe('a refusal', () => {
     ['no model', { model: undefined }, 'model'],
     ['background and stream at once', { background: true, stream: true }, 'stream'],
     ['max_output_tokens of 0', { max_output_tokens: 0 }, 'max_output_tokens'],
+    ['max_output_tokens of 1e308', { max_output_tokens: 1e308 }, 'max_output_tokens'],
     ['a temperature that the model refuses', { temperature: 0.3 }, 'temperature'],
     [
       'max_tokens, under the name of chat, that is no count',
@@ -298,6 +299,7 @@ describe('a refusal', () => {
       const { ask, vendor } = shopOf()
       const { status, body } = await ask(order(more))
       expect([status, body, vendor.orders.length]).toEqual([400, envelope(param), 0])
+      if (param === 'max_output_tokens') expect(body.error.message).toStartWith('max_output_tokens: ')
     })
   }
 
