@@ -72,7 +72,10 @@ const create = streamed<ChatInput>({
   isAvailable: isServed,
   remember: requestRecord,
   sample: (offering) => ({
-    model: sampleRow(offering, ({ maker }) => maker === 'vendor-g')?.id ?? sampleRow(offering)?.id ?? '',
+    model:
+      sampleRow(offering, (row) => row.maker === 'vendor-g' && offering.vendors.chat(row) !== undefined)?.id ??
+      sampleRow(offering)?.id ??
+      '',
     max_tokens: 1_000,
     messages: [{ role: 'user', content: 'Why is the sky blue?' }],
   }),

@@ -21,6 +21,20 @@ const order = (more: Record<string, unknown> = {}) => ({
   ...more,
 })
 
+test('the discovery 402 quotes what is served where no model of vendor-g is', async () => {
+  const { ports, ...subject } = kit({ chatVendor: scriptedChat() })
+  const { shop } = kit({
+    ports: {
+      ...ports,
+      vendors: { ...ports.vendors, chat: (row) => (row.id === OTHER ? ports.vendors.chat(row) : undefined) },
+    },
+  })
+  for (const gateway of [shop, subject.shop]) {
+    const { status } = await gateway.fetch(new Request(ORIGIN + path, { method: 'POST' }), { ip: '192.0.2.1' })
+    expect(status).toBe(402)
+  }
+})
+
 /** As Anthropic answers: a signed thinking block, cache counts, and a model id of its own. */
 const ANSWER: Fields = {
   id: 'msg_01ABC',
