@@ -113,13 +113,20 @@ const MAX_LOOKS = 50
 
 export function gateway(setup: Setup): Gateway {
   const { name = 'default', label = name, version = '0.0.0', bareV1 = false } = setup
-  const { ports: bare, healthStatus } = withHealthStatus(metered(setup.ports))
+  const { ports: bare, healthStatus } = withHealthStatus(metered(setup.ports), name)
   const { chain, clock, log, meter = silent } = bare
   const catalog = setup.catalog ?? contractCatalog()
   const list = router(shownOf(setup.endpoints ?? everything, setup.hidden ?? []))
   const timeouts: Timeouts = { ...usual, ...setup.timeouts }
   const workerId = setup.workerId ?? newId(bare.random)
-  const alive = living({ storage: bare.storage, workerId, clock, log, leaseMs: timeouts.workLeaseMs })
+  const alive = living({
+    storage: bare.storage,
+    workerId,
+    clock,
+    log,
+    leaseMs: timeouts.workLeaseMs,
+    told: sharedBy(setup.ports.storage, 'storage outage', () => ({ at: Number.NEGATIVE_INFINITY })),
+  })
   const storage = withDeclaredRecords(alive.storage)
   const ports = { ...bare, storage }
   const windows = sharedBy(setup.ports.storage, 'windows', () => limits(storage))

@@ -2,6 +2,7 @@
  * Periodic maintenance: renews work leases, fails calls of dead processes, reconciles settlements of unknown outcome
  * and prunes expired records.
  */
+import { DatabaseError } from '../adapters/storage/database_error.ts'
 import type { Clock, Gateway, Log, Storage } from '../core/mod.ts'
 
 export type MaintenanceOptions = {
@@ -34,16 +35,27 @@ export function startMaintenance({ gateways, storage, clock, log, workerId, ever
     for (const gateway of gateways) await gateway.renew()
   }
 
-  /** Only the first failure in a row is an alert. */
+  /** Loops that fail, and why: one outage makes them all fail, and is one alert. */
+  const failing = new Map<object, string>()
+
+  /**
+   * Only the first failure in a row of a reason is an alert, whichever loop it strikes first. An outage of the database
+   * is none here: the gateways have reported it.
+   */
   async function repeat(step: () => Promise<void>): Promise<void> {
+    const loop = {}
     let failures = 0
     while (!stopped.signal.aborted) {
       try {
         await step()
         failures = 0
+        failing.delete(loop)
       } catch (error) {
-        const write = failures++ === 0 ? log.alert : log.warn
-        write('maintenance failed; it will be retried', { error: (error as Error).message, failures })
+        const reason = (error as Error).message
+        const isKnown = failures++ > 0 || error instanceof DatabaseError || [...failing.values()].includes(reason)
+        failing.set(loop, reason)
+        const write = isKnown ? log.warn : log.alert
+        write('maintenance failed; it will be retried', { error: reason, failures })
       }
       await clock.wait(everyMs, stopped.signal)
     }

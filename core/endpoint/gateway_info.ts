@@ -48,7 +48,12 @@ export type ProviderStatus = {
   readonly failuresInARow: number
 }
 
-export type HealthStatus = { chain(): ProviderStatus; model(id: string): ProviderStatus }
+export type HealthStatus = {
+  chain(): ProviderStatus
+  model(id: string): ProviderStatus
+  /** Whether payments could not be verified for a while, up to the last try. */
+  isVerificationUnavailable(): boolean
+}
 
 /** One that has failed so often in a row is called degraded, until it answers again. */
 export const DEGRADED_AFTER = 3

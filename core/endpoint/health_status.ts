@@ -1,5 +1,6 @@
 /** What a gateway has lately seen of its chain and of its models: outcomes and times, never words, so that health can leak none. */
 import { ApiError, rowOf } from '../http/errors.ts'
+import { outages } from '../lib/outages.ts'
 import type { Chain, Ports } from '../ports/mod.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { ChatVendor } from '../ports/vendors/chat.ts'
@@ -9,15 +10,76 @@ import type { ProviderStatus, HealthStatus } from './gateway_info.ts'
 
 const NOTHING_SEEN: ProviderStatus = { lastOkAt: null, lastFailureAt: null, failuresInARow: 0 }
 const CHAIN = ''
+/** Verification counts as unavailable once it has failed for so long without a success. */
+const UNAVAILABLE_AFTER_MS = 15_000
+/** And until nobody has tried for so long: whoever gets no requests because of it cannot find out that it works again. */
+const STALE_MS = 60_000
 
 /** The same ports, watched on the way. Nothing is asked that nobody asks: an idle gateway has seen nothing. */
-export function withHealthStatus<Some extends Ports>(ports: Some): { ports: Some; healthStatus: HealthStatus } {
+export function withHealthStatus<Some extends Ports>(
+  ports: Some,
+  name: string,
+): { ports: Some; healthStatus: HealthStatus } {
   const seen = new Map<string, ProviderStatus>()
   const sight = (name: string): ProviderStatus => seen.get(name) ?? NOTHING_SEEN
   const note = noted(ports.clock, seen)
+  const verification = watchedVerification(ports, name)
   return {
-    healthStatus: { chain: () => sight(CHAIN), model: sight },
-    ports: { ...ports, chain: watchedChain(ports.chain, note), vendors: watchedVendors(ports.vendors, note) },
+    healthStatus: {
+      chain: () => sight(CHAIN),
+      model: sight,
+      isVerificationUnavailable: verification.isUnavailable,
+    },
+    ports: {
+      ...ports,
+      chain: verification.watched(watchedChain(ports.chain, note)),
+      vendors: watchedVendors(ports.vendors, note),
+    },
+  }
+}
+
+/** Verifications of payments over time: an alert once they have failed for a while, and a line when one succeeds again. */
+function watchedVerification({ clock, log }: Ports, gateway: string) {
+  const down = outages({ log, clock, over: 'payments can be verified again' })
+  let failingSince: number | undefined
+  let failedAt = 0
+
+  return {
+    isUnavailable: () =>
+      failingSince !== undefined &&
+      failedAt - failingSince >= UNAVAILABLE_AFTER_MS &&
+      clock.now() - failedAt < STALE_MS,
+    watched: (chain: Chain): Chain => ({
+      ...chain,
+      async verify(...asked) {
+        try {
+          const verdict = await chain.verify(...asked)
+          if (verdict.kind === 'unavailable') failed(verdict.reason)
+          else worked()
+          return verdict
+        } catch (error) {
+          failed((error as Error).message)
+          throw error
+        }
+      },
+    }),
+  }
+
+  function failed(why: string): void {
+    failedAt = clock.now()
+    failingSince ??= failedAt
+    const seconds = Math.round((failedAt - failingSince) / 1000)
+    if (failedAt - failingSince < UNAVAILABLE_AFTER_MS) return
+    down.failed(gateway, {
+      reason: 'unavailable',
+      message: 'payments cannot be verified: the chain does not answer; paid requests get 503',
+      fields: { gateway, seconds, why },
+    })
+  }
+
+  function worked(): void {
+    failingSince = undefined
+    down.worked(gateway)
   }
 }
 

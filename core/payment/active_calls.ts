@@ -41,12 +41,15 @@ export function living({
   clock,
   log,
   leaseMs,
+  told = { at: Number.NEGATIVE_INFINITY },
 }: {
   storage: Storage
   workerId: string
   clock: Clock
   log: Log
   leaseMs: number
+  /** When an outage of storage was last told; gateways of one process share it, for they share the storage. */
+  told?: { at: number }
 }): Living {
   /** Until when each call is promised to this process; long ago, where the promise could not be renewed any more. */
   const promised = new Map<string, number>()
@@ -57,7 +60,6 @@ export function living({
   let heardAt: number | undefined
   let silence: { readonly since: number; readonly until: number } | undefined
   let awaySince: number | undefined
-  let toldAt = Number.NEGATIVE_INFINITY
 
   const heard = watchedStorage(storage, { clock, answered, failed })
   const kept: Storage = { ...heard, openCall, callOf, moveCall, claimSettlement, finishSettlement, renew: renewCalls }
@@ -96,8 +98,8 @@ export function living({
     const now = clock.now()
     const isFirst = awaySince === undefined
     awaySince ??= now
-    if (!isFirst || now - toldAt < TELL_EVERY_MS) return
-    toldAt = now
+    if (!isFirst || now - told.at < TELL_EVERY_MS) return
+    told.at = now
     log.alert('storage fails; nothing is sold until it answers', { verb, error: (error as Error)?.message })
   }
 

@@ -32,7 +32,7 @@ const isDegraded = ({ failuresInARow }: ProviderStatus): boolean => failuresInAR
 function chainStatus({ isReady, closed, healthStatus }: GatewayFacts): 'ok' | 'degraded' | 'starting' {
   if (closed()) return 'degraded'
   if (!isReady()) return 'starting'
-  return isDegraded(healthStatus.chain()) ? 'degraded' : 'ok'
+  return healthStatus.isVerificationUnavailable() || isDegraded(healthStatus.chain()) ? 'degraded' : 'ok'
 }
 
 type Modelled = { readonly id: string; readonly status: 'available' | 'degraded' } & ReturnType<typeof shown>
@@ -64,7 +64,9 @@ const up = free({
   limit: LIMIT,
   output: Type.Object({
     status: Type.Literal('ok'),
-    ready: Type.Boolean({ description: 'Whether it can sell: its chain has been checked and can be settled on.' }),
+    ready: Type.Boolean({
+      description: 'Whether it can sell: its chain has been checked and payments can be verified.',
+    }),
     gateway: Type.String(),
     network: Type.String(),
     version: Type.String(),
@@ -77,7 +79,7 @@ const up = free({
       200,
       {
         status: 'ok',
-        ready: gateway.isReady(),
+        ready: gateway.isReady() && !gateway.healthStatus.isVerificationUnavailable(),
         gateway: gateway.name,
         network: gateway.label,
         version: gateway.version,
@@ -144,10 +146,19 @@ const chain = free({
   output: Type.Object({
     object: Type.Literal('health.chain'),
     status,
-    reason: Type.Union([Type.Literal('no_gas'), Type.Literal('no_key'), Type.Literal('clock'), Type.Null()], {
-      description:
-        "Why payments cannot be settled on a chain: no_gas, the accounts that pay for it hold too little; no_key, other replicas hold every key; clock, the clock of this process is not the database's.",
-    }),
+    reason: Type.Union(
+      [
+        Type.Literal('no_gas'),
+        Type.Literal('no_key'),
+        Type.Literal('clock'),
+        Type.Literal('verification_unavailable'),
+        Type.Null(),
+      ],
+      {
+        description:
+          "Why nothing is sold: no_gas, the accounts that pay for settlements hold too little; no_key, other replicas hold every key; clock, the clock of this process is not the database's; verification_unavailable, the chain has not answered for 15 seconds or more.",
+      },
+    ),
     detail: Type.Optional(Type.String({ description: "The same in words. Only with the operator's token." })),
     networks: Type.Array(
       Type.Object({ network: Type.String(), label: Type.String(), scheme: Type.String(), asset: Type.String() }),
@@ -158,7 +169,9 @@ const chain = free({
   answer({ header }, { gateway, clock, isOperator }) {
     const closed = gateway.closed()
     const why = {
-      reason: closed?.code ?? null,
+      reason:
+        closed?.code ??
+        (gateway.healthStatus.isVerificationUnavailable() ? ('verification_unavailable' as const) : null),
       ...(closed && isOperator(header('authorization')) && { detail: closed.reason }),
     }
     const networks = gateway

@@ -131,6 +131,36 @@ describe('health', () => {
     })
   })
 
+  test('is not ready once payments could not be verified for 15 seconds; the operator is told once, and when they can be', async () => {
+    const { chain, clock, get, health, buyer, log } = stage()
+    const alice = buyer()
+    const payment = alice.sign(await alice.ask())
+    const told = () => log.lines.splice(0).map(({ level, message }) => `${level} ${message}`)
+    const ready = async () => (await get('/api/health')).body.ready
+    chain.outage(true)
+    const fail = async (seconds: number) => {
+      await clock.advance(seconds * 1_000)
+      expect((await alice.buy(FOX, { payment })).status).toBe(503)
+    }
+    await fail(1)
+    await fail(14)
+    expect([await ready(), (await health('chain')).reason, told()]).toEqual([true, null, []])
+    for (let times = 0; times < 5; times++) await fail(1)
+    expect([await ready(), await health('chain')]).toMatchObject([
+      false,
+      { status: 'degraded', reason: 'verification_unavailable' },
+    ])
+    expect(told()).toEqual(['alert payments cannot be verified: the chain does not answer; paid requests get 503'])
+    await clock.advance(60_000)
+    expect(await ready()).toBe(true)
+    await fail(1)
+    expect([await ready(), told()]).toEqual([false, []])
+    chain.outage(false)
+    expect((await alice.buy(FOX, { payment })).status).toBe(200)
+    expect([await ready(), (await health('chain')).reason]).toEqual([true, null])
+    expect(told()).toEqual(['info payments can be verified again'])
+  })
+
   test('of a model is degraded after three failures in a row, of that model alone', async () => {
     let isBroken = true
     const vendor = scriptedVendor(async ({ n }) => {
