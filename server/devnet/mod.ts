@@ -1,6 +1,7 @@
 /**
- * The embedded default: a local chain that a public x402 client cannot tell from Base Sepolia (chain id, asset, domain), with a relayer that
- * has gas and a buyer who has money. All of it is play money: anyone may mint.
+ * The EVM devnet: a local chain with the chain id, asset and signing domain of Base Sepolia, so that public x402
+ * clients work with it unchanged. It has a relayer with gas and a funded buyer. All of it is test money, which anyone
+ * may mint.
  */
 import { randomBytes } from 'node:crypto'
 import { mkdir, readFile, rename, rm } from 'node:fs/promises'
@@ -12,32 +13,32 @@ import { CHAIN_ID, holderOf, replaceFile, rpc, startAnvil, type Anvil, type Exit
 import contracts from './contracts.json' with { type: 'json' }
 
 export const DEVNET_NETWORK = `eip155:${CHAIN_ID}` as const
-/** Circle's USDC on Base Sepolia: public clients refuse any other asset on this chain id. */
+/** Circle's USDC on Base Sepolia. Public clients reject any other asset on this chain id. */
 export const DEVNET_ASSET = '0x036CbD53842c5426634e7929541eC2318f3dCF7e'
-/** Where Multicall3 stands on every public chain. */
+/** The address of Multicall3 on every public chain. */
 export const DEVNET_MULTICALL = '0xcA11bde05977b3631167028862bE2a173976CA11'
-/** What a new buyer gets, in micro-USDC: one million. */
+/** Initial funds of the buyer in micro-USDC: one million USDC. */
 export const BUYER_FUNDS = 1_000_000_000_000n
 
 export type Devnet = {
   readonly network: typeof DEVNET_NETWORK
   readonly chainId: number
-  /** Changes with every start, unless a port was given. */
+  /** Has another port at each start, unless one was configured. */
   readonly rpcUrl: string
   readonly asset: Hex
   readonly domain: { readonly name: 'USDC'; readonly version: '2' }
   readonly payTo: Hex
   readonly relayerKey: Hex
   readonly buyer: { readonly address: Hex; readonly privateKey: Hex }
-  /** The chain began with this start: a ledger that remembers payments on an older one should be reset too. */
+  /** The chain is new: a ledger with payments of an older chain must be reset too. */
   readonly isFresh: boolean
-  /** Settles when the node has ended; `asked` is false when it died by itself, and payments are then impossible. */
+  /** Resolves when the node has ended. If `isExpected` is false it crashed, and no payment is possible. */
   readonly exited: Promise<Exit>
   stop(): Promise<void>
 }
 
 export type DevnetOptions = {
-  /** Directory for keys and chain; absent: both are forgotten at the end. */
+  /** Directory for keys and chain. Without it nothing is saved. */
   readonly dir?: string | undefined
   readonly port?: number
   readonly log?: ((line: string) => void) | undefined
@@ -47,18 +48,18 @@ type Keys = { relayerKey: Hex; buyerKey: Hex; sellerKey: Hex }
 
 const ABI = parseAbi(['function mint(address to, uint256 value)'])
 const RELAYER_GAS = parseEther('1000')
-/** For the buyer's own transactions (cancel, approve); paying needs none. */
+/** For the buyer's own transactions, such as cancel and approve. Paying needs no gas. */
 const BUYER_GAS = parseEther('1')
-/** From here on each block takes tens of milliseconds and the node over 500 MB. */
+/** Beyond this, each block takes tens of milliseconds and the node over 500 MB. */
 const MANY_BLOCKS = 50_000
 
 /**
- * Starts the chain, or the kept one of `dir` again, and puts in place what is missing. A state file that the node cannot read is set
- * aside (`chain.json.broken`), said through `log`, and answered with a fresh chain: `isFresh` tells the caller.
+ * Starts the chain saved in `dir`, or a new one, and installs the contracts and funds that are missing. A state file
+ * that the node cannot read is renamed to `chain.json.broken` and logged, and a new chain is started (`isFresh`).
  */
 export async function startDevnet({ dir, port = 0, log = () => {} }: DevnetOptions = {}): Promise<Devnet> {
   const { keys, areNew } = await loadKeys(dir)
-  const node = await startOrBeginAnew({ statePath: dir && statePathOf(dir), port, log })
+  const node = await startOrReplace({ statePath: dir && statePathOf(dir), port, log })
   try {
     const buyer = privateKeyToAccount(keys.buyerKey)
     const isFresh = await install(node.url)
@@ -69,7 +70,8 @@ export async function startDevnet({ dir, port = 0, log = () => {} }: DevnetOptio
       await node.save()
     }
     const blocks = Number(await rpc(node.url, 'eth_blockNumber', []))
-    if (blocks > MANY_BLOCKS) log(`the local chain has ${blocks} blocks and grows slow; a reset would begin a new one`)
+    if (blocks > MANY_BLOCKS)
+      log(`the local chain has ${blocks} blocks and becomes slow; reset the devnet to start a new chain`)
     return {
       network: DEVNET_NETWORK,
       chainId: CHAIN_ID,
@@ -90,8 +92,8 @@ export async function startDevnet({ dir, port = 0, log = () => {} }: DevnetOptio
 }
 
 /**
- * Forgets the chain kept in `dir`; the keys stay, so a configured buyer stays valid. The caller resets the ledger with it: every nonce is
- * unused again. Throws while a node runs on it.
+ * Deletes the chain saved in `dir` but not the keys, so a configured buyer stays valid. The caller must reset the
+ * ledger too, because every nonce is unused again. Throws while a node uses the chain.
  */
 export async function resetDevnet(dir: string): Promise<void> {
   const state = statePathOf(dir)
@@ -106,8 +108,8 @@ function statePathOf(dir: string): string {
 }
 
 /**
- * Random keys, kept in `dir/devnet.json` (0600). Not the well-known test keys: bots empty those on public chains within seconds, and
- * someone will one day import the buyer's key into a real wallet.
+ * Random keys, saved in `dir/devnet.json` (mode 0600). Well-known test keys would be dangerous: somebody may import the
+ * buyer's key into a real wallet, and bots empty known keys on public chains within seconds.
  */
 async function loadKeys(dir: string | undefined): Promise<{ keys: Keys; areNew: boolean }> {
   const path = dir && join(dir, 'devnet.json')
@@ -117,7 +119,7 @@ async function loadKeys(dir: string | undefined): Promise<{ keys: Keys; areNew: 
     await mkdir(dir, { recursive: true, mode: 0o700 })
     await replaceFile(
       path,
-      `${JSON.stringify({ about: 'play money of the local chain, worth nothing elsewhere', ...keys }, null, 2)}\n`,
+      `${JSON.stringify({ about: 'keys of the local chain: test money, worthless elsewhere', ...keys }, null, 2)}\n`,
     )
   }
   return { keys, areNew: true }
@@ -129,10 +131,10 @@ function parseKeys(path: string, text: string): Keys {
     const [relayerKey, buyerKey, sellerKey] = [keys.relayerKey, keys.buyerKey, keys.sellerKey].map(asKey)
     if (relayerKey && buyerKey && sellerKey) return { relayerKey, buyerKey, sellerKey }
   } catch {
-    // not JSON: as useless as JSON without keys
+    // Invalid JSON is reported like missing keys.
   }
   throw new Error(
-    `${path} does not hold the local chain's three keys; delete it to get new ones (the old play money is then out of reach)`,
+    `${path} does not contain the local chain's three keys; delete it to get new ones (and lose the old test money)`,
   )
 }
 
@@ -144,8 +146,8 @@ function randomKey(): Hex {
   return `0x${randomBytes(32).toString('hex')}`
 }
 
-/** Only a start that works without the state file proves that the file was the fault; otherwise the file goes back to its place. */
-async function startOrBeginAnew(options: {
+/** Starts without the state file if it fails with it. If that fails too, the file was not the cause and is restored. */
+async function startOrReplace(options: {
   statePath: string | undefined
   port: number
   log: (line: string) => void
@@ -155,37 +157,43 @@ async function startOrBeginAnew(options: {
     return await startAnvil(options)
   } catch (error) {
     if (!statePath || !existsSync(statePath) || holderOf(statePath)) throw error
-    const aside = `${statePath}.broken`
-    await rename(statePath, aside)
+    const brokenPath = `${statePath}.broken`
+    await rename(statePath, brokenPath)
     const node = await startAnvil(options).catch(async () => {
-      await rename(aside, statePath)
+      await rename(brokenPath, statePath)
       throw error
     })
     log(
-      `the local chain's state could not be read and was set aside as ${aside}; a new chain begins, so reset the ledger too. ${String(error)}`,
+      `the local chain's state could not be read and was renamed to ${brokenPath}; ` +
+        `a new chain was started, so reset the ledger too. ${String(error)}`,
     )
     return node
   }
 }
 
-/** True when the token was not there, so the chain is new. Newer code replaces older: its storage layout never changes. */
+/**
+ * Installs the contracts, replacing older code; their storage layout never changes. Returns true if the token was
+ * missing, which means that the chain is new.
+ */
 async function install(url: string): Promise<boolean> {
-  const places = [
+  const installs = [
     [DEVNET_ASSET, contracts.TestUsdc.runtime],
     [DEVNET_MULTICALL, contracts.Multicall.runtime],
   ] as const
-  const found = await Promise.all(places.map(([address]) => rpc<Hex>(url, 'eth_getCode', [address, 'latest'])))
-  await Promise.all(places.filter(([, code], i) => found[i] !== code).map((place) => rpc(url, 'anvil_setCode', place)))
+  const found = await Promise.all(installs.map(([address]) => rpc<Hex>(url, 'eth_getCode', [address, 'latest'])))
+  await Promise.all(
+    installs.filter(([, code], i) => found[i] !== code).map((install) => rpc(url, 'anvil_setCode', install)),
+  )
   return found[0] === '0x'
 }
 
-/** At least half of `wei`, so that a kept chain is not topped up at each start. */
+/** Sets the balance to `wei` if it is below half of that, so that a saved chain is not topped up at each start. */
 async function fund(url: string, address: Hex, wei: bigint): Promise<void> {
   const balance = BigInt(await rpc<Hex>(url, 'eth_getBalance', [address, 'latest']))
   if (balance < wei / 2n) await rpc(url, 'anvil_setBalance', [address, toHex(wei)])
 }
 
-/** The buyer mints its own money, so that the chain holds an ordinary transaction and a Transfer for it. */
+/** Mints with a transaction of the buyer, so that the chain has an ordinary Transfer event for the funds. */
 async function mintTo(url: string, key: Hex): Promise<void> {
   const account = privateKeyToAccount(key)
   const transaction = await account.signTransaction({
@@ -198,5 +206,5 @@ async function mintTo(url: string, key: Hex): Promise<void> {
     maxPriorityFeePerGas: 0n,
   })
   const receipt = await rpc<{ status: Hex }>(url, 'eth_sendRawTransactionSync', [transaction])
-  if (receipt.status !== '0x1') throw new Error('the local chain refused to mint the buyer its money')
+  if (receipt.status !== '0x1') throw new Error("minting the buyer's funds on the local chain failed")
 }

@@ -553,7 +553,7 @@ describe('startDevnet()', () => {
     const lines: string[] = []
     const second = await startDevnet({ dir, log: (line) => lines.push(line) })
     expect(second).toMatchObject({ isFresh: true, buyer: first.buyer })
-    expect(lines.join()).toContain(`set aside as ${state}.broken`)
+    expect(lines.join()).toContain(`renamed to ${state}.broken`)
     expect(existsSync(`${state}.broken`)).toBe(true)
     await second.stop()
   })
