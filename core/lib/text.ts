@@ -22,3 +22,7 @@ export const isWebUrl = (text: string): boolean => AUTHORITY.test(text) && URL.c
 /** Characters as people count them, code points: one that takes two code units is one. */
 export const charactersIn = (text: string): number =>
   text.length - (text.match(/[\ud800-\udbff][\udc00-\udfff]/g)?.length ?? 0)
+
+/** The names that stand in a list more than once. */
+export const duplicatesIn = (names: readonly string[]): Set<string> =>
+  new Set(names.filter((name, index) => names.indexOf(name) !== index))

@@ -1,6 +1,6 @@
 /** What an operator changes about the audio rows: edited, added or hidden (decision 21). */
 import { dollars } from '../../x402/money.ts'
-import { duplicatesIn } from '../../lib/duplicates.ts'
+import { duplicatesIn } from '../../lib/text.ts'
 import type { AudioBilling, AudioKind, AudioRow } from '../../ports/vendors/audio.ts'
 
 /**

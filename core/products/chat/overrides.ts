@@ -1,7 +1,7 @@
 /** Operator overrides of the chat catalog: rows edited, added, hidden or redirected (decision 21). */
 import { type Dollars, dollars } from '../../x402/money.ts'
 import { isBelow } from '../../x402/pricing.ts'
-import { duplicatesIn } from '../../lib/duplicates.ts'
+import { duplicatesIn } from '../../lib/text.ts'
 import type { ChatBilling, ChatRow } from '../../ports/vendors/chat.ts'
 
 /**

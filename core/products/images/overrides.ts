@@ -1,7 +1,7 @@
 /** What an operator changes about the catalog: rows edited, added, hidden or redirected (decision 21). */
 import type { Dollars } from '../../x402/money.ts'
 import { imageSizes } from './price.ts'
-import { duplicatesIn } from '../../lib/duplicates.ts'
+import { duplicatesIn } from '../../lib/text.ts'
 import type { ImageRow } from '../../ports/vendors/images.ts'
 
 /**

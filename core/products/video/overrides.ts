@@ -4,7 +4,7 @@
 import { dollars, type Dollars } from '../../x402/money.ts'
 import { isBelow } from '../../x402/pricing.ts'
 import { RESOLUTION_NAMES, videoPrice } from './price.ts'
-import { duplicatesIn } from '../../lib/duplicates.ts'
+import { duplicatesIn } from '../../lib/text.ts'
 import type { VideoBilling, VideoRow } from '../../ports/vendors/video.ts'
 import { videoFamilies } from './catalog.ts'
 
