@@ -1,6 +1,6 @@
 /** Those who act upon the world, for tests: nobody is called, nothing is bought, and all that they are asked is written down. */
 import { ApiError, type Line, type Ringing, type Storage, usdc, type Vendors } from '../core/mod.ts'
-import { NUMBER, TERM_MS, UNTIL_GIVEN_BACK } from '../core/products/phone/number_leases.ts'
+import { NUMBER, TERM_MS, NO_EXPIRY } from '../core/products/phone/number_leases.ts'
 
 export const LINE = '+14155550100'
 export const BRIDGE = '0x23566f8b2e82adfcf01846e54899d110e97ac053'
@@ -116,5 +116,5 @@ export async function rentTo(storage: Storage, owner: string, now: number, numbe
     terms: 0,
     payment: id,
   }
-  await NUMBER.put(storage, { id: number, owner, data, expiresAt: UNTIL_GIVEN_BACK }, now)
+  await NUMBER.put(storage, { id: number, owner, data, expiresAt: NO_EXPIRY }, now)
 }

@@ -6,7 +6,7 @@ import type { Terms } from '../x402/offer.ts'
 export type Change = { readonly date: string; readonly title: string; readonly detail: string }
 
 /** Facts of one gateway that its documents speak of. */
-export type Described = {
+export type GatewayDescription = {
   readonly label: string
   readonly version: string
   terms(): readonly Terms[]

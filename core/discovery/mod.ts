@@ -1,6 +1,6 @@
 /** Everything that a gateway tells of itself for free, derived from its menu and written once. */
 import { bazaarOf } from './bazaar.ts'
-import type { Described } from './described.ts'
+import type { GatewayDescription } from './described.ts'
 import { DOCS_POLICY, docsPage, escape } from './reference_page.ts'
 import type { Endpoint, Free, Sold } from '../endpoint/mod.ts'
 import type { GatewayFacts } from '../endpoint/gateway_info.ts'
@@ -15,40 +15,40 @@ export type Documents = {
 }
 
 /** Where the origin stands in documents that are written once; no host has this name (RFC 6761). */
-const SOMEWHERE = 'https://gateway.invalid'
+const PLACEHOLDER_ORIGIN = 'https://gateway.invalid'
 
-export function documentsOf(endpoints: readonly Endpoint[], facts: Described): Documents {
-  const declared = new Map<string, string>()
+export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescription): Documents {
+  const bazaarByName = new Map<string, string>()
   // The terms open late, and may change with the configuration of the chain.
   const key = () => JSON.stringify(facts.terms())
-  const described = remembered(() => openapi(endpoints, SOMEWHERE, facts), key)
-  const written = remembered(async () => JSON.stringify(await described()), key)
-  const page = remembered(
-    async () => docsPage(await described(), { origin: SOMEWHERE, label: facts.label, changes: facts.changes }),
+  const described = memoized(() => openapi(endpoints, PLACEHOLDER_ORIGIN, facts), key)
+  const written = memoized(async () => JSON.stringify(await described()), key)
+  const page = memoized(
+    async () => docsPage(await described(), { origin: PLACEHOLDER_ORIGIN, label: facts.label, changes: facts.changes }),
     key,
   )
-  const listed = remembered(() => JSON.stringify(wellKnown(endpoints, SOMEWHERE, facts)), key)
+  const listed = memoized(() => JSON.stringify(wellKnown(endpoints, PLACEHOLDER_ORIGIN, facts)), key)
   const inJson = (origin: string) => JSON.stringify(origin).slice(1, -1)
   return {
     shown: {
-      openapi: async (origin) => (await written()).replaceAll(SOMEWHERE, () => inJson(origin)),
+      openapi: async (origin) => (await written()).replaceAll(PLACEHOLDER_ORIGIN, () => inJson(origin)),
       docs: async (origin) => ({
-        html: (await page()).replaceAll(SOMEWHERE, () => escape(origin)),
+        html: (await page()).replaceAll(PLACEHOLDER_ORIGIN, () => escape(origin)),
         policy: DOCS_POLICY,
       }),
-      wellKnown: (origin) => listed().replaceAll(SOMEWHERE, () => inJson(origin)),
+      wellKnown: (origin) => listed().replaceAll(PLACEHOLDER_ORIGIN, () => inJson(origin)),
       pricing: () => priceList(endpoints, facts.offering),
     },
     bazaar(endpoint) {
-      const known = declared.get(endpoint.name) ?? bazaarOf(endpoint, facts.offering)
-      declared.set(endpoint.name, known)
+      const known = bazaarByName.get(endpoint.name) ?? bazaarOf(endpoint, facts.offering)
+      bazaarByName.set(endpoint.name, known)
       return known
     },
   }
 }
 
 /** Makes a thing once, until its key changes; what fails is made again. */
-function remembered<T>(make: () => T, keyOf: () => string): () => T {
+function memoized<T>(make: () => T, keyOf: () => string): () => T {
   let known: { readonly key: string; readonly thing: T } | undefined
   return () => {
     const key = keyOf()

@@ -13,13 +13,13 @@ import {
   methodsOf,
   servesBeforeSettlement,
 } from '../endpoint/mod.ts'
-import type { Described } from './described.ts'
+import type { GatewayDescription } from './described.ts'
 import { usdc } from '../x402/money.ts'
 import { offerOf } from '../x402/offer.ts'
 import {
   collectExample,
   demandExample,
-  type Demanding,
+  type ChallengeContext,
   meaningOf,
   refusalsOf,
   rejectionExamples,
@@ -42,9 +42,13 @@ export const DESCRIPTION =
   'Sells AI by the call. A request without payment is answered 402 with an exact quote; sign a USDC authorization (x402 version 2) and send the request again with a payment header. Money moves only when there is a result.'
 
 /** The whole document. Rejects only where a sample fails for no fault of its own. */
-export async function openapi(endpoints: readonly Endpoint[], origin: string, facts: Described): Promise<Fields> {
+export async function openapi(
+  endpoints: readonly Endpoint[],
+  origin: string,
+  facts: GatewayDescription,
+): Promise<Fields> {
   const shown = endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
-  const parts = shelf()
+  const parts = components()
   const paths: Record<string, Record<string, unknown>> = {}
   for (const endpoint of shown) {
     const trial = isSold(endpoint) ? await pricedTrial(endpoint, facts.offering) : trialOf(endpoint, facts.offering)
@@ -68,9 +72,9 @@ export async function openapi(endpoints: readonly Endpoint[], origin: string, fa
   }
 }
 
-type Telling = { readonly trial: Trial; readonly facts: Described; readonly parts: Shelf }
+type OperationContext = { readonly trial: Trial; readonly facts: GatewayDescription; readonly parts: Components }
 
-function operation(endpoint: Endpoint, method: string, telling: Telling): Fields {
+function operation(endpoint: Endpoint, method: string, operationContext: OperationContext): Fields {
   const { name, summary, description, tag, aliases = [] } = endpoint
   const also = aliases.length > 0 ? `Also at ${aliases.join(', ')}.` : undefined
   const words = [description, also].filter((text) => text !== undefined).join(' ')
@@ -80,10 +84,10 @@ function operation(endpoint: Endpoint, method: string, telling: Telling): Fields
     ...(words !== '' && { description: words }),
     tags: [tag],
     ...(isSold(endpoint) && {
-      'x-payment-info': { protocols: ['x402'], price: priceRange(endpoint, telling.facts.offering) },
+      'x-payment-info': { protocols: ['x402'], price: priceRange(endpoint, operationContext.facts.offering) },
     }),
-    ...requestOf(endpoint, method, telling.trial),
-    responses: responsesOf(endpoint, telling),
+    ...requestOf(endpoint, method, operationContext.trial),
+    responses: responsesOf(endpoint, operationContext),
   }
 }
 
@@ -170,11 +174,11 @@ function withoutPath({ input, path }: Sold | Free): Fields {
 
 // ── what comes back ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-function responsesOf(endpoint: Endpoint, telling: Telling): Fields {
-  return { ...answersOf(endpoint, telling), ...errorsOf(endpoint, telling) }
+function responsesOf(endpoint: Endpoint, operationContext: OperationContext): Fields {
+  return { ...answersOf(endpoint, operationContext), ...errorsOf(endpoint, operationContext) }
 }
 
-function answersOf(endpoint: Endpoint, { trial, facts, parts }: Telling): Fields {
+function answersOf(endpoint: Endpoint, { trial, facts, parts }: OperationContext): Fields {
   if (endpoint.kind === 'free')
     return {
       200: answer(
@@ -199,7 +203,7 @@ function answersOf(endpoint: Endpoint, { trial, facts, parts }: Telling): Fields
       ),
       402: demand(
         why,
-        { required: { value: collectExample(demanding(endpoint, NOMINAL, facts), NOMINAL) } },
+        { required: { value: collectExample(challengeContext(endpoint, NOMINAL, facts), NOMINAL) } },
         rejectionsOf(endpoint, facts, parts),
       ),
     }
@@ -226,8 +230,11 @@ function answersOf(endpoint: Endpoint, { trial, facts, parts }: Telling): Fields
   }
 }
 
-function quotedExample(endpoint: Sold, price: Price, facts: Described): unknown {
-  return demandExample({ ...demanding(endpoint, price, facts), bazaar: bazaarOf(endpoint, facts.offering) }, price)
+function quotedExample(endpoint: Sold, price: Price, facts: GatewayDescription): unknown {
+  return demandExample(
+    { ...challengeContext(endpoint, price, facts), bazaar: bazaarOf(endpoint, facts.offering) },
+    price,
+  )
 }
 
 const LIVE =
@@ -237,14 +244,18 @@ const EVENTS = { schema: { type: 'string' }, example: 'data: {}\n\n' }
 /** What examples cost that are nobody's in particular. */
 const NOMINAL: Price = { amount: usdc(22_000n), maxTimeoutSeconds: 600, publicPrice: {} }
 
-function demanding(endpoint: Sold | Polled, price: Price, { terms, label }: Described): Demanding {
+function challengeContext(
+  endpoint: Sold | Polled,
+  price: Price,
+  { terms, label }: GatewayDescription,
+): ChallengeContext {
   const offers = terms().map((each) => offerOf(each, price))
   return { offers, label, errorFormat: endpoint.kind === 'poll' ? 'plain' : endpoint.errorFormat }
 }
 
 /** One set for each dialect. */
-function rejectionsOf(endpoint: Sold | Polled, facts: Described, { example }: Shelf): Fields {
-  const asked = demanding(endpoint, NOMINAL, facts)
+function rejectionsOf(endpoint: Sold | Polled, facts: GatewayDescription, { example }: Components): Fields {
+  const asked = challengeContext(endpoint, NOMINAL, facts)
   return Object.fromEntries(
     Object.entries(rejectionExamples(asked, NOMINAL)).map(([code, value]) => [
       code,
@@ -264,7 +275,7 @@ function demand(description: string, own: Fields, shared: Fields): Fields {
   }
 }
 
-function errorsOf(endpoint: Endpoint, { parts }: Telling): Fields {
+function errorsOf(endpoint: Endpoint, { parts }: OperationContext): Fields {
   const refusals = refusalsOf(endpoint)
   const statuses = [...new Set(refusals.map(({ reply }) => reply.status))].sort((a, b) => a - b)
   const errorFormat = endpoint.kind === 'poll' ? 'plain' : (endpoint.errorFormat ?? 'plain')
@@ -301,22 +312,22 @@ const answer = (description: string, schema: unknown, type = 'application/json')
 
 // ── what several operations share ───────────────────────────────────────────────────────────────────────────────────
 
-type Shelf = ReturnType<typeof shelf>
+type Components = ReturnType<typeof components>
 
 /** Keeps what is said twice under a name, and answers with a reference to it. */
-function shelf() {
+function components() {
   const responses = new Map<string, { readonly name: string; readonly value: unknown }>()
   const examples = new Map<string, unknown>()
-  const taken = new Map<string, number>()
+  const nameCounts = new Map<string, number>()
   return {
     response(name: string, value: unknown): Fields {
       const text = JSON.stringify(value)
       const known = responses.get(text)
-      const count = known ? 0 : (taken.get(name) ?? 0) + 1
-      const kept = known ?? { name: count === 1 ? name : `${name}_${count}`, value }
-      if (!known) taken.set(name, count)
-      responses.set(text, kept)
-      return { $ref: `#/components/responses/${kept.name}` }
+      const count = known ? 0 : (nameCounts.get(name) ?? 0) + 1
+      const used = known ?? { name: count === 1 ? name : `${name}_${count}`, value }
+      if (!known) nameCounts.set(name, count)
+      responses.set(text, used)
+      return { $ref: `#/components/responses/${used.name}` }
     },
     example(name: string, value: unknown): Fields {
       examples.set(name, { value })
@@ -330,7 +341,7 @@ function shelf() {
 }
 
 /** Only what is referred to, by the paths or by one another. */
-function componentsIn(paths: unknown, parts: Shelf): Fields {
+function componentsIn(paths: unknown, parts: Components): Fields {
   const all: Readonly<Record<string, Fields>> = {
     schemas,
     parameters: { payment: paymentParameter },
@@ -339,9 +350,9 @@ function componentsIn(paths: unknown, parts: Shelf): Fields {
   }
   const text = JSON.stringify([paths, all])
   const isUsed = (kind: string, name: string) => text.includes(`"#/components/${kind}/${name}"`)
-  const kept = Object.entries(all).map(
+  const used = Object.entries(all).map(
     ([kind, members]) =>
       [kind, Object.fromEntries(Object.entries(members).filter(([name]) => isUsed(kind, name)))] as const,
   )
-  return Object.fromEntries(kept.filter(([, members]) => Object.keys(members).length > 0))
+  return Object.fromEntries(used.filter(([, members]) => Object.keys(members).length > 0))
 }

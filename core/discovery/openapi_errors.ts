@@ -82,7 +82,7 @@ function freeErrors(
 }
 
 /** What each fault says for example; what is not here says what it says of itself. */
-const WORDS: Readonly<Partial<Record<ApiErrorCode, ApiErrorParts>>> = {
+const EXAMPLE_PARTS: Readonly<Partial<Record<ApiErrorCode, ApiErrorParts>>> = {
   INVALID_JSON: { message: 'The request body is not valid JSON.' },
   INVALID_CONTENT_TYPE: { message: 'The content type must be application/json, got "text/plain".' },
   INVALID_FORM: { message: 'The request body is not a well-formed multipart form.' },
@@ -179,10 +179,10 @@ const WORDS: Readonly<Partial<Record<ApiErrorCode, ApiErrorParts>>> = {
 }
 
 /** One way of an endpoint to refuse, as the documents show it. */
-export type Refusing = { readonly name: string; readonly summary: string; readonly reply: Reply }
+export type DocumentedError = { readonly name: string; readonly summary: string; readonly reply: Reply }
 
 /** Every one of them, beside what a 402 says: its faults by their code, and what it words itself. */
-export function refusalsOf(endpoint: Endpoint): readonly Refusing[] {
+export function refusalsOf(endpoint: Endpoint): readonly DocumentedError[] {
   const apiErrors = [...new Set(errorsOf(endpoint))]
     .sort()
     .map((code) => ({ name: code, summary: rowOf(code).error, reply: exampleOf(code, endpoint) }))
@@ -194,21 +194,25 @@ export function exampleOf(code: ApiErrorCode, endpoint: Endpoint): Reply {
   const errorFormat = endpoint.kind === 'poll' ? 'plain' : (endpoint.errorFormat ?? 'plain')
   if (code === 'RATE_LIMITED') return errorReply(rateLimited('vendor-a', 30), errorFormat)
   const named = code === 'WORK_FAILED' && endpoint.kind === 'sold' ? { error: endpoint.failure } : {}
-  return errorReply(new ApiError(code, { ...WORDS[code], ...named }), errorFormat)
+  return errorReply(new ApiError(code, { ...EXAMPLE_PARTS[code], ...named }), errorFormat)
 }
 
 /** What a status means, for one who reads the table of contents. */
-export function meaningOf(those: readonly Refusing[]): string {
-  return `${[...new Set(those.map(({ summary }) => summary))].join('; ')}.`
+export function meaningOf(errors: readonly DocumentedError[]): string {
+  return `${[...new Set(errors.map(({ summary }) => summary))].join('; ')}.`
 }
 
 // ── the many ways of a 402 ──────────────────────────────────────────────────────────────────────────────────────────
 
-export type Demanding = { readonly offers: readonly Offer[]; readonly label: string; readonly errorFormat: ErrorFormat }
+export type ChallengeContext = {
+  readonly offers: readonly Offer[]
+  readonly label: string
+  readonly errorFormat: ErrorFormat
+}
 
 /** The body of the 402 that an unpaid trial gets. */
 export function demandExample(
-  { offers, label, errorFormat, bazaar }: Demanding & { readonly bazaar: string },
+  { offers, label, errorFormat, bazaar }: ChallengeContext & { readonly bazaar: string },
   price: Price,
 ): unknown {
   return bodyOf(
@@ -229,7 +233,7 @@ const JOB = {
 
 /** The bodies of those that a payment gets, by their code. */
 export function rejectionExamples(
-  { offers, label, errorFormat }: Demanding,
+  { offers, label, errorFormat }: ChallengeContext,
   price: Price,
 ): Readonly<Record<string, unknown>> {
   const asking = { offers, label, errorFormat, resource: NO_RESOURCE }
@@ -253,7 +257,7 @@ export function rejectionExamples(
 }
 
 /** What a poll without a payment is told. */
-export function collectExample(demanding: Demanding, price: Price): unknown {
+export function collectExample(demanding: ChallengeContext, price: Price): unknown {
   return bodyOf(
     replies.demand(
       { ...demanding, resource: NO_RESOURCE },

@@ -3,7 +3,7 @@
  * decision 70).
  */
 import { bazaarOf } from './bazaar.ts'
-import type { Described } from './described.ts'
+import type { GatewayDescription } from './described.ts'
 import { type Endpoint, isSold } from '../endpoint/mod.ts'
 import { DESCRIPTION } from './openapi.ts'
 import { priceRange } from './price_list.ts'
@@ -11,7 +11,7 @@ import { priceRange } from './price_list.ts'
 export function wellKnown(
   endpoints: readonly Endpoint[],
   origin: string,
-  { label, version, terms, offering }: Described,
+  { label, version, terms, offering }: GatewayDescription,
 ): Readonly<Record<string, unknown>> {
   const sold = endpoints.filter(isSold)
   const payment = terms().map(({ scheme, network, asset, payTo, extra }) => ({

@@ -1,6 +1,5 @@
 /**
- * The catalog: what the operator has for sale, as rows. A row's public id, alias ids and upstream id are separate
- * (decision 21).
+ * The catalog of models, as rows. A row's public id, aliases and upstream id are separate (decision 21).
  */
 import type { AudioRow } from '../ports/vendors/audio.ts'
 import { audioRows } from './audio/catalog.ts'
@@ -12,7 +11,7 @@ import type { VideoRow } from '../ports/vendors/video.ts'
 import { videoRows } from './video/catalog.ts'
 import type { Rows, Catalog } from '../endpoint/offering.ts'
 
-/** The catalog of the contract; pass rows of your own to sell other models. */
+/** Builds a catalog; the built-in rows by default. Pass your own rows to sell other models. */
 export function catalog(
   rows: {
     images?: readonly ImageRow[]
@@ -29,7 +28,7 @@ export function catalog(
   }
 }
 
-/** The rows of these models, by public id or alias. Names that no row has are nobody's. */
+/** Limits a catalog to these models, by public id or alias. Unknown names are ignored. */
 export function narrowed({ images, chat, video, audio }: Catalog, names: readonly string[]): Catalog {
   const isIn = <Row extends { id: string; aliases: readonly string[] }>({ id, aliases }: Row) =>
     names.includes(id) || aliases.some((alias) => names.includes(alias))
@@ -44,8 +43,8 @@ export function narrowed({ images, chat, video, audio }: Catalog, names: readonl
 const indexes = new WeakMap<readonly unknown[], Rows<never>>()
 
 /**
- * Made once for each list; lists do not change. Throws when two rows claim one name: a buyer must never get another
- * model than the one that was quoted.
+ * Indexes rows by name, cached per list (lists do not change). Throws when two rows have one name: a buyer must never
+ * get another model than the quoted one.
  */
 function index<Row extends { id: string; aliases: readonly string[] }>(all: readonly Row[]): Rows<Row> {
   const known = indexes.get(all)
@@ -53,7 +52,7 @@ function index<Row extends { id: string; aliases: readonly string[] }>(all: read
   const byName = new Map<string, Row>()
   for (const row of all) {
     for (const name of [row.id, ...row.aliases]) {
-      if (byName.has(name)) throw new RangeError(`two catalog rows are called ${name}`)
+      if (byName.has(name)) throw new RangeError(`two catalog rows have the name ${name}`)
       byName.set(name, row)
     }
   }

@@ -1,4 +1,4 @@
-/** The menu: one line per product. Routes, quotes, OpenAPI and discovery follow from it. */
+/** The endpoint registry: one line per product. Routes, quotes, OpenAPI and discovery are derived from it. */
 import type { Endpoint } from '../endpoint/mod.ts'
 import { calls } from './site/call_poll.ts'
 import { changelog } from './site/changelog.ts'

@@ -1,6 +1,6 @@
 /**
- * The catalog of a gateway whose money costs nothing, such as a test network: one or two cheap models of a kind
- * (contract 21.5).
+ * The catalog of a gateway with worthless money, such as a test network: one or two cheap models of each kind (contract
+ * 21.5).
  */
 export const SMALL: readonly string[] = [
   'vendor-a/image-1',

@@ -3,7 +3,7 @@ import type { AudioBilling, AudioRow } from '../../ports/vendors/audio.ts'
 
 const at = (mode: AudioBilling['mode'], rate: string): AudioBilling => ({ mode, rate: dollars(rate) })
 
-/** The models of speech, sound effects and music (contract 14.7, 14.8): the first of a kind is its default. */
+/** Models for speech, sound effects and music (contract 14.7, 14.8). The first of a kind is its default. */
 export const audioRows: readonly AudioRow[] = [
   {
     id: 'elevenlabs/flash-v2.5',

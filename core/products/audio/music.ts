@@ -1,9 +1,9 @@
 /**
- * Music from words: at once where it is ready within a minute, else as a job; and the list of all audio models
- * (contract 14.8).
+ * Music from a prompt: inline if it is ready within a minute, else as a job; and the list of audio models (contract
+ * 14.8).
  */
 import { Type } from '@sinclair/typebox'
-import * as sale from './shared.ts'
+import * as shared from './shared.ts'
 import type { AudioRow } from '../../ports/vendors/audio.ts'
 import { free, paid, polled } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
@@ -15,7 +15,7 @@ import { audioPrice } from './price.ts'
 import { READS } from '../../endpoint/replies.ts'
 
 const HOUR_MS = 3_600_000
-/** Public clients of music do not poll: they are kept waiting for as long as they will. */
+/** Public music clients do not poll, so the reply waits as long as they do. */
 const INLINE_WINDOW_MS = 60_000
 const MAX_LYRICS = 3_500
 const POLL_PATH = '/api/v1/audio/generations/{id}'
@@ -24,11 +24,11 @@ const JOB = 'audio.generation.job'
 const EXAMPLE = { model: 'minimax/music-2.5+', prompt: 'calm lo-fi piano with soft drums', instrumental: true }
 
 const piece = Type.Object({
-  url: Type.String({ description: 'Hosted URL; that of the maker where the track was not mirrored.' }),
+  url: Type.String({ description: 'Hosted URL, or the vendor URL if the track was not mirrored.' }),
   duration_seconds: Type.Optional(Type.Number()),
-  lyrics: Type.Optional(Type.String({ description: 'What is sung, where it was sent or the maker says.' })),
+  lyrics: Type.Optional(Type.String({ description: 'The lyrics, if sent by you or reported by the vendor.' })),
   backed_up: Type.Boolean({ description: 'Whether the track was mirrored to durable storage.' }),
-  note: sale.noteField,
+  note: shared.noteField,
 })
 
 const compose = paid({
@@ -39,13 +39,13 @@ const compose = paid({
     'Answers 200 with the track within 60 seconds, else 202 with a job to poll. One price a track; charged only when it is ready.',
   tag: 'audio',
   input: Type.Object({
-    model: sale.modelField,
+    model: shared.modelField,
     prompt: Type.String({ minLength: 1, description: 'Style, mood and instruments: at most 2,000 characters.' }),
-    instrumental: Type.Optional(Type.Boolean({ default: false, description: 'Nobody sings.' })),
+    instrumental: Type.Optional(Type.Boolean({ default: false, description: 'Whether the track has no vocals.' })),
     lyrics: Type.Optional(
       Type.String({
         minLength: 1,
-        description: `What is sung, at most ${MAX_LYRICS} characters; written by the model where it is left out. Not with instrumental.`,
+        description: `Lyrics, at most ${MAX_LYRICS} characters; written by the model if absent. Cannot be combined with instrumental.`,
       }),
     ),
     duration_seconds: Type.Optional(Type.Number({ minimum: 5, maximum: 240, description: 'A hint.' })),
@@ -77,12 +77,12 @@ const compose = paid({
   },
 
   check({ model, prompt, instrumental = false, lyrics, duration_seconds }, { catalog }) {
-    const row = sale.rowFor(catalog, 'music', model)
-    sale.checkText('prompt', prompt, { length: charactersIn(prompt), most: row.maxCharacters, of: row.id })
+    const row = shared.rowFor(catalog, 'music', model)
+    shared.checkText('prompt', prompt, { length: charactersIn(prompt), max: row.maxCharacters, of: row.id })
     if (lyrics !== undefined && instrumental)
       throw refused('lyrics', `cannot be combined with instrumental: true, got ${quoted(lyrics)}; send one of them`)
     if (lyrics !== undefined)
-      sale.checkText('lyrics', lyrics, { length: charactersIn(lyrics), most: MAX_LYRICS, of: row.id })
+      shared.checkText('lyrics', lyrics, { length: charactersIn(lyrics), max: MAX_LYRICS, of: row.id })
     return {
       model: row.id,
       prompt,
@@ -93,7 +93,7 @@ const compose = paid({
   },
 
   price({ model }, { catalog }) {
-    const row = sale.rowFor(catalog, 'music', model)
+    const row = shared.rowFor(catalog, 'music', model)
     const generation_info = {
       model: row.id,
       generation_time: 'up to a few minutes',
@@ -108,15 +108,16 @@ const compose = paid({
     }
   },
 
-  sample: (offering) => sale.sampleOf(EXAMPLE, 'music', offering),
-  isAvailable: sale.isAvailable('music'),
-  priceRange: (offering) => sale.spanOf(sale.configured(offering, 'music').map(({ billing }) => audioPrice(billing))),
+  sample: (offering) => shared.sampleOf(EXAMPLE, 'music', offering),
+  isAvailable: shared.isAvailable('music'),
+  priceRange: (offering) =>
+    shared.priceRangeOf(shared.availableRows(offering, 'music').map(({ billing }) => audioPrice(billing))),
   remember: ({ model = null }) => ({ model, request: { model } }),
   delivery: 'hybrid',
   windowMs: INLINE_WINDOW_MS,
 
   async run(order) {
-    const { row, vendor } = sale.workOf('music', order)
+    const { row, vendor } = shared.workOf('music', order)
     const { prompt, instrumental = false, lyrics, duration_seconds: seconds } = order.input
     const job = {
       model: row.upstream,
@@ -125,7 +126,7 @@ const compose = paid({
       ...(lyrics !== undefined && { lyrics }),
       ...(seconds !== undefined && { seconds }),
     }
-    if (!vendor.compose) throw sale.notMade()
+    if (!vendor.compose) throw shared.notConfigured()
     const { url, note, ...made } = await vendor.compose(job, { signal: order.signal })
     const sung = instrumental ? undefined : (made.lyrics ?? lyrics)
     const track = {
@@ -133,7 +134,7 @@ const compose = paid({
       ...(sung !== undefined && { lyrics: sung }),
       ...(note !== undefined && { note }),
     }
-    return { result: { model: row.id, track }, media: { folder: sale.FOLDER, urls: [url], kinds: ['audio'] } }
+    return { result: { model: row.id, track }, media: { folder: shared.FOLDER, urls: [url], kinds: ['audio'] } }
   },
 
   show({ made, media, created }, { href }) {
@@ -191,7 +192,7 @@ const models = free({
   }),
   answer(_request, offering) {
     const listed = offering.catalog.audio.all.flatMap((row) => {
-      const vendor = row.hidden ? undefined : sale.makerOf(row, offering)
+      const vendor = row.hidden ? undefined : shared.vendorOf(row, offering)
       return vendor
         ? [
             {
@@ -209,7 +210,7 @@ const models = free({
 export const music = [compose, jobPoll, models]
 
 function listing({ id, name, maker, kind, billing, maxCharacters }: AudioRow) {
-  const pricing = { [sale.RATE_NAMES[billing.mode]]: asNumber(billing.rate), transaction_fee: asNumber(FEE) }
+  const pricing = { [shared.RATE_NAMES[billing.mode]]: asNumber(billing.rate), transaction_fee: asNumber(FEE) }
   return {
     id,
     object: 'model',

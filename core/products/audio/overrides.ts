@@ -1,11 +1,11 @@
-/** What an operator changes about the audio rows: edited, added or hidden (decision 21). */
+/** Operator overrides of the audio catalog: rows edited, added or hidden (decision 21). */
 import { dollars } from '../../x402/money.ts'
 import { duplicatesIn } from '../../lib/text.ts'
 import type { AudioBilling, AudioKind, AudioRow } from '../../ports/vendors/audio.ts'
 
 /**
- * One row's changes. `rate` in US dollars: for 1,000 characters of speech, or a second of it where the row bills so;
- * else for one call.
+ * Changes to one row. `rate` in US dollars: per 1,000 characters of speech, or per second if the row is billed so; else
+ * per call.
  */
 export type AudioOverride = {
   readonly id: string
@@ -25,10 +25,14 @@ const MODES: Readonly<Record<AudioKind, AudioBilling['mode']>> = {
   'sound-effects': 'per_generation',
   music: 'per_track',
 }
-/** Of a row that says none: what OpenAI's speech takes, and what the contract has for the others. */
-const MAX: Readonly<Record<AudioKind, number>> = { speech: 4_096, 'sound-effects': 1_000, music: 2_000 }
+/** Default limits: OpenAI's for speech, the contract's for the others. */
+const DEFAULT_MAX_CHARACTERS: Readonly<Record<AudioKind, number>> = {
+  speech: 4_096,
+  'sound-effects': 1_000,
+  music: 2_000,
+}
 
-/** Applies overrides in order. Mistakes name the row and the field; the rows are good only when there are none. */
+/** Applies overrides in order. Mistakes name the row and the field; use the rows only if there are none. */
 export function overrideAudio(
   rows: readonly AudioRow[],
   overrides: readonly AudioOverride[],
@@ -38,8 +42,8 @@ export function overrideAudio(
   for (const id of duplicatesIn(overrides.map((override) => override.id)))
     mistakes.push(`audio: two entries change ${id}`)
   for (const override of overrides) {
-    const known = byId.get(override.id)
-    const row = known ? changed(known, override) : added(override, mistakes)
+    const existing = byId.get(override.id)
+    const row = existing ? withOverride(existing, override) : newRow(override, mistakes)
     if (row) byId.set(row.id, row)
   }
   const all = [...byId.values()]
@@ -48,13 +52,13 @@ export function overrideAudio(
   return { rows: all, mistakes }
 }
 
-/** A row of another kind is billed as that kind is. */
-function changed(row: AudioRow, { rate, kind = row.kind, ...fields }: AudioOverride): AudioRow {
+/** Changing the kind changes the billing mode. */
+function withOverride(row: AudioRow, { rate, kind = row.kind, ...fields }: AudioOverride): AudioRow {
   const mode = kind === row.kind ? row.billing.mode : MODES[kind]
   return { ...row, ...fields, kind, billing: { mode, rate: rate === undefined ? row.billing.rate : dollars(rate) } }
 }
 
-function added({ kind, vendor, upstream, rate, ...fields }: AudioOverride, mistakes: string[]): AudioRow | undefined {
+function newRow({ kind, vendor, upstream, rate, ...fields }: AudioOverride, mistakes: string[]): AudioRow | undefined {
   if (!kind || !vendor || !upstream || rate === undefined) {
     mistakes.push(`audio ${fields.id}: not in the built-in catalog, so kind, vendor, upstream and rate are required`)
     return undefined
@@ -63,7 +67,7 @@ function added({ kind, vendor, upstream, rate, ...fields }: AudioOverride, mista
     aliases: [],
     name: fields.id,
     maker: vendor,
-    maxCharacters: MAX[kind],
+    maxCharacters: DEFAULT_MAX_CHARACTERS[kind],
     ...fields,
     kind,
     vendor,

@@ -1,4 +1,4 @@
-/** What speech, sounds and music cost (contract 14.1). */
+/** Prices of speech, sound effects and music (contract 14.1). */
 import { charactersIn } from '../../lib/text.ts'
 import { dollars, type Usdc, roundUp, plus, times } from '../../x402/money.ts'
 import type { AudioBilling } from '../../ports/vendors/audio.ts'
@@ -6,23 +6,23 @@ import { FEE, mediaPrice, withMargin, isBelow, FLOOR } from '../../x402/pricing.
 
 const WIDE = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]/gu
 
-/** Letters that are spoken in a second; a syllable of a script that writes them whole takes the time of three. */
+/** Letters spoken per second. A character of a syllabic or logographic script counts as three. */
 const SPOKEN_PER_SECOND = 15
 
-/** What is billed at most, however long the text. */
+/** Most seconds billed, whatever the length of the text. */
 export const MAX_SPEECH_SECONDS = 120
 
-/** How long a text is thought to take when it is spoken: from 1 to 120 seconds (contract 14.3). */
+/** Estimated duration of a spoken text: 1 to 120 seconds (contract 14.3). */
 export function spokenSeconds(text: string): number {
-  const beats = charactersIn(text) + 2 * (text.match(WIDE)?.length ?? 0)
-  return Math.min(MAX_SPEECH_SECONDS, Math.max(1, Math.ceil(beats / SPOKEN_PER_SECOND)))
+  const weighted = charactersIn(text) + 2 * (text.match(WIDE)?.length ?? 0)
+  return Math.min(MAX_SPEECH_SECONDS, Math.max(1, Math.ceil(weighted / SPOKEN_PER_SECOND)))
 }
 
 const THOUSANDTH = dollars('0.001')
 
 /**
  * Speech by the character: `characters / 1000 * rate * 1.05`, at least 0.001, + 0.001; by the second: `seconds * rate +
- * 0.001`, without margin. Whatever else makes a sound costs its rate once, with margin and fee (contract 14.1).
+ * 0.001`, without margin. Sound effects and music cost their rate once, with margin and fee (contract 14.1).
  */
 export function audioPrice(
   { mode, rate }: AudioBilling,

@@ -1,6 +1,6 @@
-/** Sound effects from words, at one price (contract 14.7). */
+/** Sound effects from a prompt, at a fixed price (contract 14.7). */
 import { Type } from '@sinclair/typebox'
-import * as sale from './shared.ts'
+import * as shared from './shared.ts'
 import { paid } from '../../endpoint/mod.ts'
 import { audioPrice } from './price.ts'
 import { charactersIn } from '../../lib/text.ts'
@@ -16,35 +16,35 @@ const generate = paid({
     'Answers with the URL of the sound. One price, however long it is; charged only when the sound is hosted.',
   tag: 'audio',
   input: Type.Object({
-    model: sale.modelField,
+    model: shared.modelField,
     text: Type.String({ minLength: 1, description: 'What is heard: at most 1,000 characters.' }),
     duration_seconds: Type.Optional(
-      Type.Number({ minimum: 0.5, maximum: 22, description: 'As the model sees fit unless told.' }),
+      Type.Number({ minimum: 0.5, maximum: 22, description: 'Chosen by the model if absent.' }),
     ),
     prompt_influence: Type.Optional(
-      Type.Number({ minimum: 0, maximum: 1, description: 'How closely the words are followed.' }),
+      Type.Number({ minimum: 0, maximum: 1, description: 'How closely the prompt is followed.' }),
     ),
-    response_format: sale.formatField,
+    response_format: shared.formatField,
   }),
-  output: sale.soundResult,
+  output: shared.soundResult,
   example: EXAMPLE,
   delivery: 'inline',
   failure: 'Sound generation failed',
   errors: ['UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
 
-  check({ model, response_format, text, ...said }, offering) {
-    const row = sale.rowFor(offering.catalog, KIND, model)
-    sale.checkText('text', text, { length: charactersIn(text), most: row.maxCharacters, of: row.id })
+  check({ model, response_format, text, ...options }, offering) {
+    const row = shared.rowFor(offering.catalog, KIND, model)
+    shared.checkText('text', text, { length: charactersIn(text), max: row.maxCharacters, of: row.id })
     return {
-      ...said,
+      ...options,
       model: row.id,
       text,
-      response_format: sale.formatFor(KIND, response_format, sale.makerOf(row, offering)),
+      response_format: shared.formatFor(KIND, response_format, shared.vendorOf(row, offering)),
     }
   },
 
   price({ model }, { catalog }) {
-    const row = sale.rowFor(catalog, KIND, model)
+    const row = shared.rowFor(catalog, KIND, model)
     return {
       amount: audioPrice(row.billing),
       maxTimeoutSeconds: 300,
@@ -53,15 +53,16 @@ const generate = paid({
     }
   },
 
-  sample: (offering) => sale.sampleOf(EXAMPLE, KIND, offering),
-  isAvailable: sale.isAvailable(KIND),
-  priceRange: (offering) => sale.spanOf(sale.configured(offering, KIND).map(({ billing }) => audioPrice(billing))),
+  sample: (offering) => shared.sampleOf(EXAMPLE, KIND, offering),
+  isAvailable: shared.isAvailable(KIND),
+  priceRange: (offering) =>
+    shared.priceRangeOf(shared.availableRows(offering, KIND).map(({ billing }) => audioPrice(billing))),
   remember: ({ model = null }) => ({ model, request: { model } }),
 
   async run(order) {
-    const { row, vendor } = sale.workOf(KIND, order)
+    const { row, vendor } = shared.workOf(KIND, order)
     const { text, duration_seconds: seconds, prompt_influence: promptInfluence, response_format } = order.input
-    const format = sale.formatFor(KIND, response_format, vendor)
+    const format = shared.formatFor(KIND, response_format, vendor)
     const job = {
       model: row.upstream,
       text,
@@ -69,11 +70,11 @@ const generate = paid({
       ...(seconds !== undefined && { seconds }),
       ...(promptInfluence !== undefined && { promptInfluence }),
     }
-    const made = await sale.orUpstream(vendor.sound?.(job, { signal: order.signal }))
-    return sale.hosted(made, { format, model: row.id })
+    const made = await shared.withUpstreamErrors(vendor.sound?.(job, { signal: order.signal }))
+    return shared.hosted(made, { format, model: row.id })
   },
 
-  show: (stored, showing) => sale.shownSound(stored, showing),
+  show: (stored, showing) => shared.soundResponse(stored, showing),
 })
 
 export const soundEffects = [generate]

@@ -182,9 +182,9 @@ const MIN_BUDGET = 1_024
 /** Whether the budget is missing, or no longer fits the clamped `max_tokens`. */
 function needsBudget(
   { budget_tokens: budget }: Fields,
-  { maxTokens, head }: { maxTokens: number; head: number },
+  { maxTokens, requested }: { maxTokens: number; requested: number },
 ): boolean {
-  return typeof budget !== 'number' || (budget < head && budget >= maxTokens)
+  return typeof budget !== 'number' || (budget < requested && budget >= maxTokens)
 }
 
 /**
@@ -197,7 +197,7 @@ function nativeBody(
   const vendorBody: Record<string, Json> = { ...body, max_tokens: maxTokens }
   for (const name of row.strips ?? []) delete vendorBody[name]
   const thinking = vendorBody.thinking as Fields | undefined
-  if (thinking?.type === 'enabled' && needsBudget(thinking, { maxTokens, head: body.max_tokens as number })) {
+  if (thinking?.type === 'enabled' && needsBudget(thinking, { maxTokens, requested: body.max_tokens as number })) {
     if (maxTokens <= MIN_BUDGET) delete vendorBody.thinking
     else vendorBody.thinking = { ...thinking, budget_tokens: Math.max(MIN_BUDGET, Math.floor(maxTokens / 2)) }
   }

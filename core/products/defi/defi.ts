@@ -1,25 +1,23 @@
-/**
- * DeFi in numbers: protocols, chains, yields and prices of coins, passed on as DefiLlama writes them (contract 15.5).
- */
+/** DeFi data: protocols, chains, yields and coin prices, forwarded unchanged from DefiLlama (contract 15.5). */
 import { type TObject, type TSchema, Type } from '@sinclair/typebox'
 import { paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
 import { print } from '../../x402/money.ts'
-import { checkedPath, PASSED_KEEP, passedQuery } from '../lib/passthrough_path.ts'
+import { checkedPath, PASSTHROUGH_RETENTION, encodedQuery } from '../lib/passthrough_path.ts'
 import { flatPrice } from '../../x402/pricing.ts'
 import type { PassthroughRequest } from '../../ports/vendors/data.ts'
 
-/** US dollars for a call, before the fee. */
-const PER_LOOK = '0.005'
-const PER_PRICES = '0.001'
+/** US dollars per call, before the fee. */
+const PRICE_USD = '0.005'
+const COIN_PRICES_USD = '0.001'
 const MAX_COINS = 100
 
 const ROOT = '/api/v1/defidata'
 const ALIAS = '/api/v1/defillama'
 
-type Words = {
+type EndpointFields = {
   readonly name: string
   readonly path: string
   readonly summary: string
@@ -30,16 +28,16 @@ type Words = {
   readonly example?: Readonly<Record<string, string>>
 }
 
-/** What is asked for is the path itself, with its names filled in; `named` judges those. */
-function look(
-  { path, usd = PER_LOOK, input = Type.Object({}), example = {}, ...words }: Words,
+/** An endpoint that forwards its own path; `named` validates and fills in the path parameters. */
+function passthrough(
+  { path, usd = PRICE_USD, input = Type.Object({}), example = {}, ...words }: EndpointFields,
   named: (given: Readonly<Record<string, string>>) => string = () => path,
 ) {
-  const passageOf = (given: Readonly<Record<string, unknown>>): PassthroughRequest => {
+  const requestOf = (given: Readonly<Record<string, unknown>>): PassthroughRequest => {
     const rest = Object.entries(given).filter(([name]) => !(name in input.properties))
     return {
       path: checkedPath('path', named(given as Record<string, string>)),
-      query: passedQuery(Object.fromEntries(rest)),
+      query: encodedQuery(Object.fromEntries(rest)),
     }
   }
   return paid({
@@ -55,10 +53,10 @@ function look(
     delivery: 'inline',
     verbatim: true,
     failure: 'Upstream provider error',
-    retention: PASSED_KEEP,
+    retention: PASSTHROUGH_RETENTION,
     errors: ['PASSED_ON', 'UPSTREAM_FAILED'],
     check(given) {
-      passageOf(given)
+      requestOf(given)
       return given
     },
     price() {
@@ -68,17 +66,17 @@ function look(
     isAvailable: (_input, { vendors }) => vendors.defi !== undefined,
     async run({ input: given, vendors, signal }) {
       if (!vendors.defi) throw new ApiError('NOT_CONFIGURED')
-      return { result: await vendors.defi.ask(passageOf(given as Record<string, unknown>), { signal }) }
+      return { result: await vendors.defi.ask(requestOf(given as Record<string, unknown>), { signal }) }
     },
     show: () => ({}),
   })
 }
 
-/** What else the service says of each is passed on as well. */
+/** Further members of the service are forwarded too. */
 const open = { additionalProperties: true } as const
 const number = Type.Union([Type.Number(), Type.Null()])
 
-const protocols = look({
+const protocols = passthrough({
   name: 'defidata.protocols',
   path: 'protocols',
   summary: 'All DeFi protocols',
@@ -97,7 +95,7 @@ const protocols = look({
   ),
 })
 
-const protocol = look(
+const protocol = passthrough(
   {
     name: 'defidata.protocol',
     path: 'protocol/{slug}',
@@ -111,7 +109,7 @@ const protocol = look(
   ({ slug = '' }) => `protocol/${slugOf(slug)}`,
 )
 
-const chains = look({
+const chains = passthrough({
   name: 'defidata.chains',
   path: 'chains',
   summary: 'Chains by value locked',
@@ -119,7 +117,7 @@ const chains = look({
   output: Type.Array(Type.Object({ name: Type.String(), tvl: Type.Optional(number) }, open)),
 })
 
-const yields = look({
+const yields = passthrough({
   name: 'defidata.yields',
   path: 'yields',
   summary: 'Pools and what they yield',
@@ -127,13 +125,13 @@ const yields = look({
   output: Type.Object({ data: Type.Array(Type.Object({ pool: Type.String() }, open)) }, open),
 })
 
-const prices = look(
+const prices = passthrough(
   {
     name: 'defidata.prices',
     path: 'prices/{coins}',
     summary: 'Prices of coins',
     description: `Prices just now of up to ${MAX_COINS} coins, each written chain:address or coingecko:id, with commas between. A coin that nobody knows is absent from the answer, which is charged.`,
-    usd: PER_PRICES,
+    usd: COIN_PRICES_USD,
     input: Type.Object({
       coins: Type.String({
         description: 'For example coingecko:bitcoin,base:0x4200000000000000000000000000000000000006.',

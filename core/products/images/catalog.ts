@@ -5,7 +5,8 @@ const landscapeAndPortrait = (square: string, long: string) =>
   imageSizes({ '1024x1024': square, '1536x1024': long, '1024x1536': long })
 
 /**
- * The ten generation models of contract 5.6. Rates are the billed prices less fee and margin: (billed - 0.001) / 1.05.
+ * The ten generation models of contract 5.6. Rates are the billed prices without fee and margin: (billed - 0.001) /
+ * 1.05.
  */
 export const imageRows: readonly ImageRow[] = [
   {
@@ -101,7 +102,7 @@ export const imageRows: readonly ImageRow[] = [
     slow: false,
   },
   {
-    // Contract 5.13: the quote of 0.0535 is honoured, not the 0.0745 of an older table.
+    // Contract 5.13: the quote is 0.0535, not the 0.0745 of an older table.
     id: 'vendor-c/image-pro',
     aliases: [],
     name: 'Image Pro',

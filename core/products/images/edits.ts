@@ -1,12 +1,12 @@
 /**
- * Image editing: one or several sources, an optional mask (contract 5.31). Its jobs share the store and the poll path
- * of generation.
+ * Image editing with one or more source images and an optional mask (contract 5.31). Jobs share the storage and poll
+ * path of generation.
  */
 import { toBase64 } from '../../lib/base64.ts'
 import { type Static, Type } from '@sinclair/typebox'
 import { type Order, paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
-import * as sale from './shared.ts'
+import * as shared from './shared.ts'
 import { clip } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
 import { pictureOf, typeByMagic } from '../../lib/image_bytes.ts'
@@ -19,30 +19,38 @@ const MAX_FILES = 16
 const dataUri = Type.String({ minLength: 1 })
 const input = Type.Object({
   model: Type.Optional(
-    Type.String({ minLength: 1, maxLength: 200, default: DEFAULT_MODEL, description: 'Id of a model that edits.' }),
+    Type.String({
+      minLength: 1,
+      maxLength: 200,
+      default: DEFAULT_MODEL,
+      description: 'Id of a model that edits images.',
+    }),
   ),
-  prompt: sale.prompt('The edit to make.'),
+  prompt: shared.prompt('The edit to make.'),
   image: Type.Union([dataUri, Type.Array(dataUri, { minItems: 1 })], {
     description:
-      'A data URI, or several to be fused into one result: at most 4 on vendor-a models, 3 on vendor-b models.',
+      'A data URI, or several to combine into one result: at most 4 on vendor-a models, 3 on vendor-b models.',
   }),
   mask: Type.Optional(
     Type.String({
       minLength: 1,
       description:
-        'A PNG of the dimensions of the source, transparent where it may change. vendor-a models and single sources only.',
+        'A PNG with the dimensions of the source, transparent where it may change. vendor-a models and single sources only.',
     }),
   ),
-  size: Type.Optional(sale.size),
-  n: Type.Optional(sale.count),
+  size: Type.Optional(shared.size),
+  n: Type.Optional(shared.count),
 })
 type Input = Static<typeof input>
 
-/** The smallest PNG: a source for examples. */
+/** The smallest PNG, as a source for examples. */
 const PIXEL =
   'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
 
-const EDITS: sale.Need = { fits: ({ edits }) => edits !== undefined, makes: ({ edit }) => edit !== undefined }
+const EDITS: shared.Requirement = {
+  matches: ({ edits }) => edits !== undefined,
+  isServedBy: ({ edit }) => edit !== undefined,
+}
 
 const EXAMPLE = { prompt: 'make it snow', image: PIXEL }
 
@@ -54,51 +62,51 @@ const edit = paid({
     'JSON with data URIs, or multipart/form-data with files (image[] or image, and mask). The fast path answers with raw data URIs; a polled job answers with hosted URLs.',
   tag: 'images',
   input,
-  output: sale.imageResult,
+  output: shared.imageResult,
   example: EXAMPLE,
   multipart: fromForm,
   uploads: true,
   failure: 'Image editing failed',
-  job: sale.imageJob('image.edit.job'),
+  job: shared.imageJob('image.edit.job'),
   delivery: 'hybrid',
-  windowMs: sale.imageWindow,
+  windowMs: shared.imageWindow,
 
-  check({ model = DEFAULT_MODEL, prompt, size = sale.DEFAULT_SIZE, n = 1, image, mask }, { catalog }) {
+  check({ model = DEFAULT_MODEL, prompt, size = shared.DEFAULT_SIZE, n = 1, image, mask }, { catalog }) {
     const row = catalog.images.get(model)
-    const editors = catalog.images.all.filter(EDITS.fits)
-    if (!row?.edits) throw sale.invalidModel(`${clip(model)} does not edit images.`, editors)
-    sale.checkOrder(row, { prompt, size })
+    const editors = catalog.images.all.filter(EDITS.matches)
+    if (!row?.edits) throw shared.invalidModel(`${clip(model)} does not edit images.`, editors)
+    shared.checkOrder(row, { prompt, size })
     const sources = typeof image === 'string' ? [image] : image
     const { maxImages, mask: takesMask } = row.edits
     if (sources.length > maxImages)
-      throw refused('image', `${row.id} takes at most ${maxImages} source images, got ${sources.length}`)
+      throw refused('image', `${row.id} accepts at most ${maxImages} source images, got ${sources.length}`)
     if (mask !== undefined && !takesMask)
-      throw refused('mask', `${row.id} edits by prompt only; leave the mask out, or use a vendor-a model`)
+      throw refused('mask', `${row.id} does not support masks; leave the mask out, or use a vendor-a model`)
     if (mask !== undefined && typeof image !== 'string')
-      throw refused('mask', 'goes with a single source image, not with an array of them')
-    checkPictures(sources, mask)
+      throw refused('mask', 'requires a single source image, not an array')
+    checkImages(sources, mask)
     return { model: row.id, prompt, size, n, image, ...(mask !== undefined && { mask }) }
   },
 
-  price: sale.imagePrice,
-  sample: (offering) => sale.sampleOf({ model: DEFAULT_MODEL, ...EXAMPLE }, sale.configured(offering, EDITS)),
-  priceRange: (offering) => sale.imageSpan(sale.configured(offering, EDITS)),
+  price: shared.imagePrice,
+  sample: (offering) => shared.sampleOf({ model: DEFAULT_MODEL, ...EXAMPLE }, shared.availableRows(offering, EDITS)),
+  priceRange: (offering) => shared.imagePriceRange(shared.availableRows(offering, EDITS)),
 
   isAvailable({ model = DEFAULT_MODEL }, { catalog, vendors }) {
     const row = catalog.images.get(model)
     return row !== undefined && vendors.images(row)?.edit !== undefined
   },
 
-  remember: ({ model = DEFAULT_MODEL, size = sale.DEFAULT_SIZE, n = 1 }) => ({ model, request: { model, size, n } }),
-  run: async (order) => sale.madeOf(await work(order)),
-  show: (stored, showing) => sale.shownImages(stored, showing, showing.raw),
+  remember: ({ model = DEFAULT_MODEL, size = shared.DEFAULT_SIZE, n = 1 }) => ({ model, request: { model, size, n } }),
+  run: async (order) => shared.madeOf(await runEdit(order)),
+  show: (stored, showing) => shared.imageResponse(stored, showing, showing.raw),
 })
 
 export const edits = [edit]
 
-/** Asks the vendor; its rate limit and its time-out read otherwise here than on generation (contract 5.49). */
-async function work({ input: order, catalog, vendors, signal }: Order<Input>): Promise<readonly MadeImage[]> {
-  const { row, size, n } = sale.offered(order, { catalog })
+/** Calls the vendor. Rate limits and timeouts have other errors here than on generation (contract 5.49). */
+async function runEdit({ input: order, catalog, vendors, signal }: Order<Input>): Promise<readonly MadeImage[]> {
+  const { row, size, n } = shared.orderedImage(order, { catalog })
   const vendor = vendors.images(row)
   if (!vendor?.edit) throw new ApiError('NOT_CONFIGURED')
   const images = typeof order.image === 'string' ? [order.image] : order.image
@@ -125,30 +133,31 @@ async function work({ input: order, catalog, vendors, signal }: Order<Input>): P
   }
 }
 
-/** Every source and the mask must be images by their bytes, and the mask as large as its source. */
-function checkPictures(sources: readonly string[], mask: string | undefined): void {
-  const pictures = sources.map((source, index) => {
+/** Checks that the sources and the mask are images, and that the mask has the dimensions of its source. */
+function checkImages(sources: readonly string[], mask: string | undefined): void {
+  const images = sources.map((source, index) => {
     const picture = pictureOf(source)
     if (typeof picture === 'string') throw refused(sources.length === 1 ? 'image' : `image.${index}`, picture)
     return picture
   })
   if (mask === undefined) return
-  const shape = pictureOf(mask)
-  if (typeof shape === 'string') throw refused('mask', shape)
-  const [source] = pictures
-  if (shape.type !== 'image/png') throw refused('mask', `must be a PNG with an alpha channel, got ${shape.type}`)
-  if (!source || (shape.width === source.width && shape.height === source.height)) return
+  const maskImage = pictureOf(mask)
+  if (typeof maskImage === 'string') throw refused('mask', maskImage)
+  const [source] = images
+  if (maskImage.type !== 'image/png')
+    throw refused('mask', `must be a PNG with an alpha channel, got ${maskImage.type}`)
+  if (!source || (maskImage.width === source.width && maskImage.height === source.height)) return
   throw refused(
     'mask',
-    `must have the dimensions of its source, ${source.width}x${source.height}, got ${shape.width}x${shape.height}`,
+    `must have the dimensions of its source, ${source.width}x${source.height}, got ${maskImage.width}x${maskImage.height}`,
   )
 }
 
-/** Form fields as the JSON body would have them (contract 5.33). */
+/** Converts form fields to the JSON body (contract 5.33). */
 async function fromForm(form: FormData): Promise<Record<string, unknown>> {
   const files = [...form.getAll('image[]'), ...form.getAll('image')]
-  // Nobody takes so many; only their number is looked at then, to say how many are allowed.
-  const images = files.length > MAX_FILES ? files.map(() => '-') : await Promise.all(files.map(uriOf))
+  // Too many for any model: only their number is needed, for the error message.
+  const images = files.length > MAX_FILES ? files.map(() => '-') : await Promise.all(files.map(dataUriOf))
   const mask = form.get('mask')
   const n = form.get('n')
   return {
@@ -157,15 +166,14 @@ async function fromForm(form: FormData): Promise<Record<string, unknown>> {
     size: form.get('size') ?? undefined,
     n: typeof n === 'string' && /^-?\d+$/.test(n.trim()) ? Number(n) : (n ?? undefined),
     image: images.length > 1 ? images : images[0],
-    mask: mask === null ? undefined : await uriOf(mask),
+    mask: mask === null ? undefined : await dataUriOf(mask),
   }
 }
 
 /**
- * A file goes by its bytes, and counts as PNG where they say nothing: Bun derives its type from its name
- * (oven-sh/bun#33012).
+ * Detects the type from the bytes, PNG by default, because Bun derives a file's type from its name (oven-sh/bun#33012).
  */
-async function uriOf(field: FormDataEntryValue): Promise<string> {
+async function dataUriOf(field: FormDataEntryValue): Promise<string> {
   if (typeof field === 'string') return field
   const bytes = new Uint8Array(await field.arrayBuffer())
   return `data:${typeByMagic(bytes) ?? 'image/png'};base64,${toBase64(bytes)}`

@@ -1,10 +1,10 @@
-/** Text-to-image generation, the poll of image jobs, and the image catalog (contract 5.1). */
+/** Text-to-image generation, the poll of image jobs, and the list of image models (contract 5.1). */
 import { Type } from '@sinclair/typebox'
 import type { ImageRow } from '../../ports/vendors/images.ts'
 import { free, paid, polled } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { ApiError } from '../../http/errors.ts'
-import * as sale from './shared.ts'
+import * as shared from './shared.ts'
 import { clip } from '../../lib/text.ts'
 import { asNumber } from '../../x402/pricing.ts'
 import { READS } from '../../endpoint/replies.ts'
@@ -17,12 +17,12 @@ const input = Type.Object({
     maxLength: 200,
     description: 'Id of an image model, as listed by /api/v1/images/models.',
   }),
-  prompt: sale.prompt('What the image shows.'),
-  size: Type.Optional(sale.size),
-  n: Type.Optional(sale.count),
+  prompt: shared.prompt('What the image shows.'),
+  size: Type.Optional(shared.size),
+  n: Type.Optional(shared.count),
 })
 
-const GENERATES: sale.Need = { fits: () => true, makes: () => true }
+const GENERATES: shared.Requirement = { matches: () => true, isServedBy: () => true }
 
 const EXAMPLE = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
 
@@ -34,54 +34,54 @@ const generations = paid({
     'Answers 200 with the images within 30 seconds, else 202 with a job to poll. Charged only when the images are ready.',
   tag: 'images',
   input,
-  output: sale.imageResult,
+  output: shared.imageResult,
   example: EXAMPLE,
   failure: 'Image generation failed',
-  job: sale.imageJob('image.generation.job'),
+  job: shared.imageJob('image.generation.job'),
 
-  check({ model, prompt, size = sale.DEFAULT_SIZE, n = 1 }, { catalog }) {
+  check({ model, prompt, size = shared.DEFAULT_SIZE, n = 1 }, { catalog }) {
     const row = catalog.images.get(model)
-    if (!row) throw sale.invalidModel(`Unknown model: ${clip(model)}.`, catalog.images.all)
-    sale.checkOrder(row, { prompt, size })
+    if (!row) throw shared.invalidModel(`Unknown model: ${clip(model)}.`, catalog.images.all)
+    shared.checkOrder(row, { prompt, size })
     return { model: row.id, prompt, size, n }
   },
 
   price(order, context) {
-    const { row } = sale.offered(order, context)
+    const { row } = shared.orderedImage(order, context)
     const generation_info = {
       generation_time: row.slow ? 'about 2 minutes' : 'usually under 30 seconds',
       flow: 'hybrid',
       note: 'Ready within 30 seconds: 200 and settled in that response. Otherwise 202 with a poll_url; nothing is charged until a poll finds the images ready.',
     }
-    return { ...sale.imagePrice(order, context), also: { generation_info } }
+    return { ...shared.imagePrice(order, context), also: { generation_info } }
   },
 
-  sample: (offering) => sale.sampleOf(EXAMPLE, sale.configured(offering, GENERATES)),
-  priceRange: (offering) => sale.imageSpan(sale.configured(offering, GENERATES)),
+  sample: (offering) => shared.sampleOf(EXAMPLE, shared.availableRows(offering, GENERATES)),
+  priceRange: (offering) => shared.imagePriceRange(shared.availableRows(offering, GENERATES)),
 
   isAvailable({ model }, { catalog, vendors }) {
     const row = catalog.images.get(model)
     return row !== undefined && vendors.images(row) !== undefined
   },
 
-  remember: ({ model, size = sale.DEFAULT_SIZE, n = 1 }) => ({ model, request: { model, size, n } }),
+  remember: ({ model, size = shared.DEFAULT_SIZE, n = 1 }) => ({ model, request: { model, size, n } }),
   delivery: 'hybrid',
-  windowMs: sale.imageWindow,
+  windowMs: shared.imageWindow,
 
   async run({ input: order, catalog, vendors, signal }) {
-    const { row, size, n } = sale.offered(order, { catalog })
+    const { row, size, n } = shared.orderedImage(order, { catalog })
     const vendor = vendors.images(row)
     if (!vendor) throw new ApiError('NOT_CONFIGURED')
     const job = { model: row.upstream, prompt: order.prompt, width: size.width, height: size.height, n }
-    return sale.madeOf(await vendor.generate(job, { signal }).catch(withoutTimeout))
+    return shared.madeOf(await vendor.generate(job, { signal }).catch(asPlainFailure))
   },
 
-  show: (stored, showing) => sale.shownImages(stored, showing),
+  show: (stored, showing) => shared.imageResponse(stored, showing),
 })
 
 const jobPoll = polled({
   name: 'images.poll',
-  path: sale.POLL_PATH,
+  path: shared.POLL_PATH,
   aliases: ['/api/v1/images/image2image/{id}'],
   summary: 'Collect a slow image job',
   description: `${READS} The first poll that finds the job completed settles it, once.`,
@@ -122,8 +122,8 @@ const models = free({
 
 export const images = [generations, jobPoll, models]
 
-/** Generation has no 504: a time-out upstream reads as any other failure (contract 5.49). */
-function withoutTimeout(error: unknown): never {
+/** Generation has no 504: an upstream timeout is an ordinary failure (contract 5.49). */
+function asPlainFailure(error: unknown): never {
   throw error instanceof ApiError && error.code === 'UPSTREAM_TIMEOUT' ? new Error(error.message) : error
 }
 

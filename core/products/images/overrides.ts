@@ -1,12 +1,11 @@
-/** What an operator changes about the catalog: rows edited, added, hidden or redirected (decision 21). */
+/** Operator overrides of the image catalog: rows edited, added, hidden or redirected (decision 21). */
 import type { Dollars } from '../../x402/money.ts'
 import { imageSizes } from './price.ts'
 import { duplicatesIn } from '../../lib/text.ts'
 import type { ImageRow } from '../../ports/vendors/images.ts'
 
 /**
- * One row's changes. `sizes` are catalog rates in US dollars by size; `redirect` names the row that does the work
- * instead.
+ * Changes to one row. `sizes` maps sizes to rates in US dollars; `redirect` names the row that serves requests instead.
  */
 export type ImageOverride = {
   readonly id: string
@@ -24,14 +23,14 @@ export type ImageOverride = {
 
 export type Overridden = { readonly rows: readonly ImageRow[]; readonly mistakes: readonly string[] }
 
-/** Applies overrides in order. Mistakes name the row and the field; the rows are good only when there are none. */
+/** Applies overrides in order. Mistakes name the row and the field; use the rows only if there are none. */
 export function overrideImages(rows: readonly ImageRow[], overrides: readonly ImageOverride[]): Overridden {
   const mistakes: string[] = []
   const byId = new Map(rows.map((row) => [row.id, row]))
   for (const id of duplicatesIn(overrides.map((override) => override.id)))
     mistakes.push(`images: two entries change ${id}`)
   for (const override of overrides) {
-    const row = changed(byId.get(override.id), override, mistakes)
+    const row = withOverride(byId.get(override.id), override, mistakes)
     if (row) byId.set(row.id, row)
   }
   for (const { id, redirect } of overrides) {
@@ -49,14 +48,14 @@ export function overrideImages(rows: readonly ImageRow[], overrides: readonly Im
   return { rows: all, mistakes }
 }
 
-/** A row of the contract with its changes, or a new one, which has to say what it cannot inherit. */
-function changed(
-  known: ImageRow | undefined,
+/** Changes a row, or adds one, which must set every field without a default. */
+function withOverride(
+  existing: ImageRow | undefined,
   { id, sizes, redirect: _, ...fields }: ImageOverride,
   mistakes: string[],
 ): ImageRow | undefined {
   const parsed = sizes && readSizes(id, sizes, mistakes)
-  if (known) return { ...known, ...fields, ...(parsed && { sizes: parsed }) }
+  if (existing) return { ...existing, ...fields, ...(parsed && { sizes: parsed }) }
   const { vendor, upstream, maker = vendor } = fields
   if (!vendor || !upstream || !maker || !parsed) {
     mistakes.push(`images ${id}: not in the built-in catalog, so vendor, upstream and sizes are required`)
@@ -81,8 +80,8 @@ function readSizes(
 }
 
 /**
- * Keeps the name and the sizes that the fallback makes too, at its rates, which must be the same or lower (contract
- * 21.11).
+ * Keeps the row's names and the sizes that both support, at the fallback's rates, which must be the same or lower
+ * (contract 21.11).
  */
 function redirected(
   row: ImageRow | undefined,
@@ -95,20 +94,20 @@ function redirected(
     return undefined
   }
   const shared = row.sizes.flatMap((own) => {
-    const theirs = fallback.sizes.find(({ size }) => size === own.size)
-    if (theirs && above(theirs.rate, own.rate))
+    const fallbackSize = fallback.sizes.find(({ size }) => size === own.size)
+    if (fallbackSize && isAbove(fallbackSize.rate, own.rate))
       mistakes.push(`images ${row.id}.redirect: ${redirect} costs more at ${own.size}`)
-    return theirs ?? []
+    return fallbackSize ?? []
   })
   if (shared.length === 0) mistakes.push(`images ${row.id}.redirect: ${redirect} makes none of its sizes`)
   const { vendor, upstream, slow } = fallback
-  const { edits: _, ...kept } = row
+  const { edits: _, ...fields } = row
   const edits = row.edits &&
     fallback.edits && {
       maxImages: Math.min(row.edits.maxImages, fallback.edits.maxImages),
       mask: row.edits.mask && fallback.edits.mask,
     }
-  return { ...kept, vendor, upstream, slow, sizes: shared, servedBy: fallback.id, ...(edits && { edits }) }
+  return { ...fields, vendor, upstream, slow, sizes: shared, servedBy: fallback.id, ...(edits && { edits }) }
 }
 
-const above = (a: Dollars, b: Dollars): boolean => a.num * b.den > b.num * a.den
+const isAbove = (a: Dollars, b: Dollars): boolean => a.num * b.den > b.num * a.den

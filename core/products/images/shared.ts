@@ -1,4 +1,4 @@
-/** What generation and editing of images share: sizes, prices, jobs, and how images read on the wire (contract 5.1). */
+/** Shared by image generation and editing: sizes, prices, jobs and responses (contract 5.1). */
 import { Type } from '@sinclair/typebox'
 import type { ImageRow, ImageSize, ImageVendor, MadeImage } from '../../ports/vendors/images.ts'
 import {
@@ -19,20 +19,20 @@ import { asNumber, flatPrice, mediaPrice } from '../../x402/pricing.ts'
 
 export const DEFAULT_SIZE = '1024x1024'
 const INLINE_WINDOW_MS = 30_000
-/** Generations and edits share one store of jobs, and this path. */
+/** Poll path of generations and edits. */
 export const POLL_PATH = '/api/v1/images/generations/{id}'
 
 /** Fields that both requests have. */
 export const size = Type.String({
-  description: `One of the sizes of the model; ${DEFAULT_SIZE} unless told.`,
+  description: `One of the sizes of the model. Default: ${DEFAULT_SIZE}.`,
   default: DEFAULT_SIZE,
 })
-export const count = Type.Integer({ minimum: 1, maximum: 10, description: 'How many images.', default: 1 })
+export const count = Type.Integer({ minimum: 1, maximum: 10, description: 'Number of images.', default: 1 })
 export const prompt = (description: string) => Type.String({ minLength: 1, maxLength: 32_000, description })
 
 const image = Type.Object({
-  url: Type.String({ description: 'Hosted URL; the raw upstream value where it was not mirrored.' }),
-  source_url: Type.Optional(Type.String({ description: 'Upstream URL; of inline data only the type.' })),
+  url: Type.String({ description: 'Hosted URL, or the upstream URL if the image was not mirrored.' }),
+  source_url: Type.Optional(Type.String({ description: 'Upstream URL; only the type for inline data.' })),
   backed_up: Type.Optional(Type.Boolean({ description: 'Whether the image was mirrored to durable storage.' })),
   revised_prompt: Type.Optional(Type.String()),
 })
@@ -57,29 +57,32 @@ export const imageJob = (object: string): JobDescription => ({
   running: 'Still working. Nothing has been charged. Poll again in 2 to 5 seconds.',
 })
 
-type Sized = { readonly model?: string; readonly size?: string; readonly n?: number }
-export type Offered = { readonly row: ImageRow; readonly size: ImageSize; readonly n: number }
+type ImageOrder = { readonly model?: string; readonly size?: string; readonly n?: number }
+export type OrderedImage = { readonly row: ImageRow; readonly size: ImageSize; readonly n: number }
 
-/** The row and size of a checked order. Throws a plain error for one that was not checked. */
-export function offered({ model = '', size = DEFAULT_SIZE, n = 1 }: Sized, { catalog }: Context): Offered {
+/** The row and size of a validated request. Throws a plain error for one that was not validated. */
+export function orderedImage(
+  { model = '', size = DEFAULT_SIZE, n = 1 }: ImageOrder,
+  { catalog }: Context,
+): OrderedImage {
   const row = catalog.images.get(model)
-  const found = row?.sizes.find((candidate) => candidate.size === size)
-  if (!row || !found) throw new Error(`not on the catalog: ${model} at ${size}`)
-  return { row, size: found, n }
+  const sizeRow = row?.sizes.find((candidate) => candidate.size === size)
+  if (!row || !sizeRow) throw new Error(`not on the catalog: ${model} at ${size}`)
+  return { row, size: sizeRow, n }
 }
 
-/** Checks what both requests have in common. Throws INVALID_SIZE or INVALID_BODY. */
+/** Checks the fields that both requests have. Throws INVALID_SIZE or INVALID_BODY. */
 export function checkOrder(row: ImageRow, { prompt, size }: { prompt: string; size: string }): void {
   if (prompt.trim() === '') throw refused('prompt', 'must not be blank')
   if (row.sizes.some((candidate) => candidate.size === size)) return
   const valid = row.sizes.map((candidate) => candidate.size)
   throw new ApiError('INVALID_SIZE', {
-    message: `${row.id} does not make ${quoted(size)}. Valid sizes: ${valid.join(', ')}.`,
+    message: `${row.id} does not support the size ${quoted(size)}. Valid sizes: ${valid.join(', ')}.`,
     fields: { valid_sizes: valid },
   })
 }
 
-/** 400 whose message lists every id that would do, except hidden ones. */
+/** 400 that lists the valid model ids, except hidden ones. */
 export function invalidModel(problem: string, rows: readonly ImageRow[]): ApiError {
   const available = rows.filter(({ hidden }) => !hidden).map(({ id }) => id)
   return new ApiError('INVALID_MODEL', {
@@ -89,8 +92,8 @@ export function invalidModel(problem: string, rows: readonly ImageRow[]): ApiErr
 }
 
 /** The quote; the number of source images does not change it. */
-export function imagePrice(order: Sized, context: Context): Price {
-  const { size, n } = offered(order, context)
+export function imagePrice(order: ImageOrder, context: Context): Price {
+  const { size, n } = orderedImage(order, context)
   return {
     amount: mediaPrice(size.rate, n),
     maxTimeoutSeconds: 600,
@@ -98,31 +101,31 @@ export function imagePrice(order: Sized, context: Context): Price {
   }
 }
 
-/** What a request needs: a row that `fits`, served by a vendor that `makes` such things. */
-export type Need = { fits(row: ImageRow): boolean; makes(vendor: ImageVendor): boolean }
+/** Requirements of a request on the row and on its vendor. */
+export type Requirement = { matches(row: ImageRow): boolean; isServedBy(vendor: ImageVendor): boolean }
 
-/**
- * The rows on show that the operator's vendors can make; every row that fits where they can make none, so that
- * documents have a price.
- */
-export function configured({ catalog, vendors }: Offering, { fits, makes }: Need): readonly ImageRow[] {
-  const rows = catalog.images.all.filter(fits)
-  const made = rows.filter((row) => {
+/** The listed rows that are available here; all matching rows where none is, so that the documentation has a price. */
+export function availableRows(
+  { catalog, vendors }: Offering,
+  { matches, isServedBy }: Requirement,
+): readonly ImageRow[] {
+  const rows = catalog.images.all.filter(matches)
+  const available = rows.filter((row) => {
     const vendor = vendors.images(row)
-    return !row.hidden && vendor !== undefined && makes(vendor)
+    return !row.hidden && vendor !== undefined && isServedBy(vendor)
   })
-  return made.length > 0 ? made : rows
+  return available.length > 0 ? available : rows
 }
 
-/** The example, or its like for the first of these rows where its own model is not among them. */
-export function sampleOf<Order extends Sized>(example: Order, rows: readonly ImageRow[]): Order | undefined {
+/** The example, adapted to the first of these rows if its model is not among them. */
+export function sampleOf<Order extends ImageOrder>(example: Order, rows: readonly ImageRow[]): Order | undefined {
   const row = rows.find(({ id }) => id === example.model) ?? rows[0]
-  const found = row?.sizes.find(({ size }) => size === DEFAULT_SIZE) ?? row?.sizes[0]
-  return row && found && { ...example, model: row.id, size: found.size }
+  const sizeRow = row?.sizes.find(({ size }) => size === DEFAULT_SIZE) ?? row?.sizes[0]
+  return row && sizeRow && { ...example, model: row.id, size: sizeRow.size }
 }
 
-/** Lowest and highest quote over the given rows; the fee alone where there are none. */
-export function imageSpan(rows: readonly ImageRow[]): { min: Usdc; max: Usdc } {
+/** Lowest and highest quote over the rows; the fee alone if there are none. */
+export function imagePriceRange(rows: readonly ImageRow[]): { min: Usdc; max: Usdc } {
   const amounts = rows.flatMap((row) => row.sizes.flatMap(({ rate }) => [mediaPrice(rate, 1), mediaPrice(rate, 10)]))
   const [first = flatPrice('0')] = amounts
   return {
@@ -131,14 +134,14 @@ export function imageSpan(rows: readonly ImageRow[]): { min: Usdc; max: Usdc } {
   }
 }
 
-/** A slow row never answers inline (contract 5.22). */
-export function imageWindow(order: Sized, context: Context): number {
-  return offered(order, context).row.slow ? 0 : INLINE_WINDOW_MS
+/** Slow models never answer inline (contract 5.22). */
+export function imageWindow(order: ImageOrder, context: Context): number {
+  return orderedImage(order, context).row.slow ? 0 : INLINE_WINDOW_MS
 }
 
-/** What a vendor's images become: prompts in the result, bytes on their way to the mirror. */
+/** Converts a vendor's images to a result with prompts, and media to mirror. */
 export function madeOf(images: readonly MadeImage[]): Made {
-  if (images.length === 0) throw new Error('the vendor answered without an image')
+  if (images.length === 0) throw new Error('the vendor returned no image')
   return {
     result: images.map(promptOf),
     media: { folder: 'images', urls: images.map(({ url }) => url), kinds: images.map(() => 'image' as const) },
@@ -149,15 +152,15 @@ const promptOf = ({ revisedPrompt }: MadeImage) =>
   revisedPrompt === undefined ? {} : { revised_prompt: revisedPrompt }
 
 /**
- * The `created` and `data` of a result. With `raw`, the images as the vendor gave them, not mirrored: what a fast edit
- * shows (contract 5.42).
+ * The `created` and `data` of a response. With `raw`, the vendor's URLs instead of mirrored ones, as a fast edit
+ * returns them (contract 5.42).
  */
-export function shownImages(
-  { made, media, created }: Stored,
+export function imageResponse(
+  { made: available, media, created }: Stored,
   { href }: Showing,
   raw?: readonly string[],
 ): Record<string, Json> {
-  const prompts = made as readonly ReturnType<typeof promptOf>[]
+  const prompts = available as readonly ReturnType<typeof promptOf>[]
   if (raw) return { created, data: raw.map((url, index) => ({ url, ...prompts[index] })) }
   const hosted = ({ key, url, source }: Stored['media'][number]) => ({
     url: key === null ? (url ?? '') : href(key),

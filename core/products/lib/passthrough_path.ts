@@ -1,13 +1,13 @@
 /**
- * What callers may ask of somebody else's server: the path, the query and the pages that they name. Judged before the
- * quote, and once more where it is sent.
+ * Validates what is forwarded to third-party servers: paths, queries and page URLs. Checked before the quote, and again
+ * when the request is sent.
  */
 import { ApiError } from '../../http/errors.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
 
-/** How long an answer that was passed on is kept: long enough for a resend, for some are megabytes. */
-export const PASSED_KEEP = { unclaimedMs: 48 * 3_600_000, settledMs: 3_600_000 } as const
+/** Retention of forwarded answers: long enough for a resend, and short because some are megabytes. */
+export const PASSTHROUGH_RETENTION = { unclaimedMs: 48 * 3_600_000, settledMs: 3_600_000 } as const
 
 const MAX_PATH = 4_000
 const MAX_PARAMETERS = 32
@@ -15,17 +15,14 @@ const MAX_VALUE = 2_000
 const MAX_URL = 2_048
 
 /**
- * Nothing that any server on the way could read as a separator, a parent, an authority or an escape: these letters are
- * sent as they are.
+ * Characters that no server can read as a separator, a parent directory, an authority or an escape. They are sent
+ * unencoded.
  */
 const SEGMENT = /^[A-Za-z0-9_][A-Za-z0-9._~:,-]*$/
 const PARAMETER = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/
 const LETTERS = 'letters, digits and . _ ~ : , - between single slashes, no segment beginning with a dot'
 
-/**
- * What is wrong with a decoded path below somebody's root, if anything: it could lead out of it, or be read in two
- * ways.
- */
+/** The problem with a decoded relative path, if any: it could leave the root, or be ambiguous. */
 export function pathProblem(path: string): string | undefined {
   if (path.length > MAX_PATH) return `must have at most ${MAX_PATH} characters, has ${path.length}`
   return path.split('/').every((segment) => SEGMENT.test(segment))
@@ -33,7 +30,7 @@ export function pathProblem(path: string): string | undefined {
     : `must be ${LETTERS}; got ${quoted(path)}`
 }
 
-/** Throws a 400 that names the field. */
+/** Returns the path, or throws a 400 that names the field. */
 export function checkedPath(field: string, path: string): string {
   const problem = pathProblem(path)
   if (problem) throw refused(field, problem)
@@ -41,10 +38,10 @@ export function checkedPath(field: string, path: string): string {
 }
 
 /**
- * The query as it is sent: encoded by us, sorted by name so that equal questions are equal text, '' for none. Throws a
- * 400 that names the parameter.
+ * Encodes the query, sorted by name so that equal requests have equal text; '' for none. Throws a 400 that names the
+ * parameter.
  */
-export function passedQuery(fields: Readonly<Record<string, unknown>>): string {
+export function encodedQuery(fields: Readonly<Record<string, unknown>>): string {
   const given = Object.entries(fields)
   if (given.length > MAX_PARAMETERS)
     throw refused('query', `may have at most ${MAX_PARAMETERS} parameters, has ${given.length}`)
@@ -61,7 +58,7 @@ function parameterName(name: string): string {
   if (PARAMETER.test(name)) return name
   throw refused(
     'query',
-    `a parameter is named by a letter and at most 63 letters, digits and . _ -; got ${quoted(name)}`,
+    `a parameter name must be a letter followed by at most 63 letters, digits and . _ -; got ${quoted(name)}`,
   )
 }
 
@@ -75,12 +72,12 @@ function parameterValue(name: string, value: unknown): string {
 const PRIVATE_NAME = /(^|\.)(localhost|local|internal|intranet|lan|home|corp|private|arpa|onion)$/
 
 /**
- * What is wrong with the address of a page, if anything. Only pages of the public web are asked for, and by name: an
- * address in numbers may be anybody's machine.
+ * The problem with a page URL, if any. Only pages of the public web are fetched, and only by host name: an IP address
+ * may be a private machine.
  */
 export function pageProblem(text: string): string | undefined {
   if (text.length > MAX_URL) return `must have at most ${MAX_URL} characters, has ${text.length}`
-  const must = `must be the http(s) URL of a public page, by its name and without a user; got ${quoted(text)}`
+  const must = `must be the http(s) URL of a public page, with a host name and without a user; got ${quoted(text)}`
   if (!/^https?:\/\/[\x21-\x5b\x5d-\x7e]+$/i.test(text) || !URL.canParse(text)) return must
   const { hostname, username, password } = new URL(text)
   const name = hostname.replace(/\.$/, '')
@@ -88,15 +85,15 @@ export function pageProblem(text: string): string | undefined {
   return isName && username === '' && password === '' ? undefined : must
 }
 
-/** 404 with what there is, for a path that is not on a list. */
-export function notOnList(path: string, available: readonly string[]): ApiError {
+/** 404 with the available paths, for a path that is not on the list. */
+export function pathNotFound(path: string, available: readonly string[]): ApiError {
   return new ApiError('NOT_FOUND', {
     message: `There is nothing at ${quoted(path)}; payment was NOT charged.`,
     fields: { available },
   })
 }
 
-/** For work whose vendor fails: the same fault, by the name that the endpoint has for it. */
+/** Rethrows a vendor failure with the endpoint's own error name. */
 export const failedAs =
   (error: string, status?: number) =>
   (reason: unknown): never => {

@@ -1,4 +1,4 @@
-/** What is listed for a wallet, to anybody who asks: how it is named, and how often. */
+/** Shared by the public lists of a wallet: address parsing and rate limits. */
 import type { GatewayFacts } from '../../endpoint/gateway_info.ts'
 import { checksummed } from '../../lib/checksum.ts'
 import { clip } from '../../lib/text.ts'
@@ -7,10 +7,13 @@ import type { Context } from '../../endpoint/mod.ts'
 
 const MINUTE_MS = 60_000
 
-/** Shared by all lists of what a wallet has (contract 13.7). */
+/** The rate limit that all wallet lists share (contract 13.7). */
 export const WALLET_LISTS = { requests: 20, windowMs: 60 * MINUTE_MS, bucket: 'wallet_lists' }
 
-/** An address as payers are stored. Throws a 400 for what is none on the networks of this gateway. */
+/**
+ * Normalizes an address to the form in which payers are stored. Throws a 400 for one that is invalid on this gateway's
+ * networks.
+ */
 export function walletOf(given: string, { terms }: Pick<GatewayFacts, 'terms'>): string {
   const namespaces = terms().map(({ network }) => network.split(':', 1)[0])
   const isEvm = namespaces.length === 0 || namespaces.includes('eip155')
@@ -21,7 +24,7 @@ export function walletOf(given: string, { terms }: Pick<GatewayFacts, 'terms'>):
   throw new ApiError('INVALID_PARAMETER', { message, param: 'address', details: [{ path: 'address', message }] })
 }
 
-/** A wallet of the network that a gateway is paid on, for documents. */
+/** An example wallet of the gateway's network, for the documentation. */
 export function sampleWallet({ networks = [] }: Pick<Context, 'networks'>): string {
   return networks.some((network) => network.startsWith('solana:'))
     ? '7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU'

@@ -1,4 +1,4 @@
-/** The shelves of market data as rows, and the lengths of bars (contract 10.11). */
+/** The categories of market data as rows, and the lengths of bars (contract 10.11). */
 import {
   RESOLUTIONS,
   type Resolution,
@@ -7,14 +7,14 @@ import {
   type StockMarket,
 } from '../../ports/vendors/market.ts'
 
-/** One shelf of feeds. `example` is a symbol in its format, `root` the path of its endpoints. */
+/** One category of feeds. `example` is a symbol in its format, `root` the path of its endpoints. */
 export type ShelfRow = {
   readonly shelf: MarketKind
   readonly category: 'crypto' | 'fx' | 'commodity' | 'stocks'
   readonly label: string
   readonly example: string
   readonly root: string
-  /** What its symbols look like, for those who ask for one that is not there. */
+  /** Description of its symbols, for errors about unknown ones. */
   readonly format: string
 }
 
@@ -71,7 +71,7 @@ const stockShelves: Readonly<Record<StockMarket, ShelfRow>> = {
   ca: stocks('ca', 'Canadian equities', letters('SHOP')),
 }
 
-/** The row of a stock market; undefined for one that is not on the list, whatever it is called. */
+/** The row of a stock market; undefined for an unknown one. */
 export function stockShelf(market: unknown): ShelfRow | undefined {
   const known = STOCK_MARKETS.find((each) => each === market)
   return known && stockShelves[known]
@@ -82,7 +82,7 @@ export const isResolution = (value: unknown): value is Resolution => RESOLUTIONS
 const MINUTE = 60
 const DAY = 24 * 60 * MINUTE
 
-/** The length of a bar in seconds; of a month, its longest. */
+/** Length of a bar in seconds; the longest month for M. */
 export const BAR_SECONDS: Readonly<Record<Resolution, number>> = {
   1: MINUTE,
   5: 5 * MINUTE,

@@ -1,7 +1,4 @@
-/**
- * Market data: spot prices and bars of crypto, FX and commodities for nothing, of equities for 0.002 USD (contract
- * 10.2).
- */
+/** Market data: spot prices and bars, free for crypto, FX and commodities, 0.002 USD for equities (contract 10.2). */
 import { type TProperties, Type } from '@sinclair/typebox'
 import { within } from '../../lib/timers.ts'
 import { openShelves, stockShelf, type ShelfRow } from './catalog.ts'
@@ -19,24 +16,23 @@ import type { Clock } from '../../lib/clock.ts'
 import { ApiError } from '../../http/errors.ts'
 import { clip } from '../../lib/text.ts'
 import { inputParser, parseJson, textFields } from '../../http/request_body.ts'
-import * as sale from './shared.ts'
+import * as shared from './shared.ts'
 import type { Json } from '../../lib/json.ts'
 import { STOCK_MARKETS } from '../../ports/vendors/market.ts'
 import { flatPrice } from '../../x402/pricing.ts'
 
-/** Longer than a vendor that asks twice, 5 s each time, for the symbols and then for the price. */
+/** Longer than two vendor requests of 5 s each, for the symbols and then for the price. */
 const DEADLINE_MS = 25_000
-/** An authorization for a feed lives as long as one for chat or search. */
+/** The same lifetime as for chat and search. */
 const MAX_TIMEOUT_SECONDS = 300
 
 const GET_AND_POST = ['GET', 'POST'] as const
-const readHistory = inputParser(sale.historyInput)
-const readList = inputParser(sale.listInput)
+const readHistory = inputParser(shared.historyInput)
+const readList = inputParser(shared.listInput)
 
 type Params = Readonly<Record<string, unknown>>
 /**
- * Where a family of endpoints is served. `row` finds its shelf from the path, and throws a 404 for a market that is not
- * on the list.
+ * The paths of a family of endpoints. `row` finds its category from the path, and throws a 404 for an unknown market.
  */
 type Family = {
   readonly name: string
@@ -46,7 +42,7 @@ type Family = {
   row(params: Params): ShelfRow
 }
 
-/** Of any length: what is not on the list is a 404, to those who pay as to those who ask. */
+/** Without a length limit: an unknown market is 404, paid or not. */
 const market = Type.String({ description: `One of ${STOCK_MARKETS.join(', ')}.` })
 
 function marketRow({ market }: Params): ShelfRow {
@@ -74,28 +70,28 @@ const EXAMPLE_FROM = '1790000000'
 
 // ── free ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What one address may ask for nothing: a history is a call upstream nearly every time, a price or a list seldom. */
+/** Free limits per IP address. Histories nearly always need an upstream call; prices and lists seldom do. */
 const FEED_LIMIT = { requests: 600, windowMs: 60_000, bucket: 'market.feeds' } as const
 const HISTORY_LIMIT = { requests: 120, windowMs: 60_000, bucket: 'market.histories' } as const
 
-type FeedWords = Pick<
+type FeedEndpointFields = Pick<
   Free,
   'name' | 'path' | 'summary' | 'input' | 'output' | 'methods' | 'sample' | 'errors' | 'limit'
 >
 
 function feed(
-  words: FeedWords,
+  endpointFields: FeedEndpointFields,
   answer: (request: FreeRequest, context: FreeContext, signal: AbortSignal) => Promise<string>,
 ): Free {
   return free({
     limit: FEED_LIMIT,
-    ...words,
+    ...endpointFields,
     tag: 'market data',
     errorFormat: 'market',
     discoverable: true,
     answer: async (request, context) =>
-      sale.marketReply(
-        await sale.orAway(
+      shared.marketReply(
+        await shared.withFeedErrors(
           within(context.clock, DEADLINE_MS, (signal) => answer(request, context, signal)),
           context.log,
         ),
@@ -105,86 +101,89 @@ function feed(
 
 function list({ name, root, title, inPath, row }: Family): Free {
   const sample = { path: exampleMarket(inPath), query: { q: row(exampleMarket(inPath)).example, limit: '10' } }
-  const words = {
+  const endpointFields = {
     name: `${name}.list`,
     path: `${root}/list`,
     summary: `List the symbols of ${title}`,
-    input: sale.listInput,
-    output: sale.listOutput,
+    input: shared.listInput,
+    output: shared.listOutput,
     sample,
   }
-  return feed(words, async ({ params, query }, { vendors }, signal) => {
-    const said = readList(Object.fromEntries(query)) as sale.ListAsked
-    const asked = { row: row(params), q: said.q ?? '', limit: sale.limitOf(said.limit) }
-    return exactJson(await sale.listing(sale.marketOf(vendors), asked, signal))
+  return feed(endpointFields, async ({ params, query }, { vendors }, signal) => {
+    const input = readList(Object.fromEntries(query)) as shared.ListInput
+    const asked = { row: row(params), q: input.q ?? '', limit: shared.limitOf(input.limit) }
+    return exactJson(await shared.listing(shared.marketOf(vendors), asked, signal))
   })
 }
 
 function freePrice({ name, root, title, row }: Family): Free {
   const sample = { path: { symbol: row({}).example } }
-  const words = {
+  const endpointFields = {
     name: `${name}.price`,
     path: `${root}/price/{symbol}`,
     summary: `Latest price of ${title}`,
     methods: GET_AND_POST,
-    input: sale.spotInput,
-    output: sale.spotOutput,
+    input: shared.spotInput,
+    output: shared.spotOutput,
     sample,
   }
-  const asks = ({ params }: FreeRequest) => ({ row: row(params), symbol: params.symbol ?? '', session: undefined })
-  const asked = feed(words, (request, { vendors }, signal) =>
-    sale.freeSpot(sale.marketOf(vendors), asks(request), signal),
+  const requestOf = ({ params }: FreeRequest) => ({ row: row(params), symbol: params.symbol ?? '', session: undefined })
+  const asked = feed(endpointFields, (request, { vendors }, signal) =>
+    shared.freeSpot(shared.marketOf(vendors), requestOf(request), signal),
   )
   return {
     ...asked,
     answer(request, context) {
-      const text = sale.freeSpotAtHand(sale.marketOf(context.vendors), asks(request))
-      return text === undefined ? asked.answer(request, context) : sale.marketReply(text)
+      const text = shared.cachedFreeSpot(shared.marketOf(context.vendors), requestOf(request))
+      return text === undefined ? asked.answer(request, context) : shared.marketReply(text)
     },
   }
 }
 
 function freeHistory({ name, root, title, row }: Family): Free {
   const sample = { path: { symbol: row({}).example }, query: { resolution: 'D', from: EXAMPLE_FROM } }
-  const words = {
+  const endpointFields = {
     name: `${name}.history`,
     path: `${root}/history/{symbol}`,
     summary: `Bars of ${title}`,
     methods: GET_AND_POST,
-    input: sale.historyInput,
-    output: sale.historyOutput,
+    input: shared.historyInput,
+    output: shared.historyOutput,
     sample,
     errors: ['BUSY'] as const,
     limit: HISTORY_LIMIT,
   }
-  return feed(words, async (request, { vendors, clock }, signal) => {
+  return feed(endpointFields, async (request, { vendors, clock }, signal) => {
     const { params, query } = request
-    const said = readHistory({
-      ...(await posted(request, clock)),
+    const input = readHistory({
+      ...(await bodyFields(request, clock)),
       ...Object.fromEntries(query),
       ...params,
-    }) as sale.HistoryAsked
+    }) as shared.HistoryInput
     const asked = {
       row: row(params),
-      symbol: said.symbol,
+      symbol: input.symbol,
       session: undefined,
-      window: sale.windowOf(said),
+      window: shared.windowOf(input),
       now: clock.now(),
       lane: 'free' as const,
     }
-    return exactJson({ ...(await sale.history(sale.marketOf(vendors), asked, signal)), free: true })
+    return exactJson({ ...(await shared.history(shared.marketOf(vendors), asked, signal)), free: true })
   })
 }
 
-/** A POST may say in its body what a GET says in its query. */
-async function posted({ method, text, header }: FreeRequest, clock: Clock): Promise<Readonly<Record<string, unknown>>> {
-  const said = method === 'POST' ? await text() : ''
-  return said === '' ? {} : textFields(await parseJson(said, header('content-type'), clock))
+/** A POST may have its fields in the body instead of the query. */
+async function bodyFields(
+  { method, text, header }: FreeRequest,
+  clock: Clock,
+): Promise<Readonly<Record<string, unknown>>> {
+  const input = method === 'POST' ? await text() : ''
+  return input === '' ? {} : textFields(await parseJson(input, header('content-type'), clock))
 }
 
 // ── paid ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** 0.001 and the fee. The 402 shows four decimals, and a call that costs this (contract 10.16). */
+/** 0.001 plus the fee. The 402 shows four decimals and an example call (contract 10.16). */
 function quote(row: ShelfRow, call: string) {
   return {
     amount: flatPrice('0.001'),
@@ -212,21 +211,21 @@ function paidPrice({ name, root, title, inPath, row }: Family): Paid {
     name: `${name}.price`,
     path: `${root}/price/{symbol}`,
     summary: `Latest price of ${title}`,
-    input: Type.Object({ ...inPath, ...sale.spotInput.properties }) as typeof sale.spotInput,
-    output: sale.spotOutput,
+    input: Type.Object({ ...inPath, ...shared.spotInput.properties }) as typeof shared.spotInput,
+    output: shared.spotOutput,
     example: { ...exampleMarket(inPath), symbol: 'AAPL' },
     price: (input) => quote(row(input), `price/${row(input).example}`),
     isAvailable: isServed,
     check(input) {
-      sale.sessionOf(row(input), input.session)
+      shared.sessionOf(row(input), input.session)
       return input
     },
     remember: (input) => ({ model: null, request: { market: row(input).shelf, symbol: input.symbol } }),
     async run({ input, vendors, clock }) {
-      const asked = { row: row(input), symbol: input.symbol, session: sale.sessionOf(row(input), input.session) }
+      const asked = { row: row(input), symbol: input.symbol, session: shared.sessionOf(row(input), input.session) }
       return {
-        result: await sale.orAway(
-          within(clock, DEADLINE_MS, (signal) => sale.spot(sale.marketOf(vendors), asked, signal)),
+        result: await shared.withFeedErrors(
+          within(clock, DEADLINE_MS, (signal) => shared.spot(shared.marketOf(vendors), asked, signal)),
         ),
       }
     },
@@ -240,15 +239,15 @@ function paidHistory({ name, root, title, inPath, row }: Family): Paid {
     name: `${name}.history`,
     path: `${root}/history/{symbol}`,
     summary: `Bars of ${title}`,
-    input: Type.Object({ ...inPath, ...sale.historyInput.properties }) as typeof sale.historyInput,
-    output: sale.historyOutput,
+    input: Type.Object({ ...inPath, ...shared.historyInput.properties }) as typeof shared.historyInput,
+    output: shared.historyOutput,
     example: { ...exampleMarket(inPath), symbol: 'AAPL', from: EXAMPLE_FROM },
     errors: ['BUSY'],
     price: (input) => quote(row(input), `history/${row(input).example}?from=${EXAMPLE_FROM}`),
     isAvailable: isServed,
     check(input) {
-      sale.windowOf(input)
-      sale.sessionOf(row(input), input.session)
+      shared.windowOf(input)
+      shared.sessionOf(row(input), input.session)
       return input
     },
     remember: (input) => ({
@@ -259,14 +258,14 @@ function paidHistory({ name, root, title, inPath, row }: Family): Paid {
       const asked = {
         row: row(input),
         symbol: input.symbol,
-        session: sale.sessionOf(row(input), input.session),
-        window: sale.windowOf(input),
+        session: shared.sessionOf(row(input), input.session),
+        window: shared.windowOf(input),
         now,
         lane: 'paid' as const,
       }
       return {
-        result: await sale.orAway(
-          within(clock, DEADLINE_MS, (signal) => sale.history(sale.marketOf(vendors), asked, signal)),
+        result: await shared.withFeedErrors(
+          within(clock, DEADLINE_MS, (signal) => shared.history(shared.marketOf(vendors), asked, signal)),
         ),
       }
     },

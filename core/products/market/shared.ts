@@ -43,15 +43,15 @@ export const listInput = Type.Object({
   limit: Type.Optional(text('How many symbols to list, at most 2000; 100 unless told.')),
 })
 
-export type ListAsked = Static<typeof listInput>
-export type HistoryAsked = Static<typeof historyInput>
+export type ListInput = Static<typeof listInput>
+export type HistoryInput = Static<typeof historyInput>
 
-/** 400 in the words of contract 3.3. */
+/** A 400 as in contract 3.3. */
 function invalid(path: string, message: string): ApiError {
   return new ApiError('INVALID_BODY', { message: `${path}: ${message}`, param: path, details: [{ path, message }] })
 }
 
-/** Which session of an exchange; what else is traded has none, and whatever is said of one is ignored. Throws a 400. */
+/** The session of an exchange. Ignored for other categories, which have none. Throws a 400. */
 export function sessionOf({ category }: ShelfRow, given: string | undefined): Session | undefined {
   if (category !== 'stocks' || given === undefined) return undefined
   const known = SESSIONS.find((each) => each === given)
@@ -59,7 +59,7 @@ export function sessionOf({ category }: ShelfRow, given: string | undefined): Se
   return known
 }
 
-/** Unix seconds: any later than 10^11 are somebody's milliseconds. */
+/** Unix seconds. Values from 10^11 on are taken for milliseconds and refused. */
 function secondsOf(path: string, given: string): number {
   const seconds = /^\d{1,12}$/.test(given) ? Number(given) : Number.NaN
   if (seconds > 0 && seconds < 1e11) return seconds
@@ -68,8 +68,8 @@ function secondsOf(path: string, given: string): number {
 
 export type Window = { readonly resolution: Resolution; readonly from: number; readonly to: number | undefined }
 
-/** What can be judged without knowing what time it is. Throws a 400. */
-export function windowOf({ resolution = 'D', from, to }: Omit<HistoryAsked, 'symbol'>): Window {
+/** Checks that do not depend on the current time. Throws a 400. */
+export function windowOf({ resolution = 'D', from, to }: Omit<HistoryInput, 'symbol'>): Window {
   if (!isResolution(resolution))
     throw invalid('resolution', `must be one of ${RESOLUTIONS.join(', ')}; got ${clip(resolution)}`)
   const window = { resolution, from: secondsOf('from', from), to: to === undefined ? undefined : secondsOf('to', to) }
@@ -81,17 +81,17 @@ function checkOrder(from: number, to: number): void {
   if (to <= from) throw invalid('to', `must be greater than from, which is ${from}; got ${to}`)
 }
 
-const LISTED = 100
+const DEFAULT_LISTED = 100
 const MAX_LISTED = 2000
 
-/** Throws a 400 for a limit that is no positive number; a large one is the largest. */
+/** Throws a 400 for a limit that is not positive; larger values are capped. */
 export function limitOf(given: string | undefined): number {
-  if (given === undefined) return LISTED
+  if (given === undefined) return DEFAULT_LISTED
   if (/^\d{1,20}$/.test(given) && Number(given) > 0) return Math.min(Number(given), MAX_LISTED)
   throw invalid('limit', `must be a positive number; got ${clip(given)}`)
 }
 
-// ── asking the vendor ───────────────────────────────────────────────────────────────────────────────────────────────
+// ── vendor calls ───────────────────────────────────────────────────────────────────────────────────────────────
 
 export function marketOf({ market }: Vendors): MarketVendor {
   if (market) return market
@@ -100,8 +100,8 @@ export function marketOf({ market }: Vendors): MarketVendor {
   })
 }
 
-/** Whatever goes wrong upstream reads as a feed that is away (contract 10.18). */
-export async function orAway<T>(work: Promise<T>, log?: Log): Promise<T> {
+/** Maps all vendor failures to FEED_UNAVAILABLE (contract 10.18). */
+export async function withFeedErrors<T>(work: Promise<T>, log?: Log): Promise<T> {
   try {
     return await work
   } catch (error) {
@@ -113,27 +113,24 @@ export async function orAway<T>(work: Promise<T>, log?: Log): Promise<T> {
   }
 }
 
-export type Asked = { readonly row: ShelfRow; readonly symbol: string; readonly session: Session | undefined }
+export type SpotRequest = { readonly row: ShelfRow; readonly symbol: string; readonly session: Session | undefined }
 
 type Latest = { readonly row: ShelfRow; readonly feed: Feed; readonly latest: Spot }
 
-/** Throws a 404 with a hint for a symbol that is not on the shelf, or that does not trade in this session. */
-export async function spot(market: MarketVendor, asked: Asked, signal: AbortSignal): Promise<Fields> {
-  return spotFields(market, await latestOf(market, asked, signal))
+/** Throws a 404 with a hint for an unknown symbol, or one that does not trade in this session. */
+export async function spot(market: MarketVendor, request: SpotRequest, signal: AbortSignal): Promise<Fields> {
+  return spotFields(market, await latestOf(market, request, signal))
 }
 
-/** The same as finished JSON, for those who pay nothing. */
-export async function freeSpot(market: MarketVendor, asked: Asked, signal: AbortSignal): Promise<string> {
-  return freeText(market, await latestOf(market, asked, signal))
+/** The same as JSON text, for free requests. */
+export async function freeSpot(market: MarketVendor, request: SpotRequest, signal: AbortSignal): Promise<string> {
+  return freeText(market, await latestOf(market, request, signal))
 }
 
-/**
- * The same at once, with no promise and no deadline, where all of it is at hand: most prices are, and a timer would
- * cost more than they do.
- */
-export function freeSpotAtHand(
+/** The same, synchronously, if everything is cached. Most prices are, and a timer would cost more than serving them. */
+export function cachedFreeSpot(
   market: MarketVendor & Partial<CachedData>,
-  { row, symbol }: Pick<Asked, 'row' | 'symbol'>,
+  { row, symbol }: Pick<SpotRequest, 'row' | 'symbol'>,
 ): string | undefined {
   const feeds = market.atHand?.feeds(row.shelf)
   const feed = feeds && indexOf(feeds).exact.get(symbol)
@@ -141,34 +138,38 @@ export function freeSpotAtHand(
   return latest && freeText(market, { row, feed, latest })
 }
 
-const written = new WeakMap<
+const spotJson = new WeakMap<
   Spot,
   { readonly row: ShelfRow; readonly feed: Feed; readonly source: string; readonly text: string }
 >()
 
-/** Written once for each spot, however many ask while a cache hands out the same one. */
+/** Serialized once per spot, while the cache returns the same one. */
 function freeText(market: MarketVendor, found: Latest): string {
   const { row, feed, latest } = found
-  const known = written.get(latest)
+  const known = spotJson.get(latest)
   if (known?.feed === feed && known.row === row && known.source === market.source) return known.text
   const text = exactJson({ ...spotFields(market, found), free: true })
-  written.set(latest, { row, feed, source: market.source, text })
+  spotJson.set(latest, { row, feed, source: market.source, text })
   return text
 }
 
-async function latestOf(market: MarketVendor, { row, symbol, session }: Asked, signal: AbortSignal): Promise<Latest> {
+async function latestOf(
+  market: MarketVendor,
+  { row, symbol, session }: SpotRequest,
+  signal: AbortSignal,
+): Promise<Latest> {
   const feed = await find(market, { row, symbol }, signal)
   const latest = await market.latest(feed, { ...(session && { session }), signal })
   if (latest) return { row, feed, latest }
-  throw noPrice(feed, session)
+  throw priceNotFound(feed, session)
 }
 
-/** The symbol is known; it is its price that is not there. */
-function noPrice({ symbol }: Feed, session: Session | undefined): ApiError {
+/** 404 for a known symbol without a price. */
+function priceNotFound({ symbol }: Feed, session: Session | undefined): ApiError {
   if (!session)
     return new ApiError('NOT_FOUND', {
       error: 'No price',
-      message: `${symbol} has no price just now. Nothing was charged.`,
+      message: `${symbol} has no price at the moment. Nothing was charged.`,
       fields: { hint: 'The feed has not published one lately; try again later.' },
     })
   const message = `${symbol} has no price of the ${session} session. Nothing was charged.`
@@ -179,17 +180,17 @@ function noPrice({ symbol }: Feed, session: Session | undefined): ApiError {
   })
 }
 
-/** More than this many bars are not made at once: a reply stays under a megabyte. */
+/** Most bars of a reply, which keeps it under a megabyte. */
 export const MAX_BARS = 5000
 
 /**
- * The newest bars of the window: one that is longer than MOST_BARS bars is cut at its far end, and the reply's `from`
- * and `truncated` say so. There are no bars of the future, so a window ends now at the latest. Throws a 404 with a hint
- * for a symbol that is not on the shelf, or when there are no bars. `now` in milliseconds.
+ * The newest bars of the window. A window longer than `MAX_BARS` is cut at its start, which the reply's `from` and
+ * `truncated` show. It ends at the current time at the latest. Throws a 404 with a hint for an unknown symbol, or if
+ * there are no bars. `now` is in milliseconds.
  */
 export async function history(
   market: MarketVendor,
-  asked: Asked & { readonly window: Window; readonly now: number; readonly lane: Lane },
+  request: SpotRequest & { readonly window: Window; readonly now: number; readonly lane: Lane },
   signal: AbortSignal,
 ): Promise<Fields> {
   const {
@@ -197,14 +198,14 @@ export async function history(
     session,
     lane,
     window: { resolution, ...window },
-  } = asked
-  const now = Math.floor(asked.now / 1000)
+  } = request
+  const now = Math.floor(request.now / 1000)
   if (window.from >= now) throw invalid('from', `must be in the past, before ${now}; got ${window.from}`)
   const to = Math.min(window.to ?? now, now)
   const from = Math.max(window.from, to - MAX_BARS * BAR_SECONDS[resolution])
-  const feed = await find(market, asked, signal)
+  const feed = await find(market, request, signal)
   const bars = await market.bars(feed, { resolution, from, to, ...(session && { session }), lane, signal })
-  if (bars.length === 0) throw noBars(feed, { resolution, from, to })
+  if (bars.length === 0) throw barsNotFound(feed, { resolution, from, to })
   const truncated = from > window.from && { truncated: true }
   return {
     symbol: feed.symbol,
@@ -220,20 +221,20 @@ export async function history(
 
 async function find(
   market: MarketVendor,
-  { row, symbol }: Pick<Asked, 'row' | 'symbol'>,
+  { row, symbol }: Pick<SpotRequest, 'row' | 'symbol'>,
   signal: AbortSignal,
 ): Promise<Feed> {
   const feeds = await market.feeds(row.shelf, { signal })
   const { exact, upper } = indexOf(feeds)
-  const wanted = symbol.toUpperCase()
-  const feed = exact.get(symbol) ?? upper.get(wanted)
+  const query = symbol.toUpperCase()
+  const feed = exact.get(symbol) ?? upper.get(query)
   if (feed) return feed
-  const near = nearest(feeds, wanted)
-  const meant = near.length > 0 ? ` Near to it: ${near.join(', ')}.` : ''
-  throw missing(row, {
+  const similar = similarSymbols(feeds, query)
+  const suggestion = similar.length > 0 ? ` Near to it: ${similar.join(', ')}.` : ''
+  throw symbolNotFound(row, {
     symbol: clip(symbol),
-    hint: `Symbols here are written as ${row.format}, for example ${row.example}.${meant}`,
-    near,
+    hint: `Symbols here are written as ${row.format}, for example ${row.example}.${suggestion}`,
+    similar,
   })
 }
 
@@ -241,7 +242,7 @@ type Index = { readonly exact: ReadonlyMap<string, Feed>; readonly upper: Readon
 
 const indexes = new WeakMap<readonly Feed[], Index>()
 
-/** Made once for each list that a cache hands out. Where two feeds have one symbol, the first counts. */
+/** Cached per list. Of feeds with the same symbol the first is used. */
 function indexOf(feeds: readonly Feed[]): Index {
   const known = indexes.get(feeds)
   if (known) return known
@@ -254,19 +255,19 @@ function indexOf(feeds: readonly Feed[]): Index {
   return index
 }
 
-function missing(
+function symbolNotFound(
   { root, label }: ShelfRow,
-  { symbol, hint, near = [] }: { symbol: string; hint: string; near?: readonly string[] },
+  { symbol, hint, similar = [] }: { symbol: string; hint: string; similar?: readonly string[] },
 ): ApiError {
   const message = `${symbol} is not among the feeds of ${label}. Nothing was charged.`
   return new ApiError('NOT_FOUND', {
     error: 'Symbol not found',
     message,
-    fields: { hint: `${hint} All symbols: GET ${root}/list`, ...(near.length > 0 && { nearest: near }) },
+    fields: { hint: `${hint} All symbols: GET ${root}/list`, ...(similar.length > 0 && { nearest: similar }) },
   })
 }
 
-function noBars(
+function barsNotFound(
   { symbol }: Feed,
   { resolution, from, to }: { resolution: Resolution; from: number; to: number },
 ): ApiError {
@@ -278,13 +279,11 @@ function noBars(
   })
 }
 
-/**
- * Up to five symbols that the caller may have meant: those that share the most pairs of letters. Linear in the list.
- */
-function nearest(feeds: readonly Feed[], wanted: string): readonly string[] {
-  const given = pairs(wanted)
+/** Up to five similar symbols, by shared pairs of letters. Linear in the list. */
+function similarSymbols(feeds: readonly Feed[], query: string): readonly string[] {
+  const given = pairs(query)
   const ranked = feeds
-    .map(({ symbol }) => ({ symbol, score: likeness(given, pairs(symbol.toUpperCase())) }))
+    .map(({ symbol }) => ({ symbol, score: similarity(given, pairs(symbol.toUpperCase())) }))
     .filter(({ score }) => score > 0.3)
   ranked.sort((a, b) => b.score - a.score || (a.symbol < b.symbol ? -1 : 1))
   return ranked.slice(0, 5).map(({ symbol }) => symbol)
@@ -295,7 +294,7 @@ function pairs(word: string): ReadonlySet<string> {
   return new Set(Array.from({ length: framed.length - 1 }, (_, index) => framed.slice(index, index + 2)))
 }
 
-function likeness(a: ReadonlySet<string>, b: ReadonlySet<string>): number {
+function similarity(a: ReadonlySet<string>, b: ReadonlySet<string>): number {
   let shared = 0
   for (const pair of b) if (a.has(pair)) shared++
   return (2 * shared) / (a.size + b.size)
@@ -337,10 +336,10 @@ export async function listing(
   { row, q, limit }: { row: ShelfRow; q: string; limit: number },
   signal: AbortSignal,
 ): Promise<Fields> {
-  const wanted = q.toLowerCase()
+  const query = q.toLowerCase()
   const feeds = await market.feeds(row.shelf, { signal })
   const found = feeds.filter(
-    ({ symbol, description }) => symbol.toLowerCase().includes(wanted) || description.toLowerCase().includes(wanted),
+    ({ symbol, description }) => symbol.toLowerCase().includes(query) || description.toLowerCase().includes(query),
   )
   const symbols = found.slice(0, limit).map(({ symbol, description }) => ({ symbol, description }))
   const endpoints = {
@@ -351,7 +350,7 @@ export async function listing(
   return { ...shelfFields(row), label: row.label, count: found.length, example: row.example, endpoints, symbols }
 }
 
-/** A price is old as soon as it is read, so none is kept on the way. */
+/** Prices must not be cached by intermediaries. */
 export const marketReply = (body: string): Reply => ({ status: 200, headers: REPLY_HEADERS, body })
 const REPLY_HEADERS = { 'content-type': 'application/json', 'cache-control': 'no-store' }
 

@@ -4,7 +4,7 @@
  */
 
 /** Calling codes of two digits; all others have three, but 1 and 7 (ITU-T E.164, list of assigned codes). */
-const TWO = new Set(
+const TWO_DIGIT_CODES = new Set(
   '20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 60 61 62 63 64 65 66 81 82 84 86 90 91 92 93 94 95 98'.split(
     ' ',
   ),
@@ -14,7 +14,7 @@ const TWO = new Set(
  * Those of five digits and more, by calling code; shorter ones need no list. Leading zeros of a trunk are not part of
  * them.
  */
-const LONGER: Readonly<Record<string, readonly string[]>> = {
+const LONG_SERVICE_NUMBERS: Readonly<Record<string, readonly string[]>> = {
   '1': ['8002738255'],
   '27': ['10111', '10177'],
   '44': ['18000'],
@@ -38,14 +38,14 @@ const NANP = /^(?:911|988|933|211|311|411|511|611|711|811)/
 const HARMONISED = /^116\d{3}$/
 
 /** Satellites, networks of no country, and rates that are the callee's to choose. */
-const DEAR = /^(?:1900|1976|808|870|878|881|882|883|888|979|991)/
+const PREMIUM = /^(?:1900|1976|808|870|878|881|882|883|888|979|991)/
 
 /**
  * The same within a country, by calling code: premium rates, shared costs and personal numbers of the national
  * numbering plans, which a callee may rent to be paid by whoever rings. Ranges that subscribers have as well are left
  * out.
  */
-const DEAR_AT_HOME: Readonly<Record<string, RegExp>> = {
+const PREMIUM_BY_COUNTRY: Readonly<Record<string, RegExp>> = {
   '7': /^80[39]/,
   '27': /^86/,
   '30': /^90/,
@@ -102,7 +102,7 @@ function dialed(text: string): string {
 }
 
 function split(digits: string): { code: string; rest: string } {
-  const long = TWO.has(digits.slice(0, 2)) ? 2 : 3
+  const long = TWO_DIGIT_CODES.has(digits.slice(0, 2)) ? 2 : 3
   const length = /^[17]/.test(digits) ? 1 : long
   return { code: digits.slice(0, length), rest: digits.slice(length) }
 }
@@ -120,12 +120,12 @@ export function isEmergency(text: string): boolean {
   // like.
   if (digits.length <= 5 || national.length <= (FOUR_DIGITS.has(code) ? 3 : 4)) return true
   if (code === '1' && NANP.test(national)) return true
-  return HARMONISED.test(national) || (LONGER[code] ?? []).includes(national)
+  return HARMONISED.test(national) || (LONG_SERVICE_NUMBERS[code] ?? []).includes(national)
 }
 
 /** Whether a call there costs what nobody has quoted. */
-export function isDear(text: string): boolean {
+export function isPremiumRate(text: string): boolean {
   const digits = dialed(text)
   const { code, rest } = split(digits)
-  return DEAR.test(digits) || DEAR_AT_HOME[code]?.test(rest.replace(/^0+/, '')) === true
+  return PREMIUM.test(digits) || PREMIUM_BY_COUNTRY[code]?.test(rest.replace(/^0+/, '')) === true
 }

@@ -1,7 +1,7 @@
 /** The record of a phone call as its buyers read it: the vendor's own words, and what they mean beside them. */
 import type { Json, Fields } from '../../lib/json.ts'
 
-type Rung = {
+type CallData = {
   readonly id: string
   readonly to: string
   readonly from: string
@@ -10,7 +10,7 @@ type Rung = {
 }
 
 /** What is passed on as it is. Not what it cost the operator, nor what else the vendor keeps for its customer. */
-const PASSED = [
+const FORWARDED_FIELDS = [
   'answered_by',
   'call_length',
   'call_ended_by',
@@ -28,22 +28,25 @@ const PASSED = [
 
 const textIn = (record: Fields, name: string): string | null => (typeof record[name] === 'string' ? record[name] : null)
 
-export function clientRecord(record: Fields, { id, to, from, maxMinutes, at }: Rung): Readonly<Record<string, Json>> {
+export function clientRecord(
+  record: Fields,
+  { id, to, from, maxMinutes, at }: CallData,
+): Readonly<Record<string, Json>> {
   const status = statusOf(record)
-  const said = (Array.isArray(record.transcripts) ? record.transcripts : []).filter(
+  const utterances = (Array.isArray(record.transcripts) ? record.transcripts : []).filter(
     (each): each is Fields => typeof each === 'object' && each !== null,
   )
-  const passed = Object.fromEntries(PASSED.map((name) => [name, (record[name] ?? null) as Json]))
+  const forwarded = Object.fromEntries(FORWARDED_FIELDS.map((name) => [name, (record[name] ?? null) as Json]))
   const { ended_by, ended_by_reason } = endOf(record, { status, maxMinutes })
   return {
-    ...passed,
+    ...forwarded,
     call_id: id,
     to,
     from,
     status,
     call_length: typeof record.call_length === 'number' ? record.call_length : null,
-    transcript: said.map(({ user, text }) => ({ role: String(user ?? ''), text: String(text ?? '') })),
-    transcripts: said as unknown as Json,
+    transcript: utterances.map(({ user, text }) => ({ role: String(user ?? ''), text: String(text ?? '') })),
+    transcripts: utterances as unknown as Json,
     started_at: textIn(record, 'started_at') ?? textIn(record, 'created_at') ?? new Date(at).toISOString(),
     ended_at: textIn(record, 'end_at') ?? textIn(record, 'ended_at'),
     ended_by,

@@ -1,7 +1,7 @@
 /** Calls to people by a voice that follows a task, from a number that the paying wallet rents (contract 17.7). */
 import { type Static, Type } from '@sinclair/typebox'
 import { within } from '../../lib/timers.ts'
-import { isDear, isEmergency } from './blocked_numbers.ts'
+import { isPremiumRate, isEmergency } from './blocked_numbers.ts'
 import { free, type Order, paid } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { ApiError } from '../../http/errors.ts'
@@ -18,17 +18,17 @@ import { clientRecord } from './call_record.ts'
 import { activeOf, E164, ownedBy } from './numbers.ts'
 
 /** US dollars before the fee. */
-const PER_CALL = '0.54'
+const PRICE_USD = '0.54'
 const VOICES = ['nat', 'josh', 'maya', 'june', 'paige', 'derek', 'florian'] as const
 const MINUTE_MS = 60_000
 /** How long a call may be asked after. */
 const KEEP_MS = 90 * 24 * 60 * MINUTE_MS
 /** Whom a call may have rung whose fate is not known, that wallet does not ring again for so long. */
-const AGAIN_MS = 10 * MINUTE_MS
+const REDIAL_DELAY_MS = 10 * MINUTE_MS
 /** Whom an order has rung is known for longer than its authorization can live. */
-const ORDERED_MS = 48 * 60 * MINUTE_MS
+const ORDER_RETENTION_MS = 48 * 60 * MINUTE_MS
 /** Longest wait for the vendor in a free request. */
-const ASK_MS = 10_000
+const VENDOR_TIMEOUT_MS = 10_000
 
 /** Our id of a call, and what its vendor calls it. */
 const CALL = recordKind({
@@ -86,7 +86,7 @@ const input = Type.Object({
     Type.String({ minLength: 1, maxLength: 1_000, description: 'Required with leave_message.' }),
   ),
 })
-type Asked = Static<typeof input>
+type CallInput = Static<typeof input>
 
 const call = paid({
   name: 'voice.call',
@@ -108,7 +108,7 @@ const call = paid({
   example: { to: '+14155550123', task: 'Ask whether a table for two is free tonight at eight, and book it for Ada.' },
   errors: ['NOT_ALLOWED', 'BUSY', 'AUTHORIZATION_USED', 'UPSTREAM_FAILED'],
   effects: { owed: true },
-  price: () => ({ amount: flatPrice(PER_CALL), maxTimeoutSeconds: 300, publicPrice: {} }),
+  price: () => ({ amount: flatPrice(PRICE_USD), maxTimeoutSeconds: 300, publicPrice: {} }),
   isAvailable: (_input, { vendors }) => vendors.voice !== undefined,
 
   check(given) {
@@ -120,7 +120,7 @@ const call = paid({
       )
     if (!new RegExp(E164).test(to))
       throw refused('to', `must be a number in E.164, for example +14155550123; got ${quoted(to)}`)
-    if (isDear(to))
+    if (isPremiumRate(to))
       throw refused('to', `is at a premium rate, by satellite or of no country, and is not called; got ${quoted(to)}`)
     if (given.task.trim().length < 10) throw refused('task', 'must have at least 10 characters')
     if (action === 'leave_message' && !message?.trim())
@@ -134,9 +134,9 @@ const call = paid({
   },
 
   async run(order) {
-    const asked = order.input as Asked
+    const asked = order.input as CallInput
     const { origin, records, secretName } = callContextIn(order)
-    const from = await callerOf(order.payer, asked.from, { records, now: order.clock.now() })
+    const from = await callerNumberOf(order.payer, asked.from, { records, now: order.clock.now() })
     const handle = await ringOnce(order, ringing(asked, from))
     const id = await secretName('call_')
     const data = { handle, to: asked.to, from, maxMinutes: asked.max_duration ?? 5, at: order.now }
@@ -154,7 +154,7 @@ const call = paid({
 })
 
 /** The number that it is called from. Throws a 403 or 400 that says which there are. */
-async function callerOf(
+async function callerNumberOf(
   payer: string,
   from: string | undefined,
   at: { records: CallContext['records']; now: number },
@@ -187,7 +187,7 @@ async function callerOf(
   return only
 }
 
-function ringing(asked: Asked, from: string): Ringing {
+function ringing(asked: CallInput, from: string): Ringing {
   const { to, task, voice = VOICES[0], language = 'en-US', max_duration: maxMinutes = 5, model = 'base' } = asked
   const {
     first_sentence: firstSentence,
@@ -223,42 +223,43 @@ function voiceIn({ vendors }: Pick<Order<unknown>, 'vendors'>): VoiceVendor {
  * it is not known whether somebody was rung, that order never rings again, and the wallet does not ring the same number
  * for a while, whatever it signs.
  */
-async function ringOnce(order: Order<unknown>, wanted: Ringing): Promise<string> {
+async function ringOnce(order: Order<unknown>, callRequest: Ringing): Promise<string> {
   const { records, order: name } = callContextIn(order)
   const { clock, payer, signal } = order
-  const { to } = wanted
+  const { to } = callRequest
   const now = clock.now()
   const known = (await ORDERED.get(records, name, now))?.data
   if (known?.handle && known.to === to) return known.handle
-  if (known) throw hasRung(known.to)
+  if (known) throw alreadyCalled(known.to)
   const lineId = fingerprint(payer, to, '').slice(0, 32)
-  const line = await DIALING.put(
+  const dialing = await DIALING.put(
     records,
-    { id: lineId, owner: payer, data: { order: name }, expiresAt: now + AGAIN_MS },
+    { id: lineId, owner: payer, data: { order: name }, expiresAt: now + REDIAL_DELAY_MS },
     now,
   )
-  if (!line) throw isRinging(to, ((await DIALING.get(records, lineId, now))?.expiresAt ?? now) - now)
-  const mine = await ORDERED.put(
+  if (!dialing) throw callInProgress(to, ((await DIALING.get(records, lineId, now))?.expiresAt ?? now) - now)
+  const orderRecord = await ORDERED.put(
     records,
-    { id: name, owner: payer, data: { to, handle: null }, expiresAt: now + ORDERED_MS },
+    { id: name, owner: payer, data: { to, handle: null }, expiresAt: now + ORDER_RETENTION_MS },
     now,
   )
-  if (!mine) throw hasRung(to)
-  const free = () => DIALING.move(records, line, { expiresAt: clock.now() }, clock.now())
+  if (!orderRecord) throw alreadyCalled(to)
+  const free = () => DIALING.move(records, dialing, { expiresAt: clock.now() }, clock.now())
   try {
-    const { handle } = await voiceIn(order).ring(wanted, { signal }).catch(failedAs('Call initiation failed'))
-    await ORDERED.move(records, mine, { data: { to, handle } }, clock.now())
+    const { handle } = await voiceIn(order).ring(callRequest, { signal }).catch(failedAs('Call initiation failed'))
+    await ORDERED.move(records, orderRecord, { data: { to, handle } }, clock.now())
     await free()
     return handle
   } catch (error) {
-    const rangNobody =
+    const wasNotDialed =
       error instanceof ApiError && error.code !== 'UPSTREAM_FAILED' && error.code !== 'UPSTREAM_TIMEOUT'
-    if (rangNobody) await Promise.all([ORDERED.move(records, mine, { expiresAt: clock.now() }, clock.now()), free()])
+    if (wasNotDialed)
+      await Promise.all([ORDERED.move(records, orderRecord, { expiresAt: clock.now() }, clock.now()), free()])
     throw error
   }
 }
 
-function isRinging(to: string, ms: number): ApiError {
+function callInProgress(to: string, ms: number): ApiError {
   const seconds = String(Math.max(1, Math.ceil(ms / 1000)))
   return new ApiError('BUSY', {
     message: `This wallet may be ringing ${to} just now, and nobody is rung twice. Nothing was charged; send the same request again in ${seconds} s.`,
@@ -267,7 +268,7 @@ function isRinging(to: string, ms: number): ApiError {
 }
 
 /** Another signature is another order; this one is not charged any more either. */
-function hasRung(to: string): ApiError {
+function alreadyCalled(to: string): ApiError {
   return new ApiError('AUTHORIZATION_USED', {
     error: 'Call may have been made',
     message: `This payment may have rung ${to} already, and nobody is rung twice for one. Nothing was charged; sign another payment for another call.`,
@@ -278,7 +279,7 @@ function hasRung(to: string): ApiError {
 // ── how it goes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const text = Type.Union([Type.String(), Type.Null()])
-const spoken = Type.Object({ role: Type.String(), text: Type.String() }, { additionalProperties: true })
+const utterance = Type.Object({ role: Type.String(), text: Type.String() }, { additionalProperties: true })
 
 const status = free({
   name: 'voice.status',
@@ -300,7 +301,7 @@ const status = free({
       call_length: Type.Union([Type.Number({ description: 'Minutes.' }), Type.Null()]),
       call_ended_by: text,
       summary: text,
-      transcript: Type.Array(spoken),
+      transcript: Type.Array(utterance),
       transcripts: Type.Array(Type.Unknown(), { description: 'The same as the vendor writes it.' }),
       concatenated_transcript: text,
       recording_url: text,
@@ -320,19 +321,19 @@ const status = free({
         error: 'Call not found',
         message: 'No call of this id was made here; or it was made more than 90 days ago.',
       })
-    const kept = /^call_[0-9a-f]{32}$/.test(id) ? await CALL.get(records, id, clock.now()) : undefined
-    if (!kept) throw unknown()
-    const { handle, ...rung } = kept.data
-    const record = await within(clock, ASK_MS, (signal) => voiceIn({ vendors }).look(handle, { signal })).catch(
-      (error: unknown) => {
-        if ((error as Error).name === 'TimeoutError')
-          throw new ApiError('UPSTREAM_FAILED', {
-            message: 'The record of the call could not be had in time; ask again.',
-          })
-        throw error
-      },
-    )
-    return json(200, clientRecord(record ?? {}, { id, ...rung }), { 'cache-control': 'no-store' })
+    const stored = /^call_[0-9a-f]{32}$/.test(id) ? await CALL.get(records, id, clock.now()) : undefined
+    if (!stored) throw unknown()
+    const { handle, ...callData } = stored.data
+    const record = await within(clock, VENDOR_TIMEOUT_MS, (signal) =>
+      voiceIn({ vendors }).look(handle, { signal }),
+    ).catch((error: unknown) => {
+      if ((error as Error).name === 'TimeoutError')
+        throw new ApiError('UPSTREAM_FAILED', {
+          message: 'The record of the call could not be had in time; ask again.',
+        })
+      throw error
+    })
+    return json(200, clientRecord(record ?? {}, { id, ...callData }), { 'cache-control': 'no-store' })
   },
 })
 

@@ -1,6 +1,7 @@
 /**
- * Phone numbers that wallets rent. A number is bought upstream before it is paid for, so what a wallet may use is judged by what has become of the call that
- * paid for its latest term; and whatever is rented upstream and nobody's any more is given back by a chore.
+ * Phone numbers that wallets rent. A number is bought upstream before it is paid for, so what a wallet may use is
+ * judged by what has become of the call that paid for its latest term; and whatever is rented upstream and nobody's any
+ * more is given back by a chore.
  */
 import { Type } from '@sinclair/typebox'
 import { type Kept, recordKind } from '../../endpoint/record_kind.ts'
@@ -13,7 +14,10 @@ import type { Line, PhoneVendor } from '../../ports/vendors/phone.ts'
 export const NUMBER = recordKind({
   kind: 'phone_number',
   version: 1,
-  /** `id` is the carrier's. `terms` are paid for beyond doubt; `payment` is the call that pays for one more, or has paid. */
+  /**
+   * `id` is the carrier's. `terms` are paid for beyond doubt; `payment` is the call that pays for one more, or has
+   * paid.
+   */
   schema: Type.Object({
     id: Type.String(),
     order: Type.String(),
@@ -50,14 +54,17 @@ const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 export const TERM_MS = 30 * DAY_MS
 /** Nothing of this ends by itself: what the operator pays for must not be forgotten. */
-export const UNTIL_GIVEN_BACK = Number.MAX_SAFE_INTEGER
-/** A poll that began within the claim window may end after it, and the same signed request may come again after a failure. */
+export const NO_EXPIRY = Number.MAX_SAFE_INTEGER
+/**
+ * A poll that began within the claim window may end after it, and the same signed request may come again after a
+ * failure.
+ */
 const GRACE_MS = HOUR_MS
 const MAX = 1_000
 /** A wallet rents at most so many at a time. */
 export const MAX_NUMBERS = 100
 
-export type Rented = {
+export type LeasedNumber = {
   readonly number: string
   readonly record: LeaseRecord
   readonly lease: Lease
@@ -71,10 +78,10 @@ const isPaid = (call: Call | undefined): boolean =>
   call?.paymentStatus === 'settled' || call?.paymentStatus === 'unresolved'
 
 /** A number as it stands at this moment. */
-export async function rentedOf(
+export async function leaseStatusOf(
   record: LeaseRecord,
   { records, now }: { records: Pick<Records, 'getCall'>; now: number },
-): Promise<Rented> {
+): Promise<LeasedNumber> {
   const lease = record.data
   const call = await records.getCall(lease.payment)
   const expiresAt = lease.from + TERM_MS * (lease.terms + (isPaid(call) ? 1 : 0))
@@ -90,9 +97,12 @@ export async function rentedOf(
 }
 
 /** What a wallet rents, oldest first, the expired and the unpaid among it. */
-export async function rentedBy(wallet: string, at: { records: Records; now: number }): Promise<readonly Rented[]> {
+export async function numbersOf(
+  wallet: string,
+  at: { records: Records; now: number },
+): Promise<readonly LeasedNumber[]> {
   const records = await NUMBER.list(at.records, wallet, { now: at.now, limit: MAX })
-  const all = await Promise.all(records.map((record) => rentedOf(record, at)))
+  const all = await Promise.all(records.map((record) => leaseStatusOf(record, at)))
   return all
     .filter(({ lease }) => !lease.ending)
     .toSorted((one, other) => one.lease.from - other.lease.from || (one.number < other.number ? -1 : 1))
@@ -116,26 +126,30 @@ export async function rentOut(
   { owner, call, chain, now }: { owner: string; call: string; chain: string; now: number },
 ): Promise<boolean> {
   const data: Lease = { id, order, chain, from: now, terms: 0, payment: call }
-  const record = { id: number, owner, data, expiresAt: UNTIL_GIVEN_BACK }
+  const record = { id: number, owner, data, expiresAt: NO_EXPIRY }
   const put = async () => (await NUMBER.put(records, record, now)) !== undefined
   if (await put()) return true
-  const held = await NUMBER.get(records, number, now)
-  if (!held) return await put()
-  const known = await rentedOf(held, { records, now })
-  // The same number of the carrier's was bought for a call that came to nothing; or it was given back, bought anew, and its record left over.
-  const isLeft =
+  const existing = await NUMBER.get(records, number, now)
+  if (!existing) return await put()
+  const known = await leaseStatusOf(existing, { records, now })
+  // The same number of the carrier's was bought for a call that came to nothing; or it was given back, bought anew, and
+  // its record left over.
+  const isReusable =
     known.lease.id === id
-      ? held.owner === owner && !known.isActive && !known.lease.ending
+      ? existing.owner === owner && !known.isActive && !known.lease.ending
       : !known.isActive && !known.unpaid
-  if (!isLeft) return false
-  if (held.owner === owner) return (await NUMBER.move(records, held, record, now)) !== undefined
-  return (await NUMBER.move(records, held, { expiresAt: now }, now)) !== undefined && (await put())
+  if (!isReusable) return false
+  if (existing.owner === owner) return (await NUMBER.move(records, existing, record, now)) !== undefined
+  return (await NUMBER.move(records, existing, { expiresAt: now }, now)) !== undefined && (await put())
 }
 
-/** Takes a number from use, so that only one goes on to give it back. Answers with its record, undefined where somebody else was first. */
+/**
+ * Takes a number from use, so that only one goes on to give it back. Answers with its record, undefined where somebody
+ * else was first.
+ */
 export async function endLease(
   records: Records,
-  { record, lease }: Pick<Rented, 'record' | 'lease'>,
+  { record, lease }: Pick<LeasedNumber, 'record' | 'lease'>,
   now: number,
 ): Promise<LeaseRecord | undefined> {
   if (lease.ending) return record
@@ -159,7 +173,7 @@ export async function forget(
 
 // ── the chore ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-type Sweeping = {
+type ReleaseContext = {
   readonly records: Records
   readonly phone: PhoneVendor
   readonly log: Log
@@ -167,8 +181,11 @@ type Sweeping = {
   readonly now: number
 }
 
-/** Gives back what has expired, was not paid for in time, or was bought for a call that came to nothing. What it knows nothing of it leaves alone. */
-export const giveBack: MaintenanceTask = {
+/**
+ * Gives back what has expired, was not paid for in time, or was bought for a call that came to nothing. What it knows
+ * nothing of it leaves alone.
+ */
+export const releaseUnusedNumbers: MaintenanceTask = {
   everyMs: 10 * 60_000,
   can: ({ phone }) => phone !== undefined,
   async do({ records, vendors, clock, log, signal }) {
@@ -185,14 +202,14 @@ export const giveBack: MaintenanceTask = {
   },
 }
 
-async function handle(line: Line, at: Sweeping): Promise<void> {
+async function handle(line: Line, at: ReleaseContext): Promise<void> {
   const { records, phone, log, signal, now } = at
-  const held = await NUMBER.get(records, line.number, now)
-  if (held && held.data.id === line.id) {
-    const rented = await rentedOf(held, at)
+  const existing = await NUMBER.get(records, line.number, now)
+  if (existing && existing.data.id === line.id) {
+    const rented = await leaseStatusOf(existing, at)
     const isWanted =
       !rented.lease.ending &&
-      (rented.expiresAt > now || rented.unpaid !== undefined || (await isWorkedOn(rented.lease.payment, at)))
+      (rented.expiresAt > now || rented.unpaid !== undefined || (await mayStillBePaid(rented.lease.payment, at)))
     const ended = isWanted ? undefined : await endLease(records, rented, now)
     if (!ended) return
     await phone.release(line.id, { signal })
@@ -209,7 +226,7 @@ async function handle(line: Line, at: Sweeping): Promise<void> {
     })
   const order = ordered.data
   const isStray = order.number !== undefined && order.number !== line.number
-  if (!isStray && !order.ending && (await isWorkedOn(order.call, at))) return
+  if (!isStray && !order.ending && (await mayStillBePaid(order.call, at))) return
   const isMarked = isStray || order.ending
   const ending = isMarked
     ? ordered
@@ -221,7 +238,7 @@ async function handle(line: Line, at: Sweeping): Promise<void> {
 }
 
 /** Its result may still be paid for, or the same signed request may come again and find the number. */
-async function isWorkedOn(id: string, { records, now }: Pick<Sweeping, 'records' | 'now'>): Promise<boolean> {
+async function mayStillBePaid(id: string, { records, now }: Pick<ReleaseContext, 'records' | 'now'>): Promise<boolean> {
   const call = await records.getCall(id)
   if (!call || isPaid(call)) return false
   if (call.workStatus === 'failed') return (call.endedAt ?? call.createdAt) > now - GRACE_MS

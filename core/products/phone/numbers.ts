@@ -1,4 +1,7 @@
-/** Phone numbers: what a carrier knows of one, and numbers to rent, which belong to the wallet that pays (contract 17.2). */
+/**
+ * Phone numbers: what a carrier knows of one, and numbers to rent, which belong to the wallet that pays (contract
+ * 17.2).
+ */
 import { type Static, Type } from '@sinclair/typebox'
 import { type Offering, type Order, paid, type Price } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
@@ -13,17 +16,17 @@ import {
   endLease,
   forget,
   formerOf,
-  giveBack,
+  releaseUnusedNumbers,
   MAX_NUMBERS,
   NUMBER,
   NUMBER_ORDER,
   type NumberOrder,
-  rentedBy,
-  type Rented,
-  rentedOf,
+  numbersOf,
+  type LeasedNumber,
+  leaseStatusOf,
   rentOut,
   TERM_MS,
-  UNTIL_GIVEN_BACK,
+  NO_EXPIRY,
 } from './number_leases.ts'
 import type { PhoneVendor } from '../../ports/vendors/phone.ts'
 
@@ -119,7 +122,7 @@ const buy = paid({
   example: { country: 'US' },
   errors: ['NOT_FOUND', 'NOT_ALLOWED', 'BUSY', 'UPSTREAM_FAILED'],
   price: price(PER_TERM),
-  effects: { owed: true, maintenanceTask: giveBack },
+  effects: { owed: true, maintenanceTask: releaseUnusedNumbers },
   check({ country = 'US', ...given }, { vendors }) {
     const { countries = [country] } = vendors.phone ?? {}
     if (!countries.includes(country))
@@ -136,7 +139,7 @@ const buy = paid({
     const { country = 'US', areaCode } = order.input as Static<typeof buyInput>
     const { records, label, order: name } = callContextIn(order)
     const { clock, payer, signal } = order
-    if ((await rentedBy(payer, { records, now: clock.now() })).length >= MAX_NUMBERS)
+    if ((await numbersOf(payer, { records, now: clock.now() })).length >= MAX_NUMBERS)
       throw forbidden(
         'limit',
         `This wallet rents ${MAX_NUMBERS} numbers, which is the most. Release one first. Nothing was charged.`,
@@ -164,14 +167,17 @@ const buy = paid({
   }),
 })
 
-/** Notes who buys before anything is bought, so that it can be found after a crash: by the same signed request, or by the chore that gives it back. */
+/**
+ * Notes who buys before anything is bought, so that it can be found after a crash: by the same signed request, or by
+ * the chore that gives it back.
+ */
 async function beginOrder(order: Order<unknown>, { id }: { id: string }): Promise<NumberOrder> {
   const { records } = callContextIn(order)
   const { clock, payer } = order
   const now = clock.now()
-  const record = { id, owner: payer, data: { call: order.id }, expiresAt: UNTIL_GIVEN_BACK }
-  const begun = await NUMBER_ORDER.put(records, record, now)
-  if (begun) return begun
+  const record = { id, owner: payer, data: { call: order.id }, expiresAt: NO_EXPIRY }
+  const created = await NUMBER_ORDER.put(records, record, now)
+  if (created) return created
   const held = await NUMBER_ORDER.get(records, id, now)
   const resumed = held && !held.data.ending ? await NUMBER_ORDER.move(records, held, record, now) : undefined
   if (!resumed) throw busy()
@@ -235,7 +241,7 @@ const list = paid({
   async run(order) {
     const { records } = callContextIn(order)
     const at = { records, now: order.clock.now() }
-    const rented = (await rentedBy(order.payer, at)).filter(isShown)
+    const rented = (await numbersOf(order.payer, at)).filter(isPaidFor)
     const former = await formerOf(order.payer, at)
     const numbers = [
       ...rented.map(({ number, lease, expiresAt: end, isActive }) => ({
@@ -308,17 +314,17 @@ export const phone = [...lookups, buy, renew, list, release]
 // ── whose a number is ───────────────────────────────────────────────────────────────────────────────────────────────
 
 /** What has been paid for: a number that waits for its payment is nobody's, and is not told of. */
-const isShown = ({ expiresAt: end, lease }: Rented): boolean => end > lease.from
+const isPaidFor = ({ expiresAt: end, lease }: LeasedNumber): boolean => end > lease.from
 
 /** A number that this wallet may use. Throws a 403 with the reason: wrong_wallet, expired, not_found. */
 export async function ownedBy(
   wallet: string,
   number: string,
   { records, now }: { records: CallContext['records']; now: number },
-): Promise<Rented> {
+): Promise<LeasedNumber> {
   const held = await NUMBER.get(records, number, now)
-  const rented = held && (await rentedOf(held, { records, now }))
-  if (rented && isShown(rented) && !rented.lease.ending) {
+  const rented = held && (await leaseStatusOf(held, { records, now }))
+  if (rented && isPaidFor(rented) && !rented.lease.ending) {
     if (held.owner !== wallet)
       throw forbidden('wrong_wallet', `Another wallet rents ${number}. Nothing was charged.`, { payer_wallet: wallet })
     if (!rented.isActive)
@@ -327,9 +333,9 @@ export async function ownedBy(
       })
     return rented
   }
-  const had = (await formerOf(wallet, { records, now })).find((each) => each.number === number)
-  if (had)
-    throw forbidden('expired', `${number} ended at ${iso(had.expiresAt)}. Nothing was charged.`, {
+  const former = (await formerOf(wallet, { records, now })).find((each) => each.number === number)
+  if (former)
+    throw forbidden('expired', `${number} ended at ${iso(former.expiresAt)}. Nothing was charged.`, {
       payer_wallet: wallet,
     })
   throw forbidden('not_found', `${number} is not a number that was rented here. Nothing was charged.`, {
@@ -342,7 +348,7 @@ export async function activeOf(
   wallet: string,
   at: { records: CallContext['records']; now: number },
 ): Promise<readonly string[]> {
-  return (await rentedBy(wallet, at)).filter(({ isActive }) => isActive).map(({ number }) => number)
+  return (await numbersOf(wallet, at)).filter(({ isActive }) => isActive).map(({ number }) => number)
 }
 
 const busy = (): ApiError =>

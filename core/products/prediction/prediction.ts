@@ -1,6 +1,6 @@
 /**
- * Prediction markets: what their venues publish, passed on as it came (contract 15.1). Paths are on a list, and never
- * choose the host.
+ * Prediction markets: forwards the venues' data unchanged (contract 15.1). Only listed paths are allowed, and they
+ * never select the host.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { paid } from '../../endpoint/mod.ts'
@@ -8,16 +8,16 @@ import { ApiError } from '../../http/errors.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
 import { print } from '../../x402/money.ts'
-import { checkedPath, notOnList, PASSED_KEEP, passedQuery } from '../lib/passthrough_path.ts'
+import { checkedPath, pathNotFound, PASSTHROUGH_RETENTION, encodedQuery } from '../lib/passthrough_path.ts'
 import { flatPrice } from '../../x402/pricing.ts'
 import type { PassthroughRequest } from '../../ports/vendors/data.ts'
 
-/** US dollars for a call, before the fee. */
-const PER_CALL = '0.0075'
-/** First segment of every path that is passed on. */
+/** US dollars per call, before the fee. */
+const PRICE_USD = '0.0075'
+/** Allowed first segments of a path. */
 const VENUES = ['polymarket', 'kalshi', 'binance', 'limitless', 'opinion', 'predictfun', 'uma'] as const
 const AVAILABLE = VENUES.map((venue) => `/api/v1/pm/${venue}/{path}`)
-/** The one question that has a body. */
+/** The only path that has a request body. */
 const IDENTITIES = 'polymarket/wallet/identities'
 const MAX_ADDRESSES = 200
 
@@ -32,7 +32,7 @@ const endpoint = paid({
   method: 'GET',
   methods: ['GET', 'POST'],
   path: '/api/v1/pm/{path...}',
-  summary: 'Ask prediction markets',
+  summary: 'Query prediction markets',
   description: `Markets, trades and prices of prediction markets, as their service writes them. The query is passed on, each parameter once; a POST may say it in its body. ${IDENTITIES} takes addresses: a list of up to ${MAX_ADDRESSES}.`,
   tag: 'data',
   from: 'query',
@@ -43,16 +43,16 @@ const endpoint = paid({
   delivery: 'inline',
   verbatim: true,
   failure: 'Upstream provider error',
-  retention: PASSED_KEEP,
+  retention: PASSTHROUGH_RETENTION,
   errors: ['NOT_FOUND', 'PASSED_ON', 'UPSTREAM_FAILED'],
 
   check(given) {
-    passageOf(given)
+    requestOf(given)
     return given
   },
 
   price(given) {
-    const amount = flatPrice(PER_CALL)
+    const amount = flatPrice(PRICE_USD)
     return {
       amount,
       maxTimeoutSeconds: 300,
@@ -65,7 +65,7 @@ const endpoint = paid({
 
   async run({ input: given, vendors, signal }) {
     if (!vendors.prediction) throw new ApiError('NOT_CONFIGURED')
-    return { result: await vendors.prediction.ask(passageOf(given), { signal }) }
+    return { result: await vendors.prediction.ask(requestOf(given), { signal }) }
   },
 
   show: () => ({}),
@@ -76,16 +76,16 @@ export const prediction = [endpoint]
 const venueOf = (path: string): string | undefined =>
   VENUES.find((venue) => path === venue || path.startsWith(`${venue}/`))
 
-/** Throws a 400 for what is badly written, and a 404 for what is not on the list. */
-function passageOf({ path, ...rest }: Static<typeof input> & Readonly<Record<string, unknown>>): PassthroughRequest {
+/** Throws a 400 for a malformed path, and a 404 for an unknown one. */
+function requestOf({ path, ...rest }: Static<typeof input> & Readonly<Record<string, unknown>>): PassthroughRequest {
   checkedPath('path', path)
-  if (venueOf(path) === undefined) throw notOnList(path, AVAILABLE)
-  if (path !== IDENTITIES) return { path, query: passedQuery(rest) }
+  if (venueOf(path) === undefined) throw pathNotFound(path, AVAILABLE)
+  if (path !== IDENTITIES) return { path, query: encodedQuery(rest) }
   const { addresses, ...others } = rest
-  return { path, query: passedQuery(others), body: { addresses: addressesOf(addresses) } }
+  return { path, query: encodedQuery(others), body: { addresses: addressesOf(addresses) } }
 }
 
-/** A list, or in a query text with commas. */
+/** An array, or a comma-separated string in a query. */
 function addressesOf(given: unknown): readonly string[] {
   const list: unknown = typeof given === 'string' ? given.split(',') : given
   if (!Array.isArray(list) || list.length < 1 || list.length > MAX_ADDRESSES)

@@ -58,8 +58,8 @@ const byName = new Map(
  * none is meant.
  */
 export function networkNamed(name: string, served: readonly string[]): string | undefined {
-  const asked = name.toLowerCase()
-  return [asked, byName.get(asked) ?? '', `${asked}-mainnet`].find((slug) => served.includes(slug))
+  const requested = name.toLowerCase()
+  return [requested, byName.get(requested) ?? '', `${requested}-mainnet`].find((slug) => served.includes(slug))
 }
 
 /** The slug of a network by which a gateway is paid, where it is one that can be asked. */

@@ -5,7 +5,7 @@ import { type Context, type Offering, paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
-import { PASSED_KEEP } from '../lib/passthrough_path.ts'
+import { PASSTHROUGH_RETENTION } from '../lib/passthrough_path.ts'
 import { piecePrice } from '../../x402/pricing.ts'
 import type { Json } from '../../lib/json.ts'
 import type { RpcAnswer, RpcCall } from '../../ports/vendors/rpc.ts'
@@ -20,7 +20,7 @@ const Params = Type.Optional(Type.Array(Type.Unknown(), { description: 'In order
 const Id = Type.Union([Type.String({ maxLength: MAX_ID }), Type.Integer()], {
   description: 'The answer carries it. A call without one would get none, and is refused.',
 })
-const said = {
+const callFields = {
   jsonrpc: Type.Optional(Type.Literal('2.0')),
   id: Type.Optional(Id),
   method: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: 'For example eth_getBalance.' })),
@@ -29,10 +29,10 @@ const said = {
     Type.Array(Type.Unknown(), { description: `A body that is a list of up to ${MAX_CALLS} calls. Each is priced.` }),
   ),
 }
-const onSolana = Type.Object(said)
+const onSolana = Type.Object(callFields)
 const anywhere = Type.Object({
   network: Type.String({ description: 'For example ethereum-mainnet, or eth.' }),
-  ...said,
+  ...callFields,
 })
 type Input = Static<typeof onSolana> & { readonly network?: string }
 
@@ -57,7 +57,7 @@ const MINTS: ReadonlySet<unknown> = new Set([
   'EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v',
   '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU',
 ])
-const FREELY = [{ requests: 300, windowMs: 60_000 }]
+const FREE_LIMITS = [{ requests: 300, windowMs: 60_000 }]
 
 const shared = {
   tag: 'data',
@@ -67,7 +67,7 @@ const shared = {
   delivery: 'inline',
   verbatim: true,
   failure: 'Upstream provider error',
-  retention: PASSED_KEEP,
+  retention: PASSTHROUGH_RETENTION,
   errors: ['INVALID_PARAMETER', 'UPSTREAM_FAILED'],
   show: () => ({}),
 } as const
@@ -88,9 +88,9 @@ const evm = paid({
     params: [],
   }),
   arrange: ({ params, body }) => ({ ...asCalls(body), network: params.network }),
-  check: (given) => checked(given),
+  check: (given) => checkInput(given),
   isAvailable: (given, offering) => isAvailable(offering, () => slugOf(given.network, offering)),
-  price: (given) => priced(given, PER_CALL),
+  price: (given) => quote(given, PER_CALL),
   run: ({ input, vendors, signal }) => ask(input, slugOf(input.network, { vendors }), { vendors, signal }),
 })
 
@@ -103,10 +103,10 @@ const solana = paid({
   input: onSolana,
   example: { jsonrpc: '2.0', id: 1, method: 'getSlot', params: [] },
   arrange: ({ body }) => asCalls(body),
-  check: (given) => checked(given),
+  check: (given) => checkInput(given),
   isAvailable: (_given, offering) => isAvailable(offering, () => solanaOf(offering)),
-  price: (given, context) => (isFree(given, context) ? 'free' : priced(given, PER_SOLANA_CALL)),
-  freeLimits: FREELY,
+  price: (given, context) => (isFree(given, context) ? 'free' : quote(given, PER_SOLANA_CALL)),
+  freeLimits: FREE_LIMITS,
   run: ({ input, vendors, networks = [], signal }) =>
     ask(input, solanaOf({ vendors, networks }) ?? '', { vendors, signal }),
 })
@@ -123,13 +123,13 @@ function callsOf({ batch, jsonrpc, id, method, params }: Input): readonly unknow
   return Array.isArray(batch) ? batch : [{ jsonrpc, id, method, ...(params !== undefined && { params }) }]
 }
 
-function priced(given: Input, usd: string) {
+function quote(given: Input, usd: string) {
   const calls = Array.isArray(given.batch) ? Math.min(Math.max(given.batch.length, 1), MAX_CALLS) : 1
   return { amount: piecePrice(usd, calls), maxTimeoutSeconds: 300, publicPrice: {}, also: { calls } }
 }
 
 /** Throws a 400 that names the call and its field. */
-function checked<Given extends Input>(given: Given): Given {
+function checkInput<Given extends Input>(given: Given): Given {
   const calls = callsOf(given)
   if (calls.length < 1 || calls.length > MAX_CALLS)
     throw refused('batch', `must be a list of 1 to ${MAX_CALLS} calls, has ${calls.length}`)
@@ -153,7 +153,7 @@ function checkCall(call: unknown, at: string): void {
     )
   if (params !== undefined && !Array.isArray(params))
     throw refused(field('params'), `must be a list, got ${quoted(params)}`)
-  if (typeof method !== 'string' || !isOpen(method))
+  if (typeof method !== 'string' || !isAllowedMethod(method))
     throw refused(
       field('method'),
       `must be one that reads a chain or sends what is signed, such as eth_call or getBalance; got ${quoted(method)}`,
@@ -162,7 +162,7 @@ function checkCall(call: unknown, at: string): void {
 
 const isId = (id: unknown): boolean =>
   (typeof id === 'string' && id.length <= MAX_ID) || (typeof id === 'number' && Number.isSafeInteger(id))
-const isOpen = (method: string): boolean => SOLANA.test(method) || (EVM.test(method) && !NOT_EVM.test(method))
+const isAllowedMethod = (method: string): boolean => SOLANA.test(method) || (EVM.test(method) && !NOT_EVM.test(method))
 
 function isFree(given: Input, { networks = [] }: Context): boolean {
   if (!networks.some((network) => network.startsWith('solana:'))) return false
@@ -212,14 +212,14 @@ async function ask(
   { vendors, signal }: Pick<Offering, 'vendors'> & { signal: AbortSignal },
 ): Promise<{ result: Json }> {
   if (!vendors.rpc) throw new ApiError('NOT_CONFIGURED')
-  const [first, ...rest] = (callsOf(input) as readonly RpcCall[]).map(judged)
+  const [first, ...rest] = (callsOf(input) as readonly RpcCall[]).map(canonicalCall)
   const calls = input.batch === undefined ? (first as RpcCall) : [first as RpcCall, ...rest]
   const { text, isCached }: RpcAnswer = await vendors.rpc.ask(network, calls, { signal })
   return { result: { text, headers: { 'x-network': network, 'x-cache': isCached ? 'HIT' : 'MISS' } } }
 }
 
 /** What was judged and nothing else: there are nodes that read `Method` as `method`, and the last of both counts. */
-const judged = ({ jsonrpc, id, method, params }: RpcCall): RpcCall => ({
+const canonicalCall = ({ jsonrpc, id, method, params }: RpcCall): RpcCall => ({
   jsonrpc,
   id,
   method,

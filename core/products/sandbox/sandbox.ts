@@ -100,7 +100,7 @@ const createInput = Type.Object({
     }),
   ),
 })
-type Ordered = {
+type SandboxOrder = {
   readonly image: string
   readonly timeout: number
   readonly cpu: number
@@ -154,10 +154,12 @@ const create = paid({
     try {
       signal.throwIfAborted()
       if (ends > until)
-        await watch(order, { vendor: vendor.name, handle, call: order.id, due: until + SETTLING_MS }, ends)
+        await watchUnpaid(order, { vendor: vendor.name, handle, call: order.id, due: until + SETTLING_MS }, ends)
       signal.throwIfAborted()
     } catch (error) {
-      await within(clock, QUESTION_SECONDS * 1000, (late) => vendor.terminate(handle, { signal: late })).catch(() => {})
+      await within(clock, QUESTION_SECONDS * 1000, (lateSignal) =>
+        vendor.terminate(handle, { signal: lateSignal }),
+      ).catch(() => {})
       throw error
     }
     // Of the call's id a refused payment tells its buyer; of the handle nobody hears.
@@ -204,7 +206,7 @@ const create = paid({
 
 const example = { sandbox_id: 'sb_0123456789abcdef0123456789abcdef' }
 /** What asks a sandbox that is there. */
-const asking = {
+const existingSandbox = {
   ...shared,
   errors: ['NOT_FOUND', 'RATE_LIMITED', 'UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
   isAvailable: (_input: unknown, { vendors }: Offering) => vendors.sandbox !== undefined,
@@ -224,7 +226,7 @@ const execInput = Type.Object({
   ),
 })
 const exec = paid({
-  ...asking,
+  ...existingSandbox,
   ...at('exec'),
   summary: 'Run a command in a sandbox',
   description:
@@ -247,13 +249,13 @@ const exec = paid({
 
   async run(order) {
     const { sandbox_id, command, timeout = 30 } = order.input as Static<typeof execInput>
-    const { vendor, handle, isOver } = await rented(order, sandbox_id)
-    const ran = isOver
+    const { vendor, handle, isOver } = await sandboxOfPayer(order, sandbox_id)
+    const outcome = isOver
       ? undefined
-      : await timely(order, timeout + EXTRA_SECONDS, (signal) =>
+      : await withTimeout(order, timeout + EXTRA_SECONDS, (signal) =>
           vendor.exec(handle, { command, seconds: timeout }, { signal }),
         )
-    if (ran) return { result: { sandbox_id, ...ran } }
+    if (outcome) return { result: { sandbox_id, ...outcome } }
     throw new ApiError('NOT_FOUND', {
       message: 'This sandbox has ended. Nothing was charged; create another.',
       fields: { sandbox_id, status: 'terminated' },
@@ -263,7 +265,7 @@ const exec = paid({
 
 const idInput = Type.Object({ sandbox_id: sandboxId })
 const status = paid({
-  ...asking,
+  ...existingSandbox,
   ...at('status'),
   summary: 'Look at a sandbox',
   description: 'Whether it still runs, and how it ended where that is known.',
@@ -278,10 +280,10 @@ const status = paid({
 
   async run(order) {
     const { sandbox_id } = order.input as Static<typeof idInput>
-    const { vendor, handle, isOver } = await rented(order, sandbox_id)
+    const { vendor, handle, isOver } = await sandboxOfPayer(order, sandbox_id)
     const state = isOver
       ? ({ kind: 'ended', returncode: null } as const)
-      : await timely(order, QUESTION_SECONDS, (signal) => vendor.status(handle, { signal }))
+      : await withTimeout(order, QUESTION_SECONDS, (signal) => vendor.status(handle, { signal }))
     return {
       result: {
         sandbox_id,
@@ -293,7 +295,7 @@ const status = paid({
 })
 
 const terminate = paid({
-  ...asking,
+  ...existingSandbox,
   ...at('terminate'),
   summary: 'End a sandbox',
   description: 'Ends it with all that is in it. One that has ended before stays so.',
@@ -304,8 +306,8 @@ const terminate = paid({
 
   async run(order) {
     const { sandbox_id } = order.input as Static<typeof idInput>
-    const { vendor, handle, isOver } = await rented(order, sandbox_id)
-    if (!isOver) await timely(order, QUESTION_SECONDS, (signal) => vendor.terminate(handle, { signal }))
+    const { vendor, handle, isOver } = await sandboxOfPayer(order, sandbox_id)
+    if (!isOver) await withTimeout(order, QUESTION_SECONDS, (signal) => vendor.terminate(handle, { signal }))
     return { result: { sandbox_id, status: 'terminated' } }
   },
 })
@@ -330,11 +332,11 @@ function orderOf({
   cpu = 1,
   memory = 512,
   gpu,
-}: Static<typeof createInput>): Ordered {
+}: Static<typeof createInput>): SandboxOrder {
   return { image, timeout, cpu, memory, ...(gpu && { gpu: gpu as Gpu }) }
 }
 
-function priceOf({ timeout, gpu }: Ordered): Price {
+function priceOf({ timeout, gpu }: SandboxOrder): Price {
   const rate = gpu ? gpuRates[gpu] : plainRate
   const amount = sandboxPrice(rate, timeout)
   if (timeout <= SHORT_SECONDS) return { amount, maxTimeoutSeconds: 300, publicPrice: { model: 'flat' } }
@@ -361,7 +363,7 @@ function checkId<Given extends { readonly sandbox_id: string }>(given: Given): G
 // ── sandboxes that are there ────────────────────────────────────────────────────────────────────────────────────────
 
 /** A sandbox of the payer's. Anybody else's is none at all. */
-async function rented(
+async function sandboxOfPayer(
   order: Order<unknown>,
   id: string,
 ): Promise<{ vendor: SandboxVendor; handle: string; isOver: boolean }> {
@@ -375,7 +377,7 @@ async function rented(
 }
 
 /** Notes a sandbox before its buyer can have it: whoever is there when it is due sees to it, also after a crash. */
-async function watch(order: Order<unknown>, data: Watched, expiresAt: number): Promise<void> {
+async function watchUnpaid(order: Order<unknown>, data: Watched, expiresAt: number): Promise<void> {
   const record = { id: order.id, owner: WATCHERS, data, expiresAt }
   await WATCHED.put(callContextIn(order).records, record, order.clock.now())
 }
@@ -393,19 +395,23 @@ async function endUnpaid({
 }: Parameters<MaintenanceTask['do']>[0]): Promise<void> {
   const now = clock.now()
   const due = (await WATCHED.list(records, WATCHERS, { now, limit: MAX_WATCHED })).filter(({ data }) => data.due <= now)
-  const seen = due.map(async (record) => {
+  const checks = due.map(async (record) => {
     const { vendor, handle, call } = record.data
     const money = (await records.getCall(call))?.paymentStatus
     if (money === 'settling' || money === 'unresolved' || sandbox?.name !== vendor) return
     if (money !== 'settled') await sandbox.terminate(handle, { signal })
     await WATCHED.move(records, record, { expiresAt: now }, now)
   })
-  for (const each of await Promise.allSettled(seen))
+  for (const each of await Promise.allSettled(checks))
     if (each.status === 'rejected')
       log.alert('a sandbox that nobody has paid for could not be ended', { error: (each.reason as Error).message })
 }
 
-function timely<T>({ clock }: Order<unknown>, seconds: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+function withTimeout<T>(
+  { clock }: Order<unknown>,
+  seconds: number,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
   return within(clock, seconds * 1000, work).catch((error: unknown) => {
     if ((error as Error).name !== 'TimeoutError') throw error
     throw new ApiError('UPSTREAM_TIMEOUT', {

@@ -1,4 +1,4 @@
-/** Live search: one price, one shot, a summary with its sources (contract 9.3). */
+/** Live search at a fixed price: a summary with its sources (contract 9.3). */
 import { Kind, type Static, type TObject, Type } from '@sinclair/typebox'
 import { paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
@@ -8,11 +8,11 @@ import type { Json } from '../../lib/json.ts'
 import type { SearchAnswer, SearchJob } from '../../ports/vendors/search.ts'
 import { flatPrice } from '../../x402/pricing.ts'
 
-/** US dollars for a call, before the fee, whatever `max_results` is. */
-const PER_CALL = '0.08'
+/** US dollars per call, before the fee, for any `max_results`. */
+const PRICE_USD = '0.08'
 const MAX_QUERY = 1000
 const MAX_RESULTS = 50
-const USUAL_RESULTS = 10
+const DEFAULT_RESULTS = 10
 const FAILURE = 'Internal server error'
 const SOURCES = ['web', 'news'] as const
 
@@ -22,14 +22,14 @@ const body = Type.Object({
   sources: Type.Optional(
     Type.Array(Type.Union(SOURCES.map((source) => Type.Literal(source))), {
       default: ['web'],
-      description: 'Where to look.',
+      description: 'Sources to search.',
     }),
   ),
   max_results: Type.Optional(
     Type.Integer({
       minimum: 1,
       maximum: MAX_RESULTS,
-      default: USUAL_RESULTS,
+      default: DEFAULT_RESULTS,
       description: 'Most citations; the price is the same for any.',
     }),
   ),
@@ -38,10 +38,10 @@ const body = Type.Object({
 })
 
 /**
- * Lets any object through to `check`, which judges it in the words that the contract has for search. Documents show the
- * schema as it is.
+ * Accepts any object, because `check` reports errors in the format that the contract defines for search. The
+ * documentation shows the schema.
  */
-const unjudged = (schema: TObject): TObject => ({ ...schema, [Kind]: 'Unknown' }) as unknown as TObject
+const documentedOnly = (schema: TObject): TObject => ({ ...schema, [Kind]: 'Unknown' }) as unknown as TObject
 
 type Input = Static<typeof body>
 
@@ -52,7 +52,7 @@ const endpoint = paid({
   description:
     'Answers a question from the web or the news, with the pages that it cites. One price whatever max_results is; a search that fails is not charged.',
   tag: 'search',
-  input: unjudged(body),
+  input: documentedOnly(body),
   output: Type.Object({
     query: Type.String(),
     summary: Type.String(),
@@ -78,8 +78,12 @@ const endpoint = paid({
   },
 
   price() {
-    const amount = flatPrice(PER_CALL)
-    return { amount, maxTimeoutSeconds: 300, publicPrice: { amount: print(amount, 4), perCallPrice: Number(PER_CALL) } }
+    const amount = flatPrice(PRICE_USD)
+    return {
+      amount,
+      maxTimeoutSeconds: 300,
+      publicPrice: { amount: print(amount, 4), perCallPrice: Number(PRICE_USD) },
+    }
   },
 
   isAvailable: (_input, { vendors }) => vendors.search !== undefined,
@@ -88,8 +92,8 @@ const endpoint = paid({
     if (!vendors.search) throw new ApiError('NOT_CONFIGURED')
     const order = input as Input
     const job = jobOf(order)
-    const answer = await vendors.search.search(job, { signal }).catch(asFailure)
-    return { result: shown(order.query, job, answer) }
+    const answer = await vendors.search.search(job, { signal }).catch(asWorkFailed)
+    return { result: searchResponse(order.query, job, answer) }
   },
 
   show: ({ made }) => made as Record<string, Json>,
@@ -97,8 +101,8 @@ const endpoint = paid({
 
 export const search = [endpoint]
 
-/** No list, or an empty one, is the web; a date is passed on as it came. */
-function jobOf({ query, sources = [], max_results = USUAL_RESULTS, from_date, to_date }: Input): SearchJob {
+/** The web is the default source. Dates are forwarded unchanged. */
+function jobOf({ query, sources = [], max_results = DEFAULT_RESULTS, from_date, to_date }: Input): SearchJob {
   const named = SOURCES.filter((source) => sources.includes(source))
   return {
     query,
@@ -109,7 +113,7 @@ function jobOf({ query, sources = [], max_results = USUAL_RESULTS, from_date, to
   }
 }
 
-function shown(
+function searchResponse(
   query: string,
   { maxResults }: SearchJob,
   { summary, citations, sourcesUsed = maxResults, model }: SearchAnswer,
@@ -128,20 +132,20 @@ function shown(
   }
 }
 
-/** The host of a web page; undefined for what is none, such as a `javascript:` URL. */
+/** The host of a web URL; undefined for others, such as a `javascript:` URL. */
 function hostOf(url: string): string | undefined {
   return isWebUrl(url) ? new URL(url).hostname : undefined
 }
 
 /**
- * Contract 9.10: a search that fails upstream is 500. What the buyer can do something about, a refusal or a rate limit,
- * stays what it is.
+ * Contract 9.10: a search that fails upstream is 500. Errors that the caller can act on, such as a rate limit, are
+ * unchanged.
  */
-function asFailure(error: unknown): never {
-  const isTheirs =
+function asWorkFailed(error: unknown): never {
+  const isCallerError =
     !(error instanceof ApiError) ||
     ['CONTENT_POLICY', 'RATE_LIMITED', 'INVALID_BODY', 'INVALID_PARAMETER'].includes(error.code)
-  if (isTheirs) throw error
+  if (isCallerError) throw error
   const { message, details } = error.parts
   throw new ApiError('WORK_FAILED', {
     error: FAILURE,
@@ -149,9 +153,9 @@ function asFailure(error: unknown): never {
   })
 }
 
-// ── what can be wrong with an order ─────────────────────────────────────────────────────────────────────────────────
+// ── validation ─────────────────────────────────────────────────────────────────────────────────
 
-/** In the shape of contract 9.8: `{code, minimum, path, message}`, with the codes that clients of zod know. */
+/** An issue as in contract 9.8: `{code, minimum, path, message}`, with zod's codes. */
 type Issue = {
   readonly code: string
   readonly path: readonly (string | number)[]
@@ -177,10 +181,7 @@ function queryIssues(query: unknown): readonly Issue[] {
   ]
 }
 
-/**
- * Characters are code points, as JSON Schema counts them: a fox of two code units is one. A text of twice as many units
- * is too long in any case.
- */
+/** Counts code points, as JSON Schema does. A text with more than twice as many code units is too long in any case. */
 const isWithin = (text: string, most: number): boolean =>
   text.length <= most || (text.length <= 2 * most && [...text].length <= most)
 
@@ -252,7 +253,7 @@ function dateIssues({ from_date, to_date }: Readonly<Record<string, unknown>>): 
   return [{ code: 'custom', path: ['from_date'], message: 'from_date must not be after to_date' }]
 }
 
-/** The 30th of February is none. */
+/** Whether a text is a calendar date; February 30 is not. */
 function isDay(text: string): boolean {
   if (!/^\d{4}-\d{2}-\d{2}$/.test(text)) return false
   const time = Date.parse(`${text}T00:00:00Z`)

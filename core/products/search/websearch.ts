@@ -1,6 +1,6 @@
 /**
- * The web, asked four ways: pages for a query, pages like a page, an answer with its sources, and what pages say
- * (contract 9.13).
+ * Web search in four forms: pages for a query, similar pages, an answer with its sources, and page contents (contract
+ * 9.13).
  */
 import { type Static, type TObject, Type } from '@sinclair/typebox'
 import { type Offering, type Order, type Inline, paid, type Price } from '../../endpoint/mod.ts'
@@ -8,7 +8,7 @@ import { ApiError } from '../../http/errors.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
 import { print } from '../../x402/money.ts'
-import { pageProblem, PASSED_KEEP } from '../lib/passthrough_path.ts'
+import { pageProblem, PASSTHROUGH_RETENTION } from '../lib/passthrough_path.ts'
 import { asNumber, FEE, flatPrice, piecePrice } from '../../x402/pricing.ts'
 import type { WebQuestion } from '../../ports/vendors/search.ts'
 
@@ -21,13 +21,13 @@ const MAX_DOMAINS = 100
 const MAX_QUERY = 2_000
 const FAILURE = 'Internal server error'
 
-const query = Type.String({ minLength: 1, maxLength: MAX_QUERY, description: 'What to look for.' })
+const query = Type.String({ minLength: 1, maxLength: MAX_QUERY, description: 'The search query.' })
 const url = Type.String({ description: 'An http(s) URL of the public web.' })
 const numResults = Type.Optional(
   Type.Integer({
     minimum: 1,
     maximum: MAX_RESULTS,
-    description: 'Most results, 10 unless told; the price is the same for any.',
+    description: 'Most results, 10 by default; the price is the same for any.',
   }),
 )
 const domains = (description: string) =>
@@ -70,13 +70,13 @@ const found = (more: TObject['properties'] = {}) =>
     title: Type.Optional(Type.Union([Type.String(), Type.Null()])),
     ...more,
   })
-/** As the search engine wrote it. `note` is on samples alone. */
+/** The search engine's answer, unchanged. Only samples have a `note`. */
 const wrapped = (members: TObject['properties']) =>
   Type.Object({
     data: Type.Object({ ...members, requestId: Type.Optional(Type.String()), note: Type.Optional(Type.String()) }),
   })
 const cost = Type.Optional(
-  Type.Object({ total: Type.Number() }, { description: 'What the engine says that it took; not your price.' }),
+  Type.Object({ total: Type.Number() }, { description: 'Cost reported by the engine; not your price.' }),
 )
 const maybe = Type.Optional(Type.Union([Type.String(), Type.Null()]))
 const results = wrapped({
@@ -95,7 +95,7 @@ const perCall = (): Price => {
   return { amount, maxTimeoutSeconds: 300, publicPrice: { amount: print(amount, 4), perCallPrice: Number(PER_CALL) } }
 }
 
-/** Each URL counts, twice the same as well: the engine is asked for what was ordered. */
+/** Every URL counts, duplicates included, since the engine fetches all of them. */
 function perPage({ urls }: Static<typeof contentsInput>): Price {
   const pricingNote = `${PER_PAGE} for each URL and ${asNumber(FEE)} for the request.`
   return {
@@ -124,7 +124,7 @@ const at = (question: WebQuestion) =>
     delivery: 'inline',
     verbatim: true,
     failure: FAILURE,
-    retention: PASSED_KEEP,
+    retention: PASSTHROUGH_RETENTION,
     errors: ['PASSED_ON'],
     isAvailable: (_input: unknown, { vendors }: Offering) => vendors.websearch !== undefined,
     run: ask(question),

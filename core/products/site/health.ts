@@ -15,14 +15,14 @@ const time = (description: string) => Type.Union([Type.String({ description }), 
 const status = Type.Union([Type.Literal('ok'), Type.Literal('degraded'), Type.Literal('starting')], {
   description: `starting: its chain has not been checked yet. degraded: the last ${DEGRADED_AFTER} questions, or more, got no answer, or a chain of it cannot be settled on.`,
 })
-const seen = {
+const statusFields = {
   last_success_at: time('Null where there was none since the start, or since the last visit of a buyer.'),
   last_failure_at: time('Null where there was none since the start.'),
   failures_in_a_row: Type.Integer(),
 }
 
 const iso = (at: number | null): string | null => (at === null ? null : new Date(at).toISOString())
-const shown = ({ lastOkAt, lastFailureAt, failuresInARow }: ProviderStatus) => ({
+const statusOf = ({ lastOkAt, lastFailureAt, failuresInARow }: ProviderStatus) => ({
   last_success_at: iso(lastOkAt),
   last_failure_at: iso(lastFailureAt),
   failures_in_a_row: failuresInARow,
@@ -35,7 +35,7 @@ function chainStatus({ isReady, closed, healthStatus }: GatewayFacts): 'ok' | 'd
   return healthStatus.isVerificationUnavailable() || isDegraded(healthStatus.chain()) ? 'degraded' : 'ok'
 }
 
-type Modelled = { readonly id: string; readonly status: 'available' | 'degraded' } & ReturnType<typeof shown>
+type Modelled = { readonly id: string; readonly status: 'available' | 'degraded' } & ReturnType<typeof statusOf>
 
 /** The listed models only: what is not configured is not for sale here, and its health is nobody's business. */
 async function modelsOf(
@@ -49,8 +49,8 @@ async function modelsOf(
     (JSON.parse(body as string) as { data: readonly { id: string }[] }).data.map(({ id }) => id),
   )
   return ids.map((id) => {
-    const sight = context.gateway.healthStatus.model(id)
-    return { id, status: isDegraded(sight) ? 'degraded' : 'available', ...shown(sight) }
+    const providerStatus = context.gateway.healthStatus.model(id)
+    return { id, status: isDegraded(providerStatus) ? 'degraded' : 'available', ...statusOf(providerStatus) }
   })
 }
 
@@ -114,10 +114,10 @@ const overview = free({
     const all = await modelsOf(request, context)
     const available = all.filter((model) => model.status === 'available').length
     const chain = chainStatus(gateway)
-    const isWhole = available === all.length
+    const areAllAvailable = available === all.length
     const { name, label: network, version } = gateway
     const models = { total: all.length, available, degraded: all.length - available }
-    const overall = chain === 'ok' && !isWhole ? 'degraded' : chain
+    const overall = chain === 'ok' && !areAllAvailable ? 'degraded' : chain
     return json(
       200,
       {
@@ -163,7 +163,7 @@ const chain = free({
     networks: Type.Array(
       Type.Object({ network: Type.String(), label: Type.String(), scheme: Type.String(), asset: Type.String() }),
     ),
-    ...seen,
+    ...statusFields,
     timestamp: Type.String(),
   }),
   answer({ header }, { gateway, clock, isOperator }) {
@@ -184,7 +184,7 @@ const chain = free({
         status: chainStatus(gateway),
         ...why,
         networks,
-        ...shown(gateway.healthStatus.chain()),
+        ...statusOf(gateway.healthStatus.chain()),
         timestamp: iso(clock.now()),
       },
       FRESH,
@@ -205,7 +205,7 @@ const models = free({
       Type.Object({
         id: Type.String(),
         status: Type.Union([Type.Literal('available'), Type.Literal('degraded')]),
-        ...seen,
+        ...statusFields,
       }),
     ),
     timestamp: Type.String(),

@@ -1,6 +1,6 @@
 /** The catalog: every model that this gateway can serve as it is configured, and what it costs (contract 8.2). */
 import { Type } from '@sinclair/typebox'
-import { makerOf, RATE_NAMES } from '../audio/shared.ts'
+import { vendorOf, RATE_NAMES } from '../audio/shared.ts'
 import type { AudioRow } from '../../ports/vendors/audio.ts'
 import type { ChatBilling, ChatRow } from '../../ports/vendors/chat.ts'
 import type { ImageRow } from '../../ports/vendors/images.ts'
@@ -81,7 +81,7 @@ function written(catalog: Catalog, vendors: Vendors): Reply {
   const images = catalog.images.all.filter((row) => !row.hidden && vendors.images(row) !== undefined).map(imageEntry)
   const videos = catalog.video.all.filter((row) => isListed(row) && vendors.video?.(row) !== undefined).map(videoEntry)
   const sounds = catalog.audio.all
-    .filter((row) => !row.hidden && makerOf(row, { vendors }) !== undefined)
+    .filter((row) => !row.hidden && vendorOf(row, { vendors }) !== undefined)
     .map(audioEntry)
   return {
     status: 200,

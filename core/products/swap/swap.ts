@@ -1,4 +1,4 @@
-/** A free passthrough of a swap aggregator that puts our fee into every price and quote (contract 11.2). */
+/** A free passthrough of a swap aggregator that adds the gateway's fee to every price and quote (contract 11.2). */
 import { type TObject, Type } from '@sinclair/typebox'
 import { within } from '../../lib/timers.ts'
 import { type Free, type FreeContext, free } from '../../endpoint/mod.ts'
@@ -13,17 +13,17 @@ const MAX_MS = 30_000
 
 const ROOT = '/api/v1/dexagg'
 const ALIAS = '/api/v1/zerox'
-/** Contract 11.9: on every successful response, whoever asked. */
+/** Headers of every successful response (contract 11.9). */
 const AFFILIATE = { 'x-affiliate': 'farebox', 'cache-control': 'no-store' }
 const ERROR = { 'cache-control': 'no-store' }
 
 type Route = {
   readonly name: string
   readonly method: 'GET' | 'POST'
-  /** Below our root, and what the vendor is asked for: never a path of the caller's. */
+  /** Path below the root and at the vendor; never taken from the caller. */
   readonly path: string
   readonly summary: string
-  /** Of the query; what it does not name is passed on as well. */
+  /** Schema of the query; further parameters are forwarded too. */
   readonly input?: TObject
   readonly takesFee?: true
 }
@@ -106,15 +106,15 @@ const ROUTES: readonly Route[] = [
 ]
 
 const STATUS_PATH = '/gasless/status/'
-/** The operator's; to everybody else they do not exist, so they are not on the menu. */
+/** Only for the operator; 404 for others, so they are not documented. */
 const ANALYTICS = ['trade-analytics/swap', 'trade-analytics/gasless']
 
-/** The aggregator's answer, as it came. */
+/** The aggregator's answer, unchanged. */
 const answer = Type.Object({})
 
-const noAnswer = (error: string, message: string): Reply => json(502, { error, message, status: 502 }, ERROR)
+const badGateway = (error: string, message: string): Reply => json(502, { error, message, status: 502 }, ERROR)
 
-/** In the words of the aggregator (0x `INPUT_INVALID`). */
+/** In the aggregator's error format (0x `INPUT_INVALID`). */
 function invalidInput(message: string, reason: string): Reply {
   const details = {
     name: 'INPUT_INVALID',
@@ -148,7 +148,7 @@ const REFUSED = {
   message: 'The input is invalid',
   data: { details: [{ field: 'taker', reason: 'Invalid ethereum address' }] },
 }
-/** The refusals of every route, for the documents; any other 4xx of the aggregator's reads like these. */
+/** Errors of every route, for the documentation; other 4xx of the aggregator have the same format. */
 const REFUSALS = [
   {
     name: 'refused',
@@ -181,14 +181,14 @@ const REFUSALS = [
   {
     name: 'late',
     summary: 'The aggregator was too slow',
-    reply: noAnswer(
+    reply: badGateway(
       'Upstream provider did not respond in time',
       'The swap aggregator did not respond in time. What was submitted may still be carried out: look at its status.',
     ),
   },
 ]
 
-const passed = ROUTES.map(({ name, method, path, summary, input, takesFee }) =>
+const passthroughRoutes = ROUTES.map(({ name, method, path, summary, input, takesFee }) =>
   free({
     name,
     method,
@@ -204,10 +204,10 @@ const passed = ROUTES.map(({ name, method, path, summary, input, takesFee }) =>
     ...(method === 'GET' && input && { sample: { query: takesFee ? SAMPLE : { chainId: SAMPLE.chainId } } }),
     async answer(request, context) {
       const { feeRecipient } = vendorOf(context)
-      const unclear = takesFee && sellTokenProblem(request.search)
-      if (unclear) return unclear
+      const problem = takesFee && sellTokenProblem(request.search)
+      if (problem) return problem
       const query = takesFee ? withFee(request.search, feeRecipient) : request.search
-      return await pass({ method, path, query, ...(method === 'POST' && { body: await request.bytes() }) }, context)
+      return await forward({ method, path, query, ...(method === 'POST' && { body: await request.bytes() }) }, context)
     },
   }),
 )
@@ -216,7 +216,7 @@ const status = free({
   name: 'swap.gasless_status',
   path: `${ROOT}${STATUS_PATH}{trade_hash}`,
   aliases: [`${ALIAS}${STATUS_PATH}{trade_hash}`],
-  summary: 'Where a gasless swap stands: pending, submitted, confirmed',
+  summary: 'Status of a gasless swap: pending, submitted, confirmed',
   description: 'The all-zeros hash is a placeholder, and is not asked for.',
   tag: 'swap',
   input: chain,
@@ -232,11 +232,11 @@ const status = free({
     if (!/^[\w-]{1,128}$/.test(hash)) {
       return BAD_HASH.reply
     }
-    return await pass({ method: 'GET', path: STATUS_PATH + hash, query: request.search }, context)
+    return await forward({ method: 'GET', path: STATUS_PATH + hash, query: request.search }, context)
   },
 })
 
-const others: Free = free({
+const unknownRoutes: Free = free({
   name: 'swap.others',
   path: `${ROOT}/{rest...}`,
   aliases: [`${ALIAS}/{rest...}`, ROOT, ALIAS, `${ROOT}/`, `${ALIAS}/`],
@@ -246,11 +246,11 @@ const others: Free = free({
   hidden: true,
   async answer({ method, params: { rest = '' }, search, header }, context) {
     const isOperators = method !== 'POST' && ANALYTICS.includes(rest) && context.isOperator(header('authorization'))
-    return isOperators ? await pass({ method: 'GET', path: `/${rest}`, query: search }, context) : unknownRoute()
+    return isOperators ? await forward({ method: 'GET', path: `/${rest}`, query: search }, context) : unknownRoute()
   },
 })
 
-export const swap = [...passed, status, others]
+export const swap = [...passthroughRoutes, status, unknownRoutes]
 
 const PLACEHOLDER = {
   status: 'placeholder',
@@ -267,7 +267,7 @@ function unknownRoute(): Reply {
   return json(404, { error: 'Not found', message: 'The swap passthrough has no such route.', routes }, ERROR)
 }
 
-// ── one call ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── forwarding ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function vendorOf({ vendors }: FreeContext) {
   if (vendors.swap) return vendors.swap
@@ -276,7 +276,7 @@ function vendorOf({ vendors }: FreeContext) {
   })
 }
 
-async function pass(call: SwapCall, context: FreeContext): Promise<Reply> {
+async function forward(call: SwapCall, context: FreeContext): Promise<Reply> {
   const vendor = vendorOf(context)
   let deadline: AbortSignal | undefined
   const asking = within(context.clock, MAX_MS, (signal) => {
@@ -288,26 +288,26 @@ async function pass(call: SwapCall, context: FreeContext): Promise<Reply> {
   } catch (error) {
     const code = error instanceof ApiError ? error.code : undefined
     if (deadline?.aborted || code === 'UPSTREAM_TIMEOUT') {
-      return noAnswer(
+      return badGateway(
         'Upstream provider did not respond in time',
         'The swap aggregator did not respond in time. What was submitted may still be carried out: look at its status.',
       )
     }
     if (error instanceof ApiError && code !== 'MODEL_UNAVAILABLE') throw error
-    context.log.warn('the swap aggregator gave no answer', { path: call.path, error: (error as Error).message })
-    return noAnswer('Upstream provider error', 'The swap aggregator could not be reached.')
+    context.log.warn('the swap aggregator did not answer', { path: call.path, error: (error as Error).message })
+    return badGateway('Upstream provider error', 'The swap aggregator could not be reached.')
   }
 }
 
-/** What the aggregator says stays its own text: parsing and writing it again would round its numbers. */
+/** Forwards the aggregator's text: parsing and serializing it again would round its numbers. */
 function reply({ status, body, text, retryAfter }: SwapAnswer): Reply {
   if (status >= 200 && status < 300)
     return { status, headers: { 'content-type': 'application/json', ...AFFILIATE }, body: text }
   const again = retryAfter === undefined ? ERROR : { ...ERROR, 'retry-after': retryAfter }
   if (status >= 400 && status < 500) {
     const said = {
-      error: wordOf(body, 'name') ?? 'Swap request refused',
-      message: wordOf(body, 'message') ?? 'The swap aggregator refused this request.',
+      error: textMember(body, 'name') ?? 'Swap request refused',
+      message: textMember(body, 'message') ?? 'The swap aggregator refused this request.',
       status,
     }
     return {
@@ -323,7 +323,7 @@ function reply({ status, body, text, retryAfter }: SwapAnswer): Reply {
   )
 }
 
-function wordOf(body: Json, name: string): string | undefined {
+function textMember(body: Json, name: string): string | undefined {
   const word =
     typeof body === 'object' && body !== null && !Array.isArray(body)
       ? (body as Readonly<Record<string, Json>>)[name]
@@ -333,46 +333,46 @@ function wordOf(body: Json, name: string): string | undefined {
 
 // ── the fee ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The three names with anything but letters before, between and after theirs: indices, operators, dashes, blanks. */
+/** The three fee parameters, with any non-letters (indexes, dashes, blanks) between their letters. */
 const FEE = new RegExp(
   `^[^a-z]*(?:${['swapfeerecipient', 'swapfeebps', 'swapfeetoken'].map((name) => [...name].join('[^a-z]*')).join('|')})(?![a-z])`,
 )
 
 /**
- * What is wrong with the sell token of a query, if anything: the fee is taken in it, so what we read must be what the
- * aggregator reads, however it splits and decodes. Said twice, spelt another way, or beside a semicolon, it is not
- * clear which one that is.
+ * The problem with the sell token of a query, if any. The fee is taken in it, so the gateway must read what the
+ * aggregator reads, however it splits and decodes the query. A repeated or differently spelled parameter, or one beside
+ * a semicolon, is ambiguous.
  */
 export function sellTokenProblem(search: string): Reply | undefined {
   const pieces = piecesOf(search.replace(/^\?/, ''))
   const said = pieces.flatMap(({ name }, index) => (isSellToken(name) ? [index] : []))
   const [at = -1] = said
-  const sold = pieces[at]
-  if (!sold || (said.length === 1 && sold.value === '')) return NO_SELL_TOKEN.reply
-  const isCut = sold.before === ';' || pieces[at + 1]?.before === ';'
-  if (said.length === 1 && sold.name === 'sellToken' && !isCut) return undefined
+  const sellToken = pieces[at]
+  if (!sellToken || (said.length === 1 && sellToken.value === '')) return NO_SELL_TOKEN.reply
+  const hasSemicolon = sellToken.before === ';' || pieces[at + 1]?.before === ';'
+  if (said.length === 1 && sellToken.name === 'sellToken' && !hasSemicolon) return undefined
   return invalidInput('sellToken must be said once, spelt just so, and between ampersands', 'Ambiguous')
 }
 
 const isSellToken = (name: string): boolean =>
-  levelled(name)
+  normalized(name)
     .split(/[&;=?]/)
     .some((part) => part.replace(/[^a-z]/g, '') === 'selltoken')
 
 /**
- * The raw query with our fee at its end, and without any that the caller wrote, however spelt. All else stays byte for
- * byte and in order. Take it only of a query that `sellTokenProblem` has nothing against. Works on text, because
- * parsing and writing again would change what is not ours.
+ * The raw query with the gateway's fee at its end, and without fee parameters of the caller in any spelling. Everything
+ * else stays byte for byte and in order. Call it only for a query that `sellTokenProblem` accepts. Works on text, since
+ * parsing and serializing would change other parameters.
  */
 export function withFee(search: string, feeRecipient: string): string {
-  const kept = theirs(piecesOf(search.replace(/^\?/, '')))
-  const sold = kept.find(({ name }) => name === 'sellToken')
-  const query = kept.map(({ before, text }, index) => (index === 0 ? text : before + text)).join('')
-  const token = sold?.value ? [`swapFeeToken=${sold.value}`] : []
+  const remaining = withoutFees(piecesOf(search.replace(/^\?/, '')))
+  const sellToken = remaining.find(({ name }) => name === 'sellToken')
+  const query = remaining.map(({ before, text }, index) => (index === 0 ? text : before + text)).join('')
+  const token = sellToken?.value ? [`swapFeeToken=${sellToken.value}`] : []
   return `?${[...(query === '' ? [] : [query]), `swapFeeRecipient=${encodeURIComponent(feeRecipient)}`, `swapFeeBps=${FEE_BPS}`, ...token].join('&')}`
 }
 
-/** One parameter and the separator before it. Some servers separate with a semicolon too. */
+/** One parameter and the separator before it. Some servers also split at semicolons. */
 type Piece = { readonly before: string; readonly text: string; readonly name: string; readonly value: string }
 
 function piecesOf(query: string): readonly Piece[] {
@@ -384,37 +384,34 @@ function piecesOf(query: string): readonly Piece[] {
   })
 }
 
-/** What is not a fee. A parameter that followed one after a semicolon does not become part of the one before. */
-function theirs(pieces: readonly Piece[]): readonly Piece[] {
-  const kept: Piece[] = []
+/** The parameters that are not fees. Separators are kept so that no parameter merges with the one before. */
+function withoutFees(pieces: readonly Piece[]): readonly Piece[] {
+  const remaining: Piece[] = []
   let dropped = ''
   for (const piece of pieces) {
     if (isFee(piece.name)) dropped = piece.before === '&' || dropped === '&' ? '&' : piece.before
     else {
-      kept.push({ ...piece, before: dropped === '&' ? '&' : piece.before })
+      remaining.push({ ...piece, before: dropped === '&' ? '&' : piece.before })
       dropped = ''
     }
   }
-  return kept
+  return remaining
 }
 
 const isFee = (name: string): boolean =>
-  levelled(name)
+  normalized(name)
     .split(/[&;=?]/)
     .some((part) => FEE.test(part))
 
-/** Of one case and one width, so that look-alikes are alike. */
-const levelled = (name: string): string => decoded(name).normalize('NFKC').toLowerCase()
+/** Normalizes case and width, so that look-alikes are equal. */
+const normalized = (name: string): string => decoded(name).normalize('NFKC').toLowerCase()
 
-const DEEPEST = 5
+const MAX_DECODES = 5
 
-/**
- * Percent-decoded until nothing is left to decode, as a chain of servers might; bytes that are no text are replaced,
- * not refused.
- */
+/** Percent-decodes repeatedly, as a chain of servers might. Invalid UTF-8 is replaced. */
 function decoded(name: string): string {
   let text = name
-  for (let depth = 0; depth < DEEPEST && text.includes('%'); depth++) text = decodedOnce(text)
+  for (let depth = 0; depth < MAX_DECODES && text.includes('%'); depth++) text = decodedOnce(text)
   return text
 }
 

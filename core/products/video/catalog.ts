@@ -3,7 +3,7 @@ import type { VideoBilling, VideoRow } from '../../ports/vendors/video.ts'
 
 type Own = Pick<VideoRow, 'id' | 'aliases' | 'name' | 'upstream' | 'resolutions' | 'billing'> & Partial<VideoRow>
 
-/** What the rows of a family have in common, and what a new row of it starts from. */
+/** Defaults of the rows of a family. */
 export const videoFamilies = {
   f: {
     maker: 'vendor-f',
@@ -55,10 +55,10 @@ function byTier(tiers: Readonly<Record<string, string>>, perGeneration: string):
 
 const rowOf = (family: VideoRow['family'], own: Own): VideoRow => ({ ...videoFamilies[family], ...own })
 
-/** Frames, references and enrolled characters: the 2.0 models of family E take them all. */
+/** The 2.0 models of family E support frames, references and enrolled characters. */
 const EVERYTHING = { lastFrame: true, references: true, assets: true } as const
 
-/** The eight models of contract 12.9. Upstream ids come and go (decision 21). */
+/** The eight models of contract 12.9. Upstream ids change over time (decision 21). */
 export const videoRows: readonly VideoRow[] = [
   rowOf('f', {
     id: 'vendor-f/video-1',

@@ -1,4 +1,4 @@
-/** Characters for video: invented ones and real faces, enrolled once and named in requests by their id (contract 13.1). */
+/** Characters for videos: invented ones and real faces, enrolled once and referenced by id (contract 13.1). */
 import type { Kept as KeptRecord } from '../../endpoint/record_kind.ts'
 import { type Static, type TObject, Type } from '@sinclair/typebox'
 import { within } from '../../lib/timers.ts'
@@ -14,7 +14,15 @@ import {
   type Stored,
 } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
-import { CHARACTER, type Character, FACE_CLAIM, FACE_GROUP, FOREVER, type Group, isGiven } from './owned_characters.ts'
+import {
+  CHARACTER,
+  type Character,
+  FACE_CLAIM,
+  FACE_GROUP,
+  FOREVER,
+  type Group,
+  isDelivered,
+} from './owned_characters.ts'
 import { ofAnother } from '../../endpoint/records.ts'
 import { ApiError } from '../../http/errors.ts'
 import { clip, isWebUrl, quoted } from '../../lib/text.ts'
@@ -31,16 +39,16 @@ import { sampleWallet, WALLET_LISTS, walletOf } from '../lib/wallet_lists.ts'
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 /** US dollars for one character, before the fee. */
-const PER_CHARACTER = '0.01'
-/** How long a check can be taken up again, or its face enrolled. */
+const PRICE_USD = '0.01'
+/** How long a check can be resumed, or its face enrolled. */
 const GROUP_MS = 30 * DAY_MS
-/** Longest wait for a vendor in a free request. */
-const ASK_MS = 10_000
+/** Timeout of vendor calls in free requests. */
+const VENDOR_TIMEOUT_MS = 10_000
 const MAX_LISTED = 200
 const MAX_READ = 10_000
 
-const NAME = Type.String({ minLength: 1, maxLength: 64, description: 'What the character is called; for you alone.' })
-const IMAGE = Type.String({ minLength: 1, maxLength: 8_192, description: 'An http(s) URL that anybody can fetch.' })
+const NAME = Type.String({ minLength: 1, maxLength: 64, description: 'Name of the character, visible only to you.' })
+const IMAGE = Type.String({ minLength: 1, maxLength: 8_192, description: 'A publicly reachable http(s) URL.' })
 const GROUP_ID = /^rf_[0-9a-f]{32}$/
 
 const settlement = Type.Object({
@@ -48,7 +56,7 @@ const settlement = Type.Object({
   tx_hash: Type.String(),
   network: Type.String(),
 })
-const enrolled = {
+const characterFields = {
   asset_id: Type.String({ description: 'ta_<id>: real_face_asset_id of a video request of the same wallet.' }),
   group_id: Type.String(),
   name: Type.String(),
@@ -61,9 +69,9 @@ const enrolled = {
   settlement,
 }
 
-const price = (): Price => ({ amount: flatPrice(PER_CHARACTER), maxTimeoutSeconds: 300, publicPrice: {} })
+const price = (): Price => ({ amount: flatPrice(PRICE_USD), maxTimeoutSeconds: 300, publicPrice: {} })
 
-/** What both enrollments have in common. */
+/** Shared by both enrollments. */
 const shared = {
   tag: 'video',
   delivery: 'inline',
@@ -81,25 +89,25 @@ const portrait = paid({
   description:
     'Makes an invented character known to the video models, which then draw it alike in every clip. Charged once it is enrolled.',
   input: portraitInput,
-  output: Type.Object({ object: Type.Literal('virtual_portrait'), ...enrolled }),
+  output: Type.Object({ object: Type.Literal('virtual_portrait'), ...characterFields }),
   example: { name: 'Ada', image_url: 'https://example.com/ada.png' },
   errors: ['INVALID_IMAGE', 'CONTENT_POLICY', 'ENROLLMENT_FAILED', 'UPSTREAM_TIMEOUT'],
-  check: checked,
+  check: checkInput,
 
   async run(order) {
     const { name, image_url } = order.input as Static<typeof portraitInput>
     const vendor = vendorIn(order)
-    const answer = await orFailed(vendor.enroll({ name, image: image_url }, { signal: order.signal }))
+    const answer = await withVendorErrors(vendor.enroll({ name, image: image_url }, { signal: order.signal }))
     if (answer.kind === 'rejected')
       throw new ApiError('INVALID_IMAGE', { details: `${answer.reason} Nothing was charged.` })
-    return made(
+    return characterResult(
       order,
       { name, image: image_url },
       { type: 'portrait', group: idFrom(order.id, 'vp_'), vendorAsset: answer.assetId },
     )
   },
 
-  show: (stored, showing) => ({ object: 'virtual_portrait', ...shown(stored, showing) }),
+  show: (stored, showing) => ({ object: 'virtual_portrait', ...characterResponse(stored, showing) }),
 })
 
 const faceInput = Type.Object({
@@ -116,7 +124,7 @@ const face = paid({
   input: faceInput,
   output: Type.Object({
     object: Type.Literal('realface'),
-    ...enrolled,
+    ...characterFields,
     byteplus_asset_id: Type.String({ description: "The vendor's own id." }),
   }),
   example: { name: 'Ada', image_url: 'https://example.com/ada.jpg', group_id: 'rf_0123456789abcdef0123456789abcdef' },
@@ -133,7 +141,7 @@ const face = paid({
   check(given) {
     if (!GROUP_ID.test(given.group_id))
       throw refused('group_id', `must be the group_id of a realface/init, got ${quoted(given.group_id)}`)
-    return checked(given)
+    return checkInput(given)
   },
 
   async run(order) {
@@ -144,30 +152,35 @@ const face = paid({
     if (claim && claim.owner !== order.payer) throw ofAnother()
     const known = claim ?? (await FACE_GROUP.get(order.records, group_id, order.clock.now()))
     if (!known) throw unknownGroup()
-    const group = await orFailed(activeIn(known, vendor, signal))
+    const group = await withVendorErrors(activeGroupId(known, vendor, signal))
     if (group === undefined) throw notActive()
-    const answer = await orFailed(vendor.face(group, { name, image: image_url }, { signal }))
+    const answer = await withVendorErrors(vendor.face(group, { name, image: image_url }, { signal }))
     if (answer.kind === 'not_active') throw notActive()
     if (answer.kind === 'rejected')
       throw new ApiError('FACE_REJECTED', { details: `${answer.reason} Nothing was charged.` })
-    return made(order, { name, image: image_url }, { type: 'face', group: group_id, vendorAsset: answer.assetId }, [
-      FACE_CLAIM.stored({
-        id: group_id,
-        data: { name, tokens: [], link: null, vendorGroup: group },
-        expiresAt: FOREVER,
-      }),
-    ])
+    return characterResult(
+      order,
+      { name, image: image_url },
+      { type: 'face', group: group_id, vendorAsset: answer.assetId },
+      [
+        FACE_CLAIM.stored({
+          id: group_id,
+          data: { name, tokens: [], link: null, vendorGroup: group },
+          expiresAt: FOREVER,
+        }),
+      ],
+    )
   },
 
   show: (stored, showing) => ({
     object: 'realface',
-    ...shown(stored, showing),
-    byteplus_asset_id: (stored.made as unknown as Kept).vendorAsset,
+    ...characterResponse(stored, showing),
+    byteplus_asset_id: (stored.made as unknown as StoredCharacter).vendorAsset,
   }),
 })
 
-/** A name of something, and a picture on the web. */
-function checked<Given extends { readonly name: string; readonly image_url: string }>(given: Given): Given {
+/** Checks the name and the image URL. */
+function checkInput<Given extends { readonly name: string; readonly image_url: string }>(given: Given): Given {
   const { name, image_url } = given
   if (name.trim() === '') throw refused('name', 'must not be blank')
   if (!isWebUrl(image_url)) throw refused('image_url', `must be an http(s) URL, got ${clip(image_url)}`)
@@ -181,8 +194,8 @@ function vendorIn({ vendors }: { readonly vendors: Offering['vendors'] }): Portr
   })
 }
 
-/** What is nobody's fault here is 502 (contract 13.5). */
-function orFailed<T>(work: Promise<T>): Promise<T> {
+/** Maps vendor failures to 502 or 504 (contract 13.5). */
+function withVendorErrors<T>(work: Promise<T>): Promise<T> {
   return work.catch((error: unknown) => {
     if (error instanceof ApiError && error.code !== 'WORK_FAILED') throw error
     if ((error as Error).name === 'TimeoutError')
@@ -190,14 +203,14 @@ function orFailed<T>(work: Promise<T>): Promise<T> {
         message: 'The character was not enrolled in time. Nothing was charged; try again.',
       })
     throw new ApiError('ENROLLMENT_FAILED', {
-      message: 'The vendor of the characters could not be asked. Nothing was charged; try again.',
+      message: 'The enrollment provider is unavailable. Nothing was charged; try again.',
     })
   })
 }
 
 const unknownGroup = (): ApiError =>
   new ApiError('NOT_FOUND', {
-    message: 'There is no such group here: it never existed, or has expired. Begin with POST /api/v1/realface/init.',
+    message: 'No such group: it never existed or has expired. Start with POST /api/v1/realface/init.',
   })
 
 function notActive(): ApiError {
@@ -210,9 +223,9 @@ function notActive(): ApiError {
   })
 }
 
-// ── what is made and shown ──────────────────────────────────────────────────────────────────────────────────────────
+// ── results ──────────────────────────────────────────────────────────────────────────────────────────
 
-type Kept = {
+type StoredCharacter = {
   readonly asset: string
   readonly group: string
   readonly name: string
@@ -221,8 +234,8 @@ type Kept = {
   readonly price: string
 }
 
-/** A result, and the records that bind it to its payer. */
-function made(
+/** The result, and the records that assign it to its payer. */
+function characterResult(
   { id, now, catalog, vendors }: Order<unknown>,
   { name, image }: Enrolling,
   { type, group, vendorAsset }: Pick<Character, 'type' | 'group' | 'vendorAsset'>,
@@ -232,9 +245,9 @@ function made(
   const models = catalog.video.all
     .filter((row) => row.assets && isListed(row) && vendors.video?.(row) !== undefined)
     .map((row) => row.id)
-  const kept: Kept = { asset, group, name, vendorAsset, models, price: print(price().amount) }
+  const stored: StoredCharacter = { asset, group, name, vendorAsset, models, price: print(price().amount) }
   return {
-    result: kept,
+    result: stored,
     media: { folder: 'portraits', urls: [image], foreign: true },
     recordsToStore(media) {
       const data: Character = {
@@ -252,8 +265,11 @@ function made(
   }
 }
 
-function shown({ made, media, created }: Stored, { href, settlement }: Showing): Record<string, Json> {
-  const { asset, group, name, models, price } = made as unknown as Kept
+function characterResponse(
+  { made: characterResult, media, created }: Stored,
+  { href, settlement }: Showing,
+): Record<string, Json> {
+  const { asset, group, name, models, price } = characterResult as unknown as StoredCharacter
   const [picture] = media
   const key = picture?.key ?? null
   return {
@@ -282,8 +298,8 @@ const ACTIVE = 'active'
 type GroupRecord = KeptRecord<Group> & { readonly isClaimed: boolean }
 const kindOf = ({ isClaimed }: GroupRecord) => (isClaimed ? FACE_CLAIM : FACE_GROUP)
 
-/** The vendor's own id of the group, once a person has passed the check. */
-async function activeIn(
+/** The vendor's id of the group, once the person has passed the check. */
+async function activeGroupId(
   record: KeptRecord<Group>,
   vendor: PortraitVendor,
   signal: AbortSignal,
@@ -297,11 +313,13 @@ async function activeIn(
   return undefined
 }
 
-/** The same, remembered. */
-async function activated(record: GroupRecord, { vendors, clock, records }: FreeContext): Promise<boolean> {
+/** Whether the check has been passed; stores the vendor's id. */
+async function isActivated(record: GroupRecord, { vendors, clock, records }: FreeContext): Promise<boolean> {
   const group = record.data
   if (group.vendorGroup !== null) return true
-  const vendorGroup = await orFailed(within(clock, ASK_MS, (signal) => activeIn(record, vendorIn({ vendors }), signal)))
+  const vendorGroup = await withVendorErrors(
+    within(clock, VENDOR_TIMEOUT_MS, (signal) => activeGroupId(record, vendorIn({ vendors }), signal)),
+  )
   if (vendorGroup === undefined) return false
   const now = clock.now()
   await kindOf(record).move(records, record, { data: { ...group, vendorGroup }, expiresAt: now + GROUP_MS }, now)
@@ -318,7 +336,7 @@ const init = free({
   name: 'realface.init',
   method: 'POST',
   path: '/api/v1/realface/init',
-  summary: 'Begin the check of a real person',
+  summary: 'Start the check of a real person',
   description:
     'Answers with a link that the person opens on a phone, for a check of about one minute that a living person is there. No document is asked for. Free.',
   tag: 'video',
@@ -330,9 +348,9 @@ const init = free({
     object: Type.Literal('realface.init'),
     group_id: Type.String(),
     h5_link: Type.String(),
-    h5Link: Type.String({ description: 'The same by another name.' }),
+    h5Link: Type.String({ description: 'Alias of h5_link.' }),
     status: Type.Union([Type.Literal(PENDING), Type.Literal(ACTIVE)]),
-    expires_in_seconds: Type.Integer({ description: 'How long the link can be opened.' }),
+    expires_in_seconds: Type.Integer({ description: 'How long the link is valid.' }),
     refreshed: Type.Optional(Type.Literal(true)),
     next_steps: Type.Array(Type.String()),
   }),
@@ -344,9 +362,11 @@ const init = free({
     const old =
       groupId === undefined ? undefined : await groupOf(groupId, { path: 'groupId', records, now: clock.now() })
     const linkTo = (link: string | null | undefined) => link ?? `${request.origin}${PAGE}`
-    if (old && (await activated(old, context)))
-      return begun(old.id, { link: linkTo(old.data.link), seconds: 0, status: ACTIVE, refreshed: true })
-    const session = await orFailed(within(clock, ASK_MS, (signal) => vendor.session(name, { signal })))
+    if (old && (await isActivated(old, context)))
+      return initReply(old.id, { link: linkTo(old.data.link), seconds: 0, status: ACTIVE, refreshed: true })
+    const session = await withVendorErrors(
+      within(clock, VENDOR_TIMEOUT_MS, (signal) => vendor.session(name, { signal })),
+    )
     const now = clock.now()
     const tokens = [session.token, ...(old ? old.data.tokens : [])].slice(0, 2)
     const data: Group = { name, tokens, link: session.link ?? null, vendorGroup: null }
@@ -359,7 +379,7 @@ const init = free({
         message: 'This group was refreshed by another request just now; send it again.',
         headers: { 'retry-after': '1' },
       })
-    return begun(record.id, {
+    return initReply(record.id, {
       link: linkTo(session.link),
       seconds: session.expiresInSeconds,
       status: PENDING,
@@ -368,7 +388,7 @@ const init = free({
   },
 })
 
-function begun(
+function initReply(
   id: string,
   { link, seconds, status, refreshed }: { link: string; seconds: number; status: string; refreshed: boolean },
 ) {
@@ -395,7 +415,7 @@ function begun(
   return json(200, body, { 'cache-control': 'no-store' })
 }
 
-/** A group, or the claim that outlives it. 400 for what is no id of one, 404 for one that is not there. */
+/** A group, or the claim that outlives it. Throws 400 for an invalid id, 404 for an unknown one. */
 async function groupOf(
   id: string,
   { path, records, now }: { path: string; records: FreeContext['records']; now: number },
@@ -421,14 +441,14 @@ const status = free({
     object: Type.Literal('realface.status'),
     group_id: Type.String(),
     status: Type.Union([Type.Literal(PENDING), Type.Literal(ACTIVE)]),
-    asset_count: Type.Integer({ description: 'Faces that were enrolled in it.' }),
+    asset_count: Type.Integer({ description: 'Number of enrolled faces.' }),
     ready_to_finalize: Type.Boolean(),
   }),
   async answer({ query }, context) {
     vendorIn(context)
     const { records, clock } = context
     const group = await groupOf(query.get('groupId') ?? '', { path: 'groupId', records, now: clock.now() })
-    const isActive = await activated(group, context)
+    const isActive = await isActivated(group, context)
     const faces = group.isClaimed
       ? (await charactersOf(group.owner, 'face', context)).filter(({ data }) => data.group === group.id)
       : []
@@ -443,7 +463,7 @@ const status = free({
   },
 })
 
-/** Where `h5_link` leads when the vendor has no page of its own. */
+/** Target of `h5_link` when the vendor has no page of its own. */
 const PAGE = '/api/v1/realface/page'
 const page = free({
   name: 'realface.page',
@@ -455,7 +475,7 @@ const page = free({
   answer(_request, { vendors }) {
     const html = vendors.portraits?.page
     if (html === undefined)
-      throw new ApiError('NOT_FOUND', { message: 'The check of this gateway has a page of its own.' })
+      throw new ApiError('NOT_FOUND', { message: 'This gateway uses the page of its provider; open h5_link.' })
     const headers = {
       'content-type': 'text/html; charset=utf-8',
       'cache-control': 'no-store',
@@ -467,22 +487,22 @@ const page = free({
   },
 })
 
-// ── what a wallet has enrolled ──────────────────────────────────────────────────────────────────────────────────────
+// ── characters of a wallet ──────────────────────────────────────────────────────────────────────────────────────
 
-type Found = { readonly id: string; readonly data: Character; readonly call: Call }
+type PaidCharacter = { readonly id: string; readonly data: Character; readonly call: Call }
 
-/** Newest first; without those that wait to be paid. */
+/** Newest first, without unpaid ones. */
 async function charactersOf(
   wallet: string,
   type: Character['type'],
   { records, clock }: FreeContext,
-): Promise<readonly Found[]> {
-  const kept = await CHARACTER.list(records, wallet, { now: clock.now(), limit: MAX_READ })
-  const ofType = kept.filter(({ data }) => data.type === type)
-  const found: Found[] = []
+): Promise<readonly PaidCharacter[]> {
+  const stored = await CHARACTER.list(records, wallet, { now: clock.now(), limit: MAX_READ })
+  const ofType = stored.filter(({ data }) => data.type === type)
+  const found: PaidCharacter[] = []
   for (const each of ofType) {
     const call = await records.getCall(each.data.call)
-    if (isGiven(call)) found.push({ ...each, call })
+    if (isDelivered(call)) found.push({ ...each, call })
   }
   return found.toSorted((one, other) => other.data.createdAt - one.data.createdAt || (one.id < other.id ? -1 : 1))
 }

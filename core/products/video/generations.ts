@@ -1,4 +1,4 @@
-/** Videos: the flat request, the one with content parts, the poll of both, and the catalog (contract 12.1). */
+/** Videos: the flat request, the request with content parts, the poll of both, and the model list (contract 12.1). */
 import { type Static, Type } from '@sinclair/typebox'
 import type { Catalog } from '../../endpoint/offering.ts'
 import type { VideoRow } from '../../ports/vendors/video.ts'
@@ -19,32 +19,32 @@ import {
   promptField,
   type VideoRequest,
 } from './request.ts'
-import * as sale from './shared.ts'
+import * as shared from './shared.ts'
 
 const HOUR_MS = 3_600_000
 
 const EXAMPLE = { model: DEFAULT_MODEL, prompt: 'a red fox runs through the snow' }
 
-/** What both requests have in common, beside their fields. */
-const shared = {
+/** Shared by both requests. */
+const videoEndpoint = {
   tag: 'video',
-  output: sale.videoResult,
+  output: shared.videoResult,
   failure: 'Video generation failed',
   uploads: true,
   errors: ['INPUT_IMAGE_REAL_PERSON', 'INVALID_VIDEO_REQUEST', 'UPSTREAM_TIMEOUT'],
-  price: sale.quoteOf,
-  priceRange: (offering: Offering) => sale.videoSpan(sale.configured(offering)),
-  isAvailable: sale.isAvailable,
-  remember: sale.remember,
+  price: shared.quoteOf,
+  priceRange: (offering: Offering) => shared.videoPriceRange(shared.availableRows(offering)),
+  isAvailable: shared.isAvailable,
+  remember: shared.requestRecord,
   delivery: 'upstream_job',
-  submit: sale.submit,
-  pollUpstream: sale.look,
-  show: sale.shown,
+  submit: shared.submit,
+  pollUpstream: shared.pollUpstream,
+  show: shared.videoResponse,
 } as const
 
 const generations = {
   ...paid({
-    ...shared,
+    ...videoEndpoint,
     name: 'videos.generations',
     path: '/api/v1/videos/generations',
     summary: 'Generate a video from a prompt, an image or references',
@@ -52,17 +52,17 @@ const generations = {
       'Answers 202 with a job to poll; a video takes about 1 to 3 minutes. Charged by the first poll that finds it ready. GET without payment shows the catalog.',
     input: Type.Object({ ...flatFields, prompt: promptField }),
     example: EXAMPLE,
-    job: sale.videoJob('/api/v1/videos/generations/{id}'),
+    job: shared.videoJob('/api/v1/videos/generations/{id}'),
     check: checkVideo,
     sample: (offering) => ({ ...EXAMPLE, model: modelOf(offering) }),
   }),
-  /** Joins the discovery 402: the catalog (contract 12.7). */
+  /** Adds the model list to the discovery 402 (contract 12.7). */
   discovery: (offering: Offering): Readonly<Record<string, Json>> => ({ catalog: catalogOf(offering) }),
 }
 
-/** The usual model where it is made here, else the first that is. */
+/** The default model if it is available, else the first available one. */
 function modelOf(offering: Offering): string {
-  const rows = sale.configured(offering)
+  const rows = shared.availableRows(offering)
   const row = rows.find(({ id }) => id === DEFAULT_MODEL) ?? rows[0]
   return row?.id ?? DEFAULT_MODEL
 }
@@ -81,29 +81,29 @@ const part = Type.Object(
       '{"type": "text", "text": "..."}, or {"type": "image_url", "image_url": {"url": "..."}}: one image at most, without a role.',
   },
 )
-const inParts = Type.Object({
+const partsInput = Type.Object({
   ...flatFields,
   prompt: Type.Optional(promptField),
   content: Type.Array(part, {
-    description: 'Texts make the prompt, the image is the first frame. All else goes into the flat fields.',
+    description: 'Texts form the prompt, the image is the first frame. Everything else goes into the flat fields.',
   }),
-  ratio: Type.Optional(Type.String({ description: 'aspect_ratio by another name.' })),
-  duration: Type.Optional(Type.Integer({ description: 'duration_seconds by another name.' })),
+  ratio: Type.Optional(Type.String({ description: 'Alias of aspect_ratio.' })),
+  duration: Type.Optional(Type.Integer({ description: 'Alias of duration_seconds.' })),
 })
-type InParts = Static<typeof inParts>
+type PartsInput = Static<typeof partsInput>
 
 const PARTS_EXAMPLE = { model: DEFAULT_MODEL, content: [{ type: 'text', text: EXAMPLE.prompt }], duration: 8 }
 
 const parts = paid({
-  ...shared,
+  ...videoEndpoint,
   name: 'videos',
   path: '/api/v1/videos',
   summary: 'Generate a video from content parts',
   description:
-    'The same as /api/v1/videos/generations, written as content parts; takes the flat fields as well, and bare vendor-e ids such as video-2.0.',
-  input: inParts,
+    'The same as /api/v1/videos/generations, with content parts; also accepts the flat fields, and bare vendor-e ids such as video-2.0.',
+  input: partsInput,
   example: PARTS_EXAMPLE,
-  job: sale.videoJob('/api/v1/videos/{id}'),
+  job: shared.videoJob('/api/v1/videos/{id}'),
   check: (order, context) => ({ content: order.content, ...checkVideo(flattened(order, context.catalog), context) }),
   sample(offering) {
     const model = modelOf(offering)
@@ -112,21 +112,24 @@ const parts = paid({
   },
 })
 
-/** What the parts say, as the flat fields. Throws where they say what only flat fields can, or say a thing twice. */
-function flattened({ content, ratio, duration, ...order }: InParts, { video }: Catalog): VideoRequest {
+/**
+ * Converts content parts to the flat fields. Throws for parts that only flat fields support, and for conflicting
+ * values.
+ */
+function flattened({ content, ratio, duration, ...order }: PartsInput, { video }: Catalog): VideoRequest {
   const texts: string[] = []
   const images: string[] = []
   for (const [index, each] of content.entries()) {
     const at = `content.${index}`
     if (each.type === 'text') texts.push(textIn(each, at))
     else if (each.type === 'image_url') images.push(imageIn(each, at))
-    else throw refused(`${at}.type`, `must be text or image_url, got ${quoted(each.type)}; ${elsewhere(each.type)}`)
+    else throw refused(`${at}.type`, `must be text or image_url, got ${quoted(each.type)}; ${fieldHint(each.type)}`)
   }
-  if (content.length === 0) throw refused('content', 'needs a text part, got no parts')
+  if (content.length === 0) throw refused('content', 'must have a text part, got no parts')
   if (images.length > 1)
     throw refused(
       'content',
-      `takes one image_url part at most, got ${images.length}; send the others in last_frame_url or reference_image_urls`,
+      `accepts at most one image_url part, got ${images.length}; send the others in last_frame_url or reference_image_urls`,
     )
   const prompt = texts.length > 0 ? texts.join('\n') : undefined
   if (prompt !== undefined && prompt.length > MAX_PROMPT)
@@ -134,16 +137,16 @@ function flattened({ content, ratio, duration, ...order }: InParts, { video }: C
   const [image] = images
   return {
     ...order,
-    ...once('model', order.model && prefixed(order.model, video.all)),
-    ...once('prompt', order.prompt, ['a text part', prompt]),
-    ...once('image_url', order.image_url, ['an image_url part', image]),
-    ...once('aspect_ratio', order.aspect_ratio, ['ratio', ratio]),
-    ...once('duration_seconds', order.duration_seconds, ['duration', duration]),
+    ...fieldOnce('model', order.model && withPrefix(order.model, video.all)),
+    ...fieldOnce('prompt', order.prompt, ['a text part', prompt]),
+    ...fieldOnce('image_url', order.image_url, ['an image_url part', image]),
+    ...fieldOnce('aspect_ratio', order.aspect_ratio, ['ratio', ratio]),
+    ...fieldOnce('duration_seconds', order.duration_seconds, ['duration', duration]),
   }
 }
 
-/** A field by the value that it has, under its own name or another; both may be said only where they agree. */
-function once(
+/** A field by its own name or its alias. Both may be set only to the same value. */
+function fieldOnce(
   field: keyof VideoRequest,
   own: unknown,
   [name, other]: readonly [string, unknown] = ['', undefined],
@@ -154,22 +157,22 @@ function once(
   return value === undefined ? {} : ({ [field]: value } as VideoRequest)
 }
 
-function textIn({ text, role }: InParts['content'][number], at: string): string {
+function textIn({ text, role }: PartsInput['content'][number], at: string): string {
   if (typeof text !== 'string')
     throw refused(
       `${at}.text`,
-      text === undefined ? 'is needed: the text of this part' : `must be a text, got ${quoted(text)}`,
+      text === undefined ? 'is required: the text of this part' : `must be a string, got ${quoted(text)}`,
     )
   if (role !== undefined && role !== null)
-    throw refused(`${at}.role`, `is not taken on a text part, got ${quoted(role)}`)
+    throw refused(`${at}.role`, `is not allowed on a text part, got ${quoted(role)}`)
   return text
 }
 
-function imageIn({ image_url: image, role }: InParts['content'][number], at: string): string {
+function imageIn({ image_url: image, role }: PartsInput['content'][number], at: string): string {
   if (role !== undefined && role !== null) {
     throw refused(
       `${at}.role`,
-      `is not taken, got ${quoted(role)}; the image of a part is the first frame, others go into the flat fields last_frame_url and reference_image_urls`,
+      `is not supported, got ${quoted(role)}; the image part is the first frame, send others in the flat fields last_frame_url and reference_image_urls`,
     )
   }
   const url = isFields(image) ? image.url : image
@@ -180,20 +183,22 @@ function imageIn({ image_url: image, role }: InParts['content'][number], at: str
   )
 }
 
-function elsewhere(type: string): string {
+function fieldHint(type: string): string {
   if (type === 'video_url') return 'send videos in the flat field reference_videos'
-  return type === 'audio_url' ? 'send sounds in the flat field reference_audios' : 'all else goes into the flat fields'
+  return type === 'audio_url'
+    ? 'send sounds in the flat field reference_audios'
+    : 'send everything else in the flat fields'
 }
 
-/** A vendor-e id without its prefix means the row of that name; any other id stays as it is. */
-function prefixed(id: string, rows: readonly VideoRow[]): string {
+/** Adds the prefix to a bare vendor-e id. Other ids are unchanged. */
+function withPrefix(id: string, rows: readonly VideoRow[]): string {
   const named = rows.find(
     (row) => row.family === 'e' && [row.id, ...row.aliases].some((name) => name.slice(name.indexOf('/') + 1) === id),
   )
   return named && !id.includes('/') ? named.id : id
 }
 
-// ── polls and the catalog ───────────────────────────────────────────────────────────────────────────────────────────
+// ── polls and models ───────────────────────────────────────────────────────────────────────────────────────────
 
 const jobPoll = polled({
   name: 'videos.poll',
@@ -217,7 +222,7 @@ const model = Type.Object({
   max_duration_seconds: Type.Integer(range),
   default_duration_seconds: Type.Integer(range),
   durations: Type.Optional(
-    Type.Array(Type.Integer(), { description: 'The only lengths, where not every one between is made.' }),
+    Type.Array(Type.Integer(), { description: 'The supported lengths, if not every length in the range is.' }),
   ),
   resolutions: Type.Array(Type.String()),
   defaultResolution: Type.String(),
@@ -226,13 +231,13 @@ const model = Type.Object({
   synced_audio: Type.Boolean(),
   last_frame: Type.Boolean(),
   reference_media: Type.Boolean(),
-  asset_id: Type.Boolean({ description: 'Whether real_face_asset_id is taken.' }),
+  asset_id: Type.Boolean({ description: 'Whether real_face_asset_id is supported.' }),
   pricePerSecond: Type.Number({
     description: 'US dollars at the default resolution, before margin and fee; at 720p where tokens are billed.',
   }),
   pricePerSecondByResolution: Type.Optional(Type.Record(Type.String(), Type.Number())),
-  perGenerationFee: Type.Number({ description: 'US dollars for a generation, however long.' }),
-  transaction_fee: Type.Number({ description: 'US dollars for a call, once.' }),
+  perGenerationFee: Type.Number({ description: 'US dollars per generation, whatever its length.' }),
+  transaction_fee: Type.Number({ description: 'US dollars per call.' }),
   price_per_million_tokens: Type.Optional(
     Type.Number({ description: 'US dollars before margin, where tokens are billed.' }),
   ),
@@ -241,7 +246,7 @@ const model = Type.Object({
 const models = free({
   name: 'video.models',
   path: '/api/v1/video/models',
-  summary: 'List the video models, their rates and what they take',
+  summary: 'List the video models, their rates and capabilities',
   tag: 'video',
   limit: { requests: 100, windowMs: HOUR_MS },
   output: Type.Object({ object: Type.Literal('list'), data: Type.Array(model) }),
@@ -250,7 +255,7 @@ const models = free({
 
 export const video = [generations, parts, jobPoll, models]
 
-/** Every row on show that a vendor of the operator's makes. */
+/** The listed rows that are available here. */
 function catalogOf({ catalog, vendors }: Offering): { readonly [key: string]: Json } {
   return {
     object: 'list',

@@ -1,6 +1,4 @@
-/**
- * What an operator changes about the video catalog: rows edited, added, hidden, retired or redirected (decision 21).
- */
+/** Operator overrides of the video catalog: rows edited, added, hidden, retired or redirected (decision 21). */
 import { dollars, type Dollars } from '../../x402/money.ts'
 import { isBelow } from '../../x402/pricing.ts'
 import { RESOLUTION_NAMES, videoPrice } from './price.ts'
@@ -16,7 +14,7 @@ export type VideoRates =
   | { readonly perSecondByResolution: Readonly<Record<string, string>>; readonly perGeneration?: string }
   | { readonly perMillionTokens: string }
 
-/** One row's changes. `redirect` names the row that does the work instead. */
+/** Changes to one row. `redirect` names the row that serves requests instead. */
 export type VideoOverride = Partial<
   Pick<
     VideoRow,
@@ -46,16 +44,16 @@ export type VideoOverride = Partial<
 
 export type VideosOverridden = { readonly rows: readonly VideoRow[]; readonly mistakes: readonly string[] }
 
-/** Applies overrides in order. Mistakes name the row and the field; the rows are good only when there are none. */
+/** Applies overrides in order. Mistakes name the row and the field; use the rows only if there are none. */
 export function overrideVideos(rows: readonly VideoRow[], overrides: readonly VideoOverride[]): VideosOverridden {
   const mistakes: string[] = []
   const byId = new Map(rows.map((row) => [row.id, row]))
   for (const id of duplicatesIn(overrides.map((override) => override.id)))
     mistakes.push(`videos: two entries change ${id}`)
   for (const override of overrides) {
-    const row = changed(byId.get(override.id), override, mistakes)
+    const row = withOverride(byId.get(override.id), override, mistakes)
     if (row) byId.set(row.id, row)
-    if (row) mistakes.push(...flaws(row))
+    if (row) mistakes.push(...rowProblems(row))
   }
   if (mistakes.length === 0)
     for (const { id, redirect } of overrides) {
@@ -73,14 +71,14 @@ export function overrideVideos(rows: readonly VideoRow[], overrides: readonly Vi
   return { rows: all, mistakes }
 }
 
-/** A row of the contract with its changes, or a new one, which has to say what it cannot inherit from its family. */
-function changed(
-  known: VideoRow | undefined,
+/** Changes a row, or adds one, which must set every field without a default in its family. */
+function withOverride(
+  existing: VideoRow | undefined,
   { id, rates, redirect: _, ...fields }: VideoOverride,
   mistakes: string[],
 ): VideoRow | undefined {
   const billing = rates && readRates(id, rates, mistakes)
-  if (known) return { ...known, ...fields, ...(billing && { billing }) }
+  if (existing) return { ...existing, ...fields, ...(billing && { billing }) }
   const { vendor, upstream, family, maker = vendor } = fields
   if (!vendor || !upstream || !family || !maker || !rates) {
     mistakes.push(`videos ${id}: not in the built-in catalog, so vendor, upstream, family and rates are required`)
@@ -104,15 +102,15 @@ function readRates(id: string, rates: VideoRates, mistakes: string[]): VideoBill
   }
 }
 
-/** What is wrong with a row: nothing may be on sale that has no price, or that nobody can ask for. */
-function flaws({ id, seconds, resolutions, usualResolution, billing }: VideoRow): readonly string[] {
+/** Problems of a row: it needs a price for every resolution and a valid default. */
+function rowProblems({ id, seconds, resolutions, usualResolution, billing }: VideoRow): readonly string[] {
   const found: string[] = []
   const { min, max, usual, only } = seconds
   const isWhole = [min, max, usual, ...(only ?? [])].every((each) => Number.isSafeInteger(each) && each > 0)
-  const isMade = only
+  const isUsualAllowed = only
     ? only.includes(usual) && only.every((each) => each >= min && each <= max)
     : usual >= min && usual <= max
-  if (!isWhole || !isMade)
+  if (!isWhole || !isUsualAllowed)
     found.push(`videos ${id}.seconds: whole numbers are needed, min <= usual <= max, and usual one of only`)
   if (!resolutions.includes(usualResolution))
     found.push(`videos ${id}.usualResolution: must be one of its resolutions, got ${usualResolution}`)
@@ -127,13 +125,16 @@ function flaws({ id, seconds, resolutions, usualResolution, billing }: VideoRow)
 const hasRate = (billing: VideoBilling, resolution: string): boolean =>
   billing.mode !== 'per_second_by_tier' || Object.hasOwn(billing.tiers, resolution)
 
-type Redirecting = { readonly redirect: string; readonly mistakes: string[] }
+type RedirectOptions = { readonly redirect: string; readonly mistakes: string[] }
 
-/** Keeps the name and what the fallback makes too, at its rates, which must be the same or lower (contract 21.11). */
+/**
+ * Keeps the row's names and the capabilities that both have, at the fallback's rates, which must be the same or lower
+ * (contract 21.11).
+ */
 function redirected(
   row: VideoRow | undefined,
   fallback: VideoRow | undefined,
-  { redirect, mistakes }: Redirecting,
+  { redirect, mistakes }: RedirectOptions,
 ): VideoRow | undefined {
   if (!row) return undefined
   if (!fallback || fallback.id === row.id) {
@@ -147,8 +148,11 @@ function redirected(
     mistakes.push(`videos ${row.id}.redirect: ${redirect} makes none of its ${seconds ? 'resolutions' : 'lengths'}`)
     return undefined
   }
-  const dearer = resolutions.filter((resolution) => isDearer(fallback.billing, row.billing, { seconds, resolution }))
-  if (dearer.length > 0) mistakes.push(`videos ${row.id}.redirect: ${redirect} costs more at ${dearer.join(', ')}`)
+  const moreExpensive = resolutions.filter((resolution) =>
+    isMoreExpensive(fallback.billing, row.billing, { seconds, resolution }),
+  )
+  if (moreExpensive.length > 0)
+    mistakes.push(`videos ${row.id}.redirect: ${redirect} costs more at ${moreExpensive.join(', ')}`)
   const { vendor, upstream, family, ratios, billing } = fallback
   const both = (capability: 'audio' | 'lastFrame' | 'references' | 'assets') => row[capability] && fallback[capability]
   const usualResolution = resolutions.includes(row.usualResolution) ? row.usualResolution : first
@@ -183,7 +187,7 @@ function sharedSeconds(a: VideoRow['seconds'], b: VideoRow['seconds']): VideoRow
 }
 
 /** At the shortest or the longest clip: prices grow evenly in between. */
-function isDearer(
+function isMoreExpensive(
   fallback: VideoBilling,
   own: VideoBilling,
   { seconds, resolution }: { seconds: VideoRow['seconds']; resolution: string },

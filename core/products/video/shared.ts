@@ -1,7 +1,4 @@
-/**
- * How a video is sold: what it costs, what is remembered of its order, what its vendor is asked, and how it reads on
- * the wire (contract 12.1).
- */
+/** Shared by the video endpoints: prices, stored requests, vendor jobs and responses (contract 12.1). */
 import { Type } from '@sinclair/typebox'
 import type { VideoRow, VideoJob, VideoState, VideoVendor } from '../../ports/vendors/video.ts'
 import type {
@@ -22,19 +19,19 @@ import type { Usdc } from '../../x402/money.ts'
 import type { Json } from '../../lib/json.ts'
 import { asNumber, flatPrice } from '../../x402/pricing.ts'
 import { videoGenerationFee, videoPrice, videoRate, videoTokens } from './price.ts'
-import { enrolledAs } from './owned_characters.ts'
+import { vendorAssetOf } from './owned_characters.ts'
 import { DEFAULT_MODEL, isListed, type VideoRequest } from './request.ts'
 
-/** How long the signed authorization lives (contract 12.39). */
+/** Lifetime of the signed authorization (contract 12.39). */
 const AUTHORIZATION_SECONDS = 600
 
 const clip = Type.Object({
-  url: Type.String({ description: 'Hosted URL; that of the maker where the clip was not mirrored.' }),
-  source_url: Type.Optional(Type.String({ description: 'URL of the maker; of inline data only the type.' })),
-  duration_seconds: Type.Integer({ description: 'As made; the billed length where the maker does not say.' }),
-  request_id: Type.Optional(Type.String({ description: 'What the maker calls the job.' })),
+  url: Type.String({ description: 'Hosted URL, or the vendor URL if the clip was not mirrored.' }),
+  source_url: Type.Optional(Type.String({ description: 'Vendor URL; only the type for inline data.' })),
+  duration_seconds: Type.Integer({ description: 'Actual length; the billed length if the vendor reports none.' }),
+  request_id: Type.Optional(Type.String({ description: 'Id of the job at the vendor.' })),
   backed_up: Type.Boolean({ description: 'Whether the clip was mirrored to durable storage.' }),
-  last_frame_url: Type.Optional(Type.String({ description: 'The last frame as a still, where it was asked for.' })),
+  last_frame_url: Type.Optional(Type.String({ description: 'The last frame as an image, if requested.' })),
 })
 
 export const videoResult = Type.Object({
@@ -58,7 +55,7 @@ export const videoResult = Type.Object({
   }),
 })
 
-/** Both endpoints share one store of jobs; each has a poll path of its own. */
+/** The job description; each endpoint has its own poll path. */
 export const videoJob = (poll: string): JobDescription => ({
   object: 'video.generation.job',
   poll,
@@ -69,9 +66,9 @@ export const videoJob = (poll: string): JobDescription => ({
   query: pollQuery,
 })
 
-// ── what it costs ───────────────────────────────────────────────────────────────────────────────────────────────────
+// ── price ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-type Offered = {
+type OrderedVideo = {
   readonly row: VideoRow
   readonly seconds: number
   readonly resolution: string
@@ -79,8 +76,8 @@ type Offered = {
   readonly audios: number
 }
 
-/** The row of a checked order, and its size. Throws a plain error for one that was not checked. */
-function offered(order: VideoRequest, { catalog }: Context): Offered {
+/** The row and size of a validated request. Throws a plain error for one that was not validated. */
+function orderedVideo(order: VideoRequest, { catalog }: Context): OrderedVideo {
   const { model = DEFAULT_MODEL, duration_seconds, resolution, reference_videos = [], reference_audios = [] } = order
   const row = catalog.video.get(model)
   if (!row || duration_seconds === undefined || resolution === undefined)
@@ -94,9 +91,9 @@ function offered(order: VideoRequest, { catalog }: Context): Offered {
   }
 }
 
-/** The quote; pictures do not change it. */
+/** The quote; images do not change it. */
 export function quoteOf(order: VideoRequest, context: Context): Price {
-  const { row, ...size } = offered(order, context)
+  const { row, ...size } = orderedVideo(order, context)
   const { billing } = row
   return {
     amount: videoPrice({ billing, ...size }),
@@ -118,23 +115,20 @@ export function quoteOf(order: VideoRequest, context: Context): Price {
   }
 }
 
-/**
- * The rows on show that the operator's vendors make; all that are on show where they make none, so that documents have
- * a price.
- */
-export function configured({ catalog, vendors }: Offering): readonly VideoRow[] {
+/** The listed rows that are available here; all listed rows where none is, so that the documentation has a price. */
+export function availableRows({ catalog, vendors }: Offering): readonly VideoRow[] {
   const listed = catalog.video.all.filter(isListed)
   const made = listed.filter((row) => vendors.video?.(row) !== undefined)
   return made.length > 0 ? made : listed
 }
 
-/** Lowest and highest quote, every reference counted; the fee alone where there are no rows. */
-export function videoSpan(rows: readonly VideoRow[]): { min: Usdc; max: Usdc } {
+/** Lowest and highest quote, with all references; the fee alone if there are no rows. */
+export function videoPriceRange(rows: readonly VideoRow[]): { min: Usdc; max: Usdc } {
   const amounts = rows.flatMap(({ billing, seconds, resolutions, references }) => {
-    const most = references ? { videos: 3, audios: 3 } : {}
+    const maxReferences = references ? { videos: 3, audios: 3 } : {}
     return resolutions.flatMap((resolution) => [
       videoPrice({ billing, resolution, seconds: seconds.min }),
-      videoPrice({ billing, resolution, seconds: seconds.max, ...most }),
+      videoPrice({ billing, resolution, seconds: seconds.max, ...maxReferences }),
     ])
   })
   const [first = flatPrice('0')] = amounts
@@ -149,13 +143,12 @@ export function isAvailable({ model = DEFAULT_MODEL }: VideoRequest, { catalog, 
   return row !== undefined && vendors.video?.(row) !== undefined
 }
 
-// ── what is remembered ──────────────────────────────────────────────────────────────────────────────────────────────
+// ── stored requests ──────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * What the stored call keeps of an order: what its replies show, and, under `_`, what looking at it, showing it and its
- * poll URL need.
+ * The part of a request that is stored with its call: members of its replies, and under `_` those needed to poll it.
  */
-export type Remembered = {
+export type StoredVideoRequest = {
   readonly model: string
   readonly duration_seconds: number
   readonly _: {
@@ -167,7 +160,7 @@ export type Remembered = {
   }
 }
 
-export function remember(order: VideoRequest): { model: string; request: Remembered } {
+export function requestRecord(order: VideoRequest): { model: string; request: StoredVideoRequest } {
   const {
     model = DEFAULT_MODEL,
     duration_seconds = 0,
@@ -187,33 +180,33 @@ export function remember(order: VideoRequest): { model: string; request: Remembe
   }
 }
 
-/** The words of a poll URL, to be signed (contract 12.42). */
+/** The signed query parameters of a poll URL (contract 12.42). */
 export function pollQuery(request: Json): Record<string, string> {
-  const { model, duration_seconds, _: kept } = request as unknown as Remembered
+  const { model, duration_seconds, _: stored } = request as unknown as StoredVideoRequest
   return {
     model,
     duration: String(duration_seconds),
-    i2v: kept.i2v ? '1' : '0',
-    resolution: kept.resolution,
-    ...(kept.rv > 0 && { rv: String(kept.rv) }),
-    ...(kept.ra > 0 && { ra: String(kept.ra) }),
+    i2v: stored.i2v ? '1' : '0',
+    resolution: stored.resolution,
+    ...(stored.rv > 0 && { rv: String(stored.rv) }),
+    ...(stored.ra > 0 && { ra: String(stored.ra) }),
   }
 }
 
-// ── what its vendor is asked ────────────────────────────────────────────────────────────────────────────────────────
+// ── vendor jobs ────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * Hands a checked order to the vendor of its row; the handle names it, for the job stays there whatever an operator
- * changes meanwhile.
+ * Submits a validated request to the vendor of its row. The handle names the vendor, since the job stays there even if
+ * the configuration changes.
  */
 export async function submit(order: Order<VideoRequest>): Promise<{ handle: string }> {
   const { input, catalog, vendors, records, payer, signal } = order
-  const { row, seconds, resolution } = offered(input, { catalog })
+  const { row, seconds, resolution } = orderedVideo(input, { catalog })
   const vendor = vendorOf(row, vendors)
   const id = input.real_face_asset_id
-  const asset = id === undefined ? undefined : await enrolledAs(records, id, { payer, now: order.now })
+  const asset = id === undefined ? undefined : await vendorAssetOf(records, id, { payer, now: order.now })
   if (id !== undefined && asset === undefined)
-    throw refused('real_face_asset_id', `this wallet has enrolled no character ${id}. Nothing was charged`)
+    throw refused('real_face_asset_id', `no character ${id} is enrolled by this wallet. Nothing was charged`)
   const { handle } = await vendor.submit(jobOf(input, { row, seconds, resolution, asset }), { signal })
   return { handle: JSON.stringify([row.vendor, handle]) }
 }
@@ -226,7 +219,12 @@ function vendorOf(row: VideoRow, vendors: Offering['vendors']): VideoVendor {
 
 function jobOf(
   input: VideoRequest,
-  { row, seconds, resolution, asset }: Pick<Offered, 'row' | 'seconds' | 'resolution'> & { asset: string | undefined },
+  {
+    row,
+    seconds,
+    resolution,
+    asset,
+  }: Pick<OrderedVideo, 'row' | 'seconds' | 'resolution'> & { asset: string | undefined },
 ): VideoJob {
   const {
     prompt = '',
@@ -260,62 +258,66 @@ function jobOf(
   }
 }
 
-/** Asks the vendor what has become of a job. Throws where it cannot be asked just now. */
-export async function look(
+/** Polls the vendor's job. Throws where the vendor is unavailable. */
+export async function pollUpstream(
   handle: string,
   { request, catalog, vendors, signal }: UpstreamPollContext,
 ): Promise<UpstreamStatus> {
-  const remembered = request as unknown as Remembered
-  const row = catalog.video.get(remembered.model)
-  if (!row) throw new Error(`the catalog has no ${remembered.model} any more`)
-  const [name, theirs] = JSON.parse(handle) as [string, string]
+  const stored = request as unknown as StoredVideoRequest
+  const row = catalog.video.get(stored.model)
+  if (!row) throw new Error(`the catalog has no ${stored.model} any more`)
+  const [name, upstreamId] = JSON.parse(handle) as [string, string]
   const vendor = vendorOf(row.vendor === name ? row : { ...row, vendor: name }, vendors)
-  const state = await vendor.look(theirs, { signal })
-  if (state.kind === 'running')
-    return { kind: 'running', ...(state.progress !== undefined && { progress: state.progress }) }
-  if (state.kind === 'done') return { kind: 'done', made: madeOf(state, { row, remembered, vendor, handle: theirs }) }
-  // Only the sound was refused: the same clip without it may pass (contract 12.48).
-  const isSound = state.code === 'output_audio_moderation' && row.family === 'e'
+  const upstreamStatus = await vendor.look(upstreamId, { signal })
+  if (upstreamStatus.kind === 'running')
+    return { kind: 'running', ...(upstreamStatus.progress !== undefined && { progress: upstreamStatus.progress }) }
+  if (upstreamStatus.kind === 'done')
+    return { kind: 'done', made: madeOf(upstreamStatus, { row, stored: stored, vendor, handle: upstreamId }) }
+  // Only the audio was refused: the same clip without it may succeed (contract 12.48).
+  const isSound = upstreamStatus.code === 'output_audio_moderation' && row.family === 'e'
   return {
     kind: 'failed',
-    error: state.reason,
+    error: upstreamStatus.reason,
     ...(isSound && { fields: { error_code: 'output_audio_moderation', retry_with: { generate_audio: false } } }),
   }
 }
 
-type Kept = {
+type StoredVideoResult = {
   readonly seconds?: number
   readonly requestId?: string
   readonly hasLastFrame: boolean
   readonly usage?: { readonly total_tokens: number; readonly token_source: 'upstream' | 'estimated' }
 }
-type Finished = {
+type FinishedVideo = {
   readonly row: VideoRow
-  readonly remembered: Remembered
+  readonly stored: StoredVideoRequest
   readonly vendor: VideoVendor
   readonly handle: string
 }
 
-/** What a finished job becomes: the clip, and its last frame behind it, on their way to the mirror. */
-function madeOf(state: Extract<VideoState, { kind: 'done' }>, { row, remembered, vendor, handle }: Finished): Made {
-  const { url, lastFrameUrl, seconds, tokens, requestId } = state
-  if (url === undefined && !vendor.clip) throw new Error('the vendor finished a clip that nobody can fetch')
-  const kept: Kept = {
+/** Converts a finished job to a result, with the clip and its last frame to mirror. */
+function madeOf(
+  upstreamStatus: Extract<VideoState, { kind: 'done' }>,
+  { row, stored, vendor, handle }: FinishedVideo,
+): Made {
+  const { url, lastFrameUrl, seconds, tokens, requestId } = upstreamStatus
+  if (url === undefined && !vendor.clip) throw new Error('the vendor returned a clip without a URL or a stream')
+  const result: StoredVideoResult = {
     hasLastFrame: lastFrameUrl !== undefined,
     ...(seconds !== undefined && { seconds }),
     ...(requestId !== undefined && { requestId }),
-    ...(row.family === 'e' && { usage: usageOf(remembered, tokens) }),
+    ...(row.family === 'e' && { usage: usageOf(stored, tokens) }),
   }
   const urls = [url ?? '', ...(lastFrameUrl === undefined ? [] : [lastFrameUrl])]
   const { clip } = vendor
   const streams = url === undefined && clip ? { streams: [(at: { signal: AbortSignal }) => clip(handle, at)] } : {}
-  return { result: kept as unknown as Json, media: { folder: 'videos', urls, kinds: ['video'], ...streams } }
+  return { result: result as unknown as Json, media: { folder: 'videos', urls, kinds: ['video'], ...streams } }
 }
 
 function usageOf(
-  { duration_seconds, _: { resolution, rv, ra } }: Remembered,
+  { duration_seconds, _: { resolution, rv, ra } }: StoredVideoRequest,
   tokens: number | undefined,
-): NonNullable<Kept['usage']> {
+): NonNullable<StoredVideoResult['usage']> {
   if (tokens !== undefined && tokens > 0) return { total_tokens: tokens, token_source: 'upstream' }
   return {
     total_tokens: videoTokens({ seconds: duration_seconds, resolution, videos: rv, audios: ra }),
@@ -323,10 +325,10 @@ function usageOf(
   }
 }
 
-/** The members of the 200 body, beside id, price and payment. */
-export function shown({ made, media, created }: Stored, { request, href }: Showing): Record<string, Json> {
-  const { model, duration_seconds } = request as unknown as Remembered
-  const { seconds, requestId, hasLastFrame, usage } = made as unknown as Kept
+/** The members of the 200 body, except id, price and payment. */
+export function videoResponse({ made, media, created }: Stored, { request, href }: Showing): Record<string, Json> {
+  const { model, duration_seconds } = request as unknown as StoredVideoRequest
+  const { seconds, requestId, hasLastFrame, usage } = made as unknown as StoredVideoResult
   const [video, still] = media
   const urlOf = (piece: Stored['media'][number]) => (piece.key === null ? (piece.url ?? '') : href(piece.key))
   const data = {

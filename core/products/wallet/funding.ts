@@ -16,10 +16,10 @@ import type { BridgeVendor } from '../../ports/vendors/wallet.ts'
 import { decodePayment, type Payment } from '../../x402/protocol.ts'
 
 /** US dollars before the fee. */
-const PER_DEPOSIT = '0.01'
+const PRICE_USD = '0.01'
 /** In millionths of a dollar: less than the bridge credits is lost in it, more is not for a machine to send. */
-const LEAST = 2_000_000n
-const MAX = 10_000_000_000n
+const MIN_AMOUNT = 2_000_000n
+const MAX_AMOUNT = 10_000_000_000n
 /** Its caller waits so long for both settlements, and polls after that. */
 const WINDOW_MS = 50_000
 const SECONDS = 600
@@ -38,10 +38,10 @@ const input = Type.Object({
   amountMicro: Type.String({ pattern: '^[1-9][0-9]{0,15}$', description: fields.amountMicro }),
   depositAuthorization: Type.String({ minLength: 1, maxLength: 32_768, description: fields.depositAuthorization }),
 })
-type Asked = Static<typeof input>
+type FundInput = Static<typeof input>
 
 const txHash = Type.String()
-const AGAIN =
+const RETRY_NOTE =
   'If in doubt send the same signed request again: it finds the deposit, and never repeats it. Do not sign another deposit before.'
 
 const fund = paid({
@@ -49,7 +49,7 @@ const fund = paid({
   path: '/api/v1/polymarket-funding/fund',
   aliases: ['/api/v1/polymarket/fund'],
   summary: 'Deposit USDC into a prediction-market account',
-  description: `The payment of the request is the fee; the deposit is a second authorization, in the body, from the same wallet to the bridge. The deposit is settled first, and the fee only then. The account is credited by the bridge, minutes later. ${AGAIN}`,
+  description: `The payment of the request is the fee; the deposit is a second authorization, in the body, from the same wallet to the bridge. The deposit is settled first, and the fee only then. The account is credited by the bridge, minutes later. ${RETRY_NOTE}`,
   tag: 'data',
   failure: 'Funding failed',
   input,
@@ -73,7 +73,7 @@ const fund = paid({
   },
   errors: ['NOT_ALLOWED', 'AUTHORIZATION_USED', 'UPSTREAM_FAILED'],
   price: () => ({
-    amount: flatPrice(PER_DEPOSIT),
+    amount: flatPrice(PRICE_USD),
     maxTimeoutSeconds: SECONDS,
     publicPrice: {},
     also: { body_fields: fields },
@@ -86,52 +86,52 @@ const fund = paid({
   job: {
     object: 'polymarket.fund.job',
     poll: '/api/v1/calls/{id}',
-    instructions: `The deposit may be on its way. GET poll_url, as it is, every 2 to 5 seconds with a payment header of the same wallet; its key is for you alone. The fee is charged once, by the first poll after the deposit has settled. ${AGAIN}`,
+    instructions: `The deposit may be on its way. GET poll_url, as it is, every 2 to 5 seconds with a payment header of the same wallet; its key is for you alone. The fee is charged once, by the first poll after the deposit has settled. ${RETRY_NOTE}`,
     running:
       'The deposit may be on its way; the fee has not been charged. Poll again in 2 to 5 seconds, and do not sign another deposit.',
   },
   effects: {
     headers: (made) => ({ 'x-deposit-tx': (made as Deposited).txHash }),
-    failed: `The fee was not charged. ${AGAIN}`,
+    failed: `The fee was not charged. ${RETRY_NOTE}`,
   },
 
   check(given) {
     const amount = BigInt(given.amountMicro)
-    if (amount < LEAST || amount > MAX)
+    if (amount < MIN_AMOUNT || amount > MAX_AMOUNT)
       throw refused(
         'amountMicro',
-        `must be from ${LEAST} to ${MAX}, 2 to 10000 US dollars; got ${quoted(given.amountMicro)}`,
+        `must be from ${MIN_AMOUNT} to ${MAX_AMOUNT}, 2 to 10000 US dollars; got ${quoted(given.amountMicro)}`,
       )
     paymentIn(given)
     return given
   },
 
   async run(order) {
-    const { recipient, amountMicro, ...asked } = order.input as Asked
+    const { recipient, amountMicro, ...request } = order.input as FundInput
     const bridge = bridgeIn(order)
     const amount = BigInt(amountMicro) as Usdc
-    const payment = paymentIn(asked)
+    const payment = paymentIn(request)
     if (!bridge.networks.includes(payment.accepted.network))
       throw invalid(
         `the bridge takes no deposits on ${quoted(payment.accepted.network)}; it takes them on ${bridge.networks.join(', ')}`,
       )
-    const second = await callContextIn(order).second(payment, {
+    const deposit = await callContextIn(order).second(payment, {
       name: 'polymarket.deposit',
       payTo: recipient,
       amount,
       maxTimeoutSeconds: SECONDS,
     })
-    if (second.kind === 'used') throw used(second.transaction)
-    if (second.kind === 'refused') throw invalid(second.reason)
+    if (deposit.kind === 'used') throw used(deposit.transaction)
+    if (deposit.kind === 'refused') throw invalid(deposit.reason)
     const expected = await bridge
-      .depositAddress(asked.depositWallet, { signal: order.signal })
+      .depositAddress(request.depositWallet, { signal: order.signal })
       .catch(failedAs('Bridge unavailable', 503))
     if (expected.toLowerCase() !== recipient.toLowerCase())
       throw forbidden(
         'recipient',
-        `recipient: the bridge takes deposits for ${asked.depositWallet} at ${expected}, not at ${recipient}. Nothing was charged.`,
+        `recipient: the bridge takes deposits for ${request.depositWallet} at ${expected}, not at ${recipient}. Nothing was charged.`,
       )
-    const settled = await second.settle()
+    const settled = await deposit.settle()
     if (settled.kind === 'used') throw used(settled.transaction)
     if (settled.kind === 'refused' && settled.code === 'PAYMENT_UNFUNDED') throw invalid(settled.reason)
     if (settled.kind === 'refused')
@@ -151,7 +151,7 @@ const fund = paid({
     status: 'deposit_submitted',
     deposit: made,
     fee: {
-      amountUsd: dollarsOf(flatPrice(PER_DEPOSIT)),
+      amountUsd: dollarsOf(flatPrice(PRICE_USD)),
       txHash: settlement?.tx_hash ?? '',
       settled: settlement?.success ?? false,
     },
@@ -175,7 +175,7 @@ function bridgeIn({ vendors }: Pick<Order<unknown>, 'vendors'>): BridgeVendor {
   throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured deposits. Nothing was charged.' })
 }
 
-function paymentIn({ depositAuthorization }: Pick<Asked, 'depositAuthorization'>): Payment {
+function paymentIn({ depositAuthorization }: Pick<FundInput, 'depositAuthorization'>): Payment {
   const decoded = decodePayment(depositAuthorization)
   if (decoded.ok) return decoded.payment
   throw invalid(decoded.reason)

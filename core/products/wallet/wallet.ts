@@ -12,7 +12,7 @@ const MINUTE_MS = 60_000
 const DAY_MS = 24 * 60 * MINUTE_MS
 const DAYS = 30
 /** Longest wait for the chain. */
-const LOOK_MS = 8_000
+const CHAIN_TIMEOUT_MS = 8_000
 
 const balance = free({
   name: 'wallet.balance',
@@ -39,18 +39,20 @@ const balance = free({
     const [terms] = gateway.terms()
     if (!chain.balance)
       throw new ApiError('NOT_CONFIGURED', { message: 'The chain of this gateway cannot be asked for balances.' })
-    if (!terms) throw away()
+    if (!terms) throw chainUnavailable()
     const read = chain.balance
-    const held = await within(clock, LOOK_MS, (signal) => read(address, { signal })).catch((error: Error) => {
-      log.warn('a balance could not be read', { error: error.message })
-      throw away()
-    })
+    const baseUnits = await within(clock, CHAIN_TIMEOUT_MS, (signal) => read(address, { signal })).catch(
+      (error: Error) => {
+        log.warn('a balance could not be read', { error: error.message })
+        throw chainUnavailable()
+      },
+    )
     const { network, asset } = terms
     const body = {
       object: 'balance',
       address,
-      balance: print(held),
-      base_units: held.toString(),
+      balance: print(baseUnits),
+      base_units: baseUnits.toString(),
       asset: { symbol: 'USDC', address: asset, decimals: 6 },
     }
     return json(
@@ -61,7 +63,7 @@ const balance = free({
   },
 })
 
-function away(): ApiError {
+function chainUnavailable(): ApiError {
   return new ApiError('NOT_READY', {
     message: 'The chain cannot be asked just now; try again.',
     headers: { 'retry-after': '5' },
@@ -104,8 +106,11 @@ const reconciliation = free({
       wallet,
       window: { from: new Date(from).toISOString(), to: new Date(to).toISOString(), days: DAYS },
       totals: totalOf(spent),
-      per_model: by(spent, ({ model }) => model).map(([model, part]) => ({ model, ...totalOf(part) })),
-      per_endpoint: by(spent, ({ endpoint }) => endpoint).map(([endpoint, part]) => ({ endpoint, ...totalOf(part) })),
+      per_model: groupBy(spent, ({ model }) => model).map(([model, part]) => ({ model, ...totalOf(part) })),
+      per_endpoint: groupBy(spent, ({ endpoint }) => endpoint).map(([endpoint, part]) => ({
+        endpoint,
+        ...totalOf(part),
+      })),
       last_call_at: last === 0 ? null : new Date(last).toISOString(),
     }
     return json(200, body, { 'cache-control': 'private, max-age=30' })
@@ -127,7 +132,10 @@ function totalOf(spent: readonly Spend[]) {
 const paidIn = (spent: readonly Spend[]): Usdc => usdc(spent.reduce((sum, each) => sum + each.spent, 0n))
 
 /** Groups by a name, dearest first; what has none, as a product without models, is in no group. */
-function by(spent: readonly Spend[], nameOf: (each: Spend) => string | null): readonly [string, readonly Spend[]][] {
+function groupBy(
+  spent: readonly Spend[],
+  nameOf: (each: Spend) => string | null,
+): readonly [string, readonly Spend[]][] {
   const groups = new Map<string, Spend[]>()
   for (const each of spent) {
     const name = nameOf(each)

@@ -70,7 +70,7 @@ describe('the catalog', () => {
   })
 
   test('refuses two rows of one name', () => {
-    expect(() => catalog({ images: [row, row] })).toThrow('two catalog rows are called vendor-a/image-1')
+    expect(() => catalog({ images: [row, row] })).toThrow('two catalog rows have the name vendor-a/image-1')
     expect(() => catalog({ images: [row, { ...row, id: 'other', aliases: [row.id] }] })).toThrow('two catalog rows')
   })
 })

@@ -255,7 +255,7 @@ describe('source images', () => {
         const { message, details } = await refused({ ...SNOW, model, image: copies(count) })
         expect([details[0].path, message]).toEqual([
           'image',
-          expect.stringContaining(`${model} takes at most ${most} source images, got ${count}`),
+          expect.stringContaining(`${model} accepts at most ${most} source images, got ${count}`),
         ])
       }
     }
@@ -435,7 +435,7 @@ describe('a multipart form', () => {
   test('with more files than anybody takes says how many are allowed, and looks into none of them', async () => {
     const many = Array.from({ length: 60 }, () => ['image[]', file(new Uint8Array([1]))] as const)
     const { message } = await refused(form(PROMPT, ...many))
-    expect(message).toContain('takes at most 4 source images, got 60')
+    expect(message).toContain('accepts at most 4 source images, got 60')
   })
 
   test('over 32 MiB is 413, declared or not; generation takes no form at all', async () => {

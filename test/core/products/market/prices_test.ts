@@ -516,7 +516,7 @@ describe('paid feeds', () => {
     const { pay, send, chain } = market({ latest: async () => undefined })
     for (const { status, body } of [await pay(PRICE), await send('/api/v1/crypto/price/BTC-USD')]) {
       expect([status, body.error]).toEqual([404, 'No price'])
-      expect(body.message).toMatch(/^(AAPL|BTC-USD) has no price just now\. Nothing was charged\.$/)
+      expect(body.message).toMatch(/^(AAPL|BTC-USD) has no price at the moment\. Nothing was charged\.$/)
     }
     expect(chain.transfers).toEqual([])
   })

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { isDear, isEmergency } from '../../../../core/products/phone/blocked_numbers.ts'
+import { isPremiumRate, isEmergency } from '../../../../core/products/phone/blocked_numbers.ts'
 
 /** Calling codes, and numbers of emergency services and crisis lines there. */
 const SERVICES: Readonly<Record<string, readonly string[]>> = {
@@ -130,7 +130,7 @@ test('isDear() knows premium rates, satellites and networks of no country', () =
     '+78091234567',
     '+819901234567',
   ]
-  expect([...dear, ...atHome].filter((number) => !isDear(number))).toEqual([])
+  expect([...dear, ...atHome].filter((number) => !isPremiumRate(number))).toEqual([])
   const subscribers = [
     '+14155550123',
     '+442079460999',
@@ -154,5 +154,5 @@ test('isDear() knows premium rates, satellites and networks of no country', () =
     '+421905123456',
     '+6834000',
   ]
-  expect(subscribers.filter(isDear)).toEqual([])
+  expect(subscribers.filter(isPremiumRate)).toEqual([])
 })

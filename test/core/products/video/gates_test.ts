@@ -123,7 +123,7 @@ describe('the gates', () => {
     )
     const retired = await alice.ask({ model: 'vendor-e/video-1.5-pro', prompt: 'x' }, { path: GENERATIONS })
     expect([retired.status, retired.body.error]).toEqual([400, 'Invalid model'])
-    expect(retired.body.message).toContain('vendor-e/video-1.5-pro is not available any more')
+    expect(retired.body.message).toContain('vendor-e/video-1.5-pro is no longer available')
     expect((await alice.ask({ model: 'vendor-f/video-1', prompt: 'x' }, { path: GENERATIONS })).status).toBe(402)
     const able = await alice.ask(
       { model: 'vendor-c/video-1', prompt: 'x', image_url: 'https://a.example', last_frame_url: 'https://a.example' },

@@ -14,7 +14,13 @@ import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { video } from '../../../../core/products/video/generations.ts'
 import { NoMedia, type VideoJob, type Vendors } from '../../../../core/mod.ts'
 import { checkVideo, type VideoRequest } from '../../../../core/products/video/request.ts'
-import { look, pollQuery, remember, shown, submit } from '../../../../core/products/video/shared.ts'
+import {
+  pollUpstream,
+  pollQuery,
+  requestRecord,
+  videoResponse,
+  submit,
+} from '../../../../core/products/video/shared.ts'
 import { catalog as contract } from '../../../../core/products/catalog.ts'
 import { type Answer, kit, ORIGIN } from '../../../kit.ts'
 
@@ -228,7 +234,12 @@ describe('the envelope', () => {
       rv: '2',
       ra: '1',
     })
-    const request = remember({ model: E2, duration_seconds: 5, resolution: '720p', real_face_asset_id: 'ta_1' }).request
+    const request = requestRecord({
+      model: E2,
+      duration_seconds: 5,
+      resolution: '720p',
+      real_face_asset_id: 'ta_1',
+    }).request
     expect(pollQuery(request)).toMatchObject({ i2v: '1' })
   })
 })
@@ -460,11 +471,11 @@ describe('what is remembered', () => {
       { model: E2, prompt: 'x', image_url: IMAGE, resolution: '1080p' },
       { catalog },
     )
-    const { model, request } = JSON.parse(JSON.stringify(remember(order)))
+    const { model, request } = JSON.parse(JSON.stringify(requestRecord(order)))
     expect([model, Object.keys(request).sort()]).toEqual([E2, ['_', 'duration_seconds', 'model']])
     const vendor = scriptedVideo({ look: done })
     const vendors = { video: () => vendor } as never
-    const looked = await look(JSON.stringify(['vendor-e', 'job-1']), {
+    const looked = await pollUpstream(JSON.stringify(['vendor-e', 'job-1']), {
       request,
       catalog,
       vendors,
@@ -477,7 +488,7 @@ describe('what is remembered', () => {
       media: [{ key: 'k', url: null, source: CLIP_URL }],
       created: 5,
     }
-    expect(shown(stored, { request, href: (key) => `https://here/${key}` })).toEqual({
+    expect(videoResponse(stored, { request, href: (key) => `https://here/${key}` })).toEqual({
       object: 'video.generation.job',
       status: 'completed',
       model: E2,
