@@ -1,10 +1,10 @@
-/** How a Solana node says no: the errors of a transaction as it spells and words them, and those of a JSON-RPC call. */
+/** Errors of a Solana node: transaction errors as it encodes and words them, and JSON-RPC errors. */
 import type { FailedTransactionMetadata } from 'litesvm'
 
-/** A name, or an object around one: `'BlockhashNotFound'`, `{ InstructionError: [2, { Custom: 1 }] }`. */
+/** A name or an object: `'BlockhashNotFound'`, `{ InstructionError: [2, { Custom: 1 }] }`. */
 export type TransactionError = string | Readonly<Record<string, unknown>>
 
-/** An answer without a result. */
+/** A JSON-RPC error response. */
 export class RpcError extends Error {
   override readonly name = 'RpcError'
   readonly code: number
@@ -18,19 +18,19 @@ export class RpcError extends Error {
 
 export const invalidParams = (message: string): RpcError => new RpcError(-32602, message)
 
-/** A name; then an index, with a cause and its code; or an account. */
-const SPELLED = /\{ err: (\w+)(?:\((\d+)(?:, (\w+)(?:\((\d+)\))?)?\)| \{ account_index: (\d+) \})?, meta/
+/** A name, then an index with a cause and its code, or an account index. */
+const PRINTED_ERROR = /\{ err: (\w+)(?:\((\d+)(?:, (\w+)(?:\((\d+)\))?)?\)| \{ account_index: (\d+) \})?, meta/
 
-/** Read from how litesvm prints it: what it hands out has numbers for names, and their table is not in the package. */
+/** Parses litesvm's printed error, because its objects have numbers instead of names and no table of them. */
 export function errorOf(failed: FailedTransactionMetadata): TransactionError {
-  const [, name = 'SanitizeFailure', index, cause, code, account] = SPELLED.exec(String(failed)) ?? []
+  const [, name = 'SanitizeFailure', index, cause, code, account] = PRINTED_ERROR.exec(String(failed)) ?? []
   if (account !== undefined) return { [name]: { account_index: Number(account) } }
   if (index === undefined) return name
   if (cause === undefined) return { [name]: Number(index) }
   return { [name]: [Number(index), code === undefined ? cause : { [cause]: Number(code) }] }
 }
 
-const WORDS: Readonly<Record<string, string>> = {
+const MESSAGES: Readonly<Record<string, string>> = {
   AccountNotFound: 'Attempt to debit an account but found no record of a prior credit.',
   AlreadyProcessed: 'This transaction has already been processed',
   BlockhashNotFound: 'Blockhash not found',
@@ -45,12 +45,12 @@ const WORDS: Readonly<Record<string, string>> = {
   ComputationalBudgetExceeded: 'Computational budget exceeded',
 }
 
-/** The sentence that follows `Transaction simulation failed: `. */
-export function wordsOf(error: TransactionError): string {
-  if (typeof error === 'string') return WORDS[error] ?? error
+/** The message that follows `Transaction simulation failed: `. */
+export function messageOf(error: TransactionError): string {
+  if (typeof error === 'string') return MESSAGES[error] ?? error
   const [index, cause] = (error['InstructionError'] ?? []) as [number, string | { Custom: number }]
   if (cause === undefined) return `Transaction results in an error: ${JSON.stringify(error)}`
-  const said =
-    typeof cause === 'string' ? (WORDS[cause] ?? cause) : `custom program error: 0x${cause.Custom.toString(16)}`
-  return `Error processing Instruction ${index}: ${said}`
+  const message =
+    typeof cause === 'string' ? (MESSAGES[cause] ?? cause) : `custom program error: 0x${cause.Custom.toString(16)}`
+  return `Error processing Instruction ${index}: ${message}`
 }

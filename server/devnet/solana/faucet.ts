@@ -1,4 +1,4 @@
-/** The local Solana's source of SOL, and the authority of its mint. */
+/** The faucet of the local Solana chain, which is also the authority of its USDC mint. */
 import { createHash } from 'node:crypto'
 import {
   AccountRole,
@@ -17,7 +17,7 @@ import { MEMO_PROGRAM, SYSTEM_PROGRAM } from './tokens.ts'
 
 export type Faucet = {
   readonly address: Address
-  /** A signed transaction that gives lamports. No two are equal. */
+  /** A signed transaction that transfers lamports. A memo makes each one unique. */
   give(to: Address, lamports: bigint, at: { blockhash: string }): Promise<Uint8Array>
 }
 
@@ -25,19 +25,19 @@ export async function solanaFaucet(): Promise<Faucet> {
   const signer = await createKeyPairSignerFromPrivateKeyBytes(
     createHash('sha256').update('farebox: faucet of the local Solana').digest(),
   )
-  let given = 0
+  let count = 0
 
   async function give(to: Address, lamports: bigint, { blockhash }: { blockhash: string }): Promise<Uint8Array> {
-    const memo = { programAddress: MEMO_PROGRAM, data: new TextEncoder().encode(`airdrop ${++given}`) }
+    const memo = { programAddress: MEMO_PROGRAM, data: new TextEncoder().encode(`airdrop ${++count}`) }
     const message = pipe(
       createTransactionMessage({ version: 0 }),
-      (made) => setTransactionMessageFeePayerSigner(signer, made),
-      (made) =>
+      (draft) => setTransactionMessageFeePayerSigner(signer, draft),
+      (draft) =>
         setTransactionMessageLifetimeUsingBlockhash(
           { blockhash: blockhash as Blockhash, lastValidBlockHeight: 0n },
-          made,
+          draft,
         ),
-      (made) => appendTransactionMessageInstructions([transfer(signer.address, to, lamports), memo], made),
+      (draft) => appendTransactionMessageInstructions([transfer(signer.address, to, lamports), memo], draft),
     )
     return Uint8Array.from(getTransactionEncoder().encode(await signTransactionMessageWithSigners(message)))
   }
@@ -45,7 +45,7 @@ export async function solanaFaucet(): Promise<Faucet> {
   return { address: signer.address, give }
 }
 
-/** The third instruction of the system program: its number, then lamports. */
+/** Instruction 2 of the system program: its number, then the lamports. */
 function transfer(from: Address, to: Address, lamports: bigint) {
   const data = Buffer.alloc(12)
   data.writeUInt32LE(2)

@@ -1,4 +1,7 @@
-/** A Solana in memory: accounts, slots, blockhashes and what has landed, as each of the three commitments sees them. Nothing is kept. */
+/**
+ * A Solana in memory: accounts, slots, blockhashes and what has landed, as each of the three commitments sees them.
+ * Nothing is kept.
+ */
 import { createHash } from 'node:crypto'
 import {
   type Address,
@@ -32,7 +35,10 @@ const SYSVARS = address('Sysvar1111111111111111111111111111111111111')
 
 export type Commitment = 'processed' | 'confirmed' | 'finalized'
 
-/** A transaction in a block: also one that failed there, for which its fee was taken. Holdings are by index of its account keys. */
+/**
+ * A transaction in a block: also one that failed there, for which its fee was taken. Holdings are by index of its
+ * account keys.
+ */
 export type Landed = Outcome & {
   readonly signature: string
   readonly slot: number
@@ -72,7 +78,10 @@ export type SolanaLedger = {
   /** Newest first. */
   history(): readonly Landed[]
   simulate(parsed: Parsed, how: Simulating): Outcome
-  /** Lands now, or later if `delay` says so; or never, and nobody is told: an expired blockhash, a bad signature, a fee payer without money. */
+  /**
+   * Lands now, or later if `delay` says so; or never, and nobody is told: an expired blockhash, a bad signature, a fee
+   * payer without money.
+   */
   submit(parsed: Parsed): void
   rentFor(bytes: number): bigint
   /** Overwrites an account, as if it had always been so. */
@@ -96,7 +105,10 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
   const first = Number(svm.getClock().slot) + MAX_LOOK_BACK // the programs stand since litesvm's own first slot
   const begun = clock.now()
   const landed = new Map<string, Landed>()
-  /** The same by their messages: with another signature of the fee payer, or before he has signed, it is the same transaction. */
+  /**
+   * The same by their messages: with another signature of the fee payer, or before he has signed, it is the same
+   * transaction.
+   */
   const ran = new Map<string, Landed>()
   const forks: number[] = []
   let changes: Change[] = []
@@ -122,7 +134,10 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
     return commitment === 'confirmed' ? seen - lag : seen - lag - ROOT_DEPTH
   }
 
-  /** Its last eight bytes are the slot, the others tell forks apart, and this chain from the one that another start began. */
+  /**
+   * Its last eight bytes are the slot, the others tell forks apart, and this chain from the one that another start
+   * began.
+   */
   function blockhashOf(slot: number): string {
     const fork = forks.filter((at) => at < slot).length
     const hash = createHash('sha256').update(`block ${slot} of fork ${fork} since ${begun}`).digest()

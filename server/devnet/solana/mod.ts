@@ -1,6 +1,7 @@
 /**
- * The embedded Solana: a chain in this process that a public x402 client cannot tell from Solana's devnet (genesis, mint), with a fee
- * payer, a seller whose account is open, and a buyer with money. All of it is play money, of keys that anybody can derive, and ends with the process.
+ * The embedded Solana: a chain in this process that a public x402 client cannot tell from Solana's devnet (genesis,
+ * mint), with a fee payer, a seller whose account is open, and a buyer with money. All of it is play money, of keys
+ * that anybody can derive, and ends with the process.
  */
 import { optional } from '../../../core/lib/optional.ts'
 import { createHash } from 'node:crypto'
@@ -33,7 +34,9 @@ export type SolanaDevnetOptions = {
 /** A hundred million payments. */
 const FEE_PAYER_LAMPORTS = 1_000_000_000_000n
 
-/** Starts the chain anew: nothing of an older one is known to it. Throws where litesvm has no program for this platform. */
+/**
+ * Starts the chain anew: nothing of an older one is known to it. Throws where litesvm has no program for this platform.
+ */
 export async function startSolanaDevnet({
   clock,
   port = 0,

@@ -1,6 +1,7 @@
 /**
- * A Solana node on loopback, for the local chain and for tests: JSON-RPC over a ledger in memory, and hands on the world around it. It
- * keeps nothing. Its slots follow the clock it is given: under a clock that stands still, only `advance` and `setTime` make new ones.
+ * A Solana node on loopback, for the local chain and for tests: JSON-RPC over a ledger in memory, and hands on the
+ * world around it. It keeps nothing. Its slots follow the clock it is given: under a clock that stands still, only
+ * `advance` and `setTime` make new ones.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -66,15 +67,21 @@ export type SolanaNode = {
   /** Requests are cut off, or answered with 429, or left without an answer. */
   outage(how: Outage): void
   /**
-   * Until `heal`: sends vanish before they arrive, or arrive while their answers and all statuses vanish, or are answered and never land.
-   * Resolves when one has.
+   * Until `heal`: sends vanish before they arrive, or arrive while their answers and all statuses vanish, or are
+   * answered and never land. Resolves when one has.
    */
   lose(what: 'sends' | 'answers' | 'landings'): Promise<void>
   heal(): void
-  /** Remembers the chain as it is, and begins the next slot; `rewind(true)` shows it so again, as a node that is behind does. */
+  /**
+   * Remembers the chain as it is, and begins the next slot; `rewind(true)` shows it so again, as a node that is behind
+   * does.
+   */
   mark(): void
   rewind(on: boolean): void
-  /** Another fork wins: whatever was processed and not confirmed never happened. Needs a lag. Returns the signatures that are gone. */
+  /**
+   * Another fork wins: whatever was processed and not confirmed never happened. Needs a lag. Returns the signatures
+   * that are gone.
+   */
   fork(): readonly string[]
   /** From now on a method answers what the lie makes of the truth; without one, the truth again. */
   lie(method: string, lie?: Lie): void
@@ -243,7 +250,10 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
 
 const [TRANSFER, TRANSFER_CHECKED] = [3, 12]
 
-/** Only what the token program was told to move: a plain transfer names source and destination, a checked one the mint between them. */
+/**
+ * Only what the token program was told to move: a plain transfer names source and destination, a checked one the mint
+ * between them.
+ */
 function transfersOf(landed: Landed | undefined): Transfer[] {
   if (!landed || landed.err !== null) return []
   const { message, inner, before, after } = landed

@@ -73,7 +73,10 @@ export function parsedFrom(wire: Uint8Array, what = 'VersionedTransaction'): Par
   }
 }
 
-/** A message as a transaction that nobody has signed. The count of signers stands behind the version, where there is one. */
+/**
+ * A message as a transaction that nobody has signed. The count of signers stands behind the version, where there is
+ * one.
+ */
 export function unsigned(message: Uint8Array): Uint8Array {
   const signers = (message[0] ?? 0) >= 0x80 ? (message[1] ?? 0) : (message[0] ?? 0)
   return Uint8Array.from([signers, ...new Uint8Array(64 * signers), ...message])

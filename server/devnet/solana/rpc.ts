@@ -1,7 +1,7 @@
 /** The JSON-RPC methods of a Solana node over a ledger, with the answers, codes and words that public nodes give. */
 import type { Address } from '@solana/kit'
 import { TOKEN_PROGRAM_ADDRESS } from '@solana-program/token'
-import { invalidParams, RpcError, wordsOf } from './errors.ts'
+import { invalidParams, RpcError, messageOf } from './errors.ts'
 import { BLOCKHASH_LIFE, type Commitment, type Landed, SLOTS_PER_EPOCH, type SolanaLedger } from './ledger.ts'
 import { addressOf, bytesOf, configOf, encodingOf, listOf, parsedFrom, signatureOf, unsigned } from './params.ts'
 import { mintOf, tokenOf } from './tokens.ts'
@@ -237,7 +237,7 @@ export function solanaRpc(ledger: SolanaLedger, callContext: RpcHands): SolanaRp
     if (outcome.err === null) return
     if (outcome.err === 'SignatureFailure') throw badSignature()
     const data = { ...simulationView(outcome), accounts: null, innerInstructions: null, replacementBlockhash: null }
-    throw new RpcError(-32002, `Transaction simulation failed: ${wordsOf(outcome.err)}`, data)
+    throw new RpcError(-32002, `Transaction simulation failed: ${messageOf(outcome.err)}`, data)
   }
 
   function commitmentOf({ slot }: Landed): Commitment {
@@ -287,7 +287,10 @@ function simulationView(outcome: Outcome): object {
   return { err, logs, unitsConsumed, returnData: returnView(outcome).returnData ?? null }
 }
 
-/** 5,000 lamports per signature, and what is bid for the compute units asked for: 3,000 per instruction of the budget, 200,000 per other, unless limited. */
+/**
+ * 5,000 lamports per signature, and what is bid for the compute units asked for: 3,000 per instruction of the budget,
+ * 200,000 per other, unless limited.
+ */
 function feeOf({ message }: Parsed): bigint {
   let limit: bigint | undefined
   let [assumed, price] = [0n, 0n]
