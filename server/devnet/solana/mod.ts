@@ -52,7 +52,7 @@ export async function startSolanaDevnet({
   node.airdropSol(buyer.address)
   await node.openAccount(seller.address)
   await node.fund(buyer.address, SOLANA_BUYER_FUNDS)
-  log(`the local Solana answers at ${node.url}; it is kept in memory and begins anew with each start`)
+  log(`local Solana chain ready at ${node.url}; it is in memory and starts empty each time`)
   return {
     network: SOLANA_DEVNET,
     rpcUrl: node.url,
@@ -64,7 +64,7 @@ export async function startSolanaDevnet({
   }
 }
 
-/** The key of a part in the play, the same everywhere: whoever sends real money to it gives it away. */
+/** The key of a role. It is public: real money sent to it is lost. */
 async function keyOf(role: string): Promise<{ readonly address: string; readonly privateKey: string }> {
   const seed = createHash('sha256').update(`farebox: play money of the local Solana: ${role}`).digest()
   const { address, keyPair } = await createKeyPairSignerFromPrivateKeyBytes(seed)

@@ -17,10 +17,10 @@ const HEALTHY_DISTANCE = 128
 const FEE_PER_SIGNATURE = 5_000n
 const COMPUTE_BUDGET = 'ComputeBudget111111111111111111111111111111'
 
-export type RpcHands = {
-  /** What becomes of a transaction that was accepted. */
+export type RpcActions = {
+  /** Takes an accepted transaction. */
   submit(parsed: Parsed): void
-  /** Gives lamports, and resolves with the signature. */
+  /** Transfers lamports and resolves with the signature. */
   airdrop(to: Address, lamports: bigint): Promise<string>
 }
 
@@ -28,7 +28,7 @@ type Params = readonly unknown[]
 export type SolanaRpc = (method: string, params: Params) => Promise<unknown>
 
 /** Answers one call, or throws an RpcError. */
-export function solanaRpc(ledger: SolanaLedger, callContext: RpcHands): SolanaRpc {
+export function solanaRpc(ledger: SolanaLedger, actions: RpcActions): SolanaRpc {
   const methods: Readonly<Record<string, (params: Params) => unknown>> = {
     getHealth() {
       const distance = behind()
@@ -189,10 +189,10 @@ export function solanaRpc(ledger: SolanaLedger, callContext: RpcHands): SolanaRp
       }
       const parsed = parsedFrom(bytesOf(wire, encodingOf(config, 'base58')))
       if (!skipPreflight) preflight(parsed, slotOf({ ...configOf(config), commitment }))
-      callContext.submit(parsed)
+      actions.submit(parsed)
       return parsed.signature
     },
-    requestAirdrop: ([to, lamports]) => callContext.airdrop(addressOf(to), BigInt(Number(lamports))),
+    requestAirdrop: ([to, lamports]) => actions.airdrop(addressOf(to), BigInt(Number(lamports))),
   }
 
   return async (method, params) => {

@@ -1,4 +1,4 @@
-/** Devnet USDC as bytes: its mint, its accounts, and whose they are. */
+/** Encodes and decodes devnet USDC: the mint and token accounts. */
 import {
   AccountState,
   findAssociatedTokenPda,
@@ -54,7 +54,7 @@ export function tokenAccount(
   return programAccount(at, RENT.token, getTokenEncoder().encode({ mint: MINT, owner, amount, state, ...none }))
 }
 
-/** Lamports for a plain wallet; none is how an account ends. */
+/** A plain wallet account. Zero lamports delete it. */
 export function walletAccount(at: Address, amount: bigint): EncodedAccount {
   return {
     address: at,

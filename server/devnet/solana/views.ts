@@ -6,7 +6,7 @@ import type { Landed } from './ledger.ts'
 import { DECIMALS, type Holding, MEMO_PROGRAM, mintOf, tokenOf } from './tokens.ts'
 import type { Inner, Instruction, Message, Outcome } from './transaction.ts'
 
-export type AccountLook = {
+export type AccountViewOptions = {
   readonly encoding?: string | undefined
   readonly dataSlice?: { readonly offset: number; readonly length: number } | undefined
 }
@@ -16,7 +16,7 @@ export const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString
 
 export function accountView(
   account: EncodedAccount | undefined,
-  { encoding = 'base58', dataSlice }: AccountLook,
+  { encoding = 'base58', dataSlice }: AccountViewOptions,
 ): object | null {
   if (!account) return null
   const { executable, lamports, programAddress } = account
