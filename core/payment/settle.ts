@@ -1,5 +1,6 @@
 /** Settles a paid call once, fails overdue calls, and reconciles settlements whose outcome is unknown. */
 import { noteHandedOut } from './sent_authorizations.ts'
+import { sharedBy } from '../lib/per_process.ts'
 import { isUnfinished, LOST } from './ledger.ts'
 import { type Living, takenBack } from './active_calls.ts'
 import { type Meter, silent } from '../ports/meter.ts'
@@ -152,7 +153,7 @@ async function verify(
   return served && served.id !== call.id ? { kind: 'replayed', call: served } : { ...verdict, kind: 'rejected' }
 }
 
-type Spent = Settlement | Dead
+type Spent = (Settlement | Dead) & { readonly isUnsent?: boolean }
 
 /**
  * Sends one authorization; where it may have been sent before, asks the chain first what became of it. One that expired
@@ -174,12 +175,13 @@ async function spend(
       const fate = await askFate(context, authorization, end)
       if (isOver && (fate.kind === 'open' || fate.kind === 'unknown'))
         return { kind: 'unavailable', reason: 'the chain has not yet confirmed that the authorization is over' }
-      if (fate.kind !== 'open') return fate
+      if (fate.kind !== 'open') return { ...fate, isUnsent: true }
     }
     const settlement = await within(clock, timeouts.settleMs, (signal) =>
       chain.settle(payment, offer, { now: clock.now(), signal }),
     )
-    if (settlement.kind === 'unavailable' && wasSent) return { kind: 'unknown', reason: settlement.reason }
+    if (settlement.kind === 'unavailable' && wasSent)
+      return { kind: 'unknown', reason: settlement.reason, isUnsent: true }
     if (settlement.kind !== 'refused') return settlement
     const fate = await askFate(context, authorization, end)
     if (fate.kind === 'settled') return fate
@@ -226,7 +228,7 @@ async function record(
     isDelivered,
   }: { token: number; authorization: Authorization; spent: Spent; retainUntil: number; isDelivered: boolean },
 ): Promise<Paying | 'dead'> {
-  const { clock, log, meter = silent, timeouts } = context
+  const { storage, clock, log, meter = silent, timeouts } = context
   const now = clock.now()
   if (spent.kind === 'settled') {
     const isRecorded = await finish(context, call, {
@@ -241,11 +243,15 @@ async function record(
   const kind = isHopeless ? 'unresolved' : endOf(spent, isDelivered)
   const isOurs = await finish(context, call, { token, outcome: { kind }, at: { now } })
   if (!isOurs) return { kind: 'unknown', reason: 'the settlement of this call goes on elsewhere' }
-  meter.attempted(call.endpoint, isHopeless ? 'unresolved' : spent.kind)
+  const isUnsent = spent.kind === 'unknown' && spent.isUnsent === true
+  const counted = isUnsent ? 'unavailable' : spent.kind
+  meter.attempted(call.endpoint, isHopeless ? 'unresolved' : counted)
   if (spent.kind === 'dead') return 'dead'
   if (spent.kind !== 'unknown') return spent
   if (!isHopeless) {
-    log.warn('a settlement has an unknown outcome', { call: call.id, reason: spent.reason })
+    if (retryOf(storage, call.id).reason !== spent.reason)
+      log.warn('a settlement has an unknown outcome', { call: call.id, reason: spent.reason })
+    retryOf(storage, call.id).reason = spent.reason
     return spent
   }
   if (call.paymentStatus !== 'unresolved') {
@@ -288,11 +294,39 @@ async function finish(
 export async function reconcile(context: SettleContext, call: Call, retainUntil: number): Promise<void> {
   const { storage, clock, timeouts } = context
   const now = clock.now()
+  if (now < (retries(storage).get(call.id)?.nextAt ?? now)) return
   const claim = await storage.claimSettlement(call.id, undefined, { now, until: now + timeouts.settleLeaseMs })
-  if (claim.kind !== 'retry') return
+  if (claim.kind !== 'retry') return void retries(storage).delete(call.id)
   const { authorization, token } = claim
   const spent = await spend(context, authorization, claim)
-  await record(context, call, { token, authorization, spent, retainUntil, isDelivered: false })
+  const paying = await record(context, call, { token, authorization, spent, retainUntil, isDelivered: false })
+  if (paying === 'dead' || (paying.kind !== 'unknown' && paying.kind !== 'unavailable'))
+    return void retries(storage).delete(call.id)
+  // Neither the last seconds of an authorization nor the time to give up is slept through.
+  const retry = retryOf(storage, call.id)
+  const left = Math.max(MIN_PAUSE_MS, (authorization.expiresAt - now) / 2)
+  const givesUpAt = authorization.expiresAt + timeouts.unresolvedMs + 1
+  retry.nextAt = Math.min(now + Math.min(retry.pauseMs, left), Math.max(givesUpAt, now + 1))
+  retry.pauseMs = Math.min(2 * retry.pauseMs, MAX_PAUSE_MS)
+}
+
+type Retry = { reason: string; pauseMs: number; nextAt: number }
+
+const MIN_PAUSE_MS = 1_000
+const MAX_PAUSE_MS = 60_000
+const MAX_RETRIES = 10_000
+
+/** The calls that this process tries to settle again; only a memory of pauses and of what was logged. */
+const retries = (storage: Storage): Map<string, Retry> =>
+  sharedBy(storage, 'settlement retries', () => new Map<string, Retry>())
+
+function retryOf(storage: Storage, id: string): Retry {
+  const all = retries(storage)
+  const retry = all.get(id) ?? { reason: '', pauseMs: MIN_PAUSE_MS, nextAt: 0 }
+  all.set(id, retry)
+  const [oldest] = all.keys()
+  if (all.size > MAX_RETRIES && oldest !== undefined) all.delete(oldest)
+  return retry
 }
 
 export const STALLED = 'Job stalled: it ran for more than an hour. Nothing was charged.'

@@ -1,4 +1,5 @@
 /** A chain that cannot pay for a settlement: it says that nothing was sent, and nobody's payment is lost by it. */
+import { silent } from '../../../core/ports/meter.ts'
 import { expect, test } from 'bun:test'
 import type { Settlement } from '../../../core/ports/mod.ts'
 import { memoryChain } from '../../../adapters/chains/memory.ts'
@@ -36,6 +37,28 @@ test('a picture that could not be settled is withheld, and the same payment coll
   await clock.advance(1_000)
   const { status: collected } = await alice.poll(body.poll_url, payment)
   expect([collected, cash.transfers.length]).toEqual([200, 1])
+})
+
+test('retries of a settlement that cannot be sent are rare, logged once, and no unknown outcomes', async () => {
+  const { options, clock, state, cash } = dry()
+  const outcomes: string[] = []
+  const meter = { ...silent, attempted: (_: string, outcome: string) => void outcomes.push(outcome) }
+  const { post, signed, shop, idle, log } = await table(undefined, {
+    ...options,
+    ports: { ...options.ports, meter },
+  })
+  await post(SKY, { payment: await signed(SKY) })
+  await idle()
+  for (let second = 0; second < 120; second++) {
+    await clock.advance(1_000)
+    await shop.maintain()
+  }
+  expect(log.lines.filter(({ message }) => message.includes('unknown outcome')).length).toBeLessThanOrEqual(1)
+  expect([outcomes.length < 12, outcomes.includes('unknown')]).toEqual([true, false])
+  state.isDry = false
+  await clock.advance(60_000)
+  await shop.maintain()
+  expect(cash.transfers).toHaveLength(1)
 })
 
 test('an answer of a chat that was served is settled by the sweep once there is gas, and its buyer owes nothing', async () => {

@@ -79,12 +79,13 @@ describe('a whole answer', () => {
       before: (question) =>
         question === 'settle' && isAway ? Promise.reject(new Error('connection refused')) : undefined,
     })
-    const { post, signed, shop } = await table(undefined, { chain })
+    const { clock, post, signed, shop } = await table(undefined, { chain })
     isAway = true
     const response = await post(SKY, { payment: await signed(SKY) })
     expect([response.status, ...settledness(response)]).toEqual([200, 'false', 'unknown', false])
     await shop.maintain()
     isAway = false
+    await clock.advance(1_000)
     await shop.maintain()
     expect(chain.transfers).toHaveLength(1)
   })
