@@ -21,7 +21,7 @@ export type SharedClockOptions = {
 }
 
 /** Database time at `monotonic` on our monotonic clock, plus or minus `uncertainty`. Milliseconds. */
-type Measured = { readonly at: number; readonly read: number; readonly within: number; readonly own: number }
+type Measurement = { readonly at: number; readonly read: number; readonly uncertainty: number; readonly own: number }
 
 /** Assumed drift of an oscillator, 500 ppm: the most that time daemons correct. */
 const DRIFT = 500 / 1_000_000
@@ -31,9 +31,9 @@ const DRIFT = 500 / 1_000_000
  * The measurement with the least uncertainty counts: the one with the shortest round trip, until it is old.
  */
 export function sharedClock({ own, monotonic, ask, log, leaseMs }: SharedClockOptions): SharedClock {
-  const most = leaseMs / 4
-  let best: Measured | undefined
-  let told: string | undefined
+  const maxSkewMs = leaseMs / 4
+  let best: Measurement | undefined
+  let reportedProblem: string | undefined
 
   return { now, wait: own.wait, measure, skew, trouble }
 
@@ -42,18 +42,19 @@ export function sharedClock({ own, monotonic, ask, log, leaseMs }: SharedClockOp
   }
 
   async function measure(): Promise<void> {
-    const asked = monotonic()
+    const start = monotonic()
     const at = await ask()
     const read = monotonic()
-    const fresh: Measured = { at: at + (read - asked) / 2, read, within: (read - asked) / 2, own: own.now() }
+    const fresh: Measurement = { at: at + (read - start) / 2, read, uncertainty: (read - start) / 2, own: own.now() }
     // Contradicting measurements mean that the machine slept, or the database changed. The new one is right.
-    const isApart = best !== undefined && Math.abs(best.at + read - best.read - fresh.at) > fresh.within + doubt(best)
-    if (best === undefined || isApart || fresh.within < doubt(best)) best = fresh
-    tell()
+    const contradicts =
+      best !== undefined && Math.abs(best.at + read - best.read - fresh.at) > fresh.uncertainty + uncertaintyOf(best)
+    if (best === undefined || contradicts || fresh.uncertainty < uncertaintyOf(best)) best = fresh
+    report()
   }
 
-  function doubt({ within, read }: Measured): number {
-    return within + (monotonic() - read) * DRIFT
+  function uncertaintyOf({ uncertainty, read }: Measurement): number {
+    return uncertainty + (monotonic() - read) * DRIFT
   }
 
   function skew(): number {
@@ -62,19 +63,19 @@ export function sharedClock({ own, monotonic, ask, log, leaseMs }: SharedClockOp
 
   function trouble(): string | undefined {
     if (!best) return 'the database time is not known yet'
-    const [ahead, unsure] = [skew(), Math.round(doubt(best))]
-    if (Math.abs(ahead) > most)
-      return `this machine's clock is ${Math.abs(ahead)} ms ${ahead > 0 ? 'ahead of' : 'behind'} the database's; at most ${most} ms (a quarter of the lease) are allowed; synchronize it with NTP`
-    if (unsure > most)
-      return `the database time is uncertain by ${unsure} ms; at most ${most} ms (a quarter of the lease) are allowed`
+    const [ahead, uncertainty] = [skew(), Math.round(uncertaintyOf(best))]
+    if (Math.abs(ahead) > maxSkewMs)
+      return `this machine's clock is ${Math.abs(ahead)} ms ${ahead > 0 ? 'ahead of' : 'behind'} the database's; at most ${maxSkewMs} ms (a quarter of the lease) are allowed; synchronize it with NTP`
+    if (uncertainty > maxSkewMs)
+      return `the database time is uncertain by ${uncertainty} ms; at most ${maxSkewMs} ms (a quarter of the lease) are allowed`
     return undefined
   }
 
   /** Logs each change once. */
-  function tell(): void {
+  function report(): void {
     const why = trouble()
-    const isChange = (why === undefined) !== (told === undefined)
-    told = why
+    const isChange = (why === undefined) !== (reportedProblem === undefined)
+    reportedProblem = why
     if (isChange && why !== undefined) log.alert('sales stopped: the clock cannot be trusted', { reason: why })
     if (isChange && why === undefined) log.info('sales resumed: the clock can be trusted again')
   }

@@ -9,17 +9,17 @@ import type { CountOptions } from '../core/mod.ts'
 type Tokenizer = (slice: string) => number
 
 /** In characters. */
-const MAX_SLICE = 256
+const MAX_SLICE_CHARS = 256
 /** Characters between two turns of the event loop, over all concurrent counts: about 15 ms of the slowest script. */
-const BREATH = 8_192
+const YIELD_CHARS = 8_192
 /**
  * Entries of the merge cache. Its default of 100,000 runs, up to 256 characters each, could hold hundreds of megabytes.
  */
-const REMEMBERED_RUNS = 2_000
+const MERGE_CACHE_SIZE = 2_000
 
 let tokenizer: Promise<Tokenizer> | undefined
-let sinceBreath = 0
-let lastBreath: Promise<void> = Promise.resolve()
+let charsSinceYield = 0
+let lastYield: Promise<void> = Promise.resolve()
 
 /**
  * Loads the tokenizer ahead of the first count. It blocks for about 0.35 s and takes about 100 MB.
@@ -28,7 +28,7 @@ let lastBreath: Promise<void> = Promise.resolve()
  * await warmTokenizer()
  */
 export async function warmTokenizer(): Promise<void> {
-  await loaded()
+  await getTokenizer()
 }
 
 /**
@@ -46,14 +46,14 @@ export async function countTokens(
   { limit = Number.POSITIVE_INFINITY, spend }: CountOptions = {},
 ): Promise<number> {
   if (text === '') return 0
-  const count = await loaded()
+  const count = await getTokenizer()
   let tokens = 0
   let start = 0
   while (start < text.length && tokens <= limit) {
     const end = sliceEnd(text, start)
     spend?.(weightOf(text, start, end))
-    if (sinceBreath + end - start > BREATH) await breath()
-    sinceBreath += end - start
+    if (charsSinceYield + end - start > YIELD_CHARS) await yieldTurn()
+    charsSinceYield += end - start
     tokens += count(text.slice(start, end))
     start = end
   }
@@ -78,7 +78,7 @@ function weightOf(text: string, start: number, end: number): number {
  * cut before a word's space or after a line break leaves the total count unchanged.
  */
 export function sliceEnd(text: string, start: number): number {
-  const limit = start + MAX_SLICE
+  const limit = start + MAX_SLICE_CHARS
   if (limit >= text.length) return text.length
   for (let end = limit; end > start; end--) if (isBreak(text, end)) return end
   const isInsidePair =
@@ -111,16 +111,16 @@ function isBetween(code: number, low: number, high: number): boolean {
 }
 
 /** Yields to timers and other requests. Concurrent counts get one turn each, so that many block no longer than one. */
-function breath(): Promise<void> {
-  lastBreath = lastBreath.then(async () => {
+function yieldTurn(): Promise<void> {
+  lastYield = lastYield.then(async () => {
     await setImmediate()
-    sinceBreath = 0
+    charsSinceYield = 0
   })
-  return lastBreath
+  return lastYield
 }
 
-function loaded(): Promise<Tokenizer> {
-  tokenizer ??= load().catch((error: unknown) => {
+function getTokenizer(): Promise<Tokenizer> {
+  tokenizer ??= loadTokenizer().catch((error: unknown) => {
     tokenizer = undefined
     throw error
   })
@@ -128,9 +128,9 @@ function loaded(): Promise<Tokenizer> {
 }
 
 /** Passes an empty set of disallowed tokens: by default, text such as `<|endoftext|>` throws. */
-async function load(): Promise<Tokenizer> {
+async function loadTokenizer(): Promise<Tokenizer> {
   const encoding = await import('gpt-tokenizer/encoding/o200k_base')
-  encoding.setMergeCacheSize(REMEMBERED_RUNS)
+  encoding.setMergeCacheSize(MERGE_CACHE_SIZE)
   const asPlainText = { disallowedSpecial: new Set<string>() }
   return (slice) => encoding.countTokens(slice, asPlainText)
 }

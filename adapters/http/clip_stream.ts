@@ -1,12 +1,12 @@
 /** Streams the bytes of a clip from a vendor's API, with its type detected from the first bytes. */
 import { type MediaStream, NoMedia } from '../../core/mod.ts'
-import { judgedStream } from './media_download.ts'
+import { checkedStream } from './media_download.ts'
 
 export type ClipOptions = {
   readonly signal: AbortSignal
   /** Aborts the vendor's reply when the body is cancelled. */
-  readonly cut: AbortController
-  readonly mostBytes: number
+  readonly controller: AbortController
+  readonly maxBytes: number
 }
 
 /**
@@ -15,18 +15,18 @@ export type ClipOptions = {
  */
 export async function clipStream(
   response: Response,
-  { signal, cut, mostBytes }: ClipOptions,
+  { signal, controller, maxBytes }: ClipOptions,
 ): Promise<MediaStream | undefined> {
   const { body, headers } = response
   const size = declaredLength(headers)
-  const end = () => cut.abort('not wanted')
-  if (!body || (size !== undefined && size > mostBytes)) return void end()
+  const end = () => controller.abort('not wanted')
+  if (!body || (size !== undefined && size > maxBytes)) return void end()
   try {
-    const media = await judgedStream({
-      chunks: told(body),
+    const media = await checkedStream({
+      chunks: withOwnErrors(body),
       claimed: headers.get('content-type'),
       size,
-      maxBytes: mostBytes,
+      maxBytes,
       signal,
       end,
     })
@@ -46,7 +46,7 @@ export function declaredLength(headers: Headers): number | undefined {
 }
 
 /** The same chunks, with errors in our words. */
-async function* told(body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array, void> {
+async function* withOwnErrors(body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array, void> {
   try {
     for await (const chunk of body) yield chunk
   } catch {

@@ -1,6 +1,6 @@
 /** Streamed replies: the first bytes, an error in them, and the rest as it arrives. */
 import type { ChatStream, SseEvent } from '../../core/mod.ts'
-import { record, type Refusal, refusalIn } from './refusals.ts'
+import { record, type ErrorReply, errorReplyIn } from './refusals.ts'
 
 type Reader = ReadableStreamDefaultReader<Uint8Array>
 
@@ -21,28 +21,28 @@ const ERROR_BEGINS = /^event:[ \t]*error\b|^data:[ \t]*\{\s*"error"\s*:\s*[{"]/m
  * Returns the error that a stream begins with, in its first chunk: `data: {"error": …}` or `event: error`. Parses only
  * a first event with a member of that name; a quote inside generated text is escaped, so it never looks like one.
  */
-export function firstRefusal(first: Uint8Array, headers: Headers): Refusal | undefined {
+export function firstError(first: Uint8Array, headers: Headers): ErrorReply | undefined {
   const text = new TextDecoder().decode(first)
   const match = FIRST_DATA.exec(text)
   const data = match?.[1] ?? ''
   const isNamed = ERROR_BEGINS.test(match ? text.slice(0, match.index + match[0].length) : text)
   if (!isNamed && !data.includes('"error"')) return undefined
-  const body = parsed(data)
-  return refusalIn(body, headers) ?? (isNamed ? { status: 500, headers, body } : undefined)
+  const body = parseJson(data)
+  return errorReplyIn(body, headers) ?? (isNamed ? { status: 500, headers, body } : undefined)
 }
 
 /** Returns the error in an event that precedes the model's output; `response.failed` nests it one level deeper. */
-export function refusalOfEvent({ event, data }: SseEvent, headers: Headers): Refusal | undefined {
-  const body = parsed(data)
+export function errorOfEvent({ event, data }: SseEvent, headers: Headers): ErrorReply | undefined {
+  const body = parseJson(data)
   const isNamed = event === 'error' || event === 'response.failed'
   return (
-    refusalIn(body, headers) ??
-    refusalIn(record(body).response, headers) ??
+    errorReplyIn(body, headers) ??
+    errorReplyIn(record(body).response, headers) ??
     (isNamed ? { status: 500, headers, body } : undefined)
   )
 }
 
-function parsed(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
@@ -50,10 +50,10 @@ function parsed(text: string): unknown {
   }
 }
 
-export type Cut = {
+export type StreamOptions = {
   readonly signal: AbortSignal
   /** Ends the upstream call. */
-  readonly cut: AbortController
+  readonly controller: AbortController
   /** Creates the error to throw when the connection breaks. */
   readonly broken: (reason: unknown) => Error
   readonly apiErrorOf?: ChatStream['apiErrorOf']
@@ -65,20 +65,20 @@ export type Cut = {
  */
 export function chatStream(
   { reader, first }: { reader: Reader; first: Uint8Array },
-  { signal, cut, broken, apiErrorOf }: Cut,
+  { signal, controller, broken, apiErrorOf }: StreamOptions,
 ): ChatStream {
-  let held: Uint8Array | undefined = first
+  let buffered: Uint8Array | undefined = first
   let isReading = false
   let isOver = false
-  const leave = () => cut.abort(signal.reason)
-  signal.addEventListener('abort', leave, { once: true })
+  const onAbort = () => controller.abort(signal.reason)
+  signal.addEventListener('abort', onAbort, { once: true })
 
   return {
     async next() {
       if (isReading) throw new Error('a read of this stream is still pending')
       if (signal.aborted && !isOver) throw signal.reason
-      const bytes = held
-      held = undefined
+      const bytes = buffered
+      buffered = undefined
       if (bytes || isOver) return bytes
       isReading = true
       try {
@@ -95,8 +95,8 @@ export function chatStream(
 
     cancel() {
       end()
-      held = undefined
-      cut.abort('canceled')
+      buffered = undefined
+      controller.abort('canceled')
       reader.cancel().catch(() => {})
     },
 
@@ -105,6 +105,6 @@ export function chatStream(
 
   function end(): void {
     isOver = true
-    signal.removeEventListener('abort', leave)
+    signal.removeEventListener('abort', onAbort)
   }
 }

@@ -13,19 +13,19 @@ import {
   type SseEvent,
 } from '../../core/mod.ts'
 import { clipStream, declaredLength } from './clip_stream.ts'
-import { chatStream, firstBytes, firstRefusal, refusalOfEvent } from './event_stream.ts'
-import { checkHead, guarded, judgedType, type MediaOptions, tooLarge } from './media_download.ts'
+import { chatStream, firstBytes, firstError, errorOfEvent } from './event_stream.ts'
+import { checkHead, guardedGet, checkedType, type MediaOptions, tooLarge } from './media_download.ts'
 import { orAbort } from './or_abort.ts'
 import {
   type ErrorFor,
-  errorFor as usualErrorFor,
-  type Judge,
+  errorFor as defaultErrorFor,
+  type ErrorClassifier,
   record,
-  type Refusal,
+  type ErrorReply,
   retrySeconds,
   safeCode,
-  type Trouble,
-  usualTrouble,
+  type FailureKind,
+  failureKindOf,
 } from './refusals.ts'
 
 // ── media ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -43,7 +43,7 @@ export type HttpOptions = MediaOptions
  * const { bytes, type } = await fetchMedia(url, { maxBytes: 10_000_000, signal: AbortSignal.timeout(10_000) })
  */
 export function mediaFetcher(options: HttpOptions = {}): FetchMedia {
-  const follow = guarded(options)
+  const follow = guardedGet(options)
   return (start, at) => orAbort(receive(start, at), at.signal)
 
   async function receive(start: string, at: Fetching): ReturnType<FetchMedia> {
@@ -51,7 +51,7 @@ export function mediaFetcher(options: HttpOptions = {}): FetchMedia {
     try {
       checkHead(response, at.maxBytes)
       const bytes = await readAtMost(response, at.maxBytes)
-      return { bytes, type: judgedType(bytes, response.headers['content-type']) }
+      return { bytes, type: checkedType(bytes, response.headers['content-type']) }
     } finally {
       response.destroy()
     }
@@ -103,20 +103,20 @@ export type VendorHttpConfig = {
   readonly maxBytes?: number | undefined
 }
 
-export type Asking = {
+export type RequestOptions = {
   readonly signal: AbortSignal
   readonly headers?: Readonly<Record<string, string>>
-  readonly judge?: Judge
+  readonly classify?: ErrorClassifier
   /** Set for a request that must not be executed twice: it is retried only if no connection was made. */
   readonly once?: true
 }
 
 /** `whole`: the server answered with JSON instead of a stream. */
-export type Streamed =
+export type StreamReply =
   | { readonly kind: 'stream'; readonly stream: ChatStream }
   | { readonly kind: 'whole'; readonly body: unknown }
 
-export type Answered = { readonly status: number; readonly body: unknown }
+export type JsonReply = { readonly status: number; readonly body: unknown }
 
 /** `headers` are those of the reply. */
 export type Media = { readonly bytes: Uint8Array; readonly type: string; readonly headers: Headers }
@@ -125,27 +125,27 @@ export type VendorHttp = {
   /**
    * Resolves with the parsed JSON of a 2xx reply. Throws `errorFor` of any other; never a key, a URL or a vendor's text.
    */
-  postJson(url: string, body: unknown, asking: Asking): Promise<unknown>
-  postForm(url: string, form: FormData | URLSearchParams, asking: Asking): Promise<unknown>
+  postJson(url: string, body: unknown, options: RequestOptions): Promise<unknown>
+  postForm(url: string, form: FormData | URLSearchParams, options: RequestOptions): Promise<unknown>
   /** The same by GET. `body` is undefined when a 2xx reply has no JSON; its status may suffice. */
-  getJson(url: string, asking: Asking): Promise<Answered>
+  getJson(url: string, options: RequestOptions): Promise<JsonReply>
   /** Sends DELETE. Ignores the body of a 2xx reply. */
-  remove(url: string, asking: Asking): Promise<void>
+  remove(url: string, options: RequestOptions): Promise<void>
   /** Returns the JSON text of a 2xx reply unchanged, so that numbers are not rounded. A POST if there is a body. */
-  passText(url: string, asking: Asking & { readonly body?: unknown }): Promise<string>
+  requestText(url: string, options: RequestOptions & { readonly body?: unknown }): Promise<string>
   /** Streams media behind our key. After the headers only `signal` ends it; the body errors past `maxBytes`. */
-  getMedia(url: string, asking: Asking & { readonly mostBytes: number }): Promise<MediaStream>
+  getMedia(url: string, options: RequestOptions & { readonly maxBytes: number }): Promise<MediaStream>
   /** Posts and reads the media in the reply, within the deadline. */
-  postMedia(url: string, body: unknown, asking: Asking & { readonly mostBytes: number }): Promise<Media>
+  postMedia(url: string, body: unknown, options: RequestOptions & { readonly maxBytes: number }): Promise<Media>
   /**
    * Resolves with the first bytes of the reply; an error in them is thrown. After that no deadline applies: the reader
    * watches the time and calls `cancel`. Chunks keep their upstream boundaries and are read on demand.
    */
-  postStream(url: string, body: unknown, asking: Asking): Promise<Streamed>
+  postStream(url: string, body: unknown, options: RequestOptions): Promise<StreamReply>
   /** Creates the error for a failure inside a 2xx reply. */
-  refusal(trouble: Trouble, what: string, refusal?: Refusal): Error
+  failure(kind: FailureKind, what: string, reply?: ErrorReply): Error
   /** Creates the error for an error reply, as read by `classify`. */
-  refused(refusal: Refusal, judge?: Judge): Error
+  errorFrom(reply: ErrorReply, classify?: ErrorClassifier): Error
 }
 
 const MAX_REPLY_BYTES = 256 * 1024 * 1024
@@ -160,13 +160,13 @@ const STREAM_HEADERS = { ...JSON_HEADERS, accept: 'text/event-stream', 'accept-e
 const CLIP_HEADERS = { accept: 'video/*, audio/*, image/*', 'accept-encoding': 'identity' }
 
 /** A GET if there is no body. */
-type Order = {
+type OutgoingRequest = {
   readonly url: string
   /** The upstream's id of the model that is asked, where the request names one. */
   readonly model?: string
   readonly method?: 'DELETE'
   readonly body?: string | FormData | URLSearchParams
-  readonly asking: Asking
+  readonly options: RequestOptions
   readonly headers?: Readonly<Record<string, string>>
 }
 
@@ -177,73 +177,80 @@ type Order = {
  */
 export function vendorHttp(config: VendorHttpConfig): VendorHttp {
   const { name, maker, timeoutMs, clock, log, fetch = globalThis.fetch, maxBytes = MAX_REPLY_BYTES } = config
-  const { errorFor = usualErrorFor, retryPauseMs = RETRY_PAUSE_MS } = config
-  const calling = deadlines(clock)
+  const { errorFor = defaultErrorFor, retryPauseMs = RETRY_PAUSE_MS } = config
+  const timers = deadlines(clock)
   const refusing = outages({ log, clock, over: 'a vendor serves this gateway again' })
 
   return {
-    postJson: (url, body, asking) =>
-      call({ url, model: modelIn(url, body), body: JSON.stringify(body), asking, headers: JSON_HEADERS }, result),
-    postForm: (url, body, asking) => call({ url, body, asking }, result),
-    getJson: (url, asking) => call({ url, asking }, answered),
-    remove: (url, asking) =>
-      call({ url, asking, method: 'DELETE' }, async (response) => void (await response.body?.cancel())),
-    passText: (url, asking) =>
+    postJson: (url, body, options) =>
+      call({ url, model: modelIn(url, body), body: JSON.stringify(body), options, headers: JSON_HEADERS }, result),
+    postForm: (url, body, options) => call({ url, body, options }, result),
+    getJson: (url, options) => call({ url, options }, jsonReply),
+    remove: (url, options) =>
+      call({ url, options, method: 'DELETE' }, async (response) => void (await response.body?.cancel())),
+    requestText: (url, options) =>
       call(
-        { url, asking, ...(asking.body !== undefined && { body: JSON.stringify(asking.body), headers: JSON_HEADERS }) },
-        verbatim,
+        {
+          url,
+          options,
+          ...(options.body !== undefined && { body: JSON.stringify(options.body), headers: JSON_HEADERS }),
+        },
+        jsonText,
       ),
-    getMedia: (url, asking) =>
-      call({ url, asking, headers: CLIP_HEADERS }, async (response, cut) => {
-        const media = await clipStream(response, { ...asking, cut }).catch((error: unknown) => {
-          throw unreachable(error, asking.signal)
+    getMedia: (url, options) =>
+      call({ url, options, headers: CLIP_HEADERS }, async (response, controller) => {
+        const media = await clipStream(response, { ...options, controller }).catch((error: unknown) => {
+          throw unreachable(error, options.signal)
         })
-        if (!media) throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
+        if (!media) throw failure('failed', `${name} answered ${response.status} with something that is no media`)
         return media
       }),
-    postMedia: (url, body, asking) =>
+    postMedia: (url, body, options) =>
       call(
-        { url, body: JSON.stringify(body), asking, headers: { ...JSON_HEADERS, ...CLIP_HEADERS } },
-        async (response, cut) => {
+        { url, body: JSON.stringify(body), options, headers: { ...JSON_HEADERS, ...CLIP_HEADERS } },
+        async (response, controller) => {
           const type = response.headers.get('content-type')?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
-          const bytes = await readAtMost(response.body ?? [], asking.mostBytes).catch((error: unknown) => {
-            throw cut.signal.aborted ? error : refusal('failed', `${name} broke off in its media`)
+          const bytes = await readAtMost(response.body ?? [], options.maxBytes).catch((error: unknown) => {
+            throw controller.signal.aborted ? error : failure('failed', `${name} broke off in its media`)
           })
           // Raw samples have no signature to check.
           if (bytes.length === 0 || !/^(?:audio|video|image)\/|^(?:application|binary)\/octet-stream$/.test(type))
-            throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
+            throw failure('failed', `${name} answered ${response.status} with something that is no media`)
           return { bytes, type, headers: response.headers }
         },
       ),
-    postStream: (url, body, asking) =>
+    postStream: (url, body, options) =>
       call(
-        { url, model: modelIn(url, body), body: JSON.stringify(body), asking, headers: STREAM_HEADERS },
-        (response, cut) => begin(response, cut, { ...asking, model: modelIn(url, body) }),
+        { url, model: modelIn(url, body), body: JSON.stringify(body), options, headers: STREAM_HEADERS },
+        (response, controller) => openStream(response, controller, { ...options, model: modelIn(url, body) }),
       ),
-    refusal,
-    refused,
+    failure,
+    errorFrom,
   }
 
-  async function call<T>(order: Order, take: (response: Response, cut: AbortController) => Promise<T>): Promise<T> {
-    const { url, model = '', method = order.body === undefined ? 'GET' : 'POST', body, asking } = order
-    const { signal, judge, once = false } = asking
+  async function call<T>(
+    request: OutgoingRequest,
+    read: (response: Response, controller: AbortController) => Promise<T>,
+  ): Promise<T> {
+    const { url, model = '', method = request.body === undefined ? 'GET' : 'POST', body, options } = request
+    const { signal, classify, once = false } = options
     signal.throwIfAborted()
-    const cut = new AbortController()
-    let isLate = false
-    let end = (reason: unknown): void => cut.abort(reason)
-    const leave = () => end(signal.reason)
-    const met = calling.after(timeoutMs, () => {
-      isLate = true
+    const controller = new AbortController()
+    let isTimedOut = false
+    let end = (reason: unknown): void => controller.abort(reason)
+    const onAbort = () => end(signal.reason)
+    const cancelDeadline = timers.after(timeoutMs, () => {
+      isTimedOut = true
       end('late')
     })
-    signal.addEventListener('abort', leave, { once: true })
-    const headers = { accept: 'application/json', ...asking.headers, ...order.headers }
+    signal.addEventListener('abort', onAbort, { once: true })
+    const headers = { accept: 'application/json', ...options.headers, ...request.headers }
     const sent = body === undefined ? { method } : { method, body }
-    const attempt = () => fetch(url, { ...sent, headers, redirect: 'manual', signal: cut.signal })
-    const converse = async () => {
-      const response = await send(attempt, { signal: cut.signal, once })
-      if (!response.ok) throw refused(await refusalOf(response), judge, model)
-      const taken = await take(response, cut)
+    const attempt = () => fetch(url, { ...sent, headers, redirect: 'manual', signal: controller.signal })
+    const exchange = async () => {
+      const response = await send(attempt, { signal: controller.signal, once })
+      if (!response.ok) throw errorFrom(await readErrorReply(response), classify, model)
+      const taken = await read(response, controller)
       for (const subject of new Set([model, ''])) refusing.worked(subject)
       return taken
     }
@@ -251,18 +258,18 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
       // Ends as soon as it is aborted, even if the work notices late or never.
       return await new Promise<T>((resolve, reject) => {
         end = (reason) => {
-          cut.abort(reason)
+          controller.abort(reason)
           reject(reason)
         }
-        converse().then(resolve, reject)
+        exchange().then(resolve, reject)
       })
     } catch (error) {
-      cut.abort('failed')
+      controller.abort('failed')
       if (signal.aborted) throw signal.reason
-      throw isLate ? refusal('timeout', `${name} did not answer within ${timeoutMs} ms`) : error
+      throw isTimedOut ? failure('timeout', `${name} did not answer within ${timeoutMs} ms`) : error
     } finally {
-      met()
-      signal.removeEventListener('abort', leave)
+      cancelDeadline()
+      signal.removeEventListener('abort', onAbort)
     }
   }
 
@@ -282,93 +289,93 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     })
   }
 
-  async function begin(
+  async function openStream(
     response: Response,
-    cut: AbortController,
-    { signal, judge, model }: Asking & { readonly model: string },
-  ): Promise<Streamed> {
+    controller: AbortController,
+    { signal, classify, model }: RequestOptions & { readonly model: string },
+  ): Promise<StreamReply> {
     const type = response.headers.get('content-type') ?? ''
-    if (/\bjson\b/i.test(type)) return { kind: 'whole', body: await result(response, cut) }
+    if (/\bjson\b/i.test(type)) return { kind: 'whole', body: await result(response, controller) }
     const reader = response.body?.getReader()
     const first = await firstBytes(reader).catch((error: unknown) => {
-      throw unreachable(error, cut.signal)
+      throw unreachable(error, controller.signal)
     })
     if (!reader || !first || /\bhtml\b/i.test(type))
-      throw refusal('failed', `${name} answered ${response.status} with something that is no stream`)
-    const error = firstRefusal(first, response.headers)
-    if (error) throw refused(error, judge, model)
+      throw failure('failed', `${name} answered ${response.status} with something that is no stream`)
+    const error = firstError(first, response.headers)
+    if (error) throw errorFrom(error, classify, model)
     const broken = (reason: unknown) =>
-      refusal('failed', `${name} broke off in mid-stream (${codeOf(reason) || 'without a code'})`)
+      failure('failed', `${name} broke off in mid-stream (${codeOf(reason) || 'without a code'})`)
     const apiErrorOf = (event: SseEvent): ApiError | undefined => {
-      const said = refusalOfEvent(event, response.headers)
-      const error = said && refused(said, judge, model)
+      const reply = errorOfEvent(event, response.headers)
+      const error = reply && errorFrom(reply, classify, model)
       return error instanceof ApiError ? error : undefined
     }
-    return { kind: 'stream', stream: chatStream({ reader, first }, { signal, cut, broken, apiErrorOf }) }
+    return { kind: 'stream', stream: chatStream({ reader, first }, { signal, controller, broken, apiErrorOf }) }
   }
 
-  async function result(response: Response, cut: AbortController): Promise<unknown> {
-    const { status, body } = await answered(response, cut)
-    if (body === undefined) throw refusal('failed', `${name} answered ${status} with something that is not JSON`)
+  async function result(response: Response, controller: AbortController): Promise<unknown> {
+    const { status, body } = await jsonReply(response, controller)
+    if (body === undefined) throw failure('failed', `${name} answered ${status} with something that is not JSON`)
     return body
   }
 
-  async function answered(response: Response, cut: AbortController): Promise<Answered> {
-    return { status: response.status, body: parsed(await whole(response, cut)) }
+  async function jsonReply(response: Response, controller: AbortController): Promise<JsonReply> {
+    return { status: response.status, body: parseJson(await readBody(response, controller)) }
   }
 
-  async function verbatim(response: Response, cut: AbortController): Promise<string> {
-    const text = await whole(response, cut)
-    if (parsed(text) === undefined)
-      throw refusal('failed', `${name} answered ${response.status} with something that is not JSON`)
+  async function jsonText(response: Response, controller: AbortController): Promise<string> {
+    const text = await readBody(response, controller)
+    if (parseJson(text) === undefined)
+      throw failure('failed', `${name} answered ${response.status} with something that is not JSON`)
     return text
   }
 
-  async function whole(response: Response, cut: AbortController): Promise<string> {
+  async function readBody(response: Response, controller: AbortController): Promise<string> {
     return await textOf(response, maxBytes).catch((error: unknown) => {
-      throw cut.signal.aborted
+      throw controller.signal.aborted
         ? error
-        : refusal('failed', `${name} answered with a body that broke off, or of more than ${maxBytes} bytes`)
+        : failure('failed', `${name} answered with a body that broke off, or of more than ${maxBytes} bytes`)
     })
   }
 
-  function refused(said: Refusal, judge?: Judge, model = ''): Error {
-    const { status } = said
-    const verdict = judge?.(said) ?? usualTrouble(status)
+  function errorFrom(reply: ErrorReply, classify?: ErrorClassifier, model = ''): Error {
+    const { status } = reply
+    const verdict = classify?.(reply) ?? failureKindOf(status)
     if (verdict instanceof ApiError) {
-      log.info("a vendor rejected the caller's input", { ...about(said), apiError: verdict.code })
+      log.info("a vendor rejected the caller's input", { ...about(reply), apiError: verdict.code })
       return verdict
     }
-    const code = safeCode(said.body)
-    return refusal(verdict, `${name} answered ${status}${code && ` (${code})`}`, { ...said, model })
+    const code = safeCode(reply.body)
+    return failure(verdict, `${name} answered ${status}${code && ` (${code})`}`, { ...reply, model })
   }
 
-  function refusal(
-    trouble: Trouble,
+  function failure(
+    kind: FailureKind,
     what: string,
-    { status = 200, headers = new Headers(), body, model = '' }: Partial<Refusal> & { readonly model?: string } = {},
+    { status = 200, headers = new Headers(), body, model = '' }: Partial<ErrorReply> & { readonly model?: string } = {},
   ): Error {
-    if (trouble === 'operator')
+    if (kind === 'operator')
       refusing.failed(model, {
         reason: [status, safeCode(body)].join(' ').trim(),
         message: 'a vendor refuses this gateway: check its key, balance, model and settings',
         fields: { ...about({ status, headers, body }), ...(model && { model }) },
       })
-    return errorFor(trouble, { maker, what, retrySeconds: retrySeconds({ headers, body }, clock.now()) })
+    return errorFor(kind, { maker, what, retrySeconds: retrySeconds({ headers, body }, clock.now()) })
   }
 
-  function about({ status, headers, body }: Refusal): Record<string, unknown> {
+  function about({ status, headers, body }: ErrorReply): Record<string, unknown> {
     return { vendor: name, maker, status, code: safeCode(body), request: headers.get('x-request-id')?.slice(0, 80) }
   }
 
   /** An abort of ours is not a failure of the vendor. */
   function unreachable(error: unknown, signal: AbortSignal): unknown {
-    return signal.aborted ? error : refusal('failed', `${name} could not be reached (${codeOf(error) || 'broken off'})`)
+    return signal.aborted ? error : failure('failed', `${name} could not be reached (${codeOf(error) || 'broken off'})`)
   }
 }
 
 /** Undefined for text that is not JSON. */
-function parsed(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
@@ -382,7 +389,7 @@ function modelIn(url: string, body: unknown): string {
   return typeof model === 'string' ? model : (/\/models\/([^/:?]+)/.exec(url)?.[1] ?? '')
 }
 
-async function refusalOf(response: Response): Promise<Refusal> {
+async function readErrorReply(response: Response): Promise<ErrorReply> {
   const { status, headers } = response
   try {
     return {

@@ -19,7 +19,7 @@ export type MediaOptions = {
 
 const MAX_REDIRECTS = 4
 /** Client errors that may pass; after any other 4xx, nobody can download it without a key. */
-const PASSING = new Set([408, 425, 429])
+const TRANSIENT = new Set([408, 425, 429])
 export const MEDIA_HEADERS = {
   accept: 'image/*, video/*, audio/*',
   'accept-encoding': 'identity',
@@ -27,7 +27,7 @@ export const MEDIA_HEADERS = {
 }
 
 /** Types that can be verified from the bytes. */
-const CHECKED = /^(?:image\/|video\/(?:mp4|quicktime|webm)$|audio\/(?:mpeg|wav)$)/
+const VERIFIABLE = /^(?:image\/|video\/(?:mp4|quicktime|webm)$|audio\/(?:mpeg|wav)$)/
 /** Bytes needed to detect the type. */
 const HEAD_BYTES = 64
 
@@ -43,7 +43,7 @@ export type StreamMedia = (url: string, at: Fetching) => Promise<MediaStream>
  * const { type, body } = await streamMedia(url, { maxBytes: 100_000_000, signal })
  */
 export function mediaStreamer(options: MediaOptions = {}): StreamMedia {
-  const follow = guarded(options)
+  const follow = guardedGet(options)
   return (start, at) => orAbort(begin(start, at), at.signal)
 
   async function begin(start: string, at: Fetching): Promise<MediaStream> {
@@ -53,7 +53,7 @@ export function mediaStreamer(options: MediaOptions = {}): StreamMedia {
     try {
       const size = checkHead(response, maxBytes)
       const chunks = response[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>
-      return await judgedStream({ chunks, claimed: response.headers['content-type'], size, maxBytes, signal, end })
+      return await checkedStream({ chunks, claimed: response.headers['content-type'], size, maxBytes, signal, end })
     } catch (error) {
       end()
       throw error
@@ -61,7 +61,7 @@ export function mediaStreamer(options: MediaOptions = {}): StreamMedia {
   }
 }
 
-type Reading = {
+type MediaSource = {
   readonly chunks: AsyncIterator<Uint8Array>
   readonly size: number | undefined
   readonly maxBytes: number
@@ -71,17 +71,17 @@ type Reading = {
 }
 
 /** Media whose type was detected from its first bytes. If this throws, the caller must call `end`. */
-export async function judgedStream({
+export async function checkedStream({
   claimed,
-  ...reading
-}: Reading & { readonly claimed: string | null | undefined }): Promise<MediaStream> {
-  const { chunks, size, signal, end } = reading
+  ...source
+}: MediaSource & { readonly claimed: string | null | undefined }): Promise<MediaStream> {
+  const { chunks, size, signal, end } = source
   try {
     signal.throwIfAborted()
     signal.addEventListener('abort', end, { once: true })
     const head = await orAbort(headOf(chunks), signal)
-    const type = judgedType(Buffer.concat(head), claimed)
-    return { type, body: pouring(head, reading), ...(size !== undefined && { size }) }
+    const type = checkedType(Buffer.concat(head), claimed)
+    return { type, body: bodyOf(head, source), ...(size !== undefined && { size }) }
   } catch (error) {
     signal.removeEventListener('abort', end)
     throw error
@@ -89,16 +89,16 @@ export async function judgedStream({
 }
 
 /** A body from chunks, some read already. Reads on only on demand. */
-function pouring(head: Uint8Array[], { chunks, size, maxBytes, signal, end }: Reading): ReadableStream<Uint8Array> {
+function bodyOf(head: Uint8Array[], { chunks, size, maxBytes, signal, end }: MediaSource): ReadableStream<Uint8Array> {
   let length = 0
-  const over = () => {
+  const finish = () => {
     signal.removeEventListener('abort', end)
     end()
   }
   const next = async () => {
     signal.throwIfAborted()
-    const early = head.shift()
-    if (early) return early
+    const buffered = head.shift()
+    if (buffered) return buffered
     const { done, value } = await orAbort(chunks.next(), signal)
     return done ? undefined : value
   }
@@ -111,14 +111,14 @@ function pouring(head: Uint8Array[], { chunks, size, maxBytes, signal, end }: Re
           if (length > maxBytes) throw tooLarge(maxBytes)
           if (chunk) return controller.enqueue(chunk)
           if (size !== undefined && length !== size) throw new Error(`the media ended after ${length} of ${size} bytes`)
-          over()
+          finish()
           controller.close()
         } catch (error) {
-          over()
+          finish()
           throw error
         }
       },
-      cancel: over,
+      cancel: finish,
     },
     { highWaterMark: 0 },
   )
@@ -137,7 +137,7 @@ async function headOf(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array[]> 
 }
 
 /** Follows redirects to a response with an unread body, and checks the address of every hop. */
-export function guarded({
+export function guardedGet({
   lookup = systemAddresses,
   trusted = [],
 }: MediaOptions): (start: string, at: Pick<Fetching, 'signal' | 'foreign'>) => Promise<IncomingMessage> {
@@ -168,13 +168,13 @@ export function guarded({
     if (!isTrusted && isIP(host) && isPrivate(host)) throw new Error('the media host has a private address')
     const get = url.protocol === 'https:' ? getSecure : getPlain
     // A new connection: a pooled one may lead to an unchecked address.
-    const options = { signal, agent: false, headers: MEDIA_HEADERS, lookup: judged(isTrusted) }
+    const options = { signal, agent: false, headers: MEDIA_HEADERS, lookup: guardedLookup(isTrusted) }
     return new Promise((resolve, reject) => void get(url, options, resolve).on('error', reject))
   }
 
-  function judged(isTrusted: boolean): LookupFunction {
+  function guardedLookup(isTrusted: boolean): LookupFunction {
     return (host, { all }, done) => {
-      const answer = async () => {
+      const resolveHost = async () => {
         const addresses = await lookup(host)
         const [first] = addresses
         if (!first) throw new Error('the media host has no address')
@@ -182,7 +182,7 @@ export function guarded({
           throw new Error('the media host has a private address')
         return { first, addresses: [...addresses] }
       }
-      answer().then(
+      resolveHost().then(
         ({ first, addresses }) => (all ? done(null, addresses) : done(null, first.address, first.family)),
         (error: Error) => done(error, ''),
       )
@@ -192,7 +192,7 @@ export function guarded({
 
 /** Returns the declared length, if any. Throws for a response whose body must not be read. */
 export function checkHead({ statusCode = 0, headers }: IncomingMessage, maxBytes: number): number | undefined {
-  if (statusCode >= 400 && statusCode < 500 && !PASSING.has(statusCode))
+  if (statusCode >= 400 && statusCode < 500 && !TRANSIENT.has(statusCode))
     throw new NoMedia(`the media host answered ${statusCode}`)
   if (statusCode < 200 || statusCode >= 300) throw new Error(`the media host answered ${statusCode}`)
   if ((headers['content-encoding'] ?? 'identity') !== 'identity')
@@ -207,10 +207,10 @@ export function checkHead({ statusCode = 0, headers }: IncomingMessage, maxBytes
  * The type by the first bytes, or the claimed type if it cannot be verified. Throws NoMedia for a false claim or an
  * empty body.
  */
-export function judgedType(bytes: Uint8Array, contentType: string | null | undefined): string {
+export function checkedType(bytes: Uint8Array, contentType: string | null | undefined): string {
   const claimed = contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
   const type = mediaTypeOf(bytes)
-  if (!type && CHECKED.test(claimed))
+  if (!type && VERIFIABLE.test(claimed))
     throw new NoMedia(`the media claims to be ${claimed.slice(0, 40)} but is no ${claimed.split('/', 1)[0]}`)
   if (bytes.length === 0) throw new NoMedia('the media has no bytes')
   return type ?? claimed

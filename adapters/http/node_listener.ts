@@ -11,7 +11,7 @@ import type { Gateway } from '../../core/mod.ts'
  * createServer(nodeListener(gateway)).listen(8402)
  */
 export function nodeListener(
-  shop: Pick<Gateway, 'fetch'>,
+  gateway: Pick<Gateway, 'fetch'>,
 ): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
   return async (incoming, response) => {
     const { method = 'GET', url = '/', headers, socket } = incoming
@@ -24,7 +24,7 @@ export function nodeListener(
     } as RequestInit)
     const gone = new AbortController()
     response.on('close', () => response.writableEnded || gone.abort())
-    const reply = await shop.fetch(request, { ip: socket.remoteAddress ?? '', gone: gone.signal })
+    const reply = await gateway.fetch(request, { ip: socket.remoteAddress ?? '', gone: gone.signal })
     response.writeHead(reply.status, Object.fromEntries(reply.headers))
     if (!reply.body) return void response.end()
     await pipeline(Readable.fromWeb(reply.body as Parameters<typeof Readable.fromWeb>[0]), response).catch(() => {})

@@ -29,19 +29,19 @@ const RESERVED_4 = [
  */
 const PRIVATE_6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20']
 
-const private4 = blocks([...PRIVATE_4, ...RESERVED_4], 'ipv4')
-const private6 = blocks(PRIVATE_6, 'ipv6')
-const public6 = blocks(['2000::/3'], 'ipv6')
+const private4 = toBlockList([...PRIVATE_4, ...RESERVED_4], 'ipv4')
+const private6 = toBlockList(PRIVATE_6, 'ipv6')
+const public6 = toBlockList(['2000::/3'], 'ipv6')
 /** IPv6 addresses whose last 32 bits are an IPv4 address: mapped, and NAT64 (RFC 6052). */
-const carries4 = blocks(['::ffff:0:0/96', '64:ff9b::/96'], 'ipv6')
+const carries4 = toBlockList(['::ffff:0:0/96', '64:ff9b::/96'], 'ipv6')
 
-function blocks(list: readonly string[], family: 'ipv4' | 'ipv6'): BlockList {
-  const made = new BlockList()
+function toBlockList(list: readonly string[], family: 'ipv4' | 'ipv6'): BlockList {
+  const ranges = new BlockList()
   for (const block of list) {
     const [address = '', bits] = block.split('/')
-    made.addSubnet(address, Number(bits), family)
+    ranges.addSubnet(address, Number(bits), family)
   }
-  return made
+  return ranges
 }
 
 /**

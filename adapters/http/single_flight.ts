@@ -2,48 +2,48 @@
 import { type Clock, ApiError } from '../../core/mod.ts'
 import { orAbort } from './or_abort.ts'
 
-type Flight = { readonly landed: Promise<unknown>; readonly wanted: AbortController; riders: number }
+type SharedRequest = { readonly result: Promise<unknown>; readonly controller: AbortController; callers: number }
 
 /** One request per key at a time; later callers join it. Its signal aborts when the last caller has left. */
-export function singleFlight(failed: Kept<unknown>) {
-  const flights = new Map<string, Flight>()
+export function singleFlight(failures: TtlCache<unknown>) {
+  const requests = new Map<string, SharedRequest>()
 
-  return async <T>(key: string, signal: AbortSignal, begin: (wanted: AbortSignal) => Promise<T>): Promise<T> => {
-    const failure = failed.get(key)
+  return async <T>(key: string, signal: AbortSignal, begin: (signal: AbortSignal) => Promise<T>): Promise<T> => {
+    const failure = failures.get(key)
     if (failure) throw failure.value
-    const flight = flights.get(key) ?? departed(key, begin)
-    flight.riders++
+    const request = requests.get(key) ?? start(key, begin)
+    request.callers++
     try {
-      return await orAbort(flight.landed as Promise<T>, signal)
+      return await orAbort(request.result as Promise<T>, signal)
     } finally {
-      flight.riders--
-      if (flight.riders === 0) leave(key, flight)
+      request.callers--
+      if (request.callers === 0) leave(key, request)
     }
   }
 
-  function departed<T>(key: string, begin: (wanted: AbortSignal) => Promise<T>): Flight {
-    const wanted = new AbortController()
-    const landed = begin(wanted.signal)
-    const flight: Flight = { landed, wanted, riders: 0 }
-    flights.set(key, flight)
-    landed.then(
-      () => arrive(key, flight),
+  function start<T>(key: string, begin: (signal: AbortSignal) => Promise<T>): SharedRequest {
+    const controller = new AbortController()
+    const result = begin(controller.signal)
+    const request: SharedRequest = { result, controller, callers: 0 }
+    requests.set(key, request)
+    result.then(
+      () => finish(key, request),
       (error: unknown) => {
-        if (!wanted.signal.aborted && !isBusy(error)) failed.keep(key, error)
-        arrive(key, flight)
+        if (!controller.signal.aborted && !isBusy(error)) failures.set(key, error)
+        finish(key, request)
       },
     )
-    return flight
+    return request
   }
 
-  function arrive(key: string, flight: Flight): void {
-    if (flights.get(key) === flight) flights.delete(key)
+  function finish(key: string, request: SharedRequest): void {
+    if (requests.get(key) === request) requests.delete(key)
   }
 
-  function leave(key: string, flight: Flight): void {
-    if (flights.get(key) !== flight) return
-    flights.delete(key)
-    flight.wanted.abort(new Error('no caller waits for it any more'))
+  function leave(key: string, request: SharedRequest): void {
+    if (requests.get(key) !== request) return
+    requests.delete(key)
+    request.controller.abort(new Error('no caller waits for it any more'))
   }
 }
 
@@ -51,41 +51,41 @@ export function singleFlight(failed: Kept<unknown>) {
 const isBusy = (error: unknown): boolean => error instanceof ApiError && error.code === 'BUSY'
 
 /** `set` returns the value. */
-export type Kept<T> = { get(key: string): { readonly value: T } | undefined; keep(key: string, value: T): T }
+export type TtlCache<T> = { get(key: string): { readonly value: T } | undefined; set(key: string, value: T): T }
 
 /** Caches values for a time, up to a total weight of `maxWeight`; evicts the oldest first. */
 export function ttlCache<T>({
   clock,
   ttlMs,
-  room,
+  maxWeight,
   weigh,
 }: {
   clock: Pick<Clock, 'now'>
   ttlMs: number
-  room: number
+  maxWeight: number
   weigh: (value: T) => number
-}): Kept<T> {
-  const kept = new Map<string, { readonly value: T; readonly until: number; readonly weight: number }>()
+}): TtlCache<T> {
+  const entries = new Map<string, { readonly value: T; readonly expiresAt: number; readonly weight: number }>()
   let weight = 0
 
-  function drop(key: string): void {
-    weight -= kept.get(key)?.weight ?? 0
-    kept.delete(key)
+  function remove(key: string): void {
+    weight -= entries.get(key)?.weight ?? 0
+    entries.delete(key)
   }
 
   return {
     get(key) {
-      const found = kept.get(key)
-      return found && clock.now() < found.until ? found : undefined
+      const found = entries.get(key)
+      return found && clock.now() < found.expiresAt ? found : undefined
     },
-    keep(key, value) {
-      drop(key)
-      const entry = { value, until: clock.now() + ttlMs, weight: weigh(value) }
-      kept.set(key, entry)
+    set(key, value) {
+      remove(key)
+      const entry = { value, expiresAt: clock.now() + ttlMs, weight: weigh(value) }
+      entries.set(key, entry)
       weight += entry.weight
-      for (const [oldest, { until }] of kept) {
-        if (weight <= room && until > clock.now()) break
-        drop(oldest)
+      for (const [oldest, { expiresAt }] of entries) {
+        if (weight <= maxWeight && expiresAt > clock.now()) break
+        remove(oldest)
       }
       return value
     },

@@ -11,7 +11,7 @@ export function checkObject(key: string, type: string): void {
 }
 
 /** The bytes of a range in an object of this size; null when it contains none. */
-export function partOf(
+export function resolveRange(
   { first, last = Number.POSITIVE_INFINITY }: ByteRange,
   size: number,
 ): { first: number; last: number } | null {
@@ -21,6 +21,6 @@ export function partOf(
 }
 
 /** Cancels a body that is no longer read. Does nothing to one that has ended. */
-export function letGo(body: ReadableStream<Uint8Array>): void {
+export function cancelBody(body: ReadableStream<Uint8Array>): void {
   if (!body.locked) void body.cancel().catch(() => {})
 }

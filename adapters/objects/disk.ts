@@ -2,10 +2,10 @@ import { type FileHandle, link, mkdir, open, rename, rm, stat } from 'node:fs/pr
 import { dirname, join, resolve } from 'node:path'
 import { isObjectKey } from '../../core/ports/objects.ts'
 import type { Objects } from '../../core/ports/mod.ts'
-import { checkObject, letGo, partOf } from './check.ts'
+import { checkObject, cancelBody, resolveRange } from './check.ts'
 
 /** Objects up to this size in bytes are read whole; larger ones are streamed. */
-const SMALL = 256 * 1024
+const SMALL_BYTES = 256 * 1024
 /** Upper bound of the first line of a file, in bytes. */
 const LINE = 512
 /** Errors of link(2) on file systems without hard links. */
@@ -39,7 +39,7 @@ export function diskObjects(dir: string): Objects {
   async function store(path: string, write: (file: FileHandle) => Promise<void>): Promise<void> {
     const temporary = await openTemporary()
     try {
-      await durably(temporary.file, write)
+      await writeDurably(temporary.file, write)
       const folder = dirname(path)
       const made = await mkdir(folder, { recursive: true, mode: 0o700 })
       await publish(temporary.path, path)
@@ -63,20 +63,20 @@ export function diskObjects(dir: string): Objects {
         checkObject(key, type)
         const path = pathOf(key)
         if (!(await exists(path))) await store(path, (file) => writePieces(file, body, type))
-        return { size: (await opened(path))?.size ?? 0 }
+        return { size: (await openObject(path))?.size ?? 0 }
       } finally {
-        letGo(body)
+        cancelBody(body)
       }
     },
 
     async get(key, range) {
       if (!isObjectKey(key)) return undefined
-      const found = await opened(pathOf(key))
+      const found = await openObject(pathOf(key))
       if (!found) return undefined
       const { file, start, size, type } = found
-      const part = range ? partOf(range, size) : { first: 0, last: size - 1 }
+      const part = range ? resolveRange(range, size) : { first: 0, last: size - 1 }
       const content = part ? file.slice(start + part.first, start + part.last + 1) : file.slice(0, 0)
-      const isLarge = part !== null && part.last - part.first >= SMALL
+      const isLarge = part !== null && part.last - part.first >= SMALL_BYTES
       return { body: isLarge ? content.stream() : await content.bytes(), size, type, ...(range && { part }) }
     },
   }
@@ -102,7 +102,7 @@ async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<void> {
   for (let at = 0; at < bytes.length;) at += (await file.write(bytes, at)).bytesWritten
 }
 
-async function durably(file: FileHandle, write: (file: FileHandle) => Promise<void>): Promise<void> {
+async function writeDurably(file: FileHandle, write: (file: FileHandle) => Promise<void>): Promise<void> {
   try {
     await write(file)
     await file.sync()
@@ -112,7 +112,7 @@ async function durably(file: FileHandle, write: (file: FileHandle) => Promise<vo
 }
 
 /** Opens an object: its file, where its bytes start, its size and type. Undefined when absent. */
-async function opened(
+async function openObject(
   path: string,
 ): Promise<{ file: ReturnType<typeof Bun.file>; start: number; size: number; type: string } | undefined> {
   const file = Bun.file(path)

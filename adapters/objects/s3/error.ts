@@ -11,7 +11,7 @@ export class StoreError extends Error {
   }
 }
 
-export function washed(error: unknown, verb: string): StoreError {
+export function toStoreError(error: unknown, verb: string): StoreError {
   if (error instanceof StoreError) return error
   const { code } = error as { code?: unknown }
   const reasons = [typeof code === 'string' ? code : nameOf(error), statusOf(error)].filter(

@@ -2,8 +2,8 @@ import { Readable } from 'node:stream'
 import type * as Sdk from '@aws-sdk/client-s3'
 import { isObjectKey } from '../../../core/ports/objects.ts'
 import type { ByteRange, Objects, StoredObject } from '../../../core/ports/mod.ts'
-import { checkObject, letGo, partOf } from '../check.ts'
-import { nameOf, statusOf, StoreError, washed } from './error.ts'
+import { checkObject, cancelBody, resolveRange } from '../check.ts'
+import { nameOf, statusOf, StoreError, toStoreError } from './error.ts'
 import { beginUpload, PART_BYTES, partsOf } from './parts.ts'
 
 export type S3Config = {
@@ -22,16 +22,16 @@ export type S3Config = {
 }
 
 /** Objects up to this size in bytes are read whole; larger ones are streamed. */
-const SMALL = 256 * 1024
+const SMALL_BYTES = 256 * 1024
 const SLICE = 64 * 1024
-const CONNECT_MS = 5_000
+const CONNECT_TIMEOUT_MS = 5_000
 /** Longest wait for the head of a response, including the upload of the object. */
-const ANSWER_MS = 60_000
+const RESPONSE_TIMEOUT_MS = 60_000
 /** Longest wait for the next bytes of a body while a reader waits. */
-const SILENCE_MS = 15_000
+const IDLE_TIMEOUT_MS = 15_000
 const ANY_TYPE = 'application/octet-stream'
 /** Attempts while another writer of the same key is active. */
-const TRIES = 5
+const MAX_ATTEMPTS = 5
 
 export type S3Objects = Objects & {
   /** Reads the bucket's metadata. Throws, in terms for the operator, when the bucket cannot be used. */
@@ -67,7 +67,7 @@ export function s3Objects(config: S3Config): S3Objects {
     } catch (error) {
       // Without ListBucket, a missing key is a 403.
       if (statusOf(error) === 404 || statusOf(error) === 403) return undefined
-      throw washed(error, 'find')
+      throw toStoreError(error, 'find')
     }
   }
 
@@ -75,11 +75,11 @@ export function s3Objects(config: S3Config): S3Objects {
    * Writes if the key is absent, else returns the size of the stored object. Retries: another writer may be active, and
    * the store may not support the condition, or may have completed a write whose response was lost.
    */
-  async function unlessThere(
+  async function putIfAbsent(
     key: string,
     write: (condition: { IfNoneMatch?: string }) => Promise<unknown>,
   ): Promise<number | undefined> {
-    for (let tries = 1; ; tries++) {
+    for (let attempt = 1; ; attempt++) {
       const size = await sizeOf(key)
       if (size !== undefined) return size
       try {
@@ -88,7 +88,7 @@ export function s3Objects(config: S3Config): S3Objects {
       } catch (error) {
         const isRaced = statusOf(error) === 409 || statusOf(error) === 412
         const isUnknown = statusOf(error) === 501 && isConditional
-        if (!(isRaced || isUnknown) || tries === TRIES) throw washed(error, 'put')
+        if (!(isRaced || isUnknown) || attempt === MAX_ATTEMPTS) throw toStoreError(error, 'put')
         if (isUnknown) isConditional = false
       }
     }
@@ -98,14 +98,14 @@ export function s3Objects(config: S3Config): S3Objects {
   async function fromStart(key: string, range: ByteRange | undefined): Promise<ByteRange | null | undefined> {
     if (!range || range.first >= 0) return range
     const size = await sizeOf(key)
-    return size === undefined ? undefined : partOf(range, size)
+    return size === undefined ? undefined : resolveRange(range, size)
   }
 
   async function putWhole(key: string, bytes: Uint8Array, type: string): Promise<number> {
     const { sdk, client } = await store()
     const content = { Bucket: bucket, Key: pathOf(key), Body: bytes, ContentType: type, ContentLength: bytes.length }
     return (
-      (await unlessThere(key, (condition) => client.send(new sdk.PutObjectCommand({ ...content, ...condition })))) ??
+      (await putIfAbsent(key, (condition) => client.send(new sdk.PutObjectCommand({ ...content, ...condition })))) ??
       bytes.length
     )
   }
@@ -119,12 +119,12 @@ export function s3Objects(config: S3Config): S3Objects {
     let isComplete = false
     try {
       const sent = await upload.send(first, { rest, spare })
-      const there = await unlessThere(key, upload.complete).catch(async (error: unknown) => {
+      const existingSize = await putIfAbsent(key, upload.complete).catch(async (error: unknown) => {
         // A completion whose response was lost is retried, and then finds no upload.
         if ((await sizeOf(key)) !== sent) throw error
       })
-      isComplete = there === undefined
-      return there ?? sent
+      isComplete = existingSize === undefined
+      return existingSize ?? sent
     } finally {
       // Parts that remain belong to no key; the bucket's lifecycle rule removes them.
       if (!isComplete) await upload.abort().catch(() => {})
@@ -135,7 +135,7 @@ export function s3Objects(config: S3Config): S3Objects {
     async ready() {
       const { sdk, client } = await store()
       await client.send(new sdk.HeadBucketCommand({ Bucket: bucket })).catch((error: unknown) => {
-        throw washed(error, 'open its bucket')
+        throw toStoreError(error, 'open its bucket')
       })
     },
 
@@ -149,8 +149,8 @@ export function s3Objects(config: S3Config): S3Objects {
       const parts = partsOf(body, spare)
       try {
         checkObject(key, type)
-        const there = await sizeOf(key)
-        if (there !== undefined) return { size: there }
+        const existingSize = await sizeOf(key)
+        if (existingSize !== undefined) return { size: existingSize }
         const { value: first = new Uint8Array(0) } = await parts.next()
         const isSmall = first.length < PART_BYTES
         return {
@@ -158,7 +158,7 @@ export function s3Objects(config: S3Config): S3Objects {
         }
       } finally {
         await parts.return(undefined)
-        letGo(body)
+        cancelBody(body)
       }
     },
 
@@ -166,16 +166,16 @@ export function s3Objects(config: S3Config): S3Objects {
       if (!isObjectKey(key)) return undefined
       const { sdk, client } = await store()
       const wanted = await fromStart(key, range)
-      if (wanted === null) return nothingOf(0)
+      if (wanted === null) return emptyPart(0)
       try {
         const within = wanted && { Range: `bytes=${wanted.first}-${wanted.last ?? ''}` }
-        return await opened(
+        return await toStoredObject(
           await client.send(new sdk.GetObjectCommand({ Bucket: bucket, Key: pathOf(key), ...within })),
         )
       } catch (error) {
         if (statusOf(error) === 404 && nameOf(error) !== 'NoSuchBucket') return undefined
-        if (statusOf(error) === 416) return nothingOf((await sizeOf(key)) ?? 0)
-        throw washed(error, 'get')
+        if (statusOf(error) === 416) return emptyPart((await sizeOf(key)) ?? 0)
+        throw toStoreError(error, 'get')
       }
     },
 
@@ -194,11 +194,15 @@ function connect({ S3Client }: typeof Sdk, config: S3Config): Sdk.S3Client {
     // Compatible stores would store the SDK's chunked checksums as content.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
-    requestHandler: { connectionTimeout: CONNECT_MS, requestTimeout: ANSWER_MS, throwOnRequestTimeout: true },
+    requestHandler: {
+      connectionTimeout: CONNECT_TIMEOUT_MS,
+      requestTimeout: RESPONSE_TIMEOUT_MS,
+      throwOnRequestTimeout: true,
+    },
     ...(endpoint !== undefined && { endpoint }),
   })
   // The last step: after signing, and again for each attempt.
-  client.middlewareStack.add((next) => (sent) => next({ ...sent, request: sliced(sent.request) }), {
+  client.middlewareStack.add((next) => (sent) => next({ ...sent, request: withSlicedBody(sent.request) }), {
     name: 'sliced',
     step: 'deserialize',
     priority: 'low',
@@ -209,9 +213,9 @@ function connect({ S3Client }: typeof Sdk, config: S3Config): Sdk.S3Client {
 /**
  * Sends a large body in slices: sent whole, it is copied several times, and the copies wait for the garbage collector.
  */
-function sliced(request: unknown): unknown {
+function withSlicedBody(request: unknown): unknown {
   const { body } = request as { body?: unknown }
-  if (!(body instanceof Uint8Array) || body.length <= SMALL) return request
+  if (!(body instanceof Uint8Array) || body.length <= SMALL_BYTES) return request
   return Object.assign(Object.create(Object.getPrototypeOf(request)), request, { body: Readable.from(slicesOf(body)) })
 }
 
@@ -219,11 +223,11 @@ function* slicesOf(bytes: Uint8Array): Generator<Uint8Array> {
   for (let at = 0; at < bytes.length; at += SLICE) yield bytes.subarray(at, at + SLICE)
 }
 
-async function opened(found: Sdk.GetObjectCommandOutput): Promise<StoredObject> {
+async function toStoredObject(found: Sdk.GetObjectCommandOutput): Promise<StoredObject> {
   const { Body, ContentLength: length, ContentType: type = ANY_TYPE, ContentRange } = found
   if (!Body || length === undefined) throw new StoreError('answered without a body or its length')
-  const stream = streamed(Body as Chunks, length)
-  const body = length > SMALL ? stream : new Uint8Array(await new Response(stream).arrayBuffer())
+  const stream = streamBody(Body as Chunks, length)
+  const body = length > SMALL_BYTES ? stream : new Uint8Array(await new Response(stream).arrayBuffer())
   const [, first, last, size] = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(ContentRange ?? '') ?? []
   return {
     body,
@@ -234,20 +238,20 @@ async function opened(found: Sdk.GetObjectCommandOutput): Promise<StoredObject> 
 }
 
 /** The answer to a range without bytes. */
-const nothingOf = (size: number): StoredObject => ({ body: new Uint8Array(0), size, type: ANY_TYPE, part: null })
+const emptyPart = (size: number): StoredObject => ({ body: new Uint8Array(0), size, type: ANY_TYPE, part: null })
 
 /** A node:http readable, on every runtime that the SDK treats as Node. */
 type Chunks = AsyncIterable<Uint8Array> & { destroy(): unknown }
 
 /** Reads on demand and closes the source when cancelled. A body that ends early is an error, never a shorter object. */
-function streamed(chunks: Chunks, size: number): ReadableStream<Uint8Array> {
+function streamBody(chunks: Chunks, size: number): ReadableStream<Uint8Array> {
   const iterator = chunks[Symbol.asyncIterator]()
   let missing = size
   return new ReadableStream(
     {
       async pull(controller) {
-        const { done, value } = await inTime(iterator.next(), () => chunks.destroy()).catch((error: unknown) => {
-          throw washed(error, 'read on')
+        const { done, value } = await withTimeout(iterator.next(), () => chunks.destroy()).catch((error: unknown) => {
+          throw toStoreError(error, 'read on')
         })
         if (!done) {
           missing -= value.length
@@ -263,10 +267,10 @@ function streamed(chunks: Chunks, size: number): ReadableStream<Uint8Array> {
   )
 }
 
-async function inTime<Answer>(answer: Promise<Answer>, giveUp: () => void): Promise<Answer> {
+async function withTimeout<Answer>(answer: Promise<Answer>, giveUp: () => void): Promise<Answer> {
   let timer: ReturnType<typeof setTimeout> | undefined
   const silence = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(Object.assign(new Error(), { code: 'ETIMEDOUT' })), SILENCE_MS)
+    timer = setTimeout(() => reject(Object.assign(new Error(), { code: 'ETIMEDOUT' })), IDLE_TIMEOUT_MS)
   })
   silence.catch(giveUp)
   return await Promise.race([answer, silence]).finally(() => clearTimeout(timer))

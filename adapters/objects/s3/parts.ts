@@ -1,6 +1,6 @@
 /** Multipart uploads: splits a stream into parts and uploads objects too large for one request. */
 import type * as Sdk from '@aws-sdk/client-s3'
-import { washed } from './error.ts'
+import { toStoreError } from './error.ts'
 
 /**
  * S3's minimum for every part but the last, and the least to hold in memory. With 10,000 parts an object has up to 48
@@ -33,7 +33,7 @@ export async function* partsOf(body: ReadableStream<Uint8Array>, spare: Uint8Arr
   if (length > 0) yield part.subarray(0, length)
 }
 
-export type Target = {
+export type UploadTarget = {
   readonly sdk: typeof Sdk
   readonly client: Sdk.S3Client
   readonly bucket: string
@@ -59,18 +59,18 @@ export type Upload = {
  * Starts an upload. If neither completed nor aborted, it stays in the store, invisible, until a lifecycle rule removes
  * it.
  */
-export async function beginUpload({ sdk, client, bucket, path, type }: Target): Promise<Upload> {
+export async function beginUpload({ sdk, client, bucket, path, type }: UploadTarget): Promise<Upload> {
   const object = { Bucket: bucket, Key: path }
   const { UploadId } = await client
     .send(new sdk.CreateMultipartUploadCommand({ ...object, ContentType: type }))
-    .catch(failed)
+    .catch(throwStoreError)
   const upload = { ...object, UploadId }
   const parts: Sdk.CompletedPart[] = []
 
   return {
     async send(first, { rest, spare }) {
       const stop = new AbortController()
-      const flying = new Set<Promise<void>>()
+      const inFlight = new Set<Promise<void>>()
       let size = 0
 
       const launch = (bytes: Uint8Array) => {
@@ -85,12 +85,12 @@ export async function beginUpload({ sdk, client, bucket, path, type }: Target): 
         })
         const flight = client.send(command, { abortSignal: stop.signal }).then(({ ETag }) => {
           part.ETag = ETag
-          flying.delete(flight)
+          inFlight.delete(flight)
           if (bytes.length === PART_BYTES) spare.push(bytes)
-        }, failed)
+        }, throwStoreError)
         // A failure is reported when awaited; until then it must not count as unhandled.
         flight.catch(() => {})
-        flying.add(flight)
+        inFlight.add(flight)
       }
 
       try {
@@ -99,13 +99,13 @@ export async function beginUpload({ sdk, client, bucket, path, type }: Target): 
           launch(bytes)
           if (size % COLLECT_BYTES < bytes.length) collect()
           // Wait before gathering the next part, so that no more parts than IN_FLIGHT are held.
-          if (flying.size === IN_FLIGHT) await Promise.race(flying)
+          if (inFlight.size === IN_FLIGHT) await Promise.race(inFlight)
         }
-        await Promise.all(flying)
+        await Promise.all(inFlight)
         return size
       } catch (error) {
         stop.abort()
-        await Promise.allSettled(flying)
+        await Promise.allSettled(inFlight)
         throw error
       }
     },
@@ -117,8 +117,8 @@ export async function beginUpload({ sdk, client, bucket, path, type }: Target): 
   }
 }
 
-function failed(error: unknown): never {
-  throw washed(error, 'put')
+function throwStoreError(error: unknown): never {
+  throw toStoreError(error, 'put')
 }
 
 /** Does nothing outside Bun. */

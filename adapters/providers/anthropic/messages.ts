@@ -10,7 +10,7 @@ import { errorEvent } from '../lib/chat/translation.ts'
 import type { ChatVendorConfig } from '../lib/chat/provider.ts'
 import { under } from '../lib/image_provider.ts'
 import { nativeFormat, renamedBy } from '../lib/chat/native_format.ts'
-import { envelope, type Judge } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier } from '../../http/refusals.ts'
 
 const VERSION = '2023-06-01'
 /** Core names a cap in every order; this is for one that comes from elsewhere. */
@@ -66,5 +66,5 @@ const callerPath: Partial<Record<ChatFormat, (path: string) => string>> = {
 }
 
 /** An image is named by its path: `messages.0.content.1.image.source.base64: image exceeds 5 MB maximum`. */
-const quirks: Judge = ({ status, body }) =>
+const quirks: ErrorClassifier = ({ status, body }) =>
   status === 400 && /^messages\.\d+\.content\.[\w.]*\bimage\b/.test(envelope(body).message) ? 'image' : undefined

@@ -3,8 +3,8 @@
  */
 import { type Clock, ApiError, type Fields, type Log, type VoiceVendor } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
-import { plainReason, toldOf } from '../lib/passthrough.ts'
-import { envelope, type Judge, record } from '../../http/refusals.ts'
+import { plainReason, serviceErrorFor } from '../lib/passthrough.ts'
+import { envelope, type ErrorClassifier, record } from '../../http/refusals.ts'
 
 export type BlandConfig = {
   readonly key: string
@@ -27,14 +27,14 @@ export function bland(config: BlandConfig): VoiceVendor {
     maker: 'Bland',
     timeoutMs: TIMEOUT_MS,
     maxBytes: 8 * 1024 * 1024,
-    errorFor: toldOf({ source: 'Bland', timeoutMs: TIMEOUT_MS }),
+    errorFor: serviceErrorFor({ source: 'Bland', timeoutMs: TIMEOUT_MS }),
   })
   const headers = { authorization: key, encrypted_key: encryptedKey }
   const calls = `${baseUrl.replace(/\/+$/, '')}/v1/calls`
 
   return {
     async ring(call, { signal }) {
-      const judge: Judge = ({ status, body }) => {
+      const classify: ErrorClassifier = ({ status, body }) => {
         if (status !== 400 && status !== 422) return undefined
         return new ApiError('PASSED_ON', {
           status: 400,
@@ -42,10 +42,10 @@ export function bland(config: BlandConfig): VoiceVendor {
           fields: { status },
         })
       }
-      const body = record(await http.postJson(calls, wordsOf(call), { signal, headers, judge, once: true }))
+      const body = record(await http.postJson(calls, wordsOf(call), { signal, headers, classify, once: true }))
       if (body.status === 'success' && typeof body.call_id === 'string' && HANDLE.test(body.call_id))
         return { handle: body.call_id }
-      throw http.refusal(
+      throw http.failure(
         'failed',
         `bland answered a call with status ${JSON.stringify(body.status)?.slice(0, 40)} and no id`,
       )
@@ -53,9 +53,9 @@ export function bland(config: BlandConfig): VoiceVendor {
 
     async look(handle, { signal }) {
       if (!HANDLE.test(handle)) throw new RangeError('not the id of a call')
-      const judge: Judge = ({ status }) =>
+      const classify: ErrorClassifier = ({ status }) =>
         status === 404 ? new ApiError('NOT_FOUND', { message: 'There is no such call.' }) : undefined
-      const answer = await http.getJson(`${calls}/${handle}`, { signal, headers, judge }).catch((error: unknown) => {
+      const answer = await http.getJson(`${calls}/${handle}`, { signal, headers, classify }).catch((error: unknown) => {
         if (error instanceof ApiError && error.code === 'NOT_FOUND') return undefined
         throw error
       })

@@ -14,7 +14,7 @@ import {
 } from '../../../core/mod.ts'
 import { type ArkKeys, signedHeaders } from './signature.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
-import { type Judge, record, type Refusal, type Trouble } from '../../http/refusals.ts'
+import { type ErrorClassifier, record, type ErrorReply, type FailureKind } from '../../http/refusals.ts'
 
 export type ArkAssetsConfig = {
   readonly accessKey: string
@@ -90,7 +90,7 @@ export function arkAssets(config: ArkAssetsConfig): PortraitVendor {
 
   async function add(group: string, { name, image }: Enrolling, signal: AbortSignal): Promise<Enrollment> {
     const asset = { GroupId: group, URL: image, Name: name, AssetType: 'Image', ...ours }
-    const made = await ask('CreateAsset', asset, { signal, judge: pictureJudge }).catch(unlessFace)
+    const made = await ask('CreateAsset', asset, { signal, classify: classifyPictureError }).catch(unlessFace)
     if (!made) return { kind: 'rejected', reason: NOT_THE_FACE }
     const id = idIn(made, 'CreateAsset')
     for (let look = 0; look < LOOKS; look++) {
@@ -101,22 +101,26 @@ export function arkAssets(config: ArkAssetsConfig): PortraitVendor {
       await clock.wait(LOOK_EVERY_MS, signal)
       signal.throwIfAborted()
     }
-    throw http.refusal('timeout', `${NAME} did not take a picture within ${(LOOKS * LOOK_EVERY_MS) / 1000} s`)
+    throw http.failure('timeout', `${NAME} did not take a picture within ${(LOOKS * LOOK_EVERY_MS) / 1000} s`)
   }
 
   /** The `Result` of an action. With `absent`, what is not there is an empty one. */
   async function ask(
     action: string,
     body: Fields,
-    { signal, absent = false, judge = usualJudge }: { signal: AbortSignal; absent?: boolean; judge?: Judge },
+    {
+      signal,
+      absent = false,
+      classify = classifyAssetError,
+    }: { signal: AbortSignal; absent?: boolean; classify?: ErrorClassifier },
   ): Promise<Fields> {
     const url = `${baseUrl.replace(/\/+$/, '')}/?Action=${action}&Version=${VERSION}`
     const headers = signedHeaders({ url, body: JSON.stringify(body) }, keys, clock.now())
-    const isAbsent = (refusal: Refusal) =>
+    const isAbsent = (refusal: ErrorReply) =>
       absent &&
       (/NotFound|NotExist|NotReady/i.test(codeIn(refusal.body)) ||
         (refusal.status === 404 && codeIn(refusal.body) === ''))
-    const judged: Judge = (refusal) => {
+    const judged: ErrorClassifier = (refusal) => {
       if (isAbsent(refusal)) return new ApiError('NOT_FOUND')
       config.log.info('an action on characters was refused', {
         vendor: NAME,
@@ -124,12 +128,12 @@ export function arkAssets(config: ArkAssetsConfig): PortraitVendor {
         status: refusal.status,
         code: safely(codeIn(refusal.body)),
       })
-      return judge(refusal)
+      return classify(refusal)
     }
     try {
-      const reply = await http.postJson(url, body, { headers, signal, judge: judged })
+      const reply = await http.postJson(url, body, { headers, signal, classify: judged })
       // An error can come with 200.
-      if (codeIn(reply) !== '') throw http.refused({ status: 400, headers: new Headers(), body: reply }, judged)
+      if (codeIn(reply) !== '') throw http.errorFrom({ status: 400, headers: new Headers(), body: reply }, judged)
       return record(record(reply).Result) as Fields
     } catch (error) {
       if (absent && error instanceof ApiError && error.code === 'NOT_FOUND') return {}
@@ -143,7 +147,7 @@ export function arkAssets(config: ArkAssetsConfig): PortraitVendor {
   }
 
   function unclear(action: string): Error {
-    return http.refusal('failed', `${NAME} answered ${action} in another shape`)
+    return http.failure('failed', `${NAME} answered ${action} in another shape`)
   }
 }
 
@@ -164,18 +168,18 @@ const FACE = /Face|Similarity|NotSamePerson|Liveness/i
 const PICTURE = /(Image|URL|Download|Asset(Type|Content|Format|Size)|Media)/i
 const INVALID = /^(InvalidParameter|InvalidArgument|MissingParameter)/
 
-const usualJudge: Judge = ({ body }) => troubleOf(codeIn(body))
+const classifyAssetError: ErrorClassifier = ({ body }) => kindOf(codeIn(body))
 
 /** What is wrong with a picture is its sender's to mend. */
-const pictureJudge: Judge = ({ body }) => {
+const classifyPictureError: ErrorClassifier = ({ body }) => {
   const code = codeIn(body)
-  const trouble = troubleOf(code)
+  const trouble = kindOf(code)
   if (trouble !== undefined && trouble !== 'operator') return trouble
   if (FACE.test(code) && !OURS.test(code)) return new ApiError('FACE_REJECTED', { details: NOT_THE_FACE })
   return PICTURE.test(code) || (INVALID.test(code) && PICTURE.test(messageIn(body))) ? 'image' : trouble
 }
 
-function troubleOf(code: string): Trouble | undefined {
+function kindOf(code: string): FailureKind | undefined {
   if (RATE.test(code)) return 'rate_limited'
   if (POLICY.test(code)) return 'policy'
   if (OURS.test(code) || INVALID.test(code)) return 'operator'

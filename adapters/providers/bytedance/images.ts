@@ -8,7 +8,7 @@ import type { ImageJob, ImageVendor, Json, MadeImage } from '../../../core/mod.t
 import { vendorHttp } from '../../http/fetch.ts'
 import { bearer, type ImageVendorConfig, readImages, sizeOf, spread, under, writeOrder } from '../lib/image_provider.ts'
 import { invalidImage, pictures } from '../../http/media_input.ts'
-import { type Envelope, envelope, type Trouble } from '../../http/refusals.ts'
+import { type Envelope, envelope, type FailureKind } from '../../http/refusals.ts'
 
 const optionalText = Type.Optional(Type.Union([Type.String(), Type.Null()]))
 const isReply = TypeCompiler.Compile(
@@ -37,9 +37,9 @@ export function seedream(config: ImageVendorConfig): ImageVendor {
       const isEdit = Object.keys(sources).length > 0
       const order = { model: job.model, prompt: job.prompt, size: sizeOf(job), ...sources }
       const body = writeOrder(config, { usual: { response_format: 'url', watermark: false }, order })
-      const judge = ({ body }: { body: unknown }) => troubleOf(envelope(body), isEdit)
+      const classify = ({ body }: { body: unknown }) => kindOf(envelope(body), isEdit)
       return read(
-        await http.postJson(under(config.baseUrl, '/images/generations'), body, { headers, signal: stop, judge }),
+        await http.postJson(under(config.baseUrl, '/images/generations'), body, { headers, signal: stop, classify }),
         { count, isEdit },
       )
     })
@@ -56,11 +56,11 @@ export function seedream(config: ImageVendorConfig): ImageVendor {
 
   /** A 200 can carry an error in place of an image. */
   function read(reply: unknown, { count, isEdit }: { count: number; isEdit: boolean }): readonly MadeImage[] {
-    if (!isReply.Check(reply)) throw http.refusal('failed', 'seedream answered in another shape')
+    if (!isReply.Check(reply)) throw http.failure('failed', 'seedream answered in another shape')
     const refused = reply.data.find(({ error }) => error)
     if (!refused) return readImages(reply.data, count, http)
-    throw http.refusal(
-      troubleOf(envelope(refused), isEdit) ?? 'failed',
+    throw http.failure(
+      kindOf(envelope(refused), isEdit) ?? 'failed',
       'seedream answered 200 with an error for an image',
       { status: 200, headers: new Headers(), body: refused },
     )
@@ -74,7 +74,7 @@ const OURS =
 const QUOTA = /^(SetLimitExceeded|QuotaExceeded)/
 
 /** `{error: {code, message, param, type}}`. A code may have a part after a dot: `InputImageSensitiveContentDetected.PolicyViolation`. */
-function troubleOf({ code, message, param }: Envelope, isEdit: boolean): Trouble | undefined {
+function kindOf({ code, message, param }: Envelope, isEdit: boolean): FailureKind | undefined {
   if (/SensitiveContentDetected/.test(code)) return 'policy'
   if (RATE.test(code)) return 'rate_limited'
   if (OURS.test(code)) return 'operator'

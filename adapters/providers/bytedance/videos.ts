@@ -4,7 +4,7 @@
  */
 import type { Json, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
-import { envelope, type Judge, record, type Trouble } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, record, type FailureKind } from '../../http/refusals.ts'
 import {
   doneWith,
   FAILED,
@@ -25,11 +25,15 @@ export function seedance(config: VideoVendorConfig): VideoVendor {
     submit(job, { signal }) {
       const body = writeOrder(config, { order: orderOf(job) })
       const send = () =>
-        http.submitting.postJson(under(config.baseUrl, TASKS), body, { headers: http.headers, signal, judge: arkJudge })
-      return http.submit(send, arkJudge, (reply) => record(reply).id)
+        http.submitHttp.postJson(under(config.baseUrl, TASKS), body, {
+          headers: http.headers,
+          signal,
+          classify: classifyArkError,
+        })
+      return http.submit(send, classifyArkError, (reply) => record(reply).id)
     },
     look: (handle, { signal }) =>
-      http.look(`${TASKS}/${encodeURIComponent(handle)}`, signal, lookJudge, ({ body }) => read(handle, body)),
+      http.look(`${TASKS}/${encodeURIComponent(handle)}`, signal, classifyPollError, ({ body }) => read(handle, body)),
   }
 }
 
@@ -123,12 +127,12 @@ const isPerson = (code: string, message: string): boolean =>
   code.startsWith('InputImageSensitiveContentDetected') &&
   (/\.PrivacyInformation/.test(code) || /real (person|human)/i.test(message))
 
-export const arkJudge: Judge = ({ body }) => {
+export const classifyArkError: ErrorClassifier = ({ body }) => {
   const { code, message } = envelope(body)
-  return isPerson(code, message) ? realPerson() : troubleOf(code, message)
+  return isPerson(code, message) ? realPerson() : kindOf(code, message)
 }
 
-function troubleOf(code: string, message: string): Trouble | undefined {
+function kindOf(code: string, message: string): FailureKind | undefined {
   if (/SensitiveContentDetected/.test(code)) return 'policy'
   if (RATE.test(code)) return 'rate_limited'
   if (OURS.test(code)) return 'operator'
@@ -138,9 +142,9 @@ function troubleOf(code: string, message: string): Trouble | undefined {
 }
 
 /** At a look nothing of the buyer's is judged any more: what is wrong with our question is the operator's to see. */
-export const lookJudge: Judge = ({ body }) => {
+export const classifyPollError: ErrorClassifier = ({ body }) => {
   const { code, message } = envelope(body)
-  const trouble = troubleOf(code, message)
+  const trouble = kindOf(code, message)
   return trouble === 'request' || trouble === 'image' ? 'operator' : trouble
 }
 
@@ -149,6 +153,6 @@ export function arkFailure(body: unknown): VideoState {
   const { code, message } = envelope(body)
   if (code.startsWith('OutputAudioSensitiveContentDetected')) return FAILED.audio
   if (isPerson(code, message)) return FAILED.person
-  const trouble = troubleOf(code, message)
+  const trouble = kindOf(code, message)
   return trouble === 'policy' || trouble === 'request' || trouble === 'image' ? FAILED[trouble] : FAILED.unknown
 }

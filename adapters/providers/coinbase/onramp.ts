@@ -1,7 +1,7 @@
 /** Links of Coinbase's onramp, each for one visit. Sources: docs.cdp.coinbase.com (session token authentication). */
 import type { Clock, Log, OnrampVendor } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
-import { toldOf } from '../lib/passthrough.ts'
+import { serviceErrorFor } from '../lib/passthrough.ts'
 import { record } from '../../http/refusals.ts'
 
 export type CoinbaseOnrampConfig = {
@@ -19,7 +19,7 @@ const TIMEOUT_MS = 15_000
 
 export function coinbaseOnramp(config: CoinbaseOnrampConfig): OnrampVendor {
   const { bearer, baseUrl = CDP_URL, clock, log } = config
-  const errorFor = toldOf({ source: 'Coinbase', timeoutMs: TIMEOUT_MS })
+  const errorFor = serviceErrorFor({ source: 'Coinbase', timeoutMs: TIMEOUT_MS })
   const http = vendorHttp({
     ...config,
     name: 'coinbase',
@@ -49,7 +49,7 @@ export function coinbaseOnramp(config: CoinbaseOnrampConfig): OnrampVendor {
       )
       if (typeof session === 'string' && session !== '' && session.length <= 4_096)
         return `${PAGE}?sessionToken=${encodeURIComponent(session)}`
-      throw http.refusal('failed', 'coinbase answered without a token')
+      throw http.failure('failed', 'coinbase answered without a token')
     },
   }
 }

@@ -49,8 +49,8 @@ export function defiLlama(config: DefiLlamaConfig): DataVendor {
     ...ports,
   })
   const weigh = (text: string) => text.length
-  const lists = ttlCache<string>({ clock, ttlMs: listMs, room, weigh })
-  const prices = ttlCache<string>({ clock, ttlMs: pricesMs, room: room / 8, weigh })
+  const lists = ttlCache<string>({ clock, ttlMs: listMs, maxWeight: room, weigh })
+  const prices = ttlCache<string>({ clock, ttlMs: pricesMs, maxWeight: room / 8, weigh })
   const turn = concurrencyLimiter(AT_ONCE, {
     most: MAX_WAITING,
     full: () =>
@@ -59,7 +59,7 @@ export function defiLlama(config: DefiLlamaConfig): DataVendor {
         headers: { 'retry-after': '2' },
       }),
   })
-  const shared = singleFlight(ttlCache<unknown>({ clock, ttlMs: FAILED_MS, room: 1_000, weigh: () => 1 }))
+  const shared = singleFlight(ttlCache<unknown>({ clock, ttlMs: FAILED_MS, maxWeight: 1_000, weigh: () => 1 }))
 
   return {
     async ask(passage, { signal }) {
@@ -72,7 +72,7 @@ export function defiLlama(config: DefiLlamaConfig): DataVendor {
       const { root, path } = placeOf(passage, roots)
       return await shared(name, signal, async (wanted) => {
         const ask = () => through.ask(root, { path, query: passage.query }, { signal: wanted })
-        return kept.keep(name, await (isPrices ? ask() : turn(ask, wanted)))
+        return kept.set(name, await (isPrices ? ask() : turn(ask, wanted)))
       })
     },
   }

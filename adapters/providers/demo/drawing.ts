@@ -1,5 +1,5 @@
 /** Pictures drawn straight into pixels: a sky, hills, a sun, and a caption that says what it is. */
-import { blank, fitted, keptOf, paste, type Size, type Source } from '../lib/fitting.ts'
+import { blank, fitted, maskAlpha, paste, type Size, type Source } from '../lib/fitting.ts'
 import { described, encodePng, type Raster } from '../lib/png.ts'
 
 export const labelOf = (what: string): string => `Demo ${what} by Farebox - not a model`
@@ -200,7 +200,7 @@ export async function edited({ prompt, width, height, variant, images, mask }: E
     mixed(raster.data, at, tint, share)
     raster.data[at + 3] = 255
   }
-  const kept = mask && (await keptOf(mask, images[0] as Source, base))
+  const kept = mask && (await maskAlpha(mask, images[0] as Source, base))
   caption(raster, [labelOf('edit'), prompt], kept ? openIn(kept, base) : whole(base))
   for (const [pixel, share] of kept?.entries() ?? []) {
     for (let at = pixel * 4; share > 0 && at < pixel * 4 + 4; at++) {

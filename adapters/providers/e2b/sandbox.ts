@@ -4,7 +4,7 @@
  */
 import { optional } from '../../../core/lib/optional.ts'
 import type { Clock, Log, SandboxVendor } from '../../../core/mod.ts'
-import { asker, bounded, type Meaning, nameOf } from '../lib/sandbox_provider.ts'
+import { asker, bounded, type ErrorMeaning, nameOf } from '../lib/sandbox_provider.ts'
 
 export type E2bConfig = {
   readonly key: string
@@ -111,7 +111,7 @@ export function e2bSandbox({ key, template = TEMPLATE, baseUrl, sandboxUrl, cloc
 /** One word, whatever is in it: the shell at E2B reads a line. */
 export const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`
 
-const MEANINGS: Readonly<Record<string, Meaning>> = {
+const MEANINGS: Readonly<Record<string, ErrorMeaning>> = {
   SandboxNotFoundError: 'gone',
   NotFoundError: 'gone',
   TimeoutError: 'late',
@@ -122,7 +122,7 @@ const MEANINGS: Readonly<Record<string, Meaning>> = {
   TemplateError: 'operator',
 }
 
-function meaningOf(error: unknown): Meaning {
+function meaningOf(error: unknown): ErrorMeaning {
   const { name } = error as Error
   return MEANINGS[name] ?? MEANINGS[nameOf(error)] ?? 'failed'
 }

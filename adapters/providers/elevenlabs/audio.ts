@@ -8,7 +8,7 @@ import type { AudioFormat, AudioVendor, Json, SoundJob, SpeechJob, Voice } from 
 import { type AudioVendorConfig, badField, MAX_SOUND_BYTES, soundUri } from '../lib/audio_provider.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
-import { type Judge, record, type Trouble } from '../../http/refusals.ts'
+import { type ErrorClassifier, record, type FailureKind } from '../../http/refusals.ts'
 import { secondsOf, wavOf } from '../lib/wav.ts'
 
 export const ELEVENLABS = { baseUrl: 'https://api.elevenlabs.io' } as const
@@ -68,13 +68,13 @@ export function elevenlabs(config: AudioVendorConfig): AudioVendor {
   const post = (
     path: string,
     order: Readonly<Record<string, Json>>,
-    { signal, judge }: { signal: AbortSignal; judge: Judge },
+    { signal, classify }: { signal: AbortSignal; classify: ErrorClassifier },
   ) =>
     http.postMedia(under(config.baseUrl, path), writeOrder(config, { order }), {
       headers,
       signal,
-      judge,
-      mostBytes: MAX_SOUND_BYTES,
+      classify,
+      maxBytes: MAX_SOUND_BYTES,
     })
 
   return {
@@ -84,7 +84,7 @@ export function elevenlabs(config: AudioVendorConfig): AudioVendor {
     async speak({ model, text, voice, format, speed }: SpeechJob, { signal }) {
       const path = `/v1/text-to-speech/${encodeURIComponent(voice)}?output_format=${OUTPUTS[format]}`
       const order = { text, model_id: model, ...(speed !== 1 && { voice_settings: { speed } }) }
-      const { bytes, headers: said } = await post(path, order, { signal, judge: judgeOf('input') })
+      const { bytes, headers: said } = await post(path, order, { signal, classify: classifierFor('input') })
       const credits = Number(said.get('character-cost') ?? Number.NaN)
       return {
         url: soundUri(bytes, format, http),
@@ -103,7 +103,7 @@ export function elevenlabs(config: AudioVendorConfig): AudioVendor {
       }
       const { bytes } = await post(`/v1/sound-generation?output_format=${OUTPUTS[isWrapped ? 'pcm' : format]}`, order, {
         signal,
-        judge: judgeOf('text'),
+        classify: classifierFor('text'),
       })
       const made = isWrapped && bytes.length > 0 ? wavOf({ samples: bytes, rate: RATE, channels: 1 }) : bytes
       return { url: soundUri(made, format, http), ...measured(bytes, isWrapped ? 'pcm' : format) }
@@ -113,9 +113,9 @@ export function elevenlabs(config: AudioVendorConfig): AudioVendor {
       const { body } = await http.getJson(under(config.baseUrl, '/v1/voices'), {
         headers,
         signal,
-        judge: judgeOf('voice'),
+        classify: classifierFor('voice'),
       })
-      if (!isVoices.Check(body)) throw http.refusal('failed', 'elevenlabs listed its voices in another shape')
+      if (!isVoices.Check(body)) throw http.failure('failed', 'elevenlabs listed its voices in another shape')
       return body.voices.map(({ voice_id: id, name, category, labels, preview_url }): Voice => ({
         id,
         name: name ?? id,
@@ -134,7 +134,7 @@ function measured(bytes: Uint8Array, format: AudioFormat): { seconds?: number; s
   return format === 'pcm' ? { seconds: secondsOf({ samples: bytes, rate: RATE, channels: 1 }), sampleRate: RATE } : {}
 }
 
-const STATUSES: Readonly<Record<string, Trouble>> = {
+const STATUSES: Readonly<Record<string, FailureKind>> = {
   invalid_api_key: 'operator',
   missing_permissions: 'operator',
   quota_exceeded: 'operator',
@@ -146,7 +146,7 @@ const STATUSES: Readonly<Record<string, Trouble>> = {
 }
 
 /** `{detail: {status, message}}`, or a list of fields at 422 (FastAPI). `field` is what the buyer calls the text. */
-function judgeOf(field: string): Judge {
+function classifierFor(field: string): ErrorClassifier {
   return ({ status, body }) => {
     const { detail } = record(body)
     const named = String(record(detail).status ?? '')

@@ -4,8 +4,8 @@
  */
 import type { Fields, SearchAnswer, SearchJob, SearchVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
-import { record, refusalIn } from '../../http/refusals.ts'
-import { searchHttp, searchJudge, type SearchVendorConfig } from '../lib/search_provider.ts'
+import { record, errorReplyIn } from '../../http/refusals.ts'
+import { searchHttp, classifySearchError, type SearchVendorConfig } from '../lib/search_provider.ts'
 
 export type ExaSearchConfig = SearchVendorConfig
 
@@ -30,16 +30,16 @@ export function exaSearch(config: ExaSearchConfig): SearchVendor {
     const reply = await http.postJson(under(config.baseUrl, path), writeOrder(config, { order }), {
       headers,
       signal,
-      judge: searchJudge,
+      classify: classifySearchError,
     })
-    const refusal = refusalIn(reply)
-    if (refusal) throw http.refused(refusal, searchJudge)
+    const refusal = errorReplyIn(reply)
+    if (refusal) throw http.errorFrom(refusal, classifySearchError)
     return record(reply)
   }
 
   function answered({ answer, citations }: Loose, { maxResults }: SearchJob): SearchAnswer {
     if (typeof answer !== 'string' || answer.trim() === '')
-      throw http.refusal('failed', 'exa-search answered without a summary')
+      throw http.failure('failed', 'exa-search answered without a summary')
     const urls = urlsOf(citations)
     return {
       summary: answer.trim(),
@@ -50,7 +50,7 @@ export function exaSearch(config: ExaSearchConfig): SearchVendor {
   }
 
   function found({ results }: Loose, { maxResults }: SearchJob): SearchAnswer {
-    if (!Array.isArray(results)) throw http.refusal('failed', 'exa-search answered in another shape')
+    if (!Array.isArray(results)) throw http.failure('failed', 'exa-search answered in another shape')
     const pages = results.map(record).slice(0, maxResults)
     const urls = urlsOf(pages)
     return { summary: summaryOf(pages), citations: urls, sourcesUsed: urls.length, model: 'exa-search' }

@@ -8,7 +8,7 @@ import { errorEvent } from '../lib/chat/translation.ts'
 import type { ChatVendorConfig } from '../lib/chat/provider.ts'
 import { under } from '../lib/image_provider.ts'
 import { type Facts, nativeFormat, renamedBy } from '../lib/chat/native_format.ts'
-import { envelope, type Judge, record } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, record } from '../../http/refusals.ts'
 
 /** Speaks `generate_content`. Calls of tools that Gemini gives no id are named after the reply, so that two turns never share one. */
 export function geminiChat(config: ChatVendorConfig): ChatVendor {
@@ -99,7 +99,7 @@ const SPENT = /prepa(?:id|yment)|credits? (?:are|is) depleted|spend(?:ing)? (?:c
 const UNREAD =
   /(?:cannot|could not|failed to|unable to) (?:fetch|retrieve|access|download)\b.{0,60}\b(?:ur[il]s?|files?)\b/i
 
-const quirks: Judge = ({ status, body }) => {
+const quirks: ErrorClassifier = ({ status, body }) => {
   const { message } = envelope(body)
   const { status: name } = record(record(body).error)
   if (name === 'FAILED_PRECONDITION' || name === 'PERMISSION_DENIED' || name === 'UNAUTHENTICATED') return 'operator'

@@ -8,7 +8,7 @@ import type { ImageJob, ImageVendor, MadeImage } from '../../../core/mod.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { type ImageVendorConfig, nearestRatio, spread, under, writeOrder } from '../lib/image_provider.ts'
 import { dataUri, invalidImage, type Picture, pictures } from '../../http/media_input.ts'
-import { envelope, type Judge, record } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, record } from '../../http/refusals.ts'
 
 const Reply = Type.Object({
   candidates: Type.Optional(
@@ -62,7 +62,7 @@ export function geminiImages(config: ImageVendorConfig): ImageVendor {
   const make = (job: ImageJob, images: readonly Picture[], signal: AbortSignal) =>
     spread({ n: job.n, perCall: 1 }, signal, async (_, stop) => {
       const made = (await ask(job, images, stop)) ?? (await ask(job, images, stop))
-      if (!made) throw http.refusal('failed', 'gemini-images answered twice without an image')
+      if (!made) throw http.failure('failed', 'gemini-images answered twice without an image')
       return [made]
     })
 
@@ -87,16 +87,16 @@ export function geminiImages(config: ImageVendorConfig): ImageVendor {
     const reply = await http.postJson(url, writeOrder(config, { order }), {
       headers,
       signal,
-      judge: judgeOf(images.length > 0),
+      classify: classifierFor(images.length > 0),
     })
-    if (!isReply.Check(reply)) throw http.refusal('failed', 'gemini-images answered in another shape')
+    if (!isReply.Check(reply)) throw http.failure('failed', 'gemini-images answered in another shape')
     const image = imageOf(reply)
     if (image !== undefined) {
       const url = dataUri(image)
-      if (!url) throw http.refusal('failed', 'gemini-images answered with something that is not an image')
+      if (!url) throw http.failure('failed', 'gemini-images answered with something that is not an image')
       return { url }
     }
-    if (wasRefused(reply)) throw http.refusal('policy', 'gemini-images refused')
+    if (wasRefused(reply)) throw http.failure('policy', 'gemini-images refused')
     return undefined
   }
 }
@@ -129,8 +129,8 @@ function wasRefused({ candidates = [], promptFeedback }: Reply): boolean {
 }
 
 /** `{error: {code, message, status, details}}`. A message about the image counts against the buyer only where there was one. */
-const judgeOf =
-  (hasImages: boolean): Judge =>
+const classifierFor =
+  (hasImages: boolean): ErrorClassifier =>
   ({ status, body }) => {
     const { message } = envelope(body)
     const word = record(record(body).error).status

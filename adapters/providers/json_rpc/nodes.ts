@@ -42,8 +42,8 @@ export function rpcNodes({ nodes, ...ports }: RpcNodesConfig): RpcVendor {
   const { clock } = ports
   const networks = Object.keys(nodes)
   const asks = new Map(networks.map((network) => [network, nodeOf(network, nodes[network] ?? '', ports)]))
-  const kept = ttlCache<string>({ clock, ttlMs: KEPT_MS, room: ROOM, weigh: (text) => MAX_KEY + text.length })
-  const shared = singleFlight(ttlCache<unknown>({ clock, ttlMs: FAILED_MS, room: 1_000, weigh: () => 1 }))
+  const kept = ttlCache<string>({ clock, ttlMs: KEPT_MS, maxWeight: ROOM, weigh: (text) => MAX_KEY + text.length })
+  const shared = singleFlight(ttlCache<unknown>({ clock, ttlMs: FAILED_MS, maxWeight: 1_000, weigh: () => 1 }))
 
   return {
     networks,
@@ -56,7 +56,7 @@ export function rpcNodes({ nodes, ...ports }: RpcNodesConfig): RpcVendor {
       const known = kept.get(key)
       if (known) return { text: known.value, isCached: true }
       const text = await shared(key, signal, (wanted) => node(calls, wanted))
-      if (isThere(text)) kept.keep(key, text)
+      if (isThere(text)) kept.set(key, text)
       return { text, isCached: false }
     },
   }
@@ -72,10 +72,10 @@ function nodeOf(network: string, url: string, ports: Omit<RpcNodesConfig, 'nodes
     maker: network,
     timeoutMs,
     maxBytes: MAX_REPLY_BYTES,
-    errorFor: troubleOf(network, timeoutMs),
+    errorFor: kindOf(network, timeoutMs),
   })
   return async (calls, signal) => {
-    const text = await http.passText(url, { signal, body: calls })
+    const text = await http.requestText(url, { signal, body: calls })
     const problem = problemIn(JSON.parse(text), calls)
     if (problem === undefined) return text
     ports.log.warn('a node gave no answer', { network, problem })
@@ -83,7 +83,7 @@ function nodeOf(network: string, url: string, ports: Omit<RpcNodesConfig, 'nodes
   }
 }
 
-function troubleOf(network: string, timeoutMs: number): ErrorFor {
+function kindOf(network: string, timeoutMs: number): ErrorFor {
   return (trouble) =>
     silent(
       network,

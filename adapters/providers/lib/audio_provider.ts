@@ -38,10 +38,10 @@ const TYPES: Readonly<Record<AudioFormat, string>> = {
 /**
  * Encodes audio as a data URI. Throws when the bytes are not of that format, or silent; raw samples cannot be verified.
  */
-export function soundUri(bytes: Uint8Array, format: AudioFormat, http: Pick<VendorHttp, 'refusal'>): string {
+export function soundUri(bytes: Uint8Array, format: AudioFormat, http: Pick<VendorHttp, 'failure'>): string {
   if (bytes.length === 0 || !isOf(bytes, format))
-    throw http.refusal('failed', `the vendor answered with something that is no ${format}`)
-  if (isSilent(bytes, format)) throw http.refusal('failed', `the vendor answered with a ${format} of silence`)
+    throw http.failure('failed', `the vendor answered with something that is no ${format}`)
+  if (isSilent(bytes, format)) throw http.failure('failed', `the vendor answered with a ${format} of silence`)
   return `data:${TYPES[format]};base64,${Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')}`
 }
 

@@ -7,7 +7,7 @@ import { decodePng, encodePng, type Raster } from './png.ts'
 /** The bytes of an image, and its size as displayed. */
 export type Source = Size & { readonly bytes: Uint8Array }
 export type Size = { readonly width: number; readonly height: number }
-type Spot = Size & { readonly x: number; readonly y: number }
+type Placement = Size & { readonly x: number; readonly y: number }
 
 const LARGEST_SIDE = 8192
 /** The image size of the largest phones and cameras; decoding takes up to eight bytes of memory per pixel. */
@@ -20,20 +20,20 @@ const CROP = 0.35
 const KINDS = { PNG: /^89504e470d0a1a0a/, JPEG: /^ffd8ff/, GIF: /^47494638/, WEBP: /^52494646.{8}57454250/ } as const
 export type Kind = keyof typeof KINDS
 
-const refused = (details: string): ApiError => new ApiError('INVALID_IMAGE', { details })
+const invalid = (details: string): ApiError => new ApiError('INVALID_IMAGE', { details })
 
 /** Parses a data URI. Throws INVALID_IMAGE with what is accepted; `name` starts the sentence, such as "The image". */
 export function sourceOf(uri: string, name: string, kinds: readonly Kind[] = ['PNG', 'JPEG', 'GIF', 'WEBP']): Source {
   const bytes = decodeDataUri(uri)?.bytes
   const start = Buffer.from(bytes?.subarray(0, 12) ?? []).toString('hex')
   if (!bytes || !kinds.some((kind) => KINDS[kind].test(start))) {
-    throw refused(`${name} is not a ${kinds.join(', ')} file. This model accepts no other format.`)
+    throw invalid(`${name} is not a ${kinds.join(', ')} file. This model accepts no other format.`)
   }
-  if (bytes.length > MAX_BYTES) throw refused(`${name} has ${bytes.length} bytes; at most ${MAX_BYTES} are accepted.`)
+  if (bytes.length > MAX_BYTES) throw invalid(`${name} has ${bytes.length} bytes; at most ${MAX_BYTES} are accepted.`)
   const { width, height } = sizeOf(bytes, name)
   if (width < 1 || height < 1 || Math.max(width, height) > LARGEST_SIDE || width * height > MAX_PIXELS) {
     const limits = `1 to ${LARGEST_SIDE} pixels a side and ${MAX_PIXELS} pixels in all are accepted`
-    throw refused(`${name} is ${width}x${height}; ${limits}.`)
+    throw invalid(`${name} is ${width}x${height}; ${limits}.`)
   }
   return { bytes, width, height }
 }
@@ -44,38 +44,38 @@ function sizeOf(bytes: Uint8Array, name: string): Size {
     const { width, height, orientation } = imageSize(bytes)
     return (orientation ?? 1) > 4 ? { width: height, height: width } : { width, height }
   } catch {
-    throw refused(`${name} has a damaged header: its size cannot be read.`)
+    throw invalid(`${name} has a damaged header: its size cannot be read.`)
   }
 }
 
 /** Fits the whole source into a box, never stretched. A source of exactly that size keeps its pixels unchanged. */
 export async function fitted(source: Source, box: Size): Promise<Raster> {
-  const spot = spotOf(source, box)
-  const picture = await resized(source, spot, 'lanczos3')
-  if (spot.width === box.width && spot.height === box.height) return picture
-  const ground = spot.x > 0 || spot.y > 0 ? await blurred(source, box) : blank(box)
-  paste(picture, ground, spot)
+  const placement = placementOf(source, box)
+  const picture = await resized(source, placement, 'lanczos3')
+  if (placement.width === box.width && placement.height === box.height) return picture
+  const ground = placement.x > 0 || placement.y > 0 ? await blurred(source, box) : blank(box)
+  paste(picture, ground, placement)
   return ground
 }
 
 /**
  * The alpha of a mask, placed in the box as `fitted` places its source. 255 preserves a pixel, as outside the source.
  */
-export async function keptOf(mask: Source, source: Size, box: Size): Promise<Uint8Array> {
-  const kept = blank(box)
-  kept.data.fill(255)
-  const spot = spotOf(source, box)
-  const shape = await resized(mask, spot, 'nearest')
+export async function maskAlpha(mask: Source, source: Size, box: Size): Promise<Uint8Array> {
+  const alpha = blank(box)
+  alpha.data.fill(255)
+  const placement = placementOf(source, box)
+  const shape = await resized(mask, placement, 'nearest')
   const [colorType = 6] = mask.bytes.subarray(25, 26)
   if ((colorType & 4) === 0 && shape.data.every((value, at) => at % 4 !== 3 || value === 255)) {
-    throw refused('The mask has no alpha channel; its transparent pixels mark the area to edit.')
+    throw invalid('The mask has no alpha channel; its transparent pixels mark the area to edit.')
   }
-  paste(shape, kept, spot)
-  return Uint8Array.from({ length: box.width * box.height }, (_, at) => kept.data[at * 4 + 3] as number)
+  paste(shape, alpha, placement)
+  return Uint8Array.from({ length: box.width * box.height }, (_, at) => alpha.data[at * 4 + 3] as number)
 }
 
 /** Position of the source relative to the box: beyond its edges if little is cropped, else inside. */
-function spotOf(source: Size, box: Size): Spot {
+function placementOf(source: Size, box: Size): Placement {
   const [sx, sy] = [box.width / source.width, box.height / source.height]
   const covers = 1 - Math.min(sx, sy) / Math.max(sx, sy) <= CROP
   const scale = covers ? Math.max(sx, sy) : Math.min(sx, sy)
@@ -91,7 +91,7 @@ export function blank({ width, height }: Size): Raster {
 }
 
 /** Copies the part of an image that overlaps the background. */
-export function paste(picture: Raster, ground: Raster, { x, y }: Pick<Spot, 'x' | 'y'>): void {
+export function paste(picture: Raster, ground: Raster, { x, y }: Pick<Placement, 'x' | 'y'>): void {
   const left = Math.max(0, x)
   const right = Math.min(ground.width, x + picture.width)
   for (let row = Math.max(0, y); row < Math.min(ground.height, y + picture.height); row++) {
@@ -118,6 +118,6 @@ async function resized(source: Source, { width, height }: Size, filter: Bun.Imag
     return await resized({ ...source, width: raster.width, height: raster.height }, { width, height }, filter)
   } catch (cause) {
     if (!String((cause as { code?: unknown }).code).startsWith('ERR_IMAGE_')) throw cause
-    throw refused('An image could not be decoded: the file is damaged, or its format is not supported by this model.')
+    throw invalid('An image could not be decoded: the file is damaged, or its format is not supported by this model.')
   }
 }

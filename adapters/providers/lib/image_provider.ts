@@ -99,12 +99,12 @@ export type RawImage = {
 export function readImages(
   raw: readonly RawImage[],
   count: number,
-  http: Pick<VendorHttp, 'refusal'>,
+  http: Pick<VendorHttp, 'failure'>,
 ): readonly MadeImage[] {
-  if (raw.length < count) throw http.refusal('failed', `the vendor made ${raw.length} of ${count} images`)
+  if (raw.length < count) throw http.failure('failed', `the vendor made ${raw.length} of ${count} images`)
   return raw.slice(0, count).map(({ b64_json, url, revised_prompt }) => {
     const address = b64_json ? dataUri(b64_json) : hosted(url ?? '')
-    if (!address) throw http.refusal('failed', 'the vendor answered with something that is not an image')
+    if (!address) throw http.failure('failed', 'the vendor answered with something that is not an image')
     return { url: address, ...(revised_prompt && { revisedPrompt: revised_prompt }) }
   })
 }

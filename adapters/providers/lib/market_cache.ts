@@ -21,11 +21,11 @@ export type MarketCacheOptions = {
   readonly spotMs?: number | undefined
   readonly barsMs?: number | undefined
   /** Cache sizes. Defaults: 5,000 prices, and histories with 200,000 bars in total. */
-  readonly mostSpots?: number | undefined
-  readonly mostBars?: number | undefined
+  readonly maxSpots?: number | undefined
+  readonly maxBars?: number | undefined
   /** Concurrent and waiting requests for histories, free and paid counted apart. Defaults: 8 and 100. */
   readonly atOnce?: number | undefined
-  readonly mostWaiting?: number | undefined
+  readonly maxWaiting?: number | undefined
 }
 
 /** Pause after a failed renewal of a list. */
@@ -47,40 +47,45 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
     listMs = 3_600_000,
     spotMs = 5_000,
     barsMs = 15_000,
-    mostSpots = 5_000,
-    mostBars = 200_000,
+    maxSpots = 5_000,
+    maxBars = 200_000,
     atOnce = 8,
-    mostWaiting = 100,
+    maxWaiting = 100,
   } = options
   const lists = new Map<MarketKind, { readonly feeds: readonly Feed[]; due: number }>()
-  const spots = ttlCache<Spot | undefined>({ clock, ttlMs: spotMs, room: mostSpots, weigh: () => 1 })
-  const histories = ttlCache<readonly Bar[]>({ clock, ttlMs: barsMs, room: mostBars, weigh: (bars) => 1 + bars.length })
-  const queue = { most: mostWaiting, full: crowded }
-  const turns = { paid: concurrencyLimiter(atOnce, queue), free: concurrencyLimiter(atOnce, queue) }
-  const failed = ttlCache<unknown>({ clock, ttlMs: FAILED_MS, room: MAX_FAILED, weigh: () => 1 })
+  const spots = ttlCache<Spot | undefined>({ clock, ttlMs: spotMs, maxWeight: maxSpots, weigh: () => 1 })
+  const histories = ttlCache<readonly Bar[]>({
+    clock,
+    ttlMs: barsMs,
+    maxWeight: maxBars,
+    weigh: (bars) => 1 + bars.length,
+  })
+  const queue = { most: maxWaiting, full: busyError }
+  const limiters = { paid: concurrencyLimiter(atOnce, queue), free: concurrencyLimiter(atOnce, queue) }
+  const failed = ttlCache<unknown>({ clock, ttlMs: FAILED_MS, maxWeight: MAX_FAILED, weigh: () => 1 })
   const shared = singleFlight(failed)
   /** Shared requests end by the vendor's own deadline. */
-  const unending = () => ({ signal: new AbortController().signal })
+  const neverAborted = () => ({ signal: new AbortController().signal })
 
   return {
     source: vendor.source,
 
     atHand: {
-      feeds(shelf) {
-        const known = lists.get(shelf)
+      feeds(kind) {
+        const known = lists.get(kind)
         return known && clock.now() < known.due ? known.feeds : undefined
       },
       latest: (feed) => spots.get(` ${feed.key}`)?.value,
     },
 
-    async feeds(shelf, { signal }) {
+    async feeds(kind, { signal }) {
       signal.throwIfAborted()
-      const known = lists.get(shelf)
-      if (!known) return await list(shelf, signal)
+      const known = lists.get(kind)
+      if (!known) return await loadList(kind, signal)
       if (clock.now() >= known.due) {
         known.due = clock.now() + LIST_RETRY_MS
-        list(shelf, unending().signal).catch((error: Error) =>
-          log.warn('a list of symbols could not be renewed; serving the old one', { shelf, error: error.message }),
+        loadList(kind, neverAborted().signal).catch((error: Error) =>
+          log.warn('a list of symbols could not be renewed; serving the old one', { kind, error: error.message }),
         )
       }
       return known.feeds
@@ -89,10 +94,10 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
     async latest(feed, { session, signal }) {
       signal.throwIfAborted()
       const key = `${session ?? ''} ${feed.key}`
-      const kept = spots.get(key)
-      if (kept) return kept.value
+      const cached = spots.get(key)
+      if (cached) return cached.value
       return await shared(`latest ${key}`, signal, async () =>
-        spots.keep(key, await vendor.latest(feed, { ...(session && { session }), ...unending() })),
+        spots.set(key, await vendor.latest(feed, { ...(session && { session }), ...neverAborted() })),
       )
     },
 
@@ -102,12 +107,12 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
       const window = { from: Math.ceil(from / MINUTE) * MINUTE, to: Math.floor(to / MINUTE) * MINUTE + MINUTE - 1 }
       if (window.from > window.to) return []
       const key = `${session ?? ''} ${resolution} ${window.from} ${window.to} ${feed.key}`
-      const kept = histories.get(key)
-      if (kept) return kept.value
-      return await shared(`bars ${lane} ${key}`, signal, async (wanted) => {
+      const cached = histories.get(key)
+      if (cached) return cached.value
+      return await shared(`bars ${lane} ${key}`, signal, async (upstreamSignal) => {
         const ask = () =>
-          vendor.bars(feed, { resolution, ...window, ...(session && { session }), lane, signal: wanted })
-        return histories.keep(key, await turns[lane](ask, wanted))
+          vendor.bars(feed, { resolution, ...window, ...(session && { session }), lane, signal: upstreamSignal })
+        return histories.set(key, await limiters[lane](ask, upstreamSignal))
       })
     },
   }
@@ -116,25 +121,25 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
    * Rejects a list that lost more than half its symbols until the operator has looked: a missing symbol is a 404 to a
    * payer.
    */
-  function list(shelf: MarketKind, signal: AbortSignal): Promise<readonly Feed[]> {
-    return shared(`list ${shelf}`, signal, async () => {
-      const feeds = await vendor.feeds(shelf, unending())
-      const known = lists.get(shelf)
+  function loadList(kind: MarketKind, signal: AbortSignal): Promise<readonly Feed[]> {
+    return shared(`list ${kind}`, signal, async () => {
+      const feeds = await vendor.feeds(kind, neverAborted())
+      const known = lists.get(kind)
       const isCut = known !== undefined && feeds.length * 2 < known.feeds.length
       if (isCut)
         log.alert('a list of symbols became much shorter; serving the old one until this process restarts', {
-          shelf,
+          kind,
           before: known.feeds.length,
           now: feeds.length,
         })
-      const kept = isCut ? known.feeds : feeds
-      lists.set(shelf, { feeds: kept, due: clock.now() + listMs })
-      return kept
+      const current = isCut ? known.feeds : feeds
+      lists.set(kind, { feeds: current, due: clock.now() + listMs })
+      return current
     })
   }
 }
 
-const crowded = (): ApiError =>
+const busyError = (): ApiError =>
   new ApiError('BUSY', {
     message: 'Too many histories are being fetched. Nothing was charged; send the same request again.',
     headers: { 'retry-after': '2' },

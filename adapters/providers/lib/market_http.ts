@@ -18,12 +18,12 @@ export type MarketHttpConfig = {
 /**
  * Parses a reply. Undefined, or a SyntaxError, means that it does not answer the question: a failure like any other.
  */
-export type Reading<T> = {
+export type ReplyParser<T> = {
   read(text: string): T | undefined
   /** Parses a 404 that is an answer; any other 404 means that our URL is wrong. */
   missing?(text: string): T | undefined
 }
-export type MarketHttp = { get<T>(url: string, signal: AbortSignal, reading: Reading<T>): Promise<T> }
+export type MarketHttp = { get<T>(url: string, signal: AbortSignal, parser: ReplyParser<T>): Promise<T> }
 
 export const TIMEOUT_MS = 5_000
 const RETRY_PAUSE_MS = 250
@@ -42,15 +42,15 @@ export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: 
   const headers = { accept: 'application/json', 'user-agent': 'farebox', ...bearer(key) }
 
   return {
-    async get(url, signal, reading) {
+    async get(url, signal, parser) {
       signal.throwIfAborted()
-      const first = await attempt(url, signal, reading)
+      const first = await attempt(url, signal, parser)
       if (first.kind === 'got') return got(first.answer)
-      if (first.isOurs) throw away(first)
+      if (first.isOurs) throw unavailable(first)
       await clock.wait(RETRY_PAUSE_MS, signal)
-      const second = await attempt(url, signal, reading)
+      const second = await attempt(url, signal, parser)
       if (second.kind === 'got') return got(second.answer)
-      throw away(second)
+      throw unavailable(second)
     },
   }
 
@@ -59,7 +59,7 @@ export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: 
     return answer
   }
 
-  async function attempt<T>(url: string, signal: AbortSignal, reading: Reading<T>): Promise<Attempt<T>> {
+  async function attempt<T>(url: string, signal: AbortSignal, parser: ReplyParser<T>): Promise<Attempt<T>> {
     signal.throwIfAborted()
     const done = new AbortController()
     const late = new AbortController()
@@ -68,7 +68,7 @@ export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: 
       .then(() => done.signal.aborted || late.abort(new Error(`no answer within ${TIMEOUT_MS} ms`)))
     const either = AbortSignal.any([signal, late.signal])
     try {
-      return await orAbort(converse(url, either, reading), either)
+      return await orAbort(exchange(url, either, parser), either)
     } catch {
       if (signal.aborted) throw signal.reason
       return {
@@ -82,15 +82,15 @@ export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: 
     }
   }
 
-  async function converse<T>(url: string, signal: AbortSignal, { read, missing }: Reading<T>): Promise<Attempt<T>> {
+  async function exchange<T>(url: string, signal: AbortSignal, { read, missing }: ReplyParser<T>): Promise<Attempt<T>> {
     const response = await fetch(url, { headers, redirect: 'manual', signal })
     const { status, ok } = response
     const text = new TextDecoder().decode(await readAtMost(response.body ?? [], ok ? MAX_BYTES : 65_536))
-    const understood = ok ? read : status === 404 && missing
-    const answer = understood ? quiet(() => understood(text)) : undefined
+    const parse = ok ? read : status === 404 && missing
+    const answer = parse ? parseQuietly(() => parse(text)) : undefined
     if (answer !== undefined) return { kind: 'got', answer }
     const isBusy = status === 429 || status >= 500
-    const code = safeCode(quiet(() => JSON.parse(text) as unknown))
+    const code = safeCode(parseQuietly(() => JSON.parse(text) as unknown))
     if (ok)
       return {
         kind: 'failed',
@@ -105,7 +105,7 @@ export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: 
     }
   }
 
-  function away({ what, status, isOurs }: Failed): ApiError {
+  function unavailable({ what, status, isOurs }: Failed): ApiError {
     const fields = { feed: name, what, ...(status && { status }) }
     if (isOurs)
       refusing.failed(name, {
@@ -121,7 +121,7 @@ export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: 
 }
 
 /** Text that is not JSON reads as undefined. */
-function quiet<T>(read: () => T): T | undefined {
+function parseQuietly<T>(read: () => T): T | undefined {
   try {
     return read()
   } catch (error) {

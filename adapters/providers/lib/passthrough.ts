@@ -13,7 +13,7 @@ import {
   rateLimited,
 } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
-import { envelope, type ErrorFor, type Judge, record } from '../../http/refusals.ts'
+import { envelope, type ErrorFor, type ErrorClassifier, record } from '../../http/refusals.ts'
 
 export type PassthroughConfig = {
   /** Name in logs. `source` names the service to buyers. */
@@ -39,7 +39,7 @@ export type Passthrough = {
    * Throws an ApiError: PASSED_ON with the service's own 4xx, RATE_LIMITED, NOT_CONFIGURED for the operator's mistakes,
    * else `failure`.
    */
-  ask(root: string, passage: PassthroughRequest, at: { signal: AbortSignal }): Promise<string>
+  ask(root: string, request: PassthroughRequest, at: { signal: AbortSignal }): Promise<string>
 }
 
 /**
@@ -51,10 +51,10 @@ const MAX_DETAILS = 8_192
 
 export function passthrough(config: PassthroughConfig): Passthrough {
   const { source, headers = {}, secrets = [] } = config
-  const http = vendorHttp({ ...config, maker: source, errorFor: toldOf(config) })
+  const http = vendorHttp({ ...config, maker: source, errorFor: serviceErrorFor(config) })
 
   /** A 4xx keeps its status; wording by contract 15.3. */
-  const judge: Judge = ({ status, body }) => {
+  const classify: ErrorClassifier = ({ status, body }) => {
     if (status < 400 || OURS.has(status)) return 'operator'
     if (status === 408 || status === 429 || status >= 500) return status === 429 ? 'rate_limited' : 'failed'
     const reason = plainReason(reasonOf(body), secrets)
@@ -69,33 +69,36 @@ export function passthrough(config: PassthroughConfig): Passthrough {
   return {
     async ask(root, { path, query, body }, { signal }) {
       const url = urlUnder(root, path, query)
-      return await http.passText(url, { signal, headers, judge, ...(body && { body }) })
+      return await http.requestText(url, { signal, headers, classify, ...(body && { body }) })
     },
   }
 
   /** The service's error body, if it is short and contains no secret. */
   function detailsOf(body: unknown): Json {
-    const told = JSON.stringify(body ?? null)
-    return told.length <= MAX_DETAILS && withoutSecrets(told, secrets) === told ? ((body ?? null) as Json) : null
+    const text = JSON.stringify(body ?? null)
+    return text.length <= MAX_DETAILS && withoutSecrets(text, secrets) === text ? ((body ?? null) as Json) : null
   }
 }
 
-export type Naming = {
+export type ServiceErrorOptions = {
   readonly source: string
   readonly timeoutMs: number
   readonly failure?: { readonly code: ApiErrorCode; readonly error?: string }
 }
 
 /** Errors for a service's failures, by its name. */
-export function toldOf({ source, timeoutMs, failure = { code: 'UPSTREAM_FAILED' } }: Naming): ErrorFor {
-  return (trouble, { retrySeconds }) => {
-    if (trouble === 'rate_limited') return rateLimited(source, retrySeconds)
-    if (trouble === 'operator')
+export function serviceErrorFor({
+  source,
+  timeoutMs,
+  failure = { code: 'UPSTREAM_FAILED' },
+}: ServiceErrorOptions): ErrorFor {
+  return (kind, { retrySeconds }) => {
+    if (kind === 'rate_limited') return rateLimited(source, retrySeconds)
+    if (kind === 'operator')
       return new ApiError('NOT_CONFIGURED', {
         message: `${source} does not accept this gateway at the moment; its operator has been notified. Payment was NOT charged.`,
       })
-    const what =
-      trouble === 'timeout' ? `did not answer within ${timeoutMs / 1000} s` : 'failed, or could not be reached'
+    const what = kind === 'timeout' ? `did not answer within ${timeoutMs / 1000} s` : 'failed, or could not be reached'
     return new ApiError(failure.code, {
       ...(failure.error && { error: failure.error }),
       message: `${source} ${what}. Payment was NOT charged.`,
@@ -108,11 +111,11 @@ export function toldOf({ source, timeoutMs, failure = { code: 'UPSTREAM_FAILED' 
  * before the quote and is checked again: the parsed URL must equal root and path letter by letter.
  */
 export function urlUnder(root: string, path: string, query: string): string {
-  const home = new URL(root).href.replace(/\/+$/, '')
-  const wanted = `${home}/${path}${query && `?${query}`}`
-  if (pathProblem(path) !== undefined || query.includes('#') || URL.parse(wanted)?.href !== wanted)
+  const rootUrl = new URL(root).href.replace(/\/+$/, '')
+  const target = `${rootUrl}/${path}${query && `?${query}`}`
+  if (pathProblem(path) !== undefined || query.includes('#') || URL.parse(target)?.href !== target)
     throw new RangeError('the path leads out of its root')
-  return wanted
+  return target
 }
 
 /** Where services put the reason: an error envelope, or FastAPI's `detail`. */

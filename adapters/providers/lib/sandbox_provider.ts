@@ -6,16 +6,16 @@ import { DEFAULT_RETRY_SECONDS } from '../../http/refusals.ts'
 /** Largest stdout, and largest stderr, in characters; longer output is cut. */
 export const MAX_OUTPUT = 1 << 20
 
-export type Asking = { readonly name: string; readonly clock: Clock; readonly log: Log }
+export type SandboxCallOptions = { readonly name: string; readonly clock: Clock; readonly log: Log }
 
 /** What an error of a client library means, by its class name or gRPC status; `gone`: the sandbox no longer exists. */
-export type Meaning = 'gone' | 'late' | 'rate_limited' | 'operator' | 'failed'
+export type ErrorMeaning = 'gone' | 'late' | 'rate_limited' | 'operator' | 'failed'
 
 /**
  * Runs a call within `ms`. Throws an ApiError without the library's text, which may quote the request; undefined when
  * the sandbox is gone.
  */
-export function asker({ name, clock, log }: Asking, meaningOf: (error: unknown) => Meaning) {
+export function asker({ name, clock, log }: SandboxCallOptions, meaningOf: (error: unknown) => ErrorMeaning) {
   const refusing = outages({ log, clock, over: 'a vendor serves this gateway again' })
   return async function ask<T>(
     what: string,
@@ -39,14 +39,14 @@ export function asker({ name, clock, log }: Asking, meaningOf: (error: unknown) 
       if (error instanceof ApiError) throw error
       const meaning = (error as Error).name === LATE ? 'late' : meaningOf(error)
       if (meaning === 'gone') return undefined
-      const told = { vendor: name, what, error: nameOf(error) }
+      const fields = { vendor: name, what, error: nameOf(error) }
       if (meaning === 'operator')
         refusing.failed(name, {
-          reason: told.error,
+          reason: fields.error,
           message: 'a vendor refuses this gateway: check its key, balance and settings',
-          fields: told,
+          fields,
         })
-      if (meaning === 'failed') log.warn('a vendor failed', told)
+      if (meaning === 'failed') log.warn('a vendor failed', fields)
       throw apiErrorOf(meaning, name)
     } finally {
       done.abort()
@@ -57,7 +57,7 @@ export function asker({ name, clock, log }: Asking, meaningOf: (error: unknown) 
 
 const LATE = 'FareboxLate'
 
-function apiErrorOf(meaning: Exclude<Meaning, 'gone'>, name: string): ApiError {
+function apiErrorOf(meaning: Exclude<ErrorMeaning, 'gone'>, name: string): ApiError {
   if (meaning === 'rate_limited') return rateLimited(name, DEFAULT_RETRY_SECONDS)
   if (meaning === 'late')
     return new ApiError('UPSTREAM_TIMEOUT', { message: 'The sandbox did not answer in time. Nothing was charged.' })

@@ -1,7 +1,7 @@
 /** Shared by the search vendors: the operator's configuration, error replies, and fallback to a second vendor. */
 import { type Clock, ApiError, type Fields, type Log, type SearchVendor } from '../../../core/mod.ts'
 import { type Fetch, type VendorHttp, vendorHttp } from '../../http/fetch.ts'
-import { envelope, errorFor, type Judge, usualTrouble } from '../../http/refusals.ts'
+import { envelope, errorFor, type ErrorClassifier, failureKindOf } from '../../http/refusals.ts'
 
 export type SearchVendorConfig = {
   /** Root of the API, before the protocol's own paths. */
@@ -40,13 +40,13 @@ const CREDIT_WORDS = /credits|spending limit|balance|quota/i
 const JUDGED = new Set([400, 403, 422])
 
 /** Only the query comes from the caller, so a rejection for anything but its words is for the operator. */
-export const searchJudge: Judge = ({ status, body }) => {
+export const classifySearchError: ErrorClassifier = ({ status, body }) => {
   const { code, message } = envelope(body)
-  const words = `${code} ${message.slice(0, 4000)}`
-  if (JUDGED.has(status) && POLICY_WORDS.test(words)) return 'policy'
-  if (status === 429 && CREDIT_WORDS.test(words)) return 'operator'
-  const usual = usualTrouble(status)
-  return usual === 'image' ? 'operator' : usual
+  const text = `${code} ${message.slice(0, 4000)}`
+  if (JUDGED.has(status) && POLICY_WORDS.test(text)) return 'policy'
+  if (status === 429 && CREDIT_WORDS.test(text)) return 'operator'
+  const kind = failureKindOf(status)
+  return kind === 'image' ? 'operator' : kind
 }
 
 /** Final verdicts on a query; a second vendor is not asked to overrule the first. */

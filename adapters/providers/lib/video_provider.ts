@@ -4,7 +4,14 @@ import { ApiError, type VideoState } from '../../../core/mod.ts'
 import { type FetchMedia, type VendorHttp, vendorHttp } from '../../http/fetch.ts'
 import { bearer, type ImageVendorConfig, under } from './image_provider.ts'
 import { mediaTypeOf } from '../../http/media_input.ts'
-import { type ErrorFor, errorFor, type Judge, type Refusal, record, refusalIn } from '../../http/refusals.ts'
+import {
+  type ErrorFor,
+  errorFor,
+  type ErrorClassifier,
+  type ErrorReply,
+  record,
+  errorReplyIn,
+} from '../../http/refusals.ts'
 
 /**
  * Resizes an image to exactly that size, in a format that every vendor reads. Throws INVALID_IMAGE if it cannot be
@@ -18,7 +25,7 @@ export type Resize = (
 /** `timeoutMs` is the longest that submitting a job may take. */
 export type VideoVendorConfig = Omit<ImageVendorConfig, 'perCall' | 'maskMarks'> & {
   /** Longest duration of one poll, in milliseconds. Default 10 s. */
-  readonly lookMs?: number | undefined
+  readonly pollMs?: number | undefined
   /** For protocols whose seed image must have the size of the clip. Default: the image is sent unchanged. */
   readonly resize?: Resize | undefined
   /** Downloads a seed image given as a URL, for protocols that accept only bytes. Default: the guarded download. */
@@ -67,54 +74,58 @@ export const realPerson = (): ApiError =>
 export const invalidVideoRequest = (reason: string): ApiError =>
   new ApiError('INVALID_VIDEO_REQUEST', { details: `${reason} Nothing was charged.` })
 
-const videoErrorFor: ErrorFor = (trouble, about) =>
-  trouble === 'request'
+const videoErrorFor: ErrorFor = (kind, about) =>
+  kind === 'request'
     ? invalidVideoRequest('The model did not accept a parameter of this request.')
-    : errorFor(trouble, about)
+    : errorFor(kind, about)
 
 // ── submit and look ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 export type VideoHttp = {
-  readonly submitting: VendorHttp
-  readonly looking: VendorHttp
+  readonly submitHttp: VendorHttp
+  readonly pollHttp: VendorHttp
   readonly headers: Readonly<Record<string, string>>
   /** Submits a job and reads its handle. Throws when the reply has none, because the job could never be found again. */
   submit(
     send: (http: VendorHttp) => Promise<unknown>,
-    judge: Judge,
+    classify: ErrorClassifier,
     idOf: (reply: unknown) => unknown,
   ): Promise<{ handle: string }>
   /** Polls a job. It is lost when two polls do not find it; any other error is thrown, because the job continues. */
   look(
     path: string,
     signal: AbortSignal,
-    judge: Judge,
+    classify: ErrorClassifier,
     read: (answer: { status: number; body: unknown }) => VideoState | undefined,
   ): Promise<VideoState>
 }
 
 export function videoHttp(config: VideoVendorConfig, name: string): VideoHttp {
-  const made = { maxBytes: MAX_REPLY_BYTES, ...config, name, errorFor: videoErrorFor }
-  const submitting = vendorHttp(made)
-  const looking = vendorHttp({ ...made, timeoutMs: config.lookMs ?? LOOK_TIMEOUT_MS })
+  const options = { maxBytes: MAX_REPLY_BYTES, ...config, name, errorFor: videoErrorFor }
+  const submitHttp = vendorHttp(options)
+  const pollHttp = vendorHttp({ ...options, timeoutMs: config.pollMs ?? LOOK_TIMEOUT_MS })
   const headers = bearer(config.key)
 
   return {
-    submitting,
-    looking,
+    submitHttp,
+    pollHttp,
     headers,
-    async submit(send, judge, idOf) {
-      const reply = await send(submitting)
+    async submit(send, classify, idOf) {
+      const reply = await send(submitHttp)
       const id = idOf(reply)
       if (typeof id === 'string' && id !== '' && id.length <= 512) return { handle: id }
-      const said = refusalIn(reply)
-      throw said
-        ? submitting.refused(said, judge)
-        : submitting.refusal('failed', `${name} accepted a job without returning its id`)
+      const errorReply = errorReplyIn(reply)
+      throw errorReply
+        ? submitHttp.errorFrom(errorReply, classify)
+        : submitHttp.failure('failed', `${name} accepted a job without returning its id`)
     },
-    async look(path, signal, judge, read) {
+    async look(path, signal, classify, read) {
       const ask = () =>
-        looking.getJson(under(config.baseUrl, path), { headers, signal, judge: (said) => judge(said) ?? gone(said) })
+        pollHttp.getJson(under(config.baseUrl, path), {
+          headers,
+          signal,
+          classify: (errorReply) => classify(errorReply) ?? unknownJob(errorReply),
+        })
       try {
         const answer = await ask().catch(async (error: unknown) => {
           if (!isLost(error)) throw error
@@ -122,7 +133,7 @@ export function videoHttp(config: VideoVendorConfig, name: string): VideoHttp {
           return await ask()
         })
         const state = read(answer)
-        if (!state) throw looking.refusal('failed', `${name} answered a poll in an unknown format`)
+        if (!state) throw pollHttp.failure('failed', `${name} answered a poll in an unknown format`)
         return state
       } catch (error) {
         if (isLost(error)) return FAILED.lost
@@ -134,9 +145,9 @@ export function videoHttp(config: VideoVendorConfig, name: string): VideoHttp {
 }
 
 /** A vendor reports an unknown job in JSON; a 404 page without JSON comes from a proxy. */
-function gone({ status, body }: Refusal): ApiError | undefined {
-  const isSaid = Object.keys(record(body)).length > 0
-  return isSaid && (status === 404 || status === 410) ? new ApiError('JOB_NOT_FOUND') : undefined
+function unknownJob({ status, body }: ErrorReply): ApiError | undefined {
+  const isJson = Object.keys(record(body)).length > 0
+  return isJson && (status === 404 || status === 410) ? new ApiError('JOB_NOT_FOUND') : undefined
 }
 
 const isLost = (error: unknown): boolean => error instanceof ApiError && error.code === 'JOB_NOT_FOUND'

@@ -8,7 +8,7 @@ import type { AudioVendor, MadeAudio, MusicJob } from '../../../core/mod.ts'
 import { type AudioVendorConfig, badField, MAX_SOUND_BYTES, soundUri } from '../lib/audio_provider.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { bearer, under, writeOrder } from '../lib/image_provider.ts'
-import { envelope, type Judge, record, type Refusal, type Trouble } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, record, type ErrorReply, type FailureKind } from '../../http/refusals.ts'
 
 export const MINIMAX = { baseUrl: 'https://api.minimax.io' } as const
 
@@ -46,11 +46,11 @@ export function minimaxMusic(config: AudioVendorConfig): AudioVendor {
       const body = await http.postJson(under(config.baseUrl, '/v1/music_generation'), writeOrder(config, { order }), {
         headers: bearer(config.key),
         signal,
-        judge,
+        classify,
       })
       const refusal = refusalOf(body)
-      if (refusal) throw http.refused(refusal, judge)
-      if (!isReply.Check(body)) throw http.refusal('failed', 'minimax answered in another shape')
+      if (refusal) throw http.errorFrom(refusal, classify)
+      if (!isReply.Check(body)) throw http.failure('failed', 'minimax answered in another shape')
       return read(body)
     },
   }
@@ -68,12 +68,12 @@ export function minimaxMusic(config: AudioVendorConfig): AudioVendor {
 const MAX_PROMPT = 1_960
 
 /** The refusal inside a reply; it has the status that its code stands for. */
-function refusalOf(body: unknown): Refusal | undefined {
+function refusalOf(body: unknown): ErrorReply | undefined {
   const { status_code: code = 0 } = record(record(body).base_resp)
   return code === 0 ? undefined : { status: 200, headers: new Headers(), body: { error: { code: String(code) } } }
 }
 
-const CODES: Readonly<Record<string, Trouble>> = {
+const CODES: Readonly<Record<string, FailureKind>> = {
   '1000': 'failed',
   '1001': 'timeout',
   '1002': 'rate_limited',
@@ -87,7 +87,7 @@ const CODES: Readonly<Record<string, Trouble>> = {
   '1041': 'rate_limited',
 }
 
-const judge: Judge = ({ status, body }) => {
+const classify: ErrorClassifier = ({ status, body }) => {
   const { code } = envelope(body)
   if (code === '1042' || code === '2013')
     return badField('prompt', 'was not accepted by the model, or the lyrics were not')

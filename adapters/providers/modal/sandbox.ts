@@ -4,7 +4,7 @@
  */
 import { optional } from '../../../core/lib/optional.ts'
 import type { Clock, Log, SandboxVendor } from '../../../core/mod.ts'
-import { asker, bounded, type Meaning, MAX_OUTPUT, nameOf } from '../lib/sandbox_provider.ts'
+import { asker, bounded, type ErrorMeaning, MAX_OUTPUT, nameOf } from '../lib/sandbox_provider.ts'
 
 /** What of the library is used. */
 export type ModalLike = {
@@ -156,7 +156,7 @@ const isLate = (error: unknown): boolean =>
   ['TimeoutError', 'FunctionTimeoutError', 'SandboxTimeoutError'].includes(nameOf(error))
 
 /** By class, and by the status of gRPC where the library lets that through. */
-const MEANINGS: Readonly<Record<string, Meaning>> = {
+const MEANINGS: Readonly<Record<string, ErrorMeaning>> = {
   NotFoundError: 'gone',
   SandboxTimeoutError: 'gone',
   TimeoutError: 'late',
@@ -164,7 +164,7 @@ const MEANINGS: Readonly<Record<string, Meaning>> = {
   InvalidError: 'operator',
   AuthError: 'operator',
 }
-const STATUSES: Readonly<Record<number, Meaning>> = {
+const STATUSES: Readonly<Record<number, ErrorMeaning>> = {
   4: 'late',
   5: 'gone',
   7: 'operator',
@@ -172,6 +172,6 @@ const STATUSES: Readonly<Record<number, Meaning>> = {
   16: 'operator',
 }
 
-function meaningOf(error: unknown): Meaning {
+function meaningOf(error: unknown): ErrorMeaning {
   return MEANINGS[nameOf(error)] ?? STATUSES[Number((error as { code?: unknown } | null)?.code)] ?? 'failed'
 }

@@ -4,12 +4,12 @@
  */
 import type { ChatOrder, ChatVendor, Fields, Json } from '../../../core/mod.ts'
 import { usageOf } from '../../../core/products/chat/formats/usage.ts'
-import { atOnce } from '../lib/chat/translation.ts'
+import { asStream } from '../lib/chat/translation.ts'
 import { type ChatVendorConfig, chatHttp, writeChat } from '../lib/chat/provider.ts'
-import { chatJudge, contextError } from '../lib/chat/refusals.ts'
+import { chatErrorClassifier, contextError } from '../lib/chat/refusals.ts'
 import type { VendorHttp } from '../../http/fetch.ts'
 import { bearer, under } from '../lib/image_provider.ts'
-import { envelope, type Judge, record, refusalIn, type Trouble } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, record, errorReplyIn, type FailureKind } from '../../http/refusals.ts'
 
 export type OpenaiChatConfig = ChatVendorConfig & {
   /** How the output cap is spelt; `max_completion_tokens` at api.openai.com, whose reasoning models refuse the other, else `max_tokens`. */
@@ -29,11 +29,12 @@ export function openaiChat(config: OpenaiChatConfig): ChatVendor {
     format: 'chat',
     async ask(order, { signal }) {
       const sent = writeChat(config, { order: write(order, taste) })
-      const judge = chatJudge({ body: order.body, sent, streams: order.stream, callerPath }, openaiQuirks)
-      const asking = { headers, signal, judge }
-      if (!order.stream) return { kind: 'whole', body: read(await http.postJson(url, sent, asking), { http, judge }) }
-      const answer = await http.postStream(url, sent, asking)
-      return answer.kind === 'stream' ? answer : atOnce(read(answer.body, { http, judge }))
+      const classify = chatErrorClassifier({ body: order.body, sent, streams: order.stream, callerPath }, openaiQuirks)
+      const options = { headers, signal, classify }
+      if (!order.stream)
+        return { kind: 'whole', body: read(await http.postJson(url, sent, options), { http, classify }) }
+      const answer = await http.postStream(url, sent, options)
+      return answer.kind === 'stream' ? answer : asStream(read(answer.body, { http, classify }))
     },
   }
 }
@@ -120,18 +121,18 @@ const callerPath = (path: string): string => path.replace(/^max_completion_token
 
 // ── what is read ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-type Reading = { readonly http: VendorHttp; readonly judge: Judge }
+type ReadOptions = { readonly http: VendorHttp; readonly classify: ErrorClassifier }
 
-function read(reply: unknown, { http, judge }: Reading): Fields {
-  const error = refusalIn(reply)
-  if (error) throw http.refused(error, judge)
+function read(reply: unknown, { http, classify }: ReadOptions): Fields {
+  const error = errorReplyIn(reply)
+  if (error) throw http.errorFrom(error, classify)
   const { choices, usage, ...head } = record(reply) as Fields
   if (
     !Array.isArray(choices) ||
     choices.length === 0 ||
     !choices.every((choice) => isFields(record(choice).message as Json))
   ) {
-    throw http.refusal('failed', 'openai-chat answered in another shape')
+    throw http.failure('failed', 'openai-chat answered in another shape')
   }
   const said = (choices as readonly Fields[]).map((choice) => ({
     ...choice,
@@ -153,14 +154,14 @@ function isFields(value: Json | undefined): value is Fields {
 // ── quirks ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Z.ai's codes (docs.z.ai; decision 75). 1113, an account in arrears, comes as a 429. */
-const ZAI: readonly (readonly [RegExp, Trouble])[] = [
+const ZAI: readonly (readonly [RegExp, FailureKind])[] = [
   [/^1(00[0-4]|11\d|12[01]|211|22[0-2]|304|308|309|310|311|313)$/, 'operator'],
   [/^1301$/, 'policy'],
   [/^1(302|303|305|312)$/, 'rate_limited'],
 ]
 
 /** Of all who serve OpenAI's protocols. */
-export const openaiQuirks: Judge = ({ status, body }) => {
+export const openaiQuirks: ErrorClassifier = ({ status, body }) => {
   const { code, message } = envelope(body)
   // xAI: a 403 is moderation as often as a bad key (decision 75).
   if (status === 403 && /violates usage guidelines|SAFETY_CHECK_TYPE_/.test(message)) return 'policy'

@@ -18,7 +18,7 @@ import {
 } from '../lib/image_provider.ts'
 import { whiteMask } from '../lib/image_mask.ts'
 import { picture, pictures, type Picture } from '../../http/media_input.ts'
-import { envelope, type Judge, type Trouble } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, type FailureKind } from '../../http/refusals.ts'
 
 const optionalText = Type.Optional(Type.Union([Type.String(), Type.Null()]))
 const Reply = Type.Object({
@@ -49,7 +49,7 @@ export function openaiImages(config: ImageVendorConfig): ImageVendor {
         const reply = await http.postJson(under(config.baseUrl, '/images/generations'), body, {
           headers,
           signal: stop,
-          judge,
+          classify,
         })
         return read(reply, n, http)
       }),
@@ -65,7 +65,7 @@ export function openaiImages(config: ImageVendorConfig): ImageVendor {
         const reply = await http.postForm(under(config.baseUrl, '/images/edits'), form(fields, images, mask), {
           headers,
           signal: stop,
-          judge,
+          classify,
         })
         return read(reply, n, http)
       })
@@ -99,11 +99,11 @@ export function openaiImages(config: ImageVendorConfig): ImageVendor {
 const file = ({ bytes, type }: Picture): Blob => new Blob([bytes as BlobPart], { type })
 
 function read(reply: unknown, count: number, http: VendorHttp): readonly MadeImage[] {
-  if (!isReply.Check(reply)) throw http.refusal('failed', 'openai-images answered in another shape')
+  if (!isReply.Check(reply)) throw http.failure('failed', 'openai-images answered in another shape')
   return readImages(reply.data, count, http)
 }
 
-const CODES: Readonly<Record<string, Trouble>> = {
+const CODES: Readonly<Record<string, FailureKind>> = {
   moderation_blocked: 'policy',
   content_policy_violation: 'policy',
   image_content_policy_violation: 'policy',
@@ -119,7 +119,7 @@ const CODES: Readonly<Record<string, Trouble>> = {
 const IMAGE_CODES =
   /^(invalid_(base64_)?image(_\w+)?|image_(too_\w+|parse_error|file_too_large|file_not_found)|unsupported_image_media_type|empty_image_file|failed_to_download_image)$/
 
-const judge: Judge = ({ status, body }) => {
+const classify: ErrorClassifier = ({ status, body }) => {
   const { code, type, message, param } = envelope(body)
   const known = CODES[code] ?? CODES[type]
   if (known) return known

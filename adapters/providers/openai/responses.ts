@@ -10,7 +10,7 @@ import type { ChatVendorConfig } from '../lib/chat/provider.ts'
 import { bearer, under } from '../lib/image_provider.ts'
 import { nativeFormat, renamedBy } from '../lib/chat/native_format.ts'
 import { openaiQuirks } from './chat.ts'
-import { envelope, type Judge, record, type Refusal } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, record, type ErrorReply } from '../../http/refusals.ts'
 
 /** Speaks `responses`, and stores nothing. A chat order with `search_parameters` searches with the vendor's tools. */
 export function openaiResponses(config: ChatVendorConfig): ChatVendor {
@@ -51,7 +51,7 @@ const ends = isOf(/"response\.(?:completed|incomplete)"/)
 /** Sent when the request is taken, before the model has begun. */
 const isPrelude = isOf(/"response\.(?:created|queued|in_progress)"/)
 
-function errorIn(event: SseEvent): Refusal | undefined {
+function errorIn(event: SseEvent): ErrorReply | undefined {
   if (!responsesError(event)) return undefined
   const told = tryJson(event.data) ?? {}
   return failed(record(told.response ?? told) as Fields)
@@ -65,7 +65,7 @@ const STATUSES: ReadonlyMap<string, number> = new Map([
   ['bio_policy', 400],
 ])
 
-function failed(body: Fields): Refusal {
+function failed(body: Fields): ErrorReply {
   return { status: STATUSES.get(envelope(body).code) ?? 500, headers: new Headers(), body }
 }
 
@@ -81,4 +81,5 @@ const callerPath: Partial<Record<ChatFormat, (path: string) => string>> = {
   ]),
 }
 
-const quirks: Judge = (refusal) => (envelope(refusal.body).code === 'bio_policy' ? 'policy' : openaiQuirks(refusal))
+const quirks: ErrorClassifier = (refusal) =>
+  envelope(refusal.body).code === 'bio_policy' ? 'policy' : openaiQuirks(refusal)

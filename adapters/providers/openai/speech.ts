@@ -6,7 +6,7 @@ import type { AudioFormat, AudioVendor, SpeechJob, Voice } from '../../../core/m
 import { type AudioVendorConfig, badField, MAX_SOUND_BYTES, soundUri } from '../lib/audio_provider.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { bearer, under, writeOrder } from '../lib/image_provider.ts'
-import { envelope, type Judge } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier } from '../../http/refusals.ts'
 import { secondsOf } from '../lib/wav.ts'
 
 /** `voices` are the server's, the usual one first; those of the protocol unless told. */
@@ -49,8 +49,8 @@ export function openaiSpeech(config: OpenaiSpeechConfig): AudioVendor {
       const { bytes } = await http.postMedia(under(config.baseUrl, '/audio/speech'), writeOrder(config, { order }), {
         headers,
         signal,
-        judge,
-        mostBytes: MAX_SOUND_BYTES,
+        classify,
+        maxBytes: MAX_SOUND_BYTES,
       })
       return { url: soundUri(bytes, format, http), ...measured(bytes, format) }
     },
@@ -73,7 +73,7 @@ function measured(bytes: Uint8Array, format: AudioFormat): { seconds?: number; s
 }
 
 /** A 400 that names a field of the buyer's is his to mend; what is said of another is ours. */
-const judge: Judge = ({ status, body }) => {
+const classify: ErrorClassifier = ({ status, body }) => {
   const { code, param, message } = envelope(body)
   if (code === 'insufficient_quota') return 'operator'
   if (status !== 400 && status !== 422) return undefined

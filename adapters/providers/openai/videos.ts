@@ -9,7 +9,7 @@ import { recognize } from '../../../core/lib/image_bytes.ts'
 import { mediaFetcher } from '../../http/fetch.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
 import { invalidImage } from '../../http/media_input.ts'
-import { envelope, type Judge, record, type Trouble } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, record, type FailureKind } from '../../http/refusals.ts'
 import { FAILED, numbers, running, type VideoVendorConfig, videoHttp, word } from '../lib/video_provider.ts'
 
 const WIDE = { width: 1280, height: 720 }
@@ -43,20 +43,21 @@ export function openaiVideos(config: VideoVendorConfig): VideoVendor {
       const file = seed && resize ? await resize(seed.uri, size) : seed
       signal.throwIfAborted()
       const send = () =>
-        http.submitting.postForm(under(config.baseUrl, '/videos'), form(fields, file), {
+        http.submitHttp.postForm(under(config.baseUrl, '/videos'), form(fields, file), {
           headers: http.headers,
           signal,
-          judge: submitJudge,
+          classify: classifySubmitError,
         })
-      return await http.submit(send, submitJudge, (reply) => record(reply).id)
+      return await http.submit(send, classifySubmitError, (reply) => record(reply).id)
     },
-    look: (handle, { signal }) => http.look(pathOf(handle), signal, lookJudge, ({ body }) => read(handle, body)),
+    look: (handle, { signal }) =>
+      http.look(pathOf(handle), signal, classifyPollError, ({ body }) => read(handle, body)),
     clip: (handle, { signal }) =>
-      http.submitting.getMedia(under(config.baseUrl, `${pathOf(handle)}/content`), {
+      http.submitHttp.getMedia(under(config.baseUrl, `${pathOf(handle)}/content`), {
         headers: http.headers,
         signal,
-        judge: lookJudge,
-        mostBytes: MAX_CLIP_BYTES,
+        classify: classifyPollError,
+        maxBytes: MAX_CLIP_BYTES,
       }),
   }
 
@@ -141,17 +142,17 @@ const POLICY = /moderation_blocked|content_policy|safety system|moderation syste
 const OURS = /^(insufficient_quota|billing_hard_limit_reached|invalid_api_key|model_not_found)$/
 const ABOUT_IMAGE = /inpaint image|input_reference|invalid image|unsupported mimetype|image file/i
 
-const lookJudge: Judge = ({ body }) => troubleOf(envelope(body))
+const classifyPollError: ErrorClassifier = ({ body }) => kindOf(envelope(body))
 
-const submitJudge: Judge = ({ status, body }) => {
+const classifySubmitError: ErrorClassifier = ({ status, body }) => {
   const said = envelope(body)
-  const trouble = troubleOf(said)
+  const trouble = kindOf(said)
   if (trouble || (status !== 400 && status !== 422)) return trouble
   if (ABOUT_IMAGE.test(said.message) || said.param === 'input_reference') return 'image'
   return said.param === 'model' ? 'operator' : 'request'
 }
 
-function troubleOf({ code, type, message }: ReturnType<typeof envelope>): Trouble | undefined {
+function kindOf({ code, type, message }: ReturnType<typeof envelope>): FailureKind | undefined {
   if (POLICY.test(code) || POLICY.test(message)) return 'policy'
   if (OURS.test(code) || OURS.test(type)) return 'operator'
   return code === 'rate_limit_exceeded' ? 'rate_limited' : undefined

@@ -1,8 +1,8 @@
 /** Polymarket's bridge, asked where it takes the deposits of an account. Sources: docs.polymarket.com (create bridge addresses, supported assets). */
 import { type BridgeVendor, type Clock, ApiError, type Log } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
-import { toldOf } from '../lib/passthrough.ts'
-import { type Judge, record } from '../../http/refusals.ts'
+import { serviceErrorFor } from '../lib/passthrough.ts'
+import { type ErrorClassifier, record } from '../../http/refusals.ts'
 
 export type PolymarketBridgeConfig = {
   readonly baseUrl?: string | undefined
@@ -25,14 +25,14 @@ export function polymarketBridge(config: PolymarketBridgeConfig): BridgeVendor {
     maker: 'Polymarket',
     timeoutMs: TIMEOUT_MS,
     maxBytes: 64 * 1024,
-    errorFor: toldOf({ source: "Polymarket's bridge", timeoutMs: TIMEOUT_MS }),
+    errorFor: serviceErrorFor({ source: "Polymarket's bridge", timeoutMs: TIMEOUT_MS }),
   })
 
   return {
     networks,
     async depositAddress(account, { signal }) {
       const message = `depositWallet: the bridge knows no account ${account}`
-      const judge: Judge = ({ status }) =>
+      const classify: ErrorClassifier = ({ status }) =>
         status === 400
           ? new ApiError('INVALID_BODY', {
               message: `${message}. Nothing was charged.`,
@@ -40,11 +40,11 @@ export function polymarketBridge(config: PolymarketBridgeConfig): BridgeVendor {
             })
           : undefined
       const body = record(
-        await http.postJson(`${baseUrl.replace(/\/+$/, '')}/deposit`, { address: account }, { signal, judge }),
+        await http.postJson(`${baseUrl.replace(/\/+$/, '')}/deposit`, { address: account }, { signal, classify }),
       )
       const { evm } = record(body.address)
       if (typeof evm === 'string' && /^0x[0-9a-fA-F]{40}$/.test(evm)) return evm.toLowerCase()
-      throw http.refusal('failed', 'the bridge answered without an address')
+      throw http.failure('failed', 'the bridge answered without an address')
     },
   }
 }

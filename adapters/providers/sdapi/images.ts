@@ -17,7 +17,7 @@ import {
 } from '../lib/image_provider.ts'
 import { whiteMask } from '../lib/image_mask.ts'
 import { invalidImage, picture, pictures } from '../../http/media_input.ts'
-import { type Judge, record } from '../../http/refusals.ts'
+import { type ErrorClassifier, record } from '../../http/refusals.ts'
 
 const isReply = TypeCompiler.Compile(Type.Object({ images: Type.Array(Type.String()) }))
 
@@ -57,7 +57,7 @@ export function sdapi(config: ImageVendorConfig): ImageVendor {
         await http.postJson(under(config.baseUrl, path), writeOrder(config, { usual, order }), {
           headers,
           signal: stop,
-          judge,
+          classify,
         }),
         n,
       )
@@ -77,7 +77,7 @@ export function sdapi(config: ImageVendorConfig): ImageVendor {
 
   /** Images come as bare base64. A grid or a mask may follow them, where the server is set up so. */
   function read(reply: unknown, count: number): readonly MadeImage[] {
-    if (!isReply.Check(reply)) throw http.refusal('failed', 'sdapi answered in another shape')
+    if (!isReply.Check(reply)) throw http.failure('failed', 'sdapi answered in another shape')
     return readImages(
       reply.images.map((b64_json) => ({ b64_json })),
       count,
@@ -93,5 +93,5 @@ function authorization(key: string | undefined): Readonly<Record<string, string>
 }
 
 /** `{error, detail, body, errors}`; a source image that does not decode is a 500 there. */
-const judge: Judge = ({ body }) =>
+const classify: ErrorClassifier = ({ body }) =>
   /^Invalid (encoded image|image)/.test(String(record(body).detail)) ? 'image' : undefined

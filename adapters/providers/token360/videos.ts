@@ -5,7 +5,14 @@
 import type { Json, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
 import { record } from '../../http/refusals.ts'
-import { arkFailure, arkJudge, assetUrl, lookJudge, plainWords, takesSeed } from '../bytedance/videos.ts'
+import {
+  arkFailure,
+  classifyArkError,
+  assetUrl,
+  classifyPollError,
+  plainWords,
+  takesSeed,
+} from '../bytedance/videos.ts'
 import { doneWith, FAILED, running, type VideoVendorConfig, videoHttp, word } from '../lib/video_provider.ts'
 
 /**
@@ -19,19 +26,19 @@ export function resellerVideos(config: VideoVendorConfig): VideoVendor {
     submit(job, { signal }) {
       const body = writeOrder(config, { order: orderOf(job) })
       const send = () =>
-        http.submitting.postJson(under(config.baseUrl, '/videos'), body, {
+        http.submitHttp.postJson(under(config.baseUrl, '/videos'), body, {
           headers: http.headers,
           signal,
-          judge: arkJudge,
+          classify: classifyArkError,
         })
       return http.submit(
         send,
-        arkJudge,
+        classifyArkError,
         (reply) => record(reply).id ?? record(reply).task_id ?? record(record(reply).data).id,
       )
     },
     look: (handle, { signal }) =>
-      http.look(`/videos/${encodeURIComponent(handle)}`, signal, lookJudge, ({ body }) => read(handle, body)),
+      http.look(`/videos/${encodeURIComponent(handle)}`, signal, classifyPollError, ({ body }) => read(handle, body)),
   }
 }
 

@@ -4,8 +4,8 @@
  */
 import { type Clock, ApiError, type Line, type Log, type PhoneVendor } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
-import { toldOf, withoutSecrets } from '../lib/passthrough.ts'
-import { envelope, type Judge, record } from '../../http/refusals.ts'
+import { serviceErrorFor, withoutSecrets } from '../lib/passthrough.ts'
+import { envelope, type ErrorClassifier, record } from '../../http/refusals.ts'
 
 export type TwilioConfig = {
   readonly accountSid: string
@@ -56,17 +56,17 @@ export function twilio(config: TwilioConfig): PhoneVendor {
     maker: 'Twilio',
     timeoutMs: TIMEOUT_MS,
     maxBytes: 8 * 1024 * 1024,
-    errorFor: toldOf({ source: 'Twilio', timeoutMs: TIMEOUT_MS }),
+    errorFor: serviceErrorFor({ source: 'Twilio', timeoutMs: TIMEOUT_MS }),
   })
   const headers = { authorization: `Basic ${btoa(`${accountSid}:${authToken}`)}` }
   const account = `${root(baseUrl)}/2010-04-01/Accounts/${accountSid}`
-  const orGone: Judge = ({ status }) => (status === 404 ? gone() : undefined)
+  const orGone: ErrorClassifier = ({ status }) => (status === 404 ? gone() : undefined)
 
   return {
     countries,
 
     async lookup(number, about, { signal }) {
-      const judge: Judge = ({ status, body }) => {
+      const classify: ErrorClassifier = ({ status, body }) => {
         if (status !== 400 && status !== 404) return undefined
         return new ApiError('PASSED_ON', {
           status,
@@ -75,9 +75,9 @@ export function twilio(config: TwilioConfig): PhoneVendor {
         })
       }
       const fields = about === 'fraud' ? fraudFields : FIELDS.carrier
-      return await http.passText(
+      return await http.requestText(
         `${root(lookupsUrl)}/v2/PhoneNumbers/${e164(number)}?Fields=${encodeURIComponent(fields)}`,
-        { signal, headers, judge },
+        { signal, headers, classify },
       )
     },
 
@@ -92,11 +92,11 @@ export function twilio(config: TwilioConfig): PhoneVendor {
     },
 
     async has(id, { signal }) {
-      return await http.getJson(one(id), { signal, headers, judge: orGone }).then(() => true, isGone(false))
+      return await http.getJson(one(id), { signal, headers, classify: orGone }).then(() => true, isGone(false))
     },
 
     async release(id, { signal }) {
-      await http.remove(one(id), { signal, headers, judge: orGone }).catch(isGone(undefined))
+      await http.remove(one(id), { signal, headers, classify: orGone }).catch(isGone(undefined))
     },
 
     async lines({ signal }) {
@@ -137,7 +137,7 @@ export function twilio(config: TwilioConfig): PhoneVendor {
     })
     const url = `${account}/AvailablePhoneNumbers/${encodeURIComponent(country)}/Local.json?${asked}`
     const body = await http
-      .getJson(url, { signal, headers, judge: orGone })
+      .getJson(url, { signal, headers, classify: orGone })
       .then((answer) => answer.body, isGone(undefined))
     const listed = record(body).available_phone_numbers
     return (Array.isArray(listed) ? listed : []).flatMap((each) => numberIn(each) ?? []).slice(0, TRIES)
@@ -145,19 +145,19 @@ export function twilio(config: TwilioConfig): PhoneVendor {
 
   /** Undefined where this number is not to be had. Where it is not known whether it was bought, the account is asked. */
   async function purchase(number: string, order: string, signal: AbortSignal): Promise<Line | undefined> {
-    const judge: Judge = ({ status, body }) =>
+    const classify: ErrorClassifier = ({ status, body }) =>
       status < 500 && NOT_TO_BE_HAD.has(envelope(body).code) ? gone() : undefined
     const form = new URLSearchParams({ PhoneNumber: number, FriendlyName: OURS + order })
     try {
       const body = await http.postForm(`${account}/IncomingPhoneNumbers.json`, form, {
         signal,
         headers,
-        judge,
+        classify,
         once: true,
       })
       const line = lineIn(body)
       if (line) return { ...line, order }
-      throw http.refusal('failed', 'twilio sold a number without saying which')
+      throw http.failure('failed', 'twilio sold a number without saying which')
     } catch (error) {
       if (isNone(error)) return undefined
       const bought = await boughtUnder(order, signal).catch(() => undefined)

@@ -16,7 +16,7 @@ import {
   writeOrder,
 } from '../lib/image_provider.ts'
 import { invalidImage, pictures } from '../../http/media_input.ts'
-import { envelope, type Judge } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier } from '../../http/refusals.ts'
 
 const optionalText = Type.Optional(Type.Union([Type.String(), Type.Null()]))
 const isReply = TypeCompiler.Compile(
@@ -75,7 +75,7 @@ export function xaiImages(config: ImageVendorConfig): ImageVendor {
       const reply = await http.postJson(under(config.baseUrl, path), writeOrder(config, { usual, order }), {
         headers,
         signal: stop,
-        judge: judgeOf(isEdit),
+        classify: classifierFor(isEdit),
       })
       return read(reply, n)
     })
@@ -93,17 +93,17 @@ export function xaiImages(config: ImageVendorConfig): ImageVendor {
 
   /** xAI moderates inside a 200: `respect_moderation: false`, or no data at all (vercel/ai issue 19168). */
   function read(reply: unknown, count: number): readonly MadeImage[] {
-    if (!isReply.Check(reply)) throw http.refusal('failed', 'xai-images answered in another shape')
+    if (!isReply.Check(reply)) throw http.failure('failed', 'xai-images answered in another shape')
     const isRefused =
       reply.data.length === 0 || reply.data.some(({ respect_moderation }) => respect_moderation === false)
-    if (isRefused) throw http.refusal('policy', 'xai-images refused')
+    if (isRefused) throw http.failure('policy', 'xai-images refused')
     return readImages(reply.data, count, http)
   }
 }
 
 /** Three shapes of error, read alike by `envelope`. A 403 is moderation where its text says so, and our key elsewhere. */
-const judgeOf =
-  (isEdit: boolean): Judge =>
+const classifierFor =
+  (isEdit: boolean): ErrorClassifier =>
   ({ status, body }) => {
     const { message } = envelope(body)
     if (/violates usage guidelines|SAFETY_CHECK_TYPE|content moderation/i.test(message)) return 'policy'

@@ -4,8 +4,8 @@
  */
 import type { SearchAnswer, SearchJob, SearchVendor } from '../../../core/mod.ts'
 import { bearer, under, writeOrder } from '../lib/image_provider.ts'
-import { record, refusalIn } from '../../http/refusals.ts'
-import { searchHttp, searchJudge, type SearchVendorConfig } from '../lib/search_provider.ts'
+import { record, errorReplyIn } from '../../http/refusals.ts'
+import { searchHttp, classifySearchError, type SearchVendorConfig } from '../lib/search_provider.ts'
 
 export type XaiSearchConfig = SearchVendorConfig & {
   /** xAI's id of the model that searches. */
@@ -34,9 +34,13 @@ export function xaiSearch(config: XaiSearchConfig): SearchVendor {
         include: ['web_search_call.action.sources'],
         store: false,
       }
-      const reply = await http.postJson(url, writeOrder(config, { order }), { headers, signal, judge: searchJudge })
-      const refusal = refusalIn(reply)
-      if (refusal) throw http.refused(refusal, searchJudge)
+      const reply = await http.postJson(url, writeOrder(config, { order }), {
+        headers,
+        signal,
+        classify: classifySearchError,
+      })
+      const refusal = errorReplyIn(reply)
+      if (refusal) throw http.errorFrom(refusal, classifySearchError)
       return read(record(reply), job)
     },
   }
@@ -51,9 +55,9 @@ export function xaiSearch(config: XaiSearchConfig): SearchVendor {
       .trim()
     const isFiltered =
       record(reply.incomplete_details).reason === 'content_filter' || parts.some(({ type }) => type === 'refusal')
-    if (isFiltered) throw http.refusal('policy', 'xai-search refused')
+    if (isFiltered) throw http.failure('policy', 'xai-search refused')
     if (summary === '' || reply.status === 'failed')
-      throw http.refusal('failed', 'xai-search answered without a summary')
+      throw http.failure('failed', 'xai-search answered without a summary')
     const citations = citationsOf(parts, reply)
     const sourcesUsed = countOf(reply, citations.length)
     const model = typeof reply.model === 'string' && reply.model !== '' ? reply.model : config.model

@@ -4,7 +4,7 @@
  */
 import type { Json, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
-import { type Envelope, envelope, type Judge, record } from '../../http/refusals.ts'
+import { type Envelope, envelope, type ErrorClassifier, record } from '../../http/refusals.ts'
 import { doneWith, FAILED, running, type VideoVendorConfig, videoHttp, word } from '../lib/video_provider.ts'
 
 /**
@@ -17,17 +17,17 @@ export function xaiVideos(config: VideoVendorConfig): VideoVendor {
   return {
     submit(job, { signal }) {
       const body = writeOrder(config, { order: orderOf(job) })
-      const judge = judgeOf(job.image !== undefined)
+      const classify = classifierFor(job.image !== undefined)
       const send = () =>
-        http.submitting.postJson(under(config.baseUrl, '/videos/generations'), body, {
+        http.submitHttp.postJson(under(config.baseUrl, '/videos/generations'), body, {
           headers: http.headers,
           signal,
-          judge,
+          classify,
         })
-      return http.submit(send, judge, (reply) => record(reply).request_id)
+      return http.submit(send, classify, (reply) => record(reply).request_id)
     },
     look: (handle, { signal }) =>
-      http.look(`/videos/${encodeURIComponent(handle)}`, signal, judgeLook, (answer) => read(handle, answer)),
+      http.look(`/videos/${encodeURIComponent(handle)}`, signal, classifyPollError, (answer) => read(handle, answer)),
   }
 }
 
@@ -60,17 +60,17 @@ const isModeration = ({ code, message }: Envelope): boolean =>
   [code, message].some((text) => /violates usage guidelines|SAFETY_CHECK_TYPE|moderation|content.policy/i.test(text))
 
 /** Three shapes of error, read alike by `envelope`. A 403 is moderation where its text says so, and our key elsewhere. */
-const judgeLook: Judge = ({ status, body }) => {
+const classifyPollError: ErrorClassifier = ({ status, body }) => {
   const said = envelope(body)
   if (isModeration(said)) return 'policy'
   return status === 429 && /credits|spending limit/i.test(said.message) ? 'operator' : undefined
 }
 
-const judgeOf =
-  (hasImage: boolean): Judge =>
+const classifierFor =
+  (hasImage: boolean): ErrorClassifier =>
   (said) => {
     const { message } = envelope(said.body)
-    const verdict = judgeLook(said)
+    const verdict = classifyPollError(said)
     if (verdict || (said.status !== 400 && said.status !== 422)) return verdict
     if (/api key|deserialize|unknown field|\bmodel\b.*(not found|does not exist)/i.test(message)) return 'operator'
     return hasImage && /\bimages?\b/i.test(message) ? 'image' : 'request'

@@ -7,7 +7,7 @@ import { TypeCompiler } from '@sinclair/typebox/compiler'
 import type { ImageVendor } from '../../../core/mod.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { bearer, type ImageVendorConfig, readImages, sizeOf, spread, under, writeOrder } from '../lib/image_provider.ts'
-import { envelope, type Judge, type Trouble } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, type FailureKind } from '../../http/refusals.ts'
 
 const isReply = TypeCompiler.Compile(
   Type.Object({ data: Type.Optional(Type.Array(Type.Object({ url: Type.Optional(Type.String()) }))) }),
@@ -28,18 +28,18 @@ export function cogview(config: ImageVendorConfig): ImageVendor {
         const reply = await http.postJson(under(config.baseUrl, '/images/generations'), body, {
           headers,
           signal: stop,
-          judge,
+          classify,
         })
-        if (!isReply.Check(reply)) throw http.refusal('failed', 'cogview answered in another shape')
+        if (!isReply.Check(reply)) throw http.failure('failed', 'cogview answered in another shape')
         // `content_filter` comes with good images too (level 3, the mildest): only the missing image tells.
-        if (!reply.data?.length) throw http.refusal('policy', 'cogview refused')
+        if (!reply.data?.length) throw http.failure('policy', 'cogview refused')
         return readImages(reply.data, count, http)
       }),
   }
 }
 
 /** From and to, both included. 1113, our balance, comes as a 429. */
-const CODES: readonly [from: number, to: number, trouble: Trouble][] = [
+const CODES: readonly [from: number, to: number, trouble: FailureKind][] = [
   [1000, 1004, 'operator'],
   [1110, 1121, 'operator'],
   [1210, 1210, 'request'],
@@ -57,7 +57,7 @@ const CODES: readonly [from: number, to: number, trouble: Trouble][] = [
 ]
 
 /** `{error: {code, message}}`; the code is a string of digits. */
-const judge: Judge = ({ body }) => {
+const classify: ErrorClassifier = ({ body }) => {
   const code = Number(envelope(body).code)
   return CODES.find(([from, to]) => code >= from && code <= to)?.[2]
 }

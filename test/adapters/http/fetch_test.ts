@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { createServer } from 'node:net'
 import { isPrivate } from '../../../adapters/http/private_addresses.ts'
 import { mediaFetcher, vendorHttp } from '../../../adapters/http/fetch.ts'
-import { retrySeconds, usualTrouble } from '../../../adapters/http/refusals.ts'
+import { retrySeconds, failureKindOf } from '../../../adapters/http/refusals.ts'
 import { START } from '../../kit.ts'
 import { calm, drip, flood, KEY, outcome, PNG, said, setup, standIn, until } from '../providers/lib/provider_kit.ts'
 
@@ -271,7 +271,7 @@ describe('retrySeconds() takes', () => {
 })
 
 test('usualTrouble() of each status', () => {
-  const read = (...statuses: number[]) => [...new Set(statuses.map(usualTrouble))]
+  const read = (...statuses: number[]) => [...new Set(statuses.map(failureKindOf))]
   expect(read(429)).toEqual(['rate_limited'])
   expect(read(408, 504, 524)).toEqual(['timeout'])
   expect(read(413)).toEqual(['image'])

@@ -2,10 +2,10 @@
  * Shared by vendors with a native chat format: requests in that format pass unchanged, chat requests are translated.
  */
 import type { ChatAnswer, ChatOrder, ChatVendor, Fields, ChatFormat } from '../../../../core/mod.ts'
-import { chatJudge } from './refusals.ts'
-import { atOnce, type Reading, told, translatedStream } from './translation.ts'
+import { chatErrorClassifier } from './refusals.ts'
+import { asStream, type StreamTranslation, streamOf, translatedStream } from './translation.ts'
 import { type ChatVendorConfig, chatHttp, writeChat } from './provider.ts'
-import { type Judge, type Refusal, record, refusalIn } from '../../../http/refusals.ts'
+import { type ErrorClassifier, type ErrorReply, record, errorReplyIn } from '../../../http/refusals.ts'
 
 /** `created` is in Unix seconds. */
 export type Facts = { readonly model: string; readonly created: number }
@@ -22,13 +22,13 @@ export type NativeFormat = {
   fromChat(order: ChatOrder): Fields
   /** Maps a path in the vendor's terms to the caller's, by the caller's format. */
   callerPath(path: string, format: ChatFormat): string
-  readonly quirks: Judge
+  readonly quirks: ErrorClassifier
   /** The error in a 2xx reply, beyond the forms that every vendor uses. */
-  failureIn?(reply: Fields): Refusal | undefined
+  failureIn?(reply: Fields): ErrorReply | undefined
   /** Whether a 2xx reply is an answer. */
   isAnswer(reply: Fields): boolean
   toChat(reply: Fields, facts: Facts): Fields
-  stream(facts: Facts): Reading
+  stream(facts: Facts): StreamTranslation
   /** A whole answer as events of the format; absent where that is impossible. */
   events?(reply: Fields): string
 }
@@ -36,8 +36,8 @@ export type NativeFormat = {
 /**
  * Creates the `ask` of a vendor with a native format. The operator's parameters and overrides use the native format.
  */
-export function nativeFormat(config: ChatVendorConfig, speech: NativeFormat): ChatVendor['ask'] {
-  const { name, format } = speech
+export function nativeFormat(config: ChatVendorConfig, native: NativeFormat): ChatVendor['ask'] {
+  const { name, format } = native
   const { clock, timeoutMs } = config
   const http = chatHttp(config, name)
 
@@ -47,23 +47,23 @@ export function nativeFormat(config: ChatVendorConfig, speech: NativeFormat): Ch
       throw new Error(`${name} supports the formats ${format} and chat, not ${order.format}`)
     signal.throwIfAborted()
     const facts = { model: order.model, created: Math.floor(clock.now() / 1000) }
-    const sent = writeChat(config, { order: isNative ? speech.own(order) : speech.fromChat(order) })
-    const judge = chatJudge(
-      { body: order.body, sent, streams: order.stream, callerPath: (path) => speech.callerPath(path, order.format) },
-      speech.quirks,
+    const sent = writeChat(config, { order: isNative ? native.own(order) : native.fromChat(order) })
+    const classify = chatErrorClassifier(
+      { body: order.body, sent, streams: order.stream, callerPath: (path) => native.callerPath(path, order.format) },
+      native.quirks,
     )
-    const { url, headers } = speech.address(order)
-    const asking = { headers, signal, judge }
-    if (!order.stream) return { kind: 'whole', body: read(await http.postJson(url, sent, asking)) }
-    const answer = await http.postStream(url, sent, asking)
+    const { url, headers } = native.address(order)
+    const options = { headers, signal, classify }
+    if (!order.stream) return { kind: 'whole', body: read(await http.postJson(url, sent, options)) }
+    const answer = await http.postStream(url, sent, options)
     if (answer.kind === 'whole') return asEvents(read(answer.body))
     if (isNative) return answer
     return {
       kind: 'stream',
-      stream: await translatedStream(answer.stream, speech.stream(facts), {
+      stream: await translatedStream(answer.stream, native.stream(facts), {
         name,
         http,
-        judge,
+        classify,
         clock,
         timeoutMs,
         signal,
@@ -72,16 +72,16 @@ export function nativeFormat(config: ChatVendorConfig, speech: NativeFormat): Ch
 
     function read(reply: unknown): Fields {
       const body = record(reply) as Fields
-      const refusal = speech.failureIn?.(body) ?? refusalIn(body)
-      if (refusal) throw http.refused(refusal, judge)
-      if (!speech.isAnswer(body)) throw http.refusal('failed', `${name} answered in an unknown format`)
-      return isNative ? body : speech.toChat(body, facts)
+      const errorReply = native.failureIn?.(body) ?? errorReplyIn(body)
+      if (errorReply) throw http.errorFrom(errorReply, classify)
+      if (!native.isAnswer(body)) throw http.failure('failed', `${name} answered in an unknown format`)
+      return isNative ? body : native.toChat(body, facts)
     }
 
     function asEvents(body: Fields): ChatAnswer {
-      if (!isNative) return atOnce(body)
-      if (!speech.events) throw http.refusal('failed', `${name} answered without streaming, which was requested`)
-      return told(speech.events(body))
+      if (!isNative) return asStream(body)
+      if (!native.events) throw http.failure('failed', `${name} answered without streaming, which was requested`)
+      return streamOf(native.events(body))
     }
   }
 }

@@ -40,10 +40,10 @@ export function chatHttp(config: ChatVendorConfig, name: string): VendorHttp {
     ...config,
     name,
     retryPauseMs: RETRY_PAUSE_MS,
-    errorFor(trouble, about) {
-      if (trouble === 'failed' || trouble === 'timeout')
+    errorFor(kind, about) {
+      if (kind === 'failed' || kind === 'timeout')
         log.warn('a chat vendor did not answer', { vendor: name, maker, why: about.what })
-      return chatErrorFor(trouble, about)
+      return chatErrorFor(kind, about)
     },
   })
 }

@@ -3,14 +3,14 @@ import { ApiError, type Fields, rateLimited } from '../../../../core/mod.ts'
 import {
   envelope,
   type ErrorFor,
-  type Judge,
+  type ErrorClassifier,
   record,
-  type Refusal,
-  type Trouble,
-  usualTrouble,
+  type ErrorReply,
+  type FailureKind,
+  failureKindOf,
 } from '../../../http/refusals.ts'
 
-const BUYER_READS = {
+const BUYER_MESSAGES = {
   policy: 'The safety system of the model refused this conversation. Nothing was charged.',
   image: 'The model could not read an image of this conversation. Nothing was charged.',
   request: 'The model refused this request as invalid. Nothing was charged.',
@@ -23,9 +23,9 @@ const BUYER_READS = {
 } as const
 
 /** Errors for chat callers, always an ApiError, without any of the vendor's text. */
-export const chatErrorFor: ErrorFor = (trouble, { maker, retrySeconds }) => {
-  const message = trouble === 'rate_limited' ? '' : BUYER_READS[trouble]
-  switch (trouble) {
+export const chatErrorFor: ErrorFor = (kind, { maker, retrySeconds }) => {
+  const message = kind === 'rate_limited' ? '' : BUYER_MESSAGES[kind]
+  switch (kind) {
     case 'rate_limited':
       return rateLimited(maker, retrySeconds)
     case 'policy':
@@ -43,7 +43,7 @@ export const chatErrorFor: ErrorFor = (trouble, { maker, retrySeconds }) => {
   }
 }
 
-export type Asked = {
+export type RefusedRequest = {
   /** What the caller sent. An error may name these members and no others. */
   readonly body: Fields
   /** What went upstream. A rejected member that is only here is ours, so the operator must fix it. */
@@ -57,18 +57,21 @@ export type Asked = {
  * Reads error replies of chat vendors: first by `own`, the vendor's special cases, then by common codes and sentences,
  * then by status. Never returns undefined. Of the vendor's text only the path of a member that the caller sent passes.
  */
-export function chatJudge(asked: Asked, own: Judge = () => undefined): Judge {
-  return (refusal) =>
-    own(refusal) ?? byCode(refusal) ?? byWords(refusal, asked) ?? byField(refusal, asked) ?? byStatus(refusal)
+export function chatErrorClassifier(
+  request: RefusedRequest,
+  classifyNative: ErrorClassifier = () => undefined,
+): ErrorClassifier {
+  return (reply) =>
+    classifyNative(reply) ?? byCode(reply) ?? byWords(reply, request) ?? byField(reply, request) ?? byStatus(reply)
 }
 
 export const contextError = (): ApiError =>
-  new ApiError('CONTEXT_LENGTH_EXCEEDED', { message: BUYER_READS.context, param: 'messages' })
+  new ApiError('CONTEXT_LENGTH_EXCEEDED', { message: BUYER_MESSAGES.context, param: 'messages' })
 
 // ── codes and sentences ─────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Codes in lower case, or types of vendors without codes. */
-const CODES: ReadonlyMap<string, Trouble | 'context'> = new Map([
+const CODES: ReadonlyMap<string, FailureKind | 'context'> = new Map([
   ['context_length_exceeded', 'context'],
   ['exceed_context_size_error', 'context'],
   ['content_filter', 'policy'],
@@ -102,9 +105,9 @@ const CODES: ReadonlyMap<string, Trouble | 'context'> = new Map([
 const IMAGE_CODES =
   /^(invalid_(base64_)?image(_\w+)?|image_(too_\w+|parse_error|file_too_large|file_not_found|url_\w+)|unsupported_image(_\w+)?|empty_image_file|failed_to_download_image)$/
 
-function byCode({ status, body }: Refusal): Trouble | ApiError | undefined {
+function byCode({ status, body }: ErrorReply): FailureKind | ApiError | undefined {
   const { code, type } = envelope(body)
-  if (status === 413) return new ApiError('TOO_LARGE', { message: BUYER_READS.large })
+  if (status === 413) return new ApiError('TOO_LARGE', { message: BUYER_MESSAGES.large })
   if (IMAGE_CODES.test(code)) return 'image'
   const known = CODES.get(code.toLowerCase()) ?? CODES.get(type.toLowerCase())
   return known === 'context' ? contextError() : known
@@ -134,7 +137,7 @@ const OPERATOR_WORDS =
 /** How many characters of a vendor's message are read. */
 const MAX_WORDS = 4000
 
-function byWords({ status, body }: Refusal, { streams }: Asked): Trouble | ApiError | undefined {
+function byWords({ status, body }: ErrorReply, { streams }: RefusedRequest): FailureKind | ApiError | undefined {
   const { message: words, param } = envelope(body)
   const message = words.slice(0, MAX_WORDS)
   const isJudged = status === 400 || status === 422
@@ -143,26 +146,27 @@ function byWords({ status, body }: Refusal, { streams }: Asked): Trouble | ApiEr
   if (POLICY_WORDS.test(message)) return 'policy'
   if (IMAGE_WORDS.test(message) || /\bimage(_url)?\b/.test(param)) return 'image'
   const isStream = param === 'stream' || (param === '' && STREAM_WORDS.test(message))
-  if (isStream && streams) return new ApiError('STREAM_UNSUPPORTED', { message: BUYER_READS.stream, param: 'stream' })
+  if (isStream && streams)
+    return new ApiError('STREAM_UNSUPPORTED', { message: BUYER_MESSAGES.stream, param: 'stream' })
   return undefined
 }
 
 // ── fields ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-function byField({ status, body }: Refusal, asked: Asked): Trouble | ApiError | undefined {
+function byField({ status, body }: ErrorReply, request: RefusedRequest): FailureKind | ApiError | undefined {
   if (status !== 400 && status !== 422) return undefined
   const { message: words, param } = envelope(body)
   const message = words.slice(0, MAX_WORDS)
-  const { callerPath = (path: string) => path } = asked
-  const named = [param, ...pathsIn(body), ...quotedIn(message), ...wordsIn(message, asked.body)].map(callerPath)
-  const known = named.map((path) => knownPath(path, asked.body)).find(Boolean)
+  const { callerPath = (path: string) => path } = request
+  const named = [param, ...pathsIn(body), ...quotedIn(message), ...wordsIn(message, request.body)].map(callerPath)
+  const known = named.map((path) => knownPath(path, request.body)).find(Boolean)
   if (known)
     return new ApiError('INVALID_PARAMETER', {
       message: `The model did not accept \`${known}\`. Nothing was charged.`,
       param: known,
     })
   const [first = ''] = param.split(/[.[\]]/)
-  return OPERATOR_WORDS.test(message) || (first !== '' && Object.hasOwn(asked.sent, first)) ? 'operator' : undefined
+  return OPERATOR_WORDS.test(message) || (first !== '' && Object.hasOwn(request.sent, first)) ? 'operator' : undefined
 }
 
 /** Paths from validators: FastAPI's `detail[].loc`, Google's `error.details[].fieldViolations[].field`. */
@@ -211,6 +215,6 @@ function knownPath(path: string, caller: Fields): string | undefined {
 
 // ── statuses ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-function byStatus({ status }: Refusal): Trouble {
-  return status === 400 || status === 422 ? 'request' : usualTrouble(status)
+function byStatus({ status }: ErrorReply): FailureKind {
+  return status === 400 || status === 422 ? 'request' : failureKindOf(status)
 }

@@ -10,23 +10,23 @@ import {
 } from '../../../../core/mod.ts'
 import { eventSplitter, parseEvent, sseJson, tryJson } from '../../../../core/products/chat/formats/sse.ts'
 import type { VendorHttp } from '../../../http/fetch.ts'
-import { type Judge, type Refusal, refusalIn } from '../../../http/refusals.ts'
+import { type ErrorClassifier, type ErrorReply, errorReplyIn } from '../../../http/refusals.ts'
 
 /** Reads one stream of a native format. */
-export type Reading = {
+export type StreamTranslation = {
   readonly rewriter: Rewriter
   /** Returns the error in an event, else undefined. Called for every event, so it looks before it parses. */
-  errorIn(event: SseEvent): Refusal | undefined
+  errorIn(event: SseEvent): ErrorReply | undefined
   /** Whether an answer may end after this event. A stream that ends without one is incomplete. */
   isEnding(event: SseEvent): boolean
   /** Whether the event precedes the model's output, so that an error after it still fails the request. */
   isPrelude?(event: SseEvent): boolean
 }
 
-export type Circumstances = {
+export type TranslationOptions = {
   readonly name: string
   readonly http: VendorHttp
-  readonly judge: Judge
+  readonly classify: ErrorClassifier
   readonly clock: Clock
   readonly timeoutMs: number
   readonly signal: AbortSignal
@@ -42,11 +42,11 @@ const ALIVE = ': working\n\n'
  */
 export async function translatedStream(
   upstream: ChatStream,
-  reading: Reading,
-  circumstances: Circumstances,
+  translation: StreamTranslation,
+  options: TranslationOptions,
 ): Promise<ChatStream> {
-  const { name, http, judge, clock, timeoutMs, signal } = circumstances
-  const { rewriter, errorIn, isEnding, isPrelude = () => false } = reading
+  const { name, http, classify, clock, timeoutMs, signal } = options
+  const { rewriter, errorIn, isEnding, isPrelude = () => false } = translation
   const encoder = new TextEncoder()
   const splitter = eventSplitter()
   /** Whether the model has produced a chunk, and whether the stream was returned to the caller. */
@@ -56,7 +56,7 @@ export async function translatedStream(
   let mayEnd = false
   let isOver = false
   let isCancelled = false
-  let held = ''
+  let buffered = ''
   let broken: Error | undefined
   let refused: ApiError | undefined
 
@@ -72,8 +72,8 @@ export async function translatedStream(
       upstream.cancel()
     })
     try {
-      while (!hasBegun && !isOver) held += await read()
-      if (!hasBegun) throw http.refusal('failed', `${name} ended its stream before it said anything`)
+      while (!hasBegun && !isOver) buffered += await read()
+      if (!hasBegun) throw http.failure('failed', `${name} ended its stream before it said anything`)
     } catch (error) {
       upstream.cancel()
       throw error
@@ -83,11 +83,11 @@ export async function translatedStream(
   }
 
   async function next(): Promise<Uint8Array | undefined> {
-    const isDone = () => isCancelled || (isOver && held === '')
+    const isDone = () => isCancelled || (isOver && buffered === '')
     while (!isDone()) {
       signal.throwIfAborted()
-      const text = held || (await read())
-      held = ''
+      const text = buffered || (await read())
+      buffered = ''
       if (text !== '' && !isCancelled) return encoder.encode(text)
     }
     return undefined
@@ -102,27 +102,27 @@ export async function translatedStream(
   async function read(): Promise<string> {
     const bytes = await upstream.next()
     if (isCancelled) return ''
-    if (isLate) throw http.refusal('timeout', `${name} did not begin within ${timeoutMs} ms`)
+    if (isLate) throw http.failure('timeout', `${name} did not begin within ${timeoutMs} ms`)
     if (bytes === undefined) return finish()
-    const events = cut(bytes)
-    const text = events.map(tell).join('')
+    const events = splitEvents(bytes)
+    const text = events.map(translateEvent).join('')
     return text === '' && events.length > 0 && isAnswered ? ALIVE : text
   }
 
-  function cut(bytes: Uint8Array): string[] {
+  function splitEvents(bytes: Uint8Array): string[] {
     try {
       return splitter.push(bytes)
     } catch {
       upstream.cancel()
-      throw http.refusal('failed', `${name} sent an event that is too long`)
+      throw http.failure('failed', `${name} sent an event that is too long`)
     }
   }
 
-  function tell(raw: string): string {
+  function translateEvent(raw: string): string {
     const event = isOver ? undefined : parseEvent(raw)
     if (!event) return ''
     const error = errorIn(event)
-    if (error) return fail(http.refused(error, judge))
+    if (error) return fail(http.errorFrom(error, classify))
     mayEnd ||= isEnding(event)
     const text = rewriter.on(event)
     hasBegun ||= text !== '' && !isPrelude(event)
@@ -139,38 +139,38 @@ export async function translatedStream(
   }
 
   function finish(): string {
-    const rest = tell(splitter.flush())
+    const rest = translateEvent(splitter.flush())
     if (isOver) return rest
-    if (!mayEnd) throw (broken ??= http.refusal('failed', `${name} ended its stream before its last event`))
+    if (!mayEnd) throw (broken ??= http.failure('failed', `${name} ended its stream before its last event`))
     isOver = true
     return rest + rewriter.end()
   }
 }
 
 /** The error in an event as most vendors write it: `event: error`, `{"error": …}` or `{"type": "error"}`. */
-export function errorEvent({ event, data }: SseEvent): Refusal | undefined {
+export function errorEvent({ event, data }: SseEvent): ErrorReply | undefined {
   if (event !== 'error' && !data.includes('"error"')) return undefined
   const body = tryJson(data)
-  return refusalIn(body) ?? (event === 'error' ? { status: 500, headers: new Headers(), body } : undefined)
+  return errorReplyIn(body) ?? (event === 'error' ? { status: 500, headers: new Headers(), body } : undefined)
 }
 
 /** Converts a whole chat completion to a stream, for a server that does not stream. */
-export function atOnce({ choices, usage, ...head }: Fields): ChatAnswer {
+export function asStream({ choices, usage, ...head }: Fields): ChatAnswer {
   const base = { ...head, object: 'chat.completion.chunk' }
   const chunks = (choices as readonly Fields[]).flatMap(({ message, finish_reason = 'stop', index = 0, ...rest }) => [
     { ...base, choices: [{ ...rest, index, delta: delta(message as Fields), finish_reason: null }] },
     { ...base, choices: [{ index, delta: {}, finish_reason }] },
   ])
   const all = [...chunks, ...(usage === undefined ? [] : [{ ...base, choices: [], usage }])]
-  return told(`${all.map((chunk) => sseJson(chunk)).join('')}data: [DONE]\n\n`)
+  return streamOf(`${all.map((chunk) => sseJson(chunk)).join('')}data: [DONE]\n\n`)
 }
 
 /** A stream of these events. */
-export function told(events: string): ChatAnswer {
-  let held: Uint8Array | undefined = new TextEncoder().encode(events)
+export function streamOf(events: string): ChatAnswer {
+  let buffered: Uint8Array | undefined = new TextEncoder().encode(events)
   const take = () => {
-    const bytes = held
-    held = undefined
+    const bytes = buffered
+    buffered = undefined
     return bytes
   }
   return { kind: 'stream', stream: { next: async () => take(), cancel: () => void take() } }

@@ -105,7 +105,7 @@ describe('a cached market', () => {
     state.failing = true
     expect(await market.feeds('crypto', calm())).toBe(first)
     await clock.settle()
-    expect(log.lines).toMatchObject([{ level: 'warn', fields: { shelf: 'crypto', error: 'the feed is away' } }])
+    expect(log.lines).toMatchObject([{ level: 'warn', fields: { kind: 'crypto', error: 'the feed is away' } }])
     expect(await market.feeds('crypto', calm())).toBe(first)
     expect(asked.length).toBe(2)
     state.failing = false
@@ -137,7 +137,7 @@ describe('a cached market', () => {
     }
     expect(seen).toEqual([10, 10, 10, 6])
     expect(log.lines).toMatchObject(
-      [4, 0].map((now) => ({ level: 'alert', fields: { shelf: 'crypto', before: 10, now } })),
+      [4, 0].map((now) => ({ level: 'alert', fields: { kind: 'crypto', before: 10, now } })),
     )
   })
 
@@ -173,7 +173,7 @@ describe('a cached market', () => {
   })
 
   test('keeps no more than it has room for: the oldest go first', async () => {
-    const { market, asked, feed, bitcoin } = counted({ mostSpots: 3, mostBars: 10 })
+    const { market, asked, feed, bitcoin } = counted({ maxSpots: 3, maxBars: 10 })
     for (const symbol of ['A', 'B', 'C', 'D', 'D', 'C', 'B', 'A']) await market.latest(feed(symbol), calm())
     expect(asked).toEqual(['A', 'B', 'C', 'D', 'A'].map((symbol) => `latest ${symbol}`))
     asked.length = 0
@@ -185,7 +185,7 @@ describe('a cached market', () => {
   })
 
   test('asks for so many histories at a time; others wait, and past that they are told to come again', async () => {
-    const { market, asked, state, clock, bitcoin } = counted({ atOnce: 2, mostWaiting: 1 })
+    const { market, asked, state, clock, bitcoin } = counted({ atOnce: 2, maxWaiting: 1 })
     const gate = door()
     state.gate = gate.passed
     const histories = [1, 2, 3, 4].map((from) =>
@@ -203,7 +203,7 @@ describe('a cached market', () => {
   })
 
   test('who pays never waits behind those who do not, and is not told to come again because of them', async () => {
-    const { market, asked, state, clock, bitcoin } = counted({ atOnce: 2, mostWaiting: 3 })
+    const { market, asked, state, clock, bitcoin } = counted({ atOnce: 2, maxWaiting: 3 })
     const gate = door()
     state.gate = gate.passed
     const free = Array.from({ length: 20 }, (_, index) =>
@@ -234,7 +234,7 @@ describe('a cached market', () => {
         )
       },
     }
-    const market = cachedMarket(vendor, { clock, log: testLog(), atOnce: 1, mostWaiting: 2 })
+    const market = cachedMarket(vendor, { clock, log: testLog(), atOnce: 1, maxWaiting: 2 })
     const [feed] = await plainMarket().feeds('crypto', calm())
     if (!feed) throw new Error('no feed')
     const ask = (from: number) => {

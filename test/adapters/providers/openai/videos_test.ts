@@ -219,8 +219,8 @@ describe('a clip of openaiVideos()', () => {
         (
           await clipStream(video(clipOf(pieces as Uint8Array[]).body, headers as Record<string, string>), {
             ...calm(),
-            cut,
-            mostBytes: 100,
+            controller: cut,
+            maxBytes: 100,
           })
         )?.body ?? null,
       ).arrayBuffer()
@@ -238,7 +238,11 @@ describe('a clip of openaiVideos()', () => {
   test('of more bytes than may be, by its header, is none', async () => {
     const cut = new AbortController()
     expect([
-      await clipStream(video(CLIP_BYTES as BodyInit, { 'content-length': '101' }), { ...calm(), cut, mostBytes: 100 }),
+      await clipStream(video(CLIP_BYTES as BodyInit, { 'content-length': '101' }), {
+        ...calm(),
+        controller: cut,
+        maxBytes: 100,
+      }),
       cut.signal.aborted,
     ]).toEqual([undefined, true])
   })
