@@ -1,19 +1,16 @@
 /**
- * The `bazaar` extension: how an indexer may call what is for sale, in the body of a 402 and in discovery documents
- * (x402 extension bazaar; contract 1.5; decision 44).
+ * The `bazaar` extension, which tells indexers how to call a paid endpoint, in 402 bodies and discovery documents (x402
+ * extension bazaar; contract 1.5; decision 44).
  */
 import type { Endpoint, Free, Offering, Sold } from '../endpoint/mod.ts'
 import { namesIn, trialOf } from '../endpoint/samples.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** Characters of JSON: every 402 carries them in its body. */
+/** Most characters of JSON, since every 402 includes it. */
 const MAX = 2_000
 
-/**
- * The declaration of an endpoint as JSON. What is too long for a challenge is left out: the types of the fields first,
- * then the example.
- */
+/** The declaration of an endpoint as JSON. If it is too long, the field types are left out first, then the example. */
 export function bazaarOf(endpoint: Sold | Free, offering: Offering): string {
   const { path, query, body } = trialOf(endpoint, offering)
   const method = endpoint.kind === 'free' || endpoint.from === 'query' ? 'GET' : endpoint.method
@@ -40,12 +37,12 @@ const inAscii = (json: string): string =>
 
 const some = (name: string, values: Fields): Fields => (Object.keys(values).length > 0 ? { [name]: values } : {})
 
-/** A path with names in it is one resource, however they are filled in. */
+/** A path with parameters is one resource for all values. */
 function template({ path }: Endpoint): Fields {
   return namesIn(path).length > 0 ? { routeTemplate: path.replaceAll(/\{(\w+)(?:\.{3})?\}/g, ':$1') } : {}
 }
 
-/** JSON Schema of `info`, as long as it has to be: what a field means is in OpenAPI. */
+/** A minimal JSON Schema of `info`; OpenAPI describes the fields. */
 function schemaOf({ type, method, bodyType, ...parts }: Fields, depth: 'deep' | 'shallow' = 'deep'): Fields {
   const properties = {
     type: { const: type },

@@ -1,16 +1,16 @@
-/** What documents are written from. */
+/** Input of the discovery documents. */
 import type { StreamedContext } from '../endpoint/mod.ts'
 import type { Terms } from '../x402/offer.ts'
 
 /** One entry of the changelog. */
 export type Change = { readonly date: string; readonly title: string; readonly detail: string }
 
-/** Facts of one gateway that its documents speak of. */
+/** Facts about a gateway that its documents include. */
 export type GatewayDescription = {
   readonly label: string
   readonly version: string
   terms(): readonly Terms[]
   readonly offering: StreamedContext
-  /** What has changed, newest first. */
+  /** Changelog entries, newest first. */
   readonly changes: readonly Change[]
 }

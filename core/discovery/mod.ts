@@ -1,4 +1,4 @@
-/** Everything that a gateway tells of itself for free, derived from its menu and written once. */
+/** The discovery documents of a gateway, derived from its endpoints and cached. */
 import { bazaarOf } from './bazaar.ts'
 import type { GatewayDescription } from './described.ts'
 import { DOCS_POLICY, docsPage, escape } from './reference_page.ts'
@@ -10,16 +10,16 @@ import { wellKnown } from './well_known.ts'
 
 export type Documents = {
   readonly shown: Pick<GatewayFacts, 'openapi' | 'wellKnown' | 'docs' | 'pricing'>
-  /** The `bazaar` extension of what is sold, as JSON; nothing for what no indexer is to call. */
+  /** The `bazaar` extension of an endpoint as JSON; undefined for one that indexers must not call. */
   bazaar(endpoint: Sold | Free): string | undefined
 }
 
-/** Where the origin stands in documents that are written once; no host has this name (RFC 6761). */
+/** Placeholder for the origin in cached documents; reserved, so no host has this name (RFC 6761). */
 const PLACEHOLDER_ORIGIN = 'https://gateway.invalid'
 
 export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescription): Documents {
   const bazaarByName = new Map<string, string>()
-  // The terms open late, and may change with the configuration of the chain.
+  // Payment terms become available after the start and may change with the chain configuration.
   const key = () => JSON.stringify(facts.terms())
   const described = memoized(() => openapi(endpoints, PLACEHOLDER_ORIGIN, facts), key)
   const written = memoized(async () => JSON.stringify(await described()), key)
@@ -47,7 +47,7 @@ export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescri
   }
 }
 
-/** Makes a thing once, until its key changes; what fails is made again. */
+/** Caches a value until its key changes. Failures are not cached. */
 function memoized<T>(make: () => T, keyOf: () => string): () => T {
   let known: { readonly key: string; readonly thing: T } | undefined
   return () => {

@@ -1,5 +1,5 @@
 /**
- * The menu as OpenAPI 3.1: every endpoint, field, price and error, each with an example. Prices come from the code that
+ * The endpoints as OpenAPI 3.1: every field, price and error, each with an example. Prices come from the code that
  * quotes them.
  */
 import { bazaarOf } from './bazaar.ts'
@@ -41,7 +41,7 @@ type Fields = Readonly<Record<string, unknown>>
 export const DESCRIPTION =
   'Sells AI by the call. A request without payment is answered 402 with an exact quote; sign a USDC authorization (x402 version 2) and send the request again with a payment header. Money moves only when there is a result.'
 
-/** The whole document. Rejects only where a sample fails for no fault of its own. */
+/** Builds the document. Rejects only if a sample request fails unexpectedly. */
 export async function openapi(
   endpoints: readonly Endpoint[],
   origin: string,
@@ -91,7 +91,7 @@ function operation(endpoint: Endpoint, method: string, operationContext: Operati
   }
 }
 
-// ── what is sent ────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── requests ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function requestOf(endpoint: Endpoint, method: string, trial: Trial): Fields {
   const names = namesIn(endpoint.path)
@@ -147,7 +147,7 @@ const FORM = {
   },
 }
 
-/** A POST may say in its body what a GET says in its query. */
+/** A POST may have its fields in the body instead of the query. */
 function bodyOf(endpoint: Sold | Free, { body, query }: Trial): Fields {
   const isStrict = endpoint.kind === 'sold' && endpoint.unknownFields === 'refused'
   const schema =
@@ -159,7 +159,7 @@ function bodyOf(endpoint: Sold | Free, { body, query }: Trial): Fields {
   return { required: !isOptional, content: { 'application/json': { schema, example: body ?? query }, ...form } }
 }
 
-/** What the path says, the body does not. */
+/** The body without the path parameters. */
 function withoutPath({ input, path }: Sold | Free): Fields {
   const names = namesIn(path)
   const properties = Object.fromEntries(
@@ -172,7 +172,7 @@ function withoutPath({ input, path }: Sold | Free): Fields {
   }
 }
 
-// ── what comes back ─────────────────────────────────────────────────────────────────────────────────────────────────
+// ── responses ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 function responsesOf(endpoint: Endpoint, operationContext: OperationContext): Fields {
   return { ...answersOf(endpoint, operationContext), ...errorsOf(endpoint, operationContext) }
@@ -198,7 +198,7 @@ function answersOf(endpoint: Endpoint, { trial, facts, parts }: OperationContext
         headers: receiptHeaders,
       },
       202: answer(
-        'Still running, or its settlement is being confirmed, or the chain cannot be asked just now.',
+        'Still running, or its settlement is being confirmed, or the chain is temporarily unreachable.',
         ref('Running'),
       ),
       402: demand(
@@ -241,7 +241,7 @@ const LIVE =
   'The answer, or its events where `stream` is true. A paid one is settled after it was made; see `PAYMENT-RESPONSE`, or the comment before the last event.'
 const EVENTS = { schema: { type: 'string' }, example: 'data: {}\n\n' }
 
-/** What examples cost that are nobody's in particular. */
+/** The price in shared examples. */
 const NOMINAL: Price = { amount: usdc(22_000n), maxTimeoutSeconds: 600, publicPrice: {} }
 
 function challengeContext(
@@ -253,7 +253,7 @@ function challengeContext(
   return { offers, label, errorFormat: endpoint.kind === 'poll' ? 'plain' : endpoint.errorFormat }
 }
 
-/** One set for each dialect. */
+/** One set of examples for each error format. */
 function rejectionsOf(endpoint: Sold | Polled, facts: GatewayDescription, { example }: Components): Fields {
   const asked = challengeContext(endpoint, NOMINAL, facts)
   return Object.fromEntries(
@@ -310,11 +310,11 @@ const answer = (description: string, schema: unknown, type = 'application/json')
   content: { [type]: { schema } },
 })
 
-// ── what several operations share ───────────────────────────────────────────────────────────────────────────────────
+// ── shared components ───────────────────────────────────────────────────────────────────────────────────
 
 type Components = ReturnType<typeof components>
 
-/** Keeps what is said twice under a name, and answers with a reference to it. */
+/** Collects repeated parts under names and returns references to them. */
 function components() {
   const responses = new Map<string, { readonly name: string; readonly value: unknown }>()
   const examples = new Map<string, unknown>()
@@ -340,7 +340,7 @@ function components() {
   }
 }
 
-/** Only what is referred to, by the paths or by one another. */
+/** Only components that are referenced. */
 function componentsIn(paths: unknown, parts: Components): Fields {
   const all: Readonly<Record<string, Fields>> = {
     schemas,

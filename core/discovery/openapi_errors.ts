@@ -1,7 +1,4 @@
-/**
- * What can go wrong with each endpoint, as its documents tell it: the very words of the surface, one example for each
- * fault.
- */
+/** Documents the errors of each endpoint, with an example of each in its error format. */
 import { errorReply, type ErrorFormat } from '../http/error_formats.ts'
 import type { Endpoint, Price } from '../endpoint/mod.ts'
 import { json, type Reply } from '../http/reply.ts'
@@ -35,7 +32,7 @@ const CHAT: readonly ApiErrorCode[] = [
   'UPSTREAM_TIMEOUT',
 ]
 
-/** Every fault that an endpoint may answer with, beside what a 402 says. */
+/** Every error code that an endpoint may return, except those of a 402. */
 export function errorsOf(endpoint: Endpoint): readonly ApiErrorCode[] {
   const own = endpoint.errors ?? []
   if (endpoint.kind === 'poll') return ['PAYER_MISMATCH', 'JOB_NOT_FOUND', 'INTERNAL', ...own]
@@ -81,7 +78,7 @@ function freeErrors(
   ]
 }
 
-/** What each fault says for example; what is not here says what it says of itself. */
+/** Example details of each error. Codes that are absent use their defaults. */
 const EXAMPLE_PARTS: Readonly<Partial<Record<ApiErrorCode, ApiErrorParts>>> = {
   INVALID_JSON: { message: 'The request body is not valid JSON.' },
   INVALID_CONTENT_TYPE: { message: 'The content type must be application/json, got "text/plain".' },
@@ -162,7 +159,7 @@ const EXAMPLE_PARTS: Readonly<Partial<Record<ApiErrorCode, ApiErrorParts>>> = {
     message: 'The model is temporarily unavailable. Nothing was charged.',
     headers: { 'retry-after': '30' },
   },
-  PROVIDER_CONFIG_ERROR: { message: 'The operator has to mend the access to this model. Nothing was charged.' },
+  PROVIDER_CONFIG_ERROR: { message: 'The operator has to fix the access to this model. Nothing was charged.' },
   BUSY: {
     message: 'Too many uploads are under way. Nothing was charged; send the same request again.',
     headers: { 'retry-after': '2' },
@@ -178,10 +175,10 @@ const EXAMPLE_PARTS: Readonly<Partial<Record<ApiErrorCode, ApiErrorParts>>> = {
   },
 }
 
-/** One way of an endpoint to refuse, as the documents show it. */
+/** A documented error of an endpoint. */
 export type DocumentedError = { readonly name: string; readonly summary: string; readonly reply: Reply }
 
-/** Every one of them, beside what a 402 says: its faults by their code, and what it words itself. */
+/** All documented errors except those of a 402: by code, and endpoint-specific ones. */
 export function refusalsOf(endpoint: Endpoint): readonly DocumentedError[] {
   const apiErrors = [...new Set(errorsOf(endpoint))]
     .sort()
@@ -189,7 +186,7 @@ export function refusalsOf(endpoint: Endpoint): readonly DocumentedError[] {
   return endpoint.kind === 'free' ? [...apiErrors, ...(endpoint.refusals ?? [])] : apiErrors
 }
 
-/** A fault as the endpoint would speak it. */
+/** An example error in the endpoint's format. */
 export function exampleOf(code: ApiErrorCode, endpoint: Endpoint): Reply {
   const errorFormat = endpoint.kind === 'poll' ? 'plain' : (endpoint.errorFormat ?? 'plain')
   if (code === 'RATE_LIMITED') return errorReply(rateLimited('vendor-a', 30), errorFormat)
@@ -197,12 +194,12 @@ export function exampleOf(code: ApiErrorCode, endpoint: Endpoint): Reply {
   return errorReply(new ApiError(code, { ...EXAMPLE_PARTS[code], ...named }), errorFormat)
 }
 
-/** What a status means, for one who reads the table of contents. */
+/** The description of a status. */
 export function meaningOf(errors: readonly DocumentedError[]): string {
   return `${[...new Set(errors.map(({ summary }) => summary))].join('; ')}.`
 }
 
-// ── the many ways of a 402 ──────────────────────────────────────────────────────────────────────────────────────────
+// ── 402 ──────────────────────────────────────────────────────────────────────────────────────────
 
 export type ChallengeContext = {
   readonly offers: readonly Offer[]
@@ -210,7 +207,7 @@ export type ChallengeContext = {
   readonly errorFormat: ErrorFormat
 }
 
-/** The body of the 402 that an unpaid trial gets. */
+/** The 402 body of an unpaid request. */
 export function demandExample(
   { offers, label, errorFormat, bazaar }: ChallengeContext & { readonly bazaar: string },
   price: Price,
@@ -231,7 +228,7 @@ const JOB = {
   recoverable: true,
 } as const
 
-/** The bodies of those that a payment gets, by their code. */
+/** The 402 bodies of rejected payments, by code. */
 export function rejectionExamples(
   { offers, label, errorFormat }: ChallengeContext,
   price: Price,
@@ -256,7 +253,7 @@ export function rejectionExamples(
   }
 }
 
-/** What a poll without a payment is told. */
+/** The 402 body of a poll without a payment. */
 export function collectExample(demanding: ChallengeContext, price: Price): unknown {
   return bodyOf(
     replies.demand(

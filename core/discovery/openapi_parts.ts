@@ -1,7 +1,4 @@
-/**
- * The parts of OpenAPI that are the same for every menu: headers of the protocol, and the shapes of envelopes and
- * errors.
- */
+/** Fixed parts of the OpenAPI document: protocol headers, envelopes and error schemas. */
 import type { ErrorFormat } from '../http/error_formats.ts'
 
 const text = { type: 'string' }

@@ -1,10 +1,10 @@
-/** The reference as a page: what OpenAPI says, for people. No script, no foreign resource, every value escaped. */
+/** Renders the OpenAPI document as an HTML page: no scripts, no external resources, all values escaped. */
 import { sha256 } from '@noble/hashes/sha256'
 import { utf8ToBytes } from '@noble/hashes/utils'
 import { toBase64 } from '../lib/base64.ts'
 import type { Change } from './described.ts'
 
-/** A part of the document, whose members may be anything. */
+/** A part of the document with arbitrary members. */
 type Node = { readonly [name: string]: unknown }
 type Place = { readonly origin: string; readonly label: string; readonly changes: readonly Change[] }
 
@@ -30,7 +30,7 @@ const STYLE = `
   details { margin: .35rem 0 } summary { cursor: pointer } footer { padding: 3rem 0 }
 `
 
-/** Nothing may run or be loaded but this style and our own icon. */
+/** Allows only this style and the gateway's icon. */
 export const DOCS_POLICY = `default-src 'none'; style-src 'sha256-${toBase64(sha256(utf8ToBytes(STYLE)))}'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`
 
 export function docsPage(openapi: Node, { origin, label, changes: changelog }: Place): string {
@@ -164,7 +164,7 @@ function priceOf(node: Node): string {
   return amount === undefined ? `${short(min)} to ${short(max)} USDC` : `${short(amount)} USDC`
 }
 
-/** Without zeros that say nothing. */
+/** Removes trailing zeros. */
 const short = (amount: unknown): string => String(amount).replace(/(\.\d{2}\d*?)0+$/, '$1')
 
 type Row = Node & { readonly name?: unknown; readonly isRequired?: boolean }
@@ -213,7 +213,7 @@ function typeOf(schema: Node): string {
   return [type === 'array' ? `${typeOf(nodeOf(schema.items))}[]` : type, ...bounds].join(', ')
 }
 
-// ── how it is called ────────────────────────────────────────────────────────────────────────────────────────────────
+// ── request ────────────────────────────────────────────────────────────────────────────────────────────────
 
 type Calling = { readonly origin: string; readonly body: unknown }
 
@@ -248,7 +248,7 @@ function fetchOf(operation: Operation, { origin, body }: Calling): string {
   return `const reply = await ${call}(${url}, {\n  method: '${operation.method}',\n  headers: { 'content-type': 'application/json' },\n  body: JSON.stringify(${lines}),\n})`
 }
 
-// ── what comes back ─────────────────────────────────────────────────────────────────────────────────────────────────
+// ── response ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 function responses(openapi: Node, node: Node): string {
   return Object.entries(nodeOf(node.responses))
@@ -307,10 +307,10 @@ function resolved(openapi: Node, node: Node): Node {
     .reduce((found, part) => nodeOf(found[part]), openapi)
 }
 
-/** Text with `code` in it. */
+/** Escapes text and renders `code`. */
 const prose = (text: unknown): string => escape(text).replace(/`([^`]+)`/g, '<code>$1</code>')
 
-/** Text that is nothing but text, also in an attribute. */
+/** Escapes text for HTML content and attributes. */
 export function escape(text: unknown): string {
   const entities: Readonly<Record<string, string>> = {
     '&': '&amp;',

@@ -1,7 +1,4 @@
-/**
- * Phone numbers that no program may ring: emergency services and crisis lines, however they are written, and what bills
- * the caller without bound.
- */
+/** Phone numbers that are never called: emergency services and crisis lines in any notation, and premium rates. */
 
 /** Calling codes of two digits; all others have three, but 1 and 7 (ITU-T E.164, list of assigned codes). */
 const TWO_DIGIT_CODES = new Set(
@@ -10,10 +7,7 @@ const TWO_DIGIT_CODES = new Set(
   ),
 )
 
-/**
- * Those of five digits and more, by calling code; shorter ones need no list. Leading zeros of a trunk are not part of
- * them.
- */
+/** Emergency numbers of five or more digits, by calling code, without trunk zeros. Shorter ones need no list. */
 const LONG_SERVICE_NUMBERS: Readonly<Record<string, readonly string[]>> = {
   '1': ['8002738255'],
   '27': ['10111', '10177'],
@@ -29,7 +23,7 @@ const LONG_SERVICE_NUMBERS: Readonly<Record<string, readonly string[]>> = {
  */
 const FOUR_DIGITS = new Set(['247', '290', '683', '690'])
 
-/** Three digits that open no subscriber's number in North America: whatever follows them reaches the same service. */
+/** Service codes of North America; further digits reach the same service. */
 const NANP = /^(?:911|988|933|211|311|411|511|611|711|811)/
 
 /**
@@ -37,7 +31,7 @@ const NANP = /^(?:911|988|933|211|311|411|511|611|711|811)/
  */
 const HARMONISED = /^116\d{3}$/
 
-/** Satellites, networks of no country, and rates that are the callee's to choose. */
+/** Satellite, international networks and premium rates. */
 const PREMIUM = /^(?:1900|1976|808|870|878|881|882|883|888|979|991)/
 
 /**
@@ -95,7 +89,7 @@ const PREMIUM_BY_COUNTRY: Readonly<Record<string, RegExp>> = {
   '972': /^19/,
 }
 
-/** The digits that are dialed: without separators, and without the prefix of an international call. */
+/** The dialed digits, without separators and the international prefix. */
 function dialed(text: string): string {
   const digits = text.normalize('NFKC').replaceAll(/[^\d]/g, '')
   return text.trimStart().startsWith('+') ? digits : digits.replace(/^(?:00|011)(?=\d{3})/, '')
@@ -108,8 +102,8 @@ function split(digits: string): { code: string; rest: string } {
 }
 
 /**
- * Whether a number reaches an emergency service or a crisis line somewhere, with its country's code or without. Errs on
- * the side of not ringing.
+ * Whether a number reaches an emergency service or a crisis line, with or without a country code. Errs on the side of
+ * not calling.
  */
 export function isEmergency(text: string): boolean {
   const digits = dialed(text)
@@ -123,7 +117,7 @@ export function isEmergency(text: string): boolean {
   return HARMONISED.test(national) || (LONG_SERVICE_NUMBERS[code] ?? []).includes(national)
 }
 
-/** Whether a call there costs what nobody has quoted. */
+/** Whether a call costs more than the quote covers. */
 export function isPremiumRate(text: string): boolean {
   const digits = dialed(text)
   const { code, rest } = split(digits)

@@ -1,4 +1,4 @@
-/** The record of a phone call as its buyers read it: the vendor's own words, and what they mean beside them. */
+/** The public record of a phone call: the vendor's fields, plus normalized ones. */
 import type { Json, Fields } from '../../lib/json.ts'
 
 type CallData = {
@@ -9,7 +9,7 @@ type CallData = {
   readonly at: number
 }
 
-/** What is passed on as it is. Not what it cost the operator, nor what else the vendor keeps for its customer. */
+/** Fields that are forwarded unchanged. The operator's cost and account data are not. */
 const FORWARDED_FIELDS = [
   'answered_by',
   'call_length',
@@ -56,10 +56,7 @@ export function clientRecord(
 
 type Status = 'queued' | 'started' | 'ringing' | 'in-progress' | 'completed' | 'error'
 
-/**
- * The vendor's words are not all known (decision 75): what is over says so in `completed`, and an error in
- * `error_message`.
- */
+/** Not all of the vendor's values are known (decision 75): `completed` marks the end, and `error_message` an error. */
 function statusOf(record: Fields): Status {
   const word = String(record.status ?? record.queue_status ?? '').toLowerCase()
   if (textIn(record, 'error_message') || /error|fail/.test(word)) return 'error'

@@ -1,4 +1,4 @@
-/** Calls to people by a voice that follows a task, from a number that the paying wallet rents (contract 17.7). */
+/** Phone calls by a voice agent that follows a task, from a number leased by the paying wallet (contract 17.7). */
 import { type Static, Type } from '@sinclair/typebox'
 import { within } from '../../lib/timers.ts'
 import { isPremiumRate, isEmergency } from './blocked_numbers.ts'
@@ -21,16 +21,16 @@ import { activeOf, E164, ownedBy } from './numbers.ts'
 const PRICE_USD = '0.54'
 const VOICES = ['nat', 'josh', 'maya', 'june', 'paige', 'derek', 'florian'] as const
 const MINUTE_MS = 60_000
-/** How long a call may be asked after. */
+/** How long the record of a call is available. */
 const KEEP_MS = 90 * 24 * 60 * MINUTE_MS
-/** Whom a call may have rung whose fate is not known, that wallet does not ring again for so long. */
+/** After a call with unknown outcome, the wallet cannot call the same number again for this long. */
 const REDIAL_DELAY_MS = 10 * MINUTE_MS
-/** Whom an order has rung is known for longer than its authorization can live. */
+/** Retention of an order's call, longer than the lifetime of its authorization. */
 const ORDER_RETENTION_MS = 48 * 60 * MINUTE_MS
-/** Longest wait for the vendor in a free request. */
+/** Timeout of vendor calls in free requests. */
 const VENDOR_TIMEOUT_MS = 10_000
 
-/** Our id of a call, and what its vendor calls it. */
+/** A call: our id and the vendor's. */
 const CALL = recordKind({
   kind: 'voice_call',
   version: 1,
@@ -42,9 +42,9 @@ const CALL = recordKind({
     at: Type.Number(),
   }),
 })
-/** A number that a wallet is ringing. */
+/** A number that a wallet is currently calling. */
 const DIALING = recordKind({ kind: 'voice_dialing', version: 1, schema: Type.Object({ order: Type.String() }) })
-/** Whom an order has rung, or may have rung where there is no handle. */
+/** The number that an order has called, or may have called if there is no handle. */
 const ORDERED = recordKind({
   kind: 'voice_order',
   version: 1,
@@ -153,7 +153,7 @@ const call = paid({
   }),
 })
 
-/** The number that it is called from. Throws a 403 or 400 that says which there are. */
+/** The caller's number. Throws a 403 or 400 that lists the wallet's numbers. */
 async function callerNumberOf(
   payer: string,
   from: string | undefined,
@@ -211,7 +211,7 @@ function ringing(asked: CallInput, from: string): Ringing {
   }
 }
 
-// ── nobody is rung twice ────────────────────────────────────────────────────────────────────────────────────────────
+// ── at most one call per payment ────────────────────────────────────────────────────────────────────────────────────────────
 
 function voiceIn({ vendors }: Pick<Order<unknown>, 'vendors'>): VoiceVendor {
   if (vendors.voice) return vendors.voice
@@ -219,9 +219,9 @@ function voiceIn({ vendors }: Pick<Order<unknown>, 'vendors'>): VoiceVendor {
 }
 
 /**
- * Rings, unless this order has rung already: the same signed request, come again after a crash, finds its call. Where
- * it is not known whether somebody was rung, that order never rings again, and the wallet does not ring the same number
- * for a while, whatever it signs.
+ * Places the call, unless this order already has: the same signed request, repeated after a crash, finds its call. If
+ * it is unknown whether the call was placed, the order never calls again, and the wallet cannot call the same number
+ * for a while.
  */
 async function ringOnce(order: Order<unknown>, callRequest: Ringing): Promise<string> {
   const { records, order: name } = callContextIn(order)
@@ -262,21 +262,21 @@ async function ringOnce(order: Order<unknown>, callRequest: Ringing): Promise<st
 function callInProgress(to: string, ms: number): ApiError {
   const seconds = String(Math.max(1, Math.ceil(ms / 1000)))
   return new ApiError('BUSY', {
-    message: `This wallet may be ringing ${to} just now, and nobody is rung twice. Nothing was charged; send the same request again in ${seconds} s.`,
+    message: `This wallet may already be calling ${to}. Nothing was charged. Retry the same request in ${seconds} s.`,
     headers: { 'retry-after': seconds },
   })
 }
 
-/** Another signature is another order; this one is not charged any more either. */
+/** This payment is no longer charged. Another signature is another order. */
 function alreadyCalled(to: string): ApiError {
   return new ApiError('AUTHORIZATION_USED', {
     error: 'Call may have been made',
-    message: `This payment may have rung ${to} already, and nobody is rung twice for one. Nothing was charged; sign another payment for another call.`,
+    message: `This payment may already have placed a call to ${to}. Nothing was charged. Sign a new payment to call again.`,
     fields: { code: 'PAYMENT_REPLAY' },
   })
 }
 
-// ── how it goes ─────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── status ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const text = Type.Union([Type.String(), Type.Null()])
 const utterance = Type.Object({ role: Type.String(), text: Type.String() }, { additionalProperties: true })
@@ -314,12 +314,12 @@ const status = free({
   ),
   async answer({ params }, { vendors, records, clock }) {
     const { callId: id = '' } = params
-    // Indexers call what the documents show, braces and all.
+    // Indexers request the documented path, including its braces.
     if (/^[{:]/.test(id)) return json(402, DISCOVERY, { 'cache-control': 'no-store' })
     const unknown = () =>
       new ApiError('NOT_FOUND', {
         error: 'Call not found',
-        message: 'No call of this id was made here; or it was made more than 90 days ago.',
+        message: 'No call has this id, or it was made more than 90 days ago.',
       })
     const stored = /^call_[0-9a-f]{32}$/.test(id) ? await CALL.get(records, id, clock.now()) : undefined
     if (!stored) throw unknown()

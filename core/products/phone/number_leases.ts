@@ -53,7 +53,7 @@ const FORMER = recordKind({
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 export const TERM_MS = 30 * DAY_MS
-/** Nothing of this ends by itself: what the operator pays for must not be forgotten. */
+/** Records of numbers that the operator pays for never expire by themselves. */
 export const NO_EXPIRY = Number.MAX_SAFE_INTEGER
 /**
  * A poll that began within the claim window may end after it, and the same signed request may come again after a
@@ -61,7 +61,7 @@ export const NO_EXPIRY = Number.MAX_SAFE_INTEGER
  */
 const GRACE_MS = HOUR_MS
 const MAX = 1_000
-/** A wallet rents at most so many at a time. */
+/** Most numbers of a wallet. */
 export const MAX_NUMBERS = 100
 
 export type LeasedNumber = {
@@ -77,7 +77,7 @@ export type LeasedNumber = {
 const isPaid = (call: Call | undefined): boolean =>
   call?.paymentStatus === 'settled' || call?.paymentStatus === 'unresolved'
 
-/** A number as it stands at this moment. */
+/** The current state of a lease. */
 export async function leaseStatusOf(
   record: LeaseRecord,
   { records, now }: { records: Pick<Records, 'getCall'>; now: number },
@@ -117,7 +117,7 @@ export async function formerOf(
   return kept.map(({ data }) => data).toSorted((one, other) => other.expiresAt - one.expiresAt)
 }
 
-// ── beginning and ending ────────────────────────────────────────────────────────────────────────────────────────────
+// ── start and end ────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Makes a bought number the wallet's, as soon as this call is paid. False where somebody else has it. */
 export async function rentOut(
@@ -171,7 +171,7 @@ export async function forget(
   await NUMBER.move(records, record, { expiresAt: now }, now)
 }
 
-// ── the chore ───────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── maintenance ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 type ReleaseContext = {
   readonly records: Records
@@ -193,7 +193,7 @@ export const releaseUnusedNumbers: MaintenanceTask = {
     if (!phone) return
     for (const line of await phone.lines({ signal })) {
       await handle(line, { records, phone, log, signal, now: clock.now() }).catch((error: Error) =>
-        log.alert('a phone number that nobody rents could not be given back', {
+        log.alert('an unused phone number could not be released', {
           number: line.number,
           error: error.message,
         }),
@@ -214,14 +214,14 @@ async function handle(line: Line, at: ReleaseContext): Promise<void> {
     if (!ended) return
     await phone.release(line.id, { signal })
     await forget(records, ended, { expiresAt: rented.expiresAt, now })
-    return log.info('a phone number was given back', {
+    return log.info('a phone number was released', {
       number: line.number,
       why: rented.lease.terms > 0 || rented.expiresAt > rented.lease.from ? 'expired' : 'not paid for',
     })
   }
   const ordered = await NUMBER_ORDER.get(records, line.order, now)
   if (!ordered)
-    return log.warn('a phone number at the carrier was bought by somebody whom this database does not know', {
+    return log.warn('the carrier has a phone number that this database does not know', {
       number: line.number,
     })
   const order = ordered.data
@@ -234,7 +234,7 @@ async function handle(line: Line, at: ReleaseContext): Promise<void> {
   if (!ending) return
   await phone.release(line.id, { signal })
   if (!isStray) await NUMBER_ORDER.move(records, ending, { expiresAt: now }, now)
-  log.info('a phone number was given back', { number: line.number, why: 'bought for a call that came to nothing' })
+  log.info('a phone number was released', { number: line.number, why: 'bought for a call that came to nothing' })
 }
 
 /** Its result may still be paid for, or the same signed request may come again and find the number. */

@@ -1,7 +1,4 @@
-/**
- * Phone numbers: what a carrier knows of one, and numbers to rent, which belong to the wallet that pays (contract
- * 17.2).
- */
+/** Phone number lookups, and numbers leased to the paying wallet (contract 17.2). */
 import { type Static, Type } from '@sinclair/typebox'
 import { type Offering, type Order, paid, type Price } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
@@ -50,7 +47,7 @@ const iso = (ms: number): string => new Date(ms).toISOString()
 const price = (usd: string) => (): Price => ({ amount: flatPrice(usd), maxTimeoutSeconds: 300, publicPrice: {} })
 const EXAMPLE = { phoneNumber: '+14155550100' }
 
-/** Anything that the body does not know is 400: a misspelled field here buys the wrong thing. */
+/** Unknown fields are 400: a misspelled field would buy the wrong thing. */
 const shared = {
   tag: 'phone',
   delivery: 'inline',
@@ -65,7 +62,7 @@ function phoneIn({ vendors }: Pick<Order<unknown>, 'vendors'>): PhoneVendor {
   })
 }
 
-// ── what a carrier knows ────────────────────────────────────────────────────────────────────────────────────────────
+// ── lookups ────────────────────────────────────────────────────────────────────────────────────────────
 
 const lookups = (['carrier', 'fraud'] as const).map((about) =>
   paid({
@@ -91,7 +88,7 @@ const lookups = (['carrier', 'fraud'] as const).map((about) =>
   }),
 )
 
-// ── numbers to rent ─────────────────────────────────────────────────────────────────────────────────────────────────
+// ── leases ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 const buyInput = Type.Object({
   country: Type.Optional(
@@ -290,7 +287,7 @@ const release = paid({
       if (error instanceof ApiError) throw none()
       throw error
     })
-    // Another term that is being paid for at this moment would be paid for nothing.
+    // A renewal that is being settled would be paid for nothing.
     const { unpaid } = rented
     if (unpaid && (unpaid.workStatus !== 'completed' || unpaid.paymentStatus === 'settling')) throw busy()
     const ended = await endLease(records, rented, clock.now())
@@ -298,7 +295,7 @@ const release = paid({
     await phoneIn(order)
       .release(rented.lease.id, { signal })
       .catch(async (error: unknown) => {
-        // It is the wallet's still, and can be released again; after a crash here the chore gives it back.
+        // The wallet keeps the number and can release it again; after a crash here maintenance releases it.
         await NUMBER.move(records, ended, { data: rented.lease }, clock.now())
         throw error
       })
@@ -311,12 +308,12 @@ const release = paid({
 
 export const phone = [...lookups, buy, renew, list, release]
 
-// ── whose a number is ───────────────────────────────────────────────────────────────────────────────────────────────
+// ── ownership ───────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What has been paid for: a number that waits for its payment is nobody's, and is not told of. */
+/** Whether a number is paid for. Unpaid numbers have no owner and are not listed. */
 const isPaidFor = ({ expiresAt: end, lease }: LeasedNumber): boolean => end > lease.from
 
-/** A number that this wallet may use. Throws a 403 with the reason: wrong_wallet, expired, not_found. */
+/** A number that this wallet may use. Throws a 403 with a reason: wrong_wallet, expired or not_found. */
 export async function ownedBy(
   wallet: string,
   number: string,
@@ -343,7 +340,7 @@ export async function ownedBy(
   })
 }
 
-/** Its numbers that it may call from. */
+/** The wallet's numbers that it may call from. */
 export async function activeOf(
   wallet: string,
   at: { records: CallContext['records']; now: number },
@@ -353,6 +350,6 @@ export async function activeOf(
 
 const busy = (): ApiError =>
   new ApiError('BUSY', {
-    message: 'Another request changes this number just now. Nothing was charged; send the same request again.',
+    message: 'Another request is changing this number. Nothing was charged; send the same request again.',
     headers: { 'retry-after': '2' },
   })

@@ -1,7 +1,4 @@
-/**
- * Networks whose nodes can be asked, under the names that callers use. An operator may have nodes of others (contract
- * 15.9).
- */
+/** Networks with JSON-RPC nodes, by the names that callers use. Operators may add nodes of others (contract 15.9). */
 export type NetworkRow = { readonly slug: string; readonly name: string; readonly aliases: readonly string[] }
 
 const network = (slug: string, name: string, ...aliases: readonly string[]): NetworkRow => ({ slug, name, aliases })
@@ -53,16 +50,13 @@ const byName = new Map(
   networkRows.flatMap((row) => [row.slug, ...row.aliases].map((name) => [name, row.slug] as const)),
 )
 
-/**
- * The one of `served` that a caller means: by its own name, by an alias, or without its `-mainnet`; undefined where
- * none is meant.
- */
+/** Resolves a name to one of `served`: by slug, by alias, or without `-mainnet`; undefined if none matches. */
 export function networkNamed(name: string, served: readonly string[]): string | undefined {
   const requested = name.toLowerCase()
   return [requested, byName.get(requested) ?? '', `${requested}-mainnet`].find((slug) => served.includes(slug))
 }
 
-/** The slug of a network by which a gateway is paid, where it is one that can be asked. */
+/** The slug of the gateway's payment network, if it has an RPC name. */
 export function networkOf(caip: string): string | undefined {
   return slugs[caip]
 }

@@ -1,4 +1,4 @@
-/** JSON-RPC 2.0 to the operator's nodes, one call or a batch, answered as the node answers (contract 15.11, 15.7). */
+/** Forwards JSON-RPC 2.0 calls and batches to the operator's nodes (contract 15.11, 15.7). */
 import { type Static, Type } from '@sinclair/typebox'
 import { networkNamed, networkOf } from './networks.ts'
 import { type Context, type Offering, paid } from '../../endpoint/mod.ts'
@@ -10,7 +10,7 @@ import { piecePrice } from '../../x402/pricing.ts'
 import type { Json } from '../../lib/json.ts'
 import type { RpcAnswer, RpcCall } from '../../ports/vendors/rpc.ts'
 
-/** US dollars for each call of a batch, before the fee. */
+/** US dollars per call of a batch, before the fee. */
 const PER_CALL = '0.002'
 const PER_SOLANA_CALL = '0.0005'
 const MAX_CALLS = 1_000
@@ -18,7 +18,7 @@ const MAX_ID = 128
 
 const Params = Type.Optional(Type.Array(Type.Unknown(), { description: 'In order, as the method takes them.' }))
 const Id = Type.Union([Type.String({ maxLength: MAX_ID }), Type.Integer()], {
-  description: 'The answer carries it. A call without one would get none, and is refused.',
+  description: 'Returned with the answer. Required: a call without id would get no answer.',
 })
 const callFields = {
   jsonrpc: Type.Optional(Type.Literal('2.0')),
@@ -41,17 +41,16 @@ const output = Type.Unknown({
 })
 
 /**
- * Methods that any buyer may call: what reads, and what sends that somebody else has signed. By name where a node knows
- * others that begin alike: among `eth_send*` are those that use the node's own keys, and on a local chain one that
- * needs no signature at all.
+ * Methods that any caller may use: reads, and sending of signed transactions. `eth_send*` is listed by name, because
+ * nodes have others that sign with their own keys, and local chains one that needs no signature.
  */
 const EVM =
   /^(?:eth_(?:blobBaseFee|blockNumber|call|callMany|chainId|config|createAccessList|estimateGas|feeHistory|gasPrice|get[A-Z][A-Za-z0-9]{1,60}|maxPriorityFeePerGas|protocolVersion|sendRawTransaction(?:Sync|Conditional)?|simulateV1|syncing)|net_(?:listening|peerCount|version)|web3_(?:clientVersion|sha3))$/
-/** What the node keeps for whoever asked first. */
+/** Methods with state on the node, which callers would share. */
 const NOT_EVM = /^eth_get(?:Filter.*|Work.*)$/
 const SOLANA = /^(get|is|simulate|send)[A-Z][A-Za-z0-9]{1,60}$|^minimumLedgerSlot$/
 
-/** What a client of Solana has to know before it can pay (contract 15.13), beside its mint. */
+/** Methods that a Solana client needs before it can pay (contract 15.13), besides the account of the mint. */
 const FREE = new Set(['getLatestBlockhash', 'isBlockhashValid', 'getRecentPrioritizationFees', 'getGenesisHash'])
 const MINTS: ReadonlySet<unknown> = new Set([
   'EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v',
@@ -76,7 +75,7 @@ const evm = paid({
   ...shared,
   name: 'rpc',
   path: '/api/v1/rpc/{network}',
-  summary: 'Ask a node of any chain',
+  summary: 'Call a node of any chain',
   description: `JSON-RPC 2.0 to one of the operator's nodes: a call, or a list of up to ${MAX_CALLS}, each at the price of one. X-Network says which chain answered, X-Cache whether it had to be asked.`,
   input: anywhere,
   example: { network: 'base-mainnet', jsonrpc: '2.0', id: 1, method: 'eth_blockNumber', params: [] },
@@ -98,7 +97,7 @@ const solana = paid({
   ...shared,
   name: 'solana.rpc',
   path: '/api/v1/solana/rpc',
-  summary: 'Ask a node of Solana',
+  summary: 'Call a Solana node',
   description: `JSON-RPC 2.0 to the operator's node: a call, or a list of up to ${MAX_CALLS}, each at the price of one. On a gateway that is paid on Solana, what a client has to know before it pays is free: ${[...FREE].join(', ')}, and getAccountInfo of the USDC mint.`,
   input: onSolana,
   example: { jsonrpc: '2.0', id: 1, method: 'getSlot', params: [] },
@@ -113,7 +112,7 @@ const solana = paid({
 
 export const rpc = [evm, solana]
 
-/** A list is a batch; anything else that is no object is left to the check. */
+/** An array is a batch. Other non-objects are refused by the check. */
 function asCalls(body: unknown): Record<string, unknown> {
   if (body === undefined) return {}
   return typeof body === 'object' && body !== null && !Array.isArray(body) ? { ...body } : { batch: body }
@@ -175,10 +174,7 @@ function isFree(given: Input, { networks = [] }: Context): boolean {
 
 const isSolana = (slug: string): boolean => slug.startsWith('solana-')
 
-/**
- * False where the operator has no node at all. A network that there is no node of is the caller's mistake: 400 with
- * those that there are.
- */
+/** False if the operator has no nodes at all. An unknown network is a 400 that lists the available ones. */
 function isAvailable({ vendors }: Offering, found: () => string | undefined): boolean {
   return vendors.rpc !== undefined && found() !== undefined
 }
@@ -188,7 +184,7 @@ function slugOf(name: string | undefined, { vendors }: Pick<Offering, 'vendors'>
   if (!/^[a-z0-9-]{1,41}$/i.test(name ?? ''))
     throw unknown(`network: must be up to 41 letters, digits and -, got ${quoted(name)}`, served)
   const found = networkNamed(name ?? '', served)
-  if (found === undefined) throw unknown(`network: there is no node of ${quoted(name)} here`, served)
+  if (found === undefined) throw unknown(`network: no node for ${quoted(name)} is configured`, served)
   return found
 }
 
@@ -200,7 +196,7 @@ function unknown(message: string, supportedNetworks: readonly string[]): ApiErro
   })
 }
 
-/** The chain that this gateway is paid on, if it is a Solana; else Solana itself, or its devnet. */
+/** The gateway's payment network if it is Solana; else Solana mainnet, or its devnet. */
 function solanaOf({ vendors, networks = [] }: Pick<Offering, 'vendors' | 'networks'>): string | undefined {
   const own = networks.map(networkOf).filter((slug) => slug !== undefined && isSolana(slug))
   return [...own, 'solana-mainnet', 'solana-devnet'].find((slug) => vendors.rpc?.networks.includes(slug ?? ''))
@@ -218,7 +214,7 @@ async function ask(
   return { result: { text, headers: { 'x-network': network, 'x-cache': isCached ? 'HIT' : 'MISS' } } }
 }
 
-/** What was judged and nothing else: there are nodes that read `Method` as `method`, and the last of both counts. */
+/** Copies only the checked members: some nodes read `Method` as `method`, and the last one wins. */
 const canonicalCall = ({ jsonrpc, id, method, params }: RpcCall): RpcCall => ({
   jsonrpc,
   id,

@@ -1,12 +1,9 @@
 import type { Gpu } from '../../ports/vendors/sandbox.ts'
 
-/**
- * What sandboxes cost, in US dollars before the fee: at once for short ones, by the hour for longer ones (contract
- * 16.2).
- */
+/** Sandbox rates in US dollars before the fee: flat for short ones, hourly for longer ones (contract 16.2). */
 export type SandboxRate = { readonly flat: string; readonly hourly: string }
 
-/** Up to here the flat rate holds. */
+/** Longest duration at the flat rate. */
 export const SHORT_SECONDS = 300
 
 /** Without a GPU. */

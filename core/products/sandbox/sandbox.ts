@@ -28,22 +28,22 @@ const DAY_MS = 24 * 60 * MINUTE_MS
  */
 const CLAIM_MS = 5 * MINUTE_MS
 const SETTLING_MS = 2 * MINUTE_MS
-/** How long after its end a sandbox still reads as terminated. */
+/** How long after its end a sandbox is still reported as terminated. */
 const REMEMBERED_MS = DAY_MS
-/** What comes on top of a command's own time, and how long other questions may take. */
+/** Grace time of a command, and timeout of other vendor calls. */
 const EXTRA_SECONDS = 5
 const QUESTION_SECONDS = 15
 const REFUND_POLICY =
   'Paid in advance for the whole time. A sandbox that is terminated earlier is not refunded; one that does not start costs nothing.'
 
-/** A sandbox of a wallet's. */
+/** A sandbox of a wallet. */
 export const SANDBOX = recordKind({
   kind: 'sandbox',
   version: 1,
   schema: Type.Object({ vendor: Type.String(), handle: Type.String(), ends: Type.Number() }),
 })
 
-/** Sandboxes that would outlive the time in which they can be paid for, all under one owner, who is nobody's wallet. */
+/** Sandboxes that outlive their claim window, stored under one owner that is no wallet. */
 const WATCHED = recordKind({
   kind: 'sandbox_unpaid',
   version: 1,
@@ -59,7 +59,7 @@ const sandboxId = Type.String({
 const ID = /^sb_[0-9a-f]{32}$/
 const returncode = Type.Union([Type.Integer(), Type.Null()])
 
-/** What all four have in common. */
+/** Shared by all four endpoints. */
 const shared = {
   tag: 'sandbox',
   delivery: 'inline',
@@ -162,7 +162,7 @@ const create = paid({
       ).catch(() => {})
       throw error
     }
-    // Of the call's id a refused payment tells its buyer; of the handle nobody hears.
+    // A refused payment shows the call id to its buyer; the handle stays secret, so the id is not guessable.
     const id = idFrom(`${order.id} ${handle}`, 'sb_')
     const data = { vendor: vendor.name, handle, ends }
     const { runtime } = vendor
@@ -205,7 +205,7 @@ const create = paid({
 })
 
 const example = { sandbox_id: 'sb_0123456789abcdef0123456789abcdef' }
-/** What asks a sandbox that is there. */
+/** Shared by the endpoints that use an existing sandbox. */
 const existingSandbox = {
   ...shared,
   errors: ['NOT_FOUND', 'RATE_LIMITED', 'UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
@@ -267,7 +267,7 @@ const idInput = Type.Object({ sandbox_id: sandboxId })
 const status = paid({
   ...existingSandbox,
   ...at('status'),
-  summary: 'Look at a sandbox',
+  summary: 'Get the status of a sandbox',
   description: 'Whether it still runs, and how it ended where that is known.',
   input: idInput,
   output: Type.Object({
@@ -360,9 +360,9 @@ function checkId<Given extends { readonly sandbox_id: string }>(given: Given): G
   )
 }
 
-// ── sandboxes that are there ────────────────────────────────────────────────────────────────────────────────────────
+// ── existing sandboxes ────────────────────────────────────────────────────────────────────────────────────────
 
-/** A sandbox of the payer's. Anybody else's is none at all. */
+/** A sandbox of the payer. Others are reported as not found. */
 async function sandboxOfPayer(
   order: Order<unknown>,
   id: string,
@@ -376,16 +376,13 @@ async function sandboxOfPayer(
   return { vendor, handle, isOver: ends <= order.clock.now() }
 }
 
-/** Notes a sandbox before its buyer can have it: whoever is there when it is due sees to it, also after a crash. */
+/** Stores a sandbox before its buyer gets it, so that maintenance can end it when it is due, even after a crash. */
 async function watchUnpaid(order: Order<unknown>, data: Watched, expiresAt: number): Promise<void> {
   const record = { id: order.id, owner: WATCHERS, data, expiresAt }
   await WATCHED.put(callContextIn(order).records, record, order.clock.now())
 }
 
-/**
- * Whoever cannot pay for a sandbox within its claim window does not keep it running. A settlement that is under way is
- * not disturbed.
- */
+/** Ends sandboxes that were not paid within their claim window. A settlement in progress is left alone. */
 async function endUnpaid({
   records,
   vendors: { sandbox },
@@ -404,7 +401,7 @@ async function endUnpaid({
   })
   for (const each of await Promise.allSettled(checks))
     if (each.status === 'rejected')
-      log.alert('a sandbox that nobody has paid for could not be ended', { error: (each.reason as Error).message })
+      log.alert('an unpaid sandbox could not be terminated', { error: (each.reason as Error).message })
 }
 
 function withTimeout<T>(

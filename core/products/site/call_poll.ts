@@ -1,4 +1,4 @@
-/** Collecting any call, by those who lost its reply: products without a poll path of their own are polled here. */
+/** Polls any call, for callers that lost its reply and for products without their own poll path. */
 import { polled } from '../../endpoint/mod.ts'
 import { READS } from '../../endpoint/replies.ts'
 

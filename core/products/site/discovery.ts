@@ -1,4 +1,4 @@
-/** The machine-readable descriptions, both derived from the menu. */
+/** The machine-readable descriptions, derived from the endpoint registry. */
 import { Type } from '@sinclair/typebox'
 import { free } from '../../endpoint/mod.ts'
 import type { Reply } from '../../http/reply.ts'

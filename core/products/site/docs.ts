@@ -1,4 +1,4 @@
-/** What a person finds who opens the gateway in a browser: the reference, an icon, and a word for robots. */
+/** Pages for browsers: the API reference, the icon and robots.txt. */
 import { free } from '../../endpoint/mod.ts'
 import { favicon } from './favicon.ts'
 
@@ -40,7 +40,7 @@ const icon = free({
   }),
 })
 
-/** What is hosted belongs to its buyers; the descriptions are for everybody. */
+/** Hosted media and wallet data are private; the documentation is public. */
 const ROBOTS = 'User-agent: *\nAllow: /\nDisallow: /api/media/\nDisallow: /api/v1/wallet/\n'
 
 const robots = free({

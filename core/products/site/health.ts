@@ -1,7 +1,4 @@
-/**
- * How this gateway is, from what it knows already: nobody is asked, so it answers at once, and says nothing that was
- * said to it.
- */
+/** Health of the gateway from recorded results: makes no upstream calls and exposes no request data. */
 import { Type } from '@sinclair/typebox'
 import { free, type FreeContext } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
@@ -37,7 +34,7 @@ function chainStatus({ isReady, closed, healthStatus }: GatewayFacts): 'ok' | 'd
 
 type Modelled = { readonly id: string; readonly status: 'available' | 'degraded' } & ReturnType<typeof statusOf>
 
-/** The listed models only: what is not configured is not for sale here, and its health is nobody's business. */
+/** Only listed models: models that are not configured have no public health. */
 async function modelsOf(
   request: Parameters<(typeof listing)[0]['answer']>[0],
   context: FreeContext,

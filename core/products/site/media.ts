@@ -13,7 +13,7 @@ const file = free({
     const { key = '' } = params
     const etag = `"${key.replaceAll(/[^\w./-]/g, '')}"`
     const isKnown = header('if-none-match') === etag
-    // A part of another version would not fit: there is none, but the caller may hold a validator of something else.
+    // A range of another version would not match, so If-Range must name this file.
     const isOfThis = (header('if-range') ?? etag) === etag
     const range = method === 'GET' && isOfThis && !isKnown ? rangeIn(header('range')) : undefined
     const found = await objects.get(key, range)
@@ -53,7 +53,7 @@ const file = free({
 })
 
 /**
- * One range, as players ask for. Undefined for what is none, and for several: both are answered with the whole (RFC
+ * Parses a single range. Undefined for an invalid header and for several ranges, which both get the whole file (RFC
  * 9110, 14.2).
  */
 function rangeIn(text: string | null): ByteRange | undefined {
@@ -64,7 +64,7 @@ function rangeIn(text: string | null): ByteRange | undefined {
   return first <= last ? { first, last } : undefined
 }
 
-/** The last bytes; of none, no byte lies within. */
+/** The last `count` bytes. Zero bytes cannot be satisfied. */
 const fromEnd = (count: number): ByteRange => ({ first: count === 0 ? Number.MAX_SAFE_INTEGER : -count })
 
 export const media = [file]

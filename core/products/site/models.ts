@@ -1,4 +1,4 @@
-/** The catalog: every model that this gateway can serve as it is configured, and what it costs (contract 8.2). */
+/** Lists the models that this gateway can serve and their prices (contract 8.2). */
 import { Type } from '@sinclair/typebox'
 import { vendorOf, RATE_NAMES } from '../audio/shared.ts'
 import type { AudioRow } from '../../ports/vendors/audio.ts'
@@ -65,7 +65,7 @@ const list = free({
 
 export const models = [list]
 
-/** Rows and vendors stand for the life of a gateway, so its list is written once. */
+/** Cached, since rows and vendors do not change while a gateway runs. */
 const replies = new WeakMap<Catalog, WeakMap<Vendors, Reply>>()
 
 function listed(catalog: Catalog, vendors: Vendors): Reply {

@@ -9,7 +9,7 @@ import { models } from './models.ts'
 const HOUR_MS = 3_600_000
 const CACHED = { 'cache-control': 'public, max-age=60' }
 
-/** A model as /api/v1/models lists it, as far as it is counted and priced here. */
+/** The members of a listed model that are used here. */
 type Listed = {
   readonly id: string
   readonly owned_by: string
@@ -18,7 +18,7 @@ type Listed = {
   readonly pricing: Readonly<Record<string, unknown>>
 }
 
-/** Asked of the listing itself, so that both say the same. */
+/** Reads the model list itself, so that both agree. */
 async function listed(request: FreeRequest, context: FreeContext): Promise<readonly Listed[]> {
   const replies = await Promise.all(
     models.map((endpoint) => endpoint.answer({ ...request, query: new URLSearchParams(), search: '' }, context)),

@@ -1,6 +1,6 @@
 /**
- * USDC into an account at a prediction market: the wallet's own deposit to the bridge is sent for it, and then the fee
- * is charged (contract 18.8).
+ * Deposits USDC into a prediction-market account: submits the wallet's own deposit to the bridge, then charges the fee
+ * (contract 18.8).
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { type Order, paid } from '../../endpoint/mod.ts'
@@ -17,10 +17,10 @@ import { decodePayment, type Payment } from '../../x402/protocol.ts'
 
 /** US dollars before the fee. */
 const PRICE_USD = '0.01'
-/** In millionths of a dollar: less than the bridge credits is lost in it, more is not for a machine to send. */
+/** Limits in millionths of a dollar. The bridge does not credit smaller deposits. */
 const MIN_AMOUNT = 2_000_000n
 const MAX_AMOUNT = 10_000_000_000n
-/** Its caller waits so long for both settlements, and polls after that. */
+/** The reply waits this long for both settlements; then the caller polls. */
 const WINDOW_MS = 50_000
 const SECONDS = 600
 
@@ -181,7 +181,7 @@ function paymentIn({ depositAuthorization }: Pick<FundInput, 'depositAuthorizati
   throw invalid(decoded.reason)
 }
 
-/** The words of the payment header are those of the body here. */
+/** Rewords errors of the payment header for the body field. */
 function invalid(reason: string): ApiError {
   const message = `depositAuthorization: ${reason.replace('the payment header', 'it')}`
   return new ApiError('INVALID_BODY', {
@@ -191,7 +191,7 @@ function invalid(reason: string): ApiError {
   })
 }
 
-/** 409, and not a 402: another payment of the fee does not help. */
+/** 409 instead of 402, because another fee payment would not help. */
 function used(transaction: string | null): ApiError {
   const where = transaction === null ? '' : ' It is on chain: do not sign it again.'
   return new ApiError('AUTHORIZATION_USED', {

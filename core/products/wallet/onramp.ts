@@ -1,6 +1,6 @@
 /**
- * A link by which a wallet is filled with bought USDC. Its payment is an authorization of nothing: it proves the wallet
- * (contract 18.4).
+ * Creates a link to buy USDC for a wallet. Its payment is a zero-amount authorization that proves the wallet (contract
+ * 18.4).
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { paid } from '../../endpoint/mod.ts'
@@ -11,7 +11,7 @@ import { usdc } from '../../x402/money.ts'
 
 const HOUR_MS = 3_600_000
 const WINDOWS = { address: { requests: 30, windowMs: HOUR_MS }, wallet: { requests: 10, windowMs: HOUR_MS } }
-/** The link lives so long, and is good for one visit: nobody has the use of an older one. */
+/** Lifetime of a link, which can be used once. */
 const LIFE_MS = 300_000
 const LINKS = 'https://pay.coinbase.com/'
 

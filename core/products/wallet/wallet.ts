@@ -1,4 +1,4 @@
-/** What a wallet holds, and what it has spent here (contract 18.2). */
+/** The balance of a wallet and its spend at this gateway (contract 18.2). */
 import { Type } from '@sinclair/typebox'
 import { within } from '../../lib/timers.ts'
 import { free } from '../../endpoint/mod.ts'
@@ -11,7 +11,7 @@ import { WALLET_LISTS, walletOf, sampleWallet } from '../lib/wallet_lists.ts'
 const MINUTE_MS = 60_000
 const DAY_MS = 24 * 60 * MINUTE_MS
 const DAYS = 30
-/** Longest wait for the chain. */
+/** Timeout of chain reads. */
 const CHAIN_TIMEOUT_MS = 8_000
 
 const balance = free({
@@ -38,7 +38,7 @@ const balance = free({
     const address = walletOf(query.get('address') ?? '', gateway)
     const [terms] = gateway.terms()
     if (!chain.balance)
-      throw new ApiError('NOT_CONFIGURED', { message: 'The chain of this gateway cannot be asked for balances.' })
+      throw new ApiError('NOT_CONFIGURED', { message: 'The chain of this gateway does not support balance reads.' })
     if (!terms) throw chainUnavailable()
     const read = chain.balance
     const baseUnits = await within(clock, CHAIN_TIMEOUT_MS, (signal) => read(address, { signal })).catch(
@@ -65,7 +65,7 @@ const balance = free({
 
 function chainUnavailable(): ApiError {
   return new ApiError('NOT_READY', {
-    message: 'The chain cannot be asked just now; try again.',
+    message: 'The chain is temporarily unreachable; try again.',
     headers: { 'retry-after': '5' },
   })
 }
@@ -131,7 +131,7 @@ function totalOf(spent: readonly Spend[]) {
 
 const paidIn = (spent: readonly Spend[]): Usdc => usdc(spent.reduce((sum, each) => sum + each.spent, 0n))
 
-/** Groups by a name, dearest first; what has none, as a product without models, is in no group. */
+/** Groups by name, highest spend first. Entries without a name are left out. */
 function groupBy(
   spent: readonly Spend[],
   nameOf: (each: Spend) => string | null,

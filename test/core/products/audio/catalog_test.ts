@@ -54,11 +54,11 @@ describe('a price of audio', () => {
 describe('bad input is 400 before the quote, naming the field and what is allowed', () => {
   const rows: readonly [{ path: string }, object, string][] = [
     [SPEECH, { input: ' \n' }, 'input: must not be blank'],
-    [SPEECH, { input: '\u200b\u3164\u2800' }, 'input: must hold a letter, a digit or a sign'],
-    [SPEECH, { input: '...!? \u0301' }, 'input: must hold a letter, a digit or a sign'],
-    [SPEECH, { input: 'a\ud83e' }, 'input: must be Unicode, and holds half a character'],
-    [SOUNDS, { text: '\u2060' }, 'text: must hold a letter'],
-    [MUSIC, { prompt: 'song', lyrics: '\u200d' }, 'lyrics: must hold a letter'],
+    [SPEECH, { input: '\u200b\u3164\u2800' }, 'input: must contain a letter, a digit or a symbol'],
+    [SPEECH, { input: '...!? \u0301' }, 'input: must contain a letter, a digit or a symbol'],
+    [SPEECH, { input: 'a\ud83e' }, 'input: must be valid Unicode, but has an unpaired surrogate'],
+    [SOUNDS, { text: '\u2060' }, 'text: must contain a letter'],
+    [MUSIC, { prompt: 'song', lyrics: '\u200d' }, 'lyrics: must contain a letter'],
     [
       SPEECH,
       { model: 'elevenlabs/v3', input: 'x'.repeat(5_001) },

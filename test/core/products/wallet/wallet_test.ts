@@ -88,7 +88,7 @@ describe('GET /api/v1/balance', () => {
     const { status, body, headers } = await balance(chain.wallet('alice'))
     expect([status, body, headers.get('retry-after')]).toEqual([
       503,
-      { error: 'Not ready', message: 'The chain cannot be asked just now; try again.' },
+      { error: 'Not ready', message: 'The chain is temporarily unreachable; try again.' },
       '5',
     ])
     expect(log.lines.map(({ level, message }) => `${level} ${message}`)).toEqual(['warn a balance could not be read'])
