@@ -273,7 +273,10 @@ export function parseConfig(toml: string, env: Environment = {}, path = 'farebox
   try {
     file = parse(toml)
   } catch (error) {
-    return { ok: false, mistakes: [`${path}: ${(error as Error).message.split('\n', 1)[0]}`] }
+    const { message, line, column } = error as Error & { line?: number; column?: number }
+    const at = line === undefined ? '' : `:${line}:${column}`
+    // The parser quotes the line, which may hold a secret: only its first sentence is shown.
+    return { ok: false, mistakes: [`${path}${at}: ${message.split('\n', 1)[0]}`] }
   }
   const settings: Record<string, unknown> = { ...file }
   const origin = new Map<string, string>()
@@ -312,14 +315,28 @@ function problems(settings: unknown, origin: ReadonlyMap<string, string>): strin
     const name = path.slice(1).replaceAll('/', '.')
     if (found.has(name)) continue
     const isUnknown = message.startsWith('Unexpected property')
-    const problem = isUnknown ? 'there is no such setting' : `${allowed(schema, message)}${shown(name, value)}`
+    const problem = isUnknown
+      ? 'there is no such setting'
+      : `${allowed(schema, { name, message, value })}${shown(name, value)}`
     found.set(name, `${origin.get(name.split('.', 1)[0] ?? name) ?? name}: ${problem}`)
   }
   return [...found.values()]
 }
 
-function allowed(schema: TSchema, message: string): string {
-  if (typeof schema.pattern === 'string') return `must match ${schema.pattern}`
+/** What a pattern asks for, in words. */
+const WORDS: Readonly<Record<string, string>> = {
+  database_url: 'must be memory:, sqlite:FILE or postgres://…',
+  operator_token: 'must have at least 16 characters, without spaces',
+  poll_keys: 'must be 32 to 128 hex digits, an even number of them',
+}
+
+function allowed(
+  schema: TSchema,
+  { name, message, value }: { readonly name: string; readonly message: string; readonly value: unknown },
+): string {
+  if (schema.type === 'string' && typeof value === 'number') return 'must be text: write it in quotes'
+  const words = WORDS[name.split('.', 1)[0] ?? name]
+  if (typeof schema.pattern === 'string') return words ?? `must match ${schema.pattern}`
   if (Array.isArray(schema.anyOf))
     return `must be one of ${schema.anyOf.map((option: TSchema) => option.const).join(', ')}`
   return message.charAt(0).toLowerCase() + message.slice(1)
@@ -333,6 +350,9 @@ function shown(name: string, value: unknown): string {
 
 function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   const mistakes: string[] = []
+  const [perMinute, perHour] = [file.free_per_minute ?? 30, file.free_per_hour ?? 300]
+  if (perHour < perMinute)
+    mistakes.push(`free_per_hour: must be at least free_per_minute, which is ${perMinute}, got ${perHour}`)
   const database = file.database_url ?? `sqlite:${DEFAULT_DIR}/farebox.db`
   const objects = file.object_store ?? `file:${DEFAULT_DIR}/media`
   const gateways = resolveGateways(file.gateways ?? [], { env, mistakes, port: file.port ?? 4020 })

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { audioRows, chatRows, imageRows, videoRows } from '../../../core/mod.ts'
 import { usdc } from '../../../core/x402/money.ts'
-import { type Config, isLoopback, readConfig } from '../../../server/config/mod.ts'
+import { type Config, isLoopback, readConfig, parseConfig } from '../../../server/config/mod.ts'
 import type { Environment } from '../../../server/config/settings.ts'
 import { good, mistakes } from './config_kit.ts'
 
@@ -185,9 +185,22 @@ describe('mistakes', () => {
     ])
   })
 
+  test('a mistake says where it is and what to write, and quotes no secret', () => {
+    const mistakes = (toml: string) => {
+      const read = parseConfig(toml)
+      return read.ok ? [] : read.mistakes
+    }
+    const [syntax = ''] = mistakes('version = "1"\noperator_token = "s3cret" x\n')
+    expect(syntax).toMatch(/^farebox\.toml:2:\d+: /)
+    expect(syntax).not.toContain('s3cret')
+    expect(mistakes('database_url = "mysql://x"').join()).toContain('must be memory:, sqlite:FILE or postgres://')
+    expect(mistakes('operator_token = 123456').join()).toContain('must be text: write it in quotes')
+    expect(mistakes('free_per_hour = 5').join()).toContain('free_per_hour: must be at least free_per_minute')
+  })
+
   test('a file that is not TOML is one mistake with the name of the file', () => {
     const [mistake, ...others] = mistakes('port = = 1')
-    expect(mistake).toStartWith('farebox.toml: ')
+    expect(mistake).toStartWith('farebox.toml:1:8: ')
     expect(mistake).not.toContain('\n')
     expect(others).toEqual([])
   })
@@ -663,7 +676,7 @@ describe('files', () => {
     const path = join(dir, 'broken.toml')
     writeFileSync(path, 'port = = 1')
     const read = readConfig({ FAREBOX_CONFIG: path })
-    expect(read.ok ? '' : read.mistakes[0]).toStartWith(`${path}: `)
+    expect(read.ok ? '' : read.mistakes[0]).toStartWith(`${path}:1:8: `)
   })
 })
 
