@@ -2,7 +2,6 @@
  * Periodic maintenance: renews work leases, fails calls of dead processes, reconciles settlements of unknown outcome
  * and prunes expired records.
  */
-import { DatabaseError } from '../adapters/storage/database_error.ts'
 import type { Clock, Gateway, Log, Storage } from '../core/mod.ts'
 
 export type MaintenanceOptions = {
@@ -52,7 +51,7 @@ export function startMaintenance({ gateways, storage, clock, log, workerId, ever
         failing.delete(loop)
       } catch (error) {
         const reason = (error as Error).message
-        const isKnown = failures++ > 0 || error instanceof DatabaseError || [...failing.values()].includes(reason)
+        const isKnown = failures++ > 0 || isStorageError(error) || [...failing.values()].includes(reason)
         failing.set(loop, reason)
         const write = isKnown ? log.warn : log.alert
         write('maintenance failed; it will be retried', { error: reason, failures })
@@ -75,3 +74,6 @@ export function startMaintenance({ gateways, storage, clock, log, workerId, ever
     },
   }
 }
+
+/** An outage of storage has an alert of its own, so a sweep that fails for it adds none. */
+const isStorageError = (error: unknown): boolean => error instanceof Error && error.name === 'DatabaseError'
