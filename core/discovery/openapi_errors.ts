@@ -92,7 +92,7 @@ const EXAMPLE_PARTS: Readonly<Partial<Record<ApiErrorCode, ApiErrorParts>>> = {
     fields: { available_models: ['vendor-a/image-1'] },
   },
   INVALID_SIZE: {
-    message: 'vendor-a/image-1 does not make "9x9". Valid sizes: 1024x1024.',
+    message: 'vendor-a/image-1 does not support the size "9x9". Valid sizes: 1024x1024.',
     fields: { valid_sizes: ['1024x1024'] },
   },
   CONTENT_POLICY: { details: 'The model refused the request for its content. Nothing was charged.' },

@@ -133,7 +133,7 @@ describe('a gateway process', () => {
     const { code, out } = await gateway.exited
     expect(code).toBe(0)
     expect(out).toContain(`: ${endpoints.paid + endpoints.free} endpoints, paid in USDC`)
-    expect(out).toContain('note: listening on 0.0.0.0, so others can reach this play system')
+    expect(out).toContain('note: listening on 0.0.0.0, so other machines can reach this devnet')
   }, 300_000)
 })
 

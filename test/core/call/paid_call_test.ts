@@ -201,7 +201,7 @@ describe('bad input', () => {
       JSON.stringify({ ...FOX, size: '640x480' }),
       'application/json',
       'Invalid size',
-      /vendor-a\/image-1 does not make "640x480"\. Valid sizes: 1024x1024, 1536x1024, 1024x1536\.$/,
+      /vendor-a\/image-1 does not support the size "640x480"\. Valid sizes: 1024x1024, 1536x1024, 1024x1536\.$/,
     ],
     [
       'a removed model',

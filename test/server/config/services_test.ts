@@ -264,7 +264,10 @@ describe('what can be said wrongly', () => {
   test('an operator’s token that no header can carry, or that is all blanks', () => {
     for (const token of [' '.repeat(20), 'sixteen letters!\n', 'a token with blanks', 'short']) {
       const [mistake, ...others] = mistakes('', { OPERATOR_TOKEN: token })
-      expect([mistake, others]).toEqual(['OPERATOR_TOKEN: must have at least 16 characters, without spaces (its value is not shown)', []])
+      expect([mistake, others]).toEqual([
+        'OPERATOR_TOKEN: must have at least 16 characters, without spaces (its value is not shown)',
+        [],
+      ])
     }
     expect(good('', { OPERATOR_TOKEN: 'the-operators-own-token' }).operatorToken).toBe('the-operators-own-token')
   })
