@@ -1,5 +1,5 @@
 /**
- * `bun run test`: types, lint, format and the quick tests. `bun run test:full`: every test (test/README.md says which are which) and 300,000
+ * `bun run test`: types, lint, format and the quick tests. `bun run test:full`: every test (test/README.md says which are which) and 60,000
  * simulated histories. Both take parts of paths: `bun run test core server/app` runs the test files whose path contains one of these.
  * Ends with the time of each step and the line `N passed, N failed`; a step that is not a test run counts as one.
  */
@@ -59,7 +59,7 @@ const tests: Step = {
 }
 
 /** Two halves of the same histories, one per core: as many as fit into CI beside the tests, on cores that others use too. */
-const HISTORIES = 300_000
+const HISTORIES = 60_000
 const histories: readonly Step[] = [0, 1].map((half) => ({
   name: `${HISTORIES / 2} histories, half ${half + 1}`,
   command: [
