@@ -1,34 +1,48 @@
 /** One gateway: the menu over one set of ports, as a function from Request to Reply. The whole of Farebox, for those who embed it. */
-import { addressKey } from './addresses.ts'
-import { fail, isForgotten, overdue, type Patience, patience as usual, reconcile, STALLED, within } from './calls.ts'
-import { type Catalog, catalog as contractCatalog } from './catalog/mod.ts'
-import { oweIfRefused } from './debts.ts'
-import { deadlines } from './deadlines.ts'
-import { documentsOf } from './discovery.ts'
-import type { Context, Dialect, Endpoint, Free, FreeCalls, Reply } from './endpoint.ts'
-import type { GatewayFacts } from './facts.ts'
-import { endpoints as everything } from './endpoints/mod.ts'
-import { spoken } from './dialects.ts'
-import { Fault } from './faults.ts'
-import { flow } from './flow.ts'
-import type { House } from './house.ts'
-import { HELD, LOST } from './ledger.ts'
-import { budget, holdOn, parseJson, readBody, readRaw } from './intake.ts'
-import { limits, type Window, windowSpent } from './limits.ts'
-import { seals } from './seals.ts'
-import { SECOND_KEEP_MS } from './second.ts'
-import { sharedBy } from './shared.ts'
-import { living } from './living.ts'
-import { isServedFirst, menu } from './menu.ts'
-import { withoutHints } from './offers.ts'
-import { metered, NO_ENDPOINT, silent } from './metrics.ts'
-import { mirrors } from './mirror.ts'
-import { dollars, roundUp } from './money.ts'
-import type { Call, NewWalletLimit, Ports } from './ports.ts'
-import { watched } from './pulse.ts'
-import { isSameSecret, newId } from './tickets.ts'
-import { unpaidWork } from './unpaid_work.ts'
-import type { Visit } from './visit.ts'
+import { addressKey } from './http/caller_address.ts'
+import { fail, overdue, reconcile, STALLED } from './payment/settle.ts'
+import { isForgotten } from './endpoint/records.ts'
+import { type Timeouts, timeouts as usual } from './payment/timeouts.ts'
+import type { Catalog } from './endpoint/offering.ts'
+import { catalog as contractCatalog } from './products/catalog.ts'
+import { recordIfRefused } from './payment/unpaid_calls.ts'
+import { deadlines, within } from './lib/timers.ts'
+import { documentsOf } from './discovery/mod.ts'
+import {
+  type Context,
+  type Endpoint,
+  type Free,
+  type FreeCalls,
+  isSold,
+  servesBeforeSettlement,
+} from './endpoint/mod.ts'
+import type { Reply } from './http/reply.ts'
+import type { GatewayFacts } from './endpoint/gateway_info.ts'
+import { endpoints as everything } from './products/mod.ts'
+import { changelog } from './products/site/changelog_data.ts'
+import { errorReply, type ErrorFormat } from './http/error_formats.ts'
+import { ApiError } from './http/errors.ts'
+import { callHandlers } from './call/paid_call.ts'
+import type { GatewayContext } from './call/gateway_context.ts'
+import { UPSTREAM_JOB, LOST } from './payment/ledger.ts'
+import { budget, holdOn, parseJson, readBody, readRaw } from './http/request_body.ts'
+import { withDeclaredRecords } from './endpoint/record_kind.ts'
+import { limits, type Window, windowSpent } from './http/rate_limit.ts'
+import { pollUrls } from './call/poll_urls.ts'
+import { SECONDARY_RETENTION_MS } from './payment/secondary_payment.ts'
+import { sharedBy } from './lib/per_process.ts'
+import { living } from './payment/active_calls.ts'
+import { router } from './router.ts'
+import { withoutHints } from './x402/offer.ts'
+import { metered, NO_ENDPOINT, silent } from './ports/meter.ts'
+import { mirrors } from './call/media_mirror.ts'
+import { dollars, roundUp } from './x402/money.ts'
+import type { Call, NewWalletLimit, Ports } from './ports/mod.ts'
+import { withHealthStatus } from './endpoint/health_status.ts'
+import { isSameSecret, newId } from './lib/ids.ts'
+import { unpaidWork } from './http/unpaid_work.ts'
+import type { RequestContext } from './call/request_context.ts'
+import type { Caller, Gateway } from './endpoint/gateway.ts'
 
 /** What differs from one gateway to the next. Only `ports` must be given. */
 export type Setup = {
@@ -40,9 +54,9 @@ export type Setup = {
   readonly version?: string
   readonly catalog?: Catalog
   readonly endpoints?: readonly Endpoint[]
-  readonly patience?: Partial<Patience>
+  readonly timeouts?: Partial<Timeouts>
   /** Names this process in its calls; random unless told. Must differ between two processes that share a storage. */
-  readonly owner?: string
+  readonly workerId?: string
   /** Replaces every inline window, in milliseconds; 0 makes every call a job. */
   readonly inlineMs?: number
   /** Largest request body and mirrored media, in bytes: 1 MiB and 64 MiB. */
@@ -58,9 +72,9 @@ export type Setup = {
   readonly networks?: readonly string[]
   /** Endpoints that it does not have, by name; `voice` hides every endpoint whose name begins with `voice.`. */
   readonly hidden?: readonly string[]
-  /** Status of the answer while its chain cannot be asked: 503, or 402 with a code (ruling 4). */
+  /** Status of the answer while its chain cannot be asked: 503, or 402 with a code (contract 1.27). */
   readonly unverifiable?: 402 | 503
-  /** What an address may ask of free models; 30 a minute and 300 an hour (spec 2, Limits). */
+  /** What an address may ask of free models; 30 a minute and 300 an hour (contract 20.2). */
   readonly freeTier?: readonly Window[]
   /** Characters of unpaid requests that are counted for one address in a minute: 10,000,000. One beyond ASCII counts as its bytes in UTF-8. */
   readonly unpaidCharacters?: number
@@ -72,14 +86,14 @@ export type Setup = {
    */
   readonly newWallet?: Partial<Omit<NewWalletLimit, 'endpoints'>>
   /** Wallets that may buy what is not for everybody: `generate_content`, `background`. */
-  readonly guests?: Readonly<Record<string, readonly string[]>>
+  readonly allowlists?: Readonly<Record<string, readonly string[]>>
   /** What the operator has switched off for a while. */
-  readonly switches?: Context['switches']
+  readonly featureFlags?: Context['featureFlags']
   /** Keys that sign poll URLs, in hex, newest first; absent, storage keeps one that all replicas share. */
   readonly pollKeys?: readonly string[]
   /** Opens the operator's routes to `Authorization: Bearer`; absent, nobody is the operator. */
   readonly operatorToken?: string
-  /** Serves `/v1/*` like `/api/v1/*` (ruling 10). */
+  /** Serves `/v1/*` like `/api/v1/*` (contract 3.8). */
   readonly bareV1?: boolean
 }
 
@@ -95,53 +109,38 @@ const NEW_WALLET = { calls: 2, worth: roundUp(dollars('0.05')) }
 
 /** How often jobs at their vendors' place are seen to, and how many at a time. */
 const LOOK_EVERY_MS = 15_000
-const MOST_LOOKS = 50
-
-export type Caller = {
-  /** Address for rate windows. */
-  readonly ip: string
-  /** Public origin, where it is another one than the request's own. */
-  readonly origin?: string
-  /** The request's URL, where it has been parsed already. */
-  readonly url?: URL
-  /** Aborts when the caller has gone; the request's own signal unless told. */
-  readonly gone?: AbortSignal
-}
-
-export type Gateway = {
-  readonly name: string
-  readonly endpoints: readonly Endpoint[]
-  /** Answers a request. Never rejects. */
-  handle(request: Request, caller: Caller): Promise<Reply>
-  /** The same as a web-standard Response. */
-  fetch(request: Request, caller?: Partial<Caller>): Promise<Response>
-  /** Says that this process is alive: its unfinished calls are safe for another work lease. */
-  renew(): Promise<void>
-  /** Fails what dead processes lost, and finds out about money in doubt. Both are to be called every few seconds. */
-  tend(): Promise<void>
-  /** Fails every unfinished call of any other owner: for one who knows that no other process is alive. */
-  takeOver(): Promise<number>
-  /** Ends every stream that is under way, paid for as far as it went: for a process that has to stop. */
-  windUp(): void
-}
+const MAX_LOOKS = 50
 
 export function gateway(setup: Setup): Gateway {
   const { name = 'default', label = name, version = '0.0.0', bareV1 = false } = setup
-  const { ports: bare, pulse } = watched(metered(setup.ports))
+  const { ports: bare, healthStatus } = withHealthStatus(metered(setup.ports), name)
   const { chain, clock, log, meter = silent } = bare
   const catalog = setup.catalog ?? contractCatalog()
-  const list = menu(shownOf(setup.endpoints ?? everything, setup.hidden ?? []))
-  const patience: Patience = { ...usual, ...setup.patience }
-  const owner = setup.owner ?? newId(bare.random)
-  const alive = living({ storage: bare.storage, owner, clock, log, leaseMs: patience.workLeaseMs })
-  const { storage } = alive
+  const list = router(shownOf(setup.endpoints ?? everything, setup.hidden ?? []))
+  const timeouts: Timeouts = { ...usual, ...setup.timeouts }
+  const workerId = setup.workerId ?? newId(bare.random)
+  const alive = living({
+    storage: bare.storage,
+    workerId,
+    clock,
+    log,
+    leaseMs: timeouts.workLeaseMs,
+    told: sharedBy(setup.ports.storage, 'storage outage', () => ({ at: Number.NEGATIVE_INFINITY })),
+  })
+  const storage = withDeclaredRecords(alive.storage)
   const ports = { ...bare, storage }
   const windows = sharedBy(setup.ports.storage, 'windows', () => limits(storage))
   const perMinute = setup.unpaidCharacters ?? UNPAID_CHARACTERS
-  const unpaid = sharedBy(setup.ports.storage, 'unpaid work', () => unpaidWork({ countTokens: ports.countTokens, clock, perMinute }))
+  const unpaid = sharedBy(setup.ports.storage, 'unpaid work', () =>
+    unpaidWork({ countTokens: ports.countTokens, clock, perMinute }),
+  )
   const maxUpload = setup.maxUpload ?? 32 << 20
-  const bodies = sharedBy(setup.ports.storage, 'bodies', () => budget(setup.maxBodies ?? Math.max(UPLOADS_AT_ONCE * maxUpload, 4 << 20), deadlines(clock), { onFreed: setup.onBodiesFreed }))
-  const house: House = {
+  const bodies = sharedBy(setup.ports.storage, 'bodies', () =>
+    budget(setup.maxBodies ?? Math.max(UPLOADS_AT_ONCE * maxUpload, 4 << 20), deadlines(clock), {
+      onFreed: setup.onBodiesFreed,
+    }),
+  )
+  const gatewayContext: GatewayContext = {
     name,
     label,
     ports,
@@ -149,37 +148,79 @@ export function gateway(setup: Setup): Gateway {
     sold: list.sold,
     windows,
     unpaidWork: unpaid,
-    seals: seals(ports, setup.pollKeys),
+    pollUrls: pollUrls(ports, setup.pollKeys),
     networks: setup.networks ?? [],
     unverifiable: setup.unverifiable ?? 503,
-    switches: setup.switches ?? {},
+    featureFlags: setup.featureFlags ?? {},
     freeTier: setup.freeTier ?? FREE_TIER,
-    guests: Object.fromEntries(Object.entries(setup.guests ?? {}).map(([list, wallets]) => [list, wallets.map((wallet) => wallet.toLowerCase())])),
-    patience,
-    owner,
+    allowlists: Object.fromEntries(
+      Object.entries(setup.allowlists ?? {}).map(([list, wallets]) => [
+        list,
+        wallets.map((wallet) => wallet.toLowerCase()),
+      ]),
+    ),
+    timeouts,
+    workerId,
     living: alive,
     maxBody: setup.maxBody ?? 1 << 20,
     maxUpload,
     bodies,
     mirror: mirrors({ ports, maxBytes: setup.maxMedia ?? 64 << 20 }),
-    newWallet: { ...NEW_WALLET, ...setup.newWallet, endpoints: [...list.sold.values()].flatMap(({ kind, name }) => (kind === 'live' ? [name] : [])) },
+    newWallet: {
+      ...NEW_WALLET,
+      ...setup.newWallet,
+      endpoints: [...list.sold.values()].flatMap(({ delivery, name }) => (delivery === 'stream' ? [name] : [])),
+    },
     ...(setup.inlineMs !== undefined && { inlineMs: setup.inlineMs }),
     ...(setup.freeToOrigin && { freeToOrigin: setup.freeToOrigin }),
   }
-  const { sell, discover, poll, look, cancel, windUp } = flow(house)
+  const { handlePaid, discover, poll, look, cancel, drain } = callHandlers(gatewayContext)
   const { objects, vendors, countTokens } = ports
   const terms = () => withoutHints(chain.terms(clock.now()))
-  const documents = documentsOf(list.endpoints, { label, version, terms, offering: { catalog, vendors, countTokens, networks: house.networks } })
-  const facts: GatewayFacts = { name, label, version, startedAt: clock.now(), isReady: () => terms().length > 0, closed: () => chain.closed?.(clock.now()), terms, pulse, ...documents.shown }
+  const documents = documentsOf(list.endpoints, {
+    label,
+    version,
+    terms,
+    changes: changelog,
+    offering: { catalog, vendors, countTokens, networks: gatewayContext.networks },
+  })
+  let isDraining = false
+  const leaveRotation = () => void (isDraining = true)
+  const facts: GatewayFacts = {
+    name,
+    label,
+    version,
+    startedAt: clock.now(),
+    isDraining: () => isDraining,
+    isReady: () => terms().length > 0,
+    closed: () => chain.closed?.(clock.now()),
+    terms,
+    healthStatus,
+    ...documents.shown,
+  }
   const calls: FreeCalls = {
     async find(id, key) {
-      const call = (await house.seals.isKey(id, key)) ? await storage.getCall(id) : undefined
+      const call = (await gatewayContext.pollUrls.isKey(id, key)) ? await storage.getCall(id) : undefined
       return call?.gateway === name && !isForgotten(call, clock.now()) ? call : undefined
     },
     cancel,
   }
   const { bazaar } = documents
-  const freeContext = { catalog, objects, vendors, countTokens, clock, log, gateway: facts, calls, chain, ledger: storage, records: storage, random: ports.random, isOperator: operatorOf(setup.operatorToken) }
+  const freeContext = {
+    catalog,
+    objects,
+    vendors,
+    countTokens,
+    clock,
+    log,
+    gateway: facts,
+    calls,
+    chain,
+    ledger: storage,
+    records: storage,
+    random: ports.random,
+    isOperator: operatorOf(setup.operatorToken),
+  }
 
   async function handle(request: Request, caller: Caller): Promise<Reply> {
     const found = { name: NO_ENDPOINT }
@@ -197,11 +238,19 @@ export function gateway(setup: Setup): Gateway {
   }
 
   /** What went wrong, in the words of the surface that was called. */
-  function refusal(error: unknown, dialect: Dialect, request: Request): Reply {
-    if (error instanceof Fault) return spoken(error, dialect)
-    if (alive.isFromStorage(error)) return spoken(STORAGE_AWAY, dialect)
-    log.alert('a request failed for a reason that nobody foresaw', { method: request.method, error: (error as Error).stack })
-    return spoken(new Fault('INTERNAL', { details: 'Something went wrong here. Send the same request again: an authorization is charged at most once.' }), dialect)
+  function refusal(error: unknown, errorFormat: ErrorFormat, request: Request): Reply {
+    if (error instanceof ApiError) return errorReply(error, errorFormat)
+    if (alive.isFromStorage(error)) return errorReply(STORAGE_AWAY, errorFormat)
+    log.alert('a request failed for a reason that nobody foresaw', {
+      method: request.method,
+      error: (error as Error).stack,
+    })
+    return errorReply(
+      new ApiError('INTERNAL', {
+        details: 'Something went wrong here. Send the same request again: an authorization is charged at most once.',
+      }),
+      errorFormat,
+    )
   }
 
   /** Names in `found` the endpoint that was called. */
@@ -210,26 +259,42 @@ export function gateway(setup: Setup): Gateway {
     const path = bareV1 && url.pathname.startsWith('/v1/') ? `/api${url.pathname}` : url.pathname
     const match = list.match(request.method, path)
     if ('endpoint' in match) found.name = match.endpoint.name
-    if (match.kind === 'discover') return await discover(match.endpoint, visitOf(request, url, { caller, params: match.params, bazaar }))
+    if (match.kind === 'discover')
+      return await discover(match.endpoint, requestContextOf(request, url, { caller, params: match.params, bazaar }))
     if (match.kind === 'options') return { status: 204, headers: { allow: match.allow }, body: null }
     if (match.kind === 'wrong_method') throw wrongMethod(request.method, path, match.allow)
     if (match.kind === 'unknown') throw unknownPath(path, match.nearby)
     const { endpoint, params } = match
-    const visit = visitOf(request, url, { caller, params, bazaar: endpoint.kind === 'poll' ? () => undefined : bazaar })
-    if (endpoint.kind === 'poll') return await poll(endpoint, visit, params.id ?? '')
+    const requestContext = requestContextOf(request, url, {
+      caller,
+      params,
+      bazaar: endpoint.kind === 'poll' ? () => undefined : bazaar,
+    })
+    if (endpoint.kind === 'poll') return await poll(endpoint, requestContext, params.id ?? '')
     const hold = holdOn(bodies)
     try {
-      if (endpoint.kind !== 'free') return await sell(endpoint, visit)
+      if (endpoint.kind !== 'free') return await handlePaid(endpoint, requestContext)
       await permit(endpoint, caller.ip)
       const header = (name: string) => request.headers.get(name)
-      const most = endpoint.uploads ? house.maxUpload : house.maxBody
+      const most = endpoint.uploads ? gatewayContext.maxUpload : gatewayContext.maxBody
       const bytes = () => readRaw(request, most, hold)
       const text = () => readBody(request, most, hold)
-      const json = async () => parseJson(await text(), header('content-type'))
-      const asked = { method: request.method, path, params, query: url.searchParams, search: url.search, origin: visit.origin, header, bytes, text, json }
+      const json = async () => await parseJson(await text(), header('content-type'), clock)
+      const asked = {
+        method: request.method,
+        path,
+        params,
+        query: url.searchParams,
+        search: url.search,
+        origin: requestContext.origin,
+        header,
+        bytes,
+        text,
+        json,
+      }
       return await endpoint.answer(asked, { ...freeContext, countTokens: unpaid.from(caller.ip).countTokens })
     } catch (error) {
-      return refusal(error, endpoint.dialect ?? 'plain', request)
+      return refusal(error, endpoint.errorFormat ?? 'plain', request)
     } finally {
       hold.release()
     }
@@ -242,24 +307,26 @@ export function gateway(setup: Setup): Gateway {
     if (!granted) throw windowSpent(limit, resetAt, now)
   }
 
-  const holds = [...list.sold.values()].some((endpoint) => endpoint.kind === 'paid' && endpoint.look !== undefined)
-  const keepUntil = (call: Call): number => clock.now() + (list.sold.get(call.endpoint)?.keep.settledMs ?? SECOND_KEEP_MS)
+  const hasUpstreamJobs = [...list.sold.values()].some(({ delivery }) => delivery === 'upstream_job')
+  const retainUntil = (call: Call): number =>
+    clock.now() + (list.sold.get(call.endpoint)?.retention.settledMs ?? SECONDARY_RETENTION_MS)
 
   const { renew } = alive
 
-  async function tend(): Promise<void> {
+  async function maintain(): Promise<void> {
     const now = clock.now()
-    for (const call of await lostOnes(now)) await fail(storage, call, overdue(call, now, patience) ?? LOST, now)
-    await seeToHeld(now)
-    await seeToChores(now)
-    const money = { storage, chain, clock, log, meter, patience }
+    for (const call of await lostOnes(now)) await fail(storage, call, overdue(call, now, timeouts) ?? LOST, now)
+    await pollUpstreamJobs(now)
+    await runMaintenanceTasks(now)
+    const money = { storage, chain, clock, log, meter, timeouts }
     // Only its own: another gateway's chain may be away, or nobody may serve that gateway any more.
     const doubtful = await storage.unsettled(now, 100, name)
     await Promise.all(
       doubtful.map(async (call) => {
-        await reconcile(money, call, keepUntil(call))
+        await reconcile(money, call, retainUntil(call))
         // Its buyer has had the answer.
-        if (isServedFirst(list.sold.get(call.endpoint))) await oweIfRefused(storage, call.id, { now: clock.now(), until: clock.now() + patience.debtMs })
+        if (servesBeforeSettlement(list.sold.get(call.endpoint)))
+          await recordIfRefused(storage, call.id, { now: clock.now(), until: clock.now() + timeouts.unpaidBlockMs })
       }),
     )
   }
@@ -269,47 +336,62 @@ export function gateway(setup: Setup): Gateway {
     const found = await storage.lostCalls(now, 100)
     // Asked after storage has answered: whether it was away is known by then.
     const by = alive.lostBy(now)
-    return found.filter((call) => overdue(call, now, patience) === STALLED || (call.until <= by && !alive.has(call.id)))
+    return found.filter(
+      (call) => overdue(call, now, timeouts) === STALLED || (call.leaseExpiresAt <= by && !alive.has(call.id)),
+    )
   }
 
   let lookedAt = Number.NEGATIVE_INFINITY
   let lastSeen = ''
 
   /** Jobs at their vendors' place are seen to although nobody polls: what was made there can often be fetched for a day only. */
-  async function seeToHeld(now: number): Promise<void> {
-    if (now - lookedAt < LOOK_EVERY_MS || !holds) return
+  async function pollUpstreamJobs(now: number): Promise<void> {
+    if (now - lookedAt < LOOK_EVERY_MS || !hasUpstreamJobs) return
     lookedAt = now
     // Each sweep goes on behind the last one, so that none is starved by those that hang; behind the last job comes the first.
-    const next = await storage.unfinishedCalls(HELD, { gateway: name, after: lastSeen, limit: MOST_LOOKS })
-    const first = next.length < MOST_LOOKS ? await storage.unfinishedCalls(HELD, { gateway: name, after: '', limit: MOST_LOOKS - next.length }) : []
+    const next = await storage.unfinishedCalls(UPSTREAM_JOB, { gateway: name, after: lastSeen, limit: MAX_LOOKS })
+    const first =
+      next.length < MAX_LOOKS
+        ? await storage.unfinishedCalls(UPSTREAM_JOB, { gateway: name, after: '', limit: MAX_LOOKS - next.length })
+        : []
     const turn = [...next, ...first.filter(({ id }) => !next.some((each) => each.id === id))]
     lastSeen = turn.at(-1)?.id ?? ''
     for (const call of turn) {
       const endpoint = list.sold.get(call.endpoint)
-      if (endpoint?.kind !== 'paid' || !endpoint.look) continue
-      ports.background(look(endpoint, call).catch((error: Error) => log.warn('a job could not be looked at', { call: call.id, error: error.message })))
+      if (endpoint?.delivery !== 'upstream_job') continue
+      ports.background(
+        look(endpoint, call).catch((error: Error) =>
+          log.warn('a job could not be looked at', { call: call.id, error: error.message }),
+        ),
+      )
     }
   }
 
-  const chores = list.endpoints.flatMap((endpoint) => {
-    const chore = endpoint.kind === 'paid' ? endpoint.effects?.chore : undefined
-    return chore && (chore.can?.(vendors) ?? true) ? [{ name: `chore:${endpoint.name}`, ...chore }] : []
+  const maintenanceTasks = list.endpoints.flatMap((endpoint) => {
+    const maintenanceTask = isSold(endpoint) ? endpoint.effects?.maintenanceTask : undefined
+    return maintenanceTask && (maintenanceTask.can?.(vendors) ?? true)
+      ? [{ name: `chore:${endpoint.name}`, ...maintenanceTask }]
+      : []
   })
 
   /** Whoever holds the lease of a chore has done it lately, or is at it. */
-  async function seeToChores(now: number): Promise<void> {
-    for (const { name: chore, everyMs, do: work } of chores) {
-      if ((choreAt.get(chore) ?? 0) > now) continue
-      choreAt.set(chore, now + everyMs)
-      if (!(await storage.lease(chore, `${owner}:${name}`, { now, until: now + everyMs }))) continue
+  async function runMaintenanceTasks(now: number): Promise<void> {
+    for (const { name: maintenanceTask, everyMs, do: work } of maintenanceTasks) {
+      if ((taskDueAt.get(maintenanceTask) ?? 0) > now) continue
+      taskDueAt.set(maintenanceTask, now + everyMs)
+      if (!(await storage.lease(maintenanceTask, `${workerId}:${name}`, { now, until: now + everyMs }))) continue
       const doing = within(clock, everyMs, (signal) => work({ records: storage, vendors, clock, log, signal }))
-      ports.background(doing.catch((error: Error) => log.warn('a chore was not done', { chore, error: error.message })))
+      ports.background(
+        doing.catch((error: Error) => log.warn('a chore was not done', { maintenanceTask, error: error.message })),
+      )
     }
   }
-  const choreAt = new Map<string, number>()
+  const taskDueAt = new Map<string, number>()
 
   async function takeOver(): Promise<number> {
-    const lost = (await storage.lostCalls(Number.MAX_SAFE_INTEGER, 100_000)).filter((call) => call.owner !== owner && call.owner !== HELD)
+    const lost = (await storage.lostCalls(Number.MAX_SAFE_INTEGER, 100_000)).filter(
+      (call) => call.workerId !== workerId && call.workerId !== UPSTREAM_JOB,
+    )
     for (const call of lost) await fail(storage, call, LOST, clock.now())
     return lost.length
   }
@@ -319,16 +401,25 @@ export function gateway(setup: Setup): Gateway {
     return new Response(body as BodyInit | null, { status, headers })
   }
 
-  return { name, endpoints: list.endpoints, handle, fetch, renew, tend, takeOver, windUp }
+  return { name, endpoints: list.endpoints, handle, fetch, renew, maintain, takeOver, leaveRotation, drain }
 }
 
-const STORAGE_AWAY = new Fault('NOT_READY', {
-  message: 'The gateway cannot reach its storage just now. Send the same request again in a few seconds: an authorization is charged at most once.',
+const STORAGE_AWAY = new ApiError('NOT_READY', {
+  message:
+    'The gateway cannot reach its storage just now. Send the same request again in a few seconds: an authorization is charged at most once.',
   headers: { 'retry-after': '5' },
 })
 
 /** A request's signal costs more than all else of a quote, so it is asked for only by those who wait for work. */
-function visitOf(request: Request, url: URL, { caller: { ip, origin = url.origin, gone }, params, bazaar }: { caller: Caller } & Pick<Visit, 'params' | 'bazaar'>): Visit {
+function requestContextOf(
+  request: Request,
+  url: URL,
+  {
+    caller: { ip, origin = url.origin, gone },
+    params,
+    bazaar,
+  }: { caller: Caller } & Pick<RequestContext, 'params' | 'bazaar'>,
+): RequestContext {
   return {
     request,
     bazaar,
@@ -346,7 +437,8 @@ function visitOf(request: Request, url: URL, { caller: { ip, origin = url.origin
 /** Throws for a name that hides nothing: it was meant to. */
 function shownOf(endpoints: readonly Endpoint[], hidden: readonly string[]): readonly Endpoint[] {
   const hides = (name: string) => (endpoint: Endpoint) => endpoint.name === name || endpoint.name.startsWith(`${name}.`)
-  for (const name of hidden) if (!endpoints.some(hides(name))) throw new RangeError(`there is no endpoint ${name} to hide`)
+  for (const name of hidden)
+    if (!endpoints.some(hides(name))) throw new RangeError(`there is no endpoint ${name} to hide`)
   return endpoints.filter((endpoint) => !hidden.some((name) => hides(name)(endpoint)))
 }
 
@@ -354,19 +446,28 @@ function operatorOf(token: string | undefined): (authorization: string | null) =
   return (authorization) => token !== undefined && isSameSecret(authorization ?? '', `Bearer ${token}`)
 }
 
-function wrongMethod(method: string, path: string, allow: string): Fault {
-  return new Fault('METHOD_NOT_ALLOWED', { message: `${method} is not served at ${path}; allowed: ${allow}.`, headers: { allow } })
+function wrongMethod(method: string, path: string, allow: string): ApiError {
+  return new ApiError('METHOD_NOT_ALLOWED', {
+    message: `${method} is not served at ${path}; allowed: ${allow}.`,
+    headers: { allow },
+  })
 }
 
-/** Names routes that the caller may have meant (ruling 10). */
-function unknownPath(path: string, nearby: readonly string[]): Fault {
-  const meant = path.startsWith('/v1/') ? `The API is served under /api/v1: try /api${path}.` : 'There is nothing at this path.'
-  return new Fault('NOT_FOUND', { message: meant, fields: { nearby } })
+/** Names routes that the caller may have meant (contract 3.6). */
+function unknownPath(path: string, nearby: readonly string[]): ApiError {
+  const meant = path.startsWith('/v1/')
+    ? `The API is served under /api/v1: try /api${path}.`
+    : 'There is nothing at this path.'
+  return new ApiError('NOT_FOUND', { message: meant, fields: { nearby } })
 }
 
 async function withoutBody(reply: Reply): Promise<Reply> {
   if (reply.body instanceof ReadableStream) await reply.body.cancel()
   if (typeof reply.body !== 'string') return { ...reply, body: null }
   // The length that GET would have; a server says 0 otherwise (RFC 9110, 8.6).
-  return { ...reply, headers: { ...reply.headers, 'content-length': String(new TextEncoder().encode(reply.body).length) }, body: null }
+  return {
+    ...reply,
+    headers: { ...reply.headers, 'content-length': String(new TextEncoder().encode(reply.body).length) },
+    body: null,
+  }
 }

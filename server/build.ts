@@ -1,6 +1,7 @@
 /**
- * `bun run build`: core and the portable adapters as JavaScript with types, in dist/, a package of their own.
- * `bun run build -- --binary FILE`: the gateway as one executable file, for who brings a chain; the local one stays with its packages.
+ * `bun run build`: builds core and the portable adapters into dist/, a package of JavaScript with types.
+ * `bun run build -- --binary FILE`: builds the gateway as one executable. It has no devnet chain, so it needs a
+ * configured gateway.
  */
 import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
@@ -9,43 +10,48 @@ import manifest from '../package.json' with { type: 'json' }
 const ROOT = join(import.meta.dirname, '..')
 const TSC = join(ROOT, 'node_modules/typescript/bin/tsc')
 
-/** Empties `out` and builds into it. Throws with the compiler's words when the sources do not compile. */
+/** Empties `out` and builds into it. Throws with the compiler's output when the sources do not compile. */
 export async function build(out: string): Promise<void> {
   await rm(out, { recursive: true, force: true })
   await compile(out)
-  for (const file of ['LICENSE', 'README.md', ...(await documents())]) {
+  for (const file of ['LICENSE', 'README.md', ...(await documentation())]) {
     await mkdir(dirname(join(out, file)), { recursive: true })
     await copyFile(join(ROOT, file), join(out, file))
   }
-  await writeFile(join(out, 'package.json'), `${JSON.stringify(await describe(out), null, 2)}\n`)
+  await writeFile(join(out, 'package.json'), `${JSON.stringify(await packageManifest(out), null, 2)}\n`)
 }
 
-/** What the README links to. */
-async function documents(): Promise<readonly string[]> {
+/** The files that the README links to. */
+async function documentation(): Promise<readonly string[]> {
   const guides = (await readdir(join(ROOT, 'server/docs'))).filter((file) => file.endsWith('.md'))
   return ['core/CONTRACT.md', 'core/DECISIONS.md', ...guides.map((file) => `server/docs/${file}`)]
 }
 
-/** The demo works on threads of its own: a binary finds their program by its path from the root. */
-const PROGRAMS = ['adapters/vendors/demo/worker.ts']
+/** Worker entry points: the demo runs on threads, and a binary finds their code by its path from the root. */
+const WORKERS = ['adapters/providers/demo/worker.ts']
 
-/** Compiles the server into one file. Throws with the compiler's words. */
+/** Compiles the server into one executable. Throws with the compiler's output when that fails. */
 export async function compileBinary(out: string): Promise<void> {
-  const compiler = Bun.spawn([process.execPath, 'build', '--compile', 'server/main.ts', ...PROGRAMS, '--outfile', resolve(out)], { cwd: ROOT, stdout: 'ignore', stderr: 'pipe' })
-  const said = await compiler.stderr.text()
-  if ((await compiler.exited) !== 0) throw new Error(`the binary does not compile:\n${said}`)
+  const compiler = Bun.spawn(
+    [process.execPath, 'build', '--compile', 'server/main.ts', ...WORKERS, '--outfile', resolve(out)],
+    { cwd: ROOT, stdout: 'ignore', stderr: 'pipe' },
+  )
+  const output = await compiler.stderr.text()
+  if ((await compiler.exited) !== 0) throw new Error(`compiling the binary failed:\n${output}`)
 }
 
-/** `adapters/tsconfig.json` says what is portable: it starts at the two doors, without Bun's types. */
+/** `adapters/tsconfig.json` defines what is portable: it compiles both mod.ts files without Bun's types. */
 async function compile(out: string): Promise<void> {
-  const tsc = Bun.spawn([process.execPath, TSC, '-p', join(ROOT, 'adapters'), '--noEmit', 'false', '--outDir', out], { stderr: 'inherit' })
-  const said = await new Response(tsc.stdout).text()
-  if ((await tsc.exited) !== 0) throw new Error(`the package does not compile:\n${said}`)
+  const tsc = Bun.spawn([process.execPath, TSC, '-p', join(ROOT, 'adapters'), '--noEmit', 'false', '--outDir', out], {
+    stderr: 'inherit',
+  })
+  const output = await new Response(tsc.stdout).text()
+  if ((await tsc.exited) !== 0) throw new Error(`compiling the package failed:\n${output}`)
 }
 
-async function describe(out: string): Promise<Record<string, unknown>> {
+async function packageManifest(out: string): Promise<Record<string, unknown>> {
   const { name, version, description, license, type, engines } = manifest
-  const door = (path: string) => ({ types: `./${path}.d.ts`, default: `./${path}.js` })
+  const entry = (path: string) => ({ types: `./${path}.d.ts`, default: `./${path}.js` })
   return {
     name,
     version,
@@ -53,37 +59,42 @@ async function describe(out: string): Promise<Record<string, unknown>> {
     license,
     type,
     engines,
-    exports: { '.': door('core/mod'), './adapters': door('adapters/mod') },
-    dependencies: await needs(out),
+    exports: { '.': entry('core/mod'), './adapters': entry('adapters/mod') },
+    dependencies: await dependencies(out),
   }
 }
 
-/** What the built files import, at the versions that the root package names; one that it does not name is a mistake. */
-async function needs(out: string): Promise<Record<string, string>> {
+/** The packages that the built files import, at the versions of the root package.json. Throws for one missing there. */
+async function dependencies(out: string): Promise<Record<string, string>> {
   const versions: Readonly<Record<string, string>> = manifest.dependencies
-  const needed = new Set<string>()
+  const imported = new Set<string>()
   for (const path of await readdir(out, { recursive: true })) {
     if (!path.endsWith('.js') && !path.endsWith('.d.ts')) continue
     const text = await readFile(join(out, path), 'utf8')
-    for (const [, stated, loaded] of text.matchAll(/^(?:import|export|\}).* from '([^.'][^']*)'|\bimport\(["']([^."'][^"']*)["']\)/gm)) {
-      const specifier = stated ?? loaded ?? ''
-      if (!specifier.startsWith('node:')) needed.add(packageOf(specifier))
+    for (const [, staticImport, dynamicImport] of text.matchAll(
+      /^(?:import|export|\}).* from '([^.'][^']*)'|\bimport\(["']([^."'][^"']*)["']\)/gm,
+    )) {
+      const specifier = staticImport ?? dynamicImport ?? ''
+      if (!specifier.startsWith('node:')) imported.add(packageOf(specifier))
     }
   }
-  return Object.fromEntries([...needed].sort().map((name) => [name, versions[name] ?? missing(name)]))
+  return Object.fromEntries([...imported].sort().map((name) => [name, versions[name] ?? missing(name)]))
 }
 
 const packageOf = (specifier: string): string => specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/')
 
 function missing(name: string): never {
-  throw new Error(`the built package imports ${name}, which is not among the dependencies in package.json`)
+  throw new Error(`the built package imports ${name}, which is not in the dependencies of package.json; add it there`)
 }
 
 if (import.meta.main) {
-  const started = performance.now()
+  const startedAt = performance.now()
   const [option, file] = process.argv.slice(2)
-  if (option !== undefined && (option !== '--binary' || file === undefined)) throw new Error('usage: bun run build [-- --binary FILE]')
+  if (option !== undefined && (option !== '--binary' || file === undefined))
+    throw new Error('usage: bun run build [-- --binary FILE]')
   if (file === undefined) await build(join(ROOT, 'dist'))
   else await compileBinary(file)
-  console.log(`built farebox ${manifest.version} into ${file ?? 'dist/'} in ${Math.round(performance.now() - started)} ms`)
+  console.log(
+    `built farebox ${manifest.version} into ${file ?? 'dist/'} in ${Math.round(performance.now() - startedAt)} ms`,
+  )
 }

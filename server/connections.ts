@@ -1,25 +1,29 @@
 /**
- * Bounds the connections of this process, in total and per address. Bun accepts whatever comes: at the limit of descriptors its loop spins, and nobody
- * new is answered. So every quarter of a second the open connections are counted, and those over the limits are shut down. Linux only.
+ * Limits the connections of this process, in total and per address. Bun accepts every connection; at the limit of file
+ * descriptors its event loop spins and serves no new client. So open connections are counted every 250 ms, and those
+ * over the limits are shut down. Linux only.
  */
 import { dlopen, FFIType, ptr } from 'bun:ffi'
 import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs'
-import { addressKey } from '../core/addresses.ts'
+import { addressKey } from '../core/http/caller_address.ts'
 
 export type Connection = { readonly fd: number; readonly address: string; readonly port: number }
 export type ConnectionLimits = { readonly total: number; readonly perAddress: number }
 
-/** Descriptors that other things need: the database, vendors, files. */
+/** Descriptors left for the database, upstream connections and files. */
 const RESERVED = 64
 const MAX_TOTAL = 20_000
 
-/** Of the descriptors that the process may have: a quarter, and at least 64, stay free. Half of the connections may come from one address. */
+/**
+ * Limits from the number of file descriptors: a quarter of them, and at least 64, stay free. One address may have half
+ * of the connections.
+ */
 export function defaultLimits(descriptors = descriptorLimit()): ConnectionLimits {
   const total = Math.max(16, Math.min(MAX_TOTAL, Math.floor(descriptors * 0.75), descriptors - RESERVED))
   return { total, perAddress: Math.ceil(total / 2) }
 }
 
-/** The soft limit of open files; 1024 where it cannot be read. */
+/** The soft limit of open files, or 1024 if it cannot be read. */
 function descriptorLimit(): number {
   try {
     return Number(/^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1] ?? 1024)
@@ -28,30 +32,36 @@ function descriptorLimit(): number {
   }
 }
 
-type Judging = ConnectionLimits & {
-  /** When a connection was first seen, in any unit that grows. */
+type ExcessOptions = ConnectionLimits & {
+  /** When a connection was first seen, as any increasing number. */
   readonly seenAt: (connection: Connection) => number
-  /** Whether it has a request that is being answered. */
+  /** Whether it has a request in progress. */
   readonly isBusy: (connection: Connection) => boolean
-  /** Addresses of proxies, which stand for many callers. */
+  /** True for addresses of proxies, which carry many clients. */
   readonly isExempt: (address: string) => boolean
 }
 
 /**
- * The connections to shut down. Those without a request go first, the oldest before the others: whoever connects and asks at once is answered. Of
- * those with a request the newest go first. An address over its own limit loses connections before anybody else does.
+ * The connections to shut down. Idle ones come first, oldest first, so that a client which sends its request at once is
+ * served. Of the busy ones the newest come first. Addresses over their own limit lose connections before others do.
  */
-export function excess(open: readonly Connection[], { total, perAddress, seenAt, isBusy, isExempt }: Judging): readonly Connection[] {
-  const rank = (connection: Connection) => (isBusy(connection) ? Number.MAX_SAFE_INTEGER - seenAt(connection) : seenAt(connection))
-  const ranked = open.map((connection) => ({ connection, rank: rank(connection) })).sort((one, other) => one.rank - other.rank)
-  const left = new Map<string, number>()
-  for (const { address } of open) left.set(addressKey(address), (left.get(addressKey(address)) ?? 0) + 1)
+export function excess(
+  open: readonly Connection[],
+  { total, perAddress, seenAt, isBusy, isExempt }: ExcessOptions,
+): readonly Connection[] {
+  const rank = (connection: Connection) =>
+    isBusy(connection) ? Number.MAX_SAFE_INTEGER - seenAt(connection) : seenAt(connection)
+  const ranked = open
+    .map((connection) => ({ connection, rank: rank(connection) }))
+    .sort((one, other) => one.rank - other.rank)
+  const remaining = new Map<string, number>()
+  for (const { address } of open) remaining.set(addressKey(address), (remaining.get(addressKey(address)) ?? 0) + 1)
   const closing = new Set<Connection>()
   for (const { connection } of ranked) {
     const key = addressKey(connection.address)
-    const count = left.get(key) ?? 0
+    const count = remaining.get(key) ?? 0
     if (count <= perAddress || isExempt(connection.address)) continue
-    left.set(key, count - 1)
+    remaining.set(key, count - 1)
     closing.add(connection)
   }
   for (const { connection } of ranked) {
@@ -62,88 +72,94 @@ export function excess(open: readonly Connection[], { total, perAddress, seenAt,
 }
 
 export type ConnectionGuard = {
-  /** Notes that this peer has a request; the function that is returned notes its reply, which may go on as a stream. */
-  begin(peer: { readonly address: string; readonly port: number } | null): (reply: { readonly isStream: boolean }) => void
+  /** Marks a request of this peer as started. Call the returned function when its response has begun. */
+  begin(
+    peer: { readonly address: string; readonly port: number } | null,
+  ): (reply: { readonly isStream: boolean }) => void
   stop(): void
 }
 
-type Guarding = ConnectionLimits & {
-  /** Of the sockets that listen. */
+type GuardOptions = ConnectionLimits & {
+  /** The listening ports. */
   readonly ports: () => readonly number[]
   readonly isExempt: (address: string) => boolean
-  readonly onClosed: (facts: { readonly open: number; readonly closed: number }) => void
+  readonly onClosed: (counts: { readonly open: number; readonly closed: number }) => void
 }
 
-const EVERY_MS = 250
+const INTERVAL_MS = 250
 
-/** Watches the connections until `stop`. Where the system's sockets cannot be read it does nothing. */
-export function guardConnections({ ports, onClosed, ...limits }: Guarding): ConnectionGuard {
+/** Checks the connections until `stop`. Does nothing on systems whose sockets cannot be listed. */
+export function guardConnections({ ports, onClosed, ...limits }: GuardOptions): ConnectionGuard {
   const sockets = openSockets()
   const busy = new Map<string, number>()
-  /** Connections whose last reply was a stream; it may be under way until they close or ask again. */
+  /** Connections whose last response was a stream: busy until they close or send another request. */
   const streaming = new Set<string>()
-  let seen = new Map<string, number>()
-  let turn = 0
-  const nameOf = ({ address, port }: { address: string; port: number }) => `${address.replace(/^::ffff:/i, '')} ${port}`
-  const timer = sockets && setInterval(look, EVERY_MS)
+  let firstSeen = new Map<string, number>()
+  let round = 0
+  const keyOf = ({ address, port }: { address: string; port: number }) => `${address.replace(/^::ffff:/i, '')} ${port}`
+  const timer = sockets && setInterval(closeExcess, INTERVAL_MS)
   timer?.unref()
   return {
     begin(peer) {
       if (!timer || !peer) return () => {}
-      const name = nameOf(peer)
-      busy.set(name, (busy.get(name) ?? 0) + 1)
-      streaming.delete(name)
+      const key = keyOf(peer)
+      busy.set(key, (busy.get(key) ?? 0) + 1)
+      streaming.delete(key)
       return ({ isStream }) => {
-        if (isStream) streaming.add(name)
-        const left = (busy.get(name) ?? 1) - 1
-        if (left > 0) busy.set(name, left)
-        else busy.delete(name)
+        if (isStream) streaming.add(key)
+        const count = (busy.get(key) ?? 1) - 1
+        if (count > 0) busy.set(key, count)
+        else busy.delete(key)
       }
     },
     stop: () => clearInterval(timer),
   }
 
-  function look(): void {
+  function closeExcess(): void {
     if (!sockets) return
-    turn += 1
+    round += 1
     const open = sockets.list(new Set(ports()))
-    seen = new Map(open.map((connection) => [nameOf(connection), seen.get(nameOf(connection)) ?? turn]))
-    for (const name of streaming) if (!seen.has(name)) streaming.delete(name)
-    const closing = excess(open, { ...limits, seenAt: (one) => seen.get(nameOf(one)) ?? turn, isBusy: (one) => busy.has(nameOf(one)) || streaming.has(nameOf(one)) })
+    firstSeen = new Map(open.map((connection) => [keyOf(connection), firstSeen.get(keyOf(connection)) ?? round]))
+    for (const key of streaming) if (!firstSeen.has(key)) streaming.delete(key)
+    const closing = excess(open, {
+      ...limits,
+      seenAt: (connection) => firstSeen.get(keyOf(connection)) ?? round,
+      isBusy: (connection) => busy.has(keyOf(connection)) || streaming.has(keyOf(connection)),
+    })
     for (const { fd } of closing) sockets.shutdown(fd)
     if (closing.length > 0) onClosed({ open: open.length, closed: closing.length })
   }
 }
 
-const [AF_INET, AF_INET6, BOTH_WAYS] = [2, 10, 2]
-/** Above it only the directory of descriptors is read, and not every number that there may be. */
-const MOST_NUMBERS = 65_536
+const [AF_INET, AF_INET6, SHUT_RDWR] = [2, 10, 2]
+/** The most descriptor numbers to try when /proc/self/fd cannot be read. */
+const MAX_DESCRIPTORS = 65_536
 
-/** The connected sockets of this process. Undefined where there is no libc of Linux. */
+/** Lists and shuts down the connected sockets of this process. Undefined without a Linux libc. */
 function openSockets() {
   if (process.platform !== 'linux') return undefined
-  const libc = load()
+  const libc = loadLibc()
   if (!libc) return undefined
   const { getpeername, getsockname, shutdown } = libc.symbols
   const address = new Uint8Array(128)
   const length = new Uint32Array(1)
-  // At the limit of descriptors a directory cannot be read, so one is kept for it.
+  // Reading a directory needs a descriptor, so one is reserved for the time when none is free.
   let spare = openSync('/dev/null', 'r')
 
-  function nameBy(ask: typeof getpeername, fd: number): DataView | undefined {
+  function socketName(getName: typeof getpeername, fd: number): DataView | undefined {
     length[0] = address.length
-    return ask(fd, ptr(address), ptr(length)) === 0 ? new DataView(address.buffer) : undefined
+    return getName(fd, ptr(address), ptr(length)) === 0 ? new DataView(address.buffer) : undefined
   }
 
   function connectionOf(fd: number, ports: ReadonlySet<number>): Connection | undefined {
-    const own = nameBy(getsockname, fd)
-    if (!own || !ports.has(own.getUint16(2))) return undefined
-    const peer = nameBy(getpeername, fd)
+    const local = socketName(getsockname, fd)
+    if (!local || !ports.has(local.getUint16(2))) return undefined
+    const peer = socketName(getpeername, fd)
     if (!peer) return undefined
     const family = peer.getUint16(0, true)
     if (family === AF_INET) return { fd, address: address.slice(4, 8).join('.'), port: peer.getUint16(2) }
     if (family !== AF_INET6) return undefined
-    const groups = Array.from({ length: 8 }, (_, at) => peer.getUint16(8 + 2 * at).toString(16))
+    const groups = Array.from({ length: 8 }, (_, index) => peer.getUint16(8 + 2 * index).toString(16))
     const isMapped = groups.slice(0, 5).every((group) => group === '0') && groups[5] === 'ffff'
     return { fd, address: isMapped ? address.slice(20, 24).join('.') : groups.join(':'), port: peer.getUint16(2) }
   }
@@ -153,25 +169,30 @@ function openSockets() {
     try {
       return readdirSync('/proc/self/fd').map(Number)
     } catch {
-      return Array.from({ length: Math.min(MOST_NUMBERS, descriptorLimit()) }, (_, fd) => fd)
+      return Array.from({ length: Math.min(MAX_DESCRIPTORS, descriptorLimit()) }, (_, fd) => fd)
     } finally {
       spare = openSync('/dev/null', 'r')
     }
   }
 
   return {
-    list: (ports: ReadonlySet<number>): readonly Connection[] => descriptors().flatMap((fd) => connectionOf(fd, ports) ?? []),
-    shutdown: (fd: number): void => void shutdown(fd, BOTH_WAYS),
+    list: (ports: ReadonlySet<number>): readonly Connection[] =>
+      descriptors().flatMap((fd) => connectionOf(fd, ports) ?? []),
+    shutdown: (fd: number): void => void shutdown(fd, SHUT_RDWR),
   }
 }
 
-function load() {
+function loadLibc() {
   for (const name of ['libc.so.6', `libc.musl-${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}.so.1`]) {
     try {
-      const naming = { args: [FFIType.i32, FFIType.ptr, FFIType.ptr], returns: FFIType.i32 }
-      return dlopen(name, { getpeername: naming, getsockname: naming, shutdown: { args: [FFIType.i32, FFIType.i32], returns: FFIType.i32 } })
+      const signature = { args: [FFIType.i32, FFIType.ptr, FFIType.ptr], returns: FFIType.i32 }
+      return dlopen(name, {
+        getpeername: signature,
+        getsockname: signature,
+        shutdown: { args: [FFIType.i32, FFIType.i32], returns: FFIType.i32 },
+      })
     } catch {
-      // The next one.
+      // Not this libc: try the next one.
     }
   }
   return undefined

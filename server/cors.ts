@@ -1,10 +1,13 @@
-/** CORS: browsers may call every route, send every payment header and read every receipt (ruling 1). */
+/** CORS: browsers may call every route, send every payment header and read every receipt (contract 4.5). */
 import { EXPOSED_HEADERS, PAYMENT_HEADERS, type Reply } from '../core/mod.ts'
-import { isLoopback } from './config.ts'
+import { isLoopback } from './config/mod.ts'
 
 const METHODS = 'GET, HEAD, POST, OPTIONS'
 
-/** Request headers that every preflight allows. Public clients send `access-control-expose-headers` as a request header (reference x402 1.1). */
+/**
+ * Request headers that every preflight allows. Public clients send `access-control-expose-headers` as a request header
+ * (decision 46).
+ */
 const ALLOWED = [
   ...PAYMENT_HEADERS,
   'content-type',
@@ -21,8 +24,8 @@ const ALLOWED = [
 ]
 
 /**
- * Request headers that no preflight allows, because proxies and servers take them as facts about the connection: addresses and hosts that are
- * forwarded, another method, hop-by-hop headers, cookies.
+ * Request headers that no preflight allows, because proxies and servers trust them: forwarded addresses and hosts,
+ * method overrides, hop-by-hop headers and cookies.
  */
 const UNSAFE = [
   /^(?:x-)?forwarded/,
@@ -39,15 +42,20 @@ export function isPreflight(request: Request): boolean {
   return request.headers.has('origin') && request.headers.has('access-control-request-method')
 }
 
-/** Allows the headers that the browser asks for, besides those that are always allowed, and except unsafe ones. */
+/** Allows the usual headers, and those that the browser requests unless they are unsafe. */
 export function preflightReply(request: Request): Reply {
-  const asked = (request.headers.get('access-control-request-headers') ?? '').toLowerCase().split(',').map((name) => name.trim())
-  const harmless = asked.slice(0, MAX_REQUESTED).filter((name) => TOKEN.test(name) && !UNSAFE.some((pattern) => pattern.test(name)))
+  const requested = (request.headers.get('access-control-request-headers') ?? '')
+    .toLowerCase()
+    .split(',')
+    .map((name) => name.trim())
+  const safe = requested
+    .slice(0, MAX_REQUESTED)
+    .filter((name) => TOKEN.test(name) && !UNSAFE.some((pattern) => pattern.test(name)))
   return {
     status: 204,
     headers: {
       'access-control-allow-methods': METHODS,
-      'access-control-allow-headers': [...new Set([...ALLOWED, ...harmless].map((name) => name.toLowerCase()))].join(', '),
+      'access-control-allow-headers': [...new Set([...ALLOWED, ...safe].map((name) => name.toLowerCase()))].join(', '),
       'access-control-max-age': '86400',
       vary: 'Access-Control-Request-Method, Access-Control-Request-Headers',
     },
@@ -56,18 +64,21 @@ export function preflightReply(request: Request): Reply {
 }
 
 /**
- * The headers of a reply with those of CORS: only a request that names its origin gets them, which `Vary` tells to caches (ruling 42). Of the headers
- * of the protocol those are exposed that the reply carries: a 402 has little room.
+ * Adds CORS headers to those of a reply, if the request has an `Origin`; `Vary` tells caches so (contract 4.5). Exposes
+ * only those payment headers that the reply has, to keep the headers of a 402 small.
  */
 export function withCors(headers: Reply['headers'], origin: string | null): Reply['headers'] {
   const vary = headers.vary === undefined ? 'Origin' : `${headers.vary}, Origin`
   if (origin === null) return { ...headers, vary }
-  const carried = new Set([...Object.keys(headers).map((name) => name.toLowerCase()), 'x-request-id'])
-  const exposed = EXPOSED_HEADERS.filter((name) => carried.has(name.toLowerCase())).join(', ')
+  const present = new Set([...Object.keys(headers).map((name) => name.toLowerCase()), 'x-request-id'])
+  const exposed = EXPOSED_HEADERS.filter((name) => present.has(name.toLowerCase())).join(', ')
   return { ...headers, vary, 'access-control-allow-origin': '*', 'access-control-expose-headers': exposed }
 }
 
-/** Pages that may use free models on devnet, which may run on the operator's own keys: those of this machine, and of the public origin. */
+/**
+ * Accepts web pages of this machine and of the public origin. On devnet only these may use free models, because those
+ * may run on the operator's own keys.
+ */
 export function isOwnPage(publicOrigin: string | undefined): (origin: string) => boolean {
   return (origin) => origin === publicOrigin || isLoopback(URL.parse(origin)?.hostname.replace(/^\[|\]$/g, '') ?? '')
 }

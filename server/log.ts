@@ -1,69 +1,74 @@
-/** JSON lines on standard output, written in batches: a line per request would cost a quarter of the throughput. */
+/** JSON lines on standard output, written in batches: a write per request would cost a quarter of the throughput. */
 import { pino } from 'pino'
 import type { Log } from '../core/mod.ts'
 
 export type ServerLog = Log & {
-  /** One line of the access log. Carries no header, no query and no body, and no name in the path that reads by itself. */
+  /** Writes a line of the access log: no headers, query or body, and secrets in the path are masked. */
   access(line: { id: string; method: string; path: string; status: number; ms: number; ip: string }): void
-  /** Writes out what is held back; to be called before the process ends. */
+  /** Writes buffered lines. Call it before the process exits. */
   flush(): void
 }
 
-/** A busy server writes some hundred lines at a time; what a SIGKILL can take along is half a second of them. */
-const HELD_BYTES = 65_536
+/** A busy server writes hundreds of lines at a time. A SIGKILL loses at most half a second of them. */
+const BUFFER_BYTES = 65_536
 const FLUSH_MS = 500
 
 export function serverLog(level: string): ServerLog {
-  const destination = pino.destination({ dest: 1, minLength: HELD_BYTES, maxWrite: 2 * HELD_BYTES, sync: true })
+  const destination = pino.destination({ dest: 1, minLength: BUFFER_BYTES, maxWrite: 2 * BUFFER_BYTES, sync: true })
   const logger = pino({ level, base: null, redact: ['key', 'token', 'secret', 'authorization'] }, destination)
-  const isHeard = logger.isLevelEnabled('info')
-  let held = ''
+  const isInfoEnabled = logger.isLevelEnabled('info')
+  let buffer = ''
   const timer = setInterval(() => {
-    release()
-    destination.flush() // not flushSync: that waits for the disk, and every request with it
+    writeBuffer()
+    destination.flush() // not flushSync, which would block every request on the disk
   }, FLUSH_MS)
   timer.unref()
 
-  /** Access lines go out before whatever was logged after them. */
-  function release(): void {
-    if (held === '') return
-    const lines = held
-    held = ''
+  /** Keeps lines in order: access lines are written before later log lines. */
+  function writeBuffer(): void {
+    if (buffer === '') return
+    const lines = buffer
+    buffer = ''
     destination.write(lines)
   }
 
   return {
-    info: (message, fields = {}) => (release(), logger.info(fields, message)),
-    warn: (message, fields = {}) => (release(), logger.warn(fields, message)),
-    alert: (message, fields = {}) => (release(), logger.error({ alert: true, ...fields }, message)),
+    info: (message, fields = {}) => (writeBuffer(), logger.info(fields, message)),
+    warn: (message, fields = {}) => (writeBuffer(), logger.warn(fields, message)),
+    alert: (message, fields = {}) => (writeBuffer(), logger.error({ alert: true, ...fields }, message)),
     access({ id, method, path, status, ms, ip }) {
-      if (!isHeard) return
-      // By hand, for pino takes four times as long; `id` and `method` are tokens, which need no escaping.
-      held += `{"level":30,"time":${Date.now()},"id":"${id}","method":"${method}","path":${JSON.stringify(masked(path))},"status":${status},"ms":${ms},"ip":${JSON.stringify(ip)},"msg":"request"}\n`
-      if (held.length >= HELD_BYTES) release()
+      if (!isInfoEnabled) return
+      // Built by hand, because pino takes four times as long. `id` and `method` are tokens and need no escaping.
+      buffer +=
+        `{"level":30,"time":${Date.now()},"id":"${id}","method":"${method}","path":${JSON.stringify(masked(path))},` +
+        `"status":${status},"ms":${ms},"ip":${JSON.stringify(ip)},"msg":"request"}\n`
+      if (buffer.length >= BUFFER_BYTES) writeBuffer()
     },
     flush() {
-      release()
+      writeBuffer()
       destination.flushSync()
     },
   }
 }
 
-/** Ids that read something by themselves, up to where they become secret: a background response has its poll key behind its call, a phone call is all secret. */
-const BEARERS = [
-  { under: '/v1/responses/', shown: 'resp_'.length + 32 },
-  { under: '/v1/voice/call/', shown: 'call_'.length },
+/**
+ * Path ids that grant access by themselves, and how much of each may be visible: a background response has its poll key
+ * after its call id, a phone call's id is secret as a whole.
+ */
+const SECRET_IDS = [
+  { prefix: '/v1/responses/', visible: 'resp_'.length + 32 },
+  { prefix: '/v1/voice/call/', visible: 'call_'.length },
 ] as const
 
-/** A path without what reads by itself. Encoded letters only make an id longer, so no more of it is shown. */
+/** The path with secret ids masked. Percent-encoding only makes an id longer, so it never shows more of it. */
 export function masked(path: string): string {
-  for (const { under, shown } of BEARERS) {
-    const start = path.indexOf(under)
+  for (const { prefix, visible } of SECRET_IDS) {
+    const start = path.indexOf(prefix)
     if (start < 0) continue
-    const first = start + under.length
+    const first = start + prefix.length
     const end = path.indexOf('/', first)
     const last = end < 0 ? path.length : end
-    if (last - first > shown) return `${path.slice(0, first + shown)}...${path.slice(last)}`
+    if (last - first > visible) return `${path.slice(0, first + visible)}...${path.slice(last)}`
   }
   return path
 }

@@ -1,51 +1,94 @@
-/** `/metrics` for Prometheus: what core's meters count, how long upstreams take, and how the process is. */
+/** Prometheus metrics: the counters of core's meter, upstream latency, balances and process figures. */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import type { Clock, Meter, Settled } from '../core/mod.ts'
 
-/** The same vendor, each of whose answers is timed. */
+/** Wraps a vendor so that each of its calls is timed. */
 export type Timed = <Vendor extends object>(name: string, vendor: Vendor) => Vendor
 
-/** What an account holds that pays for settlements. */
+/** Balance of an account that pays the fees of settlements. */
 export type Balance = { readonly unit: 'wei' | 'lamports'; readonly address: string; readonly amount: number }
 
 export type Metrics = {
-  /** Shows these balances of a gateway with each scrape. */
+  /** Adds balances of a gateway, read at each scrape. */
   balances(gateway: string, read: () => readonly Balance[]): void
   meterOf(gateway: string): Meter
   readonly timed: Timed
   scrape(): Promise<{ readonly type: string; readonly body: string }>
 }
 
-/** Of the library's own figures, those that mean something on this runtime. */
-const OF_THE_PROCESS = /^process_|^nodejs_eventloop_lag(?:_p\d+|_max)?_seconds$|^nodejs_heap_size_/
-/** Seconds: from a price that is kept to a slow picture. */
+/** The default metrics of prom-client that are meaningful on Bun. */
+const PROCESS_METRICS = /^process_|^nodejs_eventloop_lag(?:_p\d+|_max)?_seconds$|^nodejs_heap_size_/
+/** In seconds: from a cached price to a slow image. */
 const BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 600]
-const MICRO = 1_000_000
+const MICRO_USDC = 1_000_000
 const OUTCOMES: readonly Settled[] = ['settled', 'refused', 'dead', 'unknown', 'unavailable', 'unresolved']
 
-/** Figures of one process since its start. Labels are names of the menu, of the catalog and of the configuration: callers add none. */
+/** Metrics of one process since its start. Labels come from endpoints and configuration, never from callers. */
 export function metrics({ version, clock }: { version: string; clock: Pick<Clock, 'now'> }): Metrics {
   const register = new Registry()
   collectDefaultMetrics({ register })
-  for (const { name } of register.getMetricsAsArray()) if (!OF_THE_PROCESS.test(name)) register.removeSingleMetric(name)
-  new Gauge({ name: 'farebox_info', help: 'One, with the version that runs.', labelNames: ['version'], registers: [register] }).set({ version }, 1)
-  const requests = tally(register, 'farebox_requests_total', 'Requests answered, by class of status; quotes, 402, are a class of their own.', ['gateway', 'endpoint', 'status'])
-  const quotes = tally(register, 'farebox_quotes_total', 'Orders without payment that were told their price.', ['gateway', 'endpoint'])
-  const verifications = tally(register, 'farebox_verifications_total', 'Payments judged: valid, unavailable, or the code of the refusal.', ['outcome'])
-  const calls = tally(register, 'farebox_calls_total', 'Paid calls that were opened here, and those that completed or failed here.', ['gateway', 'state'])
-  const settlements = tally(register, 'farebox_settlements_total', 'Attempts to settle: settled, refused, dead, or not known yet.', ['gateway', 'outcome'])
-  const revenue = tally(register, 'farebox_revenue_usdc_total', 'USDC that moved, by its receipts.', ['gateway', 'endpoint'], MICRO)
+  for (const { name } of register.getMetricsAsArray())
+    if (!PROCESS_METRICS.test(name)) register.removeSingleMetric(name)
+  new Gauge({
+    name: 'farebox_info',
+    help: 'Always 1. The label has the running version.',
+    labelNames: ['version'],
+    registers: [register],
+  }).set({ version }, 1)
+  const requests = createCounter(
+    register,
+    'farebox_requests_total',
+    'HTTP requests by status class. 402 is counted separately.',
+    ['gateway', 'endpoint', 'status'],
+  )
+  const quotes = createCounter(
+    register,
+    'farebox_quotes_total',
+    'Requests without a payment that were answered with a price.',
+    ['gateway', 'endpoint'],
+  )
+  const verifications = createCounter(
+    register,
+    'farebox_verifications_total',
+    'Verified payments by outcome: valid, unavailable, or the error code.',
+    ['outcome'],
+  )
+  const calls = createCounter(
+    register,
+    'farebox_calls_total',
+    'Paid calls that this process opened, completed or failed.',
+    ['gateway', 'state'],
+  )
+  const settlements = createCounter(register, 'farebox_settlements_total', 'Settlement attempts by outcome.', [
+    'gateway',
+    'outcome',
+  ])
+  const revenue = createCounter(
+    register,
+    'farebox_revenue_usdc_total',
+    'USDC received in settled payments.',
+    ['gateway', 'endpoint'],
+    MICRO_USDC,
+  )
   const upstream = new Histogram({
     name: 'farebox_upstream_seconds',
-    help: 'Time of one call to a vendor; of a stream, until its first event.',
+    help: 'Duration of vendor calls in seconds. For a stream, the time to its first event.',
     labelNames: ['vendor'],
     buckets: BUCKETS,
     registers: [register],
   })
 
   const balances: { readonly gateway: string; readonly read: () => readonly Balance[] }[] = []
-  balanceGauge('wei', 'farebox_relayer_balance_wei', 'What a relayer account holds for gas, in wei, less what was spent since it was read.')
-  balanceGauge('lamports', 'farebox_fee_payer_balance_lamports', 'What a Solana fee payer holds, in lamports, less what was spent since it was read.')
+  balanceGauge(
+    'wei',
+    'farebox_relayer_balance_wei',
+    'Gas balance of a relayer account in wei: the last value read, minus gas spent since.',
+  )
+  balanceGauge(
+    'lamports',
+    'farebox_fee_payer_balance_lamports',
+    'Balance of a Solana fee payer in lamports: the last value read, minus fees spent since.',
+  )
 
   function balanceGauge(unit: Balance['unit'], name: string, help: string): void {
     const gauge: Gauge = new Gauge({
@@ -68,18 +111,26 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
     meterOf(gateway) {
       const answered = new Map<string, (Cell | undefined)[]>()
       const quoted = new Map<string, Cell>()
-      // There from the start, at zero: a rate needs a first value.
-      const moved = { opened: calls([gateway, 'opened']), completed: calls([gateway, 'completed']), failed: calls([gateway, 'failed']) }
+      // Created at zero, because a rate needs a first value.
+      const moved = {
+        opened: calls([gateway, 'opened']),
+        completed: calls([gateway, 'completed']),
+        failed: calls([gateway, 'failed']),
+      }
       for (const outcome of OUTCOMES) settlements([gateway, outcome])
       return {
         answered(endpoint, status) {
-          const row = answered.get(endpoint) ?? kept(answered, endpoint, [])
-          const at = status === 402 ? 0 : Math.floor(status / 100)
-          const cell = (row[at] ??= requests([gateway, endpoint, at === 0 ? '402' : `${at}xx`]))
+          const row = answered.get(endpoint) ?? insert(answered, endpoint, [])
+          const statusClass = status === 402 ? 0 : Math.floor(status / 100)
+          const cell = (row[statusClass] ??= requests([
+            gateway,
+            endpoint,
+            statusClass === 0 ? '402' : `${statusClass}xx`,
+          ]))
           cell.value++
         },
         quoted(endpoint) {
-          const cell = quoted.get(endpoint) ?? kept(quoted, endpoint, quotes([gateway, endpoint]))
+          const cell = quoted.get(endpoint) ?? insert(quoted, endpoint, quotes([gateway, endpoint]))
           cell.value++
         },
         judged: (outcome) => void verifications([outcome]).value++,
@@ -92,8 +143,11 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
     },
 
     timed(name, vendor) {
-      const dressed = Object.entries(vendor).map(([verb, value]) => [verb, typeof value === 'function' ? (...asked: readonly unknown[]) => stopwatch(name, () => value(...asked)) : value])
-      return Object.fromEntries(dressed) as typeof vendor
+      const entries = Object.entries(vendor).map(([key, value]) => [
+        key,
+        typeof value === 'function' ? (...args: readonly unknown[]) => measure(name, () => value(...args)) : value,
+      ])
+      return Object.fromEntries(entries) as typeof vendor
     },
 
     async scrape() {
@@ -101,8 +155,8 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
     },
   }
 
-  /** A failure takes its time as well. */
-  async function stopwatch<T>(vendor: string, call: () => Promise<T>): Promise<T> {
+  /** Failures are timed too. */
+  async function measure<T>(vendor: string, call: () => Promise<T>): Promise<T> {
     const startedAt = clock.now()
     try {
       return await call()
@@ -112,12 +166,18 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
   }
 }
 
-// ── counting ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── counters ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 type Cell = { value: number }
 
-/** A counter whose cells are plain numbers: the library hashes all labels with each increment, which a quote shall not wait for. */
-function tally(register: Registry, name: string, help: string, labelNames: readonly string[], unit = 1): (labels: readonly string[]) => Cell {
+/** A counter that increments plain numbers: prom-client hashes all labels at each increment, too slow for quotes. */
+function createCounter(
+  register: Registry,
+  name: string,
+  help: string,
+  labelNames: readonly string[],
+  unit = 1,
+): (labels: readonly string[]) => Cell {
   const cells = new Map<string, Cell & { readonly labels: Readonly<Record<string, string>> }>()
   const counter = new Counter({
     name,
@@ -131,11 +191,17 @@ function tally(register: Registry, name: string, help: string, labelNames: reado
   })
   return (labels) => {
     const key = labels.join('\n')
-    return cells.get(key) ?? kept(cells, key, { value: 0, labels: Object.fromEntries(labelNames.map((label, index) => [label, labels[index] ?? ''])) })
+    return (
+      cells.get(key) ??
+      insert(cells, key, {
+        value: 0,
+        labels: Object.fromEntries(labelNames.map((label, index) => [label, labels[index] ?? ''])),
+      })
+    )
   }
 }
 
-function kept<Key, Value>(map: Map<Key, Value>, key: Key, value: Value): Value {
+function insert<Key, Value>(map: Map<Key, Value>, key: Key, value: Value): Value {
   map.set(key, value)
   return value
 }

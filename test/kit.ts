@@ -1,18 +1,30 @@
 /** Ports for tests: a clock that only moves when told, counted ids, a cash chain, scripted vendors. And a buyer. */
-import { type CashChain, cashChain } from '../adapters/chains/cash.ts'
+import { type MemoryChain, memoryChain } from '../adapters/chains/memory.ts'
 import { memoryObjects } from '../adapters/objects/memory.ts'
 import { memoryStorage } from '../adapters/storage/memory.ts'
-import { demoSearch, demoWeb } from '../adapters/vendors/demo/search.ts'
-import { demoCharacters } from '../adapters/vendors/demo/characters.ts'
-import { demoDefi, demoPrediction } from '../adapters/vendors/demo/data.ts'
-import { demoMarket } from '../adapters/vendors/demo/market.ts'
-import { scriptedSandbox } from '../adapters/vendors/scripted_sandbox.ts'
-import { PIXEL, type ScriptedVendor, scriptedVendor } from '../adapters/vendors/scripted.ts'
-import type { ScriptedAudio } from '../adapters/vendors/scripted_audio.ts'
-import { type ScriptedVideo, scriptedVideo } from '../adapters/vendors/scripted_video.ts'
-import { seals } from '../core/seals.ts'
+import { demoSearch, demoWeb } from '../adapters/providers/demo/search.ts'
+import { demoCharacters } from '../adapters/providers/demo/videos.ts'
+import { demoDefi, demoPrediction } from '../adapters/providers/demo/data.ts'
+import { demoMarket } from '../adapters/providers/demo/market.ts'
+import { scriptedSandbox } from '../adapters/providers/scripted/sandbox.ts'
+import { PIXEL, type ScriptedVendor, scriptedVendor } from '../adapters/providers/scripted/images.ts'
+import type { ScriptedAudio } from '../adapters/providers/scripted/audio.ts'
+import { type ScriptedVideo, scriptedVideo } from '../adapters/providers/scripted/videos.ts'
+import { pollUrls } from '../core/call/poll_urls.ts'
 import { actors } from './actors.ts'
-import { type ChatVendor, type Clock, type Gateway, gateway, type Offer, type Payment, type Ports, type RpcCall, type RpcVendor, type Setup, type Vendors } from '../core/mod.ts'
+import {
+  type ChatVendor,
+  type Clock,
+  type Gateway,
+  gateway,
+  type Offer,
+  type Payment,
+  type Ports,
+  type RpcCall,
+  type RpcVendor,
+  type Setup,
+  type Vendors,
+} from '../core/mod.ts'
 
 /** 2026-11-20T00:00:00Z. */
 export const START = Date.UTC(2026, 10, 20)
@@ -46,6 +58,7 @@ export function testClock(start = START): TestClock {
     wait(ms, signal) {
       return new Promise((resolve) => {
         if (signal?.aborted) return resolve()
+        if (ms === 0) return setImmediate(resolve)
         const waiter = { at: now + ms, resolve: end }
         waiters.add(waiter)
         signal?.addEventListener('abort', end, { once: true })
@@ -65,11 +78,18 @@ export function testClock(start = START): TestClock {
   }
 }
 
-export type LogLine = { readonly level: 'info' | 'warn' | 'alert'; readonly message: string; readonly fields: Record<string, unknown> }
+export type LogLine = {
+  readonly level: 'info' | 'warn' | 'alert'
+  readonly message: string
+  readonly fields: Record<string, unknown>
+}
 
 export function testLog() {
   const lines: LogLine[] = []
-  const at = (level: LogLine['level']) => (message: string, fields: Record<string, unknown> = {}) => void lines.push({ level, message, fields })
+  const at =
+    (level: LogLine['level']) =>
+    (message: string, fields: Record<string, unknown> = {}) =>
+      void lines.push({ level, message, fields })
   return { lines, info: at('info'), warn: at('warn'), alert: at('alert') }
 }
 
@@ -105,7 +125,10 @@ export function slowVendor() {
 /** A node of two chains that answers every call with its own method. */
 export const oneNode: RpcVendor = {
   networks: ['base-mainnet', 'solana-mainnet'],
-  ask: async (_network, calls) => ({ text: JSON.stringify('method' in calls ? heard(calls) : calls.map(heard)), isCached: false }),
+  ask: async (_network, calls) => ({
+    text: JSON.stringify('method' in calls ? heard(calls) : calls.map(heard)),
+    isCached: false,
+  }),
 }
 const heard = ({ id, method }: RpcCall) => ({ jsonrpc: '2.0', id, result: method })
 
@@ -119,24 +142,53 @@ function rented() {
 }
 
 /** The embedded vendors of what is sold in one shot, and stand-ins of those that nothing embedded stands in for. No kit has them unless told, so that tests can be without. */
-export function embedded(clock: Clock): Pick<Vendors, 'rpc' | 'search' | 'websearch' | 'prediction' | 'defi' | 'market' | 'portraits' | 'voice' | 'phone' | 'onramp' | 'bridge' | 'sandbox'> {
+export function embedded(
+  clock: Clock,
+): Pick<
+  Vendors,
+  | 'rpc'
+  | 'search'
+  | 'websearch'
+  | 'prediction'
+  | 'defi'
+  | 'market'
+  | 'portraits'
+  | 'voice'
+  | 'phone'
+  | 'onramp'
+  | 'bridge'
+  | 'sandbox'
+> {
   const { voice, phone, onramp, bridge } = actors()
-  return { rpc: oneNode, voice, phone, onramp, bridge, search: demoSearch(), websearch: demoWeb(), prediction: demoPrediction({ clock }), defi: demoDefi({ clock }), market: demoMarket({ clock }), portraits: demoCharacters({ random: countingRandom() }), sandbox: rented() }
+  return {
+    rpc: oneNode,
+    voice,
+    phone,
+    onramp,
+    bridge,
+    search: demoSearch(),
+    websearch: demoWeb(),
+    prediction: demoPrediction({ clock }),
+    defi: demoDefi({ clock }),
+    market: demoMarket({ clock }),
+    portraits: demoCharacters({ random: countingRandom() }),
+    sandbox: rented(),
+  }
 }
 
 export type Kit = {
   readonly clock: TestClock
-  readonly chain: CashChain
+  readonly chain: MemoryChain
   readonly vendor: ScriptedVendor
   readonly video: ScriptedVideo
   readonly log: ReturnType<typeof testLog>
   readonly ports: Ports
   readonly shop: Gateway
-  /** The same ports behind another process: another owner, nothing remembered. */
+  /** The same ports behind another process: another worker id, nothing remembered. */
   restart(setup?: Partial<Setup>): Gateway
   buyer(name?: string): Buyer
   /** Time passes for a process that is alive: it renews its promise, as the server's sweep does. */
-  live(ms: number): Promise<void>
+  streamed(ms: number): Promise<void>
   /** All work that no request waits for has ended. */
   idle(): Promise<void>
   /** Where the buyer of a call polls it, as a reply would tell. */
@@ -152,7 +204,7 @@ export type KitOptions = Partial<Omit<Setup, 'ports'>> & {
   readonly audio?: ScriptedAudio
   /** Serves every chat row. */
   readonly chatVendor?: ChatVendor
-  readonly chain?: CashChain
+  readonly chain?: MemoryChain
   /** Comes between the gateway and its ports; the kit itself keeps the bare ones. */
   readonly wrap?: (ports: Ports) => Ports
   /** Comes between the buyers and the gateway. */
@@ -167,7 +219,18 @@ export const GENERATIONS = '/api/v1/images/generations'
 export const FOX = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
 
 /** A gateway over memory adapters. Every part can be replaced. */
-export function kit({ vendor = scriptedVendor(), video: filming, audio, chatVendor, chain = cashChain(), ports: { vendors: givenVendors, ...given } = {}, wrap = (same) => same, dress = (same) => same, pollKeys = [POLL_KEY], ...setup }: KitOptions = {}): Kit {
+export function kit({
+  vendor = scriptedVendor(),
+  video: filming,
+  audio,
+  chatVendor,
+  chain = memoryChain(),
+  ports: { vendors: givenVendors, ...given } = {},
+  wrap = (same) => same,
+  dress = (same) => same,
+  pollKeys = [POLL_KEY],
+  ...setup
+}: KitOptions = {}): Kit {
   const video = filming ?? scriptedVideo()
   const clock = (given.clock as TestClock | undefined) ?? testClock()
   const log = testLog()
@@ -176,18 +239,28 @@ export function kit({ vendor = scriptedVendor(), video: filming, audio, chatVend
     storage: memoryStorage(),
     objects: memoryObjects(),
     chain,
-    vendors: { images: () => vendor, chat: () => chatVendor, ...(filming && { video: () => filming }), ...(audio && { audio: () => audio }), media: () => Promise.reject(new Error('no media host in this test')), ...givenVendors },
+    vendors: {
+      images: () => vendor,
+      chat: () => chatVendor,
+      ...(filming && { video: () => filming }),
+      ...(audio && { audio: () => audio }),
+      media: () => Promise.reject(new Error('no media host in this test')),
+      ...givenVendors,
+    },
     countTokens: async (text) => text.split(/\s+/).filter(Boolean).length,
     clock,
     log,
     random: countingRandom(),
     background(work) {
       pending.add(work)
-      work.catch((error: Error) => log.alert('background work failed', { error: error.stack })).finally(() => pending.delete(work))
+      work
+        .catch((error: Error) => log.alert('background work failed', { error: error.stack }))
+        .finally(() => pending.delete(work))
     },
     ...given,
   }
-  const open = (more: Partial<Setup> = {}) => dress(gateway({ ports: wrap(ports), label: 'base-sepolia', owner: 'first', pollKeys, ...setup, ...more }))
+  const open = (more: Partial<Setup> = {}) =>
+    dress(gateway({ ports: wrap(ports), label: 'base-sepolia', workerId: 'first', pollKeys, ...setup, ...more }))
   const shop = open()
   return {
     clock,
@@ -197,9 +270,9 @@ export function kit({ vendor = scriptedVendor(), video: filming, audio, chatVend
     log,
     ports,
     shop,
-    restart: (more) => open({ owner: 'second', ...more }),
+    restart: (more) => open({ workerId: 'second', ...more }),
     buyer: (name = 'alice') => buyerOf({ name, chain, clock }, shop),
-    async live(ms) {
+    async streamed(ms) {
       for (let left = ms; left > 0; left -= 10_000) {
         await shop.renew()
         await clock.advance(Math.min(left, 10_000))
@@ -208,7 +281,7 @@ export function kit({ vendor = scriptedVendor(), video: filming, audio, chatVend
     async idle() {
       while (pending.size > 0) await Promise.allSettled(pending)
     },
-    keyed: async (id) => `/api/v1/calls/${id}?key=${await seals(ports, pollKeys).keyOf(id)}`,
+    keyed: async (id) => `/api/v1/calls/${id}?key=${await pollUrls(ports, pollKeys).keyOf(id)}`,
   }
 }
 
@@ -221,7 +294,7 @@ export type Buyer = {
   /** A request without payment: a POST of `body`, or a GET that says it in path and query. */
   ask(body?: unknown, at?: At): Promise<Answer>
   /** Reads a 402 and signs its first offer. */
-  sign(challenge: Answer, how?: Partial<Parameters<CashChain['sign']>[1]>): Payment
+  sign(challenge: Answer, how?: Partial<Parameters<MemoryChain['sign']>[1]>): Payment
   /** The same with a payment; asks and signs where none is given. */
   buy(body?: unknown, at?: At & { payment?: Payment }): Promise<Answer>
   /** A poll, paid with `payment`. */
@@ -229,21 +302,40 @@ export type Buyer = {
 }
 
 /** `{name}` in a path is filled from the body. */
-type At = { readonly method?: 'GET' | 'POST'; readonly path?: string; readonly header?: string; readonly shop?: Gateway; readonly gone?: AbortSignal }
+type At = {
+  readonly method?: 'GET' | 'POST'
+  readonly path?: string
+  readonly header?: string
+  readonly shop?: Gateway
+  readonly gone?: AbortSignal
+}
 
 /** A wallet with 100 USDC that speaks HTTP to a gateway. */
-export function buyerOf({ name, chain, clock }: { name: string; chain: CashChain; clock: Clock }, shop: Gateway): Buyer {
+export function buyerOf(
+  { name, chain, clock }: { name: string; chain: MemoryChain; clock: Clock },
+  shop: Gateway,
+): Buyer {
   const wallet = chain.wallet(name)
   chain.fund(wallet, 100_000_000n)
 
-  async function send(method: string, at: Omit<At, 'method'> & { url: string; body?: string; payment?: Payment | undefined }): Promise<Answer> {
+  async function send(
+    method: string,
+    at: Omit<At, 'method'> & { url: string; body?: string; payment?: Payment | undefined },
+  ): Promise<Answer> {
     const headers: Record<string, string> = at.body === undefined ? {} : { 'content-type': 'application/json' }
     if (at.payment) headers[at.header ?? 'payment-signature'] = encodePayment(at.payment)
-    const request = new Request(`${ORIGIN}${at.url}`, { method, headers, ...(at.body !== undefined && { body: at.body }) })
+    const request = new Request(`${ORIGIN}${at.url}`, {
+      method,
+      headers,
+      ...(at.body !== undefined && { body: at.body }),
+    })
     return await read(await (at.shop ?? shop).fetch(request, { ip: '192.0.2.1', ...(at.gone && { gone: at.gone }) }))
   }
 
-  function order(body: unknown, { method = 'POST', path = GENERATIONS, ...at }: At & { payment?: Payment }): Promise<Answer> {
+  function order(
+    body: unknown,
+    { method = 'POST', path = GENERATIONS, ...at }: At & { payment?: Payment },
+  ): Promise<Answer> {
     const { url, rest } = located(path, body)
     if (method === 'POST') return send(method, { ...at, url, body: JSON.stringify(rest) })
     const query = new URLSearchParams(rest as Record<string, string>).toString()
@@ -251,7 +343,8 @@ export function buyerOf({ name, chain, clock }: { name: string; chain: CashChain
   }
 
   const ask = (body: unknown = FOX, at: At = {}) => order(body, at)
-  const sign: Buyer['sign'] = (challenge, how = {}) => chain.sign(challenge.body.accepts[0] as Offer, { from: wallet, now: clock.now(), ...how })
+  const sign: Buyer['sign'] = (challenge, how = {}) =>
+    chain.sign(challenge.body.accepts[0] as Offer, { from: wallet, now: clock.now(), ...how })
   return {
     name,
     wallet,

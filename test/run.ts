@@ -1,8 +1,10 @@
 /**
- * `bun run test`: types, lint, then every test. `bun run test core server/app` runs the test files whose path contains one of these.
- * Ends with the time of each step and the line `N passed, N failed`; types and lint count as one each.
+ * `bun run test`: types, lint, format and the quick tests. `bun run test:full`: every test (test/README.md says which are which) and 60,000
+ * simulated histories. Both take parts of paths: `bun run test core server/app` runs the test files whose path contains one of these.
+ * Ends with the time of each step and the line `N passed, N failed`; a step that is not a test run counts as one.
  */
 import { join } from 'node:path'
+import { FULL, isFull } from './scope.ts'
 
 type Step = { readonly name: string; readonly command: readonly string[] }
 type Count = { readonly passed: number; readonly failed: number; readonly skipped: number }
@@ -13,31 +15,79 @@ const tool = (path: string, ...args: readonly string[]) => [process.execPath, jo
 
 /** Not of the checkout: what the compiler knows about files that have not changed, and how long each test file takes here. */
 const KEPT = join(ROOT, 'node_modules/.cache/farebox')
-const typed = (project: string): readonly string[] => tool('typescript/bin/tsc', '-p', project, '--checkers', '2', '--incremental', '--tsBuildInfoFile', join(KEPT, `${project === '.' ? 'all' : project}.tsbuildinfo`))
+const typed = (project: string): readonly string[] =>
+  tool(
+    'typescript/bin/tsc',
+    '-p',
+    project,
+    '--checkers',
+    '2',
+    '--incremental',
+    '--tsBuildInfoFile',
+    join(KEPT, `${project === '.' ? 'all' : project}.tsbuildinfo`),
+  )
 
 const types: Step = { name: 'types', command: typed('.') }
 const checks: readonly Step[] = [
   { name: 'types of core, without Bun', command: typed('core') },
-  { name: 'types of the package, without Bun', command: typed('adapters') },
+  ...(isFull ? [{ name: 'types of the package, without Bun', command: typed('adapters') }] : []),
   { name: 'lint', command: tool('oxlint/bin/oxlint', '--deny-warnings', '--format=unix') },
+  { name: 'format', command: tool('oxfmt/bin/oxfmt', '--check') },
 ]
 
+const filters = process.argv.slice(2).filter((argument) => argument !== FULL)
+const isComplete = isFull || filters.some((filter) => filter.includes('_full'))
+
 /**
- * Each of the two keeps what it has loaded and compiled from file to file, as a plain `bun test` does. The slowest files start first. No law
- * is about five seconds, the time that Bun gives a test unless told: busy machines get more.
+ * Two workers, each of which keeps the modules that it has loaded. The slowest files start first. The timeout is for a test that hangs: no test
+ * measures time, and a busy machine may take ten times as long as an idle one.
  */
-const order = [`--timings=${join(KEPT, 'timings.json')}`, '--timings=test/slowest.json', '--update-timings']
-const tests: Step = { name: 'tests', command: [process.execPath, 'test', '--parallel=2', '--no-isolate', '--timeout=20000', ...order, ...process.argv.slice(2)] }
+const tests: Step = {
+  name: isFull ? 'every test' : 'quick tests',
+  command: [
+    process.execPath,
+    'test',
+    '--parallel=2',
+    '--no-isolate',
+    '--timeout=120000',
+    `--timings=${join(KEPT, `timings${isFull ? '_full' : ''}.json`)}`,
+    '--timings=test/slowest.json',
+    '--update-timings',
+    ...(isComplete ? [] : ['--path-ignore-patterns=**/*_full_test.ts']),
+    ...filters,
+  ],
+}
+
+/** Two halves of the same histories, one per core: as many as fit into CI beside the tests, on cores that others use too. */
+const HISTORIES = 60_000
+const histories: readonly Step[] = [0, 1].map((half) => ({
+  name: `${HISTORIES / 2} histories, half ${half + 1}`,
+  command: [
+    process.execPath,
+    'test/simulation/run.ts',
+    '--seed=7',
+    `--runs=${HISTORIES / 2}`,
+    `--skip=${(half * HISTORIES) / 2}`,
+  ],
+}))
 
 /** What it says is handed on as it comes, or at its end in one piece, so that steps may run side by side. */
 async function run({ name, command }: Step, isAlone: boolean): Promise<Ended> {
   const started = performance.now()
   if (isAlone) console.log(`── ${name}`)
-  const env = { ...process.env, ...(process.stdout.isTTY && { FORCE_COLOR: '1' }) }
+  const env = {
+    ...process.env,
+    ...(isFull && { FAREBOX_TESTS: FULL }),
+    ...(process.stdout.isTTY && { FORCE_COLOR: '1' }),
+  }
   const child = Bun.spawn([...command], { cwd: ROOT, env, stdout: 'pipe', stderr: 'pipe' })
-  const [code, out, errors] = await Promise.all([child.exited, pass(child.stdout, isAlone && process.stdout), pass(child.stderr, isAlone && process.stderr)])
+  const [code, out, errors] = await Promise.all([
+    child.exited,
+    pass(child.stdout, isAlone && process.stdout),
+    pass(child.stderr, isAlone && process.stderr),
+  ])
   if (!isAlone) console.log(`── ${name}\n${out}${errors}`.trimEnd())
-  const count = name === 'tests' ? read(Bun.stripANSI(out + errors)) : { passed: 0, failed: 0, skipped: 0 }
+  const count = command === tests.command ? read(Bun.stripANSI(out + errors)) : { passed: 0, failed: 0, skipped: 0 }
   return { name, ms: performance.now() - started, ...judge(count, code) }
 }
 
@@ -54,7 +104,13 @@ async function pass(from: ReadableStream<Uint8Array>, to: NodeJS.WriteStream | f
 
 /** The summary of `bun test`: ` 12 pass`, ` 0 fail`; errors between tests are among those that fail. */
 function read(text: string): Count {
-  const last = (word: string) => Number(text.match(new RegExp(`^ *\\d+ ${word}$`, 'gm'))?.at(-1)?.match(/\d+/)?.[0] ?? 0)
+  const last = (word: string) =>
+    Number(
+      text
+        .match(new RegExp(`^ *\\d+ ${word}$`, 'gm'))
+        ?.at(-1)
+        ?.match(/\d+/)?.[0] ?? 0,
+    )
   return { passed: last('pass'), failed: last('fail'), skipped: last('skip') }
 }
 
@@ -72,9 +128,11 @@ const checked = async (): Promise<readonly Ended[]> => {
 }
 const [first, others] = await Promise.all([run(types, false), checked()])
 const ended = [first, ...others, await run(tests, true)]
+if (isFull && filters.length === 0) ended.push(...(await Promise.all(histories.map((step) => run(step, false)))))
 
 console.log('')
-for (const { name, ms, failed } of ended) console.log(`${failed === 0 ? 'ok  ' : 'FAIL'} ${(ms / 1000).toFixed(1).padStart(5)} s  ${name}`)
+for (const { name, ms, failed } of ended)
+  console.log(`${failed === 0 ? 'ok  ' : 'FAIL'} ${(ms / 1000).toFixed(1).padStart(5)} s  ${name}`)
 const total = (key: keyof Count): number => ended.reduce((sum, step) => sum + step[key], 0)
 if (total('skipped') > 0) console.log(`${total('skipped')} skipped`)
 console.log(`${total('passed')} passed, ${total('failed')} failed`)

@@ -28,7 +28,14 @@ export function png({ width, height }: Size = { width: 1, height: 1 }): Uint8Arr
 
 export function jpeg({ width, height }: Size): Uint8Array {
   const app = join(word(16, 0xffe0), word(16, 16), ascii('JFIF\0'), new Uint8Array(9))
-  const frame = join(word(16, 0xffc0), word(16, 11), new Uint8Array([8]), word(16, height), word(16, width), new Uint8Array([1, 1, 0x11, 0]))
+  const frame = join(
+    word(16, 0xffc0),
+    word(16, 11),
+    new Uint8Array([8]),
+    word(16, height),
+    word(16, width),
+    new Uint8Array([1, 1, 0x11, 0]),
+  )
   return join(word(16, 0xffd8), app, frame, word(16, 0xffd9))
 }
 
@@ -74,4 +81,5 @@ export const pictures: Readonly<Record<string, Uint8Array>> = {
   'image/avif': isobmff('avif', ispe(SIZE)),
 }
 
-export const dataUri = (bytes: Uint8Array, type = 'image/png'): string => `data:${type};base64,${Buffer.from(bytes).toString('base64')}`
+export const dataUri = (bytes: Uint8Array, type = 'image/png'): string =>
+  `data:${type};base64,${Buffer.from(bytes).toString('base64')}`

@@ -1,60 +1,70 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
-import { parseAtomic } from '../../core/money.ts'
-import type { PaymentCode, Refused } from '../../core/ports.ts'
-import type { Offer, Payment } from '../../core/x402.ts'
+import { parseAtomic } from '../../core/x402/money.ts'
+import type { PaymentCode, Refused } from '../../core/ports/mod.ts'
+import { type Offer, type Payment, wrongField } from '../../core/x402/protocol.ts'
 import { type Hex, lower } from './hex.ts'
 
-/** What an authorization must still have to live when its work begins: six seconds (reference x402 2.2, check 8). */
+/** Least remaining lifetime of an authorization when its work begins: six seconds (decision 67). */
 const LIFE_MS = 6_000n
 
-/** How long before an authorization's likely signing its event is still searched for (`evm_reads`): a day. */
+/** How far before an authorization's likely signing its event is searched for (`evm/reads.ts`): one day, in seconds. */
 export const LOOKBACK_SECONDS = 86_400
 
-/** How far the chain's clock may be from ours. */
+/** Largest accepted difference between the chain's clock and ours, in seconds. */
 const CLOCK_SECONDS = 600
 
 /**
- * The longest life in seconds that an authorization may have when it is verified. The search for its event begins `maxTimeoutSeconds` and
- * the lookback before its end: it then always reaches back to before it was verified, and finds even what was canceled right after that.
+ * The longest remaining lifetime, in seconds, that an authorization may have when it is verified. The search for its
+ * event starts `maxTimeoutSeconds` plus the lookback before its end, so this limit makes every search reach back to
+ * before verification, and find even an authorization canceled right after it.
  */
-export function longestLife({ maxTimeoutSeconds }: Offer, lookbackSeconds = LOOKBACK_SECONDS): number {
+export function maxLifetimeSeconds({ maxTimeoutSeconds }: Offer, lookbackSeconds = LOOKBACK_SECONDS): number {
   return Math.floor(maxTimeoutSeconds) + Math.max(lookbackSeconds - CLOCK_SECONDS, 0)
 }
 
-/** The last millisecond that a Date can hold: `validBefore` is a uint256, and most of those are not a time at all. */
+/** The last millisecond that a Date can hold; `validBefore` is a uint256 and may be far beyond it. */
 const LAST_MS = 8_640_000_000_000_000n
 
 const UINT256_MAX = 2n ** 256n - 1n
 
-const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' })
+const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$', description: 'an address: 0x and 40 hex digits' })
 const isAddress = TypeCompiler.Compile(Address)
-const Uint = Type.String({ pattern: '^(0|[1-9][0-9]{0,77})$' })
+const Uint = Type.String({
+  pattern: '^(0|[1-9][0-9]{0,77})$',
+  description: 'a whole number in decimal digits, as text, without a sign or leading zeros',
+})
 
-/** The payload of `exact` on EVM: one EIP-3009 TransferWithAuthorization and its signature (reference x402 2.1). */
+/**
+ * Payload of scheme `exact` on EVM: an EIP-3009 TransferWithAuthorization and its signature (x402 v2, exact on EVM).
+ */
 export const ExactPayload = Type.Object({
-  /** 65 bytes of a key, or whatever a contract wallet understands, up to 4 KiB. */
-  signature: Type.String({ pattern: '^0x([0-9a-fA-F]{2})+$', maxLength: 2 + 2 * 4096 }),
+  /** 65 bytes from a private key, or up to 4 KiB for a contract wallet to interpret. */
+  signature: Type.String({
+    pattern: '^0x([0-9a-fA-F]{2})+$',
+    maxLength: 2 + 2 * 4096,
+    description: '0x and the hex digits of 1 to 4096 bytes',
+  }),
   authorization: Type.Object({
     from: Address,
     to: Address,
     value: Uint,
     validAfter: Uint,
     validBefore: Uint,
-    nonce: Type.String({ pattern: '^0x[0-9a-fA-F]{64}$' }),
+    nonce: Type.String({ pattern: '^0x[0-9a-fA-F]{64}$', description: '32 random bytes: 0x and 64 hex digits' }),
   }),
 })
 export type ExactPayload = Static<typeof ExactPayload>
 
 const isExactPayload = TypeCompiler.Compile(ExactPayload)
 
-/** An address in lower case, which is how it is asked about. Throws for what is none. */
-export function addressOf(text: string): Hex {
+/** Validates an address and returns it in lower case. Throws RangeError for anything else. */
+export function parseAddress(text: string): Hex {
   if (isAddress.Check(text)) return lower(text)
-  throw new RangeError('not an address: 0x and 40 hex digits')
+  throw new RangeError('not an address: must be 0x and 40 hex digits')
 }
 
-/** A payload that has the right shape and answers the offer. Hex is lower case; times are the payer's own, in seconds. */
+/** A well-formed payload that answers the offer. Hex is lower case; times are the payer's own, in seconds. */
 export type Exact = {
   readonly kind: 'exact'
   readonly signature: Hex
@@ -64,28 +74,43 @@ export type Exact = {
   readonly validAfter: bigint
   readonly validBefore: bigint
   readonly nonce: Hex
-  /** Unique on its chain, whoever spells the addresses how. */
+  /** Unique on its chain, whatever the letter case of the addresses. */
   readonly key: string
-  /** `validBefore` in milliseconds, never past what a Date can hold. */
+  /** `validBefore` in milliseconds, capped at what a Date can hold. */
   readonly expiresAt: number
 }
 
-/** Reads a payload for this offer: shape, scheme, network, asset, recipient. Neither value nor time: `judgeExact` looks at those. */
-export function readExact(payment: Payment, offer: Offer): Exact | Refused {
+/** Parses a payload for this offer: shape, scheme, network, asset, recipient. `checkExact` checks value and times. */
+export function parseExact(payment: Payment, offer: Offer): Exact | Refused {
   const { accepted, payload } = payment
   if (accepted.scheme !== offer.scheme) return invalid('scheme', 'accepted.scheme', accepted.scheme, offer.scheme)
-  if (accepted.network !== offer.network) return invalid('network_mismatch', 'accepted.network', accepted.network, offer.network)
-  if (lower(accepted.asset) !== lower(offer.asset)) return invalid('asset_mismatch', 'accepted.asset', accepted.asset, offer.asset)
+  if (accepted.network !== offer.network)
+    return invalid('network_mismatch', 'accepted.network', accepted.network, offer.network)
+  if (lower(accepted.asset) !== lower(offer.asset))
+    return invalid('asset_mismatch', 'accepted.asset', accepted.asset, offer.asset)
   if (!isExactPayload.Check(payload)) {
     const first = isExactPayload.Errors(payload).First()
-    return refused('PAYMENT_INVALID', 'payload', `payload${first?.path ?? ''} is malformed: ${first?.message ?? 'unknown shape'}`)
+    return refused(
+      'PAYMENT_INVALID',
+      'payload',
+      `payload${first?.path ?? ''} is malformed: ${first ? wrongField(first) : 'unknown shape'}`,
+    )
   }
   const { authorization } = payload
-  const [value, validAfter, validBefore] = [BigInt(authorization.value), BigInt(authorization.validAfter), BigInt(authorization.validBefore)]
+  const [value, validAfter, validBefore] = [
+    BigInt(authorization.value),
+    BigInt(authorization.validAfter),
+    BigInt(authorization.validBefore),
+  ]
   if (value > UINT256_MAX || validAfter > UINT256_MAX || validBefore > UINT256_MAX) {
-    return refused('PAYMENT_INVALID', 'payload', 'payload/authorization is malformed: a number is larger than a uint256')
+    return refused(
+      'PAYMENT_INVALID',
+      'payload',
+      'payload/authorization is malformed: a number is larger than a uint256',
+    )
   }
-  if (lower(authorization.to) !== lower(offer.payTo)) return invalid('recipient_mismatch', 'authorization.to', authorization.to, offer.payTo)
+  if (lower(authorization.to) !== lower(offer.payTo))
+    return invalid('recipient_mismatch', 'authorization.to', authorization.to, offer.payTo)
   const [from, nonce] = [lower(authorization.from), lower(authorization.nonce)]
   return {
     kind: 'exact',
@@ -102,10 +127,10 @@ export function readExact(payment: Payment, offer: Offer): Exact | Refused {
 }
 
 /**
- * Can it be spent now, for exactly this price, and found again on chain until its end? In the order of reference x402 2.2, checks 8 and 9.
- * Undefined when it can.
+ * Checks that an authorization can be spent now, for exactly this price, and can be found on chain until it expires.
+ * Checks run in the order of decision 67. Returns undefined when it passes.
  */
-export function judgeExact(exact: Exact, offer: Offer, now: number, lookbackSeconds?: number): Refused | undefined {
+export function checkExact(exact: Exact, offer: Offer, now: number, lookbackSeconds?: number): Refused | undefined {
   const at = BigInt(Math.ceil(now))
   if (exact.validBefore * 1000n < at + LIFE_MS) {
     return refused(
@@ -121,7 +146,7 @@ export function judgeExact(exact: Exact, offer: Offer, now: number, lookbackSeco
       `authorization.validAfter is ${exact.validAfter}; it must not be after now, ${seconds(now)}`,
     )
   }
-  const life = longestLife(offer, lookbackSeconds)
+  const life = maxLifetimeSeconds(offer, lookbackSeconds)
   const latest = BigInt(Math.floor(now / 1000)) + BigInt(life)
   if (exact.validBefore > latest) {
     return refused(
@@ -130,11 +155,11 @@ export function judgeExact(exact: Exact, offer: Offer, now: number, lookbackSeco
       `authorization.validBefore is ${exact.validBefore}; it must be at most ${latest}, which is ${life} seconds after now. Sign now + maxTimeoutSeconds`,
     )
   }
-  return judgeValue(exact, offer)
+  return checkValue(exact, offer)
 }
 
-/** Exactly the price: too much is refused as well. Undefined when it is. */
-export function judgeValue(exact: Exact, offer: Offer): Refused | undefined {
+/** Checks that the value is exactly the price; a higher value is refused too. Returns undefined when it passes. */
+export function checkValue(exact: Exact, offer: Offer): Refused | undefined {
   if (exact.value === parseAtomic(offer.amount)) return undefined
   return refused(
     'PAYMENT_INVALID',
@@ -143,13 +168,17 @@ export function judgeValue(exact: Exact, offer: Offer): Refused | undefined {
   )
 }
 
-/** A refusal that begins with the protocol's own word for it (reference x402 2.2). */
+/** A refusal whose reason starts with the protocol's error code (decision 67). */
 export function refused(code: PaymentCode, word: string, text: string): Refused {
   return { kind: 'refused', code, reason: `invalid_exact_evm_${word}: ${text}` }
 }
 
 function invalid(word: string, field: string, got: string, want: string): Refused {
-  return refused('PAYMENT_INVALID', word, `${field} is ${JSON.stringify(got.slice(0, 80))}; it must be ${JSON.stringify(want)}`)
+  return refused(
+    'PAYMENT_INVALID',
+    word,
+    `${field} is ${JSON.stringify(got.slice(0, 80))}; it must be ${JSON.stringify(want)}`,
+  )
 }
 
 function seconds(now: number): number {

@@ -1,29 +1,29 @@
 import { type FileHandle, link, mkdir, open, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { isObjectKey } from '../../core/keys.ts'
-import type { Objects } from '../../core/ports.ts'
-import { checkObject, letGo, partOf } from './check.ts'
+import { isObjectKey } from '../../core/ports/objects.ts'
+import type { Objects } from '../../core/ports/mod.ts'
+import { checkObject, cancelBody, resolveRange } from './check.ts'
 
-/** Up to here what is asked for is read whole; beyond, it is streamed. */
-const SMALL = 256 * 1024
-/** More than the first line of a file. */
+/** Objects up to this size in bytes are read whole; larger ones are streamed. */
+const SMALL_BYTES = 256 * 1024
+/** Upper bound of the first line of a file, in bytes. */
 const LINE = 512
-/** What link(2) answers where the file system has no hard links. */
+/** Errors of link(2) on file systems without hard links. */
 const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'])
 
 /**
- * Objects as files under `dir`, each with its type in a first line, so that both appear at once or not at all. What `put` has
- * promised survives a power loss. A crash may leave an unfinished file in `.incoming`; nothing reads it.
+ * Objects as files under `dir`. The first line of a file contains the type, so that both appear at once or not at all.
+ * A completed `put` survives a power loss. A crash may leave an unfinished file in `.incoming`, which nothing reads.
  */
 export function diskObjects(dir: string): Objects {
   const root = resolve(dir)
   const incoming = join(root, '.incoming')
   let count = 0
 
-  /** No key has an @, so a file is never in the way of a folder: `a` and `a/b` may both be keys. */
+  /** Keys contain no @, so a file never blocks a folder: `a` and `a/b` may both be keys. */
   const pathOf = (key: string) => join(root, `${key}@`)
 
-  /** Exclusive, so a name that another process or a crash has left behind is passed over. */
+  /** Opens exclusively, and skips a name left by another process or a crash. */
   async function openTemporary(): Promise<{ path: string; file: FileHandle }> {
     await mkdir(incoming, { recursive: true, mode: 0o700 })
     for (;;) {
@@ -35,11 +35,11 @@ export function diskObjects(dir: string): Objects {
     }
   }
 
-  /** `write` fills a file of its own, which gets its name when it is whole and on disk. */
+  /** Writes to a temporary file, which gets its name once it is complete and on disk. */
   async function store(path: string, write: (file: FileHandle) => Promise<void>): Promise<void> {
     const temporary = await openTemporary()
     try {
-      await durably(temporary.file, write)
+      await writeDurably(temporary.file, write)
       const folder = dirname(path)
       const made = await mkdir(folder, { recursive: true, mode: 0o700 })
       await publish(temporary.path, path)
@@ -63,20 +63,20 @@ export function diskObjects(dir: string): Objects {
         checkObject(key, type)
         const path = pathOf(key)
         if (!(await exists(path))) await store(path, (file) => writePieces(file, body, type))
-        return { size: (await opened(path))?.size ?? 0 }
+        return { size: (await openObject(path))?.size ?? 0 }
       } finally {
-        letGo(body)
+        cancelBody(body)
       }
     },
 
     async get(key, range) {
       if (!isObjectKey(key)) return undefined
-      const found = await opened(pathOf(key))
+      const found = await openObject(pathOf(key))
       if (!found) return undefined
       const { file, start, size, type } = found
-      const part = range ? partOf(range, size) : { first: 0, last: size - 1 }
+      const part = range ? resolveRange(range, size) : { first: 0, last: size - 1 }
       const content = part ? file.slice(start + part.first, start + part.last + 1) : file.slice(0, 0)
-      const isLarge = part !== null && part.last - part.first >= SMALL
+      const isLarge = part !== null && part.last - part.first >= SMALL_BYTES
       return { body: isLarge ? content.stream() : await content.bytes(), size, type, ...(range && { part }) }
     },
   }
@@ -97,12 +97,12 @@ async function writePieces(file: FileHandle, body: ReadableStream<Uint8Array>, t
   for await (const piece of body) await writeAll(file, piece)
 }
 
-/** One write may take less than it is given. */
+/** Repeats the write, because one call may write less than it is given. */
 async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<void> {
-  for (let at = 0; at < bytes.length; ) at += (await file.write(bytes, at)).bytesWritten
+  for (let at = 0; at < bytes.length;) at += (await file.write(bytes, at)).bytesWritten
 }
 
-async function durably(file: FileHandle, write: (file: FileHandle) => Promise<void>): Promise<void> {
+async function writeDurably(file: FileHandle, write: (file: FileHandle) => Promise<void>): Promise<void> {
   try {
     await write(file)
     await file.sync()
@@ -111,8 +111,10 @@ async function durably(file: FileHandle, write: (file: FileHandle) => Promise<vo
   }
 }
 
-/** Where in its file an object begins, and what it is. Undefined where there is none. */
-async function opened(path: string): Promise<{ file: ReturnType<typeof Bun.file>; start: number; size: number; type: string } | undefined> {
+/** Opens an object: its file, where its bytes start, its size and type. Undefined when absent. */
+async function openObject(
+  path: string,
+): Promise<{ file: ReturnType<typeof Bun.file>; start: number; size: number; type: string } | undefined> {
   const file = Bun.file(path)
   const head = await file.slice(0, LINE).bytes().catch(absent)
   if (!head) return undefined
@@ -121,7 +123,7 @@ async function opened(path: string): Promise<{ file: ReturnType<typeof Bun.file>
   return { file, start, size: file.size - start, type }
 }
 
-/** Gives a finished file its name, unless another has it: linking, unlike renaming, replaces nothing. */
+/** Names a finished file unless the name is taken: linking, unlike renaming, replaces nothing. */
 async function publish(from: string, to: string): Promise<void> {
   try {
     await link(from, to)
@@ -132,7 +134,7 @@ async function publish(from: string, to: string): Promise<void> {
   }
 }
 
-/** A new name is on disk only when its folder is, up to the first folder that was there before. */
+/** Syncs folders up to the first one that existed before: a new name is durable only when its folder is. */
 async function syncFolders(from: string, upTo: string): Promise<void> {
   for (let folder = from; ; folder = dirname(folder)) {
     const handle = await open(folder, 'r')

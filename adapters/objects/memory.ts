@@ -1,7 +1,13 @@
-import type { Objects } from '../../core/ports.ts'
-import { checkObject, letGo, partOf } from './check.ts'
+import type { Objects } from '../../core/ports/mod.ts'
+import { checkObject, cancelBody, resolveRange } from './check.ts'
 
-/** The reference object store: copies in and out, forgets with the process. */
+/**
+ * The reference object store, in memory. Copies bytes in and out.
+ *
+ * @example
+ * const objects = memoryObjects()
+ * await objects.put('images/a.png', bytes, 'image/png')
+ */
 export function memoryObjects(): Objects {
   const stored = new Map<string, { bytes: Uint8Array; type: string }>()
   const sizeOf = (key: string) => stored.get(key)?.bytes.length
@@ -17,10 +23,10 @@ export function memoryObjects(): Objects {
         checkObject(key, type)
         const pieces: Uint8Array[] = []
         if (!stored.has(key)) for await (const piece of body) pieces.push(piece.slice())
-        if (!stored.has(key)) stored.set(key, { bytes: joined(pieces), type })
+        if (!stored.has(key)) stored.set(key, { bytes: concat(pieces), type })
         return { size: sizeOf(key) ?? 0 }
       } finally {
-        letGo(body)
+        cancelBody(body)
       }
     },
 
@@ -30,13 +36,13 @@ export function memoryObjects(): Objects {
       const { bytes, type } = found
       const size = bytes.length
       if (!range) return { body: bytes.slice(), size, type }
-      const part = partOf(range, size)
+      const part = resolveRange(range, size)
       return { body: part ? bytes.slice(part.first, part.last + 1) : new Uint8Array(0), size, type, part }
     },
   }
 }
 
-function joined(pieces: readonly Uint8Array[]): Uint8Array {
+function concat(pieces: readonly Uint8Array[]): Uint8Array {
   const bytes = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0))
   let at = 0
   for (const piece of pieces) {

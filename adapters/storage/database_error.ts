@@ -1,11 +1,11 @@
 /**
- * What went wrong in the database, without SQL, values or the URL, any of which may be secret. lost: there is no connection, any
- * more or yet. undone: the server rolled the transaction back for the sake of another. failed: anything else.
+ * An error of the database, without SQL, values or the URL, any of which may be secret. lost: there is no connection.
+ * undone: the server rolled the transaction back because of another. failed: anything else.
  */
 export class DatabaseError extends Error {
   override readonly name = 'DatabaseError'
   readonly kind: 'lost' | 'undone' | 'failed'
-  /** SQLSTATE, or the system's name for the error, or nothing. */
+  /** SQLSTATE, the error code of the system, or an empty string. */
   readonly code: string
 
   constructor(kind: DatabaseError['kind'], code: string, message: string) {
@@ -15,7 +15,7 @@ export class DatabaseError extends Error {
   }
 }
 
-/** What an operator can do something about, by SQLSTATE. */
+/** Errors that an operator can fix, by SQLSTATE. */
 const WORDS: Readonly<Record<string, string>> = {
   '25006': 'the database is read-only',
   '28000': 'the database does not let this user in',
@@ -31,21 +31,33 @@ const WORDS: Readonly<Record<string, string>> = {
   '57P03': 'the database is starting up or shutting down',
 }
 
-/** Connection exceptions, shutdowns, no connection left, and a primary that has become a standby: another try finds another server. */
+/**
+ * Connection exceptions, shutdowns, no connection left, and a primary that became a standby. A retry may find another
+ * server.
+ */
 const LOST = /^(?:08...|57P0[1-5]|53300|25006)$/
 /** Serialization failure and deadlock: nothing was written. */
 const UNDONE = /^(?:40001|40P01)$/
 
-/** What the driver has thrown, as a DatabaseError. */
-export function washed(error: unknown): DatabaseError {
+/** An error of the driver as a DatabaseError. */
+export function sanitized(error: unknown): DatabaseError {
   if (error instanceof DatabaseError) return error
-  const { code: raw, severity, constraint, message } = error as { code?: unknown; severity?: unknown; constraint?: unknown; message?: unknown }
+  const {
+    code: raw,
+    severity,
+    constraint,
+    message,
+  } = error as { code?: unknown; severity?: unknown; constraint?: unknown; message?: unknown }
   const code = typeof raw === 'string' && /^[A-Z0-9_]{3,60}$/.test(raw) ? raw : ''
   const isAnswer = typeof severity === 'string'
   if (!isAnswer) {
     const reason = code || plain(message)
-    // Whoever has waited so long does not wait again, and a URL or a certificate gets no better.
-    return new DatabaseError(/timeout|^ERR_/i.test(reason) ? 'failed' : 'lost', code, `the database cannot be reached (${reason})`)
+    // A timeout is not retried, and a bad URL or certificate does not mend itself.
+    return new DatabaseError(
+      /timeout|^ERR_/i.test(reason) ? 'failed' : 'lost',
+      code,
+      `the database cannot be reached (${reason})`,
+    )
   }
   const rule = typeof constraint === 'string' ? ` by ${constraint}` : ''
   return new DatabaseError(kindOf(code), code, `${WORDS[code] ?? 'the database refused'} (${code}${rule})`)
@@ -56,7 +68,7 @@ function kindOf(code: string): DatabaseError['kind'] {
   return UNDONE.test(code) ? 'undone' : 'failed'
 }
 
-/** The driver's own words for a broken connection are plain letters; anything else might tell what it should not. */
+/** A message of plain letters, as the driver has for a broken connection. Anything else might contain a secret. */
 function plain(message: unknown): string {
   return typeof message === 'string' && /^[A-Za-z ,.-]{1,100}$/.test(message) ? message : 'no reason given'
 }

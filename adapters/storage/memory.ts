@@ -1,6 +1,6 @@
-import type { Debt } from '../../core/exposure.ts'
+import { type ExposedCall, SETTLED_CALLS } from '../../core/payment/exposure.ts'
 import {
-  type Bond,
+  type AuthorizationBinding,
   type ClaimAnswer,
   type Lease,
   type OpenAnswer,
@@ -8,8 +8,8 @@ import {
   UNCLAIMED,
   type Window,
   type Write,
-  afterlife,
-  alive,
+  expiryAction,
+  unexpired,
   decideClaim,
   decideFinish,
   decideOpen,
@@ -19,25 +19,27 @@ import {
   isUnfinished,
   mayLease,
   mayMove,
-  mayMoveOwned,
+  mayMoveRecord,
   patchOf,
   takePermits,
-} from '../../core/ledger.ts'
-import type { Authorization, Call, Claim, Opened, Owned, Storage } from '../../core/ports.ts'
-import { spendOf, summed } from '../../core/spend.ts'
+} from '../../core/payment/ledger.ts'
+import type { Authorization, Call, Claim, Opened, StoredRecord, Storage } from '../../core/ports/mod.ts'
+import { type Usdc, usdc } from '../../core/x402/money.ts'
+import { databases } from './databases.ts'
+import { spendOf, summed } from '../../core/payment/spend_report.ts'
 
-type Bound = Bond & { readonly authorization: Authorization }
+type Bound = AuthorizationBinding & { readonly authorization: Authorization }
 
 /**
- * The reference storage: what every other one must agree with. It forgets everything with the process and looks at every row for
- * some answers, so it is for tests and sketches. Copies in and out; nobody holds a row of it.
+ * The reference storage, in memory: the other storages must give the same answers. Everything is lost with the process
+ * and some verbs scan every row, so it is for tests and demos. Values are copied in and out.
  */
 export function memoryStorage(): Storage {
   const rows = new Map<string, Row>()
-  const bonds = new Map<string, Bound>()
-  const owned = new Map<string, Owned>()
+  const bindings = new Map<string, Bound>()
+  const records = new Map<string, StoredRecord>()
   const leases = new Map<string, Lease>()
-  const windows = new Map<string, Window>()
+  const rateWindows = new Map<string, Window>()
 
   function row(id: string): Row {
     const found = rows.get(id)
@@ -46,25 +48,30 @@ export function memoryStorage(): Storage {
   }
 
   function boundTo(key: string | undefined): Row | undefined {
-    const bond = key === undefined ? undefined : bonds.get(key)
-    return bond && row(bond.call)
+    const binding = key === undefined ? undefined : bindings.get(key)
+    return binding && row(binding.call)
   }
 
-  function bondsOf(id: string): Bound[] {
-    return [...bonds.values()].filter((bond) => bond.call === id).sort((a, b) => a.place - b.place)
+  function bindingsOf(id: string): Bound[] {
+    return [...bindings.values()].filter((binding) => binding.call === id).sort((a, b) => a.position - b.position)
   }
 
-  function* debts(payer: string, asset: string): Iterable<Debt> {
+  function* exposedCalls(payer: string, asset: string): Iterable<ExposedCall> {
     for (const call of rows.values()) {
       if (call.payer !== payer || call.asset !== asset) continue
-      const debt = { ...call, block: call.receipt?.block ?? null }
-      yield { ...debt, state: null, bondExpiresAt: null }
-      for (const bond of bondsOf(call.id)) yield { ...debt, state: bond.state, bondExpiresAt: bond.expiresAt }
+      const exposedCall = { ...call, block: call.receipt?.block ?? null }
+      yield { ...exposedCall, bindingStatus: null, bindingExpiresAt: null }
+      for (const binding of bindingsOf(call.id))
+        yield { ...exposedCall, bindingStatus: binding.status, bindingExpiresAt: binding.expiresAt }
     }
   }
 
-  function hasPaid(payer: string, asset: string): boolean {
-    return [...rows.values()].some((call) => call.payer === payer && call.asset === asset && call.money === 'settled')
+  function settledBy(payer: string, asset: string): Usdc | undefined {
+    const settled = [...rows.values()].filter(
+      (call) => call.payer === payer && call.asset === asset && call.paymentStatus === 'settled',
+    )
+    const last = settled.sort((a, b) => (b.settledAt ?? 0) - (a.settledAt ?? 0)).slice(0, SETTLED_CALLS)
+    return last.length === 0 ? undefined : usdc(last.reduce((sum, { paid, quote }) => sum + (paid ?? quote), 0n))
   }
 
   function perform(write: Write): void {
@@ -77,15 +84,15 @@ export function memoryStorage(): Storage {
       return
     }
     if (write.kind === 'bind') {
-      bonds.set(write.bond.key, { ...write.bond, authorization: copied(write.authorization) })
+      bindings.set(write.binding.key, { ...write.binding, authorization: copied(write.authorization) })
       return
     }
     if (write.kind === 'free') {
-      bonds.delete(write.key)
+      bindings.delete(write.key)
       return
     }
-    const bond = bonds.get(write.key)
-    if (bond) bonds.set(write.key, { ...bond, state: write.state })
+    const binding = bindings.get(write.key)
+    if (binding) bindings.set(write.key, { ...binding, status: write.status })
   }
 
   function opened(answer: OpenAnswer): Opened {
@@ -97,20 +104,26 @@ export function memoryStorage(): Storage {
     if (answer.kind === 'replayed') return { kind: 'replayed', call: shown(row(answer.id)) }
     if (answer.kind !== 'retry') return copied(answer)
     const { key, ...rest } = answer
-    const bond = bonds.get(key)
-    if (!bond) throw new Error(`no authorization ${key}`)
-    return { ...rest, authorization: copied(bond.authorization) }
+    const binding = bindings.get(key)
+    if (!binding) throw new Error(`no authorization ${key}`)
+    return { ...rest, authorization: copied(binding.authorization) }
   }
 
-  function where(keep: (call: Row) => boolean, order: (call: Row) => number, limit: number): Call[] {
-    const found = [...rows.values()].filter(keep).sort((a, b) => order(a) - order(b) || (a.id < b.id ? -1 : 1))
+  function where(matches: (call: Row) => boolean, order: (call: Row) => number, limit: number): Call[] {
+    const found = [...rows.values()].filter(matches).sort((a, b) => order(a) - order(b) || (a.id < b.id ? -1 : 1))
     return found.slice(0, limit).map(shown)
   }
 
   return {
+    ...databases.memory,
+
     async openCall(call, authorization, at) {
       const { payer, asset } = call
-      const seen = { bound: boundTo(authorization.key), debts: at.cap ? debts(payer, asset) : [], hasPaid: at.cap?.newWallet !== undefined && hasPaid(payer, asset) }
+      const seen = {
+        bound: boundTo(authorization.key),
+        exposedCalls: at.cap ? exposedCalls(payer, asset) : [],
+        settled: at.cap?.newWallet && settledBy(payer, asset),
+      }
       const { answer, writes } = decideOpen({ call, authorization }, seen, at)
       if (answer.kind === 'opened' && rows.has(call.id)) throw new Error(`call ${call.id} exists`)
       writes.forEach(perform)
@@ -133,97 +146,109 @@ export function memoryStorage(): Storage {
       return true
     },
 
-    async renew(owner, ids, until) {
+    async renew(workerId, ids, until) {
       return ids.filter((id) => {
-        const { answer, writes } = decideRenewal(rows.get(id), { bonds: bondsOf(id), owner }, until)
+        const { answer, writes } = decideRenewal(rows.get(id), { bindings: bindingsOf(id), workerId }, until)
         writes.forEach(perform)
         return answer
       })
     },
 
     async lostCalls(now, limit) {
-      return where((call) => isLost(call, now), (call) => call.until, limit)
+      return where(
+        (call) => isLost(call, now),
+        (call) => call.leaseExpiresAt,
+        limit,
+      )
     },
 
-    async unfinishedCalls(owner, { gateway, after, limit }) {
-      const isAsked = (call: Row) => call.owner === owner && call.gateway === gateway && isUnfinished(call.work) && call.id > after
+    async unfinishedCalls(workerId, { gateway, after, limit }) {
+      const isAsked = (call: Row) =>
+        call.workerId === workerId && call.gateway === gateway && isUnfinished(call.workStatus) && call.id > after
       return where(isAsked, () => 0, limit)
     },
 
     async claimSettlement(id, authorization, at) {
-      const own = bondsOf(id)
-      const elsewhere = own.some((bond) => bond.key === authorization?.key) ? undefined : authorization?.key
-      const seen = { bonds: own, offered: authorization, bound: boundTo(elsewhere) }
+      const own = bindingsOf(id)
+      const elsewhere = own.some((binding) => binding.key === authorization?.key) ? undefined : authorization?.key
+      const seen = { bindings: own, offered: authorization, bound: boundTo(elsewhere) }
       const { answer, writes } = decideClaim(rows.get(id), seen, at)
       writes.forEach(perform)
       return claimed(answer)
     },
 
     async finishSettlement(id, token, outcome, at) {
-      const { answer, writes } = decideFinish(rows.get(id), { bonds: bondsOf(id), token, outcome }, at)
+      const { answer, writes } = decideFinish(rows.get(id), { bindings: bindingsOf(id), token, outcome }, at)
       writes.forEach(perform)
       return answer
     },
 
     async unsettled(before, limit, gateway) {
-      const due = (call: Row) => call.claimUntil ?? 0
-      return where((call) => call.money === 'settling' && due(call) <= before && (gateway ?? call.gateway) === call.gateway, due, limit)
+      const due = (call: Row) => call.claimExpiresAt ?? 0
+      return where(
+        (call) =>
+          call.paymentStatus === 'settling' && due(call) <= before && (gateway ?? call.gateway) === call.gateway,
+        due,
+        limit,
+      )
     },
 
     async spendByModel(payer, since) {
       return summed([...rows.values()].flatMap((row) => spendOf(row, payer, since) ?? []))
     },
 
-    async putOwned(record, now) {
-      if (alive(owned.get(nameOf(record)), now)) return false
-      owned.set(nameOf(record), copied(record))
+    async putRecord(record, now) {
+      if (unexpired(records.get(nameOf(record)), now)) return false
+      records.set(nameOf(record), copied(record))
       return true
     },
 
-    async getOwned(kind, id, now) {
-      return copied(alive(owned.get(nameOf({ kind, id })), now))
+    async getRecord(kind, id, now) {
+      return copied(unexpired(records.get(nameOf({ kind, id })), now))
     },
 
-    async moveOwned(record, from, now) {
-      if (!mayMoveOwned(owned.get(nameOf(record)), { record, from, now })) return false
-      owned.set(nameOf(record), copied(record))
+    async moveRecord(record, from, now) {
+      if (!mayMoveRecord(records.get(nameOf(record)), { record, from, now })) return false
+      records.set(nameOf(record), copied(record))
       return true
     },
 
-    async listOwned(kind, owner, { now, limit }) {
-      const found = [...owned.values()].filter((record) => record.kind === kind && record.owner === owner && alive(record, now))
+    async listRecords(kind, owner, { now, limit }) {
+      const found = [...records.values()].filter(
+        (record) => record.kind === kind && record.owner === owner && unexpired(record, now),
+      )
       return copied(found.slice(0, limit))
     },
 
-    async lease(name, owner, { now, until }) {
-      if (!mayLease(leases.get(name), owner, now)) return false
-      leases.set(name, { owner, until })
+    async lease(name, workerId, { now, until }) {
+      if (!mayLease(leases.get(name), workerId, now)) return false
+      leases.set(name, { workerId, expiresAt: until })
       return true
     },
 
     async hit(bucket, take, now) {
-      const { answer, window } = takePermits(windows.get(bucket.key), bucket, { take, now })
-      if (window) windows.set(bucket.key, window)
+      const { answer, window } = takePermits(rateWindows.get(bucket.key), bucket, { take, now })
+      if (window) rateWindows.set(bucket.key, window)
       return answer
     },
 
     async prune(now) {
       let touched = 0
       for (const call of rows.values()) {
-        const own = bondsOf(call.id)
-        const fate = afterlife(call, own, now)
-        if (fate === 'keep') continue
+        const own = bindingsOf(call.id)
+        const action = expiryAction(call, own, now)
+        if (action === 'none') continue
         touched++
-        if (fate === 'empty') {
+        if (action === 'empty') {
           perform({ kind: 'patch', id: call.id, patch: { request: null, result: null, emptied: true } })
           continue
         }
         for (const { key } of own) perform({ kind: 'free', key })
         rows.delete(call.id)
       }
-      for (const [name, { expiresAt }] of owned) if (expiresAt <= now && owned.delete(name)) touched++
-      for (const [name, { until }] of leases) if (until <= now && leases.delete(name)) touched++
-      for (const [key, { resetAt }] of windows) if (resetAt <= now && windows.delete(key)) touched++
+      for (const [name, { expiresAt }] of records) if (expiresAt <= now && records.delete(name)) touched++
+      for (const [name, { expiresAt }] of leases) if (expiresAt <= now && leases.delete(name)) touched++
+      for (const [key, { resetAt }] of rateWindows) if (resetAt <= now && rateWindows.delete(key)) touched++
       return touched
     },
 
@@ -231,24 +256,25 @@ export function memoryStorage(): Storage {
   }
 }
 
-function nameOf({ kind, id }: Pick<Owned, 'kind' | 'id'>): string {
+function nameOf({ kind, id }: Pick<StoredRecord, 'kind' | 'id'>): string {
   return JSON.stringify([kind, id])
 }
 
-/** What `structuredClone` makes of plain data, at a tenth of its cost; it is asked for all the rest. */
+/** Copies plain data as `structuredClone` does, at a tenth of its cost. Anything else goes to `structuredClone`. */
 export function copied<T>(value: T): T {
   if (typeof value === 'function' || typeof value === 'symbol') return structuredClone(value)
   if (typeof value !== 'object' || value === null) return value
   if (Array.isArray(value)) return value.map(copied) as T
-  // As a name, `__proto__` means something else when it is assigned.
-  if (Object.getPrototypeOf(value) !== Object.prototype || Object.hasOwn(value, '__proto__')) return structuredClone(value)
+  // Assigning to `__proto__` would set the prototype instead.
+  if (Object.getPrototypeOf(value) !== Object.prototype || Object.hasOwn(value, '__proto__'))
+    return structuredClone(value)
   const copy: Record<string, unknown> = {}
   for (const key in value) copy[key] = copied(value[key])
   return copy as T
 }
 
-/** The port's view of a row, as a copy. */
+/** A copy of a row without the claim columns, as the port returns it. */
 function shown(row: Row): Call {
-  const { fence, claimUntil, claimKey, claimFresh, emptied, paid, ...call } = row
+  const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...call } = row
   return copied(call)
 }

@@ -1,48 +1,56 @@
 import type { BunSQLiteDatabase } from 'drizzle-orm/bun-sqlite'
 
-/** Steps that share one commit at most: bounds how long the event loop stands. */
-const BATCH = 64
-/** Characters of results that share one commit at most: eight megabytes take 80 ms to write, and fifty times that stops everybody for a second. */
-const HEAVIEST = 1 << 20
-/** With the pauses in `patiently`, about five seconds. */
+/** Maximum steps that share one commit: bounds how long a commit blocks the event loop. */
+const MAX_BATCH = 64
+/** Maximum characters of results that share one commit: eight megabytes take 80 ms to write. */
+const MAX_BATCH_CHARACTERS = 1 << 20
+/** Attempts while another process has the lock: about five seconds with their pauses. */
 const TRIES = 100
 
-type Job = { readonly step: () => unknown; readonly weight: number; readonly resolve: (value: never) => void; readonly reject: (error: unknown) => void }
+type QueuedStep = {
+  readonly step: () => unknown
+  readonly weight: number
+  readonly resolve: (value: never) => void
+  readonly reject: (error: unknown) => void
+}
 
 /**
- * Runs each step inside a write transaction, together with those that arrive in the same turn of the event loop, and answers once
- * it is on disk. A step may run more than once, so it must do nothing but read, write and answer; one that throws fails alone.
+ * Runs each step inside a write transaction, together with those that arrive in the same turn of the event loop, and
+ * resolves once it is on disk. A step may run more than once, so it must have no other effects; one that throws fails
+ * alone.
  */
 export function writer(db: BunSQLiteDatabase) {
-  const waiting: Job[] = []
+  const waiting: QueuedStep[] = []
   let draining: Promise<void> | undefined
 
-  function commit(jobs: readonly Job[]): Promise<unknown[]> {
-    return patiently(() => db.transaction(() => jobs.map((job) => job.step()), { behavior: 'immediate' }))
+  function commit(steps: readonly QueuedStep[]): Promise<unknown[]> {
+    return retryWhileBusy(() => db.transaction(() => steps.map((queued) => queued.step()), { behavior: 'immediate' }))
   }
 
-  async function serve(jobs: readonly Job[]): Promise<void> {
+  async function serve(steps: readonly QueuedStep[]): Promise<void> {
     try {
-      const answers = await commit(jobs)
-      jobs.forEach((job, at) => job.resolve(answers[at] as never))
+      const answers = await commit(steps)
+      steps.forEach((queued, at) => queued.resolve(answers[at] as never))
     } catch (error) {
-      if (jobs.length > 1 && !isBusy(error)) {
-        for (const job of jobs) await serve([job])
+      if (steps.length > 1 && !isBusy(error)) {
+        for (const queued of steps) await serve([queued])
         return
       }
-      for (const job of jobs) job.reject(error)
+      for (const queued of steps) queued.reject(error)
     }
   }
 
-  /** Those that go together, in their turn: at least one, however heavy. Light ones pass those for which there is no room. */
-  function next(): readonly Job[] {
+  /** The steps of the next commit: at least one, however heavy. Light steps overtake those that do not fit. */
+  function next(): readonly QueuedStep[] {
     let weight = 0
-    const taken: Job[] = []
-    const left: Job[] = []
-    for (const job of waiting) {
-      const isTaken = taken.length < BATCH && (weight === 0 || job.weight === 0 || weight + job.weight <= HEAVIEST)
-      if (isTaken) weight += job.weight
-      ;(isTaken ? taken : left).push(job)
+    const taken: QueuedStep[] = []
+    const left: QueuedStep[] = []
+    for (const queued of waiting) {
+      const isTaken =
+        taken.length < MAX_BATCH &&
+        (weight === 0 || queued.weight === 0 || weight + queued.weight <= MAX_BATCH_CHARACTERS)
+      if (isTaken) weight += queued.weight
+      ;(isTaken ? taken : left).push(queued)
     }
     waiting.splice(0, waiting.length, ...left)
     return taken
@@ -57,29 +65,29 @@ export function writer(db: BunSQLiteDatabase) {
   }
 
   return {
-    /** `weight` is about how many characters it writes, where they are many. */
+    /** `weight` is about how many characters the step writes, where they are many. */
     write<T>(step: () => T, weight = 0): Promise<T> {
       return new Promise<T>((resolve, reject) => {
         waiting.push({ step, weight, resolve, reject })
         draining ??= drain()
       })
     },
-    /** Resolves when nothing is waiting any more. */
+    /** Resolves when no step is waiting. */
     async settle(): Promise<void> {
       await draining
     },
   }
 }
 
-/** About how many characters a result is written in: what makes one heavy are its texts. */
+/** About how many characters a result takes: the length of its texts. */
 export function weightOf(value: unknown): number {
   if (typeof value === 'string') return value.length
   if (typeof value !== 'object' || value === null) return 0
   return Object.values(value).reduce((sum: number, each: unknown) => sum + weightOf(each), 0)
 }
 
-/** Tries again, without blocking, while another process holds the lock. */
-export async function patiently<T>(step: () => T): Promise<T> {
+/** Retries, without blocking, while another process has the lock. */
+export async function retryWhileBusy<T>(step: () => T): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {
       return step()
@@ -91,5 +99,7 @@ export async function patiently<T>(step: () => T): Promise<T> {
 }
 
 export function isBusy(error: unknown): boolean {
-  return typeof error === 'object' && error !== null && String((error as { code?: unknown }).code).startsWith('SQLITE_BUSY')
+  return (
+    typeof error === 'object' && error !== null && String((error as { code?: unknown }).code).startsWith('SQLITE_BUSY')
+  )
 }

@@ -1,4 +1,4 @@
-/** Starts and ends one local EVM node (anvil), keeps its chain in a file, and never leaves the node behind, whatever happens to this process. */
+/** Runs a local EVM node (anvil), persists its chain in a file, and ends the node even when this process is killed. */
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { mkdir, open, rename } from 'node:fs/promises'
@@ -10,30 +10,30 @@ import { gunzip } from 'node:zlib'
 
 export const CHAIN_ID = 84532
 
-/** What a node that ended leaves: `asked` tells stop() from a death of its own, `said` is the tail of its stderr. */
-export type Exit = { readonly asked: boolean; readonly code: number | null; readonly said: string }
+/** How a node ended. `isExpected`: stop() ended it. `stderr`: the last 4,000 characters. */
+export type Exit = { readonly isExpected: boolean; readonly code: number | null; readonly stderr: string }
 
-/** A running node. `exited` settles once and never rejects. `pid` is the node itself, not the shell that guards it. */
+/** A running node. `exited` resolves once and never rejects. `pid` is the node's, not that of the shell around it. */
 export type Anvil = {
   readonly url: string
   readonly pid: number
   readonly exited: Promise<Exit>
-  /** Writes the chain to its file now, atomically; does nothing without a file or when no block is new. */
+  /** Writes the chain to its file atomically. Does nothing without a file or without new blocks. */
   save(): Promise<void>
-  /** Ends the node, its chain saved; safe to call twice. */
+  /** Saves the chain and ends the node. Idempotent. */
   stop(): Promise<void>
 }
 
 export type AnvilOptions = {
-  /** File that keeps the chain: read when it exists, written on every end but a SIGKILL of the node itself. Absent: nothing is kept. */
+  /** State file: read if it exists, written when the node ends, except by SIGKILL. Without it nothing is saved. */
   readonly statePath?: string | undefined
-  /** Seconds between saves while blocks are being made: what a power loss may cost. Default 10. */
+  /** Seconds between saves while blocks are made, which a power loss may cost. Default 10. */
   readonly saveEvery?: number
-  /** Seconds between blocks that nobody asked for; transactions never wait for them. Default 300, see FLAGS. */
+  /** Seconds between empty blocks; transactions never wait for them. Default 300, see flags(). */
   readonly blockTime?: number
-  /** Loopback port; 0, the default, takes a free one. */
+  /** Loopback port. Default 0: a free one. */
   readonly port?: number
-  /** Path of the native program; default: the one that npm installed for this platform. */
+  /** Path of the anvil binary. Default: the one that npm installed for this platform. */
   readonly binary?: string
   readonly log?: ((line: string) => void) | undefined
 }
@@ -48,13 +48,14 @@ const PLATFORMS: Readonly<Record<string, string>> = {
 const START_MS = 15_000
 const RELEASE_MS = 10_000
 const RPC_MS = 30_000
-/** Blocks whose receipts and logs are remembered: about 12 KB of memory each, 6 KB once forgotten. */
-const KEPT_BLOCKS = 20_000
+/** Blocks with receipts and logs in memory: about 12 KB each; older ones take 6 KB. */
+const RETAINED_BLOCKS = 20_000
 
 /**
- * Stands between this process and the node, in its own session so that Ctrl-C in a terminal reaches only the gateway. Its stdin is held
- * by us: the kernel closes it however we die, and a watcher then ends the node (SIGTERM, so that it dumps its chain; SIGKILL after 10 s).
- * The dump goes to a second file and replaces the first only when it is whole. `$state.pid` is the lock: it goes last.
+ * The shell between this process and the node, in its own session so that Ctrl-C in a terminal reaches only the
+ * gateway. This process holds its stdin, which the kernel closes however the process dies. A watcher then ends the
+ * node: SIGTERM, so that it dumps its chain, and SIGKILL after 10 s. The dump is written to a second file and replaces
+ * the first only if it is complete. `$state.pid` is the lock and is removed last.
  */
 const GUARD = `
 state=$1; shift
@@ -81,13 +82,14 @@ exit $code
 `
 
 /**
- * Starts a node on a free loopback port, and resolves when it answers. Throws, with what the node said, when it does not start: the
- * program is missing, the state file cannot be read, another process holds the file.
+ * Starts a node on a free loopback port and resolves when it answers. Throws, with the node's stderr, when it does not
+ * start: the binary is missing, the state file is unreadable, or another process uses the file.
  */
 export async function startAnvil(options: AnvilOptions = {}): Promise<Anvil> {
   const { statePath, log = () => {}, saveEvery = 10 } = options
   const binary = options.binary ?? anvilBinary()
-  if (!existsSync(binary)) throw new Error(`the local chain's program is missing: ${binary} does not exist; reinstall @foundry-rs/anvil`)
+  if (!existsSync(binary))
+    throw new Error(`the local chain cannot start: ${binary} does not exist; reinstall @foundry-rs/anvil`)
   if (statePath) {
     await mkdir(dirname(statePath), { recursive: true, mode: 0o700 })
     await waitForRelease(statePath)
@@ -96,48 +98,49 @@ export async function startAnvil(options: AnvilOptions = {}): Promise<Anvil> {
   const child = spawn('/bin/sh', ['-c', GUARD, 'farebox-devnet', statePath ?? '', binary, ...flags(options)], {
     stdio: ['pipe', 'pipe', 'pipe'],
     detached: true,
-    env: { PATH: process.env['PATH'] ?? '/usr/bin:/bin', HOME: process.env['HOME'] ?? '/tmp' }, // no vendor key leaks into it
+    env: { PATH: process.env['PATH'] ?? '/usr/bin:/bin', HOME: process.env['HOME'] ?? '/tmp' }, // passes on no vendor keys
   })
-  let asked = false
-  let said = ''
-  child.stdin.on('error', () => {}) // the shell may be gone before we let go of its stdin
-  child.stderr.on('data', (bytes: Buffer) => (said = (said + bytes.toString()).slice(-4000)))
+  let isExpected = false
+  let stderr = ''
+  child.stdin.on('error', () => {}) // the shell may have exited before its stdin is closed
+  child.stderr.on('data', (bytes: Buffer) => (stderr = (stderr + bytes.toString()).slice(-4000)))
   const exited = new Promise<Exit>((resolve) => {
-    child.on('error', (error) => resolve({ asked, code: null, said: error.message }))
-    child.on('close', (code) => resolve({ asked, code, said: said.trim() }))
-    child.on('exit', () => child.stdin.end()) // if only the shell was killed, its watcher now ends the node
+    child.on('error', (error) => resolve({ isExpected, code: null, stderr: error.message }))
+    child.on('close', (code) => resolve({ isExpected, code, stderr: stderr.trim() }))
+    child.on('exit', () => child.stdin.end()) // if only the shell was killed, this makes its watcher end the node
   })
 
-  const { url, pid } = await greeting(child.stdout, exited).catch((error: unknown) => {
+  const { url, pid } = await startup(child.stdout, exited).catch((error: unknown) => {
     child.stdin.end()
     throw error
   })
   child.stdout.resume() // a full pipe would block the node
 
-  let saved = ''
+  let savedHeight = ''
   let saving: Promise<void> | undefined
   const save = async () => {
-    if (!statePath || asked) return
+    if (!statePath || isExpected) return
     const height = await rpc<string>(url, 'eth_blockNumber', [])
-    if (height === saved) return
+    if (height === savedHeight) return
     const dump = await rpc<string>(url, 'anvil_dumpState', [])
     await replaceFile(statePath, await promisify(gunzip)(Buffer.from(dump.slice(2), 'hex')))
-    saved = height
+    savedHeight = height
   }
   const saveOnce = () => (saving ??= save().finally(() => (saving = undefined)))
 
   let timer: ReturnType<typeof setTimeout> | undefined
   const saveLater = (ms: number) => {
     timer = setTimeout(async () => {
-      const began = performance.now()
-      await saveOnce().catch((error: unknown) => asked || log(`the local chain was not saved: ${String(error)}`))
-      if (!asked) saveLater(Math.max(saveEvery * 1000, 50 * (performance.now() - began))) // a long chain is saved less often
+      const startedAt = performance.now()
+      await saveOnce().catch((error: unknown) => isExpected || log(`saving the local chain failed: ${String(error)}`))
+      // A long chain takes longer to save, so it is saved less often.
+      if (!isExpected) saveLater(Math.max(saveEvery * 1000, 50 * (performance.now() - startedAt)))
     }, ms)
     timer.unref()
   }
 
   const stop = async () => {
-    asked = true
+    isExpected = true
     clearTimeout(timer)
     await saving?.catch(() => {})
     child.stdin.end()
@@ -146,9 +149,10 @@ export async function startAnvil(options: AnvilOptions = {}): Promise<Anvil> {
 
   try {
     await rpc(url, 'anvil_setLoggingEnabled', [false])
-    // EIP-2935 writes one slot per block, and anvil hashes the whole state for each block: 500 blocks/s after 2,500 of them instead of 4,000.
+    // EIP-2935 writes one slot per block, and anvil hashes the whole state at each block: after 2,500 blocks this would
+    // reduce 4,000 blocks/s to 500.
     await rpc(url, 'anvil_setCode', ['0x0000F90827F1C53a10cb7A02335B175320002935', '0x'])
-    await rpc(url, 'evm_mine', []) // after a pause, 'latest' would tell the time at which the chain was stopped
+    await rpc(url, 'evm_mine', []) // otherwise 'latest' has the time at which the chain was stopped
   } catch (error) {
     await stop()
     throw error
@@ -158,27 +162,33 @@ export async function startAnvil(options: AnvilOptions = {}): Promise<Anvil> {
   return { url, pid, exited, save: saveOnce, stop }
 }
 
-/** Path of the native program in the package that npm chose for this platform; throws with that package's name when it is not there. */
+/** Path of the anvil binary for this platform. Throws, with the name of its npm package, if that is not installed. */
 export function anvilBinary(from: string = import.meta.url, platform = `${process.platform}-${process.arch}`): string {
   const name = PLATFORMS[platform]
-  if (!name) throw new Error(`the local chain does not run on ${platform} (it does on ${Object.keys(PLATFORMS).join(', ')}); configure a gateway instead`)
-  const here = createRequire(from)
-  for (const resolve of [here.resolve, besideAnvil]) {
+  if (!name)
+    throw new Error(
+      `the local chain does not run on ${platform}, only on ${Object.keys(PLATFORMS).join(', ')}; configure a gateway instead`,
+    )
+  const require = createRequire(from)
+  for (const resolve of [require.resolve, besideAnvil]) {
     try {
       return resolve(`${name}/package.json`).replace(/package\.json$/, 'bin/anvil')
     } catch {
-      // not on this path: the next one, else the message below
+      // Not found here: try the next place.
     }
   }
-  throw new Error(`the local chain needs the package ${name}, which is not installed; run: bun add @foundry-rs/anvil (optional dependencies must not be omitted)`)
+  throw new Error(
+    `the local chain needs the package ${name}, which is not installed; ` +
+      'run: bun add @foundry-rs/anvil (without omitting optional dependencies)',
+  )
 
-  // Strict layouts (pnpm, isolated installs) show the platform package only to the package that depends on it.
+  // With strict layouts (pnpm, isolated installs) only @foundry-rs/anvil can resolve its platform package.
   function besideAnvil(path: string): string {
-    return createRequire(here.resolve('@foundry-rs/anvil/package.json')).resolve(path)
+    return createRequire(require.resolve('@foundry-rs/anvil/package.json')).resolve(path)
   }
 }
 
-/** One JSON-RPC call; throws with the node's own message. */
+/** Makes a JSON-RPC call. Throws with the node's error message. */
 export async function rpc<T = unknown>(url: string, method: string, params: readonly unknown[]): Promise<T> {
   const response = await fetch(url, {
     method: 'POST',
@@ -192,8 +202,8 @@ export async function rpc<T = unknown>(url: string, method: string, params: read
 }
 
 /**
- * The live shell that holds a state file and the process that started it, else undefined. Trap: pids are reused, so the shell's command
- * line must name the file.
+ * The pids of the running shell that uses a state file and of the process that started it. Pids are reused, so the
+ * shell's command line must name the file.
  */
 export function holderOf(statePath: string): { pid: number; owner: number } | undefined {
   try {
@@ -217,47 +227,64 @@ function commandLine(pid: number): string {
   return spawnSync('ps', ['-o', 'command=', '-p', String(pid)], { encoding: 'utf8' }).stdout
 }
 
-/** A killed gateway's node dumps its chain for a moment longer: a quick restart waits for it instead of reading half of it. */
+/** After a gateway is killed, its node still dumps the chain: a quick restart waits for that to finish. */
 async function waitForRelease(statePath: string): Promise<void> {
-  const until = performance.now() + RELEASE_MS
+  const deadline = performance.now() + RELEASE_MS
   for (let holder = holderOf(statePath); holder; holder = holderOf(statePath)) {
-    if (isAlive(holder.owner) || performance.now() > until)
-      throw new Error(`the local chain ${statePath} is in use by process ${holder.owner}; stop it, or give this one another directory`)
+    if (isAlive(holder.owner) || performance.now() > deadline)
+      throw new Error(
+        `the local chain ${statePath} is in use by process ${holder.owner}; stop that process, or use another directory`,
+      )
     await pause(20)
   }
 }
 
 /**
- * Mining: a block at once for what is sent, first come first served; an idle block now and then, because eth_call at 'latest' reads the last
- * block's clock, and clients sign `validAfter = now - 600`. History: only the newest state; older ones cost half the speed and a cache under $HOME.
+ * Mining: a block at once for each transaction, in order of arrival. Also an empty block every `blockTime`, because
+ * eth_call at 'latest' uses the last block's time and clients sign `validAfter = now - 600`. History: only the newest
+ * state; older ones would halve the speed and need a cache under $HOME.
  */
 function flags({ statePath, port = 0, blockTime = 300 }: AnvilOptions): string[] {
-  const state = statePath ? ['--dump-state', `${statePath}.next`, ...(existsSync(statePath) ? ['--load-state', statePath] : [])] : []
-  const network = ['--host', '127.0.0.1', '--port', String(port), '--chain-id', String(CHAIN_ID), '--accounts', '0', '--no-cors']
+  const state = statePath
+    ? ['--dump-state', `${statePath}.next`, ...(existsSync(statePath) ? ['--load-state', statePath] : [])]
+    : []
+  const network = [
+    '--host',
+    '127.0.0.1',
+    '--port',
+    String(port),
+    '--chain-id',
+    String(CHAIN_ID),
+    '--accounts',
+    '0',
+    '--no-cors',
+  ]
   const mining = ['--mixed-mining', '--block-time', String(blockTime), '--order', 'fifo']
-  const history = ['--prune-history', '--transaction-block-keeper', String(KEPT_BLOCKS)]
+  const history = ['--prune-history', '--transaction-block-keeper', String(RETAINED_BLOCKS)]
   return [...network, ...mining, ...history, ...state]
 }
 
-/** The port and pid, from the first lines that the shell and the node print. */
-async function greeting(stdout: NodeJS.ReadableStream, exited: Promise<Exit>): Promise<{ url: string; pid: number }> {
+/** Reads URL and pid from the first lines that the shell and the node print. */
+async function startup(stdout: NodeJS.ReadableStream, exited: Promise<Exit>): Promise<{ url: string; pid: number }> {
   let text = ''
   let timer: ReturnType<typeof setTimeout> | undefined
   const listening = new Promise<{ url: string; pid: number }>((resolve, reject) => {
     stdout.on('data', (bytes: Buffer) => {
       if (text.length > 100_000) return
       text += bytes.toString()
-      const at = /^Listening on (\S+)$/m.exec(text)?.[1]
+      const address = /^Listening on (\S+)$/m.exec(text)?.[1]
       const pid = /^pid (\d+)$/m.exec(text)?.[1]
-      if (at && pid) resolve({ url: `http://${at}`, pid: Number(pid) })
+      if (address && pid) resolve({ url: `http://${address}`, pid: Number(pid) })
     })
-    void exited.then(({ code, said }) => reject(new Error(`the local chain did not start (exit ${code}): ${said || 'it said nothing'}`)))
+    void exited.then(({ code, stderr }) =>
+      reject(new Error(`the local chain did not start (exit ${code}): ${stderr || 'no output on stderr'}`)),
+    )
     timer = setTimeout(() => reject(new Error(`the local chain did not answer within ${START_MS / 1000} s`)), START_MS)
   })
   return listening.finally(() => clearTimeout(timer))
 }
 
-/** All of it or nothing, also through a power loss. */
+/** Replaces a file atomically, also in case of a power loss. */
 export async function replaceFile(path: string, content: string | Uint8Array, mode = 0o600): Promise<void> {
   const file = await open(`${path}.tmp`, 'w', mode)
   try {

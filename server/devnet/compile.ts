@@ -1,9 +1,9 @@
-/** Compiles the local chain's contracts, and the tests' wallet, into the JSON beside their sources: `bun server/devnet/compile.ts`. */
+/** Compiles the contracts of devnet and of tests to JSON beside their sources: `bun server/devnet/compile.ts`. */
 import { createHash } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 import solc from 'solc'
 
-/** `runtime` is for code placed at an address, `creation` for code deployed with a constructor's arguments. */
+/** `runtime` is code to place at an address, `creation` is code to deploy with constructor arguments. */
 export type Artifact = {
   readonly source: string
   readonly sourceHash: string
@@ -14,21 +14,21 @@ export type Artifact = {
 
 const ROOT = new URL('../../', import.meta.url)
 
-/** Artifact file -> contract -> its source and which of the two codes it needs. Paths are relative to the repository. */
+/** Artifact file -> contract -> its source and the kind of code. Paths are relative to the repository. */
 const OUTPUTS = {
   'server/devnet/contracts.json': {
     TestUsdc: { source: 'server/devnet/test_usdc.sol', code: 'runtime' },
     Multicall: { source: 'server/devnet/multicall.sol', code: 'runtime' },
   },
-  'test/adapters/contract_wallet.json': {
-    ContractWallet: { source: 'test/adapters/contract_wallet.sol', code: 'creation' },
+  'test/adapters/chains/evm/contract_wallet.json': {
+    ContractWallet: { source: 'test/adapters/chains/evm/contract_wallet.sol', code: 'creation' },
   },
-  'test/adapters/moody_wallet.json': {
-    MoodyWallet: { source: 'test/adapters/moody_wallet.sol', code: 'creation' },
+  'test/adapters/chains/evm/moody_wallet.json': {
+    MoodyWallet: { source: 'test/adapters/chains/evm/moody_wallet.sol', code: 'creation' },
   },
 } as const
 
-/** Pinned, so that equal sources give equal bytes: the test compares them. */
+/** Pinned, because a test checks that equal sources compile to equal bytes. */
 const SETTINGS = {
   optimizer: { enabled: true, runs: 10_000 },
   evmVersion: 'cancun',
@@ -36,31 +36,36 @@ const SETTINGS = {
   outputSelection: { '*': { '*': ['abi', 'evm.bytecode.object', 'evm.deployedBytecode.object'] } },
 }
 
-type Compiled = { abi: unknown[]; evm: { bytecode: { object: string }; deployedBytecode: { object: string } } }
-type Answer = { errors?: { formattedMessage: string }[]; contracts?: Record<string, Record<string, Compiled>> }
+type CompiledContract = { abi: unknown[]; evm: { bytecode: { object: string }; deployedBytecode: { object: string } } }
+type CompilerOutput = {
+  errors?: { formattedMessage: string }[]
+  contracts?: Record<string, Record<string, CompiledContract>>
+}
 
-/** Artifact file -> its text, as it should be on disk. Throws on any error or warning of the compiler. */
+/** Artifact file -> its expected text. Throws on any compiler error or warning. */
 export function compileContracts(): Map<string, string> {
-  const wanted = Object.values(OUTPUTS).flatMap((contracts) => Object.values(contracts))
-  const sources = Object.fromEntries(wanted.map(({ source }) => [source, { content: read(source) }]))
-  const answer = JSON.parse(solc.compile(JSON.stringify({ language: 'Solidity', sources, settings: SETTINGS }))) as Answer
-  if (answer.errors?.length) throw new Error(answer.errors.map((error) => error.formattedMessage).join('\n'))
+  const entries = Object.values(OUTPUTS).flatMap((contracts) => Object.values(contracts))
+  const sources = Object.fromEntries(entries.map(({ source }) => [source, { content: read(source) }]))
+  const output = JSON.parse(
+    solc.compile(JSON.stringify({ language: 'Solidity', sources, settings: SETTINGS })),
+  ) as CompilerOutput
+  if (output.errors?.length) throw new Error(output.errors.map((error) => error.formattedMessage).join('\n'))
 
   const files = new Map<string, string>()
   for (const [file, contracts] of Object.entries(OUTPUTS)) {
     const artifacts: Record<string, Artifact> = {}
     for (const [name, { source, code }] of Object.entries(contracts)) {
-      const made = answer.contracts?.[source]?.[name]
-      if (!made) throw new Error(`${source} has no contract ${name}`)
-      const object = code === 'runtime' ? made.evm.deployedBytecode.object : made.evm.bytecode.object
-      artifacts[name] = { source, sourceHash: sha256(read(source)), abi: made.abi, [code]: `0x${object}` }
+      const compiled = output.contracts?.[source]?.[name]
+      if (!compiled) throw new Error(`${source} has no contract ${name}`)
+      const object = code === 'runtime' ? compiled.evm.deployedBytecode.object : compiled.evm.bytecode.object
+      artifacts[name] = { source, sourceHash: sha256(read(source)), abi: compiled.abi, [code]: `0x${object}` }
     }
     files.set(file, `${JSON.stringify({ compiler: solc.version(), ...artifacts }, null, 1)}\n`)
   }
   return files
 }
 
-/** An artifact file as it is on disk. */
+/** The text of an artifact file on disk. */
 export function readArtifact(file: string): string {
   return read(file)
 }

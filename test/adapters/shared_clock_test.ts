@@ -2,9 +2,9 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { sharedClock } from '../../adapters/shared_clock.ts'
-import { DONE, streamAnswer } from '../../adapters/vendors/scripted_chat.ts'
-import { timely } from '../../server/wiring.ts'
-import { HELLO, STREAM, table } from '../core/live_kit.ts'
+import { DONE, streamAnswer } from '../../adapters/providers/scripted/chat.ts'
+import { timely } from '../../server/wiring/mod.ts'
+import { HELLO, STREAM, table } from '../core/call/stream_kit.ts'
 import { START, testClock, testLog } from '../kit.ts'
 
 const LEASE = 30_000
@@ -38,13 +38,17 @@ describe('a shared clock', () => {
   })
 
   test('sells beyond a quarter lease of skew nothing, and says so once', async () => {
-    for (const [ahead, isTrusted] of [[7_500, true], [7_501, false], [-7_501, false]] as const) {
+    for (const [ahead, isTrusted] of [
+      [7_500, true],
+      [7_501, false],
+      [-7_501, false],
+    ] as const) {
       const { clock, log } = machine({ ahead })
       for (let n = 0; n < 3; n++) await clock.measure()
       expect([ahead, clock.trouble() === undefined]).toEqual([ahead, isTrusted])
       expect(log.lines.filter(({ level }) => level === 'alert').length).toBe(isTrusted ? 0 : 1)
     }
-    expect(machine().clock.trouble()).toBe('the time of the database is not known yet')
+    expect(machine().clock.trouble()).toBe('the database time is not known yet')
   })
 
   test('goes on by what no correction moves: a step of the machine’s clock changes no time', async () => {
@@ -61,7 +65,7 @@ describe('a shared clock', () => {
     await clock.measure()
     expect(clock.now() - database()).toBe(0)
     await advance(15_000_000)
-    expect(clock.trouble()).toContain('is known to')
+    expect(clock.trouble()).toContain('is uncertain by')
     await clock.measure()
     expect(clock.trouble()).toBeUndefined()
   })
@@ -78,19 +82,30 @@ describe('a shared clock', () => {
 })
 
 test('a replica whose clock is 35 s ahead sells nothing, and one that is 5 s ahead is paid for each of 16 streams', async () => {
-  for (const [ahead, statuses] of [[35_000, [503]], [5_000, [200]]] as const) {
+  for (const [ahead, statuses] of [
+    [35_000, [503]],
+    [5_000, [200]],
+  ] as const) {
     const { clock, real } = machine({ ahead })
     await clock.measure()
     const subject = await table(async () => streamAnswer(HELLO), { ports: { storage: memoryStorage(), clock: real } })
-    const payments = await Promise.all(Array.from({ length: 16 }, (_, n) => subject.signed(STREAM, { by: subject.buyer(`wallet ${n}`) })))
+    const payments = await Promise.all(
+      Array.from({ length: 16 }, (_, n) => subject.signed(STREAM, { by: subject.buyer(`wallet ${n}`) })),
+    )
     // The other replica, beside one with the right time: same storage, same chain.
-    const shop = subject.restart({ ports: { ...subject.ports, clock: { ...real, now: clock.now }, chain: timely(subject.chain, clock) } })
+    const shop = subject.restart({
+      ports: { ...subject.ports, clock: { ...real, now: clock.now }, chain: timely(subject.chain, clock) },
+    })
     const replies = await Promise.all(payments.map((payment) => subject.post(STREAM, { payment, shop })))
     expect([...new Set(replies.map(({ status }) => status))]).toEqual([...statuses])
-    await subject.restart({ owner: 'third' }).tend()
+    await subject.restart({ workerId: 'third' }).maintain()
     const texts = await Promise.all(replies.map((reply) => reply.text()))
     await subject.idle()
     const whole = texts.filter((text) => text.endsWith(DONE)).length
-    expect([ahead, whole, subject.chain.transfers.length]).toEqual([ahead, ahead > 7_500 ? 0 : 16, ahead > 7_500 ? 0 : 16])
+    expect([ahead, whole, subject.chain.transfers.length]).toEqual([
+      ahead,
+      ahead > 7_500 ? 0 : 16,
+      ahead > 7_500 ? 0 : 16,
+    ])
   }
 })

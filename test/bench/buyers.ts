@@ -2,13 +2,19 @@
 import { encodeFunctionData, type Hex, parseAbi } from 'viem'
 import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { rpc } from '../../server/devnet/anvil.ts'
-import { DEVNET_MULTICALL } from '../../server/devnet/devnet.ts'
-import { encodePayment, GENERATIONS, type Offer, signOffer } from '../server/payer.ts'
+import { DEVNET_MULTICALL } from '../../server/devnet/mod.ts'
+import { encodePayment, GENERATIONS, type Offer, signOffer } from '../server/clients/payer.ts'
 
 export const ORDER = JSON.stringify({ model: 'vendor-a/image-1', prompt: 'a red fox in the snow' })
 
 /** What a buyer needs to know of a shop. */
-export type Shop = { readonly port: number; readonly rpcUrl: string; readonly asset: Hex; readonly payTo: Hex; readonly minterKey: Hex }
+export type Shop = {
+  readonly port: number
+  readonly rpcUrl: string
+  readonly asset: Hex
+  readonly payTo: Hex
+  readonly minterKey: Hex
+}
 
 export type Challenge = { readonly accepts: readonly [Offer]; readonly resource: unknown }
 
@@ -20,7 +26,10 @@ const ABI = parseAbi([
 const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
 
 /** `count` fresh wallets with 1,000 USDC each. */
-export async function wallets({ rpcUrl, asset, minterKey }: Shop, count: number): Promise<readonly PrivateKeyAccount[]> {
+export async function wallets(
+  { rpcUrl, asset, minterKey }: Shop,
+  count: number,
+): Promise<readonly PrivateKeyAccount[]> {
   const made = Array.from({ length: count }, () => privateKeyToAccount(generatePrivateKey()))
   const minter = privateKeyToAccount(minterKey)
   const calls = made.map(({ address }) => {
@@ -42,8 +51,14 @@ export async function wallets({ rpcUrl, asset, minterKey }: Shop, count: number)
 }
 
 /** The challenge as it came, headers and all. */
-export async function ask(port: number): Promise<{ status: number; headers: [string, string][]; body: string; challenge: Challenge }> {
-  const response = await fetch(`http://127.0.0.1:${port}${GENERATIONS}`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: ORDER })
+export async function ask(
+  port: number,
+): Promise<{ status: number; headers: [string, string][]; body: string; challenge: Challenge }> {
+  const response = await fetch(`http://127.0.0.1:${port}${GENERATIONS}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: ORDER,
+  })
   const body = await response.text()
   const required = response.headers.get('payment-required')
   if (!required) throw new Error(`no challenge from port ${port}: ${response.status} ${body}`)
@@ -57,7 +72,11 @@ export function request(payment?: string): string {
 }
 
 /** `count` requests, each paid by another authorization, the wallets taking turns. */
-export async function signed({ accepts: [offer], resource }: Challenge, buyers: readonly PrivateKeyAccount[], count: number): Promise<readonly string[]> {
+export async function signed(
+  { accepts: [offer], resource }: Challenge,
+  buyers: readonly PrivateKeyAccount[],
+  count: number,
+): Promise<readonly string[]> {
   const made: string[] = []
   for (let index = 0; index < count; index++) {
     const buyer = buyers[index % buyers.length]
@@ -69,6 +88,11 @@ export async function signed({ accepts: [offer], resource }: Challenge, buyers: 
 
 /** Transfers to the seller that the chain has seen: what was truly paid. */
 export async function transfers({ rpcUrl, asset, payTo }: Shop): Promise<number> {
-  const filter = { address: asset, fromBlock: '0x0', toBlock: 'latest', topics: [TRANSFER, null, `0x${payTo.slice(2).toLowerCase().padStart(64, '0')}`] }
+  const filter = {
+    address: asset,
+    fromBlock: '0x0',
+    toBlock: 'latest',
+    topics: [TRANSFER, null, `0x${payTo.slice(2).toLowerCase().padStart(64, '0')}`],
+  }
   return (await rpc<unknown[]>(rpcUrl, 'eth_getLogs', [filter])).length
 }

@@ -6,22 +6,27 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { Readable } from 'node:stream'
-import { cashChain } from '../../adapters/chains/cash.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
 import type { Offer } from '../../core/mod.ts'
 import { BUYERS, buyerName, type Facts, type Given, type Ready } from './chat_gateways.ts'
 import type { Command, Measured } from './chat_load.ts'
 import { portkey, portkeyHeaders } from './portkey.ts'
 import { count, fixed, goal, median, table, total } from './print.ts'
-import { HELD } from './upstream.ts'
+import { UPSTREAM_JOB } from './upstream.ts'
 
-export type ChatBench = { readonly scratch: string; readonly isQuick: boolean; readonly profile: string | undefined; readonly children: Bun.Subprocess[] }
+export type ChatBench = {
+  readonly scratch: string
+  readonly isQuick: boolean
+  readonly profile: string | undefined
+  readonly children: Bun.Subprocess[]
+}
 
 type Plan = { readonly rounds: number; readonly roundMs: number; readonly warmMs: number; readonly streams: number }
 
 const FULL: Plan = { rounds: 5, roundMs: 500, warmMs: 800, streams: 500 }
 const QUICK: Plan = { rounds: 3, roundMs: 250, warmMs: 250, streams: 500 }
 /** Payments that may be used up in one round, by how many are in flight: more than any machine takes. */
-const MOST_PAID: Readonly<Record<number, number>> = { 1: 2, 32: 5 }
+const MAX_PAID: Readonly<Record<number, number>> = { 1: 2, 32: 5 }
 const IN_FLIGHT = [1, 32] as const
 const SHAPES = ['whole', 'stream'] as const
 
@@ -33,15 +38,30 @@ const COMPLETIONS = '/v1/chat/completions'
 const OURS = '/api/v1/chat/completions'
 
 const MESSAGES = [
-  { role: 'system', content: 'You are a patient naturalist. Answer in plain words, in one paragraph, and say so when you do not know.' },
+  {
+    role: 'system',
+    content: 'You are a patient naturalist. Answer in plain words, in one paragraph, and say so when you do not know.',
+  },
   { role: 'user', content: 'What does a fox do in winter, when the snow is deep and the mice are under it?' },
-  { role: 'assistant', content: 'It listens. A fox can hear a mouse move under a foot of snow, and then it jumps high and lands with its nose first.' },
+  {
+    role: 'assistant',
+    content:
+      'It listens. A fox can hear a mouse move under a foot of snow, and then it jumps high and lands with its nose first.',
+  },
   { role: 'user', content: 'And does the cold not trouble it? Please tell me about its fur as well.' },
 ]
 
 type Shape = (typeof SHAPES)[number]
 type Worker = { readonly port: number; facts(): Promise<Facts>; stop(): Promise<void> }
-type Entrant = { readonly name: string; readonly label: string; readonly path: string; readonly model: string; readonly headers: Readonly<Record<string, string>>; readonly port: number; readonly isPaid?: boolean }
+type Entrant = {
+  readonly name: string
+  readonly label: string
+  readonly path: string
+  readonly model: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly port: number
+  readonly isPaid?: boolean
+}
 type Load = { run(command: Omit<Command, 'file'>, requests: readonly string[]): Promise<Measured>; stop(): void }
 
 export async function chat({ scratch, isQuick, profile, children }: ChatBench): Promise<void> {
@@ -55,31 +75,61 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
   const rivals = (await Promise.all([portkey('node'), portkey('bun')])).flatMap((each) => each ?? [])
   children.push(...rivals.map(({ child }) => child))
   const field: readonly Entrant[] = [
-    { name: 'direct', label: 'the upstream itself', path: `/direct${COMPLETIONS}`, model: FREE_MODEL, headers: {}, port: model.port },
+    {
+      name: 'direct',
+      label: 'the upstream itself',
+      path: `/direct${COMPLETIONS}`,
+      model: FREE_MODEL,
+      headers: {},
+      port: model.port,
+    },
     { name: 'bare', label: 'bare Bun proxy', path: COMPLETIONS, model: FREE_MODEL, headers: {}, port: bare.port },
     ...rivals.map(({ port, runtime }, index) => {
       const name = index === 0 ? 'portkey' : 'portkey2'
-      return { name, label: `@portkey-ai/gateway, ${runtime}`, path: COMPLETIONS, model: FREE_MODEL, headers: portkeyHeaders(upstreamOf(name)), port }
+      return {
+        name,
+        label: `@portkey-ai/gateway, ${runtime}`,
+        path: COMPLETIONS,
+        model: FREE_MODEL,
+        headers: portkeyHeaders(upstreamOf(name)),
+        port,
+      }
     }),
     { name: 'free', label: 'Farebox, free model', path: OURS, model: FREE_MODEL, headers: {}, port: free.port },
-    { name: 'paid', label: 'Farebox, paid model', path: OURS, model: PAID_MODEL, headers: {}, port: paid.port, isPaid: true },
+    {
+      name: 'paid',
+      label: 'Farebox, paid model',
+      path: OURS,
+      model: PAID_MODEL,
+      headers: {},
+      port: paid.port,
+      isPaid: true,
+    },
   ]
-  const signer = cashChain()
+  const signer = memoryChain()
   const good = new Map<string, number>()
   const failures: string[] = []
   const seen = new Map<string, Measured[]>()
   let signedAt = 0
 
   /** Every round of the paid one brings payments of its own, signed before it is measured. */
-  async function run(entrant: Entrant, { shape, inFlight, ms }: { shape: Shape; inFlight: number; ms: number }): Promise<Measured> {
+  async function run(
+    entrant: Entrant,
+    { shape, inFlight, ms }: { shape: Shape; inFlight: number; ms: number },
+  ): Promise<Measured> {
     const { name, port, isPaid = false } = entrant
     const isStream = shape === 'stream'
     const body = bodyOf(entrant, isStream)
-    const requests = isPaid ? await signed(entrant, body, { signer, count: Math.ceil(ms * (MOST_PAID[inFlight] ?? 1)), from: signedAt }) : [raw(entrant, body)]
+    const requests = isPaid
+      ? await signed(entrant, body, { signer, count: Math.ceil(ms * (MAX_PAID[inFlight] ?? 1)), from: signedAt })
+      : [raw(entrant, body)]
     signedAt += isPaid ? requests.length : 0
     const measured = await load.run({ port, connections: inFlight, ms, isStream, isOnce: isPaid }, requests)
     good.set(name, (good.get(name) ?? 0) + measured.good)
-    if (total(measured.bad) > 0) failures.push(`${name}, ${shape}, ${inFlight} in flight: ${JSON.stringify(measured.bad)} ${measured.complaint.slice(0, 400)}`)
+    if (total(measured.bad) > 0)
+      failures.push(
+        `${name}, ${shape}, ${inFlight} in flight: ${JSON.stringify(measured.bad)} ${measured.complaint.slice(0, 400)}`,
+      )
     return measured
   }
 
@@ -99,18 +149,27 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
   await Promise.all([free.stop(), paid.stop()])
 
   for (const shape of SHAPES) {
-    console.log(`\nchat, ${shape === 'whole' ? 'whole answers of 1 KB' : 'streams of 50 pieces'}, ${plan.rounds} rounds of ${plan.roundMs} ms each, taking turns; medians; added is what comes on top of the upstream's own`)
+    console.log(
+      `\nchat, ${shape === 'whole' ? 'whole answers of 1 KB' : 'streams of 50 pieces'}, ${plan.rounds} rounds of ${plan.roundMs} ms each, taking turns; medians; added is what comes on top of the upstream's own`,
+    )
     rateTable(shape)
   }
-  const paced = (shape: Shape, inFlight: number) => `${shape === 'whole' ? 'whole' : 'streamed'} at ${inFlight} in flight, the free model`
+  const paced = (shape: Shape, inFlight: number) =>
+    `${shape === 'whole' ? 'whole' : 'streamed'} at ${inFlight} in flight, the free model`
   for (const shape of SHAPES) {
     for (const inFlight of IN_FLIGHT) {
-      goal(`of Portkey, ${paced(shape, inFlight)}; the bare proxy: ${fixed(ratio('bare', 'portkey', { shape, inFlight }), 2)}`, ratio('free', 'portkey', { shape, inFlight }), 9)
+      goal(
+        `of Portkey, ${paced(shape, inFlight)}; the bare proxy: ${fixed(ratio('bare', 'portkey', { shape, inFlight }), 2)}`,
+        ratio('free', 'portkey', { shape, inFlight }),
+        9,
+      )
       goal(`of the bare proxy, ${paced(shape, inFlight)}`, ratio('free', 'bare', { shape, inFlight }), 0.6)
     }
   }
   const later = behind('free', 'bare', { shape: 'stream', inFlight: 1 }, ({ first }) => first)
-  console.log(`  ${later <= 1 ? 'met  ' : 'SHORT'} ${fixed(later, 2)} ms later than the bare proxy comes the first streamed byte, at the median, 1 in flight (goal: at most 1)`)
+  console.log(
+    `  ${later <= 1 ? 'met  ' : 'SHORT'} ${fixed(later, 2)} ms later than the bare proxy comes the first streamed byte, at the median, 1 in flight (goal: at most 1)`,
+  )
   audit(requests, transfers)
   await memory()
 
@@ -121,13 +180,31 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
   function rateTable(shape: Shape): void {
     const streamed = shape === 'stream' ? ['first byte ms', 'after bare ms'] : []
     table(
-      ['', 'in flight', 'answers', 'per second', 'of bare', 'of Portkey', 'added p50 ms', 'added p99 ms', ...streamed, 'load busy'],
+      [
+        '',
+        'in flight',
+        'answers',
+        'per second',
+        'of bare',
+        'of Portkey',
+        'added p50 ms',
+        'added p99 ms',
+        ...streamed,
+        'load busy',
+      ],
       IN_FLIGHT.flatMap((inFlight) =>
         field.map(({ name, label }) => {
           const at = { shape, inFlight }
           const runs = seen.get(keyOf(name, shape, inFlight)) ?? []
-          const added = (of: (run: Measured) => number) => (name === 'direct' ? `(${fixed(median(runs.map(of)), 2)})` : fixed(behind(name, 'direct', at, of), 2))
-          const firsts = [fixed(median(runs.map(({ first }) => first)), 2), fixed(behind(name, 'bare', at, ({ first }) => first), 2)]
+          const added = (of: (run: Measured) => number) =>
+            name === 'direct' ? `(${fixed(median(runs.map(of)), 2)})` : fixed(behind(name, 'direct', at, of), 2)
+          const firsts = [
+            fixed(median(runs.map(({ first }) => first)), 2),
+            fixed(
+              behind(name, 'bare', at, ({ first }) => first),
+              2,
+            ),
+          ]
           return [
             label,
             String(inFlight),
@@ -148,12 +225,25 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
   /** Round by round, for the machine may be slower in one than in another. */
   function ratio(name: string, base: string, { shape, inFlight }: { shape: Shape; inFlight: number }): number {
     const bases = seen.get(keyOf(base, shape, inFlight)) ?? []
-    return median((seen.get(keyOf(name, shape, inFlight)) ?? []).map((run, round) => rateOf(run) / (bases[round] ? rateOf(bases[round]) : NaN)))
+    return median(
+      (seen.get(keyOf(name, shape, inFlight)) ?? []).map(
+        (run, round) => rateOf(run) / (bases[round] ? rateOf(bases[round]) : NaN),
+      ),
+    )
   }
 
-  function behind(name: string, base: string, { shape, inFlight }: { shape: Shape; inFlight: number }, of: (run: Measured) => number): number {
+  function behind(
+    name: string,
+    base: string,
+    { shape, inFlight }: { shape: Shape; inFlight: number },
+    of: (run: Measured) => number,
+  ): number {
     const bases = seen.get(keyOf(base, shape, inFlight)) ?? []
-    return median((seen.get(keyOf(name, shape, inFlight)) ?? []).map((run, round) => of(run) - (bases[round] ? of(bases[round]) : NaN)))
+    return median(
+      (seen.get(keyOf(name, shape, inFlight)) ?? []).map(
+        (run, round) => of(run) - (bases[round] ? of(bases[round]) : NaN),
+      ),
+    )
   }
 
   /** What was counted at one end was counted at the other. */
@@ -161,31 +251,54 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
     const answered = (...names: string[]) => names.reduce((sum, name) => sum + (good.get(name) ?? 0), 0)
     const checks = [
       ['bare proxy: good answers', answered('bare'), 'requests at the upstream', requests.bare ?? 0],
-      ['Portkey: good answers', answered('portkey', 'portkey2'), 'requests at the upstream', (requests.portkey ?? 0) + (requests.portkey2 ?? 0)],
+      [
+        'Portkey: good answers',
+        answered('portkey', 'portkey2'),
+        'requests at the upstream',
+        (requests.portkey ?? 0) + (requests.portkey2 ?? 0),
+      ],
       ['Farebox: free answers', answered('free'), 'requests at the upstream', requests.free ?? 0],
       ['Farebox: paid answers', answered('paid'), 'requests at the upstream', requests.paid ?? 0],
       ['Farebox: paid answers', answered('paid'), 'transfers on the cash chain', transfers],
     ] as const
-    for (const [one, ours, two, theirs] of checks) console.log(`  ${ours === theirs ? 'equal ' : 'DIFFER'} ${one} ${count(ours)}, ${two} ${count(theirs)}`)
-    console.log(`  ${failures.length === 0 ? 'met  ' : 'SHORT'} ${failures.length === 0 ? 'no answer failed' : failures.join('\n        ')}`)
+    for (const [one, ours, two, theirs] of checks)
+      console.log(`  ${ours === theirs ? 'equal ' : 'DIFFER'} ${one} ${count(ours)}, ${two} ${count(theirs)}`)
+    console.log(
+      `  ${failures.length === 0 ? 'met  ' : 'SHORT'} ${failures.length === 0 ? 'no answer failed' : failures.join('\n        ')}`,
+    )
   }
 
   /** Processes that have done nothing before but a little warming. */
   async function memory(): Promise<void> {
     console.log(`\nmemory with ${plan.streams} open streams, after a collection of garbage`)
     const rows = []
-    for (const [name, label] of [['farebox', 'Farebox, free model'], ['bare', 'bare Bun proxy']] as const) {
+    for (const [name, label] of [
+      ['farebox', 'Farebox, free model'],
+      ['bare', 'bare Bun proxy'],
+    ] as const) {
       const each = await worker(name, { baseUrl: upstreamOf('memory') })
       const template = field.find((entrant) => entrant.name === (name === 'bare' ? 'bare' : 'free'))
       if (!template) throw new Error('no such entrant')
       const entrant = { ...template, port: each.port }
       const started = (await each.facts()).rss
-      await load.run({ port: each.port, connections: 32, ms: plan.warmMs, isStream: true }, [raw(entrant, bodyOf(entrant, true))])
+      await load.run({ port: each.port, connections: 32, ms: plan.warmMs, isStream: true }, [
+        raw(entrant, bodyOf(entrant, true)),
+      ])
       const warm = (await each.facts()).rss
-      const held = await load.run({ port: each.port, connections: plan.streams, ms: 5_000, isStream: true, isHeld: true }, [raw(entrant, bodyOf(entrant, true, { user: HELD }))])
+      const held = await load.run(
+        { port: each.port, connections: plan.streams, ms: 5_000, isStream: true, isHeld: true },
+        [raw(entrant, bodyOf(entrant, true, { user: UPSTREAM_JOB }))],
+      )
       const full = (await each.facts()).rss
       const open = held.good === plan.streams ? count(held.good) : `${count(held.good)} of ${plan.streams}`
-      rows.push([label, fixed(started, 0), fixed(warm, 0), open, fixed(full, 0), fixed(((full - warm) * 1000) / Math.max(1, held.good), 0)])
+      rows.push([
+        label,
+        fixed(started, 0),
+        fixed(warm, 0),
+        open,
+        fixed(full, 0),
+        fixed(((full - warm) * 1000) / Math.max(1, held.good), 0),
+      ])
       each.child.kill()
     }
     table(['', 'idle MB', 'idle after work MB', 'streams', 'with them MB', 'KB each'], rows)
@@ -196,14 +309,17 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
     const flags = profile ? ['--cpu-prof', '--cpu-prof-md', '--cpu-prof-dir', join(profile, `chat-${name}`)] : []
     const { promise, resolve, reject } = Promise.withResolvers<Ready>()
     let told: (facts: Facts) => void = () => {}
-    const child = Bun.spawn([process.execPath, ...flags, join(import.meta.dir, 'chat_gateways.ts'), name, JSON.stringify({ ...given, dir })], {
-      // Bun's fetch has 256 calls in flight unless this is set when the process starts; all others wait.
-      env: { ...process.env, BUN_CONFIG_MAX_HTTP_REQUESTS: '4096' },
-      stdin: 'ignore',
-      stdout: Bun.file(join(dir, 'log')),
-      stderr: 'inherit',
-      ipc: (message: Ready | Facts) => ('port' in message ? resolve(message) : told(message)),
-    })
+    const child = Bun.spawn(
+      [process.execPath, ...flags, join(import.meta.dir, 'chat_gateways.ts'), name, JSON.stringify({ ...given, dir })],
+      {
+        // Bun's fetch has 256 calls in flight unless this is set when the process starts; all others wait.
+        env: { ...process.env, BUN_CONFIG_MAX_HTTP_REQUESTS: '4096' },
+        stdin: 'ignore',
+        stdout: Bun.file(join(dir, 'log')),
+        stderr: 'inherit',
+        ipc: (message: Ready | Facts) => ('port' in message ? resolve(message) : told(message)),
+      },
+    )
     children.push(child)
     void child.exited.then((code) => reject(new Error(`${name} ended with ${code} before it was ready`)))
     const { port } = await promise
@@ -223,7 +339,11 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
   }
 
   function generator(): Load {
-    const child = Bun.spawn([process.execPath, join(import.meta.dir, 'chat_load.ts')], { stdin: 'pipe', stdout: 'pipe', stderr: 'inherit' })
+    const child = Bun.spawn([process.execPath, join(import.meta.dir, 'chat_load.ts')], {
+      stdin: 'pipe',
+      stdout: 'pipe',
+      stderr: 'inherit',
+    })
     children.push(child)
     const lines = createInterface({ input: Readable.fromWeb(child.stdout as never) })[Symbol.asyncIterator]()
     const file = join(scratch, 'chat-requests.json')
@@ -247,17 +367,38 @@ const rateOf = ({ good, seconds }: Measured): number => good / seconds
 
 /** The usage is asked for by all, so that all pass on the same events. */
 function bodyOf({ model }: Entrant, isStream: boolean, more: Readonly<Record<string, string>> = {}): string {
-  return JSON.stringify({ model, messages: MESSAGES, max_tokens: 400, stream: isStream, ...(isStream && { stream_options: { include_usage: true } }), ...more })
+  return JSON.stringify({
+    model,
+    messages: MESSAGES,
+    max_tokens: 400,
+    stream: isStream,
+    ...(isStream && { stream_options: { include_usage: true } }),
+    ...more,
+  })
 }
 
 function raw({ path, headers }: Entrant, body: string, payment?: string): string {
-  const lines = Object.entries({ host: '127.0.0.1', 'content-type': 'application/json', ...headers, ...(payment && { 'payment-signature': payment }), 'content-length': String(body.length) })
+  const lines = Object.entries({
+    host: '127.0.0.1',
+    'content-type': 'application/json',
+    ...headers,
+    ...(payment && { 'payment-signature': payment }),
+    'content-length': String(body.length),
+  })
   return `POST ${path} HTTP/1.1\r\n${lines.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n${body}`
 }
 
 /** As many requests as are wanted, each paid by another authorization, the wallets taking turns. */
-async function signed(entrant: Entrant, body: string, { signer, count, from }: { signer: ReturnType<typeof cashChain>; count: number; from: number }): Promise<readonly string[]> {
-  const response = await fetch(`http://127.0.0.1:${entrant.port}${entrant.path}`, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
+async function signed(
+  entrant: Entrant,
+  body: string,
+  { signer, count, from }: { signer: ReturnType<typeof memoryChain>; count: number; from: number },
+): Promise<readonly string[]> {
+  const response = await fetch(`http://127.0.0.1:${entrant.port}${entrant.path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body,
+  })
   const required = response.headers.get('payment-required')
   if (!required) throw new Error(`no challenge: ${response.status} ${await response.text()}`)
   const { accepts, resource } = JSON.parse(atob(required)) as { accepts: readonly [Offer]; resource: unknown }

@@ -4,17 +4,17 @@
  */
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import { cashChain } from '../../adapters/chains/cash.ts'
-import { systemClock } from '../../adapters/machine.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
+import { systemClock } from '../../adapters/local.ts'
 import { memoryObjects } from '../../adapters/objects/memory.ts'
-import { sqliteStorage } from '../../adapters/storage/sqlite.ts'
-import { countTokens, warmTokenizer } from '../../adapters/tokens.ts'
-import { openaiChat } from '../../adapters/vendors/openai_chat.ts'
-import { CHAT_TIMEOUT_MS } from '../../adapters/vendors/chat_vendor.ts'
+import { sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
+import { countTokens, warmTokenizer } from '../../adapters/token_counter.ts'
+import { openaiChat } from '../../adapters/providers/openai/chat.ts'
+import { CHAT_TIMEOUT_MS } from '../../adapters/providers/lib/chat/provider.ts'
 import { gateway } from '../../core/mod.ts'
 import { app } from '../../server/app.ts'
 import { serverLog } from '../../server/log.ts'
-import { sweep } from '../../server/sweep.ts'
+import { startMaintenance } from '../../server/maintenance.ts'
 import { upstream } from './upstream.ts'
 
 /** `baseUrl` is the upstream's, up to where the protocol's own paths begin; `dir` is where it may write. */
@@ -43,7 +43,11 @@ const FREE_TIER = [
   { requests: 1_000_000_000, windowMs: 3_600_000 },
 ]
 
-const starts: Readonly<Record<string, (given: Given) => Promise<Standing>>> = { upstream: startUpstream, bare: startBare, farebox: startFarebox }
+const starts: Readonly<Record<string, (given: Given) => Promise<Standing>>> = {
+  upstream: startUpstream,
+  bare: startBare,
+  farebox: startFarebox,
+}
 
 async function startUpstream(): Promise<Standing> {
   const { port, requests, stop } = upstream()
@@ -54,7 +58,11 @@ async function startUpstream(): Promise<Standing> {
 async function startBare({ baseUrl }: Given): Promise<Standing> {
   const url = `${baseUrl}/chat/completions`
   const server = serve(async (request) => {
-    const { status, headers, body } = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body: request.body })
+    const { status, headers, body } = await fetch(url, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: request.body,
+    })
     return new Response(body, { status, headers: { 'content-type': headers.get('content-type') ?? '' } })
   })
   return { port: server.port ?? 0, facts: () => ({}), stop: () => server.stop(true) }
@@ -63,9 +71,16 @@ async function startBare({ baseUrl }: Given): Promise<Standing> {
 async function startFarebox({ baseUrl, dir }: Given): Promise<Standing> {
   const log = serverLog('info')
   const storage = sqliteStorage(join(dir, 'farebox.db'))
-  const chain = cashChain()
+  const chain = memoryChain()
   for (let index = 0; index < BUYERS; index++) chain.fund(chain.wallet(buyerName(index)), PURSE)
-  const vendor = openaiChat({ baseUrl, key: 'bench', maker: 'bench', timeoutMs: CHAT_TIMEOUT_MS, clock: systemClock, log })
+  const vendor = openaiChat({
+    baseUrl,
+    key: 'bench',
+    maker: 'bench',
+    timeoutMs: CHAT_TIMEOUT_MS,
+    clock: systemClock,
+    log,
+  })
   await warmTokenizer()
   const ports = {
     storage,
@@ -76,11 +91,12 @@ async function startFarebox({ baseUrl, dir }: Given): Promise<Standing> {
     log,
     random: (bytes: number) => new Uint8Array(randomBytes(bytes)),
     countTokens,
-    background: (work: Promise<unknown>) => void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
+    background: (work: Promise<unknown>) =>
+      void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
   }
-  const owner = randomBytes(12).toString('hex')
-  const shop = gateway({ ports, name: 'bench', label: 'base-sepolia', owner, freeTier: FREE_TIER })
-  const sweeping = sweep({ gateways: [shop], storage, clock: systemClock, log, owner })
+  const workerId = randomBytes(12).toString('hex')
+  const shop = gateway({ ports, name: 'bench', label: 'base-sepolia', workerId, freeTier: FREE_TIER })
+  const sweeping = startMaintenance({ gateways: [shop], storage, clock: systemClock, log, workerId })
   const elysia = app({ gateways: [{ gateway: shop, hosts: [] }], log })
   const server = serve((request) => elysia.fetch(request))
   elysia.server = server

@@ -10,7 +10,15 @@ import { EVENTS, LAST_WORDS } from './upstream.ts'
  * `file` holds a JSON list of raw HTTP requests, sent round and round for `ms`; with `isOnce` each once at most. With `isHeld` every connection
  * sends one, has its first bytes, and stays open until the next command.
  */
-export type Command = { readonly port: number; readonly connections: number; readonly file: string; readonly ms: number; readonly isStream: boolean; readonly isOnce?: boolean; readonly isHeld?: boolean }
+export type Command = {
+  readonly port: number
+  readonly connections: number
+  readonly file: string
+  readonly ms: number
+  readonly isStream: boolean
+  readonly isOnce?: boolean
+  readonly isHeld?: boolean
+}
 
 export type Measured = {
   readonly good: number
@@ -31,13 +39,30 @@ export type Measured = {
 /** What is not answered so long after the end never will be. */
 const GRACE_MS = 10_000
 
-type Line = { held: Buffer[]; size: number; bodyAt: number; end: 'unknown' | 'chunked' | number; unsent: string; sentAt: number; firstAt: number; isWaiting: boolean }
+type Line = {
+  held: Buffer[]
+  size: number
+  bodyAt: number
+  end: 'unknown' | 'chunked' | number
+  unsent: string
+  sentAt: number
+  firstAt: number
+  isWaiting: boolean
+}
 
 const nothing = () => ({ held: [], size: 0, bodyAt: 0, end: 'unknown' as const, firstAt: 0 })
 
 let openSockets: readonly Bun.Socket<Line>[] = []
 
-async function measure({ port, connections, file, ms, isStream, isOnce = false, isHeld = false }: Command): Promise<Measured> {
+async function measure({
+  port,
+  connections,
+  file,
+  ms,
+  isStream,
+  isOnce = false,
+  isHeld = false,
+}: Command): Promise<Measured> {
   for (const socket of openSockets) socket.terminate()
   openSockets = []
   const requests = JSON.parse(readFileSync(file, 'utf8')) as readonly string[]
@@ -80,7 +105,9 @@ async function measure({ port, connections, file, ms, isStream, isOnce = false, 
     latencies.push(lastAt - data.sentAt)
     firsts.push(data.firstAt - data.sentAt)
     const text = Buffer.concat(data.held).toString('latin1')
-    const missing = isHeld ? missed(text, { isStream: false, words: 'data: ' }) : missed(text, { isStream, words: LAST_WORDS })
+    const missing = isHeld
+      ? missed(text, { isStream: false, words: 'data: ' })
+      : missed(text, { isStream, words: LAST_WORDS })
     if (missing) fail(missing, text)
     if (!missing) good++
     if (!isHeld) return next(socket)
@@ -119,7 +146,8 @@ async function measure({ port, connections, file, ms, isStream, isOnce = false, 
 
   await Promise.all(Array.from({ length: connections }, connect))
   const limit = setTimeout(() => {
-    for (const socket of open) if (socket.data.isWaiting) fail('silent', `no whole answer within ${GRACE_MS} ms of the end`)
+    for (const socket of open)
+      if (socket.data.isWaiting) fail('silent', `no whole answer within ${GRACE_MS} ms of the end`)
     done()
     for (const socket of open) {
       socket.data.isWaiting = false
@@ -133,7 +161,16 @@ async function measure({ port, connections, file, ms, isStream, isOnce = false, 
   const { user, system } = process.cpuUsage(cpu)
   latencies.sort((a, b) => a - b)
   firsts.sort((a, b) => a - b)
-  return { good, bad, complaint, seconds, p50: at(latencies, 0.5), p99: at(latencies, 0.99), first: at(firsts, 0.5), busy: (user + system) / 1e6 / seconds }
+  return {
+    good,
+    bad,
+    complaint,
+    seconds,
+    p50: at(latencies, 0.5),
+    p99: at(latencies, 0.99),
+    first: at(firsts, 0.5),
+    busy: (user + system) / 1e6 / seconds,
+  }
 }
 
 /** Notes where the body begins and when its first byte came; true when all of it is there, or, of a held stream, its first bytes. */
@@ -170,8 +207,10 @@ function missed(text: string, { isStream, words }: { isStream: boolean; words: s
   return events === EVENTS && text.includes('[DONE]') ? undefined : `${events} events`
 }
 
-const at = (sorted: readonly number[], share: number): number => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0
+const at = (sorted: readonly number[], share: number): number =>
+  sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0
 
 if (import.meta.main) {
-  for await (const line of createInterface({ input: process.stdin })) console.log(JSON.stringify(await measure(JSON.parse(line))))
+  for await (const line of createInterface({ input: process.stdin }))
+    console.log(JSON.stringify(await measure(JSON.parse(line))))
 }

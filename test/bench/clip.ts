@@ -8,11 +8,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { diskObjects } from '../../adapters/objects/disk.ts'
-import { type S3Config, s3Objects } from '../../adapters/objects/s3.ts'
-import { mediaStreamer } from '../../adapters/vendors/media.ts'
-import { scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
-import { teachMultipart } from '../adapters/s3_multipart.ts'
-import { s3Server } from '../adapters/s3_server.ts'
+import { type S3Config, s3Objects } from '../../adapters/objects/s3/mod.ts'
+import { mediaStreamer } from '../../adapters/http/media_download.ts'
+import { scriptedVideo } from '../../adapters/providers/scripted/videos.ts'
+import { teachMultipart } from '../adapters/objects/s3/s3_multipart.ts'
+import { s3Server } from '../adapters/objects/s3/s3_server.ts'
 import { kit } from '../kit.ts'
 import { fixed, table } from './print.ts'
 
@@ -22,7 +22,10 @@ const QUICK_BYTES = 100 * MIB
 const GOAL_MIB = 100
 
 type Store = { readonly kind: 'disk'; readonly dir: string } | { readonly kind: 's3'; readonly config: S3Config }
-type Given = { readonly role: 'host'; readonly bytes: number } | { readonly role: 's3' } | { readonly role: 'gateway'; readonly host: string; readonly store: Store }
+type Given =
+  | { readonly role: 'host'; readonly bytes: number }
+  | { readonly role: 's3' }
+  | { readonly role: 'gateway'; readonly host: string; readonly store: Store }
 type Bought = { readonly url: string; readonly isHosted: boolean }
 type Stored = { readonly size: number; readonly crc: number }
 
@@ -67,7 +70,12 @@ const FILMS = { path: '/api/v1/videos/generations' }
 /** Sells a clip of one megabyte first, so that all is loaded that a sale needs; then, when it is told to, the long one. */
 async function startGateway(host: string, store: Store): Promise<void> {
   const objects = store.kind === 'disk' ? diskObjects(store.dir) : s3Objects(store.config)
-  const video = scriptedVideo({ look: async (_, { handle }) => ({ kind: 'done', url: `http://${host}/${handle === 'job-1' ? 'short' : 'long'}.mp4` }) })
+  const video = scriptedVideo({
+    look: async (_, { handle }) => ({
+      kind: 'done',
+      url: `http://${host}/${handle === 'job-1' ? 'short' : 'long'}.mp4`,
+    }),
+  })
   const { buyer } = kit({ video, ports: { objects, vendors: { stream: mediaStreamer({ trusted: [host] }) } } })
   const alice = buyer()
   const buy = async (): Promise<Bought> => {
@@ -127,8 +135,19 @@ export async function clip({ scratch, isQuick, children }: ClipBench): Promise<v
     const stored = isHosted ? ((await gateway.next()) as Stored) : { size: 0, crc: 0 }
     const isWhole = stored.size === bytes && stored.crc === sent
     const extra = (peak - before) / 1024
-    rows.push([store.kind, String(bytes / MIB), fixed(seconds, 1), fixed(bytes / MIB / seconds, 0), fixed(before / 1024, 0), fixed(peak / 1024, 0), fixed(extra, 0), isWhole ? 'whole' : 'NOT WHOLE'])
-    verdicts.push(`  ${extra < GOAL_MIB && isWhole ? 'met  ' : 'SHORT'} ${fixed(extra, 0)} MiB of extra memory, to ${store.kind} (goal: under ${GOAL_MIB})`)
+    rows.push([
+      store.kind,
+      String(bytes / MIB),
+      fixed(seconds, 1),
+      fixed(bytes / MIB / seconds, 0),
+      fixed(before / 1024, 0),
+      fixed(peak / 1024, 0),
+      fixed(extra, 0),
+      isWhole ? 'whole' : 'NOT WHOLE',
+    ])
+    verdicts.push(
+      `  ${extra < GOAL_MIB && isWhole ? 'met  ' : 'SHORT'} ${fixed(extra, 0)} MiB of extra memory, to ${store.kind} (goal: under ${GOAL_MIB})`,
+    )
     await gateway.stop()
   }
   await host.stop()
@@ -157,7 +176,10 @@ function start(given: Given, children: Bun.Subprocess[]) {
   return {
     pid: child.pid,
     tell: (message: string) => child.send(message),
-    next: () => (messages.length > 0 ? Promise.resolve(messages.shift()) : Promise.race([new Promise<unknown>((resolve) => (waiting = resolve)), ended])),
+    next: () =>
+      messages.length > 0
+        ? Promise.resolve(messages.shift())
+        : Promise.race([new Promise<unknown>((resolve) => (waiting = resolve)), ended]),
     async stop() {
       child.disconnect()
       await child.exited

@@ -5,41 +5,63 @@
  */
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import { cashChain } from '../../adapters/chains/cash.ts'
-import { evmChain } from '../../adapters/chains/evm.ts'
-import { systemClock } from '../../adapters/machine.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
+import { evmChain } from '../../adapters/chains/evm/mod.ts'
+import { systemClock } from '../../adapters/local.ts'
 import { diskObjects } from '../../adapters/objects/disk.ts'
-import { sqliteStorage } from '../../adapters/storage/sqlite.ts'
-import { cachedMarket } from '../../adapters/vendors/market_cache.ts'
-import { demoMarket } from '../../adapters/vendors/demo/market.ts'
-import { scriptedVendor } from '../../adapters/vendors/scripted.ts'
+import { sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
+import { cachedMarket } from '../../adapters/providers/lib/market_cache.ts'
+import { demoMarket } from '../../adapters/providers/demo/market.ts'
+import { scriptedVendor } from '../../adapters/providers/scripted/images.ts'
 import { endpoints, gateway } from '../../core/mod.ts'
 import { app } from '../../server/app.ts'
-import { parseConfig } from '../../server/config.ts'
-import { startDevnet } from '../../server/devnet/devnet.ts'
+import { parseConfig } from '../../server/config/mod.ts'
+import { startDevnet } from '../../server/devnet/mod.ts'
 import { serverLog } from '../../server/log.ts'
 import { start } from '../../server/main.ts'
-import { sweep } from '../../server/sweep.ts'
+import { startMaintenance } from '../../server/maintenance.ts'
 import { peer } from './peer.ts'
 
 /** `dir` is where it may write; `amount` is the peer's price; `repeat` is what bare answers with. */
-export type Given = { readonly dir: string; readonly amount?: string; readonly repeat?: { readonly status: number; readonly headers: [string, string][]; readonly body: string } }
+export type Given = {
+  readonly dir: string
+  readonly amount?: string
+  readonly repeat?: { readonly status: number; readonly headers: [string, string][]; readonly body: string }
+}
 
 /** What it tells its parent; the devnet only where it has one. */
-export type Ready = { readonly port: number; readonly devnet?: { readonly rpcUrl: string; readonly asset: string; readonly payTo: string; readonly minterKey: string } }
+export type Ready = {
+  readonly port: number
+  readonly devnet?: {
+    readonly rpcUrl: string
+    readonly asset: string
+    readonly payTo: string
+    readonly minterKey: string
+  }
+}
 
 type Standing = { readonly ready: Ready; stop(): Promise<unknown> }
 
-const contestants: Readonly<Record<string, (given: Given) => Promise<Standing>>> = { gateway: startGateway, shop: startShop, prices: startPrices, peer: startPeer, bare: startBare }
+const contestants: Readonly<Record<string, (given: Given) => Promise<Standing>>> = {
+  gateway: startGateway,
+  shop: startShop,
+  prices: startPrices,
+  peer: startPeer,
+  bare: startBare,
+}
 
 async function startGateway({ dir }: Given): Promise<Standing> {
-  const read = parseConfig('', { PORT: '0', DATABASE_URL: `sqlite:${join(dir, 'farebox.db')}`, OBJECT_STORE: `file:${join(dir, 'media')}` })
+  const read = parseConfig('', {
+    PORT: '0',
+    DATABASE_URL: `sqlite:${join(dir, 'farebox.db')}`,
+    OBJECT_STORE: `file:${join(dir, 'media')}`,
+  })
   if (!read.ok) throw new Error(read.mistakes.join('\n'))
   const { url, stop } = await start(read.config, serverLog('info'))
   return { ready: { port: Number(new URL(url).port) }, stop }
 }
 
-/** What server/wiring.ts does for devnet, with another vendor: it answers at once with one pixel. */
+/** What server/wiring/mod.ts does for devnet, with another vendor: it answers at once with one pixel. */
 async function startShop({ dir }: Given): Promise<Standing> {
   const devnet = await startDevnet({ dir: join(dir, 'devnet') })
   const log = serverLog('info')
@@ -52,17 +74,24 @@ async function startShop({ dir }: Given): Promise<Standing> {
     storage,
     objects: diskObjects(join(dir, 'media')),
     chain,
-    vendors: { images: () => vendor, chat: () => undefined, media: () => Promise.reject(new Error('the scripted vendor answers with data URIs')) },
+    vendors: {
+      images: () => vendor,
+      chat: () => undefined,
+      media: () => Promise.reject(new Error('the scripted vendor answers with data URIs')),
+    },
     clock: systemClock,
     log,
     random: (bytes: number) => new Uint8Array(randomBytes(bytes)),
     countTokens: async (text: string) => text.length,
-    background: (work: Promise<unknown>) => void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
+    background: (work: Promise<unknown>) =>
+      void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
   }
-  const owner = randomBytes(12).toString('hex')
-  const shop = gateway({ ports, name: 'devnet', label: 'base-sepolia', owner })
-  const sweeping = sweep({ gateways: [shop], storage, clock: systemClock, log, owner })
-  const { fetch } = app({ gateways: [{ gateway: shop, hosts: [] }], log }) as unknown as { fetch: (request: Request) => Promise<Response> }
+  const workerId = randomBytes(12).toString('hex')
+  const shop = gateway({ ports, name: 'devnet', label: 'base-sepolia', workerId })
+  const sweeping = startMaintenance({ gateways: [shop], storage, clock: systemClock, log, workerId })
+  const { fetch } = app({ gateways: [{ gateway: shop, hosts: [] }], log }) as unknown as {
+    fetch: (request: Request) => Promise<Response>
+  }
   const server = serve(fetch)
   return {
     ready: { port: server.port ?? 0, devnet: factsOf(devnet) },
@@ -97,19 +126,27 @@ async function startPrices({ dir }: Given): Promise<Standing> {
   const ports = {
     storage,
     objects: diskObjects(join(dir, 'media')),
-    chain: cashChain(),
-    vendors: { market, images: () => undefined, chat: () => undefined, media: () => Promise.reject(new Error('no media here')) },
+    chain: memoryChain(),
+    vendors: {
+      market,
+      images: () => undefined,
+      chat: () => undefined,
+      media: () => Promise.reject(new Error('no media here')),
+    },
     clock: systemClock,
     log,
     random: (bytes: number) => new Uint8Array(randomBytes(bytes)),
     countTokens: async (text: string) => text.length,
-    background: (work: Promise<unknown>) => void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
+    background: (work: Promise<unknown>) =>
+      void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
   }
-  const owner = randomBytes(12).toString('hex')
+  const workerId = randomBytes(12).toString('hex')
   // An address may ask for 600 a minute; the window stays, with room for all that is asked here.
-  const roomy = endpoints.map((each) => (each.kind === 'free' && each.limit ? { ...each, limit: { ...each.limit, requests: 1_000_000_000 } } : each))
-  const shop = gateway({ ports, name: 'bench', label: 'base-sepolia', owner, endpoints: roomy })
-  const sweeping = sweep({ gateways: [shop], storage, clock: systemClock, log, owner })
+  const roomy = endpoints.map((each) =>
+    each.kind === 'free' && each.limit ? { ...each, limit: { ...each.limit, requests: 1_000_000_000 } } : each,
+  )
+  const shop = gateway({ ports, name: 'bench', label: 'base-sepolia', workerId, endpoints: roomy })
+  const sweeping = startMaintenance({ gateways: [shop], storage, clock: systemClock, log, workerId })
   const elysia = app({ gateways: [{ gateway: shop, hosts: [] }], log })
   const server = serve((request) => elysia.fetch(request))
   elysia.server = server

@@ -6,7 +6,14 @@ import { readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 
 /** `file` holds a JSON list of raw HTTP requests: sent round and round for `ms`, or, without `ms`, each once. `length` is that of every good body, where it is known. */
-export type Command = { readonly port: number; readonly connections: number; readonly file: string; readonly ms?: number; readonly wanted: number; readonly length?: number }
+export type Command = {
+  readonly port: number
+  readonly connections: number
+  readonly file: string
+  readonly ms?: number
+  readonly wanted: number
+  readonly length?: number
+}
 
 export type Measured = {
   /** Answers with the wanted status, and all others by status; `length` is a body of another length, `closed` is a connection that ended without an answer, `silent` one that gave none in time. */
@@ -115,7 +122,15 @@ async function measure({ port, connections, file, ms, wanted, length }: Command)
   const seconds = (performance.now() - startedAt) / 1000
   const { user, system } = process.cpuUsage(cpu)
   latencies.sort((a, b) => a - b)
-  return { good, bad, complaint, seconds, p50: at(latencies, 0.5), p99: at(latencies, 0.99), busy: (user + system) / 1e6 / seconds }
+  return {
+    good,
+    bad,
+    complaint,
+    seconds,
+    p50: at(latencies, 0.5),
+    p99: at(latencies, 0.99),
+    busy: (user + system) / 1e6 / seconds,
+  }
 }
 
 /** Undefined until the whole answer is there. */
@@ -136,8 +151,10 @@ function errorIn(head: string): string {
   return required ? String(JSON.parse(atob(required)).error) : ''
 }
 
-const at = (sorted: readonly number[], share: number): number => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0
+const at = (sorted: readonly number[], share: number): number =>
+  sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0
 
 if (import.meta.main) {
-  for await (const line of createInterface({ input: process.stdin })) console.log(JSON.stringify(await measure(JSON.parse(line))))
+  for await (const line of createInterface({ input: process.stdin }))
+    console.log(JSON.stringify(await measure(JSON.parse(line))))
 }

@@ -33,14 +33,19 @@ export async function market({ load, enter, isQuick }: MarketBench): Promise<voi
     for (const inFlight of IN_FLIGHT) {
       for (const { name, port } of round % 2 === 0 ? field : field.toReversed()) {
         const key = `${name} ${inFlight}`
-        seen.set(key, [...(seen.get(key) ?? []), await load.run({ ...command, port, connections: inFlight, ms: plan.roundMs }, [REQUEST])])
+        seen.set(key, [
+          ...(seen.get(key) ?? []),
+          await load.run({ ...command, port, connections: inFlight, ms: plan.roundMs }, [REQUEST]),
+        ])
       }
     }
   }
   await Promise.all(field.map((each) => each.stop()))
 
   const runsOf = (name: string, inFlight: number) => seen.get(`${name} ${inFlight}`) ?? []
-  console.log(`\nprices from a warm cache, ${command.length} bytes each, ${plan.rounds} rounds of ${plan.roundMs} ms each, taking turns; medians`)
+  console.log(
+    `\nprices from a warm cache, ${command.length} bytes each, ${plan.rounds} rounds of ${plan.roundMs} ms each, taking turns; medians`,
+  )
   table(
     ['', 'in flight', 'answers', 'failed', 'per second', 'p50 ms', 'p99 ms', 'load busy'],
     IN_FLIGHT.flatMap((inFlight) =>
@@ -49,15 +54,30 @@ export async function market({ load, enter, isQuick }: MarketBench): Promise<voi
         const middle = (of: (run: Measured) => number, places: number) => fixed(median(runs.map(of)), places)
         const answers = runs.reduce((sum, { good }) => sum + good, 0)
         const failed = runs.reduce((sum, { bad }) => sum + total(bad), 0)
-        return [label, String(inFlight), count(answers), count(failed), count(median(runs.map(rateOf))), middle(({ p50 }) => p50, 3), middle(({ p99 }) => p99, 2), middle(({ busy }) => busy, 2)]
+        return [
+          label,
+          String(inFlight),
+          count(answers),
+          count(failed),
+          count(median(runs.map(rateOf))),
+          middle(({ p50 }) => p50, 3),
+          middle(({ p99 }) => p99, 2),
+          middle(({ busy }) => busy, 2),
+        ]
       }),
     ),
   )
   for (const inFlight of IN_FLIGHT) {
     const bare = runsOf('bare', inFlight).map(rateOf)
-    goal(`of bare Bun.serve at ${inFlight} in flight`, median(runsOf('prices', inFlight).map((run, round) => rateOf(run) / (bare[round] ?? NaN))), 0.6)
+    goal(
+      `of bare Bun.serve at ${inFlight} in flight`,
+      median(runsOf('prices', inFlight).map((run, round) => rateOf(run) / (bare[round] ?? NaN))),
+      0.6,
+    )
   }
-  for (const [key, runs] of seen) for (const { complaint } of runs) if (complaint) console.log(`  first failure of ${key}: ${complaint.slice(0, 400)}`)
+  for (const [key, runs] of seen)
+    for (const { complaint } of runs)
+      if (complaint) console.log(`  first failure of ${key}: ${complaint.slice(0, 400)}`)
 }
 
 const rateOf = ({ good, seconds }: Measured): number => good / seconds

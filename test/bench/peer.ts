@@ -10,8 +10,8 @@ import { createWalletClient, type Hex, http, publicActions } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { baseSepolia } from 'viem/chains'
 import type { ImageVendor } from '../../core/mod.ts'
-import type { Devnet } from '../../server/devnet/devnet.ts'
-import { GENERATIONS } from '../server/payer.ts'
+import type { Devnet } from '../../server/devnet/mod.ts'
+import { GENERATIONS } from '../server/clients/payer.ts'
 
 /**
  * Tuned in its favour: gas and fees are fixed, so that a settlement costs one send, and receipts are looked for every 5 ms. Waiting for
@@ -22,19 +22,36 @@ const RECEIPT_MS = 5
 const GAS = { gas: 120_000n, maxFeePerGas: 10_000_000_000n, maxPriorityFeePerGas: 0n }
 
 /** Its `fetch`, selling one image for `amount` base units. */
-export async function peer(devnet: Devnet, vendor: ImageVendor, amount: string): Promise<(request: Request) => Response | Promise<Response>> {
+export async function peer(
+  devnet: Devnet,
+  vendor: ImageVendor,
+  amount: string,
+): Promise<(request: Request) => Response | Promise<Response>> {
   const routes = {
     [`POST ${GENERATIONS}`]: {
-      accepts: { scheme: 'exact', network: devnet.network, payTo: devnet.payTo, price: { amount, asset: devnet.asset, extra: { ...devnet.domain } }, maxTimeoutSeconds: 600 },
+      accepts: {
+        scheme: 'exact',
+        network: devnet.network,
+        payTo: devnet.payTo,
+        price: { amount, asset: devnet.asset, extra: { ...devnet.domain } },
+        maxTimeoutSeconds: 600,
+      },
       description: 'Generate images from a prompt',
       mimeType: 'application/json',
     },
   }
   const app = new Hono()
-  app.use(paymentMiddlewareFromConfig(routes, await facilitator(devnet), [{ network: devnet.network, server: new ServerScheme() }]))
+  app.use(
+    paymentMiddlewareFromConfig(routes, await facilitator(devnet), [
+      { network: devnet.network, server: new ServerScheme() },
+    ]),
+  )
   app.post(GENERATIONS, async (context) => {
     const { model, prompt } = (await context.req.json()) as { model: string; prompt: string }
-    const images = await vendor.generate({ model, prompt, width: 1024, height: 1024, n: 1 }, { signal: context.req.raw.signal })
+    const images = await vendor.generate(
+      { model, prompt, width: 1024, height: 1024, n: 1 },
+      { signal: context.req.raw.signal },
+    )
     return context.json({ created: Math.floor(Date.now() / 1000), data: images })
   })
   return app.fetch
@@ -42,7 +59,12 @@ export async function peer(devnet: Devnet, vendor: ImageVendor, amount: string):
 
 async function facilitator(devnet: Devnet): Promise<FacilitatorClient> {
   const account = privateKeyToAccount(devnet.relayerKey)
-  const client = createWalletClient({ account, chain: baseSepolia, transport: http(devnet.rpcUrl), pollingInterval: RECEIPT_MS }).extend(publicActions)
+  const client = createWalletClient({
+    account,
+    chain: baseSepolia,
+    transport: http(devnet.rpcUrl),
+    pollingInterval: RECEIPT_MS,
+  }).extend(publicActions)
   const queue = nonces(() => client.getTransactionCount({ address: account.address, blockTag: 'pending' }))
   type Write = Parameters<typeof client.writeContract>[0]
   const signer = toFacilitatorEvmSigner({

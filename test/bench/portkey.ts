@@ -43,7 +43,10 @@ export async function portkey(runtime: Runtime): Promise<Portkey | undefined> {
     stderr: 'inherit',
   })
   const { promise, resolve, reject } = Promise.withResolvers<void>()
-  createInterface({ input: Readable.fromWeb(child.stdout as never) }).on('line', (line) => line.includes('Ready for connections') && resolve())
+  createInterface({ input: Readable.fromWeb(child.stdout as never) }).on(
+    'line',
+    (line) => line.includes('Ready for connections') && resolve(),
+  )
   void child.exited.then((code) => reject(new Error(`Portkey ended with ${code} before it was ready`)))
   await promise
   return { port, child, runtime: runtime === 'node' ? `Node ${await versionOf(path)}` : `Bun ${Bun.version}` }

@@ -3,7 +3,9 @@
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): void {
   const widths = head.map((title, column) => Math.max(title.length, ...rows.map((row) => row[column]?.length ?? 0)))
   for (const row of [head, ...rows]) {
-    console.log(`  ${row.map((cell, column) => (column === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[column] ?? 0))).join('  ')}`)
+    console.log(
+      `  ${row.map((cell, column) => (column === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[column] ?? 0))).join('  ')}`,
+    )
   }
 }
 
@@ -17,6 +19,7 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 ? (sorted[middle] ?? NaN) : ((sorted[middle - 1] ?? NaN) + (sorted[middle] ?? NaN)) / 2
 }
 
-export const total = (bad: Readonly<Record<string, number>>): number => Object.values(bad).reduce((sum, each) => sum + each, 0)
+export const total = (bad: Readonly<Record<string, number>>): number =>
+  Object.values(bad).reduce((sum, each) => sum + each, 0)
 export const fixed = (value: number, places: number): string => value.toFixed(places)
 export const count = (value: number): string => Math.round(value).toLocaleString('en')

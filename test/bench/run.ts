@@ -17,7 +17,13 @@ import type { Command, Measured } from './load.ts'
 import { market } from './market.ts'
 import { count, fixed, goal, median, table, total } from './print.ts'
 
-type Plan = { readonly rounds: number; readonly roundMs: number; readonly warmMs: number; readonly paidRounds: number; readonly paid: Readonly<Record<number, number>> }
+type Plan = {
+  readonly rounds: number
+  readonly roundMs: number
+  readonly warmMs: number
+  readonly paidRounds: number
+  readonly paid: Readonly<Record<number, number>>
+}
 
 const CONNECTIONS = 64
 const BUYERS = 256
@@ -30,9 +36,13 @@ const LIMIT_MS = 300_000
 const PARTNER = { challenges: 'bare Bun.serve, same bytes', peer: '@x402/hono' }
 
 const PARTS = ['challenges', 'paid', 'market', 'chat', 'clip']
-const { values: options, positionals } = parseArgs({ options: { quick: { type: 'boolean' }, only: { type: 'string' }, prof: { type: 'string' } }, allowPositionals: true })
+const { values: options, positionals } = parseArgs({
+  options: { quick: { type: 'boolean' }, only: { type: 'string' }, prof: { type: 'string' } },
+  allowPositionals: true,
+})
 const wanted = options.only ? [options.only] : positionals
-for (const part of wanted) if (!PARTS.includes(part)) throw new RangeError(`no such part: ${part}; there are ${PARTS.join(', ')}`)
+for (const part of wanted)
+  if (!PARTS.includes(part)) throw new RangeError(`no such part: ${part}; there are ${PARTS.join(', ')}`)
 const isWanted = (part: string): boolean => wanted.length === 0 || wanted.includes(part)
 const plan = options.quick ? QUICK : FULL
 const scratch = mkdtempSync(join(tmpdir(), 'farebox-bench-'))
@@ -49,12 +59,15 @@ async function contestant(name: string, given: Omit<Given, 'dir'> = {}): Promise
   const dir = mkdtempSync(join(scratch, `${name}-`))
   const profile = options.prof ? ['--cpu-prof', '--cpu-prof-md', '--cpu-prof-dir', join(options.prof, name)] : []
   const { promise, resolve, reject } = Promise.withResolvers<Ready>()
-  const child = Bun.spawn([process.execPath, ...profile, join(import.meta.dir, 'contestant.ts'), name, JSON.stringify({ ...given, dir })], {
-    stdin: 'ignore',
-    stdout: Bun.file(join(dir, 'log')),
-    stderr: 'inherit',
-    ipc: (message) => resolve(message as Ready),
-  })
+  const child = Bun.spawn(
+    [process.execPath, ...profile, join(import.meta.dir, 'contestant.ts'), name, JSON.stringify({ ...given, dir })],
+    {
+      stdin: 'ignore',
+      stdout: Bun.file(join(dir, 'log')),
+      stderr: 'inherit',
+      ipc: (message) => resolve(message as Ready),
+    },
+  )
   children.push(child)
   void child.exited.then((code) => reject(new Error(`${name} ended with ${code} before it was ready`)))
   const ready = await promise
@@ -69,10 +82,17 @@ async function contestant(name: string, given: Omit<Given, 'dir'> = {}): Promise
   }
 }
 
-export type Generator = { run(command: Omit<Command, 'file'>, requests: readonly string[]): Promise<Measured>; stop(): void }
+export type Generator = {
+  run(command: Omit<Command, 'file'>, requests: readonly string[]): Promise<Measured>
+  stop(): void
+}
 
 function generator(): Generator {
-  const child = Bun.spawn([process.execPath, join(import.meta.dir, 'load.ts')], { stdin: 'pipe', stdout: 'pipe', stderr: 'inherit' })
+  const child = Bun.spawn([process.execPath, join(import.meta.dir, 'load.ts')], {
+    stdin: 'pipe',
+    stdout: 'pipe',
+    stderr: 'inherit',
+  })
   children.push(child)
   const lines = createInterface({ input: Readable.fromWeb(child.stdout as never) })[Symbol.asyncIterator]()
   let count = 0
@@ -104,13 +124,16 @@ async function challenges(load: Generator): Promise<void> {
   const command = { connections: CONNECTIONS, wanted: 402 }
   for (const { port } of field) await load.run({ ...command, port, ms: plan.warmMs }, [request()])
   for (let round = 0; round < plan.rounds; round++) {
-    for (const { name, port } of field) seen.get(name)?.push(await load.run({ ...command, port, ms: plan.roundMs }, [request()]))
+    for (const { name, port } of field)
+      seen.get(name)?.push(await load.run({ ...command, port, ms: plan.roundMs }, [request()]))
   }
   await Promise.all(field.map((each) => each.stop()))
 
   const rates = (name: string) => (seen.get(name) ?? []).map(({ good, seconds }) => good / seconds)
   const ratio = (name: string) => median(rates('gateway').map((rate, round) => rate / (rates(name)[round] ?? NaN)))
-  console.log(`\n402 challenges, ${CONNECTIONS} connections, ${plan.rounds} rounds of ${plan.roundMs} ms each, taking turns; medians`)
+  console.log(
+    `\n402 challenges, ${CONNECTIONS} connections, ${plan.rounds} rounds of ${plan.roundMs} ms each, taking turns; medians`,
+  )
   table(
     ['', 'per second', 'p50 ms', 'p99 ms', 'failed', 'load busy'],
     [
@@ -120,7 +143,14 @@ async function challenges(load: Generator): Promise<void> {
     ].map(([label = '', name = '']) => {
       const runs = seen.get(name) ?? []
       const failed = runs.reduce((sum, run) => sum + total(run.bad), 0)
-      return [label, count(median(rates(name))), fixed(median(runs.map((run) => run.p50)), 2), fixed(median(runs.map((run) => run.p99)), 2), count(failed), fixed(median(runs.map((run) => run.busy)), 2)]
+      return [
+        label,
+        count(median(rates(name))),
+        fixed(median(runs.map((run) => run.p50)), 2),
+        fixed(median(runs.map((run) => run.p99)), 2),
+        count(failed),
+        fixed(median(runs.map((run) => run.busy)), 2),
+      ]
     }),
   )
   goal('of bare Bun.serve', ratio('bare'), 0.6)
@@ -129,7 +159,12 @@ async function challenges(load: Generator): Promise<void> {
 
 // ── b: paid images per second ───────────────────────────────────────────────────────────────────────────────────────
 
-type Entrant = { readonly each: Contestant; readonly shop: Shop; readonly challenge: Challenge; readonly buyers: readonly PrivateKeyAccount[] }
+type Entrant = {
+  readonly each: Contestant
+  readonly shop: Shop
+  readonly challenge: Challenge
+  readonly buyers: readonly PrivateKeyAccount[]
+}
 
 async function paidImages(load: Generator): Promise<void> {
   const farebox = await enter(await contestant('shop'))
@@ -157,11 +192,15 @@ async function paidImages(load: Generator): Promise<void> {
       }
     }
   }
-  const onChain = new Map(await Promise.all(field.map(async ({ each, shop }) => [each.name, await transfers(shop)] as const)))
+  const onChain = new Map(
+    await Promise.all(field.map(async ({ each, shop }) => [each.name, await transfers(shop)] as const)),
+  )
   await Promise.all(field.map(({ each }) => each.stop()))
 
   const rates = (key: string) => (seen.get(key) ?? []).map(({ good, seconds }) => good / seconds)
-  console.log(`\npaid images, ${BUYERS} buyers, each contestant on an anvil of its own, ${plan.paidRounds} rounds taking turns; medians`)
+  console.log(
+    `\npaid images, ${BUYERS} buyers, each contestant on an anvil of its own, ${plan.paidRounds} rounds taking turns; medians`,
+  )
   const levels = Object.keys(plan.paid)
   table(
     ['', 'in flight', 'bought', 'failed', 'per second', 'p50 ms', 'p99 ms'],
@@ -171,8 +210,19 @@ async function paidImages(load: Generator): Promise<void> {
         [`${PARTNER.peer}, local signer, nonce queue`, `peer ${level}`],
       ].map(([label = '', key = '']) => {
         const runs = seen.get(key) ?? []
-        const [good, bad] = [runs.reduce((sum, { good }) => sum + good, 0), runs.reduce((sum, run) => sum + total(run.bad), 0)]
-        return [label, level, count(good), count(bad), fixed(median(rates(key)), 1), fixed(median(runs.map((run) => run.p50)), 1), fixed(median(runs.map((run) => run.p99)), 1)]
+        const [good, bad] = [
+          runs.reduce((sum, { good }) => sum + good, 0),
+          runs.reduce((sum, run) => sum + total(run.bad), 0),
+        ]
+        return [
+          label,
+          level,
+          count(good),
+          count(bad),
+          fixed(median(rates(key)), 1),
+          fixed(median(runs.map((run) => run.p50)), 1),
+          fixed(median(runs.map((run) => run.p99)), 1),
+        ]
       }),
     ),
   )
@@ -180,13 +230,22 @@ async function paidImages(load: Generator): Promise<void> {
     const ratios = rates(`shop ${level}`).map((rate, round) => rate / (rates(`peer ${level}`)[round] ?? NaN))
     goal(`of @x402/hono at ${level} in flight`, median(ratios), 1)
   }
-  const failed = [...seen].filter(([key]) => key.startsWith('shop')).reduce((sum, [, runs]) => sum + runs.reduce((all, run) => all + total(run.bad), 0), 0)
+  const failed = [...seen]
+    .filter(([key]) => key.startsWith('shop'))
+    .reduce((sum, [, runs]) => sum + runs.reduce((all, run) => all + total(run.bad), 0), 0)
   console.log(`  ${failed === 0 ? 'met  ' : 'SHORT'} ${failed} of Farebox's payments failed (goal: none)`)
-  for (const [name, label] of [['shop', 'Farebox'], ['peer', PARTNER.peer]] as const) {
+  for (const [name, label] of [
+    ['shop', 'Farebox'],
+    ['peer', PARTNER.peer],
+  ] as const) {
     const [served, moved] = [paid.get(name), onChain.get(name)]
-    console.log(`  ${served === moved ? 'equal' : 'DIFFER'} ${label}: ${served} images served, ${moved} transfers to the seller on chain`)
+    console.log(
+      `  ${served === moved ? 'equal' : 'DIFFER'} ${label}: ${served} images served, ${moved} transfers to the seller on chain`,
+    )
   }
-  for (const [key, runs] of seen) for (const { complaint } of runs) if (complaint) console.log(`  first failure of ${key}: ${complaint.slice(0, 400)}`)
+  for (const [key, runs] of seen)
+    for (const { complaint } of runs)
+      if (complaint) console.log(`  first failure of ${key}: ${complaint.slice(0, 400)}`)
 }
 
 async function enter(each: Contestant): Promise<Entrant> {
@@ -205,7 +264,9 @@ const limit = setTimeout(() => {
 
 const startedAt = performance.now()
 const [{ model = 'unknown processor' } = {}] = cpus()
-console.log(`Farebox bench: Bun ${Bun.version}, ${process.platform} ${process.arch}, ${navigator.hardwareConcurrency} cores (${model.trim()}), loopback only`)
+console.log(
+  `Farebox bench: Bun ${Bun.version}, ${process.platform} ${process.arch}, ${navigator.hardwareConcurrency} cores (${model.trim()}), loopback only`,
+)
 const load = generator()
 try {
   if (isWanted('challenges')) await challenges(load)
@@ -219,4 +280,6 @@ try {
   for (const child of children) child.kill()
   rmSync(scratch, { recursive: true, force: true })
 }
-console.log(`\n${fixed((performance.now() - startedAt) / 1000, 0)} s in all. On a shared or busy machine trust the ratios, not the figures.`)
+console.log(
+  `\n${fixed((performance.now() - startedAt) / 1000, 0)} s in all. On a shared or busy machine trust the ratios, not the figures.`,
+)

@@ -2,13 +2,16 @@
 
 /** Every whole answer and every stream contains it, near its end. */
 export const LAST_WORDS = 'and that is the end of it.'
-const WORDS = `A fox is small, quick and red, and the snow does not trouble it: its fur is thick, and its ears hear a mouse under a foot of it. `.repeat(6)
+const WORDS =
+  `A fox is small, quick and red, and the snow does not trouble it: its fur is thick, and its ears hear a mouse under a foot of it. `.repeat(
+    6,
+  )
 const TEXT = `${WORDS}${LAST_WORDS}`
 const PIECES = 50
 /** Data lines of one stream: the role, the pieces, the reason for its end, the usage and `[DONE]`. */
 export const EVENTS = PIECES + 4
 /** The `user` of a request that streams half its pieces, and then stays open until its reader leaves. */
-export const HELD = 'holds'
+export const UPSTREAM_JOB = 'holds'
 
 const USAGE = { prompt_tokens: 160, completion_tokens: 180, total_tokens: 340 }
 
@@ -30,15 +33,27 @@ export function upstream(): Upstream {
       const [, name = ''] = new URL(request.url).pathname.split('/')
       requests[name] = (requests[name] ?? 0) + 1
       if (!asked.stream) return Response.json(whole(asked.model))
-      return new Response(streamOf(piecesOf(asked.model), asked.user === HELD), { headers: { 'content-type': 'text/event-stream; charset=utf-8' } })
+      return new Response(streamOf(piecesOf(asked.model), asked.user === UPSTREAM_JOB), {
+        headers: { 'content-type': 'text/event-stream; charset=utf-8' },
+      })
     },
   })
   return { port: server.port ?? 0, requests, stop: () => server.stop(true) }
 }
 
 function whole(model: string) {
-  const choices = [{ index: 0, message: { role: 'assistant', content: TEXT, refusal: null }, logprobs: null, finish_reason: 'stop' }]
-  return { id: 'chatcmpl-bench', object: 'chat.completion', created: 1_795_132_800, model, choices, usage: USAGE, system_fingerprint: 'fp_bench' }
+  const choices = [
+    { index: 0, message: { role: 'assistant', content: TEXT, refusal: null }, logprobs: null, finish_reason: 'stop' },
+  ]
+  return {
+    id: 'chatcmpl-bench',
+    object: 'chat.completion',
+    created: 1_795_132_800,
+    model,
+    choices,
+    usage: USAGE,
+    system_fingerprint: 'fp_bench',
+  }
 }
 
 const written = new Map<string, readonly Uint8Array[]>()

@@ -15,9 +15,9 @@ export async function stopped(begin: (at: At) => Promise<unknown>, reason: Error
   )
   await turn()
   controller.abort(reason)
-  const patience = async () => {
+  const timeouts = async () => {
     for (let turns = 0; turns < 20; turns++) await turn()
     return 'running'
   }
-  return await Promise.race([work, patience()])
+  return await Promise.race([work, timeouts()])
 }

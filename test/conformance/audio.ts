@@ -1,5 +1,5 @@
 import { expect } from 'bun:test'
-import { type AudioFormat, type AudioKind, type AudioVendor, Fault, type MadeAudio } from '../../core/mod.ts'
+import { type AudioFormat, type AudioKind, type AudioVendor, ApiError, type MadeAudio } from '../../core/mod.ts'
 import { type At, never, stopped } from './abort.ts'
 import type { Law } from './law.ts'
 
@@ -10,9 +10,19 @@ export const VENDOR_SAYS = 'upstream text zebra-7431'
 type Asked = { readonly kind: AudioKind; readonly format: AudioFormat; make(text: string, at: At): Promise<MadeAudio> }
 
 const TEXT = 'Hello from the gateway.'
-const TYPES: Readonly<Record<AudioFormat, string>> = { mp3: 'audio/mpeg', opus: 'audio/ogg', pcm: 'audio/pcm', wav: 'audio/wav' }
+const TYPES: Readonly<Record<AudioFormat, string>> = {
+  mp3: 'audio/mpeg',
+  opus: 'audio/ogg',
+  pcm: 'audio/pcm',
+  wav: 'audio/wav',
+}
 /** How the bytes of each begin; bare samples begin with anything. */
-const HEADS: Readonly<Record<AudioFormat, RegExp>> = { mp3: /^(ID3|\xff[\xe0-\xff])/, opus: /^OggS/, pcm: /^/, wav: /^RIFF....WAVE/s }
+const HEADS: Readonly<Record<AudioFormat, RegExp>> = {
+  mp3: /^(ID3|\xff[\xe0-\xff])/,
+  opus: /^OggS/,
+  pcm: /^/,
+  wav: /^RIFF....WAVE/s,
+}
 
 /** Everything that a vendor says it makes. */
 function madeBy(vendor: AudioVendor): readonly Asked[] {
@@ -22,15 +32,21 @@ function madeBy(vendor: AudioVendor): readonly Asked[] {
       kind: kind as AudioKind,
       format,
       async make(text: string, at: At) {
-        if (kind === 'speech') return (await vendor.speak?.(Object.freeze({ model: 'm', text, voice, format, speed: 1 }), at)) as MadeAudio
-        if (kind === 'sound-effects') return (await vendor.sound?.(Object.freeze({ model: 'm', text, format, seconds: 1 }), at)) as MadeAudio
-        return (await vendor.compose?.(Object.freeze({ model: 'm', prompt: text, instrumental: true, seconds: 5 }), at)) as MadeAudio
+        if (kind === 'speech')
+          return (await vendor.speak?.(Object.freeze({ model: 'm', text, voice, format, speed: 1 }), at)) as MadeAudio
+        if (kind === 'sound-effects')
+          return (await vendor.sound?.(Object.freeze({ model: 'm', text, format, seconds: 1 }), at)) as MadeAudio
+        return (await vendor.compose?.(
+          Object.freeze({ model: 'm', prompt: text, instrumental: true, seconds: 5 }),
+          at,
+        )) as MadeAudio
       },
     })),
   )
 }
 
-const kindsOf = (vendor: AudioVendor): readonly Asked[] => madeBy(vendor).filter(({ kind }, index, all) => all.findIndex((each) => each.kind === kind) === index)
+const kindsOf = (vendor: AudioVendor): readonly Asked[] =>
+  madeBy(vendor).filter(({ kind }, index, all) => all.findIndex((each) => each.kind === kind) === index)
 
 export const audioVendorLaws: readonly Law<AudioVendor>[] = [
   {
@@ -39,7 +55,10 @@ export const audioVendorLaws: readonly Law<AudioVendor>[] = [
       const { makes, speak, sound, compose } = await subject.open()
       const verbs = { speech: speak, 'sound-effects': sound, music: compose }
       const promised = Object.entries(makes)
-      expect([promised.length > 0, promised.filter(([kind, formats]) => formats.length === 0 || verbs[kind as AudioKind] === undefined)]).toEqual([true, []])
+      expect([
+        promised.length > 0,
+        promised.filter(([kind, formats]) => formats.length === 0 || verbs[kind as AudioKind] === undefined),
+      ]).toEqual([true, []])
     },
   },
   {
@@ -50,7 +69,11 @@ export const audioVendorLaws: readonly Law<AudioVendor>[] = [
         if (/^https?:\/\/[^/]/.test(url)) continue
         const [head = '', payload = ''] = url.split(',')
         expect([kind, head]).toEqual([kind, `data:${TYPES[format]};base64`])
-        expect([kind, format, HEADS[format].test(Buffer.from(payload.slice(0, 64), 'base64').toString('latin1'))]).toEqual([kind, format, true])
+        expect([
+          kind,
+          format,
+          HEADS[format].test(Buffer.from(payload.slice(0, 64), 'base64').toString('latin1')),
+        ]).toEqual([kind, format, true])
       }
     },
   },
@@ -66,7 +89,10 @@ export const audioVendorLaws: readonly Law<AudioVendor>[] = [
   {
     name: 'its voices have names of their own, in lower case, and its other ids are none of these',
     async check(subject) {
-      const { makes, voiceNames: { aliases, ids } } = await subject.open()
+      const {
+        makes,
+        voiceNames: { aliases, ids },
+      } = await subject.open()
       const names = Object.keys(aliases)
       expect(names.filter((name) => name !== name.toLowerCase() || !aliases[name])).toEqual([])
       if (makes.speech) expect([names.length > 0, ids.test('no such voice, at all')]).toEqual([true, false])
@@ -78,17 +104,31 @@ export const audioVendorLaws: readonly Law<AudioVendor>[] = [
       const list = await (await subject.open()).voices?.(never())
       const ids = (list ?? []).map(({ id }) => id)
       expect(new Set(ids).size).toBe(ids.length)
-      for (const { id, name, labels, previewUrl } of list ?? []) expect([id, typeof name, Object.values(labels).every((label) => typeof label === 'string'), previewUrl ?? 'https:'].map(String)).toEqual([id, 'string', 'true', expect.stringMatching(/^https?:/)])
+      for (const { id, name, labels, previewUrl } of list ?? [])
+        expect(
+          [
+            id,
+            typeof name,
+            Object.values(labels).every((label) => typeof label === 'string'),
+            previewUrl ?? 'https:',
+          ].map(String),
+        ).toEqual([id, 'string', 'true', expect.stringMatching(/^https?:/)])
     },
   },
   {
     name: 'a refused text is a fault, in words that are not the vendor’s',
     async check(subject) {
       for (const { make } of kindsOf(await subject.open())) {
-        const error = await make(BARRED, never()).then(() => undefined, (reason: unknown) => reason)
+        const error = await make(BARRED, never()).then(
+          () => undefined,
+          (reason: unknown) => reason,
+        )
         if (error === undefined) continue
-        const { message, stack, parts, cause } = error as Fault
-        expect([error instanceof Fault, [message, stack, JSON.stringify(parts), String(cause)].join('\n').includes(VENDOR_SAYS)]).toEqual([true, false])
+        const { message, stack, parts, cause } = error as ApiError
+        expect([
+          error instanceof ApiError,
+          [message, stack, JSON.stringify(parts), String(cause)].join('\n').includes(VENDOR_SAYS),
+        ]).toEqual([true, false])
       }
     },
   },

@@ -1,5 +1,5 @@
-import { TONE } from '../../adapters/vendors/scripted_audio.ts'
-import { type AudioVendor, Fault } from '../../core/mod.ts'
+import { TONE } from '../../adapters/providers/scripted/audio.ts'
+import { type AudioVendor, ApiError } from '../../core/mod.ts'
 import { turn } from './abort.ts'
 import { BARRED, VENDOR_SAYS } from './audio.ts'
 import type { Broken } from './law.ts'
@@ -11,7 +11,9 @@ export function toneVendor(): AudioVendor {
     voiceNames: { aliases: { sarah: 'v1' }, ids: /^v\d+$/ },
     speak: ({ text }, at) => tone(text, at),
     sound: ({ text }, at) => tone(text, at),
-    voices: async () => [{ id: 'v1', name: 'Sarah', category: 'premade', labels: { gender: 'female' }, previewUrl: null }],
+    voices: async () => [
+      { id: 'v1', name: 'Sarah', category: 'premade', labels: { gender: 'female' }, previewUrl: null },
+    ],
   }
 }
 
@@ -20,7 +22,7 @@ async function tone(text: string, { signal }: { signal: AbortSignal }) {
     signal.throwIfAborted()
     await turn()
   }
-  if (text === BARRED) throw new Fault('CONTENT_POLICY', { details: 'The safety system refused this text.' })
+  if (text === BARRED) throw new ApiError('CONTENT_POLICY', { details: 'The safety system refused this text.' })
   return { url: TONE, seconds: 0.01 }
 }
 
@@ -35,20 +37,39 @@ const broken = (law: string, but: string, spoil: (good: AudioVendor) => Partial<
 
 export const brokenAudioVendors: readonly Broken<AudioVendor>[] = [
   broken('makes something, and has a verb for all that it says it makes', 'makes nothing', () => ({ makes: {} })),
-  broken('a sound is one of the format that was ordered, by its URL or in a data URI', 'calls a WAV an MP3', () => ({ makes: { speech: ['mp3'] } })),
-  broken('says how long a sound is in seconds, or nothing of it; of bare samples their rate as well', 'counts in milliseconds', (good) => ({
-    speak: async (...asked) => ({ ...(await good.speak?.(...asked)), url: TONE, seconds: 10_000 }),
+  broken('a sound is one of the format that was ordered, by its URL or in a data URI', 'calls a WAV an MP3', () => ({
+    makes: { speech: ['mp3'] },
   })),
-  broken('its voices have names of their own, in lower case, and its other ids are none of these', 'takes any words for a voice', () => ({ voiceNames: { aliases: { sarah: 'v1' }, ids: /^/ } })),
-  broken('lists each voice once, with labels that are text', 'lists a voice for each of its names', (good) => ({ voices: async (at) => [...((await good.voices?.(at)) ?? []), ...((await good.voices?.(at)) ?? [])] })),
+  broken(
+    'says how long a sound is in seconds, or nothing of it; of bare samples their rate as well',
+    'counts in milliseconds',
+    (good) => ({
+      speak: async (...asked) => ({ ...(await good.speak?.(...asked)), url: TONE, seconds: 10_000 }),
+    }),
+  ),
+  broken(
+    'its voices have names of their own, in lower case, and its other ids are none of these',
+    'takes any words for a voice',
+    () => ({ voiceNames: { aliases: { sarah: 'v1' }, ids: /^/ } }),
+  ),
+  broken('lists each voice once, with labels that are text', 'lists a voice for each of its names', (good) => ({
+    voices: async (at) => [...((await good.voices?.(at)) ?? []), ...((await good.voices?.(at)) ?? [])],
+  })),
   broken('a refused text is a fault, in words that are not the vendor’s', 'repeats what its vendor said', (good) => ({
-    speak: (job, at) => (job.text === BARRED ? Promise.reject(new Fault('CONTENT_POLICY', { details: VENDOR_SAYS })) : (good.speak?.(job, at) as never)),
+    speak: (job, at) =>
+      job.text === BARRED
+        ? Promise.reject(new ApiError('CONTENT_POLICY', { details: VENDOR_SAYS }))
+        : (good.speak?.(job, at) as never),
   })),
-  broken('an aborted signal ends work with its reason, before it begins and while it runs', 'finishes what it has begun', (good) => ({
-    async speak(job, { signal }) {
-      signal.throwIfAborted()
-      for (let turns = 0; turns < 40; turns++) await turn()
-      return (await good.speak?.(job, { signal: new AbortController().signal })) as never
-    },
-  })),
+  broken(
+    'an aborted signal ends work with its reason, before it begins and while it runs',
+    'finishes what it has begun',
+    (good) => ({
+      async speak(job, { signal }) {
+        signal.throwIfAborted()
+        for (let turns = 0; turns < 40; turns++) await turn()
+        return (await good.speak?.(job, { signal: new AbortController().signal })) as never
+      },
+    }),
+  ),
 ]

@@ -1,6 +1,22 @@
 /** One chat vendor per law that breaks it, and no other. */
-import { type ChatAnswer, type ChatOrder, type ChatStream, type ChatVendor, type Fields, rateLimited } from '../../core/mod.ts'
-import { chunk, DONE, scriptedChat, streamAnswer, toolCall, USAGE, usageChunk, wholeAnswer } from '../../adapters/vendors/scripted_chat.ts'
+import {
+  type ChatAnswer,
+  type ChatOrder,
+  type ChatStream,
+  type ChatVendor,
+  type Fields,
+  rateLimited,
+} from '../../core/mod.ts'
+import {
+  chunk,
+  DONE,
+  scriptedChat,
+  streamAnswer,
+  toolCall,
+  USAGE,
+  usageChunk,
+  wholeAnswer,
+} from '../../adapters/providers/scripted/chat.ts'
 import type { ChatHarness, Conduct } from './chat_vendors.ts'
 import type { Broken } from './law.ts'
 
@@ -13,7 +29,8 @@ export function dutifulChat(): ChatHarness {
   let inProgress = 0
 
   /** Ends when the signal aborts, if ever. */
-  const stall = (signal?: AbortSignal) => new Promise<never>((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason)))
+  const stall = (signal?: AbortSignal) =>
+    new Promise<never>((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason)))
 
   async function whole(isCalling: boolean, signal: AbortSignal): Promise<ChatAnswer> {
     inProgress++
@@ -74,7 +91,9 @@ const spoiled =
   (good: ChatVendor): Ask =>
   async (order, at) => {
     const answer = await good.ask(order, at)
-    return answer.kind === 'stream' ? { kind: 'stream', stream: { ...answer.stream, ...spoil(answer.stream, at.signal) } } : answer
+    return answer.kind === 'stream'
+      ? { kind: 'stream', stream: { ...answer.stream, ...spoil(answer.stream, at.signal) } }
+      : answer
   }
 
 /** Rewrites each piece; what becomes '' is passed over. */
@@ -104,9 +123,14 @@ const refusing =
     isRefused(order) ? Promise.reject(new Error('unreadable')) : good.ask(order, at)
 
 export const brokenChatVendors: readonly Broken<ChatHarness>[] = [
-  broken('a whole order gets a completion: an assistant who says something, why it ended, and usage that adds up', 'leaves the prompt out of the total',
-    wholes((body) => ({ ...body, usage: { ...USAGE, total_tokens: USAGE.completion_tokens } }))),
-  broken('a stream hands out whole events: one line of data after "data: ", and a blank line', 'hands out events in halves',
+  broken(
+    'a whole order gets a completion: an assistant who says something, why it ended, and usage that adds up',
+    'leaves the prompt out of the total',
+    wholes((body) => ({ ...body, usage: { ...USAGE, total_tokens: USAGE.completion_tokens } })),
+  ),
+  broken(
+    'a stream hands out whole events: one line of data after "data: ", and a blank line',
+    'hands out events in halves',
     spoiled((good, signal) => {
       let rest: Uint8Array | undefined
       return {
@@ -121,21 +145,39 @@ export const brokenChatVendors: readonly Broken<ChatHarness>[] = [
           good.cancel()
         },
       }
-    })),
+    }),
+  ),
   broken('the chunks of a stream are of one completion, which an assistant speaks', 'names each chunk anew', (good) => {
     let count = 0
     return rewritten((text) => text.replace('chatcmpl-1', `chatcmpl-${count++}`))(good)
   }),
-  broken('a stream ends with its usage, which adds up, then [DONE], once, then nothing', 'just stops',
-    rewritten((text) => (text === DONE ? '' : text))),
-  broken('a stream comes to the same form of answer as a whole one', 'says that it was cut short when it streams',
-    rewritten((text) => text.replace('"stop"', '"length"'))),
-  broken('a tool that must be called is called, with arguments that are a JSON object, whole and streamed', 'puts the arguments into a string once more',
-    wholes((body) => JSON.parse(JSON.stringify(body), (key, value) => (key === 'arguments' ? JSON.stringify(value) : value)))),
-  broken('the result of a tool is accepted, and answered', 'knows no tools among its roles',
-    refusing((order) => messagesOf(order).some(({ role }) => role === 'tool'))),
-  broken('takes words in any script, in parts, of the system and of the assistant', 'reads ASCII only',
-    refusing(({ body }) => /[^ -~]/.test(JSON.stringify(body)))),
+  broken(
+    'a stream ends with its usage, which adds up, then [DONE], once, then nothing',
+    'just stops',
+    rewritten((text) => (text === DONE ? '' : text)),
+  ),
+  broken(
+    'a stream comes to the same form of answer as a whole one',
+    'says that it was cut short when it streams',
+    rewritten((text) => text.replace('"stop"', '"length"')),
+  ),
+  broken(
+    'a tool that must be called is called, with arguments that are a JSON object, whole and streamed',
+    'puts the arguments into a string once more',
+    wholes((body) =>
+      JSON.parse(JSON.stringify(body), (key, value) => (key === 'arguments' ? JSON.stringify(value) : value)),
+    ),
+  ),
+  broken(
+    'the result of a tool is accepted, and answered',
+    'knows no tools among its roles',
+    refusing((order) => messagesOf(order).some(({ role }) => role === 'tool')),
+  ),
+  broken(
+    'takes words in any script, in parts, of the system and of the assistant',
+    'reads ASCII only',
+    refusing(({ body }) => /[^ -~]/.test(JSON.stringify(body))),
+  ),
   broken('an order is read, never changed', 'writes into its order', (good) => (order, at) => {
     Object.assign(order.body, { max_tokens: 100 })
     return good.ask(order, at)
@@ -148,7 +190,9 @@ export const brokenChatVendors: readonly Broken<ChatHarness>[] = [
       return await good.ask({ ...newest, stream: order.stream }, at)
     }
   }),
-  broken('cancel() ends a stream, after its first piece and before, and may be called again', 'hands out what it still has',
+  broken(
+    'cancel() ends a stream, after its first piece and before, and may be called again',
+    'hands out what it still has',
     spoiled((good) => {
       let isCancelled = false
       return {
@@ -158,19 +202,27 @@ export const brokenChatVendors: readonly Broken<ChatHarness>[] = [
           isCancelled = true
         },
       }
-    })),
-  broken('an order whose signal has aborted is refused with its reason', 'has a reason of its own', (good) => async (order, at) => {
-    if (at.signal.aborted) throw new Error('aborted')
-    return await good.ask(order, at)
-  }),
-  broken('an abort in the middle of a stream rejects next() with its reason, and never reads as an end', 'takes an abort for an end',
+    }),
+  ),
+  broken(
+    'an order whose signal has aborted is refused with its reason',
+    'has a reason of its own',
+    (good) => async (order, at) => {
+      if (at.signal.aborted) throw new Error('aborted')
+      return await good.ask(order, at)
+    },
+  ),
+  broken(
+    'an abort in the middle of a stream rejects next() with its reason, and never reads as an end',
+    'takes an abort for an end',
     spoiled((good, signal) => ({
       next: () =>
         good.next().catch((error: unknown) => {
           if (signal.aborted) return undefined
           throw error
         }),
-    }))),
+    })),
+  ),
   broken('an abort ends its own order only', 'drops all its streams at an abort', (good) => {
     const all = new Set<AbortController>()
     return (order, { signal }) => {
@@ -181,29 +233,39 @@ export const brokenChatVendors: readonly Broken<ChatHarness>[] = [
       return good.ask(order, own)
     }
   }),
-  broken('orders that were stopped do not wear their vendor out', 'keeps the seat of a stream that did not come to its end', (good) => {
-    let seats = 6
-    return (order, at) => {
-      if (seats === 0) return Promise.reject(new Error('no seat is free'))
-      if (order.stream) seats--
-      return spoiled((stream) => ({
-        async next() {
-          const piece = await stream.next()
-          if (piece && new TextDecoder().decode(piece) === DONE) seats++
-          return piece
-        },
-      }))(good)(order, at)
-    }
-  }),
-  broken('a refusal is a Fault of ask(), whether a stream was asked for or not', 'hands out a stream that fails at once', (good) => async (order, at) => {
-    try {
-      return await good.ask(order, at)
-    } catch (error) {
-      if (!order.stream || at.signal.aborted) throw error
-      return { kind: 'stream', stream: { next: () => Promise.reject(error), cancel() {} } }
-    }
-  }),
-  broken('what fails after the first event rejects next(), or ends without [DONE]', 'makes up an end where the connection broke off',
+  broken(
+    'orders that were stopped do not wear their vendor out',
+    'keeps the seat of a stream that did not come to its end',
+    (good) => {
+      let seats = 6
+      return (order, at) => {
+        if (seats === 0) return Promise.reject(new Error('no seat is free'))
+        if (order.stream) seats--
+        return spoiled((stream) => ({
+          async next() {
+            const piece = await stream.next()
+            if (piece && new TextDecoder().decode(piece) === DONE) seats++
+            return piece
+          },
+        }))(good)(order, at)
+      }
+    },
+  ),
+  broken(
+    'a refusal is a Fault of ask(), whether a stream was asked for or not',
+    'hands out a stream that fails at once',
+    (good) => async (order, at) => {
+      try {
+        return await good.ask(order, at)
+      } catch (error) {
+        if (!order.stream || at.signal.aborted) throw error
+        return { kind: 'stream', stream: { next: () => Promise.reject(error), cancel() {} } }
+      }
+    },
+  ),
+  broken(
+    'what fails after the first event rejects next(), or ends without [DONE]',
+    'makes up an end where the connection broke off',
     spoiled((good) => {
       let isOver = false
       return {
@@ -217,8 +279,11 @@ export const brokenChatVendors: readonly Broken<ChatHarness>[] = [
           }
         },
       }
-    })),
-  broken('a stream is handed out as it comes', 'is an event behind',
+    }),
+  ),
+  broken(
+    'a stream is handed out as it comes',
+    'is an event behind',
     spoiled((good) => {
       let held: Uint8Array | undefined
       return {
@@ -232,8 +297,11 @@ export const brokenChatVendors: readonly Broken<ChatHarness>[] = [
           good.cancel()
         },
       }
-    })),
-  broken('cancel() ends a next() that waits, without an error, and the upstream call', 'lets the upstream talk on',
+    }),
+  ),
+  broken(
+    'cancel() ends a next() that waits, without an error, and the upstream call',
+    'lets the upstream talk on',
     spoiled((good) => {
       let isOver = false
       let release = () => {}
@@ -247,14 +315,20 @@ export const brokenChatVendors: readonly Broken<ChatHarness>[] = [
           release()
         },
       }
-    })),
-  broken('an abort ends what waits for the upstream, and the upstream call', 'looks at the signal between two pieces only', (good) => async (order, { signal }) => {
-    signal.throwIfAborted()
-    return await spoiled((stream) => ({
-      async next() {
+    }),
+  ),
+  broken(
+    'an abort ends what waits for the upstream, and the upstream call',
+    'looks at the signal between two pieces only',
+    (good) =>
+      async (order, { signal }) => {
         signal.throwIfAborted()
-        return await stream.next()
+        return await spoiled((stream) => ({
+          async next() {
+            signal.throwIfAborted()
+            return await stream.next()
+          },
+        }))(good)(order, { signal: new AbortController().signal })
       },
-    }))(good)(order, { signal: new AbortController().signal })
-  }),
+  ),
 ]

@@ -1,12 +1,17 @@
-import type { Paid } from '../../core/endpoint.ts'
+import type { Paid } from '../../core/endpoint/mod.ts'
 import { type Call, type Gateway, type Ports, type Storage, usdc } from '../../core/mod.ts'
 import type { Broken } from './law.ts'
 import { addressBlind } from './public_payment.ts'
-import { type Defect, type Stall, stall } from './stall.ts'
+import { type Defect, type EndpointFixture, endpointFixture } from './endpoint_fixture.ts'
 
 /** A gateway whose answers are changed on the way out. */
 function saying(change: (response: Response, request: Request) => Response | Promise<Response>): Defect {
-  return { dress: (shop) => ({ ...shop, fetch: async (request, caller) => await change(await shop.fetch(request.clone(), caller), request) }) }
+  return {
+    dress: (shop) => ({
+      ...shop,
+      fetch: async (request, caller) => await change(await shop.fetch(request.clone(), caller), request),
+    }),
+  }
 }
 
 type Body = Record<string, any>
@@ -29,19 +34,46 @@ function withHeader(concerns: (response: Response) => boolean, name: string, val
   })
 }
 
-const below = (change: (ports: Ports) => Partial<Ports>): Defect => ({ wrap: (ports) => ({ ...ports, ...change(ports) }) })
-const onChain = (change: (chain: Ports['chain'], ports: Ports) => Partial<Ports['chain']>): Defect => below((ports) => ({ chain: { ...ports.chain, ...change(ports.chain, ports) } }))
-const onStorage = (change: (good: Storage) => Partial<Storage>): Defect => below(({ storage }) => ({ storage: { ...storage, ...change(storage) } }))
-const acting = (change: (good: Gateway) => Partial<Gateway>): Defect => ({ dress: (shop) => ({ ...shop, ...change(shop) }) })
+const below = (change: (ports: Ports) => Partial<Ports>): Defect => ({
+  wrap: (ports) => ({ ...ports, ...change(ports) }),
+})
+const onChain = (change: (chain: Ports['chain'], ports: Ports) => Partial<Ports['chain']>): Defect =>
+  below((ports) => ({ chain: { ...ports.chain, ...change(ports.chain, ports) } }))
+const onStorage = (change: (good: Storage) => Partial<Storage>): Defect =>
+  below(({ storage }) => ({ storage: { ...storage, ...change(storage) } }))
+const acting = (change: (good: Gateway) => Partial<Gateway>): Defect => ({
+  dress: (shop) => ({ ...shop, ...change(shop) }),
+})
 
 /** An endpoint sold by gateways that are each wrong in one way. */
-export function brokenEndpoints(sold: Paid): readonly Broken<Stall>[] {
-  const broken = (law: string, but: string, defect: Defect): Broken<Stall> => ({ law, but, make: () => stall(sold, defect) })
+export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] {
+  const broken = (law: string, but: string, defect: Defect): Broken<EndpointFixture> => ({
+    law,
+    but,
+    make: () => endpointFixture(sold, defect),
+  })
   return [
-    broken('the quote is one: in three equal headers, in the body, and in its price', 'shows another price than it asks', rewriting(({ status }) => status === 402, (body) => ({ ...body, price: { ...body.price, amount: '0.020000' } }))),
-    broken('a challenge is ASCII, under 6 KB and never cached', 'lets caches keep a challenge', withHeader(({ status }) => status === 402, 'cache-control', 'public, max-age=60')),
-    broken('a quote lies between the least and the most that discovery says', 'advertises what it does not sell', { endpoint: (good) => ({ ...good, span: () => ({ min: usdc(1n), max: usdc(2n) }) }) }),
-    broken('a probe without a body is answered with the quote of the example', 'has no answer to HEAD', saying((response, { method }) => (method === 'HEAD' ? new Response(null, { status: 404 }) : response))),
+    broken(
+      'the quote is one: in three equal headers, in the body, and in its price',
+      'shows another price than it asks',
+      rewriting(
+        ({ status }) => status === 402,
+        (body) => ({ ...body, price: { ...body.price, amount: '0.020000' } }),
+      ),
+    ),
+    broken(
+      'a challenge is ASCII, under 6 KB and never cached',
+      'lets caches keep a challenge',
+      withHeader(({ status }) => status === 402, 'cache-control', 'public, max-age=60'),
+    ),
+    broken('a quote lies between the least and the most that discovery says', 'advertises what it does not sell', {
+      endpoint: (good) => ({ ...good, priceRange: () => ({ min: usdc(1n), max: usdc(2n) }) }),
+    }),
+    broken(
+      'a probe without a body is answered with the quote of the example',
+      'has no answer to HEAD',
+      saying((response, { method }) => (method === 'HEAD' ? new Response(null, { status: 404 }) : response)),
+    ),
     broken(
       'bad input is 400 before the quote, with a payment as without, and takes none',
       'quotes whatever it is sent',
@@ -52,19 +84,32 @@ export function brokenEndpoints(sold: Paid): readonly Broken<Stall>[] {
         },
       })),
     ),
-    broken('a body over the cap is 413, with a body', 'says nothing to a large body', saying((response) => (response.status === 413 ? new Response(null, { status: 413 }) : response))),
+    broken(
+      'a body over the cap is 413, with a body',
+      'says nothing to a large body',
+      saying((response) => (response.status === 413 ? new Response(null, { status: 413 }) : response)),
+    ),
     broken(
       'an unknown field changes nothing',
       'refuses unknown fields',
-      saying(async (response, request) => ((await request.text()).includes('some_unknown_field') ? Response.json({ error: 'Invalid request body' }, { status: 400, headers: response.headers }) : response)),
+      saying(async (response, request) =>
+        (await request.text()).includes('some_unknown_field')
+          ? Response.json({ error: 'Invalid request body' }, { status: 400, headers: response.headers })
+          : response,
+      ),
     ),
-    broken('what the operator has not configured is 503 in place of the 402', 'quotes what nobody can make', { endpoint: (good) => ({ ...good, serves: () => true }) }),
+    broken('what the operator has not configured is 503 in place of the 402', 'quotes what nobody can make', {
+      endpoint: (good) => ({ ...good, isAvailable: () => true }),
+    }),
     broken(
       'nothing is asked of a vendor before the payment is verified',
       'starts to work for anybody who signs anything',
       onChain(({ identify }, { vendors }) => ({
         async identify(...asked) {
-          void vendors.images({} as never)?.generate({ model: '', prompt: '', width: 1, height: 1, n: 1 }, { signal: asked[2].signal }).catch(() => {})
+          void vendors
+            .images({} as never)
+            ?.generate({ model: '', prompt: '', width: 1, height: 1, n: 1 }, { signal: asked[2].signal })
+            .catch(() => {})
           return await identify(...asked)
         },
       })),
@@ -75,7 +120,9 @@ export function brokenEndpoints(sold: Paid): readonly Broken<Stall>[] {
       onChain(({ verify }) => ({
         async verify(...asked) {
           const verdict = await verify(...asked)
-          return verdict.kind === 'unavailable' ? { kind: 'refused', code: 'PAYMENT_INVALID', reason: verdict.reason } : verdict
+          return verdict.kind === 'unavailable'
+            ? { kind: 'refused', code: 'PAYMENT_INVALID', reason: verdict.reason }
+            : verdict
         },
       })),
     ),
@@ -87,20 +134,40 @@ export function brokenEndpoints(sold: Paid): readonly Broken<Stall>[] {
         return {
           async claimSettlement(id, authorization, at) {
             if (at.result) results.set(id, at.result.result)
-            return await good.claimSettlement(id, authorization, { ...at, ...(at.result && { result: { ...at.result, result: null } }) })
+            return await good.claimSettlement(id, authorization, {
+              ...at,
+              ...(at.result && { result: { ...at.result, result: null } }),
+            })
           },
           async finishSettlement(id, ...rest) {
             const result = results.get(id)
-            if (result !== undefined) await good.moveCall(id, { work: ['completed'] }, { result })
+            if (result !== undefined) await good.moveCall(id, { workStatus: ['completed'] }, { result })
             return await good.finishSettlement(id, ...rest)
           },
         }
       }),
     ),
-    broken('exactly the quote moves, and the receipt says so in body and headers', 'gives no receipt header', withHeader(({ status }) => status === 200, 'x-payment-receipt', null)),
-    broken('the reply has the shape that the menu promises', 'tells times as text', { endpoint: (good) => ({ ...good, show: (...asked) => ({ ...good.show(...asked), created: 'today' }) }) }),
-    broken('a used authorization is refused under both header names, and names its job', 'does not say that a replay is recoverable', rewriting((_, { code }) => code === 'PAYMENT_REPLAY', ({ recoverable: _, ...body }) => body)),
-    broken('what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent', 'tells whoever repeats an order what came of it', acting(addressBlind)),
+    broken(
+      'exactly the quote moves, and the receipt says so in body and headers',
+      'gives no receipt header',
+      withHeader(({ status }) => status === 200, 'x-payment-receipt', null),
+    ),
+    broken('the reply has the shape that the menu promises', 'tells times as text', {
+      endpoint: (good) => ({ ...good, show: (...asked) => ({ ...good.show(...asked), created: 'today' }) }),
+    }),
+    broken(
+      'a used authorization is refused under both header names, and names its job',
+      'does not say that a replay is recoverable',
+      rewriting(
+        (_, { code }) => code === 'PAYMENT_REPLAY',
+        ({ recoverable: _, ...body }) => body,
+      ),
+    ),
+    broken(
+      'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent',
+      'tells whoever repeats an order what came of it',
+      acting(addressBlind),
+    ),
     broken(
       'the same request many times at once makes one job and one transfer',
       'opens a call for each of two racers',
@@ -110,7 +177,11 @@ export function brokenEndpoints(sold: Paid): readonly Broken<Stall>[] {
           openCall(call, authorization, at) {
             const count = opened.get(authorization.key) ?? 0
             opened.set(authorization.key, count + 1)
-            return good.openCall(call, count === 0 ? authorization : { ...authorization, key: `${authorization.key}#${count}` }, at)
+            return good.openCall(
+              call,
+              count === 0 ? authorization : { ...authorization, key: `${authorization.key}#${count}` },
+              at,
+            )
           },
         }
       }),
@@ -132,14 +203,29 @@ export function brokenEndpoints(sold: Paid): readonly Broken<Stall>[] {
         }
       }),
     ),
-    broken('media that cannot be mirrored is served as the vendor made it, and not called backed up', 'takes a full disk for a good one', below(({ objects }) => ({ objects: { ...objects, put: (...asked) => objects.put(...asked).catch(() => {}) } }))),
-    broken('polls at the same moment settle once: one reads settled, the others already_settled', 'calls every collection a settlement', rewriting((_, { payment }) => payment?.status === 'already_settled', (body) => ({ ...body, payment: { ...body.payment, status: 'settled' } }))),
-    broken('another wallet is refused with 403, and neither is charged', 'takes everybody for one wallet', onChain(({ identify }) => ({
-      async identify(...asked) {
-        const identity = await identify(...asked)
-        return identity.kind === 'known' ? { ...identity, payer: 'everybody' } : identity
-      },
-    }))),
+    broken(
+      'media that cannot be mirrored is served as the vendor made it, and not called backed up',
+      'takes a full disk for a good one',
+      below(({ objects }) => ({ objects: { ...objects, put: (...asked) => objects.put(...asked).catch(() => {}) } })),
+    ),
+    broken(
+      'polls at the same moment settle once: one reads settled, the others already_settled',
+      'calls every collection a settlement',
+      rewriting(
+        (_, { payment }) => payment?.status === 'already_settled',
+        (body) => ({ ...body, payment: { ...body.payment, status: 'settled' } }),
+      ),
+    ),
+    broken(
+      'another wallet is refused with 403, and neither is charged',
+      'takes everybody for one wallet',
+      onChain(({ identify }) => ({
+        async identify(...asked) {
+          const identity = await identify(...asked)
+          return identity.kind === 'known' ? { ...identity, payer: 'everybody' } : identity
+        },
+      })),
+    ),
     broken(
       'one fresh authorization pays for one of two calls',
       'binds a later authorization to as many calls as it is offered for',
@@ -157,7 +243,9 @@ export function brokenEndpoints(sold: Paid): readonly Broken<Stall>[] {
       onChain(({ identify }, { clock }) => ({
         async identify(...asked) {
           const identity = await identify(...asked)
-          return identity.kind === 'known' && identity.expiresAt <= clock.now() ? { kind: 'refused', code: 'PAYMENT_UNFUNDED', reason: 'it has expired' } : identity
+          return identity.kind === 'known' && identity.expiresAt <= clock.now()
+            ? { kind: 'refused', code: 'PAYMENT_UNFUNDED', reason: 'it has expired' }
+            : identity
         },
       })),
     ),
@@ -173,14 +261,26 @@ export function brokenEndpoints(sold: Paid): readonly Broken<Stall>[] {
           },
           async unsettled(...asked) {
             const calls = await Promise.all(ids.map((id) => good.getCall(id)))
-            const unpaid = calls.filter((call): call is Call => call?.work === 'completed' && call.money === 'verified')
+            const unpaid = calls.filter(
+              (call): call is Call => call?.workStatus === 'completed' && call.paymentStatus === 'verified',
+            )
             return [...(await good.unsettled(...asked)), ...unpaid]
           },
         }
       }),
     ),
-    broken('a buyer who hangs up is not charged, and collects by polling', 'does not notice that its buyer has gone', acting((shop) => ({ fetch: (request, caller) => shop.fetch(request, { ...caller, gone: new AbortController().signal }) }))),
-    broken('a refused settlement withholds the result, and a later poll collects it', 'does not say that nothing was settled', withHeader(({ status }) => status === 402, 'payment-response', null)),
+    broken(
+      'a buyer who hangs up is not charged, and collects by polling',
+      'does not notice that its buyer has gone',
+      acting((shop) => ({
+        fetch: (request, caller) => shop.fetch(request, { ...caller, gone: new AbortController().signal }),
+      })),
+    ),
+    broken(
+      'a refused settlement withholds the result, and a later poll collects it',
+      'does not say that nothing was settled',
+      withHeader(({ status }) => status === 402, 'payment-response', null),
+    ),
     broken(
       'a settlement of unknown outcome is 202, and ends in one transfer',
       'takes a lost answer for a refusal',
@@ -191,7 +291,18 @@ export function brokenEndpoints(sold: Paid): readonly Broken<Stall>[] {
         },
       })),
     ),
-    broken('work that dies with its process is failed, not charged, and its authorization is free', 'leaves the work of the dead to the dead', acting(() => ({ takeOver: async () => 0 }))),
-    broken('an error reads in the dialect of the endpoint, as JSON that is not cached', 'speaks another dialect when it fails', rewriting(({ status }) => status === 500, (body) => ({ ...body, error: { message: body.error } }))),
+    broken(
+      'work that dies with its process is failed, not charged, and its authorization is free',
+      'leaves the work of the dead to the dead',
+      acting(() => ({ takeOver: async () => 0 })),
+    ),
+    broken(
+      'an error reads in the dialect of the endpoint, as JSON that is not cached',
+      'speaks another dialect when it fails',
+      rewriting(
+        ({ status }) => status === 500,
+        (body) => ({ ...body, error: { message: body.error } }),
+      ),
+    ),
   ]
 }

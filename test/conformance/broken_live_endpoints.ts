@@ -1,16 +1,21 @@
-import type { Live } from '../../core/endpoint.ts'
+import type { Streamed } from '../../core/endpoint/mod.ts'
 import { type Gateway, type Ports, usdc } from '../../core/mod.ts'
 import type { Broken } from './law.ts'
 import { addressBlind } from './public_payment.ts'
-import { type LiveDefect, type LiveStall, liveStall, type Order } from './live_endpoints.ts'
+import { type StreamedDefect, type StreamedFixture, streamedFixture, type Order } from './live_endpoints.ts'
 
 /** A gateway whose answers are changed on the way out. */
-function saying(change: (response: Response, request: Request) => Response | Promise<Response>): LiveDefect {
-  return { dress: (shop) => ({ ...shop, fetch: async (request, caller) => await change(await shop.fetch(request.clone(), caller), request) }) }
+function saying(change: (response: Response, request: Request) => Response | Promise<Response>): StreamedDefect {
+  return {
+    dress: (shop) => ({
+      ...shop,
+      fetch: async (request, caller) => await change(await shop.fetch(request.clone(), caller), request),
+    }),
+  }
 }
 
 /** Changes the JSON body of the answers with this status. */
-function rewriting(status: number, change: (body: Record<string, any>) => unknown): LiveDefect {
+function rewriting(status: number, change: (body: Record<string, any>) => unknown): StreamedDefect {
   return saying(async (response) => {
     if (response.status !== status) return response
     const text = await response.clone().text()
@@ -18,7 +23,11 @@ function rewriting(status: number, change: (body: Record<string, any>) => unknow
   })
 }
 
-function withHeader(concerns: (response: Response, request: Request) => boolean, name: string, value: string | null): LiveDefect {
+function withHeader(
+  concerns: (response: Response, request: Request) => boolean,
+  name: string,
+  value: string | null,
+): StreamedDefect {
   return saying((response, request) => {
     if (!concerns(response, request)) return response
     if (value === null) response.headers.delete(name)
@@ -28,7 +37,13 @@ function withHeader(concerns: (response: Response, request: Request) => boolean,
 }
 
 /** Streams that are passed on piece by piece, and not as they came. */
-function relaying({ change = (text) => text, cancels = true }: { change?: (text: string) => string; cancels?: boolean }): LiveDefect {
+function relaying({
+  change = (text) => text,
+  cancels = true,
+}: {
+  change?: (text: string) => string
+  cancels?: boolean
+}): StreamedDefect {
   return saying((response) => {
     if (!response.headers.get('content-type')?.startsWith('text/event-stream') || !response.body) return response
     const reader = response.body.getReader()
@@ -47,8 +62,12 @@ function relaying({ change = (text) => text, cancels = true }: { change?: (text:
   })
 }
 
-const below = (change: (ports: Ports) => Partial<Ports>): LiveDefect => ({ wrap: (ports) => ({ ...ports, ...change(ports) }) })
-const acting = (change: (good: Gateway) => Partial<Gateway>): LiveDefect => ({ dress: (shop) => ({ ...shop, ...change(shop) }) })
+const below = (change: (ports: Ports) => Partial<Ports>): StreamedDefect => ({
+  wrap: (ports) => ({ ...ports, ...change(ports) }),
+})
+const acting = (change: (good: Gateway) => Partial<Gateway>): StreamedDefect => ({
+  dress: (shop) => ({ ...shop, ...change(shop) }),
+})
 
 /** Refuses what is bad with a price, as if it were for sale. */
 const quotingAnything = acting((shop) => ({
@@ -65,14 +84,15 @@ const asking = below(({ chain, vendors }) => ({
     async verify(payment, offer, at) {
       const { value } = payment.payload.authorization as { value: string }
       const row = { id: 'any' } as never
-      if (value !== offer.amount) await vendors.chat(row)?.ask({ wire: 'chat', model: 'any', body: {}, stream: false, headers: {} }, at)
+      if (value !== offer.amount)
+        await vendors.chat(row)?.ask({ format: 'chat', model: 'any', body: {}, stream: false, headers: {} }, at)
       return await chain.verify(payment, offer, at)
     },
   },
 }))
 
 /** Has no patience with those who come twice at a time. */
-function crowded(): LiveDefect {
+function crowded(): StreamedDefect {
   let inside = 0
   return acting((shop) => ({
     async fetch(request, caller) {
@@ -86,15 +106,37 @@ function crowded(): LiveDefect {
 }
 
 /** A streamed order, sold by gateways that are each wrong in one way. */
-export function brokenLiveEndpoints(sold: Live, order: Order): readonly Broken<LiveStall>[] {
-  const broken = (law: string, but: string, defect: LiveDefect): Broken<LiveStall> => ({ law, but, make: () => liveStall(sold, order, defect) })
+export function brokenLiveEndpoints(sold: Streamed, order: Order): readonly Broken<StreamedFixture>[] {
+  const broken = (law: string, but: string, defect: StreamedDefect): Broken<StreamedFixture> => ({
+    law,
+    but,
+    make: () => streamedFixture(sold, order, defect),
+  })
   return [
-    broken('the quote is one: in three equal headers, in the body, and in its price', 'shows another price than it asks', rewriting(402, (body) => ({ ...body, price: { ...body.price, amount: '0.020000' } }))),
-    broken('a quote lies between the least and the most that discovery says', 'advertises what it does not sell', { endpoint: (good) => ({ ...good, span: () => ({ min: usdc(1n), max: usdc(2n) }) }) }),
-    broken('a probe without a body is answered with the quote of the sample', 'has no answer to HEAD', saying((response, { method }) => (method === 'HEAD' ? new Response(null, { status: 404 }) : response))),
-    broken('bad input is 400 before the quote, with a payment as without, in the words of its surface', 'quotes whatever it is sent', quotingAnything),
+    broken(
+      'the quote is one: in three equal headers, in the body, and in its price',
+      'shows another price than it asks',
+      rewriting(402, (body) => ({ ...body, price: { ...body.price, amount: '0.020000' } })),
+    ),
+    broken('a quote lies between the least and the most that discovery says', 'advertises what it does not sell', {
+      endpoint: (good) => ({ ...good, priceRange: () => ({ min: usdc(1n), max: usdc(2n) }) }),
+    }),
+    broken(
+      'a probe without a body is answered with the quote of the sample',
+      'has no answer to HEAD',
+      saying((response, { method }) => (method === 'HEAD' ? new Response(null, { status: 404 }) : response)),
+    ),
+    broken(
+      'bad input is 400 before the quote, with a payment as without, in the words of its surface',
+      'quotes whatever it is sent',
+      quotingAnything,
+    ),
     broken('nothing is asked of a vendor before the payment is verified', 'asks first', asking),
-    broken('a chain that cannot be asked is told as the row says, 503 with Retry-After or 402 with a challenge, and the same payment buys later', 'does not say when to come again', withHeader(({ status }) => status === 503, 'retry-after', null)),
+    broken(
+      'a chain that cannot be asked is told as the row says, 503 with Retry-After or 402 with a challenge, and the same payment buys later',
+      'does not say when to come again',
+      withHeader(({ status }) => status === 503, 'retry-after', null),
+    ),
     broken(
       'exactly the quote moves, after the answer is stored, and the receipt says so',
       'names another transaction',
@@ -103,35 +145,84 @@ export function brokenLiveEndpoints(sold: Live, order: Order): readonly Broken<L
           ...chain,
           async settle(...asked) {
             const settled = await chain.settle(...asked)
-            return settled.kind === 'settled' ? { ...settled, receipt: { ...settled.receipt, transaction: '0x00' } } : settled
+            return settled.kind === 'settled'
+              ? { ...settled, receipt: { ...settled.receipt, transaction: '0x00' } }
+              : settled
           },
         },
       })),
     ),
-    broken('an answer has the shape that the menu promises, or ends with the last event of its wire', 'calls its answers text', withHeader(({ status }, { method }) => status === 200 && method === 'POST', 'content-type', 'text/plain')),
+    broken(
+      'an answer has the shape that the menu promises, or ends with the last event of its wire',
+      'calls its answers text',
+      withHeader(({ status }, { method }) => status === 200 && method === 'POST', 'content-type', 'text/plain'),
+    ),
     broken(
       'a used authorization is refused for another request, under both header names',
       'takes it for another request',
-      saying(async (response, request) => ((await request.text()).includes('"another"') ? new Response('{}') : response)),
+      saying(async (response, request) =>
+        (await request.text()).includes('"another"') ? new Response('{}') : response,
+      ),
     ),
     broken(
       'the same request, sent again, gets the stored answer for ten minutes',
       'gives nothing twice',
-      saying((response, { method }) => (method === 'POST' && response.headers.get('x-payment-status') === 'already_settled' ? new Response('{"error":"PAYMENT_REPLAY"}', { status: 402 }) : response)),
+      saying((response, { method }) =>
+        method === 'POST' && response.headers.get('x-payment-status') === 'already_settled'
+          ? new Response('{"error":"PAYMENT_REPLAY"}', { status: 402 })
+          : response,
+      ),
     ),
-    broken('what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent', 'tells whoever repeats an order what came of it', acting(addressBlind)),
-    broken('the same request many times at once makes one answer and one transfer', 'loses its temper in a crowd', crowded()),
-    broken('a failure of the vendor charges nothing, says nothing of the vendor, and the same signed request buys afterwards', 'repeats what the vendor said', rewriting(503, (body) => ({ ...body, debug: 'secret of the vendor' }))),
-    broken('a stream that breaks off is not charged: it ends with an error of its surface', 'repeats what the vendor said in a stream', relaying({ change: (text) => text.replace('The model broke off its answer.', 'secret of the vendor') })),
-    broken('a settlement of unknown outcome is served, and ends in one transfer', 'never looks at it again', acting(() => ({ tend: async () => {} }))),
-    broken('a whole answer whose settlement is refused is withheld, with what finds it, and a stream says so at its end', 'does not know what was refused', relaying({ change: (text) => text.replace('error-class refused', 'error-class unknown') })),
+    broken(
+      'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent',
+      'tells whoever repeats an order what came of it',
+      acting(addressBlind),
+    ),
+    broken(
+      'the same request many times at once makes one answer and one transfer',
+      'loses its temper in a crowd',
+      crowded(),
+    ),
+    broken(
+      'a failure of the vendor charges nothing, says nothing of the vendor, and the same signed request buys afterwards',
+      'repeats what the vendor said',
+      rewriting(503, (body) => ({ ...body, debug: 'secret of the vendor' })),
+    ),
+    broken(
+      'a stream that breaks off is not charged: it ends with an error of its surface',
+      'repeats what the vendor said in a stream',
+      relaying({ change: (text) => text.replace('The model ended its answer early.', 'secret of the vendor') }),
+    ),
+    broken(
+      'a settlement of unknown outcome is served, and ends in one transfer',
+      'never looks at it again',
+      acting(() => ({ maintain: async () => {} })),
+    ),
+    broken(
+      'a whole answer whose settlement is refused is withheld, with what finds it, and a stream says so at its end',
+      'does not know what was refused',
+      relaying({ change: (text) => text.replace('error-class refused', 'error-class unknown') }),
+    ),
     broken(
       'after a refused settlement the wallet gets no more until it has paid',
       'forgets its debtors',
-      below(({ storage }) => ({ storage: { ...storage, putOwned: async (record, now) => record.kind === 'debt' || (await storage.putOwned(record, now)) } })),
+      below(({ storage }) => ({
+        storage: {
+          ...storage,
+          putRecord: async (record, now) => record.kind === 'unpaid_call' || (await storage.putRecord(record, now)),
+        },
+      })),
     ),
-    broken('a caller who leaves before there is content costs nothing, and his upstream ends at once', 'does not tell its upstream', relaying({ cancels: false })),
-    broken('a stream that ends before its first word is a status, uncharged, and the same signed request buys afterwards', 'begins before there is a word', saying(begunTooEarly)),
+    broken(
+      'a caller who leaves before there is content costs nothing, and his upstream ends at once',
+      'does not tell its upstream',
+      relaying({ cancels: false }),
+    ),
+    broken(
+      'a stream that ends before its first word is a status, uncharged, and the same signed request buys afterwards',
+      'begins before there is a word',
+      saying(begunTooEarly),
+    ),
   ]
 }
 

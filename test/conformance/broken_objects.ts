@@ -1,7 +1,7 @@
 /** One deliberately broken object store per law. Each has a single defect, on which its law must fail and every other must hold. */
 import { memoryObjects } from '../../adapters/objects/memory.ts'
-import { isObjectKey } from '../../core/keys.ts'
-import type { Objects } from '../../core/ports.ts'
+import { isObjectKey } from '../../core/ports/objects.ts'
+import type { Objects } from '../../core/ports/mod.ts'
 import type { Broken } from './law.ts'
 import { SHORT_PIECE } from './objects.ts'
 
@@ -45,7 +45,11 @@ export const brokenObjects: readonly Broken<Objects>[] = [
         await new Promise((resolve) => setImmediate(resolve))
         const [first = given] = rivals
         const half = first.length >> 1
-        await good.put(key, new Uint8Array([...first.subarray(0, half), ...(rivals.at(-1) ?? given).subarray(half)]), type)
+        await good.put(
+          key,
+          new Uint8Array([...first.subarray(0, half), ...(rivals.at(-1) ?? given).subarray(half)]),
+          type,
+        )
         writers.delete(key)
       },
     }
@@ -79,7 +83,10 @@ export const brokenObjects: readonly Broken<Objects>[] = [
   broken('what was never put is undefined', 'finds an empty object everywhere', (good) => ({
     async get(key, range) {
       const isPutable = isObjectKey(key) && key.startsWith('images') && !range
-      return (await good.get(key, range)) ?? (isPutable ? { body: new Uint8Array(0), size: 0, type: 'image/png' } : undefined)
+      return (
+        (await good.get(key, range)) ??
+        (isPutable ? { body: new Uint8Array(0), size: 0, type: 'image/png' } : undefined)
+      )
     },
   })),
   broken('a key may be the folder of another', 'has files in the way of folders', (good) => {
@@ -137,9 +144,13 @@ export const brokenObjects: readonly Broken<Objects>[] = [
       return stored
     },
   })),
-  broken('no stream changes what was put, and one that is not needed is let go', 'forgets what it does not need', (good) => ({
-    putStream: (key, body, type) => poured(good, key, { body: relayed(body, { leave: async () => {} }), type }),
-  })),
+  broken(
+    'no stream changes what was put, and one that is not needed is let go',
+    'forgets what it does not need',
+    (good) => ({
+      putStream: (key, body, type) => poured(good, key, { body: relayed(body, { leave: async () => {} }), type }),
+    }),
+  ),
   broken('a range is that part of the object', 'leaves the last byte out', (good) => ({
     async get(key, range) {
       const found = await good.get(key, range)
@@ -166,7 +177,10 @@ type Next = { readonly done: boolean; readonly value?: Uint8Array | undefined }
 /** The same stream, but for what is told. */
 function relayed(
   body: ReadableStream<Uint8Array>,
-  { read = (reader) => reader.read(), leave = (reader) => reader.cancel() }: { read?: (reader: Reader) => Promise<Next>; leave?: (reader: Reader) => Promise<void> },
+  {
+    read = (reader) => reader.read(),
+    leave = (reader) => reader.cancel(),
+  }: { read?: (reader: Reader) => Promise<Next>; leave?: (reader: Reader) => Promise<void> },
 ): ReadableStream<Uint8Array> {
   const reader = body.getReader()
   return new ReadableStream(
@@ -182,7 +196,11 @@ function relayed(
   )
 }
 
-function poured(good: Objects, key: string, { body, type }: { body: ReadableStream<Uint8Array>; type: string }): Promise<{ readonly size: number }> {
+function poured(
+  good: Objects,
+  key: string,
+  { body, type }: { body: ReadableStream<Uint8Array>; type: string },
+): Promise<{ readonly size: number }> {
   if (!good.putStream) throw new Error('it takes no streams')
   return good.putStream(key, body, type)
 }

@@ -1,14 +1,19 @@
-import type { Paid } from '../../core/endpoint.ts'
-import { LOST } from '../../core/ledger.ts'
+import type { Paid } from '../../core/endpoint/mod.ts'
+import { LOST } from '../../core/payment/ledger.ts'
 import { type Call, type Gateway, type Ports, type Storage, usdc } from '../../core/mod.ts'
 import type { KitOptions } from '../kit.ts'
 import type { Broken } from './law.ts'
 import { addressBlind } from './public_payment.ts'
-import { type Defect, type Stall, stall } from './stall.ts'
+import { type Defect, type EndpointFixture, endpointFixture } from './endpoint_fixture.ts'
 
 /** A gateway whose answers are changed on the way out. */
 function saying(change: (response: Response, request: Request) => Response | Promise<Response>): Defect {
-  return { dress: (shop) => ({ ...shop, fetch: async (request, caller) => await change(await shop.fetch(request.clone(), caller), request) }) }
+  return {
+    dress: (shop) => ({
+      ...shop,
+      fetch: async (request, caller) => await change(await shop.fetch(request.clone(), caller), request),
+    }),
+  }
 }
 
 type Body = Record<string, any>
@@ -22,7 +27,11 @@ function rewriting(concerns: (response: Response, body: Body) => boolean, change
   })
 }
 
-function withHeader(concerns: (response: Response, request: Request) => boolean, name: string, value: string | null): Defect {
+function withHeader(
+  concerns: (response: Response, request: Request) => boolean,
+  name: string,
+  value: string | null,
+): Defect {
   return saying((response, request) => {
     if (!concerns(response, request)) return response
     if (value === null) response.headers.delete(name)
@@ -31,19 +40,50 @@ function withHeader(concerns: (response: Response, request: Request) => boolean,
   })
 }
 
-const below = (change: (ports: Ports) => Partial<Ports>): Defect => ({ wrap: (ports) => ({ ...ports, ...change(ports) }) })
-const onChain = (change: (chain: Ports['chain'], ports: Ports) => Partial<Ports['chain']>): Defect => below((ports) => ({ chain: { ...ports.chain, ...change(ports.chain, ports) } }))
-const onStorage = (change: (good: Storage) => Partial<Storage>): Defect => below(({ storage }) => ({ storage: { ...storage, ...change(storage) } }))
-const acting = (change: (good: Gateway) => Partial<Gateway>): Defect => ({ dress: (shop) => ({ ...shop, ...change(shop) }) })
+const below = (change: (ports: Ports) => Partial<Ports>): Defect => ({
+  wrap: (ports) => ({ ...ports, ...change(ports) }),
+})
+const onChain = (change: (chain: Ports['chain'], ports: Ports) => Partial<Ports['chain']>): Defect =>
+  below((ports) => ({ chain: { ...ports.chain, ...change(ports.chain, ports) } }))
+const onStorage = (change: (good: Storage) => Partial<Storage>): Defect =>
+  below(({ storage }) => ({ storage: { ...storage, ...change(storage) } }))
+const acting = (change: (good: Gateway) => Partial<Gateway>): Defect => ({
+  dress: (shop) => ({ ...shop, ...change(shop) }),
+})
 
 /** What a one-shot endpoint is made of, sold by gateways that are each wrong in one way. */
-export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
-  const broken = (law: string, but: string, defect: Defect, setup: KitOptions = {}): Broken<Stall> => ({ law, but, make: () => stall(sold, defect, () => setup) })
+export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
+  const broken = (law: string, but: string, defect: Defect, setup: KitOptions = {}): Broken<EndpointFixture> => ({
+    law,
+    but,
+    make: () => endpointFixture(sold, defect, () => setup),
+  })
   return [
-    broken('the quote is one: in three equal headers, in the body, and in its price to four decimals or six', 'shows another price than it asks', rewriting(({ status }) => status === 402, (body) => ({ ...body, price: { ...body.price, amount: '0.0200' } }))),
-    broken('a challenge is ASCII, with headers under 6 KB, and never cached', 'lets caches keep a challenge', withHeader(({ status }, { headers }) => status === 402 && !headers.has('payment-signature'), 'cache-control', 'public, max-age=60')),
-    broken('a quote lies between the least and the most that discovery says', 'advertises what it does not sell', { endpoint: (good) => ({ ...good, span: () => ({ min: usdc(1n), max: usdc(2n) }) }) }),
-    broken('a probe is answered with the quote, and buys nothing even with a payment', 'has no answer to HEAD', saying((response, { method }) => (method === 'HEAD' ? new Response(null, { status: 404 }) : response))),
+    broken(
+      'the quote is one: in three equal headers, in the body, and in its price to four decimals or six',
+      'shows another price than it asks',
+      rewriting(
+        ({ status }) => status === 402,
+        (body) => ({ ...body, price: { ...body.price, amount: '0.0200' } }),
+      ),
+    ),
+    broken(
+      'a challenge is ASCII, with headers under 6 KB, and never cached',
+      'lets caches keep a challenge',
+      withHeader(
+        ({ status }, { headers }) => status === 402 && !headers.has('payment-signature'),
+        'cache-control',
+        'public, max-age=60',
+      ),
+    ),
+    broken('a quote lies between the least and the most that discovery says', 'advertises what it does not sell', {
+      endpoint: (good) => ({ ...good, priceRange: () => ({ min: usdc(1n), max: usdc(2n) }) }),
+    }),
+    broken(
+      'a probe is answered with the quote, and buys nothing even with a payment',
+      'has no answer to HEAD',
+      saying((response, { method }) => (method === 'HEAD' ? new Response(null, { status: 404 }) : response)),
+    ),
     broken(
       'bad input is 400 on the right side of the quote, takes no payment and frees it',
       'quotes whatever it is sent',
@@ -55,16 +95,28 @@ export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
         },
       })),
     ),
-    broken('a body over the cap is 413, with a body', 'says nothing to a large body', saying((response) => (response.status === 413 ? new Response(null, { status: 413 }) : response))),
+    broken(
+      'a body over the cap is 413, with a body',
+      'says nothing to a large body',
+      saying((response) => (response.status === 413 ? new Response(null, { status: 413 }) : response)),
+    ),
     broken(
       'an unknown field changes nothing, or is refused by its name',
       'refuses unknown fields',
       saying(async (response, request) =>
-        `${request.url}${await request.text()}`.includes('some_unknown_field') ? Response.json({ error: 'Invalid request body' }, { status: 400, headers: response.headers }) : response,
+        `${request.url}${await request.text()}`.includes('some_unknown_field')
+          ? Response.json({ error: 'Invalid request body' }, { status: 400, headers: response.headers })
+          : response,
       ),
     ),
-    broken('it is sold under each of its methods alike, and under no other', 'does not know a wrong method from a wrong path', saying((response) => (response.status === 405 ? new Response(response.body, { status: 404 }) : response))),
-    broken('what the operator has not configured is 503 in place of the 402', 'quotes what nobody can make', { endpoint: (good) => ({ ...good, serves: () => true }) }),
+    broken(
+      'it is sold under each of its methods alike, and under no other',
+      'does not know a wrong method from a wrong path',
+      saying((response) => (response.status === 405 ? new Response(response.body, { status: 404 }) : response)),
+    ),
+    broken('what the operator has not configured is 503 in place of the 402', 'quotes what nobody can make', {
+      endpoint: (good) => ({ ...good, isAvailable: () => true }),
+    }),
     broken(
       'nothing is asked of a vendor before the payment is verified',
       'works for those whose payment does not verify',
@@ -84,7 +136,9 @@ export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
       onChain(({ verify }) => ({
         async verify(...asked) {
           const verdict = await verify(...asked)
-          return verdict.kind === 'unavailable' ? { kind: 'refused', code: 'PAYMENT_INVALID', reason: verdict.reason } : verdict
+          return verdict.kind === 'unavailable'
+            ? { kind: 'refused', code: 'PAYMENT_INVALID', reason: verdict.reason }
+            : verdict
         },
       })),
     ),
@@ -96,26 +150,57 @@ export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
         return {
           async claimSettlement(id, authorization, at) {
             if (at.result) results.set(id, at.result.result)
-            return await good.claimSettlement(id, authorization, { ...at, ...(at.result && { result: { ...at.result, result: null } }) })
+            return await good.claimSettlement(id, authorization, {
+              ...at,
+              ...(at.result && { result: { ...at.result, result: null } }),
+            })
           },
           async finishSettlement(id, ...rest) {
             const result = results.get(id)
-            if (result !== undefined) await good.moveCall(id, { work: ['completed'] }, { result })
+            if (result !== undefined) await good.moveCall(id, { workStatus: ['completed'] }, { result })
             return await good.finishSettlement(id, ...rest)
           },
         }
       }),
     ),
-    broken('exactly the quote moves, and the receipt is in the headers', 'gives no receipt header', withHeader(({ status }) => status === 200, 'x-payment-receipt', null)),
-    broken('the reply is the bare result, in the shape that the menu promises', 'wraps its result', rewriting(({ status }) => status === 200, (body) => ({ ...body, payment: { status: 'settled' } }))),
-    broken('an identical resend within ten minutes gets the stored reply, already settled', 'forgets a reply as soon as it is paid', {}, { patience: { resendMs: 0 } }),
-    broken('an identical resend after ten minutes is a replay, and makes nothing', 'serves what was paid once for ever', {}, { patience: { resendMs: 86_400_000 } }),
+    broken(
+      'exactly the quote moves, and the receipt is in the headers',
+      'gives no receipt header',
+      withHeader(({ status }) => status === 200, 'x-payment-receipt', null),
+    ),
+    broken(
+      'the reply is the bare result, in the shape that the menu promises',
+      'wraps its result',
+      rewriting(
+        ({ status }) => status === 200,
+        (body) => ({ ...body, payment: { status: 'settled' } }),
+      ),
+    ),
+    broken(
+      'an identical resend within ten minutes gets the stored reply, already settled',
+      'forgets a reply as soon as it is paid',
+      {},
+      { timeouts: { resendMs: 0 } },
+    ),
+    broken(
+      'an identical resend after ten minutes is a replay, and makes nothing',
+      'serves what was paid once for ever',
+      {},
+      { timeouts: { resendMs: 86_400_000 } },
+    ),
     broken(
       'another request with a used authorization is refused under both header names, and names its call',
       'does not say that a replay is recoverable',
-      rewriting((_, { error }) => /^Payment (?:verification failed|authorization already used)$/.test(error), ({ recoverable: _, ...body }) => body),
+      rewriting(
+        (_, { error }) => /^Payment (?:verification failed|authorization already used)$/.test(error),
+        ({ recoverable: _, ...body }) => body,
+      ),
     ),
-    broken('what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent', 'tells whoever repeats an order what came of it', acting(addressBlind)),
+    broken(
+      'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent',
+      'tells whoever repeats an order what came of it',
+      acting(addressBlind),
+    ),
     broken(
       'the same request many times at once makes one call and one transfer',
       'opens a call for each of two racers',
@@ -125,7 +210,11 @@ export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
           openCall(call, authorization, at) {
             const count = opened.get(authorization.key) ?? 0
             opened.set(authorization.key, count + 1)
-            return good.openCall(call, count === 0 ? authorization : { ...authorization, key: `${authorization.key}#${count}` }, at)
+            return good.openCall(
+              call,
+              count === 0 ? authorization : { ...authorization, key: `${authorization.key}#${count}` },
+              at,
+            )
           },
         }
       }),
@@ -142,12 +231,16 @@ export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
           },
           async callOf(key, now) {
             const held = await good.getCall(ids.get(key) ?? '')
-            return held?.work === 'failed' && held.error !== LOST ? held : await good.callOf(key, now)
+            return held?.workStatus === 'failed' && held.error !== LOST ? held : await good.callOf(key, now)
           },
         }
       }),
     ),
-    broken('a refused settlement withholds the result, which a poll or a resend collects and pays for', 'does not say that nothing was settled', withHeader(({ status }) => status === 402, 'payment-response', null)),
+    broken(
+      'a refused settlement withholds the result, which a poll or a resend collects and pays for',
+      'does not say that nothing was settled',
+      withHeader(({ status }) => status === 402, 'payment-response', null),
+    ),
     broken(
       'a settlement of unknown outcome is served all the same, and ends in one transfer',
       'takes a lost answer for a refusal',
@@ -158,7 +251,13 @@ export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
         },
       })),
     ),
-    broken('a buyer who hangs up is not charged, and collects by a resend or a poll', 'does not notice that its buyer has gone', acting((shop) => ({ fetch: (request, caller) => shop.fetch(request, { ...caller, gone: new AbortController().signal }) }))),
+    broken(
+      'a buyer who hangs up is not charged, and collects by a resend or a poll',
+      'does not notice that its buyer has gone',
+      acting((shop) => ({
+        fetch: (request, caller) => shop.fetch(request, { ...caller, gone: new AbortController().signal }),
+      })),
+    ),
     broken(
       'polls and resends at the same moment settle once: one reads settled, the others already_settled',
       'takes a settlement that is under way for one that cannot be',
@@ -169,12 +268,16 @@ export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
         },
       })),
     ),
-    broken('another wallet is refused with 403, and neither is charged', 'takes everybody for one wallet', onChain(({ identify }) => ({
-      async identify(...asked) {
-        const identity = await identify(...asked)
-        return identity.kind === 'known' ? { ...identity, payer: 'everybody' } : identity
-      },
-    }))),
+    broken(
+      'another wallet is refused with 403, and neither is charged',
+      'takes everybody for one wallet',
+      onChain(({ identify }) => ({
+        async identify(...asked) {
+          const identity = await identify(...asked)
+          return identity.kind === 'known' ? { ...identity, payer: 'everybody' } : identity
+        },
+      })),
+    ),
     broken(
       'one fresh authorization pays for one of two calls',
       'binds a later authorization to as many calls as it is offered for',
@@ -198,13 +301,26 @@ export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
           },
           async unsettled(...asked) {
             const calls = await Promise.all(ids.map((id) => good.getCall(id)))
-            const unpaid = calls.filter((call): call is Call => call?.work === 'completed' && call.money !== 'settled')
+            const unpaid = calls.filter(
+              (call): call is Call => call?.workStatus === 'completed' && call.paymentStatus !== 'settled',
+            )
             return [...(await good.unsettled(...asked)), ...unpaid]
           },
         }
       }),
     ),
-    broken('work that dies with its process is failed, not charged, and its authorization is free', 'leaves the work of the dead to the dead', acting(() => ({ takeOver: async () => 0 }))),
-    broken('an error reads in the dialect of the endpoint, as JSON that is not cached, and leaks nothing', 'speaks another dialect when it fails', rewriting(({ status }) => status === 500 || status === 502, (body) => ({ ...body, error: { message: body.error } }))),
+    broken(
+      'work that dies with its process is failed, not charged, and its authorization is free',
+      'leaves the work of the dead to the dead',
+      acting(() => ({ takeOver: async () => 0 })),
+    ),
+    broken(
+      'an error reads in the dialect of the endpoint, as JSON that is not cached, and leaks nothing',
+      'speaks another dialect when it fails',
+      rewriting(
+        ({ status }) => status === 500 || status === 502,
+        (body) => ({ ...body, error: { message: body.error } }),
+      ),
+    ),
   ]
 }

@@ -5,7 +5,8 @@ const turns = async (count: number) => {
   for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve))
 }
 
-const ROUTE = /^(GET \/(gasless\/)?(price|quote|chains|approval-tokens)|GET \/swap\/chains|GET \/gasless\/status\/\w+|GET \/trade-analytics\/(swap|gasless)|POST \/gasless\/submit)$/
+const ROUTE =
+  /^(GET \/(gasless\/)?(price|quote|chains|approval-tokens)|GET \/swap\/chains|GET \/gasless\/status\/\w+|GET \/trade-analytics\/(swap|gasless)|POST \/gasless\/submit)$/
 function echo({ method, path, query }: SwapCall) {
   const body = { method, path, query }
   return { status: 200, body, text: JSON.stringify(body) }
@@ -38,11 +39,16 @@ const broken = (law: string, but: string, spoil: (good: SwapVendor) => Partial<S
 
 export const brokenSwapVendors: readonly Broken<SwapVendor>[] = [
   broken('every call of the passthrough is answered with a status and JSON', 'knows no gasless swaps', (good) => ({
-    call: (call, at) => (call.path.startsWith('/gasless/q') ? Promise.reject(new RangeError('no such route')) : good.call(call, at)),
+    call: (call, at) =>
+      call.path.startsWith('/gasless/q') ? Promise.reject(new RangeError('no such route')) : good.call(call, at),
   })),
-  broken('every call of the passthrough is answered with a status and JSON', 'parses, and forgets the text', (good) => ({
-    call: async (call, at) => ({ ...(await good.call(call, at)), text: '' }),
-  })),
+  broken(
+    'every call of the passthrough is answered with a status and JSON',
+    'parses, and forgets the text',
+    (good) => ({
+      call: async (call, at) => ({ ...(await good.call(call, at)), text: '' }),
+    }),
+  ),
   broken('a path that is no route is never called', 'calls whatever path it is given', (good) => ({
     call: (call, at) => (ROUTE.test(`${call.method} ${call.path}`) ? good.call(call, at) : Promise.resolve(echo(call))),
   })),
@@ -57,11 +63,15 @@ export const brokenSwapVendors: readonly Broken<SwapVendor>[] = [
       },
     }
   }),
-  broken('an aborted signal ends the call with its reason, before it begins and while it runs', 'does not look up from its work', () => ({
-    async call(call) {
-      if (!ROUTE.test(`${call.method} ${call.path}`)) throw new RangeError('no such route')
-      await turns(40)
-      return echo(call)
-    },
-  })),
+  broken(
+    'an aborted signal ends the call with its reason, before it begins and while it runs',
+    'does not look up from its work',
+    () => ({
+      async call(call) {
+        if (!ROUTE.test(`${call.method} ${call.path}`)) throw new RangeError('no such route')
+        await turns(40)
+        return echo(call)
+      },
+    }),
+  ),
 ]

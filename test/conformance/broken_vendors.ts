@@ -15,7 +15,12 @@ function grey({ width, height }: Pick<ImageJob, 'width' | 'height'>): string {
   header.writeUInt32BE(width, 0)
   header.writeUInt32BE(height, 4)
   header[8] = 8
-  const png = [Buffer.from('89504e470d0a1a0a', 'hex'), chunk('IHDR', header), chunk('IDAT', deflateSync(Buffer.alloc((width + 1) * height))), chunk('IEND', Buffer.alloc(0))]
+  const png = [
+    Buffer.from('89504e470d0a1a0a', 'hex'),
+    chunk('IHDR', header),
+    chunk('IDAT', deflateSync(Buffer.alloc((width + 1) * height))),
+    chunk('IEND', Buffer.alloc(0)),
+  ]
   return `data:image/png;base64,${Buffer.concat(png).toString('base64')}`
 }
 
@@ -39,7 +44,11 @@ export function greyVendor(): ImageVendor {
   }
 }
 
-const broken = (law: string, but: string, spoil: (good: ImageVendor) => ImageVendor['generate']): Broken<ImageVendor> => ({
+const broken = (
+  law: string,
+  but: string,
+  spoil: (good: ImageVendor) => ImageVendor['generate'],
+): Broken<ImageVendor> => ({
   law,
   but,
   async make() {
@@ -50,12 +59,28 @@ const broken = (law: string, but: string, spoil: (good: ImageVendor) => ImageVen
 })
 
 export const brokenImageVendors: readonly Broken<ImageVendor>[] = [
-  broken('makes as many images as were asked for', 'makes one, however many were asked for', (good) => (job, at) => good.generate({ ...job, n: 1 }, at)),
-  broken('an image is an http(s) URL or a data URI of image bytes, with a revised prompt or none', 'calls its image a text', (good) => async (job, at) =>
-    (await good.generate(job, at)).map(({ url }) => ({ url: url.replace('image/png', 'text/plain') }))),
-  broken('an image has the size that was asked for', 'makes them all 16 by 16', (good) => (job, at) => good.generate({ ...job, width: 16, height: 16 }, at)),
-  broken('draws from words in any script, of any length that is sold', 'reads ASCII only', (good) => (job, at) =>
-    /^[ -~]*$/.test(job.prompt) ? good.generate(job, at) : Promise.reject(new Error('unreadable'))),
+  broken(
+    'makes as many images as were asked for',
+    'makes one, however many were asked for',
+    (good) => (job, at) => good.generate({ ...job, n: 1 }, at),
+  ),
+  broken(
+    'an image is an http(s) URL or a data URI of image bytes, with a revised prompt or none',
+    'calls its image a text',
+    (good) => async (job, at) =>
+      (await good.generate(job, at)).map(({ url }) => ({ url: url.replace('image/png', 'text/plain') })),
+  ),
+  broken(
+    'an image has the size that was asked for',
+    'makes them all 16 by 16',
+    (good) => (job, at) => good.generate({ ...job, width: 16, height: 16 }, at),
+  ),
+  broken(
+    'draws from words in any script, of any length that is sold',
+    'reads ASCII only',
+    (good) => (job, at) =>
+      /^[ -~]*$/.test(job.prompt) ? good.generate(job, at) : Promise.reject(new Error('unreadable')),
+  ),
   broken('jobs at the same time do not mix', 'draws the newest job for all', (good) => {
     let newest: ImageJob | undefined
     return async (job, at) => {
@@ -68,10 +93,14 @@ export const brokenImageVendors: readonly Broken<ImageVendor>[] = [
     Object.assign(job, { model: job.model })
     return good.generate(job, at)
   }),
-  broken('an aborted signal ends the work with its reason, before it begins and while it runs', 'does not look up from its work', () => async (job) => {
-    await turns(40)
-    return greys(job)
-  }),
+  broken(
+    'an aborted signal ends the work with its reason, before it begins and while it runs',
+    'does not look up from its work',
+    () => async (job) => {
+      await turns(40)
+      return greys(job)
+    },
+  ),
   broken('an abort ends its own job only', 'drops all its work at an abort', (good) => {
     const running = new Set<AbortController>()
     return async (job, { signal }) => {

@@ -1,4 +1,4 @@
-import { Fault, type VideoJob, type VideoState, type VideoVendor } from '../../core/mod.ts'
+import { ApiError, type VideoJob, type VideoState, type VideoVendor } from '../../core/mod.ts'
 import type { Broken, Subject } from './law.ts'
 import { BARRED, CLIP_JOB, DOOMED, ENDLESS, VENDOR_SAYS } from './videos.ts'
 
@@ -14,7 +14,8 @@ export type Jobs = Map<string, Kept>
 const CLIP_URL = 'https://clips.example/'
 
 function stateOf(handle: string, { job, looks }: Kept): VideoState {
-  if (job.prompt === ENDLESS || looks < 3) return { kind: 'running', status: looks < 2 ? 'queued' : 'in_progress', progress: Math.min(looks * 10, 90) }
+  if (job.prompt === ENDLESS || looks < 3)
+    return { kind: 'running', status: looks < 2 ? 'queued' : 'in_progress', progress: Math.min(looks * 10, 90) }
   if (job.prompt === DOOMED) return { kind: 'failed', reason: 'The model could not make this clip.' }
   return { kind: 'done', url: `${CLIP_URL}${handle}.mp4`, seconds: job.seconds }
 }
@@ -24,7 +25,7 @@ export function reelVendor(jobs: Jobs = new Map()): VideoVendor {
   return {
     async submit(job, { signal }) {
       await work(signal)
-      if (job.prompt === BARRED) throw new Fault('INVALID_VIDEO_REQUEST')
+      if (job.prompt === BARRED) throw new ApiError('INVALID_VIDEO_REQUEST')
       const handle = `reel-${jobs.size + 1}`
       jobs.set(handle, { job, looks: 0 })
       return { handle }
@@ -54,7 +55,11 @@ export function reels(make: (jobs: Jobs) => VideoVendor = reelVendor): () => Pro
   }
 }
 
-const broken = (law: string, but: string, spoil: (good: VideoVendor, jobs: Jobs) => Partial<VideoVendor>): Broken<VideoVendor> => ({
+const broken = (
+  law: string,
+  but: string,
+  spoil: (good: VideoVendor, jobs: Jobs) => Partial<VideoVendor>,
+): Broken<VideoVendor> => ({
   law,
   but,
   make: reels((jobs) => {
@@ -73,14 +78,24 @@ export const brokenVideoVendors: readonly Broken<VideoVendor>[] = [
     but: 'remembers its jobs itself',
     make: async () => ({ open: async () => reelVendor(), close: async () => {} }),
   },
-  seeing('a job that runs is queued or in progress, by a percentage or none', 'counts its progress in thousandths', (state) =>
-    state.kind === 'running' ? { ...state, progress: (state.progress ?? 0) * 10 + 100 } : state),
-  seeing('a finished job has a clip, by its URL or by its bytes', 'has neither the one nor the other', (state) => (state.kind === 'done' ? { kind: 'done' } : state)),
+  seeing(
+    'a job that runs is queued or in progress, by a percentage or none',
+    'counts its progress in thousandths',
+    (state) => (state.kind === 'running' ? { ...state, progress: (state.progress ?? 0) * 10 + 100 } : state),
+  ),
+  seeing('a finished job has a clip, by its URL or by its bytes', 'has neither the one nor the other', (state) =>
+    state.kind === 'done' ? { kind: 'done' } : state,
+  ),
   seeing('a failed job says why, in words that are not the vendor’s', 'passes on what the vendor said', (state) =>
-    state.kind === 'failed' ? { ...state, reason: `The vendor said: ${VENDOR_SAYS}.` } : state),
-  broken('a job that is refused is a fault, in words that are not the vendor’s', 'passes on what the vendor said', (good) => ({
-    submit: (job, at) => (job.prompt === BARRED ? Promise.reject(new Error(VENDOR_SAYS)) : good.submit(job, at)),
-  })),
+    state.kind === 'failed' ? { ...state, reason: `The vendor said: ${VENDOR_SAYS}.` } : state,
+  ),
+  broken(
+    'a job that is refused is a fault, in words that are not the vendor’s',
+    'passes on what the vendor said',
+    (good) => ({
+      submit: (job, at) => (job.prompt === BARRED ? Promise.reject(new Error(VENDOR_SAYS)) : good.submit(job, at)),
+    }),
+  ),
   broken('what has ended stays as it was, however often it is looked at', 'throws once it has told the end', (good) => {
     const told = new Set<string>()
     return {
@@ -92,18 +107,27 @@ export const brokenVideoVendors: readonly Broken<VideoVendor>[] = [
       },
     }
   }),
-  broken('a job that nobody knows has failed, or is an error, but never runs', 'takes silence for work', (good, jobs) => ({
-    look: async (handle, at) => (jobs.has(handle) ? await good.look(handle, at) : { kind: 'running', status: 'in_progress' }),
-  })),
-  broken('jobs at the same time have handles of their own, and ends of their own', 'numbers its jobs before it waits', (_, jobs) => ({
-    async submit(job, { signal }) {
-      const handle = `reel-${jobs.size + 1}`
-      await work(signal)
-      if (job.prompt === BARRED) throw new Fault('INVALID_VIDEO_REQUEST')
-      jobs.set(handle, { job, looks: 0 })
-      return { handle }
-    },
-  })),
+  broken(
+    'a job that nobody knows has failed, or is an error, but never runs',
+    'takes silence for work',
+    (good, jobs) => ({
+      look: async (handle, at) =>
+        jobs.has(handle) ? await good.look(handle, at) : { kind: 'running', status: 'in_progress' },
+    }),
+  ),
+  broken(
+    'jobs at the same time have handles of their own, and ends of their own',
+    'numbers its jobs before it waits',
+    (_, jobs) => ({
+      async submit(job, { signal }) {
+        const handle = `reel-${jobs.size + 1}`
+        await work(signal)
+        if (job.prompt === BARRED) throw new ApiError('INVALID_VIDEO_REQUEST')
+        jobs.set(handle, { job, looks: 0 })
+        return { handle }
+      },
+    }),
+  ),
   broken('takes words in any script, of any length that is sold', 'reads ASCII only', (good) => ({
     submit: (job, at) => (/^[ -~]*$/.test(job.prompt) ? good.submit(job, at) : Promise.reject(new Error('unreadable'))),
   })),
@@ -114,10 +138,14 @@ export const brokenVideoVendors: readonly Broken<VideoVendor>[] = [
       return await good.submit(job, at)
     },
   })),
-  broken('an aborted signal ends a submission and a look with its reason, before they begin and while they run', 'does not look up from a look', (good) => ({
-    async look(handle) {
-      await turns(40)
-      return await good.look(handle, { signal: new AbortController().signal })
-    },
-  })),
+  broken(
+    'an aborted signal ends a submission and a look with its reason, before they begin and while they run',
+    'does not look up from a look',
+    (good) => ({
+      async look(handle) {
+        await turns(40)
+        return await good.look(handle, { signal: new AbortController().signal })
+      },
+    }),
+  ),
 ]

@@ -1,6 +1,6 @@
 /** The cash chain with the hands that the chain laws need. */
-import { cashChain } from '../../adapters/chains/cash.ts'
-import type { Payment } from '../../core/x402.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
+import type { Payment } from '../../core/x402/protocol.ts'
 import type { ChainHarness, Forgery } from './chains.ts'
 import type { Subject } from './law.ts'
 
@@ -10,7 +10,7 @@ export function cashHarness(): ChainHarness {
   let asked = 0
   let wallets = 0
   let marked = 0
-  const cash = cashChain({ before: () => void asked++ })
+  const cash = memoryChain({ before: () => void asked++ })
   const balance = (address: string) => cash.balanceOf(address)
   let now = START
   cash.advance(now)
@@ -37,7 +37,9 @@ export function cashHarness(): ChainHarness {
       cash.fund(payer.address, amount)
     },
     async transfersIn(transaction) {
-      return cash.transfers.filter((each) => each.transaction === transaction).map(({ from, to, value }) => ({ from: from.toLowerCase(), to, value }))
+      return cash.transfers
+        .filter((each) => each.transaction === transaction)
+        .map(({ from, to, value }) => ({ from: from.toLowerCase(), to, value }))
     },
     cancel: async (_, payment) => cash.cancel(payment),
     async submit(payment) {
@@ -50,7 +52,7 @@ export function cashHarness(): ChainHarness {
     reads: () => asked,
     outage: cash.outage,
     lose(what) {
-      cash.forecast(what === 'sends' ? 'dropped' : 'landed')
+      cash.simulate(what === 'sends' ? 'dropped' : 'landed')
       return new Promise(() => {}) // it says unknown by itself
     },
     heal() {},

@@ -1,8 +1,9 @@
 /** What every chain promises, as data. Each law gets a harness of its own: nobody else's money, nonces or time. */
 import { expect } from 'bun:test'
-import { longestLife } from '../../adapters/chains/exact.ts'
-import type { Chain, Fate, Settlement, Terms } from '../../core/ports.ts'
-import type { Offer, Payment, Receipt } from '../../core/x402.ts'
+import { maxLifetimeSeconds } from '../../adapters/chains/exact.ts'
+import type { Chain, Fate, Settlement } from '../../core/ports/mod.ts'
+import type { Terms } from '../../core/x402/offer.ts'
+import type { Offer, Payment, Receipt } from '../../core/x402/protocol.ts'
 import type { Law, Subject } from './law.ts'
 
 export type Payer = { readonly address: string }
@@ -92,9 +93,26 @@ const EIP3009: Ways = {
   malformed({ payload }, offer) {
     const { authorization, signature } = payload as { authorization: object; signature: string }
     const odd = (change: object) => ({ signature, authorization: { ...authorization, ...change } })
-    const numbers = ['01', '-1', '1e3', ' 1', '', 10_000, null, '9'.repeat(78)].flatMap((number) => [odd({ value: number }), odd({ validBefore: number })])
-    const shapes = [{}, { signature }, { authorization }, { signature, authorization: null }, { signature: 1, authorization }, { signature: '0x', authorization }]
-    return [...shapes, ...numbers, odd({ nonce: '0xab' }), odd({ from: 'alice' }), odd({ from: undefined }), odd({ to: `${offer.payTo}00` })]
+    const numbers = ['01', '-1', '1e3', ' 1', '', 10_000, null, '9'.repeat(78)].flatMap((number) => [
+      odd({ value: number }),
+      odd({ validBefore: number }),
+    ])
+    const shapes = [
+      {},
+      { signature },
+      { authorization },
+      { signature, authorization: null },
+      { signature: 1, authorization },
+      { signature: '0x', authorization },
+    ]
+    return [
+      ...shapes,
+      ...numbers,
+      odd({ nonce: '0xab' }),
+      odd({ from: 'alice' }),
+      odd({ from: undefined }),
+      odd({ to: `${offer.payTo}00` }),
+    ]
   },
   lifeSeconds: 30,
 }
@@ -123,16 +141,31 @@ const identifying: readonly Law<ChainHarness>[] = [
       const { contract = asset } = h
       const key = `${network}/${contract.toLowerCase()}/${payer.address.toLowerCase()}/${NONCE}`
       const purse = h.contract && { purse: h.contract.toLowerCase() }
-      expect(await identify(h, payment)).toEqual({ kind: 'known', payer: payer.address, key, expiresAt: 4_102_444_800_000, ...purse })
+      expect(await identify(h, payment)).toEqual({
+        kind: 'known',
+        payer: payer.address,
+        key,
+        expiresAt: 4_102_444_800_000,
+        ...purse,
+      })
     },
   },
   {
     name: 'identify() gives one key and one payer, however the addresses are spelled',
     async check(subject) {
       const { h, payment, payer } = await world(subject)
-      const { authorization, signature } = payment.payload as { authorization: Record<'from' | 'to' | 'nonce', string>; signature: string }
+      const { authorization, signature } = payment.payload as {
+        authorization: Record<'from' | 'to' | 'nonce', string>
+        signature: string
+      }
       const { from, to, nonce } = authorization
-      const loud = { ...payment, payload: { signature, authorization: { ...authorization, from: shout(from), to: shout(to), nonce: shout(nonce) } } }
+      const loud = {
+        ...payment,
+        payload: {
+          signature,
+          authorization: { ...authorization, from: shout(from), to: shout(to), nonce: shout(nonce) },
+        },
+      }
       const spelled = { ...loud, accepted: { ...payment.accepted, asset: shout(payment.accepted.asset) } }
       const [one, two] = [await identify(h, payment), await identify(h, spelled)]
       expect(two).toEqual(one)
@@ -159,7 +192,10 @@ const identifying: readonly Law<ChainHarness>[] = [
       expect(identity).toMatchObject({ kind: 'known', payer: payer.address })
       if (identity.kind !== 'known') return
       expect(new Date(identity.expiresAt).getTime()).toBe(identity.expiresAt)
-      expect(await identify(h, await h.sign(payer, h.offer, { validBefore: 0n }))).toMatchObject({ kind: 'known', expiresAt: 0 })
+      expect(await identify(h, await h.sign(payer, h.offer, { validBefore: 0n }))).toMatchObject({
+        kind: 'known',
+        expiresAt: 0,
+      })
     },
   },
   refusesForgery('identify() refuses the signature of another key', 'another key'),
@@ -220,7 +256,8 @@ const verifying: readonly Law<ChainHarness>[] = [
       for (const value of [CENT - 1n, CENT + 1n]) {
         const verdict = await verify(h, await h.sign(payer, h.offer, { value }))
         expect(verdict).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
-        if (verdict.kind === 'refused') for (const figure of [value, CENT]) expect(verdict.reason).toContain(String(figure))
+        if (verdict.kind === 'refused')
+          for (const figure of [value, CENT]) expect(verdict.reason).toContain(String(figure))
       }
     },
   },
@@ -241,12 +278,16 @@ const verifying: readonly Law<ChainHarness>[] = [
       const h = await subject.open()
       const now = seconds(h)
       const payer = await h.payer()
-      const latest = BigInt(now + longestLife(h.offer))
-      expect(await verify(h, await h.sign(payer, h.offer, { validBefore: latest }), now * 1000)).toMatchObject({ kind: 'valid' })
+      const latest = BigInt(now + maxLifetimeSeconds(h.offer))
+      expect(await verify(h, await h.sign(payer, h.offer, { validBefore: latest }), now * 1000)).toMatchObject({
+        kind: 'valid',
+      })
       for (const validBefore of [latest + 1n, 4_102_444_800n, 2n ** 256n - 1n]) {
         const verdict = await verify(h, await h.sign(payer, h.offer, { validBefore }), now * 1000)
         expect(verdict).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
-        if (verdict.kind === 'refused') for (const said of ['authorization.validBefore', String(validBefore), String(latest)]) expect(verdict.reason).toContain(said)
+        if (verdict.kind === 'refused')
+          for (const said of ['authorization.validBefore', String(validBefore), String(latest)])
+            expect(verdict.reason).toContain(said)
       }
     },
   },
@@ -506,7 +547,11 @@ const failing: readonly Law<ChainHarness>[] = [
       const { h, payer, payment } = await world(subject)
       const at = { now: h.now(), signal: AbortSignal.abort() }
       const { chain, offer } = h
-      const answers = [await chain.verify(payment, offer, at), await chain.settle(payment, offer, at), await chain.fate(payment, offer, at)]
+      const answers = [
+        await chain.verify(payment, offer, at),
+        await chain.settle(payment, offer, at),
+        await chain.fate(payment, offer, at),
+      ]
       expect(answers.map((answer) => answer.kind)).toEqual(['unavailable', 'unknown', 'unknown'])
       expect(await h.balanceOf(payer.address)).toBe(RICH)
     },
@@ -547,7 +592,10 @@ const looking: readonly Law<ChainHarness>[] = [
       expect([typeof block, verdicts[1]?.kind === 'valid' && typeof verdicts[1].block]).toEqual([told, told])
       for (const verdict of verdicts) {
         if (verdict.kind !== 'valid' || verdict.block === undefined || block === undefined) continue
-        expect([verdict.block >= block, verdict.balance as bigint]).toEqual([verdict.balance === RICH - CENT, verdict.block >= block ? RICH - CENT : RICH])
+        expect([verdict.block >= block, verdict.balance as bigint]).toEqual([
+          verdict.balance === RICH - CENT,
+          verdict.block >= block ? RICH - CENT : RICH,
+        ])
       }
     },
   },
@@ -571,7 +619,10 @@ const looking: readonly Law<ChainHarness>[] = [
       const { h, payer } = await world(subject)
       for (const odd of waysOf(h).notAddresses(payer.address)) await expect(balance(h, odd)).rejects.toThrow()
       h.outage(true)
-      const refused = balance(h, payer.address).then(() => 'answered', () => 'rejected')
+      const refused = balance(h, payer.address).then(
+        () => 'answered',
+        () => 'rejected',
+      )
       expect(await refused).toBe('rejected')
       h.outage(false)
       expect(await balance(h, payer.address)).toBe(RICH)
@@ -579,7 +630,14 @@ const looking: readonly Law<ChainHarness>[] = [
   },
 ]
 
-export const chainLaws: readonly Law<ChainHarness>[] = [...identifying, ...verifying, ...settling, ...fates, ...failing, ...looking]
+export const chainLaws: readonly Law<ChainHarness>[] = [
+  ...identifying,
+  ...verifying,
+  ...settling,
+  ...fates,
+  ...failing,
+  ...looking,
+]
 
 // ── shared steps ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -589,17 +647,21 @@ async function world(subject: Subject<ChainHarness>): Promise<World> {
   return { h, payer, offer: h.offer, payment: await h.sign(payer, h.offer) }
 }
 
-const patience = () => AbortSignal.timeout(10_000)
+const timeouts = () => AbortSignal.timeout(10_000)
 
-const identify = (h: ChainHarness, payment: Payment) => h.chain.identify(payment, h.offer, { now: h.now(), signal: patience() })
-const verify = (h: ChainHarness, payment: Payment, now = h.now()) => h.chain.verify(payment, h.offer, { now, signal: patience() })
-const settle = (h: ChainHarness, payment: Payment, now = h.now()) => h.chain.settle(payment, h.offer, { now, signal: patience() })
+const identify = (h: ChainHarness, payment: Payment) =>
+  h.chain.identify(payment, h.offer, { now: h.now(), signal: timeouts() })
+const verify = (h: ChainHarness, payment: Payment, now = h.now()) =>
+  h.chain.verify(payment, h.offer, { now, signal: timeouts() })
+const settle = (h: ChainHarness, payment: Payment, now = h.now()) =>
+  h.chain.settle(payment, h.offer, { now, signal: timeouts() })
 async function balance(h: ChainHarness, address: string): Promise<bigint> {
   if (!h.chain.balance) throw new Error('this chain cannot be asked for balances')
-  return await h.chain.balance(address, { signal: patience() })
+  return await h.chain.balance(address, { signal: timeouts() })
 }
 
-const fate = (h: ChainHarness, payment: Payment, now = h.now()) => h.chain.fate(payment, h.offer, { now, signal: patience() })
+const fate = (h: ChainHarness, payment: Payment, now = h.now()) =>
+  h.chain.fate(payment, h.offer, { now, signal: timeouts() })
 
 /** The caller's time runs out as soon as something was lost. */
 async function settleWhileLosing(h: ChainHarness, payment: Payment, what: 'sends' | 'answers'): Promise<Settlement> {

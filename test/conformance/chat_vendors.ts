@@ -1,8 +1,8 @@
 /** What every chat vendor promises, as data. Nothing here looks at what is said: a stand-in may answer every order with the same words. */
 import { expect } from 'bun:test'
-import { type ChatOrder, type ChatStream, type ChatVendor, Fault, type Fields, type Json } from '../../core/mod.ts'
+import { type ChatOrder, type ChatStream, type ChatVendor, ApiError, type Fields, type Json } from '../../core/mod.ts'
 import { never, turn } from './abort.ts'
-import type { Law, Subject } from './law.ts'
+import { type Law, type Subject, waitLimitMs } from './law.ts'
 
 /**
  * How an upstream behaves towards the orders that come from now on. `refuses`: 429, before anything else. `errs`: a first event, then an error in
@@ -27,7 +27,11 @@ export type ChatHarness = {
 const USER = { role: 'user', content: 'What is the weather in Paris, in one sentence?' }
 const PLAIN: Fields = { messages: [USER], max_tokens: 200 }
 const NAME = 'get_weather'
-const PARAMETERS = { type: 'object', properties: { city: { type: 'string' }, days: { type: 'integer' } }, required: ['city'] }
+const PARAMETERS = {
+  type: 'object',
+  properties: { city: { type: 'string' }, days: { type: 'integer' } },
+  required: ['city'],
+}
 const TOOLS: Fields = {
   messages: [{ role: 'user', content: `Call ${NAME} for Paris.` }],
   tools: [{ type: 'function', function: { name: NAME, description: 'Tells the weather', parameters: PARAMETERS } }],
@@ -35,11 +39,15 @@ const TOOLS: Fields = {
   max_tokens: 200,
 }
 
-const PATIENCE_MS = 1_000
-
 // ── asking and reading; lenient, so that each law judges its own matter only ────────────────────────────────────────
 
-const orderOf = (model: string, body: Fields, stream: boolean): ChatOrder => ({ wire: 'chat', model, body, stream, headers: {} })
+const orderOf = (model: string, body: Fields, stream: boolean): ChatOrder => ({
+  format: 'chat',
+  model,
+  body,
+  stream,
+  headers: {},
+})
 
 async function askWhole({ vendor, model }: ChatHarness, body: Fields, at = never()): Promise<any> {
   const answer = await vendor.ask(orderOf(model, body, false), at)
@@ -60,10 +68,19 @@ async function drain(stream: ChatStream): Promise<readonly string[]> {
   return pieces
 }
 
-const dataOf = (pieces: readonly string[]) => [...pieces.join('').matchAll(/^data: ?(.*)$/gm)].map(([, data]) => data ?? '')
-const chunksOf = (pieces: readonly string[]): any[] => dataOf(pieces).filter((data) => data !== '[DONE]').map((data) => JSON.parse(data))
+const dataOf = (pieces: readonly string[]) =>
+  [...pieces.join('').matchAll(/^data: ?(.*)$/gm)].map(([, data]) => data ?? '')
+const chunksOf = (pieces: readonly string[]): any[] =>
+  dataOf(pieces)
+    .filter((data) => data !== '[DONE]')
+    .map((data) => JSON.parse(data))
 
-type Joined = { content: string; reasoning: string; calls: { id: unknown; type: unknown; name: string; text: string }[]; finish: unknown }
+type Joined = {
+  content: string
+  reasoning: string
+  calls: { id: unknown; type: unknown; name: string; text: string }[]
+  finish: unknown
+}
 
 /** What the deltas of the first choice come to. */
 function joined(chunks: readonly any[]): Joined {
@@ -86,14 +103,24 @@ function joined(chunks: readonly any[]): Joined {
 /** A whole answer in the same form. */
 function messageOf(body: any): Joined {
   const { message = {}, finish_reason: finish } = body.choices?.[0] ?? {}
-  const calls = (message.tool_calls ?? []).map((call: any) => ({ id: call.id, type: call.type, name: call.function?.name, text: call.function?.arguments }))
+  const calls = (message.tool_calls ?? []).map((call: any) => ({
+    id: call.id,
+    type: call.type,
+    name: call.function?.name,
+    text: call.function?.arguments,
+  }))
   return { content: message.content ?? '', reasoning: message.reasoning_content ?? '', calls, finish }
 }
 
 /** What there is of an answer, whatever it says. */
-const formOf = ({ content, calls, finish }: Joined) => ({ speaks: content !== '', calls: calls.map(({ name }) => name), finish })
+const formOf = ({ content, calls, finish }: Joined) => ({
+  speaks: content !== '',
+  calls: calls.map(({ name }) => name),
+  finish,
+})
 
-const streamed = async (harness: ChatHarness, body: Fields) => joined(chunksOf(await drain(await askStream(harness, body))))
+const streamed = async (harness: ChatHarness, body: Fields) =>
+  joined(chunksOf(await drain(await askStream(harness, body))))
 const wholly = async (harness: ChatHarness, body: Fields) => messageOf(await askWhole(harness, body))
 
 function expectSum(usage: any): void {
@@ -111,15 +138,22 @@ function expectCalled({ calls, finish }: Joined): void {
   }
 }
 
-/** How it ends: a value, an error, or `running` when it does not within a second. */
+/** How it ends: a value, an error, or `running` when it does not within the limit. */
 async function endOf(work: Promise<unknown>): Promise<{ value?: unknown; error?: unknown } | 'running'> {
   let timer: ReturnType<typeof setTimeout> | undefined
-  const patience = new Promise<'running'>((resolve) => (timer = setTimeout(() => resolve('running'), PATIENCE_MS)))
-  const settled = work.then((value) => ({ value }), (error: unknown) => ({ error }))
-  return await Promise.race([settled, patience]).finally(() => clearTimeout(timer))
+  const timeouts = new Promise<'running'>((resolve) => (timer = setTimeout(() => resolve('running'), waitLimitMs())))
+  const settled = work.then(
+    (value) => ({ value }),
+    (error: unknown) => ({ error }),
+  )
+  return await Promise.race([settled, timeouts]).finally(() => clearTimeout(timer))
 }
 
-const errorOf = (work: Promise<unknown>) => work.then(() => undefined, (error: unknown) => error)
+const errorOf = (work: Promise<unknown>) =>
+  work.then(
+    () => undefined,
+    (error: unknown) => error,
+  )
 
 async function upstreamOf({ upstream }: ChatHarness, conduct: Conduct): Promise<NonNullable<ChatHarness['upstream']>> {
   if (!upstream) throw new Error('this law needs an upstream; a vendor without one excepts it by name')
@@ -130,7 +164,8 @@ async function upstreamOf({ upstream }: ChatHarness, conduct: Conduct): Promise<
 
 /** Calls that the upstream still works on, once it has had a second to notice that they are over; those of the law before, on a shared one. */
 async function left(upstream: NonNullable<ChatHarness['upstream']>): Promise<number> {
-  for (const until = performance.now() + PATIENCE_MS; upstream.inProgress() > 0 && performance.now() < until; ) await turn()
+  for (const until = performance.now() + waitLimitMs(); upstream.inProgress() > 0 && performance.now() < until;)
+    await turn()
   return upstream.inProgress()
 }
 
@@ -147,14 +182,27 @@ const law = (name: string, check: (harness: ChatHarness) => Promise<void>): Law<
 // ── laws ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const answering: readonly Law<ChatHarness>[] = [
-  law('a whole order gets a completion: an assistant who says something, why it ended, and usage that adds up', async (harness) => {
-    const body = await askWhole(harness, PLAIN)
-    const [choice] = body.choices
-    expect([body.object, typeof body.id, typeof body.created, typeof body.model]).toEqual(['chat.completion', 'string', 'number', 'string'])
-    expect([choice.index, choice.message.role, typeof choice.message.content, typeof choice.finish_reason]).toEqual([0, 'assistant', 'string', 'string'])
-    expect(choice.message.content).not.toBe('')
-    expectSum(body.usage)
-  }),
+  law(
+    'a whole order gets a completion: an assistant who says something, why it ended, and usage that adds up',
+    async (harness) => {
+      const body = await askWhole(harness, PLAIN)
+      const [choice] = body.choices
+      expect([body.object, typeof body.id, typeof body.created, typeof body.model]).toEqual([
+        'chat.completion',
+        'string',
+        'number',
+        'string',
+      ])
+      expect([choice.index, choice.message.role, typeof choice.message.content, typeof choice.finish_reason]).toEqual([
+        0,
+        'assistant',
+        'string',
+        'string',
+      ])
+      expect(choice.message.content).not.toBe('')
+      expectSum(body.usage)
+    },
+  ),
   law('a stream hands out whole events: one line of data after "data: ", and a blank line', async (harness) => {
     const pieces = await drain(await askStream(harness, PLAIN))
     expect(pieces.length).toBeGreaterThan(0)
@@ -166,7 +214,12 @@ const answering: readonly Law<ChatHarness>[] = [
     expect([typeof first.id, typeof first.model, typeof first.created]).toEqual(['string', 'string', 'number'])
     expect(first.id).not.toBe('')
     for (const { object, id, model, choices } of chunks) {
-      expect([object, id, model, Array.isArray(choices)]).toEqual(['chat.completion.chunk', first.id, first.model, true])
+      expect([object, id, model, Array.isArray(choices)]).toEqual([
+        'chat.completion.chunk',
+        first.id,
+        first.model,
+        true,
+      ])
     }
     expect(chunks.flatMap(({ choices }) => choices)[0].delta.role).toBe('assistant')
   }),
@@ -181,24 +234,43 @@ const answering: readonly Law<ChatHarness>[] = [
   law('a stream comes to the same form of answer as a whole one', async (harness) => {
     expect(formOf(await streamed(harness, PLAIN))).toEqual(formOf(await wholly(harness, PLAIN)))
   }),
-  law('a tool that must be called is called, with arguments that are a JSON object, whole and streamed', async (harness) => {
-    expectCalled(await wholly(harness, TOOLS))
-    expectCalled(await streamed(harness, TOOLS))
-  }),
+  law(
+    'a tool that must be called is called, with arguments that are a JSON object, whole and streamed',
+    async (harness) => {
+      expectCalled(await wholly(harness, TOOLS))
+      expectCalled(await streamed(harness, TOOLS))
+    },
+  ),
   law('the result of a tool is accepted, and answered', async (harness) => {
     const { calls } = await wholly(harness, TOOLS)
-    const tool_calls = calls.map(({ id, name, text }) => ({ id: String(id), type: 'function', function: { name, arguments: text } }))
+    const tool_calls = calls.map(({ id, name, text }) => ({
+      id: String(id),
+      type: 'function',
+      function: { name, arguments: text },
+    }))
     const results = tool_calls.map(({ id }) => ({ role: 'tool', tool_call_id: id, content: '{"sky": "blue"}' }))
     const { tool_choice: _, ...rest } = TOOLS
-    const body = { ...rest, messages: [...(TOOLS.messages as Json[]), { role: 'assistant', content: '', tool_calls }, ...results] }
+    const body = {
+      ...rest,
+      messages: [...(TOOLS.messages as Json[]), { role: 'assistant', content: '', tool_calls }, ...results],
+    }
     for (const ask of [wholly, streamed]) expect(typeof (await ask(harness, body)).finish).toBe('string')
   }),
   law('takes words in any script, in parts, of the system and of the assistant', async (harness) => {
     const words = ['狐と雪 🦊', '\u202edata: [DONE]\n\n', 'a red fox '.repeat(2_000)]
     for (const text of words) {
-      const parts = [{ type: 'text', text }, { type: 'text', text: 'and again' }]
-      const messages = [{ role: 'system', content: text }, { role: 'user', content: parts }, { role: 'assistant', content: text }, { role: 'user', content: text }]
-      for (const ask of [wholly, streamed]) expect(typeof (await ask(harness, { ...PLAIN, messages })).finish).toBe('string')
+      const parts = [
+        { type: 'text', text },
+        { type: 'text', text: 'and again' },
+      ]
+      const messages = [
+        { role: 'system', content: text },
+        { role: 'user', content: parts },
+        { role: 'assistant', content: text },
+        { role: 'user', content: text },
+      ]
+      for (const ask of [wholly, streamed])
+        expect(typeof (await ask(harness, { ...PLAIN, messages })).finish).toBe('string')
     }
   }),
   law('an order is read, never changed', async ({ vendor, model }) => {
@@ -236,17 +308,22 @@ const stopping: readonly Law<ChatHarness>[] = [
   law('an order whose signal has aborted is refused with its reason', async ({ vendor, model }) => {
     const reason = new Error('out of time')
     for (const stream of [false, true]) {
-      expect(await errorOf(vendor.ask(orderOf(model, PLAIN, stream), { signal: AbortSignal.abort(reason) }))).toBe(reason)
+      expect(await errorOf(vendor.ask(orderOf(model, PLAIN, stream), { signal: AbortSignal.abort(reason) }))).toBe(
+        reason,
+      )
     }
   }),
-  law('an abort in the middle of a stream rejects next() with its reason, and never reads as an end', async (harness) => {
-    const reason = new Error('out of time')
-    const controller = new AbortController()
-    const stream = await askStream(harness, PLAIN, controller)
-    await stream.next()
-    controller.abort(reason)
-    expect(await endOf(stream.next())).toEqual({ error: reason })
-  }),
+  law(
+    'an abort in the middle of a stream rejects next() with its reason, and never reads as an end',
+    async (harness) => {
+      const reason = new Error('out of time')
+      const controller = new AbortController()
+      const stream = await askStream(harness, PLAIN, controller)
+      await stream.next()
+      controller.abort(reason)
+      expect(await endOf(stream.next())).toEqual({ error: reason })
+    },
+  ),
   law('an abort ends its own order only', async (harness) => {
     const controller = new AbortController()
     const doomed = await askStream(harness, PLAIN, controller)
@@ -270,7 +347,8 @@ const stopping: readonly Law<ChatHarness>[] = [
 const failing: readonly Law<ChatHarness>[] = [
   law('a refusal is a Fault of ask(), whether a stream was asked for or not', async (harness) => {
     await upstreamOf(harness, 'refuses')
-    for (const stream of [false, true]) expect(await errorOf(harness.vendor.ask(orderOf(harness.model, PLAIN, stream), never()))).toBeInstanceOf(Fault)
+    for (const stream of [false, true])
+      expect(await errorOf(harness.vendor.ask(orderOf(harness.model, PLAIN, stream), never()))).toBeInstanceOf(ApiError)
   }),
   law('what fails after the first event rejects next(), or ends without [DONE]', async (harness) => {
     for (const conduct of ['errs', 'breaks'] as const) {
@@ -284,7 +362,8 @@ const failing: readonly Law<ChatHarness>[] = [
   law('a stream is handed out as it comes', async (harness) => {
     await upstreamOf(harness, 'stalls')
     const asked = await endOf(askStream(harness, PLAIN))
-    if (asked === 'running' || asked.error !== undefined) throw new Error('the stream was not answered at its first event')
+    if (asked === 'running' || asked.error !== undefined)
+      throw new Error('the stream was not answered at its first event')
     const stream = asked.value as ChatStream
     expect(await endOf(stream.next())).toEqual({ value: expect.any(Uint8Array) })
     stream.cancel()
@@ -305,7 +384,8 @@ const failing: readonly Law<ChatHarness>[] = [
       const controller = new AbortController()
       const work = isStream ? drain(await askStream(harness, PLAIN, controller)) : askWhole(harness, PLAIN, controller)
       const end = endOf(work)
-      for (const until = performance.now() + PATIENCE_MS; upstream.inProgress() === 0 && performance.now() < until; ) await turn()
+      for (const until = performance.now() + waitLimitMs(); upstream.inProgress() === 0 && performance.now() < until;)
+        await turn()
       controller.abort(new Error('gone'))
       expect(await end).not.toBe('running')
       expect(await left(upstream)).toBe(0)

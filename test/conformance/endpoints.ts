@@ -1,18 +1,22 @@
 import { expect } from 'bun:test'
 import { Value } from '@sinclair/typebox/value'
-import { cashChain } from '../../adapters/chains/cash.ts'
-import { type ScriptedAudio, scriptedAudio, TONE } from '../../adapters/vendors/scripted_audio.ts'
-import { PIXEL, type ScriptedVendor, scriptedVendor } from '../../adapters/vendors/scripted.ts'
-import { CLIP, type ScriptedVideo, scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
-import type { Paid } from '../../core/endpoint.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
+import { type ScriptedAudio, scriptedAudio, TONE } from '../../adapters/providers/scripted/audio.ts'
+import { PIXEL, type ScriptedVendor, scriptedVendor } from '../../adapters/providers/scripted/images.ts'
+import { CLIP, type ScriptedVideo, scriptedVideo } from '../../adapters/providers/scripted/videos.ts'
+import type { Paid } from '../../core/endpoint/mod.ts'
 import { catalog } from '../../core/mod.ts'
 import { type Answer, decodeHeader, door, ORIGIN, read } from '../kit.ts'
 import type { Law } from './law.ts'
 import { expectNothingRead, expectOwnerReads, strangerHears } from './public_payment.ts'
-import { isAway, READY, set, type Stall } from './stall.ts'
+import { isAway, READY, set, type EndpointFixture } from './endpoint_fixture.ts'
 
 const post = ({ path }: Paid, body: string | null, headers: Record<string, string> = {}) =>
-  new Request(ORIGIN + path, { method: 'POST', headers: { ...(body !== null && { 'content-type': 'application/json' }), ...headers }, body })
+  new Request(ORIGIN + path, {
+    method: 'POST',
+    headers: { ...(body !== null && { 'content-type': 'application/json' }), ...headers },
+    body,
+  })
 
 /** Bodies that the endpoint's schema refuses. */
 function badBodies({ input, example }: Paid): readonly string[] {
@@ -26,7 +30,10 @@ function badBodies({ input, example }: Paid): readonly string[] {
 function spaces(length: number): ReadableStream<Uint8Array> {
   const chunk = new Uint8Array(Math.min(length, 1 << 20)).fill(0x20)
   let left = length
-  return new ReadableStream({ pull: (it) => ((left -= chunk.length), it.enqueue(chunk), left > 0 ? undefined : it.close()) }, { highWaterMark: 0 })
+  return new ReadableStream(
+    { pull: (it) => ((left -= chunk.length), it.enqueue(chunk), left > 0 ? undefined : it.close()) },
+    { highWaterMark: 0 },
+  )
 }
 
 /** A probe that is shown a catalog as well has less room for extensions, which are left out where there is none. */
@@ -36,7 +43,12 @@ function quoteIn(header: string | null, { discovery }: Paid): unknown {
   return quote
 }
 
-type Makers = { readonly vendor: ScriptedVendor; readonly video: ScriptedVideo; readonly audio: ScriptedAudio; /** Jobs that they were given. */ asked(): number }
+type Makers = {
+  readonly vendor: ScriptedVendor
+  readonly video: ScriptedVideo
+  readonly audio: ScriptedAudio
+  /** Jobs that they were given. */ asked(): number
+}
 
 /** Those who make pictures, films and sounds, after `before`: what it throws, they throw. */
 function makersThat(before: () => Promise<unknown> | undefined = () => undefined): Makers {
@@ -47,7 +59,7 @@ function makersThat(before: () => Promise<unknown> | undefined = () => undefined
 }
 
 /** What the vendor's own URL of a result is. */
-function madeBy({ look, tag }: Paid): string {
+function madeBy({ pollUpstream: look, tag }: Paid): string {
   if (tag === 'audio') return TONE
   return look ? CLIP : PIXEL
 }
@@ -59,13 +71,19 @@ const HOUR = 3_600_000
 
 // ── the laws ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export const endpointLaws: readonly Law<Stall>[] = [
+export const endpointLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'the quote is one: in three equal headers, in the body, and in its price',
     async check(subject) {
-      const { challenge: { headers, body }, endpoint } = await set(subject)
+      const {
+        challenge: { headers, body },
+        endpoint,
+      } = await set(subject)
       const required = headers.get('payment-required')
-      expect([headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([required, `X402 requirements=${required}`])
+      expect([headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([
+        required,
+        `X402 requirements=${required}`,
+      ])
       const { x402Version, accepts, resource } = decodeHeader(required)
       expect([body.x402Version, body.accepts, resource.url]).toEqual([x402Version, accepts, ORIGIN + endpoint.path])
       for (const { amount } of accepts) expect(body.price.amount).toBe(dollars(amount))
@@ -85,7 +103,7 @@ export const endpointLaws: readonly Law<Stall>[] = [
     name: 'a quote lies between the least and the most that discovery says',
     async check(subject) {
       const { challenge, endpoint, ports } = await set(subject)
-      const { min, max } = endpoint.span({ catalog: catalog(), vendors: ports.vendors })
+      const { min, max } = endpoint.priceRange({ catalog: catalog(), vendors: ports.vendors })
       const amount = BigInt(challenge.body.accepts[0].amount)
       expect([amount >= min, amount <= max]).toEqual([true, true])
     },
@@ -97,7 +115,9 @@ export const endpointLaws: readonly Law<Stall>[] = [
       const url = ORIGIN + endpoint.path
       for (const request of [post(endpoint, null), new Request(url), new Request(url, { method: 'HEAD' })]) {
         const response = await shop.fetch(request)
-        const [quoted, asked] = [response, challenge].map(({ headers }) => quoteIn(headers.get('payment-required'), endpoint))
+        const [quoted, asked] = [response, challenge].map(({ headers }) =>
+          quoteIn(headers.get('payment-required'), endpoint),
+        )
         expect([request.method, response.status, quoted]).toEqual([request.method, 402, asked])
       }
     },
@@ -133,7 +153,10 @@ export const endpointLaws: readonly Law<Stall>[] = [
     name: 'an unknown field changes nothing',
     async check(subject) {
       const { alice, endpoint, challenge } = await set(subject)
-      const { status, body } = await alice.ask({ ...(endpoint.example as object), some_unknown_field: { deep: [1] } }, endpoint)
+      const { status, body } = await alice.ask(
+        { ...(endpoint.example as object), some_unknown_field: { deep: [1] } },
+        endpoint,
+      )
       expect([status, body]).toEqual([402, challenge.body])
     },
   },
@@ -141,7 +164,15 @@ export const endpointLaws: readonly Law<Stall>[] = [
     name: 'what the operator has not configured is 503 in place of the 402',
     async check(subject) {
       const { endpoint, open } = await subject.open()
-      const alice = open({ ports: { vendors: { images: () => undefined, video: () => undefined, media: () => Promise.reject(new Error('no media')) } } }).buyer()
+      const alice = open({
+        ports: {
+          vendors: {
+            images: () => undefined,
+            video: () => undefined,
+            media: () => Promise.reject(new Error('no media')),
+          },
+        },
+      }).buyer()
       const { status, headers } = await alice.ask(endpoint.example, endpoint)
       const needsNobody = status === 402 && (await alice.buy(endpoint.example, endpoint)).status < 300
       if (!needsNobody) expect([status, headers.get('payment-required')]).toEqual([503, null])
@@ -152,7 +183,7 @@ export const endpointLaws: readonly Law<Stall>[] = [
     async check(subject) {
       const { asked, ...makers } = makersThat()
       const before: number[] = []
-      const chain = cashChain({ before: (question) => void (question === 'verify' && before.push(asked())) })
+      const chain = memoryChain({ before: (question) => void (question === 'verify' && before.push(asked())) })
       const { alice, challenge, buy, collect } = await set(subject, { ...makers, chain })
       expect((await buy({ payment: alice.sign(challenge, { value: 1n }) })).status).toBe(402)
       expect((await collect()).status).toBe(200)
@@ -173,11 +204,11 @@ export const endpointLaws: readonly Law<Stall>[] = [
     name: 'nothing is settled before the result is stored',
     async check(subject) {
       const settling: unknown[] = []
-      const chain = cashChain({ before: (question) => (question === 'settle' ? look() : undefined) })
+      const chain = memoryChain({ before: (question) => (question === 'settle' ? look() : undefined) })
       const { ports, collect } = await set(subject, { chain })
       async function look(): Promise<void> {
         const calls = await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)
-        settling.push(...calls.map(({ work, result }) => [work, result !== null]))
+        settling.push(...calls.map(({ workStatus, result }) => [workStatus, result !== null]))
       }
       expect((await collect()).status).toBe(200)
       expect(settling).toEqual([['completed', true]])
@@ -193,8 +224,17 @@ export const endpointLaws: readonly Law<Stall>[] = [
       expect(chain.transfers).toMatchObject([{ from: alice.wallet, to: payTo.toLowerCase(), value: BigInt(amount) }])
       expect(before - alice.balance()).toBe(BigInt(amount))
       const transaction = chain.transfers[0]?.transaction ?? ''
-      expect(decodeHeader(headers.get('payment-response'))).toMatchObject({ success: true, transaction, network, payer: alice.wallet })
-      expect([headers.get('x-payment-receipt'), body.payment.tx_hash, body.price.amount]).toEqual([transaction, transaction, dollars(amount)])
+      expect(decodeHeader(headers.get('payment-response'))).toMatchObject({
+        success: true,
+        transaction,
+        network,
+        payer: alice.wallet,
+      })
+      expect([headers.get('x-payment-receipt'), body.payment.tx_hash, body.price.amount]).toEqual([
+        transaction,
+        transaction,
+        dollars(amount),
+      ])
     },
   },
   {
@@ -212,7 +252,13 @@ export const endpointLaws: readonly Law<Stall>[] = [
       const { body: bought } = await collect()
       for (const header of ['payment-signature', 'x-payment']) {
         const { status, headers, body } = await buy({ header })
-        expect([status, body.code, body.job_id, body.recoverable, headers.has('payment-required')]).toEqual([402, 'PAYMENT_REPLAY', bought.id, true, true])
+        expect([status, body.code, body.job_id, body.recoverable, headers.has('payment-required')]).toEqual([
+          402,
+          'PAYMENT_REPLAY',
+          bought.id,
+          true,
+          true,
+        ])
         expect((await alice.poll(body.poll_url, payment)).status).toBe(200)
       }
       expect(chain.transfers).toHaveLength(1)
@@ -226,9 +272,16 @@ export const endpointLaws: readonly Law<Stall>[] = [
       const { path, example, method } = endpoint
       const url = await keyed(body.id)
       const polls = [url.replace(/\?.*$/, ''), endpoint.job.poll.replace('{id}', body.id)]
-      const orders = [example, { ...(example as object), prompt: 'what have they bought?' }].map((order) => ({ method, path, body: order }))
+      const orders = [example, { ...(example as object), prompt: 'what have they bought?' }].map((order) => ({
+        method,
+        path,
+        body: order,
+      }))
       expectNothingRead(await strangerHears(shop, { payment, orders, polls }))
-      await expectOwnerReads({ shop, keyed, fresh: () => alice.sign(challenge), empty: () => chain.drain(alice.wallet) }, { id: body.id, payment })
+      await expectOwnerReads(
+        { shop, keyed, fresh: () => alice.sign(challenge), empty: () => chain.drain(alice.wallet) },
+        { id: body.id, payment },
+      )
       expect(chain.transfers).toHaveLength(1)
     },
   },
@@ -264,7 +317,9 @@ export const endpointLaws: readonly Law<Stall>[] = [
     async check(subject) {
       let puts = 0
       const put = () => (puts++, Promise.reject(new Error('disk full')))
-      const { endpoint, alice, payment, collect, chain, clock, keyed } = await set(subject, { ports: { objects: { put, get: async () => undefined } } })
+      const { endpoint, alice, payment, collect, chain, clock, keyed } = await set(subject, {
+        ports: { objects: { put, get: async () => undefined } },
+      })
       const first = await collect()
       // What waits at its vendor's place is tried again for a minute.
       if (first.status === 202) await clock.advance(60_000)
@@ -273,7 +328,11 @@ export const endpointLaws: readonly Law<Stall>[] = [
       if (puts === 0) return
       const kept = await alice.poll(await keyed(body.id), payment)
       for (const said of [body, kept.body].map((each) => JSON.stringify(each))) {
-        expect([said.includes(madeBy(endpoint)), said.includes('"backed_up":true'), said.includes('/api/media/')]).toEqual([true, false, false])
+        expect([
+          said.includes(madeBy(endpoint)),
+          said.includes('"backed_up":true'),
+          said.includes('/api/media/'),
+        ]).toEqual([true, false, false])
       }
       expect(JSON.stringify(kept.body)).toContain('"backed_up":false')
     },
@@ -328,7 +387,7 @@ export const endpointLaws: readonly Law<Stall>[] = [
       const { job, chain, clock, shop } = await set(subject, JOB)
       await job()
       for (let hours = 0; hours < 50; hours += 5) {
-        await shop.tend()
+        await shop.maintain()
         await clock.advance(5 * HOUR)
       }
       expect(chain.transfers).toEqual([])
@@ -357,7 +416,7 @@ export const endpointLaws: readonly Law<Stall>[] = [
     name: 'a refused settlement withholds the result, and a later poll collects it',
     async check(subject) {
       const { alice, collect, chain, payment } = await set(subject)
-      chain.forecast('refused')
+      chain.simulate('refused')
       const { status, headers, body } = await collect()
       expect([status, body.error, 'payment' in body]).toEqual([402, 'Payment settlement failed', false])
       expect(decodeHeader(headers.get('payment-response'))).toMatchObject({ success: false, transaction: '' })
@@ -370,14 +429,14 @@ export const endpointLaws: readonly Law<Stall>[] = [
     async check(subject) {
       for (const weather of ['landed', 'dropped'] as const) {
         const { alice, buy, idle, ports, chain, payment, shop, keyed } = await set(subject)
-        chain.forecast(weather)
+        chain.simulate(weather)
         const bought = await buy()
         await idle()
         const collecting = await keyed(bought.body.id)
-        const isPaidByPoll = (await ports.storage.getCall(bought.body.id))?.money === 'verified'
+        const isPaidByPoll = (await ports.storage.getCall(bought.body.id))?.paymentStatus === 'verified'
         const { status, headers } = isPaidByPoll ? await alice.poll(collecting, payment) : bought
         expect([status, headers.get('payment-required')]).toEqual([202, null])
-        await shop.tend()
+        await shop.maintain()
         expect((await alice.poll(collecting, payment)).status).toBe(200)
         expect(chain.transfers).toHaveLength(1)
       }
@@ -408,10 +467,16 @@ export const endpointLaws: readonly Law<Stall>[] = [
       const { asked: _, ...makers } = makersThat(() => Promise.reject(new Error('secret of the vendor')))
       const { shop, endpoint, buy, alice, payment } = await set(subject, makers)
       const bad = await read(await shop.fetch(post(endpoint, '{"broken')))
-      const answers = [bad, await buy(), await alice.poll('/api/v1/calls/none', payment)].filter(({ status }) => status >= 400 && status !== 402)
+      const answers = [bad, await buy(), await alice.poll('/api/v1/calls/none', payment)].filter(
+        ({ status }) => status >= 400 && status !== 402,
+      )
       for (const { status, headers, body } of answers) {
-        expect([status, headers.get('content-type'), headers.get('cache-control')]).toEqual([status, 'application/json', 'no-store'])
-        expect([status, endpoint.dialect, typeof body.error]).toEqual([status, 'plain', 'string'])
+        expect([status, headers.get('content-type'), headers.get('cache-control')]).toEqual([
+          status,
+          'application/json',
+          'no-store',
+        ])
+        expect([status, endpoint.errorFormat, typeof body.error]).toEqual([status, 'plain', 'string'])
         expect(JSON.stringify(body)).not.toContain('secret')
       }
     },

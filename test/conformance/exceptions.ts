@@ -18,7 +18,10 @@ export const EXCEPT: Readonly<Record<string, Readonly<Record<string, string>>>> 
   },
   'phone.numbers.renew': { 'one fresh authorization pays for one of two calls': ONE_AT_A_TIME },
   'phone.numbers.buy': { 'one fresh authorization pays for one of two calls': OWES },
-  'sandbox.create': { 'one fresh authorization pays for one of two calls': 'what has ended is not sold, and it lives no longer than the authorization that was to pay for it' },
+  'sandbox.create': {
+    'one fresh authorization pays for one of two calls':
+      'what has ended is not sold, and it lives no longer than the authorization that was to pay for it',
+  },
   'voice.call': {
     'one fresh authorization pays for one of two calls': OWES,
     'a vendor that fails, or never answers, charges nothing, and the same signed request buys afterwards': RINGS,

@@ -1,67 +1,128 @@
 import { expect } from 'bun:test'
 import { Value } from '@sinclair/typebox/value'
-import { cashChain } from '../../adapters/chains/cash.ts'
-import { chunk, type ChatScript, scriptedChat, type ScriptedChat, streamAnswer, wholeAnswer } from '../../adapters/vendors/scripted_chat.ts'
-import type { Live } from '../../core/endpoint.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
+import {
+  chunk,
+  type ChatScript,
+  scriptedChat,
+  type ScriptedChat,
+  streamAnswer,
+  wholeAnswer,
+} from '../../adapters/providers/scripted/chat.ts'
+import type { Streamed } from '../../core/endpoint/mod.ts'
 import { type Catalog, catalog, type Endpoint, endpoints, type Gateway, type Payment } from '../../core/mod.ts'
 import { type Answer, type Buyer, decodeHeader, encodePayment, type Kit, kit, type KitOptions, ORIGIN } from '../kit.ts'
 import type { Law, Subject } from './law.ts'
 import { expectNothingRead, expectOwnerReads, strangerHears } from './public_payment.ts'
-import { type Away, awayOf, isAway } from './stall.ts'
+import { type Away, awayOf, isAway } from './endpoint_fixture.ts'
 
 /** What a buyer sends to a live endpoint; a stream is another order than a whole answer. */
-export type Order = { readonly path: string; readonly body: Readonly<Record<string, unknown>>; readonly isStream: boolean }
+export type Order = {
+  readonly path: string
+  readonly body: Readonly<Record<string, unknown>>
+  readonly isStream: boolean
+}
 
-/** A live endpoint under law, on a menu with all the others. `script` is what its vendor does. */
-export type LiveStall = { readonly endpoint: Live; readonly order: Order; readonly away: Away; open(options?: KitOptions & { script?: ChatScript }): Kit & { readonly chat: ScriptedChat } }
+/** A live endpoint under test, in a gateway with all the others. `script` is what its vendor does. */
+export type StreamedFixture = {
+  readonly endpoint: Streamed
+  readonly order: Order
+  readonly away: Away
+  open(options?: KitOptions & { script?: ChatScript }): Kit & { readonly chat: ScriptedChat }
+}
 
-export type LiveDefect = { readonly endpoint?: (good: Live) => Live; readonly wrap?: NonNullable<KitOptions['wrap']>; readonly dress?: NonNullable<KitOptions['dress']>; readonly setup?: () => KitOptions }
+export type StreamedDefect = {
+  readonly endpoint?: (good: Streamed) => Streamed
+  readonly wrap?: NonNullable<KitOptions['wrap']>
+  readonly dress?: NonNullable<KitOptions['dress']>
+  readonly setup?: () => KitOptions
+}
 
 /** The wallets of the buyers: what is sold to the listed only is sold to them. */
-const GUESTS = ['alice', 'bob'].map((name) => cashChain().wallet(name))
+const GUESTS = ['alice', 'bob'].map((name) => memoryChain().wallet(name))
 
 /** Whole and streamed, as far as the endpoint has both. */
-export function ordersOf(endpoint: Live, rows: Catalog = catalog()): readonly Order[] {
-  const vendors = { images: () => undefined, chat: () => scriptedChat(), media: () => Promise.reject(new Error('no media')) }
+export function ordersOf(endpoint: Streamed, rows: Catalog = catalog()): readonly Order[] {
+  const vendors = {
+    images: () => undefined,
+    chat: () => scriptedChat(),
+    media: () => Promise.reject(new Error('no media')),
+  }
   const offering = { catalog: rows, vendors }
   const body = endpoint.sample(offering)
-  const surfaced = offering.catalog.chat.all.find(({ billing, surfaces }) => billing.mode !== 'free' && (endpoint.dialect === 'chat' || surfaces?.includes('generate_content')))
+  const surfaced = offering.catalog.chat.all.find(
+    ({ billing, surfaces }) =>
+      billing.mode !== 'free' && (endpoint.errorFormat === 'chat' || surfaces?.includes('generate_content')),
+  )
   const path = endpoint.path.replace('{model...}', typeof body.model === 'string' ? body.model : (surfaced?.id ?? ''))
-  if (endpoint.dialect === 'generate_content') return [{ path, body, isStream: endpoint.name.endsWith('.stream') }]
+  if (endpoint.errorFormat === 'generate_content') return [{ path, body, isStream: endpoint.name.endsWith('.stream') }]
   return [false, true].map((isStream) => ({ path, body: isStream ? { ...body, stream: true } : body, isStream }))
 }
 
-export async function liveStall(good: Live, order: Order, { endpoint: spoil = (same) => same, setup, ...defect }: LiveDefect = {}): Promise<Subject<LiveStall>> {
+export async function streamedFixture(
+  good: Streamed,
+  order: Order,
+  { endpoint: spoil = (same) => same, setup, ...defect }: StreamedDefect = {},
+): Promise<Subject<StreamedFixture>> {
   const endpoint = spoil(good)
-  const menu: readonly Endpoint[] = endpoints.map((each) => (each.name === good.name ? endpoint : each))
-  const open: LiveStall['open'] = ({ script, ...options } = {}) => {
+  const router: readonly Endpoint[] = endpoints.map((each) => (each.name === good.name ? endpoint : each))
+  const open: StreamedFixture['open'] = ({ script, ...options } = {}) => {
     const chat = scriptedChat(script)
-    return { ...kit({ endpoints: menu, chatVendor: chat, guests: { generate_content: GUESTS }, ...defect, ...setup?.(), ...options }), chat }
+    return {
+      ...kit({
+        endpoints: router,
+        chatVendor: chat,
+        allowlists: { generate_content: GUESTS },
+        ...defect,
+        ...setup?.(),
+        ...options,
+      }),
+      chat,
+    }
   }
   return { open: async () => ({ endpoint, order, away: awayOf(setup?.()), open }), close: async () => {} }
 }
 
 type Bought = { readonly status: number; readonly headers: Headers; readonly text: string; readonly body: any }
-type Scene = ReturnType<LiveStall['open']> & {
-  readonly endpoint: Live
+type Scene = ReturnType<StreamedFixture['open']> & {
+  readonly endpoint: Streamed
   readonly order: Order
   readonly away: Away
   readonly alice: Buyer
   readonly challenge: Answer
   readonly payment: Payment
-  send(at?: { payment?: Payment; header?: string; shop?: Gateway; body?: unknown; gone?: AbortSignal }): Promise<Response>
+  send(at?: {
+    payment?: Payment
+    header?: string
+    shop?: Gateway
+    body?: unknown
+    gone?: AbortSignal
+  }): Promise<Response>
   buy(at?: Parameters<Scene['send']>[0]): Promise<Bought>
 }
 
-async function set(subject: Subject<LiveStall>, options: Parameters<LiveStall['open']>[0] = {}): Promise<Scene> {
+async function set(
+  subject: Subject<StreamedFixture>,
+  options: Parameters<StreamedFixture['open']>[0] = {},
+): Promise<Scene> {
   const { endpoint, order, away, open } = await subject.open()
   const subjects = open(options)
   const alice = subjects.buyer()
   const challenge = await alice.ask(order.body, order)
   expect(challenge.status).toBe(402)
   const payment = alice.sign(challenge)
-  const send: Scene['send'] = async ({ payment: paid = payment, header = 'payment-signature', shop = subjects.shop, body = order.body, gone } = {}) => {
-    const request = new Request(ORIGIN + order.path, { method: 'POST', headers: { 'content-type': 'application/json', [header]: encodePayment(paid) }, body: JSON.stringify(body) })
+  const send: Scene['send'] = async ({
+    payment: paid = payment,
+    header = 'payment-signature',
+    shop = subjects.shop,
+    body = order.body,
+    gone,
+  } = {}) => {
+    const request = new Request(ORIGIN + order.path, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', [header]: encodePayment(paid) },
+      body: JSON.stringify(body),
+    })
     return await shop.fetch(request, { ip: '192.0.2.1', ...(gone && { gone }) })
   }
   async function buy(at: Parameters<Scene['send']>[0] = {}): Promise<Bought> {
@@ -76,36 +137,55 @@ async function told(response: Response) {
 }
 
 /** An answer of the vendor's in either form, unless told. */
-const hello: ChatScript = async ({ stream }) => (stream ? streamAnswer([chunk({ content: 'Hello' }), chunk({}, { finish: 'stop' }), 'data: [DONE]\n\n']) : wholeAnswer())
+const hello: ChatScript = async ({ stream }) =>
+  stream
+    ? streamAnswer([chunk({ content: 'Hello' }), chunk({}, { finish: 'stop' }), 'data: [DONE]\n\n'])
+    : wholeAnswer()
 const isReplay = ({ status, text }: Bought): boolean => status === 402 && /PAYMENT_REPLAY|already used/.test(text)
 
 /** What a reply says about its payment: in its headers, or in the comments before the last event. */
-function receiptIn({ headers, text }: Bought, { isStream }: Order): { response: string | null; receipt: string | null; settled: string | null } {
-  const said = (name: string) => (isStream ? (new RegExp(`^: ${name} (\\S+)$`, 'm').exec(text)?.[1] ?? null) : headers.get(name))
+function receiptIn(
+  { headers, text }: Bought,
+  { isStream }: Order,
+): { response: string | null; receipt: string | null; settled: string | null } {
+  const said = (name: string) =>
+    isStream ? (new RegExp(`^: ${name} (\\S+)$`, 'm').exec(text)?.[1] ?? null) : headers.get(name)
   return { response: said('payment-response'), receipt: said('x-payment-receipt'), settled: said('x-payment-settled') }
 }
 
 /** How the last event of a stream begins. */
-const LAST = { chat: 'data: [DONE]', messages: 'event: message_stop', responses: 'event: response.completed' } as Readonly<Partial<Record<Live['dialect'], string>>>
+const LAST = {
+  chat: 'data: [DONE]',
+  messages: 'event: message_stop',
+  responses: 'event: response.completed',
+} as Readonly<Partial<Record<Streamed['errorFormat'], string>>>
 
 /** Whether an error reads as the clients of this surface expect it. */
-const isSpoken = (dialect: Live['dialect'], body: any): boolean => dialects[dialect]?.(body) ?? typeof body.error === 'string'
-const dialects: Readonly<Partial<Record<Live['dialect'], (body: any) => boolean>>> = {
-  chat: ({ error, message }) => (typeof error === 'string' || typeof error.type === 'string') && typeof message === 'string',
-  messages: ({ type, error }) => type === 'error' && typeof error.type === 'string' && typeof error.message === 'string',
-  responses: ({ error }) => typeof error.type === 'string' && typeof error.message === 'string' && 'param' in error && 'code' in error,
-  generate_content: ({ error }) => typeof error.code === 'number' && typeof error.status === 'string' && typeof error.message === 'string',
+const isSpoken = (errorFormat: Streamed['errorFormat'], body: any): boolean =>
+  errorFormats[errorFormat]?.(body) ?? typeof body.error === 'string'
+const errorFormats: Readonly<Partial<Record<Streamed['errorFormat'], (body: any) => boolean>>> = {
+  chat: ({ error, message }) =>
+    (typeof error === 'string' || typeof error.type === 'string') && typeof message === 'string',
+  messages: ({ type, error }) =>
+    type === 'error' && typeof error.type === 'string' && typeof error.message === 'string',
+  responses: ({ error }) =>
+    typeof error.type === 'string' && typeof error.message === 'string' && 'param' in error && 'code' in error,
+  generate_content: ({ error }) =>
+    typeof error.code === 'number' && typeof error.status === 'string' && typeof error.message === 'string',
 }
 
 // ── the laws ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export const liveLaws: readonly Law<LiveStall>[] = [
+export const streamedLaws: readonly Law<StreamedFixture>[] = [
   {
     name: 'the quote is one: in three equal headers, in the body, and in its price',
     async check(subject) {
       const { headers, body } = (await set(subject)).challenge
       const required = headers.get('payment-required')
-      expect([headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([required, `X402 requirements=${required}`])
+      expect([headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([
+        required,
+        `X402 requirements=${required}`,
+      ])
       const { x402Version, accepts } = decodeHeader(required)
       expect([body.x402Version, body.accepts]).toEqual([x402Version, accepts])
       for (const { amount } of accepts) expect(body.price.amount).toBe((Number(amount) / 1e6).toFixed(6))
@@ -116,7 +196,7 @@ export const liveLaws: readonly Law<LiveStall>[] = [
     name: 'a quote lies between the least and the most that discovery says',
     async check(subject) {
       const { challenge, endpoint, ports } = await set(subject)
-      const { min, max } = endpoint.span({ catalog: catalog(), vendors: ports.vendors })
+      const { min, max } = endpoint.priceRange({ catalog: catalog(), vendors: ports.vendors })
       const amount = BigInt(challenge.body.accepts[0].amount)
       expect([amount >= min, amount <= max]).toEqual([true, true])
     },
@@ -127,7 +207,11 @@ export const liveLaws: readonly Law<LiveStall>[] = [
       const { shop, order, challenge } = await set(subject)
       for (const method of ['GET', 'HEAD', 'POST']) {
         const response = await shop.fetch(new Request(ORIGIN + order.path, { method }))
-        expect([method, response.status, decodeHeader(response.headers.get('payment-required')).accepts]).toEqual([method, 402, challenge.body.accepts])
+        expect([method, response.status, decodeHeader(response.headers.get('payment-required')).accepts]).toEqual([
+          method,
+          402,
+          challenge.body.accepts,
+        ])
       }
     },
   },
@@ -135,11 +219,24 @@ export const liveLaws: readonly Law<LiveStall>[] = [
     name: 'bad input is 400 before the quote, with a payment as without, in the words of its surface',
     async check(subject) {
       const { shop, order, endpoint, payment, chain, chat } = await set(subject)
-      const wrong = (endpoint.input.required ?? []).map((name) => JSON.stringify({ ...order.body, [name]: { wrong: true } }))
+      const wrong = (endpoint.input.required ?? []).map((name) =>
+        JSON.stringify({ ...order.body, [name]: { wrong: true } }),
+      )
       for (const body of ['{"broken', 'null', '[]', ...wrong]) {
         for (const headers of [{}, { 'payment-signature': encodePayment(payment) }]) {
-          const response = await shop.fetch(new Request(ORIGIN + order.path, { method: 'POST', headers: { 'content-type': 'application/json', ...headers }, body }))
-          expect([body, response.status, response.headers.get('payment-required'), isSpoken(endpoint.dialect, await response.json())]).toEqual([body, 400, null, true])
+          const response = await shop.fetch(
+            new Request(ORIGIN + order.path, {
+              method: 'POST',
+              headers: { 'content-type': 'application/json', ...headers },
+              body,
+            }),
+          )
+          expect([
+            body,
+            response.status,
+            response.headers.get('payment-required'),
+            isSpoken(endpoint.errorFormat, await response.json()),
+          ]).toEqual([body, 400, null, true])
         }
       }
       expect([chat.orders.length, chain.transfers.length]).toEqual([0, 0])
@@ -149,7 +246,9 @@ export const liveLaws: readonly Law<LiveStall>[] = [
     name: 'nothing is asked of a vendor before the payment is verified',
     async check(subject) {
       const before: number[] = []
-      const chain = cashChain({ before: (question) => void (question === 'verify' && before.push(scene.chat.orders.length)) })
+      const chain = memoryChain({
+        before: (question) => void (question === 'verify' && before.push(scene.chat.orders.length)),
+      })
       const scene = await set(subject, { chain })
       expect((await scene.buy({ payment: scene.alice.sign(scene.challenge, { value: 1n }) })).status).toBe(402)
       expect([(await scene.buy()).status, before]).toEqual([200, [0, 0]])
@@ -169,17 +268,31 @@ export const liveLaws: readonly Law<LiveStall>[] = [
     name: 'exactly the quote moves, after the answer is stored, and the receipt says so',
     async check(subject) {
       const stored: unknown[] = []
-      const chain = cashChain({ before: (question) => (question === 'settle' ? look() : undefined) })
+      const chain = memoryChain({ before: (question) => (question === 'settle' ? look() : undefined) })
       const { ports, buy, order, alice, challenge } = await set(subject, { chain })
       async function look(): Promise<void> {
-        stored.push(...(await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)).map(({ work, result }) => [work, result !== null]))
+        stored.push(
+          ...(await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)).map(({ workStatus, result }) => [
+            workStatus,
+            result !== null,
+          ]),
+        )
       }
       const before = alice.balance()
       const { response, receipt, settled } = receiptIn(await buy(), order)
       const [{ amount, network, payTo }] = challenge.body.accepts
-      expect([stored, chain.transfers.length, before - alice.balance(), chain.transfers[0]?.to as string]).toEqual([[['completed', true]], 1, BigInt(amount), payTo.toLowerCase()])
+      expect([stored, chain.transfers.length, before - alice.balance(), chain.transfers[0]?.to as string]).toEqual([
+        [['completed', true]],
+        1,
+        BigInt(amount),
+        payTo.toLowerCase(),
+      ])
       const transaction = chain.transfers[0]?.transaction ?? ''
-      expect([receipt, settled, decodeHeader(response)]).toMatchObject([transaction, null, { success: true, transaction, network, payer: alice.wallet }])
+      expect([receipt, settled, decodeHeader(response)]).toMatchObject([
+        transaction,
+        null,
+        { success: true, transaction, network, payer: alice.wallet },
+      ])
     },
   },
   {
@@ -187,9 +300,15 @@ export const liveLaws: readonly Law<LiveStall>[] = [
     async check(subject) {
       const { endpoint, order, buy } = await set(subject, { script: hello })
       const { status, headers, text, body } = await buy()
-      expect([status, headers.get('content-type')?.split(';')[0] ?? '']).toEqual([200, order.isStream ? 'text/event-stream' : 'application/json'])
-      if (!order.isStream) return expect([...Value.Errors(endpoint.output, body)].map(({ path, message }) => `${path} ${message}`)).toEqual([])
-      const last = LAST[endpoint.dialect]
+      expect([status, headers.get('content-type')?.split(';')[0] ?? '']).toEqual([
+        200,
+        order.isStream ? 'text/event-stream' : 'application/json',
+      ])
+      if (!order.isStream)
+        return expect(
+          [...Value.Errors(endpoint.output, body)].map(({ path, message }) => `${path} ${message}`),
+        ).toEqual([])
+      const last = LAST[endpoint.errorFormat]
       expect([text.includes('Hello'), /^data:(?! )/m.test(text)]).toEqual([true, false])
       if (last) expect(text.indexOf(last)).toBeGreaterThan(text.indexOf('\n: payment-response '))
     },
@@ -211,9 +330,16 @@ export const liveLaws: readonly Law<LiveStall>[] = [
       expect((await buy()).status).toBe(200)
       const identity = await chain.identify(payment, payment.accepted, { now: 0, signal: new AbortController().signal })
       const id = (identity.kind === 'known' && (await ports.storage.callOf(identity.key, 0))?.id) || ''
-      const orders = [order.body, { ...order.body, elsewhere: 1 }].map((body) => ({ method: 'POST', path: order.path, body }))
+      const orders = [order.body, { ...order.body, elsewhere: 1 }].map((body) => ({
+        method: 'POST',
+        path: order.path,
+        body,
+      }))
       expectNothingRead(await strangerHears(shop, { payment, orders, polls: [`/api/v1/calls/${id}`] }))
-      await expectOwnerReads({ shop, keyed, fresh: () => alice.sign(challenge), empty: () => chain.drain(alice.wallet) }, { id, payment })
+      await expectOwnerReads(
+        { shop, keyed, fresh: () => alice.sign(challenge), empty: () => chain.drain(alice.wallet) },
+        { id, payment },
+      )
       expect(chain.transfers).toHaveLength(1)
     },
   },
@@ -224,7 +350,12 @@ export const liveLaws: readonly Law<LiveStall>[] = [
       const first = await buy()
       const again = await buy()
       const bare = (text: string) => text.replace(/^: .*\n(?:: .*\n)*\n/gm, '')
-      expect([again.status, again.headers.get('x-payment-status'), again.headers.has('payment-response'), again.text]).toEqual([200, 'already_settled', true, bare(first.text)])
+      expect([
+        again.status,
+        again.headers.get('x-payment-status'),
+        again.headers.has('payment-response'),
+        again.text,
+      ]).toEqual([200, 'already_settled', true, bare(first.text)])
       await clock.advance(600_001)
       expect(isReplay(await buy())).toBe(true)
       expect([chat.orders.length, chain.transfers.length]).toEqual([1, 1])
@@ -236,15 +367,28 @@ export const liveLaws: readonly Law<LiveStall>[] = [
       const { buy, chat, chain } = await set(subject)
       const answers = await Promise.all(Array.from({ length: 12 }, () => buy()))
       const got = answers.filter(({ status }) => status === 200)
-      expect([got.length > 0, answers.filter(isReplay).length, chat.orders.length, chain.transfers.length]).toEqual([true, 12 - got.length, 1, 1])
+      expect([got.length > 0, answers.filter(isReplay).length, chat.orders.length, chain.transfers.length]).toEqual([
+        true,
+        12 - got.length,
+        1,
+        1,
+      ])
     },
   },
   {
     name: 'a failure of the vendor charges nothing, says nothing of the vendor, and the same signed request buys afterwards',
     async check(subject) {
-      const { buy, chain, endpoint } = await set(subject, { script: async (order, at) => (at.attempt === 1 ? Promise.reject(new Error('secret of the vendor')) : await hello(order, at)) })
+      const { buy, chain, endpoint } = await set(subject, {
+        script: async (order, at) =>
+          at.attempt === 1 ? Promise.reject(new Error('secret of the vendor')) : await hello(order, at),
+      })
       const { status, text, body } = await buy()
-      expect([status, text.includes('secret'), isSpoken(endpoint.dialect, body), chain.transfers.length]).toEqual([503, false, true, 0])
+      expect([status, text.includes('secret'), isSpoken(endpoint.errorFormat, body), chain.transfers.length]).toEqual([
+        503,
+        false,
+        true,
+        0,
+      ])
       expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
     },
   },
@@ -260,10 +404,23 @@ export const liveLaws: readonly Law<LiveStall>[] = [
       const { buy, chain, order, endpoint } = await set(subject, { script: broken })
       const { text } = await buy()
       if (!order.isStream) return
-      const data = text.trimEnd().split('\n').at(-1)?.replace(/^data: /, '') ?? ''
+      const data =
+        text
+          .trimEnd()
+          .split('\n')
+          .at(-1)
+          ?.replace(/^data: /, '') ?? ''
       const said = JSON.parse(data)
-      const isOurs = endpoint.dialect === 'responses' ? said.type === 'error' && typeof said.message === 'string' : isSpoken(endpoint.dialect, said)
-      expect([text.includes('Hel'), text.includes('secret'), isOurs, chain.transfers.length]).toEqual([true, false, true, 0])
+      const isOurs =
+        endpoint.errorFormat === 'responses'
+          ? said.type === 'error' && typeof said.message === 'string'
+          : isSpoken(endpoint.errorFormat, said)
+      expect([text.includes('Hel'), text.includes('secret'), isOurs, chain.transfers.length]).toEqual([
+        true,
+        false,
+        true,
+        0,
+      ])
       expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
     },
   },
@@ -272,10 +429,10 @@ export const liveLaws: readonly Law<LiveStall>[] = [
     async check(subject) {
       for (const weather of ['landed', 'dropped'] as const) {
         const { buy, order, chain, shop, ports } = await set(subject)
-        chain.forecast(weather)
+        chain.simulate(weather)
         const bought = await buy()
         expect([bought.status, receiptIn(bought, order).settled]).toEqual([200, 'false'])
-        await shop.tend()
+        await shop.maintain()
         expect([chain.transfers.length, await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([1, []])
       }
     },
@@ -284,27 +441,34 @@ export const liveLaws: readonly Law<LiveStall>[] = [
     name: 'a whole answer whose settlement is refused is withheld, with what finds it, and a stream says so at its end',
     async check(subject) {
       const { buy, chain, order } = await set(subject, { script: hello })
-      chain.forecast('refused')
+      chain.simulate('refused')
       const bought = await buy()
       const { text, body } = bought
       const { settled, response } = receiptIn(bought, order)
-      expect([bought.status, text.includes('Hello'), settled, chain.transfers.length]).toEqual(order.isStream ? [200, true, 'false', 0] : [402, false, null, 0])
+      expect([bought.status, text.includes('Hello'), settled, chain.transfers.length]).toEqual(
+        order.isStream ? [200, true, 'false', 0] : [402, false, null, 0],
+      )
       if (order.isStream) return expect(text).toContain(': x-payment-settle-error-class refused')
-      expect([typeof body.job_id, typeof body.poll_url, text.includes('Payment settlement failed'), decodeHeader(response).success]).toEqual(['string', 'string', true, false])
+      expect([
+        typeof body.job_id,
+        typeof body.poll_url,
+        text.includes('Payment settlement failed'),
+        decodeHeader(response).success,
+      ]).toEqual(['string', 'string', true, false])
     },
   },
   {
     name: 'after a refused settlement the wallet gets no more until it has paid',
     async check(subject) {
       const { buy, alice, challenge, chain, payment, ports } = await set(subject)
-      chain.forecast('refused')
+      chain.simulate('refused')
       await buy()
       expect(chain.transfers).toHaveLength(0)
       expect((await buy({ payment: alice.sign(challenge) })).status).toBe(402)
       const identity = await chain.identify(payment, payment.accepted, { now: 0, signal: new AbortController().signal })
       const owed = identity.kind === 'known' ? await ports.storage.callOf(identity.key, 0) : undefined
       const again = await buy()
-      expect([owed?.money, again.status, chain.transfers.length]).toEqual(['refused', 200, 1])
+      expect([owed?.paymentStatus, again.status, chain.transfers.length]).toEqual(['refused', 200, 1])
       expect((await buy({ payment: alice.sign(challenge) })).status).toBe(200)
     },
   },
@@ -319,7 +483,10 @@ export const liveLaws: readonly Law<LiveStall>[] = [
           signal.addEventListener('abort', () => void (isCancelled = true))
           if (!order.stream) return await new Promise<never>(() => {})
           const pieces = [chunk({ role: 'assistant', content: '' }), ...(hasWords ? [chunk({ content: 'Hel' })] : [])]
-          return streamAnswer(pieces, { onCancel: () => void (isCancelled = true), gate: (at) => (at >= pieces.length ? new Promise(() => {}) : undefined) })
+          return streamAnswer(pieces, {
+            onCancel: () => void (isCancelled = true),
+            gate: (at) => (at >= pieces.length ? new Promise(() => {}) : undefined),
+          })
         }
         const { send, buy, order, chain, clock } = await set(subject, { script })
         const sending = send({ gone: gone.signal })
@@ -337,11 +504,22 @@ export const liveLaws: readonly Law<LiveStall>[] = [
   {
     name: 'a stream that ends before its first word is a status, uncharged, and the same signed request buys afterwards',
     async check(subject) {
-      for (const pieces of [[': ping\n\n'], [chunk({ role: 'assistant', content: '' })], ['data: [DONE]\n\n'], ['<html>busy</html>'], ['data: {"error":{"message":"secret of the vendor"}}\n\n']]) {
-        const { buy, order, chain } = await set(subject, { script: async (asked, at) => (at.attempt === 1 && asked.stream ? streamAnswer(pieces) : await hello(asked, at)) })
+      for (const pieces of [
+        [': ping\n\n'],
+        [chunk({ role: 'assistant', content: '' })],
+        ['data: [DONE]\n\n'],
+        ['<html>busy</html>'],
+        ['data: {"error":{"message":"secret of the vendor"}}\n\n'],
+      ]) {
+        const { buy, order, chain } = await set(subject, {
+          script: async (asked, at) =>
+            at.attempt === 1 && asked.stream ? streamAnswer(pieces) : await hello(asked, at),
+        })
         if (!order.isStream) return
         const { status, headers } = await buy()
-        expect([pieces, status, headers.get('content-type')?.includes('event-stream'), chain.transfers.length]).toEqual([pieces, 503, false, 0])
+        expect([pieces, status, headers.get('content-type')?.includes('event-stream'), chain.transfers.length]).toEqual(
+          [pieces, 503, false, 0],
+        )
         expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
       }
     },

@@ -1,7 +1,7 @@
 import { expect } from 'bun:test'
-import type { Bar, Feed, MarketVendor, Resolution, Shelf } from '../../core/mod.ts'
-import { RESOLUTIONS, STOCK_MARKETS } from '../../core/vendors.ts'
-import { BAR_SECONDS } from '../../core/catalog/markets.ts'
+import type { Bar, Feed, MarketVendor, Resolution, MarketKind } from '../../core/mod.ts'
+import { RESOLUTIONS, STOCK_MARKETS } from '../../core/ports/vendors/market.ts'
+import { BAR_SECONDS } from '../../core/products/market/catalog.ts'
 import { START } from '../kit.ts'
 import { never, turn } from './abort.ts'
 import type { Law } from './law.ts'
@@ -11,7 +11,7 @@ export const NOW = START / 1000
 const HOUR = 3_600
 const DAY = 24 * HOUR
 
-async function feedOf(market: MarketVendor, shelf: Shelf, symbol: string): Promise<Feed> {
+async function feedOf(market: MarketVendor, shelf: MarketKind, symbol: string): Promise<Feed> {
   const found = (await market.feeds(shelf, never())).find((feed) => feed.symbol === symbol)
   if (!found) throw new Error(`${shelf} has no ${symbol}`)
   return found
@@ -28,7 +28,8 @@ export const marketVendorLaws: readonly Law<MarketVendor>[] = [
       for (const shelf of ['crypto', 'fx', 'commodity', ...STOCK_MARKETS] as const) {
         const feeds = await market.feeds(shelf, never())
         expect(new Set(feeds.map(({ symbol }) => symbol)).size).toBe(feeds.length)
-        for (const feed of feeds) expect([shelf, ...Object.values(feed).filter((text) => text.trim() === '')]).toEqual([shelf])
+        for (const feed of feeds)
+          expect([shelf, ...Object.values(feed).filter((text) => text.trim() === '')]).toEqual([shelf])
       }
     },
   },
@@ -39,7 +40,11 @@ export const marketVendorLaws: readonly Law<MarketVendor>[] = [
       const spot = await market.latest(await feedOf(market, 'fx', 'EUR-USD'), never())
       expect(spot?.price).toMatch(/^(0|[1-9]\d*)(\.\d+)?$/)
       expect(spot?.confidence).toMatch(/^(0|[1-9]\d*)(\.\d+)?$/)
-      expect([Number.isInteger(spot?.publishTime), (spot?.publishTime ?? 0) > NOW - DAY, (spot?.publishTime ?? 0) <= NOW]).toEqual([true, true, true])
+      expect([
+        Number.isInteger(spot?.publishTime),
+        (spot?.publishTime ?? 0) > NOW - DAY,
+        (spot?.publishTime ?? 0) <= NOW,
+      ]).toEqual([true, true, true])
     },
   },
   {
@@ -51,7 +56,10 @@ export const marketVendorLaws: readonly Law<MarketVendor>[] = [
       expect(starts(bars)).toEqual([...new Set(starts(bars))].sort((a, b) => a - b))
       for (const { o, h, l, c, v } of bars) {
         for (const price of [o, h, l, c, v]) expect(price).toMatch(/^-?(0|[1-9]\d*)(\.\d+)?$/)
-        expect([Number(h) >= Math.max(Number(o), Number(c)), Number(l) <= Math.min(Number(o), Number(c))]).toEqual([true, true])
+        expect([Number(h) >= Math.max(Number(o), Number(c)), Number(l) <= Math.min(Number(o), Number(c))]).toEqual([
+          true,
+          true,
+        ])
       }
     },
   },
@@ -61,7 +69,12 @@ export const marketVendorLaws: readonly Law<MarketVendor>[] = [
       const market = await subject.open()
       const feed = await feedOf(market, 'crypto', 'BTC-USD')
       for (const resolution of RESOLUTIONS) {
-        const bars = await market.bars(feed, { resolution, from: NOW - 4 * BAR_SECONDS[resolution], to: NOW, ...never() })
+        const bars = await market.bars(feed, {
+          resolution,
+          from: NOW - 4 * BAR_SECONDS[resolution],
+          to: NOW,
+          ...never(),
+        })
         expect([resolution, bars.length > 1]).toEqual([resolution, true])
       }
     },
@@ -81,7 +94,12 @@ export const marketVendorLaws: readonly Law<MarketVendor>[] = [
     name: 'what is not there has no price and no bars',
     async check(subject) {
       const market = await subject.open()
-      const feed = { ...(await feedOf(market, 'us', 'AAPL')), symbol: 'GONE', key: 'Equity.US.GONE/USD', feedId: '0'.repeat(64) }
+      const feed = {
+        ...(await feedOf(market, 'us', 'AAPL')),
+        symbol: 'GONE',
+        key: 'Equity.US.GONE/USD',
+        feedId: '0'.repeat(64),
+      }
       expect(await market.latest(feed, never())).toBeUndefined()
       expect(await market.bars(feed, hours(NOW - DAY, NOW))).toEqual([])
     },
@@ -94,7 +112,10 @@ export const marketVendorLaws: readonly Law<MarketVendor>[] = [
       const alone = []
       for (const feed of feeds) alone.push(await market.latest(feed, never()))
       expect(alone[0]?.price).not.toBe(alone[1]?.price)
-      expect(await Promise.all([...feeds, ...feeds].map((feed) => market.latest(feed, never())))).toEqual([...alone, ...alone])
+      expect(await Promise.all([...feeds, ...feeds].map((feed) => market.latest(feed, never())))).toEqual([
+        ...alone,
+        ...alone,
+      ])
     },
   },
   {
@@ -112,9 +133,17 @@ export const marketVendorLaws: readonly Law<MarketVendor>[] = [
       const market = await subject.open()
       const feed = await feedOf(market, 'crypto', 'BTC-USD')
       const reason = new Error('out of time')
-      const ended = (question: Promise<unknown>) => question.then(() => 'answered', (error: unknown) => error)
+      const ended = (question: Promise<unknown>) =>
+        question.then(
+          () => 'answered',
+          (error: unknown) => error,
+        )
       const questions = ({ signal }: { signal: AbortSignal }) =>
-        [market.feeds('us', { signal }), market.latest(feed, { signal }), market.bars(feed, { ...hours(NOW - 2 * DAY, NOW), signal })].map(ended)
+        [
+          market.feeds('us', { signal }),
+          market.latest(feed, { signal }),
+          market.bars(feed, { ...hours(NOW - 2 * DAY, NOW), signal }),
+        ].map(ended)
       expect(await Promise.all(questions({ signal: AbortSignal.abort(reason) }))).toEqual([reason, reason, reason])
       const controller = new AbortController()
       const waiting = questions(controller)
@@ -123,7 +152,8 @@ export const marketVendorLaws: readonly Law<MarketVendor>[] = [
         for (let turns = 0; turns < 20; turns++) await turn()
         return 'waiting'
       }
-      for (const question of waiting) expect(['answered', reason]).toContain((await Promise.race([question, soon()])) as Error)
+      for (const question of waiting)
+        expect(['answered', reason]).toContain((await Promise.race([question, soon()])) as Error)
     },
   },
   {

@@ -1,6 +1,6 @@
 /** What every object store promises, as data. */
 import { expect } from 'bun:test'
-import type { ByteRange, Objects } from '../../core/ports.ts'
+import type { ByteRange, Objects } from '../../core/ports/mod.ts'
 import type { Law } from './law.ts'
 
 const PNG = 'image/png'
@@ -18,7 +18,12 @@ function lawsOf(piece: number): readonly Law<Objects>[] {
       name: 'what was put comes back, byte for byte',
       async check(subject) {
         const objects = await subject.open()
-        const contents = [new Uint8Array(0), Uint8Array.from({ length: 256 }, (_, n) => n), pattern(70_001), pattern(1_500_000)]
+        const contents = [
+          new Uint8Array(0),
+          Uint8Array.from({ length: 256 }, (_, n) => n),
+          pattern(70_001),
+          pattern(1_500_000),
+        ]
         for (const [n, bytes] of contents.entries()) {
           await objects.put(`images/2026-11-20/all_kinds.${n}.png`, bytes, PNG)
           expect(await read(objects, `images/2026-11-20/all_kinds.${n}.png`)).toEqual(bytes)
@@ -93,7 +98,8 @@ function lawsOf(piece: number): readonly Law<Objects>[] {
         const objects = await subject.open()
         expect(await objects.get('images/nothing.png')).toBeUndefined()
         await objects.put('images/something.png', text('x'), PNG)
-        for (const key of ['images', 'images/something', 'images/something.png/more']) expect(await objects.get(key)).toBeUndefined()
+        for (const key of ['images', 'images/something', 'images/something.png/more'])
+          expect(await objects.get(key)).toBeUndefined()
       },
     },
     {
@@ -110,7 +116,22 @@ function lawsOf(piece: number): readonly Law<Objects>[] {
       async check(subject) {
         const objects = await subject.open()
         const climbing = ['.', '..', '/etc/passwd', '../x', 'a/../b', 'a/..', '%2e%2e/x', 'C:/x', 'a\\b']
-        const malformed = ['', 'a//b', 'a/', '/a', '.hidden', 'a/.b', '-a', '_a', 'a b', 'a\0b', 'a\n', 'ä', 'a@', 'x'.repeat(201)]
+        const malformed = [
+          '',
+          'a//b',
+          'a/',
+          '/a',
+          '.hidden',
+          'a/.b',
+          '-a',
+          '_a',
+          'a b',
+          'a\0b',
+          'a\n',
+          'ä',
+          'a@',
+          'x'.repeat(201),
+        ]
         for (const key of [...climbing, ...malformed]) {
           expect(await rejection(objects.put(key, text('x'), PNG))).toBeInstanceOf(RangeError)
           expect(await objects.get(key)).toBeUndefined()
@@ -147,7 +168,9 @@ function lawsOf(piece: number): readonly Law<Objects>[] {
         const objects = await subject.open()
         for (const length of [0, 1, Math.floor(0.3 * piece), 8 * piece, Math.floor(19.1 * piece)]) {
           const bytes = pattern(length)
-          expect(await putStream(objects, `video/of-${length}.mp4`, pieces(bytes, Math.ceil(0.67 * piece)), 'video/mp4')).toEqual({ size: length })
+          expect(
+            await putStream(objects, `video/of-${length}.mp4`, pieces(bytes, Math.ceil(0.67 * piece)), 'video/mp4'),
+          ).toEqual({ size: length })
           const found = await objects.get(`video/of-${length}.mp4`)
           expect(found?.type).toBe('video/mp4')
           expect(Bun.hash(await new Response(found?.body as BodyInit).bytes())).toBe(Bun.hash(bytes))
@@ -160,7 +183,11 @@ function lawsOf(piece: number): readonly Law<Objects>[] {
         const objects = await subject.open()
         for (const length of [0, 100, 9 * piece]) {
           const broken = new Error(`broken after ${length}`)
-          expect(await rejection(putStream(objects, 'video/broken.mp4', pieces(pattern(length), piece, broken), 'video/mp4'))).toBe(broken)
+          expect(
+            await rejection(
+              putStream(objects, 'video/broken.mp4', pieces(pattern(length), piece, broken), 'video/mp4'),
+            ),
+          ).toBe(broken)
           expect(await objects.get('video/broken.mp4')).toBeUndefined()
         }
         await objects.put('video/broken.mp4', text('whole'), 'video/mp4')
@@ -198,9 +225,16 @@ function lawsOf(piece: number): readonly Law<Objects>[] {
       async check(subject) {
         const objects = await subject.open()
         await objects.put('a', text('first'), PNG)
-        for (const [key, type] of [['a', PNG], ['../a', PNG], ['b', 'no type\n']] as const) {
+        for (const [key, type] of [
+          ['a', PNG],
+          ['../a', PNG],
+          ['b', 'no type\n'],
+        ] as const) {
           let isLetGo = false
-          const body = new ReadableStream<Uint8Array>({ pull: (controller) => controller.enqueue(text('second')), cancel: () => void (isLetGo = true) }, { highWaterMark: 0 })
+          const body = new ReadableStream<Uint8Array>(
+            { pull: (controller) => controller.enqueue(text('second')), cancel: () => void (isLetGo = true) },
+            { highWaterMark: 0 },
+          )
           const outcome = await putStream(objects, key, body, type).catch((error: unknown) => error)
           if (key === 'a') expect(outcome).toEqual({ size: 5 })
           else expect(outcome).toBeInstanceOf(RangeError)
@@ -236,7 +270,9 @@ function lawsOf(piece: number): readonly Law<Objects>[] {
         for (const [range, first, last] of asked) {
           const found = await objects.get('ranged', range)
           expect(found).toMatchObject({ size: bytes.length, type: 'video/mp4', part: { first, last } })
-          expect(Bun.hash(await new Response(found?.body as BodyInit).bytes())).toBe(Bun.hash(bytes.subarray(first, last + 1)))
+          expect(Bun.hash(await new Response(found?.body as BodyInit).bytes())).toBe(
+            Bun.hash(bytes.subarray(first, last + 1)),
+          )
         }
         expect(await objects.get('ranged', { first: bytes.length })).toMatchObject({ size: bytes.length, part: null })
         await objects.put('empty', new Uint8Array(0), 'video/mp4')
@@ -248,7 +284,12 @@ function lawsOf(piece: number): readonly Law<Objects>[] {
   ]
 }
 
-function putStream(objects: Objects, key: string, body: ReadableStream<Uint8Array>, type: string): Promise<{ readonly size: number }> {
+function putStream(
+  objects: Objects,
+  key: string,
+  body: ReadableStream<Uint8Array>,
+  type: string,
+): Promise<{ readonly size: number }> {
   if (!objects.putStream) throw new Error('it takes no streams')
   return objects.putStream(key, body, type)
 }

@@ -1,26 +1,34 @@
 import { expect } from 'bun:test'
 import { Value } from '@sinclair/typebox/value'
-import { cashChain } from '../../adapters/chains/cash.ts'
-import type { Paid } from '../../core/endpoint.ts'
-import { rowOf } from '../../core/faults.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
+import type { Inline, Paid } from '../../core/endpoint/mod.ts'
+import { rowOf } from '../../core/http/errors.ts'
 import { catalog, type Endpoint } from '../../core/mod.ts'
 import { type Answer, decodeHeader, door, located, ORIGIN, read } from '../kit.ts'
 import type { Law } from './law.ts'
 import { expectNothingRead, expectOwnerReads, strangerHears } from './public_payment.ts'
-import { deserted, isAway, shot, type Stall } from './stall.ts'
+import { deserted, isAway, shot, type EndpointFixture } from './endpoint_fixture.ts'
 
 /** Nothing is made again for whoever collects it; what can end by itself is looked at. */
-const looksOf = ({ stands }: Stall['endpoint']): number => (stands ? 1 : 0)
+const looksOf = ({ stands }: EndpointFixture['endpoint']): number => (stands ? 1 : 0)
 
 /** What is settled before its reply, and answers with nothing but its result. Every other paid endpoint may become a job. */
-export const isOneShot = (endpoint: Endpoint): endpoint is Paid & { readonly inline: true } => endpoint.kind === 'paid' && endpoint.inline === true
+export const isOneShot = (endpoint: Endpoint): endpoint is Inline =>
+  endpoint.kind === 'sold' && endpoint.delivery === 'inline'
 
 /** Everything in the order that a buyer may get wrong: as raw bodies, and field by field. */
-function badOrders(endpoint: Paid): { readonly bodies: readonly string[]; readonly fields: readonly Record<string, unknown>[] } {
+function badOrders(endpoint: Paid): {
+  readonly bodies: readonly string[]
+  readonly fields: readonly Record<string, unknown>[]
+} {
   const { from, path, input, example } = endpoint
   const bodies = ['{"broken', 'null', '[]', '"text"']
   const names = Object.keys(input.properties)
-  if (from === 'query') return { bodies: takesBodies(endpoint) ? bodies : [], fields: names.flatMap((name) => ['?', 'x'.repeat(200)].map((wrong) => ({ [name]: wrong }))) }
+  if (from === 'query')
+    return {
+      bodies: takesBodies(endpoint) ? bodies : [],
+      fields: names.flatMap((name) => ['?', 'x'.repeat(200)].map((wrong) => ({ [name]: wrong }))),
+    }
   const said = (name: string) => !path.includes(`{${name}}`)
   const without = (input.required ?? []).filter(said).map((name) => ({ ...(example as object), [name]: undefined }))
   const wrong = names.filter(said).map((name) => ({ ...(example as object), [name]: { wrong: true } }))
@@ -29,18 +37,21 @@ function badOrders(endpoint: Paid): { readonly bodies: readonly string[]; readon
 
 const takesBodies = ({ method, methods = [method] }: Paid): boolean => methods.includes('POST')
 /** What a result may hold; undefined where that is its vendor's to say. */
-const membersOf = ({ output }: Paid): readonly string[] | undefined => (output.properties && !output.additionalProperties ? Object.keys(output.properties) : undefined)
+const membersOf = ({ output }: Paid): readonly string[] | undefined =>
+  output.properties && !output.additionalProperties ? Object.keys(output.properties) : undefined
 
 /** A body of undeclared length, at least this long. */
 const flood = (length: number) => new Blob([' '.repeat(length)]).stream() as ReadableStream<Uint8Array>
 
 const dollars = (atomic: string, decimals = 6): string => (Number(atomic) / 1e6).toFixed(decimals)
 const paidness = ({ status, headers }: Answer): string => headers.get('x-payment-status') ?? String(status)
-/** Spec 2, Errors: search and market data word a replay differently. */
-const replayError = (endpoint: Paid): string => (isCoded(endpoint) ? 'Payment authorization already used' : 'Payment verification failed')
-/** Whose vendor's failure is told as one (spec 2, Errors; reference clients 6.14). */
-const isUpstream = ({ dialect, errors = [] }: Paid): boolean => dialect === 'market' || errors.some((code) => rowOf(code).status === 502)
-const isCoded = ({ dialect }: Paid): boolean => dialect !== 'market'
+/** Contract 9.9: search and market data word a replay differently. */
+const replayError = (endpoint: Paid): string =>
+  isCoded(endpoint) ? 'Payment authorization already used' : 'Payment verification failed'
+/** Whose vendor's failure is told as one (contract 9.10, 13.5). */
+const isUpstream = ({ errorFormat, errors = [] }: Paid): boolean =>
+  errorFormat === 'market' || errors.some((code) => rowOf(code).status === 502)
+const isCoded = ({ errorFormat }: Paid): boolean => errorFormat !== 'market'
 /** Members of a 402 that some results have as well. */
 const CHALLENGED = ['price', 'model', 'poll_url']
 const HOUR = 3_600_000
@@ -48,19 +59,30 @@ const RESEND = 600_000
 
 // ── the laws ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export const oneShotLaws: readonly Law<Stall>[] = [
+export const oneShotLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'the quote is one: in three equal headers, in the body, and in its price to four decimals or six',
     async check(subject) {
-      const { challenge: { headers, body }, endpoint, shop } = await shot(subject)
+      const {
+        challenge: { headers, body },
+        endpoint,
+        shop,
+      } = await shot(subject)
       const required = headers.get('payment-required')
-      expect([headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([required, `X402 requirements=${required}`])
+      expect([headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([
+        required,
+        `X402 requirements=${required}`,
+      ])
       const { x402Version, accepts, resource } = decodeHeader(required)
-      expect([body.x402Version, body.accepts, resource.url]).toEqual([x402Version, accepts, ORIGIN + located(endpoint.path, endpoint.example).url])
+      expect([body.x402Version, body.accepts, resource.url]).toEqual([
+        x402Version,
+        accepts,
+        ORIGIN + located(endpoint.path, endpoint.example).url,
+      ])
       expect(body.price.amount).toMatch(/^\d+\.(\d{4}|\d{6})$/)
       const decimals = body.price.amount.split('.')[1].length
       for (const { amount } of accepts) expect(body.price.amount).toBe(dollars(amount, decimals))
-      if (endpoint.dialect !== 'market') return
+      if (endpoint.errorFormat !== 'market') return
       expect(body.x402.accepts).toEqual(accepts)
       const [shown] = /\/api\/v1\/[^\s"]+/.exec(JSON.stringify(body.example)) ?? []
       expect((await read(await shop.fetch(new Request(ORIGIN + shown)))).body.accepts).toEqual(accepts)
@@ -80,7 +102,7 @@ export const oneShotLaws: readonly Law<Stall>[] = [
     name: 'a quote lies between the least and the most that discovery says',
     async check(subject) {
       const { challenge, endpoint, ports } = await shot(subject)
-      const { min, max } = endpoint.span({ catalog: catalog(), vendors: ports.vendors })
+      const { min, max } = endpoint.priceRange({ catalog: catalog(), vendors: ports.vendors })
       const amount = BigInt(challenge.body.accepts[0].amount)
       expect([amount >= min, amount <= max]).toEqual([true, true])
     },
@@ -92,7 +114,10 @@ export const oneShotLaws: readonly Law<Stall>[] = [
       const required = challenge.headers.get('payment-required')
       const methods = endpoint.methods ?? [endpoint.method]
       const looks = ['HEAD', ...(methods.includes('GET') ? [] : ['GET'])]
-      const probes = [...looks.flatMap((method) => [{ method }, { method, payment }, { method, query: true }]), ...methods.map((method) => ({ method }))]
+      const probes = [
+        ...looks.flatMap((method) => [{ method }, { method, payment }, { method, query: true }]),
+        ...methods.map((method) => ({ method })),
+      ]
       for (const { method, ...how } of probes) {
         const { status, headers } = await raw(method, how)
         expect([method, status, headers.get('payment-required')]).toEqual([method, 402, required])
@@ -116,9 +141,15 @@ export const oneShotLaws: readonly Law<Stall>[] = [
       for (const more of fields) {
         const [unpaid, paid] = [await ask({ more }), await buy({ more, payment: alice.sign(challenge) })]
         // What the path names and is not there is told to everybody.
-        const isNowhere = unpaid.status === 404 || (unpaid.status === 400 && Object.keys(more).every((name) => endpoint.path.includes(`{${name}}`)))
+        const isNowhere =
+          unpaid.status === 404 ||
+          (unpaid.status === 400 && Object.keys(more).every((name) => endpoint.path.includes(`{${name}}`)))
         const usual = isLate ? 402 : 400
-        expect([more, unpaid.status, isNowhere ? paid.status === unpaid.status : [400, 404].includes(paid.status)]).toEqual([more, isNowhere ? unpaid.status : usual, true])
+        expect([
+          more,
+          unpaid.status,
+          isNowhere ? paid.status === unpaid.status : [400, 404].includes(paid.status),
+        ]).toEqual([more, isNowhere ? unpaid.status : usual, true])
         expect(paid.headers.has('payment-required')).toBe(false)
       }
       expect(chain.transfers).toEqual([])
@@ -131,7 +162,10 @@ export const oneShotLaws: readonly Law<Stall>[] = [
       const { raw, endpoint } = await shot(subject, { maxBody: 500, maxUpload: 500 })
       if (!takesBodies(endpoint)) return expect((await raw('POST', { body: '{}' })).status).toBe(405)
       for (const body of ['{}'.padEnd(501), flood(501)]) {
-        const { status, body: said } = await raw('POST', { body, headers: typeof body === 'string' ? { 'content-length': '501' } : {} })
+        const { status, body: said } = await raw('POST', {
+          body,
+          headers: typeof body === 'string' ? { 'content-length': '501' } : {},
+        })
         expect([status, typeof said?.error]).toEqual([413, 'string'])
       }
     },
@@ -142,8 +176,16 @@ export const oneShotLaws: readonly Law<Stall>[] = [
       const known = await shot(subject)
       const { ask, buy, challenge, endpoint, chain } = await shot(subject)
       if (endpoint.unknownFields === 'refused') {
-        for (const { status, headers, body } of [await ask({ more: { some_unknown_field: 1 } }), await buy({ more: { some_unknown_field: 1 } })]) {
-          expect([status, headers.has('payment-required'), body.details[0].path, chain.transfers]).toEqual([400, false, 'some_unknown_field', []])
+        for (const { status, headers, body } of [
+          await ask({ more: { some_unknown_field: 1 } }),
+          await buy({ more: { some_unknown_field: 1 } }),
+        ]) {
+          expect([status, headers.has('payment-required'), body.details[0].path, chain.transfers]).toEqual([
+            400,
+            false,
+            'some_unknown_field',
+            [],
+          ])
         }
         return
       }
@@ -189,7 +231,9 @@ export const oneShotLaws: readonly Law<Stall>[] = [
     async check(subject) {
       const before: number[] = []
       const scene: { asked?: () => number } = {}
-      const chain = cashChain({ before: (question) => void (question === 'verify' && before.push(scene.asked?.() ?? -1)) })
+      const chain = memoryChain({
+        before: (question) => void (question === 'verify' && before.push(scene.asked?.() ?? -1)),
+      })
       const { alice, challenge, buy, asked } = Object.assign(scene, await shot(subject, { chain }))
       expect((await buy({ payment: alice.sign(challenge, { value: 1n }) })).status).toBe(402)
       expect(asked()).toBe(0)
@@ -212,11 +256,11 @@ export const oneShotLaws: readonly Law<Stall>[] = [
     name: 'nothing is settled before the result is stored',
     async check(subject) {
       const settling: unknown[] = []
-      const chain = cashChain({ before: (question) => (question === 'settle' ? look() : undefined) })
+      const chain = memoryChain({ before: (question) => (question === 'settle' ? look() : undefined) })
       const { ports, buy } = await shot(subject, { chain })
       async function look(): Promise<void> {
         const calls = await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)
-        settling.push(...calls.map(({ work, result }) => [work, result !== null]))
+        settling.push(...calls.map(({ workStatus, result }) => [workStatus, result !== null]))
       }
       expect((await buy()).status).toBe(200)
       expect(settling).toEqual([['completed', true]])
@@ -232,7 +276,12 @@ export const oneShotLaws: readonly Law<Stall>[] = [
       expect(chain.transfers).toMatchObject([{ from: alice.wallet, to: payTo.toLowerCase(), value: BigInt(amount) }])
       expect(before - alice.balance()).toBe(BigInt(amount))
       const transaction = chain.transfers[0]?.transaction ?? ''
-      expect(decodeHeader(headers.get('payment-response'))).toMatchObject({ success: true, transaction, network, payer: alice.wallet })
+      expect(decodeHeader(headers.get('payment-response'))).toMatchObject({
+        success: true,
+        transaction,
+        network,
+        payer: alice.wallet,
+      })
       expect([headers.get('x-payment-receipt'), headers.get('x-payment-status')]).toEqual([transaction, 'settled'])
     },
   },
@@ -241,7 +290,11 @@ export const oneShotLaws: readonly Law<Stall>[] = [
     async check(subject) {
       const { endpoint, buy } = await shot(subject)
       const { status, headers, body } = await buy()
-      expect([status, headers.get('content-type'), headers.get('cache-control')]).toEqual([200, 'application/json', 'private, no-store'])
+      expect([status, headers.get('content-type'), headers.get('cache-control')]).toEqual([
+        200,
+        'application/json',
+        'private, no-store',
+      ])
       expect([...Value.Errors(endpoint.output, body)].map(({ path, message }) => `${path} ${message}`)).toEqual([])
       const members = membersOf(endpoint)
       if (members) expect(Object.keys(body).filter((name) => !members.includes(name))).toEqual([])
@@ -253,7 +306,11 @@ export const oneShotLaws: readonly Law<Stall>[] = [
       const { buy, clock, chain, asked } = await shot(subject)
       const first = await buy()
       const work = asked()
-      for (const [header, passing] of [['payment-signature', 0], ['x-payment', RESEND - 1], ['payment-signature', 1]] as const) {
+      for (const [header, passing] of [
+        ['payment-signature', 0],
+        ['x-payment', RESEND - 1],
+        ['payment-signature', 1],
+      ] as const) {
         await clock.advance(passing)
         const { status, headers, body } = await buy({ header })
         expect([status, headers.get('x-payment-status'), body]).toEqual([200, 'already_settled', first.body])
@@ -270,7 +327,11 @@ export const oneShotLaws: readonly Law<Stall>[] = [
       const work = asked()
       await clock.advance(RESEND + 1)
       const { status, body } = await buy()
-      expect([status, body.error, body.code]).toEqual([402, replayError(endpoint), isCoded(endpoint) ? 'PAYMENT_REPLAY' : undefined])
+      expect([status, body.error, body.code]).toEqual([
+        402,
+        replayError(endpoint),
+        isCoded(endpoint) ? 'PAYMENT_REPLAY' : undefined,
+      ])
       expect([chain.transfers.length, asked()]).toEqual([1, work])
     },
   },
@@ -283,7 +344,13 @@ export const oneShotLaws: readonly Law<Stall>[] = [
       for (const header of ['payment-signature', 'x-payment']) {
         const { status, headers, body } = await another({ header })
         const code = isCoded(endpoint) ? 'PAYMENT_REPLAY' : undefined
-        expect([status, body.error, body.code, body.recoverable, headers.has('payment-required')]).toEqual([402, replayError(endpoint), code, true, true])
+        expect([status, body.error, body.code, body.recoverable, headers.has('payment-required')]).toEqual([
+          402,
+          replayError(endpoint),
+          code,
+          true,
+          true,
+        ])
         expect(body.poll_url).toBe(`/api/v1/calls/${body.job_id}`)
         const collected = await alice.poll(await keyed(body.job_id), payment)
         expect([collected.status, collected.body]).toEqual([200, bought.body])
@@ -299,10 +366,21 @@ export const oneShotLaws: readonly Law<Stall>[] = [
       const { job_id: id } = (await another()).body
       const { url, rest } = located(endpoint.path, endpoint.example)
       const query = new URLSearchParams(rest as Record<string, string>).toString()
-      const own = endpoint.method === 'GET' ? { method: 'GET', path: query === '' ? url : `${url}?${query}` } : { method: 'POST', path: url, body: rest }
-      const other = endpoint.method === 'GET' ? { ...own, path: `${url}?another_request=1` } : { ...own, body: `${JSON.stringify(rest)}\n` }
-      expectNothingRead(await strangerHears(shop, { payment, orders: [own, other], polls: [endpoint.job.poll.replace('{id}', id)] }))
-      await expectOwnerReads({ shop, keyed, fresh: () => alice.sign(challenge), empty: () => chain.drain(alice.wallet) }, { id, payment })
+      const own =
+        endpoint.method === 'GET'
+          ? { method: 'GET', path: query === '' ? url : `${url}?${query}` }
+          : { method: 'POST', path: url, body: rest }
+      const other =
+        endpoint.method === 'GET'
+          ? { ...own, path: `${url}?another_request=1` }
+          : { ...own, body: `${JSON.stringify(rest)}\n` }
+      expectNothingRead(
+        await strangerHears(shop, { payment, orders: [own, other], polls: [endpoint.job.poll.replace('{id}', id)] }),
+      )
+      await expectOwnerReads(
+        { shop, keyed, fresh: () => alice.sign(challenge), empty: () => chain.drain(alice.wallet) },
+        { id, payment },
+      )
       expect(chain.transfers).toHaveLength(1)
     },
   },
@@ -318,7 +396,9 @@ export const oneShotLaws: readonly Law<Stall>[] = [
       ready.open()
       const answers = await Promise.all(buying)
       expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(19).fill(402)])
-      const pollUrls = [...new Set(answers.flatMap(({ status, body }) => (status === 402 ? (body.poll_url ?? []) : [])))]
+      const pollUrls = [
+        ...new Set(answers.flatMap(({ status, body }) => (status === 402 ? (body.poll_url ?? []) : []))),
+      ]
       expect([pollUrls.length, chain.transfers.length, asked()]).toEqual([1, 1, alone.asked()])
       expect((await alice.poll(pollUrls[0], payment)).status).toBe(200)
     },
@@ -328,11 +408,15 @@ export const oneShotLaws: readonly Law<Stall>[] = [
     async check(subject) {
       for (const failing of [() => Promise.reject(new Error('out of order')), () => new Promise(() => {})]) {
         let isBroken = true
-        const { buy, live, chain } = await shot(subject, { before: () => (isBroken ? failing() : undefined) })
+        const { buy, streamed, chain } = await shot(subject, { before: () => (isBroken ? failing() : undefined) })
         const buying = buy()
-        await live(120_000)
+        await streamed(120_000)
         const { status, headers } = await buying
-        expect([status >= 500, headers.has('payment-response'), headers.has('payment-required')]).toEqual([true, false, false])
+        expect([status >= 500, headers.has('payment-response'), headers.has('payment-required')]).toEqual([
+          true,
+          false,
+          false,
+        ])
         expect(chain.transfers).toEqual([])
         isBroken = false
         expect(paidness(await buy())).toBe('settled')
@@ -344,21 +428,32 @@ export const oneShotLaws: readonly Law<Stall>[] = [
     name: 'a refused settlement withholds the result, which a poll or a resend collects and pays for',
     async check(subject) {
       const { endpoint, alice, buy, asked, chain, payment } = await shot(subject)
-      chain.forecast('refused', 'refused')
+      chain.simulate('refused', 'refused')
       const withheld = await buy()
       const polled = await alice.poll(withheld.body.poll_url, payment)
       for (const { status, headers, body } of [withheld, polled]) {
-        const shown = Object.keys(body).filter((name) => membersOf(endpoint)?.includes(name) && !CHALLENGED.includes(name))
+        const shown = Object.keys(body).filter(
+          (name) => membersOf(endpoint)?.includes(name) && !CHALLENGED.includes(name),
+        )
         expect([status, body.error, shown]).toEqual([402, 'Payment settlement failed', []])
-        expect(decodeHeader(headers.get('payment-response'))).toMatchObject({ success: false, transaction: '', errorReason: expect.any(String) })
+        expect(decodeHeader(headers.get('payment-response'))).toMatchObject({
+          success: false,
+          transaction: '',
+          errorReason: expect.any(String),
+        })
       }
       const work = asked()
       expect(paidness(await alice.poll(withheld.body.poll_url, payment))).toBe('settled')
       const again = await shot(subject)
-      again.chain.forecast('refused')
+      again.chain.simulate('refused')
       await again.buy()
       expect(paidness(await again.buy())).toBe('settled')
-      expect([chain.transfers.length, asked(), again.chain.transfers.length, again.asked()]).toEqual([1, work + looksOf(endpoint), 1, work])
+      expect([chain.transfers.length, asked(), again.chain.transfers.length, again.asked()]).toEqual([
+        1,
+        work + looksOf(endpoint),
+        1,
+        work,
+      ])
     },
   },
   {
@@ -366,22 +461,39 @@ export const oneShotLaws: readonly Law<Stall>[] = [
     async check(subject) {
       for (const weather of ['landed', 'dropped', 'late'] as const) {
         const { alice, buy, another, chain, payment, shop, ports, endpoint, keyed } = await shot(subject)
-        chain.forecast(weather)
+        chain.simulate(weather)
         const { status, headers, body } = await buy()
-        expect([status, headers.get('x-payment-settled'), headers.get('x-payment-settle-error-class')]).toEqual([200, 'false', 'unknown'])
-        expect([headers.has('payment-required'), headers.has('payment-response'), Value.Check(endpoint.output, body)]).toEqual([false, false, true])
+        expect([status, headers.get('x-payment-settled'), headers.get('x-payment-settle-error-class')]).toEqual([
+          200,
+          'false',
+          'unknown',
+        ])
+        expect([
+          headers.has('payment-required'),
+          headers.has('payment-response'),
+          Value.Check(endpoint.output, body),
+        ]).toEqual([false, false, true])
         if (weather !== 'landed') {
-          chain.forecast('dropped', 'dropped')
+          chain.simulate('dropped', 'dropped')
           const [resent, polled] = [await buy(), await alice.poll(await keyed((await another()).body.job_id), payment)]
-          expect([resent.status, resent.headers.get('x-payment-settle-error-class'), resent.body, polled.status]).toEqual([200, 'unknown', body, 202])
+          expect([
+            resent.status,
+            resent.headers.get('x-payment-settle-error-class'),
+            resent.body,
+            polled.status,
+          ]).toEqual([200, 'unknown', body, 202])
         }
-        await shop.tend()
+        await shop.maintain()
         chain.deliver()
-        await shop.tend()
+        await shop.maintain()
         expect([chain.transfers.length, await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([1, []])
         expect(paidness(await buy())).toBe('already_settled')
         const [{ transaction = '' } = {}] = chain.transfers
-        expect(decodeHeader((await alice.poll(await keyed((await another()).body.job_id), payment)).headers.get('payment-response'))).toMatchObject({ success: true, transaction })
+        expect(
+          decodeHeader(
+            (await alice.poll(await keyed((await another()).body.job_id), payment)).headers.get('payment-response'),
+          ),
+        ).toMatchObject({ success: true, transaction })
       }
     },
   },
@@ -403,9 +515,14 @@ export const oneShotLaws: readonly Law<Stall>[] = [
     async check(subject) {
       const { alice, buy, kept, payment, clock, chain } = await shot(subject)
       const pollUrl = await kept(payment)
-      const collecting = Array.from({ length: 6 }, (_, index) => (index % 2 === 0 ? alice.poll(pollUrl, payment) : buy()))
+      const collecting = Array.from({ length: 6 }, (_, index) =>
+        index % 2 === 0 ? alice.poll(pollUrl, payment) : buy(),
+      )
       await clock.advance(1_000)
-      expect((await Promise.all(collecting)).map(paidness).sort()).toEqual([...Array(5).fill('already_settled'), 'settled'])
+      expect((await Promise.all(collecting)).map(paidness).sort()).toEqual([
+        ...Array(5).fill('already_settled'),
+        'settled',
+      ])
       expect(chain.transfers).toHaveLength(1)
     },
   },
@@ -437,7 +554,7 @@ export const oneShotLaws: readonly Law<Stall>[] = [
       const { kept, chain, clock, shop } = await shot(subject)
       await kept()
       for (let hours = 0; hours < 50; hours += 5) {
-        await shop.tend()
+        await shop.maintain()
         await clock.advance(5 * HOUR)
       }
       expect(chain.transfers).toEqual([])
@@ -447,7 +564,9 @@ export const oneShotLaws: readonly Law<Stall>[] = [
     name: 'work that dies with its process is failed, not charged, and its authorization is free',
     async check(subject) {
       let asked = 0
-      const { buy, clock, restart, chain } = await shot(subject, { before: () => (asked++ === 0 ? new Promise<never>(() => {}) : undefined) })
+      const { buy, clock, restart, chain } = await shot(subject, {
+        before: () => (asked++ === 0 ? new Promise<never>(() => {}) : undefined),
+      })
       void buy()
       await clock.settle()
       const shop = restart()
@@ -462,17 +581,38 @@ export const oneShotLaws: readonly Law<Stall>[] = [
   {
     name: 'an error reads in the dialect of the endpoint, as JSON that is not cached, and leaks nothing',
     async check(subject) {
-      const { raw, buy, alice, endpoint, payment, challenge } = await shot(subject, { before: () => Promise.reject(new Error('secret of the vendor')) })
+      const { raw, buy, alice, endpoint, payment, challenge } = await shot(subject, {
+        before: () => Promise.reject(new Error('secret of the vendor')),
+      })
       const refused = await buy({ payment: alice.sign(challenge, { value: 1n }) })
-      expect([refused.status, refused.body.error, typeof refused.body.details, 'code' in refused.body]).toEqual([402, 'Payment verification failed', 'string', isCoded(endpoint)])
-      const answers = [await raw('POST', { body: '{"broken', payment }), await buy(), await alice.poll('/api/v1/calls/none', payment), refused]
+      expect([refused.status, refused.body.error, typeof refused.body.details, 'code' in refused.body]).toEqual([
+        402,
+        'Payment verification failed',
+        'string',
+        isCoded(endpoint),
+      ])
+      const answers = [
+        await raw('POST', { body: '{"broken', payment }),
+        await buy(),
+        await alice.poll('/api/v1/calls/none', payment),
+        refused,
+      ]
       for (const { status, headers, body } of answers) {
-        expect([status, headers.get('content-type'), headers.get('cache-control')?.includes('no-store')]).toEqual([status, 'application/json', true])
+        expect([status, headers.get('content-type'), headers.get('cache-control')?.includes('no-store')]).toEqual([
+          status,
+          'application/json',
+          true,
+        ])
         expect([status, typeof body.error]).toEqual([status, 'string'])
         if (!isCoded(endpoint)) expect([status, body.code]).toEqual([status, undefined])
         expect(JSON.stringify(body)).not.toContain('secret')
       }
-      expect(answers.map(({ status }) => status)).toEqual([takesBodies(endpoint) ? 400 : 405, isUpstream(endpoint) ? 502 : 500, 404, 402])
+      expect(answers.map(({ status }) => status)).toEqual([
+        takesBodies(endpoint) ? 400 : 405,
+        isUpstream(endpoint) ? 502 : 500,
+        404,
+        402,
+      ])
     },
   },
 ]

@@ -1,5 +1,5 @@
 /**
- * What a stranger can do who has read a settlement on the chain (ruling 34): the whole authorization is public there, and its signature with it. What the
+ * What a stranger can do who has read a settlement on the chain (contract 1.41): the whole authorization is public there, and its signature with it. What the
  * chain does not publish is missing from the payment that he makes of it: the extensions, and our own poll URLs.
  */
 import { expect } from 'bun:test'
@@ -12,7 +12,8 @@ export const STRANGER = '198.51.100.66'
 export type Heard = { readonly what: string; readonly status: number; readonly text: string; readonly headers: Headers }
 
 /** A payment as anybody builds it from calldata and a challenge: nothing of the buyer's own but what is signed. */
-export const rebuilt = ({ x402Version, accepted, payload }: Payment): Payment => structuredClone({ x402Version, accepted, payload })
+export const rebuilt = ({ x402Version, accepted, payload }: Payment): Payment =>
+  structuredClone({ x402Version, accepted, payload })
 
 export type Robbery = {
   readonly payment: Payment
@@ -23,14 +24,22 @@ export type Robbery = {
 }
 
 /** All that a stranger hears who tries a public payment on everything there is. */
-export async function strangerHears(shop: Pick<Gateway, 'fetch'>, { payment, orders, polls = [] }: Robbery): Promise<readonly Heard[]> {
+export async function strangerHears(
+  shop: Pick<Gateway, 'fetch'>,
+  { payment, orders, polls = [] }: Robbery,
+): Promise<readonly Heard[]> {
   const header = encodePayment(rebuilt(payment))
   const heard: Heard[] = []
   const urls = new Set(polls)
   const ids = new Set<string>()
   for (const name of ['payment-signature', 'x-payment']) {
     for (const { method, path, body } of orders) {
-      const response = await ask(method, path, { [name]: header, ...(body !== undefined && { 'content-type': 'application/json' }) }, body)
+      const response = await ask(
+        method,
+        path,
+        { [name]: header, ...(body !== undefined && { 'content-type': 'application/json' }) },
+        body,
+      )
       const told = found(response.text)
       if (told.poll_url !== undefined) urls.add(told.poll_url)
       if (told.job_id !== undefined) ids.add(told.job_id)
@@ -45,13 +54,28 @@ export async function strangerHears(shop: Pick<Gateway, 'fetch'>, { payment, ord
     await ask('GET', `/api/v1/responses/resp_${id.slice(4)}_${'0'.repeat(32)}`, { 'payment-signature': header })
     await ask('POST', `/api/v1/responses/resp_${id.slice(4)}/cancel`, { 'payment-signature': header })
   }
-  for (const url of urls) for (const method of ['GET', 'HEAD']) for (const paying of [{ 'payment-signature': header }, { 'x-payment': header }, {}]) await ask(method, url, paying)
+  for (const url of urls)
+    for (const method of ['GET', 'HEAD'])
+      for (const paying of [{ 'payment-signature': header }, { 'x-payment': header }, {}])
+        await ask(method, url, paying)
   return heard
 
   async function ask(method: string, path: string, headers: Record<string, string>, body?: unknown): Promise<Heard> {
     const said = typeof body === 'string' || body === undefined ? body : JSON.stringify(body)
-    const response = await shop.fetch(new Request(path.startsWith('http') ? path : ORIGIN + path, { method, headers, ...(said !== undefined && method !== 'GET' && { body: said }) }), { ip: STRANGER })
-    const each = { what: `${method} ${path}`, status: response.status, text: await response.text(), headers: response.headers }
+    const response = await shop.fetch(
+      new Request(path.startsWith('http') ? path : ORIGIN + path, {
+        method,
+        headers,
+        ...(said !== undefined && method !== 'GET' && { body: said }),
+      }),
+      { ip: STRANGER },
+    )
+    const each = {
+      what: `${method} ${path}`,
+      status: response.status,
+      text: await response.text(),
+      headers: response.headers,
+    }
     heard.push(each)
     return each
   }
@@ -60,7 +84,7 @@ export async function strangerHears(shop: Pick<Gateway, 'fetch'>, { payment, ord
 function found(text: string): { readonly job_id?: string; readonly poll_url?: string } {
   try {
     const body = JSON.parse(text)
-    return { ...body.error?.job_id && { job_id: body.error.job_id }, ...body }
+    return { ...(body.error?.job_id && { job_id: body.error.job_id }), ...body }
   } catch {
     return {}
   }
@@ -69,27 +93,56 @@ function found(text: string): { readonly job_id?: string; readonly poll_url?: st
 /** Throws where a stranger was told anything but that he has to pay, or that there is no such thing. */
 export function expectNothingRead(heard: readonly Heard[]): void {
   const isRefused = ({ status }: Heard) => [400, 402, 404].includes(status)
-  const isTold = ({ headers, text }: Heard) => headers.has('payment-response') || headers.has('x-payment-receipt') || /[?&]key=[0-9a-f]{32}/.test(text)
-  expect(heard.filter((each) => !isRefused(each) || isTold(each)).map(({ what, status, text }) => `${what}: ${status} ${text.slice(0, 200)}`)).toEqual([])
+  const isTold = ({ headers, text }: Heard) =>
+    headers.has('payment-response') || headers.has('x-payment-receipt') || /[?&]key=[0-9a-f]{32}/.test(text)
+  expect(
+    heard
+      .filter((each) => !isRefused(each) || isTold(each))
+      .map(({ what, status, text }) => `${what}: ${status} ${text.slice(0, 200)}`),
+  ).toEqual([])
   expect(heard.some(({ text }) => text.includes('PAYMENT_REPLAY') || text.includes('already used'))).toBe(true)
 }
 
-type Reading = { readonly shop: Pick<Gateway, 'fetch'>; keyed(id: string): Promise<string>; fresh(): Payment; empty(): void }
+type Reading = {
+  readonly shop: Pick<Gateway, 'fetch'>
+  keyed(id: string): Promise<string>
+  fresh(): Payment
+  empty(): void
+}
 
 /**
- * The rest of ruling 34, of a call that is paid: its original payment reads at the URL with its key and at no other, and a fresh signature reads without any
+ * The rest of contract 2.4, of a call that is paid: its original payment reads at the URL with its key and at no other, and a fresh signature reads without any
  * key, whatever the wallet holds. `found` is where a stranger was sent.
  */
-export async function expectOwnerReads({ shop, keyed, fresh, empty }: Reading, { id, payment }: { id: string; payment: Payment }): Promise<void> {
-  const status = async (url: string, by: Payment, method = 'GET') => (await shop.fetch(new Request(ORIGIN + url, { method, headers: { 'payment-signature': encodePayment(by) } }), { ip: STRANGER })).status
+export async function expectOwnerReads(
+  { shop, keyed, fresh, empty }: Reading,
+  { id, payment }: { id: string; payment: Payment },
+): Promise<void> {
+  const status = async (url: string, by: Payment, method = 'GET') =>
+    (
+      await shop.fetch(new Request(ORIGIN + url, { method, headers: { 'payment-signature': encodePayment(by) } }), {
+        ip: STRANGER,
+      })
+    ).status
   const reads = async (...asked: Parameters<typeof status>) => (await status(...asked)) === 200
   const [url, other] = [await keyed(id), (await keyed(`job_${'f'.repeat(32)}`)).split('?')[1]]
   const bare = `/api/v1/calls/${id}`
-  expect([await reads(url, payment), await status(bare, payment), await status(`${bare}?${other}`, payment), await reads(url, payment, 'HEAD')]).toEqual([true, 402, 402, false])
+  expect([
+    await reads(url, payment),
+    await status(bare, payment),
+    await status(`${bare}?${other}`, payment),
+    await reads(url, payment, 'HEAD'),
+  ]).toEqual([true, 402, 402, false])
   empty()
   const proof = fresh()
-  expect([await reads(bare, proof), await reads(bare, proof), await reads(bare, proof, 'HEAD')]).toEqual([true, true, false])
+  expect([await reads(bare, proof), await reads(bare, proof), await reads(bare, proof, 'HEAD')]).toEqual([
+    true,
+    true,
+    false,
+  ])
 }
 
 /** A gateway, broken: it knows nobody by his address. */
-export const addressBlind = (shop: Gateway): Pick<Gateway, 'fetch'> => ({ fetch: (request, caller) => shop.fetch(request, { ...caller, ip: '192.0.2.1' }) })
+export const addressBlind = (shop: Gateway): Pick<Gateway, 'fetch'> => ({
+  fetch: (request, caller) => shop.fetch(request, { ...caller, ip: '192.0.2.1' }),
+})

@@ -28,7 +28,8 @@ export const searchVendorLaws: readonly Law<SearchVendor>[] = [
     name: 'cites at most as many pages as were asked for',
     async check(subject) {
       const vendor = await subject.open()
-      for (const maxResults of [1, 2, 50]) expect((await vendor.search({ ...JOB, maxResults }, never())).citations.length).toBeLessThanOrEqual(maxResults)
+      for (const maxResults of [1, 2, 50])
+        expect((await vendor.search({ ...JOB, maxResults }, never())).citations.length).toBeLessThanOrEqual(maxResults)
     },
   },
   {
@@ -51,9 +52,15 @@ export const searchVendorLaws: readonly Law<SearchVendor>[] = [
     name: 'takes every source and range of days that is sold',
     async check(subject) {
       const vendor = await subject.open()
-      const days = [{}, { fromDate: '2026-01-01' }, { toDate: '2026-12-31' }, { fromDate: '2026-02-28', toDate: '2026-02-28' }]
+      const days = [
+        {},
+        { fromDate: '2026-01-01' },
+        { toDate: '2026-12-31' },
+        { fromDate: '2026-02-28', toDate: '2026-02-28' },
+      ]
       for (const sources of [['web'], ['news'], ['web', 'news']] as const) {
-        for (const range of days) expect((await vendor.search({ ...JOB, sources, ...range }, never())).summary).toMatch(/./)
+        for (const range of days)
+          expect((await vendor.search({ ...JOB, sources, ...range }, never())).summary).toMatch(/./)
       }
     },
   },
@@ -63,7 +70,10 @@ export const searchVendorLaws: readonly Law<SearchVendor>[] = [
       const vendor = await subject.open()
       const alone: SearchAnswer[] = []
       for (const job of [JOB, OTHER]) alone.push(await vendor.search(job, never()))
-      expect(await Promise.all([JOB, OTHER, JOB, OTHER].map((job) => vendor.search(job, never())))).toEqual([...alone, ...alone])
+      expect(await Promise.all([JOB, OTHER, JOB, OTHER].map((job) => vendor.search(job, never())))).toEqual([
+        ...alone,
+        ...alone,
+      ])
     },
   },
   {
@@ -79,7 +89,9 @@ export const searchVendorLaws: readonly Law<SearchVendor>[] = [
     async check(subject) {
       const vendor = await subject.open()
       const reason = new Error('out of time')
-      expect(await vendor.search(JOB, { signal: AbortSignal.abort(reason) }).catch((error: unknown) => error)).toBe(reason)
+      expect(await vendor.search(JOB, { signal: AbortSignal.abort(reason) }).catch((error: unknown) => error)).toBe(
+        reason,
+      )
       expect([reason, 'made']).toContain((await stopped((at) => vendor.search(JOB, at), reason)) as Error)
     },
   },

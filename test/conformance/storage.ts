@@ -1,10 +1,22 @@
 /** What every storage promises, as data. Each law runs on a fresh database; `subject.open()` twice gives two handles on it. */
 import { expect } from 'bun:test'
-import { LOST } from '../../core/ledger.ts'
-import { limits } from '../../core/limits.ts'
-import { usdc } from '../../core/money.ts'
-import type { Authorization, Call, Claim, Json, NewCall, Opened, Outcome, Owned, Spend, Storage, Usage } from '../../core/ports.ts'
-import type { Offer, Receipt } from '../../core/x402.ts'
+import { LOST } from '../../core/payment/ledger.ts'
+import { limits } from '../../core/http/rate_limit.ts'
+import { usdc } from '../../core/x402/money.ts'
+import type {
+  Authorization,
+  Call,
+  Claim,
+  NewCall,
+  Opened,
+  Outcome,
+  StoredRecord,
+  Spend,
+  Storage,
+  Usage,
+} from '../../core/ports/mod.ts'
+import type { Json } from '../../core/lib/json.ts'
+import type { Offer, Receipt } from '../../core/x402/protocol.ts'
 import type { Law, Subject } from './law.ts'
 
 const T = 1_800_000_000_000
@@ -32,7 +44,10 @@ const opening: readonly Law<Storage>[] = [
       const storage = await subject.open()
       await opened(storage, 'winner', { key: 'shared' })
       const answer = await storage.openCall(newCall('loser'), signed('shared'), at())
-      expect(answer).toMatchObject({ kind: 'replayed', call: { id: 'winner', authorization: 'shared', work: 'queued', money: 'verified' } })
+      expect(answer).toMatchObject({
+        kind: 'replayed',
+        call: { id: 'winner', authorization: 'shared', workStatus: 'queued', paymentStatus: 'verified' },
+      })
       expect(await storage.getCall('loser')).toBeUndefined()
     },
   },
@@ -43,9 +58,9 @@ const opening: readonly Law<Storage>[] = [
       await opened(storage, 'first', { key: 'shared' })
       const again = async (id: string) => (await storage.openCall(newCall(id), signed('shared'), at())).kind
       expect(await again('second')).toBe('replayed')
-      await storage.moveCall('first', { work: ['queued'] }, { work: 'in_progress' })
+      await storage.moveCall('first', { workStatus: ['queued'] }, { workStatus: 'in_progress' })
       expect(await again('third')).toBe('replayed')
-      await storage.moveCall('first', { work: ['in_progress'] }, { work: 'completed', result: 1 })
+      await storage.moveCall('first', { workStatus: ['in_progress'] }, { workStatus: 'completed', result: 1 })
       expect(await again('fourth')).toBe('replayed')
       expect((await storage.openCall(newCall('later'), signed('shared'), at(T + 10 * HOUR))).kind).toBe('replayed')
       for (const id of ['second', 'third', 'fourth', 'later']) expect(await storage.getCall(id)).toBeUndefined()
@@ -63,7 +78,7 @@ const opening: readonly Law<Storage>[] = [
       await opened(one, 'lost', { key: 'shared', until: T + MINUTE })
       const late = T + 2 * MINUTE
       await expect(two.openCall(newCall('same'), signed('shared'), at(late))).rejects.toThrow()
-      expect(await one.getCall('lost')).toMatchObject({ work: 'queued' })
+      expect(await one.getCall('lost')).toMatchObject({ workStatus: 'queued' })
       expect((await one.openCall(newCall('free'), signed(`key ${(winner + 1) % 20}`), at())).kind).toBe('opened')
     },
   },
@@ -72,11 +87,19 @@ const opening: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       await opened(storage, 'first', { key: 'shared' })
-      await storage.moveCall('first', { work: ['queued'] }, { work: 'failed', error: 'upstream', endedAt: T })
+      await storage.moveCall(
+        'first',
+        { workStatus: ['queued'] },
+        { workStatus: 'failed', error: 'upstream', endedAt: T },
+      )
       expect(await storage.callOf('shared', T)).toBeUndefined()
       expect((await storage.openCall(newCall('second'), signed('shared'), at())).kind).toBe('opened')
       expect((await storage.openCall(newCall('third'), signed('shared'), at())).kind).toBe('replayed')
-      expect(await storage.getCall('first')).toMatchObject({ work: 'failed', error: 'upstream', money: 'verified' })
+      expect(await storage.getCall('first')).toMatchObject({
+        workStatus: 'failed',
+        error: 'upstream',
+        paymentStatus: 'verified',
+      })
     },
   },
   {
@@ -84,19 +107,25 @@ const opening: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       await opened(storage, 'lost', { key: 'shared', until: T + MINUTE })
-      await storage.moveCall('lost', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
+      await storage.moveCall('lost', { workStatus: ['queued'] }, { workStatus: 'in_progress', startedAt: T })
       const later = T + 2 * MINUTE
       expect((await storage.openCall(newCall('next'), signed('shared'), at(later))).kind).toBe('opened')
       const lost = await storage.getCall('lost')
-      expect(lost).toMatchObject({ work: 'failed', money: 'verified', endedAt: later, result: null })
+      expect(lost).toMatchObject({ workStatus: 'failed', paymentStatus: 'verified', endedAt: later, result: null })
       expect(lost?.error).toStartWith('The work was lost')
-      expect(await storage.moveCall('lost', { work: ['queued', 'in_progress'] }, { work: 'completed', result: 1 })).toBe(false)
+      expect(
+        await storage.moveCall(
+          'lost',
+          { workStatus: ['queued', 'in_progress'] },
+          { workStatus: 'completed', result: 1 },
+        ),
+      ).toBe(false)
       const late = { now: later, until: later + MINUTE, result: { result: 1, expiresAt: later + HOUR } }
       expect(await storage.claimSettlement('lost', signed('shared'), late)).toEqual({ kind: 'nothing' })
     },
   },
   {
-    name: 'the end of an owner\'s promise is exact',
+    name: "the end of an owner's promise is exact",
     async check(subject) {
       const storage = await subject.open()
       const end = T + MINUTE
@@ -152,9 +181,9 @@ const opening: readonly Law<Storage>[] = [
       const call: Call = {
         ...whole,
         authorization: 'key 1',
-        work: 'queued',
-        money: 'verified',
-        until: T + MINUTE,
+        workStatus: 'queued',
+        paymentStatus: 'verified',
+        leaseExpiresAt: T + MINUTE,
         startedAt: null,
         endedAt: null,
         result: null,
@@ -163,11 +192,21 @@ const opening: readonly Law<Storage>[] = [
         receipt: null,
         settledAt: null,
       }
-      expect(await storage.openCall(whole, signed('key 1'), { now: T, until: T + MINUTE })).toEqual({ kind: 'opened', call })
+      expect(await storage.openCall(whole, signed('key 1'), { now: T, until: T + MINUTE })).toEqual({
+        kind: 'opened',
+        call,
+      })
       expect(await storage.getCall('whole')).toEqual(call)
       expect(await storage.callOf('key 1', T)).toEqual(call)
-      const done = { work: 'completed', startedAt: T + 1, endedAt: T + 2, result: request, usage: { input: 0, output: Number.MAX_SAFE_INTEGER }, expiresAt: T + 3 } as const
-      await storage.moveCall('whole', { work: ['queued'] }, done)
+      const done = {
+        workStatus: 'completed',
+        startedAt: T + 1,
+        endedAt: T + 2,
+        result: request,
+        usage: { input: 0, output: Number.MAX_SAFE_INTEGER },
+        expiresAt: T + 3,
+      } as const
+      await storage.moveCall('whole', { workStatus: ['queued'] }, done)
       expect(await storage.getCall('whole')).toEqual({ ...call, ...done })
       expect(await storage.getCall('nobody')).toBeUndefined()
     },
@@ -183,7 +222,10 @@ const opening: readonly Law<Storage>[] = [
       }
       const sum = amounts.reduce((all, each) => all + each, 0n)
       const cap = { observed: usdc(sum - 1n), asOf: T }
-      expect(await storage.openCall(newCall('over', { quote: usdc(0n) }), signed('over'), at(T, cap))).toEqual({ kind: 'over', sum: usdc(sum) })
+      expect(await storage.openCall(newCall('over', { quote: usdc(0n) }), signed('over'), at(T, cap))).toEqual({
+        kind: 'over',
+        sum: usdc(sum),
+      })
     },
   },
   {
@@ -202,7 +244,7 @@ const opening: readonly Law<Storage>[] = [
       spoil(read)
       expect(await storage.getCall('call')).toMatchObject({ endpoint: 'images', request: { prompt: 'a cat' } })
       const result = { list: [1] }
-      const moving = storage.moveCall('call', { work: ['queued'] }, { work: 'completed', result })
+      const moving = storage.moveCall('call', { workStatus: ['queued'] }, { workStatus: 'completed', result })
       result.list.push(2)
       await moving
       expect(await storage.getCall('call')).toMatchObject({ result: { list: [1] } })
@@ -233,10 +275,13 @@ const exposure: readonly Law<Storage>[] = [
       const later = T + MINUTE
       const asked = newCall('call', { quote: usdc(15_000n) })
       const tight = { observed: usdc(24_999n), asOf: later }
-      expect(await storage.openCall(asked, signed('shared'), at(later, tight))).toEqual({ kind: 'over', sum: usdc(25_000n) })
+      expect(await storage.openCall(asked, signed('shared'), at(later, tight))).toEqual({
+        kind: 'over',
+        sum: usdc(25_000n),
+      })
       expect(await storage.getCall('call')).toBeUndefined()
       expect(await storage.callOf('shared', later)).toBeUndefined()
-      expect(await storage.getCall('lost')).toMatchObject({ work: 'queued', endedAt: null })
+      expect(await storage.getCall('lost')).toMatchObject({ workStatus: 'queued', endedAt: null })
       const enough = { observed: usdc(25_000n), asOf: later }
       expect((await storage.openCall(asked, signed('shared'), at(later, enough))).kind).toBe('opened')
     },
@@ -252,7 +297,7 @@ const exposure: readonly Law<Storage>[] = [
       }
       await opened(storage, 'queued', { quote: bit(0) })
       await opened(storage, 'in progress', { quote: bit(1) })
-      await storage.moveCall('in progress', { work: ['queued'] }, { work: 'in_progress' })
+      await storage.moveCall('in progress', { workStatus: ['queued'] }, { workStatus: 'in_progress' })
       await completed(storage, 'completed', { quote: bit(2) })
       await completed(storage, 'claimed', { quote: bit(3) })
       await claimed(storage, 'claimed')
@@ -264,7 +309,7 @@ const exposure: readonly Law<Storage>[] = [
 
       await settling('dead', 8, { kind: 'dead' })
       await opened(storage, 'failed', { quote: bit(9) })
-      await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      await storage.moveCall('failed', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
       await opened(storage, 'of another payer', { quote: bit(10), payer: '0xsomebody' })
       await opened(storage, 'of another asset', { quote: bit(11), asset: 'eip155:1/0xother' })
       expect(await exposed(storage, T)).toBe(0b1111_1111n)
@@ -295,11 +340,23 @@ const exposure: readonly Law<Storage>[] = [
     name: 'exposure counts what was settled after the block of a balance, and nothing that was settled up to it',
     async check(subject) {
       const storage = await subject.open()
-      const settled: readonly [block: number, settledAt: number][] = [[9, T], [10, T], [11, T], [11, T - 59_000], [11, T - 61_000], [2 ** 40, T]]
+      const settled: readonly [block: number, settledAt: number][] = [
+        [9, T],
+        [10, T],
+        [11, T],
+        [11, T - 59_000],
+        [11, T - 61_000],
+        [2 ** 40, T],
+      ]
       for (const [n, [block, settledAt]] of settled.entries()) {
         await completed(storage, `call ${n}`, { quote: usdc(1n << BigInt(n)) })
         const token = await claimed(storage, `call ${n}`, settledAt)
-        await storage.finishSettlement(`call ${n}`, token, { kind: 'paid', receipt: { ...receipt(), block } }, { now: settledAt })
+        await storage.finishSettlement(
+          `call ${n}`,
+          token,
+          { kind: 'paid', receipt: { ...receipt(), block } },
+          { now: settledAt },
+        )
       }
       await spent(storage, 'without a block', { quote: usdc(1n << 6n) })
       expect(await exposed(storage, T + MINUTE, T, 10)).toBe(0b110_1100n)
@@ -314,13 +371,14 @@ const exposure: readonly Law<Storage>[] = [
       await opened(one, 'of nothing', { quote: usdc(0n) })
       await spent(one, 'settled', {})
       await opened(one, 'of another payer', { payer: '0xsomebody' })
-      const open = (storage: Storage, n: number) => storage.openCall(newCall(`call ${n}`), signed(`key ${n}`), at(T, blind))
+      const open = (storage: Storage, n: number) =>
+        storage.openCall(newCall(`call ${n}`), signed(`key ${n}`), at(T, blind))
       const answers = await Promise.all(times(100, (n) => open(n % 2 ? one : two, n)))
       expect(kinds(answers)).toEqual({ opened: 1, over: 99 })
       const over = answers.find(({ kind }) => kind === 'over')
       expect(over).toEqual({ kind: 'over', sum: usdc(2n * CENT), why: 'unreadable' })
       const [first] = answers.flatMap((answer) => (answer.kind === 'opened' ? [answer.call.id] : []))
-      await one.moveCall(first ?? '', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      await one.moveCall(first ?? '', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
       expect((await open(two, 100)).kind).toBe('opened')
     },
   },
@@ -332,13 +390,28 @@ const exposure: readonly Law<Storage>[] = [
         storage.openCall(newCall(id, { endpoint: 'chat', quote, payer }), signed(`key of ${id}`), at(T, NEWCOMER))
       await opened(one, 'of another kind', { payer: PAYER })
       await opened(one, 'in the background', { endpoint: 'chat', quote: usdc(49_999n) })
-      await one.moveCall('in the background', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
+      await one.moveCall('in the background', { workStatus: ['queued'] }, { workStatus: 'in_progress', startedAt: T })
       const answers = await Promise.all(times(30, (n) => open(n % 2 ? one : two, `chat ${n}`)))
       expect(kinds(answers)).toEqual({ opened: 2, over: 28 })
-      expect(answers.flatMap((answer) => (answer.kind === 'opened' ? [answer.atLimit ?? false] : [])).sort()).toEqual([false, true])
-      expect(answers.find(({ kind }) => kind === 'over')).toEqual({ kind: 'over', sum: usdc(3n * CENT), why: 'new_wallet' })
-      const dear = [await open(one, 'first', usdc(40_000n), '0xdear'), await open(two, 'second', usdc(10_001n), '0xdear'), await open(one, 'third', usdc(10_000n), '0xdear')]
-      expect(dear.map((answer) => [answer.kind, answer.kind === 'opened' && answer.atLimit])).toEqual([['opened', true], ['over', false], ['opened', true]])
+      expect(answers.flatMap((answer) => (answer.kind === 'opened' ? [answer.atLimit ?? false] : [])).sort()).toEqual([
+        false,
+        true,
+      ])
+      expect(answers.find(({ kind }) => kind === 'over')).toEqual({
+        kind: 'over',
+        sum: usdc(3n * CENT),
+        why: 'new_wallet',
+      })
+      const dear = [
+        await open(one, 'first', usdc(40_000n), '0xdear'),
+        await open(two, 'second', usdc(10_001n), '0xdear'),
+        await open(one, 'third', usdc(10_000n), '0xdear'),
+      ]
+      expect(dear.map((answer) => [answer.kind, answer.kind === 'opened' && answer.atLimit])).toEqual([
+        ['opened', true],
+        ['over', false],
+        ['opened', true],
+      ])
       expect(await open(two, 'dearest', usdc(10n ** 6n), '0xrich')).toMatchObject({ kind: 'opened', atLimit: true })
     },
   },
@@ -351,7 +424,8 @@ const exposure: readonly Law<Storage>[] = [
         const chats = times(3, () => newCall(`chat ${asked++}`, { endpoint: 'chat', quote: usdc(1n) }))
         const answers: Opened[] = []
         for (const chat of chats) answers.push(await one.openCall(chat, signed(`key of ${chat.id}`), at(T, NEWCOMER)))
-        for (const { id } of chats) await one.moveCall(id, { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+        for (const { id } of chats)
+          await one.moveCall(id, { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
         return kinds(answers)
       }
       await spent(one, 'elsewhere', { asset: 'eip155:1/0xother' })
@@ -359,6 +433,41 @@ const exposure: readonly Law<Storage>[] = [
       expect(await kindsOf()).toEqual({ opened: 2, over: 1 })
       await spent(two, 'settled', { gateway: 'another', endpoint: 'images', settledAt: T - 90 * HOUR })
       expect(await kindsOf()).toEqual({ opened: 3 })
+    },
+  },
+  {
+    name: 'a wallet that has paid opens what it likes, and is told beyond what it has paid and beyond what a new one may have',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      let asked = 0
+      const told = async (payer: string, ...quotes: readonly bigint[]) => {
+        const calls = quotes.map((quote) => newCall(`chat ${asked++}`, { endpoint: 'chat', quote: usdc(quote), payer }))
+        const open = (call: NewCall, n: number) =>
+          (n % 2 ? one : two).openCall(call, signed(`key of ${call.id}`), at(T, NEWCOMER))
+        const answers = await Promise.all(calls.map(open))
+        for (const { id } of calls)
+          await one.moveCall(id, { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
+        return answers.flatMap((answer) => (answer.kind === 'opened' ? [answer.atLimit ?? false] : [])).sort()
+      }
+      await spent(one, 'small', { amount: '2', payer: '0xsmall' })
+      expect(await told('0xsmall', 50_000n)).toEqual([false])
+      expect(await told('0xsmall', 50_001n)).toEqual([true])
+      expect(await told('0xsmall', ...times(9, () => 10_000n))).toEqual([
+        ...times(5, () => false),
+        ...times(4, () => true),
+      ])
+      // By its receipt, where that says another sum than was quoted; in this asset; of whatever endpoint and gateway.
+      await spent(one, 'first', { amount: '60000', quote: usdc(1n), payer: '0xlarge', endpoint: 'images' })
+      await spent(two, 'second', { amount: '40000', payer: '0xlarge', gateway: 'another', settledAt: T - 90 * HOUR })
+      await spent(two, 'elsewhere', { amount: '900000', payer: '0xlarge', asset: 'eip155:1/0xother' })
+      expect(await told('0xlarge', 100_000n)).toEqual([false])
+      expect(await told('0xlarge', 100_001n)).toEqual([true])
+      expect(await told('0xlarge', 60_000n, 60_000n)).toEqual([false, true])
+      for (let n = 0; n < 99; n++)
+        await spent(n % 2 ? one : two, `later ${n}`, { amount: '1', payer: '0xlarge', settledAt: T + MINUTE + n })
+      // The newest hundred count: the call of 40,000 is the 101st.
+      expect(await told('0xlarge', 60_099n)).toEqual([false])
+      expect(await told('0xlarge', 60_100n)).toEqual([true])
     },
   },
 ]
@@ -370,7 +479,13 @@ const moves: readonly Law<Storage>[] = [
       const [one, two] = await handles(subject)
       await opened(one, 'call')
       const answers = await Promise.all(
-        times(20, (n) => (n % 2 ? one : two).moveCall('call', { work: ['queued'] }, { work: 'in_progress', startedAt: T + n })),
+        times(20, (n) =>
+          (n % 2 ? one : two).moveCall(
+            'call',
+            { workStatus: ['queued'] },
+            { workStatus: 'in_progress', startedAt: T + n },
+          ),
+        ),
       )
       expect(answers.filter(Boolean).length).toBe(1)
     },
@@ -379,20 +494,27 @@ const moves: readonly Law<Storage>[] = [
     name: 'moveCall() applies only from what its caller expects',
     async check(subject) {
       const storage = await subject.open()
-      await opened(storage, 'call', { owner: 'me' })
+      await opened(storage, 'call', { workerId: 'me' })
       const before = await storage.getCall('call')
       const stale = [
-        { work: ['in_progress'] },
-        { work: ['completed', 'failed'] },
-        { work: [] },
-        { work: ['queued'], owner: 'somebody' },
-        { work: ['queued'], owner: 'me', money: 'settled' },
+        { workStatus: ['in_progress'] },
+        { workStatus: ['completed', 'failed'] },
+        { workStatus: [] },
+        { workStatus: ['queued'], workerId: 'somebody' },
+        { workStatus: ['queued'], workerId: 'me', paymentStatus: 'settled' },
       ] as const
-      for (const from of stale) expect(await storage.moveCall('call', from, { work: 'failed', error: 'no' })).toBe(false)
+      for (const from of stale)
+        expect(await storage.moveCall('call', from, { workStatus: 'failed', error: 'no' })).toBe(false)
       expect(await storage.getCall('call')).toEqual(before)
-      expect(await storage.moveCall('nobody', { work: ['queued'] }, { work: 'failed' })).toBe(false)
-      expect(await storage.moveCall('call', { work: ['in_progress', 'queued'], owner: 'me', money: 'verified' }, { work: 'in_progress' })).toBe(true)
-      expect((await storage.getCall('call'))?.work).toBe('in_progress')
+      expect(await storage.moveCall('nobody', { workStatus: ['queued'] }, { workStatus: 'failed' })).toBe(false)
+      expect(
+        await storage.moveCall(
+          'call',
+          { workStatus: ['in_progress', 'queued'], workerId: 'me', paymentStatus: 'verified' },
+          { workStatus: 'in_progress' },
+        ),
+      ).toBe(true)
+      expect((await storage.getCall('call'))?.workStatus).toBe('in_progress')
     },
   },
   {
@@ -400,21 +522,26 @@ const moves: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       await opened(storage, 'call')
-      await storage.moveCall('call', { work: ['queued'] }, { work: 'in_progress', startedAt: T + 1 })
+      await storage.moveCall('call', { workStatus: ['queued'] }, { workStatus: 'in_progress', startedAt: T + 1 })
       const before = await storage.getCall('call')
-      expect(await storage.moveCall('call', { work: ['in_progress'] }, { until: T + HOUR })).toBe(true)
-      expect(await storage.getCall('call')).toEqual({ ...before, until: T + HOUR } as Call)
-      expect(await storage.moveCall('call', { work: ['in_progress'] }, {})).toBe(true)
-      expect(await storage.getCall('call')).toEqual({ ...before, until: T + HOUR } as Call)
+      expect(await storage.moveCall('call', { workStatus: ['in_progress'] }, { leaseExpiresAt: T + HOUR })).toBe(true)
+      expect(await storage.getCall('call')).toEqual({ ...before, leaseExpiresAt: T + HOUR } as Call)
+      expect(await storage.moveCall('call', { workStatus: ['in_progress'] }, {})).toBe(true)
+      expect(await storage.getCall('call')).toEqual({ ...before, leaseExpiresAt: T + HOUR } as Call)
     },
   },
   {
-    name: 'an unfinished call that is moved to another owner is that owner\'s alone',
+    name: "an unfinished call that is moved to another owner is that owner's alone",
     async check(subject) {
       const [one, two] = await handles(subject)
-      await opened(one, 'call', { key: 'shared', owner: 'me', until: T + MINUTE })
-      const handed = { work: 'in_progress', owner: 'the vendor', startedAt: T, until: T + HOUR } as const
-      expect(await one.moveCall('call', { work: ['queued'], owner: 'me' }, handed)).toBe(true)
+      await opened(one, 'call', { key: 'shared', workerId: 'me', until: T + MINUTE })
+      const handed = {
+        workStatus: 'in_progress',
+        workerId: 'the vendor',
+        startedAt: T,
+        leaseExpiresAt: T + HOUR,
+      } as const
+      expect(await one.moveCall('call', { workStatus: ['queued'], workerId: 'me' }, handed)).toBe(true)
       expect(await two.getCall('call')).toMatchObject(handed)
       await two.renew('me', ['call'], T + 9 * HOUR)
       expect(await one.getCall('call')).toMatchObject(handed)
@@ -423,25 +550,37 @@ const moves: readonly Law<Storage>[] = [
       expect(await one.lostCalls(T + HOUR, 9)).toMatchObject([{ id: 'call', ...handed }])
       await one.renew('the vendor', ['call'], T + 2 * HOUR)
       expect(await two.lostCalls(T + HOUR, 9)).toEqual([])
-      expect(await two.lostCalls(Number.MAX_SAFE_INTEGER, 9)).toMatchObject([{ id: 'call', ...handed, until: T + 2 * HOUR }])
-      const done = { work: 'completed', result: 1 } as const
-      expect(await two.moveCall('call', { work: ['in_progress'], owner: 'the vendor', money: 'verified' }, done)).toBe(true)
+      expect(await two.lostCalls(Number.MAX_SAFE_INTEGER, 9)).toMatchObject([
+        { id: 'call', ...handed, leaseExpiresAt: T + 2 * HOUR },
+      ])
+      const done = { workStatus: 'completed', result: 1 } as const
+      expect(
+        await two.moveCall(
+          'call',
+          { workStatus: ['in_progress'], workerId: 'the vendor', paymentStatus: 'verified' },
+          done,
+        ),
+      ).toBe(true)
     },
   },
   {
-    name: 'renew() lengthens the promise of the calls that it is given, where they are unfinished and its owner\'s',
+    name: "renew() lengthens the promise of the calls that it is given, where they are unfinished and its owner's",
     async check(subject) {
       const storage = await subject.open()
-      await opened(storage, 'queued', { owner: 'me', until: T + 10 })
-      await opened(storage, 'in progress', { owner: 'me', until: T + 20 })
-      await storage.moveCall('in progress', { work: ['queued'] }, { work: 'in_progress' })
-      await opened(storage, 'done', { owner: 'me', until: T + 30 })
-      await storage.moveCall('done', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
-      await opened(storage, 'promised for longer', { owner: 'me', until: T + HOUR })
-      await opened(storage, 'of another', { owner: 'you', until: T + 40 })
-      await opened(storage, 'not asked for', { owner: 'me', until: T + 50 })
-      await storage.renew('me', ['queued', 'in progress', 'done', 'promised for longer', 'of another', 'of nobody'], T + MINUTE)
-      const until = async (id: string) => ((await storage.getCall(id))?.until ?? 0) - T
+      await opened(storage, 'queued', { workerId: 'me', until: T + 10 })
+      await opened(storage, 'in progress', { workerId: 'me', until: T + 20 })
+      await storage.moveCall('in progress', { workStatus: ['queued'] }, { workStatus: 'in_progress' })
+      await opened(storage, 'done', { workerId: 'me', until: T + 30 })
+      await storage.moveCall('done', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
+      await opened(storage, 'promised for longer', { workerId: 'me', until: T + HOUR })
+      await opened(storage, 'of another', { workerId: 'you', until: T + 40 })
+      await opened(storage, 'not asked for', { workerId: 'me', until: T + 50 })
+      await storage.renew(
+        'me',
+        ['queued', 'in progress', 'done', 'promised for longer', 'of another', 'of nobody'],
+        T + MINUTE,
+      )
+      const until = async (id: string) => ((await storage.getCall(id))?.leaseExpiresAt ?? 0) - T
       expect(await until('queued')).toBe(MINUTE)
       expect(await until('in progress')).toBe(MINUTE)
       expect(await until('done')).toBe(30)
@@ -456,13 +595,17 @@ const moves: readonly Law<Storage>[] = [
       const storage = await subject.open()
       await opened(storage, 'queued', { until: T + 10 })
       await opened(storage, 'promised for longer', { until: T + HOUR })
-      await opened(storage, 'of another', { owner: 'you' })
+      await opened(storage, 'of another', { workerId: 'you' })
       await completed(storage, 'completed')
       await opened(storage, 'failed')
-      await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      await storage.moveCall('failed', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
       const many = times(300, (n) => `call ${n}`)
       for (const id of many) await opened(storage, id)
-      const held = await storage.renew('me', ['queued', 'promised for longer', 'of another', 'completed', 'failed', 'of nobody', ...many], T + MINUTE)
+      const held = await storage.renew(
+        'me',
+        ['queued', 'promised for longer', 'of another', 'completed', 'failed', 'of nobody', ...many],
+        T + MINUTE,
+      )
       expect([...held].sort()).toEqual(['queued', 'promised for longer', ...many].sort())
       expect(await storage.renew('me', [], T + MINUTE)).toEqual([])
     },
@@ -472,24 +615,36 @@ const moves: readonly Law<Storage>[] = [
     async check(subject) {
       const [one, two] = await handles(subject)
       const later = T + 2 * MINUTE
-      for (const id of ['queued', 'begun', 'taken', 'of another']) await opened(one, id, { until: T + MINUTE, ...(id === 'of another' && { owner: 'you' }) })
-      await one.moveCall('begun', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
-      const lost = { work: 'failed', error: LOST, endedAt: later } as const
-      const lose = async (id: string) => await two.moveCall(id, { work: ['queued', 'in_progress'], money: 'verified' }, id === 'begun' ? { ...lost, startedAt: T } : lost)
+      for (const id of ['queued', 'begun', 'taken', 'of another'])
+        await opened(one, id, { until: T + MINUTE, ...(id === 'of another' && { workerId: 'you' }) })
+      await one.moveCall('begun', { workStatus: ['queued'] }, { workStatus: 'in_progress', startedAt: T })
+      const lost = { workStatus: 'failed', error: LOST, endedAt: later } as const
+      const lose = async (id: string) =>
+        await two.moveCall(
+          id,
+          { workStatus: ['queued', 'in_progress'], paymentStatus: 'verified' },
+          id === 'begun' ? { ...lost, startedAt: T } : lost,
+        )
       for (const id of ['queued', 'begun', 'taken', 'of another']) expect(await lose(id)).toBe(true)
       await two.openCall(newCall('taker'), signed(keyOf('taken')), at(later))
       await one.renew('me', ['queued', 'begun', 'taken', 'of another'], later + MINUTE)
-      const alive = { money: 'verified', error: null, endedAt: null, until: later + MINUTE }
-      expect(await two.getCall('queued')).toMatchObject({ ...alive, work: 'queued', startedAt: null })
-      expect(await two.getCall('begun')).toMatchObject({ ...alive, work: 'in_progress', startedAt: T })
-      expect(await two.getCall('of another')).toMatchObject({ work: 'failed', error: LOST })
+      const alive = { paymentStatus: 'verified', error: null, endedAt: null, leaseExpiresAt: later + MINUTE }
+      expect(await two.getCall('queued')).toMatchObject({ ...alive, workStatus: 'queued', startedAt: null })
+      expect(await two.getCall('begun')).toMatchObject({ ...alive, workStatus: 'in_progress', startedAt: T })
+      expect(await two.getCall('of another')).toMatchObject({ workStatus: 'failed', error: LOST })
       // Whoever has the authorization: one of the two lives.
-      const served = [await two.getCall('taken'), await two.getCall('taker')].filter((call) => call && call.work !== 'failed')
+      const served = [await two.getCall('taken'), await two.getCall('taker')].filter(
+        (call) => call && call.workStatus !== 'failed',
+      )
       expect(served.length).toBe(1)
       expect((await two.openCall(newCall('late'), signed(keyOf('queued')), at(later))).kind).toBe('replayed')
-      await two.moveCall('begun', { work: ['in_progress'] }, { work: 'failed', error: 'upstream', endedAt: later })
+      await two.moveCall(
+        'begun',
+        { workStatus: ['in_progress'] },
+        { workStatus: 'failed', error: 'upstream', endedAt: later },
+      )
       await one.renew('me', ['begun'], later + MINUTE)
-      expect(await two.getCall('begun')).toMatchObject({ work: 'failed', error: 'upstream' })
+      expect(await two.getCall('begun')).toMatchObject({ workStatus: 'failed', error: 'upstream' })
     },
   },
   {
@@ -499,10 +654,19 @@ const moves: readonly Law<Storage>[] = [
       const late = T + 2 * MINUTE
       const made = { now: late, until: late + MINUTE, result: { result: 1, expiresAt: T + HOUR } }
       await opened(one, 'lost', { until: T + MINUTE })
-      await two.moveCall('lost', { work: ['queued'] }, { work: 'failed', error: LOST, endedAt: late })
-      expect(await one.claimSettlement('lost', signed(keyOf('lost')), { ...made, owner: 'you' })).toEqual({ kind: 'nothing' })
-      expect(await one.claimSettlement('lost', signed(keyOf('lost')), { ...made, owner: 'me' })).toMatchObject({ kind: 'yours' })
-      expect(await two.getCall('lost')).toMatchObject({ work: 'completed', money: 'settling', error: null, result: 1 })
+      await two.moveCall('lost', { workStatus: ['queued'] }, { workStatus: 'failed', error: LOST, endedAt: late })
+      expect(await one.claimSettlement('lost', signed(keyOf('lost')), { ...made, workerId: 'you' })).toEqual({
+        kind: 'nothing',
+      })
+      expect(await one.claimSettlement('lost', signed(keyOf('lost')), { ...made, workerId: 'me' })).toMatchObject({
+        kind: 'yours',
+      })
+      expect(await two.getCall('lost')).toMatchObject({
+        workStatus: 'completed',
+        paymentStatus: 'settling',
+        error: null,
+        result: 1,
+      })
     },
   },
   {
@@ -511,22 +675,28 @@ const moves: readonly Law<Storage>[] = [
       const storage = await subject.open()
       await opened(storage, 'before', { until: T + 10 })
       await opened(storage, 'meanwhile', { until: T + 11 })
-      const open = async (id: string, key: string) => (await storage.openCall(newCall(id), signed(keyOf(key)), { ...at(T + MINUTE), lostBy: T + 10 })).kind
+      const open = async (id: string, key: string) =>
+        (await storage.openCall(newCall(id), signed(keyOf(key)), { ...at(T + MINUTE), lostBy: T + 10 })).kind
       expect([await open('first', 'before'), await open('second', 'meanwhile')]).toEqual(['opened', 'replayed'])
-      expect(await storage.getCall('meanwhile')).toMatchObject({ work: 'queued' })
+      expect(await storage.getCall('meanwhile')).toMatchObject({ workStatus: 'queued' })
     },
   },
   {
     name: 'lostCalls() lists unfinished calls past their promise, longest first',
     async check(subject) {
       const storage = await subject.open()
-      for (const [id, after] of [['b', 20], ['a', 10], ['c', 30], ['alive', 40]] as const) {
+      for (const [id, after] of [
+        ['b', 20],
+        ['a', 10],
+        ['c', 30],
+        ['alive', 40],
+      ] as const) {
         await opened(storage, id, { until: T + after })
       }
-      await storage.moveCall('a', { work: ['queued'] }, { work: 'in_progress' })
+      await storage.moveCall('a', { workStatus: ['queued'] }, { workStatus: 'in_progress' })
       await completed(storage, 'completed', { until: T + 1 })
       await opened(storage, 'failed', { until: T + 1 })
-      await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      await storage.moveCall('failed', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
       expect(ids(await storage.lostCalls(T + 30, 9))).toEqual(['a', 'b', 'c'])
       expect(ids(await storage.lostCalls(T + 30, 2))).toEqual(['a', 'b'])
     },
@@ -536,15 +706,19 @@ const moves: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       for (const n of times(20, (n) => n)) await opened(storage, `a queue ${n}`, { until: T + n })
-      for (const id of ['job d', 'job b', 'job e', 'job c', 'job a']) await opened(storage, id, { owner: 'the vendor', until: T + HOUR })
-      await storage.moveCall('job b', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
-      await storage.moveCall('job e', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
-      await opened(storage, 'job elsewhere', { owner: 'the vendor', gateway: 'base' })
-      const listed = async (after: string, limit: number) => ids(await storage.unfinishedCalls('the vendor', { gateway: 'devnet', after, limit }))
+      for (const id of ['job d', 'job b', 'job e', 'job c', 'job a'])
+        await opened(storage, id, { workerId: 'the vendor', until: T + HOUR })
+      await storage.moveCall('job b', { workStatus: ['queued'] }, { workStatus: 'in_progress', startedAt: T })
+      await storage.moveCall('job e', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
+      await opened(storage, 'job elsewhere', { workerId: 'the vendor', gateway: 'base' })
+      const listed = async (after: string, limit: number) =>
+        ids(await storage.unfinishedCalls('the vendor', { gateway: 'devnet', after, limit }))
       expect(await listed('', 2)).toEqual(['job a', 'job b'])
       expect(await listed('job b', 9)).toEqual(['job c', 'job d'])
       expect(await listed('job d', 9)).toEqual([])
-      expect(ids(await storage.unfinishedCalls('the vendor', { gateway: 'base', after: '', limit: 9 }))).toEqual(['job elsewhere'])
+      expect(ids(await storage.unfinishedCalls('the vendor', { gateway: 'base', after: '', limit: 9 }))).toEqual([
+        'job elsewhere',
+      ])
     },
   },
 ]
@@ -557,9 +731,13 @@ const ties: readonly Law<Storage>[] = [
       const names = ['d', 'b', 'e', 'a', 'c']
       for (const id of names) await opened(storage, `lost ${id}`, { until: T + 10 })
       for (const id of names) await completed(storage, `unsettled ${id}`)
-      for (const id of names.toReversed()) await storage.claimSettlement(`unsettled ${id}`, undefined, { now: T, until: T + 10 })
-      await storage.moveCall('lost a', { work: ['queued'] }, { work: 'in_progress' })
-      const [lost, unsettled] = ['lost', 'unsettled'].map((of) => ['a', 'b', 'c'].map((id) => `${of} ${id}`)) as [string[], string[]]
+      for (const id of names.toReversed())
+        await storage.claimSettlement(`unsettled ${id}`, undefined, { now: T, until: T + 10 })
+      await storage.moveCall('lost a', { workStatus: ['queued'] }, { workStatus: 'in_progress' })
+      const [lost, unsettled] = ['lost', 'unsettled'].map((of) => ['a', 'b', 'c'].map((id) => `${of} ${id}`)) as [
+        string[],
+        string[],
+      ]
       expect(ids(await storage.lostCalls(T + 10, 3))).toEqual(lost)
       expect(ids(await storage.unsettled(T + 10, 3))).toEqual(unsettled)
     },
@@ -576,7 +754,7 @@ const claiming: readonly Law<Storage>[] = [
         times(20, (n) => (n % 2 ? one : two).claimSettlement('call', signed(keyOf('call')), at())),
       )
       expect(kinds(answers)).toEqual({ yours: 1, taken: 19 })
-      expect((await one.getCall('call'))?.money).toBe('settling')
+      expect((await one.getCall('call'))?.paymentStatus).toBe('settling')
     },
   },
   {
@@ -596,15 +774,30 @@ const claiming: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       await opened(storage, 'call')
-      await storage.moveCall('call', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
+      await storage.moveCall('call', { workStatus: ['queued'] }, { workStatus: 'in_progress', startedAt: T })
       const first = { result: { made: [1] }, expiresAt: T + HOUR }
-      const claim = await storage.claimSettlement('call', signed(keyOf('call')), { now: T + 5, until: T + MINUTE, result: first })
+      const claim = await storage.claimSettlement('call', signed(keyOf('call')), {
+        now: T + 5,
+        until: T + MINUTE,
+        result: first,
+      })
       expect(claim.kind).toBe('yours')
-      const stored = { work: 'completed', money: 'settling', result: { made: [1] }, startedAt: T, endedAt: T + 5, expiresAt: T + HOUR }
+      const stored = {
+        workStatus: 'completed',
+        paymentStatus: 'settling',
+        result: { made: [1] },
+        startedAt: T,
+        endedAt: T + 5,
+        expiresAt: T + HOUR,
+      }
       expect(await storage.getCall('call')).toMatchObject(stored)
       const second = { result: { made: [2] }, expiresAt: T + 9 * HOUR }
       await storage.claimSettlement('call', signed(keyOf('call')), { now: T + 6, until: T + MINUTE, result: second })
-      await storage.claimSettlement('call', signed(keyOf('call')), { now: T + HOUR, until: T + 2 * HOUR, result: second })
+      await storage.claimSettlement('call', signed(keyOf('call')), {
+        now: T + HOUR,
+        until: T + 2 * HOUR,
+        result: second,
+      })
       expect(await storage.getCall('call')).toMatchObject(stored)
     },
   },
@@ -617,11 +810,15 @@ const claiming: readonly Law<Storage>[] = [
       expect(await claim('nobody', { result })).toEqual({ kind: 'nothing' })
       await opened(storage, 'call')
       expect(await claim('call')).toEqual({ kind: 'nothing' })
-      await storage.moveCall('call', { work: ['queued'] }, { work: 'in_progress' })
+      await storage.moveCall('call', { workStatus: ['queued'] }, { workStatus: 'in_progress' })
       expect(await claim('call')).toEqual({ kind: 'nothing' })
-      await storage.moveCall('call', { work: ['in_progress'] }, { work: 'failed', error: 'upstream' })
+      await storage.moveCall('call', { workStatus: ['in_progress'] }, { workStatus: 'failed', error: 'upstream' })
       expect(await claim('call', { result })).toEqual({ kind: 'nothing' })
-      expect(await storage.getCall('call')).toMatchObject({ work: 'failed', money: 'verified', result: null })
+      expect(await storage.getCall('call')).toMatchObject({
+        workStatus: 'failed',
+        paymentStatus: 'verified',
+        result: null,
+      })
     },
   },
   {
@@ -664,14 +861,14 @@ const claiming: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       await opened(storage, 'failed')
-      await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      await storage.moveCall('failed', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
       await withDeadOriginal(storage, 'one')
       expect((await storage.claimSettlement('one', signed(keyOf('failed')), at())).kind).toBe('yours')
 
       await opened(storage, 'lost', { until: T + 1 })
       await withDeadOriginal(storage, 'two')
       expect((await storage.claimSettlement('two', signed(keyOf('lost')), at(T + MINUTE))).kind).toBe('yours')
-      expect(await storage.getCall('lost')).toMatchObject({ work: 'failed', endedAt: T + MINUTE })
+      expect(await storage.getCall('lost')).toMatchObject({ workStatus: 'failed', endedAt: T + MINUTE })
     },
   },
   {
@@ -701,7 +898,7 @@ const claiming: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       await withDeadOriginal(storage, 'call')
-      expect((await storage.getCall('call'))?.money).toBe('refused')
+      expect((await storage.getCall('call'))?.paymentStatus).toBe('refused')
       expect(await storage.claimSettlement('call', signed(keyOf('call')), at())).toEqual({ kind: 'nothing' })
       expect(await storage.claimSettlement('call', undefined, at())).toEqual({ kind: 'nothing' })
     },
@@ -716,7 +913,10 @@ const claiming: readonly Law<Storage>[] = [
       const claim = await storage.claimSettlement('call', undefined, at(end + HOUR))
       expect(claim).toMatchObject({ kind: 'retry', sent: false, authorization: { key: keyOf('call') } })
       await storage.finishSettlement('call', tokenOf(claim), { kind: 'unknown' }, { now: end + HOUR })
-      expect(await storage.claimSettlement('call', undefined, at(end + HOUR))).toMatchObject({ kind: 'retry', sent: true })
+      expect(await storage.claimSettlement('call', undefined, at(end + HOUR))).toMatchObject({
+        kind: 'retry',
+        sent: true,
+      })
     },
   },
   {
@@ -767,7 +967,7 @@ const finishing: readonly Law<Storage>[] = [
       expect((await storage.claimSettlement('call', undefined, { now, until: now + 1 })).kind).toBe('taken')
       expect(await storage.finishSettlement('nobody', 1, { kind: 'dead' }, { now })).toBe(false)
       expect(await storage.finishSettlement('call', current, { kind: 'dead' }, { now })).toBe(true)
-      expect((await storage.getCall('call'))?.money).toBe('refused')
+      expect((await storage.getCall('call'))?.paymentStatus).toBe('refused')
     },
   },
   {
@@ -780,7 +980,7 @@ const finishing: readonly Law<Storage>[] = [
       for (const kind of ['unknown', 'refused', 'dead', 'unresolved'] as const) {
         expect(await storage.finishSettlement('call', token, { kind }, { now: T })).toBe(false)
       }
-      expect((await storage.getCall('call'))?.money).toBe('refused')
+      expect((await storage.getCall('call'))?.paymentStatus).toBe('refused')
     },
   },
   {
@@ -790,10 +990,19 @@ const finishing: readonly Law<Storage>[] = [
       await completed(storage, 'call')
       const stale = await claimed(storage, 'call')
       const current = await claimed(storage, 'call', T + HOUR)
-      expect(await storage.finishSettlement('call', stale, { kind: 'paid', receipt: receipt() }, { now: T + HOUR })).toBe(true)
-      expect(await storage.getCall('call')).toMatchObject({ money: 'settled', settledAt: T + HOUR, receipt: receipt() })
+      expect(
+        await storage.finishSettlement('call', stale, { kind: 'paid', receipt: receipt() }, { now: T + HOUR }),
+      ).toBe(true)
+      expect(await storage.getCall('call')).toMatchObject({
+        paymentStatus: 'settled',
+        settledAt: T + HOUR,
+        receipt: receipt(),
+      })
       expect(await storage.finishSettlement('call', current, { kind: 'refused' }, { now: T + HOUR })).toBe(false)
-      expect(await storage.claimSettlement('call', signed('another'), at(T + HOUR))).toEqual({ kind: 'settled', receipt: receipt() })
+      expect(await storage.claimSettlement('call', signed('another'), at(T + HOUR))).toEqual({
+        kind: 'settled',
+        receipt: receipt(),
+      })
       expect(await storage.finishSettlement('nobody', 1, { kind: 'paid', receipt: receipt() }, { now: T })).toBe(false)
     },
   },
@@ -806,19 +1015,24 @@ const finishing: readonly Law<Storage>[] = [
       await storage.finishSettlement('call', token, { kind: 'paid', receipt: receipt() }, { now: T })
       const before = await storage.getCall('call')
       const again = { now: T + HOUR, expiresAt: T + 9 * HOUR }
-      expect(await storage.finishSettlement('call', token, { kind: 'paid', receipt: receipt('0xother') }, again)).toBe(true)
+      expect(await storage.finishSettlement('call', token, { kind: 'paid', receipt: receipt('0xother') }, again)).toBe(
+        true,
+      )
       for (const kind of ['unknown', 'refused', 'dead', 'unresolved'] as const) {
         expect(await storage.finishSettlement('call', token, { kind }, again)).toBe(false)
       }
       expect(await storage.getCall('call')).toEqual(before)
-      expect(before).toMatchObject({ money: 'settled', receipt: receipt() })
+      expect(before).toMatchObject({ paymentStatus: 'settled', receipt: receipt() })
     },
   },
   {
     name: 'the end of a claim moves the end of the shelf life where told',
     async check(subject) {
       const storage = await subject.open()
-      for (const [id, kind] of [['a', 'refused'], ['b', 'unknown']] as const) {
+      for (const [id, kind] of [
+        ['a', 'refused'],
+        ['b', 'unknown'],
+      ] as const) {
         await completed(storage, id, {}, T + HOUR)
         await storage.finishSettlement(id, await claimed(storage, id), { kind }, { now: T })
         expect((await storage.getCall(id))?.expiresAt).toBe(T + HOUR)
@@ -833,8 +1047,10 @@ const finishing: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       await completed(storage, 'call')
-      expect(await storage.finishSettlement('call', await claimed(storage, 'call'), { kind: 'refused' }, { now: T })).toBe(true)
-      expect((await storage.getCall('call'))?.money).toBe('refused')
+      expect(
+        await storage.finishSettlement('call', await claimed(storage, 'call'), { kind: 'refused' }, { now: T }),
+      ).toBe(true)
+      expect((await storage.getCall('call'))?.paymentStatus).toBe('refused')
       const again = await storage.claimSettlement('call', signed(keyOf('call')), at())
       expect(again.kind).toBe('yours')
       await storage.finishSettlement('call', tokenOf(again), { kind: 'refused' }, { now: T })
@@ -849,7 +1065,7 @@ const finishing: readonly Law<Storage>[] = [
       await withDeadOriginal(storage, 'call')
       const claim = await storage.claimSettlement('call', signed('fresh'), at())
       expect(await storage.finishSettlement('call', tokenOf(claim), { kind: 'refused' }, { now: T })).toBe(true)
-      expect((await storage.getCall('call'))?.money).toBe('refused')
+      expect((await storage.getCall('call'))?.paymentStatus).toBe('refused')
       expect(await storage.callOf('fresh', T)).toBeUndefined()
       expect((await storage.openCall(newCall('other'), signed('fresh'), at())).kind).toBe('opened')
     },
@@ -860,11 +1076,14 @@ const finishing: readonly Law<Storage>[] = [
       const storage = await subject.open()
       await completed(storage, 'one')
       await withDeadOriginal(storage, 'two')
-      for (const [id, key] of [['one', keyOf('one')], ['two', 'fresh']] as const) {
+      for (const [id, key] of [
+        ['one', keyOf('one')],
+        ['two', 'fresh'],
+      ] as const) {
         await storage.claimSettlement(id, signed(key), at())
         const token = await claimed(storage, id, T + HOUR)
         expect(await storage.finishSettlement(id, token, { kind: 'refused' }, { now: T + HOUR })).toBe(true)
-        expect((await storage.getCall(id))?.money).toBe('settling')
+        expect((await storage.getCall(id))?.paymentStatus).toBe('settling')
         const again = await storage.claimSettlement(id, signed('another'), at(T + HOUR))
         expect(again).toMatchObject({ kind: 'retry', sent: true, authorization: { key } })
       }
@@ -878,16 +1097,24 @@ const finishing: readonly Law<Storage>[] = [
       const token = await claimed(storage, 'call')
       expect(await storage.unsettled(T, 9)).toEqual([])
       expect(await storage.finishSettlement('call', token, { kind: 'unknown' }, { now: T })).toBe(true)
-      expect((await storage.getCall('call'))?.money).toBe('settling')
+      expect((await storage.getCall('call'))?.paymentStatus).toBe('settling')
       expect(ids(await storage.unsettled(T, 9))).toEqual(['call'])
-      expect(await storage.claimSettlement('call', signed(keyOf('call')), at())).toMatchObject({ kind: 'retry', sent: true })
+      expect(await storage.claimSettlement('call', signed(keyOf('call')), at())).toMatchObject({
+        kind: 'retry',
+        sent: true,
+      })
     },
   },
   {
     name: 'unsettled() lists claims that ran out, longest first',
     async check(subject) {
       const storage = await subject.open()
-      for (const [id, end] of [['b', 20], ['a', 10], ['c', 30], ['later', 31]] as const) {
+      for (const [id, end] of [
+        ['b', 20],
+        ['a', 10],
+        ['c', 30],
+        ['later', 31],
+      ] as const) {
         await completed(storage, id)
         await storage.claimSettlement(id, signed(keyOf(id)), { now: T, until: T + end })
       }
@@ -905,7 +1132,11 @@ const finishing: readonly Law<Storage>[] = [
     name: 'unsettled() of one gateway is not crowded out by those of another',
     async check(subject) {
       const storage = await subject.open()
-      for (const [id, gateway, end] of [['first', 'other', 10], ['second', 'other', 20], ['own', 'devnet', 30]] as const) {
+      for (const [id, gateway, end] of [
+        ['first', 'other', 10],
+        ['second', 'other', 20],
+        ['own', 'devnet', 30],
+      ] as const) {
         await opened(storage, id, { gateway })
         const result = { result: 1, expiresAt: T + HOUR }
         await storage.claimSettlement(id, signed(keyOf(id)), { now: T, until: T + end, result })
@@ -922,24 +1153,26 @@ const finishing: readonly Law<Storage>[] = [
       await completed(storage, 'call')
       const token = await claimed(storage, 'call')
       expect(await storage.finishSettlement('call', token, { kind: 'unresolved' }, { now: T })).toBe(true)
-      expect((await storage.getCall('call'))?.money).toBe('unresolved')
+      expect((await storage.getCall('call'))?.paymentStatus).toBe('unresolved')
       expect(await storage.unsettled(T + 10 * HOUR, 9)).toEqual([])
       const claim = await storage.claimSettlement('call', undefined, at())
       expect(claim).toMatchObject({ kind: 'retry', sent: true })
-      expect(await storage.finishSettlement('call', tokenOf(claim), { kind: 'paid', receipt: receipt() }, { now: T })).toBe(true)
-      expect((await storage.getCall('call'))?.money).toBe('settled')
+      expect(
+        await storage.finishSettlement('call', tokenOf(claim), { kind: 'paid', receipt: receipt() }, { now: T }),
+      ).toBe(true)
+      expect((await storage.getCall('call'))?.paymentStatus).toBe('settled')
     },
   },
 ]
 
 const keeping: readonly Law<Storage>[] = [
   {
-    name: 'putOwned() gives one winner among twenty racers',
+    name: 'putRecord() gives one winner among twenty racers',
     async check(subject) {
       const [one, two] = await handles(subject)
-      const answers = await Promise.all(times(20, (n) => (n % 2 ? one : two).putOwned(record({ data: n }), T)))
+      const answers = await Promise.all(times(20, (n) => (n % 2 ? one : two).putRecord(record({ data: n }), T)))
       expect(answers.filter(Boolean)).toEqual([true])
-      expect((await one.getOwned('asset', 'a', T))?.data).toBe(answers.indexOf(true))
+      expect((await one.getRecord('asset', 'a', T))?.data).toBe(answers.indexOf(true))
     },
   },
   {
@@ -947,13 +1180,15 @@ const keeping: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       const end = T + HOUR
-      expect(await storage.putOwned(record({ expiresAt: end, data: 1 }), T)).toBe(true)
-      expect(await storage.putOwned(record({ data: 2 }), end - 1)).toBe(false)
-      expect((await storage.getOwned('asset', 'a', end - 1))?.data).toBe(1)
-      expect(await storage.getOwned('asset', 'a', end)).toBeUndefined()
-      expect(await storage.moveOwned(record({ expiresAt: end + HOUR, data: 2 }), 1, end)).toBe(false)
-      expect(await storage.putOwned(record({ owner: 'another', expiresAt: end + 1, data: 2 }), end)).toBe(true)
-      expect(await storage.getOwned('asset', 'a', end)).toEqual(record({ owner: 'another', expiresAt: end + 1, data: 2 }))
+      expect(await storage.putRecord(record({ expiresAt: end, data: 1 }), T)).toBe(true)
+      expect(await storage.putRecord(record({ data: 2 }), end - 1)).toBe(false)
+      expect((await storage.getRecord('asset', 'a', end - 1))?.data).toBe(1)
+      expect(await storage.getRecord('asset', 'a', end)).toBeUndefined()
+      expect(await storage.moveRecord(record({ expiresAt: end + HOUR, data: 2 }), 1, end)).toBe(false)
+      expect(await storage.putRecord(record({ owner: 'another', expiresAt: end + 1, data: 2 }), end)).toBe(true)
+      expect(await storage.getRecord('asset', 'a', end)).toEqual(
+        record({ owner: 'another', expiresAt: end + 1, data: 2 }),
+      )
     },
   },
   {
@@ -969,62 +1204,84 @@ const keeping: readonly Law<Storage>[] = [
       ]
       for (const each of records) {
         const given = structuredClone(each)
-        const isKept = storage.putOwned(given, T)
+        const isKept = storage.putRecord(given, T)
         spoil(given)
         expect(await isKept).toBe(true)
       }
       for (const each of records) {
-        const read = () => storage.getOwned(each.kind, each.id, T)
+        const read = () => storage.getRecord(each.kind, each.id, T)
         spoil(await read())
         expect(await read()).toEqual(each)
       }
-      expect(await storage.getOwned('number', 'b', T)).toBeUndefined()
+      expect(await storage.getRecord('number', 'b', T)).toBeUndefined()
     },
   },
   {
-    name: 'moveOwned() is won once among twenty racers',
+    name: 'moveRecord() is won once among twenty racers',
     async check(subject) {
       const [one, two] = await handles(subject)
-      await one.putOwned(record({ data: { call: 'first' } }), T)
-      const answers = await Promise.all(times(20, (n) => (n % 2 ? one : two).moveOwned(record({ data: { call: n } }), { call: 'first' }, T)))
+      await one.putRecord(record({ data: { call: 'first' } }), T)
+      const answers = await Promise.all(
+        times(20, (n) => (n % 2 ? one : two).moveRecord(record({ data: { call: n } }), { call: 'first' }, T)),
+      )
       expect(answers.filter(Boolean)).toEqual([true])
-      expect((await two.getOwned('asset', 'a', T))?.data).toEqual({ call: answers.indexOf(true) })
+      expect((await two.getRecord('asset', 'a', T))?.data).toEqual({ call: answers.indexOf(true) })
     },
   },
   {
-    name: 'moveOwned() applies only to what its caller has seen, and a record never changes hands',
+    name: 'moveRecord() applies only to what its caller has seen, and a record never changes hands',
     async check(subject) {
       const storage = await subject.open()
       const seen = { one: 1, list: [1, { two: 2 }], none: null }
-      expect(await storage.moveOwned(record(), null, T)).toBe(false)
-      await storage.putOwned(record({ data: seen }), T)
-      const others: readonly Json[] = [null, 1, {}, [], { ...seen, one: 2 }, { ...seen, more: 1 }, { one: 1, list: [1, { two: 2 }] }, { ...seen, list: [{ two: 2 }, 1] }, { ...seen, list: { 0: 1, 1: { two: 2 } } }]
-      for (const other of others) expect([other, await storage.moveOwned(record(), other, T)]).toEqual([other, false])
-      expect(await storage.moveOwned(record({ owner: 'another' }), seen, T)).toBe(false)
-      expect(await storage.moveOwned(record({ id: 'b' }), seen, T)).toBe(false)
-      expect(await storage.getOwned('asset', 'a', T)).toEqual(record({ data: seen }))
+      expect(await storage.moveRecord(record(), null, T)).toBe(false)
+      await storage.putRecord(record({ data: seen }), T)
+      const others: readonly Json[] = [
+        null,
+        1,
+        {},
+        [],
+        { ...seen, one: 2 },
+        { ...seen, more: 1 },
+        { one: 1, list: [1, { two: 2 }] },
+        { ...seen, list: [{ two: 2 }, 1] },
+        { ...seen, list: { 0: 1, 1: { two: 2 } } },
+      ]
+      for (const other of others) expect([other, await storage.moveRecord(record(), other, T)]).toEqual([other, false])
+      expect(await storage.moveRecord(record({ owner: 'another' }), seen, T)).toBe(false)
+      expect(await storage.moveRecord(record({ id: 'b' }), seen, T)).toBe(false)
+      expect(await storage.getRecord('asset', 'a', T)).toEqual(record({ data: seen }))
       const next = record({ data: 'next', expiresAt: T + 2 * HOUR })
-      expect(await storage.moveOwned(next, { none: null, list: [1, { two: 2 }], one: 1 }, T)).toBe(true)
-      expect(await storage.getOwned('asset', 'a', T)).toEqual(next)
+      expect(await storage.moveRecord(next, { none: null, list: [1, { two: 2 }], one: 1 }, T)).toBe(true)
+      expect(await storage.getRecord('asset', 'a', T)).toEqual(next)
     },
   },
   {
-    name: 'listOwned() lists the living records of a kind and owner, and no others',
+    name: 'listRecords() lists the living records of a kind and owner, and no others',
     async check(subject) {
       const [one, two] = await handles(subject)
-      const ours = [record({ id: 'a', data: { n: 1 } }), record({ id: 'b', data: null }), record({ id: 'c', expiresAt: Number.MAX_SAFE_INTEGER })]
-      const others = [record({ id: 'd', owner: 'another' }), record({ id: 'a', kind: 'number' }), record({ id: 'e', kind: 'asset2' }), record({ id: 'f', expiresAt: T + 1 })]
-      expect(await one.listOwned('asset', PAYER, { now: T, limit: 10 })).toEqual([])
-      for (const each of [...others, ...ours]) expect(await one.putOwned(each, T)).toBe(true)
-      const listed = async (now = T + 1, limit = 10) => (await two.listOwned('asset', PAYER, { now, limit })).toSorted((a, b) => (a.id < b.id ? -1 : 1))
+      const ours = [
+        record({ id: 'a', data: { n: 1 } }),
+        record({ id: 'b', data: null }),
+        record({ id: 'c', expiresAt: Number.MAX_SAFE_INTEGER }),
+      ]
+      const others = [
+        record({ id: 'd', owner: 'another' }),
+        record({ id: 'a', kind: 'number' }),
+        record({ id: 'e', kind: 'asset2' }),
+        record({ id: 'f', expiresAt: T + 1 }),
+      ]
+      expect(await one.listRecords('asset', PAYER, { now: T, limit: 10 })).toEqual([])
+      for (const each of [...others, ...ours]) expect(await one.putRecord(each, T)).toBe(true)
+      const listed = async (now = T + 1, limit = 10) =>
+        (await two.listRecords('asset', PAYER, { now, limit })).toSorted((a, b) => (a.id < b.id ? -1 : 1))
       expect(await listed()).toEqual(ours)
       expect((await listed(T)).map(({ id }) => id)).toEqual(['a', 'b', 'c', 'f'])
       expect((await listed(T + HOUR)).map(({ id }) => id)).toEqual(['c'])
       expect(await listed(T + 1, 2)).toHaveLength(2)
-      spoil(await one.listOwned('asset', PAYER, { now: T, limit: 10 }))
-      expect(await one.moveOwned(record({ id: 'b', data: 'moved' }), null, T)).toBe(true)
+      spoil(await one.listRecords('asset', PAYER, { now: T, limit: 10 }))
+      expect(await one.moveRecord(record({ id: 'b', data: 'moved' }), null, T)).toBe(true)
       expect((await listed())[1]).toEqual(record({ id: 'b', data: 'moved' }))
-      expect(await two.listOwned('asset', PAYER.toUpperCase(), { now: T, limit: 10 })).toEqual([])
+      expect(await two.listRecords('asset', PAYER.toUpperCase(), { now: T, limit: 10 })).toEqual([])
     },
   },
 ]
@@ -1034,14 +1291,14 @@ const upkeep: readonly Law<Storage>[] = [
     name: 'two handles on one database agree',
     async check(subject) {
       const [one, two] = await handles(subject)
-      await opened(one, 'call', { owner: 'me' })
+      await opened(one, 'call', { workerId: 'me' })
       expect(await two.getCall('call')).toEqual((await one.getCall('call')) as Call)
-      await two.moveCall('call', { work: ['queued'] }, { work: 'completed', result: { from: 'two' } })
-      expect(await one.getCall('call')).toMatchObject({ work: 'completed', result: { from: 'two' } })
+      await two.moveCall('call', { workStatus: ['queued'] }, { workStatus: 'completed', result: { from: 'two' } })
+      expect(await one.getCall('call')).toMatchObject({ workStatus: 'completed', result: { from: 'two' } })
       const token = await claimed(one, 'call')
       expect((await two.claimSettlement('call', undefined, at())).kind).toBe('taken')
       expect(await two.finishSettlement('call', token, { kind: 'paid', receipt: receipt() }, { now: T })).toBe(true)
-      expect(await one.getCall('call')).toMatchObject({ money: 'settled', receipt: receipt() })
+      expect(await one.getCall('call')).toMatchObject({ paymentStatus: 'settled', receipt: receipt() })
       expect(await one.lease('sweep', 'one', { now: T, until: T + HOUR })).toBe(true)
       expect(await two.lease('sweep', 'two', { now: T, until: T + HOUR })).toBe(false)
     },
@@ -1071,7 +1328,12 @@ const upkeep: readonly Law<Storage>[] = [
       const bucket = { key: 'chat:203.0.113.9', limit: 10, windowMs: 1_000 }
       const raced = await Promise.all(times(20, (n) => (n % 2 ? one : two).hit(bucket, 3, T + n)))
       expect(raced.reduce((sum, { granted }) => sum + granted, 0)).toBe(10)
-      expect(raced.map(({ granted }) => granted).toSorted((a, b) => b - a).slice(0, 5)).toEqual([3, 3, 3, 1, 0])
+      expect(
+        raced
+          .map(({ granted }) => granted)
+          .toSorted((a, b) => b - a)
+          .slice(0, 5),
+      ).toEqual([3, 3, 3, 1, 0])
       const resetAt = raced[0]?.resetAt ?? 0
       expect(await one.hit(bucket, 1, resetAt - 1)).toEqual({ granted: 0, resetAt })
       expect(await one.hit({ ...bucket, key: 'chat:203.0.113.10' }, 1, resetAt - 1)).toMatchObject({ granted: 1 })
@@ -1101,7 +1363,11 @@ const upkeep: readonly Law<Storage>[] = [
       const storage = await subject.open()
       const past = T + 10 * HOUR
       const alive: string[] = []
-      const keep = async (id: string, outcome: Outcome | undefined, more: { expiresAt?: number; shelf?: number } = {}) => {
+      const keep = async (
+        id: string,
+        outcome: Outcome | undefined,
+        more: { expiresAt?: number; shelf?: number } = {},
+      ) => {
         await completed(storage, id, { expiresAt: more.expiresAt ?? T + HOUR }, more.shelf ?? T)
         if (outcome) await storage.finishSettlement(id, await claimed(storage, id), outcome, { now: T })
         alive.push(id)
@@ -1117,14 +1383,14 @@ const upkeep: readonly Law<Storage>[] = [
       await storage.lease('sweep', 'me', { now: T, until: past + 1 })
       const bucket = { key: 'chat', limit: 1, windowMs: past + 1 - T }
       await storage.hit(bucket, 1, T)
-      await storage.putOwned(record({ expiresAt: past + 1 }), T)
+      await storage.putRecord(record({ expiresAt: past + 1 }), T)
       const before = await Promise.all(alive.map((id) => storage.getCall(id)))
 
       expect(await storage.prune(past)).toBe(0)
       expect(await Promise.all(alive.map((id) => storage.getCall(id)))).toEqual(before)
       expect(await storage.lease('sweep', 'you', { now: past - 1, until: past + 1 })).toBe(false)
       expect(await storage.hit(bucket, 1, past)).toEqual({ granted: 0, resetAt: past + 1 })
-      expect(await storage.getOwned('asset', 'a', past)).toEqual(record({ expiresAt: past + 1 }))
+      expect(await storage.getRecord('asset', 'a', past)).toEqual(record({ expiresAt: past + 1 }))
     },
   },
   {
@@ -1141,10 +1407,10 @@ const upkeep: readonly Law<Storage>[] = [
       await old('refused', { kind: 'refused' })
       await old('dead', { kind: 'dead' })
       await opened(storage, 'failed', { expiresAt: past + HOUR }, past)
-      await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      await storage.moveCall('failed', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
       await storage.lease('sweep', 'me', { now: T, until: past })
       await storage.hit({ key: 'chat', limit: 9, windowMs: HOUR }, 1, T)
-      await storage.putOwned(record({ expiresAt: past }), T)
+      await storage.putRecord(record({ expiresAt: past }), T)
       const settled = await storage.getCall('settled')
 
       expect(await storage.prune(past)).toBe(8)
@@ -1161,11 +1427,19 @@ const upkeep: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       await completed(storage, 'call', { expiresAt: T + 9 * HOUR }, T + HOUR)
-      await storage.finishSettlement('call', await claimed(storage, 'call'), { kind: 'paid', receipt: receipt() }, { now: T })
+      await storage.finishSettlement(
+        'call',
+        await claimed(storage, 'call'),
+        { kind: 'paid', receipt: receipt() },
+        { now: T },
+      )
       await storage.prune(T + 2 * HOUR)
       expect((await storage.callOf(keyOf('call'), T + 2 * HOUR))?.id).toBe('call')
       expect((await storage.openCall(newCall('thief'), signed(keyOf('call')), at(T + 2 * HOUR))).kind).toBe('replayed')
-      expect(await storage.claimSettlement('call', signed('another'), at(T + 2 * HOUR))).toEqual({ kind: 'settled', receipt: receipt() })
+      expect(await storage.claimSettlement('call', signed('another'), at(T + 2 * HOUR))).toEqual({
+        kind: 'settled',
+        receipt: receipt(),
+      })
     },
   },
 ]
@@ -1176,7 +1450,10 @@ const spending: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       const claim = (id: string, usage?: Usage | null) =>
-        storage.claimSettlement(id, signed(keyOf(id)), { ...at(), result: { result: 1, expiresAt: T + HOUR, ...(usage !== undefined && { usage }) } })
+        storage.claimSettlement(id, signed(keyOf(id)), {
+          ...at(),
+          result: { result: 1, expiresAt: T + HOUR, ...(usage !== undefined && { usage }) },
+        })
       const used = async (id: string) => (await storage.getCall(id))?.usage
       for (const id of ['counted', 'uncounted', 'without']) await opened(storage, id)
       await claim('counted', { input: 12, output: 34 })
@@ -1204,7 +1481,11 @@ const spending: readonly Law<Storage>[] = [
       await completed(storage, 'completed')
       await opened(storage, 'queued')
       await opened(storage, 'failed')
-      await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream', usage: { input: 1, output: 1 } })
+      await storage.moveCall(
+        'failed',
+        { workStatus: ['queued'] },
+        { workStatus: 'failed', error: 'upstream', usage: { input: 1, output: 1 } },
+      )
       const sum = { ...SKETCH, calls: 3, spent: usdc(30_000n), inputTokens: 120, outputTokens: 8, lastAt: T + 3 }
       expect(await storage.spendByModel(PAYER, T)).toEqual([sum])
       expect(await storage.spendByModel('0xnobody', T)).toEqual([])
@@ -1214,11 +1495,20 @@ const spending: readonly Law<Storage>[] = [
     name: 'spendByModel() sums what the receipts say, exactly, and the quote where one does not say it in base units',
     async check(subject) {
       const storage = await subject.open()
-      const amounts = ['0', '1', '9007199254740993', '999999999', '1000000000', '9223372036854775809', '99999999999999999999']
+      const amounts = [
+        '0',
+        '1',
+        '9007199254740993',
+        '999999999',
+        '1000000000',
+        '9223372036854775809',
+        '99999999999999999999',
+      ]
       for (const [n, amount] of amounts.entries()) await spent(storage, `call ${n}`, { amount })
       const sum = amounts.reduce((all, each) => all + BigInt(each), 0n)
       expect(await spentOn(storage)).toEqual([usdc(sum)])
-      for (const [n, amount] of ['0.01', '', '-5', '007', '1e6'].entries()) await spent(storage, `odd ${n}`, { amount, quote: usdc(LARGEST - BigInt(n)) })
+      for (const [n, amount] of ['0.01', '', '-5', '007', '1e6'].entries())
+        await spent(storage, `odd ${n}`, { amount, quote: usdc(LARGEST - BigInt(n)) })
       expect(await spentOn(storage)).toEqual([usdc(sum + 5n * LARGEST - 10n)])
     },
   },
@@ -1254,7 +1544,9 @@ const spending: readonly Law<Storage>[] = [
         for (const part of ['first', 'second']) await spent(storage, `call ${n} ${part}`, { ...shape, amount: '5' })
       }
       await spent(storage, 'cheapest', { endpoint: 'audio', model: null, amount: '9' })
-      const order = (await storage.spendByModel(PAYER, T)).map(({ endpoint, model, gateway, asset, calls, spent: sum }) => [endpoint, model, gateway, asset, calls, sum])
+      const order = (await storage.spendByModel(PAYER, T)).map(
+        ({ endpoint, model, gateway, asset, calls, spent: sum }) => [endpoint, model, gateway, asset, calls, sum],
+      )
       expect(order).toEqual([
         ['video', 'last in the alphabet', 'devnet', ASSET, 1, usdc(60n)],
         ['Chat', 'z', 'devnet', ASSET, 2, usdc(10n)],
@@ -1274,8 +1566,13 @@ const spending: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       const like = '0x00000000000000000000000000000000000000A_'
-      for (const [n, payer] of [PAYER, PAYER.toLowerCase(), like, `${PAYER} `].entries()) await spent(storage, `call ${n}`, { payer, amount: `${1 << n}` })
-      const sums = await Promise.all([PAYER, PAYER.toLowerCase(), like, `${PAYER} `, PAYER.toUpperCase(), '%'].map((payer) => spentOn(storage, T, payer)))
+      for (const [n, payer] of [PAYER, PAYER.toLowerCase(), like, `${PAYER} `].entries())
+        await spent(storage, `call ${n}`, { payer, amount: `${1 << n}` })
+      const sums = await Promise.all(
+        [PAYER, PAYER.toLowerCase(), like, `${PAYER} `, PAYER.toUpperCase(), '%'].map((payer) =>
+          spentOn(storage, T, payer),
+        ),
+      )
       expect(sums).toEqual([[usdc(1n)], [usdc(2n)], [usdc(4n)], [usdc(8n)], [], []])
     },
   },
@@ -1294,7 +1591,17 @@ const spending: readonly Law<Storage>[] = [
   },
 ]
 
-export const storageLaws: readonly Law<Storage>[] = [...opening, ...exposure, ...moves, ...ties, ...claiming, ...finishing, ...keeping, ...upkeep, ...spending]
+export const storageLaws: readonly Law<Storage>[] = [
+  ...opening,
+  ...exposure,
+  ...moves,
+  ...ties,
+  ...claiming,
+  ...finishing,
+  ...keeping,
+  ...upkeep,
+  ...spending,
+]
 
 // ── words that the laws are written in ──────────────────────────────────────────────────────────────────────────────
 
@@ -1328,7 +1635,7 @@ function newCall(id: string, shape: Partial<NewCall> = {}): NewCall {
     fingerprint: 'a'.repeat(64),
     request: { prompt: 'a cat' },
     createdAt: T,
-    owner: 'me',
+    workerId: 'me',
     expiresAt: T + 48 * HOUR,
     ...shape,
   }
@@ -1336,7 +1643,13 @@ function newCall(id: string, shape: Partial<NewCall> = {}): NewCall {
 
 function signed(key: string, expiresAt = T + HOUR): Authorization {
   const payload = { signature: `0x${'5'.repeat(130)}`, authorization: { from: PAYER, nonce: key, value: '10000' } }
-  return { key, payer: PAYER, payment: { x402Version: 2, accepted: structuredClone(offer), payload }, offer: structuredClone(offer), expiresAt }
+  return {
+    key,
+    payer: PAYER,
+    payment: { x402Version: 2, accepted: structuredClone(offer), payload },
+    offer: structuredClone(offer),
+    expiresAt,
+  }
 }
 
 function receipt(transaction = '0xtransaction'): Receipt {
@@ -1355,19 +1668,22 @@ function at<C>(now = T, cap?: C): { now: number; until: number; cap?: C } {
 /** Opens a call that is queued, until far ahead unless told; `expiresAt` is its authorization's, `shelf` its own. */
 async function opened(storage: Storage, id: string, shape: Shape = {}, shelf = T + 48 * HOUR): Promise<Call> {
   const { key = keyOf(id), until = T + 100 * HOUR, expiresAt = T + HOUR, ...call } = shape
-  const answer = await storage.openCall(newCall(id, { ...call, expiresAt: shelf }), signed(key, expiresAt), { now: T, until })
+  const answer = await storage.openCall(newCall(id, { ...call, expiresAt: shelf }), signed(key, expiresAt), {
+    now: T,
+    until,
+  })
   if (answer.kind !== 'opened') throw new Error(`${id} should have been opened, but: ${answer.kind}`)
   return answer.call
 }
 
-function record(more: Partial<Owned> = {}): Owned {
+function record(more: Partial<StoredRecord> = {}): StoredRecord {
   return { kind: 'asset', id: 'a', owner: PAYER, data: null, expiresAt: T + HOUR, ...more }
 }
 
 /** A call with a result, unpaid. */
 async function completed(storage: Storage, id: string, shape: Shape = {}, shelf?: number): Promise<void> {
   await opened(storage, id, shape, shelf)
-  await storage.moveCall(id, { work: ['queued'] }, { work: 'completed', result: { made: id }, endedAt: T })
+  await storage.moveCall(id, { workStatus: ['queued'] }, { workStatus: 'completed', result: { made: id }, endedAt: T })
 }
 
 /** Claims with the original authorization, for a minute. */
@@ -1382,11 +1698,16 @@ const SKETCH = { gateway: 'devnet', endpoint: 'images', model: 'sketch/small', a
 async function spent(
   storage: Storage,
   id: string,
-  { usage, amount = '10000', settledAt = T, ...shape }: Partial<NewCall> & { usage?: Usage; amount?: string; settledAt?: number },
+  {
+    usage,
+    amount = '10000',
+    settledAt = T,
+    ...shape
+  }: Partial<NewCall> & { usage?: Usage; amount?: string; settledAt?: number },
   shelf = T + 48 * HOUR,
 ): Promise<void> {
   await completed(storage, id, shape, shelf)
-  if (usage) await storage.moveCall(id, { work: ['completed'] }, { usage })
+  if (usage) await storage.moveCall(id, { workStatus: ['completed'] }, { usage })
   const outcome: Outcome = { kind: 'paid', receipt: { ...receipt(), amount } }
   await storage.finishSettlement(id, await claimed(storage, id), outcome, { now: settledAt })
 }
@@ -1402,7 +1723,11 @@ async function withDeadOriginal(storage: Storage, id: string, shape: Shape = {})
 }
 
 /** A payer that holds enough, and may have two calls to `chat` open while it is new. */
-const NEWCOMER = { observed: usdc(10n ** 9n), asOf: T, newWallet: { calls: 2, worth: usdc(50_000n), endpoints: ['chat'] } }
+const NEWCOMER = {
+  observed: usdc(10n ** 9n),
+  asOf: T,
+  newWallet: { calls: 2, worth: usdc(50_000n), endpoints: ['chat'] },
+}
 
 /** The payer's exposure, read by asking for a call that costs nothing more than any cap. */
 async function exposed(storage: Storage, now: number, asOf = now, block?: number): Promise<bigint> {

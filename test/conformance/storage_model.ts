@@ -2,8 +2,8 @@
  * A random life of calls, settlers and a chain over one storage: crashes, stalled settlers, dropped and late broadcasts, cancels,
  * lost owners, polls with fresh signatures. Whatever happens, no buyer may be charged twice for a call.
  */
-import { usdc } from '../../core/money.ts'
-import type { Authorization, Claim, NewCall, Outcome, Storage } from '../../core/ports.ts'
+import { usdc } from '../../core/x402/money.ts'
+import type { Authorization, Claim, NewCall, Outcome, Storage } from '../../core/ports/mod.ts'
 
 const START = 1_800_000_000_000
 const LIFE = 3_000
@@ -12,9 +12,20 @@ const LEASE = 400
 const FEW = 5
 
 /** What the chain knows of an authorization. A broadcast one may land until it expires or is cancelled. */
-type Coin = { state: 'unspent' | 'spent' | 'cancelled'; expiresAt: number; readonly sentFor: Set<string>; isPending: boolean }
+type Coin = {
+  state: 'unspent' | 'spent' | 'cancelled'
+  expiresAt: number
+  readonly sentFor: Set<string>
+  isPending: boolean
+}
 
-type Settler = { readonly call: string; readonly key: string; readonly token: number; hasSent: boolean; readonly mustLook: boolean }
+type Settler = {
+  readonly call: string
+  readonly key: string
+  readonly token: number
+  hasSent: boolean
+  readonly mustLook: boolean
+}
 
 /** Plays `steps` random moves, then lets the reconciler finish. Answers with what went wrong: the empty list is the law. */
 export async function playMoney(storage: Storage, seed: number, steps: number): Promise<readonly string[]> {
@@ -53,8 +64,14 @@ export async function playMoney(storage: Storage, seed: number, steps: number): 
   async function work(): Promise<void> {
     const id = one(calls)
     if (id === undefined) return
-    const ended = chance(0.7) ? ({ work: 'completed', result: id } as const) : ({ work: 'failed', error: 'upstream' } as const)
-    await storage.moveCall(id, { work: ['queued', 'in_progress'], money: 'verified' }, { ...ended, endedAt: now })
+    const ended = chance(0.7)
+      ? ({ workStatus: 'completed', result: id } as const)
+      : ({ workStatus: 'failed', error: 'upstream' } as const)
+    await storage.moveCall(
+      id,
+      { workStatus: ['queued', 'in_progress'], paymentStatus: 'verified' },
+      { ...ended, endedAt: now },
+    )
   }
 
   async function claim(): Promise<void> {
@@ -118,26 +135,42 @@ export async function playMoney(storage: Storage, seed: number, steps: number): 
       const answer = await storage.claimSettlement(id, undefined, { now, until: now + LEASE })
       if (answer.kind !== 'retry') continue
       const isSpent = coin(answer.authorization.key).state === 'spent'
-      const outcome: Outcome = isSpent ? { kind: 'paid', receipt: receiptOf(answer.authorization.key) } : { kind: 'dead' }
+      const outcome: Outcome = isSpent
+        ? { kind: 'paid', receipt: receiptOf(answer.authorization.key) }
+        : { kind: 'dead' }
       await storage.finishSettlement(id, answer.token, outcome, { now })
     }
   }
 
-  const moves = [open, work, claim, claim, settle, settle, settle, weather, () => void (now += Math.floor(random() * 200))]
+  const moves = [
+    open,
+    work,
+    claim,
+    claim,
+    settle,
+    settle,
+    settle,
+    weather,
+    () => void (now += Math.floor(random() * 200)),
+  ]
   for (let step = 0; step < steps; step++) await one(moves)?.()
 
   now += 10 * LIFE
   await reconcile()
   const wrong = (await storage.unsettled(now, 1_000)).map(({ id }) => `${id} is still unsettled after the reconciler`)
-  for (const [key, { sentFor }] of coins) if (sentFor.size > 1) wrong.push(`${key} was sent for ${[...sentFor].join(' and ')}`)
+  for (const [key, { sentFor }] of coins)
+    if (sentFor.size > 1) wrong.push(`${key} was sent for ${[...sentFor].join(' and ')}`)
   for (const id of calls) {
     const paidBy = [...coins].filter(([, each]) => each.state === 'spent' && each.sentFor.has(id)).map(([key]) => key)
-    const money = (await storage.getCall(id))?.money
+    const money = (await storage.getCall(id))?.paymentStatus
     if (paidBy.length > 1) wrong.push(`${id} was paid by ${paidBy.join(' and ')}`)
     if (money === 'settled' && paidBy.length === 0) wrong.push(`${id} is settled, but nothing paid for it`)
-    if (money !== 'settled' && money !== 'unresolved' && paidBy.length > 0) wrong.push(`${id} was paid, but is ${money}`)
+    if (money !== 'settled' && money !== 'unresolved' && paidBy.length > 0)
+      wrong.push(`${id} was paid, but is ${money}`)
   }
-  const settled = (await Promise.all(calls.map((id) => storage.getCall(id)))).filter((call) => call?.money === 'settled').length
+  const settled = (await Promise.all(calls.map((id) => storage.getCall(id)))).filter(
+    (call) => call?.paymentStatus === 'settled',
+  ).length
   const spent = (await storage.spendByModel('0xpayer', START)).reduce((sum, each) => sum + each.calls, 0)
   if (spent !== settled) wrong.push(`${settled} calls are settled, but ${spent} are in the ledger`)
   return wrong
@@ -154,7 +187,14 @@ export function dice(seed: number): () => number {
   }
 }
 
-const offer = { scheme: 'exact', network: 'eip155:84532', amount: '1', asset: '0xa', payTo: '0xb', maxTimeoutSeconds: 5 }
+const offer = {
+  scheme: 'exact',
+  network: 'eip155:84532',
+  amount: '1',
+  asset: '0xa',
+  payTo: '0xb',
+  maxTimeoutSeconds: 5,
+}
 
 function newCall(id: string, now: number): NewCall {
   return {
@@ -169,7 +209,7 @@ function newCall(id: string, now: number): NewCall {
     fingerprint: '',
     request: null,
     createdAt: now,
-    owner: 'me',
+    workerId: 'me',
     expiresAt: now + 100 * LIFE,
   }
 }

@@ -1,6 +1,6 @@
 /** Random questions for a storage: two that are asked the same have to answer the same. */
-import { usdc } from '../../core/money.ts'
-import type { Authorization, NewCall, Outcome, Storage, Work } from '../../core/ports.ts'
+import { usdc } from '../../core/x402/money.ts'
+import type { Authorization, NewCall, Outcome, Storage, WorkStatus } from '../../core/ports/mod.ts'
 
 export const T = 1_800_000_000_000
 
@@ -14,39 +14,80 @@ export function questions(random: () => number): () => Question {
   const one = <V>(...list: readonly V[]): V => list[upTo(list.length)] as V
   const id = () => `call ${Math.max(0, count - 1 - upTo(8))}`
   const auth = () => signed(`key ${Math.max(0, count - upTo(8))}`, now + upTo(2_000))
-  const work = () => one<Work>('queued', 'in_progress', 'completed', 'failed')
+  const work = () => one<WorkStatus>('queued', 'in_progress', 'completed', 'failed')
   const outcome = (): Outcome => {
     const kind = one('paid', 'unknown', 'refused', 'dead', 'unresolved')
-    return kind === 'paid' ? { kind, receipt: { ...receipt(`0x${count}`, one('5', '0', '12345678901', '0.5')), ...(random() < 0.5 && { block: upTo(9) }) } } : { kind }
+    return kind === 'paid'
+      ? {
+          kind,
+          receipt: {
+            ...receipt(`0x${count}`, one('5', '0', '12345678901', '0.5')),
+            ...(random() < 0.5 && { block: upTo(9) }),
+          },
+        }
+      : { kind }
   }
 
   return () => {
     now += upTo(60)
     const [at, some, key, pick] = [now, id(), auth(), random()]
     if (pick < 0.2) {
-      const who = { payer: one('0xa', '0xb'), owner: one('me', 'you'), model: one(null, 'small', 'large'), endpoint: one('images', 'chat') }
+      const who = {
+        payer: one('0xa', '0xb'),
+        workerId: one('me', 'you'),
+        model: one(null, 'small', 'large'),
+        endpoint: one('images', 'chat'),
+      }
       const call = newCall(`call ${count++}`, { ...who, quote: usdc(BigInt(upTo(50))), expiresAt: at + upTo(3_000) })
       const limit = { calls: 2, worth: usdc(60n), endpoints: ['chat'] }
-      const seen = { ...(random() < 0.8 && { observed: usdc(BigInt(upTo(300))) }), ...(random() < 0.5 && { block: upTo(9) }), ...(random() < 0.3 && { newWallet: limit }) }
+      const seen = {
+        ...(random() < 0.8 && { observed: usdc(BigInt(upTo(300))) }),
+        ...(random() < 0.5 && { block: upTo(9) }),
+        ...(random() < 0.3 && { newWallet: limit }),
+      }
       const cap = random() < 0.5 ? { cap: { ...seen, asOf: at - upTo(9_000) } } : {}
       const until = at + upTo(400)
       return { verb: 'openCall', put: (storage) => storage.openCall(call, key, { now: at, until, ...cap }) }
     }
     if (pick < 0.4) {
       const [from, to] = [[work(), work()], work()]
-      const patch = { work: to, endedAt: at, ...(to === 'completed' && { result: { at } }), ...(to === 'failed' && { error: 'upstream' }), ...(pick < 0.25 && { usage: { input: 1, output: 2 } }) }
-      return { verb: 'moveCall', put: (storage) => storage.moveCall(some, { work: from, money: 'verified' }, patch) }
+      const patch = {
+        workStatus: to,
+        endedAt: at,
+        ...(to === 'completed' && { result: { at } }),
+        ...(to === 'failed' && { error: 'upstream' }),
+        ...(pick < 0.25 && { usage: { input: 1, output: 2 } }),
+      }
+      return {
+        verb: 'moveCall',
+        put: (storage) => storage.moveCall(some, { workStatus: from, paymentStatus: 'verified' }, patch),
+      }
     }
     if (pick < 0.6) {
       const offered = one(undefined, key, signed(some.replace('call', 'key'), at + 999))
-      const result = random() < 0.3 ? { result: { result: [at], expiresAt: at + upTo(3_000), usage: one(null, { input: upTo(900), output: upTo(90) }) } } : {}
+      const result =
+        random() < 0.3
+          ? {
+              result: {
+                result: [at],
+                expiresAt: at + upTo(3_000),
+                usage: one(null, { input: upTo(900), output: upTo(90) }),
+              },
+            }
+          : {}
       const until = at + upTo(200)
-      return { verb: 'claimSettlement', put: (storage) => storage.claimSettlement(some, offered, { now: at, until, ...result }) }
+      return {
+        verb: 'claimSettlement',
+        put: (storage) => storage.claimSettlement(some, offered, { now: at, until, ...result }),
+      }
     }
     if (pick < 0.75) {
       const [token, end] = [1 + upTo(3), outcome()]
       const shelf = random() < 0.3 ? { expiresAt: at + upTo(3_000) } : {}
-      return { verb: 'finishSettlement', put: (storage) => storage.finishSettlement(some, token, end, { now: at, ...shelf }) }
+      return {
+        verb: 'finishSettlement',
+        put: (storage) => storage.finishSettlement(some, token, end, { now: at, ...shelf }),
+      }
     }
     const owner = one('me', 'you')
     const bucket = { key: one('x', 'y'), limit: 5, windowMs: 500 }
@@ -55,22 +96,34 @@ export function questions(random: () => number): () => Question {
     const next = id()
     const after = one('', some)
     const payer = one('0xa', '0xb')
-    const kept = { kind: one('asset', 'number'), id: one('x', 'y'), owner, data: { count: upTo(2) }, expiresAt: at + upTo(1_500) }
+    const kept = {
+      kind: one('asset', 'number'),
+      id: one('x', 'y'),
+      owner,
+      data: { count: upTo(2) },
+      expiresAt: at + upTo(1_500),
+    }
     return one<Question>(
       { verb: 'getCall', put: (storage) => storage.getCall(some) },
       { verb: 'callOf', put: (storage) => storage.callOf(key.key, at) },
       { verb: 'renew', put: async (storage) => [...(await storage.renew(owner, [some, next], at + 300))].sort() },
       { verb: 'lostCalls', put: (storage) => storage.lostCalls(at, 1 + take) },
-      { verb: 'unfinishedCalls', put: (storage) => storage.unfinishedCalls(owner, { gateway: 'devnet', after, limit: 1 + take }) },
+      {
+        verb: 'unfinishedCalls',
+        put: (storage) => storage.unfinishedCalls(owner, { gateway: 'devnet', after, limit: 1 + take }),
+      },
       { verb: 'unsettled', put: (storage) => storage.unsettled(at, 1 + take) },
       { verb: 'spendByModel', put: (storage) => storage.spendByModel(payer, at - 500 * take) },
-      { verb: 'putOwned', put: (storage) => storage.putOwned(kept, at) },
-      { verb: 'getOwned', put: (storage) => storage.getOwned(kept.kind, kept.id, at) },
+      { verb: 'putRecord', put: (storage) => storage.putRecord(kept, at) },
+      { verb: 'getRecord', put: (storage) => storage.getRecord(kept.kind, kept.id, at) },
       {
-        verb: 'listOwned',
-        put: async (storage) => (await storage.listOwned(kept.kind, owner, { now: at, limit: 9 })).toSorted((a, b) => (a.id < b.id ? -1 : 1)),
+        verb: 'listRecords',
+        put: async (storage) =>
+          (await storage.listRecords(kept.kind, owner, { now: at, limit: 9 })).toSorted((a, b) =>
+            a.id < b.id ? -1 : 1,
+          ),
       },
-      { verb: 'moveOwned', put: (storage) => storage.moveOwned(kept, { count: seen }, at) },
+      { verb: 'moveRecord', put: (storage) => storage.moveRecord(kept, { count: seen }, at) },
       { verb: 'lease', put: (storage) => storage.lease('sweep', owner, { now: at, until: at + 100 }) },
       { verb: 'hit', put: (storage) => storage.hit(bucket, take, at) },
       { verb: 'prune', put: (storage) => storage.prune(at) },
@@ -78,7 +131,14 @@ export function questions(random: () => number): () => Question {
   }
 }
 
-const offer = { scheme: 'exact', network: 'eip155:84532', amount: '5', asset: '0xa', payTo: '0xb', maxTimeoutSeconds: 60 }
+const offer = {
+  scheme: 'exact',
+  network: 'eip155:84532',
+  amount: '5',
+  asset: '0xa',
+  payTo: '0xb',
+  maxTimeoutSeconds: 60,
+}
 
 export function newCall(id: string, more: Partial<NewCall> = {}): NewCall {
   return {
@@ -93,7 +153,7 @@ export function newCall(id: string, more: Partial<NewCall> = {}): NewCall {
     fingerprint: 'f',
     request: { prompt: 'a cat' },
     createdAt: T,
-    owner: 'me',
+    workerId: 'me',
     expiresAt: T + 99_999,
     ...more,
   }

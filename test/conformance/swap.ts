@@ -5,9 +5,18 @@ import type { Law } from './law.ts'
 
 const PRICE: SwapCall = { method: 'GET', path: '/price', query: '?chainId=8453' }
 const QUERY = '?chainId=8453&sellToken=0xA'
-/** Every call that the passthrough makes (spec 3, "Swap passthrough"). */
+/** Every call that the passthrough makes (contract 11.1). */
 const CALLS: readonly SwapCall[] = [
-  ...['/price', '/quote', '/gasless/price', '/gasless/quote', '/gasless/approval-tokens', '/gasless/chains', '/swap/chains', `/gasless/status/0x${'ab'.repeat(32)}`].map((path) => ({ method: 'GET' as const, path, query: QUERY })),
+  ...[
+    '/price',
+    '/quote',
+    '/gasless/price',
+    '/gasless/quote',
+    '/gasless/approval-tokens',
+    '/gasless/chains',
+    '/swap/chains',
+    `/gasless/status/0x${'ab'.repeat(32)}`,
+  ].map((path) => ({ method: 'GET' as const, path, query: QUERY })),
   ...['/trade-analytics/swap', '/trade-analytics/gasless'].map((path) => ({ method: 'GET' as const, path, query: '' })),
   { method: 'POST', path: '/gasless/submit', query: '', body: new TextEncoder().encode('{"chainId":8453}') },
 ]
@@ -19,7 +28,11 @@ export const swapVendorLaws: readonly Law<SwapVendor>[] = [
       const vendor = await subject.open()
       for (const call of CALLS) {
         const { status, body, text } = await vendor.call(call, never())
-        expect([call.path, Number.isInteger(status) && status >= 200 && status < 600, JSON.parse(text || '"nothing"')]).toEqual([call.path, true, body])
+        expect([
+          call.path,
+          Number.isInteger(status) && status >= 200 && status < 600,
+          JSON.parse(text || '"nothing"'),
+        ]).toEqual([call.path, true, body])
       }
     },
   },
@@ -27,10 +40,27 @@ export const swapVendorLaws: readonly Law<SwapVendor>[] = [
     name: 'a path that is no route is never called',
     async check(subject) {
       const vendor = await subject.open()
-      for (const path of ['', '/', '/admin', '/price/', '/../admin', '/gasless/status/', '/gasless/status/a/b', '/gasless/status/..', '//evil.test', '@evil.test', '/price?x=1#']) {
-        expect([path, await vendor.call({ ...PRICE, path }, never()).catch((error: unknown) => error)]).toEqual([path, expect.any(Error)])
+      for (const path of [
+        '',
+        '/',
+        '/admin',
+        '/price/',
+        '/../admin',
+        '/gasless/status/',
+        '/gasless/status/a/b',
+        '/gasless/status/..',
+        '//evil.test',
+        '@evil.test',
+        '/price?x=1#',
+      ]) {
+        expect([path, await vendor.call({ ...PRICE, path }, never()).catch((error: unknown) => error)]).toEqual([
+          path,
+          expect.any(Error),
+        ])
       }
-      expect(await vendor.call({ ...PRICE, method: 'POST' }, never()).catch((error: unknown) => error)).toBeInstanceOf(Error)
+      expect(await vendor.call({ ...PRICE, method: 'POST' }, never()).catch((error: unknown) => error)).toBeInstanceOf(
+        Error,
+      )
     },
   },
   {
@@ -55,16 +85,21 @@ export const swapVendorLaws: readonly Law<SwapVendor>[] = [
     async check(subject) {
       const vendor = await subject.open()
       const reason = new Error('out of time')
-      expect(await vendor.call(PRICE, { signal: AbortSignal.abort(reason) }).catch((error: unknown) => error)).toBe(reason)
+      expect(await vendor.call(PRICE, { signal: AbortSignal.abort(reason) }).catch((error: unknown) => error)).toBe(
+        reason,
+      )
       const controller = new AbortController()
-      const work = vendor.call(PRICE, controller).then(() => 'answered', (error: unknown) => error)
+      const work = vendor.call(PRICE, controller).then(
+        () => 'answered',
+        (error: unknown) => error,
+      )
       await turn()
       controller.abort(reason)
-      const patience = async () => {
+      const timeouts = async () => {
         for (let turns = 0; turns < 20; turns++) await turn()
         return 'running'
       }
-      expect([reason, 'answered']).toContain((await Promise.race([work, patience()])) as Error)
+      expect([reason, 'answered']).toContain((await Promise.race([work, timeouts()])) as Error)
     },
   },
 ]

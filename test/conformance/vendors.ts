@@ -1,5 +1,5 @@
 import { expect } from 'bun:test'
-import { decodeDataUri } from '../../core/intake.ts'
+import { decodeDataUri } from '../../core/lib/base64.ts'
 import type { ImageJob, ImageVendor, MadeImage } from '../../core/mod.ts'
 import { never, stopped, turn } from './abort.ts'
 import type { Law } from './law.ts'
@@ -76,7 +76,9 @@ export const imageVendorLaws: readonly Law<ImageVendor>[] = [
     async check(subject) {
       const vendor = await subject.open()
       const reason = new Error('out of time')
-      const before = await vendor.generate(SMALL, { signal: AbortSignal.abort(reason) }).catch((error: unknown) => error)
+      const before = await vendor
+        .generate(SMALL, { signal: AbortSignal.abort(reason) })
+        .catch((error: unknown) => error)
       expect(before).toBe(reason)
       expect([reason, 'made']).toContain((await stopped((at) => vendor.generate(SMALL, at), reason)) as Error)
     },

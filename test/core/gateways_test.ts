@@ -1,6 +1,6 @@
 /** What differs from one gateway to the next is a row: hidden endpoints, how an absent chain reads, who proves himself without paying. */
 import { describe, expect, test } from 'bun:test'
-import { type CashChain, cashChain } from '../../adapters/chains/cash.ts'
+import { type MemoryChain, memoryChain } from '../../adapters/chains/memory.ts'
 import { Type } from '@sinclair/typebox'
 import { catalog, type Endpoint, endpoints, narrowed, paid, retiredGateway, SMALL, usdc } from '../../core/mod.ts'
 import { FOX, GENERATIONS, kit, type KitOptions, ORIGIN, read, readyJob, START } from '../kit.ts'
@@ -31,18 +31,33 @@ test('a small catalog sells a few models of each kind, under the same prices', (
     expect(small[kind].all.length).toBeLessThanOrEqual(whole[kind].all.length / 2)
     for (const row of small[kind].all) expect(row).toBe(whole[kind].get(row.id) as typeof row)
   }
-  for (const id of SMALL) expect([id, whole.images.get(id) ?? whole.chat.get(id) ?? whole.video.get(id) ?? whole.audio.get(id)]).not.toEqual([id, undefined])
+  for (const id of SMALL)
+    expect([id, whole.images.get(id) ?? whole.chat.get(id) ?? whole.video.get(id) ?? whole.audio.get(id)]).not.toEqual([
+      id,
+      undefined,
+    ])
 })
 
 test('documents speak of the gateway that was asked: its label, its offers without what is good for seconds, a wallet of its network', async () => {
   const network = 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1'
-  const chain = cashChain({ network })
+  const chain = memoryChain({ network })
   let slot = 0
-  const hinting: CashChain = { ...chain, terms: (now) => chain.terms(now).map((terms) => ({ ...terms, extra: { ...terms.extra, recentBlockhash: `hash ${slot++}`, lastValidBlockHeight: slot } })) }
+  const hinting: MemoryChain = {
+    ...chain,
+    terms: (now) =>
+      chain.terms(now).map((terms) => ({
+        ...terms,
+        extra: { ...terms.extra, recentBlockhash: `hash ${slot++}`, lastValidBlockHeight: slot },
+      })),
+  }
   const { shop, buyer } = kit({ name: 'solana', label: 'solana-devnet', networks: [network], chain: hinting })
   const told = async () => await (await shop.fetch(get('/openapi.json'))).text()
   const first = await told()
-  expect([first.includes('solana-devnet'), first.includes('recentBlockhash'), first.includes('7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU')]).toEqual([true, false, true])
+  expect([
+    first.includes('solana-devnet'),
+    first.includes('recentBlockhash'),
+    first.includes('7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU'),
+  ]).toEqual([true, false, true])
   expect(await told()).toBe(first)
   expect((await buyer().ask()).body.accepts[0].extra.recentBlockhash).toStartWith('hash ')
 })
@@ -62,7 +77,11 @@ describe('while the chain cannot be asked', () => {
     const payment = alice.sign(await alice.ask())
     chain.outage(true)
     const { status, body, headers } = await alice.buy(FOX, { payment })
-    expect([status, body.error, body.code]).toEqual([402, 'Payment verification failed', 'PAYMENT_VERIFICATION_UNAVAILABLE'])
+    expect([status, body.error, body.code]).toEqual([
+      402,
+      'Payment verification failed',
+      'PAYMENT_VERIFICATION_UNAVAILABLE',
+    ])
     expect(headers.get('payment-required')).not.toBeNull()
     chain.outage(false)
     expect((await alice.buy(FOX, { payment })).status).toBe(200)
@@ -79,8 +98,8 @@ const badge = paid({
   input: Type.Object({}),
   output: Type.Object({ wallet: Type.String() }),
   example: {},
-  inline: true,
-  price: () => ({ amount: usdc(0n), maxTimeoutSeconds: 300, shown: {} }),
+  delivery: 'inline',
+  price: () => ({ amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }),
   run: async ({ payer }) => ({ result: { wallet: payer } }),
   show: ({ made }) => made as { wallet: string },
 })
@@ -95,7 +114,12 @@ describe('a quote of nothing', () => {
     const challenge = await alice.ask({}, BADGE)
     expect([challenge.status, challenge.body.accepts[0].amount]).toEqual([402, '0'])
     const { status, headers, body } = await alice.buy({}, { ...BADGE, payment: alice.sign(challenge) })
-    expect([status, body, headers.get('x-payment-status'), headers.get('payment-response')]).toEqual([200, { wallet: alice.wallet }, 'not_charged', null])
+    expect([status, body, headers.get('x-payment-status'), headers.get('payment-response')]).toEqual([
+      200,
+      { wallet: alice.wallet },
+      'not_charged',
+      null,
+    ])
     expect(chain.transfers).toEqual([])
   })
 
@@ -113,7 +137,9 @@ describe('a quote of nothing', () => {
     const alice = buyer()
     chain.drain(alice.wallet)
     const challenge = await alice.ask({}, BADGE)
-    expect((await alice.buy({}, { ...BADGE, payment: alice.sign(challenge, { by: chain.wallet('mallory') }) })).status).toBe(402)
+    expect(
+      (await alice.buy({}, { ...BADGE, payment: alice.sign(challenge, { by: chain.wallet('mallory') }) })).status,
+    ).toBe(402)
     expect((await alice.buy({}, { ...BADGE, payment: alice.sign(challenge) })).status).toBe(200)
   })
 
@@ -127,17 +153,30 @@ describe('a quote of nothing', () => {
 })
 
 /** A chain on which wallets sign texts: the signature is the wallet and the text. */
-function proving(chain: CashChain = cashChain()): CashChain {
+function proving(chain: MemoryChain = memoryChain()): MemoryChain {
   return { ...chain, proves: async ({ wallet, message, signature }) => signature === `${wallet} says ${message}` }
 }
 
-describe('a poll that proves itself by signed headers (ruling 33)', () => {
+describe('a poll that proves itself by signed headers (contract 2.17)', () => {
   const stage = (more: KitOptions = {}) => readyJob(kit({ inlineMs: 0, chain: proving(), ...more }))
   type Stage = Awaited<ReturnType<typeof stage>>
 
-  async function proved({ shop, pollUrl, id, clock, alice }: Stage, { wallet = alice.wallet as string, seconds = Math.floor(clock.now() / 1000), kind = 'image', job = id, signed = '' } = {}) {
+  async function proved(
+    { shop, pollUrl, id, clock, alice }: Stage,
+    {
+      wallet = alice.wallet as string,
+      seconds = Math.floor(clock.now() / 1000),
+      kind = 'image',
+      job = id,
+      signed = '',
+    } = {},
+  ) {
     const message = `poll:v1:${kind}:${job}:${seconds}`
-    const headers = { 'x-poll-wallet': wallet, 'x-poll-timestamp': String(seconds), 'x-poll-signature': signed || `${wallet} says ${message}` }
+    const headers = {
+      'x-poll-wallet': wallet,
+      'x-poll-timestamp': String(seconds),
+      'x-poll-signature': signed || `${wallet} says ${message}`,
+    }
     return await read(await shop.fetch(new Request(ORIGIN + pollUrl, { headers })))
   }
 
@@ -157,7 +196,15 @@ describe('a poll that proves itself by signed headers (ruling 33)', () => {
     const subject = await stage()
     const now = Math.floor(START / 1000)
     const unknown = { status: 404, error: 'Job not found' }
-    for (const lie of [{ wallet: subject.chain.wallet('mallory') }, { job: 'f'.repeat(32) }, { kind: 'video' }, { seconds: now - 301 }, { seconds: now + 301 }, { seconds: Number.NaN }, { signed: 'nonsense' }]) {
+    for (const lie of [
+      { wallet: subject.chain.wallet('mallory') },
+      { job: 'f'.repeat(32) },
+      { kind: 'video' },
+      { seconds: now - 301 },
+      { seconds: now + 301 },
+      { seconds: Number.NaN },
+      { signed: 'nonsense' },
+    ]) {
       const { status, body } = await proved(subject, lie)
       expect([lie, { status, error: body.error }]).toEqual([lie, unknown])
     }
@@ -165,19 +212,20 @@ describe('a poll that proves itself by signed headers (ruling 33)', () => {
   })
 
   test('is not looked at on a chain that knows no such proof', async () => {
-    const subject = await stage({ chain: cashChain() })
+    const subject = await stage({ chain: memoryChain() })
     expect((await proved(subject, { signed: 'nonsense' })).status).toBe(402)
   })
 })
 
 describe('a payment that died while its work was done', () => {
   /** Refuses to settle as a chain does on which the signed transaction has expired. */
-  const dying = (): CashChain => {
-    const chain = cashChain()
+  const dying = (): MemoryChain => {
+    const chain = memoryChain()
     let isDead = true
     return {
       ...chain,
-      settle: async (...asked) => (isDead ? { kind: 'refused', reason: 'its blockhash has expired' } : await chain.settle(...asked)),
+      settle: async (...asked) =>
+        isDead ? { kind: 'refused', reason: 'its blockhash has expired' } : await chain.settle(...asked),
       async fate(...asked) {
         if (!isDead) return await chain.fate(...asked)
         isDead = false
@@ -186,42 +234,59 @@ describe('a payment that died while its work was done', () => {
     }
   }
 
-  test('reads on its poll as one that does not verify, with its code and a challenge; a fresh signature collects the result (ruling 6)', async () => {
+  test('reads on its poll as one that does not verify, with its code and a challenge; a fresh signature collects the result (contract 2.14)', async () => {
     const { alice, payment, pollUrl, chain } = await readyJob(kit({ inlineMs: 0, chain: dying() }))
     const stale = await alice.poll(pollUrl, payment)
-    expect([stale.status, stale.body.error, stale.body.code]).toEqual([402, 'Payment verification failed', 'PAYMENT_BLOCKHASH_STALE'])
+    expect([stale.status, stale.body.error, stale.body.code]).toEqual([
+      402,
+      'Payment verification failed',
+      'PAYMENT_BLOCKHASH_STALE',
+    ])
     expect((await alice.poll(pollUrl, alice.sign(stale))).status).toBe(200)
     expect(chain.transfers).toHaveLength(1)
   })
 })
 
 test('a job that waits for its payment outlives the fee payer that its offer named: the next one is offered, and taken', async () => {
-  const chain = cashChain()
+  const chain = memoryChain()
   const offered = { feePayer: 'old' }
-  const rotating: CashChain = {
+  const rotating: MemoryChain = {
     ...chain,
     terms: (now) => chain.terms(now).map((terms) => ({ ...terms, extra: { ...terms.extra, ...offered } })),
     async identify(payment, offer, ...asked) {
       const isIts = payment.accepted.extra?.feePayer === offer.extra?.feePayer
-      return isIts ? await chain.identify(payment, offer, ...asked) : { kind: 'refused', code: 'PAYMENT_INVALID', reason: 'its fee payer is another one' }
+      return isIts
+        ? await chain.identify(payment, offer, ...asked)
+        : { kind: 'refused', code: 'PAYMENT_INVALID', reason: 'its fee payer is another one' }
     },
-    settle: async (payment, offer, ...asked) => (offer.extra?.feePayer === offered.feePayer ? await chain.settle(payment, offer, ...asked) : { kind: 'refused', reason: 'nobody signs for it' }),
-    fate: async (payment, offer, ...asked) => (offer.extra?.feePayer === offered.feePayer ? await chain.fate(payment, offer, ...asked) : { kind: 'dead', code: 'PAYMENT_BLOCKHASH_STALE' }),
+    settle: async (payment, offer, ...asked) =>
+      offer.extra?.feePayer === offered.feePayer
+        ? await chain.settle(payment, offer, ...asked)
+        : { kind: 'refused', reason: 'nobody signs for it' },
+    fate: async (payment, offer, ...asked) =>
+      offer.extra?.feePayer === offered.feePayer
+        ? await chain.fate(payment, offer, ...asked)
+        : { kind: 'dead', code: 'PAYMENT_BLOCKHASH_STALE' },
   }
   const { alice, payment, pollUrl } = await readyJob(kit({ inlineMs: 0, chain: rotating }))
   offered.feePayer = 'new'
   const stale = await alice.poll(pollUrl, payment)
-  expect([stale.status, stale.body.code, stale.body.accepts[0].extra.feePayer]).toEqual([402, 'PAYMENT_BLOCKHASH_STALE', 'new'])
+  expect([stale.status, stale.body.code, stale.body.accepts[0].extra.feePayer]).toEqual([
+    402,
+    'PAYMENT_BLOCKHASH_STALE',
+    'new',
+  ])
   const fresh = alice.sign(stale)
   expect((await alice.poll(pollUrl, fresh)).body.payment.status).toBe('settled')
-  for (const proof of [payment, fresh]) expect((await alice.poll(pollUrl, proof)).body.payment.status).toBe('already_settled')
+  for (const proof of [payment, fresh])
+    expect((await alice.poll(pollUrl, proof)).body.payment.status).toBe('already_settled')
   expect(chain.transfers).toHaveLength(1)
 })
 
 describe('what a wallet may have open', () => {
   test('is summed over the purse that its authorizations are paid from', async () => {
-    const chain = cashChain()
-    const purses: CashChain = {
+    const chain = memoryChain()
+    const purses: MemoryChain = {
       ...chain,
       async identify(...asked) {
         const identity = await chain.identify(...asked)

@@ -1,9 +1,17 @@
 /** Careful clients: they resend what they have signed until they know better, and write down everything they were told. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
-import { pollKey } from '../../core/seals.ts'
-import type { Chance } from '../model/chance.ts'
-import { type Answer, decodeHeader, encodePayment, GENERATIONS, type Payment, pngSize, signOffer } from '../server/payer.ts'
+import { pollKey } from '../../core/call/poll_urls.ts'
+import type { Chance } from '../simulation/chance.ts'
+import {
+  type Answer,
+  decodeHeader,
+  encodePayment,
+  GENERATIONS,
+  type Payment,
+  pngSize,
+  signOffer,
+} from '../server/clients/payer.ts'
 import type { Replica } from './replicas.ts'
 
 /** Signs the poll URLs of the replicas, so that a buyer who has lost one can make it. */
@@ -31,9 +39,18 @@ export type Purchase = {
 /** Requests under way: the signed nonce, in lower case, and the replica that has it. */
 export type Board = Set<{ readonly nonce: string; readonly replica: string; readonly isPost: boolean }>
 
-export type BuyerOptions = { readonly replicas: readonly Replica[]; readonly board: Board; readonly chance: Chance; readonly pollMs: number; readonly patienceMs: number }
+export type BuyerOptions = {
+  readonly replicas: readonly Replica[]
+  readonly board: Board
+  readonly chance: Chance
+  readonly pollMs: number
+  readonly waitMs: number
+}
 
-export const newPurchase = (buyer: PrivateKeyAccount, { order, lifeSeconds }: Pick<Purchase, 'order' | 'lifeSeconds'>): Purchase => ({
+export const newPurchase = (
+  buyer: PrivateKeyAccount,
+  { order, lifeSeconds }: Pick<Purchase, 'order' | 'lifeSeconds'>,
+): Purchase => ({
   buyer,
   order,
   lifeSeconds,
@@ -49,9 +66,12 @@ const ATTEMPTS = 400
 const ANSWER_MS = 40_000
 
 /** Buys one picture; ends when it is there, or patience is at an end. Never rejects. */
-export async function buy(purchase: Purchase, { replicas, board, chance, pollMs, patienceMs }: BuyerOptions): Promise<void> {
+export async function buy(
+  purchase: Purchase,
+  { replicas, board, chance, pollMs, waitMs }: BuyerOptions,
+): Promise<void> {
   const { buyer, order, lifeSeconds, oddities } = purchase
-  const until = performance.now() + patienceMs
+  const until = performance.now() + waitMs
   let turn = chance.below(replicas.length)
   let payment: Payment | undefined
   let poll: string | undefined
@@ -79,7 +99,10 @@ export async function buy(purchase: Purchase, { replicas, board, chance, pollMs,
     if (body.code === 'PAYMENT_REPLAY' && !body.job_id) oddities.push(`a replay without a job: ${JSON.stringify(body)}`)
     const isElsewhere = body.poll_url !== undefined && body.poll_url !== poll
     if (isElsewhere) return void (poll = body.poll_url)
-    if (payment && !isOver(payment)) oddities.push(`signed afresh for ${poll ?? 'a request'} after ${JSON.stringify({ error: body.error, code: body.code, details: body.details })}`)
+    if (payment && !isOver(payment))
+      oddities.push(
+        `signed afresh for ${poll ?? 'a request'} after ${JSON.stringify({ error: body.error, code: body.code, details: body.details })}`,
+      )
     const { accepts, resource } = decodeHeader(answer.headers.get('payment-required'))
     const validBefore = `${Math.floor(Date.now() / 1000) + (lifeSeconds ?? accepts[0].maxTimeoutSeconds)}`
     payment = await signOffer(buyer, { offer: accepts[0], resource }, { authorization: { validBefore } })
@@ -98,7 +121,11 @@ export async function buy(purchase: Purchase, { replicas, board, chance, pollMs,
     const mark = nonce === undefined ? undefined : { nonce, replica: name, isPost: method === 'POST' }
     if (mark) board.add(mark)
     try {
-      return await request(origin + path, { method, ...(payment && { payment }), ...(method === 'POST' && { body: JSON.stringify(order) }) })
+      return await request(origin + path, {
+        method,
+        ...(payment && { payment }),
+        ...(method === 'POST' && { body: JSON.stringify(order) }),
+      })
     } catch {
       return undefined
     } finally {
@@ -113,23 +140,39 @@ export async function buy(purchase: Purchase, { replicas, board, chance, pollMs,
 
 /** A gateway takes no authorization in its last six seconds. */
 const LAST_MS = 7_000
-const isOver = ({ payload: { authorization } }: Payment): boolean => Number(authorization.validBefore) * 1000 - LAST_MS < Date.now()
+const isOver = ({ payload: { authorization } }: Payment): boolean =>
+  Number(authorization.validBefore) * 1000 - LAST_MS < Date.now()
 
 type Request = { readonly method: string; readonly payment?: Payment; readonly body?: string }
 
 async function request(url: string, { method, payment, body }: Request): Promise<Answer> {
-  const headers = { ...(body !== undefined && { 'content-type': 'application/json' }), ...(payment && { 'payment-signature': encodePayment(payment) }) }
-  const response = await fetch(url, { method, headers, signal: AbortSignal.timeout(ANSWER_MS), ...(body !== undefined && { body }) })
+  const headers = {
+    ...(body !== undefined && { 'content-type': 'application/json' }),
+    ...(payment && { 'payment-signature': encodePayment(payment) }),
+  }
+  const response = await fetch(url, {
+    method,
+    headers,
+    signal: AbortSignal.timeout(ANSWER_MS),
+    ...(body !== undefined && { body }),
+  })
   const text = await response.text()
   return { status: response.status, headers: response.headers, body: text === '' ? undefined : JSON.parse(text) }
 }
 
 /** Asks for a delivered result once more, and for its picture. Undefined when both are as they should be, else what is wrong. */
-export async function fetchAgain({ delivered, signed, order }: Purchase, { origin }: Replica): Promise<string | undefined> {
+export async function fetchAgain(
+  { delivered, signed, order }: Purchase,
+  { origin }: Replica,
+): Promise<string | undefined> {
   const payment = signed.at(-1)
   if (!delivered || !payment) return 'nothing was delivered'
-  const { status, body } = await request(`${origin}${GENERATIONS}/${delivered.id}?key=${pollKey(Buffer.from(POLL_SECRET, 'hex'), delivered.id)}`, { method: 'GET', payment })
-  if (status !== 200 || body.payment?.status !== 'already_settled') return `collected again, it answers ${status} ${JSON.stringify(body).slice(0, 200)}`
+  const { status, body } = await request(
+    `${origin}${GENERATIONS}/${delivered.id}?key=${pollKey(Buffer.from(POLL_SECRET, 'hex'), delivered.id)}`,
+    { method: 'GET', payment },
+  )
+  if (status !== 200 || body.payment?.status !== 'already_settled')
+    return `collected again, it answers ${status} ${JSON.stringify(body).slice(0, 200)}`
   if (body.payment.tx_hash !== delivered.transaction) return 'collected again, it names another transaction'
   const picture = body.data?.[0]
   if (!picture?.backed_up) return 'its picture is not hosted'

@@ -1,15 +1,15 @@
 /** What a buyer is out for: orders, signatures, answers. He keeps to the contract, and writes everything down. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
-import type { Chance } from '../model/chance.ts'
-import { decodeHeader, encodePayment, GENERATIONS, type Payment, signOffer } from '../server/payer.ts'
+import type { Chance } from '../simulation/chance.ts'
+import { decodeHeader, encodePayment, GENERATIONS, type Payment, signOffer } from '../server/clients/payer.ts'
 import type { Replica } from './replicas.ts'
 import { taking, worksIn } from './talker.ts'
 
 export const WARES = ['picture', 'slow picture', 'video', 'chat', 'stream', 'one-shot'] as const
 export type Ware = (typeof WARES)[number]
 
-/** Wares whose answer may be read before its money has moved (ruling 35). */
+/** Wares whose answer may be read before its money has moved (contract 1.47). */
 export const isAfterReply = (ware: Ware): boolean => ware === 'chat' || ware === 'stream' || ware === 'one-shot'
 
 export type Errand = {
@@ -83,7 +83,7 @@ function orderOf(ware: Ware, { ms, about }: { ms: number; about: string }): { pa
 export type Walk = {
   readonly replicas: readonly Replica[]
   readonly chance: Chance
-  readonly patienceMs: number
+  readonly waitMs: number
   /** The replica that is asked first; any of them unless told. */
   readonly first?: number
   /** Ends at the first refusal: this wallet will not pay. */
@@ -99,7 +99,7 @@ const PROOFS = 3
 
 /** Ends when the answer is there, or patience is at an end. Never rejects. */
 export async function run(errand: Errand, walk: Walk): Promise<void> {
-  const until = performance.now() + walk.patienceMs
+  const until = performance.now() + walk.waitMs
   let turn = walk.first ?? walk.chance.below(walk.replicas.length)
   while (errand.end === undefined && performance.now() < until) {
     const at = walk.replicas[turn++ % walk.replicas.length]!

@@ -1,8 +1,8 @@
 /** One schedule of faults, from the first buyer to the last look into the books. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Pool } from 'pg'
-import { type Chance, chance, seedOf } from '../model/chance.ts'
-import { type Audit, audit, type Books } from './audit.ts'
+import { type Chance, chance, seedOf } from '../simulation/chance.ts'
+import { type Audit, audit, type Ledger } from './audit.ts'
 import { type Board, buy, newPurchase, type Order, type Purchase } from './buyers.ts'
 import { type Point, points, type Scene } from './kill_points.ts'
 import { type Killed, killAt } from './killer.ts'
@@ -19,7 +19,7 @@ export type FaultOptions = {
   readonly hasten?: boolean
   readonly log?: (line: string) => void
   /** May look into the books, and spoil them, after the audit and before everything ends. */
-  readonly afterwards?: (books: Books) => Promise<void>
+  readonly afterwards?: (ledgerRows: Ledger) => Promise<void>
 }
 
 export type FaultReport = Audit & {
@@ -41,7 +41,15 @@ const SLOW: Order = { model: 'vendor-e/image-pro', prompt: 'a red fox in the sno
 const BOUND_MS = 100_000
 
 /** Plays one schedule. Everything that it starts has ended when it resolves or rejects. */
-export async function fault({ seed, buyers, kills, trouble = 0.05, hasten = false, log = () => {}, afterwards }: FaultOptions): Promise<FaultReport> {
+export async function fault({
+  seed,
+  buyers,
+  kills,
+  trouble = 0.05,
+  hasten = false,
+  log = () => {},
+  afterwards,
+}: FaultOptions): Promise<FaultReport> {
   const startedAt = performance.now()
   const dice = (index: number) => chance(seedOf(seed, index))
   const undo: (() => unknown)[] = []
@@ -51,21 +59,47 @@ export async function fault({ seed, buyers, kills, trouble = 0.05, hasten = fals
     log(`seed ${seed}: ${buyers} buyers, ${kills} kills; ready after ${seconds(startedAt)} s`)
 
     const board: Board = new Set()
-    const shopping = shop(people, { replicas, board, chance: dice(1), waves: kills + 1, pollMs: hasten ? 150 : 1_000, hurriedSeconds: hasten ? 9 : 40 })
+    const shopping = shop(people, {
+      replicas,
+      board,
+      chance: dice(1),
+      waves: kills + 1,
+      pollMs: hasten ? 150 : 1_000,
+      hurriedSeconds: hasten ? 9 : 40,
+    })
     const scene: Scene = { pool, proxy: wire, media, board }
     wire.setTrouble(trouble)
-    const killed = await rampage({ replicas, scene, chance: dice(2), kills, hasten, startedAt, release: shopping.release, log })
+    const killed = await rampage({
+      replicas,
+      scene,
+      chance: dice(2),
+      kills,
+      hasten,
+      startedAt,
+      release: shopping.release,
+      log,
+    })
     shopping.releaseAll()
     await shopping.over
     wire.setTrouble(0)
     await quiet(pool)
-    const books: Books = { pool, rpcUrl: node.url, payTo, purchases: shopping.purchases, replicas }
-    const audited = await audit(books)
-    await afterwards?.(books)
+    const ledgerRows: Ledger = { pool, rpcUrl: node.url, payTo, purchases: shopping.purchases, replicas }
+    const audited = await audit(ledgerRows)
+    await afterwards?.(ledgerRows)
     const answers = new Map<string, number>()
-    for (const [what, count] of shopping.purchases.flatMap((purchase) => [...purchase.answers])) answers.set(what, (answers.get(what) ?? 0) + count)
+    for (const [what, count] of shopping.purchases.flatMap((purchase) => [...purchase.answers]))
+      answers.set(what, (answers.get(what) ?? 0) + count)
     const alerts = replicas.flatMap((each) => each.alerts)
-    return { ...audited, kills: killed, seconds: Number(seconds(startedAt)), wire: { ...wire.counts }, answers, alerts, pids: replicas.flatMap((each) => each.pids), dir }
+    return {
+      ...audited,
+      kills: killed,
+      seconds: Number(seconds(startedAt)),
+      wire: { ...wire.counts },
+      answers,
+      alerts,
+      pids: replicas.flatMap((each) => each.pids),
+      dir,
+    }
   } finally {
     for (const step of undo.toReversed()) await step()
   }
@@ -73,7 +107,14 @@ export async function fault({ seed, buyers, kills, trouble = 0.05, hasten = fals
 
 const seconds = (since: number): string => ((performance.now() - since) / 1000).toFixed(1)
 
-type Shopping = { readonly replicas: readonly Replica[]; readonly board: Board; readonly chance: Chance; readonly waves: number; readonly pollMs: number; readonly hurriedSeconds: number }
+type Shopping = {
+  readonly replicas: readonly Replica[]
+  readonly board: Board
+  readonly chance: Chance
+  readonly waves: number
+  readonly pollMs: number
+  readonly hurriedSeconds: number
+}
 
 /** Buyers come in waves, so that there is business at each kill; each buys one picture or two, one after the other. Some sign for a short time. */
 function shop(people: Stage['people'], { replicas, board, chance: dice, waves, pollMs, hurriedSeconds }: Shopping) {
@@ -81,8 +122,17 @@ function shop(people: Stage['people'], { replicas, board, chance: dice, waves, p
   const purchases: Purchase[] = []
   let released = 0
   const plans = people.map((buyer, index) => {
-    const orders = Array.from({ length: 1 + dice.below(2) }, () => ({ order: dice.isLucky(0.4) ? SLOW : FAST, lifeSeconds: dice.isLucky(0.25) ? hurriedSeconds : undefined }))
-    return { buyer, wave: Math.floor((index * waves) / people.length), delayMs: dice.below(pollMs * 4), orders, chance: chance(dice.below(2 ** 31)) }
+    const orders = Array.from({ length: 1 + dice.below(2) }, () => ({
+      order: dice.isLucky(0.4) ? SLOW : FAST,
+      lifeSeconds: dice.isLucky(0.25) ? hurriedSeconds : undefined,
+    }))
+    return {
+      buyer,
+      wave: Math.floor((index * waves) / people.length),
+      delayMs: dice.below(pollMs * 4),
+      orders,
+      chance: chance(dice.below(2 ** 31)),
+    }
   })
   const over = Promise.all(
     plans.map(async ({ buyer, wave, delayMs, orders, chance }) => {
@@ -91,7 +141,7 @@ function shop(people: Stage['people'], { replicas, board, chance: dice, waves, p
       for (const order of orders) {
         const purchase = newPurchase(buyer, order)
         purchases.push(purchase)
-        await buy(purchase, { replicas, board, chance, pollMs, patienceMs: 2 * BOUND_MS })
+        await buy(purchase, { replicas, board, chance, pollMs, waitMs: 2 * BOUND_MS })
       }
     }),
   )
@@ -111,7 +161,16 @@ type Rampage = {
 }
 
 /** Kills one replica after the other, each point first once and then what was missed; starts each again after a while. */
-async function rampage({ replicas, scene, chance, kills, hasten, startedAt, release, log }: Rampage): Promise<readonly Killed[]> {
+async function rampage({
+  replicas,
+  scene,
+  chance,
+  kills,
+  hasten,
+  startedAt,
+  release,
+  log,
+}: Rampage): Promise<readonly Killed[]> {
   const aims = shuffled(points, chance)
   const killed: Killed[] = []
   const hit = new Set<Point>()
@@ -120,14 +179,16 @@ async function rampage({ replicas, scene, chance, kills, hasten, startedAt, rele
     const left = aims.filter((point) => !hit.has(point))
     const aim = left.length > 0 ? left[index % left.length]! : chance.pick(points)
     const target = await keyed(replicas, scene, chance)
-    const patienceMs = hasten ? 4_000 : 25_000
+    const waitMs = hasten ? 4_000 : 25_000
     release()
-    const more = setInterval(release, patienceMs * 0.3) // nobody came to where we wait
-    const kill = await killAt(aim, target, { scene, chance, patienceMs, startedAt }).finally(() => clearInterval(more))
+    const more = setInterval(release, waitMs * 0.3) // nobody came to where we wait
+    const kill = await killAt(aim, target, { scene, chance, waitMs, startedAt }).finally(() => clearInterval(more))
     for (const point of kill.hit) hit.add(point)
     killed.push(kill)
     const downMs = hasten ? chance.below(200) : 200 + chance.below(4_000)
-    log(`${(kill.afterMs / 1000).toFixed(1).padStart(6)} s  killed ${kill.replica.padEnd(3)} at ${aim.padEnd(9)} ${kill.hit.includes(aim) ? '' : 'MISSED '}after ${kill.tries} looks, calls at ${kill.hit.join(' ') || 'none'}; back in ${downMs} ms`)
+    log(
+      `${(kill.afterMs / 1000).toFixed(1).padStart(6)} s  killed ${kill.replica.padEnd(3)} at ${aim.padEnd(9)} ${kill.hit.includes(aim) ? '' : 'MISSED '}after ${kill.tries} looks, calls at ${kill.hit.join(' ') || 'none'}; back in ${downMs} ms`,
+    )
     restarts.push(restart(target, downMs))
   }
   await Promise.all(restarts)
@@ -144,7 +205,10 @@ async function rampage({ replicas, scene, chance, kills, hasten, startedAt, rele
 async function keyed(replicas: readonly Replica[], { pool }: Scene, chance: Chance): Promise<Replica> {
   const until = performance.now() + BOUND_MS
   while (performance.now() < until) {
-    const { rows } = await pool.query<{ life: string }>(`SELECT o.life FROM leases l JOIN fault_owners o USING (owner) WHERE l.name LIKE 'relayer:%' AND l.until > $1`, [Date.now() + 1_000])
+    const { rows } = await pool.query<{ life: string }>(
+      `SELECT o.life FROM leases l JOIN fault_workers o USING (worker_id) WHERE l.name LIKE 'relayer:%' AND l.expires_at > $1`,
+      [Date.now() + 1_000],
+    )
     const able = replicas.filter((each) => each.isUp() && rows.some(({ life }) => life === each.life()))
     if (able.length > 0) return chance.pick(able)
     await pause(100)
@@ -156,7 +220,9 @@ async function keyed(replicas: readonly Replica[], { pool }: Scene, chance: Chan
 async function quiet(pool: Pool): Promise<void> {
   const until = performance.now() + BOUND_MS
   while (performance.now() < until) {
-    const { rows } = await pool.query(`SELECT 1 FROM calls WHERE work IN ('queued', 'in_progress') OR money = 'settling' LIMIT 1`)
+    const { rows } = await pool.query(
+      `SELECT 1 FROM calls WHERE work_status IN ('queued', 'in_progress') OR payment_status = 'settling' LIMIT 1`,
+    )
     if (rows.length === 0) return
     await pause(100)
   }

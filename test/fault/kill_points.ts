@@ -25,31 +25,34 @@ export const sayings: Readonly<Record<Point, string>> = {
 
 /** Notes which life of which replica owns what. It changes nothing that the gateway sees. */
 export const NOTES = `
-CREATE TABLE fault_owners (owner text PRIMARY KEY, life text NOT NULL);
-CREATE TABLE fault_claims (call text PRIMARY KEY, fence bigint NOT NULL, life text NOT NULL);
-CREATE FUNCTION fault_note_owner() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-  INSERT INTO fault_owners VALUES (NEW.owner, coalesce(current_setting('fault.life', true), '')) ON CONFLICT DO NOTHING;
+CREATE TABLE fault_workers (worker_id text PRIMARY KEY, life text NOT NULL);
+CREATE TABLE fault_claims (call text PRIMARY KEY, claim_token bigint NOT NULL, life text NOT NULL);
+CREATE FUNCTION fault_note_worker() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  INSERT INTO fault_workers VALUES (NEW.worker_id, coalesce(current_setting('fault.life', true), '')) ON CONFLICT DO NOTHING;
   RETURN NULL;
 END $$;
 CREATE FUNCTION fault_note_claim() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-  INSERT INTO fault_claims VALUES (NEW.id, NEW.fence, coalesce(current_setting('fault.life', true), ''))
-  ON CONFLICT (call) DO UPDATE SET fence = excluded.fence, life = excluded.life;
+  INSERT INTO fault_claims VALUES (NEW.id, NEW.claim_token, coalesce(current_setting('fault.life', true), ''))
+  ON CONFLICT (call) DO UPDATE SET claim_token = excluded.claim_token, life = excluded.life;
   RETURN NULL;
 END $$;
-CREATE TRIGGER fault_leases AFTER INSERT OR UPDATE ON leases FOR EACH ROW EXECUTE FUNCTION fault_note_owner();
-CREATE TRIGGER fault_calls AFTER INSERT ON calls FOR EACH ROW EXECUTE FUNCTION fault_note_owner();
-CREATE TRIGGER fault_claimed AFTER UPDATE ON calls FOR EACH ROW WHEN (NEW.fence > OLD.fence) EXECUTE FUNCTION fault_note_claim();
+CREATE TRIGGER fault_leases AFTER INSERT OR UPDATE ON leases FOR EACH ROW EXECUTE FUNCTION fault_note_worker();
+CREATE TRIGGER fault_calls AFTER INSERT ON calls FOR EACH ROW EXECUTE FUNCTION fault_note_worker();
+CREATE TRIGGER fault_claimed AFTER UPDATE ON calls FOR EACH ROW WHEN (NEW.claim_token > OLD.claim_token) EXECUTE FUNCTION fault_note_claim();
 `
 
 export type Scene = { readonly pool: Pool; readonly proxy: RpcProxy; readonly media: string; readonly board: Board }
 
-type Row = { key: string; work: string; money: string; isOwn: boolean; isClaimed: boolean }
+type Row = { key: string; workStatus: string; paymentStatus: string; isOwn: boolean; isClaimed: boolean }
 
 /** Every point at which a call of this frozen replica stands now. */
-export async function pointsOf({ name, pid, life }: Pick<Replica, 'name' | 'pid' | 'life'>, { pool, proxy, media, board }: Scene): Promise<ReadonlySet<Point>> {
+export async function pointsOf(
+  { name, pid, life }: Pick<Replica, 'name' | 'pid' | 'life'>,
+  { pool, proxy, media, board }: Scene,
+): Promise<ReadonlySet<Point>> {
   const { rows } = await pool.query<Row>(
-    `SELECT a.key, c.work, c.money, coalesce(o.life = $1, false) AS "isOwn", coalesce(k.life = $1 AND k.fence = c.fence, false) AS "isClaimed"
-     FROM authorizations a JOIN calls c ON c.id = a.call LEFT JOIN fault_owners o ON o.owner = c.owner LEFT JOIN fault_claims k ON k.call = c.id`,
+    `SELECT a.key, c.work_status AS "workStatus", c.payment_status AS "paymentStatus", coalesce(o.life = $1, false) AS "isOwn", coalesce(k.life = $1 AND k.claim_token = c.claim_token, false) AS "isClaimed"
+     FROM authorizations a JOIN calls c ON c.id = a.call LEFT JOIN fault_workers o ON o.worker_id = c.worker_id LEFT JOIN fault_claims k ON k.call = c.id`,
     [life()],
   )
   const hit = new Set<Point>()
@@ -59,11 +62,11 @@ export async function pointsOf({ name, pid, life }: Pick<Replica, 'name' | 'pid'
     if (replica !== name) continue
     const row = byNonce.get(nonce)
     if (isPost && !row && proxy.hasAsked(name, nonce)) hit.add('asked')
-    if (row?.money === 'settled' && row.isClaimed) hit.add('recorded')
+    if (row?.paymentStatus === 'settled' && row.isClaimed) hit.add('recorded')
   }
-  for (const { key, work, money, isOwn, isClaimed } of rows) {
-    if (isOwn && (work === 'queued' || work === 'in_progress')) hit.add('opened')
-    if (isClaimed && money === 'settling') hit.add(settlingAt(nonceOf(key), name, proxy))
+  for (const { key, workStatus, paymentStatus, isOwn, isClaimed } of rows) {
+    if (isOwn && (workStatus === 'queued' || workStatus === 'in_progress')) hit.add('opened')
+    if (isClaimed && paymentStatus === 'settling') hit.add(settlingAt(nonceOf(key), name, proxy))
   }
   const own = namesIn(join(media, '.incoming')).filter((file) => file.startsWith(`${pid()}-`))
   for (const file of own) hit.add(linksOf(join(media, '.incoming', file)) > 1 ? 'put' : 'worked')
@@ -80,8 +83,12 @@ export async function pointsOf({ name, pid, life }: Pick<Replica, 'name' | 'pid'
   }
 
   async function unnamed(): Promise<readonly string[]> {
-    const files = namesIn(join(media, 'images')).flatMap((day) => namesIn(join(media, 'images', day)).map((file) => `images/${day}/${file.slice(0, -1)}`))
-    const { rows: named } = await pool.query<{ key: string }>(`SELECT m->>'key' AS key FROM calls, json_array_elements(result::json->'media') m WHERE result IS NOT NULL`)
+    const files = namesIn(join(media, 'images')).flatMap((day) =>
+      namesIn(join(media, 'images', day)).map((file) => `images/${day}/${file.slice(0, -1)}`),
+    )
+    const { rows: named } = await pool.query<{ key: string }>(
+      `SELECT m->>'key' AS key FROM calls, json_array_elements(result::json->'media') m WHERE result IS NOT NULL`,
+    )
     const known = new Set(named.map(({ key }) => key))
     return files.filter((file) => !known.has(file) && !seenOrphans.has(file))
   }

@@ -2,23 +2,38 @@
 import { type FSWatcher, mkdirSync, watch } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import type { Chance } from '../model/chance.ts'
+import type { Chance } from '../simulation/chance.ts'
 import { type Point, pointsOf, type Scene } from './kill_points.ts'
 import type { Replica } from './replicas.ts'
 import { holdsReceipt, type Moment, sentIn, type Watcher } from './rpc_proxy.ts'
 
-export type Killed = { readonly replica: string; readonly aim: Point; readonly hit: readonly Point[]; readonly tries: number; readonly afterMs: number }
+export type Killed = {
+  readonly replica: string
+  readonly aim: Point
+  readonly hit: readonly Point[]
+  readonly tries: number
+  readonly afterMs: number
+}
 
 /** How long what was already said may take to arrive in the database. */
 const SETTLE_MS = 30
 
-export type KillOptions = { readonly scene: Scene; readonly chance: Chance; readonly patienceMs: number; readonly startedAt: number }
+export type KillOptions = {
+  readonly scene: Scene
+  readonly chance: Chance
+  readonly waitMs: number
+  readonly startedAt: number
+}
 
 /** Resolves when the replica is dead: at `aim` if it was ever seen there within patience, else wherever it was. */
-export async function killAt(aim: Point, target: Replica, { scene, chance, patienceMs, startedAt }: KillOptions): Promise<Killed> {
-  const until = performance.now() + patienceMs
+export async function killAt(
+  aim: Point,
+  target: Replica,
+  { scene, chance, waitMs, startedAt }: KillOptions,
+): Promise<Killed> {
+  const until = performance.now() + waitMs
   const stop = new AbortController()
-  const timer = setTimeout(() => stop.abort(), patienceMs)
+  const timer = setTimeout(() => stop.abort(), waitMs)
   try {
     for (let tries = 1; ; tries++) {
       const verdict = Promise.withResolvers<'cut' | 'go'>()
@@ -38,7 +53,12 @@ export async function killAt(aim: Point, target: Replica, { scene, chance, patie
   }
 }
 
-type Trap = { readonly scene: Scene; readonly chance: Chance; readonly verdict: Promise<'cut' | 'go'>; readonly signal: AbortSignal }
+type Trap = {
+  readonly scene: Scene
+  readonly chance: Chance
+  readonly verdict: Promise<'cut' | 'go'>
+  readonly signal: AbortSignal
+}
 
 /** Resolves at the moment at which the target may be at the point, or when patience ends; it is then already frozen. */
 function frozen(aim: Point, target: Replica, { scene, chance, verdict, signal }: Trap): Promise<void> {
@@ -69,9 +89,14 @@ function frozen(aim: Point, target: Replica, { scene, chance, verdict, signal }:
 }
 
 /** Whether this message is the one to freeze at: at once, or some milliseconds later. */
-function whenOf(aim: Point, { stage, question, answer, replica }: Moment, { board }: Scene): 'now' | 'later' | undefined {
+function whenOf(
+  aim: Point,
+  { stage, question, answer, replica }: Moment,
+  { board }: Scene,
+): 'now' | 'later' | undefined {
   const isSend = sentIn(question).length > 0
-  const asksForPost = () => [...board].some((mark) => mark.isPost && mark.replica === replica && question.toLowerCase().includes(mark.nonce))
+  const asksForPost = () =>
+    [...board].some((mark) => mark.isPost && mark.replica === replica && question.toLowerCase().includes(mark.nonce))
   if (aim === 'asked') return stage === 'answered' && !isSend && asksForPost() ? 'now' : undefined
   if (aim === 'opened') return stage === 'told' && !isSend && asksForPost() ? 'later' : undefined
   if (aim === 'stored') return stage === 'asked' && isSend ? 'now' : undefined
@@ -80,7 +105,11 @@ function whenOf(aim: Point, { stage, question, answer, replica }: Moment, { boar
   return aim === 'receipt' ? 'now' : 'later'
 }
 
-function onFiles(aim: 'worked' | 'put', target: Replica, { media, spring }: { media: string; spring: () => void }): FSWatcher[] {
+function onFiles(
+  aim: 'worked' | 'put',
+  target: Replica,
+  { media, spring }: { media: string; spring: () => void },
+): FSWatcher[] {
   const incoming = join(media, '.incoming')
   mkdirSync(incoming, { recursive: true, mode: 0o700 })
   if (aim === 'worked') return [watch(incoming, (_, file) => file?.startsWith(`${target.pid()}-`) && spring())]

@@ -3,9 +3,9 @@ import { BatchEvmScheme } from '@circle-fin/x402-batching/client'
 import { ExactSvmScheme } from '@x402/svm/exact/client'
 import { generatePrivateKey, privateKeyToAccount, privateKeyToAddress } from 'viem/accounts'
 import { startBatchedApi } from '../../server/devnet/batched_api.ts'
-import { DEVNET_ASSET, DEVNET_NETWORK } from '../../server/devnet/devnet.ts'
-import { solanaNode } from '../../server/devnet/solana_node.ts'
-import { ask, NETWORK, newKey } from '../adapters/solana_kit.ts'
+import { DEVNET_ASSET, DEVNET_NETWORK } from '../../server/devnet/mod.ts'
+import { solanaNode } from '../../server/devnet/solana/node.ts'
+import { ask, NETWORK, newKey } from '../adapters/chains/solana/solana_kit.ts'
 
 export type Payer = {
   readonly address: string
@@ -16,7 +16,7 @@ export type Payer = {
   spent(): Promise<bigint>
 }
 
-export type Rail = {
+export type PaymentMethod = {
   readonly name: string
   /** Its gateway answers to this name. */
   readonly host: string
@@ -32,7 +32,7 @@ export type Rail = {
 const FUNDS = 10_000_000n
 const clock = { now: Date.now }
 
-export async function onSolana(undo: (() => unknown)[]): Promise<Rail> {
+export async function onSolana(undo: (() => unknown)[]): Promise<PaymentMethod> {
   const node = await solanaNode({ clock })
   undo.push(() => node.stop())
   node.setLag(1)
@@ -70,8 +70,15 @@ fee_payer_key_env = "FEE_PAYER"
         pay: (offer) => new ExactSvmScheme(key, { rpcUrl: node.url }).createPaymentPayload(2, offer as never),
         async transfers() {
           node.advance(2) // whatever has arrived is confirmed then
-          const ran = await ask<readonly { signature: string }[]>(node, 'getSignaturesForAddress', feePayer.address, { commitment: 'confirmed' })
-          return ran.flatMap(({ signature }) => node.transfersIn(signature).filter(({ from }) => from === key.address).map(({ value }) => ({ id: signature, value })))
+          const ran = await ask<readonly { signature: string }[]>(node, 'getSignaturesForAddress', feePayer.address, {
+            commitment: 'confirmed',
+          })
+          return ran.flatMap(({ signature }) =>
+            node
+              .transfersIn(signature)
+              .filter(({ from }) => from === key.address)
+              .map(({ value }) => ({ id: signature, value })),
+          )
         },
         spent: async () => FUNDS - (await node.balanceOf(key.address)),
       }
@@ -79,7 +86,7 @@ fee_payer_key_env = "FEE_PAYER"
   }
 }
 
-export function nano(undo: (() => unknown)[]): Rail {
+export function nano(undo: (() => unknown)[]): PaymentMethod {
   const api = startBatchedApi({ clock, network: DEVNET_NETWORK, asset: DEVNET_ASSET })
   undo.push(() => api.stop())
   let onSettle = () => {}
@@ -89,8 +96,14 @@ export function nano(undo: (() => unknown)[]): Rail {
     async fetch(request) {
       const { pathname, search } = new URL(request.url)
       if (pathname.endsWith('/settle')) onSettle()
-      const { status, headers, body } = await fetch(api.url + pathname + search, { method: request.method, ...(request.method === 'POST' && { body: await request.text() }) })
-      return new Response(body, { status, headers: { 'content-type': headers.get('content-type') ?? '', date: headers.get('date') ?? '' } })
+      const { status, headers, body } = await fetch(api.url + pathname + search, {
+        method: request.method,
+        ...(request.method === 'POST' && { body: await request.text() }),
+      })
+      return new Response(body, {
+        status,
+        headers: { 'content-type': headers.get('content-type') ?? '', date: headers.get('date') ?? '' },
+      })
     },
   })
   undo.push(() => front.stop(true))
@@ -120,7 +133,10 @@ batched = { url = "${front.url.origin}", networks = ["${DEVNET_NETWORK}"] }
       return {
         address: account.address,
         pay: (offer) => new BatchEvmScheme(account).createPaymentPayload(2, offer as never),
-        transfers: async () => api.transfers.filter(({ fromAddress }) => fromAddress === account.address).map(({ id, amount }) => ({ id, value: BigInt(amount) })),
+        transfers: async () =>
+          api.transfers
+            .filter(({ fromAddress }) => fromAddress === account.address)
+            .map(({ id, amount }) => ({ id, value: BigInt(amount) })),
         spent: async () => FUNDS - api.balanceOf(account.address),
       }
     },

@@ -12,8 +12,8 @@ export type Moved = {
 export type LedgerRow = {
   readonly id: string
   readonly payer: string
-  readonly work: string
-  readonly money: string
+  readonly workStatus: string
+  readonly paymentStatus: string
   readonly units: bigint
   readonly transaction: string
 }
@@ -31,7 +31,7 @@ export type Facts = {
   readonly uncollected: ReadonlyMap<Errand, string>
 }
 
-/** What one wallet that has never settled anything may have open after the reply (ruling 35). */
+/** What one wallet that has never settled anything may have open after the reply (contract 1.47). */
 export const CAP = { calls: 2, units: 50_000n } as const
 
 export const INVARIANTS = {
@@ -65,7 +65,7 @@ export type Reckoning = {
   /** Worth, in micro-USDC, of what was given away beyond the cap, and within it. */
   readonly given: bigint
   readonly capped: bigint
-  /** Beyond the cap as well, by drained wallets that had paid something: ruling 35 sets them none. Not a violation. */
+  /** Beyond the cap as well, by drained wallets that had paid something: contract 1.47 sets them none. Not a violation. */
   readonly taken: bigint
   readonly violations: readonly { readonly invariant: Invariant; readonly text: string }[]
 }
@@ -144,7 +144,7 @@ export function reckon({ errands, chain, ledger, drained, signed, uncollected }:
 
   for (const { nonce, payer } of chain)
     if (!signed.has(nonce)) violate('chargedOnce', `${payer} was charged by ${nonce}, which was signed for nothing`)
-  const settled = ledger.filter(({ money }) => money === 'settled')
+  const settled = ledger.filter(({ paymentStatus }) => paymentStatus === 'settled')
   const written = (line: { transaction: string; payer: string; units: bigint }) =>
     `${line.transaction} ${line.payer} ${line.units}`.toLowerCase()
   for (const line of differing(settled.map(written), chain.map(written)))
@@ -154,16 +154,20 @@ export function reckon({ errands, chain, ledger, drained, signed, uncollected }:
   for (const row of ledger) {
     if (!isStuck(row)) continue
     // What a drained wallet signed can still move money until it ends: until then its settlement is rightly in doubt.
-    const isDoubtful = drained.has(row.payer.toLowerCase()) && row.work === 'completed' && row.money === 'settling'
+    const isDoubtful =
+      drained.has(row.payer.toLowerCase()) && row.workStatus === 'completed' && row.paymentStatus === 'settling'
     if (isDoubtful) counts.inDoubt++
-    else violate('nothingStuck', `call ${row.id} of ${row.payer} is stuck: ${row.work}, ${row.money}`)
+    else violate('nothingStuck', `call ${row.id} of ${row.payer} is stuck: ${row.workStatus}, ${row.paymentStatus}`)
   }
   return { counts, paid, given, capped, taken, violations }
 }
 
 /** When all is quiet, nothing is under way. */
-export const isStuck = ({ work, money }: Pick<LedgerRow, 'work' | 'money'>): boolean =>
-  work === 'queued' || work === 'in_progress' || money === 'settling' || money === 'unresolved'
+export const isStuck = ({ workStatus, paymentStatus }: Pick<LedgerRow, 'workStatus' | 'paymentStatus'>): boolean =>
+  workStatus === 'queued' ||
+  workStatus === 'in_progress' ||
+  paymentStatus === 'settling' ||
+  paymentStatus === 'unresolved'
 
 export const nonceOf = ({ payload }: Errand['signed'][number]): string => payload.authorization.nonce.toLowerCase()
 export const walletOf = ({ buyer }: Errand): string => buyer.address.toLowerCase()

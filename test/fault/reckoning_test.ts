@@ -1,7 +1,7 @@
 /** A reckoning that finds nothing wrong anywhere proves nothing: each invariant is broken here by hand. */
 import { expect, test } from 'bun:test'
 import { privateKeyToAccount } from 'viem/accounts'
-import type { Payment } from '../server/payer.ts'
+import type { Payment } from '../server/clients/payer.ts'
 import { type Errand, newErrand, type Ware } from './errands.ts'
 import { CAP, type Facts, INVARIANTS, type Invariant, nonceOf, reckon } from './reckoning.ts'
 
@@ -34,8 +34,8 @@ function wholeBooks(errands: readonly Errand[] = [served(1), served(2), served(3
     payer,
     units,
     transaction,
-    work: 'completed',
-    money: 'settled',
+    workStatus: 'completed',
+    paymentStatus: 'settled',
   }))
   return {
     errands,
@@ -58,12 +58,12 @@ test('whole books have no violation, and count what they hold', () => {
   expect(paid).toBe(3n * PRICE)
 })
 
-const spoils: Readonly<Record<string, { readonly breaks: Invariant; spoil(books: Facts): Facts }>> = {
+const spoils: Readonly<Record<string, { readonly breaks: Invariant; spoil(ledgerRows: Facts): Facts }>> = {
   'two signatures of one errand moved money': {
     breaks: 'chargedOnce',
-    spoil({ errands: [first, second, ...rest], ...books }) {
+    spoil({ errands: [first, second, ...rest], ...ledgerRows }) {
       return {
-        ...books,
+        ...ledgerRows,
         errands: [
           { ...first!, signed: [...first!.signed, ...second!.signed], works: new Set(['work 1', 'work 2']) },
           ...rest,
@@ -73,63 +73,73 @@ const spoils: Readonly<Record<string, { readonly breaks: Invariant; spoil(books:
   },
   'somebody was charged by what was signed for nothing': {
     breaks: 'chargedOnce',
-    spoil: (books) => ({ ...books, signed: new Set() }),
+    spoil: (ledgerRows) => ({ ...ledgerRows, signed: new Set() }),
   },
   'what was paid cannot be collected': {
     breaks: 'nothingLost',
-    spoil: (books) => ({ ...books, uncollected: new Map([[books.errands[0]!, '404']]) }),
+    spoil: (ledgerRows) => ({ ...ledgerRows, uncollected: new Map([[ledgerRows.errands[0]!, '404']]) }),
   },
   'an answer was read and not paid': {
     breaks: 'nothingGiven',
-    spoil: (books) => ({ ...books, chain: books.chain.slice(1), ledger: books.ledger.slice(1) }),
+    spoil: (ledgerRows) => ({ ...ledgerRows, chain: ledgerRows.chain.slice(1), ledger: ledgerRows.ledger.slice(1) }),
   },
   'one payment bought two answers': {
     breaks: 'nothingGiven',
-    spoil: ({ errands: [first, ...rest], ...books }) => ({
-      ...books,
+    spoil: ({ errands: [first, ...rest], ...ledgerRows }) => ({
+      ...ledgerRows,
       errands: [{ ...first!, works: new Set(['work 1', 'work 9']) }, ...rest],
     }),
   },
   'the ledger misses a transfer': {
     breaks: 'trueLedger',
-    spoil: (books) => ({ ...books, ledger: books.ledger.slice(1) }),
+    spoil: (ledgerRows) => ({ ...ledgerRows, ledger: ledgerRows.ledger.slice(1) }),
   },
   'the chain misses what the ledger says': {
     breaks: 'trueLedger',
-    spoil: ({ errands: [first, ...errands], ...books }) => ({
-      ...books,
+    spoil: ({ errands: [first, ...errands], ...ledgerRows }) => ({
+      ...ledgerRows,
       errands: [{ ...first!, works: new Set() }, ...errands],
-      chain: books.chain.slice(1),
+      chain: ledgerRows.chain.slice(1),
     }),
   },
   'a call is queued for ever': {
     breaks: 'nothingStuck',
-    spoil: (books) => ({
-      ...books,
+    spoil: (ledgerRows) => ({
+      ...ledgerRows,
       ledger: [
-        ...books.ledger,
-        { id: 'call-9', payer: '0x', units: PRICE, transaction: '', work: 'queued', money: 'verified' },
+        ...ledgerRows.ledger,
+        { id: 'call-9', payer: '0x', units: PRICE, transaction: '', workStatus: 'queued', paymentStatus: 'verified' },
       ],
     }),
   },
   'a payment is in doubt for ever': {
     breaks: 'nothingStuck',
-    spoil: (books) => ({
-      ...books,
+    spoil: (ledgerRows) => ({
+      ...ledgerRows,
       ledger: [
-        ...books.ledger,
-        { id: 'call-9', payer: '0x', units: PRICE, transaction: '', work: 'completed', money: 'settling' },
+        ...ledgerRows.ledger,
+        {
+          id: 'call-9',
+          payer: '0x',
+          units: PRICE,
+          transaction: '',
+          workStatus: 'completed',
+          paymentStatus: 'settling',
+        },
       ],
     }),
   },
   'somebody waits for ever': {
     breaks: 'nothingStuck',
-    spoil: (books) => ({ ...books, errands: [...books.errands, { ...served(9), works: new Set(), end: 'left' }] }),
+    spoil: (ledgerRows) => ({
+      ...ledgerRows,
+      errands: [...ledgerRows.errands, { ...served(9), works: new Set(), end: 'left' }],
+    }),
   },
   'somebody was told 500': {
     breaks: 'noSurprise',
-    spoil: ({ errands: [first, ...rest], ...books }) => ({
-      ...books,
+    spoil: ({ errands: [first, ...rest], ...ledgerRows }) => ({
+      ...ledgerRows,
       errands: [{ ...first!, oddities: ['500'] }, ...rest],
     }),
   },
@@ -147,21 +157,21 @@ test('every invariant is broken by some of these', () => {
 test('a wallet that was drained before it paid anything may have two answers, worth 0.05 USDC together', () => {
   const unpaid = [11, 12, 13].map((index) => served(index, { of: 11 }))
   const drained = new Set([buyer(11).address.toLowerCase()])
-  const books = (errands: readonly Errand[]) => ({
+  const ledgerRows = (errands: readonly Errand[]) => ({
     ...wholeBooks(),
     errands: [...wholeBooks().errands, ...errands],
     drained,
   })
-  const two = reckon(books(unpaid.slice(0, 2)))
+  const two = reckon(ledgerRows(unpaid.slice(0, 2)))
   expect(two.violations).toEqual([])
   expect([two.counts.capped, two.capped, two.counts.given]).toEqual([CAP.calls, 2n * PRICE, 0])
-  const three = reckon(books(unpaid))
+  const three = reckon(ledgerRows(unpaid))
   expect(three.violations.map(({ invariant }) => invariant)).toEqual(['nothingGiven'])
   expect([three.counts.capped, three.counts.given, three.given]).toEqual([CAP.calls, 1, PRICE])
-  expect(broken(books([{ ...unpaid[0]!, quote: CAP.units + 1n }]))).toEqual(['nothingGiven'])
-  expect(broken(books([served(14, { ware: 'video', of: 11 })]))).toEqual(['nothingGiven'])
-  expect(broken({ ...books(unpaid.slice(0, 1)), drained: new Set() })).toEqual(['nothingGiven'])
-  // Ruling 35 has no cap for who has paid something: it is counted by itself.
+  expect(broken(ledgerRows([{ ...unpaid[0]!, quote: CAP.units + 1n }]))).toEqual(['nothingGiven'])
+  expect(broken(ledgerRows([served(14, { ware: 'video', of: 11 })]))).toEqual(['nothingGiven'])
+  expect(broken({ ...ledgerRows(unpaid.slice(0, 1)), drained: new Set() })).toEqual(['nothingGiven'])
+  // Contract 1.47 has no cap for who has paid something: it is counted by itself.
   const paying = { ...served(1), works: new Set(['work 1', 'work 6', 'work 7', 'work 8', 'work 9']), quote: CAP.units }
   const payer = { ...wholeBooks([paying]), drained: new Set([buyer(1).address.toLowerCase()]) }
   expect(reckon(payer)).toMatchObject({ violations: [], counts: { capped: 0, taken: 4 }, taken: 4n * CAP.units })
@@ -170,12 +180,14 @@ test('a wallet that was drained before it paid anything may have two answers, wo
     payer: buyer(1).address,
     units: PRICE,
     transaction: '',
-    work: 'completed',
-    money: 'settling',
+    workStatus: 'completed',
+    paymentStatus: 'settling',
   }
   expect(reckon({ ...payer, ledger: [...payer.ledger, doubtful] })).toMatchObject({
     violations: [],
     counts: { inDoubt: 1 },
   })
-  expect(broken({ ...payer, ledger: [...payer.ledger, { ...doubtful, work: 'queued' }] })).toEqual(['nothingStuck'])
+  expect(broken({ ...payer, ledger: [...payer.ledger, { ...doubtful, workStatus: 'queued' }] })).toEqual([
+    'nothingStuck',
+  ])
 })

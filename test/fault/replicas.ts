@@ -27,7 +27,10 @@ export type Guard = { add(pid: number): void; remove(pid: number): void; end(): 
 
 /** Watches over processes, and over the directory that is theirs. */
 export function guard(dir: string): Guard {
-  const child = spawn('/bin/sh', ['-c', GUARD, 'farebox-fault', dir], { stdio: ['pipe', 'ignore', 'ignore'], detached: true })
+  const child = spawn('/bin/sh', ['-c', GUARD, 'farebox-fault', dir], {
+    stdio: ['pipe', 'ignore', 'ignore'],
+    detached: true,
+  })
   child.stdin.on('error', () => {})
   return {
     add: (pid) => void child.stdin.write(`+ ${pid}\n`),
@@ -86,8 +89,15 @@ export async function replica({ name, dir, databaseUrl, env, guard }: ReplicaOpt
     const url = new URL(databaseUrl)
     url.searchParams.set('options', `${url.searchParams.get('options') ?? ''} -c fault.life=${life()}`)
     const given = { PATH: process.env.PATH ?? '', HOME: dir, PORT: `${port}`, DATABASE_URL: url.href, ...env }
-    const shifted = aheadMs === 0 ? { program: [MAIN], env: given } : { program: ['--preload', SHIFTED_CLOCK, MAIN], env: { ...given, FAULT_CLOCK_AHEAD_MS: `${aheadMs}` } }
-    const own = spawn(process.execPath, shifted.program, { cwd: dir, env: shifted.env, stdio: ['ignore', 'pipe', 'pipe'] })
+    const shifted =
+      aheadMs === 0
+        ? { program: [MAIN], env: given }
+        : { program: ['--preload', SHIFTED_CLOCK, MAIN], env: { ...given, FAULT_CLOCK_AHEAD_MS: `${aheadMs}` } }
+    const own = spawn(process.execPath, shifted.program, {
+      cwd: dir,
+      env: shifted.env,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
     child = own
     const pid = own.pid ?? 0
     guard.add(pid)
@@ -157,7 +167,13 @@ function greeting(child: ChildProcess, alerts: string[]): Promise<void> {
 }
 
 /** `gateways` are rows of TOML; `films` is the origin of whoever films, on this machine; `talks` of whoever converses and answers JSON-RPC. */
-export type Shop = { readonly gateways: string; readonly media: string; readonly films?: string; readonly talks?: string; readonly leaseSeconds?: number }
+export type Shop = {
+  readonly gateways: string
+  readonly media: string
+  readonly films?: string
+  readonly talks?: string
+  readonly leaseSeconds?: number
+}
 
 /** Pictures by the embedded vendor, at the gateways that are given. */
 export function writeConfig(dir: string, { gateways, media, films, talks, leaseSeconds }: Shop): void {

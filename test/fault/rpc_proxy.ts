@@ -3,11 +3,16 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import { type Hex, keccak256 } from 'viem'
-import type { Chance } from '../model/chance.ts'
+import type { Chance } from '../simulation/chance.ts'
 
 /** asked: the node does not know it yet. answered: the node has acted, the replica does not know. told: the replica may know. */
 export type Stage = 'asked' | 'answered' | 'told'
-export type Moment = { readonly replica: string; readonly stage: Stage; readonly question: string; readonly answer: string }
+export type Moment = {
+  readonly replica: string
+  readonly stage: Stage
+  readonly question: string
+  readonly answer: string
+}
 /** May hold a message back; `cut` ends its connection instead. */
 export type Watcher = (moment: Moment) => Promise<'cut' | 'go'> | undefined
 
@@ -30,7 +35,12 @@ export type RpcProxy = {
 }
 
 /** `silentShare` of what is dropped leaves its connection open and says nothing; the rest closes it. */
-export type ProxyOptions = { readonly upstream: string; readonly chance: Chance; readonly slowMs: number; readonly silentShare: number }
+export type ProxyOptions = {
+  readonly upstream: string
+  readonly chance: Chance
+  readonly slowMs: number
+  readonly silentShare: number
+}
 
 type Trouble = 'dropped' | 'delayed' | 'repeated' | undefined
 
@@ -42,7 +52,9 @@ export async function rpcProxy({ upstream, chance, slowMs, silentShare }: ProxyO
   let limitedShare = 0
   let watcher: Watcher | undefined
 
-  const server = createServer((request, response) => void carry(request, response).catch(() => request.socket.destroy()))
+  const server = createServer(
+    (request, response) => void carry(request, response).catch(() => request.socket.destroy()),
+  )
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
 
@@ -75,7 +87,11 @@ export async function rpcProxy({ upstream, chance, slowMs, silentShare }: ProxyO
   }
 
   async function ask(question: string): Promise<string> {
-    const response = await fetch(upstream, { method: 'POST', headers: { 'content-type': 'application/json' }, body: question })
+    const response = await fetch(upstream, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: question,
+    })
     return await response.text()
   }
 
@@ -99,7 +115,12 @@ export async function rpcProxy({ upstream, chance, slowMs, silentShare }: ProxyO
 
   function known(replica: string, raw: Hex): Broadcast {
     const hash = keccak256(raw)
-    const broadcast = broadcasts.get(hash) ?? { replica, raw: raw.toLowerCase(), isWithNode: false, isReceiptTold: false }
+    const broadcast = broadcasts.get(hash) ?? {
+      replica,
+      raw: raw.toLowerCase(),
+      isWithNode: false,
+      isReceiptTold: false,
+    }
     broadcasts.set(hash, broadcast)
     return broadcast
   }
@@ -133,7 +154,8 @@ export function sentIn(question: string): readonly Hex[] {
 const isReceiptOf = (answer: string, hash: Hex): boolean => answer.includes('"logsBloom"') && answer.includes(hash)
 
 /** Whether the replica can read a receipt in this answer. */
-export const holdsReceipt = (answer: string): boolean => answer.includes('"logsBloom"') && answer.includes('"effectiveGasPrice"')
+export const holdsReceipt = (answer: string): boolean =>
+  answer.includes('"logsBloom"') && answer.includes('"effectiveGasPrice"')
 
 async function textOf(request: IncomingMessage): Promise<string> {
   let text = ''

@@ -5,11 +5,11 @@ import { join } from 'node:path'
 import { Pool } from 'pg'
 import { type Hex, parseEther, toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAddress } from 'viem/accounts'
-import { postgresStorage } from '../../adapters/storage/postgres.ts'
+import { postgresStorage } from '../../adapters/storage/postgres/mod.ts'
 import { type Anvil, rpc, startAnvil } from '../../server/devnet/anvil.ts'
 import contracts from '../../server/devnet/contracts.json' with { type: 'json' }
-import { DEVNET_ASSET, DEVNET_MULTICALL } from '../../server/devnet/devnet.ts'
-import { postgresServer, type PostgresServer } from '../adapters/postgres_server.ts'
+import { DEVNET_ASSET, DEVNET_MULTICALL } from '../../server/devnet/mod.ts'
+import { postgresServer, type PostgresServer } from '../adapters/storage/postgres/postgres_server.ts'
 import { wallets } from '../bench/buyers.ts'
 import { POLL_SECRET } from './buyers.ts'
 import { NOTES } from './kill_points.ts'
@@ -17,7 +17,14 @@ import { type Guard, guard, type Replica, replica, writeConfig } from './replica
 import { type ProxyOptions, type RpcProxy, rpcProxy } from './rpc_proxy.ts'
 
 /** A directory and a database, for replicas that are still to be hired. */
-export type Ground = { readonly dir: string; readonly media: string; readonly databaseUrl: string; readonly pool: Pool; readonly guarding: Guard; readonly database: PostgresServer['own'] }
+export type Ground = {
+  readonly dir: string
+  readonly media: string
+  readonly databaseUrl: string
+  readonly pool: Pool
+  readonly guarding: Guard
+  readonly database: PostgresServer['own']
+}
 
 export type Stage = Pick<Ground, 'dir' | 'media' | 'pool' | 'database'> & {
   readonly node: Anvil
@@ -49,8 +56,14 @@ relayer_key_env = ["RELAYER_A", "RELAYER_B"]
 `
 
 /** Both replicas greet when it resolves. What it started is in `undo`, also when it rejects: to be ended from the last to the first. */
-export async function stage(undo: (() => unknown)[], { buyers, proxy, films, talks, leaseSeconds }: StageOptions): Promise<Stage> {
-  const [place, node] = await Promise.all([ground(undo), startAnvil({ blockTime: 1 }).then((anvil) => (undo.push(() => anvil.stop()), anvil))])
+export async function stage(
+  undo: (() => unknown)[],
+  { buyers, proxy, films, talks, leaseSeconds }: StageOptions,
+): Promise<Stage> {
+  const [place, node] = await Promise.all([
+    ground(undo),
+    startAnvil({ blockTime: 1 }).then((anvil) => (undo.push(() => anvil.stop()), anvil)),
+  ])
   const { dir, media, pool, database } = place
   const wire = await rpcProxy({ upstream: node.url, ...proxy })
   undo.push(() => wire.close())
@@ -58,8 +71,19 @@ export async function stage(undo: (() => unknown)[], { buyers, proxy, films, tal
   const payTo = privateKeyToAddress(generatePrivateKey())
   const people = await funded(node, { keys, payTo, buyers })
 
-  writeConfig(dir, { gateways: onEvm(payTo), media, ...(films && { films }), ...(talks && { talks }), ...(leaseSeconds && { leaseSeconds }) })
-  const env = { POLL_KEYS: POLL_SECRET, RELAYER_A: keys[0], RELAYER_B: keys[1], ...(films && { XAI_API_KEY: 'key', XAI_BASE_URL: films }) }
+  writeConfig(dir, {
+    gateways: onEvm(payTo),
+    media,
+    ...(films && { films }),
+    ...(talks && { talks }),
+    ...(leaseSeconds && { leaseSeconds }),
+  })
+  const env = {
+    POLL_KEYS: POLL_SECRET,
+    RELAYER_A: keys[0],
+    RELAYER_B: keys[1],
+    ...(films && { XAI_API_KEY: 'key', XAI_BASE_URL: films }),
+  }
   const replicas = await pair(undo, place, (name) => ({ ...env, RPC_URL: wire.urlOf(name) }))
   return { dir, media, pool, database, node, wire, payTo, replicas, people }
 }
@@ -77,7 +101,11 @@ export async function ground(undo: (() => unknown)[]): Promise<Ground> {
 }
 
 /** Two replicas with the configuration that was written; both greet when it resolves. */
-export async function pair(undo: (() => unknown)[], { dir, databaseUrl, guarding }: Ground, envOf: (name: string) => Readonly<Record<string, string>>): Promise<Pair> {
+export async function pair(
+  undo: (() => unknown)[],
+  { dir, databaseUrl, guarding }: Ground,
+  envOf: (name: string) => Readonly<Record<string, string>>,
+): Promise<Pair> {
   const replicas = [await hired('a'), await hired('b')] as const
   await Promise.all(replicas.map((each) => each.start()))
   return replicas
@@ -102,7 +130,10 @@ async function prepared(url: string): Promise<Pool> {
 }
 
 /** Test USDC on the chain, gas for the relayers, money for the buyers. The third key mints. */
-async function funded({ url }: Anvil, { keys, payTo, buyers }: { keys: readonly [Hex, Hex, Hex]; payTo: Hex; buyers: number }) {
+async function funded(
+  { url }: Anvil,
+  { keys, payTo, buyers }: { keys: readonly [Hex, Hex, Hex]; payTo: Hex; buyers: number },
+) {
   await rpc(url, 'anvil_setCode', [DEVNET_ASSET, contracts.TestUsdc.runtime])
   await rpc(url, 'anvil_setCode', [DEVNET_MULTICALL, contracts.Multicall.runtime])
   for (const key of keys) await rpc(url, 'anvil_setBalance', [privateKeyToAddress(key), toHex(parseEther('1000'))])
@@ -112,7 +143,16 @@ async function funded({ url }: Anvil, { keys, payTo, buyers }: { keys: readonly 
 /** Ends the leases of a life that is over: work, settlements and the relayer's key. */
 export async function bury(life: string, { pool }: Pick<Stage, 'pool'>): Promise<void> {
   const now = Date.now()
-  await pool.query(`UPDATE leases SET until = $2 WHERE owner IN (SELECT owner FROM fault_owners WHERE life = $1)`, [life, now])
-  await pool.query(`UPDATE calls SET until = $2 WHERE work IN ('queued', 'in_progress') AND owner IN (SELECT owner FROM fault_owners WHERE life = $1)`, [life, now])
-  await pool.query(`UPDATE calls c SET claim_until = $2 FROM fault_claims k WHERE k.call = c.id AND k.fence = c.fence AND k.life = $1 AND c.money = 'settling'`, [life, now])
+  await pool.query(
+    `UPDATE leases SET expires_at = $2 WHERE worker_id IN (SELECT worker_id FROM fault_workers WHERE life = $1)`,
+    [life, now],
+  )
+  await pool.query(
+    `UPDATE calls SET lease_expires_at = $2 WHERE work_status IN ('queued', 'in_progress') AND worker_id IN (SELECT worker_id FROM fault_workers WHERE life = $1)`,
+    [life, now],
+  )
+  await pool.query(
+    `UPDATE calls c SET claim_expires_at = $2 FROM fault_claims k WHERE k.call = c.id AND k.claim_token = c.claim_token AND k.life = $1 AND c.payment_status = 'settling'`,
+    [life, now],
+  )
 }

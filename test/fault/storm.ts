@@ -1,7 +1,7 @@
 /** Scenes of bad weather over a crowd of buyers, one fault at a time; then a storm of all, while there are minutes. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
-import { type Chance, chance, seedOf } from '../model/chance.ts'
+import { type Chance, chance, seedOf } from '../simulation/chance.ts'
 import { lineOf, paidOnChain, type Row } from './audit.ts'
 import { again, collect, type Errand, newErrand, run, type Walk, WARES, type Ware } from './errands.ts'
 import { isStuck, nonceOf, reckon, type Reckoning } from './reckoning.ts'
@@ -46,7 +46,7 @@ type Scene = { readonly name: string; play(town: Town): Promise<readonly Errand[
 const BUYERS = 330
 const REGULARS = 90
 /** A settlement lease, a work lease and several rounds: by then whatever was held by the dead is somebody else's. */
-const PATIENCE_MS = 150_000
+const WAIT_MS = 150_000
 /** How long a crowd may take until all its answers are under way; the fault then comes in any case. */
 const LEAD_MS = 10_000
 /** How long answers of a scene take; streams go on when the fault is over. */
@@ -197,7 +197,7 @@ async function drainedAtWork(town: Town): Promise<readonly Errand[]> {
       newErrand({ ware: wares[turn % 2]!, buyer, ms: GUEST_ANSWER_MS, about: `drained ${turn} of ${Date.now()}` }),
     )
     errands.push(...own)
-    const going = own.map((errand) => run(errand, { ...walkOf(town), isFickle: true, patienceMs: 30_000 }))
+    const going = own.map((errand) => run(errand, { ...walkOf(town), isFickle: true, waitMs: 30_000 }))
     await (index === GUESTS ? ordered(own) : nothingMoreBegins(town))
     await drain(buyer, town)
     await Promise.all(going)
@@ -271,7 +271,7 @@ async function allWeathers(
   return errands
 }
 
-const walkOf = ({ replicas, chance: dice }: Town): Walk => ({ replicas, chance: dice, patienceMs: PATIENCE_MS })
+const walkOf = ({ replicas, chance: dice }: Town): Walk => ({ replicas, chance: dice, waitMs: WAIT_MS })
 
 // ── the books ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -281,7 +281,7 @@ const QUIET_MS = 100_000
 async function quiet({ pool, stuck }: Town): Promise<void> {
   for (const until = performance.now() + QUIET_MS; performance.now() < until; await pause(250)) {
     const { rows } = await pool.query<{ id: string }>(
-      `SELECT id FROM calls WHERE work IN ('queued', 'in_progress') OR money = 'settling'`,
+      `SELECT id FROM calls WHERE work_status IN ('queued', 'in_progress') OR payment_status = 'settling'`,
     )
     if (rows.every(({ id }) => stuck.has(id))) return
   }
@@ -295,8 +295,8 @@ async function judged(town: Town, errands: readonly Errand[]): Promise<Reckoning
       nonce: line.nonce.toLowerCase(),
     }))
     const { rows } = await pool.query<Row>(
-      `SELECT c.id, c.payer, c.quote::text AS quote, c.work, c.money, c.receipt,
-              coalesce(array_agg(a.key) FILTER (WHERE a.state = 'paid'), '{}') AS paid
+      `SELECT c.id, c.payer, c.quote::text AS quote, c.work_status AS "workStatus", c.payment_status AS "paymentStatus", c.receipt,
+              coalesce(array_agg(a.key) FILTER (WHERE a.status = 'paid'), '{}') AS paid
        FROM calls c LEFT JOIN authorizations a ON a.call = c.id GROUP BY c.id`,
     )
     return { chain, ledger: rows.map((row) => ({ ...row, ...lineOf(row) })) }
@@ -351,9 +351,9 @@ export function told({
       `${ends}; ${answers} answers, ${transfers} transfers of ${paid} micro-USDC`,
       `${gifts}; ${counts.inDoubt} of drained wallets in doubt; ${partsUnpaid} parts unpaid; ${alerts} alerts; ${violations.length} violations${broken}`,
       `heard: ${list([...heard].toSorted(([, one], [, other]) => other - one)).join(', ')}`,
-      ...violations.slice(0, MOST_SHOWN).map(({ invariant, text }) => `VIOLATION ${invariant}: ${text.slice(0, 400)}`),
+      ...violations.slice(0, MAX_SHOWN).map(({ invariant, text }) => `VIOLATION ${invariant}: ${text.slice(0, 400)}`),
     ].map((line) => `          ${line}`),
   ]
 }
 
-const MOST_SHOWN = 8
+const MAX_SHOWN = 8

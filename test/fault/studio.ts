@@ -1,5 +1,5 @@
 /** A stand-in for xAI that films when it is told to, and that can be stopped in the middle of taking a job or of giving a clip away. */
-import { CLIP_BYTES } from '../../adapters/vendors/scripted_video.ts'
+import { CLIP_BYTES } from '../../adapters/providers/scripted/videos.ts'
 
 export type Place = 'submit' | 'clip'
 
@@ -42,8 +42,15 @@ export function studio(): Studio {
         return Response.json({ request_id: `r-${++taken}` })
       }
       const [, room, id = ''] = pathname.split('/')
-      if (room === 'clips') return new Response(inHalves(), { headers: { 'content-type': 'video/mp4', 'content-length': String(clip.length) } })
-      return Response.json(done.has(id) ? { status: 'done', video: { url: `${origin}/clips/${id}.mp4`, duration: 1 } } : { status: 'pending' })
+      if (room === 'clips')
+        return new Response(inHalves(), {
+          headers: { 'content-type': 'video/mp4', 'content-length': String(clip.length) },
+        })
+      return Response.json(
+        done.has(id)
+          ? { status: 'done', video: { url: `${origin}/clips/${id}.mp4`, duration: 1 } }
+          : { status: 'pending' },
+      )
     },
   })
 

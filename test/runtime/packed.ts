@@ -26,7 +26,9 @@ export async function installPackage(): Promise<Installed> {
   const home = join(dir, 'node_modules/farebox')
   await mkdir(home, { recursive: true })
   await run(['tar', '-xzf', join(dir, filename), '-C', home, '--strip-components=1'], dir)
-  const { dependencies } = JSON.parse(await readFile(join(home, 'package.json'), 'utf8')) as { dependencies: Record<string, string> }
+  const { dependencies } = JSON.parse(await readFile(join(home, 'package.json'), 'utf8')) as {
+    dependencies: Record<string, string>
+  }
   for (const name of [...Object.keys(dependencies), '@types/node']) {
     const place = join(dir, 'node_modules', name)
     await mkdir(dirname(place), { recursive: true })
@@ -34,12 +36,21 @@ export async function installPackage(): Promise<Installed> {
   }
   await writeFile(join(dir, 'package.json'), JSON.stringify({ type: 'module' }))
   const paths = files.map(({ path }) => path).sort()
-  return { dir, files: paths, run: (command) => run(command, dir), remove: () => rm(dir, { recursive: true, force: true }) }
+  return {
+    dir,
+    files: paths,
+    run: (command) => run(command, dir),
+    remove: () => rm(dir, { recursive: true, force: true }),
+  }
 }
 
 async function run(command: readonly string[], cwd: string): Promise<string> {
   const child = Bun.spawn([...command], { cwd, stdout: 'pipe', stderr: 'pipe' })
-  const [said, complained, code] = await Promise.all([new Response(child.stdout).text(), new Response(child.stderr).text(), child.exited])
+  const [said, complained, code] = await Promise.all([
+    new Response(child.stdout).text(),
+    new Response(child.stderr).text(),
+    child.exited,
+  ])
   if (code !== 0) throw new Error(`${command.join(' ')} ended with ${code}:\n${said}${complained}`)
   return said
 }

@@ -1,10 +1,18 @@
 /** A program that embeds the installed package: a challenge, an identify and a call. Plain Node or Bun; stops at the first surprise. */
 import assert from 'node:assert/strict'
 import { gateway, type Offer, type Payment } from 'farebox'
-import { cashChain, countTokens, evmChain, localPorts, ECHO_LABEL, echoVendor, scriptedVendor } from 'farebox/adapters'
+import {
+  memoryChain,
+  countTokens,
+  evmChain,
+  localPorts,
+  ECHO_LABEL,
+  echoVendor,
+  scriptedVendor,
+} from 'farebox/adapters'
 import { privateKeyToAccount } from 'viem/accounts'
 
-const chain = cashChain()
+const chain = memoryChain()
 const vendor = scriptedVendor()
 const echo = echoVendor({ countTokens })
 const ports = localPorts({ chain, images: () => vendor, chat: (row) => (row.vendor === 'embedded' ? echo : undefined) })
@@ -44,12 +52,25 @@ assert.equal(picture.headers.get('content-type'), 'image/png')
 
 // The tokenizer is loaded with the first quote that counts.
 async function chat(headers: Record<string, string> = {}): Promise<Response> {
-  const body = JSON.stringify({ model: 'farebox/echo', stream: true, max_tokens: 64, messages: [{ role: 'user', content: 'Hello' }] })
-  return await shop.fetch(new Request('http://localhost/api/v1/chat/completions', { method: 'POST', body, headers: { 'content-type': 'application/json', ...headers } }))
+  const body = JSON.stringify({
+    model: 'farebox/echo',
+    stream: true,
+    max_tokens: 64,
+    messages: [{ role: 'user', content: 'Hello' }],
+  })
+  return await shop.fetch(
+    new Request('http://localhost/api/v1/chat/completions', {
+      method: 'POST',
+      body,
+      headers: { 'content-type': 'application/json', ...headers },
+    }),
+  )
 }
 const quote = (await (await chat()).json()) as { accepts: [Offer]; price: { amount: string } }
 assert.equal(quote.price.amount, '0.002000')
-const talk = await chat({ 'payment-signature': btoa(JSON.stringify(chain.sign(quote.accepts[0], { from: wallet, now: Date.now() }))) })
+const talk = await chat({
+  'payment-signature': btoa(JSON.stringify(chain.sign(quote.accepts[0], { from: wallet, now: Date.now() }))),
+})
 const answer = await talk.text()
 assert.ok(answer.includes(JSON.stringify(ECHO_LABEL.split(' ')[0]).slice(1, -1)))
 assert.match(answer, /: x-payment-receipt \S+/)
@@ -57,11 +78,34 @@ assert.ok(answer.endsWith('data: [DONE]\n\n'))
 
 // The real chain's adapter recognizes a plain account by its signature alone: there is no node at that URL.
 const account = privateKeyToAccount(`0x${'11'.repeat(32)}`)
-const base = evmChain({ network: offer.network, rpcUrl: 'http://127.0.0.1:9', asset: offer.asset, payTo: offer.payTo, domain: { name: 'USDC', version: '2' }, relayerKey: `0x${'22'.repeat(32)}` })
-const message = { from: account.address, to: offer.payTo as `0x${string}`, value: BigInt(offer.amount), validAfter: 0n, validBefore: 4_102_444_800n, nonce: `0x${'33'.repeat(32)}` as const }
+const base = evmChain({
+  network: offer.network,
+  rpcUrl: 'http://127.0.0.1:9',
+  asset: offer.asset,
+  payTo: offer.payTo,
+  domain: { name: 'USDC', version: '2' },
+  relayerKey: `0x${'22'.repeat(32)}`,
+})
+const message = {
+  from: account.address,
+  to: offer.payTo as `0x${string}`,
+  value: BigInt(offer.amount),
+  validAfter: 0n,
+  validBefore: 4_102_444_800n,
+  nonce: `0x${'33'.repeat(32)}` as const,
+}
 const signature = await account.signTypedData({
   domain: { name: 'USDC', version: '2', chainId: 84_532, verifyingContract: offer.asset as `0x${string}` },
-  types: { TransferWithAuthorization: ['address from', 'address to', 'uint256 value', 'uint256 validAfter', 'uint256 validBefore', 'bytes32 nonce'].map(parameter) },
+  types: {
+    TransferWithAuthorization: [
+      'address from',
+      'address to',
+      'uint256 value',
+      'uint256 validAfter',
+      'uint256 validBefore',
+      'bytes32 nonce',
+    ].map(parameter),
+  },
   primaryType: 'TransferWithAuthorization',
   message,
 })
@@ -71,7 +115,14 @@ const known = await base.identify(signed, offer, { now: Date.now(), signal })
 assert.equal(known.kind === 'known' && known.payer, account.address)
 base.close()
 
-console.log(JSON.stringify({ runtime: process.versions.bun ? 'bun' : 'node', challenge: challenge.status, paid: paid.status, payment: result.payment.status }))
+console.log(
+  JSON.stringify({
+    runtime: process.versions.bun ? 'bun' : 'node',
+    challenge: challenge.status,
+    paid: paid.status,
+    payment: result.payment.status,
+  }),
+)
 
 function parameter(text: string): { type: string; name: string } {
   const [type = '', name = ''] = text.split(' ')

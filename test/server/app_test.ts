@@ -6,7 +6,11 @@ import type { ServerLog } from '../../server/log.ts'
 import { decodeHeader, encodePayment, FOX, GENERATIONS, type Kit, kit } from '../kit.ts'
 
 type AccessLine = Parameters<ServerLog['access']>[0]
-type Shop = Kit & { readonly url: string; readonly access: readonly AccessLine[]; get(path: string, init?: RequestInit): Promise<Response> }
+type Shop = Kit & {
+  readonly url: string
+  readonly access: readonly AccessLine[]
+  get(path: string, init?: RequestInit): Promise<Response>
+}
 
 const JSON_TYPE = { 'content-type': 'application/json' }
 const ORDER = { method: 'POST', headers: JSON_TYPE, body: JSON.stringify(FOX) }
@@ -52,11 +56,18 @@ describe('browsers', () => {
   test('a preflight allows every payment header, and the one that public clients send by mistake', async () => {
     const shop = open()
     for (const path of [GENERATIONS, '/api/v1/images/models', '/nowhere']) {
-      const response = await shop.get(path, { method: 'OPTIONS', headers: { origin: 'https://app.example', 'access-control-request-method': 'POST' } })
+      const response = await shop.get(path, {
+        method: 'OPTIONS',
+        headers: { origin: 'https://app.example', 'access-control-request-method': 'POST' },
+      })
       expect(response.status).toBe(204)
       expect(response.headers.get('access-control-allow-origin')).toBe('*')
-      expect(list(response.headers.get('access-control-allow-methods'))).toEqual(expect.arrayContaining(['get', 'post']))
-      expect(list(response.headers.get('access-control-allow-headers'))).toEqual(expect.arrayContaining([...PAYMENT_HEADERS, 'content-type', 'access-control-expose-headers']))
+      expect(list(response.headers.get('access-control-allow-methods'))).toEqual(
+        expect.arrayContaining(['get', 'post']),
+      )
+      expect(list(response.headers.get('access-control-allow-headers'))).toEqual(
+        expect.arrayContaining([...PAYMENT_HEADERS, 'content-type', 'access-control-expose-headers']),
+      )
       expect(list(response.headers.get('vary'))).toContain('origin')
     }
   })
@@ -70,12 +81,21 @@ describe('browsers', () => {
 
   test('every reply to a request with an origin may be read, with every header of the protocol that it carries: 200, 402, 404 and 405', async () => {
     const shop = open()
-    const asked = [['/api/health', {}], [GENERATIONS, ORDER], ['/nowhere', {}], ['/api/health', { method: 'DELETE' }]] as const
-    const ask = (more: Record<string, string>) => Promise.all(asked.map(([path, init]) => shop.get(path, { ...init, headers: { ...JSON_TYPE, ...more } })))
+    const asked = [
+      ['/api/health', {}],
+      [GENERATIONS, ORDER],
+      ['/nowhere', {}],
+      ['/api/health', { method: 'DELETE' }],
+    ] as const
+    const ask = (more: Record<string, string>) =>
+      Promise.all(asked.map(([path, init]) => shop.get(path, { ...init, headers: { ...JSON_TYPE, ...more } })))
     const replies = await ask({ origin: 'https://app.example' })
     expect(replies.map(({ status }) => status)).toEqual([200, 402, 404, 405])
     for (const { headers } of await ask({})) {
-      expect([headers.get('access-control-allow-origin'), headers.get('access-control-expose-headers')]).toEqual([null, null])
+      expect([headers.get('access-control-allow-origin'), headers.get('access-control-expose-headers')]).toEqual([
+        null,
+        null,
+      ])
       expect(list(headers.get('vary'))).toContain('origin')
     }
     for (const { headers } of replies) {
@@ -86,7 +106,10 @@ describe('browsers', () => {
   })
 
   test('a header of the protocol that a reply carries is exposed', async () => {
-    const { headers } = await open().get(GENERATIONS, { ...ORDER, headers: { ...JSON_TYPE, origin: 'https://app.example' } })
+    const { headers } = await open().get(GENERATIONS, {
+      ...ORDER,
+      headers: { ...JSON_TYPE, origin: 'https://app.example' },
+    })
     const carried = [...headers.keys()].filter((name) => /payment|authenticate|request-id|ratelimit|retry/.test(name))
     expect(carried.length).toBeGreaterThanOrEqual(4)
     expect(carried.filter((name) => !list(headers.get('access-control-expose-headers')).includes(name))).toEqual([])
@@ -96,9 +119,11 @@ describe('browsers', () => {
 describe('request ids', () => {
   test('a plain one is repeated; anything else is replaced', async () => {
     const shop = open()
-    const idFor = async (given: string) => (await shop.get('/api/health', { headers: { 'x-request-id': given } })).headers.get('x-request-id')
+    const idFor = async (given: string) =>
+      (await shop.get('/api/health', { headers: { 'x-request-id': given } })).headers.get('x-request-id')
     expect(await idFor('trace-0123.abc_DEF')).toBe('trace-0123.abc_DEF')
-    for (const bad of ['short', 'x'.repeat(65), 'has space inside', '<script>alert(1)</script>', 'line\tbreak-in-it']) expect(await idFor(bad)).toMatch(/^[0-9a-f]{8}-[0-9a-z]{6}$/)
+    for (const bad of ['short', 'x'.repeat(65), 'has space inside', '<script>alert(1)</script>', 'line\tbreak-in-it'])
+      expect(await idFor(bad)).toMatch(/^[0-9a-f]{8}-[0-9a-z]{6}$/)
   })
 
   test('our own differ, and are those of the access log', async () => {
@@ -110,7 +135,11 @@ describe('request ids', () => {
 })
 
 describe('proxies', () => {
-  const forwarded = { 'x-forwarded-for': '203.0.113.9', 'x-forwarded-host': 'Pay.Example', 'x-forwarded-proto': 'https' }
+  const forwarded = {
+    'x-forwarded-for': '203.0.113.9',
+    'x-forwarded-host': 'Pay.Example',
+    'x-forwarded-proto': 'https',
+  }
   const seen = async (shop: Shop, headers: Record<string, string>) => {
     const challenge = await shop.get(GENERATIONS, { ...ORDER, headers: { ...JSON_TYPE, ...headers } })
     const { resource } = decodeHeader(challenge.headers.get('payment-required'))
@@ -124,6 +153,22 @@ describe('proxies', () => {
     }
   })
 
+  test('that are not trusted are told to the operator once, and trusted ones never', async () => {
+    for (const [trustedProxies, told] of [
+      [[], 1],
+      [['10.0.0.0/8'], 1],
+      [['127.0.0.0/8'], 0],
+    ] as const) {
+      const shop = open({ trustedProxies })
+      await shop.get('/livez')
+      expect(shop.log.lines).toEqual([])
+      for (let n = 0; n < 3; n++) await shop.get('/livez', { headers: { 'x-forwarded-for': '192.0.2.7' } })
+      expect(shop.log.lines.map(({ level, fields }) => [level, fields])).toEqual(
+        Array.from({ length: told }, () => ['warn', { peer: '127.0.0.1' }]),
+      )
+    }
+  })
+
   test('a configured proxy says who called, and by what name', async () => {
     const shop = open({ trustedProxies: ['127.0.0.0/8'] })
     expect(await seen(shop, forwarded)).toEqual({ ip: '203.0.113.9', url: `https://pay.example${GENERATIONS}` })
@@ -131,13 +176,23 @@ describe('proxies', () => {
 
   test('the caller is the last hop that is no proxy: what a caller writes in front of it is ignored', async () => {
     const shop = open({ trustedProxies: ['127.0.0.1', '10.0.0.0/8'] })
-    expect(await seen(shop, { 'x-forwarded-for': '198.51.100.1, 203.0.113.9, 10.1.2.3' })).toMatchObject({ ip: '203.0.113.9' })
+    expect(await seen(shop, { 'x-forwarded-for': '198.51.100.1, 203.0.113.9, 10.1.2.3' })).toMatchObject({
+      ip: '203.0.113.9',
+    })
   })
 
   test('the port that a proxy writes behind an address is no part of who calls', async () => {
     const shop = open({ trustedProxies: ['127.0.0.1', '10.0.0.0/8', '2001:db8:1::/48'] })
-    const cases = [['203.0.113.9:5000', '203.0.113.9'], ['[2001:db8::1]:444', '2001:db8::1'], ['[2001:db8::1]', '2001:db8::1'], ['2001:db8::1', '2001:db8::1'], ['203.0.113.9:1, 10.1.2.3:2, [2001:db8:1::7]:3', '203.0.113.9'], ['203.0.113.9:', '203.0.113.9']] as const
-    for (const [header, ip] of cases) expect([header, await seen(shop, { 'x-forwarded-for': header })]).toMatchObject([header, { ip }])
+    const cases = [
+      ['203.0.113.9:5000', '203.0.113.9'],
+      ['[2001:db8::1]:444', '2001:db8::1'],
+      ['[2001:db8::1]', '2001:db8::1'],
+      ['2001:db8::1', '2001:db8::1'],
+      ['203.0.113.9:1, 10.1.2.3:2, [2001:db8:1::7]:3', '203.0.113.9'],
+      ['203.0.113.9:', '203.0.113.9'],
+    ] as const
+    for (const [header, ip] of cases)
+      expect([header, await seen(shop, { 'x-forwarded-for': header })]).toMatchObject([header, { ip }])
   })
 
   test('the public origin wins over every header', async () => {
@@ -153,7 +208,8 @@ describe('proxies', () => {
 
   test('rate windows count the caller, not the proxy', async () => {
     const shop = open({ trustedProxies: ['127.0.0.1'] })
-    const ask = async (ip: string) => (await shop.get('/api/v1/images/models', { headers: { 'x-forwarded-for': ip } })).status
+    const ask = async (ip: string) =>
+      (await shop.get('/api/v1/images/models', { headers: { 'x-forwarded-for': ip } })).status
     const first = await Promise.all(Array.from({ length: 101 }, () => ask('203.0.113.1')))
     expect(first.filter((status) => status === 429)).toHaveLength(1)
     expect(await ask('203.0.113.2')).toBe(200)
@@ -163,8 +219,14 @@ describe('proxies', () => {
 describe('hosts', () => {
   test('the Host header chooses the gateway, and the first one answers for hosts that nobody names', async () => {
     const [base, solana] = [kit({ name: 'base' }), kit({ name: 'solana' })]
-    const shop = open({ gateways: [{ gateway: base.shop, hosts: ['base.example'] }, { gateway: solana.shop, hosts: ['Solana.Example', 'solana.example:8080'] }] })
-    const askedAs = async (host: string) => ((await (await shop.get('/api/health', { headers: { host } })).json()) as { gateway: string }).gateway
+    const shop = open({
+      gateways: [
+        { gateway: base.shop, hosts: ['base.example'] },
+        { gateway: solana.shop, hosts: ['Solana.Example', 'solana.example:8080'] },
+      ],
+    })
+    const askedAs = async (host: string) =>
+      ((await (await shop.get('/api/health', { headers: { host } })).json()) as { gateway: string }).gateway
     expect(await askedAs('solana.example')).toBe('solana')
     expect(await askedAs('SOLANA.example:8080')).toBe('solana')
     expect(await askedAs('base.example')).toBe('base')
@@ -173,16 +235,35 @@ describe('hosts', () => {
 
   test('what a gateway says of itself is under its own name: the process has a public origin for the first one only', async () => {
     const [base, solana, nano] = [kit({ name: 'base' }), kit({ name: 'solana' }), kit({ name: 'nano' })]
-    const gateways = [{ gateway: base.shop, hosts: ['base.example'] }, { gateway: solana.shop, hosts: ['sol.example'] }, { gateway: nano.shop, hosts: ['nano.example'], origin: 'https://cheap.example' }]
+    const gateways = [
+      { gateway: base.shop, hosts: ['base.example'] },
+      { gateway: solana.shop, hosts: ['sol.example'] },
+      { gateway: nano.shop, hosts: ['nano.example'], origin: 'https://cheap.example' },
+    ]
     const shop = open({ gateways, publicOrigin: 'https://images.example' })
     const originAs = async (host: string) => {
       const quoted = await shop.get(GENERATIONS, { ...ORDER, headers: { ...JSON_TYPE, host } })
-      const { servers } = (await (await shop.get('/openapi.json', { headers: { host } })).json()) as { servers: { url: string }[] }
-      return [decodeHeader(quoted.headers.get('payment-required')).resource.url.replace(GENERATIONS, ''), servers[0]?.url]
+      const { servers } = (await (await shop.get('/openapi.json', { headers: { host } })).json()) as {
+        servers: { url: string }[]
+      }
+      return [
+        decodeHeader(quoted.headers.get('payment-required')).resource.url.replace(GENERATIONS, ''),
+        servers[0]?.url,
+      ]
     }
-    const told = await Promise.all(['base.example', 'evil.example', 'SOL.example', 'sol.example:8443', 'nano.example'].map(originAs))
+    const told = await Promise.all(
+      ['base.example', 'evil.example', 'SOL.example', 'sol.example:8443', 'nano.example'].map(originAs),
+    )
     const both = (origin: string) => [origin, origin]
-    expect(told).toEqual(['https://images.example', 'https://images.example', 'https://sol.example', 'https://sol.example', 'https://cheap.example'].map(both))
+    expect(told).toEqual(
+      [
+        'https://images.example',
+        'https://images.example',
+        'https://sol.example',
+        'https://sol.example',
+        'https://cheap.example',
+      ].map(both),
+    )
   })
 
   test('a Host that is no host is a 400 in JSON, and the server goes on', async () => {
@@ -199,7 +280,9 @@ describe('hosts', () => {
   test('a name in punycode is a host like any other', async () => {
     const shop = open()
     const challenge = await shop.get(GENERATIONS, { ...ORDER, headers: { ...JSON_TYPE, host: 'xn--fre-qla.example' } })
-    expect(decodeHeader(challenge.headers.get('payment-required')).resource.url).toBe(`http://xn--fre-qla.example${GENERATIONS}`)
+    expect(decodeHeader(challenge.headers.get('payment-required')).resource.url).toBe(
+      `http://xn--fre-qla.example${GENERATIONS}`,
+    )
   })
 })
 
@@ -208,17 +291,30 @@ describe('paths and methods', () => {
     const shop = open()
     for (const path of ['/', '/?a=b', '/nowhere', '//', '/%ff/%zz', '/api/v1/images', '/api//health', '/devnet']) {
       const response = await shop.get(path)
-      expect({ path, status: response.status, type: response.headers.get('content-type') }).toEqual({ path, status: 404, type: 'application/json' })
+      expect({ path, status: response.status, type: response.headers.get('content-type') }).toEqual({
+        path,
+        status: 404,
+        type: 'application/json',
+      })
       expect(await response.json()).toMatchObject({ error: 'Not found' })
     }
   })
 
   test('a wrong method is a 405 in JSON that names the right ones', async () => {
     const shop = open()
-    const wrong = [['DELETE', '/api/health'], ['PUT', GENERATIONS], ['POST', '/api/v1/images/models'], ['PROPFIND', '/openapi.json']]
+    const wrong = [
+      ['DELETE', '/api/health'],
+      ['PUT', GENERATIONS],
+      ['POST', '/api/v1/images/models'],
+      ['PROPFIND', '/openapi.json'],
+    ]
     for (const [method = '', path = ''] of wrong) {
       const response = await shop.get(path, { method })
-      expect({ method, status: response.status, type: response.headers.get('content-type') }).toEqual({ method, status: 405, type: 'application/json' })
+      expect({ method, status: response.status, type: response.headers.get('content-type') }).toEqual({
+        method,
+        status: 405,
+        type: 'application/json',
+      })
       expect(list(response.headers.get('allow'))).not.toContain(method.toLowerCase())
       expect(await response.json()).toMatchObject({ error: 'Method not allowed' })
     }
@@ -226,7 +322,12 @@ describe('paths and methods', () => {
 
   test('HEAD is GET without its body, and a probe of what is sold', async () => {
     const shop = open()
-    for (const [path = '', status] of [['/api/health', 200], ['/openapi.json', 200], [GENERATIONS, 402], ['/nowhere', 404]] as const) {
+    for (const [path = '', status] of [
+      ['/api/health', 200],
+      ['/openapi.json', 200],
+      [GENERATIONS, 402],
+      ['/nowhere', 404],
+    ] as const) {
       const response = await shop.get(path, { method: 'HEAD' })
       expect({ path, status: response.status, body: await response.text() }).toEqual({ path, status, body: '' })
     }
@@ -235,14 +336,21 @@ describe('paths and methods', () => {
   test('a payment header of 15,000 bytes reaches the gateway and is answered with a fresh challenge', async () => {
     const shop = open()
     for (const name of PAYMENT_HEADERS) {
-      const response = await shop.get(GENERATIONS, { ...ORDER, headers: { ...JSON_TYPE, [name]: encodePayment({ x402Version: 2, junk: 'x'.repeat(11_200) }).slice(0, 15_000) } })
+      const response = await shop.get(GENERATIONS, {
+        ...ORDER,
+        headers: { ...JSON_TYPE, [name]: encodePayment({ x402Version: 2, junk: 'x'.repeat(11_200) }).slice(0, 15_000) },
+      })
       expect(response.status).toBe(402)
       expect(await response.json()).toMatchObject({ code: 'PAYMENT_INVALID', x402Version: 2 })
     }
   })
 
   test('a body over the limit is a 413 with a body', async () => {
-    const response = await open().get(GENERATIONS, { method: 'POST', headers: JSON_TYPE, body: JSON.stringify({ ...FOX, prompt: 'x'.repeat(1 << 20) }) })
+    const response = await open().get(GENERATIONS, {
+      method: 'POST',
+      headers: JSON_TYPE,
+      body: JSON.stringify({ ...FOX, prompt: 'x'.repeat(1 << 20) }),
+    })
     expect(response.status).toBe(413)
     expect(await response.json()).toMatchObject({ error: 'Request body too large', max_bytes: 1 << 20 })
   })
@@ -254,7 +362,10 @@ describe('a purchase over HTTP', () => {
     const buyer = shop.buyer()
     const challenge = await shop.get(GENERATIONS, ORDER)
     const payment = buyer.sign({ status: 402, headers: challenge.headers, body: await challenge.json() })
-    const paid = await shop.get(GENERATIONS, { ...ORDER, headers: { ...JSON_TYPE, 'payment-signature': encodePayment(payment) } })
+    const paid = await shop.get(GENERATIONS, {
+      ...ORDER,
+      headers: { ...JSON_TYPE, 'payment-signature': encodePayment(payment) },
+    })
     const body = (await paid.json()) as { data: { url: string }[]; payment: { status: string } }
     expect(paid.status).toBe(200)
     expect(body.payment.status).toBe('settled')
@@ -270,9 +381,28 @@ describe('a purchase over HTTP', () => {
 describe('the access log', () => {
   test('one line per request with method, path, status, time and address, and nothing that was sent in confidence', async () => {
     const shop = open()
-    const secrets = { authorization: 'Bearer s3cret', 'x-api-key': 's3cret', 'payment-signature': encodePayment({ s3cret: true }), cookie: 's3cret=1', 'user-agent': 's3cret' }
-    await shop.get(`${GENERATIONS}?key=s3cret&sig=s3cret`, { method: 'POST', headers: { ...JSON_TYPE, ...secrets }, body: JSON.stringify({ ...FOX, prompt: 's3cret' }) })
-    expect(shop.access).toEqual([{ id: expect.any(String), method: 'POST', path: GENERATIONS, status: 402, ms: expect.any(Number), ip: '127.0.0.1' }])
+    const secrets = {
+      authorization: 'Bearer s3cret',
+      'x-api-key': 's3cret',
+      'payment-signature': encodePayment({ s3cret: true }),
+      cookie: 's3cret=1',
+      'user-agent': 's3cret',
+    }
+    await shop.get(`${GENERATIONS}?key=s3cret&sig=s3cret`, {
+      method: 'POST',
+      headers: { ...JSON_TYPE, ...secrets },
+      body: JSON.stringify({ ...FOX, prompt: 's3cret' }),
+    })
+    expect(shop.access).toEqual([
+      {
+        id: expect.any(String),
+        method: 'POST',
+        path: GENERATIONS,
+        status: 402,
+        ms: expect.any(Number),
+        ip: '127.0.0.1',
+      },
+    ])
     expect(JSON.stringify([shop.access, shop.log.lines])).not.toMatch(/s3cret|czNjcmV0/)
   })
 })
@@ -290,7 +420,10 @@ describe('/devnet', () => {
 
   test('a wrong method on it is a 405 in JSON', async () => {
     const response = await open({ devnet }).get('/devnet', { method: 'POST' })
-    expect({ status: response.status, allow: response.headers.get('allow') }).toEqual({ status: 405, allow: 'GET, HEAD' })
+    expect({ status: response.status, allow: response.headers.get('allow') }).toEqual({
+      status: 405,
+      allow: 'GET, HEAD',
+    })
     expect(await response.json()).toEqual({ error: 'Method not allowed' })
   })
 

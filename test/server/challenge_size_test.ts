@@ -1,29 +1,52 @@
-/** The headers of a 402 as proxies count them: nginx forwards 4,096 bytes unless it is told otherwise, ruling 42 leaves it 3,500. */
+/** The headers of a 402 as proxies count them: nginx forwards 4,096 bytes unless it is told otherwise, contract 1.5 leaves it 3,500. */
 import { describe, expect, test } from 'bun:test'
-import { cashChain } from '../../adapters/chains/cash.ts'
-import { scriptedAudio } from '../../adapters/vendors/scripted_audio.ts'
-import { scriptedChat } from '../../adapters/vendors/scripted_chat.ts'
-import { scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
-import { endpoints } from '../../core/endpoints/mod.ts'
-import { isSold } from '../../core/menu.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
+import { scriptedAudio } from '../../adapters/providers/scripted/audio.ts'
+import { scriptedChat } from '../../adapters/providers/scripted/chat.ts'
+import { scriptedVideo } from '../../adapters/providers/scripted/videos.ts'
+import { endpoints } from '../../core/products/mod.ts'
+import { isSold } from '../../core/endpoint/mod.ts'
 import { catalog, type Gateway } from '../../core/mod.ts'
-import type { Terms } from '../../core/ports.ts'
-import { pathOf, pricedTrial } from '../../core/samples.ts'
-import { challenge, refusalHeaders } from '../../core/x402.ts'
+import type { Terms } from '../../core/x402/offer.ts'
+import { pathOf, pricedTrial } from '../../core/endpoint/samples.ts'
+import { challenge, refusalHeaders } from '../../core/x402/protocol.ts'
 import { app } from '../../server/app.ts'
 import { decodeHeader, embedded, encodePayment, kit, testClock } from '../kit.ts'
 
-const MOST = 3_500
+const MAX = 3_500
 
-const EVM: Terms = { scheme: 'exact', network: 'eip155:84532', asset: '0x036CbD53842c5426634e7929541eC2318f3dCF7e', payTo: '0x209693Bc6afc0C5328bA36FaF03C514EF312287C', extra: { name: 'USDC', version: '2' } }
-const BASE: Terms = { ...EVM, network: 'eip155:8453', asset: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913', extra: { name: 'USD Coin', version: '2' } }
-const BATCHED: Terms = { ...BASE, extra: { name: 'GatewayWalletBatched', version: '1', verifyingContract: '0x0077777d7EBA4688BDeF3E311b846F25870A19B9' }, minValiditySeconds: 259_200 }
+const EVM: Terms = {
+  scheme: 'exact',
+  network: 'eip155:84532',
+  asset: '0x036CbD53842c5426634e7929541eC2318f3dCF7e',
+  payTo: '0x209693Bc6afc0C5328bA36FaF03C514EF312287C',
+  extra: { name: 'USDC', version: '2' },
+}
+const BASE: Terms = {
+  ...EVM,
+  network: 'eip155:8453',
+  asset: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913',
+  extra: { name: 'USD Coin', version: '2' },
+}
+const BATCHED: Terms = {
+  ...BASE,
+  extra: {
+    name: 'GatewayWalletBatched',
+    version: '1',
+    verifyingContract: '0x0077777d7EBA4688BDeF3E311b846F25870A19B9',
+  },
+  minValiditySeconds: 259_200,
+}
 const SOLANA: Terms = {
   scheme: 'exact',
   network: 'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp',
   asset: 'EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v',
   payTo: '2wKupLR9q6wXYppw8Gr2NvWxKBUqm4PPJKkQfoxHDBg4',
-  extra: { feePayer: 'EwWqGE4ZFKLofuestmU4LDdK7XM1N4ALgdZccwYugwGd', recentBlockhash: 'EETubP5AKHgjPAhzPAFcb8BAY1hMH639CWCFTqi3hq1k', lastValidBlockHeight: '312345678' },
+  extra: {
+    feePayer: 'EwWqGE4ZFKLofuestmU4LDdK7XM1N4ALgdZccwYugwGd',
+    recentBlockhash: 'EETubP5AKHgjPAhzPAFcb8BAY1hMH639CWCFTqi3hq1k',
+    lastValidBlockHeight: '312345678',
+  },
 }
 
 /** What a gateway may offer: each rail alone, and every order in which several are configured. */
@@ -46,19 +69,36 @@ const TRACED = { 'x-request-id': 'a'.repeat(64) }
 
 /** Status line and headers as a server writes them, with those that it adds itself. */
 function sizeOf({ status, headers }: Response, body: string): number {
-  const added = { date: 'Sun, 22 Nov 2026 12:00:00 GMT', 'content-length': String(Buffer.byteLength(body)), connection: 'keep-alive' }
-  const lines = [`HTTP/1.1 ${status} Payment Required`, ...[...headers, ...Object.entries(added)].map(([name, value]) => `${name}: ${value}`), '']
+  const added = {
+    date: 'Sun, 22 Nov 2026 12:00:00 GMT',
+    'content-length': String(Buffer.byteLength(body)),
+    connection: 'keep-alive',
+  }
+  const lines = [
+    `HTTP/1.1 ${status} Payment Required`,
+    ...[...headers, ...Object.entries(added)].map(([name, value]) => `${name}: ${value}`),
+    '',
+  ]
   return lines.reduce((sum, line) => sum + Buffer.byteLength(line) + 2, 0)
 }
 
-function gatewayOf(terms: readonly Terms[], chain = cashChain()) {
+function gatewayOf(terms: readonly Terms[], chain = memoryChain()) {
   const clock = testClock()
-  return kit({ chatVendor: scriptedChat(), video: scriptedVideo(), audio: scriptedAudio(), ports: { clock, vendors: { ...embedded(clock) }, chain: { ...chain, terms: () => terms } } })
+  return kit({
+    chatVendor: scriptedChat(),
+    video: scriptedVideo(),
+    audio: scriptedAudio(),
+    ports: { clock, vendors: { ...embedded(clock) }, chain: { ...chain, terms: () => terms } },
+  })
 }
 
 /** The gateway behind its HTTP side, under a public name. */
 function served(shop: Gateway, publicOrigin: string) {
-  const { fetch } = app({ gateways: [{ gateway: shop, hosts: [] }], log: { info() {}, warn() {}, alert() {}, access() {}, flush() {} } as never, publicOrigin })
+  const { fetch } = app({
+    gateways: [{ gateway: shop, hosts: [] }],
+    log: { info() {}, warn() {}, alert() {}, access() {}, flush() {} } as never,
+    publicOrigin,
+  })
   return async (path: string, init?: RequestInit) => {
     const response = await fetch(new Request(publicOrigin + path, init))
     const text = await response.text()
@@ -67,14 +107,21 @@ function served(shop: Gateway, publicOrigin: string) {
 }
 
 /** A path as a caller may write it: names that are long, and longer than any. */
-const stretched = (path: string) => (path.includes('/stocks/') || path.includes('/price/') ? path.replace(/[^/]+$/, (last) => last + 'X'.repeat(200)) : path)
+const stretched = (path: string) =>
+  path.includes('/stocks/') || path.includes('/price/')
+    ? path.replace(/[^/]+$/, (last) => last + 'X'.repeat(200))
+    : path
 
 async function challengesOf(terms: readonly Terms[], origin: string) {
   const { shop, ports } = gatewayOf(terms)
   const get = served(shop, origin)
   const found: { name: string; size: number; text: string; headers: Headers }[] = []
   for (const endpoint of endpoints.filter(isSold)) {
-    const trial = await pricedTrial(endpoint, { catalog: catalog(), vendors: ports.vendors, countTokens: ports.countTokens })
+    const trial = await pricedTrial(endpoint, {
+      catalog: catalog(),
+      vendors: ports.vendors,
+      countTokens: ports.countTokens,
+    })
     const path = pathOf(endpoint, trial)
     const ways: readonly (readonly [string, RequestInit])[] = [
       [path, { headers: { ...BROWSER, ...TRACED } }],
@@ -91,11 +138,14 @@ async function challengesOf(terms: readonly Terms[], origin: string) {
 }
 
 describe.each(Object.entries(RAILS))('a gateway paid by %s', (_, terms) => {
-  test.each(ORIGINS)(`asks in less than ${MOST} bytes of headers at every endpoint, to a browser and to a program, as %s`, async (origin) => {
-    const found = await challengesOf(terms, origin)
-    expect(found.length).toBeGreaterThan(2 * endpoints.filter(isSold).length)
-    expect(found.filter(({ size }) => size >= MOST).map(({ name, size }) => `${name}: ${size}`)).toEqual([])
-  })
+  test.each(ORIGINS)(
+    `asks in less than ${MAX} bytes of headers at every endpoint, to a browser and to a program, as %s`,
+    async (origin) => {
+      const found = await challengesOf(terms, origin)
+      expect(found.length).toBeGreaterThan(2 * endpoints.filter(isSold).length)
+      expect(found.filter(({ size }) => size >= MAX).map(({ name, size }) => `${name}: ${size}`)).toEqual([])
+    },
+  )
 
   test('lists every offer in PAYMENT-REQUIRED and in the body; the two other headers carry the first', async () => {
     for (const { headers, text } of await challengesOf(terms, ORIGINS[0] as string)) {
@@ -103,7 +153,9 @@ describe.each(Object.entries(RAILS))('a gateway paid by %s', (_, terms) => {
       expect(headers.get('www-authenticate')).toBe(`X402 requirements=${headers.get('x-payment-required')}`)
       // Of four rails that begin with Solana the last does not fit everywhere: the body has it.
       const told = terms.length > 3 ? terms.slice(0, Math.max(3, all.accepts.length)) : terms
-      expect(all.accepts.map(({ network, extra }: Terms) => [network, extra.name])).toEqual(told.map(({ network, extra }) => [network, extra.name]))
+      expect(all.accepts.map(({ network, extra }: Terms) => [network, extra.name])).toEqual(
+        told.map(({ network, extra }) => [network, extra.name]),
+      )
       expect([one.accepts, one.error]).toEqual([[all.accepts[0]], all.error])
       if (terms.length === 1) expect(headers.get('x-payment-required')).toBe(headers.get('payment-required'))
       if (text.startsWith('{')) expect(JSON.parse(text).accepts.slice(0, told.length)).toMatchObject(all.accepts)
@@ -113,27 +165,55 @@ describe.each(Object.entries(RAILS))('a gateway paid by %s', (_, terms) => {
 })
 
 describe('a 402', () => {
-  const resource = { url: `${ORIGINS[1]}/api/v1/videos/generations/0123456789abcdef0123456789abcdef`, description: 'Generate a video from words, pictures or another video', mimeType: 'application/json' }
-  const offerOf = ({ minValiditySeconds: _, ...terms }: Terms) => ({ ...terms, amount: '1000000000', maxTimeoutSeconds: 259_800 })
-  const bytes = (headers: Readonly<Record<string, string>>) => sizeOf(new Response(null, { status: 402, headers: { ...BESIDE, ...headers } }), 'x'.repeat(99_999))
+  const resource = {
+    url: `${ORIGINS[1]}/api/v1/videos/generations/0123456789abcdef0123456789abcdef`,
+    description: 'Generate a video from words, pictures or another video',
+    mimeType: 'application/json',
+  }
+  const offerOf = ({ minValiditySeconds: _, ...terms }: Terms) => ({
+    ...terms,
+    amount: '1000000000',
+    maxTimeoutSeconds: 259_800,
+  })
+  const bytes = (headers: Readonly<Record<string, string>>) =>
+    sizeOf(new Response(null, { status: 402, headers: { ...BESIDE, ...headers } }), 'x'.repeat(99_999))
   const CORS = 150
-  const BESIDE = { ...TRACED, vary: 'Accept, Origin', 'access-control-allow-origin': '*', 'access-control-expose-headers': 'PAYMENT-REQUIRED, PAYMENT-RESPONSE, X-Payment-Required, WWW-Authenticate, X-Request-Id' }
+  const BESIDE = {
+    ...TRACED,
+    vary: 'Accept, Origin',
+    'access-control-allow-origin': '*',
+    'access-control-expose-headers':
+      'PAYMENT-REQUIRED, PAYMENT-RESPONSE, X-Payment-Required, WWW-Authenticate, X-Request-Id',
+  }
 
   test('of a refused settlement has room for its reason as well, whatever a node says', () => {
     for (const terms of Object.values(RAILS)) {
-      const refusal = refusalHeaders({ reason: 'execution reverted: '.repeat(90), network: SOLANA.network, payer: SOLANA.payTo })
+      const refusal = refusalHeaders({
+        reason: 'execution reverted: '.repeat(90),
+        network: SOLANA.network,
+        payer: SOLANA.payTo,
+      })
       const beside = Object.entries(refusal).reduce((sum, [name, value]) => sum + name.length + value.length + 4, 0)
       const { headers } = challenge(terms.map(offerOf), resource, { error: 'Payment settlement failed' }, beside + CORS)
-      expect(bytes({ ...headers, ...refusal })).toBeLessThan(MOST)
-      expect(decodeHeader(headers['payment-required'] ?? null).accepts.length).toBeGreaterThanOrEqual(Math.min(terms.length, 2))
+      expect(bytes({ ...headers, ...refusal })).toBeLessThan(MAX)
+      expect(decodeHeader(headers['payment-required'] ?? null).accepts.length).toBeGreaterThanOrEqual(
+        Math.min(terms.length, 2),
+      )
     }
   })
 
   test('keeps the size whatever a gateway offers; the first offer is never left out, and the body has them all', () => {
     for (let count = 1; count <= 12; count++) {
-      const offers = Array.from({ length: count }, (_, at) => offerOf(at % 2 ? SOLANA : { ...BATCHED, network: `eip155:${at}` }))
-      const { headers, body } = challenge(offers, { ...resource, url: `${resource.url}?${'q'.repeat(4_000)}` }, { error: 'Payment verification failed' }, CORS)
-      expect(bytes(headers)).toBeLessThan(MOST)
+      const offers = Array.from({ length: count }, (_, at) =>
+        offerOf(at % 2 ? SOLANA : { ...BATCHED, network: `eip155:${at}` }),
+      )
+      const { headers, body } = challenge(
+        offers,
+        { ...resource, url: `${resource.url}?${'q'.repeat(4_000)}` },
+        { error: 'Payment verification failed' },
+        CORS,
+      )
+      expect(bytes(headers)).toBeLessThan(MAX)
       expect(decodeHeader(headers['payment-required'] ?? null).accepts[0]).toMatchObject({ network: 'eip155:0' })
       expect(JSON.parse(body).accepts).toEqual(offers)
     }
@@ -143,11 +223,14 @@ describe('a 402', () => {
     const other = { ...offerOf(EVM), scheme: 'upto' }
     const { headers } = challenge([other, offerOf(BASE), offerOf(EVM)], resource, {})
     expect(decodeHeader(headers['x-payment-required'] ?? null).accepts).toEqual([offerOf(BASE)])
-    expect(decodeHeader(challenge([other, { ...other, amount: '2' }], resource, {}).headers['x-payment-required'] ?? null).accepts).toEqual([other])
+    expect(
+      decodeHeader(challenge([other, { ...other, amount: '2' }], resource, {}).headers['x-payment-required'] ?? null)
+        .accepts,
+    ).toEqual([other])
   })
 
   test('of a poll, unpaid and refused', async () => {
-    const chain = cashChain()
+    const chain = memoryChain()
     const { buyer, shop, idle } = kit({ inlineMs: 0, chain })
     const alice = buyer()
     const { body } = await alice.buy()
@@ -155,9 +238,15 @@ describe('a 402', () => {
     const get = served(shop, ORIGINS[1] as string)
     const headers = { ...BROWSER, ...TRACED }
     const path = new URL(body.poll_url, ORIGINS[1]).pathname + new URL(body.poll_url, ORIGINS[1]).search
-    chain.forecast('refused')
+    chain.simulate('refused')
     const payment = alice.sign(await alice.ask())
-    const sizes = [await get(path, { headers }), await get(path, { headers: { ...headers, 'payment-signature': encodePayment(payment) } })]
-    expect(sizes.map(({ status, size }) => [status, size < MOST])).toEqual([[402, true], [402, true]])
+    const sizes = [
+      await get(path, { headers }),
+      await get(path, { headers: { ...headers, 'payment-signature': encodePayment(payment) } }),
+    ]
+    expect(sizes.map(({ status, size }) => [status, size < MAX])).toEqual([
+      [402, true],
+      [402, true],
+    ])
   })
 })

@@ -1,11 +1,11 @@
 /** An upstream whose faults are set by hand, and gateways that sell what it says on every surface. */
 import { ServerResponse } from 'node:http'
 import { LLMock, type Mountable } from '@copilotkit/aimock'
-import { cashChain } from '../../adapters/chains/cash.ts'
-import { type ChatProtocol, chatProtocols } from '../../adapters/vendors/mod.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
+import { makerOf } from '../adapters/providers/lib/protocols.ts'
 import type { Fields, Payment } from '../../core/mod.ts'
-import { handClock } from '../adapters/vendor_kit.ts'
-import { COMPLETIONS, table } from '../core/live_kit.ts'
+import { handClock } from '../adapters/providers/lib/provider_kit.ts'
+import { COMPLETIONS, table } from '../core/call/stream_kit.ts'
 import { testLog } from '../kit.ts'
 
 export const QUESTION = 'Why is the sky blue?'
@@ -14,13 +14,25 @@ export const ANSWER = 'Because air scatters short waves more than long ones.'
 export const SECRET = 'acct-9f3c'
 
 /** An error in a maker's own words. */
-export type Saying = { readonly status: number; readonly type: string; readonly message: string; readonly code?: string; readonly param?: string }
+export type Saying = {
+  readonly status: number
+  readonly type: string
+  readonly message: string
+  readonly code?: string
+  readonly param?: string
+}
 /** How the makers write their errors and events. */
 export type Tongue = 'openai' | 'anthropic' | 'gemini'
 export type Surface = 'chat' | 'messages' | 'responses' | 'generate_content'
 
 /** A surface of the gateway in front of a protocol of the upstream. */
-export type Site = { readonly name: string; readonly surface: Surface; readonly protocol: ChatProtocol; readonly tongue: Tongue; readonly model: string }
+export type Site = {
+  readonly name: string
+  readonly surface: Surface
+  readonly protocol: string
+  readonly tongue: Tongue
+  readonly model: string
+}
 
 const A = 'vendor-a/chat-5.4-mini'
 const B = 'vendor-b/chat-3.8-flash'
@@ -32,12 +44,24 @@ export const SITES: readonly Site[] = [
   { name: 'chat over OpenAI responses', surface: 'chat', protocol: 'openai-responses', tongue: 'openai', model: A },
   { name: 'chat over Anthropic', surface: 'chat', protocol: 'anthropic-messages', tongue: 'anthropic', model: G },
   { name: 'chat over Gemini', surface: 'chat', protocol: 'gemini', tongue: 'gemini', model: B },
-  { name: 'messages over Anthropic', surface: 'messages', protocol: 'anthropic-messages', tongue: 'anthropic', model: G },
+  {
+    name: 'messages over Anthropic',
+    surface: 'messages',
+    protocol: 'anthropic-messages',
+    tongue: 'anthropic',
+    model: G,
+  },
   { name: 'messages over OpenAI chat', surface: 'messages', protocol: 'openai-chat', tongue: 'openai', model: H },
   { name: 'responses over OpenAI', surface: 'responses', protocol: 'openai', tongue: 'openai', model: A },
   { name: 'responses over OpenAI chat', surface: 'responses', protocol: 'openai-chat', tongue: 'openai', model: A },
   { name: 'generateContent over Gemini', surface: 'generate_content', protocol: 'gemini', tongue: 'gemini', model: B },
-  { name: 'generateContent over OpenAI chat', surface: 'generate_content', protocol: 'openai-chat', tongue: 'openai', model: B },
+  {
+    name: 'generateContent over OpenAI chat',
+    surface: 'generate_content',
+    protocol: 'openai-chat',
+    tongue: 'openai',
+    model: B,
+  },
 ]
 
 // ── the upstream ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -48,7 +72,13 @@ export type Mood =
   | { readonly kind: 'says'; readonly error: Saying }
   | { readonly kind: 'malformed' }
   | { readonly kind: 'disconnects' }
-  | { readonly kind: 'streams'; readonly events: string; readonly goesOn: Promise<void>; readonly last: string | 'disconnects'; readonly onSent?: () => void }
+  | {
+      readonly kind: 'streams'
+      readonly events: string
+      readonly goesOn: Promise<void>
+      readonly last: string | 'disconnects'
+      readonly onSent?: () => void
+    }
 
 export type Upstream = Awaited<ReturnType<typeof upstreamOf>>
 
@@ -71,7 +101,8 @@ export async function upstreamOf() {
   }
   for (const path of ['/v1', '/v1beta']) mock.mount(path, raw)
   mock.on({ predicate: () => true }, () => {
-    if (mood.kind !== 'says') return { content: ANSWER, ...(mood.kind === 'well' && mood.finish && { finishReason: mood.finish }) }
+    if (mood.kind !== 'says')
+      return { content: ANSWER, ...(mood.kind === 'well' && mood.finish && { finishReason: mood.finish }) }
     const { status, ...error } = mood.error
     return { error: { ...error, message: `${error.message} (${SECRET})` }, status, retryAfter: 17 }
   })
@@ -92,14 +123,36 @@ export async function upstreamOf() {
 
 // ── the gateway ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const bases: Readonly<Record<ChatProtocol, string>> = { openai: '/v1', 'openai-chat': '/v1', 'openai-responses': '/v1', 'anthropic-messages': '', gemini: '' }
+const bases: Readonly<Record<string, string>> = {
+  openai: '/v1',
+  'openai-chat': '/v1',
+  'openai-responses': '/v1',
+  'anthropic-messages': '',
+  gemini: '',
+}
 
 /** A gateway over memory adapters and the real adapter of the site's protocol, and a buyer in front of it. */
 export async function shopAt({ surface, protocol, model }: Site, upstream: Upstream) {
   const vendorLog = testLog()
-  const chatVendor = chatProtocols[protocol]({ baseUrl: upstream.url + bases[protocol], key: SECRET, maker: 'maker-x', timeoutMs: 120_000, clock: handClock(), log: vendorLog })
-  const subject = await table(undefined, { chatVendor, guests: { generate_content: [cashChain().wallet('alice')] } })
-  const order = (stream: boolean) => ({ body: bodies[surface]({ model, stream }), path: pathOf(surface, { model, stream }) })
+  const chatVendor = makerOf(
+    'chat',
+    protocol,
+  )({
+    baseUrl: `${upstream.url}${bases[protocol]}`,
+    key: SECRET,
+    maker: 'maker-x',
+    timeoutMs: 120_000,
+    clock: handClock(),
+    log: vendorLog,
+  })
+  const subject = await table(undefined, {
+    chatVendor,
+    allowlists: { generate_content: [memoryChain().wallet('alice')] },
+  })
+  const order = (stream: boolean) => ({
+    body: bodies[surface]({ model, stream }),
+    path: pathOf(surface, { model, stream }),
+  })
   return {
     ...subject,
     alerts: () => vendorLog.lines.filter(({ level }) => level === 'alert'),
@@ -121,11 +174,15 @@ const bodies: Readonly<Record<Surface, (asked: Asked) => Fields>> = {
   chat: ({ model, stream }) => ({ model, messages, max_tokens: 100, temperature: 1, stream }),
   messages: ({ model, stream }) => ({ model, messages, max_tokens: 100, temperature: 1, stream }),
   responses: ({ model, stream }) => ({ model, input: QUESTION, max_output_tokens: 100, temperature: 1, stream }),
-  generate_content: () => ({ contents: [{ role: 'user', parts: [{ text: QUESTION }] }], generationConfig: { maxOutputTokens: 100, temperature: 1 } }),
+  generate_content: () => ({
+    contents: [{ role: 'user', parts: [{ text: QUESTION }] }],
+    generationConfig: { maxOutputTokens: 100, temperature: 1 },
+  }),
 }
 
 function pathOf(surface: Surface, { model, stream }: Asked): string {
   if (surface === 'chat') return COMPLETIONS
-  if (surface === 'generate_content') return `/api/v1beta/models/${model}:${stream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`
+  if (surface === 'generate_content')
+    return `/api/v1beta/models/${model}:${stream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`
   return `/api/v1/${surface}`
 }

@@ -1,8 +1,20 @@
 /** What goes wrong upstream, as callers of every surface read it: never charged, and the same signed request works once the fault is gone. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
-import { reading } from '../core/live_kit.ts'
+import { reading } from '../core/call/stream_kit.ts'
 import { door } from '../kit.ts'
-import { ANSWER, type Saying, SECRET, shopAt, type Site, SITES, type Surface, type Tongue, type Upstream, upstreamOf } from './chat_faults_kit.ts'
+import {
+  ANSWER,
+  type Saying,
+  SECRET,
+  shopAt,
+  type Site,
+  SITES,
+  type Surface,
+  type Tongue,
+  type Upstream,
+  upstreamOf,
+} from './chat_faults_kit.ts'
+import { isFull } from '../scope.ts'
 
 let upstream: Upstream
 beforeAll(async () => {
@@ -10,12 +22,30 @@ beforeAll(async () => {
 })
 afterAll(() => upstream.stop())
 
-/** Status, code and field, as far as the envelope of a surface has them (spec 2, Errors; reference clients 6.1 to 6.3). */
+/** Status, code and field, as far as the envelope of a surface has them (contract 6.54, 7.1, 7.10, 7.20). */
 type Reads = Readonly<Record<Surface, string>>
-type Row = { readonly name: string; readonly said: Readonly<Partial<Record<Tongue, Saying>>>; readonly reads: Reads; readonly wait?: number; readonly alerts?: true; readonly asked?: number; readonly streams?: readonly boolean[] }
+type Row = {
+  readonly name: string
+  readonly said: Readonly<Partial<Record<Tongue, Saying>>>
+  readonly reads: Reads
+  readonly wait?: number
+  readonly alerts?: true
+  readonly asked?: number
+  readonly streams?: readonly boolean[]
+}
 
-const OPERATOR: Reads = { chat: '503 PROVIDER_CONFIG_ERROR', messages: '503 overloaded_error', responses: '503 provider_config_error', generate_content: '503 UNAVAILABLE' }
-const DOWN: Reads = { chat: '503 MODEL_UNAVAILABLE', messages: '503 overloaded_error', responses: '503 model_unavailable', generate_content: '503 UNAVAILABLE' }
+const OPERATOR: Reads = {
+  chat: '503 PROVIDER_CONFIG_ERROR',
+  messages: '503 overloaded_error',
+  responses: '503 provider_config_error',
+  generate_content: '503 UNAVAILABLE',
+}
+const DOWN: Reads = {
+  chat: '503 MODEL_UNAVAILABLE',
+  messages: '503 overloaded_error',
+  responses: '503 model_unavailable',
+  generate_content: '503 UNAVAILABLE',
+}
 const invalid = (code: string, param = ''): Reads => ({
   chat: `400 ${code} ${param}`.trim(),
   messages: '400 invalid_request_error',
@@ -23,87 +53,162 @@ const invalid = (code: string, param = ''): Reads => ({
   generate_content: '400 INVALID_ARGUMENT',
 })
 
-const openai = (status: number, code: string, message: string, more: Partial<Saying> = {}): Saying => ({ status, code, type: 'invalid_request_error', message, ...more })
+const openai = (status: number, code: string, message: string, more: Partial<Saying> = {}): Saying => ({
+  status,
+  code,
+  type: 'invalid_request_error',
+  message,
+  ...more,
+})
 const other = (status: number, type: string, message: string): Saying => ({ status, type, message })
 
 const ROWS: readonly Row[] = [
   {
     name: 'a rate limit',
-    said: { openai: openai(429, 'rate_limit_exceeded', 'Rate limit reached', { type: 'requests' }), anthropic: other(429, 'rate_limit_error', 'Number of request tokens has exceeded your limit'), gemini: other(429, 'RESOURCE_EXHAUSTED', 'Quota exceeded for requests per minute') },
-    reads: { chat: '429 RATE_LIMITED', messages: '429 rate_limit_error', responses: '429 rate_limited', generate_content: '429 RESOURCE_EXHAUSTED' },
+    said: {
+      openai: openai(429, 'rate_limit_exceeded', 'Rate limit reached', { type: 'requests' }),
+      anthropic: other(429, 'rate_limit_error', 'Number of request tokens has exceeded your limit'),
+      gemini: other(429, 'RESOURCE_EXHAUSTED', 'Quota exceeded for requests per minute'),
+    },
+    reads: {
+      chat: '429 RATE_LIMITED',
+      messages: '429 rate_limit_error',
+      responses: '429 rate_limited',
+      generate_content: '429 RESOURCE_EXHAUSTED',
+    },
     wait: 17,
   },
   {
     name: 'an account that is spent',
-    said: { openai: openai(429, 'insufficient_quota', 'You exceeded your current quota', { type: 'insufficient_quota' }), anthropic: other(400, 'invalid_request_error', 'Your credit balance is too low to access the API.'), gemini: other(429, 'RESOURCE_EXHAUSTED', 'Your prepayment credits are depleted.') },
+    said: {
+      openai: openai(429, 'insufficient_quota', 'You exceeded your current quota', { type: 'insufficient_quota' }),
+      anthropic: other(400, 'invalid_request_error', 'Your credit balance is too low to access the API.'),
+      gemini: other(429, 'RESOURCE_EXHAUSTED', 'Your prepayment credits are depleted.'),
+    },
     reads: OPERATOR,
     alerts: true,
   },
   {
     name: 'a parameter that it refuses',
-    said: { openai: openai(400, 'decimal_above_max_value', 'Invalid value', { param: 'temperature' }), anthropic: other(400, 'invalid_request_error', 'temperature: range: 0..1'), gemini: other(400, 'INVALID_ARGUMENT', "Invalid value at 'generation_config.temperature'") },
+    said: {
+      openai: openai(400, 'decimal_above_max_value', 'Invalid value', { param: 'temperature' }),
+      anthropic: other(400, 'invalid_request_error', 'temperature: range: 0..1'),
+      gemini: other(400, 'INVALID_ARGUMENT', "Invalid value at 'generation_config.temperature'"),
+    },
     reads: invalid('INVALID_PARAMETER', 'temperature'),
   },
   {
     name: 'a conversation that is too long',
-    said: { openai: openai(400, 'context_length_exceeded', 'Your input exceeds the context window of this model.'), anthropic: other(400, 'invalid_request_error', 'prompt is too long: 200107 tokens > 200000 maximum'), gemini: other(400, 'INVALID_ARGUMENT', 'The input token count (1048977) exceeds the maximum number of tokens allowed (1048576).') },
+    said: {
+      openai: openai(400, 'context_length_exceeded', 'Your input exceeds the context window of this model.'),
+      anthropic: other(400, 'invalid_request_error', 'prompt is too long: 200107 tokens > 200000 maximum'),
+      gemini: other(
+        400,
+        'INVALID_ARGUMENT',
+        'The input token count (1048977) exceeds the maximum number of tokens allowed (1048576).',
+      ),
+    },
     reads: invalid('CONTEXT_LENGTH_EXCEEDED', 'messages'),
   },
   {
     name: 'a content filter',
-    said: { openai: openai(400, 'content_filter', 'The response was filtered'), anthropic: other(400, 'invalid_request_error', 'Output blocked by content filtering policy') },
+    said: {
+      openai: openai(400, 'content_filter', 'The response was filtered'),
+      anthropic: other(400, 'invalid_request_error', 'Output blocked by content filtering policy'),
+    },
     reads: invalid('CONTENT_FILTERED'),
   },
   {
     name: 'a picture that it cannot read',
-    said: { openai: openai(400, 'invalid_image_url', 'Failed to download image'), anthropic: other(400, 'invalid_request_error', 'Could not process image'), gemini: other(400, 'INVALID_ARGUMENT', 'Unable to process input image') },
+    said: {
+      openai: openai(400, 'invalid_image_url', 'Failed to download image'),
+      anthropic: other(400, 'invalid_request_error', 'Could not process image'),
+      gemini: other(400, 'INVALID_ARGUMENT', 'Unable to process input image'),
+    },
     reads: invalid('INVALID_IMAGE_URL'),
   },
   {
     name: 'a body that is too large',
-    said: { openai: openai(413, 'request_too_large', 'Request too large'), anthropic: other(413, 'request_too_large', 'Request exceeds the maximum size'), gemini: other(413, 'INVALID_ARGUMENT', 'Request payload size exceeds the limit') },
+    said: {
+      openai: openai(413, 'request_too_large', 'Request too large'),
+      anthropic: other(413, 'request_too_large', 'Request exceeds the maximum size'),
+      gemini: other(413, 'INVALID_ARGUMENT', 'Request payload size exceeds the limit'),
+    },
     reads: invalid('REQUEST_TOO_LARGE'),
   },
   {
     name: 'a model that does not stream',
-    said: { openai: openai(400, 'unsupported_value', 'Your organization must be verified to stream this model.', { param: 'stream' }) },
+    said: {
+      openai: openai(400, 'unsupported_value', 'Your organization must be verified to stream this model.', {
+        param: 'stream',
+      }),
+    },
     reads: invalid('STREAM_UNSUPPORTED', 'stream'),
     streams: [true],
   },
   {
     name: 'a key that is refused',
-    said: { openai: openai(401, 'invalid_api_key', 'Incorrect API key provided'), anthropic: other(401, 'authentication_error', 'invalid x-api-key'), gemini: other(401, 'UNAUTHENTICATED', 'API key not valid') },
+    said: {
+      openai: openai(401, 'invalid_api_key', 'Incorrect API key provided'),
+      anthropic: other(401, 'authentication_error', 'invalid x-api-key'),
+      gemini: other(401, 'UNAUTHENTICATED', 'API key not valid'),
+    },
     reads: OPERATOR,
     alerts: true,
   },
   {
     name: 'a model that is gone',
-    said: { openai: openai(404, 'model_not_found', 'The model does not exist'), anthropic: other(404, 'not_found_error', 'model: claude-x'), gemini: other(404, 'NOT_FOUND', 'models/gemini-x is not found') },
+    said: {
+      openai: openai(404, 'model_not_found', 'The model does not exist'),
+      anthropic: other(404, 'not_found_error', 'model: claude-x'),
+      gemini: other(404, 'NOT_FOUND', 'models/gemini-x is not found'),
+    },
     reads: OPERATOR,
     alerts: true,
   },
   {
     name: 'a server that fails',
-    said: { openai: openai(500, 'server_error', 'The server had an error', { type: 'server_error' }), anthropic: other(500, 'api_error', 'Internal server error'), gemini: other(500, 'INTERNAL', 'An internal error has occurred') },
+    said: {
+      openai: openai(500, 'server_error', 'The server had an error', { type: 'server_error' }),
+      anthropic: other(500, 'api_error', 'Internal server error'),
+      gemini: other(500, 'INTERNAL', 'An internal error has occurred'),
+    },
     reads: DOWN,
   },
   {
     name: 'a server that is overloaded, which is asked once more',
-    said: { openai: openai(503, 'server_overloaded', 'Slow down', { type: 'server_error' }), anthropic: other(529, 'overloaded_error', 'Overloaded'), gemini: other(503, 'UNAVAILABLE', 'The model is overloaded') },
+    said: {
+      openai: openai(503, 'server_overloaded', 'Slow down', { type: 'server_error' }),
+      anthropic: other(529, 'overloaded_error', 'Overloaded'),
+      gemini: other(503, 'UNAVAILABLE', 'The model is overloaded'),
+    },
     reads: DOWN,
     asked: 2,
   },
   {
     name: 'a server that gives up',
-    said: { openai: openai(504, 'timeout', 'Timed out', { type: 'server_error' }), anthropic: other(504, 'timeout_error', 'Request timed out'), gemini: other(504, 'DEADLINE_EXCEEDED', 'Deadline expired') },
-    reads: { chat: '504 TIMEOUT', messages: '504 timeout_error', responses: '504 timeout', generate_content: '504 DEADLINE_EXCEEDED' },
+    said: {
+      openai: openai(504, 'timeout', 'Timed out', { type: 'server_error' }),
+      anthropic: other(504, 'timeout_error', 'Request timed out'),
+      gemini: other(504, 'DEADLINE_EXCEEDED', 'Deadline expired'),
+    },
+    reads: {
+      chat: '504 TIMEOUT',
+      messages: '504 timeout_error',
+      responses: '504 timeout',
+      generate_content: '504 DEADLINE_EXCEEDED',
+    },
   },
 ]
 
 /** The envelope of a surface, all of it. */
 const readings: Readonly<Record<Surface, (status: number, body: any) => string>> = {
   chat(status, { error, message, code }) {
-    expect([Object.keys(error).toSorted(), error.message, error.code]).toEqual([['code', 'message', 'param', 'type'], message, code])
+    expect([Object.keys(error).toSorted(), error.message, error.code]).toEqual([
+      ['code', 'message', 'param', 'type'],
+      message,
+      code,
+    ])
     return [status, error.code, error.param].filter(Boolean).join(' ')
   },
   messages(status, { type, error, ...rest }) {
@@ -149,7 +254,15 @@ async function expectRecovery(shop: Shop, { payment, stream }: { payment: Signed
   expect(before - shop.alice.balance()).toBe(BigInt(payment.accepted.amount))
 }
 
-describe.each(SITES)('$name', (site: Site) => {
+/** In the quick tests each surface over one vendor, all vendors among them. */
+const QUICK = [
+  'chat over Gemini',
+  'messages over Anthropic',
+  'responses over OpenAI',
+  'generateContent over OpenAI chat',
+]
+
+describe.each(SITES.filter(({ name }) => isFull || QUICK.includes(name)))('$name', (site: Site) => {
   const { surface, tongue } = site
   const sayable = ROWS.filter(({ said }) => said[tongue])
 
@@ -162,7 +275,11 @@ describe.each(SITES)('$name', (site: Site) => {
       const response = await shop.ask(stream, payment)
       await expectReads(response, { surface, reads })
       expect(upstream.asked() - before).toBe(asked)
-      if (wait !== undefined) expect([response.headers.get('retry-after'), response.headers.get('x-ratelimit-source')]).toEqual([String(wait), 'maker-x'])
+      if (wait !== undefined)
+        expect([response.headers.get('retry-after'), response.headers.get('x-ratelimit-source')]).toEqual([
+          String(wait),
+          'maker-x',
+        ])
       expect(shop.alerts().length > 0).toBe(alerts ?? false)
       await expectRecovery(shop, { payment, stream })
     }
@@ -181,7 +298,7 @@ describe.each(SITES)('$name', (site: Site) => {
   test('a stream whose first event is an error is a status', async () => {
     const shop = await shopAt(site, upstream)
     const payment = await shop.sign(true)
-    upstream.be({ kind: 'streams', events: errors[wireOf(site)], goesOn: Promise.resolve(), last: '' })
+    upstream.be({ kind: 'streams', events: errors[chatFormatOf(site)], goesOn: Promise.resolve(), last: '' })
     await expectReads(await shop.ask(true, payment), { surface, reads: DOWN })
     await expectRecovery(shop, { payment, stream: true })
   })
@@ -189,7 +306,7 @@ describe.each(SITES)('$name', (site: Site) => {
   test.each(Object.entries(NOTHING))('a stream of nothing but %s is a status with Retry-After', async (_, nothing) => {
     const shop = await shopAt(site, upstream)
     const payment = await shop.sign(true)
-    upstream.be({ kind: 'streams', events: nothing(wireOf(site)), goesOn: Promise.resolve(), last: '' })
+    upstream.be({ kind: 'streams', events: nothing(chatFormatOf(site)), goesOn: Promise.resolve(), last: '' })
     const response = await shop.ask(true, payment)
     expect(response.headers.get('retry-after')).toBe('5')
     await expectReads(response, { surface, reads: DOWN })
@@ -199,8 +316,13 @@ describe.each(SITES)('$name', (site: Site) => {
   test('a stream that is refused after it has named its speaker is refused in the words of its vendor', async () => {
     const shop = await shopAt(site, upstream)
     const payment = await shop.sign(true)
-    const wire = wireOf(site)
-    upstream.be({ kind: 'streams', events: `: ping\n\n${preludes[wire].join('')}${limits[wire]}`, goesOn: Promise.resolve(), last: '' })
+    const wire = chatFormatOf(site)
+    upstream.be({
+      kind: 'streams',
+      events: `: ping\n\n${preludes[wire].join('')}${limits[wire]}`,
+      goesOn: Promise.resolve(),
+      last: '',
+    })
     const response = await shop.ask(true, payment)
     expect([response.headers.get('retry-after'), response.headers.get('x-ratelimit-source')]).toEqual(['30', 'maker-x'])
     await expectReads(response, { surface, reads: (ROWS[0] as Row).reads })
@@ -211,52 +333,72 @@ describe.each(SITES)('$name', (site: Site) => {
     const shop = await shopAt(site, upstream)
     const payment = await shop.sign(true)
     const [sent, more] = [door(), door()]
-    upstream.be({ kind: 'streams', events: preludes[wireOf(site)].join(''), goesOn: more.passed, last: '', onSent: sent.open })
+    upstream.be({
+      kind: 'streams',
+      events: preludes[chatFormatOf(site)].join(''),
+      goesOn: more.passed,
+      last: '',
+      onSent: sent.open,
+    })
     const asked = shop.ask(true, payment)
     await sent.passed
-    await shop.live(120_000)
-    await expectReads(await asked, { surface, reads: { chat: '504 TIMEOUT', messages: '504 timeout_error', responses: '504 timeout', generate_content: '504 DEADLINE_EXCEEDED' } })
+    await shop.streamed(120_000)
+    await expectReads(await asked, {
+      surface,
+      reads: {
+        chat: '504 TIMEOUT',
+        messages: '504 timeout_error',
+        responses: '504 timeout',
+        generate_content: '504 DEADLINE_EXCEEDED',
+      },
+    })
     more.open()
     await expectRecovery(shop, { payment, stream: true })
   })
 
-  test.each(['an error', 'a disconnect', 'silence'] as const)('a stream that has begun and ends with %s ends with an error event, unsettled', async (end) => {
+  test.each(['an error', 'a disconnect', 'silence'] as const)(
+    'a stream that has begun and ends with %s ends with an error event, unsettled',
+    async (end) => {
+      const shop = await shopAt(site, upstream)
+      const payment = await shop.sign(true)
+      const wire = chatFormatOf(site)
+      const more = door()
+      const last = { 'an error': errors[wire], 'a disconnect': 'disconnects', silence: '' }[end]
+      upstream.be({ kind: 'streams', events: begun[wire].join(''), goesOn: more.passed, last })
+      const response = await shop.ask(true, payment)
+      expect([response.status, response.headers.get('content-type')]).toEqual([200, 'text/event-stream; charset=utf-8'])
+      const reader = reading(response)
+      const first = await reader.next()
+      more.open()
+      const text = first + (await reader.rest())
+      expect(text).toContain('Because ')
+      expect(errorIn(text.trimEnd().split('\n\n').at(-1) ?? '', surface)).toBe(true)
+      expect(text).not.toContain(SECRET)
+      expect(text).not.toContain('payment-response')
+      expect(text).not.toContain('[DONE]')
+      await shop.idle()
+      await expectRecovery(shop, { payment, stream: true })
+    },
+  )
+})
+
+test.each(SITES.filter(({ surface, tongue }) => surface === 'chat' && tongue === 'gemini'))(
+  '$name: a model that declines is an answer, and paid',
+  async (site) => {
     const shop = await shopAt(site, upstream)
-    const payment = await shop.sign(true)
-    const wire = wireOf(site)
-    const more = door()
-    const last = { 'an error': errors[wire], 'a disconnect': 'disconnects', silence: '' }[end]
-    upstream.be({ kind: 'streams', events: begun[wire].join(''), goesOn: more.passed, last })
-    const response = await shop.ask(true, payment)
-    expect([response.status, response.headers.get('content-type')]).toEqual([200, 'text/event-stream; charset=utf-8'])
-    const reader = reading(response)
-    const first = await reader.next()
-    more.open()
-    const text = first + (await reader.rest())
-    expect(text).toContain('Because ')
-    expect(errorIn(text.trimEnd().split('\n\n').at(-1) ?? '', surface)).toBe(true)
-    expect(text).not.toContain(SECRET)
-    expect(text).not.toContain('payment-response')
-    expect(text).not.toContain('[DONE]')
-    await shop.idle()
-    await expectRecovery(shop, { payment, stream: true })
-  })
-})
-
-test.each(SITES.filter(({ surface, tongue }) => surface === 'chat' && tongue === 'gemini'))('$name: a model that declines is an answer, and paid', async (site) => {
-  const shop = await shopAt(site, upstream)
-  const payment = await shop.sign(false)
-  upstream.be({ kind: 'well', finish: 'content_filter' })
-  const response = await shop.ask(false, payment)
-  expect(await response.json()).toMatchObject({ choices: [{ finish_reason: 'content_filter' }] })
-  expect([response.status, shop.chain.transfers.length]).toEqual([200, 1])
-})
+    const payment = await shop.sign(false)
+    upstream.be({ kind: 'well', finish: 'content_filter' })
+    const response = await shop.ask(false, payment)
+    expect(await response.json()).toMatchObject({ choices: [{ finish_reason: 'content_filter' }] })
+    expect([response.status, shop.chain.transfers.length]).toEqual([200, 1])
+  },
+)
 
 // ── events, as the makers write them ────────────────────────────────────────────────────────────────────────────────
 
-type UpstreamWire = 'chat' | 'responses' | 'messages' | 'generate_content'
+type UpstreamFormat = 'chat' | 'responses' | 'messages' | 'generate_content'
 
-function wireOf({ protocol, surface }: Site): UpstreamWire {
+function chatFormatOf({ protocol, surface }: Site): UpstreamFormat {
   if (protocol === 'anthropic-messages') return 'messages'
   if (protocol === 'gemini') return 'generate_content'
   return protocol === 'openai-responses' || (protocol === 'openai' && surface === 'responses') ? 'responses' : 'chat'
@@ -266,63 +408,135 @@ const event = (name: string, data: object): string => `event: ${name}\ndata: ${J
 const bare = (data: object): string => `data: ${JSON.stringify(data)}\n\n`
 
 /** An error that comes with status 200. */
-const errors: Readonly<Record<UpstreamWire, string>> = {
-  chat: bare({ error: { message: `The server had an error (${SECRET})`, type: 'server_error', code: 'server_error', param: null } }),
-  responses: event('error', { type: 'error', code: 'server_error', message: `The server had an error (${SECRET})`, param: null, sequence_number: 9 }),
+const errors: Readonly<Record<UpstreamFormat, string>> = {
+  chat: bare({
+    error: { message: `The server had an error (${SECRET})`, type: 'server_error', code: 'server_error', param: null },
+  }),
+  responses: event('error', {
+    type: 'error',
+    code: 'server_error',
+    message: `The server had an error (${SECRET})`,
+    param: null,
+    sequence_number: 9,
+  }),
   messages: event('error', { type: 'error', error: { type: 'overloaded_error', message: `Overloaded (${SECRET})` } }),
-  generate_content: bare({ error: { code: 503, message: `The model is overloaded (${SECRET})`, status: 'UNAVAILABLE' } }),
+  generate_content: bare({
+    error: { code: 503, message: `The model is overloaded (${SECRET})`, status: 'UNAVAILABLE' },
+  }),
 }
 
-const chunk = (delta: object) => bare({ id: 'c1', object: 'chat.completion.chunk', created: 1, model: 'm', choices: [{ index: 0, delta, finish_reason: null }] })
+const chunk = (delta: object) =>
+  bare({
+    id: 'c1',
+    object: 'chat.completion.chunk',
+    created: 1,
+    model: 'm',
+    choices: [{ index: 0, delta, finish_reason: null }],
+  })
 const response = { id: 'resp_1', object: 'response', created_at: 1, status: 'in_progress', model: 'm', output: [] }
 
-const begun: Readonly<Record<UpstreamWire, readonly string[]>> = {
+const begun: Readonly<Record<UpstreamFormat, readonly string[]>> = {
   chat: [chunk({ role: 'assistant', content: '' }), chunk({ content: 'Because ' }), chunk({ content: 'air ' })],
   responses: [
     event('response.created', { type: 'response.created', sequence_number: 0, response }),
-    event('response.output_item.added', { type: 'response.output_item.added', sequence_number: 1, output_index: 0, item: { id: 'msg_1', type: 'message', status: 'in_progress', role: 'assistant', content: [] } }),
-    event('response.output_text.delta', { type: 'response.output_text.delta', sequence_number: 2, item_id: 'msg_1', output_index: 0, content_index: 0, delta: 'Because air ' }),
+    event('response.output_item.added', {
+      type: 'response.output_item.added',
+      sequence_number: 1,
+      output_index: 0,
+      item: { id: 'msg_1', type: 'message', status: 'in_progress', role: 'assistant', content: [] },
+    }),
+    event('response.output_text.delta', {
+      type: 'response.output_text.delta',
+      sequence_number: 2,
+      item_id: 'msg_1',
+      output_index: 0,
+      content_index: 0,
+      delta: 'Because air ',
+    }),
   ],
   messages: [
-    event('message_start', { type: 'message_start', message: { id: 'msg_1', type: 'message', role: 'assistant', model: 'm', content: [], stop_reason: null, stop_sequence: null, usage: { input_tokens: 5, output_tokens: 1 } } }),
+    event('message_start', {
+      type: 'message_start',
+      message: {
+        id: 'msg_1',
+        type: 'message',
+        role: 'assistant',
+        model: 'm',
+        content: [],
+        stop_reason: null,
+        stop_sequence: null,
+        usage: { input_tokens: 5, output_tokens: 1 },
+      },
+    }),
     event('content_block_start', { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } }),
-    event('content_block_delta', { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'Because air ' } }),
+    event('content_block_delta', {
+      type: 'content_block_delta',
+      index: 0,
+      delta: { type: 'text_delta', text: 'Because air ' },
+    }),
   ],
-  generate_content: [bare({ candidates: [{ index: 0, content: { role: 'model', parts: [{ text: 'Because air ' }] } }], modelVersion: 'm', responseId: 'r' })],
+  generate_content: [
+    bare({
+      candidates: [{ index: 0, content: { role: 'model', parts: [{ text: 'Because air ' }] } }],
+      modelVersion: 'm',
+      responseId: 'r',
+    }),
+  ],
 }
 
 /** What comes before the first word. */
-const preludes: Readonly<Record<UpstreamWire, readonly string[]>> = {
+const preludes: Readonly<Record<UpstreamFormat, readonly string[]>> = {
   chat: begun.chat.slice(0, 1),
   responses: begun.responses.slice(0, 2),
   messages: begun.messages.slice(0, 2),
-  generate_content: [bare({ candidates: [{ index: 0, content: { role: 'model', parts: [{ text: '' }] } }], modelVersion: 'm', responseId: 'r' })],
+  generate_content: [
+    bare({
+      candidates: [{ index: 0, content: { role: 'model', parts: [{ text: '' }] } }],
+      modelVersion: 'm',
+      responseId: 'r',
+    }),
+  ],
 }
 
 /** Streams with status 200 in which nobody says anything. */
-const NOTHING: Readonly<Record<string, (wire: UpstreamWire) => string>> = {
-  'comments': () => ': OPENROUTER PROCESSING\n\n'.repeat(3),
+const NOTHING: Readonly<Record<string, (wire: UpstreamFormat) => string>> = {
+  comments: () => ': OPENROUTER PROCESSING\n\n'.repeat(3),
   'a speaker': (wire) => preludes[wire].join(''),
   'comments, a speaker and an error': (wire) => `: ping\n\n${preludes[wire].join('')}${errors[wire]}`,
-  'garbage': () => `upstream connect error (${SECRET})`,
+  garbage: () => `upstream connect error (${SECRET})`,
   'events that are garbage': () => 'data: nonsense\n\n',
-  'HTML': () => `<!doctype html>\n\n<title>502 Bad Gateway (${SECRET})</title>\n\n`,
+  HTML: () => `<!doctype html>\n\n<title>502 Bad Gateway (${SECRET})</title>\n\n`,
   'a [DONE]': () => 'data: [DONE]\n\n',
 }
 
 /** A rate limit that comes with status 200. */
-const limits: Readonly<Record<UpstreamWire, string>> = {
-  chat: bare({ error: { message: `Rate limit reached (${SECRET})`, type: 'requests', code: 'rate_limit_exceeded', param: null } }),
-  responses: event('error', { type: 'error', code: 'rate_limit_exceeded', message: `Rate limit reached (${SECRET})`, param: null, sequence_number: 9 }),
-  messages: event('error', { type: 'error', error: { type: 'rate_limit_error', message: `Rate limit reached (${SECRET})` } }),
-  generate_content: bare({ error: { code: 429, message: `Quota exceeded for requests per minute (${SECRET})`, status: 'RESOURCE_EXHAUSTED' } }),
+const limits: Readonly<Record<UpstreamFormat, string>> = {
+  chat: bare({
+    error: { message: `Rate limit reached (${SECRET})`, type: 'requests', code: 'rate_limit_exceeded', param: null },
+  }),
+  responses: event('error', {
+    type: 'error',
+    code: 'rate_limit_exceeded',
+    message: `Rate limit reached (${SECRET})`,
+    param: null,
+    sequence_number: 9,
+  }),
+  messages: event('error', {
+    type: 'error',
+    error: { type: 'rate_limit_error', message: `Rate limit reached (${SECRET})` },
+  }),
+  generate_content: bare({
+    error: { code: 429, message: `Quota exceeded for requests per minute (${SECRET})`, status: 'RESOURCE_EXHAUSTED' },
+  }),
 }
 
 /** Whether the last event of a stream is the error that the clients of a surface know. */
 function errorIn(last: string, surface: Surface): boolean {
   const data = JSON.parse(/^data: (.*)$/m.exec(last)?.[1] ?? 'null')
-  if (surface === 'messages') return last.startsWith('event: error\n') && data.type === 'error' && data.error.type === 'overloaded_error'
-  if (surface === 'responses') return last.startsWith('event: error\n') && data.type === 'error' && data.code === 'MODEL_UNAVAILABLE'
+  if (surface === 'messages')
+    return last.startsWith('event: error\n') && data.type === 'error' && data.error.type === 'overloaded_error'
+  if (surface === 'responses')
+    return last.startsWith('event: error\n') && data.type === 'error' && data.code === 'MODEL_UNAVAILABLE'
   if (surface === 'generate_content') return data.error.code === 503 && data.error.status === 'UNAVAILABLE'
   return data.error.code === 'MODEL_UNAVAILABLE'
 }

@@ -1,7 +1,7 @@
 /** Who may come in, over a real listener on loopback: hosts, origins, browsers, and callers who leave in mid-body. */
 import { afterEach, describe, expect, test } from 'bun:test'
 import OpenAI from 'openai'
-import { scriptedChat } from '../../adapters/vendors/scripted_chat.ts'
+import { scriptedChat } from '../../adapters/providers/scripted/chat.ts'
 import { type AppOptions, app } from '../../server/app.ts'
 import { isOwnPage } from '../../server/cors.ts'
 import type { ServerLog } from '../../server/log.ts'
@@ -14,7 +14,10 @@ afterEach(() => {
   for (const server of listening.splice(0)) server.stop(true)
 })
 
-function open({ hostname = '127.0.0.1', ...options }: Partial<AppOptions> & { hostname?: string } = {}, setup: KitOptions = {}) {
+function open(
+  { hostname = '127.0.0.1', ...options }: Partial<AppOptions> & { hostname?: string } = {},
+  setup: KitOptions = {},
+) {
   const made = kit(setup)
   const answered = Promise.withResolvers<AccessLine>()
   const log: ServerLog = { ...made.log, access: (line) => answered.resolve(line), flush() {} }
@@ -48,13 +51,30 @@ describe('/devnet', () => {
   test('answers only to a loopback host: a page whose name was rebound to this machine does not read the key', async () => {
     const { port } = open({ devnet })
     const ask = (host: string) => raw(port, ['GET /devnet HTTP/1.1', `Host: ${host}`])
-    const foreign = ['evil.example', `evil.example:${port}`, 'localhost.evil.example', '127.0.0.1.evil.example', '10.0.0.1', '128.0.0.1', '0.0.0.0', '[::2]', '[::ffff:10.0.0.1]']
+    const foreign = [
+      'evil.example',
+      `evil.example:${port}`,
+      'localhost.evil.example',
+      '127.0.0.1.evil.example',
+      '10.0.0.1',
+      '128.0.0.1',
+      '0.0.0.0',
+      '[::2]',
+      '[::ffff:10.0.0.1]',
+    ]
     for (const host of foreign) {
       const answer = await ask(host)
       expect([host, answer.slice(9, 12), answer.includes('s3cret')]).toEqual([host, '403', false])
-      expect(answer).toContain('Call http://localhost')
+      expect(answer).toContain('Use http://localhost')
     }
-    for (const host of ['localhost', `LocalHost:${port}`, '127.0.0.1', `127.8.9.10:${port}`, '[::1]', `[::1]:${port}`]) {
+    for (const host of [
+      'localhost',
+      `LocalHost:${port}`,
+      '127.0.0.1',
+      `127.8.9.10:${port}`,
+      '[::1]',
+      `[::1]:${port}`,
+    ]) {
       const answer = await ask(host)
       expect([host, answer.slice(9, 12), answer.includes('s3cret')]).toEqual([host, '200', true])
     }
@@ -74,19 +94,46 @@ describe('/devnet', () => {
 })
 
 test('what is free can be kept from pages of foreign origins, and is not counted for them', async () => {
-  const { url } = open({}, { chatVendor: scriptedChat(), freeToOrigin: (origin) => origin === 'http://localhost:3000', freeTier: [{ requests: 2, windowMs: 60_000 }] })
+  const { url } = open(
+    {},
+    {
+      chatVendor: scriptedChat(),
+      freeToOrigin: (origin) => origin === 'http://localhost:3000',
+      freeTier: [{ requests: 2, windowMs: 60_000 }],
+    },
+  )
   const ask = async (origin?: string) => {
     const headers = { 'content-type': 'application/json', ...(origin && { origin }) }
     const body = JSON.stringify({ model: 'farebox/echo-free', messages: [{ role: 'user', content: 'Hello' }] })
     return (await fetch(`${url}/api/v1/chat/completions`, { method: 'POST', headers, body })).status
   }
-  expect([await ask('https://evil.example'), await ask('null'), await ask('http://localhost:3000'), await ask(), await ask()]).toEqual([403, 403, 200, 200, 429])
+  expect([
+    await ask('https://evil.example'),
+    await ask('null'),
+    await ask('http://localhost:3000'),
+    await ask(),
+    await ask(),
+  ]).toEqual([403, 403, 200, 200, 429])
 })
 
 test('on devnet the pages of this machine and of the public origin may use what is free, and no others', () => {
   const isOwn = isOwnPage('https://pay.example')
-  const own = ['http://localhost', 'http://localhost:3000', 'https://127.0.0.1:8443', 'http://[::1]:5173', 'https://pay.example']
-  const foreign = ['null', 'https://evil.example', 'http://localhost.evil.example', 'http://pay.example', 'http://192.168.0.2', 'chrome-extension://abc', '']
+  const own = [
+    'http://localhost',
+    'http://localhost:3000',
+    'https://127.0.0.1:8443',
+    'http://[::1]:5173',
+    'https://pay.example',
+  ]
+  const foreign = [
+    'null',
+    'https://evil.example',
+    'http://localhost.evil.example',
+    'http://pay.example',
+    'http://192.168.0.2',
+    'chrome-extension://abc',
+    '',
+  ]
   expect([own.filter((origin) => !isOwn(origin)), foreign.filter(isOwn)]).toEqual([[], []])
   expect(isOwnPage(undefined)('https://pay.example')).toBe(false)
 })
@@ -94,7 +141,11 @@ test('on devnet the pages of this machine and of the public origin may use what 
 describe('the Host header', () => {
   test('given twice is 400 in JSON, even if both are the same', async () => {
     const { port } = open()
-    for (const [first, second] of [['a.example', 'b.example'], ['a.example', 'a.example'], ['localhost', 'evil.example']]) {
+    for (const [first, second] of [
+      ['a.example', 'b.example'],
+      ['a.example', 'a.example'],
+      ['localhost', 'evil.example'],
+    ]) {
       const answer = await raw(port, ['GET /api/health HTTP/1.1', `Host: ${first}`, `Host: ${second}`])
       expect(answer).toStartWith('HTTP/1.1 400 ')
       expect(answer).toContain('{"error":"Invalid Host header"}')
@@ -115,7 +166,15 @@ describe('a caller who hangs up in mid-body', () => {
     test(`is no alert and no 500: ${what}`, async () => {
       const { port, answered, log } = open()
       const head = [`POST ${at} HTTP/1.1`, 'Host: localhost', ...headers].join('\r\n')
-      await Bun.connect({ hostname: '127.0.0.1', port, socket: { open: (socket) => void (socket.write(`${head}\r\n\r\n5\r\n{"mod`), socket.flush(), setImmediate(() => socket.end())), data() {} } })
+      await Bun.connect({
+        hostname: '127.0.0.1',
+        port,
+        socket: {
+          open: (socket) =>
+            void (socket.write(`${head}\r\n\r\n5\r\n{"mod`), socket.flush(), setImmediate(() => socket.end())),
+          data() {},
+        },
+      })
       expect((await answered).status).toBe(400)
       expect(log.lines.filter(({ level }) => level === 'alert')).toEqual([])
     })
@@ -124,7 +183,11 @@ describe('a caller who hangs up in mid-body', () => {
 
 describe('a browser', () => {
   const preflight = async (url: string, asked: string) => {
-    const headers = { origin: 'https://app.example', 'access-control-request-method': 'POST', 'access-control-request-headers': asked }
+    const headers = {
+      origin: 'https://app.example',
+      'access-control-request-method': 'POST',
+      'access-control-request-headers': asked,
+    }
     const response = await fetch(`${url}/api/v1/chat/completions`, { method: 'OPTIONS', headers })
     return (response.headers.get('access-control-allow-headers') ?? '').split(', ')
   }
@@ -136,7 +199,12 @@ describe('a browser', () => {
       sent = [...new Headers(init?.headers).keys()]
       return Response.json({ choices: [] })
     }
-    const client = new OpenAI({ apiKey: 'none', baseURL: `${url}/api/v1`, dangerouslyAllowBrowser: true, fetch: spy as typeof fetch })
+    const client = new OpenAI({
+      apiKey: 'none',
+      baseURL: `${url}/api/v1`,
+      dangerouslyAllowBrowser: true,
+      fetch: spy as typeof fetch,
+    })
     await client.chat.completions.create({ model: 'm', messages: [] })
     // A page cannot set these: the browser writes them itself.
     const asked = sent.filter((name) => !['user-agent', 'content-length'].includes(name))
@@ -146,7 +214,22 @@ describe('a browser', () => {
 
   test('may send any harmless header, and none that speaks of the connection', async () => {
     const { url } = open()
-    const unsafe = ['x-forwarded-for', 'X-Forwarded-Host', 'forwarded', 'x-real-ip', 'true-client-ip', 'cookie', 'host', 'proxy-authorization', 'sec-fetch-site', 'x-http-method-override', 'transfer-encoding', 'a b', 'x'.repeat(101), '<script>']
+    const unsafe = [
+      'x-forwarded-for',
+      'X-Forwarded-Host',
+      'forwarded',
+      'x-real-ip',
+      'true-client-ip',
+      'cookie',
+      'host',
+      'proxy-authorization',
+      'sec-fetch-site',
+      'x-http-method-override',
+      'transfer-encoding',
+      'a b',
+      'x'.repeat(101),
+      '<script>',
+    ]
     const allowed = await preflight(url, ['x-stainless-new', 'X-My-App', 'traceparent', ...unsafe].join(', '))
     expect(allowed).toEqual(expect.arrayContaining(['x-stainless-new', 'x-my-app', 'traceparent', 'payment-signature']))
     expect(unsafe.filter((name) => allowed.includes(name.toLowerCase()))).toEqual([])

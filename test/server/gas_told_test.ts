@@ -1,21 +1,27 @@
 /** What the operator is told of accounts that run low: once for each change, with the address and the reason; and a gauge. */
 import { expect, test } from 'bun:test'
-import type { KeyState } from '../../adapters/chains/leased.ts'
+import type { KeyState } from '../../adapters/chains/evm/leased.ts'
 import type { Closed } from '../../core/mod.ts'
 import { metrics } from '../../server/metrics.ts'
-import { teller } from '../../server/wiring_chains.ts'
+import { teller } from '../../server/wiring/chains.ts'
 import { testClock } from '../kit.ts'
 
 type Said = readonly [level: string, message: string, fields: Record<string, unknown> | undefined]
 
 test('each change is told once', () => {
   const said: Said[] = []
-  const at = (level: string) => (message: string, fields?: Record<string, unknown>) => void said.push([level, message, fields])
+  const at = (level: string) => (message: string, fields?: Record<string, unknown>) =>
+    void said.push([level, message, fields])
   const log = { info: at('info'), warn: at('warn'), alert: at('alert') }
   const state: { keys: readonly KeyState[]; closed: Closed | undefined } = { keys: [], closed: undefined }
-  const tell = teller('main', { keys: () => state.keys, closed: () => state.closed }, { log: log as never, clock: testClock() })
-  const told = () => said.splice(0).map(([level, message, fields]) => [level, message.split(/[:;]/)[0], fields?.address])
-  const low: KeyState = { address: '0xa', kind: 'low', reason: 'its account 0xa holds 1' }
+  const tell = teller(
+    'main',
+    { keys: () => state.keys, closed: () => state.closed },
+    { log: log as never, clock: testClock() },
+  )
+  const told = () =>
+    said.splice(0).map(([level, message, fields]) => [level, message.split(/[:;]/)[0], fields?.address])
+  const low: KeyState = { address: '0xa', kind: 'low', reason: 'account 0xa holds 1' }
 
   tell()
   expect(told()).toEqual([])
@@ -43,7 +49,9 @@ test('the balances are gauges of their unit, by gateway and address, read with e
   let amount = 7e17
   balances('main', () => [{ unit: 'wei', address: '0xa', amount }])
   balances('solana', () => [{ unit: 'lamports', address: 'Fee', amount: 5_000 }])
-  expect((await scrape()).body).toContain('farebox_relayer_balance_wei{gateway="main",address="0xa"} 700000000000000000')
+  expect((await scrape()).body).toContain(
+    'farebox_relayer_balance_wei{gateway="main",address="0xa"} 700000000000000000',
+  )
   amount = 3
   const { body } = await scrape()
   expect(body).toContain('farebox_relayer_balance_wei{gateway="main",address="0xa"} 3\n')

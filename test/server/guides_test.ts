@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'bun:test'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import * as providers from '../../adapters/providers/index.ts'
 import { endpoints, retiredGateway } from '../../core/mod.ts'
 import { app } from '../../server/app.ts'
 import { guide, guides } from '../../server/docs/guides.ts'
@@ -66,15 +67,15 @@ describe('the files', () => {
   })
 
   test('name every environment variable that the configuration reads', () => {
-    const code = readdirSync(join(ROOT, 'server'))
-      .filter((file) => /^config.*\.ts$/.test(file))
-      .map((file) => readFileSync(join(ROOT, 'server', file), 'utf8'))
+    const code = readdirSync(join(ROOT, 'server/config'))
+      .map((file) => readFileSync(join(ROOT, 'server/config', file), 'utf8'))
       .join('\n')
     const read = [
       ...code.matchAll(/'([A-Z][A-Z0-9]*_[A-Z0-9_]+)'|\benv\.([A-Z][A-Z0-9_]+)|^ {2}([A-Z][A-Z0-9_]+): '/gm),
     ].map(([, quoted, member, row]) => quoted ?? member ?? row ?? '')
-    expect(read.length).toBeGreaterThan(60)
-    expect([...new Set(read)].filter((name) => !new RegExp(`\\b${name}\\b`).test(all))).toEqual([])
+    const provided = Object.values(providers).flatMap(({ environment }) => Object.keys(environment))
+    expect(read.length + provided.length).toBeGreaterThan(80)
+    expect([...new Set([...read, ...provided])].filter((name) => !new RegExp(`\\b${name}\\b`).test(all))).toEqual([])
   })
 
   test('name endpoints that are served', () => {
@@ -98,9 +99,7 @@ describe('/docs/guide/', () => {
       const html = textOf(`/docs/guide/${path}`)
       const [, style = ''] = /<style>([^]*?)<\/style>/.exec(html) ?? []
       const hash = new Bun.CryptoHasher('sha256').update(style).digest('base64')
-      expect(reply?.headers['content-security-policy']).toBe(
-        `default-src 'none'; style-src 'sha256-${hash}'; ${REST}`,
-      )
+      expect(reply?.headers['content-security-policy']).toBe(`default-src 'none'; style-src 'sha256-${hash}'; ${REST}`)
       const { elements, links, ids } = await parsed(html)
       expect(
         elements.filter((name) =>

@@ -1,18 +1,20 @@
 /** `/metrics`: who may read it, and that its figures are what happened. */
 import { afterEach, describe, expect, test } from 'bun:test'
-import { cashChain } from '../../adapters/chains/cash.ts'
-import { scriptedVendor } from '../../adapters/vendors/scripted.ts'
+import { memoryChain } from '../../adapters/chains/memory.ts'
+import { scriptedVendor } from '../../adapters/providers/scripted/images.ts'
 import { endpoints } from '../../core/mod.ts'
 import { app } from '../../server/app.ts'
 import { type Metrics, metrics } from '../../server/metrics.ts'
-import { SKY, STREAM, table } from '../core/live_kit.ts'
+import { SKY, STREAM, table } from '../core/call/stream_kit.ts'
 import { embedded, encodePayment, FOX, GENERATIONS, type Kit, kit, type KitOptions, START, testClock } from '../kit.ts'
 
 const TOKEN = '0123456789abcdef'
 const OPERATOR = { authorization: `Bearer ${TOKEN}` }
 
 /** A kit whose gateway, `till`, counts. */
-function counting(options: KitOptions = {}): Kit & { readonly counted: Metrics; figures(): Promise<Readonly<Record<string, number>>> } {
+function counting(
+  options: KitOptions = {},
+): Kit & { readonly counted: Metrics; figures(): Promise<Readonly<Record<string, number>>> } {
   const clock = testClock()
   const counted = metrics({ version: '1.2.3', clock })
   const ports = { ...options.ports, clock, meter: counted.meterOf('till') }
@@ -23,13 +25,25 @@ function counting(options: KitOptions = {}): Kit & { readonly counted: Metrics; 
 /** Series of ours that are not zero, those of requests and histogram buckets aside. */
 async function figuresOf({ scrape }: Metrics): Promise<Readonly<Record<string, number>>> {
   const { body } = await scrape()
-  const lines = body.split('\n').filter((line) => line.startsWith('farebox_') && !/^farebox_(?:requests|info)|_bucket\{/.test(line))
-  const series = lines.map((line) => [line.slice('farebox_'.length, line.lastIndexOf(' ')).replace('gateway="till",', ''), Number(line.slice(line.lastIndexOf(' ')))] as const)
+  const lines = body
+    .split('\n')
+    .filter((line) => line.startsWith('farebox_') && !/^farebox_(?:requests|info)|_bucket\{/.test(line))
+  const series = lines.map(
+    (line) =>
+      [
+        line.slice('farebox_'.length, line.lastIndexOf(' ')).replace('gateway="till",', ''),
+        Number(line.slice(line.lastIndexOf(' '))),
+      ] as const,
+  )
   return Object.fromEntries(series.filter(([, value]) => value !== 0))
 }
 
 async function requestsOf({ counted }: { counted: Metrics }): Promise<Readonly<Record<string, number>>> {
-  const found = [...(await counted.scrape()).body.matchAll(/^farebox_requests_total\{gateway="till",endpoint="([^"]*)",status="(\w+)"\} (\d+)$/gm)]
+  const found = [
+    ...(await counted.scrape()).body.matchAll(
+      /^farebox_requests_total\{gateway="till",endpoint="([^"]*)",status="(\w+)"\} (\d+)$/gm,
+    ),
+  ]
   return Object.fromEntries(found.map(([, endpoint, status, count]) => [`${endpoint} ${status}`, Number(count)]))
 }
 
@@ -41,9 +55,19 @@ describe('figures', () => {
     const { type, body } = await counted.scrape()
     expect(type).toStartWith('text/plain; version=0.0.4')
     expect(body).toContain('farebox_info{version="1.2.3"} 1')
-    for (const name of ['process_resident_memory_bytes', 'process_cpu_seconds_total', 'process_start_time_seconds', 'process_open_fds']) expect(body).toMatch(new RegExp(`^${name} \\d`, 'm'))
+    for (const name of [
+      'process_resident_memory_bytes',
+      'process_cpu_seconds_total',
+      'process_start_time_seconds',
+      'process_open_fds',
+    ])
+      expect(body).toMatch(new RegExp(`^${name} \\d`, 'm'))
     expect(await figures()).toEqual({})
-    for (const zero of ['calls_total{gateway="till",state="failed"}', 'settlements_total{gateway="till",outcome="unresolved"}']) expect(body).toContain(`farebox_${zero} 0`)
+    for (const zero of [
+      'calls_total{gateway="till",state="failed"}',
+      'settlements_total{gateway="till",outcome="unresolved"}',
+    ])
+      expect(body).toContain(`farebox_${zero} 0`)
   })
 
   test('a quote is one request and one quote', async () => {
@@ -95,31 +119,46 @@ describe('figures', () => {
   test('a failed settlement is no revenue; the call that waits for it counts as completed once', async () => {
     const { figures, buyer, chain, clock } = counting()
     const alice = buyer()
-    chain.forecast('refused')
+    chain.simulate('refused')
     const payment = alice.sign(await alice.ask())
     const { status, body } = await alice.buy(FOX, { payment })
     expect(status).toBe(402)
-    const failed = { 'calls_total{state="opened"}': 1, 'calls_total{state="completed"}': 1, 'settlements_total{outcome="refused"}': 1 }
+    const failed = {
+      'calls_total{state="opened"}': 1,
+      'calls_total{state="completed"}': 1,
+      'settlements_total{outcome="refused"}': 1,
+    }
     expect(await figures()).toMatchObject(failed)
     expect(Object.keys(await figures()).filter((name) => name.startsWith('revenue'))).toEqual([])
     await clock.advance(1_000)
     expect((await alice.poll(body.poll_url, payment)).status).toBe(200)
-    expect(await figures()).toMatchObject({ ...failed, 'settlements_total{outcome="settled"}': 1, [`revenue_usdc_total{${IMAGES}}`]: 0.022 })
+    expect(await figures()).toMatchObject({
+      ...failed,
+      'settlements_total{outcome="settled"}': 1,
+      [`revenue_usdc_total{${IMAGES}}`]: 0.022,
+    })
     await alice.poll(body.poll_url, payment)
-    expect(await figures()).toMatchObject({ 'settlements_total{outcome="settled"}': 1, [`revenue_usdc_total{${IMAGES}}`]: 0.022 })
+    expect(await figures()).toMatchObject({
+      'settlements_total{outcome="settled"}': 1,
+      [`revenue_usdc_total{${IMAGES}}`]: 0.022,
+    })
   })
 
   test('what a poll and what the sweep find out about money counts once, whoever finds it', async () => {
     const { figures, buyer, chain, clock, shop } = counting()
     const alice = buyer()
-    chain.forecast('late')
+    chain.simulate('late')
     await alice.buy()
     expect(await figures()).toMatchObject({ 'settlements_total{outcome="unknown"}': 1 })
     chain.deliver()
     await clock.advance(60_000)
-    await shop.tend()
-    await shop.tend()
-    expect(await figures()).toMatchObject({ 'settlements_total{outcome="unknown"}': 1, 'settlements_total{outcome="settled"}': 1, [`revenue_usdc_total{${IMAGES}}`]: 0.022 })
+    await shop.maintain()
+    await shop.maintain()
+    expect(await figures()).toMatchObject({
+      'settlements_total{outcome="unknown"}': 1,
+      'settlements_total{outcome="settled"}': 1,
+      [`revenue_usdc_total{${IMAGES}}`]: 0.022,
+    })
   })
 
   test('work that fails is a failed call, and no settlement', async () => {
@@ -134,7 +173,11 @@ describe('figures', () => {
     const clock = testClock()
     const shot = counting({ ports: { vendors: embedded(clock) } })
     await shot.buyer().buy({ query: 'x402' }, { path: '/api/v1/search' })
-    expect(await shot.figures()).toMatchObject({ 'quotes_total{endpoint="search"}': 1, 'calls_total{state="completed"}': 1, 'revenue_usdc_total{endpoint="search"}': 0.081 })
+    expect(await shot.figures()).toMatchObject({
+      'quotes_total{endpoint="search"}': 1,
+      'calls_total{state="completed"}': 1,
+      'revenue_usdc_total{endpoint="search"}': 0.081,
+    })
     const job = counting({ inlineMs: 0 })
     await job.buyer().buy()
     await job.idle()
@@ -160,7 +203,8 @@ describe('figures', () => {
 
   test('a label is a name of the menu: callers cannot add one', async () => {
     const { counted, shop, buyer } = counting()
-    for (const path of ['/nowhere', '/"} 1', '/api/v1/chat/%22%0a', '/api/jobs/x"', '/api/v1/stocks/zz"/list']) await shop.fetch(new Request(`http://farebox.test${path}`))
+    for (const path of ['/nowhere', '/"} 1', '/api/v1/chat/%22%0a', '/api/jobs/x"', '/api/v1/stocks/zz"/list'])
+      await shop.fetch(new Request(`http://farebox.test${path}`))
     await shop.fetch(new Request('http://farebox.test/api/health', { method: 'DELETE' }))
     await buyer().ask({ ...FOX, model: 'no/such"model' })
     const names = new Set([...endpoints.map(({ name }) => name), 'none'])
@@ -173,7 +217,10 @@ describe('figures', () => {
 
   test('gateways are told apart', async () => {
     const counted = metrics({ version: '1', clock: testClock() })
-    for (const name of ['base', 'solana']) await kit({ name, ports: { meter: counted.meterOf(name) } }).buyer().ask()
+    for (const name of ['base', 'solana'])
+      await kit({ name, ports: { meter: counted.meterOf(name) } })
+        .buyer()
+        .ask()
     const { body } = await counted.scrape()
     for (const name of ['base', 'solana']) expect(body).toContain(`farebox_quotes_total{gateway="${name}",${IMAGES}} 1`)
   })
@@ -183,12 +230,17 @@ describe('upstreams', () => {
   test('every answer is timed under the name of its vendor, failures too', async () => {
     const clock = testClock()
     const counted = metrics({ version: '1', clock })
-    const slow = counted.timed('vendor-a', scriptedVendor(async () => {
-      await clock.wait(3_000)
-      throw new Error('too tired')
-    }))
+    const slow = counted.timed(
+      'vendor-a',
+      scriptedVendor(async () => {
+        await clock.wait(3_000)
+        throw new Error('too tired')
+      }),
+    )
     expect(Object.keys(slow).sort()).toEqual(['edit', 'generate', 'jobs'])
-    const failing = slow.generate({ model: 'm', prompt: 'p', width: 1, height: 1, n: 1 }, { signal: new AbortController().signal }).catch((error: Error) => error.message)
+    const failing = slow
+      .generate({ model: 'm', prompt: 'p', width: 1, height: 1, n: 1 }, { signal: new AbortController().signal })
+      .catch((error: Error) => error.message)
     await clock.advance(3_000)
     expect(await failing).toBe('too tired')
     expect(clock.now()).toBe(START + 3_000)
@@ -208,9 +260,14 @@ describe('the route', () => {
   function open({ isSecret = false } = {}) {
     const clock = testClock()
     const counted = metrics({ version: '1', clock })
-    const [base, other] = ['base', 'other'].map((name) => kit({ name, chain: cashChain(), ports: { clock, meter: counted.meterOf(name) } }))
+    const [base, other] = ['base', 'other'].map((name) =>
+      kit({ name, chain: memoryChain(), ports: { clock, meter: counted.meterOf(name) } }),
+    )
     const quiet = () => {}
-    const gateways = [{ gateway: base!.shop, hosts: ['base.example'] }, { gateway: other!.shop, hosts: ['other.example'] }]
+    const gateways = [
+      { gateway: base!.shop, hosts: ['base.example'] },
+      { gateway: other!.shop, hosts: ['other.example'] },
+    ]
     const log = { info: quiet, warn: quiet, alert: quiet, access: quiet, flush: quiet }
     const elysia = app({ gateways, log, ...(!isSecret && { metrics: { token: TOKEN, scrape: counted.scrape } }) })
     const server = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: elysia.fetch })
@@ -220,10 +277,18 @@ describe('the route', () => {
 
   test('the operator reads it, whichever gateway the host names', async () => {
     const get = open()
-    await get(GENERATIONS, { method: 'POST', headers: { 'content-type': 'application/json', host: 'other.example' }, body: JSON.stringify(FOX) })
+    await get(GENERATIONS, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', host: 'other.example' },
+      body: JSON.stringify(FOX),
+    })
     for (const host of ['base.example', 'other.example', 'nobody.example']) {
       const response = await get('/metrics?x=1', { headers: { ...OPERATOR, host } })
-      expect({ status: response.status, type: response.headers.get('content-type'), cache: response.headers.get('cache-control') }).toEqual({
+      expect({
+        status: response.status,
+        type: response.headers.get('content-type'),
+        cache: response.headers.get('cache-control'),
+      }).toEqual({
         status: 200,
         type: 'text/plain; version=0.0.4; charset=utf-8',
         cache: 'no-store',
@@ -246,7 +311,11 @@ describe('the route', () => {
       { method: 'POST', headers: OPERATOR },
       { method: 'HEAD', headers: OPERATOR },
     ]
-    const shape = async (response: Response) => ({ status: response.status, headers: [...response.headers.keys()], body: await response.text() })
+    const shape = async (response: Response) => ({
+      status: response.status,
+      headers: [...response.headers.keys()],
+      body: await response.text(),
+    })
     for (const init of strangers) {
       const [here, elsewhere] = [await shape(await get('/metrics', init)), await shape(await get('/metricz', init))]
       expect(here.status).toBe(404)
@@ -258,6 +327,7 @@ describe('the route', () => {
 
   test('where no token is set, nobody is the operator', async () => {
     const get = open({ isSecret: true })
-    for (const authorization of ['', 'Bearer', 'Bearer ', 'Bearer undefined', `Bearer ${TOKEN}`]) expect((await get('/metrics', { headers: { authorization } })).status).toBe(404)
+    for (const authorization of ['', 'Bearer', 'Bearer ', 'Bearer undefined', `Bearer ${TOKEN}`])
+      expect((await get('/metrics', { headers: { authorization } })).status).toBe(404)
   })
 })

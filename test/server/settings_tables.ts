@@ -5,13 +5,16 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { TObject, TSchema } from '@sinclair/typebox'
-import { File, variables } from '../../server/config.ts'
-import { AudioSetting } from '../../server/config_audio.ts'
-import { ChatSetting } from '../../server/config_chat.ts'
-import { GatewayRow } from '../../server/config_gateways.ts'
-import { BatchedRow, FacilitatorRow } from '../../server/config_rails.ts'
-import { ImageSetting, VendorRow } from '../../server/config_vendors.ts'
-import { VideoSetting } from '../../server/config_video.ts'
+import { isInFile, type Service } from '../../adapters/providers/manifest.ts'
+import { File, variables } from '../../server/config/mod.ts'
+import { AudioSetting } from '../../server/config/audio.ts'
+import { ChatSetting } from '../../server/config/chat.ts'
+import { GatewayRow } from '../../server/config/gateways.ts'
+import { BatchedRow, FacilitatorRow } from '../../server/config/payment_methods.ts'
+import { ImageSetting, VendorRow } from '../../server/config/vendors.ts'
+import { providers } from '../../server/config/providers.ts'
+import { products, settingsFor } from '../../server/config/services.ts'
+import { VideoSetting } from '../../server/config/video.ts'
 
 export const PAGE = join(import.meta.dirname, '../../server/docs/configuration.md')
 
@@ -27,20 +30,59 @@ export const rows: Readonly<Record<string, TObject>> = {
   audio: AudioSetting,
 }
 
-/** `<!-- settings: port, host -->` or `<!-- settings of gateways -->`, and the table up to the next marker. */
-const MARKED = /(<!-- settings(?:: ([\w, ]+)| of (\w+)) -->\n)[^]*?(<!-- end -->)/g
+/**
+ * `<!-- settings: port, host -->` names settings of the file, `<!-- settings of gateways -->` a table of it, `<!-- settings for search, market -->`
+ * products, with the settings of their providers, and `<!-- keys -->` what the environment alone gives. A table ends at the next marker.
+ */
+const MARKED = /(<!-- (?:keys|settings(?:: ([\w, ]+)| of (\w+)| for ([\w, ]+))) -->\n)[^]*?(<!-- end -->)/g
 
 /** The page with its tables as the schema has them now. */
 export function withTables(page: string): string {
-  return page.replaceAll(MARKED, (_all, start: string, names?: string, row?: string, end?: string) => {
-    const table = names === undefined ? rowTable(rowOf(row ?? '')) : fileTable(names.split(', '))
-    return `${start}${table.join('\n')}\n${end}`
+  const named = namedBy(page)
+  return page.replaceAll(MARKED, (_all, start: string, _names?: string, row?: string) => {
+    const table = tableOf(named.get(start), row)
+    return `${start}${table.join('\n')}\n<!-- end -->`
   })
+}
+
+function tableOf(names: readonly string[] | undefined, row: string | undefined): readonly string[] {
+  if (names) return fileTable(names)
+  return row === undefined ? keyTable() : rowTable(rowOf(row))
 }
 
 /** Settings of the file that a marker of the page names, in order. */
 export function namedIn(page: string): readonly string[] {
-  return [...page.matchAll(MARKED)].flatMap(([, , names]) => names?.split(', ') ?? [])
+  return [...namedBy(page).values()].flat()
+}
+
+/** The same by marker. A setting that several products share stands in the first table. */
+function namedBy(page: string): ReadonlyMap<string, readonly string[]> {
+  const seen = new Set<string>()
+  return new Map(
+    [...page.matchAll(MARKED)].flatMap(([, start = '', names, , services]) => {
+      const all = names?.split(', ') ?? services?.split(', ').flatMap((name) => settingsFor(productOf(name)))
+      const fresh = all?.filter((name) => names !== undefined || !seen.has(name))
+      for (const name of fresh ?? []) seen.add(name)
+      return fresh ? [[start, [...new Set(fresh)]] as const] : []
+    }),
+  )
+}
+
+function productOf(name: string): Service {
+  const found = products.find((each) => each === name)
+  if (!found) throw new Error(`a marker names ${name}, which is none of ${products.join(', ')}`)
+  return found
+}
+
+/** Keys and addresses of providers that the environment alone gives. */
+function keyTable(): readonly string[] {
+  const lines = providers.flatMap(({ title, environment, settings }) =>
+    Object.entries(environment).flatMap(([variable, name]) => {
+      const schema = settings[name]
+      return schema && !isInFile(schema) ? [line([`\`${variable}\``, title, String(schema.description)])] : []
+    }),
+  )
+  return [line(['Variable', 'Provider', 'Description']), '|---|---|---|', ...lines]
 }
 
 function rowOf(name: string): TObject {

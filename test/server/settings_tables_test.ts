@@ -2,7 +2,7 @@
 import { expect, test } from 'bun:test'
 import { readFileSync } from 'node:fs'
 import type { TSchema } from '@sinclair/typebox'
-import { File, parseConfig } from '../../server/config.ts'
+import { File, parseConfig } from '../../server/config/mod.ts'
 import { namedIn, PAGE, rows, withTables } from './settings_tables.ts'
 
 const page = readFileSync(PAGE, 'utf8')

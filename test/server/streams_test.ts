@@ -1,13 +1,13 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { connect } from 'node:net'
 import type { ChatAnswer } from '../../core/mod.ts'
-import { patience } from '../../core/calls.ts'
-import { chatPieces, DONE } from '../../adapters/vendors/scripted_chat.ts'
+import { timeouts } from '../../core/payment/timeouts.ts'
+import { chatPieces, DONE } from '../../adapters/providers/scripted/chat.ts'
 import { app } from '../../server/app.ts'
-import { COMPLETIONS, reading, said, STREAM, table, USED } from '../core/live_kit.ts'
+import { COMPLETIONS, reading, said, STREAM, table, USED } from '../core/call/stream_kit.ts'
 import { door, encodePayment, type KitOptions } from '../kit.ts'
 
-const main = await Bun.file(new URL('../../server/listening.ts', import.meta.url)).text()
+const main = await Bun.file(new URL('../../server/listen.ts', import.meta.url)).text()
 const IDLE_S = Number(/idleTimeout: (\d+)/.exec(main)?.[1])
 
 const servers: ReturnType<typeof Bun.serve>[] = []
@@ -20,14 +20,31 @@ async function served(answer: ChatAnswer, options: KitOptions = {}) {
   const cancelled = door()
   if (answer.kind !== 'stream') throw new TypeError('a stream is served here')
   const { stream } = answer
-  const watched: ChatAnswer = { kind: 'stream', stream: { next: stream.next, cancel: () => (stream.cancel(), cancelled.open()) } }
-  const subject = await table(undefined, { chatVendor: { wire: 'chat', ask: async () => watched }, ...options })
-  const elysia = app({ gateways: [{ gateway: subject.shop, hosts: [] }], log: { ...subject.log, access() {}, flush() {} } })
-  const server = Bun.serve({ port: 0, hostname: '127.0.0.1', idleTimeout: IDLE_S, fetch: (request) => elysia.fetch(request) })
+  const watched: ChatAnswer = {
+    kind: 'stream',
+    stream: { next: stream.next, cancel: () => (stream.cancel(), cancelled.open()) },
+  }
+  const subject = await table(undefined, { chatVendor: { format: 'chat', ask: async () => watched }, ...options })
+  const elysia = app({
+    gateways: [{ gateway: subject.shop, hosts: [] }],
+    log: { ...subject.log, access() {}, flush() {} },
+  })
+  const server = Bun.serve({
+    port: 0,
+    hostname: '127.0.0.1',
+    idleTimeout: IDLE_S,
+    fetch: (request) => elysia.fetch(request),
+  })
   servers.push(server)
   const payment = await subject.signed()
   const headers = { 'content-type': 'application/json', 'payment-signature': encodePayment(payment) }
-  const ask = (signal?: AbortSignal) => fetch(new URL(COMPLETIONS, server.url), { method: 'POST', headers, body: JSON.stringify(STREAM), ...(signal && { signal }) })
+  const ask = (signal?: AbortSignal) =>
+    fetch(new URL(COMPLETIONS, server.url), {
+      method: 'POST',
+      headers,
+      body: JSON.stringify(STREAM),
+      ...(signal && { signal }),
+    })
   return { ...subject, server, headers, ask, cancelled: cancelled.passed }
 }
 
@@ -36,7 +53,11 @@ describe('over a real connection', () => {
     const pieces = chatPieces(said({ role: 'assistant', content: 'zero' }))
     const { ask, chain } = await served(pieces.answer)
     const response = await ask()
-    expect([response.status, response.headers.get('content-type'), response.headers.get('transfer-encoding')]).toEqual([200, 'text/event-stream; charset=utf-8', 'chunked'])
+    expect([response.status, response.headers.get('content-type'), response.headers.get('transfer-encoding')]).toEqual([
+      200,
+      'text/event-stream; charset=utf-8',
+      'chunked',
+    ])
     const reader = reading(response)
     expect(await reader.next()).toBe(said({ role: 'assistant', content: 'zero' }))
     for (const word of ['one', 'two', 'three']) {
@@ -81,7 +102,7 @@ describe('over a real connection', () => {
       asked.open()
       return new Promise<never>(() => {})
     }
-    const subject = await served(chatPieces().answer, { chatVendor: { wire: 'chat', ask } })
+    const subject = await served(chatPieces().answer, { chatVendor: { format: 'chat', ask } })
     const leaving = new AbortController()
     const answer = subject.ask(leaving.signal).catch((error: Error) => error.name)
     await asked.passed
@@ -93,11 +114,19 @@ describe('over a real connection', () => {
   test('a client that does not read holds its upstream back', async () => {
     let reads = 0
     const piece = new TextEncoder().encode(said({ content: 'x'.repeat(65_536) }))
-    const { server, headers, cancelled, idle, chain } = await served({ kind: 'stream', stream: { next: async () => (reads++, piece), cancel() {} } })
+    const { server, headers, cancelled, idle, chain } = await served({
+      kind: 'stream',
+      stream: { next: async () => (reads++, piece), cancel() {} },
+    })
     const socket = connect({ host: '127.0.0.1', port: server.port as number })
     socket.pause()
     const body = JSON.stringify(STREAM)
-    const lines = [`POST ${COMPLETIONS} HTTP/1.1`, 'host: 127.0.0.1', ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`), `content-length: ${body.length}`]
+    const lines = [
+      `POST ${COMPLETIONS} HTTP/1.1`,
+      'host: 127.0.0.1',
+      ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+      `content-length: ${body.length}`,
+    ]
     socket.write(`${lines.join('\r\n')}\r\n\r\n${body}`)
     const still = await settled(() => reads)
     expect([still > 0, still < 1_000]).toEqual([true, true])
@@ -112,7 +141,7 @@ describe('over a real connection', () => {
   })
 
   test('the longest silence of a stream is shorter than what the server takes for a dead connection', () => {
-    expect([IDLE_S * 1000 > patience.answerMs, IDLE_S <= 255]).toEqual([true, true])
+    expect([IDLE_S * 1000 > timeouts.answerMs, IDLE_S <= 255]).toEqual([true, true])
   })
 })
 

@@ -1,0 +1,144 @@
+import { decodeAbiParameters } from 'viem'
+import { addressProblem, ZERO_ADDRESS } from '../address.ts'
+import { type Domain, domainSeparator } from '../eip3009.ts'
+import type { CheckResult } from '../results.ts'
+import { MULTICALL, SEPARATOR_CALL, stateCall } from './token.ts'
+import { codeProblem } from './gas.ts'
+import { type Answer, hasCode, type Rpc, failure } from '../json_rpc.ts'
+import { flagIn, type Hex, isHex, isQuantity, lower } from '../hex.ts'
+
+/** Whether Multicall3 exists, and whether the node holds a send open until the receipt exists (EIP-7966). */
+export type EvmCheckResult = CheckResult<{ readonly multicall: boolean; readonly sync: boolean }>
+
+export type CheckConfig = {
+  readonly network: string
+  readonly chainId: number
+  readonly asset: string
+  readonly payTo: string
+  readonly domain: Domain
+  /** Absent when others settle; gas is then not checked. */
+  readonly relayer?: Hex
+  /** Warns below this relayer balance in wei. Default 0.0005 ether. */
+  readonly lowGas?: bigint
+  /** False when the relayer's account is checked elsewhere. */
+  readonly checksRelayer?: boolean
+}
+
+/** Reads everything that a misconfigured gateway would otherwise find out by losing money. One HTTP request. */
+export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<EvmCheckResult> {
+  const addresses = [...addressProblem('asset', config.asset), ...addressProblem('pay_to', config.payTo)]
+  if (addresses.length > 0) return { kind: 'wrong', problems: addresses }
+  const asset = lower(config.asset)
+  const { relayer } = config
+  const call = (data: Hex) => rpc.request('eth_call', [{ to: asset, data }, 'latest'])
+  const checkedRelayer = config.checksRelayer === false ? undefined : relayer
+  const [chain, code, name, version, separator, state, gas, block, multicall, sync, relayerCode] = await Promise.all([
+    rpc.request('eth_chainId', []),
+    rpc.request('eth_getCode', [asset, 'latest']),
+    call('0x06fdde03'), // name()
+    call('0x54fd4d50'), // version()
+    call(SEPARATOR_CALL),
+    call(stateCall(relayer ?? ZERO_ADDRESS, `0x${'0'.repeat(64)}`)),
+    rpc.request('eth_getBalance', [relayer ?? ZERO_ADDRESS, 'latest']),
+    rpc.request('eth_getBlockByNumber', ['latest', false]),
+    rpc.request('eth_getCode', [MULTICALL, 'latest']),
+    relayer ? rpc.request('eth_sendRawTransactionSync', ['0x']) : failure('nothing to send'),
+    checkedRelayer ? rpc.request('eth_getCode', [checkedRelayer, 'latest']) : failure('nothing to check'),
+  ])
+  const failed = [chain, code, name, version, separator, state, gas, block, multicall].find(
+    (answer) => answer.kind === 'failure',
+  )
+  if (failed?.kind === 'failure') return { kind: 'unavailable', reason: failed.reason }
+  const [id, balance] = [quantityIn(chain), quantityIn(gas)]
+  const baseFee =
+    block.kind === 'result' ? (block.value as { baseFeePerGas?: unknown } | null)?.baseFeePerGas : undefined
+  if (
+    id === undefined ||
+    balance === undefined ||
+    hexIn(code) === undefined ||
+    block.kind !== 'result' ||
+    block.value === null
+  ) {
+    return { kind: 'unavailable', reason: 'the node does not answer like an Ethereum node' }
+  }
+  if (id !== BigInt(config.chainId)) {
+    return {
+      kind: 'wrong',
+      problems: [`network: the configured network is ${config.network}, but the node serves eip155:${id}`],
+    }
+  }
+  if (hexIn(code) === '0x')
+    return { kind: 'wrong', problems: [`asset: ${config.asset} has no code on ${config.network}`] }
+
+  const problems = [
+    ...domainProblems(config, asset, { name: textIn(name), version: textIn(version), separator: hexIn(separator) }),
+    ...(flagIn({ ok: true, data: hexIn(state) ?? '0x' }) === undefined
+      ? [`asset: ${config.asset} has no authorizationState (EIP-3009)`]
+      : []),
+    ...(lower(config.payTo) === asset ? ['pay_to: must not be the asset itself'] : []),
+    ...(checkedRelayer && balance === 0n
+      ? [`relayer_key: account ${checkedRelayer} has no balance to pay gas; top it up`]
+      : []),
+    ...(checkedRelayer
+      ? [codeProblem(checkedRelayer, hasCode(relayerCode))].flatMap((problem) =>
+          problem ? [`relayer_key: ${problem}`] : [],
+        )
+      : []),
+    ...(!relayer || isQuantity(baseFee) ? [] : ['network: its blocks have no base fee; EIP-1559 is required']),
+  ]
+  if (problems.length > 0) return { kind: 'wrong', problems }
+  const hasMulticall = (hexIn(multicall) ?? '0x') !== '0x'
+  const warnings = [
+    ...(checkedRelayer && balance < (config.lowGas ?? 500_000_000_000_000n)
+      ? [`relayer_key: account ${checkedRelayer} is running out of gas`]
+      : []),
+    ...(!relayer || hasMulticall
+      ? []
+      : [`network: there is no Multicall3 at ${MULTICALL}, so payments settle one by one`]),
+  ]
+  const hasSync = sync.kind === 'error' && (sync.code === -32602 || /rlp|empty|decod/i.test(sync.message))
+  return { kind: 'ready', warnings, multicall: hasMulticall, sync: hasSync }
+}
+
+type Token = {
+  readonly name: string | undefined
+  readonly version: string | undefined
+  readonly separator: Hex | undefined
+}
+
+/**
+ * Compares the domain separator if the token reports one; name and version then only explain. A wrong name fails every
+ * payment (decision 67).
+ */
+function domainProblems(config: CheckConfig, asset: Hex, token: Token): readonly string[] {
+  const { name, version } = config.domain
+  const hasSeparator = token.separator?.length === 66
+  if (hasSeparator && token.separator === domainSeparator(config.domain, config.chainId, asset)) return []
+  const mismatch = (setting: string, ours: string, tokens: string | undefined) =>
+    tokens === undefined || tokens === ours
+      ? []
+      : [`${setting}: the configured value is ${JSON.stringify(ours)}, the token's is ${JSON.stringify(tokens)}`]
+  const problems = [...mismatch('domain.name', name, token.name), ...mismatch('domain.version', version, token.version)]
+  if (problems.length > 0) return problems
+  if (hasSeparator) return ["domain: name, version, chain and address do not produce the token's DOMAIN_SEPARATOR"]
+  if (token.name !== undefined && token.version !== undefined) return []
+  return [`asset: ${config.asset} reports neither DOMAIN_SEPARATOR() nor name() and version()`]
+}
+
+function hexIn(answer: Answer): Hex | undefined {
+  return answer.kind === 'result' && isHex(answer.value) ? lower(answer.value) : undefined
+}
+
+function quantityIn(answer: Answer): bigint | undefined {
+  return answer.kind === 'result' && isQuantity(answer.value) ? BigInt(answer.value) : undefined
+}
+
+function textIn(answer: Answer): string | undefined {
+  const data = hexIn(answer)
+  if (!data || data.length < 130) return undefined
+  try {
+    return decodeAbiParameters([{ type: 'string' }], data)[0].slice(0, 100)
+  } catch {
+    return undefined
+  }
+}

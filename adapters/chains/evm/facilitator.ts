@@ -1,0 +1,320 @@
+import type { CallOptions, CheckResult } from '../results.ts'
+import { chainIdOf, type Domain, payloadOf } from '../eip3009.ts'
+import { usdc } from '../../../core/x402/money.ts'
+import type { Chain, Fate, Settlement, Verdict } from '../../../core/ports/mod.ts'
+import type { Terms } from '../../../core/x402/offer.ts'
+import type { Offer, Payment } from '../../../core/x402/protocol.ts'
+import { checkEvm } from './check.ts'
+import { evmIdentity } from './identity.ts'
+import { balanceCall, type ChainReceipt, findPayment, parseReceipt, stateCall } from './token.ts'
+import { evmReads, type EvmFate, type ReadsConfig } from './reads.ts'
+import { jsonRpc, type RpcConfig } from '../json_rpc.ts'
+import { settlementOf } from './settle.ts'
+import { type Exact, checkExact, checkValue, refused } from '../exact.ts'
+import {
+  type ApiConfig,
+  settingProblems,
+  deadline,
+  type FacilitatorRow,
+  namedApis,
+  type ApiResult,
+} from '../facilitator/api.ts'
+import { parseSettleReply, parseSupported, type SettleReply } from '../facilitator/replies.ts'
+import { firstVerdict, requestOf } from '../facilitator/verdict.ts'
+import { flagIn, type Hex, lower, uintIn } from '../hex.ts'
+import { type PendingSettlement, inFlightSettlements } from '../in_flight.ts'
+import { lruCache } from '../lru_cache.ts'
+
+/**
+ * Configuration of one gateway whose payments facilitators verify and settle. `fetch` calls the node and the
+ * facilitators.
+ */
+export type FacilitatorConfig = {
+  /** CAIP-2, for example `eip155:8453`. */
+  readonly network: string
+  /** A read-only node, for balances and the fate of payments. */
+  readonly rpcUrl: string
+  /** A token with EIP-3009, such as USDC. */
+  readonly asset: string
+  readonly payTo: string
+  readonly domain: Domain
+  /** Preferred first; the others stand in for one that does not answer. */
+  readonly facilitators: readonly FacilitatorRow[]
+  /** Deadline of one verification. Default 3 s. */
+  readonly verifyMs?: number
+  /** Deadline of one settlement. Default 20 s: less than the caller has, because the chain is read afterwards. */
+  readonly settleMs?: number
+  /** How long our node may take to show a transaction that a facilitator reports as settled. Default 4 s. */
+  readonly confirmMs?: number
+  /** First pause between two reads of it. Default 100 ms; it grows. */
+  readonly pollMs?: number
+  /** How many seconds the node may be behind when a balance is read. Default 4. */
+  readonly lagSeconds?: number
+} & Omit<RpcConfig, 'url'> &
+  ReadsConfig &
+  ApiConfig
+
+export type FacilitatorChain = Chain &
+  Required<Pick<Chain, 'balance'>> & {
+    /**
+     * Compares the configuration with the chain and with each facilitator's support. When it passes, terms open and
+     * stay open.
+     */
+    check(at: { now: number }): Promise<CheckResult>
+    /** Ends pending requests; pending settlements resolve with `unknown`. */
+    close(): void
+  }
+
+const FATE_MS = 8_000
+const MAX_REMEMBERED = 10_000
+
+/**
+ * USDC on one EVM chain, settled by remote facilitators. Only our own node decides that a payment is paid; a
+ * facilitator's reply does not. Throws RangeError, without quoting the value, when a URL or the network is malformed.
+ *
+ * @example
+ * const chain = facilitatorChain({
+ *   network: 'eip155:84532',
+ *   rpcUrl: 'https://sepolia.base.org',
+ *   asset: '0x036CbD53842c5426634e7929541eC2318f3dCF7e',
+ *   payTo: '0x209693Bc6afc0C5328bA36FaF03C514EF312287C',
+ *   domain: { name: 'USDC', version: '2' },
+ *   facilitators: [{ url: 'https://facilitator.example' }],
+ *   random: randomBytes,
+ * })
+ */
+export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
+  const chainId = chainIdOf(config.network)
+  const rpc = jsonRpc({ ...config, url: config.rpcUrl })
+  const reads = evmReads(rpc, config)
+  const lagSeconds = config.lagSeconds ?? 4
+  const identity = evmIdentity({ rpc, reads }, { network: config.network, lagSeconds })
+  const facilitators = namedApis(config.facilitators, config)
+  const verifyMs = config.verifyMs ?? 3_000
+  const settleMs = config.settleMs ?? 20_000
+  const confirmMs = config.confirmMs ?? 4_000
+  const { network, asset, payTo, domain } = config
+  const offered: readonly Terms[] = [
+    { scheme: 'exact', network, asset, payTo, extra: { name: domain.name, version: domain.version } },
+  ]
+  const settlements = inFlightSettlements()
+  /** Authorizations sent to a facilitator and not refused at once: if used, they may have been used by it. */
+  const submitted = lruCache<true>(MAX_REMEMBERED)
+  const wakeUps = new Set<() => void>()
+  let terms: readonly Terms[] = []
+  let closed = false
+
+  async function verify(payment: Payment, offer: Offer, at: CallOptions): Promise<Verdict> {
+    const parsed = identity.parse(payment, offer)
+    if ('kind' in parsed) return parsed
+    const { exact } = parsed
+    const refusal = checkExact(exact, offer, at.now, config.lookbackSeconds)
+    if (refusal) return refusal
+    const [response, holdings] = await Promise.all([
+      firstVerdict(facilitators, requestOf(payloadOf(exact), offer), {
+        now: at.now,
+        timeoutMs: verifyMs,
+        signal: at.signal,
+      }),
+      readHoldings(exact, offer, at.signal),
+    ])
+    const { balance, isUsed, block } = holdings
+    if (isUsed) return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled on chain')
+    if (balance !== undefined && balance < exact.value) {
+      return refused(
+        'PAYMENT_UNFUNDED',
+        'insufficient_balance',
+        `the payer has ${balance} base units; the price is ${exact.value}`,
+      )
+    }
+    if (response.kind !== 'valid') return response
+    return {
+      kind: 'valid',
+      ...(balance !== undefined && { balance: usdc(balance) }),
+      asOf: at.now,
+      ...(block !== undefined && { block }),
+    }
+  }
+
+  /** What our own node knows about the payer; empty when it does not answer in time. */
+  async function readHoldings(
+    exact: Exact,
+    offer: Offer,
+    signal: AbortSignal,
+  ): Promise<{ balance?: bigint | undefined; isUsed?: boolean | undefined; block?: number | undefined }> {
+    const token = lower(offer.asset)
+    const calls = [
+      { to: token, data: balanceCall(exact.from) },
+      { to: token, data: stateCall(exact.from, exact.nonce) },
+    ]
+    const stop = deadline(verifyMs, [signal])
+    const seen = await reads.view(calls, { lagSeconds, signal: stop.signal })
+    stop.end()
+    if (seen.kind === 'failure') return {}
+    return { balance: uintIn(seen.results[0]), isUsed: flagIn(seen.results[1]), block: seen.block }
+  }
+
+  async function settle(payment: Payment, offer: Offer, at: CallOptions): Promise<Settlement> {
+    const parsed = identity.parse(payment, offer)
+    if ('kind' in parsed) return { kind: 'refused', reason: parsed.reason }
+    const { exact, digest } = parsed
+    const refusal = checkValue(exact, offer)
+    if (refusal) return { kind: 'refused', reason: refusal.reason }
+    if (at.signal.aborted || closed) return { kind: 'unknown', reason: 'no time left to settle' }
+    if (at.now >= exact.expiresAt && !settlements.has(digest)) {
+      return settlementFrom(await reads.fate(exact, offer, at.signal), exact, {
+        kind: 'refused',
+        reason: 'the authorization is expired',
+      })
+    }
+    return await settlements.settle(digest, (pending) => send(exact, offer, { now: at.now, pending }), at.signal)
+  }
+
+  /**
+   * Sends it to the first reachable facilitator and to no other afterwards: that one may act on it whatever becomes of
+   * its reply.
+   */
+  async function send(
+    exact: Exact,
+    offer: Offer,
+    { now, pending }: { now: number; pending: PendingSettlement },
+  ): Promise<Settlement> {
+    const failures: string[] = []
+    let isSent = false
+    for (const { name, api } of facilitators) {
+      if (pending.callers === 0) break
+      const response = await api.request('settle', {
+        body: requestOf(payloadOf(exact), offer),
+        read: parseSettleReply,
+        now,
+        timeoutMs: settleMs,
+      })
+      if (response.kind === 'result' ? !response.value.isRefusal : !response.unsent) submitted.set(exact.key, true)
+      if (response.kind === 'result') {
+        pending.isSending = false
+        return conclude(exact, offer, { name, reply: response.value })
+      }
+      failures.push(`${name}: ${response.reason}`)
+      isSent = !response.unsent
+      if (isSent) break
+    }
+    pending.isSending = false
+    return settlementFrom(await fateOf(exact, offer), exact, {
+      kind: 'unknown',
+      reason: `${isSent ? 'it may have been sent' : 'nothing was sent'}: ${failures.join('; ')}`,
+    })
+  }
+
+  /**
+   * Believes a success once our node shows the transfer, and a refusal when nothing was sent or the transaction
+   * reverted.
+   */
+  async function conclude(
+    exact: Exact,
+    offer: Offer,
+    { name, reply }: { name: string; reply: SettleReply },
+  ): Promise<Settlement> {
+    const { success, reason, transaction, isRefusal } = reply
+    const receipt = transaction && (await receiptOf(transaction, success ? confirmMs : 0))
+    const paid = receipt && findPayment(receipt, exact, offer)
+    if (paid) {
+      reads.rememberTransaction(exact.key, receipt.transactionHash)
+      return { kind: 'settled', receipt: paid }
+    }
+    const fate = await fateOf(exact, offer)
+    if (success)
+      return settlementFrom(fate, exact, {
+        kind: 'unknown',
+        reason: `${name} reports it as settled, but our node does not show it`,
+      })
+    const hasReverted = receipt !== undefined && !receipt.success
+    return settlementFrom(fate, exact, {
+      kind: hasReverted || isRefusal ? 'refused' : 'unknown',
+      reason: `${name}: ${reason}`,
+    })
+  }
+
+  function settlementFrom(
+    fate: EvmFate,
+    { key }: Exact,
+    whileOpen: Extract<Settlement, { kind: 'refused' | 'unknown' }>,
+  ): Settlement {
+    return settlementOf(fate, whileOpen, submitted.get(key) === true)
+  }
+
+  /** For a shared settlement: a later caller must not wait for a slow node forever. */
+  async function fateOf(exact: Exact, offer: Offer): Promise<EvmFate> {
+    const stop = deadline(FATE_MS, [])
+    const found = await reads.fate(exact, offer, stop.signal)
+    stop.end()
+    return found
+  }
+
+  /** Our node may be some blocks behind the facilitator's. */
+  async function receiptOf(transaction: Hex, waitMs: number): Promise<ChainReceipt | undefined> {
+    let pauseMs = config.pollMs ?? 100
+    for (let waitedMs = 0; ; waitedMs += pauseMs, pauseMs *= 1.5) {
+      const answer = await rpc.request('eth_getTransactionReceipt', [transaction])
+      const receipt = answer.kind === 'result' ? parseReceipt(answer.value) : undefined
+      if (receipt?.transactionHash === transaction) return receipt
+      if (closed || waitedMs + pauseMs > waitMs) return undefined
+      await sleep(pauseMs)
+    }
+  }
+
+  async function fate(payment: Payment, offer: Offer, at: CallOptions): Promise<Fate> {
+    const parsed = identity.parse(payment, offer)
+    if ('kind' in parsed) return { kind: 'unknown', reason: parsed.reason }
+    return reads.fate(parsed.exact, offer, at.signal)
+  }
+
+  async function check({ now }: { now: number }): Promise<CheckResult> {
+    const read = (body: unknown, isOk: boolean) => (isOk ? parseSupported(body, config) : undefined)
+    const [chain, ...replies] = await Promise.all([
+      checkEvm(rpc, { ...config, chainId }),
+      ...facilitators.map(async ({ name, api }) => ({
+        name,
+        response: await api.request('supported', { read, now, timeoutMs: verifyMs }),
+      })),
+    ])
+    const problems = replies.flatMap(({ name, response }) => supportProblems(name, response, network))
+    if (chain.kind === 'wrong') return { kind: 'wrong', problems: [...chain.problems, ...problems] }
+    if (problems.length > 0) return { kind: 'wrong', problems }
+    if (chain.kind === 'unavailable') return chain
+    const unreachable = replies.flatMap(({ name, response }) =>
+      response.kind === 'failure' ? [`${name}.url: ${response.reason}`] : [],
+    )
+    if (unreachable.length === replies.length) return { kind: 'unavailable', reason: unreachable.join('; ') }
+    await reads.setMulticall(chain.multicall)
+    terms = offered
+    return { ...chain, warnings: [...chain.warnings, ...unreachable] }
+  }
+
+  function sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const end = () => {
+        clearTimeout(timer)
+        wakeUps.delete(end)
+        resolve()
+      }
+      const timer = setTimeout(end, ms)
+      wakeUps.add(end)
+    })
+  }
+
+  function close(): void {
+    closed = true
+    for (const { api } of facilitators) api.close()
+    for (const end of wakeUps) end()
+    rpc.close()
+  }
+
+  const balance: FacilitatorChain['balance'] = (address, { signal }) =>
+    reads.balance(asset, address, { lagSeconds, signal })
+  return { terms: () => terms, identify: identity.identify, verify, settle, fate, balance, check, close }
+}
+
+function supportProblems(name: string, response: ApiResult<boolean>, network: string): readonly string[] {
+  if (response.kind === 'failure') return settingProblems(name, response)
+  return response.value ? [] : [`${name}.url: does not settle exact payments of this asset on ${network}`]
+}

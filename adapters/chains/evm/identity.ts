@@ -1,0 +1,181 @@
+import { type CallOptions, unavailable } from '../results.ts'
+import { checksummed } from '../../../core/lib/checksum.ts'
+import { chainIdOf, digestOf, type Domain, domainSeparator, signatureProblem, recoverSigner } from '../eip3009.ts'
+import type { Identity, Refused } from '../../../core/ports/mod.ts'
+import type { Offer, Payment } from '../../../core/x402/protocol.ts'
+import { ERC1271_MAGIC, signatureCall } from './token.ts'
+import type { Reads } from './reads.ts'
+import { hasCode, type Rpc } from '../json_rpc.ts'
+import { type Exact, parseExact, refused } from '../exact.ts'
+import { type Hex, lower } from '../hex.ts'
+import { lruCache } from '../lru_cache.ts'
+
+/** A payment that matches an offer, with the EIP-712 digest its payer had to sign. */
+export type ParsedPayment = { readonly exact: Exact; readonly digest: Hex; readonly separator: Hex }
+
+export type EvmIdentity = {
+  parse(payment: Payment, offer: Offer): ParsedPayment | Refused
+  identify(payment: Payment, offer: Offer, at: CallOptions): Promise<Identity>
+  /** Whether this address is known to have had code. Contracts keep it; an EIP-7702 delegation can be revoked. */
+  hadCode(address: Hex): boolean
+  markContract(address: Hex): void
+}
+
+export type IdentityConfig = {
+  readonly network: string
+  readonly lagSeconds: number
+  /** Runs `act` after this many milliseconds. Default: an unreferenced timer. */
+  readonly schedule?: (act: () => void, ms: number) => void
+}
+
+const PLAIN_TTL_MS = 60_000
+const MAX_ADDRESSES = 10_000
+
+/** Identifies payers on one EVM chain. Asks the node only when the signature is not the account's own (ERC-1271). */
+export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: IdentityConfig): EvmIdentity {
+  const { network, lagSeconds, schedule = unrefTimer } = config
+  const chainId = chainIdOf(network)
+  const separators = new Map<string, Hex>()
+  /** Whether an address has code, as answered less than a minute ago or being asked now. */
+  const plainAccounts = lruCache<Promise<boolean | undefined>>(MAX_ADDRESSES)
+  const contractAccounts = lruCache<true>(MAX_ADDRESSES)
+  let isClearScheduled = false
+
+  function parse(payment: Payment, offer: Offer): ParsedPayment | Refused {
+    const { extra } = offer
+    if (offer.network !== network) {
+      return refused(
+        'PAYMENT_INVALID',
+        'network_mismatch',
+        `the offer is for ${offer.network}, this chain is ${network}`,
+      )
+    }
+    if (typeof extra?.name !== 'string' || typeof extra.version !== 'string') {
+      return refused('PAYMENT_INVALID', 'missing_eip712_domain', 'the offer has no extra.name and extra.version')
+    }
+    const exact = parseExact(payment, offer)
+    if (exact.kind === 'refused') return exact
+    const separator = separatorOf({ name: extra.name, version: extra.version }, lower(offer.asset))
+    return { exact, separator, digest: digestOf(exact, separator) }
+  }
+
+  /** Offers are our own, so there is one domain, or a few after configuration changes. */
+  function separatorOf(domain: Domain, asset: Hex): Hex {
+    const id = JSON.stringify([domain.name, domain.version, asset])
+    const cached = separators.get(id)
+    if (cached) return cached
+    const separator = domainSeparator(domain, chainId, asset)
+    if (separators.size < 100) separators.set(id, separator)
+    return separator
+  }
+
+  async function identify(payment: Payment, offer: Offer, at: CallOptions): Promise<Identity> {
+    const parsed = parse(payment, offer)
+    if ('kind' in parsed) return parsed
+    const { exact, digest } = parsed
+    const signer = await recoverSigner(digest, exact.signature)
+    if (signer === exact.from) return identified(exact)
+    const pending = plainAccounts.get(exact.from)
+    if (pending && (await unlessAborted(pending, at.signal)) === false) return refusedSignature(exact, signer)
+    const [isContract, seen] = await Promise.all([
+      unlessAborted(readCode(exact.from), at.signal),
+      reads.view([], { lagSeconds, signal: at.signal }), // detects a node that is behind
+    ])
+    if (isContract === undefined) return unavailable(`the code of ${exact.from} cannot be read`)
+    if (!isContract) return refusedSignature(exact, signer)
+    if (seen.kind === 'failure') return unavailable(seen.reason)
+    const answer = await reads.callContract(
+      exact.from,
+      { to: exact.from, data: signatureCall(digest, exact.signature) },
+      { signal: at.signal },
+    )
+    if (answer.kind === 'failure') return unavailable(answer.reason)
+    if (acceptsSignature(answer)) return identified(exact)
+    return refused(
+      'PAYMENT_INVALID',
+      'signature',
+      `the contract wallet ${exact.from} does not recognize the signature (ERC-1271)`,
+    )
+  }
+
+  /**
+   * Reads whether an address has code. Bad signatures are free to make, so a flood of them for one plain account costs
+   * one question a minute. An account may gain code (EIP-7702) at any time, so only a refusal relies on this cache;
+   * `verify` and `settle` ask for themselves.
+   */
+  async function readCode(address: Hex): Promise<boolean | undefined> {
+    const pending = rpc.request('eth_getCode', [address, 'latest']).then(hasCode)
+    plainAccounts.set(address, pending)
+    const isContract = await pending
+    if (isContract !== false && plainAccounts.get(address) === pending) plainAccounts.delete(address)
+    if (isContract) contractAccounts.set(address, true)
+    if (isContract === false && !isClearScheduled) {
+      isClearScheduled = true
+      schedule(clearPlainAccounts, PLAIN_TTL_MS)
+    }
+    return isContract
+  }
+
+  function clearPlainAccounts(): void {
+    isClearScheduled = false
+    plainAccounts.clear()
+  }
+
+  return {
+    parse,
+    identify,
+    hadCode: (address) => contractAccounts.get(address) === true,
+    markContract: (address) => contractAccounts.set(address, true),
+  }
+}
+
+/** Whether an ERC-1271 wallet accepted the signature. */
+export function acceptsSignature(result: { ok: boolean; data: Hex } | undefined): boolean {
+  return result?.ok === true && result.data === `0x${ERC1271_MAGIC}`
+}
+
+/** Refuses a bad signature. ERC-6492 signatures end here too: counterfactual wallets have no code yet. */
+export function refusedSignature(exact: Exact, signer: Hex | undefined): Refused {
+  const { signature, from } = exact
+  if (signature.endsWith('6492'.repeat(16))) {
+    return refused(
+      'PAYMENT_INVALID',
+      'signature',
+      'counterfactual wallets (ERC-6492) are not accepted; deploy the wallet first',
+    )
+  }
+  const problem = signatureProblem(signature)
+  if (problem)
+    return refused(
+      'PAYMENT_INVALID',
+      'signature',
+      `${problem}, and ${from} is not a deployed contract wallet; counterfactual wallets are not accepted`,
+    )
+  return refused(
+    'PAYMENT_INVALID',
+    'signature',
+    `in the offered EIP-712 domain it was signed by ${signer ?? 'an unknown key'}, not by ${from}`,
+  )
+}
+
+/** A timer that does not keep the process alive. */
+function unrefTimer(act: () => void, ms: number): void {
+  setTimeout(act, ms).unref?.()
+}
+
+/** Resolves with the answer, or with undefined when the signal aborts first. Other callers may share the answer. */
+function unlessAborted(answer: Promise<boolean | undefined>, signal: AbortSignal): Promise<boolean | undefined> {
+  return new Promise((resolve) => {
+    const onAbort = () => resolve(undefined)
+    if (signal.aborted) onAbort()
+    signal.addEventListener('abort', onAbort, { once: true })
+    void answer.then((value) => {
+      signal.removeEventListener('abort', onAbort)
+      resolve(value)
+    })
+  })
+}
+
+function identified(exact: Exact): Identity {
+  return { kind: 'known', payer: checksummed(exact.from), key: exact.key, expiresAt: exact.expiresAt }
+}

@@ -1,0 +1,255 @@
+import type { CheckResult } from '../results.ts'
+import type { Chain, Closed, Settlement } from '../../../core/ports/mod.ts'
+import type { EvmChain } from './mod.ts'
+import type { KeyStatus } from './gas.ts'
+
+/** `name` identifies its lease. `address` is the account that pays the gas; defaults to the name. */
+export type RelayerKey = { readonly name: string; readonly key: string; readonly address?: string }
+
+export type LeasedOptions = {
+  /** As many keys as replicas; a replica holds one at a time (decision 24). */
+  readonly keys: readonly RelayerKey[]
+  /**
+   * The reader needs only the address of the first key: it sends nothing, so it must not check or monitor that account.
+   */
+  readonly build: (key: string, role: 'reader' | 'sender') => EvmChain
+  /** Takes or extends a lease that every replica sees. Returns false while another replica holds it. */
+  readonly takeLease: (name: string, at: { now: number; until: number }) => Promise<boolean>
+  readonly leaseMs: number
+}
+
+/** One relayer key as this replica sees it. `reason` says, in one line for the operator, why it does not serve here. */
+export type KeyState = {
+  readonly address: string
+  readonly kind: 'serving' | 'free' | 'elsewhere' | 'low' | 'unreadable' | 'wrong'
+  readonly reason: string
+  /** In wei; undefined until read. */
+  readonly balance?: bigint
+}
+
+export type LeasedChain = Chain & {
+  check: (at?: { now: number }) => Promise<CheckResult>
+  /**
+   * Reads the balance of every key once a minute, and switches keys when the current one runs low. Call it every few
+   * seconds.
+   */
+  refresh(at: { now: number }): Promise<void>
+  /**
+   * Extends the current lease, or takes a free and funded key. Call it several times per lease. Returns false while no
+   * key serves.
+   */
+  renew(now: number): Promise<boolean>
+  /** Releases the key at once so that another replica can take it. */
+  release(now: number): Promise<void>
+  keys(): readonly KeyState[]
+  close(): void
+}
+
+type LeasedKey = { readonly name: string; readonly sender: EvmChain; until: number }
+
+const READ_EVERY_MS = 60_000
+
+/** An EVM chain whose relayer key no other replica uses at the same time. Without a funded key it offers no terms. */
+export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions): LeasedChain {
+  const [first] = keys
+  if (!first) throw new RangeError('keys: at least one relayer key is required')
+  const reader = build(first.key, 'reader')
+  const states = new Map<string, KeyState>(
+    keys.map(({ name, address = name }) => [name, { address, kind: 'free', reason: 'not read yet' }]),
+  )
+  let leased: LeasedKey | undefined
+  /** Keys that ran low while settlements were under way; they are released when those end. */
+  let retiring: readonly LeasedKey[] = []
+  let renewing: Promise<boolean> | undefined
+  let readAt = Number.NEGATIVE_INFINITY
+
+  function renew(now: number): Promise<boolean> {
+    renewing ??= renewNow(now).finally(() => (renewing = undefined))
+    return renewing
+  }
+
+  async function renewNow(now: number): Promise<boolean> {
+    const until = now + leaseMs
+    if (leased && leased.until <= now) dropKey() // another replica may have used the key since
+    if (leased && (await takeLease(leased.name, { now, until }))) leased.until = until
+    else dropKey()
+    await releaseRetired(now)
+    if (leased && !lowOf(leased)) return true
+    const next = await takeOther(now)
+    if (!next) return false
+    if (leased) retiring = [...retiring, leased]
+    leased = next
+    setState(next.name, { kind: 'serving', reason: '' })
+    return true
+  }
+
+  async function takeOther(now: number): Promise<LeasedKey | undefined> {
+    const until = now + leaseMs
+    for (const { name, key } of keys) {
+      if (leased?.name === name || retiring.some((each) => each.name === name)) continue
+      if (!(await isFunded(name, now))) continue
+      if (!(await takeLease(name, { now, until }))) {
+        setState(name, { kind: 'elsewhere', reason: 'another replica holds it' })
+        continue
+      }
+      const sender = build(key, 'sender')
+      const checked = await sender.check({ now })
+      const low = sender.gas().low
+      if (checked.kind === 'ready' && low === undefined) return { name, sender, until }
+      setState(name, low === undefined ? failureOf(checked) : { kind: 'low', reason: low })
+      sender.close()
+      await takeLease(name, { now, until: now }) // release it for other replicas
+    }
+    return undefined
+  }
+
+  /** A key known to be empty is not even leased; an unread key is checked by its sender. */
+  async function isFunded(name: string, now: number): Promise<boolean> {
+    const { kind } = states.get(name) as KeyState
+    if (kind !== 'low' && kind !== 'wrong') return true
+    if (now - readAt >= READ_EVERY_MS) await readKey(name, now)
+    return !['low', 'wrong'].includes(states.get(name)?.kind ?? '')
+  }
+
+  async function readKey(name: string, now: number): Promise<void> {
+    const key = keys.find((each) => each.name === name)?.key ?? ''
+    const reading = await reader
+      .keyStatus(key, now)
+      .catch((error: Error): Pick<KeyStatus, 'kind' | 'reason'> => ({ kind: 'wrong', reason: error.message }))
+    const balance = 'balance' in reading ? reading.balance : undefined
+    if (reading.kind !== 'funded')
+      return setState(name, { kind: reading.kind, reason: reading.reason, ...(balance !== undefined && { balance }) })
+    const before = states.get(name)
+    const isElsewhere = before?.kind === 'elsewhere'
+    setState(name, {
+      kind: isElsewhere ? 'elsewhere' : 'free',
+      reason: isElsewhere ? before.reason : 'free',
+      ...(balance !== undefined && { balance }),
+    })
+  }
+
+  async function refresh({ now }: { now: number }): Promise<void> {
+    await leased?.sender.refresh({ now })
+    if (now - readAt >= READ_EVERY_MS) {
+      readAt = now
+      await Promise.all(keys.filter(({ name }) => name !== leased?.name).map(({ name }) => readKey(name, now)))
+    }
+    if (leased && lowOf(leased) !== undefined) await renew(now)
+  }
+
+  /** Releases retired keys whose settlements have ended, and extends the lease of the others. */
+  async function releaseRetired(now: number): Promise<void> {
+    const busy: LeasedKey[] = []
+    for (const each of retiring) {
+      const isOver = each.until <= now || each.sender.isIdle()
+      const isExtended = !isOver && (await takeLease(each.name, { now, until: now + leaseMs }))
+      if (isExtended) {
+        busy.push({ ...each, until: now + leaseMs })
+        continue
+      }
+      each.sender.close()
+      if (each.until > now) await takeLease(each.name, { now, until: now })
+    }
+    retiring = busy
+  }
+
+  function lowOf({ name, sender }: LeasedKey): string | undefined {
+    const { low } = sender.gas()
+    setState(name, low === undefined ? { kind: 'serving', reason: '' } : { kind: 'low', reason: low })
+    return low
+  }
+
+  function setState(name: string, state: Pick<KeyState, 'kind' | 'reason'> & { readonly balance?: bigint }): void {
+    const { address, balance } = states.get(name) as KeyState
+    states.set(name, { address, ...(balance !== undefined && { balance }), ...state })
+  }
+
+  function dropKey(): void {
+    leased?.sender.close()
+    if (leased) setState(leased.name, { kind: 'free', reason: 'the lease was lost' })
+    leased = undefined
+  }
+
+  function keyStates(): readonly KeyState[] {
+    if (leased) lowOf(leased)
+    return keys.map(({ name }) => {
+      const state = states.get(name) as KeyState
+      const balance = leased?.name === name ? leased.sender.gas().balance : state.balance
+      return { ...state, ...(balance !== undefined && { balance }) }
+    })
+  }
+
+  const serving = (now: number): LeasedKey | undefined => (leased && leased.until > now ? leased : undefined)
+
+  function closed(now: number): Closed | undefined {
+    const current = serving(now)
+    if (current && lowOf(current) === undefined) return undefined
+    const all = keyStates()
+    const reason = all.map((state) => `${state.address}: ${state.reason}`).join('; ')
+    return {
+      code: all.some(({ kind }) => kind === 'low') ? 'no_gas' : 'no_key',
+      reason: `no relayer key serves: ${reason}`,
+    }
+  }
+
+  /** Fails for a wrong chain, or when no key can ever serve; warns about keys that cannot serve now. */
+  async function check(at: { now: number } = { now: 0 }): Promise<CheckResult> {
+    const checked = await reader.check(at)
+    if (checked.kind !== 'ready') return checked
+    await Promise.all(keys.map(({ name }) => readKey(name, at.now)))
+    const bad = [...states.values()].filter(({ kind }) => kind === 'low' || kind === 'wrong' || kind === 'unreadable')
+    const isHopeless =
+      keys.length > 0 &&
+      bad.length === keys.length &&
+      bad.every(({ kind, balance }) => kind === 'wrong' || balance === 0n)
+    const reasons = bad.map(({ reason }) => `relayer_key: ${reason}`)
+    return isHopeless
+      ? { kind: 'wrong', problems: reasons }
+      : { ...checked, warnings: [...checked.warnings, ...reasons] }
+  }
+
+  const { identify, verify, fate, balance } = reader
+  return {
+    identify,
+    verify,
+    fate,
+    balance,
+    check,
+    refresh,
+    renew,
+    closed,
+    keys: keyStates,
+    terms(now) {
+      const current = serving(now)
+      return current && lowOf(current) === undefined ? reader.terms(now) : []
+    },
+    async settle(payment, offer, at): Promise<Settlement> {
+      const current = serving(at.now)
+      if (!current) return { kind: 'unknown', reason: 'this replica holds no relayer key; another replica will settle' }
+      const settlement = await current.sender.settle(payment, offer, at)
+      if (settlement.kind !== 'unavailable') return settlement
+      // Nothing was sent for lack of gas, so a funded key may send it at once.
+      const moved = await renew(at.now).catch(() => false)
+      const next = moved ? serving(at.now) : undefined
+      return next && next.name !== current.name ? await next.sender.settle(payment, offer, at) : settlement
+    },
+    async release(now) {
+      const all = [...(leased ? [leased] : []), ...retiring]
+      dropKey()
+      for (const { sender } of retiring) sender.close()
+      retiring = []
+      for (const { name } of all) await takeLease(name, { now, until: now })
+    },
+    close() {
+      dropKey()
+      for (const { sender } of retiring) sender.close()
+      reader.close()
+    },
+  }
+}
+
+function failureOf(checked: CheckResult): Pick<KeyState, 'kind' | 'reason'> {
+  if (checked.kind === 'wrong') return { kind: 'wrong', reason: checked.problems.join('; ') }
+  if (checked.kind === 'unavailable') return { kind: 'unreadable', reason: `it cannot be read: ${checked.reason}` }
+  return { kind: 'free', reason: '' }
+}

@@ -1,0 +1,269 @@
+import { type CallOptions, type CheckResult, unavailable } from '../results.ts'
+import { chainIdOf, type Domain, recoverSigner } from '../eip3009.ts'
+import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
+import { usdc } from '../../../core/x402/money.ts'
+import type { Chain, Fate, Refused, Settlement, Unavailable, Verdict } from '../../../core/ports/mod.ts'
+import type { Terms } from '../../../core/x402/offer.ts'
+import type { Offer, Payment } from '../../../core/x402/protocol.ts'
+import { type CheckConfig, checkEvm } from './check.ts'
+import { evmIdentity, acceptsSignature, type ParsedPayment, refusedSignature } from './identity.ts'
+import { CONTRACT_LIMITS, type ContractResult } from './contracts.ts'
+import { balanceCall, SEPARATOR_CALL, signatureCall, stateCall, type ContractCall, transferCall } from './token.ts'
+import { evmReads, type ReadsConfig } from './reads.ts'
+import { type GasFloor, type GasState, type GasMonitor, gasMonitor, type KeyStatus, readKeyStatus } from './gas.ts'
+import { evmRelayer, type Relayer, type RelayerConfig } from './relayer.ts'
+import { jsonRpc, hasCode, type RpcConfig, type RpcFailure } from '../json_rpc.ts'
+import { evmSettler, type SettleConfig, TRANSFER_GAS } from './settle.ts'
+import { checkExact, refused } from '../exact.ts'
+import { flagIn, type Hex, lower, uintIn } from '../hex.ts'
+
+/** Configuration of one gateway on an EVM chain. Defaults suit a public node of an L2. */
+export type EvmConfig = {
+  /** CAIP-2, for example `eip155:8453`. */
+  readonly network: string
+  readonly rpcUrl: string
+  /** A token with EIP-3009, such as USDC. */
+  readonly asset: string
+  readonly payTo: string
+  /** EIP-712 domain of the asset. It differs per deployment; `check` compares it with the token. */
+  readonly domain: Domain
+  /** Pays the gas. Use a key in one process only: two would compete for nonces. */
+  readonly relayerKey: string
+} & Omit<RpcConfig, 'url'> &
+  Omit<RelayerConfig, 'chainId'> &
+  ReadsConfig &
+  Omit<SettleConfig, 'relayer'> &
+  Pick<CheckConfig, 'lowGas'> & {
+    /** Sales stop below this balance until the account is topped up. */
+    readonly gasFloor?: GasFloor
+    /** False for a read-only instance, which neither checks nor monitors the account of its key. Default true. */
+    readonly watchesGas?: boolean
+  }
+
+export type EvmChain = Chain &
+  Required<Pick<Chain, 'balance'>> & {
+    /** Compares the configuration with the chain. When it passes, terms open and stay open. Moves nothing. */
+    check(at?: { now: number }): Promise<CheckResult>
+    /** Monitors the relayer's gas. Call it every few seconds. Never rejects. */
+    refresh(at: { now: number }): Promise<void>
+    /** The relayer's gas balance, and whether it is too low to sell. */
+    gas(): GasState
+    /** Reads the account of another key: whether it could serve, or why not. */
+    keyStatus(relayerKey: string, now: number): Promise<KeyStatus>
+    /** Whether no settlement is under way. */
+    isIdle(): boolean
+    /** Stops background work; pending settlements resolve with `unknown`. */
+    close(): void
+  }
+
+type SimulationContext = { readonly asset: Hex; readonly time: number; readonly isContract: boolean }
+
+/**
+ * USDC on one EVM chain, verified and settled by this gateway. Throws RangeError, without quoting the value, when the
+ * URL, the key or the network is malformed.
+ *
+ * @example
+ * const chain = evmChain({
+ *   network: 'eip155:84532',
+ *   rpcUrl: 'https://sepolia.base.org',
+ *   asset: '0x036CbD53842c5426634e7929541eC2318f3dCF7e',
+ *   payTo: '0x209693Bc6afc0C5328bA36FaF03C514EF312287C',
+ *   domain: { name: 'USDC', version: '2' },
+ *   relayerKey,
+ * })
+ * await chain.check({ now: Date.now() })
+ */
+export function evmChain(config: EvmConfig): EvmChain {
+  const chainId = chainIdOf(config.network)
+  const account = parseKey(config.relayerKey)
+  const rpc = jsonRpc({ ...config, url: config.rpcUrl })
+  const reads = evmReads(rpc, config)
+  const watchesGas = config.watchesGas ?? true
+  const transferGas = config.gas?.transfer ?? TRANSFER_GAS
+  const gas: GasMonitor = gasMonitor(
+    { rpc, feeAt: (now) => relayer.feeAt(now) },
+    { address: account.address, transferGas, floor: config.gasFloor },
+  )
+  const relayer: Relayer = evmRelayer(rpc, account, { ...config, chainId, gasMonitor: gas })
+  const identity = evmIdentity({ rpc, reads }, { network: config.network, lagSeconds: lagSeconds(config) })
+  const settler = evmSettler({ rpc, reads, relayer, gasMonitor: gas }, { ...config, relayer: account.address })
+  const { network, asset, payTo, domain } = config
+  const offered: readonly Terms[] = [
+    { scheme: 'exact', network, asset, payTo, extra: { name: domain.name, version: domain.version } },
+  ]
+  let terms: readonly Terms[] = []
+
+  async function verify(payment: Payment, offer: Offer, at: CallOptions): Promise<Verdict> {
+    const parsed = identity.parse(payment, offer)
+    if ('kind' in parsed) return parsed
+    const { exact } = parsed
+    const refusal = checkExact(exact, offer, at.now, config.lookbackSeconds)
+    if (refusal) return refusal
+    const asset = lower(offer.asset)
+    const hadCode = identity.hadCode(exact.from)
+    const transfer = { to: asset, data: transferCall(exact) }
+    const calls = [
+      { to: asset, data: balanceCall(exact.from) },
+      { to: asset, data: stateCall(exact.from, exact.nonce) },
+      ...(hadCode ? [] : [transfer]), // last, so that the payer's code cannot affect earlier answers
+    ]
+    // Often only these answers tell whether the payer has code, and the token may already run it, so the gas is bounded.
+    const bounds = { gas: CONTRACT_LIMITS.gas, from: account.address }
+    const payerCall = hadCode ? simulateAsPayer(parsed, transfer, at.signal) : undefined
+    const [code, seen] = await Promise.all([
+      rpc.request('eth_getCode', [exact.from, 'latest'], at.signal),
+      reads.view(calls, { lagSeconds: lagSeconds(config), signal: at.signal, ...bounds }),
+    ])
+    const isContract = hasCode(code)
+    if (isContract === undefined) return unavailable(`the code of ${exact.from} cannot be read`)
+    if (seen.kind === 'failure') return unavailable(seen.reason)
+    if (isContract) identity.markContract(exact.from)
+    const payerResult =
+      payerCall || isContract ? await (payerCall ?? simulateAsPayer(parsed, transfer, at.signal)) : undefined
+    if (payerResult && 'kind' in payerResult) return unavailable(payerResult.reason)
+    const [balanceOf, state] = seen.results
+    const transferResult = payerResult ? payerResult.transferResult : seen.results[2]
+    if (isContract && !acceptsSignature(payerResult?.signatureResult)) {
+      return refused(
+        'PAYMENT_INVALID',
+        'signature',
+        `the account ${exact.from} has code and does not accept the signature (ERC-1271)`,
+      )
+    }
+    const balance = uintIn(balanceOf)
+    if (transferResult?.ok && balance !== undefined)
+      return {
+        kind: 'valid',
+        balance: usdc(balance),
+        asOf: at.now,
+        ...(seen.block !== undefined && { block: seen.block }),
+      }
+    if (flagIn(state))
+      return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled on chain')
+    if (balance !== undefined && balance < exact.value) {
+      return refused(
+        'PAYMENT_UNFUNDED',
+        'insufficient_balance',
+        `the payer has ${balance} base units; the price is ${exact.value}`,
+      )
+    }
+    return diagnose(parsed, { asset, time: seen.time, isContract }, at.signal)
+  }
+
+  /** Runs the payer's own code: whether it accepts the signature, and whether the token would then move the money. */
+  async function simulateAsPayer(
+    { exact, digest }: ParsedPayment,
+    transfer: ContractCall,
+    signal: AbortSignal,
+  ): Promise<{ transferResult: ContractResult; signatureResult: ContractResult } | RpcFailure> {
+    const request = (call: ContractCall) => reads.callContract(exact.from, call, { signal, from: account.address })
+    const [transferResult, signatureResult] = await Promise.all([
+      request(transfer),
+      request({ to: exact.from, data: signatureCall(digest, exact.signature) }),
+    ])
+    if (transferResult.kind === 'failure') return transferResult
+    return signatureResult.kind === 'failure' ? signatureResult : { transferResult, signatureResult }
+  }
+
+  /** Explains why a funded, unused authorization would revert. One more round trip, on this path only. */
+  async function diagnose(
+    parsed: ParsedPayment,
+    context: SimulationContext,
+    signal: AbortSignal,
+  ): Promise<Refused | Unavailable> {
+    const { exact, digest, separator } = parsed
+    const { asset, time, isContract } = context
+    const signer = isContract ? exact.from : await recoverSigner(digest, exact.signature)
+    if (signer !== exact.from) return refusedSignature(exact, signer)
+    if (exact.validAfter >= BigInt(time)) {
+      const text = `authorization.validAfter is ${exact.validAfter}; it must be before the chain's time, ${time}`
+      return refused('PAYMENT_UNFUNDED', 'payload_authorization_valid_after', text)
+    }
+    const calls = [
+      { to: asset, data: SEPARATOR_CALL },
+      { to: asset, data: stateCall(exact.from, exact.nonce) },
+    ]
+    const token = await reads.view(calls, { lagSeconds: lagSeconds(config), signal })
+    if (token.kind === 'failure') return unavailable(token.reason)
+    const [separatorResult, state] = token.results
+    if (flagIn(state) === undefined)
+      return refused('PAYMENT_INVALID', 'eip3009_not_supported', `${asset} has no authorizationState()`)
+    if (separatorResult?.ok && separatorResult.data !== separator) {
+      return refused('PAYMENT_INVALID', 'token_name_mismatch', "the token's EIP-712 domain differs from the offer's")
+    }
+    return refused('PAYMENT_INVALID', 'transaction_simulation_failed', 'transferWithAuthorization would revert')
+  }
+
+  async function settle(payment: Payment, offer: Offer, at: CallOptions): Promise<Settlement> {
+    const parsed = identity.parse(payment, offer)
+    if ('kind' in parsed) return { kind: 'refused', reason: parsed.reason }
+    return settler.settle(
+      { exact: parsed.exact, offer, id: parsed.digest, hadCode: identity.hadCode(parsed.exact.from) },
+      at,
+    )
+  }
+
+  async function fate(payment: Payment, offer: Offer, at: CallOptions): Promise<Fate> {
+    const parsed = identity.parse(payment, offer)
+    if ('kind' in parsed) return { kind: 'unknown', reason: parsed.reason }
+    return reads.fate(parsed.exact, offer, at.signal)
+  }
+
+  async function check({ now }: { now: number } = { now: 0 }): Promise<CheckResult> {
+    const checked = await checkEvm(rpc, { ...config, chainId, relayer: account.address, checksRelayer: watchesGas })
+    if (checked.kind !== 'ready') return checked
+    if (watchesGas) await gas.readNow(now)
+    await reads.setMulticall(checked.multicall)
+    relayer.setSync(checked.sync)
+    terms = offered
+    return checked
+  }
+
+  function close(): void {
+    settler.close()
+    relayer.close()
+    rpc.close()
+  }
+
+  const balance: EvmChain['balance'] = (address, { signal }) =>
+    reads.balance(asset, address, { lagSeconds: lagSeconds(config), signal })
+  const low = () => (watchesGas ? gas.state().low : undefined)
+
+  return {
+    terms: () => (low() === undefined ? terms : []),
+    closed() {
+      const reason = low()
+      return reason === undefined ? undefined : { code: 'no_gas', reason: `relayer_key: ${reason}` }
+    },
+    identify: identity.identify,
+    verify,
+    settle,
+    fate,
+    balance,
+    check,
+    refresh: async ({ now }) => (watchesGas ? await gas.refresh(now) : undefined),
+    gas: gas.state,
+    keyStatus: (key, now) =>
+      readKeyStatus(
+        { rpc, feeAt: relayer.feeAt },
+        { address: parseKey(key).address, transferGas, floor: config.gasFloor },
+        now,
+      ),
+    isIdle: settler.isIdle,
+    close,
+  }
+}
+
+function lagSeconds(config: EvmConfig): number {
+  return config.lagSeconds ?? 4
+}
+
+/** Parses the key. The error never quotes it. */
+function parseKey(key: string): PrivateKeyAccount {
+  try {
+    if (/^0x[0-9a-fA-F]{64}$/.test(key)) return privateKeyToAccount(key as Hex)
+  } catch {
+    // The number is outside the curve's range.
+  }
+  throw new RangeError('relayerKey must be 0x and 64 hex digits of a valid private key')
+}

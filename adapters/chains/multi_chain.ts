@@ -1,0 +1,89 @@
+import type { CallOptions } from './results.ts'
+import type { Chain, Identity, Proof } from '../../core/ports/mod.ts'
+import type { Offer, Payment } from '../../core/x402/protocol.ts'
+import { lruCache } from './lru_cache.ts'
+
+const MAX_OFFERS = 1_000
+
+/**
+ * One gateway paid through several payment methods, in order of preference. Put batched payments last: a plain client
+ * takes the first offer of a network and signs what batches cannot use (decision 69). Throws RangeError for an empty
+ * list.
+ *
+ * @example
+ * const chain = multiChain([evmChain(base), solanaChain(solana), batchedChain(nano)])
+ */
+export function multiChain(chains: readonly Chain[]): Chain {
+  if (!chains[0]) throw new RangeError('chains: at least one is required')
+  const [first, ...others]: readonly [Chain, ...Chain[]] = [chains[0], ...chains.slice(1)]
+  const readable = chains.flatMap(({ balance }) => (balance ? [balance] : []))
+  const provers = chains.flatMap(({ proves }) => (proves ? [proves] : []))
+  /** The chain of each offer seen. */
+  const owners = lruCache<Chain>(MAX_OFFERS)
+
+  /** The chain of an offer, by its current terms or by offers seen before. */
+  function ownerOf(offer: Offer, now: number): Chain | undefined {
+    const name = offerKey(offer)
+    const owner = chains.find((chain) => chain.terms(now).some((terms) => offerKey(terms) === name)) ?? owners.get(name)
+    if (owner) owners.set(name, owner)
+    return owner
+  }
+
+  /** Identifies an offer from before a restart that nobody's terms contain any more: its signature shows the chain. */
+  async function chainBySignature(
+    payment: Payment,
+    offer: Offer,
+    at: CallOptions,
+  ): Promise<{ chain: Chain; identity: Identity }> {
+    let best = { chain: first, identity: await first.identify(payment, offer, at) }
+    for (const chain of others) {
+      if (best.identity.kind === 'known') break
+      const identity = await chain.identify(payment, offer, at)
+      if (identity.kind === 'known' || (best.identity.kind === 'refused' && identity.kind === 'unavailable'))
+        best = { chain, identity }
+    }
+    if (best.identity.kind === 'known') owners.set(offerKey(offer), best.chain)
+    return best
+  }
+
+  async function chainOf(payment: Payment, offer: Offer, at: CallOptions): Promise<Chain> {
+    return ownerOf(offer, at.now) ?? (await chainBySignature(payment, offer, at)).chain
+  }
+
+  /** Reads the first chain that knows such addresses; the others throw RangeError. */
+  async function balance(address: string, at: { signal: AbortSignal }) {
+    let reason: unknown
+    for (const read of readable) {
+      try {
+        return await read(address, at)
+      } catch (error) {
+        if (!(error instanceof RangeError)) throw error
+        reason = error
+      }
+    }
+    throw reason
+  }
+
+  async function proves(proof: Proof): Promise<boolean> {
+    for (const check of provers) if (await check(proof)) return true
+    return false
+  }
+
+  return {
+    terms: (now) => chains.flatMap((chain) => chain.terms(now)),
+    closed: (now) => chains.flatMap((chain) => chain.closed?.(now) ?? [])[0],
+    identify: async (payment, offer, at) =>
+      (await ownerOf(offer, at.now)?.identify(payment, offer, at)) ??
+      (await chainBySignature(payment, offer, at)).identity,
+    verify: async (payment, offer, at) => (await chainOf(payment, offer, at)).verify(payment, offer, at),
+    settle: async (payment, offer, at) => (await chainOf(payment, offer, at)).settle(payment, offer, at),
+    fate: async (payment, offer, at) => (await chainOf(payment, offer, at)).fate(payment, offer, at),
+    ...(readable.length > 0 && { balance }),
+    ...(provers.length > 0 && { proves }),
+  }
+}
+
+/** What distinguishes the offers of one gateway; prices, times and recipients do not. */
+function offerKey({ scheme, network, asset, extra }: Pick<Offer, 'scheme' | 'network' | 'asset' | 'extra'>): string {
+  return JSON.stringify([scheme, network, asset, extra?.name, extra?.verifyingContract]).toLowerCase()
+}

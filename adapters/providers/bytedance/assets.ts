@@ -1,0 +1,207 @@
+/**
+ * Characters at BytePlus ModelArk or Volcano Engine, over their control plane: access and secret key, not the key of the models. Actions, states
+ * and the envelope in the sources of decision 89; the signature in ark_signature.ts.
+ */
+import {
+  type Clock,
+  type Enrolling,
+  type Enrollment,
+  ApiError,
+  type FaceState,
+  type Fields,
+  type Log,
+  type PortraitVendor,
+} from '../../../core/mod.ts'
+import { type ArkKeys, signedHeaders } from './signature.ts'
+import { type Fetch, vendorHttp } from '../../http/fetch.ts'
+import { type ErrorClassifier, record, type ErrorReply, type FailureKind } from '../../http/refusals.ts'
+
+export type ArkAssetsConfig = {
+  readonly accessKey: string
+  readonly secretKey: string
+  /** `https://open.ap-southeast-1.byteplusapi.com` and its region unless told; in China `https://open.volcengineapi.com` and `cn-beijing`. */
+  readonly baseUrl?: string | undefined
+  readonly region?: string | undefined
+  /** The project that assets belong to; the account's own unless told. */
+  readonly project?: string | undefined
+  /** Where a phone is sent after the check; nowhere unless told. */
+  readonly callbackUrl?: string | undefined
+  /** Who is named as the source of a rate limit. */
+  readonly maker: string
+  /** Longest that one upstream call may take, in milliseconds; 20 seconds unless told. */
+  readonly timeoutMs?: number | undefined
+  readonly clock: Clock
+  readonly log: Log
+  readonly fetch?: Fetch | undefined
+}
+
+export const ARK_ASSETS = { baseUrl: 'https://open.ap-southeast-1.byteplusapi.com', region: 'ap-southeast-1' } as const
+
+const NAME = 'ark-assets'
+const VERSION = '2024-01-01'
+const LOOK_EVERY_MS = 3_000
+/** A picture that is still looked at then is given up; the vendor may yet take it, and nobody pays for it. */
+const LOOKS = 20
+/** "valid about 120 s" (decision 89). */
+const LINK_SECONDS = 120
+const MAX_REPLY_BYTES = 1024 * 1024
+
+/** An invented character gets a group of its own; a real person has one since the check. */
+export function arkAssets(config: ArkAssetsConfig): PortraitVendor {
+  const { clock, baseUrl = ARK_ASSETS.baseUrl, project, callbackUrl } = config
+  const keys: ArkKeys = {
+    accessKey: config.accessKey,
+    secretKey: config.secretKey,
+    region: config.region ?? ARK_ASSETS.region,
+    service: 'ark',
+  }
+  const http = vendorHttp({ ...config, name: NAME, timeoutMs: config.timeoutMs ?? 20_000, maxBytes: MAX_REPLY_BYTES })
+  const ours: Fields = project === undefined ? {} : { ProjectName: project }
+
+  return {
+    async enroll(character, { signal }) {
+      const group = await ask(
+        'CreateAssetGroup',
+        { Name: character.name, Description: character.name, GroupType: 'AIGC', ...ours },
+        { signal },
+      )
+      return await add(idIn(group, 'CreateAssetGroup'), character, signal)
+    },
+
+    async session(_name, { signal }) {
+      const { BytedToken, H5Link } = await ask(
+        'CreateVisualValidateSession',
+        { ...(callbackUrl !== undefined && { CallbackURL: callbackUrl }), ...ours },
+        { signal },
+      )
+      if (typeof BytedToken !== 'string' || typeof H5Link !== 'string' || !/^https:\/\//i.test(H5Link))
+        throw unclear('CreateVisualValidateSession')
+      return { token: BytedToken, link: H5Link, expiresInSeconds: LINK_SECONDS }
+    },
+
+    async status(token, { signal }): Promise<FaceState> {
+      const found = await ask('GetVisualValidateResult', { BytedToken: token, ...ours }, { signal, absent: true })
+      const { GroupId } = found
+      return typeof GroupId === 'string' && GroupId !== '' ? { kind: 'active', groupId: GroupId } : { kind: 'pending' }
+    },
+
+    face: (group, character, { signal }) => add(group, character, signal),
+  }
+
+  async function add(group: string, { name, image }: Enrolling, signal: AbortSignal): Promise<Enrollment> {
+    const asset = { GroupId: group, URL: image, Name: name, AssetType: 'Image', ...ours }
+    const made = await ask('CreateAsset', asset, { signal, classify: classifyPictureError }).catch(unlessFace)
+    if (!made) return { kind: 'rejected', reason: NOT_THE_FACE }
+    const id = idIn(made, 'CreateAsset')
+    for (let look = 0; look < LOOKS; look++) {
+      const found = await ask('GetAsset', { Id: id, ...ours }, { signal })
+      const state = String(found.Status).toLowerCase()
+      if (state === 'active') return { kind: 'enrolled', assetId: id }
+      if (state === 'failed' || state === 'rejected') return { kind: 'rejected', reason: reasonOf(found) }
+      await clock.wait(LOOK_EVERY_MS, signal)
+      signal.throwIfAborted()
+    }
+    throw http.failure('timeout', `${NAME} did not take a picture within ${(LOOKS * LOOK_EVERY_MS) / 1000} s`)
+  }
+
+  /** The `Result` of an action. With `absent`, what is not there is an empty one. */
+  async function ask(
+    action: string,
+    body: Fields,
+    {
+      signal,
+      absent = false,
+      classify = classifyAssetError,
+    }: { signal: AbortSignal; absent?: boolean; classify?: ErrorClassifier },
+  ): Promise<Fields> {
+    const url = `${baseUrl.replace(/\/+$/, '')}/?Action=${action}&Version=${VERSION}`
+    const headers = signedHeaders({ url, body: JSON.stringify(body) }, keys, clock.now())
+    const isAbsent = (refusal: ErrorReply) =>
+      absent &&
+      (/NotFound|NotExist|NotReady/i.test(codeIn(refusal.body)) ||
+        (refusal.status === 404 && codeIn(refusal.body) === ''))
+    const judged: ErrorClassifier = (refusal) => {
+      if (isAbsent(refusal)) return new ApiError('NOT_FOUND')
+      config.log.info('an action on characters was refused', {
+        vendor: NAME,
+        action,
+        status: refusal.status,
+        code: safely(codeIn(refusal.body)),
+      })
+      return classify(refusal)
+    }
+    try {
+      const reply = await http.postJson(url, body, { headers, signal, classify: judged })
+      // An error can come with 200.
+      if (codeIn(reply) !== '') throw http.errorFrom({ status: 400, headers: new Headers(), body: reply }, judged)
+      return record(record(reply).Result) as Fields
+    } catch (error) {
+      if (absent && error instanceof ApiError && error.code === 'NOT_FOUND') return {}
+      throw error
+    }
+  }
+
+  function idIn({ Id }: Fields, action: string): string {
+    if (typeof Id === 'string' && Id !== '') return Id
+    throw unclear(action)
+  }
+
+  function unclear(action: string): Error {
+    return http.failure('failed', `${NAME} answered ${action} in another shape`)
+  }
+}
+
+// ── refusals: {ResponseMetadata: {Error: {Code, Message}}} ──────────────────────────────────────────────────────────
+
+const errorIn = (body: unknown) => record(record(record(body).ResponseMetadata).Error)
+const codeIn = (body: unknown): string => {
+  const { Code } = errorIn(body)
+  return typeof Code === 'string' ? Code : ''
+}
+const safely = (code: string): string => (/^[\w.-]{1,64}$/.test(code) ? code : '')
+
+const RATE = /Throttl|RateLimit|FlowLimit|TooManyRequests|QpsLimit/i
+const OURS =
+  /Signature|AccessDenied|Unauthorized|InvalidAccessKey|InvalidCredential|Forbidden|OverDue|Quota|LimitExceeded|ServiceNotOpen/i
+const POLICY = /Sensitive|RiskControl|Moderation|PolicyViolation/i
+const FACE = /Face|Similarity|NotSamePerson|Liveness/i
+const PICTURE = /(Image|URL|Download|Asset(Type|Content|Format|Size)|Media)/i
+const INVALID = /^(InvalidParameter|InvalidArgument|MissingParameter)/
+
+const classifyAssetError: ErrorClassifier = ({ body }) => kindOf(codeIn(body))
+
+/** What is wrong with a picture is its sender's to mend. */
+const classifyPictureError: ErrorClassifier = ({ body }) => {
+  const code = codeIn(body)
+  const trouble = kindOf(code)
+  if (trouble !== undefined && trouble !== 'operator') return trouble
+  if (FACE.test(code) && !OURS.test(code)) return new ApiError('FACE_REJECTED', { details: NOT_THE_FACE })
+  return PICTURE.test(code) || (INVALID.test(code) && PICTURE.test(messageIn(body))) ? 'image' : trouble
+}
+
+function kindOf(code: string): FailureKind | undefined {
+  if (RATE.test(code)) return 'rate_limited'
+  if (POLICY.test(code)) return 'policy'
+  if (OURS.test(code) || INVALID.test(code)) return 'operator'
+  return undefined
+}
+
+const messageIn = (body: unknown): string => String(errorIn(body).Message ?? '').slice(0, 500)
+
+const NOT_THE_FACE = 'The picture does not show the face of the person who passed the check.'
+const NOT_TAKEN = 'The vendor does not take this picture.'
+
+/** A refusal of the face is an answer, not a failure. */
+function unlessFace(error: unknown): undefined {
+  if (error instanceof ApiError && error.code === 'FACE_REJECTED') return undefined
+  throw error
+}
+
+/** Why an asset failed, by the code that it carries. */
+function reasonOf(asset: Fields): string {
+  const { Code } = record(asset.Error)
+  const code = typeof Code === 'string' ? Code : ''
+  if (POLICY.test(code)) return 'The safety system of the vendor refused this picture.'
+  if (FACE.test(code)) return NOT_THE_FACE
+  return NOT_TAKEN
+}

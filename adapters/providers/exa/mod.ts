@@ -1,0 +1,25 @@
+/** Exa: search, and web pages one by one. */
+import { SEARCH_TIMEOUT_MS } from '../lib/search_provider.ts'
+import { key, provider, RootUrl, setting } from '../manifest.ts'
+import { EXA_SEARCH, exaSearch } from './search.ts'
+import { exaWeb } from './web.ts'
+
+export const manifest = provider({
+  name: 'exa',
+  title: 'Exa',
+  settings: {
+    exa_api_key: key('The API key of Exa.'),
+    exa_base_url: setting('Another address of the Exa API.', RootUrl, { usual: 'the public API' }),
+  },
+  environment: { EXA_API_KEY: 'exa_api_key', EXA_BASE_URL: 'exa_base_url' },
+  serves: {
+    search: {
+      create: ({ exa_api_key: apiKey, exa_base_url: baseUrl = EXA_SEARCH.baseUrl }, { clock, log }) =>
+        exaSearch({ key: apiKey, baseUrl, maker: 'Exa', timeoutMs: SEARCH_TIMEOUT_MS, clock, log }),
+    },
+    websearch: {
+      create: ({ exa_api_key: apiKey, exa_base_url: baseUrl = EXA_SEARCH.baseUrl }, { clock, log }) =>
+        exaWeb({ key: apiKey, baseUrl, clock, log }),
+    },
+  },
+})

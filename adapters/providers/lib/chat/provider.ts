@@ -1,0 +1,57 @@
+/** Shared by the chat protocols: the operator's configuration, request bodies, and calls to the upstream. */
+import type { Clock, Fields, Log } from '../../../../core/mod.ts'
+import { chatErrorFor } from './refusals.ts'
+import { type Fetch, type VendorHttp, vendorHttp } from '../../../http/fetch.ts'
+import { writeOrder } from '../image_provider.ts'
+
+export type ChatVendorConfig = {
+  /** Root of the API, before the protocol's own paths, for example `https://api.openai.com/v1`. */
+  readonly baseUrl: string
+  readonly key?: string | undefined
+  /** Maker of the model, named to the caller as the source of a rate limit. */
+  readonly maker: string
+  /**
+   * Longest wait for a whole answer, or for the first bytes of a stream, in milliseconds. The contract's is
+   * `CHAT_TIMEOUT_MS`.
+   */
+  readonly timeoutMs: number
+  /** Merged into every request, below what the caller sent. */
+  readonly parameters?: Fields | undefined
+  /** Merged into every request above everything else. A null removes a field. */
+  readonly overrides?: Fields | undefined
+  /** Added to the headers of every request, such as `openai-organization`. */
+  readonly headers?: Readonly<Record<string, string>> | undefined
+  readonly clock: Clock
+  readonly log: Log
+  readonly fetch?: Fetch | undefined
+  /** Largest whole answer in bytes. */
+  readonly maxBytes?: number | undefined
+}
+
+/** Contract 6.52: for whole answers, and for the first byte of a stream. */
+export const CHAT_TIMEOUT_MS = 120_000
+/** Short, because a person waits for the first word. */
+const RETRY_PAUSE_MS = 200
+
+/** A client of one chat vendor. It throws ApiErrors only; the log gets what the caller is not told. */
+export function chatHttp(config: ChatVendorConfig, name: string): VendorHttp {
+  const { maker, log } = config
+  return vendorHttp({
+    ...config,
+    name,
+    retryPauseMs: RETRY_PAUSE_MS,
+    errorFor(kind, about) {
+      if (kind === 'failed' || kind === 'timeout')
+        log.warn('a chat vendor did not answer', { vendor: name, maker, why: about.what })
+      return chatErrorFor(kind, about)
+    },
+  })
+}
+
+/**
+ * Merges the body of a request: defaults, the operator's parameters, the request, the operator's overrides. Nulls
+ * remove fields, lists replace.
+ */
+export function writeChat(config: ChatVendorConfig, { usual = {}, order }: { usual?: Fields; order: Fields }): Fields {
+  return writeOrder(config, { usual, order })
+}

@@ -1,0 +1,170 @@
+/**
+ * The OpenAI chat protocol: OpenAI itself, xAI, DeepSeek, Z.ai, and what vLLM, llama.cpp, Ollama and others serve under the same path.
+ * Sources: openai@7.55.0 `resources/chat/completions`; decision 75.
+ */
+import type { ChatOrder, ChatVendor, Fields, Json } from '../../../core/mod.ts'
+import { usageOf } from '../../../core/products/chat/formats/usage.ts'
+import { asStream } from '../lib/chat/translation.ts'
+import { type ChatVendorConfig, chatHttp, writeChat } from '../lib/chat/provider.ts'
+import { chatErrorClassifier, contextError } from '../lib/chat/refusals.ts'
+import type { VendorHttp } from '../../http/fetch.ts'
+import { bearer, under } from '../lib/image_provider.ts'
+import { envelope, type ErrorClassifier, record, errorReplyIn, type FailureKind } from '../../http/refusals.ts'
+
+export type OpenaiChatConfig = ChatVendorConfig & {
+  /** How the output cap is spelt; `max_completion_tokens` at api.openai.com, whose reasoning models refuse the other, else `max_tokens`. */
+  readonly maxTokensField?: 'max_tokens' | 'max_completion_tokens' | undefined
+  /** Whether the server reads `cache_control` of parts and tools, as OpenRouter does; others may refuse it. */
+  readonly keepsCacheControl?: boolean | undefined
+}
+
+/** Bodies pass as they came, plus `model`, `stream` and our own `stream_options`; what the gateway alone understands is left out. */
+export function openaiChat(config: OpenaiChatConfig): ChatVendor {
+  const http = chatHttp(config, 'openai-chat')
+  const url = under(config.baseUrl, '/chat/completions')
+  const headers = { ...bearer(config.key), ...config.headers }
+  const taste = tasteOf(config)
+
+  return {
+    format: 'chat',
+    async ask(order, { signal }) {
+      const sent = writeChat(config, { order: write(order, taste) })
+      const classify = chatErrorClassifier({ body: order.body, sent, streams: order.stream, callerPath }, openaiQuirks)
+      const options = { headers, signal, classify }
+      if (!order.stream)
+        return { kind: 'whole', body: read(await http.postJson(url, sent, options), { http, classify }) }
+      const answer = await http.postStream(url, sent, options)
+      return answer.kind === 'stream' ? answer : asStream(read(answer.body, { http, classify }))
+    },
+  }
+}
+
+// ── what is sent ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** What a server takes beyond the protocol, and what it refuses. */
+type Taste = {
+  readonly cap: 'max_tokens' | 'max_completion_tokens'
+  /** OpenAI itself, which refuses the reasoning members that DeepSeek and Z.ai need. */
+  readonly isOpenai: boolean
+  readonly drops: ReadonlySet<string>
+}
+
+/** Members of a message, a part, a tool or a call that belong to other wires; strict servers refuse what they do not know. */
+const FOREIGN = ['reasoning_signature', 'reasoning_blocks', 'content_before_tools', 'citations', 'other_blocks']
+
+function tasteOf({ baseUrl, maxTokensField, keepsCacheControl = false }: OpenaiChatConfig): Taste {
+  const { hostname } = new URL(baseUrl)
+  // Also its regional hosts, such as eu.api.openai.com.
+  const isOpenai = /^(?:[\w-]+\.)?api\.openai\.com$/.test(hostname)
+  const drops = new Set([
+    ...FOREIGN,
+    // Signatures of thoughts, which Google's own host wants back.
+    ...(hostname === 'generativelanguage.googleapis.com' ? [] : ['extra_content']),
+    ...(keepsCacheControl ? [] : ['cache_control']),
+    ...(isOpenai ? ['reasoning_content'] : []),
+  ])
+  return { cap: maxTokensField ?? (isOpenai ? 'max_completion_tokens' : 'max_tokens'), isOpenai, drops }
+}
+
+/** Members of other wires, which come here when a model of theirs is unavailable; a compatible server would refuse them. */
+const ELSEWHERE = new Set(['context_management', 'output_config', 'speed'])
+
+function write({ body: given, model, stream }: ChatOrder, { cap, isOpenai, drops }: Taste): Fields {
+  const body = without(given, ELSEWHERE)
+  const {
+    prompt_cache,
+    search_parameters,
+    stream_options,
+    max_tokens,
+    max_completion_tokens,
+    messages,
+    tools,
+    thinking,
+    cache_control,
+    ...rest
+  } = body
+  const most = max_tokens ?? max_completion_tokens
+  return {
+    model,
+    ...(messages !== undefined && { messages: eachOf(messages, (message) => plain(message, drops)) }),
+    ...(tools !== undefined && { tools: eachOf(tools, (tool) => without(tool, drops)) }),
+    ...(thinking !== undefined && !isOpenai && { thinking }),
+    ...(cache_control !== undefined && !drops.has('cache_control') && { cache_control }),
+    ...rest,
+    ...(most !== undefined && { [cap]: most }),
+    stream,
+    ...(stream && { stream_options: { include_usage: true } }),
+  }
+}
+
+/** A message in the protocol's own members. Words that came before calls go back to where the protocol has them. */
+function plain(message: Fields, drops: ReadonlySet<string>): Fields {
+  const { content, tool_calls, content_before_tools: before } = message
+  const isSilent = content === '' || content === null || content === undefined
+  const said = isSilent && typeof before === 'string' && before !== '' ? before : content
+  return {
+    ...without(message, drops),
+    ...(said !== undefined && { content: eachOf(said, (part) => without(part, drops)) }),
+    ...(tool_calls !== undefined && { tool_calls: eachOf(tool_calls, (call) => without(call, drops)) }),
+  }
+}
+
+const eachOf = (list: Json, change: (entry: Fields) => Fields): Json =>
+  Array.isArray(list) ? list.map((entry: Json) => (isFields(entry) ? change(entry) : entry)) : list
+
+function without(entry: Fields, names: ReadonlySet<string>): Fields {
+  const kept = Object.entries(entry).filter(([name]) => !names.has(name))
+  return kept.length === Object.keys(entry).length ? entry : Object.fromEntries(kept)
+}
+
+const callerPath = (path: string): string => path.replace(/^max_completion_tokens$/, 'max_tokens')
+
+// ── what is read ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+type ReadOptions = { readonly http: VendorHttp; readonly classify: ErrorClassifier }
+
+function read(reply: unknown, { http, classify }: ReadOptions): Fields {
+  const error = errorReplyIn(reply)
+  if (error) throw http.errorFrom(error, classify)
+  const { choices, usage, ...head } = record(reply) as Fields
+  if (
+    !Array.isArray(choices) ||
+    choices.length === 0 ||
+    !choices.every((choice) => isFields(record(choice).message as Json))
+  ) {
+    throw http.failure('failed', 'openai-chat answered in another shape')
+  }
+  const said = (choices as readonly Fields[]).map((choice) => ({
+    ...choice,
+    message: spoken(choice.message as Fields),
+  }))
+  return { ...head, choices: said, ...(isFields(usage) && { usage: usageOf(usage) }) }
+}
+
+/** vLLM and OpenRouter call it `reasoning`. No reasoning is no member (contract 6.25). */
+function spoken({ reasoning, reasoning_content, ...message }: Fields): Fields {
+  const thought = [reasoning_content, reasoning].find((text) => typeof text === 'string' && text !== '')
+  return { ...message, ...(thought !== undefined && { reasoning_content: thought }) }
+}
+
+function isFields(value: Json | undefined): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+// ── quirks ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Z.ai's codes (docs.z.ai; decision 75). 1113, an account in arrears, comes as a 429. */
+const ZAI: readonly (readonly [RegExp, FailureKind])[] = [
+  [/^1(00[0-4]|11\d|12[01]|211|22[0-2]|304|308|309|310|311|313)$/, 'operator'],
+  [/^1301$/, 'policy'],
+  [/^1(302|303|305|312)$/, 'rate_limited'],
+]
+
+/** Of all who serve OpenAI's protocols. */
+export const openaiQuirks: ErrorClassifier = ({ status, body }) => {
+  const { code, message } = envelope(body)
+  // xAI: a 403 is moderation as often as a bad key (decision 75).
+  if (status === 403 && /violates usage guidelines|SAFETY_CHECK_TYPE_/.test(message)) return 'policy'
+  if (code === '1261') return contextError()
+  return ZAI.find(([codes]) => codes.test(code))?.[1]
+}

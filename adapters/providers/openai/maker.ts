@@ -1,0 +1,14 @@
+/** OpenAI and xAI: chat completions and responses under one base (decision 75). */
+import type { ChatVendor } from '../../../core/mod.ts'
+import { openaiChat, type OpenaiChatConfig } from './chat.ts'
+import { openaiResponses } from './responses.ts'
+
+/** Speaks `responses`. A chat order goes to chat completions, which answers as it is asked, unless the order needs what only responses can do. */
+export function openai(config: OpenaiChatConfig): ChatVendor {
+  const chat = openaiChat(config)
+  const responses = openaiResponses(config)
+  return {
+    format: 'responses',
+    ask: (order, at) => (order.format === 'chat' && order.by !== 'responses' ? chat : responses).ask(order, at),
+  }
+}

@@ -1,0 +1,68 @@
+/** OpenAI, and its protocols, which many servers speak: chat, images, videos, and speech from a server of the operator's. */
+import { SOUND_TIMEOUT_MS } from '../lib/audio_provider.ts'
+import { addressOf, key, needed, provider, RootUrl, setting } from '../manifest.ts'
+import { Type } from '@sinclair/typebox'
+import { openaiChat } from './chat.ts'
+import { openaiImages } from './images.ts'
+import { openai } from './maker.ts'
+import { openaiResponses } from './responses.ts'
+import { openaiSpeech } from './speech.ts'
+import { openaiVideos } from './videos.ts'
+
+/** Decision 75. */
+const ROOT = 'https://api.openai.com/v1'
+
+const Names = Type.Array(Type.String({ pattern: '^[\\w.+:/-]{1,90}$' }), { maxItems: 100 })
+
+export const manifest = provider({
+  name: 'openai',
+  title: 'OpenAI',
+  settings: {
+    openai_api_key: key('The API key of OpenAI.'),
+    openai_base_url: addressOf('OpenAI'),
+    speech_base_url: needed(
+      'A server that speaks the OpenAI speech protocol, such as `http://localhost:8880/v1`.',
+      RootUrl,
+    ),
+    speech_api_key: Type.Optional(key('The API key of the speech server, if it needs one.')),
+    speech_models: setting('Models of that server. Each is sold as `local/<model>`.', Names),
+    speech_voices: setting('Voices of that server, the default first.', Names),
+  },
+  environment: {
+    OPENAI_API_KEY: 'openai_api_key',
+    OPENAI_BASE_URL: 'openai_base_url',
+    SPEECH_BASE_URL: 'speech_base_url',
+    SPEECH_API_KEY: 'speech_api_key',
+    SPEECH_MODELS: 'speech_models',
+    SPEECH_VOICES: 'speech_voices',
+  },
+  serves: {
+    audio: {
+      as: 'speech',
+      uses: ['speech_base_url', 'speech_api_key', 'speech_models', 'speech_voices'],
+      models: ({ speech_models = [] }) => speech_models,
+      create: ({ speech_api_key: apiKey, speech_base_url: baseUrl, speech_voices: voices = [] }, { clock, log }) =>
+        openaiSpeech({ key: apiKey, baseUrl, voices, maker: 'local', timeoutMs: SOUND_TIMEOUT_MS, clock, log }),
+    },
+  },
+  protocols: {
+    images: {
+      'openai-images': { baseUrl: ROOT, create: (config) => openaiImages(config) },
+    },
+    chat: {
+      openai: { baseUrl: ROOT, family: 'openai', create: (config) => openai(config) },
+      'openai-chat': { baseUrl: ROOT, family: 'openai', isCommon: true, create: (config) => openaiChat(config) },
+      'openai-responses': { baseUrl: ROOT, family: 'openai', create: (config) => openaiResponses(config) },
+    },
+    // OpenAI has shut its own down; only what is built like it speaks this protocol.
+    videos: {
+      'openai-videos': { baseUrl: ROOT, isCommon: true, create: (config) => openaiVideos(config) },
+    },
+  },
+  account: {
+    name: 'vendor-a',
+    key: 'openai_api_key',
+    address: 'openai_base_url',
+    speaks: { images: 'openai-images', chat: 'openai' },
+  },
+})

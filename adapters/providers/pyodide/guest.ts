@@ -1,0 +1,143 @@
+/**
+ * Runs inside Deno, in a process that may read Pyodide's folder and nothing else (machine.ts). Python is in a thread of its own, from which code can
+ * reach all of JavaScript: the wall is the process, not the thread. This thread only carries lines, and ends the process with whoever started it.
+ */
+import { Buffer } from 'node:buffer'
+import { PRELUDE } from './prelude.ts'
+
+declare const Deno: {
+  readonly args: readonly string[]
+  readonly stdin: { readonly readable: ReadableStream<Uint8Array> }
+  readonly stdout: { writeSync(bytes: Uint8Array): number }
+  exit(code: number): never
+}
+
+/** A line of JSON on standard input. `ms` is the time of the command; `id` comes back. */
+export type GuestOrder = { readonly id: number; readonly command: readonly string[]; readonly ms: number }
+/** A line on standard output: the number, the returncode, and both texts in base64. */
+export type GuestAnswer = {
+  readonly id: number
+  readonly stdout: string
+  readonly stderr: string
+  readonly returncode: number
+}
+
+type Setting = {
+  readonly folder: string
+  readonly door: string
+  readonly prelude: string
+  readonly mostBytes: number
+  readonly interrupt: Uint8Array
+}
+
+/** Written out as text and run in the thread: it may name nothing from outside itself. Answers to id 0 when it is ready. */
+async function interpreter(): Promise<void> {
+  const scope = globalThis as unknown as {
+    onmessage: (event: { data: unknown }) => void
+    postMessage(message: unknown): void
+  }
+  const tell = scope.postMessage.bind(scope)
+  // A promise of a command's that nobody awaits is no reason to end what others are to find.
+  addEventListener('unhandledrejection', (event) => event.preventDefault())
+  const { folder, door, prelude, mostBytes, interrupt } = await new Promise<Setting>((resolve) => {
+    scope.onmessage = ({ data }) => resolve(data as Setting)
+  })
+  const { loadPyodide } = await import(door)
+  const env = { HOME: '/home/user', PATH: '/usr/bin:/bin', USER: 'user', LANG: 'C.UTF-8' }
+  const python = await loadPyodide({ indexURL: `${folder}/`, env, stdin: () => null })
+
+  function sink() {
+    let chunks: Uint8Array[] = []
+    let left = mostBytes
+    let isCut = false
+    return {
+      isatty: false,
+      write(bytes: Uint8Array): number {
+        isCut ||= bytes.length > left
+        if (left > 0) chunks.push(bytes.slice(0, left))
+        left = Math.max(0, left - bytes.length)
+        return bytes.length
+      },
+      async take(name: string): Promise<string> {
+        const text = await new Blob(chunks as BlobPart[]).text()
+        const whole = isCut ? `${text}\n[${name} was cut after ${mostBytes} bytes]\n` : text
+        chunks = []
+        left = mostBytes
+        isCut = false
+        return whole
+      },
+    }
+  }
+  const [out, err] = [sink(), sink()]
+  python.setStdout(out)
+  python.setStderr(err)
+  python.setInterruptBuffer(interrupt)
+  const never = new Int32Array(new SharedArrayBuffer(4))
+  const doze = (seconds: number): void => void Atomics.wait(never, 0, 0, seconds * 1000)
+  const run = python.runPython(prelude, { globals: python.toPy({ __name__: 'sandbox', doze }), filename: '<sandbox>' })
+
+  let last: Promise<unknown> = Promise.resolve()
+  const answer = async ({ id, command }: GuestOrder): Promise<void> => {
+    let isBroken = false
+    const returncode: unknown = await run.callPromising(JSON.stringify(command)).catch((error: unknown) => {
+      // Whoever interrupts may hit what surrounds the command. Anything else is the end of Python.
+      isBroken = !String(error).includes('KeyboardInterrupt')
+      return isBroken ? 134 : 130
+    })
+    tell({ id, stdout: await out.take('stdout'), stderr: await err.take('stderr'), returncode })
+    if (isBroken) throw new Error('Python has crashed')
+  }
+  scope.onmessage = ({ data }) => {
+    last = last.then(() => answer(data as GuestOrder)).catch(() => tell(undefined))
+  }
+  tell({ id: 0, stdout: '', stderr: '', returncode: 0 })
+}
+
+const [folder = '', door = '', mostBytes = ''] = Deno.args
+const SIGINT = 2
+const INTERRUPTED = 130
+const LATE = 124
+const INSIST_MS = 40
+
+const interrupt = new Uint8Array(new SharedArrayBuffer(1))
+const thread = new Worker(URL.createObjectURL(new Blob([`(${interpreter})()`], { type: 'text/javascript' })), {
+  type: 'module',
+})
+let timer: ReturnType<typeof setTimeout> | undefined
+let isLate = false
+
+thread.onerror = () => Deno.exit(1)
+thread.onmessage = ({ data }: { data: GuestAnswer | undefined }) => {
+  clearTimeout(timer)
+  if (data === undefined) Deno.exit(1)
+  say(isLate && data.returncode === INTERRUPTED ? { ...data, returncode: LATE } : data)
+}
+thread.postMessage({ folder, door, prelude: PRELUDE, mostBytes: Number(mostBytes), interrupt } satisfies Setting)
+
+let rest = ''
+for await (const text of Deno.stdin.readable.pipeThrough(
+  new TextDecoderStream() as unknown as TransformStream<Uint8Array, string>,
+)) {
+  const lines = (rest + text).split('\n')
+  rest = lines.pop() ?? ''
+  for (const line of lines) take(JSON.parse(line) as GuestOrder)
+}
+// Whoever started this has gone, however he went.
+Deno.exit(0)
+
+function take(order: GuestOrder): void {
+  isLate = false
+  interrupt[0] = 0
+  timer = setTimeout(() => {
+    isLate = true
+    // One may be swallowed by whatever runs just then.
+    timer = setInterval(() => void (interrupt[0] = SIGINT), INSIST_MS)
+  }, order.ms)
+  thread.postMessage(order)
+}
+
+function say({ id, returncode, stdout, stderr }: GuestAnswer): void {
+  const [out, err] = [stdout, stderr].map((text) => Buffer.from(text).toString('base64'))
+  let bytes = new TextEncoder().encode(`${id} ${returncode} ${out} ${err}\n`)
+  while (bytes.length > 0) bytes = bytes.subarray(Deno.stdout.writeSync(bytes))
+}

@@ -1,0 +1,320 @@
+/**
+ * One process that runs other people's Python: Deno, which enforces what it may touch, around Pyodide. It may read Pyodide's folder; it has no network, no
+ * environment, no other file, no program to start. From outside it is ended for time, memory, output, or work that nobody asked for.
+ */
+import { type ChildProcess, execFile, spawn } from 'node:child_process'
+import { existsSync, realpathSync } from 'node:fs'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { availableParallelism, setPriority } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { promisify } from 'node:util'
+import type { Clock, Ran } from '../../../core/mod.ts'
+import type { GuestAnswer, GuestOrder } from './guest.ts'
+
+/** Where the programs are. Absolute paths, without a comma. */
+export type Programs = { readonly deno: string; readonly pyodide: string }
+export type MachineOptions = {
+  readonly programs: Programs
+  /** An empty folder. */ readonly cwd: string
+  /** Of Python, in MB. */ readonly memory: number
+  /** How long it is to live; of every processor it gets so much. */ readonly seconds?: number
+  readonly clock: Clock
+  /** What runs in it instead of Python, and how long it may work unasked, for tests. */ readonly guest?: string
+  readonly idleSeconds?: number
+}
+
+export type Machine = {
+  readonly pid: number
+  isAlive(): boolean
+  /** One command at a time. Never rejects but for `signal`; undefined where the machine had ended before. What ends the machine reads as returncode 124 or 137. */
+  run(command: readonly string[], at: { seconds: number; signal: AbortSignal }): Promise<Ran | undefined>
+  end(): void
+  /** Resolves when the process is gone. */
+  readonly gone: Promise<void>
+}
+
+/** Why a machine is no more, and what its last command comes to. */
+type Ending = { readonly why: string; readonly returncode: number }
+const KILLED = 137
+const LATE = 124
+/** What a shell comes to that cannot start a program. */
+const UNSTARTED: ReadonlySet<number> = new Set([126, 127])
+
+const START_MS = 60_000
+/** A command that is interrupted has so long to stop before its machine does: below the five seconds of contract, and enough for a busy host. */
+const GRACE_MS = 4_000
+const LOOK_MS = 100
+/** Deno itself, its heap and Pyodide's code, in MB: 165 at rest. */
+const OWN_MEMORY = 320
+const HEAP_MEMORY = 128
+/** Of stdout and of stderr, in bytes, before they are cut; and of all that a process may say to us for one command, where a piece counts for more than it holds. */
+export const MAX_OUTPUT = 1 << 20
+const MAX_SAID = 4 * MAX_OUTPUT
+const PIECE = 1_024
+/** Beside those that it starts with, some of which are made when they are needed. */
+const MAX_THREADS = 12
+const NICE = 10
+/** Processor time that may be spent between commands, beyond a hundredth of the time that passes. A tick is 10 ms. */
+const IDLE_SECONDS = 3
+const DAY = 86_400
+const TICKS = 100
+const PAGE_KB = 1_024
+const WASM_PAGES_PER_MB = 16
+
+/**
+ * Deno's caches, also one that pages can write to without leave, would be in the home of whoever runs this, and shared: here they cannot be. The
+ * graphics card of the host needs no leave either: there is none.
+ */
+const ENVIRONMENT = { DENO_DIR: '/dev/null/none', DENO_WEBGPU_BACKEND: 'none' }
+const FLAGS = ['--quiet', '--no-prompt', '--no-remote', '--no-npm', '--no-config', '--no-lock', '--no-code-cache']
+/**
+ * A second wall, by the system: no file grows, no core is dumped, the processor's time is counted should nobody be left to look, and memory is taken
+ * from here before it is from the gateway. What a system does not know of this it leaves out.
+ */
+const LIMITED =
+  '{ echo 1000 > /proc/self/oom_score_adj; ulimit -c 0; ulimit -n 256; ulimit -t "$0"; ulimit -f 0; } 2> /dev/null; exec "$@"'
+const GUEST = fileURLToPath(new URL('./guest.ts', import.meta.url))
+
+/** Resolves when Python answers. Rejects where it does not start, or `signal` aborts; nothing is left then. */
+export async function startMachine(
+  { programs, cwd, memory, seconds = DAY, clock, guest = GUEST, idleSeconds = IDLE_SECONDS }: MachineOptions,
+  { signal }: { signal: AbortSignal },
+): Promise<Machine> {
+  signal.throwIfAborted()
+  const { deno, pyodide } = programs
+  const limits = `--v8-flags=--max-old-space-size=${HEAP_MEMORY},--wasm-max-mem-pages=${memory * WASM_PAGES_PER_MB}`
+  const args = [
+    'run',
+    ...FLAGS,
+    `--allow-read=${pyodide}`,
+    limits,
+    guest,
+    pyodide,
+    pathToFileURL(join(pyodide, 'pyodide.mjs')).href,
+    String(MAX_OUTPUT),
+  ]
+  const processorSeconds = Math.ceil((seconds + START_MS / 1000) * availableParallelism())
+  const child = spawn('/bin/sh', ['-c', LIMITED, String(processorSeconds), deno, ...args], {
+    cwd,
+    env: ENVIRONMENT,
+    detached: true,
+    stdio: ['pipe', 'pipe', 'ignore'],
+  })
+  const over = new AbortController()
+  let ending: Ending = { why: 'it ended by itself', returncode: KILLED }
+  let answer: ((ran: GuestAnswer | undefined) => void) | undefined
+  let count = 0
+
+  const gone = new Promise<void>((resolve) => {
+    const leave = (): void => {
+      over.abort()
+      answer?.(undefined)
+      resolve()
+    }
+    child.once('close', (code) => {
+      if (code !== null && UNSTARTED.has(code) && isAlive())
+        ending = { ...ending, why: 'it cannot be started: no such program, or none that runs here' }
+      leave()
+    })
+    child.once('error', (error) => {
+      ending = { ...ending, why: `it cannot be started (${(error as NodeJS.ErrnoException).code ?? 'unknown'})` }
+      leave()
+    })
+  })
+  const isAlive = (): boolean => !over.signal.aborted
+  const end = (why: string, returncode = KILLED): void => {
+    if (isAlive()) ending = { why, returncode }
+    over.abort()
+    child.kill('SIGKILL')
+  }
+  hear(child, { answered: (ran) => answer?.(ran), isExpected: (id) => answer !== undefined && id === count, end })
+
+  const begun = new AbortController()
+  const late = () => end(signal.aborted ? 'nobody waits for it' : 'it did not start in time')
+  signal.addEventListener('abort', late, { once: true })
+  void clock.wait(START_MS, begun.signal).then(() => begun.signal.aborted || late())
+  const isReady = (await next(0)) !== undefined
+  begun.abort()
+  signal.removeEventListener('abort', late)
+  if (!isReady || child.pid === undefined) {
+    await gone
+    throw new Error(`Python did not start: ${ending.why}`)
+  }
+  const { pid } = child
+  await lower(pid)
+  void watch()
+  let turn: Promise<unknown> = Promise.resolve()
+  return { pid, isAlive, end: () => end('it was terminated'), gone, run }
+
+  /** The answer to the order of this number; undefined where the process ends first. */
+  function next(id: number): Promise<GuestAnswer | undefined> {
+    count = id
+    return new Promise((resolve) => {
+      answer = (ran) => {
+        answer = undefined
+        resolve(ran)
+      }
+      if (!isAlive()) answer(undefined)
+    })
+  }
+
+  function run(command: readonly string[], at: { seconds: number; signal: AbortSignal }): Promise<Ran | undefined> {
+    const running = turn.then(() => runNow(command, at))
+    turn = running.catch(() => {})
+    return running
+  }
+
+  async function runNow(
+    command: readonly string[],
+    at: { seconds: number; signal: AbortSignal },
+  ): Promise<Ran | undefined> {
+    at.signal.throwIfAborted()
+    if (!isAlive()) return undefined
+    const ms = at.seconds * 1000
+    const answering = next(count + 1)
+    child.stdin?.write(`${JSON.stringify({ id: count, command, ms } satisfies GuestOrder)}\n`)
+    const done = new AbortController()
+    const timer = clock.wait(ms + GRACE_MS, done.signal).then(() => {
+      if (!done.signal.aborted)
+        end(`it ran for more than ${at.seconds} seconds, and could not be stopped in any other way`, LATE)
+    })
+    const ran = await answering
+    done.abort()
+    await timer
+    if (ran) return { stdout: ran.stdout, stderr: ran.stderr, returncode: ran.returncode }
+    await gone
+    return { stdout: '', stderr: `The sandbox has ended: ${ending.why}.\n`, returncode: ending.returncode }
+  }
+
+  /** What a process takes is seen from outside, whatever it says of itself. */
+  async function watch(): Promise<void> {
+    let ticks: number | undefined
+    let idle = 0
+    let most = Infinity
+    while (isAlive()) {
+      const isBusy = answer !== undefined
+      const seen = await usageOf(pid).catch(() => undefined)
+      if (seen && seen.kb > (memory + OWN_MEMORY) * PAGE_KB) end(`it took more than its ${memory} MB of memory`)
+      if (seen && seen.threads > most) end('it started too many threads')
+      most = Math.min(most, (seen?.threads ?? Infinity) + MAX_THREADS)
+      idle = isBusy || !seen ? 0 : Math.max(0, idle + seen.ticks - (ticks ?? seen.ticks) - LOOK_MS / 1000)
+      if (idle > idleSeconds * TICKS) end('it worked on when nobody had asked it anything')
+      ticks = seen?.ticks ?? ticks
+      await clock.wait(LOOK_MS, over.signal)
+    }
+  }
+}
+
+type Hearing = { answered(ran: GuestAnswer): void; isExpected(id: number): boolean; end(reason: string): void }
+
+/**
+ * Whatever the process says that is no answer to what was asked ends it; it belongs to one wallet, and can lie to no other. Nothing that it says is
+ * looked at twice, and nothing of it is JSON: neither many small pieces nor deep ones hold up who reads them.
+ */
+export function hear(child: Pick<ChildProcess, 'stdin' | 'stdout'>, { answered, isExpected, end }: Hearing): void {
+  let pieces: Buffer[] = []
+  let said = 0
+  child.stdin?.on('error', () => {})
+  child.stdout?.on('data', (piece: Buffer) => {
+    said += piece.length + PIECE
+    if (said > MAX_SAID) return end('it said too much')
+    const last = piece.indexOf('\n')
+    pieces.push(piece)
+    if (last < 0) return
+    const ran = last === piece.length - 1 ? answerIn(Buffer.concat(pieces).toString('latin1')) : undefined
+    pieces = []
+    said = 0
+    if (!ran || !isExpected(ran.id)) return end('it spoke out of turn')
+    answered(ran)
+  })
+}
+
+/** Its number, the returncode, and stdout and stderr in base64. */
+const ANSWER = /^(\d{1,9}) (-?\d{1,9}) ([\w+/=]*) ([\w+/=]*)\n$/
+
+function answerIn(line: string): GuestAnswer | undefined {
+  const [, id, returncode, stdout, stderr] = ANSWER.exec(line) ?? []
+  if (stdout === undefined || stderr === undefined) return undefined
+  const text = (side: string): string => Buffer.from(side, 'base64').toString()
+  return { id: Number(id), stdout: text(stdout), stderr: text(stderr), returncode: Number(returncode) }
+}
+
+const execute = promisify(execFile)
+
+/** Resident memory, and the processor time since its start and the threads where the system tells them. */
+async function usageOf(pid: number): Promise<{ kb: number; ticks: number; threads: number }> {
+  if (process.platform !== 'linux')
+    return { kb: Number((await execute('ps', ['-o', 'rss=', '-p', String(pid)])).stdout), ticks: 0, threads: 0 }
+  const [status, stat] = await Promise.all([
+    readFile(`/proc/${pid}/status`, 'utf8'),
+    readFile(`/proc/${pid}/stat`, 'utf8'),
+  ])
+  // After the name, which may hold anything: fields 14 and 15 of proc(5).
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return {
+    kb: Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? 0),
+    ticks: Number(fields[11]) + Number(fields[12]),
+    threads: Number(fields[17]),
+  }
+}
+
+/** The gateway goes first. On Linux each thread has a niceness, which those have that it starts, and each session (a process here is one) may have another. */
+async function lower(pid: number): Promise<void> {
+  const threads = await readdir(`/proc/${pid}/task`).catch(() => [String(pid)])
+  await writeFile(`/proc/${pid}/autogroup`, String(NICE)).catch(() => {})
+  for (const thread of threads) {
+    try {
+      setPriority(Number(thread), NICE)
+    } catch {
+      // not allowed here, or gone: it competes like any other program
+    }
+  }
+}
+
+const PLATFORMS: Readonly<Record<string, string>> = {
+  'linux-x64': '@deno/linux-x64-glibc',
+  'linux-arm64': '@deno/linux-arm64-glibc',
+  'darwin-x64': '@deno/darwin-x64',
+  'darwin-arm64': '@deno/darwin-arm64',
+}
+
+/** The native program of npm's `deno`, not the script around it, and Pyodide's folder. Throws with what is missing. */
+export function findPrograms(
+  from: string = import.meta.url,
+  platform = `${process.platform}-${process.arch}`,
+): Programs {
+  const here = createRequire(from)
+  const name = PLATFORMS[platform]
+  if (!name)
+    throw new Error(
+      `the embedded sandbox does not run on ${platform} (it does on ${Object.keys(PLATFORMS).join(', ')})`,
+    )
+  if (!existsSync(GUEST))
+    throw new Error('the embedded sandbox is a program of its own, which a compiled binary does not hold')
+  const found = (path: string, resolvers: readonly ((path: string) => string)[]): string => {
+    for (const resolve of resolvers) {
+      try {
+        return realpathSync(resolve(path))
+      } catch {
+        // not on this path: the next one, else the message below
+      }
+    }
+    throw new Error(
+      `the embedded sandbox needs the package ${path
+        .split('/')
+        .slice(0, path.startsWith('@') ? 2 : 1)
+        .join('/')}, which is not installed; run: bun add deno pyodide (optional dependencies must not be omitted)`,
+    )
+  }
+  // Strict layouts show the platform package only to the package that depends on it.
+  const besideDeno = (path: string) => createRequire(here.resolve('deno/package.json')).resolve(path)
+  const deno = join(dirname(found(`${name}/package.json`, [here.resolve, besideDeno])), 'deno')
+  const pyodide = dirname(
+    found('pyodide/pyodide.mjs', [here.resolve, () => join(dirname(here.resolve('pyodide')), 'pyodide.mjs')]),
+  )
+  // Deno reads a comma as the end of a path, and would open what comes after it.
+  if (pyodide.includes(',')) throw new Error(`the embedded sandbox cannot be kept in a folder with a comma: ${pyodide}`)
+  return { deno, pyodide }
+}

@@ -1,0 +1,202 @@
+/** A chat vendor that does what a test tells it to, and the texts to tell it with. */
+import type { ChatAnswer, ChatOrder, ChatStream, ChatVendor, Fields, Json, ChatFormat } from '../../../core/mod.ts'
+
+/** What becomes of one order; given nothing, it says Hello. */
+export type ChatScript = (order: ChatOrder, at: { signal: AbortSignal; attempt: number }) => Promise<ChatAnswer>
+
+export type ScriptedChat = ChatVendor & { readonly orders: readonly ChatOrder[] }
+
+/** Records every order. Rejects at once when the signal aborts, and ends a stream at once when it is cancelled, whatever the script does. */
+export function scriptedChat(
+  script: ChatScript = hello,
+  { format = 'chat' }: { format?: ChatFormat } = {},
+): ScriptedChat {
+  const orders: ChatOrder[] = []
+  return {
+    format,
+    orders,
+    async ask(order, { signal }) {
+      orders.push(order)
+      const attempt = orders.length
+      const answer = await orAbort(() => script(order, { signal, attempt }), signal)
+      return answer.kind === 'stream' ? { kind: 'stream', stream: watched(answer.stream, signal) } : answer
+    },
+  }
+}
+
+async function hello({ stream, model }: ChatOrder): Promise<ChatAnswer> {
+  if (!stream) return wholeAnswer({ model })
+  const said = [
+    chunk({ role: 'assistant', content: '' }, { model }),
+    chunk({ content: 'Hel' }, { model }),
+    chunk({ content: 'lo' }, { model }),
+  ]
+  return streamAnswer([...said, chunk({}, { model, finish: 'stop' }), usageChunk(USAGE, { model }), DONE])
+}
+
+function orAbort<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason)
+    if (signal.aborted) return abort()
+    signal.addEventListener('abort', abort, { once: true })
+    work()
+      .then(resolve, reject)
+      .finally(() => signal.removeEventListener('abort', abort))
+  })
+}
+
+/** An abort cancels what is below as well, so that a test may count on `onCancel`: once, and not after the end. */
+function watched(inner: ChatStream, signal: AbortSignal): ChatStream {
+  let isOver = false
+  let release = () => {}
+  let letGo = () => inner.cancel()
+  const stop = () => {
+    const once = letGo
+    letGo = () => {}
+    once()
+  }
+  signal.addEventListener('abort', stop, { once: true })
+  const finish = () => {
+    isOver = true
+    signal.removeEventListener('abort', stop)
+  }
+  return {
+    async next() {
+      if (isOver) return undefined
+      const cancelled = new Promise<undefined>((resolve) => (release = () => resolve(undefined)))
+      const piece = await Promise.race([orAbort(() => inner.next(), signal), cancelled])
+      if (piece === undefined) finish()
+      return isOver ? undefined : piece
+    },
+    cancel() {
+      if (isOver) return
+      finish()
+      release()
+      stop()
+    },
+  }
+}
+
+// ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Arguments that are no text are written as JSON. */
+export type ToolCall = { readonly id?: string; readonly name: string; readonly arguments: Json }
+export type Whole = {
+  readonly content?: string | null
+  readonly reasoning?: string
+  readonly toolCalls?: readonly ToolCall[]
+  readonly finish?: string
+  readonly usage?: Fields
+  readonly model?: string
+}
+
+const HEAD = { id: 'chatcmpl-1', created: 1_700_000_000 }
+const MODEL = 'scripted'
+export const USAGE = { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 }
+export const DONE = 'data: [DONE]\n\n'
+
+/** A chat.completion that says Hello, unless told. */
+export function wholeAnswer(told: Whole = {}): Extract<ChatAnswer, { kind: 'whole' }> {
+  const { reasoning, toolCalls, usage = USAGE, model = MODEL } = told
+  const { content = toolCalls ? '' : 'Hello', finish = toolCalls ? 'tool_calls' : 'stop' } = told
+  const calls = toolCalls && { tool_calls: toolCalls.map(toolCall) }
+  const message = {
+    role: 'assistant',
+    content,
+    ...(reasoning !== undefined && { reasoning_content: reasoning }),
+    ...calls,
+  }
+  return {
+    kind: 'whole',
+    body: { ...HEAD, object: 'chat.completion', model, choices: [{ index: 0, message, finish_reason: finish }], usage },
+  }
+}
+
+/** One call of a message; in a delta it needs its `index` beside it. */
+export function toolCall({ id, name, arguments: given }: ToolCall, index = 0): Fields {
+  const text = typeof given === 'string' ? given : JSON.stringify(given)
+  return { id: id ?? `call_${index + 1}`, type: 'function', function: { name, arguments: text } }
+}
+
+/** The text of one chunk; what is in `more` beside `finish` joins it, or replaces what it has. */
+export function chunk(delta: Fields, { finish = null, ...more }: Fields = {}): string {
+  return event({ choices: [{ index: 0, delta, finish_reason: finish }], ...more })
+}
+
+export function usageChunk(usage: Fields = USAGE, more: Fields = {}): string {
+  return event({ choices: [], usage, ...more })
+}
+
+function event(fields: Fields): string {
+  return `data: ${JSON.stringify({ ...HEAD, object: 'chat.completion.chunk', model: MODEL, ...fields })}\n\n`
+}
+
+// ── streams ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export type Streaming = {
+  onCancel?(): void
+  /** Holds back the piece of this index until it resolves; where it rejects, so does `next()`. */
+  gate?(index: number): Promise<unknown> | void
+}
+
+/** A stream of these texts, then its end. An error among them rejects `next()`. */
+export function streamAnswer(
+  pieces: readonly (string | Error)[],
+  { onCancel = () => {}, gate = () => {} }: Streaming = {},
+): Extract<ChatAnswer, { kind: 'stream' }> {
+  let at = 0
+  const next = async () => {
+    await gate(at)
+    const piece = pieces[at++]
+    if (piece instanceof Error) throw piece
+    return piece === undefined ? undefined : encoder.encode(piece)
+  }
+  return { kind: 'stream', stream: { next, cancel: onCancel } }
+}
+
+export type ChatPieces = {
+  readonly answer: ChatAnswer
+  push(...texts: readonly string[]): void
+  /** Ends the stream after what was pushed, with an error where one is given. */
+  end(error?: Error): void
+  /** Resolves when the reader waits for a piece that has not been pushed. */
+  asked(): Promise<void>
+  isCancelled(): boolean
+}
+
+/** A stream that a test feeds piece by piece, for one reader. */
+export function chatPieces(...first: readonly string[]): ChatPieces {
+  const queue: (() => Promise<Uint8Array | undefined>)[] = []
+  const watchers: (() => void)[] = []
+  let waiting: (() => void) | undefined
+  let isCancelled = false
+  const add = (piece: () => Promise<Uint8Array | undefined>) => {
+    queue.push(piece)
+    waiting?.()
+    waiting = undefined
+  }
+  const push = (...texts: readonly string[]) => texts.forEach((text) => add(async () => encoder.encode(text)))
+  const next = async () => {
+    while (queue.length === 0 && !isCancelled) {
+      await new Promise<void>((resolve) => {
+        waiting = resolve
+        for (const watcher of watchers.splice(0)) watcher()
+      })
+    }
+    return await queue.shift()?.()
+  }
+  const cancel = () => {
+    isCancelled = true
+    waiting?.()
+  }
+  push(...first)
+  return {
+    answer: { kind: 'stream', stream: { next, cancel } },
+    push,
+    end: (error) => add(() => (error ? Promise.reject(error) : Promise.resolve(undefined))),
+    asked: () => (waiting ? Promise.resolve() : new Promise((resolve) => void watchers.push(resolve))),
+    isCancelled: () => isCancelled,
+  }
+}
+
+const encoder = new TextEncoder()

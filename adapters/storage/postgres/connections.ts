@@ -1,0 +1,261 @@
+import { createHash } from 'node:crypto'
+import { Pool, type PoolClient, type QueryResult } from 'pg'
+import { DatabaseError, sanitized } from '../database_error.ts'
+import { migrate } from './migrations.ts'
+import type { Statement, Values } from './statements.ts'
+
+export type Limits = {
+  /** Maximum connections of this process. Default 10. */
+  readonly connections?: number
+  /**
+   * How long a statement may take, waits for locks included, and how long a verb waits for a connection, in
+   * milliseconds. Default 5,000.
+   */
+  readonly timeoutMs?: number
+  /** How long a verb retries while the database is unreachable, in milliseconds. Default 1,500. */
+  readonly waitMs?: number
+}
+
+/**
+ * Sends a statement at once, after those sent before it, without waiting for their answers. Throws, before anything is
+ * sent, for a value that cannot be encoded.
+ */
+export type Send = <Row>(statement: Statement<Row>, values: Values) => Promise<Row[]>
+
+/** A transaction in two round trips: the statements of `read` are sent with BEGIN, those of `write` with COMMIT. */
+export type Step<Seen, Answer> = {
+  /** Steps with the same turn run one after another in this process, so that they use one connection, not all. */
+  readonly turn: string
+  /** Names locked on all replicas until the step ends. Always in the same order of kinds: authorization, payer. */
+  readonly locks?: readonly string[]
+  read(send: Send): Promise<Seen>
+  /** Must have sent every statement when it returns, because COMMIT follows. If it throws, nothing is written. */
+  write(seen: Seen, send: Send): Promise<Answer>
+}
+
+/** The first pause between retries, in milliseconds. Each pause is twice as long as the one before. */
+const PAUSE_MS = 50
+
+/**
+ * Connections to one Postgres, migrated before first use. What surely wrote nothing (no connection, one lost before
+ * COMMIT was sent, a transaction that the server rolled back) is retried. Everything else rejects with a DatabaseError.
+ */
+export function connections(url: string, { connections: max = 10, timeoutMs = 5_000, waitMs = 1_500 }: Limits) {
+  const pool = new Pool({
+    connectionString: url,
+    max,
+    pipeline: true,
+    keepAlive: true,
+    application_name: 'farebox',
+    connectionTimeoutMillis: timeoutMs,
+    // The last resort against a server that no longer answers.
+    query_timeout: 2 * timeoutMs,
+    onConnect: async (client) => void (await client.query(sessionSettings(timeoutMs))),
+  })
+  // Without these an idle connection that breaks would end the process. One in use fails its statements as well.
+  pool.on('error', () => {})
+  pool.on('connect', (client) => void client.on('error', () => {}))
+  const running = new Set<Promise<void>>()
+  const inTurn = turns(3 * timeoutMs)
+  let migrated: Promise<void> | undefined
+  let isClosed = false
+
+  function ready(): Promise<void> {
+    migrated ??= use((client) => migrate(client)).catch((error: unknown) => {
+      migrated = undefined
+      throw error
+    })
+    return migrated
+  }
+
+  async function connect(): Promise<PoolClient> {
+    try {
+      return await pool.connect()
+    } catch (error) {
+      return fail(error)
+    }
+  }
+
+  /** Runs `work` with a connection. After an error the connection is closed, which rolls back its transaction. */
+  async function use<Answer>(work: (client: PoolClient) => Promise<Answer>): Promise<Answer> {
+    const client = await connect()
+    try {
+      const answer = await work(client)
+      client.release()
+      return answer
+    } catch (error) {
+      client.release(true)
+      throw error
+    }
+  }
+
+  async function read<Answer>(query: (send: Send) => Promise<Answer>): Promise<Answer> {
+    await ready()
+    return await use((client) => query(sender(client)))
+  }
+
+  async function write<Seen, Answer>({
+    locks = [],
+    read: readRows,
+    write: writeRows,
+  }: Step<Seen, Answer>): Promise<Answer> {
+    await ready()
+    return await use(async (client) => {
+      const send = sender(client)
+      const [, seen] = await together([runText(client, beginText(locks)), readRows(send)])
+      const acting = writeRows(seen, send)
+      const [answer, { command }] = await together([acting, runText(client, 'COMMIT')]).catch(commitInDoubt)
+      if (command !== 'COMMIT') throw new DatabaseError('failed', '', 'the database did not commit')
+      return answer
+    })
+  }
+
+  function tracked<Answer>(work: () => Promise<Answer>): Promise<Answer> {
+    if (isClosed) return Promise.reject(new Error('the storage is closed'))
+    const answer = work()
+    const over = answer.then(
+      () => void running.delete(over),
+      () => void running.delete(over),
+    )
+    running.add(over)
+    return answer
+  }
+
+  return {
+    /** Connects and migrates, so that a start fails where every verb would fail. */
+    ready: () => tracked(() => withRetries(waitMs, ready)),
+    read: <Answer>(query: (send: Send) => Promise<Answer>) => tracked(() => withRetries(waitMs, () => read(query))),
+    write: <Seen, Answer>(step: Step<Seen, Answer>) =>
+      tracked(() => inTurn(step.turn, () => withRetries(waitMs, () => write(step)))),
+    /** Resolves when everything asked before has been answered and the connections are closed. */
+    async close(): Promise<void> {
+      if (isClosed) return
+      isClosed = true
+      await Promise.all(running)
+      await pool.end()
+    },
+  }
+}
+
+/**
+ * Settings of a session, sent as statements because poolers reject startup parameters. A suspended process must not
+ * keep its locks for ever. Every statement has an index, and a plan made while the tables were empty must not outlive
+ * that; none is worth compiling.
+ */
+function sessionSettings(timeoutMs: number): string {
+  const settings = {
+    statement_timeout: timeoutMs,
+    idle_in_transaction_session_timeout: timeoutMs,
+    enable_seqscan: 'off',
+    jit: 'off',
+  }
+  return Object.entries(settings)
+    .map(([name, value]) => `SET ${name} = ${value}`)
+    .join(';')
+}
+
+function sender(client: PoolClient): Send {
+  return ({ name, text, encode, decode }, values) =>
+    handled(
+      client
+        .query<unknown[]>({ name, text, values: encode(values), rowMode: 'array' })
+        .then(({ rows }) => rows.map(decode), fail),
+    )
+}
+
+function runText(client: PoolClient, text: string): Promise<QueryResult> {
+  return handled(client.query(text).catch(fail))
+}
+
+/** Marks a promise as handled: where several run and one fails, nobody awaits the others. */
+function handled<Answer>(answer: Promise<Answer>): Promise<Answer> {
+  answer.catch(() => {})
+  return answer
+}
+
+/**
+ * BEGIN and the locks. Locks are a statement of their own: a statement that waited for them would not see what was
+ * committed meanwhile.
+ */
+function beginText(locks: readonly string[]): string {
+  const taken = locks.map((name) => `pg_advisory_xact_lock(${digest(name)})`)
+  return `BEGIN ISOLATION LEVEL READ COMMITTED${taken.length > 0 ? `; SELECT ${taken.join(', ')}` : ''}`
+}
+
+/** The first 64 bits of a name's SHA-256, as a signed integer. */
+function digest(name: string): string {
+  return createHash('sha256').update(name).digest().readBigInt64BE().toString()
+}
+
+/** All answers, or the first error in order, once all promises have ended. */
+async function together<Answers extends readonly unknown[]>(promises: {
+  [At in keyof Answers]: Promise<Answers[At]>
+}): Promise<Answers> {
+  await Promise.allSettled(promises)
+  return (await Promise.all(promises)) as unknown as Answers
+}
+
+/**
+ * Rethrows an error of a commit. A connection lost during COMMIT does not show whether it was executed, so it is not
+ * retried.
+ */
+function commitInDoubt(error: unknown): never {
+  if (!(error instanceof DatabaseError) || error.kind !== 'lost') throw error
+  throw new DatabaseError(
+    'failed',
+    error.code,
+    `the connection broke before the database answered; the transaction may have been committed (${error.code})`,
+  )
+}
+
+function fail(error: unknown): never {
+  throw sanitized(error)
+}
+
+async function withRetries<Answer>(waitMs: number, attempt: () => Promise<Answer>): Promise<Answer> {
+  for (let [left, pause] = [waitMs, PAUSE_MS]; ; left -= pause, pause *= 2) {
+    try {
+      return await attempt()
+    } catch (error) {
+      const isWorthATry = error instanceof DatabaseError && error.kind !== 'failed' && left > 0
+      if (!isWorthATry) throw error
+    }
+    const wait = Math.min(pause, left)
+    await new Promise((turn) => setTimeout(turn, wait))
+  }
+}
+
+/**
+ * Runs steps with the same name one after another, others concurrently. Rejects a step that waits longer than
+ * `limitMs`.
+ */
+function turns(limitMs: number) {
+  const last = new Map<string, Promise<unknown>>()
+  return <Answer>(name: string, step: () => Promise<Answer>): Promise<Answer> => {
+    const before = last.get(name)
+    const mine = before ? inTime(before, limitMs).then(step) : step()
+    const over = Promise.allSettled([before, mine]).then(() => {
+      if (last.get(name) === over) last.delete(name)
+    })
+    last.set(name, over)
+    return mine
+  }
+}
+
+async function inTime(turn: Promise<unknown>, limitMs: number): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(
+      () =>
+        reject(
+          new DatabaseError(
+            'failed',
+            '',
+            'the database is too slow: earlier steps on the same call or payer have not ended',
+          ),
+        ),
+      limitMs,
+    )
+  })
+  await Promise.race([turn, late]).finally(() => clearTimeout(timer))
+}

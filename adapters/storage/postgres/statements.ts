@@ -1,0 +1,476 @@
+import {
+  type GetColumnData,
+  type SQL,
+  and,
+  asc,
+  desc,
+  eq,
+  fillPlaceholders,
+  getTableColumns,
+  gt,
+  gte,
+  lte,
+  sql,
+} from 'drizzle-orm'
+import { drizzle } from 'drizzle-orm/node-postgres'
+import { type PgColumn, unionAll } from 'drizzle-orm/pg-core'
+import { SETTLED_CALLS } from '../../../core/payment/exposure.ts'
+import type { RowPatch } from '../../../core/payment/ledger.ts'
+import { authorizations, calls, leases, records, rateWindows } from './schema.ts'
+
+export type Values = Readonly<Record<string, unknown>>
+
+/** A statement for any connection. The server prepares `text` under `name` on first use. */
+export type Statement<Row> = {
+  readonly name: string
+  readonly text: string
+  /** The parameters, in order. Throws for a value that its column cannot write. */
+  encode(values: Values): unknown[]
+  decode(row: readonly unknown[]): Row
+}
+
+/** Drizzle builds and types the statements and encodes their values. It never has a connection. */
+const db = drizzle.mock()
+const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
+const {
+  id,
+  payer,
+  asset,
+  workStatus,
+  paymentStatus,
+  workerId,
+  leaseExpiresAt,
+  receipt,
+  expiresAt,
+  settledAt,
+  quote,
+  gateway,
+  endpoint,
+  model,
+  usage,
+  createdAt,
+  startedAt,
+  error,
+} = shown
+const heads = {
+  id,
+  payer,
+  workStatus,
+  paymentStatus,
+  workerId,
+  leaseExpiresAt,
+  startedAt,
+  error,
+  receipt,
+  expiresAt,
+  claimToken,
+  claimExpiresAt,
+  claimKey,
+  claimFresh,
+  emptied,
+}
+const { signed, ...bindings } = getTableColumns(authorizations)
+// `block` is read as `claimExpiresAt` is: a number or nothing.
+const exposedCalls = {
+  id,
+  endpoint,
+  quote,
+  workStatus,
+  paymentStatus,
+  startedAt,
+  settledAt,
+  bindingStatus: bindings.status,
+  bindingExpiresAt: bindings.expiresAt,
+  block: claimExpiresAt,
+}
+const isUnfinished = sql`${workStatus} in ('queued', 'in_progress')`
+const isOfCall = eq(bindings.call, id)
+
+const spendable = db
+  .select({ ...exposedCalls, block: sql<never>`null::bigint` })
+  .from(authorizations)
+  .innerJoin(calls, isOfCall)
+  .where(
+    and(
+      same(bindings.payer, 'payer'),
+      gt(bindings.expiresAt, given('now', bindings.expiresAt)),
+      sql`${bindings.status} in ('open', 'sent')`,
+      same(asset),
+    ),
+  )
+const recent = db
+  .select({
+    ...exposedCalls,
+    bindingStatus: sql<never>`null::text`,
+    bindingExpiresAt: sql<never>`null::bigint`,
+    block: sql<never>`(${receipt}::json ->> 'block')::bigint`,
+  })
+  .from(calls)
+  .where(and(same(payer), same(asset), gte(settledAt, given('since', settledAt)), sql`${paymentStatus} = 'settled'`))
+
+const last = db
+  .select({ amount: sql`coalesce(${paid}, ${quote})`.as('amount') })
+  .from(calls)
+  .where(and(same(payer), same(asset), sql`${paymentStatus} = 'settled'`))
+  .orderBy(desc(settledAt))
+  .limit(SETTLED_CALLS)
+  .as('last')
+
+/**
+ * The statements of the Postgres storage. Rows are locked with `for no key update`, several of them in the order of
+ * their ids, so that waiting transactions cannot deadlock. Conditions of a partial index are written out: a generic
+ * plan cannot match one against a parameter.
+ */
+export const ask = {
+  /** Decoded as `createdAt`: milliseconds since 1970. */
+  now: rows(
+    'now',
+    { now: createdAt },
+    { toSQL: () => ({ sql: 'select floor(extract(epoch from clock_timestamp()) * 1000)::bigint', params: [] }) },
+  ),
+  call: rows('call', shown, db.select(shown).from(calls).where(same(id))),
+  callOf: rows(
+    'call_of',
+    shown,
+    db.select(shown).from(authorizations).innerJoin(calls, isOfCall).where(same(bindings.key)),
+  ),
+  /** Locks the call. */
+  head: rows('head', heads, db.select(heads).from(calls).where(same(id)).for('no key update')),
+  /** Locks the calls. */
+  headsAmong: rows(
+    'heads_among',
+    heads,
+    db.select(heads).from(calls).where(among(id)).orderBy(asc(id)).for('no key update'),
+  ),
+  /** Locks the call that the authorization is bound to. */
+  bound: rows(
+    'bound',
+    heads,
+    db
+      .select(heads)
+      .from(authorizations)
+      .innerJoin(calls, isOfCall)
+      .where(same(bindings.key))
+      .for('no key update', { of: calls }),
+  ),
+  /** Locks a call and the one that an authorization is bound to. */
+  pair: rows(
+    'pair',
+    heads,
+    db
+      .select(heads)
+      .from(calls)
+      .where(
+        sql`${id} = ${given('id', id)} or ${id} = (select call from authorizations where key = ${given('key', bindings.key)})`,
+      )
+      .orderBy(asc(id))
+      .for('no key update'),
+  ),
+  /** The bindings of a call, by position, and the one with the key, whichever call it is of. */
+  bindings: rows(
+    'bindings',
+    bindings,
+    db
+      .select(bindings)
+      .from(authorizations)
+      .where(sql`${bindings.call} = ${given('id', bindings.call)} or ${bindings.key} = ${given('key', bindings.key)}`)
+      .orderBy(asc(bindings.position)),
+  ),
+  bindingsAmong: rows('bindings_among', bindings, db.select(bindings).from(authorizations).where(among(bindings.call))),
+  signed: rows('signed', { signed }, db.select({ signed }).from(authorizations).where(same(bindings.key))),
+  /** One statement, so one snapshot: a settlement that ends meanwhile is seen before or after, never in between. */
+  exposedCalls: rows('exposed_calls', exposedCalls, unionAll(spendable, recent)),
+  /** Null where nothing was ever paid. */
+  paid: rows('paid', { sum: quote }, db.select({ sum: sql`sum(${last.amount})`.as('sum') }).from(last)),
+  lost: rows(
+    'lost',
+    shown,
+    db
+      .select(shown)
+      .from(calls)
+      .where(and(isUnfinished, sql`${paymentStatus} = 'verified'`, lte(leaseExpiresAt, given('now', leaseExpiresAt))))
+      .orderBy(asc(leaseExpiresAt), asc(id))
+      .limit(sql.placeholder('limit')),
+  ),
+  unfinished: rows(
+    'unfinished',
+    shown,
+    db
+      .select(shown)
+      .from(calls)
+      .where(and(isUnfinished, same(workerId, 'workerId'), same(gateway), gt(id, given('after', id))))
+      .orderBy(asc(id))
+      .limit(sql.placeholder('limit')),
+  ),
+  unsettled: rows(
+    'unsettled',
+    shown,
+    db
+      .select(shown)
+      .from(calls)
+      .where(
+        and(
+          sql`${paymentStatus} = 'settling'`,
+          lte(claimExpiresAt, given('before', claimExpiresAt)),
+          sql`${gateway} = coalesce(${given('gateway', gateway)}, ${gateway})`,
+        ),
+      )
+      .orderBy(asc(claimExpiresAt), asc(id))
+      .limit(sql.placeholder('limit')),
+  ),
+  /** Token sums are numeric, so they never overflow. */
+  spent: rows(
+    'spent',
+    // Each is decoded as a column of the same type.
+    {
+      gateway,
+      endpoint,
+      model,
+      asset,
+      calls: createdAt,
+      spent: quote,
+      inputTokens: createdAt,
+      outputTokens: createdAt,
+      lastAt: createdAt,
+    },
+    db
+      .select({
+        gateway,
+        endpoint,
+        model,
+        asset,
+        calls: sql`count(*)`.as('calls'),
+        spent: sql`sum(coalesce(${paid}, ${quote}))`.as('spent'),
+        inputTokens: tokens('input'),
+        outputTokens: tokens('output'),
+        lastAt: sql`max(${settledAt})`.as('last_at'),
+      })
+      .from(calls)
+      .where(and(same(payer), gte(settledAt, given('since', settledAt)), sql`${paymentStatus} = 'settled'`))
+      .groupBy(gateway, endpoint, model, asset),
+  ),
+  /** Locks the calls that it lists, and skips those that are locked. */
+  expiring: rows(
+    'expiring',
+    heads,
+    db
+      .select(heads)
+      .from(calls)
+      .where(
+        and(
+          sql`not ${emptied}`,
+          lte(expiresAt, given('now', expiresAt)),
+          sql`(${expiresAt}, ${id}) > (${given('expiresAt', expiresAt)}, ${given('id', id)})`,
+        ),
+      )
+      .orderBy(asc(expiresAt), asc(id))
+      .limit(sql.placeholder('limit'))
+      .for('no key update', { skipLocked: true }),
+  ),
+  record: rows(
+    'record',
+    getTableColumns(records),
+    db
+      .select()
+      .from(records)
+      .where(and(same(records.kind), same(records.id))),
+  ),
+  recordsByOwner: rows(
+    'records_by_owner',
+    getTableColumns(records),
+    db
+      .select()
+      .from(records)
+      .where(and(same(records.owner), same(records.kind), gt(records.expiresAt, given('now', records.expiresAt))))
+      .limit(sql.placeholder('limit')),
+  ),
+  lease: rows('lease', getTableColumns(leases), db.select().from(leases).where(same(leases.name))),
+  window: rows('window', getTableColumns(rateWindows), db.select().from(rateWindows).where(same(rateWindows.key))),
+
+  insertCall: rows('insert_call', {}, db.insert(calls).values(everyField(calls))),
+  renew: rows(
+    'renew',
+    {},
+    db
+      .update(calls)
+      .set({ leaseExpiresAt: sql`${given('leaseExpiresAt', leaseExpiresAt)}` })
+      .where(among(id)),
+  ),
+  bind: rows(
+    'bind',
+    {},
+    db
+      .insert(authorizations)
+      .values(everyField(authorizations))
+      .onConflictDoUpdate({ target: bindings.key, set: fromExcluded(authorizations, 'key') }),
+  ),
+  setStatus: rows(
+    'mark',
+    {},
+    db
+      .update(authorizations)
+      .set({ status: sql`${given('status', bindings.status)}` })
+      .where(same(bindings.key)),
+  ),
+  unbind: rows('free', {}, db.delete(authorizations).where(same(bindings.key))),
+  unbindAmong: rows('free_among', {}, db.delete(authorizations).where(among(bindings.call))),
+  deleteAmong: rows('forget_among', {}, db.delete(calls).where(among(id))),
+  emptyAmong: rows(
+    'empty_among',
+    {},
+    db.update(calls).set({ request: null, result: null, emptied: true }).where(among(id)),
+  ),
+  clearSignedAmong: rows(
+    'unsign_among',
+    {},
+    db.update(authorizations).set({ signed: null }).where(among(bindings.call)),
+  ),
+  upsertLease: rows(
+    'upsert_lease',
+    {},
+    db
+      .insert(leases)
+      .values(everyField(leases))
+      .onConflictDoUpdate({ target: leases.name, set: fromExcluded(leases, 'name') }),
+  ),
+  upsertWindow: rows(
+    'upsert_window',
+    {},
+    db
+      .insert(rateWindows)
+      .values(everyField(rateWindows))
+      .onConflictDoUpdate({ target: rateWindows.key, set: fromExcluded(rateWindows, 'key') }),
+  ),
+  upsertRecord: rows(
+    'upsert_record',
+    {},
+    db
+      .insert(records)
+      .values(everyField(records))
+      .onConflictDoUpdate({ target: [records.kind, records.id], set: fromExcluded(records, 'kind', 'id') }),
+  ),
+  staleRecords: rows(
+    'stale_records',
+    { id: records.id },
+    db
+      .delete(records)
+      .where(
+        sql`ctid = any(array(select ctid from records where ${lte(records.expiresAt, given('now', records.expiresAt))} ${aFew()}))`,
+      )
+      .returning({ id: records.id }),
+  ),
+  staleLeases: rows(
+    'stale_leases',
+    { name: leases.name },
+    db
+      .delete(leases)
+      .where(
+        anyOf(
+          leases.name,
+          sql`select name from leases where ${lte(leases.expiresAt, given('now', leases.expiresAt))} ${aFew()}`,
+        ),
+      )
+      .returning({ name: leases.name }),
+  ),
+  staleWindows: rows(
+    'stale_windows',
+    { key: rateWindows.key },
+    db
+      .delete(rateWindows)
+      .where(
+        anyOf(
+          rateWindows.key,
+          sql`select key from rate_windows where ${lte(rateWindows.resetAt, given('now', rateWindows.resetAt))} ${aFew()}`,
+        ),
+      )
+      .returning({ key: rateWindows.key }),
+  ),
+}
+
+/** One statement for each set of fields that has ever been patched together. */
+const patches = new Map<string, Statement<object>>()
+
+/** An update of exactly these fields of the call `id`. */
+export function patching(fields: readonly (keyof RowPatch)[]): Statement<object> {
+  const shape = fields.join()
+  const known = patches.get(shape)
+  if (known) return known
+  const set = Object.fromEntries(fields.map((field) => [field, sql`${given(field, calls[field])}`]))
+  const made = rows(`patch_${patches.size}`, {}, db.update(calls).set(set).where(same(id)))
+  patches.set(shape, made)
+  return made
+}
+
+type Decoded<Fields extends Record<string, PgColumn>> = { [Field in keyof Fields]: GetColumnData<Fields[Field]> }
+
+/** A statement that returns `fields`, in their order. */
+function rows<Fields extends Record<string, PgColumn>>(
+  name: string,
+  fields: Fields,
+  query: { toSQL(): { sql: string; params: unknown[] } },
+): Statement<Decoded<Fields>> {
+  const { sql: text, params } = query.toSQL()
+  const columns = Object.entries(fields)
+  return {
+    name,
+    text,
+    encode: (values) => fillPlaceholders(params, { ...values }),
+    decode(row) {
+      const read = columns.map(([field, column], at) => [
+        field,
+        row[at] === null ? null : column.mapFromDriverValue(row[at]),
+      ])
+      return Object.fromEntries(read) as Decoded<Fields>
+    },
+  }
+}
+
+/** A parameter that its column encodes: text, money and JSON are stored in another form. */
+function given(name: string, column: PgColumn) {
+  return sql.param(sql.placeholder(name), column)
+}
+
+/** The column equals the parameter `name`, by default the name of the column. */
+function same(column: PgColumn, name = column.name) {
+  return eq(column, given(name, column))
+}
+
+/** The column is one of the values of the parameter `ids`. */
+function among(column: PgColumn): SQL {
+  const ids = sql.param(sql.placeholder('ids'), {
+    mapToDriverValue: (list: unknown) => (list as readonly string[]).map((each) => column.mapToDriverValue(each)),
+  })
+  return sql`${column} = any(${ids}::text[])`
+}
+
+/**
+ * The column is one of those that `chosen` selects. Through an array, so that the rows are selected and locked once.
+ */
+function anyOf(column: PgColumn, chosen: SQL): SQL {
+  return sql`${column} = any(array(${chosen}))`
+}
+
+/** The sum of one kind of tokens. `usage` is JSON that we wrote, with numbers only. */
+function tokens(kind: 'input' | 'output') {
+  return sql`coalesce(sum((${usage}::json ->> ${sql.raw(`'${kind}'`)})::numeric), 0)`.as(`${kind}_tokens`)
+}
+
+function aFew(): SQL {
+  return sql`limit ${sql.placeholder('limit')} for update skip locked`
+}
+
+type Table = typeof calls | typeof authorizations | typeof records | typeof leases | typeof rateWindows
+
+/** `values` in which every field is the placeholder of its name. */
+function everyField<T extends Table>(
+  table: T,
+): { [Field in keyof T['$inferSelect']]: ReturnType<typeof sql.placeholder> } {
+  const fields = Object.keys(getTableColumns(table)).map((field) => [field, sql.placeholder(field)])
+  return Object.fromEntries(fields)
+}
+
+/** `set` of an upsert: every field but the keys takes the value of the insert. */
+function fromExcluded(table: Table, ...keys: readonly string[]): Record<string, SQL> {
+  const fields = Object.entries(getTableColumns(table)).filter(([field]) => !keys.includes(field))
+  return Object.fromEntries(fields.map(([field, column]) => [field, sql.raw(`excluded."${column.name}"`)]))
+}

@@ -1,0 +1,104 @@
+import type { Database } from 'bun:sqlite'
+import { type Step, refuseUnknownSteps } from '../steps.ts'
+
+/**
+ * The migrations, in order. A released step is never edited; a later step follows it. schema.ts describes the result of
+ * all of them, and a test compares the two.
+ */
+export const steps: readonly Step[] = [
+  {
+    name: 'baseline',
+    sql: `
+      CREATE TABLE calls (
+        id TEXT PRIMARY KEY NOT NULL,
+        gateway TEXT NOT NULL,
+        endpoint TEXT NOT NULL,
+        model TEXT,
+        payer TEXT NOT NULL,
+        asset TEXT NOT NULL,
+        quote TEXT NOT NULL,
+        authorization TEXT NOT NULL,
+        fingerprint TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        work_status TEXT NOT NULL CHECK (work_status IN ('queued', 'in_progress', 'completed', 'failed')),
+        payment_status TEXT NOT NULL CHECK (payment_status IN ('verified', 'settling', 'settled', 'refused', 'unresolved')),
+        worker_id TEXT NOT NULL,
+        lease_expires_at INTEGER NOT NULL,
+        started_at INTEGER,
+        ended_at INTEGER,
+        settled_at INTEGER,
+        expires_at INTEGER NOT NULL,
+        claim_token INTEGER NOT NULL,
+        claim_expires_at INTEGER,
+        claim_key TEXT,
+        claim_fresh INTEGER NOT NULL,
+        emptied INTEGER NOT NULL,
+        usage TEXT,
+        paid TEXT,
+        offer TEXT NOT NULL,
+        error TEXT,
+        receipt TEXT,
+        request TEXT,
+        result TEXT,
+        CHECK ((payment_status = 'settled') = (receipt IS NOT NULL AND settled_at IS NOT NULL)),
+        CHECK (payment_status <> 'settling' OR claim_expires_at IS NOT NULL)
+      );
+      CREATE INDEX calls_unfinished ON calls (lease_expires_at, id) WHERE work_status in ('queued', 'in_progress');
+      CREATE INDEX calls_by_worker ON calls (worker_id, gateway, id) WHERE work_status in ('queued', 'in_progress');
+      CREATE INDEX calls_settling ON calls (claim_expires_at, id) WHERE payment_status = 'settling';
+      CREATE INDEX calls_spent ON calls (payer, settled_at, asset, gateway, endpoint, model, quote, paid, usage) WHERE payment_status = 'settled';
+      CREATE INDEX calls_expiring ON calls (expires_at, id) WHERE emptied = 0;
+
+      CREATE TABLE authorizations (
+        key TEXT PRIMARY KEY NOT NULL,
+        call TEXT NOT NULL REFERENCES calls (id),
+        payer TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        status TEXT NOT NULL CHECK (status IN ('open', 'sent', 'dead', 'paid')),
+        expires_at INTEGER NOT NULL,
+        signed TEXT
+      );
+      CREATE UNIQUE INDEX authorizations_of_call ON authorizations (call, position);
+      CREATE INDEX authorizations_spendable ON authorizations (payer, expires_at) WHERE status in ('open', 'sent');
+
+      CREATE TABLE records (
+        kind TEXT NOT NULL,
+        id TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        expires_at INTEGER NOT NULL,
+        data TEXT,
+        PRIMARY KEY (kind, id)
+      );
+      CREATE INDEX records_expiring ON records (expires_at);
+      CREATE INDEX records_by_owner ON records (owner, kind, expires_at);
+
+      CREATE TABLE leases (name TEXT PRIMARY KEY NOT NULL, worker_id TEXT NOT NULL, expires_at INTEGER NOT NULL);
+
+      CREATE TABLE rate_windows (key TEXT PRIMARY KEY NOT NULL, used INTEGER NOT NULL, reset_at INTEGER NOT NULL);
+      CREATE INDEX rate_windows_reset ON rate_windows (reset_at);
+    `,
+  },
+]
+
+/**
+ * Applies the steps of `wanted` that the database lacks, one transaction per step. Throws, and changes nothing, when
+ * the database has taken steps that this binary does not know: an older binary must not write into a newer schema.
+ */
+export function migrate(database: Database, wanted: readonly Step[] = steps): void {
+  database.run('CREATE TABLE IF NOT EXISTS migrations (step INTEGER PRIMARY KEY NOT NULL, name TEXT NOT NULL)')
+  const readTaken = database.query<{ step: number; name: string }, []>(
+    'SELECT step, name FROM migrations ORDER BY step',
+  )
+  const record = database.query('INSERT INTO migrations (step, name) VALUES (?, ?)')
+  // Another process may be migrating as well: the steps taken are known only inside the write transaction.
+  const next = database.transaction((): boolean => {
+    const taken = readTaken.all()
+    refuseUnknownSteps(database.filename, taken, wanted)
+    const step = wanted[taken.length]
+    if (!step) return false
+    database.run(step.sql)
+    record.run(taken.length + 1, step.name)
+    return true
+  })
+  while (next.immediate());
+}

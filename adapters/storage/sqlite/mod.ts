@@ -1,0 +1,344 @@
+import { Database } from 'bun:sqlite'
+import { closeSync, mkdirSync, openSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { drizzle } from 'drizzle-orm/bun-sqlite'
+import { type ExposedCall, SETTLED_LOOKBACK_MS } from '../../../core/payment/exposure.ts'
+import {
+  type ClaimAnswer,
+  type OpenAnswer,
+  type RowPatch,
+  UNCLAIMED,
+  type Write,
+  expiryAction,
+  unexpired,
+  decideClaim,
+  decideFinish,
+  decideOpen,
+  decideRenewal,
+  isFree,
+  isUnfinished,
+  mayLease,
+  mayMove,
+  mayMoveRecord,
+  patchOf,
+  takePermits,
+} from '../../../core/payment/ledger.ts'
+import { type Usdc, usdc } from '../../../core/x402/money.ts'
+import type { Call, Claim, NewCall, Opened, Storage } from '../../../core/ports/mod.ts'
+import { summed } from '../../../core/payment/spend_report.ts'
+import { databases } from '../databases.ts'
+import { migrate } from './migrations.ts'
+import { patchStatement, statements } from './statements.ts'
+import { isBusy, retryWhileBusy, weightOf, writer } from '../writer.ts'
+
+/**
+ * How long one statement may block the event loop while another process writes, in milliseconds. After that the wait is
+ * asynchronous.
+ */
+const BUSY_MS = 10
+/** How long the start waits for another process, in milliseconds. No request is served yet. */
+const BUSY_AT_START_MS = 2_000
+/** Rows that one step of `prune` or `renew` reads: bounds how long it blocks the event loop. */
+const BATCH = 128
+
+const BILLION = 1_000_000_000n
+
+/** A sum as the statements read it. Undefined where there was nothing to sum. */
+function amountOf({ billions, rest }: { billions: string | null; rest: string | null }): Usdc | undefined {
+  return billions === null || rest === null ? undefined : usdc(BigInt(billions) * BILLION + BigInt(rest))
+}
+
+/** The last call that `prune` has visited, by expiry and id. */
+type PruneCursor = { readonly expiresAt: number; readonly id: string }
+
+/**
+ * A storage in one SQLite file, for one process: writes are synchronous, under one write lock (decision 23). Verbs that
+ * arrive together share a commit, and so one flush to disk; each is answered after it. Throws when the file is no
+ * database, or one of a newer version.
+ */
+export function sqliteStorage(path: string): Storage {
+  const database = openDatabase(path)
+  const db = drizzle(database)
+  const ask = statements(db)
+  const patches = new Map<string, ReturnType<typeof patchStatement>>()
+  const { write, settle } = writer(db)
+
+  function patchCall(id: string, patch: RowPatch): void {
+    const fields = Object.keys(patch) as (keyof RowPatch)[]
+    if (fields.length === 0) return
+    const shape = fields.join()
+    const statement = patches.get(shape) ?? patchStatement(db, fields)
+    patches.set(shape, statement)
+    statement.run({ ...patch, id })
+  }
+
+  function perform(step: Write): void {
+    if (step.kind === 'insert') ask.insertCall.run({ ...step.call, ...UNCLAIMED })
+    if (step.kind === 'patch') patchCall(step.id, step.patch)
+    if (step.kind === 'bind') ask.bind.run({ ...step.binding, signed: step.authorization })
+    if (step.kind === 'mark') ask.setStatus.run({ key: step.key, status: step.status })
+    if (step.kind === 'free') ask.unbind.run({ key: step.key })
+  }
+
+  function call(id: string): Call {
+    return present(ask.call.get({ id }), `call ${id}`)
+  }
+
+  function opened(answer: OpenAnswer): Opened {
+    return answer.kind === 'replayed' ? { kind: 'replayed', call: call(answer.id) } : answer
+  }
+
+  function claimed(answer: ClaimAnswer): Claim {
+    if (answer.kind === 'replayed') return { kind: 'replayed', call: call(answer.id) }
+    if (answer.kind !== 'retry') return answer
+    const { key, ...rest } = answer
+    return { ...rest, authorization: present(ask.signed.get({ key })?.signed, `authorization ${key}`) }
+  }
+
+  function exposedCalls({ payer, asset }: NewCall, at: { now: number; asOf: number }): readonly ExposedCall[] {
+    const since = at.asOf - SETTLED_LOOKBACK_MS
+    return [...ask.spendable.all({ payer, asset, now: at.now }), ...ask.recent.all({ payer, asset, since })]
+  }
+
+  function renewOne(id: string, workerId: string, until: number): boolean {
+    const head = ask.head.get({ id })
+    const bindings = head && !isUnfinished(head.workStatus) ? ask.bindings.all({ id }) : []
+    const { answer, writes } = decideRenewal(head, { bindings, workerId }, until)
+    writes.forEach(perform)
+    return answer
+  }
+
+  /** One bounded step of `prune` over calls, starting after `after`. */
+  function pruneStep(now: number, after: PruneCursor): { touched: number; last: PruneCursor | undefined } {
+    const found = ask.expiring.all({ now, ...after, limit: BATCH })
+    let touched = 0
+    for (const head of found) {
+      const { id } = head
+      const action = expiryAction(head, ask.bindings.all({ id }), now)
+      if (action === 'none') continue
+      touched++
+      if (action === 'empty') {
+        patchCall(id, { request: null, result: null, emptied: true })
+        ask.clearSigned.run({ id })
+        continue
+      }
+      ask.unbindAll.run({ id })
+      ask.deleteCall.run({ id })
+    }
+    return { touched, last: found.length < BATCH ? undefined : found.at(-1) }
+  }
+
+  return {
+    ...databases.sqlite,
+
+    openCall(...given) {
+      const [call, authorization, at] = structuredClone(given)
+      return write(() => {
+        const bound = ask.bound.get({ key: authorization.key })
+        const paid = at.cap?.newWallet && ask.paid.get({ payer: call.payer, asset: call.asset })
+        const seen = {
+          bound,
+          exposedCalls: at.cap ? exposedCalls(call, { now: at.now, asOf: at.cap.asOf }) : [],
+          settled: paid && amountOf(paid),
+        }
+        const { answer, writes } = decideOpen({ call, authorization }, seen, at)
+        writes.forEach(perform)
+        return opened(answer)
+      })
+    },
+
+    getCall: (id) => retryWhileBusy(() => ask.call.get({ id })),
+
+    callOf: (key, now) =>
+      retryWhileBusy(() => {
+        const found = ask.callOf.get({ key })
+        return found && !isFree(found, now) ? found : undefined
+      }),
+
+    moveCall(...given) {
+      const [id, from, patch] = structuredClone(given)
+      return write(() => {
+        if (!mayMove(ask.head.get({ id }), from)) return false
+        patchCall(id, patchOf(patch))
+        return true
+      }, weightOf(patch.result))
+    },
+
+    async renew(workerId, ids, until) {
+      const renewed: string[] = []
+      for (let from = 0; from < ids.length; from += BATCH) {
+        const some = ids.slice(from, from + BATCH)
+        renewed.push(...(await write(() => some.filter((id) => renewOne(id, workerId, until)))))
+      }
+      return renewed
+    },
+
+    lostCalls: (now, limit) => retryWhileBusy(() => ask.lost.all({ now, limit })),
+
+    unfinishedCalls: (workerId, at) => retryWhileBusy(() => ask.unfinished.all({ workerId, ...at })),
+
+    claimSettlement(...given) {
+      const [id, offered, at] = structuredClone(given)
+      return write(() => {
+        const bindings = ask.bindings.all({ id })
+        const own = bindings.some((binding) => binding.key === offered?.key)
+        const bound = offered && !own ? ask.bound.get({ key: offered.key }) : undefined
+        const { answer, writes } = decideClaim(ask.head.get({ id }), { bindings, offered, bound }, at)
+        writes.forEach(perform)
+        return claimed(answer)
+      }, weightOf(at.result?.result))
+    },
+
+    finishSettlement(...given) {
+      const [id, token, outcome, at] = structuredClone(given)
+      return write(() => {
+        const { answer, writes } = decideFinish(
+          ask.head.get({ id }),
+          { bindings: ask.bindings.all({ id }), token, outcome },
+          at,
+        )
+        writes.forEach(perform)
+        return answer
+      })
+    },
+
+    unsettled: (before, limit, gateway) =>
+      retryWhileBusy(() => ask.unsettled.all({ before, limit, gateway: gateway ?? null })),
+
+    spendByModel: (payer, since) =>
+      retryWhileBusy(() => {
+        const groups = ask.spent.all({ payer, since })
+        return summed(
+          groups.map(({ billions, rest, ...group }) => ({
+            ...group,
+            spent: amountOf({ billions, rest }) ?? usdc(0n),
+          })),
+        )
+      }),
+
+    putRecord(...given) {
+      const [record, now] = structuredClone(given)
+      return write(() => {
+        if (unexpired(ask.record.get(record), now)) return false
+        ask.upsertRecord.run(record)
+        return true
+      })
+    },
+
+    getRecord: (kind, id, now) => retryWhileBusy(() => unexpired(ask.record.get({ kind, id }), now)),
+
+    moveRecord(...given) {
+      const [record, from, now] = structuredClone(given)
+      return write(() => {
+        if (!mayMoveRecord(ask.record.get(record), { record, from, now })) return false
+        ask.upsertRecord.run(record)
+        return true
+      })
+    },
+
+    listRecords: (kind, owner, at) => retryWhileBusy(() => ask.recordsByOwner.all({ kind, owner, ...at })),
+
+    lease: (name, workerId, { now, until }) =>
+      write(() => {
+        if (!mayLease(ask.lease.get({ name }), workerId, now)) return false
+        ask.upsertLease.run({ name, workerId, expiresAt: until })
+        return true
+      }),
+
+    hit: (bucket, take, now) =>
+      write(() => {
+        const { answer, window } = takePermits(ask.window.get({ key: bucket.key }), bucket, { take, now })
+        if (window) ask.upsertWindow.run({ key: bucket.key, ...window })
+        return answer
+      }),
+
+    async prune(now) {
+      let touched = 0
+      for (let after: PruneCursor | undefined = { expiresAt: Number.MIN_SAFE_INTEGER, id: '' }; after;) {
+        const from: PruneCursor = after
+        const step = await write(() => pruneStep(now, from))
+        touched += step.touched
+        after = step.last
+      }
+      for (const stale of [ask.staleRecords, ask.staleLeases, ask.staleWindows]) {
+        let gone: number
+        do {
+          gone = await write(() => stale.all({ now, limit: BATCH }).length)
+          touched += gone
+        } while (gone === BATCH)
+      }
+      return touched
+    },
+
+    async close() {
+      await settle()
+      // `true` finalizes prepared statements too. Without it they stay open, and the write-ahead log is never merged
+      // into the file.
+      database.close(true)
+    },
+  }
+}
+
+// ── the file and its lock ───────────────────────────────────────────────────────────────────────────────────────────
+
+/** The locks in force. Referenced here so that none is garbage-collected while it is in force. */
+const locks = new Set<Database>()
+
+/**
+ * Locks the database for this process, by a lock that the kernel releases however the process ends (decision 23).
+ * Undefined when another process, or another caller in this one, has it. Never open `<path>.lock` otherwise: closing it
+ * releases the lock.
+ */
+export function holdAlone(path: string): { release(): void } | undefined {
+  createPrivately(`${path}.lock`)
+  const lock = new Database(`${path}.lock`)
+  try {
+    lock.run('PRAGMA busy_timeout = 0')
+    lock.run('BEGIN EXCLUSIVE')
+  } catch (error) {
+    lock.close(true)
+    if (isBusy(error)) return undefined
+    throw error
+  }
+  locks.add(lock)
+  return {
+    release() {
+      if (locks.delete(lock)) lock.close(true)
+    },
+  }
+}
+
+function openDatabase(path: string): Database {
+  if (path !== ':memory:') createPrivately(path)
+  const database = new Database(path)
+  try {
+    database.run(`PRAGMA busy_timeout = ${BUSY_AT_START_MS}`)
+    database.run('PRAGMA journal_mode = WAL')
+    database.run('PRAGMA synchronous = FULL')
+    database.run('PRAGMA foreign_keys = ON')
+    migrate(database)
+    database.run(`PRAGMA busy_timeout = ${BUSY_MS}`)
+    return database
+  } catch (error) {
+    database.close(true)
+    throw error
+  }
+}
+
+/**
+ * Creates the file, readable by its owner only. Never opens one that exists: closing it would release SQLite's locks on
+ * it.
+ */
+function createPrivately(path: string): void {
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+  try {
+    closeSync(openSync(path, 'wx', 0o600))
+  } catch (error) {
+    if ((error as { code?: unknown }).code !== 'EEXIST') throw error
+  }
+}
+
+function present<T>(value: T | null | undefined, what: string): T {
+  if (value === null || value === undefined) throw new Error(`the database has lost ${what}`)
+  return value
+}

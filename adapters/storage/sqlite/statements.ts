@@ -1,0 +1,322 @@
+import { type SQLWrapper, and, asc, desc, eq, getTableColumns, gt, gte, lte, sql } from 'drizzle-orm'
+import type { BunSQLiteDatabase } from 'drizzle-orm/bun-sqlite'
+import { SETTLED_CALLS } from '../../../core/payment/exposure.ts'
+import type { RowPatch } from '../../../core/payment/ledger.ts'
+import { authorizations, calls, leases, records, rateWindows } from './schema.ts'
+
+/**
+ * The statements of the SQLite storage, prepared once. Conditions of a partial index are written out: SQLite cannot
+ * match one against a bound parameter. core/payment/ledger.ts relies on the order of `bindings` and on the conditions
+ * of `spendable` and `recent`.
+ */
+export function statements(db: BunSQLiteDatabase) {
+  const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
+  const {
+    id,
+    payer,
+    workStatus,
+    paymentStatus,
+    workerId,
+    leaseExpiresAt,
+    receipt,
+    expiresAt,
+    gateway,
+    endpoint,
+    model,
+    asset,
+    usage,
+    startedAt,
+    settledAt,
+    error,
+  } = shown
+  const head = {
+    id,
+    payer,
+    workStatus,
+    paymentStatus,
+    workerId,
+    leaseExpiresAt,
+    startedAt,
+    error,
+    receipt,
+    expiresAt,
+    claimToken,
+    claimExpiresAt,
+    claimKey,
+    claimFresh,
+    emptied,
+  }
+  const exposedCall = {
+    id,
+    endpoint,
+    quote: calls.quote,
+    workStatus,
+    paymentStatus,
+    startedAt: calls.startedAt,
+    settledAt: calls.settledAt,
+  }
+  const { signed, ...binding } = getTableColumns(authorizations)
+  const unfinished = sql`${workStatus} in ('queued', 'in_progress')`
+  const spent = sql`coalesce(${paid}, ${calls.quote})`
+  /** Amounts in two exact sums, of all but the last nine digits and of these: neither overflows an INTEGER. */
+  const billions = (amount: SQLWrapper) =>
+    sql<string | null>`cast(sum(cast(substr(${amount}, 1, length(${amount}) - 9) as integer)) as text)`
+  const rest = (amount: SQLWrapper) => sql<string | null>`cast(sum(cast(substr(${amount}, -9) as integer)) as text)`
+  const given = sql.placeholder
+  const last = db
+    .select({ amount: spent.as('amount') })
+    .from(calls)
+    .where(and(eq(payer, given('payer')), eq(calls.asset, given('asset')), sql`${paymentStatus} = 'settled'`))
+    .orderBy(desc(calls.settledAt))
+    .limit(SETTLED_CALLS)
+    .as('last')
+  const ofCall = eq(authorizations.call, calls.id)
+  return {
+    call: db
+      .select(shown)
+      .from(calls)
+      .where(eq(id, given('id')))
+      .prepare(),
+    head: db
+      .select(head)
+      .from(calls)
+      .where(eq(id, given('id')))
+      .prepare(),
+    bound: db
+      .select(head)
+      .from(authorizations)
+      .innerJoin(calls, ofCall)
+      .where(eq(binding.key, given('key')))
+      .prepare(),
+    callOf: db
+      .select(shown)
+      .from(authorizations)
+      .innerJoin(calls, ofCall)
+      .where(eq(binding.key, given('key')))
+      .prepare(),
+    bindings: db
+      .select(binding)
+      .from(authorizations)
+      .where(eq(binding.call, given('id')))
+      .orderBy(asc(binding.position))
+      .prepare(),
+    signed: db
+      .select({ signed })
+      .from(authorizations)
+      .where(eq(binding.key, given('key')))
+      .prepare(),
+    spendable: db
+      .select({
+        ...exposedCall,
+        bindingStatus: binding.status,
+        bindingExpiresAt: binding.expiresAt,
+        block: sql<null>`null`,
+      })
+      .from(authorizations)
+      .innerJoin(calls, ofCall)
+      .where(
+        and(
+          eq(binding.payer, given('payer')),
+          gt(binding.expiresAt, given('now')),
+          sql`${binding.status} in ('open', 'sent')`,
+          eq(calls.asset, given('asset')),
+        ),
+      )
+      .prepare(),
+    recent: db
+      .select({
+        ...exposedCall,
+        bindingStatus: sql<null>`null`,
+        bindingExpiresAt: sql<null>`null`,
+        block: sql<number | null>`${receipt} ->> 'block'`,
+      })
+      .from(calls)
+      .where(
+        and(
+          eq(payer, given('payer')),
+          eq(calls.asset, given('asset')),
+          gte(calls.settledAt, given('since')),
+          sql`${paymentStatus} = 'settled'`,
+        ),
+      )
+      .prepare(),
+    /** Nulls where nothing was ever paid. */
+    paid: db
+      .select({ billions: billions(last.amount), rest: rest(last.amount) })
+      .from(last)
+      .prepare(),
+    lost: db
+      .select(shown)
+      .from(calls)
+      .where(and(unfinished, sql`${paymentStatus} = 'verified'`, lte(leaseExpiresAt, given('now'))))
+      .orderBy(asc(leaseExpiresAt), asc(id))
+      .limit(given('limit'))
+      .prepare(),
+    unfinished: db
+      .select(shown)
+      .from(calls)
+      .where(and(unfinished, eq(workerId, given('workerId')), eq(gateway, given('gateway')), gt(id, given('after'))))
+      .orderBy(asc(id))
+      .limit(given('limit'))
+      .prepare(),
+    unsettled: db
+      .select(shown)
+      .from(calls)
+      .where(
+        and(
+          sql`${paymentStatus} = 'settling'`,
+          lte(claimExpiresAt, given('before')),
+          sql`${gateway} = coalesce(${given('gateway')}, ${gateway})`,
+        ),
+      )
+      .orderBy(asc(claimExpiresAt), asc(id))
+      .limit(given('limit'))
+      .prepare(),
+    spent: db
+      .select({
+        gateway,
+        endpoint,
+        model,
+        asset,
+        calls: sql<number>`count(*)`,
+        billions: billions(spent),
+        rest: rest(spent),
+        inputTokens: sql<number>`total(${usage} ->> 'input')`,
+        outputTokens: sql<number>`total(${usage} ->> 'output')`,
+        lastAt: sql<number>`max(${settledAt})`,
+      })
+      .from(calls)
+      .where(and(eq(payer, given('payer')), gte(settledAt, given('since')), sql`${paymentStatus} = 'settled'`))
+      .groupBy(gateway, endpoint, model, asset)
+      .prepare(),
+    expiring: db
+      .select(head)
+      .from(calls)
+      .where(
+        and(
+          sql`${emptied} = 0`,
+          lte(expiresAt, given('now')),
+          sql`(${expiresAt}, ${id}) > (${given('expiresAt')}, ${given('id')})`,
+        ),
+      )
+      .orderBy(asc(expiresAt), asc(id))
+      .limit(given('limit'))
+      .prepare(),
+    record: db
+      .select()
+      .from(records)
+      .where(and(eq(records.kind, given('kind')), eq(records.id, given('id'))))
+      .prepare(),
+    recordsByOwner: db
+      .select()
+      .from(records)
+      .where(
+        and(eq(records.owner, given('owner')), eq(records.kind, given('kind')), gt(records.expiresAt, given('now'))),
+      )
+      .limit(given('limit'))
+      .prepare(),
+    lease: db
+      .select()
+      .from(leases)
+      .where(eq(leases.name, given('name')))
+      .prepare(),
+    window: db
+      .select()
+      .from(rateWindows)
+      .where(eq(rateWindows.key, given('key')))
+      .prepare(),
+
+    insertCall: db.insert(calls).values(everyField(calls)).prepare(),
+    bind: db
+      .insert(authorizations)
+      .values(everyField(authorizations))
+      .onConflictDoUpdate({ target: binding.key, set: fromExcluded(authorizations, 'key') })
+      .prepare(),
+    setStatus: db
+      .update(authorizations)
+      .set({ status: sql`${given('status')}` })
+      .where(eq(binding.key, given('key')))
+      .prepare(),
+    unbind: db
+      .delete(authorizations)
+      .where(eq(binding.key, given('key')))
+      .prepare(),
+    unbindAll: db
+      .delete(authorizations)
+      .where(eq(binding.call, given('id')))
+      .prepare(),
+    clearSigned: db
+      .update(authorizations)
+      .set({ signed: null })
+      .where(eq(binding.call, given('id')))
+      .prepare(),
+    deleteCall: db
+      .delete(calls)
+      .where(eq(id, given('id')))
+      .prepare(),
+    upsertRecord: db
+      .insert(records)
+      .values(everyField(records))
+      .onConflictDoUpdate({ target: [records.kind, records.id], set: fromExcluded(records, 'kind', 'id') })
+      .prepare(),
+    upsertLease: db
+      .insert(leases)
+      .values(everyField(leases))
+      .onConflictDoUpdate({ target: leases.name, set: fromExcluded(leases, 'name') })
+      .prepare(),
+    upsertWindow: db
+      .insert(rateWindows)
+      .values(everyField(rateWindows))
+      .onConflictDoUpdate({ target: rateWindows.key, set: fromExcluded(rateWindows, 'key') })
+      .prepare(),
+    staleRecords: db
+      .delete(records)
+      .where(
+        sql`(${records.kind}, ${records.id}) in (select kind, id from records where expires_at <= ${given('now')} limit ${given('limit')})`,
+      )
+      .returning({ id: records.id })
+      .prepare(),
+    staleLeases: db
+      .delete(leases)
+      .where(
+        sql`${leases.name} in (select name from leases where expires_at <= ${given('now')} limit ${given('limit')})`,
+      )
+      .returning({ name: leases.name })
+      .prepare(),
+    staleWindows: db
+      .delete(rateWindows)
+      .where(
+        sql`${rateWindows.key} in (select key from rate_windows where reset_at <= ${given('now')} limit ${given('limit')})`,
+      )
+      .returning({ key: rateWindows.key })
+      .prepare(),
+  }
+}
+
+type Table = typeof calls | typeof authorizations | typeof records | typeof leases | typeof rateWindows
+
+/** `values` in which every field is the placeholder of its name. */
+function everyField<T extends Table>(
+  table: T,
+): { [Field in keyof T['$inferSelect']]: ReturnType<typeof sql.placeholder> } {
+  const fields = Object.keys(getTableColumns(table)).map((field) => [field, sql.placeholder(field)])
+  return Object.fromEntries(fields)
+}
+
+/** `set` of an upsert: every field but the keys takes the value of the insert. */
+function fromExcluded(table: Table, ...keys: readonly string[]): Record<string, ReturnType<typeof sql.raw>> {
+  const fields = Object.entries(getTableColumns(table)).filter(([field]) => !keys.includes(field))
+  return Object.fromEntries(fields.map(([field, column]) => [field, sql.raw(`excluded."${column.name}"`)]))
+}
+
+/** An update of exactly these fields of one call. Parameters go through their columns, which encode money and JSON. */
+export function patchStatement(db: BunSQLiteDatabase, fields: readonly (keyof RowPatch)[]) {
+  const set = Object.fromEntries(
+    fields.map((field) => [field, sql`${sql.param(sql.placeholder(field), calls[field])}`]),
+  )
+  return db
+    .update(calls)
+    .set(set)
+    .where(eq(calls.id, sql.placeholder('id')))
+    .prepare()
+}

@@ -1,0 +1,369 @@
+/**
+ * Steps 4 to 7 of a paid call: who signed, whether that authorization is known, whether it would pay, and the call that it opens. Each step takes what
+ * the one before found out, and answers with more of it, or with why no call is opened.
+ */
+import type { Allowlist, Price, Sold } from '../endpoint/mod.ts'
+import { servesBeforeSettlement } from '../endpoint/mod.ts'
+import { isOver } from '../endpoint/records.ts'
+import * as replies from '../endpoint/replies.ts'
+import { ApiError } from '../http/errors.ts'
+import type { Reply } from '../http/reply.ts'
+import type { UnpaidCount } from '../http/unpaid_work.ts'
+import { fingerprint, newId } from '../lib/ids.ts'
+import { abandonedText } from '../payment/abandoned_calls.ts'
+import { capOf, overText } from '../payment/exposure.ts'
+import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from '../payment/identified_calls.ts'
+import { type Offers, purseOf } from '../payment/offers.ts'
+import { wasHandedOut } from '../payment/proofs.ts'
+import { isNotedHandedOut } from '../payment/sent_authorizations.ts'
+import { abandon, failIfOverdue } from '../payment/settle.ts'
+import { blockOf, uncollectedJobOf } from '../payment/unpaid_calls.ts'
+import { silent } from '../ports/meter.ts'
+import type { Authorization, Call, PaymentCode, Verdict } from '../ports/mod.ts'
+import { decodePayment, type Offer, type Payment } from '../x402/protocol.ts'
+import type { Challenges } from './challenge.ts'
+import type { GatewayContext, OpenedCall } from './gateway_context.ts'
+import type { Polls } from './poll.ts'
+import type { RequestContext } from './request_context.ts'
+
+/** An order that was checked and priced; `asked` is its body as text, from which its fingerprint is made. */
+export type PricedOrder = {
+  readonly endpoint: Sold
+  readonly input: unknown
+  readonly price: Price
+  readonly offers: readonly Offer[]
+  readonly counting: UnpaidCount
+  readonly asked: string
+  readonly requestContext: RequestContext
+}
+
+/** Step 4: an order that somebody has signed for. */
+type Signed = PricedOrder & {
+  readonly kind: 'signed'
+  readonly payment: Payment
+  readonly payer: string
+  readonly key: string
+  readonly expiresAt: number
+  readonly offer: Offer
+  /** What exposure is summed over. */
+  readonly asset: string
+  readonly fingerprint: string
+  readonly tag: Tag | undefined
+}
+
+/** Step 6: its authorization would pay. */
+type Verified = Signed & { readonly verdict: Extract<Verdict, { kind: 'valid' }> }
+
+/** Why no call is opened. `refused` has a code; of `replayed` the authorization already serves a call. */
+type Refused = {
+  readonly kind: 'refused'
+  readonly code: PaymentCode
+  readonly reason: string
+  readonly more?: replies.Body
+}
+type Unavailable = { readonly kind: 'unavailable'; readonly reason: string }
+type Replayed = { readonly kind: 'replayed'; readonly call: Call }
+
+export type Accepted =
+  | { readonly kind: 'opened'; readonly opened: OpenedCall }
+  | { readonly kind: 'reply'; readonly reply: Reply }
+
+export type AcceptPayment = (order: PricedOrder, header: string) => Promise<Accepted>
+
+export function paymentAcceptance(
+  gatewayContext: GatewayContext,
+  {
+    offering,
+    demand,
+    collect,
+    recovery,
+  }: { offering: Offers } & Pick<Challenges, 'demand'> & Pick<Polls, 'collect' | 'recovery'>,
+): AcceptPayment {
+  const { ports, timeouts, newWallet } = gatewayContext
+  const { storage, clock, meter = silent } = ports
+
+  return async function acceptPayment(order, header) {
+    const signed = await identify(order, header)
+    if (signed.kind === 'refused') return replied(reject(order, signed))
+    if (signed.kind === 'unavailable') return replied(unverified(order, signed.reason))
+
+    const repeated = await repeatOf(signed)
+    if (repeated) return replied(repeated)
+    const known = await storage.callOf(signed.key, clock.now())
+    if (known) return replied(await replay(signed, known))
+
+    const verified = await verify(signed)
+    if (verified.kind === 'unavailable') return replied(unverified(order, verified.reason))
+    if (verified.kind === 'refused') return replied(await refuse(signed, verified))
+    if (verified.kind === 'replayed') return replied(await replay(signed, verified.call))
+
+    const refusal = await admit(verified)
+    if (refusal) return replied(await refuse(signed, refusal))
+    const opened = await open(verified)
+    if (opened.kind === 'replayed') return replied(await replay(signed, opened.call))
+    if (opened.kind === 'refused') return replied(await refuse(signed, opened))
+    meter.judged('valid')
+    order.counting.refund()
+    return opened
+  }
+
+  // ── 4: who signed ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+  async function identify(order: PricedOrder, header: string): Promise<Signed | Refused | Unavailable> {
+    const { requestContext, asked, offers } = order
+    const decoded = decodePayment(header)
+    if (!decoded.ok) return { kind: 'refused', code: 'PAYMENT_INVALID', reason: decoded.reason }
+    const { payment } = decoded
+    const id = identifierOf(payment)
+    const identified = await offering.identify(payment, offers)
+    if (identified.kind !== 'known') return identified
+    const { payer, key, expiresAt, offer } = identified
+    const request = fingerprint(requestContext.request.method, requestContext.path, asked)
+    const tag = id === undefined ? undefined : tagOf({ gateway: gatewayContext.name, payer, id, fingerprint: request })
+    const asset = purseOf(identified)
+    return { ...order, kind: 'signed', payment, payer, key, expiresAt, offer, asset, fingerprint: request, tag }
+  }
+
+  // ── 5: is its authorization known, or the request itself? ─────────────────────────────────────────────────────────
+
+  /** The answer to a repetition under a payment identifier: what a poll would say of the call. Nothing, where there is no call, or it came to nothing. */
+  async function repeatOf({ endpoint, tag, requestContext }: Signed): Promise<Reply | undefined> {
+    if (!tag) return undefined
+    const now = clock.now()
+    const known = await taggedCall(storage, tag, now)
+    const call = known && (await failIfOverdue(storage, known, { now, timeouts, living: gatewayContext.living }))
+    if (!call || isOver(call, now)) return undefined
+    return await answerAgain(endpoint, call, requestContext)
+  }
+
+  /**
+   * Before its first send only the wallet can have the authorization; after it everybody has, and the caller must be the one of the order
+   * (contract 1.41).
+   */
+  async function replay(signed: Signed, call: Call): Promise<Reply> {
+    const { endpoint, requestContext } = signed
+    const isSame = call.fingerprint === signed.fingerprint
+    const isRightful =
+      !wasHandedOut(call) || (isSame && (await gatewayContext.pollUrls.isFrom(call, requestContext.ip)))
+    const resent = isSame && isRightful ? await resend(endpoint, call, requestContext) : undefined
+    if (resent) return resent
+    const worded = endpoint.replayError === undefined ? {} : { error: endpoint.replayError }
+    const more = { ...worded, ...(await recovery(call, isRightful)) }
+    return await refuse(signed, replayed(more))
+  }
+
+  /** The answer to the same signed request, sent again because its reply was lost (contract 1.39). Nothing while it is made, or when it is too late. */
+  async function resend(endpoint: Sold, call: Call, requestContext: RequestContext): Promise<Reply | undefined> {
+    if (
+      !servesBeforeSettlement(endpoint) ||
+      call.endpoint !== endpoint.name ||
+      call.workStatus !== 'completed' ||
+      call.result === null
+    )
+      return undefined
+    const isLate = clock.now() > (call.endedAt ?? 0) + timeouts.resendMs
+    return isLate && call.paymentStatus === 'settled' ? undefined : await answerAgain(endpoint, call, requestContext)
+  }
+
+  /** To one who is known to have sent the order. */
+  async function answerAgain(endpoint: Sold, call: Call, requestContext: RequestContext): Promise<Reply> {
+    const key = await gatewayContext.pollUrls.keyOf(call.id)
+    const running = (unpaid: Call) =>
+      replies.envelope(endpoint, unpaid, { key, status: unpaid.workStatus === 'queued' ? 'queued' : 'in_progress' })
+    return await collect(endpoint, call, {
+      requestContext,
+      running,
+      more: replies.recovery(endpoint, call, key),
+      isOrder: true,
+      isKeyed: true,
+    })
+  }
+
+  // ── 6: would it pay, and may this wallet order? ───────────────────────────────────────────────────────────────────
+
+  async function verify(signed: Signed): Promise<Verified | Refused | Unavailable | Replayed> {
+    const { payment, offer, key } = signed
+    const [verdict, isPublic] = await Promise.all([
+      offering.verify(payment, offer),
+      isNotedHandedOut(storage, key, clock.now()),
+    ])
+    if (verdict.kind === 'unavailable') return verdict
+    if (isPublic) return { kind: 'refused', code: 'PAYMENT_REPLAY', reason: replies.SIGN_AFRESH }
+    if (verdict.kind === 'valid') return { ...signed, verdict }
+    const winner = await storage.callOf(key, clock.now())
+    return winner ? { kind: 'replayed', call: winner } : verdict
+  }
+
+  /** Why this wallet is not worked for, where it is not. Throws where the operator has not listed it. */
+  async function admit(verified: Verified): Promise<Refused | undefined> {
+    const { endpoint, input, price, payer, asset, verdict } = verified
+    const short = endpoint.delivery === 'stream' ? shortLife(verified) : undefined
+    if (short) return short
+    if (endpoint.delivery === 'stream' && !isAllowed(payer, endpoint.allowlists?.(input))) throw notAdmitted(payer)
+    // What moves nothing adds to no debt; it may be the very link by which a wallet is filled.
+    if (price.amount === 0n) return undefined
+    return servesBeforeSettlement(endpoint)
+      ? await blockedFor({ payer, asset })
+      : await waitingFor({ payer, asset }, { next: price.amount, holds: verdict.balance ?? 0n })
+  }
+
+  /** An authorization that may end before its answer does. An offer of a chain or an operator may allow less than usual. */
+  function shortLife({ expiresAt, offer }: Verified): Refused | undefined {
+    const left = expiresAt - clock.now()
+    const minLifeMs = Math.min(timeouts.minLifeMs, offer.maxTimeoutSeconds * 500)
+    if (left >= minLifeMs) return undefined
+    return unfunded(
+      `the authorization ends in ${Math.max(0, Math.floor(left / 1000))} seconds; a call of this kind needs at least ${minLifeMs / 1000} seconds. Sign now + maxTimeoutSeconds`,
+    )
+  }
+
+  /** What was delivered to this wallet and not paid for, or was left by it. */
+  async function blockedFor(wallet: Pick<Signed, 'payer' | 'asset'>): Promise<Refused | undefined> {
+    const now = clock.now()
+    const since = now - timeouts.unpaidBlockMs
+    const block = await blockOf(storage, wallet, { now, since, newWorth: newWallet.worth })
+    if (block?.kind === 'abandoned')
+      return unfunded(abandonedText(block, clock.now()), {
+        retryAfterSeconds: Math.ceil((block.until - clock.now()) / 1000),
+      })
+    return (
+      block &&
+      unfunded(
+        'this wallet has had an answer whose payment was refused, or lets several results lie; collect that call to pay for it',
+        await recovery(block.call, true),
+      )
+    )
+  }
+
+  /** Jobs that this wallet lets lie, beyond what it can pay for. */
+  async function waitingFor(
+    wallet: Pick<Signed, 'payer' | 'asset'>,
+    { next, holds }: { next: bigint; holds: bigint },
+  ): Promise<Refused | undefined> {
+    const waiting = await uncollectedJobOf(storage, wallet, { now: clock.now(), next, holds })
+    return (
+      waiting &&
+      unfunded(
+        'more results wait for this wallet than it can pay for; collect one first',
+        await recovery(waiting, true),
+      )
+    )
+  }
+
+  function isAllowed(payer: string, list: Allowlist | undefined): boolean {
+    if (!list) return true
+    const allowlists = gatewayContext.allowlists[list.name]
+    return allowlists ? allowlists.includes(payer.toLowerCase()) : list.unset === 'everybody'
+  }
+
+  // ── 7: the call ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+  async function open(verified: Verified): Promise<Extract<Accepted, { kind: 'opened' }> | Refused | Replayed> {
+    const { endpoint, input, price, payment, payer, key, expiresAt, offer, asset, tag, requestContext } = verified
+    const now = clock.now()
+    const authorization: Authorization = { key, payer, payment, offer, expiresAt }
+    const fresh = newId(ports.random)
+    const id = tag ? await bindTag(storage, tag, { call: fresh, keep: endpoint.retention, now }) : fresh
+    const { model, request } = await remembered(verified, { id, now })
+    const call = {
+      id,
+      gateway: gatewayContext.name,
+      endpoint: endpoint.name,
+      payer,
+      asset,
+      quote: price.amount,
+      offer,
+      fingerprint: verified.fingerprint,
+      model,
+      request,
+      createdAt: now,
+      workerId: gatewayContext.workerId,
+      expiresAt: now + endpoint.retention.unclaimedMs,
+    }
+    const at = { now, until: now + timeouts.workLeaseMs, ...capFor(verified) }
+    const opening = await storage.openCall(call, authorization, at).catch(async (error) => {
+      const first = tag && (await storage.getCall(id))
+      if (first && first.authorization !== key) return { kind: 'replayed' as const, call: first }
+      return await abandon(storage, { id }, { error, now: clock.now() })
+    })
+    if (opening.kind === 'replayed') return opening
+    if (opening.kind === 'over') return unfunded(overText(opening, newWallet))
+    const settlesEarly = opening.atLimit === true
+    return {
+      kind: 'opened',
+      opened: { endpoint, input, call: opening.call, authorization, requestContext, settlesEarly },
+    }
+  }
+
+  /** What the call keeps of its request: what polls show, its signed poll URL, and from where it was ordered. */
+  async function remembered(
+    { endpoint, input, requestContext }: Verified,
+    { id, now }: { id: string; now: number },
+  ): Promise<Pick<Call, 'model' | 'request'>> {
+    const { pollUrls } = gatewayContext
+    const { model, request } = endpoint.remember(input)
+    // A poll URL ends no earlier than what it may collect.
+    const longest = timeouts.stallMs + Math.max(endpoint.retention.unclaimedMs, endpoint.retention.settledMs)
+    const signed = await pollUrls.signed(endpoint, request, { id, expiresAt: now + longest })
+    return { model, request: { ...signed, ...(await pollUrls.from(id, requestContext.ip)) } }
+  }
+
+  /** What this payer can be held to; what moves nothing needs no cap. A new wallet is held to less where the answer comes before the money. */
+  function capFor({ endpoint, input, price, verdict }: Verified): { readonly cap?: ReturnType<typeof capOf> } {
+    if (price.amount === 0n) return {}
+    const isUnpaidFirst =
+      endpoint.delivery === 'stream' && endpoint.deferred?.(input, { id: '', createdAt: 0, key: '' }) === undefined
+    return { cap: capOf(verdict, isUnpaidFirst ? newWallet : undefined) }
+  }
+
+  // ── what is said where no call is opened ──────────────────────────────────────────────────────────────────────────
+
+  function reject({ endpoint, requestContext, offers, price }: PricedOrder, { code, reason, more }: Refused): Reply {
+    meter.judged(code)
+    return demand(endpoint, requestContext, {
+      offers,
+      price,
+      why: { ...replies.verificationFailed(code, reason), ...more },
+    })
+  }
+
+  /** Whoever came first with the same identifier may meanwhile have what this one is refused. */
+  async function refuse(signed: Signed, refused: Refused): Promise<Reply> {
+    const { payer } = signed
+    return (await repeatOf(signed)) ?? reject(signed, { ...refused, more: { payer, ...refused.more } })
+  }
+
+  /** Nothing is opened: the same signed request is good for another try (contract 1.27). */
+  function unverified(order: PricedOrder, reason: string): Reply {
+    if (gatewayContext.unverifiable === 402)
+      return reject(order, {
+        kind: 'refused',
+        code: 'PAYMENT_VERIFICATION_UNAVAILABLE',
+        reason: `the payment could not be verified just now (${reason}); send the same signed request again`,
+      })
+    meter.judged('unavailable')
+    throw replies.cannotVerify(reason)
+  }
+}
+
+const replied = (reply: Reply): Accepted => ({ kind: 'reply', reply })
+
+const replayed = (more: replies.Body): Refused => ({
+  kind: 'refused',
+  code: 'PAYMENT_REPLAY',
+  reason: 'the payment authorization was already used',
+  more,
+})
+
+const unfunded = (reason: string, more: replies.Body = {}): Refused => ({
+  kind: 'refused',
+  code: 'PAYMENT_UNFUNDED',
+  reason,
+  more,
+})
+
+function notAdmitted(payer: string): ApiError {
+  return new ApiError('NOT_ALLOWED', {
+    message: `The operator has not listed the wallet ${payer} for this route. Nothing was charged.`,
+  })
+}

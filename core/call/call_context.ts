@@ -1,0 +1,37 @@
+/** What one call hands to its work. */
+import type { GatewayContext, OpenedCall } from './gateway_context.ts'
+import type { Offers } from '../payment/offers.ts'
+import type { CallContext } from '../endpoint/call_context.ts'
+import { secondaryPayments } from '../payment/secondary_payment.ts'
+import { fingerprint } from '../lib/ids.ts'
+import { anyCallUrl } from '../endpoint/replies.ts'
+import { addressKey } from '../http/caller_address.ts'
+import { windowSpent } from '../http/rate_limit.ts'
+
+export function callContextOf(
+  gatewayContext: GatewayContext,
+  offering: Offers,
+): (working: OpenedCall, signal: AbortSignal) => CallContext {
+  const { label, windows, ports, pollUrls } = gatewayContext
+  const second = secondaryPayments(gatewayContext, offering)
+  return ({ call, requestContext }, signal) => ({
+    label,
+    origin: requestContext.origin,
+    ip: requestContext.ip,
+    order: fingerprint('order', '', call.authorization).slice(0, 32),
+    records: ports.storage,
+    secretName: (prefix) => pollUrls.secretName(call.id, prefix),
+    pollUrl: async (id) => anyCallUrl(id, await pollUrls.keyOf(id)),
+    second: (payment, to) => second(call, payment, { ...to, signal }),
+    async permit(name, { address, wallet }) {
+      const now = ports.clock.now()
+      for (const [caller, window] of [
+        [addressKey(requestContext.ip), address],
+        [call.payer, wallet],
+      ] as const) {
+        const { granted, resetAt } = await windows.take(name, caller, window, now)
+        if (!granted) throw windowSpent(window, resetAt, now)
+      }
+    },
+  })
+}

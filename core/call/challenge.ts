@@ -1,0 +1,91 @@
+/** Step 3 of a paid call: the challenge of what was not paid for, and of what is only looked at. No database, no network. */
+import type { Free, Price, RequestHead, Sold } from '../endpoint/mod.ts'
+import * as replies from '../endpoint/replies.ts'
+import { isBrowser } from '../http/browser_402.ts'
+import { ApiError } from '../http/errors.ts'
+import type { Reply } from '../http/reply.ts'
+import type { Offers } from '../payment/offers.ts'
+import { usdc } from '../x402/money.ts'
+import type { Offer } from '../x402/protocol.ts'
+import type { GatewayContext } from './gateway_context.ts'
+import type { Orders } from './order.ts'
+import { besideOf, paymentHeader, type RequestContext, resourceOf } from './request_context.ts'
+
+/** What is asked for, and why it is asked for in this reply. */
+export type Demand = { readonly price: Price; readonly offers: readonly Offer[]; readonly why: replies.Body }
+
+export type Challenges = {
+  demand(endpoint: Sold | Free, requestContext: RequestContext, demanded: Demand): Reply
+  /** The 402 that a probe without a body gets: the default price (contract 1.53). */
+  discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply>
+}
+
+export function challenges(
+  { catalog, ports, featureFlags, networks, label }: GatewayContext,
+  offering: Offers,
+  { check, unchecked }: Pick<Orders, 'check' | 'unchecked'>,
+): Challenges {
+  const { vendors, countTokens } = ports
+  const context = { catalog, vendors, countTokens, featureFlags, networks }
+
+  return { demand, discover }
+
+  async function discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply> {
+    if (endpoint.kind === 'free')
+      return demand(endpoint, requestContext, {
+        offers: offering.at(NOTHING),
+        price: NOTHING,
+        why: replies.freeOfCharge(endpoint.summary),
+      })
+    if (endpoint.order === 'quote_then_check' && endpoint.delivery !== 'stream') {
+      const said =
+        endpoint.from === 'query'
+          ? { ...Object.fromEntries(requestContext.query), ...requestContext.params }
+          : { ...(endpoint.sample(context) ?? (endpoint.example as object)), ...requestContext.params }
+      const { price } = unchecked(endpoint, said)
+      if (price === 'free') throw freeHere(endpoint)
+      return demand(endpoint, requestContext, {
+        offers: offering.at(price),
+        price,
+        why: replies.paymentRequired(price),
+      })
+    }
+    const said =
+      endpoint.delivery === 'stream' ? endpoint.sample(context) : (endpoint.sample(context) ?? endpoint.example)
+    const { price } = await check(endpoint, said, { asked: NOTHING_ASKED, countTokens })
+    if (price === 'free') throw freeHere(endpoint)
+    const also =
+      endpoint.delivery !== 'stream' && endpoint.discovery
+        ? { ...price.also, ...endpoint.discovery(context) }
+        : price.also
+    return demand(endpoint, requestContext, {
+      offers: offering.at(price),
+      price: also ? { ...price, also } : price,
+      why: replies.paymentRequired(price),
+    })
+  }
+
+  function demand(endpoint: Sold | Free, requestContext: RequestContext, { offers, price, why }: Demand): Reply {
+    const asking = {
+      offers,
+      resource: resourceOf(endpoint, requestContext),
+      label,
+      errorFormat: endpoint.errorFormat ?? 'plain',
+      beside: besideOf(requestContext.request),
+    }
+    const reply = replies.demand(asking, why, replies.shownPrice(price), price.also)
+    const isVisitor = paymentHeader(requestContext.request) === null && isBrowser(requestContext.request.headers)
+    return isVisitor ? replies.demandPage(reply, asking) : reply
+  }
+}
+
+/** A quote of nothing, for what is free. */
+const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }
+const NOTHING_ASKED: RequestHead = { params: {}, header: () => null }
+
+function freeHere({ path }: Sold): ApiError {
+  return new ApiError('METHOD_NOT_ALLOWED', {
+    message: `${path} is free here: POST a request to it.`,
+    headers: { allow: 'OPTIONS, POST' },
+  })
+}

@@ -1,0 +1,308 @@
+/** Work that makes a result: in the reply while its window lasts, else as a job. Steps 8 to 12 of a paid call. */
+import { isPaid, isVerbatim, results } from './result.ts'
+import {
+  abandon,
+  complete as completeCall,
+  type Completion,
+  fail,
+  type SettleContext,
+  type Paying,
+  settleCall,
+  STALLED,
+} from '../payment/settle.ts'
+import { within } from '../lib/timers.ts'
+import { noteUnpaidCall, noteUncollectedJob } from '../payment/unpaid_calls.ts'
+import { errorReply } from '../http/error_formats.ts'
+import type { Hybrid, Inline, Job, Paid, Sold, Stored } from '../endpoint/mod.ts'
+import type { Reply } from '../http/reply.ts'
+import { keepFor } from '../endpoint/records.ts'
+import { ApiError } from '../http/errors.ts'
+import { callContextOf } from './call_context.ts'
+import type { UpstreamJobs } from './upstream_job.ts'
+import type { GatewayContext, OpenedCall } from './gateway_context.ts'
+import { isWhole } from './media_mirror.ts'
+import { gzipJson } from '../lib/gzip_json.ts'
+import type { Call } from '../ports/mod.ts'
+import type { Json } from '../lib/json.ts'
+import * as replies from '../endpoint/replies.ts'
+import { newId } from '../lib/ids.ts'
+import type { Offers } from '../payment/offers.ts'
+import { gone, type RequestContext } from './request_context.ts'
+
+export type Jobs = {
+  serve(working: OpenedCall<Paid>): Promise<Reply>
+  /** The result of an order that costs nothing: no call is opened, and nothing is kept. Throws a Fault where there is none. */
+  give(endpoint: Paid, input: unknown, requestContext: RequestContext): Promise<Reply>
+}
+
+/** Work that this process does. */
+type Worked = Inline | Hybrid | Job
+
+type Done =
+  | { kind: 'made'; stored: Stored; raw: readonly string[]; completion: Completion }
+  | { kind: 'failed'; apiError: ApiError }
+
+export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream: UpstreamJobs): Jobs {
+  const { ports, catalog, networks, timeouts } = gatewayContext
+  const { storage, chain, clock, log, meter } = ports
+  const money: SettleContext = { storage, chain, clock, log, meter, timeouts }
+  const context = { catalog }
+  const callContext = callContextOf(gatewayContext, offering)
+  const pack = gzipJson()
+
+  const { result, servedUnsettled, hrefOn } = results(gatewayContext)
+
+  return { serve, give }
+
+  /** Answers inline while the window lasts and the caller stays. The work goes on in any case. */
+  async function serve(working: OpenedCall<Paid>): Promise<Reply> {
+    const { endpoint, input, call, requestContext } = working
+    if (endpoint.delivery === 'upstream_job')
+      return await accepted(working, await upstream.submit({ ...working, endpoint }))
+    if (endpoint.delivery === 'inline') return await serveAtOnce({ ...working, endpoint })
+    const own = { ...working, endpoint }
+    const windowMs = windowOf(endpoint, input)
+    if (windowMs <= 0) {
+      ports.background(workLater(own).catch((error) => release(call, error)))
+      return await accepted(working, call)
+    }
+    const turn = { isSettling: false, isOver: false }
+    const work = workInline(own, turn).catch((error) => release(call, error))
+    ports.background(work)
+    const waiting = new AbortController()
+    const reply = await Promise.race([
+      work,
+      gone(requestContext.gone, waiting.signal),
+      clock.wait(windowMs, waiting.signal).then(() => undefined),
+    ])
+    waiting.abort()
+    if (reply) return reply
+    if (turn.isSettling) return (await work) ?? (await envelope(endpoint, call))
+    turn.isOver = true
+    ports.background(begin(call))
+    return await accepted(working, call)
+  }
+
+  /** How long an order is waited for in its own reply. What is a job at once stays one, whatever the gateway says of all others. */
+  function windowOf(endpoint: Hybrid | Job, input: unknown): number {
+    if (endpoint.delivery === 'job') return 0
+    const { windowMs } = endpoint
+    const own = typeof windowMs === 'number' ? windowMs : windowMs(input, context)
+    return own === 0 ? 0 : (gatewayContext.inlineMs ?? own)
+  }
+
+  /** A job may outlive its authorization: it is noted, in case its wallet leaves it and orders others. */
+  async function accepted({ endpoint, authorization }: OpenedCall<Paid>, call: Call): Promise<Reply> {
+    const now = clock.now()
+    await noteUncollectedJob({ storage, log }, call, {
+      from: authorization.expiresAt,
+      until: now + timeouts.unpaidBlockMs,
+      now,
+    })
+    return await envelope(endpoint, call)
+  }
+
+  async function envelope(endpoint: Sold, call: Call, status: 'queued' | 'in_progress' = 'queued'): Promise<Reply> {
+    return replies.envelope(endpoint, call, { key: await gatewayContext.pollUrls.keyOf(call.id), status })
+  }
+
+  async function give(endpoint: Paid, input: unknown, requestContext: RequestContext): Promise<Reply> {
+    if (endpoint.delivery === 'upstream_job') throw new RangeError(`${endpoint.name}: an upstream job cannot be free`)
+    const order = {
+      id: newId(ports.random),
+      input,
+      payer: '',
+      catalog,
+      vendors: ports.vendors,
+      networks,
+      clock,
+      now: clock.now(),
+      records: storage,
+    }
+    try {
+      const { result: made } = await within(clock, timeouts.answerMs, (signal) => endpoint.run({ ...order, signal }))
+      const stored: Stored = { made, media: [], created: Math.floor(clock.now() / 1000) }
+      return replies.bare(endpoint, { request: {} }, { stored, href: hrefOn(requestContext), headers: {} })
+    } catch (error) {
+      if (!(error instanceof ApiError))
+        log.warn('work that costs nothing failed', { endpoint: endpoint.name, error: (error as Error).message })
+      throw asApiError(endpoint, error)
+    }
+  }
+
+  /** One shot: the result in this reply or not at all. The work goes on without its caller; its result then waits for a poll to pay. */
+  async function serveAtOnce(working: OpenedCall<Inline>): Promise<Reply> {
+    const work = workAtOnce(working).catch((error) => release(working.call, error))
+    ports.background(work)
+    return await work
+  }
+
+  /** Where the fate of its payment is unknown the result is served all the same (decision 16). */
+  async function workAtOnce(working: OpenedCall<Inline>): Promise<Reply> {
+    const { endpoint, call, requestContext, authorization } = working
+    const done = await make(working, timeouts.answerMs)
+    if (done.kind === 'failed') return failure(endpoint, call, done.apiError)
+    if (requestContext.gone.aborted) {
+      await complete(call, done.completion)
+      await noteUnpaid(call)
+      return await envelope(endpoint, call)
+    }
+    const retainUntil = clock.now() + endpoint.retention.settledMs
+    const paying = await settleCall(money, call, authorization, {
+      completion: done.completion,
+      retainUntil,
+      isDelivered: true,
+    })
+    if (isPaid(paying)) return result(working, done, paying)
+    // What ended unsent can never be paid: it is withheld, though the chain cannot confirm that just now.
+    const isLost = paying.kind === 'unavailable' && authorization.expiresAt <= clock.now()
+    if (isLost)
+      return replies.inlineRefusal(endpoint, call, {
+        reason: paying.reason,
+        key: await gatewayContext.pollUrls.keyOf(call.id),
+      })
+    if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') {
+      await noteUnpaid(call)
+      return servedUnsettled(working, done.stored, paying.kind)
+    }
+    // Too short an authorization makes results lie as surely as a caller who leaves.
+    if (authorization.expiresAt <= clock.now()) await noteUnpaid(call)
+    if (endpoint.effects?.owed) await noteUnpaid(call)
+    return await refusal(working, paying)
+  }
+
+  /** A wallet that lets results lie, or whose payment then fails, is not worked for without end. What costs nothing is never owed. */
+  async function noteUnpaid(call: Call): Promise<void> {
+    if (call.quote === 0n) return
+    const now = clock.now()
+    await noteUnpaidCall({ storage, log }, call, { now, until: now + timeouts.unpaidBlockMs })
+  }
+
+  /** Works, then settles at once, unless the inline turn is over or the caller has gone: the result then waits for a poll to pay. */
+  async function workInline(
+    working: OpenedCall<Worked>,
+    turn: { isSettling: boolean; isOver: boolean },
+  ): Promise<Reply | undefined> {
+    const { endpoint, call, requestContext, authorization } = working
+    const done = await make(working)
+    if (done.kind === 'failed') return failure(endpoint, call, done.apiError)
+    if (turn.isOver || requestContext.gone.aborted) return await complete(call, done.completion)
+    turn.isSettling = true
+    const retainUntil = clock.now() + endpoint.retention.settledMs
+    const paying = await settleCall(money, call, authorization, { completion: done.completion, retainUntil })
+    if (isPaid(paying)) return result(working, done, paying)
+    if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable')
+      return await envelope(endpoint, call, 'in_progress')
+    return await refusal(working, paying)
+  }
+
+  /** Why a result that was made is not in the reply. One that came too late is not kept: its call had already failed. */
+  async function refusal(
+    { endpoint, call }: OpenedCall<Paid>,
+    paying: Exclude<Paying, { kind: 'settled' | 'free' | 'unknown' | 'unresolved' | 'unavailable' }>,
+  ): Promise<Reply> {
+    const ended = await storage.getCall(call.id)
+    if (ended?.error)
+      return failure(endpoint, call, new ApiError('WORK_FAILED', { error: endpoint.failure, details: ended.error }))
+    const reason = paying.kind === 'replayed' ? 'the authorization serves another call' : paying.reason
+    return replies.inlineRefusal(endpoint, call, { reason, key: await gatewayContext.pollUrls.keyOf(call.id) })
+  }
+
+  async function workLater(working: OpenedCall<Worked>): Promise<void> {
+    await begin(working.call)
+    const done = await make(working)
+    if (done.kind === 'made') await complete(working.call, done.completion)
+  }
+
+  async function begin(call: Call): Promise<void> {
+    await storage.moveCall(
+      call.id,
+      { workStatus: ['queued'], workerId: gatewayContext.workerId },
+      { workStatus: 'in_progress', startedAt: clock.now() },
+    )
+  }
+
+  function release(call: Pick<Call, 'id'>, error: unknown): Promise<never> {
+    return abandon(storage, call, { error, now: clock.now() })
+  }
+
+  /** Runs the work under the stall deadline and mirrors its media. A failure is recorded here, which frees the authorization. */
+  async function make(working: OpenedCall<Worked>, deadlineMs = timeouts.stallMs): Promise<Done> {
+    const { endpoint, input, call } = working
+    const stallsAt = clock.now() + timeouts.stallMs
+    try {
+      const order = {
+        id: call.id,
+        input,
+        payer: call.payer,
+        catalog,
+        vendors: ports.vendors,
+        networks,
+        clock,
+        now: clock.now(),
+        records: storage,
+      }
+      const made = await within(clock, deadlineMs, (signal) =>
+        endpoint.run({ ...order, call: callContext(working, signal), signal }),
+      )
+      const media = await gatewayContext.mirror(call.id, made.media)
+      if (!isWhole(media)) throw new Error('the result could neither be hosted nor linked')
+      for (const record of made.recordsToStore?.(media) ?? [])
+        await keepFor(storage, { ...record, owner: call.payer }, clock.now())
+      const now = clock.now()
+      const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
+      return {
+        kind: 'made',
+        stored,
+        raw: made.media?.urls ?? [],
+        completion: {
+          result: (await keptOf(endpoint, stored)) as unknown as Json,
+          expiresAt: Math.min(now + endpoint.retention.unclaimedMs, made.until ?? Infinity),
+        },
+      }
+    } catch (error) {
+      const apiError = asApiError(endpoint, error)
+      if (!(error instanceof ApiError))
+        log.warn('work failed', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
+      const now = clock.now()
+      await fail(storage, call, now < stallsAt ? failureText(apiError) : STALLED, now)
+      return { kind: 'failed', apiError }
+    }
+  }
+
+  /** What was passed on may be megabytes. */
+  async function keptOf(endpoint: Paid, stored: Stored): Promise<Stored> {
+    return isVerbatim(endpoint) ? { ...stored, made: await pack(stored.made) } : stored
+  }
+
+  async function complete(call: Call, completion: Completion): Promise<undefined> {
+    const isWon = await completeCall(money, call, completion)
+    if (!isWon) log.warn('a result came too late: its call had already ended', { call: call.id })
+  }
+}
+
+function asApiError(endpoint: Paid, error: unknown): ApiError {
+  if (error instanceof ApiError) return error
+  if (endpoint.errors?.includes('UPSTREAM_FAILED'))
+    return new ApiError('UPSTREAM_FAILED', {
+      message: 'The service behind this failed. Payment was NOT charged; the same request may be sent again.',
+    })
+  return new ApiError('WORK_FAILED', {
+    error: endpoint.failure,
+    details: 'The model did not deliver a result. Nothing was charged.',
+  })
+}
+
+/** Why work failed, as the ledger keeps it and a poll says it. */
+export function failureText({ message, parts }: ApiError): string {
+  return typeof parts.details === 'string' ? `${message}: ${parts.details}` : message
+}
+
+/** An inline failure that is not the buyer's names its job (contract 5.48). */
+function failure({ errorFormat }: Sold, call: Call, apiError: ApiError): Reply {
+  if (apiError.code !== 'WORK_FAILED') return errorReply(apiError, errorFormat)
+  return errorReply(
+    new ApiError(apiError.code, { ...apiError.parts, fields: { ...apiError.parts.fields, job_id: call.id } }),
+    errorFormat,
+  )
+}

@@ -1,0 +1,205 @@
+/** From a vendor's short-lived or inline media to durable, hosted objects. */
+import { within } from '../lib/timers.ts'
+import type { Hosted, MadeMedia, OpenMedia } from '../endpoint/mod.ts'
+import { decodeDataUri } from '../lib/base64.ts'
+import type { Ports } from '../ports/mod.ts'
+import { newSecret } from '../lib/ids.ts'
+import { type ConcurrencyLimiter, concurrencyLimiter } from '../lib/limiter.ts'
+import { type MediaStream, NoMedia } from '../ports/vendors/media.ts'
+
+/** What is mirrored, and how its files are called. Any other type is passed on, never hosted under our origin. */
+const EXTENSIONS: Readonly<Record<string, string>> = {
+  'image/png': 'png',
+  'image/jpeg': 'jpg',
+  'image/webp': 'webp',
+  'image/gif': 'gif',
+  'image/avif': 'avif',
+  'video/mp4': 'mp4',
+  'video/quicktime': 'mov',
+  'video/webm': 'webm',
+  'audio/mpeg': 'mp3',
+  'audio/wav': 'wav',
+  'audio/ogg': 'ogg',
+  'audio/pcm': 'pcm',
+}
+
+/** Longest for media that is fetched whole, and longest without a byte of media that is streamed. */
+const FETCH_MS = 60_000
+/** Longest for one streamed piece, however steadily it drips, and longest that one waits for others. */
+const STREAM_MS = 10 * 60_000
+/** Largest piece that is streamed: it takes room in the store, and none in memory. An image stays within `maxBytes` all the same. */
+const MAX_STREAM_BYTES = 2 * 1024 ** 3
+/** Pieces of one folder that are fetched at a time. On their way to S3 eight clips hold 280 MB, and fifty 1.1 GB (Bun 1.4.4). */
+const AT_ONCE = 8
+
+export type Mirroring = {
+  readonly ports: Pick<Ports, 'objects' | 'vendors' | 'clock' | 'log' | 'random'>
+  /** Largest image, and largest piece of anything that has to be held whole. */
+  readonly maxBytes: number
+  readonly maxStreamBytes?: number
+}
+
+export type Mirror = (id: string, media: MadeMedia | undefined) => Promise<readonly Hosted[]>
+
+/**
+ * Stores every piece of media under a key that nobody can guess, least of all from the job's id: buyers know that before they pay.
+ * A piece that fails keeps its upstream value; this never throws. What is streamed is never held whole, and what is fetched waits for a place:
+ * each folder has its own, so that no picture waits for clips.
+ */
+export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: Mirroring): Mirror {
+  const { clock, objects, vendors, log, random } = ports
+  const places = new Map<string, ConcurrencyLimiter>()
+
+  return async (id, media) => {
+    if (!media) return []
+    const { folder, urls, streams, kinds, foreign = false } = media
+    const day = new Date(clock.now()).toISOString().slice(0, 10)
+    const secret = newSecret(random)
+    return await Promise.all(urls.map(host))
+
+    async function host(url: string, index: number): Promise<Hosted> {
+      const source = sourceOf(url)
+      const kind = kinds?.[index]
+      const keyOf = (type: string) =>
+        `${folder}/${day}/${secret}-${index}.${extensionOf(type, foreign ? 'image' : kind)}`
+      const open = streams?.[index] ?? (foreign ? undefined : openingOf(url))
+      const store = () => (open ? pour(open, keyOf) : put(url, { keyOf, foreign }))
+      try {
+        // What is in our hands already takes no more room by being stored.
+        const key = url.startsWith('data:') ? await store() : await placed(folder, store)
+        return { key, url: null, source }
+      } catch (error) {
+        log.warn('media could not be mirrored', { call: id, error: (error as Error).message })
+        const isNothing = error instanceof NoMedia && kind !== undefined
+        return { key: null, url: isNothing ? null : url, source }
+      }
+    }
+  }
+
+  /** Rejects where none of the folder's places is free in time. */
+  async function placed<T>(folder: string, work: () => Promise<T>): Promise<T> {
+    const turn = places.get(folder) ?? concurrencyLimiter(AT_ONCE)
+    places.set(folder, turn)
+    const [begun, late] = [new AbortController(), new AbortController()]
+    void clock.wait(STREAM_MS, begun.signal).then(() => late.abort(new Error('too many others were being mirrored')))
+    return await turn(() => {
+      begun.abort()
+      return work()
+    }, late.signal)
+  }
+
+  async function put(
+    url: string,
+    { keyOf, foreign }: { keyOf: (type: string) => string; foreign: boolean },
+  ): Promise<string> {
+    const { bytes, type } = await load(url, foreign)
+    const key = keyOf(type)
+    await objects.put(key, bytes, type)
+    return key
+  }
+
+  async function load(url: string, foreign: boolean): Promise<{ bytes: Uint8Array; type: string }> {
+    if (!url.startsWith('data:'))
+      return await within(clock, FETCH_MS, (signal) => vendors.media(url, { signal, maxBytes, foreign }))
+    const decoded = decodeDataUri(url)
+    if (!decoded) throw new Error('the data URI does not decode')
+    return decoded
+  }
+
+  /** How a URL is streamed; undefined where it has to be held whole. */
+  function openingOf(url: string): OpenMedia | undefined {
+    const { stream } = vendors
+    if (!stream || !objects.putStream || url.startsWith('data:')) return undefined
+    return ({ signal }) => stream(url, { signal, maxBytes: maxStreamBytes })
+  }
+
+  function pour(open: OpenMedia, keyOf: (type: string) => string): Promise<string> {
+    return within(clock, STREAM_MS, async (signal) => {
+      const cut = new AbortController()
+      const end = () => cut.abort(signal.reason)
+      signal.addEventListener('abort', end, { once: true })
+      try {
+        const found = await within(clock, FETCH_MS, () => open({ signal: cut.signal }))
+        return await store(watched(found, cut), { type: found.type, keyOf })
+      } catch (error) {
+        cut.abort(error)
+        throw error
+      }
+    })
+  }
+
+  async function store(
+    body: ReadableStream<Uint8Array>,
+    { type, keyOf }: { type: string; keyOf: (type: string) => string },
+  ): Promise<string> {
+    try {
+      const key = keyOf(type)
+      if (objects.putStream) await objects.putStream(key, body, type)
+      else await objects.put(key, await gathered(body), type)
+      return key
+    } finally {
+      if (!body.locked) body.cancel().catch(() => {})
+    }
+  }
+
+  /** The same body, cut off where it grows too large, falls silent, or `cut` says so. Read only when it is asked for more. */
+  function watched({ body, type }: MediaStream, cut: AbortController): ReadableStream<Uint8Array> {
+    const reader = body.getReader()
+    const most = type.startsWith('image/') || !objects.putStream ? maxBytes : maxStreamBytes
+    let length = 0
+    const leave = (reason: unknown) => {
+      cut.abort(reason)
+      reader.cancel(reason).catch(() => {})
+    }
+    const pull = async (controller: ReadableStreamDefaultController<Uint8Array>) => {
+      try {
+        cut.signal.throwIfAborted()
+        const { done, value } = await within(clock, FETCH_MS, () => orCut(reader.read(), cut.signal))
+        cut.signal.throwIfAborted()
+        if (done) return controller.close()
+        length += value.length
+        if (length > most) throw new Error(`more than ${most} bytes`)
+        controller.enqueue(value)
+      } catch (error) {
+        leave(error)
+        throw error
+      }
+    }
+    return new ReadableStream({ pull, cancel: leave }, { highWaterMark: 0 })
+  }
+}
+
+/** Whether all that was made is there, hosted or at least linked. */
+export const isWhole = (media: readonly Hosted[]): boolean =>
+  media.every(({ key, url }) => key !== null || Boolean(url))
+
+/** Of what does not say what it is, nothing is known; all else is of its kind or nothing. */
+const UNSAID = /^(?:(?:application|binary)\/octet-stream)?$/
+
+function extensionOf(type: string, kind: string | undefined): string {
+  if (kind && !type.startsWith(`${kind}/`) && !UNSAID.test(type))
+    throw new NoMedia(`media of type ${type} is no ${kind}`)
+  const extension = EXTENSIONS[type]
+  if (!extension) throw new Error(`media of type ${type} is not hosted`)
+  return extension
+}
+
+/** Ends with the signal, and with its reason, though the read may never end. */
+function orCut<T>(reading: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const cut = () => reject(signal.reason)
+    signal.addEventListener('abort', cut, { once: true })
+    if (signal.aborted) cut()
+    reading.then(resolve, reject).finally(() => signal.removeEventListener('abort', cut))
+  })
+}
+
+async function gathered(body: ReadableStream<Uint8Array>): Promise<Uint8Array> {
+  return new Uint8Array(await new Response(body).arrayBuffer())
+}
+
+/** For inline media only the type is kept, never the payload (contract 5.25). */
+function sourceOf(url: string): string {
+  if (!url.startsWith('data:')) return url
+  return /^data:[^;,]*/.exec(url)?.[0] ?? 'data:'
+}

@@ -1,0 +1,175 @@
+/** Steps 1 and 2 of a paid call: what was sent, read and checked, and what it costs. No database, no network. */
+import { addressKey } from '../http/caller_address.ts'
+import { ApiError } from '../http/errors.ts'
+import {
+  type Hold,
+  type InputParser,
+  inputParser,
+  isForm,
+  parseForm,
+  parseJson,
+  readBody,
+  readRaw,
+  textFields,
+} from '../http/request_body.ts'
+import type { Paid, Price, RequestHead, Sold } from '../endpoint/mod.ts'
+import { clip } from '../lib/text.ts'
+import type { CountTokens } from '../ports/vendors/chat.ts'
+import type { GatewayContext } from './gateway_context.ts'
+import { paymentHeader, type RequestContext } from './request_context.ts'
+
+/** An input and its price. */
+export type Quoted = { readonly input: unknown; readonly price: Price | 'free' }
+type Checking = { readonly asked: RequestHead; readonly countTokens: CountTokens }
+/** The body as it came, and how to read it. */
+export type Received = { readonly body: string | Uint8Array; value(): unknown }
+
+export type Orders = {
+  receive(endpoint: Sold, requestContext: RequestContext, hold: Hold): Promise<Received>
+  check(endpoint: Sold, said: unknown, checking: Checking): Promise<Quoted>
+  unchecked(endpoint: Paid, said: unknown): Quoted
+  /** Throws where an address, or a web page, may have nothing free of this just now. */
+  rationFree(endpoint: Sold, requestContext: RequestContext): Promise<void>
+}
+
+/** What reads and prices the orders of one gateway. */
+export function orders(gatewayContext: GatewayContext): Orders {
+  const { catalog, ports, featureFlags, networks } = gatewayContext
+  const { clock, vendors, countTokens: count } = ports
+  const context = { catalog, vendors, countTokens: count, featureFlags, networks }
+  const inputParsers = new Map<Sold, InputParser>(
+    [...gatewayContext.sold.values()].map((endpoint) => [
+      endpoint,
+      inputParser(endpoint.input, endpoint.unknownFields),
+    ]),
+  )
+
+  return { receive, check, unchecked, rationFree }
+
+  /** The body, and how to read it: as a form where the endpoint takes one, else as JSON. */
+  async function receive(
+    endpoint: Sold,
+    { request, params, query }: RequestContext,
+    hold: Hold,
+  ): Promise<{ body: string | Uint8Array; value(): Promise<unknown> }> {
+    const type = request.headers.get('content-type')
+    const isRaw = endpoint.order === 'quote_then_check' && paymentHeader(request) === null
+    const { arrange } = endpoint
+    if (arrange) {
+      const written = request.method === 'POST' ? await readBody(request, gatewayContext.maxBody, hold) : ''
+      const read = async () => (written === '' ? undefined : await parseJson(written, type, clock))
+      const asked = Object.fromEntries(query)
+      const value = async () =>
+        arrange({ params, query: asked, body: await (isRaw ? orElse(read, undefined) : read()) })
+      return { body: written === '' && query.size === 0 ? '' : JSON.stringify(asked) + written, value }
+    }
+    if (endpoint.from === 'query') {
+      const asked = {
+        ...(endpoint.unknownFields === 'kept' ? everyQueryValue(query) : Object.fromEntries(query)),
+        ...params,
+      }
+      const written = request.method === 'POST' ? await readBody(request, gatewayContext.maxBody, hold) : ''
+      if (written === '') return { body: JSON.stringify(asked), value: async () => asked }
+      const read = async () => ({ ...textFields(await parseJson(written, type, clock)), ...asked })
+      return { body: JSON.stringify(asked) + written, value: () => (isRaw ? orElse(read, asked) : read()) }
+    }
+    if (endpoint.multipart && isForm(type)) {
+      const body = await readRaw(request, gatewayContext.maxUpload, hold)
+      return { body, value: async () => await endpoint.multipart?.(await parseForm(body, type)) }
+    }
+    const body = await readBody(request, endpoint.uploads ? gatewayContext.maxUpload : gatewayContext.maxBody, hold)
+    return { body, value: () => parseJson(body, type, clock) }
+  }
+
+  /** The order as the endpoint understands it, and what it costs. Throws a Fault for a bad one, and for one that nobody here can serve. */
+  async function check(
+    endpoint: Sold,
+    said: unknown,
+    { asked, countTokens }: Checking,
+  ): Promise<{ input: unknown; price: Price | 'free' }> {
+    const read = inputParsers.get(endpoint)?.(said) ?? {}
+    const input =
+      endpoint.delivery === 'stream'
+        ? await endpoint.check(read, asked, { ...context, countTokens })
+        : endpoint.check(read, context)
+    if (!endpoint.isAvailable(input, context)) throw notConfigured(endpoint)
+    return { input, price: endpoint.delivery === 'stream' ? endpoint.price(input) : endpoint.price(input, context) }
+  }
+
+  /** The quote of raw input: whoever pays it is told what is wrong with it. */
+  function unchecked(endpoint: Paid, said: unknown): { input: unknown; price: Price | 'free' } {
+    if (!endpoint.isAvailable(said, context)) throw notConfigured(endpoint)
+    return { input: said, price: endpoint.price(said, context) }
+  }
+
+  /** Free answers are rationed by address; a payment that comes with the request is not looked at (contract 1.55). */
+  async function rationFree(endpoint: Sold, requestContext: RequestContext): Promise<void> {
+    const page = requestContext.request.headers.get('origin')
+    if (page !== null && gatewayContext.freeToOrigin?.(page) === false) throw foreignPage(page)
+    const now = clock.now()
+    const [bucket, all] =
+      endpoint.delivery === 'stream'
+        ? ['free', gatewayContext.freeTier]
+        : [endpoint.name, endpoint.freeLimits ?? gatewayContext.freeTier]
+    for (const window of all) {
+      const { granted, resetAt } = await gatewayContext.windows.take(
+        `${bucket}:${window.windowMs}`,
+        addressKey(requestContext.ip),
+        window,
+        now,
+      )
+      if (!granted) throw freeTierSpent(window, resetAt, now)
+    }
+  }
+}
+
+async function orElse<T>(read: () => Promise<T>, otherwise: T): Promise<T> {
+  try {
+    return await read()
+  } catch {
+    return otherwise
+  }
+}
+
+/** A query for what is passed on: what it says several times is a list, and whoever takes one text refuses it. Half of a question is another question. */
+function everyQueryValue(query: URLSearchParams): Record<string, string | string[]> {
+  const said = new Map<string, string | string[]>()
+  for (const [name, value] of query) {
+    const before = said.get(name)
+    if (Array.isArray(before)) before.push(value)
+    else said.set(name, before === undefined ? value : [before, value])
+  }
+  return Object.fromEntries(said)
+}
+
+function notConfigured({ summary }: Sold): ApiError {
+  return new ApiError('NOT_CONFIGURED', {
+    message: `${summary}: the operator has not configured this model. Nothing was charged.`,
+  })
+}
+
+/** Somebody's web page, in a browser on this machine, is not the person who started the gateway. */
+function foreignPage(origin: string): ApiError {
+  return new ApiError('NOT_ALLOWED', {
+    message: `Free models are not served to web pages of ${clip(origin)}. Call from a page on localhost, or without a browser.`,
+  })
+}
+
+/** 429 with the four headers; the reset in unix seconds (contract 4.10). */
+function freeTierSpent(
+  { requests, windowMs }: { requests: number; windowMs: number },
+  resetAt: number,
+  now: number,
+): ApiError {
+  return new ApiError('FREE_TIER_RATE_LIMITED', {
+    message: `What is free answers ${requests} requests in ${minutes(windowMs)} from one address. Wait, or choose what is paid.`,
+    headers: {
+      'retry-after': String(Math.max(1, Math.ceil((resetAt - now) / 1000))),
+      'x-ratelimit-limit': String(requests),
+      'x-ratelimit-remaining': '0',
+      'x-ratelimit-reset': String(Math.ceil(resetAt / 1000)),
+    },
+  })
+}
+
+const minutes = (ms: number): string => (ms === 60_000 ? 'a minute' : `${ms / 60_000} minutes`)

@@ -1,0 +1,105 @@
+/** One paid call from start to finish. The only file that knows the order of work and money (decision 9). */
+import type { Free, Paid, Polled, RequestHead, Sold } from '../endpoint/mod.ts'
+import * as replies from '../endpoint/replies.ts'
+import type { Reply } from '../http/reply.ts'
+import { type Hold, holdOn, UNCOUNTED } from '../http/request_body.ts'
+import { offersOf } from '../payment/offers.ts'
+import { silent } from '../ports/meter.ts'
+import { paymentAcceptance } from './accept_payment.ts'
+import { challenges } from './challenge.ts'
+import type { GatewayContext, OpenedCall } from './gateway_context.ts'
+import { jobs } from './job.ts'
+import { orders } from './order.ts'
+import { polls } from './poll.ts'
+import { paymentHeader, type RequestContext } from './request_context.ts'
+import { streamedCalls } from './stream.ts'
+import { type UpstreamJobs, upstreamJobs } from './upstream_job.ts'
+
+export type CallHandlers = {
+  handlePaid(endpoint: Sold, requestContext: RequestContext): Promise<Reply>
+  /** The 402 that a probe without a body gets: the default price (contract 1.53). */
+  discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply>
+  poll(endpoint: Polled, requestContext: RequestContext, id: string): Promise<Reply>
+  /** Sees to a call whose work goes on at its vendor's place. */
+  look: UpstreamJobs['look']
+  /** Stops the work of an unfinished call, which then costs nothing. False when it had ended. */
+  cancel(id: string, why: string): Promise<boolean>
+  drain(): void
+}
+
+export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
+  const { meter = silent } = gatewayContext.ports
+  const offering = offersOf(gatewayContext)
+  const upstream = upstreamJobs(gatewayContext)
+  const made = jobs(gatewayContext, offering, upstream)
+  const { poll, collect, recovery } = polls(gatewayContext, offering, upstream)
+  const streamed = streamedCalls(gatewayContext)
+  const { receive, check, unchecked, rationFree } = orders(gatewayContext)
+  const { demand, discover } = challenges(gatewayContext, offering, { check, unchecked })
+  const acceptPayment = paymentAcceptance(gatewayContext, { offering, demand, collect, recovery })
+
+  return { handlePaid, discover, poll, look: upstream.look, cancel: streamed.cancel, drain: streamed.drain }
+
+  async function handlePaid(endpoint: Sold, requestContext: RequestContext): Promise<Reply> {
+    const hold = holdOn(gatewayContext.bodies)
+    try {
+      return await sell(endpoint, requestContext, hold)
+    } finally {
+      hold.release()
+    }
+  }
+
+  async function sell(endpoint: Sold, requestContext: RequestContext, hold: Hold): Promise<Reply> {
+    // 1: what was sent.
+    const header = paymentHeader(requestContext.request)
+    const { body, value } = await receive(endpoint, requestContext, hold)
+    if (body.length === 0 && header === null && endpoint.from === 'body')
+      return await discover(endpoint, requestContext)
+    const counting = gatewayContext.unpaidWork.from(requestContext.ip)
+    if (body.length > UNCOUNTED) counting.read(body.length)
+    const said = await value()
+
+    // 2: what it costs. Some quote before they check, so that a probe always learns the price.
+    const probed =
+      header === null && endpoint.order === 'quote_then_check' ? unchecked(endpoint as Paid, said) : undefined
+    const { input, price } =
+      probed && probed.price !== 'free'
+        ? probed
+        : await check(endpoint, said, { asked: askedOf(requestContext), countTokens: counting.countTokens })
+    if (price === 'free') return await serveFree(endpoint, input, requestContext)
+
+    // 3: the challenge.
+    const offers = offering.at(price)
+    if (header === null) {
+      meter.quoted(endpoint.name)
+      return demand(endpoint, requestContext, { offers, price, why: replies.paymentRequired(price) })
+    }
+
+    // 4 to 7: who signed, is it known, would it pay, and the call that it opens.
+    const asked = typeof body === 'string' ? body : JSON.stringify(said)
+    const accepted = await acceptPayment({ endpoint, input, price, offers, counting, asked, requestContext }, header)
+    if (accepted.kind === 'reply') return accepted.reply
+
+    // 8 to 12: the work, its result, the settlement and the reply, by the endpoint's delivery.
+    return await serve(accepted.opened)
+  }
+
+  /** Free answers are rationed by address; a payment that comes with the request is not looked at (contract 1.55). */
+  async function serveFree(endpoint: Sold, input: unknown, requestContext: RequestContext): Promise<Reply> {
+    await rationFree(endpoint, requestContext)
+    return endpoint.delivery === 'stream'
+      ? await streamed.give(endpoint, input, requestContext)
+      : await made.give(endpoint, input, requestContext)
+  }
+
+  async function serve({ endpoint, ...working }: OpenedCall): Promise<Reply> {
+    return endpoint.delivery === 'stream'
+      ? await streamed.serve({ ...working, endpoint })
+      : await made.serve({ ...working, endpoint })
+  }
+}
+
+const askedOf = ({ params, request }: RequestContext): RequestHead => ({
+  params,
+  header: (name) => request.headers.get(name),
+})

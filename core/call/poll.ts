@@ -1,0 +1,262 @@
+/** Polls: what a wallet is told of its call, and what it pays for by asking. Steps 4, 6, 11 and 12, for a call that is there. */
+import { type IsPaid, isPaid, results, storedOf } from './result.ts'
+import { failIfOverdue, type SettleContext, settleCall } from '../payment/settle.ts'
+import { within } from '../lib/timers.ts'
+import type { Polled, Sold, Stored, UpstreamJob } from '../endpoint/mod.ts'
+import type { Reply } from '../http/reply.ts'
+import { isForgotten } from '../endpoint/records.ts'
+import { ApiError } from '../http/errors.ts'
+import type { UpstreamJobs } from './upstream_job.ts'
+import type { GatewayContext } from './gateway_context.ts'
+import type { Authorization, Call, PaymentCode } from '../ports/mod.ts'
+import { judgeProof, wasHandedOut } from '../payment/proofs.ts'
+import * as replies from '../endpoint/replies.ts'
+import { keyIn } from './poll_urls.ts'
+import { isSamePaymentMethod } from '../x402/offer.ts'
+import type { Offers } from '../payment/offers.ts'
+import { besideOf, isTimely, paymentHeader, proofOf, resourceOf, type RequestContext } from './request_context.ts'
+import { decodePayment, refusalHeaders } from '../x402/protocol.ts'
+
+export type Polls = {
+  poll(endpoint: Polled, requestContext: RequestContext, id: string): Promise<Reply>
+  /** What a wallet gets for a call that it has opened. */
+  collect(endpoint: Sold, found: Call, collecting: Collecting): Promise<Reply>
+  /** How a replayed payment finds its call, with its key for the rightful; nothing, where the call can no longer be collected here. */
+  recovery(call: Call, isRightful: boolean): Promise<replies.Body>
+}
+
+/** What a running job says beside its state. */
+type Told = {
+  readonly note?: string
+  readonly progress?: number
+  readonly elapsed_seconds?: number
+  readonly poll_url?: string
+}
+
+/**
+ * `more` joins the body of a 402. `isOrder`: this is the order itself, sent again, and not a poll. `isProven`: the wallet has signed for this poll.
+ * `isKeyed`: the caller has shown that this is its call, by the poll key or as the order's sender; any authorization of the wallet will then do.
+ */
+export type Collecting = {
+  readonly requestContext: RequestContext
+  readonly running: (call: Call, told?: Told) => Reply
+  readonly more?: replies.Body
+  readonly isOrder?: boolean
+  readonly isProven?: boolean
+  readonly isKeyed?: boolean
+}
+type Showing = Pick<Collecting, 'running' | 'isOrder'> & {
+  readonly collected: (call: Call, paid: IsPaid) => Promise<Reply>
+  readonly now: number
+}
+
+/** How long a poll waits to hear whether what it pays for is there. */
+const STANDS_MS = 10_000
+
+export function polls(gatewayContext: GatewayContext, offering: Offers, upstream: UpstreamJobs): Polls {
+  const { ports, timeouts, label } = gatewayContext
+  const { storage, chain, clock, log, meter } = ports
+  const money: SettleContext = { storage, chain, clock, log, meter, timeouts }
+  const { result, servedUnsettled, hrefOn } = results(gatewayContext)
+
+  return { poll, collect, recovery }
+
+  async function poll(route: Polled, requestContext: RequestContext, id: string): Promise<Reply> {
+    const { of } = route
+    const now = clock.now()
+    const found = await storage.getCall(id)
+    const isOurs = found && (of === 'all' || of.includes(found.endpoint))
+    const endpoint = isOurs ? gatewayContext.sold.get(found.endpoint) : undefined
+    const unknown = () =>
+      new ApiError(route.signedQuery ? 'INVALID_JOB_ID' : 'JOB_NOT_FOUND', {
+        message: 'There is no such job here: it never existed, or has expired.',
+      })
+    if (!found || !endpoint || found.gateway !== gatewayContext.name || isForgotten(found, now)) throw unknown()
+    await gatewayContext.pollUrls.check(route, endpoint, { id, requestContext, now })
+    const running = (call: Call, told?: Told) => replies.running(endpoint, call, told)
+    // HEAD must change nothing and tell nothing, so it proves nothing.
+    const proof =
+      requestContext.request.method === 'HEAD'
+        ? undefined
+        : chain.proves && proofOf(requestContext.request, { job: endpoint.job, id })
+    const isProven =
+      proof !== undefined &&
+      isTimely(proof, now) &&
+      proof.wallet === found.payer &&
+      (await chain.proves?.(proof)) === true
+    // Whose proof does not hold is told what a stranger is told (contract 2.18).
+    if (proof && !isProven) throw unknown()
+    return await collect(endpoint, found, {
+      requestContext,
+      running,
+      isProven,
+      isKeyed: await gatewayContext.pollUrls.isKey(id, keyIn(requestContext.query)),
+    })
+  }
+
+  async function collect(
+    endpoint: Sold,
+    found: Call,
+    { requestContext, running: runs, more, isOrder = false, isProven = false, isKeyed = false }: Collecting,
+  ): Promise<Reply> {
+    const now = clock.now()
+    const keyedUrl = replies.pollUrl(endpoint, found, await gatewayContext.pollUrls.keyOf(found.id))
+    let isRightful = isKeyed || isProven
+    // Who came without the key, and has proven the wallet, is given it: the next poll needs no proof.
+    const running = (call: Call, told: Told = {}) =>
+      runs(call, isRightful && !isKeyed ? { ...told, poll_url: keyedUrl } : told)
+    const collected = async (call: Call, paid: IsPaid) =>
+      result({ endpoint, call, requestContext }, { stored: await storedOf(endpoint, call) }, paid)
+    const offers = offering.at({ amount: found.quote, maxTimeoutSeconds: found.offer.maxTimeoutSeconds }, [found.offer])
+    const asking = {
+      offers,
+      resource: resourceOf(endpoint, requestContext),
+      label,
+      errorFormat: endpoint.errorFormat,
+      beside: besideOf(requestContext.request),
+    }
+    const require = (why: replies.Body, headers: Readonly<Record<string, string>> = {}) => {
+      const place = { job_id: found.id, poll_url: isRightful ? keyedUrl : replies.pollUrl(endpoint, found) }
+      return replies.demand(
+        { ...asking, headers },
+        { ...more, ...place, ...why, model: found.model },
+        replies.priceOf(found),
+      )
+    }
+    const reject = (code: PaymentCode, reason: string) => require(replies.verificationFailed(code, reason))
+
+    // HEAD must change nothing, so it never pays.
+    const header = requestContext.request.method === 'HEAD' ? null : paymentHeader(requestContext.request)
+    if (header === null) {
+      const shown = isProven ? await show(endpoint, found, { running, collected, now }) : { call: found }
+      return 'status' in shown ? shown : require(replies.signToCollect)
+    }
+    const decoded = decodePayment(header)
+    if (!decoded.ok) return reject('PAYMENT_INVALID', decoded.reason)
+    const identified = await offering.identify(decoded.payment, [
+      found.offer,
+      ...offers.filter((offer) => !isSamePaymentMethod(offer, found.offer)),
+    ])
+    // Public clients end a job on anything but 202 and 504 (decision 66).
+    if (identified.kind === 'unavailable') return running(found, { note: replies.CHAIN_AWAY })
+    if (identified.kind === 'refused') return reject(identified.code, identified.reason)
+    const { payer, key, expiresAt, offer } = identified
+    if (payer !== found.payer)
+      throw new ApiError('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })
+
+    const authorization: Authorization = { key, payer, payment: decoded.payment, offer, expiresAt }
+    if (!isKeyed) {
+      const proof = await judgeProof(money, found, authorization)
+      if (proof.kind === 'unavailable') return running(found, { note: replies.CHAIN_AWAY })
+      if (proof.kind === 'none')
+        return require({
+          ...replies.verificationFailed(proof.code, proof.reason),
+          ...(proof.served && (await recovery(proof.served, !wasHandedOut(proof.served)))),
+        })
+      isRightful = true
+    }
+
+    const shown = await show(endpoint, found, { running, collected, now, isOrder })
+    if ('status' in shown) return shown
+    const { call } = shown
+    if (!(await isThere(endpoint, call)))
+      throw new ApiError('NOT_FOUND', {
+        message: 'What was made has ended before it was paid for. Nothing was charged; order it again.',
+      })
+    const stored = await storedOf(endpoint, call)
+    const paying = await settleCall(money, call, authorization, { retainUntil: now + endpoint.retention.settledMs })
+    if (isPaid(paying)) return result({ endpoint, call, requestContext }, { stored }, paying)
+    if (paying.kind === 'unknown' && isOrder && endpoint.delivery === 'inline')
+      return servedUnsettled({ endpoint, call, requestContext }, stored, paying.kind)
+    if (paying.kind === 'unknown') return running(call, { note: replies.CONFIRMING })
+    if (paying.kind === 'unresolved')
+      return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(requestContext) })
+    if (paying.kind === 'unavailable') return running(call, { note: replies.CHAIN_AWAY })
+    // What only a fresh signature can mend is a payment that does not verify (contract 2.14).
+    if (paying.kind === 'rejected' || (paying.kind === 'refused' && paying.code))
+      return reject(paying.code ?? 'PAYMENT_INVALID', paying.reason)
+    if (paying.kind === 'replayed') {
+      return require({
+        ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'),
+        ...(await recovery(paying.call, !wasHandedOut(paying.call))),
+      })
+    }
+    return require(replies.settlementFailed(paying.reason, endpoint), refusalHeaders({
+      reason: paying.reason,
+      network: offer.network,
+      payer,
+    }))
+  }
+
+  /** What may have been paid for already is there in any case. */
+  async function isThere(endpoint: Sold, call: Call): Promise<boolean> {
+    if (
+      endpoint.delivery === 'stream' ||
+      !endpoint.stands ||
+      (call.paymentStatus !== 'verified' && call.paymentStatus !== 'refused')
+    )
+      return true
+    const { made } = call.result as unknown as Stored
+    const asking = within(
+      clock,
+      STANDS_MS,
+      async (signal) =>
+        await endpoint.stands?.(made, {
+          vendors: ports.vendors,
+          signal,
+          records: storage,
+          now: clock.now(),
+        }),
+    )
+    return (
+      (await asking.catch(
+        (error: Error) =>
+          void log.warn('nobody could tell whether a result is still there', { call: call.id, error: error.message }),
+      )) ?? true
+    )
+  }
+
+  /** What one who has shown that the call is his is told of it; the call itself where only its money is missing. */
+  async function show(
+    endpoint: Sold,
+    found: Call,
+    { running, collected, now, isOrder = false }: Showing,
+  ): Promise<Reply | { readonly call: Call }> {
+    const known = await failIfOverdue(storage, found, { now, timeouts, living: gatewayContext.living })
+    const { call, ...seen } =
+      endpoint.delivery === 'upstream_job' ? await pollOnce(endpoint, known, isOrder) : { call: known }
+    if (call.workStatus === 'failed')
+      return replies.failed(
+        endpoint,
+        call,
+        endpoint.delivery === 'upstream_job' ? await upstream.failure(call, now) : {},
+      )
+    if (call.workStatus !== 'completed') return running(call, seen)
+    return call.receipt ? collected(call, { kind: 'settled', receipt: call.receipt, now: false }) : { call }
+  }
+
+  /** A vendor that cannot be asked is told to a poll where waiting helps, and never to the order itself; the job goes on. */
+  async function pollOnce(endpoint: UpstreamJob, known: Call, isOrder: boolean): Promise<{ call: Call } & Told> {
+    try {
+      const { call, progress, elapsedSeconds } = await upstream.look(endpoint, known)
+      return { call, elapsed_seconds: elapsedSeconds, ...(progress !== undefined && { progress }) }
+    } catch (error) {
+      if (!isOrder && error instanceof ApiError && (error.code === 'RATE_LIMITED' || error.code === 'UPSTREAM_TIMEOUT'))
+        throw error
+      if (!isOrder && (error as Error).name === 'TimeoutError')
+        throw new ApiError('UPSTREAM_TIMEOUT', {
+          message: 'The model could not be asked in time. The job goes on; poll again in a few seconds.',
+        })
+      log.warn('a job could not be looked at', { call: known.id, error: (error as Error).message })
+      return { call: known }
+    }
+  }
+
+  async function recovery(call: Call, isRightful: boolean): Promise<replies.Body> {
+    const endpoint = gatewayContext.sold.get(call.endpoint)
+    const isHere = endpoint && call.gateway === gatewayContext.name && !isForgotten(call, clock.now())
+    return isHere
+      ? replies.recovery(endpoint, call, isRightful ? await gatewayContext.pollUrls.keyOf(call.id) : undefined)
+      : {}
+  }
+}

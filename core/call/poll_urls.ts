@@ -1,0 +1,141 @@
+/**
+ * Poll URLs that only we can have written: each has an unguessable `key` of its call (contract 2.4), and for video a query that is signed and says when it
+ * ends (contract 12.42).
+ */
+import { hmac } from '@noble/hashes/hmac'
+import { sha256 } from '@noble/hashes/sha256'
+import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
+import { Type } from '@sinclair/typebox'
+import type { Paid, Polled, Sold } from '../endpoint/mod.ts'
+import { recordKind } from '../endpoint/record_kind.ts'
+import { ApiError } from '../http/errors.ts'
+import type { Call, Ports } from '../ports/mod.ts'
+import type { Json } from '../lib/json.ts'
+import { isSameSecret, isSignedQuery, signQuery } from '../lib/ids.ts'
+import type { RequestContext } from './request_context.ts'
+import { KEY } from '../endpoint/replies.ts'
+
+/** Where a call remembers, as a keyed hash, the address that ordered it. */
+const FROM = '_from'
+/** 128 bits in hex. */
+const KEY_CHARACTERS = 32
+
+export type PollUrls = {
+  /** What is remembered of a request, with its poll URL where that is a signed one. */
+  signed(
+    endpoint: Sold,
+    request: Readonly<Record<string, Json>>,
+    at: { id: string; expiresAt: number },
+  ): Promise<Readonly<Record<string, Json>>>
+  /** Throws INVALID_JOB_ID for a query that we have not signed, or whose time is over. */
+  check(poll: Polled, endpoint: Sold, at: { id: string; requestContext: RequestContext; now: number }): Promise<void>
+  /** The poll key of a call. Who shows it has read one of our replies to the buyer; it is in no payment, and on no chain. */
+  keyOf(id: string): Promise<string>
+  /** Whether this is a poll key of the call, under any of our secrets. Takes the same time for every wrong one. */
+  isKey(id: string, given: string): Promise<boolean>
+  /** What a call remembers of the address that ordered it; nothing where that is not known. Not the address itself. */
+  from(id: string, ip: string): Promise<Readonly<Record<string, string>>>
+  /** Whether the call was ordered from this address. */
+  isFrom(call: Pick<Call, 'id' | 'request'>, ip: string): Promise<boolean>
+  /** A name that nobody can make of the id of its call, for what everybody may read who knows the name. */
+  secretName(id: string, prefix: string): Promise<string>
+}
+
+/** The key in the query of a poll; '' for none, and for several. */
+export function keyIn(query: URLSearchParams): string {
+  const [key = '', ...more] = query.getAll(KEY)
+  return more.length > 0 ? '' : key
+}
+
+const SECRET = recordKind({
+  kind: 'poll_secret',
+  version: 1,
+  schema: Type.Object({ key: Type.String({ pattern: '^[0-9a-f]{64}$' }) }),
+})
+const OURS = { id: 'poll', owner: 'gateway' } as const
+const FOREVER = Number.MAX_SAFE_INTEGER
+
+/**
+ * Signs with the first of the given keys, in hex, and accepts them all: put a new one in front to rotate. Without any, all replicas of a
+ * storage share one that the first of them makes and keeps there. Throws for a key that is none.
+ */
+export function pollUrls(
+  { storage, clock, random }: Pick<Ports, 'storage' | 'clock' | 'random'>,
+  given: readonly string[] = [],
+): PollUrls {
+  const own = given.map(keyOf)
+  let shared: Promise<readonly Uint8Array[]> | undefined
+
+  return {
+    async signed(endpoint, request, { id, expiresAt }) {
+      const query = endpoint.job.query?.(request)
+      if (!query) return request
+      const all = new URLSearchParams({ ...query, exp: String(Math.ceil(expiresAt / 1000)) })
+      return { ...request, _poll: signQuery(pathOf(endpoint, id), all, await known()) }
+    },
+
+    async check({ signedQuery }, endpoint, { id, requestContext, now }) {
+      if (!signedQuery) return
+      const query = new URLSearchParams(requestContext.query)
+      query.delete(KEY)
+      const isOurs = isSignedQuery(pathOf(endpoint, id), query, await known())
+      if (isOurs && Number(requestContext.query.get('exp')) * 1000 > now) return
+      throw new ApiError('INVALID_JOB_ID', {
+        message: 'Use poll_url as it was given: its query is signed, and ends with the job.',
+      })
+    },
+
+    keyOf: (id) => signedText(keyText(id)),
+    isKey: (id, given) => isSigned(keyText(id), given),
+    from: async (id, ip) => (ip === '' ? {} : { [FROM]: await signedText(fromText(id, ip)) }),
+
+    async isFrom({ id, request }, ip) {
+      const kept = (request as { readonly [FROM]?: unknown } | null)?.[FROM]
+      return ip !== '' && typeof kept === 'string' && (await isSigned(fromText(id, ip), kept))
+    },
+
+    secretName: async (id, prefix) => prefix + (await signedText(`name:${prefix}:${id}`)),
+  }
+
+  async function signedText(text: string): Promise<string> {
+    const [newest] = await known()
+    if (!newest) throw new RangeError('a poll key needs a secret')
+    return shortMac(newest, text)
+  }
+
+  /** Looks at all secrets, whichever fits. */
+  async function isSigned(text: string, given: string): Promise<boolean> {
+    const matches = (await known()).filter((secret) => isSameSecret(given, shortMac(secret, text)))
+    return matches.length > 0
+  }
+
+  function known(): Promise<readonly Uint8Array[]> {
+    if (own.length > 0) return Promise.resolve(own)
+    shared ??= stored()
+    shared.catch(() => (shared = undefined))
+    return shared
+  }
+
+  async function stored(): Promise<readonly Uint8Array[]> {
+    const now = clock.now()
+    await SECRET.put(storage, { ...OURS, data: { key: bytesToHex(random(32)) }, expiresAt: FOREVER }, now)
+    const kept = await SECRET.get(storage, OURS.id, now)
+    if (!kept) throw new Error('the key that signs poll URLs was not kept')
+    return [hexToBytes(kept.data.key)]
+  }
+}
+
+/** Never says the key. */
+function keyOf(hex: string, index: number): Uint8Array {
+  if (/^([0-9a-f]{2}){16,}$/i.test(hex)) return hexToBytes(hex)
+  throw new RangeError(`poll key ${index + 1} must be at least 16 bytes in hex`)
+}
+
+const pathOf = ({ job }: Pick<Paid, 'job'>, id: string): string => job.poll.replace('{id}', id)
+/** The poll key of a call under one secret. */
+export const pollKey = (secret: Uint8Array, id: string): string => shortMac(secret, keyText(id))
+
+const keyText = (id: string): string => `poll-key:${id}`
+const fromText = (id: string, ip: string): string => `from:${id}:${ip}`
+const shortMac = (secret: Uint8Array, text: string): string =>
+  bytesToHex(hmac(sha256, secret, utf8ToBytes(text))).slice(0, KEY_CHARACTERS)

@@ -1,0 +1,69 @@
+/** The result of a call as a reply: with its receipt, free, or served although its payment has not settled. */
+import type { Paid, Sold, Stored } from '../endpoint/mod.ts'
+import * as replies from '../endpoint/replies.ts'
+import type { Reply } from '../http/reply.ts'
+import { gunzipJson } from '../lib/gzip_json.ts'
+import type { Paying } from '../payment/settle.ts'
+import type { Call } from '../ports/mod.ts'
+import type { GatewayContext, OpenedCall } from './gateway_context.ts'
+import type { RequestContext } from './request_context.ts'
+
+/** Nothing is left to pay. */
+export type IsPaid = Extract<Paying, { kind: 'settled' | 'free' }>
+export const isPaid = (paying: Paying): paying is IsPaid => paying.kind === 'settled' || paying.kind === 'free'
+
+type Answered = Pick<OpenedCall, 'endpoint' | 'call' | 'requestContext'>
+
+export type Results = {
+  result(answered: Answered, shown: { stored: Stored; raw?: readonly string[] }, paid: IsPaid): Reply
+  servedUnsettled(answered: Answered & { readonly endpoint: Paid }, stored: Stored, why: string): Reply
+  hrefOn(requestContext: RequestContext): (key: string) => string
+}
+
+export function results({ ports, label }: Pick<GatewayContext, 'ports' | 'label'>): Results {
+  return { result, servedUnsettled, hrefOn }
+
+  function result(
+    { endpoint, call, requestContext }: Pick<OpenedCall, 'endpoint' | 'call' | 'requestContext'>,
+    { stored, raw }: { stored: Stored; raw?: readonly string[] },
+    paid: IsPaid,
+  ): Reply {
+    const { receipt, now: isFirst } = paid.kind === 'settled' ? paid : { receipt: null, now: false }
+    return replies.result(endpoint, call, {
+      stored,
+      receipt,
+      label,
+      href: hrefOn(requestContext),
+      isFirst,
+      ...(raw && { raw }),
+    })
+  }
+
+  /** The result of a one shot although its payment has not settled; `why` is the class that its header names. */
+  function servedUnsettled(
+    { endpoint, call, requestContext }: Pick<OpenedCall<Paid>, 'endpoint' | 'call' | 'requestContext'>,
+    stored: Stored,
+    why: string,
+  ): Reply {
+    return replies.bare(endpoint, call, {
+      stored,
+      href: hrefOn(requestContext),
+      headers: replies.unsettledHeaders(why),
+      settlement: { success: false, tx_hash: '', network: label },
+    })
+  }
+
+  /** Where a hosted object is fetched: its store's public address, else this gateway under the origin that was called. */
+  function hrefOn({ origin }: RequestContext): (key: string) => string {
+    return (key) => ports.objects.url?.(key) ?? `${origin}/api/media/${key}`
+  }
+}
+
+/** The result of a completed call, unpacked where it was passed on. */
+export async function storedOf(endpoint: Sold, { result }: Pick<Call, 'result'>): Promise<Stored> {
+  const stored = result as unknown as Stored
+  return isVerbatim(endpoint) ? { ...stored, made: await gunzipJson(stored.made) } : stored
+}
+
+/** Whether it is passed on as it came. */
+export const isVerbatim = (endpoint: Sold): boolean => endpoint.delivery === 'inline' && endpoint.verbatim === true

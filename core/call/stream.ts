@@ -1,0 +1,412 @@
+/** Answers that are given as they are made, whole or streamed, and settled after they were made. Steps 8 to 12 of such a call (decision 17). */
+import { concatBytes } from '../lib/bytes.ts'
+import { abandon, fail, type SettleContext, type Paying, settleCall } from '../payment/settle.ts'
+import { deadlines } from '../lib/timers.ts'
+import { noteAbandonedCall, noteUnpaidCall } from '../payment/unpaid_calls.ts'
+import { errorEvent } from '../http/error_formats.ts'
+import type { Answer, Streamed, StreamedOrder, Stored } from '../endpoint/mod.ts'
+import { json, type Reply } from '../http/reply.ts'
+import { ApiError } from '../http/errors.ts'
+import type { GatewayContext, OpenedCall } from './gateway_context.ts'
+import { failureText } from './job.ts'
+import type { Call } from '../ports/mod.ts'
+import type { Json } from '../lib/json.ts'
+import * as replies from '../endpoint/replies.ts'
+import { tokensOf } from '../payment/spend_report.ts'
+import { EVENT_STREAM, type StreamPayment, streamReply } from './paid_stream.ts'
+import { newSecret } from '../lib/ids.ts'
+import type { RequestContext } from './request_context.ts'
+import { receiptHeaders } from '../x402/protocol.ts'
+
+export type StreamedCalls = {
+  /** An answer that costs nothing: neither a call nor a database is involved. */
+  give(endpoint: Streamed, input: unknown, requestContext: RequestContext): Promise<Reply>
+  serve(working: OpenedCall<Streamed>): Promise<Reply>
+  /** Stops unfinished work that nobody waits for. False when it had ended. */
+  cancel(id: string, why: string): Promise<boolean>
+  /** Ends every stream that is under way, paid for as far as it went. */
+  drain(): void
+}
+
+/** What became of the money of an answer, as its headers or its last comment say. */
+type Paidness = {
+  readonly headers: Readonly<Record<string, string>>
+  readonly isRefused: boolean
+  readonly reason?: string
+}
+
+export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
+  const { ports, catalog, timeouts } = gatewayContext
+  const { storage, chain, clock, log, meter, vendors, countTokens } = ports
+  const money: SettleContext = { storage, chain, clock, log, meter, timeouts }
+  const answering = deadlines(clock)
+  const running = new Map<string, AbortController>()
+  const streaming = { clock, timeouts, background: ports.background, open: new Set<() => void>() }
+
+  return { give, serve, cancel, drain: () => streaming.open.forEach((end) => end()) }
+
+  async function give(endpoint: Streamed, input: unknown, requestContext: RequestContext): Promise<Reply> {
+    const answer = await ask(endpoint, { id: newSecret(ports.random), input, payer: null, signal: requestContext.gone })
+    if (answer.kind === 'whole') return json(200, answer.body, { 'cache-control': 'no-store', ...answer.headers })
+    return streamReply(streaming, { stream: answer.stream, headers: answer.headers, errorFormat: endpoint.errorFormat })
+  }
+
+  async function serve(working: OpenedCall<Streamed>): Promise<Reply> {
+    const { endpoint, input, call, requestContext } = working
+    const queued = endpoint.deferred?.(input, { ...call, key: await gatewayContext.pollUrls.keyOf(call.id) })
+    if (queued) {
+      ports.background(workAlone(working).catch((error) => abandon(storage, call, { error, now: clock.now() })))
+      return json(200, queued, { 'cache-control': 'no-store' })
+    }
+    const answer = await attempt(working, requestContext.gone)
+    if (requestContext.gone.aborted) {
+      if (answer.kind === 'stream') answer.stream.cancel()
+      throw await failed(call, callerLeft(), { isAbandoned: true })
+    }
+    if (answer.kind === 'stream')
+      return streamReply(streaming, {
+        stream: answer.stream,
+        headers: answer.headers,
+        errorFormat: endpoint.errorFormat,
+        paywall: streamPaymentOf(working, answer),
+      })
+    const stored = storedOf(answer, JSON.stringify(answer.body))
+    const paid = await settle(working, stored, 'whole').catch((error) =>
+      abandon(storage, call, { error, now: clock.now() }),
+    )
+    if (paid.isRefused)
+      return replies.inlineRefusal(endpoint, call, {
+        reason: paid.reason ?? 'the payment was refused',
+        key: await gatewayContext.pollUrls.keyOf(call.id),
+      })
+    return replies.answered(answerOf(stored), paid.headers)
+  }
+
+  /** When an answer has to be there, to be paid with this authorization. One that lives less than twice the margin is used halfway. */
+  function lastMoment({ expiresAt }: OpenedCall['authorization'], now: number): number {
+    return Math.max(expiresAt - timeouts.marginMs, (now + expiresAt) / 2)
+  }
+
+  /** Asks the endpoint; what goes wrong fails the call, which frees its authorization, and is said in the caller's dialect. */
+  async function attempt(
+    { endpoint, input, call, authorization }: OpenedCall<Streamed>,
+    signal: AbortSignal,
+  ): Promise<Answer> {
+    const now = clock.now()
+    const isAsked = !signal.aborted
+    const ms = Math.min(timeouts.answerMs, lastMoment(authorization, now) - now)
+    try {
+      return await ask(endpoint, { id: call.id, input, payer: call.payer, signal }, ms)
+    } catch (error) {
+      // An authorization that ends early leaves the vendor as surely as its caller does.
+      const isCutShort = ms < timeouts.answerMs && clock.now() - now >= ms
+      throw await failed(call, error as ApiError, { isAbandoned: isAsked && (signal.aborted || isCutShort) })
+    }
+  }
+
+  async function failed(
+    call: Call,
+    apiError: ApiError,
+    { isAbandoned }: { readonly isAbandoned: boolean },
+  ): Promise<ApiError> {
+    if (isAbandoned) await noteAbandoned(call)
+    await fail(storage, call, failureText(apiError), clock.now()).catch((error) =>
+      abandon(storage, call, { error, now: clock.now() }),
+    )
+    return apiError
+  }
+
+  /** The vendor was asked, and its answer given up for a reason of the buyer's. */
+  async function noteAbandoned(call: Call): Promise<void> {
+    const now = clock.now()
+    await noteAbandonedCall({ storage, log }, call, { now, until: now + timeouts.unpaidBlockMs })
+  }
+
+  /**
+   * Never rejects with anything but a Fault, and at once when `signal` aborts, whatever the vendor does. The time-out is that of the first
+   * event where the answer is a stream; a stream that has begun is ended by its reader, who pays for what he had.
+   */
+  async function ask(
+    endpoint: Streamed,
+    { signal, ...order }: Pick<StreamedOrder<unknown>, 'id' | 'input' | 'payer' | 'signal'>,
+    ms = timeouts.answerMs,
+  ): Promise<Answer> {
+    let isLate = false
+    const stop = new AbortController()
+    let leave = () => {}
+    let met = () => {}
+    try {
+      signal.throwIfAborted()
+      return await new Promise<Answer>((resolve, reject) => {
+        leave = () => {
+          stop.abort(signal.reason)
+          reject(callerLeft())
+        }
+        signal.addEventListener('abort', leave, { once: true })
+        met = answering.after(ms, () => {
+          stop.abort((isLate = true))
+          reject(new Error(`no answer within ${ms} ms`))
+        })
+        endpoint.answer({ ...order, catalog, vendors, countTokens, clock, log, signal: stop.signal }).then((answer) => {
+          // One that comes when nobody waits any more would be read by nobody.
+          if (stop.signal.aborted && answer.kind === 'stream') answer.stream.cancel()
+          resolve(answer)
+        }, reject)
+      })
+    } catch (error) {
+      if (signal.aborted) throw callerLeft()
+      if (error instanceof ApiError) throw worthAnother(error)
+      if (isLate)
+        throw new ApiError('UPSTREAM_TIMEOUT', {
+          message: `The model did not answer within ${Math.round(ms / 1000)} seconds${ms < timeouts.answerMs ? ', and the authorization lives no longer' : ''}. Nothing was charged.`,
+        })
+      log.warn('an answer failed', { endpoint: endpoint.name, error: (error as Error).message })
+      throw new ApiError('MODEL_UNAVAILABLE', {
+        message: 'The model did not answer. Nothing was charged; the same request may be sent again.',
+        headers: { 'retry-after': '5' },
+      })
+    } finally {
+      met()
+      signal.removeEventListener('abort', leave)
+    }
+  }
+
+  /**
+   * Stores the answer, then settles it; waits for the money only so long, for the answer is served unless its payment is known to be refused
+   * (contract 6.46). Rejects where a whole answer cannot be stored: it is then not served, and not charged. One that is out is seen to the end, as is
+   * one that is served before its money moved.
+   */
+  async function settle(
+    { endpoint, call, authorization }: OpenedCall<Streamed>,
+    stored: Stored,
+    answer: 'whole' | 'streamed' | 'unread',
+  ): Promise<Paidness> {
+    const attempt = async (): Promise<Paying> => {
+      const now = clock.now()
+      const completion = {
+        result: stored as unknown as Json,
+        expiresAt: now + endpoint.retention.unclaimedMs,
+        usage: tokensOf(answerOf(stored).usage),
+      }
+      return await settleCall(money, call, authorization, {
+        completion,
+        retainUntil: now + endpoint.retention.settledMs,
+        isDelivered: true,
+      })
+    }
+    const insisted = async (): Promise<Paying> =>
+      (await insist(authorization, { call, what: 'the settlement of an answer that was delivered' }, attempt)) ??
+      (await givenAway(call))
+    // What ended unsent can never be paid: it is withheld, though the chain cannot confirm that just now.
+    const isLost = ({ kind }: Paying) => kind === 'unavailable' && authorization.expiresAt <= clock.now()
+    const heard = async (paying: Paying): Promise<Paidness> =>
+      paidness(answer === 'unread' ? paying : await noted(call, paying, answer), isLost(paying))
+    const known = (answer === 'streamed' ? insisted() : attempt()).then(heard)
+    const enough = new AbortController()
+    const late = clock.wait(timeouts.receiptMs, enough.signal).then(() => undefined)
+    const first = await Promise.race([known, late]).finally(() => enough.abort())
+    if (first) return first
+    const again = async (error: Error): Promise<Paidness> => {
+      log.alert('an answer was served, and storage failed before it was settled; it is tried again', {
+        call: call.id,
+        payer: call.payer,
+        error: error.message,
+      })
+      return await heard(await insisted())
+    }
+    ports.background(known.catch(again))
+    return { headers: replies.unsettledHeaders('unknown'), isRefused: false }
+  }
+
+  /** What is not paid when its buyer has it may become a debt. */
+  async function noted(call: Call, paying: Paying, answer: 'whole' | 'streamed'): Promise<Paying> {
+    if (paying.kind === 'settled') return paying
+    const now = clock.now()
+    const what = answer === 'whole' ? 'made' : 'delivered'
+    if (isRefusal(paying))
+      log.warn(`an answer was ${what}, and its payment refused; its wallet gets no more until it is paid`, {
+        call: call.id,
+        payer: call.payer,
+      })
+    await noteUnpaidCall({ storage, log }, call, { now, until: now + timeouts.unpaidBlockMs })
+    return paying
+  }
+
+  /** Does what storage refused once more, while the authorization lives; undefined when it has ended. A person is told. */
+  async function insist<T>(
+    authorization: OpenedCall['authorization'],
+    { call, what }: { call: Call; what: string },
+    work: () => Promise<T>,
+  ): Promise<T | undefined> {
+    for (let pause = 1_000; ; pause *= 2) {
+      try {
+        return await work()
+      } catch (error) {
+        const left = authorization.expiresAt - clock.now()
+        const tell = left <= 0 ? log.alert : log.warn
+        tell(`storage failed in ${what}`, {
+          call: call.id,
+          payer: call.payer,
+          isLast: left <= 0,
+          error: (error as Error).message,
+        })
+        if (left <= 0) return undefined
+        await clock.wait(Math.min(pause, left))
+      }
+    }
+  }
+
+  async function givenAway(call: Call): Promise<Paying> {
+    await fail(
+      storage,
+      call,
+      'The answer was delivered, and could not be settled in time. Nothing was charged.',
+      clock.now(),
+    ).catch(() => false)
+    return { kind: 'unavailable', reason: 'storage failed until the authorization had ended' }
+  }
+
+  /** Work that nobody waits for: its output cannot be read before it is settled (contract 7.17). */
+  async function workAlone(working: OpenedCall<Streamed>): Promise<void> {
+    const { call } = working
+    const stop = new AbortController()
+    running.set(call.id, stop)
+    try {
+      await storage.moveCall(
+        call.id,
+        { workStatus: ['queued'], workerId: gatewayContext.workerId },
+        { workStatus: 'in_progress', startedAt: clock.now() },
+      )
+      const answer = await attempt(working, stop.signal)
+      if (answer.kind === 'stream') throw new Error('work in the background is answered whole')
+      await settle(working, storedOf(answer, JSON.stringify(answer.body)), 'unread')
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error
+    } finally {
+      running.delete(call.id)
+    }
+  }
+
+  async function cancel(id: string, why: string): Promise<boolean> {
+    const call = await storage.getCall(id)
+    const isFirst = await fail(storage, { id }, why, clock.now())
+    running.get(id)?.abort(new Error(why))
+    if (isFirst && call && call.startedAt !== null) await noteAbandoned(call)
+    return isFirst
+  }
+
+  /** The money side of a paid stream. What is stored of one that is not whole ends with an error, so that nobody takes it for the answer. */
+  function streamPaymentOf(
+    working: OpenedCall<Streamed>,
+    { headers, stream }: Extract<Answer, { kind: 'stream' }>,
+  ): StreamPayment {
+    const {
+      endpoint: { errorFormat },
+      call,
+      authorization,
+    } = working
+    const kept: Uint8Array[] = []
+    let size = 0
+    let paid: Promise<Paidness> | undefined
+    const body = (isWhole: boolean) => {
+      if (size > MAX_KEPT) return errorEvent(TOO_LONG, errorFormat)
+      return (
+        new TextDecoder().decode(concatBytes(kept, size)) +
+        (isWhole ? stream.closing() : errorEvent(NOT_WHOLE, errorFormat))
+      )
+    }
+    const stored = (isWhole: boolean) =>
+      storedOf(
+        { headers: { ...headers, 'content-type': EVENT_STREAM['content-type'] }, usage: stream.usage() },
+        body(isWhole),
+      )
+
+    return {
+      settleBy: lastMoment(authorization, clock.now()),
+      settlesEarly: working.settlesEarly ?? false,
+      keep(bytes) {
+        size += bytes.length
+        if (size <= MAX_KEPT) kept.push(bytes)
+        if (size > MAX_KEPT) kept.length = 0
+      },
+      async settle({ isWhole }) {
+        const isFirst = paid === undefined
+        paid ??= settle(working, stored(isWhole), 'streamed')
+        const outcome = await paid
+        // Settled on its way: the rest has come since.
+        if (!isFirst)
+          await storage
+            .moveCall(
+              call.id,
+              { workStatus: ['completed'] },
+              { result: stored(isWhole) as unknown as Json, usage: tokensOf(stream.usage()), endedAt: clock.now() },
+            )
+            .catch(unkept)
+        return { comment: commentOf(outcome.headers), isRefused: outcome.isRefused }
+      },
+      isHeld: () => gatewayContext.living.isHeld(call.id),
+      hold: (signal) => gatewayContext.living.hold(call.id, signal),
+      async fail(apiError, isAbandoned = false) {
+        if (paid !== undefined) return
+        if (isAbandoned) await noteAbandoned(call)
+        const failing = () => fail(storage, call, failureText(apiError), clock.now())
+        await failing().catch(() =>
+          ports.background(insist(authorization, { call, what: 'the end of a stream that broke off' }, failing)),
+        )
+      },
+    }
+  }
+
+  function unkept(error: Error): void {
+    log.warn('the rest of a stream that was settled on its way could not be kept', { error: error.message })
+  }
+
+  function storedOf({ headers, usage }: Pick<Answer & { kind: 'whole' }, 'headers' | 'usage'>, body: string): Stored {
+    const made: replies.StoredAnswer = { headers: { 'content-type': JSON_TYPE, ...headers }, body, usage }
+    return { made, media: [], created: Math.floor(clock.now() / 1000) }
+  }
+}
+
+/** A model that is unavailable says when to come again (contract 6.54). */
+function worthAnother(apiError: ApiError): ApiError {
+  const { code, parts } = apiError
+  if (
+    (code !== 'MODEL_UNAVAILABLE' && code !== 'PROVIDER_CONFIG_ERROR') ||
+    parts.headers?.['retry-after'] !== undefined
+  )
+    return apiError
+  return new ApiError(code, { ...parts, headers: { ...parts.headers, 'retry-after': '5' } })
+}
+
+const JSON_TYPE = 'application/json'
+const callerLeft = () =>
+  new ApiError('MODEL_UNAVAILABLE', { message: 'The caller left before the answer was there. Nothing was charged.' })
+const NOT_WHOLE = new ApiError('MODEL_UNAVAILABLE', {
+  message: 'No more than this was kept of the stream: its reader had not read it to its end.',
+})
+const TOO_LONG = new ApiError('MODEL_UNAVAILABLE', {
+  message: 'The stream was delivered once, and was too long to be kept.',
+})
+/** Of a longer stream nothing is kept for one who asks for it again, so that many streams cannot fill the memory. */
+const MAX_KEPT = 131_072
+
+const answerOf = ({ made }: Stored) => made as unknown as replies.StoredAnswer
+
+function paidness(paying: Paying, isLost: boolean): Paidness {
+  if (paying.kind === 'settled') return { headers: receiptHeaders(paying.receipt), isRefused: false }
+  if (paying.kind === 'unavailable' && isLost)
+    return { headers: replies.unsettledHeaders(paying.kind), isRefused: true, reason: paying.reason }
+  if (!isRefusal(paying)) return { headers: replies.unsettledHeaders(paying.kind), isRefused: false }
+  const reason =
+    paying.kind === 'replayed' ? 'the authorization serves another call' : (paying as { reason: string }).reason
+  return { headers: replies.unsettledHeaders('refused'), isRefused: true, reason }
+}
+
+const isRefusal = ({ kind }: Paying): boolean => kind === 'refused' || kind === 'rejected' || kind === 'replayed'
+
+/** The receipt of a stream, for its headers have long gone: comments, which clients that do not know them pass over. */
+function commentOf(headers: Readonly<Record<string, string>>): string {
+  return `${Object.entries(headers)
+    .map(([name, value]) => `: ${name} ${value}`)
+    .join('\n')}\n\n`
+}

@@ -1,0 +1,234 @@
+/**
+ * Work that goes on at the vendor's place: submitted in the order, looked at by whoever polls and by the sweep, collected by one. No process
+ * owns such a call, so none takes it along when it dies.
+ */
+import { type Completion, fail } from '../payment/settle.ts'
+import { deadlines, within } from '../lib/timers.ts'
+import type { Paid, Stored, UpstreamJob, UpstreamStatus } from '../endpoint/mod.ts'
+import { ApiError } from '../http/errors.ts'
+import type { GatewayContext, OpenedCall } from './gateway_context.ts'
+import { budget } from '../http/request_body.ts'
+import { Type } from '@sinclair/typebox'
+import { type Kept, recordKind } from '../endpoint/record_kind.ts'
+import { UPSTREAM_JOB } from '../payment/ledger.ts'
+import { isWhole } from './media_mirror.ts'
+import type { Call } from '../ports/mod.ts'
+import type { Json } from '../lib/json.ts'
+import { newSecret } from '../lib/ids.ts'
+
+export type UpstreamJobs = {
+  /** Hands the job to the vendor. Throws a Fault, the call then failed, where it is not taken in time. */
+  submit(working: OpenedCall<UpstreamJob>): Promise<Call>
+  /** What the vendor says of a running call by now; it is completed or failed by this where the vendor is done. Throws a Fault only for a caller. */
+  look(endpoint: Paid, call: Call): Promise<Seen>
+  /** What a failed call adds to its reply. */
+  failure(call: Call, now: number): Promise<Readonly<Record<string, Json>>>
+}
+
+export type Seen = { readonly call: Call; readonly progress?: number; readonly elapsedSeconds: number }
+
+/** `missed`: when what was made could not be had for the first time, and for the last. */
+const HANDLE = recordKind({
+  kind: 'upstream_job',
+  version: 1,
+  schema: Type.Object({
+    handle: Type.String(),
+    failure: Type.Optional(Type.Unsafe<Readonly<Record<string, Json>>>(Type.Object({}))),
+    missed: Type.Optional(Type.Object({ since: Type.Number(), last: Type.Number() })),
+  }),
+})
+type Handle = Parameters<typeof HANDLE.put>[1]['data']
+
+/** How many of the largest orders may be on their way to vendors at a time: each is held four times over, 125 MB of one of 28 (Bun 1.4.4). */
+const ORDERS_AT_ONCE = 4
+/** The vendor is asked at most so often for one call, however many poll. */
+const LOOK_EVERY_MS = 2_000
+const LOOK_MS = 10_000
+/** Who looks or collects says so often that it is alive; one that dies keeps the others from it for so long. */
+const ALONE_MS = 30_000
+/** What cannot be had is asked for again for so long, and so often: a media host may be a little behind, and a store has its moments. */
+const MISSING_MS = 60_000
+const MISSED_EVERY_MS = 15_000
+const GONE = 'The model finished, and its result could not be fetched.'
+/** A caller waits so long for a result to be mirrored; with its settlement that stays under the 60 seconds of public clients. */
+const WAIT_MS = 20_000
+
+export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUpload }: GatewayContext): UpstreamJobs {
+  const { storage, clock, log, vendors } = ports
+  const sending = budget(ORDERS_AT_ONCE * maxUpload, deadlines(clock))
+
+  return { submit, look, failure }
+
+  /** Goes on without its caller, who finds the job by the authorization. */
+  function submit(working: OpenedCall<UpstreamJob>): Promise<Call> {
+    const handing = handOver(working)
+    ports.background(handing.catch(() => {}))
+    return handing
+  }
+
+  async function handOver({ endpoint, input, call }: OpenedCall<UpstreamJob>): Promise<Call> {
+    const now = clock.now()
+    const weight = lengthOf(input)
+    let counted = 0
+    try {
+      sending.take(weight)
+      counted = weight
+      const order = {
+        id: call.id,
+        input,
+        payer: call.payer,
+        catalog,
+        vendors,
+        clock,
+        now,
+        records: storage,
+      }
+      const { handle } = await within(clock, timeouts.submitMs, (signal) => endpoint.submit({ ...order, signal }))
+      const data: Handle = { handle }
+      const startedAt = clock.now()
+      const expiresAt = startedAt + timeouts.stallMs + endpoint.retention.unclaimedMs
+      await HANDLE.put(storage, { id: call.id, owner: call.payer, data, expiresAt }, startedAt)
+      // A millisecond past the hour, so that it ends as stalled and never as lost.
+      const begun = {
+        workStatus: 'in_progress',
+        workerId: UPSTREAM_JOB,
+        startedAt,
+        leaseExpiresAt: startedAt + timeouts.stallMs + 1,
+      } as const
+      const isOurs = await storage.moveCall(call.id, { workStatus: ['queued'], workerId }, begun)
+      if (!isOurs) throw new Error('the call ended before its vendor took it')
+      return { ...call, ...begun }
+    } catch (error) {
+      const apiError = apiErrorOf(endpoint, error)
+      if (!(error instanceof ApiError))
+        log.warn('a job was not taken', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
+      await fail(storage, call, apiError.message, clock.now())
+      throw apiError
+    } finally {
+      sending.give(counted)
+    }
+  }
+
+  function apiErrorOf({ failure: said }: Paid, error: unknown): ApiError {
+    if (error instanceof ApiError) return error
+    if ((error as Error).name === 'TimeoutError') {
+      return new ApiError('UPSTREAM_TIMEOUT', {
+        message: `The model did not take the job within ${timeouts.submitMs / 1000} seconds. Nothing was charged; submit it again.`,
+      })
+    }
+    return new ApiError('WORK_FAILED', { error: said, details: 'The model did not take the job. Nothing was charged.' })
+  }
+
+  async function look(endpoint: Paid, known: Call): Promise<Seen> {
+    if (endpoint.delivery !== 'upstream_job' || !isHeld(known)) return seen(known)
+    const asking = alone(known.id, async () => {
+      // It may have ended since it was read: what has ended is not asked about again.
+      const call = (await storage.getCall(known.id)) ?? known
+      return isHeld(call) ? await ask(endpoint, call) : seen(call)
+    })
+    const answered = new AbortController()
+    const unheard = (error: Error): void => {
+      if (answered.signal.aborted) log.warn('a job could not be collected', { call: known.id, error: error.message })
+    }
+    ports.background(asking.catch(unheard))
+    const asked = await Promise.race([asking, clock.wait(WAIT_MS, answered.signal)]).finally(() => answered.abort())
+    return asked || seen(known)
+  }
+
+  async function ask(endpoint: UpstreamJob, call: Call): Promise<Seen> {
+    const record = await HANDLE.get(storage, call.id, clock.now())
+    if (!record) return seen(call)
+    const { handle, missed } = record.data
+    if (missed && clock.now() - missed.last < MISSED_EVERY_MS) return seen(call)
+    const asking = { request: call.request, catalog, vendors }
+    const state = await within(clock, LOOK_MS, (signal) => endpoint.pollUpstream(handle, { ...asking, signal }))
+    if (state.kind === 'running') return seen(call, state.progress)
+    if (state.kind === 'failed') {
+      await HANDLE.move(storage, record, { data: { handle, failure: state.fields ?? {} } }, clock.now())
+      await fail(storage, call, state.error, clock.now())
+    }
+    if (state.kind === 'done') await collect(endpoint, call, { ...state, record })
+    return seen((await storage.getCall(call.id)) ?? call)
+  }
+
+  function seen(call: Call, progress?: number): Seen {
+    const elapsedMs = clock.now() - (call.startedAt ?? call.createdAt)
+    return {
+      call,
+      elapsedSeconds: Math.max(0, Math.floor(elapsedMs / 1000)),
+      ...(progress !== undefined && { progress }),
+    }
+  }
+
+  /** Does what one may do at a time for a call, over all replicas; undefined where another is at it, or was just now. */
+  async function alone<T>(id: string, work: () => Promise<T>): Promise<T | undefined> {
+    const [name, by] = [`${HANDLE.kind}:${id}`, newSecret(ports.random)]
+    const hold = (ms: number): Promise<boolean> => {
+      const now = clock.now()
+      return storage.lease(name, by, { now, until: now + ms })
+    }
+    if (!(await hold(ALONE_MS))) return undefined
+    const over = new AbortController()
+    const renewed = (async () => {
+      for (;;) {
+        await clock.wait(ALONE_MS / 3, over.signal)
+        if (over.signal.aborted) return
+        await hold(ALONE_MS)
+      }
+    })()
+    // Nobody is kept out any longer, that is all: the call is completed once.
+    renewed.catch(() => {})
+    try {
+      return await work()
+    } finally {
+      over.abort()
+      await hold(LOOK_EVERY_MS).catch(() => {})
+    }
+  }
+
+  /** Mirrors what was made, then completes the call: a result is stored before its money moves. */
+  async function collect(
+    endpoint: Paid,
+    call: Call,
+    { made, record }: Extract<UpstreamStatus, { kind: 'done' }> & { record: Kept<Handle> },
+  ): Promise<void> {
+    const media = await mirror(call.id, made.media)
+    const now = clock.now()
+    // The first piece is what is sold. What only our key leads to is asked for as long as the job may run; what has a link, for a minute.
+    const [main] = media
+    if (main?.url === '') throw new Error('the result could neither be hosted nor linked')
+    if (main?.key === null && (await isAwaited(record, now))) return
+    if (!isWhole(media)) return void (await fail(storage, call, GONE, now))
+    const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
+    const { result, expiresAt }: Completion = {
+      result: stored as unknown as Json,
+      expiresAt: now + endpoint.retention.unclaimedMs,
+    }
+    const from = { workStatus: ['in_progress'], workerId: UPSTREAM_JOB, paymentStatus: 'verified' } as const
+    const isWon = await storage.moveCall(call.id, from, { workStatus: 'completed', result, expiresAt, endedAt: now })
+    if (!isWon) log.warn('a result came too late: its call had already ended', { call: call.id })
+  }
+
+  /** Notes that what was made could not be had; whether it is asked for again. */
+  async function isAwaited(record: Kept<Handle>, now: number): Promise<boolean> {
+    const { missed = { since: now }, ...data } = record.data
+    if (now - missed.since >= MISSING_MS) return false
+    await HANDLE.move(storage, record, { data: { ...data, missed: { since: missed.since, last: now } } }, now)
+    return true
+  }
+
+  async function failure({ id }: Call, now: number): Promise<Readonly<Record<string, Json>>> {
+    const record = await HANDLE.get(storage, id, now)
+    return record?.data.failure ?? {}
+  }
+}
+
+/** Characters of all texts in an order. */
+function lengthOf(value: unknown): number {
+  if (typeof value === 'string') return value.length
+  return typeof value === 'object' && value !== null
+    ? Object.values(value).reduce((sum: number, each) => sum + lengthOf(each), 0)
+    : 0
+}
+
+const isHeld = ({ workerId, workStatus }: Call): boolean => workerId === UPSTREAM_JOB && workStatus === 'in_progress'

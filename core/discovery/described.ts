@@ -1,0 +1,16 @@
+/** Input of the discovery documents. */
+import type { StreamedContext } from '../endpoint/mod.ts'
+import type { Terms } from '../x402/offer.ts'
+
+/** One entry of the changelog. */
+export type Change = { readonly date: string; readonly title: string; readonly detail: string }
+
+/** Facts about a gateway that its documents include. */
+export type GatewayDescription = {
+  readonly label: string
+  readonly version: string
+  terms(): readonly Terms[]
+  readonly offering: StreamedContext
+  /** Changelog entries, newest first. */
+  readonly changes: readonly Change[]
+}

@@ -1,0 +1,61 @@
+/** The discovery documents of a gateway, derived from its endpoints and cached. */
+import { bazaarOf } from './bazaar.ts'
+import type { GatewayDescription } from './described.ts'
+import { DOCS_POLICY, docsPage, escape } from './reference_page.ts'
+import type { Endpoint, Free, Sold } from '../endpoint/mod.ts'
+import type { GatewayFacts } from '../endpoint/gateway_info.ts'
+import { openapi } from './openapi.ts'
+import { priceList } from './price_list.ts'
+import { wellKnown } from './well_known.ts'
+
+export type Documents = {
+  readonly shown: Pick<GatewayFacts, 'openapi' | 'wellKnown' | 'docs' | 'pricing'>
+  /** The `bazaar` extension of an endpoint as JSON; undefined for one that indexers must not call. */
+  bazaar(endpoint: Sold | Free): string | undefined
+}
+
+/** Placeholder for the origin in cached documents; reserved, so no host has this name (RFC 6761). */
+const PLACEHOLDER_ORIGIN = 'https://gateway.invalid'
+
+export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescription): Documents {
+  const bazaarByName = new Map<string, string>()
+  // Payment terms become available after the start and may change with the chain configuration.
+  const key = () => JSON.stringify(facts.terms())
+  const described = memoized(() => openapi(endpoints, PLACEHOLDER_ORIGIN, facts), key)
+  const written = memoized(async () => JSON.stringify(await described()), key)
+  const page = memoized(
+    async () => docsPage(await described(), { origin: PLACEHOLDER_ORIGIN, label: facts.label, changes: facts.changes }),
+    key,
+  )
+  const listed = memoized(() => JSON.stringify(wellKnown(endpoints, PLACEHOLDER_ORIGIN, facts)), key)
+  const inJson = (origin: string) => JSON.stringify(origin).slice(1, -1)
+  return {
+    shown: {
+      openapi: async (origin) => (await written()).replaceAll(PLACEHOLDER_ORIGIN, () => inJson(origin)),
+      docs: async (origin) => ({
+        html: (await page()).replaceAll(PLACEHOLDER_ORIGIN, () => escape(origin)),
+        policy: DOCS_POLICY,
+      }),
+      wellKnown: (origin) => listed().replaceAll(PLACEHOLDER_ORIGIN, () => inJson(origin)),
+      pricing: () => priceList(endpoints, facts.offering),
+    },
+    bazaar(endpoint) {
+      const known = bazaarByName.get(endpoint.name) ?? bazaarOf(endpoint, facts.offering)
+      bazaarByName.set(endpoint.name, known)
+      return known
+    },
+  }
+}
+
+/** Caches a value until its key changes. Failures are not cached. */
+function memoized<T>(make: () => T, keyOf: () => string): () => T {
+  let known: { readonly key: string; readonly thing: T } | undefined
+  return () => {
+    const key = keyOf()
+    if (known?.key === key) return known.thing
+    const fresh = { key, thing: make() }
+    known = fresh
+    if (fresh.thing instanceof Promise) fresh.thing.catch(() => (known = known === fresh ? undefined : known))
+    return fresh.thing
+  }
+}

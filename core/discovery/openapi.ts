@@ -1,0 +1,358 @@
+/**
+ * The endpoints as OpenAPI 3.1: every field, price and error, each with an example. Prices come from the code that
+ * quotes them.
+ */
+import { bazaarOf } from './bazaar.ts'
+import {
+  type Endpoint,
+  type Free,
+  type Polled,
+  type Price,
+  type Sold,
+  isSold,
+  methodsOf,
+  servesBeforeSettlement,
+} from '../endpoint/mod.ts'
+import type { GatewayDescription } from './described.ts'
+import { usdc } from '../x402/money.ts'
+import { offerOf } from '../x402/offer.ts'
+import {
+  collectExample,
+  demandExample,
+  type ChallengeContext,
+  meaningOf,
+  refusalsOf,
+  rejectionExamples,
+} from './openapi_errors.ts'
+import {
+  challengeHeaders,
+  errorSchemaOf,
+  isText,
+  paymentParameter,
+  receiptHeaders,
+  schemas,
+  windowHeaders,
+} from './openapi_parts.ts'
+import { priceRange } from './price_list.ts'
+import { namesIn, pricedTrial, type Trial, trialOf } from '../endpoint/samples.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+export const DESCRIPTION =
+  'Sells AI by the call. A request without payment is answered 402 with an exact quote; sign a USDC authorization (x402 version 2) and send the request again with a payment header. Money moves only when there is a result.'
+
+/** Builds the document. Rejects only if a sample request fails unexpectedly. */
+export async function openapi(
+  endpoints: readonly Endpoint[],
+  origin: string,
+  facts: GatewayDescription,
+): Promise<Fields> {
+  const shown = endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
+  const parts = components()
+  const paths: Record<string, Record<string, unknown>> = {}
+  for (const endpoint of shown) {
+    const trial = isSold(endpoint) ? await pricedTrial(endpoint, facts.offering) : trialOf(endpoint, facts.offering)
+    const path = endpoint.path.replaceAll('...}', '}')
+    for (const method of methodsOf(endpoint))
+      paths[path] = { ...paths[path], [method.toLowerCase()]: operation(endpoint, method, { trial, facts, parts }) }
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Farebox',
+      version: facts.version,
+      description: DESCRIPTION,
+      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+    },
+    servers: [{ url: origin }],
+    tags: [...new Set(shown.map(({ tag }) => tag))].map((name) => ({ name })),
+    paths,
+    components: componentsIn(paths, parts),
+    externalDocs: { url: `${origin}/docs`, description: 'The same as a page.' },
+  }
+}
+
+type OperationContext = { readonly trial: Trial; readonly facts: GatewayDescription; readonly parts: Components }
+
+function operation(endpoint: Endpoint, method: string, operationContext: OperationContext): Fields {
+  const { name, summary, description, tag, aliases = [] } = endpoint
+  const also = aliases.length > 0 ? `Also at ${aliases.join(', ')}.` : undefined
+  const words = [description, also].filter((text) => text !== undefined).join(' ')
+  return {
+    operationId: method === endpoint.method ? name : `${name}.${method.toLowerCase()}`,
+    summary,
+    ...(words !== '' && { description: words }),
+    tags: [tag],
+    ...(isSold(endpoint) && {
+      'x-payment-info': { protocols: ['x402'], price: priceRange(endpoint, operationContext.facts.offering) },
+    }),
+    ...requestOf(endpoint, method, operationContext.trial),
+    responses: responsesOf(endpoint, operationContext),
+  }
+}
+
+// ── requests ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+function requestOf(endpoint: Endpoint, method: string, trial: Trial): Fields {
+  const names = namesIn(endpoint.path)
+  const input = endpoint.kind === 'poll' ? undefined : endpoint.input
+  const isBody = isSold(endpoint) ? endpoint.from === 'body' : method === 'POST' && input !== undefined
+  const properties = (input?.properties ?? {}) as Readonly<Record<string, Fields>>
+  const required: readonly string[] = input?.required ?? []
+  const inPath = names.map((name) =>
+    parameter('path', name, { schema: properties[name], isRequired: true, example: trial.path[name] }),
+  )
+  const asked = Object.keys(properties).filter((name) => !isBody && !names.includes(name))
+  const inQuery = [...new Set([...asked, ...Object.keys(isBody ? {} : trial.query)])].map((name) => {
+    return parameter('query', name, {
+      schema: properties[name],
+      isRequired: required.includes(name),
+      example: trial.query[name],
+    })
+  })
+  const paying = endpoint.kind === 'free' ? [] : [{ $ref: '#/components/parameters/payment' }]
+  const parameters = [...inPath, ...inQuery, ...paying]
+  return {
+    ...(parameters.length > 0 && { parameters }),
+    ...(isBody && input && { requestBody: bodyOf(endpoint as Sold | Free, trial) }),
+  }
+}
+
+function parameter(
+  where: 'path' | 'query',
+  name: string,
+  {
+    schema = { type: 'string' },
+    isRequired,
+    example,
+  }: { schema: Fields | undefined; isRequired: boolean; example: string | undefined },
+): Fields {
+  const { description, ...rest } = schema
+  return {
+    name,
+    in: where,
+    required: isRequired,
+    ...(description !== undefined && { description }),
+    schema: rest,
+    ...(example !== undefined && { example }),
+  }
+}
+
+/** The same fields as the JSON body; files stand where it has data URIs. */
+const FORM = {
+  schema: {
+    type: 'object',
+    description:
+      'The fields of the JSON body as form fields, with files where it has data URIs; several files of one field are written `name[]`.',
+  },
+}
+
+/** A POST may have its fields in the body instead of the query. */
+function bodyOf(endpoint: Sold | Free, { body, query }: Trial): Fields {
+  const isStrict = endpoint.kind === 'sold' && endpoint.unknownFields === 'refused'
+  const schema =
+    endpoint.kind === 'sold' && endpoint.delivery === 'stream'
+      ? { ...endpoint.input, additionalProperties: true }
+      : { ...withoutPath(endpoint), ...(isStrict && { additionalProperties: false }) }
+  const isOptional = endpoint.kind === 'free' && endpoint.method === 'GET'
+  const form = endpoint.kind === 'sold' && endpoint.multipart ? { 'multipart/form-data': FORM } : {}
+  return { required: !isOptional, content: { 'application/json': { schema, example: body ?? query }, ...form } }
+}
+
+/** The body without the path parameters. */
+function withoutPath({ input, path }: Sold | Free): Fields {
+  const names = namesIn(path)
+  const properties = Object.fromEntries(
+    Object.entries(input?.properties ?? {}).filter(([name]) => !names.includes(name)),
+  )
+  return {
+    ...input,
+    properties,
+    ...(input?.required && { required: input.required.filter((name) => !names.includes(name)) }),
+  }
+}
+
+// ── responses ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+function responsesOf(endpoint: Endpoint, operationContext: OperationContext): Fields {
+  return { ...answersOf(endpoint, operationContext), ...errorsOf(endpoint, operationContext) }
+}
+
+function answersOf(endpoint: Endpoint, { trial, facts, parts }: OperationContext): Fields {
+  if (endpoint.kind === 'free')
+    return {
+      200: answer(
+        'OK',
+        endpoint.output ?? (isText(endpoint.produces) ? { type: 'string' } : { type: 'object' }),
+        endpoint.produces,
+      ),
+    }
+  if (endpoint.kind === 'poll') {
+    const why =
+      'Sign with the wallet that submitted the job; or the payment was refused, or its settlement failed and the result is kept.'
+    return {
+      200: {
+        ...answer('Completed and settled, or failed and free.', {
+          anyOf: [ref('Result'), ref('Failed'), { type: 'object' }],
+        }),
+        headers: receiptHeaders,
+      },
+      202: answer(
+        'Still running, or its settlement is being confirmed, or the chain is temporarily unreachable.',
+        ref('Running'),
+      ),
+      402: demand(
+        why,
+        { required: { value: collectExample(challengeContext(endpoint, NOMINAL, facts), NOMINAL) } },
+        rejectionsOf(endpoint, facts, parts),
+      ),
+    }
+  }
+  const result = {
+    ...answer(endpoint.delivery === 'stream' ? LIVE : 'The result; the payment is settled.', endpoint.output),
+    headers: receiptHeaders,
+  }
+  const quoted =
+    trial.price && trial.price !== 'free' ? { required: { value: quotedExample(endpoint, trial.price, facts) } } : {}
+  return {
+    200:
+      endpoint.delivery === 'stream'
+        ? { ...result, content: { ...result.content, 'text/event-stream': EVENTS } }
+        : result,
+    ...(!servesBeforeSettlement(endpoint) && {
+      202: answer('A job: poll `poll_url`. Nothing has been charged.', ref('Envelope')),
+    }),
+    402: demand(
+      'Payment required, rejected, replayed or not settled. Nothing was charged by this request.',
+      quoted,
+      rejectionsOf(endpoint, facts, parts),
+    ),
+  }
+}
+
+function quotedExample(endpoint: Sold, price: Price, facts: GatewayDescription): unknown {
+  return demandExample(
+    { ...challengeContext(endpoint, price, facts), bazaar: bazaarOf(endpoint, facts.offering) },
+    price,
+  )
+}
+
+const LIVE =
+  'The answer, or its events where `stream` is true. A paid one is settled after it was made; see `PAYMENT-RESPONSE`, or the comment before the last event.'
+const EVENTS = { schema: { type: 'string' }, example: 'data: {}\n\n' }
+
+/** The price in shared examples. */
+const NOMINAL: Price = { amount: usdc(22_000n), maxTimeoutSeconds: 600, publicPrice: {} }
+
+function challengeContext(
+  endpoint: Sold | Polled,
+  price: Price,
+  { terms, label }: GatewayDescription,
+): ChallengeContext {
+  const offers = terms().map((each) => offerOf(each, price))
+  return { offers, label, errorFormat: endpoint.kind === 'poll' ? 'plain' : endpoint.errorFormat }
+}
+
+/** One set of examples for each error format. */
+function rejectionsOf(endpoint: Sold | Polled, facts: GatewayDescription, { example }: Components): Fields {
+  const asked = challengeContext(endpoint, NOMINAL, facts)
+  return Object.fromEntries(
+    Object.entries(rejectionExamples(asked, NOMINAL)).map(([code, value]) => [
+      code,
+      example(`${asked.errorFormat}_${code}`, value),
+    ]),
+  )
+}
+
+function demand(description: string, own: Fields, shared: Fields): Fields {
+  const headers = Object.fromEntries(
+    Object.keys(challengeHeaders).map((name) => [name, { $ref: `#/components/headers/${name}` }]),
+  )
+  return {
+    description,
+    headers,
+    content: { 'application/json': { schema: ref('PaymentRequired'), examples: { ...own, ...shared } } },
+  }
+}
+
+function errorsOf(endpoint: Endpoint, { parts }: OperationContext): Fields {
+  const refusals = refusalsOf(endpoint)
+  const statuses = [...new Set(refusals.map(({ reply }) => reply.status))].sort((a, b) => a - b)
+  const errorFormat = endpoint.kind === 'poll' ? 'plain' : (endpoint.errorFormat ?? 'plain')
+  return Object.fromEntries(
+    statuses.map((status) => {
+      const those = refusals.filter(({ reply }) => reply.status === status)
+      const sent = Object.assign({}, ...those.map(({ reply }) => reply.headers)) as Record<string, string>
+      const headers = Object.fromEntries(Object.entries(windowHeaders).filter(([name]) => name.toLowerCase() in sent))
+      const examples = Object.fromEntries(
+        those.map(({ name, summary, reply }) => [
+          name,
+          { summary, value: JSON.parse(reply.body as string) as unknown },
+        ]),
+      )
+      const content = { 'application/json': { schema: ref(errorSchemaOf(errorFormat)), examples } }
+      const description = meaningOf(those) + (endpoint.kind === 'free' ? '' : ' Nothing was charged.')
+      return [
+        status,
+        parts.response(`${errorFormat}_${status}`, {
+          description,
+          ...(Object.keys(headers).length > 0 && { headers }),
+          content,
+        }),
+      ]
+    }),
+  )
+}
+
+const ref = (name: keyof typeof schemas) => ({ $ref: `#/components/schemas/${name}` })
+const answer = (description: string, schema: unknown, type = 'application/json') => ({
+  description,
+  content: { [type]: { schema } },
+})
+
+// ── shared components ───────────────────────────────────────────────────────────────────────────────────
+
+type Components = ReturnType<typeof components>
+
+/** Collects repeated parts under names and returns references to them. */
+function components() {
+  const responses = new Map<string, { readonly name: string; readonly value: unknown }>()
+  const examples = new Map<string, unknown>()
+  const nameCounts = new Map<string, number>()
+  return {
+    response(name: string, value: unknown): Fields {
+      const text = JSON.stringify(value)
+      const known = responses.get(text)
+      const count = known ? 0 : (nameCounts.get(name) ?? 0) + 1
+      const used = known ?? { name: count === 1 ? name : `${name}_${count}`, value }
+      if (!known) nameCounts.set(name, count)
+      responses.set(text, used)
+      return { $ref: `#/components/responses/${used.name}` }
+    },
+    example(name: string, value: unknown): Fields {
+      examples.set(name, { value })
+      return { $ref: `#/components/examples/${name}` }
+    },
+    all: (): Readonly<Record<string, Fields>> => ({
+      responses: Object.fromEntries([...responses.values()].map(({ name, value }) => [name, value])),
+      examples: Object.fromEntries(examples),
+    }),
+  }
+}
+
+/** Only components that are referenced. */
+function componentsIn(paths: unknown, parts: Components): Fields {
+  const all: Readonly<Record<string, Fields>> = {
+    schemas,
+    parameters: { payment: paymentParameter },
+    headers: challengeHeaders,
+    ...parts.all(),
+  }
+  const text = JSON.stringify([paths, all])
+  const isUsed = (kind: string, name: string) => text.includes(`"#/components/${kind}/${name}"`)
+  const used = Object.entries(all).map(
+    ([kind, members]) =>
+      [kind, Object.fromEntries(Object.entries(members).filter(([name]) => isUsed(kind, name)))] as const,
+  )
+  return Object.fromEntries(used.filter(([, members]) => Object.keys(members).length > 0))
+}

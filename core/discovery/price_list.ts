@@ -1,0 +1,27 @@
+/** What one call of each endpoint costs, by the code that quotes it. */
+import { type Endpoint, type Offering, type Sold, isSold, methodsOf } from '../endpoint/mod.ts'
+import type { Priced, PriceRange } from '../endpoint/gateway_info.ts'
+import { print } from '../x402/money.ts'
+
+export function priceRange(endpoint: Sold, offering: Offering): PriceRange {
+  const { min, max } = endpoint.priceRange(offering)
+  if (min === max) return { mode: 'fixed', currency: 'USD', amount: print(min) }
+  return { mode: 'dynamic', currency: 'USD', min: print(min), max: print(max) }
+}
+
+/** Everything that a caller may come for; what only serves other endpoints is left out. */
+export function priceList(endpoints: readonly Endpoint[], offering: Offering): readonly Priced[] {
+  return endpoints
+    .filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
+    .map((endpoint) => {
+      const { name, path, tag, summary } = endpoint
+      return {
+        name,
+        methods: methodsOf(endpoint),
+        path: path.replaceAll('...}', '}'),
+        tag,
+        summary,
+        price: isSold(endpoint) ? priceRange(endpoint, offering) : 'free',
+      }
+    })
+}

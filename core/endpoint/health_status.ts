@@ -1,0 +1,164 @@
+/** What a gateway has lately seen of its chain and of its models: outcomes and times, never words, so that health can leak none. */
+import { ApiError, rowOf } from '../http/errors.ts'
+import { outages } from '../lib/outages.ts'
+import type { Chain, Ports } from '../ports/mod.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { ChatVendor } from '../ports/vendors/chat.ts'
+import type { Vendors } from '../ports/vendors/mod.ts'
+import type { ImageVendor } from '../ports/vendors/images.ts'
+import type { ProviderStatus, HealthStatus } from './gateway_info.ts'
+
+const NOTHING_SEEN: ProviderStatus = { lastOkAt: null, lastFailureAt: null, failuresInARow: 0 }
+const CHAIN = ''
+/** Verification counts as unavailable once it has failed for so long without a success. */
+const UNAVAILABLE_AFTER_MS = 15_000
+/** And until nobody has tried for so long: whoever gets no requests because of it cannot find out that it works again. */
+const STALE_MS = 60_000
+
+/** The same ports, watched on the way. Nothing is asked that nobody asks: an idle gateway has seen nothing. */
+export function withHealthStatus<Some extends Ports>(
+  ports: Some,
+  name: string,
+): { ports: Some; healthStatus: HealthStatus } {
+  const seen = new Map<string, ProviderStatus>()
+  const sight = (name: string): ProviderStatus => seen.get(name) ?? NOTHING_SEEN
+  const note = noted(ports.clock, seen)
+  const verification = watchedVerification(ports, name)
+  return {
+    healthStatus: {
+      chain: () => sight(CHAIN),
+      model: sight,
+      isVerificationUnavailable: verification.isUnavailable,
+    },
+    ports: {
+      ...ports,
+      chain: verification.watched(watchedChain(ports.chain, note)),
+      vendors: watchedVendors(ports.vendors, note),
+    },
+  }
+}
+
+/** Verifications of payments over time: an alert once they have failed for a while, and a line when one succeeds again. */
+function watchedVerification({ clock, log }: Ports, gateway: string) {
+  const down = outages({ log, clock, over: 'payments can be verified again' })
+  let failingSince: number | undefined
+  let failedAt = 0
+
+  return {
+    isUnavailable: () =>
+      failingSince !== undefined &&
+      failedAt - failingSince >= UNAVAILABLE_AFTER_MS &&
+      clock.now() - failedAt < STALE_MS,
+    watched: (chain: Chain): Chain => ({
+      ...chain,
+      async verify(...asked) {
+        try {
+          const verdict = await chain.verify(...asked)
+          if (verdict.kind === 'unavailable') failed(verdict.reason)
+          else worked()
+          return verdict
+        } catch (error) {
+          failed((error as Error).message)
+          throw error
+        }
+      },
+    }),
+  }
+
+  function failed(why: string): void {
+    failedAt = clock.now()
+    failingSince ??= failedAt
+    const seconds = Math.round((failedAt - failingSince) / 1000)
+    if (failedAt - failingSince < UNAVAILABLE_AFTER_MS) return
+    down.failed(gateway, {
+      reason: 'unavailable',
+      message: 'payments cannot be verified: the chain does not answer; paid requests get 503',
+      fields: { gateway, seconds, why },
+    })
+  }
+
+  function worked(): void {
+    failingSince = undefined
+    down.worked(gateway)
+  }
+}
+
+/** Waits for an answer and notes how it went. */
+type Note = <T>(
+  name: string,
+  answer: Promise<T>,
+  judge: { isAway?(value: T): boolean; isFailure?(error: unknown): boolean },
+) => Promise<T>
+
+function noted(clock: Clock, seen: Map<string, ProviderStatus>): Note {
+  function saw(name: string, isOk: boolean): void {
+    const before = seen.get(name) ?? NOTHING_SEEN
+    const now = clock.now()
+    seen.set(
+      name,
+      isOk
+        ? { ...before, lastOkAt: now, failuresInARow: 0 }
+        : { ...before, lastFailureAt: now, failuresInARow: before.failuresInARow + 1 },
+    )
+  }
+  return async (name, answer, { isAway = () => false, isFailure = () => true }) => {
+    try {
+      const value = await answer
+      saw(name, !isAway(value))
+      return value
+    } catch (error) {
+      saw(name, !isFailure(error))
+      throw error
+    }
+  }
+}
+
+function watchedChain(chain: Chain, note: Note): Chain {
+  return {
+    ...chain,
+    verify: (...asked) => note(CHAIN, chain.verify(...asked), { isAway: ({ kind }) => kind === 'unavailable' }),
+    settle: (...asked) =>
+      note(CHAIN, chain.settle(...asked), { isAway: ({ kind }) => kind === 'unknown' || kind === 'unavailable' }),
+  }
+}
+
+function watchedVendors(vendors: Vendors, note: Note): Vendors {
+  const images = onceEach(watchedImages)
+  const chat = onceEach(watchedChat)
+  return {
+    ...vendors,
+    images: (row) => images(row.id, vendors.images(row), note),
+    chat: (row) => chat(row.id, vendors.chat(row), note),
+  }
+}
+
+/** The vendor of a model is asked for with every quote, so it is not dressed anew each time. */
+function onceEach<Vendor>(dress: (id: string, vendor: Vendor, note: Note) => Vendor) {
+  const dressed = new Map<string, { readonly vendor: Vendor; readonly watched: Vendor }>()
+  return (id: string, vendor: Vendor | undefined, note: Note): Vendor | undefined => {
+    if (vendor === undefined) return undefined
+    const known = dressed.get(id)
+    if (known?.vendor === vendor) return known.watched
+    const fresh = dress(id, vendor, note)
+    dressed.set(id, { vendor, watched: fresh })
+    return fresh
+  }
+}
+
+function watchedImages(id: string, vendor: ImageVendor, note: Note): ImageVendor {
+  const { edit } = vendor
+  return {
+    ...vendor,
+    generate: (...job) => note(id, vendor.generate(...job), { isFailure }),
+    ...(edit && { edit: (...job: Parameters<typeof edit>) => note(id, edit(...job), { isFailure }) }),
+  }
+}
+
+function watchedChat(id: string, vendor: ChatVendor, note: Note): ChatVendor {
+  return { ...vendor, ask: (...order) => note(id, vendor.ask(...order), { isFailure }) }
+}
+
+/** A request that the model refuses says nothing against the model. */
+function isFailure(error: unknown): boolean {
+  return !(error instanceof ApiError) || error.code === 'RATE_LIMITED' || rowOf(error.code).status >= 500
+}

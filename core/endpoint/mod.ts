@@ -1,0 +1,55 @@
+/** What an endpoint is: a value. Routes, 402s, OpenAPI, discovery and the endpoint laws are all derived from it. */
+import type { Paid } from './paid.ts'
+import type { Streamed } from './streamed.ts'
+import type { Free, Polled } from './free.ts'
+
+export {
+  type Free,
+  free,
+  type FreeCalls,
+  type FreeContext,
+  type FreeRequest,
+  type Polled,
+  polled,
+  type Sample,
+} from './free.ts'
+export type { Catalog, Context, Offering, Price, Rows } from './offering.ts'
+export { type Hybrid, type Inline, type Job, type Paid, paid, type PaidFields, type UpstreamJob } from './paid.ts'
+export type { JobDescription } from './sale.ts'
+export {
+  type Allowlist,
+  type Answer,
+  type AnswerStream,
+  type RequestHead,
+  type Streamed,
+  streamed,
+  type StreamedContext,
+  type StreamedOrder,
+} from './streamed.ts'
+export type {
+  Hosted,
+  Made,
+  MadeMedia,
+  OpenMedia,
+  Order,
+  Settled,
+  Showing,
+  Stored,
+  UpstreamPollContext,
+  UpstreamStatus,
+} from './work.ts'
+
+/** Every method under which an endpoint is served. */
+export const methodsOf = (endpoint: Endpoint): readonly string[] =>
+  ('methods' in endpoint && endpoint.methods) || [endpoint.method]
+
+export const isSold = (endpoint: Endpoint): endpoint is Sold => endpoint.kind === 'sold'
+
+/** Whether an endpoint may give its answer before its money has moved. */
+export const servesBeforeSettlement = (endpoint: Sold | undefined): boolean =>
+  endpoint?.delivery === 'stream' || endpoint?.delivery === 'inline'
+
+/** What is sold by the call. `delivery` says when its money moves: before the reply, by a poll, or after the answer. */
+export type Sold = Paid | Streamed
+
+export type Endpoint = Paid | Streamed | Polled | Free

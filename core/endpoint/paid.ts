@@ -1,0 +1,151 @@
+/** An endpoint whose call makes a result that is shown once it is paid, in one of four deliveries. */
+import type { Static, TObject } from '@sinclair/typebox'
+import type { Window } from '../http/rate_limit.ts'
+import type { Json } from '../lib/json.ts'
+import type { Storage } from '../ports/mod.ts'
+import type { Vendors } from '../ports/vendors/mod.ts'
+import { type Usdc, usdc } from '../x402/money.ts'
+import type { Context, Offering, Price } from './offering.ts'
+import { ANY_JOB, KEEP, type Sale } from './sale.ts'
+import type { Made, Order, Showing, Stored, UpstreamPollContext, UpstreamStatus } from './work.ts'
+
+/** What all deliveries have in common. */
+type Result<Input> = Sale<Input> & {
+  /** A valid request, shown in OpenAPI and quoted to probes without a body (contract 1.53). */
+  readonly example: Input
+  /** Checks what the schema cannot and fills in defaults. Throws an `ApiError`. */
+  check(input: Input, offering: Offering): Input
+  /** `free` needs no payment, and is rationed by address. */
+  price(input: Input, context: Context): Price | 'free'
+  /** The windows of what is free of it; those of free models unless told. */
+  readonly freeLimits?: readonly Window[]
+  /** A request that this gateway can serve as it is configured; its price is the default price in discovery. Undefined: the example. */
+  sample(offering: Offering): Input | undefined
+  /** Joins the 402 of a look without an order, for example a catalog. */
+  discovery?(offering: Offering): Readonly<Record<string, Json>>
+  /** Whether what was made is still to be had, asked before a poll's money moves; what nobody can tell is taken to be there. */
+  stands?(
+    made: Json,
+    at: {
+      readonly vendors: Vendors
+      readonly signal: AbortSignal
+      readonly records: Pick<Storage, 'getRecord'>
+      readonly now: number
+    },
+  ): Promise<boolean>
+  /** Members of the 200 body, beside id, price and payment. */
+  show(stored: Stored, showing: Showing): Readonly<Record<string, Json>>
+}
+
+/** The work is done by this process. */
+type Run<Input> = {
+  run(order: Order<Input>): Promise<Made>
+  readonly submit?: never
+  readonly pollUpstream?: never
+}
+
+/** Settled before the reply, which is the bare result; the receipt is in its headers. */
+export type Inline<Input = unknown> = Result<Input> &
+  Run<Input> & {
+    readonly delivery: 'inline'
+    /** The result is JSON as text, or `{text, headers}`, passed on as it came: `show` is not asked. */
+    readonly verbatim?: true
+    readonly windowMs?: never
+  }
+
+/** Answered in the reply when the result is there within the window, else a job; 0 ms makes an order a job at once. */
+export type Hybrid<Input = unknown> = Result<Input> &
+  Run<Input> & {
+    readonly delivery: 'hybrid'
+    readonly windowMs: number | ((input: Input, context: Context) => number)
+    readonly verbatim?: never
+  }
+
+/** Always a job, settled by the first poll that sees it completed. */
+export type Job<Input = unknown> = Result<Input> &
+  Run<Input> & { readonly delivery: 'job'; readonly windowMs?: never; readonly verbatim?: never }
+
+/** A job that the vendor works on: no process owns it, and any replica asks after it. */
+export type UpstreamJob<Input = unknown> = Result<Input> & {
+  readonly delivery: 'upstream_job'
+  /** Hands the order to the vendor; `handle` finds it from any process. */
+  submit(order: Order<Input>): Promise<{ readonly handle: string }>
+  /** What has become of a submitted job. Throws where the vendor cannot be asked at the moment: the job goes on. */
+  pollUpstream(handle: string, looking: UpstreamPollContext): Promise<UpstreamStatus>
+  readonly run?: never
+  readonly windowMs?: never
+  readonly verbatim?: never
+}
+
+/** Makes a result, and shows it when it is paid: at once, or to a poll. */
+export type Paid<Input = unknown> = Inline<Input> | Hybrid<Input> | Job<Input> | UpstreamJob<Input>
+
+/** Answers inline within 30 seconds, or becomes a job. */
+const USUAL_WINDOW_MS = 30_000
+
+type Defaulted =
+  | 'method'
+  | 'from'
+  | 'order'
+  | 'unknownFields'
+  | 'check'
+  | 'sample'
+  | 'priceRange'
+  | 'isAvailable'
+  | 'remember'
+  | 'job'
+  | 'errorFormat'
+  | 'failure'
+  | 'retention'
+
+type Fields<Endpoint extends Record<Defaulted, unknown>> = Omit<Endpoint, 'kind' | 'input' | Defaulted> &
+  Partial<Pick<Endpoint, Defaulted>>
+type HybridFields<Input> = Omit<Fields<Hybrid<Input>>, 'delivery' | 'windowMs'> &
+  Partial<Pick<Hybrid<Input>, 'delivery' | 'windowMs'>>
+
+/** What an endpoint is declared with, by its delivery. */
+export type PaidFields<Input> =
+  | Fields<Inline<Input>>
+  | HybridFields<Input>
+  | Fields<Job<Input>>
+  | Fields<UpstreamJob<Input>>
+
+/**
+ * Types the fields by the input schema, fills in the usual ones, and forgets the type: the list of endpoints holds them all. Unless told, a call is
+ * valid when its schema says so, costs what its example costs, and is `hybrid`: it answers within 30 seconds or becomes a job under /api/v1/calls.
+ */
+export function paid<Schema extends TObject>(fields: PaidFields<Static<Schema>> & { readonly input: Schema }): Paid {
+  const { delivery = 'hybrid', errorFormat = 'plain' } = fields
+  const usual = {
+    method: 'POST',
+    from: 'body',
+    order: 'check_then_quote',
+    unknownFields: 'dropped',
+    check: (input) => input,
+    sample: () => undefined,
+    priceRange: (context) => priceOfExample(fields as unknown as Paid, context),
+    isAvailable: () => true,
+    remember: () => ({ model: null, request: {} }),
+    job: ANY_JOB,
+    errorFormat,
+    failure: 'Internal server error',
+    retention: KEEP,
+  } satisfies Pick<Result<unknown>, Defaulted>
+  return {
+    ...usual,
+    ...(delivery === 'hybrid' && { windowMs: USUAL_WINDOW_MS }),
+    ...(delivery === 'inline' && errorFormat === 'plain' && { replayError: 'Payment authorization already used' }),
+    ...fields,
+    delivery,
+    kind: 'sold',
+  } as unknown as Paid
+}
+
+function priceOfExample(
+  { price, example }: Pick<Paid, 'price' | 'example'>,
+  context: Context,
+): { min: Usdc; max: Usdc } {
+  const quote = price(example, context)
+  const amount = quote === 'free' ? usdc(0n) : quote.amount
+  return { min: amount, max: amount }
+}

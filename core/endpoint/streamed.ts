@@ -1,0 +1,84 @@
+/** An endpoint that answers at once, and is settled after the answer. */
+import type { Offering, Price } from './offering.ts'
+import type { Ports } from '../ports/mod.ts'
+import type { Json } from '../lib/json.ts'
+import { type Sale, KEEP_ANSWERS, ANY_JOB } from './sale.ts'
+
+/** What a live endpoint may look at beside the body: the path, and headers that belong to its wire. */
+export type RequestHead = {
+  readonly params: Readonly<Record<string, string>>
+  readonly header: (name: string) => string | null
+}
+
+export type StreamedContext = Offering & Pick<Ports, 'countTokens'>
+
+/** `id` is unique and unguessable, also where nothing is stored; `payer` is null where nobody pays. */
+export type StreamedOrder<Input> = Offering &
+  Pick<Ports, 'clock' | 'log' | 'countTokens'> & {
+    readonly id: string
+    readonly input: Input
+    readonly payer: string | null
+    readonly signal: AbortSignal
+  }
+
+/** A reply as it is made. `closing` are its last events, which follow the receipt; they are known when `next` has ended. */
+export type AnswerStream = {
+  next(): Promise<Uint8Array | undefined>
+  /** Ends it at once, upstream too. Never throws; a pending `next` ends as well. */
+  cancel(): void
+  /** Whether anything was handed out that a reader pays for. */
+  hasContent(): boolean
+  closing(): string
+  usage(): Json
+}
+
+export type Answer =
+  | {
+      readonly kind: 'whole'
+      readonly headers: Readonly<Record<string, string>>
+      readonly body: Readonly<Record<string, Json>>
+      readonly usage: Json
+    }
+  | { readonly kind: 'stream'; readonly headers: Readonly<Record<string, string>>; readonly stream: AnswerStream }
+
+/** Answers at once, whole or streamed, and is settled after the answer (decision 17). What costs nothing needs no payment. */
+export type Streamed<Input = unknown> = Sale<Input> & {
+  readonly delivery: 'stream'
+  /** A valid body, shown in OpenAPI and quoted to probes without one; the first that this gateway can serve. */
+  sample(offering: Offering): Readonly<Record<string, Json>>
+  check(body: Readonly<Record<string, unknown>>, asked: RequestHead, context: StreamedContext): Promise<Input>
+  price(input: Input): Price | 'free'
+  answer(order: StreamedOrder<Input>): Promise<Answer>
+  /** The operator's list of the wallets that may buy this; undefined where everybody may (contract 1.58). */
+  allowlists?(input: Input): Allowlist | undefined
+  /** The reply to one who does not wait: the work goes on, and is settled before its output can be read (contract 7.17). Absent on one who does. */
+  deferred?(
+    input: Input,
+    call: { readonly id: string; readonly createdAt: number; readonly key: string },
+  ): Readonly<Record<string, Json>> | undefined
+}
+
+/** `name` is its setting; `unset` says who may come while the operator has written none. */
+export type Allowlist = { readonly name: string; readonly unset: 'nobody' | 'everybody' }
+
+type StreamedFields<Input> = Omit<
+  Streamed<Input>,
+  'kind' | 'delivery' | 'method' | 'methods' | 'from' | 'order' | 'unknownFields' | 'job' | 'failure' | 'retention'
+> &
+  Partial<Pick<Streamed<Input>, 'failure' | 'retention'>>
+
+/** Fills the usual words in, and forgets the type of the input. */
+export function streamed<Input>(words: StreamedFields<Input>): Streamed {
+  return {
+    failure: 'Model unavailable',
+    retention: KEEP_ANSWERS,
+    ...words,
+    kind: 'sold',
+    delivery: 'stream',
+    method: 'POST',
+    from: 'body',
+    order: 'check_then_quote',
+    unknownFields: 'kept',
+    job: ANY_JOB,
+  } as unknown as Streamed
+}

@@ -1,0 +1,125 @@
+/** How a fault and a demand for payment read on each surface: ours, and those of the vendors whose clients call us (contract 3.15). */
+import type { Reply } from './reply.ts'
+import { type ApiError, plain, rowOf } from './errors.ts'
+import type { Json } from '../lib/json.ts'
+import type { ChatFormat } from '../ports/vendors/chat.ts'
+
+type Body = Readonly<Record<string, Json>>
+
+/** A fault as a reply of the surface that was called. */
+export function errorReply(apiError: ApiError, errorFormat: ErrorFormat): Reply {
+  if (errorFormat === 'plain') return plain(apiError)
+  if (errorFormat === 'market') return plain(apiError, { coded: false })
+  const { status, code } = wording(apiError)
+  const said = { status, code, message: sentence(apiError), param: paramOf(apiError), ...apiError.parts }
+  const body = envelopes[errorFormat]({ ...said, message: sentence(apiError) })
+  return {
+    status,
+    headers: { 'content-type': 'application/json', 'cache-control': 'no-store', ...apiError.parts.headers },
+    body: JSON.stringify(body),
+  }
+}
+
+/** By these a payer finds his call on any surface. */
+const FINDS = ['job_id', 'poll_url', 'recoverable'] as const
+
+/** The leading members of a 402 in each dialect; the challenge's own follow in all of them (contract 3.17, 7.1, 7.10). */
+export function formatDemand(why: Body, errorFormat: ErrorFormat): Body {
+  const { error, message, details } = why
+  if (errorFormat === 'market') return without(why, 'code')
+  const text = [error, message].filter((part) => typeof part === 'string').join(': ')
+  const found = Object.fromEntries(
+    FINDS.flatMap((name) => (why[name] === undefined ? [] : [[name, why[name] as Json]])),
+  )
+  if (errorFormat === 'messages') return { type: 'error', error: { type: 'payment_required', message: text }, ...found }
+  if (errorFormat === 'responses')
+    return { error: { message: text, type: 'payment_required', param: null, code: null }, ...found }
+  if (errorFormat === 'generate_content')
+    return { error: { code: 402, message: text, status: 'PAYMENT_REQUIRED' }, ...found }
+  return typeof details === 'string' ? { ...why, debug: details } : why
+}
+
+function without(body: Body, name: string): Body {
+  return Object.fromEntries(Object.entries(body).filter(([key]) => key !== name))
+}
+
+/** An error inside a stream that has begun: one last event in the wire of the surface. */
+export function errorEvent(apiError: ApiError, errorFormat: ErrorFormat): string {
+  const { status, code } = wording(apiError)
+  const body = envelopes[errorFormat === 'plain' || errorFormat === 'market' ? 'chat' : errorFormat]({
+    status,
+    code,
+    message: sentence(apiError),
+    param: paramOf(apiError),
+  })
+  if (errorFormat === 'messages') return `event: error\ndata: ${JSON.stringify(body)}\n\n`
+  if (errorFormat !== 'responses') return `data: ${JSON.stringify(body)}\n\n`
+  return `event: error\ndata: ${JSON.stringify({ type: 'error', code, message: sentence(apiError), param: paramOf(apiError) })}\n\n`
+}
+
+type Said = {
+  readonly status: number
+  readonly code: string | null
+  readonly message: string
+  readonly param: string | null
+  readonly details?: Json
+  readonly fields?: Body
+}
+
+const envelopes: Readonly<Record<Exclude<ErrorFormat, 'plain' | 'market'>, (said: Said) => Body>> = {
+  chat: ({ status, code, message, param, details, fields }) => ({
+    error: { message, type: typeOf(status), code, param },
+    message,
+    ...(code !== null && { code }),
+    ...fields,
+    ...(details !== undefined && { details }),
+  }),
+  messages: ({ status, message }) => ({ type: 'error', error: { type: ANTHROPIC[status] ?? typeOf(status), message } }),
+  responses: ({ status, code, message, param }) => ({
+    error: { message, type: typeOf(status), param, code: code?.toLowerCase() ?? null },
+  }),
+  generate_content: ({ status, message }) => ({
+    error: { code: status, message, status: GOOGLE[status] ?? 'INTERNAL' },
+  }),
+}
+
+function wording({ code }: ApiError): { status: number; code: string | null } {
+  const { status, chat } = rowOf(code)
+  return { status: chat?.status ?? status, code: chat?.code === undefined ? code : chat.code }
+}
+
+function sentence({ code, parts: { message, details, error } }: ApiError): string {
+  return message ?? (typeof details === 'string' ? details : undefined) ?? error ?? rowOf(code).error
+}
+
+function paramOf({ parts: { param, details } }: ApiError): string | null {
+  if (param !== undefined) return param
+  const [first] = Array.isArray(details) ? details : []
+  const path = (first as { path?: unknown } | undefined)?.path
+  return typeof path === 'string' && path !== '' ? path : null
+}
+
+function typeOf(status: number): string {
+  if (status === 429) return 'rate_limit_error'
+  if (status === 403) return 'permission_error'
+  if (status === 404) return 'not_found_error'
+  if (status === 504) return 'timeout_error'
+  return status < 500 ? 'invalid_request_error' : 'api_error'
+}
+
+/** Names of @anthropic-ai/sdk 1.10 where they differ. */
+const ANTHROPIC: Readonly<Record<number, string>> = { 413: 'request_too_large', 503: 'overloaded_error' }
+/** google.rpc.Code by HTTP status (google/rpc/code.proto). */
+const GOOGLE: Readonly<Record<number, string>> = {
+  400: 'INVALID_ARGUMENT',
+  403: 'PERMISSION_DENIED',
+  404: 'NOT_FOUND',
+  409: 'ABORTED',
+  413: 'INVALID_ARGUMENT',
+  429: 'RESOURCE_EXHAUSTED',
+  503: 'UNAVAILABLE',
+  504: 'DEADLINE_EXCEEDED',
+}
+
+/** The shape of an error body. `market` is plain without codes (contract 3.19); the wires word errors as their vendors do. */
+export type ErrorFormat = 'plain' | 'market' | ChatFormat

@@ -1,0 +1,94 @@
+/** Named rate windows, exact over all processes of one storage, at a fraction of a database call for each request. */
+import { ApiError } from './errors.ts'
+import type { Storage } from '../ports/mod.ts'
+
+export type Window = { readonly requests: number; readonly windowMs: number }
+export type Permit = { readonly granted: boolean; readonly resetAt: number }
+export type Limits = { take(name: string, caller: string, window: Window, now: number): Promise<Permit> }
+
+/** Callers remembered at once; the oldest is forgotten first, and asks storage again. */
+const REMEMBERED = 10_000
+
+type Counting = {
+  readonly resetAt: number
+  /** Permits that storage has counted for this process. */
+  counted: number
+  /** Permits that may be granted before storage is asked again. */
+  credit: number
+  /** Granted since storage was last asked; the next question counts them. */
+  uncounted: number
+  isSpent: boolean
+}
+
+/** A process asks storage once in so many requests: a twentieth of the window, or three where that is no more than a tenth. */
+const blockOf = (requests: number): number => Math.min(Math.ceil(requests / 10), Math.max(3, Math.ceil(requests / 20)))
+
+/**
+ * Counts requests against windows. Permits are granted first and counted in storage afterwards, a block at a time: no process reserves permits that it
+ * does not use, so a caller gets at least the promised number. One process alone grants exactly that number. Where several serve the same caller,
+ * each may add one block less one: 4 of 100, 2 of 30, 14 of 300. A refusal is remembered until the window resets.
+ */
+export function limits(storage: Pick<Storage, 'hit'>): Limits {
+  const windows = new Map<string, Counting>()
+  const asking = new Map<string, Promise<Permit>>()
+  return {
+    async take(name, caller, window, now) {
+      const key = `${name}:${caller}`
+      for (;;) {
+        const known = alive(key, now)
+        if (known?.isSpent) return { granted: false, resetAt: known.resetAt }
+        if (known && known.credit > 0) {
+          known.credit -= 1
+          known.uncounted += 1
+          return { granted: true, resetAt: known.resetAt }
+        }
+        const pending = asking.get(key)
+        if (!pending) break
+        await pending
+      }
+      const answer = ask(key, window, now).finally(() => asking.delete(key))
+      asking.set(key, answer)
+      return await answer
+    },
+  }
+
+  function alive(key: string, now: number): Counting | undefined {
+    const known = windows.get(key)
+    return known && known.resetAt > now ? known : undefined
+  }
+
+  /** Counts what was granted since the last question, and one permit more. Requests of the same caller wait for the answer. */
+  async function ask(key: string, { requests, windowMs }: Window, now: number): Promise<Permit> {
+    const known = alive(key, now)
+    const due = (known?.uncounted ?? 0) + 1
+    const { granted, resetAt } = await storage.hit({ key, limit: requests, windowMs }, due, now)
+    // Storage may have begun another window meanwhile: what it has counted there for the old one is still to be granted.
+    const isNew = known !== undefined && known.resetAt !== resetAt
+    const ahead = isNew ? Math.max(0, granted - 1) : 0
+    const counted = (isNew ? 0 : (known?.counted ?? 0)) + granted
+    const isGranted = isNew ? granted > 0 : granted === due
+    const credit = ahead + (granted === due ? Math.min(blockOf(requests) - 1, requests - counted) : 0)
+    const isSpent = !isGranted || (credit === 0 && counted === requests)
+    remember(key, { resetAt, counted, credit, uncounted: -ahead, isSpent })
+    return { granted: isGranted, resetAt }
+  }
+
+  function remember(key: string, counting: Counting): void {
+    windows.delete(key)
+    windows.set(key, counting)
+    if (windows.size > REMEMBERED) windows.delete(windows.keys().next().value ?? '')
+  }
+}
+
+/** 429 with the four headers; the reset in unix milliseconds (contract 4.10). */
+export function windowSpent({ requests, windowMs }: Window, resetAt: number, now: number): ApiError {
+  const retryAfterSeconds = Math.max(1, Math.ceil((resetAt - now) / 1000))
+  const headers = {
+    'retry-after': String(retryAfterSeconds),
+    'x-ratelimit-limit': String(requests),
+    'x-ratelimit-remaining': '0',
+    'x-ratelimit-reset': String(resetAt),
+  }
+  const message = `At most ${requests} requests in ${windowMs / 60_000} minutes; the next is answered after ${new Date(resetAt).toISOString()}.`
+  return new ApiError('TOO_MANY_REQUESTS', { message, fields: { retryAfterSeconds }, headers })
+}

@@ -1,0 +1,372 @@
+/** From request bytes to a plain, checked value. Everything a caller can get wrong is named here. */
+import { concatBytes } from '../lib/bytes.ts'
+import type { TObject } from '@sinclair/typebox'
+import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
+import type { Clock } from '../lib/clock.ts'
+import type { Deadlines } from '../lib/timers.ts'
+import { ApiError } from './errors.ts'
+import { checkShape } from './json_shape.ts'
+import type { Json } from '../lib/json.ts'
+import { clip, quoted } from '../lib/text.ts'
+
+/**
+ * Reads a body of at most `maxBytes`; refuses a larger one before reading it where its length is declared. What arrives of a large one, or of
+ * one that does not say how large it is, counts against the budget while it is held. Every body has to arrive in time. Throws TOO_LARGE, BUSY,
+ * TOO_SLOW or INCOMPLETE_BODY.
+ */
+export async function readBody(request: Request, maxBytes: number, budget?: Budget): Promise<string> {
+  if (request.body === null) return ''
+  const declared = Number(request.headers.get('content-length') ?? Number.NaN)
+  if (declared > maxBytes) throw tooLarge(maxBytes)
+  if (declared <= UNCOUNTED) {
+    const text = await readSmall(request, budget)
+    if (text.length > maxBytes) throw tooLarge(maxBytes)
+    return text
+  }
+  const decoder = new TextDecoder()
+  const pieces: string[] = []
+  const length = await readChunks(request.body, {
+    maxBytes,
+    budget,
+    take: (chunk) => void pieces.push(decoder.decode(chunk, { stream: true })),
+  })
+  pieces.push(decoder.decode())
+  // One character beyond Latin-1 makes every character of the text take two bytes.
+  const isWide = pieces.some((piece) => WIDE.test(piece))
+  if (isWide) budget?.take(length)
+  const text = pieces.join('')
+  if (isWide) budget?.give(length)
+  return text
+}
+
+const WIDE = /[^\0-\xff]/
+
+/** Bodies of so many bytes are read at once and are not counted: connections are bounded, and each holds no more than this. */
+export const UNCOUNTED = 1 << 16
+
+async function readSmall(request: Request, budget: Budget | undefined): Promise<string> {
+  const reading = request.text().catch(endedEarly)
+  if (!budget) return await reading
+  return await new Promise((resolve, reject) => {
+    const late = budget.deadline(() => reject(tooSlow()), SMALL_ARRIVAL_MS)
+    reading.then(resolve, reject).finally(late.end)
+  })
+}
+
+/** Whether a content type is that of a multipart form. */
+export function isForm(contentType: string | null): contentType is string {
+  return contentType !== null && /^multipart\/form-data\s*(?:;|$)/i.test(contentType)
+}
+
+/** Reads the bytes of a body of at most `maxBytes`, like `readBody`. Throws TOO_LARGE. */
+export async function readRaw(request: Request, maxBytes: number, budget?: Budget): Promise<Uint8Array> {
+  const declared = Number(request.headers.get('content-length'))
+  if (declared > maxBytes) throw tooLarge(maxBytes)
+  return request.body === null ? new Uint8Array() : await readBytes(request.body, maxBytes, budget)
+}
+
+/** Parses a multipart form. Throws INVALID_FORM. */
+export async function parseForm(bytes: Uint8Array, contentType: string): Promise<FormData> {
+  try {
+    return await new Response(bytes as BodyInit, { headers: { 'content-type': contentType } }).formData()
+  } catch {
+    throw new ApiError('INVALID_FORM', { message: 'The request body is not a well-formed multipart form.' })
+  }
+}
+
+async function readBytes(
+  body: ReadableStream<Uint8Array>,
+  maxBytes: number,
+  budget: Budget | undefined,
+): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = []
+  const length = await readChunks(body, { maxBytes, budget, take: (chunk) => void chunks.push(chunk) })
+  return concatBytes(chunks, length)
+}
+
+type Reading = { readonly maxBytes: number; readonly budget: Budget | undefined; take(chunk: Uint8Array): void }
+
+/** Hands out the chunks of a body as they arrive; resolves with their length. */
+async function readChunks(body: ReadableStream<Uint8Array>, { maxBytes, budget, take }: Reading): Promise<number> {
+  let length = 0
+  let counted = 0
+  const reader = body.getReader()
+  const late = budget?.deadline(() => void reader.cancel(new Error('too slow')).catch(() => {}), ARRIVAL_MS)
+  try {
+    for (;;) {
+      const { done, value } = await reader.read().catch(endedEarly)
+      if (late?.isOver()) throw tooSlow()
+      if (done) return length
+      length += value.length
+      if (length > maxBytes) throw tooLarge(maxBytes)
+      budget?.take(value.length)
+      counted = length
+      take(value)
+    }
+  } catch (error) {
+    reader.cancel(error).catch(() => {})
+    throw error
+  } finally {
+    late?.end()
+    budget?.give(counted)
+  }
+}
+
+/** The caller has hung up, or the connection broke: nobody here is to be alerted, and hardly anybody reads the reply. */
+function endedEarly(): never {
+  throw new ApiError('INCOMPLETE_BODY', {
+    message: 'The connection ended before the whole request body had arrived. Nothing was charged.',
+  })
+}
+
+function tooLarge(maxBytes: number): ApiError {
+  return new ApiError('TOO_LARGE', {
+    message: `The request body may be at most ${maxBytes} bytes.`,
+    fields: { max_bytes: maxBytes },
+  })
+}
+
+function tooSlow(): ApiError {
+  return new ApiError('TOO_SLOW', { message: 'The request body did not arrive in time. Nothing was charged.' })
+}
+
+export type Budget = {
+  /** Counts bytes that have arrived. Throws BUSY where too many are held already. */
+  take(bytes: number): void
+  give(bytes: number): void
+  /** Calls `late` when a body has taken longer than this to arrive. */
+  deadline(late: () => void, ms: number): { isOver(): boolean; end(): void }
+}
+
+/** What one request holds of a budget until it is answered: `give` returns nothing, `release` everything. */
+export type Hold = Budget & { release(): void }
+
+/** Long enough for the largest body on a slow line, and for a small one. */
+const ARRIVAL_MS = 120_000
+const SMALL_ARRIVAL_MS = 30_000
+
+/** So many bytes are given back before `onFreed` is called: a collection of garbage costs about as much as to read that much. */
+const WORTH_COLLECTING = 32 << 20
+
+/**
+ * Lets so many bytes of bodies be held at a time. `onFreed` is called when much has been given back: a runtime may keep the memory of dead bodies for
+ * long, as if it were free.
+ *
+ * Counts what has arrived and not what is promised: idle connections take nothing from others.
+ */
+export function budget(
+  bytes: number,
+  deadlines: Deadlines,
+  { onFreed }: { onFreed?: (() => void) | undefined } = {},
+): Budget {
+  let held = 0
+  let freed = 0
+  return {
+    take(count) {
+      if (held + count > bytes) {
+        throw new ApiError('BUSY', {
+          message: 'Too many uploads are under way. Nothing was charged; send the same request again.',
+          headers: { 'retry-after': '2' },
+        })
+      }
+      held += count
+    },
+    give(count) {
+      held -= count
+      freed += count
+      if (freed < WORTH_COLLECTING) return
+      freed = 0
+      onFreed?.()
+    },
+    deadline(late, ms) {
+      let isOver = false
+      const end = deadlines.after(ms, () => {
+        isOver = true
+        late()
+      })
+      return { isOver: () => isOver, end }
+    },
+  }
+}
+
+/** A byte of a body is held up to three times: as it came, as text, and in the values that are parsed from it. */
+const COPIES = 3
+
+/** A hold on a budget for one request, in which every byte counts for its copies as well. */
+export function holdOn(shared: Budget): Hold {
+  let held = 0
+  return {
+    take(bytes) {
+      shared.take(bytes * COPIES)
+      held += bytes * COPIES
+    },
+    give() {},
+    deadline: shared.deadline,
+    release() {
+      shared.give(held)
+      held = 0
+    },
+  }
+}
+
+/**
+ * Parses JSON. Throws INVALID_CONTENT_TYPE for a type that says something else, TOO_LARGE for more values than can be walked while others wait,
+ * INVALID_JSON for text that is not JSON.
+ */
+export async function parseJson(text: string, contentType: string | null, clock: Clock): Promise<unknown> {
+  const type = contentType?.split(';', 1)[0]?.trim().toLowerCase()
+  if (type && type !== 'application/json' && !type.endsWith('+json')) {
+    throw new ApiError('INVALID_CONTENT_TYPE', {
+      message: `The content type must be application/json, got ${clip(type)}.`,
+    })
+  }
+  await checkShape(text, clock)
+  try {
+    return JSON.parse(text)
+  } catch {
+    const message =
+      text.trim() === ''
+        ? 'The request body is empty; a JSON object is expected.'
+        : 'The request body is not valid JSON.'
+    throw new ApiError('INVALID_JSON', { message })
+  }
+}
+
+export type InputParser = (value: unknown) => Record<string, unknown>
+
+const checks = new WeakMap<TObject, TypeCheck<TObject>>()
+
+/** Each schema is compiled once in a process, when something is first said under it: a menu has hundreds, and a request needs one. */
+function checkOf(schema: TObject): TypeCheck<TObject> {
+  const known = checks.get(schema)
+  if (known) return known
+  const compiled = TypeCompiler.Compile(schema)
+  checks.set(schema, compiled)
+  return compiled
+}
+
+export type UnknownFields = 'dropped' | 'kept' | 'refused'
+
+/**
+ * Makes of a schema a check that drops unknown fields, keeps them, or refuses them, and reads an optional null as absent.
+ * The check throws INVALID_BODY with `details: [{path, message}]`, one per field.
+ */
+export function inputParser(schema: TObject, unknownFields: UnknownFields = 'dropped'): InputParser {
+  const fields = Object.keys(schema.properties)
+  const required = new Set(schema.required ?? [])
+  return (value) => {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+      throw invalidBody([{ path: '', message: `Expected a JSON object, got ${quoted(value)}` }])
+    }
+    const known: Record<string, unknown> = {}
+    const strange = unknownFields === 'refused' ? strangeNames(value, fields) : []
+    if (unknownFields === 'kept') {
+      checkDepth(value)
+      const all = Object.entries(value)
+      if (all.length > MAX_FIELDS)
+        throw invalidBody([
+          {
+            path: '',
+            message: `More than ${MAX_FIELDS} fields at the top of the body: it has ${all.length}, and the first too many is ${clip(all[MAX_FIELDS]?.[0])}`,
+          },
+        ])
+      // Assigned, this name would be no field but what all fields are inherited from: read for the price, and never sent.
+      for (const [field, given] of all) if (field !== '__proto__' && !fields.includes(field)) known[field] = given
+    }
+    for (const field of fields) {
+      const given = Object.hasOwn(value, field) ? (value as Record<string, unknown>)[field] : undefined
+      if (given === undefined || (given === null && !required.has(field))) continue
+      known[field] = given
+    }
+    const compiled = checkOf(schema)
+    const isSound = compiled.Check(known)
+    if (isSound && strange.length === 0) return known
+    throw invalidBody([...strange, ...(isSound ? [] : problems(compiled, known))])
+  }
+}
+
+/** The members of a JSON object as a query would have them: numbers and booleans as text. Throws INVALID_BODY for what is no object. */
+export function textFields(value: unknown): Record<string, unknown> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw invalidBody([{ path: '', message: `Expected a JSON object, got ${quoted(value)}` }])
+  }
+  const isScalar = (member: unknown) => typeof member === 'number' || typeof member === 'boolean'
+  return Object.fromEntries(
+    Object.entries(value).map(([name, member]) => [name, isScalar(member) ? String(member) : member]),
+  )
+}
+
+/** Fields that are not known, at most ten of them, with those that are. */
+function strangeNames(value: object, fields: readonly string[]): readonly Problem[] {
+  const known = fields.length === 0 ? 'there are none' : `the fields are ${fields.join(', ')}`
+  const strange = Object.keys(value)
+    .filter((name) => !fields.includes(name))
+    .slice(0, 10)
+  return strange.map((name) => ({ path: clip(name), message: `${clip(name)}: is not known here; ${known}` }))
+}
+
+/** Of an object whose unknown fields go on: it is copied whenever a rule changes it, and a million fields take a second of everybody's. */
+const MAX_FIELDS = 1_000
+
+const DEEPEST = 200
+
+/** What is written out again must not be deep: JSON.stringify takes half a second for 50,000 levels, and throws for more. */
+function checkDepth(value: object): void {
+  const place = deepPlace(value, DEEPEST)
+  if (!place) return
+  const path = clip(place.slice(0, SHOWN_NAMES).join('.'))
+  throw invalidBody([{ path, message: `${path}: nested deeper than ${DEEPEST} levels` }])
+}
+
+const SHOWN_NAMES = 6
+
+/** The names on the way to what lies deeper than `levels`, from the outside; goes no deeper than that itself. */
+function deepPlace(value: object, levels: number): readonly string[] | undefined {
+  if (levels < 0) return []
+  for (const [name, inner] of Object.entries(value)) {
+    if (typeof inner !== 'object' || inner === null) continue
+    const place = deepPlace(inner, levels - 1)
+    if (place) return [name, ...place]
+  }
+  return undefined
+}
+
+/** Saying what is wrong with an item takes far longer than seeing that something is. */
+const MAX_LOOKED_AT = 10_000
+
+type Problem = { path: string; message: string }
+
+function problems(compiled: TypeCheck<TObject>, value: unknown): readonly Problem[] {
+  const [long] = Object.entries(value as object).filter(
+    (field): field is [string, unknown[]] => Array.isArray(field[1]) && field[1].length > MAX_LOOKED_AT,
+  )
+  if (long)
+    return [
+      {
+        path: long[0],
+        message: `${long[0]}: something in it is wrong, and it has ${long[1].length} items; of at most ${MAX_LOOKED_AT} we say what`,
+      },
+    ]
+  const byPath = new Map<string, Problem>()
+  for (const error of compiled.Errors(value)) {
+    const path = error.path.slice(1).replaceAll('/', '.')
+    if (byPath.has(path)) continue
+    const got = error.value === undefined ? 'it is missing' : `got ${quoted(error.value)}`
+    byPath.set(path, { path, message: `${path}: ${error.message}; ${got}` })
+    if (byPath.size === 10) break
+  }
+  return [...byPath.values()]
+}
+
+function invalidBody(details: readonly Problem[]): ApiError {
+  return new ApiError('INVALID_BODY', { message: details.map((detail) => detail.message).join('. '), details })
+}
+
+/** 400 about one place of a caller's request: which, and what is allowed there. `fields` join the body (contract 3.3). */
+export function refused(path: string, message: string, fields?: Readonly<Record<string, Json>>): ApiError {
+  return new ApiError('INVALID_BODY', {
+    message: `${path}: ${message}.`,
+    details: [{ path, message }],
+    ...(fields && { fields }),
+  })
+}

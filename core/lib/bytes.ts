@@ -1,0 +1,10 @@
+/** Bytes that came in pieces, in one. */
+export function concatBytes(chunks: readonly Uint8Array[], size: number): Uint8Array {
+  const bytes = new Uint8Array(size)
+  let offset = 0
+  for (const chunk of chunks) {
+    bytes.set(chunk, offset)
+    offset += chunk.length
+  }
+  return bytes
+}

@@ -1,0 +1,7 @@
+/** Time, as it is handed in. */
+
+export interface Clock {
+  now(): number
+  /** Resolves after `ms`, or at once when `signal` aborts. Never rejects. */
+  wait(ms: number, signal?: AbortSignal): Promise<void>
+}

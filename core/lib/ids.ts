@@ -1,0 +1,63 @@
+/** Opaque job ids, and poll URLs whose query only the gateway can have written. */
+import { hmac } from '@noble/hashes/hmac'
+import { sha256 } from '@noble/hashes/sha256'
+import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
+
+/** A job id: 128 random bits. Not to be parsed, and not to be guessed: it is in a poll URL. */
+export function newId(random: (bytes: number) => Uint8Array): string {
+  return `job_${newSecret(random)}`
+}
+
+/** 128 random bits in hex, for what must not be guessed. */
+export function newSecret(random: (bytes: number) => Uint8Array): string {
+  return bytesToHex(random(16))
+}
+
+/** SHA-256 in hex, the fingerprint of a request. */
+export function fingerprint(method: string, path: string, body: string | Uint8Array): string {
+  const hash = sha256.create().update(utf8ToBytes(`${method}\n${path}\n`))
+  return bytesToHex(hash.update(typeof body === 'string' ? utf8ToBytes(body) : body).digest())
+}
+
+/** Signs a path with its query: appends `sig`, an HMAC-SHA256 over both under the first (newest) key. */
+export function signQuery(path: string, query: URLSearchParams, keys: readonly Uint8Array[]): string {
+  const [key] = keys
+  if (!key) throw new RangeError('sealing needs a key')
+  const signedQuery = new URLSearchParams(query)
+  signedQuery.delete('sig')
+  const sig = bytesToHex(mac(path, signedQuery, key))
+  signedQuery.set('sig', sig)
+  return `${path}?${signedQuery}`
+}
+
+/** Whether `sig` is ours under any of the keys, newest first. Constant time in the signature. */
+export function isSignedQuery(path: string, query: URLSearchParams, keys: readonly Uint8Array[]): boolean {
+  const [sig = '', ...more] = query.getAll('sig')
+  if (!/^[0-9a-f]{64}$/.test(sig) || more.length > 0) return false
+  const unsigned = new URLSearchParams(query)
+  unsigned.delete('sig')
+  const given = hexToBytes(sig)
+  let matches = 0
+  for (const key of keys) matches += equal(mac(path, unsigned, key), given)
+  return matches > 0
+}
+
+/** Compares two secrets in a time that tells nothing of where they differ, nor of how long they are. */
+export function isSameSecret(given: string, expected: string): boolean {
+  return equal(sha256(utf8ToBytes(given)), sha256(utf8ToBytes(expected))) === 1
+}
+
+function mac(path: string, query: URLSearchParams, key: Uint8Array): Uint8Array {
+  return hmac(sha256, key, utf8ToBytes(`${path}?${query}`))
+}
+
+function equal(a: Uint8Array, b: Uint8Array): number {
+  let difference = a.length ^ b.length
+  for (let i = 0; i < a.length; i++) difference |= (a[i] ?? 0) ^ (b[i] ?? 0)
+  return difference === 0 ? 1 : 0
+}
+
+/** An id as unguessable as that of the call it comes from, and from which that cannot be found. */
+export function idFrom(call: string, prefix: string): string {
+  return `${prefix}${bytesToHex(sha256(utf8ToBytes(`${prefix} ${call}`))).slice(0, 32)}`
+}

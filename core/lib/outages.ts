@@ -1,0 +1,71 @@
+/** Reports an outage once when it begins and once when it is over, however many requests run into it. */
+import type { Clock } from './clock.ts'
+
+type Tell = (message: string, fields?: Record<string, unknown>) => void
+type Outage = { since: number; failures: number; isOpen: boolean; isTold: boolean; alertedAt?: number }
+
+export type Outages = {
+  /** A failure of `subject`. Alerts for the first one of its reason. */
+  failed(subject: string, failure: Failure): void
+  /** A success of `subject`: what was reported of it is over. */
+  worked(subject: string): void
+}
+
+/** `fields` are logged with the alert; `reason` tells one outage of a subject from another. */
+export type Failure = {
+  readonly reason: string
+  readonly message: string
+  readonly fields?: Record<string, unknown>
+}
+
+/** Shortest time between two alerts of one subject and reason: failures that alternate with successes are one matter. */
+export const REPEAT_MS = 600_000
+/** Reasons come from outside, so they are bounded; those beyond are reported together. */
+const MAX_REASONS = 16
+const MAX_SUBJECTS = 1_000
+
+/** `over` is the message of the line that says that an outage is over. */
+export function outages({
+  log,
+  clock,
+  over,
+}: {
+  log: { alert: Tell; info: Tell }
+  clock: Clock
+  over: string
+}): Outages {
+  const subjects = new Map<string, Map<string, Outage>>()
+
+  return {
+    failed(subject, { reason, message, fields = {} }) {
+      const outage = outageOf(subject, reason)
+      const now = clock.now()
+      if (!outage.isOpen) Object.assign(outage, { since: now, failures: 0, isOpen: true, isTold: false })
+      outage.failures++
+      if (outage.isTold || (outage.alertedAt !== undefined && now - outage.alertedAt < REPEAT_MS)) return
+      outage.isTold = true
+      outage.alertedAt = now
+      log.alert(message, fields)
+    },
+    worked(subject) {
+      const open = subjects.get(subject)
+      if (!open) return
+      for (const [reason, outage] of open) {
+        if (!outage.isOpen) continue
+        outage.isOpen = false
+        const seconds = Math.round((clock.now() - outage.since) / 1000)
+        if (outage.isTold) log.info(over, { subject, reason, seconds, failures: outage.failures })
+      }
+    },
+  }
+
+  function outageOf(subject: string, reason: string): Outage {
+    const known = subjects.has(subject) || subjects.size < MAX_SUBJECTS ? subject : ''
+    const reasons = subjects.get(known) ?? new Map<string, Outage>()
+    subjects.set(known, reasons)
+    const name = reasons.has(reason) || reasons.size < MAX_REASONS ? reason : 'other'
+    const outage = reasons.get(name) ?? { since: 0, failures: 0, isOpen: false, isTold: false }
+    reasons.set(name, outage)
+    return outage
+  }
+}

@@ -1,0 +1,83 @@
+/** Deadlines of many pieces of work, on one timer: a timer and two signals for each would cost a chat answer more than all else done for it. */
+import type { Clock } from './clock.ts'
+
+export type Deadlines = {
+  /** Calls `late` once `ms` have passed, unless what it answers with is called first. Leaves no timer behind when nothing is pending. */
+  after(ms: number, late: () => void): () => void
+}
+
+type Pending = { readonly at: number; readonly late: () => void }
+
+export function deadlines(clock: Clock): Deadlines {
+  // Slots, and no Set: one that lives long and sees much come and go keeps what has gone, for collections of young garbage, and triples their time.
+  const slots: (Pending | undefined)[] = []
+  const empty: number[] = []
+  let sleeper: AbortController | undefined
+  let wakesAt = Number.POSITIVE_INFINITY
+
+  return {
+    after(ms, late) {
+      const entry = { at: clock.now() + ms, late }
+      const slot = empty.pop() ?? slots.length
+      slots[slot] = entry
+      if (entry.at < wakesAt) sleep(entry.at)
+      return () => {
+        if (slots[slot] !== entry) return
+        clear(slot)
+        if (empty.length === slots.length) rest()
+      }
+    },
+  }
+
+  function clear(slot: number): void {
+    slots[slot] = undefined
+    empty.push(slot)
+  }
+
+  function sleep(at: number): void {
+    rest()
+    const own = new AbortController()
+    sleeper = own
+    wakesAt = at
+    void clock.wait(Math.max(0, at - clock.now()), own.signal).then(() => sleeper === own && wake())
+  }
+
+  function rest(): void {
+    wakesAt = Number.POSITIVE_INFINITY
+    sleeper?.abort('nothing is awaited')
+    sleeper = undefined
+  }
+
+  function wake(): void {
+    // A timer may be a little early, and what it was set for is due all the same.
+    const now = Math.max(clock.now(), wakesAt)
+    rest()
+    const due: Pending[] = []
+    let next = Number.POSITIVE_INFINITY
+    for (const [slot, entry] of slots.entries()) {
+      if (entry && entry.at <= now) due.push(entry)
+      if (entry && entry.at <= now) clear(slot)
+      if (entry && entry.at > now) next = Math.min(next, entry.at)
+    }
+    if (next < Number.POSITIVE_INFINITY) sleep(next)
+    for (const { late } of due.sort((a, b) => a.at - b.at)) late()
+  }
+}
+
+/** Runs `work` under a deadline. Its signal aborts when time is up, and the returned promise then rejects even if `work` goes on. */
+export async function within<T>(clock: Clock, ms: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const deadline = new AbortController()
+  const done = new AbortController()
+  const timeout = clock.wait(ms, done.signal).then(() => {
+    if (done.signal.aborted) return new Promise<never>(() => {})
+    const error = Object.assign(new Error(`no answer within ${ms} ms`), { name: 'TimeoutError' })
+    deadline.abort(error)
+    throw error
+  })
+  timeout.catch(() => {})
+  try {
+    return await Promise.race([work(deadline.signal), timeout])
+  } finally {
+    done.abort('done')
+  }
+}

@@ -1,0 +1,306 @@
+/**
+ * The calls that this process works on, seen from where they are stored. It renews the promise of these and of no others, keeps what storage did
+ * not take and writes it later, and knows when nobody could renew, so that nobody is declared lost for that.
+ */
+import type { Call, CallPatch, Log, Outcome, Storage } from '../ports/mod.ts'
+import type { Clock } from '../lib/clock.ts'
+
+export type Living = {
+  /** The same storage, watched on the way. */
+  readonly storage: Storage
+  /** Renews the promise for all work of this process, and writes what could not be written. Rejects while storage is away. */
+  renew(): Promise<void>
+  has(id: string): boolean
+  /** Whether this process is still promised a call, so that it may give away more of its work. A call that has ended asks for no promise. */
+  isHeld(id: string): boolean
+  /** The same, asked of storage, and waited for while that is away; false when another call has taken the authorization meanwhile. */
+  hold(id: string, signal: AbortSignal): Promise<boolean>
+  /** Unfinished calls whose promise passed at or before then are lost. Earlier than `now` for a lease after nobody could renew. */
+  lostBy(now: number): number
+  /** Whether storage threw it: it is away, or it refuses. */
+  isFromStorage(error: unknown): boolean
+}
+
+/** What could not be written: the end of work, or of a settlement. Each is a compare-and-set, so that writing it twice does no harm. */
+type Unwritten = { readonly id: string; readonly weight: number; readonly since: number; write(): Promise<unknown> }
+
+/** So much is kept unwritten at most, and for so long; what is not kept is lost work, uncharged. */
+const MAX_UNWRITTEN = 10_000
+const MAX_CHARACTERS = 1 << 25
+const UNWRITTEN_MS = 3_600_000
+/** Opened calls of which nobody knows whether they were; only the last ones are remembered. */
+const MAX_DOUBTFUL = 1_000
+const RETRY_MS = 1_000
+/** A person is told once in an outage, and once a minute where storage comes and goes. */
+const TELL_EVERY_MS = 60_000
+const UNFINISHED = ['queued', 'in_progress'] as const
+
+export function living({
+  storage,
+  workerId,
+  clock,
+  log,
+  leaseMs,
+  told = { at: Number.NEGATIVE_INFINITY },
+}: {
+  storage: Storage
+  workerId: string
+  clock: Clock
+  log: Log
+  leaseMs: number
+  /** When an outage of storage was last told; gateways of one process share it, for they share the storage. */
+  told?: { at: number }
+}): Living {
+  /** Until when each call is promised to this process; long ago, where the promise could not be renewed any more. */
+  const promised = new Map<string, number>()
+  const doubtful = new Set<string>()
+  const unwritten = new Map<string, Unwritten>()
+  const thrown = new WeakSet<object>()
+  let characters = 0
+  let heardAt: number | undefined
+  let silence: { readonly since: number; readonly until: number } | undefined
+  let awaySince: number | undefined
+
+  const heard = watchedStorage(storage, { clock, answered, failed })
+  const kept: Storage = { ...heard, openCall, callOf, moveCall, claimSettlement, finishSettlement, renew: renewCalls }
+
+  return {
+    storage: kept,
+    has: (id) => promised.has(id),
+    isHeld: (id) => clock.now() < (promised.get(id) ?? Number.POSITIVE_INFINITY),
+    hold,
+    lostBy,
+    isFromStorage: (error) => typeof error === 'object' && error !== null && thrown.has(error),
+
+    async renew() {
+      // Asked with no call at all as well: whoever never asks cannot tell when storage was away.
+      const ids = [...promised].filter(([, until]) => until !== GONE).map(([id]) => id)
+      await renewCalls(workerId, ids, clock.now() + leaseMs)
+      await write()
+    },
+  }
+
+  // ── whether storage is there ──────────────────────────────────────────────────────────────────────────────────────
+
+  /** What began at `askedAt` was answered: storage was there at some time since then. */
+  function answered(askedAt: number): void {
+    const now = clock.now()
+    // Nobody was heard for a lease: whether this process stood still or storage did, others may have been kept from renewing, too.
+    if (heardAt !== undefined && askedAt - heardAt > leaseMs) silence = { since: heardAt, until: now + leaseMs }
+    heardAt = Math.max(heardAt ?? askedAt, askedAt)
+    if (awaySince === undefined) return
+    log.info('storage answers again', { seconds: Math.round((now - awaySince) / 1000), unwritten: unwritten.size })
+    awaySince = undefined
+  }
+
+  function failed(error: unknown, verb: string): void {
+    if (typeof error === 'object' && error !== null) thrown.add(error)
+    const now = clock.now()
+    const isFirst = awaySince === undefined
+    awaySince ??= now
+    if (!isFirst || now - told.at < TELL_EVERY_MS) return
+    told.at = now
+    log.alert('storage fails; nothing is sold until it answers', { verb, error: (error as Error)?.message })
+  }
+
+  function lostBy(now: number): number {
+    return silence && now < silence.until ? Math.min(now, silence.since) : now
+  }
+
+  function late({ now }: { readonly now: number }): { readonly lostBy?: number } {
+    const by = lostBy(now)
+    return by < now ? { lostBy: by } : {}
+  }
+
+  // ── whose calls are alive ─────────────────────────────────────────────────────────────────────────────────────────
+
+  async function openCall(
+    ...[call, authorization, at]: Parameters<Storage['openCall']>
+  ): ReturnType<Storage['openCall']> {
+    try {
+      const opened = await storage.openCall(call, authorization, { ...at, ...late(at) })
+      if (opened.kind === 'opened' && call.workerId === workerId) promised.set(call.id, at.until)
+      return opened
+    } catch (error) {
+      const there = await storage.getCall(call.id).catch(() => undefined)
+      // One id for two calls is refused by a storage that answers.
+      if (there && there.authorization !== authorization.key) throw error
+      failed(error, 'openCall')
+      // It may have been opened all the same; whoever asked for it fails it.
+      doubtful.add(call.id)
+      for (const id of doubtful) if (doubtful.size > MAX_DOUBTFUL) doubtful.delete(id)
+      throw error
+    }
+  }
+
+  function callOf(key: string, now: number): ReturnType<Storage['callOf']> {
+    return heard.callOf(key, lostBy(now))
+  }
+
+  async function renewCalls(...[by, ids, until]: Parameters<Storage['renew']>): ReturnType<Storage['renew']> {
+    const held = await heard.renew(by, ids, until)
+    if (by !== workerId) return held
+    const isOurs = new Set(held)
+    for (const id of ids) {
+      const known = promised.get(id)
+      if (isOurs.has(id) && known !== undefined) promised.set(id, known === GONE ? until : Math.max(known, until))
+      // It has ended, and who ended it is about to hear of it; or it has been lost for good.
+      if (!isOurs.has(id) && known !== undefined) promised.set(id, GONE)
+    }
+    return held
+  }
+
+  async function hold(id: string, signal: AbortSignal): Promise<boolean> {
+    while (!signal.aborted) {
+      try {
+        const [held] = await renewCalls(workerId, [id], clock.now() + leaseMs)
+        if (held !== undefined || !promised.has(id)) return true
+        const isDone = (await heard.getCall(id))?.workStatus === 'completed'
+        if (isDone) promised.delete(id)
+        return isDone
+      } catch {
+        await clock.wait(RETRY_MS, signal)
+      }
+    }
+    return false
+  }
+
+  // ── what storage did not take ─────────────────────────────────────────────────────────────────────────────────────
+
+  async function moveCall(...[id, from, patch]: Parameters<Storage['moveCall']>): ReturnType<Storage['moveCall']> {
+    const isEnd = patch.workStatus === 'completed' || patch.workStatus === 'failed'
+    const isHanded = patch.workerId !== undefined && patch.workerId !== workerId
+    const isOurs = promised.has(id) || doubtful.has(id)
+    try {
+      const isMoved = await heard.moveCall(id, from, patch)
+      if (isEnd || (isHanded && isMoved)) forget(id)
+      return isMoved
+    } catch (error) {
+      if (isEnd && isOurs) keep(id, patch.result, () => end(id, from, patch))
+      if (isEnd) forget(id)
+      throw error
+    }
+  }
+
+  async function claimSettlement(
+    ...[id, authorization, at]: Parameters<Storage['claimSettlement']>
+  ): ReturnType<Storage['claimSettlement']> {
+    try {
+      const claim = await heard.claimSettlement(id, authorization, { ...at, ...late(at) })
+      if (at.result) forget(id)
+      return claim
+    } catch (error) {
+      const { result: made, now } = at
+      // The work is done: it is kept for a poll to pay, whatever becomes of this settlement.
+      if (made) forget(id)
+      if (made)
+        keep(id, made.result, () =>
+          end(
+            id,
+            { workStatus: UNFINISHED, workerId, paymentStatus: 'verified' },
+            { workStatus: 'completed', ...made, endedAt: now },
+          ),
+        )
+      throw error
+    }
+  }
+
+  async function finishSettlement(
+    ...asked: [string, number, Outcome, { now: number; expiresAt?: number }]
+  ): Promise<boolean> {
+    try {
+      return await heard.finishSettlement(...asked)
+    } catch (error) {
+      const [id, token] = asked
+      keep(`${id} ${token}`, null, () => heard.finishSettlement(...asked))
+      throw error
+    }
+  }
+
+  /** What was declared lost meanwhile is taken back first, where it still can be. */
+  async function end(id: string, from: Parameters<Storage['moveCall']>[1], patch: CallPatch): Promise<void> {
+    if (await heard.moveCall(id, from, patch)) return
+    if (patch.workStatus !== 'completed') return
+    const [held] = await heard.renew(workerId, [id], clock.now() + leaseMs)
+    if (held !== undefined) await heard.moveCall(id, from, patch)
+  }
+
+  function forget(id: string): void {
+    promised.delete(id)
+    doubtful.delete(id)
+  }
+
+  /** The first end of a call counts: what comes after it follows from storage being away. */
+  function keep(id: string, result: unknown, write: () => Promise<unknown>): void {
+    if (unwritten.has(id)) return
+    const weight = weightOf(result)
+    if (unwritten.size >= MAX_UNWRITTEN || characters + weight > MAX_CHARACTERS) return
+    characters += weight
+    unwritten.set(id, { id, weight, since: clock.now(), write })
+  }
+
+  /** One after another, and none any more once storage fails again: a round must not outlast its turn. */
+  async function write(): Promise<void> {
+    for (const each of Array.from(unwritten.values())) {
+      const drop = () => void (unwritten.delete(each.id) && (characters -= each.weight))
+      try {
+        await each.write()
+        drop()
+      } catch (error) {
+        // Behind all others, should it be this one that storage does not take.
+        drop()
+        if (clock.now() - each.since >= UNWRITTEN_MS) {
+          log.alert('the end of a call could not be written for an hour', {
+            call: each.id,
+            error: (error as Error).message,
+          })
+          continue
+        }
+        characters += each.weight
+        unwritten.set(each.id, each)
+        return
+      }
+    }
+  }
+}
+
+/** No longer promised, and not renewed any more. */
+const GONE = Number.NEGATIVE_INFINITY
+
+type Watch = { readonly clock: Clock; answered(askedAt: number): void; failed(error: unknown, verb: string): void }
+
+function watchedStorage(storage: Storage, { clock, answered, failed }: Watch): Storage {
+  const watched =
+    <Asked extends unknown[], Answer>(verb: string, ask: (...asked: Asked) => Promise<Answer>) =>
+    async (...asked: Asked): Promise<Answer> => {
+      const askedAt = clock.now()
+      try {
+        const answer = await ask(...asked)
+        answered(askedAt)
+        return answer
+      } catch (error) {
+        failed(error, verb)
+        throw error
+      }
+    }
+  const verbs = Object.entries(storage).map(([verb, ask]) => [
+    verb,
+    verb === 'close' || verb === 'openCall' ? ask : watched(verb, ask as (...asked: unknown[]) => Promise<unknown>),
+  ])
+  return Object.fromEntries(verbs) as Storage
+}
+
+function weightOf(value: unknown): number {
+  if (typeof value === 'string') return value.length
+  if (typeof value !== 'object' || value === null) return 1
+  return Object.values(value).reduce((sum: number, each: unknown) => sum + weightOf(each), 0)
+}
+
+/** Takes back a call that was declared lost while its worker was alive. False when its authorization now serves another call. */
+export async function takenBack(
+  storage: Storage,
+  { id, workerId }: Pick<Call, 'id' | 'workerId'>,
+  until: number,
+): Promise<boolean> {
+  return (await storage.renew(workerId, [id], until)).length > 0
+}

@@ -1,0 +1,86 @@
+/** What a gateway asks for, and who signed for it: steps 3, 4 and 6 of a paid call, for orders and for polls. */
+import { within } from '../lib/timers.ts'
+import { ApiError } from '../http/errors.ts'
+import type { Identity, Ports, Verdict } from '../ports/mod.ts'
+import { type Asked, offerOf, fits, notOnOffer } from '../x402/offer.ts'
+import type { Offer, Payment } from '../x402/protocol.ts'
+import type { Timeouts } from './timeouts.ts'
+
+export type Identified =
+  | (Extract<Identity, { kind: 'known' }> & { offer: Offer })
+  | Exclude<Identity, { kind: 'known' }>
+
+/** What exposure and debts are summed over: the balance that an authorization is paid from, on its network. */
+export const purseOf = ({ offer, purse = offer.asset }: Extract<Identified, { kind: 'known' }>): string =>
+  `${offer.network}/${purse.toLowerCase()}`
+
+export type Offers = {
+  /**
+   * Our offers at this price. While the chain is not ready: `otherwise`, or NOT_READY, for a paid route opens only with an offer. Where offers
+   * of an earlier sale are given, the price's time is theirs.
+   */
+  at(price: Asked, otherwise?: readonly Offer[]): readonly Offer[]
+  /** Who signed, judged against the offers that the payment fits: the one first that the payment names, where several are alike. */
+  identify(payment: Payment, offers: readonly Offer[]): Promise<Identified>
+  verify(payment: Payment, offer: Offer): Promise<Verdict>
+}
+
+const CLOSED = 'The gateway cannot settle payments at the moment. Nothing was charged. Retry later.'
+/** A free key is looked for every few seconds, the balance of an empty one every minute. */
+const CLOSED_RETRY_SECONDS = { no_key: '5', no_gas: '60', clock: '5' } as const
+
+/** What offers are made from. */
+export type OffersContext = {
+  readonly ports: Pick<Ports, 'chain' | 'clock'>
+  readonly timeouts: Pick<Timeouts, 'verifyMs'>
+}
+
+export function offersOf({ ports: { chain, clock }, timeouts }: OffersContext): Offers {
+  return {
+    at({ amount, maxTimeoutSeconds }, otherwise = []) {
+      const terms = chain.terms(clock.now())
+      const [sold] = otherwise
+      const before = sold && terms.find((each) => fits(each, sold) && isNamed(each, sold))
+      const price = { amount, maxTimeoutSeconds: maxTimeoutSeconds - (before?.minValiditySeconds ?? 0) }
+      const offers = terms.length > 0 ? terms.map((each) => offerOf(each, price)) : otherwise
+      if (offers.length > 0) return offers
+      const closed = chain.closed?.(clock.now())
+      if (closed)
+        throw new ApiError('NOT_READY', {
+          message: CLOSED,
+          headers: { 'retry-after': CLOSED_RETRY_SECONDS[closed.code] },
+        })
+      throw new ApiError('NOT_READY', {
+        message: 'The gateway has not yet been able to check its chain. Nothing was charged.',
+        headers: { 'retry-after': '5' },
+      })
+    },
+
+    async identify(payment, offers) {
+      const { accepted } = payment
+      const fitting = offers
+        .filter((offer) => fits(offer, accepted))
+        .toSorted((a, b) => Number(isNamed(b, accepted)) - Number(isNamed(a, accepted)))
+      let refused: Identified | undefined
+      for (const offer of fitting) {
+        const identity = await within(clock, timeouts.verifyMs, (signal) =>
+          chain.identify(payment, offer, { now: clock.now(), signal }),
+        ).catch(couldNotAsk)
+        if (identity.kind === 'known') return { ...identity, offer }
+        if (identity.kind === 'unavailable') return identity
+        refused ??= identity
+      }
+      return refused ?? { kind: 'refused', code: 'PAYMENT_INVALID', reason: notOnOffer(accepted, offers) }
+    },
+
+    verify: (payment, offer) =>
+      within(clock, timeouts.verifyMs, (signal) => chain.verify(payment, offer, { now: clock.now(), signal })).catch(
+        couldNotAsk,
+      ),
+  }
+}
+
+const couldNotAsk = (error: Error) => ({ kind: 'unavailable' as const, reason: error.message })
+
+/** Offers of one network and asset differ in what is signed over. */
+const isNamed = ({ extra }: Pick<Offer, 'extra'>, accepted: Offer): boolean => extra?.name === accepted.extra?.name

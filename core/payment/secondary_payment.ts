@@ -1,0 +1,190 @@
+/**
+ * A second authorization that is part of the work: the same wallet pays somebody else, and only then us. In storage it is a call of its own: the table that
+ * binds every authorization binds this one too, what became of it is found out as for any call, and a crash between the two neither loses nor repeats it.
+ */
+import { abandon, failIfOverdue, type SettleContext, settleCall } from './settle.ts'
+import { noteUnpaidCall, unpaidCallOf } from './unpaid_calls.ts'
+import { capOf, overText } from './exposure.ts'
+import { ApiError } from '../http/errors.ts'
+import type { Living } from './active_calls.ts'
+import type { Timeouts } from './timeouts.ts'
+import { type Offers, purseOf } from './offers.ts'
+import { Type } from '@sinclair/typebox'
+import { recordKind } from '../endpoint/record_kind.ts'
+import type { Authorization, Call, NewWalletLimit, Ports, Storage } from '../ports/mod.ts'
+import type { Json } from '../lib/json.ts'
+import { anyCallUrl, cannotVerify } from '../endpoint/replies.ts'
+import { newId } from '../lib/ids.ts'
+import type { Offer, Payment } from '../x402/protocol.ts'
+import type { To, Used, Refused, SecondaryPayment } from '../endpoint/call_context.ts'
+
+/** Between two looks at what became of it. */
+const LOOK_AGAIN_MS = 3_000
+/** How long its row stays, beside the ledger's: the request that brought it finds it by what the row remembers. */
+export const SECONDARY_RETENTION_MS = 30 * 24 * 3_600_000
+/** Which call a settled or waiting second authorization belongs to by now, where that is no longer the one that brought it. */
+const TAKEN = recordKind({ kind: 'secondary_payment', version: 1, schema: Type.Object({ parent: Type.String() }) })
+
+type Asked = To & { readonly signal: AbortSignal }
+
+/** What second authorizations need of their gateway. */
+export type SecondaryContext = {
+  readonly name: string
+  readonly workerId: string
+  readonly ports: Pick<Ports, 'storage' | 'chain' | 'clock' | 'log' | 'random'>
+  readonly timeouts: Timeouts
+  readonly living: Living
+  readonly newWallet: NewWalletLimit
+  readonly pollUrls: { keyOf(id: string): Promise<string> }
+}
+
+export function secondaryPayments(
+  gatewayContext: SecondaryContext,
+  offering: Offers,
+): (call: Call, payment: Payment, asked: Asked) => Promise<SecondaryPayment> {
+  const { storage, chain, clock, log } = gatewayContext.ports
+  const { timeouts } = gatewayContext
+  const money: SettleContext = { storage, chain, clock, log, timeouts }
+
+  return async function second(call, payment, { name, payTo, amount, maxTimeoutSeconds, signal }) {
+    const offers = offering
+      .at({ amount, maxTimeoutSeconds })
+      .flatMap((offer) => (isPlain(offer) ? [{ ...offer, payTo }] : []))
+    if (offers.length === 0)
+      throw new ApiError('NOT_CONFIGURED', {
+        message: 'This gateway takes no plain transfers on an EVM chain. Nothing was charged.',
+      })
+    const identified = await offering.identify(payment, offers)
+    if (identified.kind === 'unavailable') throw cannotVerify(identified.reason)
+    if (identified.kind === 'refused') return identified
+    const { payer, key, expiresAt, offer } = identified
+    const asset = purseOf(identified)
+    if (payer !== call.payer)
+      return refused(`it is signed by ${payer}, and the payment of this request by ${call.payer}`)
+    const owed = await unpaidCallOf(storage, call, clock.now())
+    if (owed) throw owes(owed, await gatewayContext.pollUrls.keyOf(owed.id))
+
+    const known = await storage.callOf(key, clock.now())
+    if (known) {
+      const isOurs =
+        known.endpoint === name && known.quote === amount && known.offer.payTo.toLowerCase() === payTo.toLowerCase()
+      if (!isOurs || !(await isLeft(known))) return used(known)
+      return {
+        kind: 'ready',
+        settle: async () =>
+          (await take(known)) ? await settled(known, { key, payer, payment, offer, expiresAt }) : used(known),
+      }
+    }
+    const verdict = await offering.verify(payment, offer)
+    if (verdict.kind === 'unavailable') throw cannotVerify(verdict.reason)
+    if (verdict.kind === 'refused')
+      return verdict.code === 'PAYMENT_REPLAY' ? { kind: 'used', transaction: null } : verdict
+    return { kind: 'ready', settle: begin }
+
+    async function begin() {
+      const now = clock.now()
+      const authorization: Authorization = { key, payer, payment, offer, expiresAt }
+      const fresh = {
+        id: newId(gatewayContext.ports.random),
+        gateway: gatewayContext.name,
+        endpoint: name,
+        payer,
+        asset,
+        quote: amount,
+        offer,
+        fingerprint: call.fingerprint,
+        model: null,
+        request: { parent: call.id },
+        createdAt: now,
+        workerId: gatewayContext.workerId,
+        expiresAt: now + SECONDARY_RETENTION_MS,
+      }
+      const cap = verdict.kind === 'valid' ? capOf(verdict) : undefined
+      const opened = await storage.openCall(fresh, authorization, {
+        now,
+        until: now + timeouts.workLeaseMs,
+        ...(cap && { cap }),
+      })
+      if (opened.kind === 'replayed') return used(opened.call)
+      if (opened.kind === 'over')
+        return { ...refused(overText(opened, gatewayContext.newWallet)), code: 'PAYMENT_UNFUNDED' as const }
+      return await settled(opened.call, authorization).catch((error) =>
+        abandon(storage, opened.call, { error, now: clock.now() }),
+      )
+    }
+
+    /** The result of this call of its own is nothing but that it was sent. An outcome that is not known is looked at until it is. */
+    async function settled(own: Call, authorization: Authorization) {
+      for (;;) {
+        signal.throwIfAborted()
+        const completion = { result: { parent: call.id } as Json, expiresAt: clock.now() + SECONDARY_RETENTION_MS }
+        const paying = await settleCall(money, own, authorization, {
+          completion,
+          retainUntil: clock.now() + SECONDARY_RETENTION_MS,
+        })
+        if (paying.kind === 'settled') {
+          await noteUnpaidCall({ storage, log }, call, {
+            now: clock.now(),
+            until: clock.now() + timeouts.unpaidBlockMs,
+          })
+          return { kind: 'settled' as const, receipt: paying.receipt }
+        }
+        if (paying.kind === 'refused' || paying.kind === 'rejected' || paying.kind === 'unavailable')
+          return refused(paying.reason)
+        if (paying.kind === 'replayed') return used(paying.call)
+        await clock.wait(LOOK_AGAIN_MS, signal)
+      }
+    }
+
+    /** Nobody else has the use of it: the call that brought it came to nothing. */
+    async function isLeft(known: Call): Promise<boolean> {
+      const parent = await storage.getCall(await parentOf(storage, known, clock.now()))
+      if (parent?.id === call.id) return true
+      return (
+        parent !== undefined &&
+        (await failIfOverdue(storage, parent, { now: clock.now(), timeouts, living: gatewayContext.living }))
+          .workStatus === 'failed'
+      )
+    }
+
+    /** Makes it this call's. False where somebody else was first. */
+    async function take(known: Call): Promise<boolean> {
+      const now = clock.now()
+      const record = {
+        id: known.id,
+        owner: known.payer,
+        data: { parent: call.id },
+        expiresAt: now + SECONDARY_RETENTION_MS,
+      }
+      const held = await TAKEN.get(storage, known.id, now)
+      if (!(await isLeft(known))) return false
+      const isTaken = held ? await TAKEN.move(storage, held, record, now) : await TAKEN.put(storage, record, now)
+      return isTaken !== undefined
+    }
+  }
+}
+
+/**
+ * One transfer of the asset itself, signed as it is to be sent. What another contract keeps and moves (a batching service names it in `verifyingContract`)
+ * would never arrive as money with somebody who does not use that service.
+ */
+const isPlain = ({ scheme, network, asset, extra }: Offer): boolean =>
+  scheme === 'exact' && network.startsWith('eip155:') && (extra?.verifyingContract ?? asset) === asset
+
+async function parentOf(storage: Pick<Storage, 'getRecord'>, known: Call, now: number): Promise<string> {
+  const taken = await TAKEN.get(storage, known.id, now)
+  const told = (taken?.data ?? known.request) as { readonly parent?: string } | null
+  return told?.parent ?? ''
+}
+
+function owes({ id }: Call, key: string): ApiError {
+  const poll_url = anyCallUrl(id, key)
+  return new ApiError('NOT_ALLOWED', {
+    error: 'Forbidden',
+    message: 'This wallet owes the payment of an earlier request: poll it with a payment first. Nothing was charged.',
+    fields: { reason: 'unpaid', job_id: id, poll_url },
+  })
+}
+
+const used = ({ receipt }: Call): Used => ({ kind: 'used', transaction: receipt?.transaction ?? null })
+const refused = (reason: string): Refused => ({ kind: 'refused', code: 'PAYMENT_INVALID', reason })

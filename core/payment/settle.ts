@@ -1,0 +1,376 @@
+/** Settles a paid call once, fails overdue calls, and reconciles settlements whose outcome is unknown. */
+import { noteHandedOut } from './sent_authorizations.ts'
+import { sharedBy } from '../lib/per_process.ts'
+import { isUnfinished, LOST } from './ledger.ts'
+import { type Living, takenBack } from './active_calls.ts'
+import { type Meter, silent } from '../ports/meter.ts'
+import { parseAtomic } from '../x402/money.ts'
+import type { Authorization, Call, Chain, Log, Outcome, PaymentCode, Settlement, Storage, Usage } from '../ports/mod.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { Json } from '../lib/json.ts'
+import type { Receipt } from '../x402/protocol.ts'
+import { within } from '../lib/timers.ts'
+import type { Timeouts } from './timeouts.ts'
+
+export type SettleContext = {
+  readonly storage: Storage
+  readonly chain: Chain
+  readonly clock: Clock
+  readonly log: Log
+  readonly meter?: Meter | undefined
+  readonly timeouts: Timeouts
+}
+
+/** The result of a settlement attempt. Only `settled` means that money moved. */
+export type Paying =
+  | { kind: 'settled'; receipt: Receipt; now: boolean }
+  /** Its quote is zero: the result is stored and nothing is settled. */
+  | { kind: 'free' }
+  /** The authorization could not be settled. With a code, a new signature helps. */
+  | { kind: 'refused'; reason: string; code?: PaymentCode }
+  /** The new authorization of a poll did not verify. */
+  | { kind: 'rejected'; code: PaymentCode; reason: string }
+  /** The chain is temporarily unreachable; nothing was sent. */
+  | { kind: 'unavailable'; reason: string }
+  | { kind: 'unknown'; reason: string }
+  /** Unknown for so long that the buyer gets the result without a settlement (decision 16). */
+  | { kind: 'unresolved'; reason: string }
+  /** The offered authorization serves another call. */
+  | { kind: 'replayed'; call: Call }
+
+export type Completion = { readonly result: Json; readonly expiresAt: number; readonly usage?: Usage | null }
+
+/**
+ * `retainUntil`: when a settled call's result is deleted. `isDelivered`: the buyer has the result, so what could not be
+ * sent is retried later.
+ */
+export type Settling = {
+  readonly completion?: Completion
+  readonly retainUntil: number
+  readonly isDelivered?: boolean
+}
+
+/**
+ * Settles a completed call once, spending `offered` only when every earlier authorization of the call is proven dead
+ * (decision 15). With `completion`, stores the result and claims in one step. Never rejects because of the chain; a
+ * storage error rejects.
+ */
+export async function settleCall(
+  context: SettleContext,
+  call: Call,
+  offered: Authorization,
+  { completion, retainUntil, isDelivered = false }: Settling,
+): Promise<Paying> {
+  const { storage, clock, timeouts } = context
+  if (call.quote === 0n) return await completeFree(context, call, completion)
+  const giveUpAt = clock.now() + timeouts.takenMs
+  let isVerified = offered.key === call.authorization
+  let pause = 20
+  for (;;) {
+    const now = clock.now()
+    const until = now + timeouts.settleLeaseMs
+    const isOffered = isVerified && offered.expiresAt > now
+    const claim = await storage.claimSettlement(call.id, isOffered ? offered : undefined, {
+      now,
+      until,
+      ...(completion && { result: completion, workerId: call.workerId }),
+    })
+    if (claim.kind === 'settled') return { kind: 'settled', receipt: claim.receipt, now: false }
+    if (claim.kind === 'replayed') return claim
+    if (claim.kind === 'nothing' && !isVerified) {
+      const bad = await verify(context, call, offered)
+      if (bad) return bad
+      isVerified = true
+      continue
+    }
+    if (claim.kind === 'nothing') return { kind: 'refused', reason: 'the authorization can no longer move money' }
+    if (claim.kind === 'taken') {
+      if (now >= giveUpAt) return { kind: 'unknown', reason: 'another settlement of this call is under way' }
+      await clock.wait(Math.min(pause, Math.max(1, claim.until - now)))
+      pause = Math.min(pause * 2, 500)
+      continue
+    }
+    const authorization = claim.kind === 'yours' ? offered : claim.authorization
+    if (claim.kind === 'yours' && offered.key !== call.authorization) await noteHandedOut(storage, offered, now)
+    const spent = await spend(context, authorization, claim.kind === 'retry' ? claim : undefined)
+    const paying = await record(context, call, { token: claim.token, authorization, spent, retainUntil, isDelivered })
+    if (paying === 'dead' && authorization.key !== offered.key) continue
+    if (paying === 'dead')
+      return spent.kind === 'dead'
+        ? { ...spent, kind: 'refused' }
+        : { kind: 'refused', reason: 'the authorization is dead' }
+    return paying
+  }
+}
+
+/** Completes a free call. Its authorization proves the wallet: it stays bound to the call and is never sent. */
+async function completeFree(
+  context: Pick<SettleContext, 'storage' | 'clock' | 'timeouts'>,
+  call: Call,
+  completion: Completion | undefined,
+): Promise<Paying> {
+  if (!completion) return { kind: 'free' }
+  const isWon = await complete(context, call, completion)
+  return isWon ? { kind: 'free' } : { kind: 'refused', reason: 'the call had already ended' }
+}
+
+/**
+ * Stores the result of a call without a settlement. False when the call had ended. A call declared lost meanwhile is
+ * taken back where possible.
+ */
+export async function complete(
+  { storage, clock, timeouts }: Pick<SettleContext, 'storage' | 'clock' | 'timeouts'>,
+  call: Call,
+  made: Completion,
+): Promise<boolean> {
+  const { result, expiresAt, usage = null } = made
+  const now = clock.now()
+  const move = () =>
+    storage.moveCall(
+      call.id,
+      { workStatus: ['queued', 'in_progress'], workerId: call.workerId, paymentStatus: 'verified' },
+      { workStatus: 'completed', result, expiresAt, usage, endedAt: now },
+    )
+  return (await move()) || ((await takenBack(storage, call, now + timeouts.workLeaseMs)) && (await move()))
+}
+
+/**
+ * Undefined when a new authorization verifies. One that does not is never bound: after a crash the call would wait for
+ * it to expire.
+ */
+async function verify(
+  { storage, chain, clock, meter = silent, timeouts }: SettleContext,
+  call: Call,
+  { key, payment, offer }: Authorization,
+): Promise<Paying | undefined> {
+  const verdict = await within(clock, timeouts.verifyMs, (signal) =>
+    chain.verify(payment, offer, { now: clock.now(), signal }),
+  ).catch((error: Error) => ({ kind: 'unavailable' as const, reason: error.message }))
+  meter.judged(verdict.kind === 'refused' ? verdict.code : verdict.kind)
+  if (verdict.kind === 'valid') return undefined
+  if (verdict.kind === 'unavailable') return verdict
+  const served = await storage.callOf(key, clock.now())
+  return served && served.id !== call.id ? { kind: 'replayed', call: served } : { ...verdict, kind: 'rejected' }
+}
+
+type Spent = (Settlement | Dead) & { readonly isUnsent?: boolean }
+
+/**
+ * Sends one authorization; where it may have been sent before, asks the chain first what became of it. One that expired
+ * before it was ever sent is not sent: its outcome would count as unknown, and an unknown outcome gives the result away
+ * in the end. `stored` is given where it comes from storage; its expiry is then the one recorded first.
+ */
+async function spend(
+  context: SettleContext,
+  authorization: Authorization,
+  stored: { readonly sent: boolean } | undefined,
+): Promise<Spent> {
+  const { chain, clock, timeouts } = context
+  const { payment, offer } = authorization
+  const wasSent = stored?.sent ?? false
+  const end = stored && { expiresAt: authorization.expiresAt }
+  try {
+    const isOver = !wasSent && authorization.expiresAt <= clock.now()
+    if (wasSent || isOver) {
+      const fate = await askFate(context, authorization, end)
+      if (isOver && (fate.kind === 'open' || fate.kind === 'unknown'))
+        return { kind: 'unavailable', reason: 'the chain has not yet confirmed that the authorization is over' }
+      if (fate.kind !== 'open') return { ...fate, isUnsent: true }
+    }
+    const settlement = await within(clock, timeouts.settleMs, (signal) =>
+      chain.settle(payment, offer, { now: clock.now(), signal }),
+    )
+    if (settlement.kind === 'unavailable' && wasSent)
+      return { kind: 'unknown', reason: settlement.reason, isUnsent: true }
+    if (settlement.kind !== 'refused') return settlement
+    const fate = await askFate(context, authorization, end)
+    if (fate.kind === 'settled') return fate
+    if (fate.kind === 'dead') return { ...fate, ...settlement, kind: 'dead' }
+    return wasSent ? { kind: 'unknown', reason: settlement.reason } : settlement
+  } catch (error) {
+    return { kind: 'unknown', reason: (error as Error).message }
+  }
+}
+
+type Dead = { kind: 'dead'; reason: string; code?: PaymentCode }
+type FateOf = { kind: 'settled'; receipt: Receipt } | { kind: 'open' } | Dead | { kind: 'unknown'; reason: string }
+
+/** Asks the chain what became of an authorization. Never rejects. */
+export async function askFate(
+  { chain, clock, timeouts }: SettleContext,
+  { payment, offer }: Authorization,
+  end: { readonly expiresAt: number } | undefined,
+): Promise<FateOf> {
+  try {
+    const fate = await within(clock, timeouts.verifyMs, (signal) =>
+      chain.fate(payment, offer, { now: clock.now(), signal, ...end }),
+    )
+    if (fate.kind === 'paid') return { kind: 'settled', receipt: fate.receipt }
+    if (fate.kind === 'dead') return { reason: 'the authorization can no longer move money', ...fate }
+    return fate
+  } catch (error) {
+    return { kind: 'unknown', reason: (error as Error).message }
+  }
+}
+
+/**
+ * Records the outcome. A stale token means that another process settles this call: its outcome counts, and this one is
+ * unknown.
+ */
+async function record(
+  context: SettleContext,
+  call: Call,
+  {
+    token,
+    authorization,
+    spent,
+    retainUntil,
+    isDelivered,
+  }: { token: number; authorization: Authorization; spent: Spent; retainUntil: number; isDelivered: boolean },
+): Promise<Paying | 'dead'> {
+  const { storage, clock, log, meter = silent, timeouts } = context
+  const now = clock.now()
+  if (spent.kind === 'settled') {
+    const isRecorded = await finish(context, call, {
+      token,
+      outcome: { kind: 'paid', receipt: spent.receipt },
+      at: { now, expiresAt: retainUntil },
+    })
+    if (isRecorded) meter.attempted(call.endpoint, 'settled', parseAtomic(spent.receipt.amount))
+    return { kind: 'settled', receipt: spent.receipt, now: true }
+  }
+  const isHopeless = spent.kind === 'unknown' && now > authorization.expiresAt + timeouts.unresolvedMs
+  const kind = isHopeless ? 'unresolved' : endOf(spent, isDelivered)
+  const isOurs = await finish(context, call, { token, outcome: { kind }, at: { now } })
+  if (!isOurs) return { kind: 'unknown', reason: 'the settlement of this call goes on elsewhere' }
+  const isUnsent = spent.kind === 'unknown' && spent.isUnsent === true
+  const counted = isUnsent ? 'unavailable' : spent.kind
+  meter.attempted(call.endpoint, isHopeless ? 'unresolved' : counted)
+  if (spent.kind === 'dead') return 'dead'
+  if (spent.kind !== 'unknown') return spent
+  if (!isHopeless) {
+    if (retryOf(storage, call.id).reason !== spent.reason)
+      log.warn('a settlement has an unknown outcome', { call: call.id, reason: spent.reason })
+    retryOf(storage, call.id).reason = spent.reason
+    return spent
+  }
+  if (call.paymentStatus !== 'unresolved') {
+    log.alert('the fate of a payment is unresolved; look it up on the chain', {
+      call: call.id,
+      payment: authorization.key,
+      reason: spent.reason,
+    })
+  }
+  return { kind: 'unresolved', reason: spent.reason }
+}
+
+function endOf({ kind }: Exclude<Spent, { kind: 'settled' }>, isDelivered: boolean): 'unknown' | 'refused' | 'dead' {
+  if (kind !== 'unavailable') return kind
+  return isDelivered ? 'unknown' : 'refused'
+}
+
+/** Ends a claim. False also when storage fails: the reconciler then asks the chain again. */
+async function finish(
+  { storage, log }: SettleContext,
+  call: Call,
+  { token, outcome, at }: { token: number; outcome: Outcome; at: { now: number; expiresAt?: number } },
+): Promise<boolean> {
+  try {
+    return await storage.finishSettlement(call.id, token, outcome, at)
+  } catch (error) {
+    log.alert('the end of a settlement could not be recorded', {
+      call: call.id,
+      outcome,
+      error: (error as Error).message,
+    })
+    return false
+  }
+}
+
+/**
+ * Reconciles a call left in `settling`: asks the chain, sends its authorization again where it is still open, or
+ * alerts.
+ */
+export async function reconcile(context: SettleContext, call: Call, retainUntil: number): Promise<void> {
+  const { storage, clock, timeouts } = context
+  const now = clock.now()
+  if (now < (retries(storage).get(call.id)?.nextAt ?? now)) return
+  const claim = await storage.claimSettlement(call.id, undefined, { now, until: now + timeouts.settleLeaseMs })
+  if (claim.kind !== 'retry') return void retries(storage).delete(call.id)
+  const { authorization, token } = claim
+  const spent = await spend(context, authorization, claim)
+  const paying = await record(context, call, { token, authorization, spent, retainUntil, isDelivered: false })
+  if (paying === 'dead' || (paying.kind !== 'unknown' && paying.kind !== 'unavailable'))
+    return void retries(storage).delete(call.id)
+  // Neither the last seconds of an authorization nor the time to give up is slept through.
+  const retry = retryOf(storage, call.id)
+  const left = Math.max(MIN_PAUSE_MS, (authorization.expiresAt - now) / 2)
+  const givesUpAt = authorization.expiresAt + timeouts.unresolvedMs + 1
+  retry.nextAt = Math.min(now + Math.min(retry.pauseMs, left), Math.max(givesUpAt, now + 1))
+  retry.pauseMs = Math.min(2 * retry.pauseMs, MAX_PAUSE_MS)
+}
+
+type Retry = { reason: string; pauseMs: number; nextAt: number }
+
+const MIN_PAUSE_MS = 1_000
+const MAX_PAUSE_MS = 60_000
+const MAX_RETRIES = 10_000
+
+/** The calls that this process tries to settle again; only a memory of pauses and of what was logged. */
+const retries = (storage: Storage): Map<string, Retry> =>
+  sharedBy(storage, 'settlement retries', () => new Map<string, Retry>())
+
+function retryOf(storage: Storage, id: string): Retry {
+  const all = retries(storage)
+  const retry = all.get(id) ?? { reason: '', pauseMs: MIN_PAUSE_MS, nextAt: 0 }
+  all.set(id, retry)
+  const [oldest] = all.keys()
+  if (all.size > MAX_RETRIES && oldest !== undefined) all.delete(oldest)
+  return retry
+}
+
+export const STALLED = 'Job stalled: it ran for more than an hour. Nothing was charged.'
+
+/**
+ * Why an unfinished call counts as failed; undefined while it may still succeed. `lostBy` replaces `now` where leases
+ * could not be renewed.
+ */
+export function overdue(call: Call, now: number, timeouts: Timeouts, lostBy = now): string | undefined {
+  if (!isUnfinished(call.workStatus)) return undefined
+  if (now - (call.startedAt ?? call.createdAt) > timeouts.stallMs) return STALLED
+  if (call.leaseExpiresAt <= lostBy) return LOST
+  return undefined
+}
+
+/** Fails a call, uncharged. False when it had ended. */
+export function fail(storage: Storage, call: Pick<Call, 'id'>, error: string, now: number): Promise<boolean> {
+  return storage.moveCall(
+    call.id,
+    { workStatus: ['queued', 'in_progress'], paymentStatus: 'verified' },
+    { workStatus: 'failed', error, endedAt: now },
+  )
+}
+
+/** Fails a call whose worker died or that ran too long; returns the call as it is then stored. */
+export async function failIfOverdue(
+  storage: Storage,
+  call: Call,
+  { now, timeouts, living }: { now: number; timeouts: Timeouts; living: Living },
+): Promise<Call> {
+  const error = overdue(call, now, timeouts, living.has(call.id) ? Number.NEGATIVE_INFINITY : living.lostBy(now))
+  if (!error) return call
+  await fail(storage, call, error, now)
+  return (await storage.getCall(call.id)) ?? call
+}
+
+/**
+ * Fails a call whose work cannot start because storage failed, so that its authorization is free again. Throws `error`.
+ */
+export async function abandon(
+  storage: Storage,
+  call: Pick<Call, 'id'>,
+  { error, now }: { error: unknown; now: number },
+): Promise<never> {
+  await fail(storage, call, LOST, now)
+  throw error
+}

@@ -1,0 +1,210 @@
+/**
+ * Wallets with answers that they have not paid for. An unpaid call counts until it is paid, or for a day (decision 41).
+ */
+import { sha256 } from '@noble/hashes/sha256'
+import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
+import { Type } from '@sinclair/typebox'
+import { type Abandoned, judgeAbandoned, USUAL_ABANDONED } from './abandoned_calls.ts'
+import { type Kept, recordKind, type RecordKind } from '../endpoint/record_kind.ts'
+import { type Usdc, usdc } from '../x402/money.ts'
+import type { Call, Log, Storage } from '../ports/mod.ts'
+
+const schema = Type.Object({
+  calls: Type.Array(
+    Type.Object({
+      call: Type.String(),
+      until: Type.Number(),
+      from: Type.Optional(Type.Number()),
+      worth: Type.Optional(Type.String({ pattern: '^[0-9]+$' })),
+    }),
+  ),
+})
+/** Answers that were delivered, until their payment is known. */
+const UNPAID = recordKind({ kind: 'unpaid_call', version: 1, schema })
+/** Jobs that were started. Each counts as uncollected once its authorization has expired. */
+const UNCOLLECTED = recordKind({ kind: 'uncollected_jobs', version: 1, schema })
+/** Calls noted for one wallet; newer ones replace the oldest. */
+const MAX_CALLS = 100
+
+/** Uncollected results that a wallet may have: a buyer may lose a connection now and then. */
+const MAX_UNCOLLECTED = 5
+
+type Wallet = Pick<Call, 'payer' | 'asset'>
+/** With `worth` it is a call that its buyer left: it has no answer, and its quote is remembered. */
+type Unpaid = { readonly call: string; readonly until: number; readonly from?: number; readonly worth?: string }
+type Noted = { calls: Unpaid[] }
+
+/** One record per wallet and asset. */
+const idOf = ({ payer, asset }: Wallet): string => bytesToHex(sha256(utf8ToBytes(`${asset}\n${payer}`)))
+const unpaidIn = ({ data }: Kept<Noted>): readonly Unpaid[] => data.calls
+const latest = (calls: readonly Unpaid[]): Noted => ({ calls: calls.slice(-MAX_CALLS) })
+
+/**
+ * Notes an answer that was delivered and is not known to be paid. It counts as unpaid once its payment is refused,
+ * until `until`.
+ */
+export function recordUnpaidCall(
+  storage: Storage,
+  call: Wallet & Pick<Call, 'id'>,
+  { now, until }: { now: number; until: number },
+): Promise<void> {
+  return note(storage, call, { kind: UNPAID, unpaid: { call: call.id, until }, now })
+}
+
+async function note(
+  storage: Storage,
+  call: Wallet,
+  { kind, unpaid, now }: { kind: RecordKind<Noted>; unpaid: Unpaid; now: number },
+): Promise<void> {
+  const { until } = unpaid
+  const record = { id: idOf(call), owner: call.payer, data: latest([unpaid]), expiresAt: until }
+  // Every further round means that another writer made progress.
+  for (;;) {
+    if (await kind.put(storage, record, now)) return
+    const stored = await kind.get(storage, record.id, now)
+    if (!stored) continue
+    const known = unpaidIn(stored)
+    if (known.some(({ call: id }) => id === unpaid.call)) return
+    const data = latest([...known, unpaid])
+    if (await kind.move(storage, stored, { data, expiresAt: Math.max(stored.expiresAt, until) }, now)) return
+  }
+}
+
+/** `recordUnpaidCall` for an answer that is already on its way: a storage error is alerted and stops nothing. */
+export async function noteUnpaidCall(
+  { storage, log }: { storage: Storage; log: Log },
+  call: Call,
+  at: { now: number; until: number },
+): Promise<void> {
+  await recordUnpaidCall(storage, call, at).catch((error: Error) =>
+    log.alert('an unpaid call could not be recorded', { call: call.id, payer: call.payer, error: error.message }),
+  )
+}
+
+/** Notes a job whose authorization expires at `from`. A storage error is alerted and stops nothing. */
+export async function noteUncollectedJob(
+  { storage, log }: { storage: Storage; log: Log },
+  call: Call,
+  { from, until, now }: { from: number; until: number; now: number },
+): Promise<void> {
+  if (call.quote === 0n) return
+  const noting = note(storage, call, { kind: UNCOLLECTED, unpaid: { call: call.id, until, from }, now })
+  await noting.catch((error: Error) =>
+    log.alert('a job could not be noted', { call: call.id, payer: call.payer, error: error.message }),
+  )
+}
+
+/**
+ * An uncollected job of a wallet, whose authorization has expired; undefined while there are few of them, or while the
+ * wallet `holds` what they and the `next` call cost. A buyer may forget a job, but may not have many made with the
+ * balance for one.
+ */
+export async function uncollectedJobOf(
+  storage: Storage,
+  wallet: Wallet,
+  { now, next, holds }: { now: number; next: bigint; holds: bigint },
+): Promise<Call | undefined> {
+  const stored = await UNCOLLECTED.get(storage, idOf(wallet), now)
+  const ended = stored ? unpaidIn(stored).filter(({ until, from = 0 }) => until > now && from <= now) : []
+  if (ended.length < MAX_UNCOLLECTED) return undefined
+  const calls = await Promise.all(ended.map(({ call }) => storage.getCall(call)))
+  const unpaid = calls.filter(
+    (call) => call !== undefined && call.workStatus !== 'failed' && call.paymentStatus !== 'settled',
+  ) as readonly Call[]
+  const waiting = unpaid.filter(({ paymentStatus }) => paymentStatus === 'verified' || paymentStatus === 'refused')
+  const over = new Set(ended.map(({ call }) => call).filter((id) => !unpaid.some((call) => call.id === id)))
+  if (stored && over.size > 0)
+    await UNCOLLECTED.move(
+      storage,
+      stored,
+      { data: latest(unpaidIn(stored).filter(({ call }) => !over.has(call))) },
+      now,
+    )
+  const sum = waiting.reduce((costs, { quote }) => costs + quote, next)
+  return waiting.length >= MAX_UNCOLLECTED && sum > holds ? waiting[0] : undefined
+}
+
+/**
+ * Records a call whose payment was in doubt and is now refused. A job is not recorded: its result was never delivered.
+ */
+export async function recordIfRefused(storage: Storage, id: string, at: { now: number; until: number }): Promise<void> {
+  const call = await storage.getCall(id)
+  if (call?.paymentStatus === 'refused' && call.startedAt === null) await recordUnpaidCall(storage, call, at)
+}
+
+/**
+ * Notes a call that its buyer left or cancelled after the vendor was asked. Before its authorization is freed, so that it
+ * counts somewhere all the time. A note that cannot be stored stops nothing.
+ */
+export async function noteAbandonedCall(
+  { storage, log }: { storage: Storage; log: Log },
+  call: Wallet & Pick<Call, 'id' | 'quote'>,
+  { now, until }: { now: number; until: number },
+): Promise<void> {
+  if (call.quote === 0n) return
+  const unpaid = { call: call.id, until, worth: String(call.quote) }
+  await note(storage, call, { kind: UNPAID, unpaid, now }).catch((error: Error) =>
+    log.alert('an abandoned call could not be recorded', {
+      call: call.id,
+      payer: call.payer,
+      error: error.message,
+    }),
+  )
+}
+
+/** Why a wallet is not worked for: an answer that was not paid for, or too many calls that it left. */
+export type Block = { readonly kind: 'unpaid'; readonly call: Call } | ({ readonly kind: 'abandoned' } & Abandoned)
+
+/** `since` is when what a wallet has paid begins to count for calls that it left; `newWorth` see `judgeAbandoned`. */
+export async function blockOf(
+  storage: Storage,
+  wallet: Wallet,
+  { now, since, newWorth }: { now: number; since: number; newWorth: Usdc },
+): Promise<Block | undefined> {
+  const stored = await UNPAID.get(storage, idOf(wallet), now)
+  if (!stored) return undefined
+  const call = await unpaidCallIn(storage, stored, now)
+  if (call) return { kind: 'unpaid', call }
+  const left = unpaidIn(stored).flatMap(({ worth, until }) =>
+    worth === undefined || until <= now ? [] : [{ worth: usdc(BigInt(worth)), until }],
+  )
+  if (left.length < USUAL_ABANDONED) return undefined
+  const spends = await storage.spendByModel(wallet.payer, since)
+  const spent = spends.reduce((sum, { asset, spent: paid }) => (asset === wallet.asset ? sum + paid : sum), 0n)
+  const abandoned = judgeAbandoned(
+    left.toSorted((a, b) => a.until - b.until),
+    { spent: usdc(spent), newWorth },
+  )
+  return abandoned && { kind: 'abandoned', ...abandoned }
+}
+
+/**
+ * A call of this wallet that was answered and whose payment was refused, or an uncollected one of too many; else
+ * undefined.
+ */
+export async function unpaidCallOf(storage: Storage, wallet: Wallet, now: number): Promise<Call | undefined> {
+  const stored = await UNPAID.get(storage, idOf(wallet), now)
+  return stored && (await unpaidCallIn(storage, stored, now))
+}
+
+async function unpaidCallIn(storage: Storage, stored: Kept<Noted>, now: number): Promise<Call | undefined> {
+  const standing = unpaidIn(stored).filter(({ until }) => until > now)
+  const paid = new Set<string>()
+  const uncollected: Call[] = []
+  let found: Call | undefined
+  for (const { call: id, worth } of standing) {
+    if (worth !== undefined) continue
+    const call = await storage.getCall(id)
+    // Its work status does not matter: the answer was delivered.
+    if (!call || call.paymentStatus === 'settled') paid.add(id)
+    if (call?.paymentStatus === 'refused') found = call
+    if (call?.paymentStatus === 'verified') uncollected.push(call)
+    if (found) break
+  }
+  if (uncollected.length >= MAX_UNCOLLECTED) found ??= uncollected[0]
+  const rest = standing.filter(({ call }) => !paid.has(call))
+  const isShorter = rest.length < unpaidIn(stored).length
+  if (isShorter)
+    await UNPAID.move(storage, stored, { data: latest(rest), expiresAt: rest.length > 0 ? stored.expiresAt : now }, now)
+  return found
+}

@@ -1,0 +1,8 @@
+/** What the operator is told. */
+
+export interface Log {
+  info(message: string, fields?: Record<string, unknown>): void
+  warn(message: string, fields?: Record<string, unknown>): void
+  /** Something that a person must look at. */
+  alert(message: string, fields?: Record<string, unknown>): void
+}

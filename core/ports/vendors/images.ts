@@ -1,0 +1,54 @@
+/** Who makes images. */
+import type { Dollars } from '../../x402/money.ts'
+
+/** One image model for sale. */
+export type ImageRow = {
+  /** Public id, as listed in the contract. */
+  readonly id: string
+  readonly aliases: readonly string[]
+  readonly name: string
+  /** The maker, as `owned_by` and as the source of a rate limit. */
+  readonly maker: string
+  /** Which of the operator's vendors serves it, and what that vendor calls it. */
+  readonly vendor: string
+  readonly upstream: string
+  readonly sizes: readonly ImageSize[]
+  /** How many sources it fuses, and whether it takes a mask; absent where it only generates. */
+  readonly edits?: { readonly maxImages: number; readonly mask: boolean }
+  /** The row that does the work instead, where an operator has redirected this one. */
+  readonly servedBy?: string
+  /** Sold, but not listed. */
+  readonly hidden?: boolean
+  /** Never answers inline: always a job (contract 5.22). */
+  readonly slow: boolean
+}
+
+/** One output size of an image model, in pixels, and its catalog rate for one image, before margin and fee. */
+export type ImageSize = {
+  readonly size: string
+  readonly width: number
+  readonly height: number
+  readonly rate: Dollars
+}
+
+/** `model` is the vendor's own id; sizes are in pixels. */
+export type ImageJob = {
+  readonly model: string
+  readonly prompt: string
+  readonly width: number
+  readonly height: number
+  readonly n: number
+}
+
+/** `url` is an http(s) URL, often short-lived, or a data URI. */
+export type MadeImage = { readonly url: string; readonly revisedPrompt?: string }
+
+/** `images` and `mask` are data URIs of recognized image bytes; the mask is a PNG of the first image's dimensions. */
+export type ImageEdit = ImageJob & { readonly images: readonly string[]; readonly mask?: string }
+
+/** Makes images. Throws a `Fault` for what the caller should hear of; anything else reads as a failed call. */
+export interface ImageVendor {
+  generate(job: ImageJob, at: { signal: AbortSignal }): Promise<readonly MadeImage[]>
+  /** Absent where the vendor cannot edit. */
+  edit?(job: ImageEdit, at: { signal: AbortSignal }): Promise<readonly MadeImage[]>
+}

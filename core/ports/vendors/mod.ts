@@ -1,0 +1,55 @@
+/** Who makes what is sold: every vendor that core asks, a file for each product. Each throws a `Fault` for what the caller should hear of. */
+import type { AudioRow, AudioVendor } from './audio.ts'
+import type { ChatRow, ChatVendor } from './chat.ts'
+import type { ImageRow, ImageVendor } from './images.ts'
+import type { SandboxVendor } from './sandbox.ts'
+import type { VideoRow, VideoVendor } from './video.ts'
+import type { Fetching, MediaStream } from './media.ts'
+import type { PortraitVendor } from './characters.ts'
+import type { SearchVendor, WebSearchVendor } from './search.ts'
+import type { MarketVendor } from './market.ts'
+import type { SwapVendor } from './swap.ts'
+import type { DataVendor } from './data.ts'
+import type { RpcVendor } from './rpc.ts'
+import type { VoiceVendor, PhoneVendor } from './phone.ts'
+import type { OnrampVendor, BridgeVendor } from './wallet.ts'
+
+export type * from './audio.ts'
+export type * from './characters.ts'
+export type * from './chat.ts'
+export type * from './data.ts'
+export type * from './images.ts'
+export type * from './market.ts'
+export type * from './media.ts'
+export type * from './phone.ts'
+export type * from './rpc.ts'
+export type * from './sandbox.ts'
+export type * from './search.ts'
+export type * from './swap.ts'
+export type * from './video.ts'
+export type * from './wallet.ts'
+
+export interface Vendors {
+  readonly rpc?: RpcVendor
+  readonly voice?: VoiceVendor
+  readonly phone?: PhoneVendor
+  readonly onramp?: OnrampVendor
+  readonly bridge?: BridgeVendor
+  readonly search?: SearchVendor
+  readonly websearch?: WebSearchVendor
+  readonly prediction?: DataVendor
+  readonly defi?: DataVendor
+  readonly market?: MarketVendor
+  readonly swap?: SwapVendor
+  readonly portraits?: PortraitVendor
+  readonly sandbox?: SandboxVendor
+  /** The vendor that serves a catalog row; undefined when the operator has not configured it. */
+  images(row: ImageRow): ImageVendor | undefined
+  chat(row: ChatRow): ChatVendor | undefined
+  video?(row: VideoRow): VideoVendor | undefined
+  audio?(row: AudioRow): AudioVendor | undefined
+  /** Fetches what a URL points at, behind the private-address guard. Throws when it cannot, or past `maxBytes`; NoMedia where nobody could. */
+  media(url: string, at: Fetching): Promise<{ bytes: Uint8Array; type: string }>
+  /** The same, read as it comes: for what is too large to be held. The body errors past `maxBytes`. */
+  stream?(url: string, at: Fetching): Promise<MediaStream>
+}

@@ -1,0 +1,158 @@
+/** Chat completions: the OpenAI-compatible chat API, quoted before the model runs and settled after (contract 6.1). */
+import { Type } from '@sinclair/typebox'
+import { checkChatExtras, checkTools, checkTurns } from './unsupported_fields.ts'
+import { ChatBody } from './request.ts'
+import {
+  answerChat,
+  chatPriceRange,
+  type ChatInput,
+  findRow,
+  isServed,
+  priceInputs,
+  quote,
+  requestRecord,
+  sampleRow,
+  sizeRequest,
+} from './shared.ts'
+import { free, streamed, type StreamedContext, type Offering } from '../../endpoint/mod.ts'
+import { json } from '../../http/reply.ts'
+import { ApiError } from '../../http/errors.ts'
+import { inputParser, refused } from '../../http/request_body.ts'
+import { print } from '../../x402/money.ts'
+import { chatPrice, chatPriceParts } from './price.ts'
+import type { Fields } from '../../lib/json.ts'
+
+const MINUTE_MS = 60_000
+const EXAMPLE = { messages: [{ role: 'user', content: 'Why is the sky blue?' }], max_tokens: 1_000 }
+
+const usage = Type.Object({
+  prompt_tokens: Type.Integer(),
+  completion_tokens: Type.Integer(),
+  total_tokens: Type.Integer(),
+})
+const output = Type.Object({
+  id: Type.String(),
+  object: Type.Literal('chat.completion'),
+  created: Type.Integer({ description: 'Unix time in seconds.' }),
+  model: Type.String(),
+  choices: Type.Array(
+    Type.Object({
+      index: Type.Integer(),
+      message: Type.Object({ role: Type.String(), content: Type.String() }),
+      finish_reason: Type.String(),
+    }),
+  ),
+  usage,
+})
+
+/** Validates a body and sizes it. `model` is the one in the path, where the path names one. */
+async function chatInputOf(
+  body: Readonly<Record<string, unknown>>,
+  model: string | undefined,
+  context: StreamedContext,
+): Promise<ChatInput> {
+  const named = model ?? body.model
+  if (typeof named !== 'string') throw refused('model', 'is required')
+  checkTurns((body as Fields).messages, 'messages')
+  checkTools(body as Fields)
+  checkChatExtras(body as Fields)
+  return await sizeRequest(
+    { row: findRow(named, context), format: 'chat', chat: body as Fields, stream: body.stream === true },
+    context,
+  )
+}
+
+const shared = {
+  tag: 'chat',
+  input: ChatBody,
+  output,
+  uploads: true,
+  errorFormat: 'chat',
+  price: quote,
+  priceRange: chatPriceRange,
+  isAvailable: isServed,
+  remember: requestRecord,
+  sample: (offering: Offering): Fields => ({ model: sampleRow(offering)?.id ?? '', ...EXAMPLE }),
+  check: (
+    body: Readonly<Record<string, unknown>>,
+    { params }: { params: Readonly<Record<string, string>> },
+    context: StreamedContext,
+  ) => chatInputOf(body, params.model, context),
+  answer: (order: Parameters<typeof answerChat>[0]) => answerChat(order, () => undefined),
+} as const
+
+const completions = streamed<ChatInput>({
+  ...shared,
+  name: 'chat.completions',
+  path: '/api/v1/chat/completions',
+  summary: 'Converse with a model',
+  description:
+    'Compatible with the common chat API; streams when asked to. The quote is the estimated prompt and 10% of max_tokens at list price, at least 0.001, plus the fee. Free models need no payment.',
+})
+
+const byModel = streamed<ChatInput>({
+  ...shared,
+  name: 'chat.model',
+  path: '/api/v1/chat/{model...}',
+  summary: 'Converse with the model that the path names',
+  description: 'The same as /api/v1/chat/completions, with the model in the path, its slash raw or as %2F.',
+  sample: (offering) => ({ model: sampleRow(offering)?.id ?? '', ...EXAMPLE }),
+})
+
+const parseChatBody = inputParser(ChatBody, 'kept')
+
+const estimate = free({
+  name: 'chat.estimate',
+  method: 'POST',
+  path: '/api/v1/chat/estimate',
+  uploads: true,
+  summary: 'What a chat request would cost',
+  description: 'The quote of the same body at /api/v1/chat/completions, and what it is made from.',
+  tag: 'chat',
+  errorFormat: 'chat',
+  input: ChatBody,
+  limit: { requests: 120, windowMs: MINUTE_MS },
+  errors: ['INVALID_BODY', 'INVALID_MODEL', 'CONTEXT_LENGTH_EXCEEDED', 'NOT_CONFIGURED'],
+  sample: (offering) => ({ body: shared.sample(offering) }),
+  output: Type.Object({
+    model: Type.String(),
+    billing_mode: Type.String(),
+    price: Type.Object({
+      amount: Type.String({ description: 'US dollars, fee included; what a 402 would ask.' }),
+      currency: Type.Literal('USD'),
+    }),
+    estimate: Type.Object({
+      prompt_tokens: Type.Integer(),
+      max_tokens: Type.Integer(),
+      messages_removed: Type.Integer(),
+    }),
+    parts: Type.Object(
+      {},
+      {
+        description:
+          'Exact US dollars: input, output, surcharge, fee. Absent where a request has a flat price, or none.',
+      },
+    ),
+  }),
+  async answer(request, context) {
+    const order = await chatInputOf(parseChatBody(await request.json()), undefined, context)
+    if (!isServed(order, context))
+      throw new ApiError('NOT_CONFIGURED', { message: `The operator has not configured ${order.row.id}.` })
+    const { row, promptTokens, maxTokens, effort } = order
+    const isFree = row.billing.mode === 'free'
+    return json(200, {
+      model: row.id,
+      billing_mode: row.billing.mode,
+      price: { amount: isFree ? '0.000000' : print(chatPrice(priceInputs(order))), currency: 'USD' },
+      estimate: {
+        prompt_tokens: promptTokens,
+        max_tokens: maxTokens,
+        messages_removed: Number(order.headers['x-messages-removed'] ?? 0),
+        ...(effort && { reasoning_effort: effort }),
+      },
+      ...(!isFree && { parts: chatPriceParts(priceInputs(order)) }),
+    })
+  },
+})
+
+export const chat = [completions, estimate, byModel]

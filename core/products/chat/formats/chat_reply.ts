@@ -1,0 +1,74 @@
+/** Complete chat replies in the contract's shape, and JSON output emulated by an instruction (contract 6.19). */
+import { type Json, type Fields, isFields, objectsOf } from '../../../lib/json.ts'
+import { usageOf } from './usage.ts'
+
+/**
+ * Normalizes a vendor's reply and puts in the public model id. `content` is empty on a tool turn. A reply without text
+ * gets its reasoning as text, so that nobody pays for an empty answer (contract 6.26).
+ */
+export function plainReply(reply: Fields, { model, created }: { model: string; created: number }): Fields {
+  const choices = objectsOf(reply.choices).map((choice, index) => ({
+    ...choice,
+    index: choice.index ?? index,
+    message: message(isFields(choice.message) ? choice.message : {}),
+  }))
+  return {
+    ...reply,
+    id: typeof reply.id === 'string' && reply.id !== '' ? reply.id : `chatcmpl-${created}`,
+    object: 'chat.completion',
+    created: typeof reply.created === 'number' ? reply.created : created,
+    model,
+    choices,
+    ...(isFields(reply.usage) && { usage: usageOf(reply.usage) }),
+  }
+}
+
+function message({ reasoning, reasoning_content = reasoning ?? null, content, ...rest }: Fields): Fields {
+  const reasoningText = typeof reasoning_content === 'string' ? reasoning_content : ''
+  const hasTools = Array.isArray(rest.tool_calls) && rest.tool_calls.length > 0
+  const text = typeof content === 'string' ? content : ''
+  const isBlank = text.trim() === '' && !rest.refusal
+  const textOrReasoning = isBlank ? reasoningText || text : text
+  const shownContent = hasTools ? '' : textOrReasoning
+  return {
+    role: 'assistant',
+    ...rest,
+    content: Array.isArray(content) ? content : shownContent,
+    ...(reasoningText !== '' && { reasoning_content: reasoningText }),
+  }
+}
+
+// ── emulated JSON output ────────────────────────────────────────────────────────────────────────────────────────
+
+const formatOf = ({ response_format }: Fields): Fields => (isFields(response_format) ? response_format : {})
+
+export const asksForJson = (body: Fields): boolean =>
+  ['json_object', 'json_schema'].includes(String(formatOf(body).type))
+
+/** Replaces `response_format` by an instruction, with the schema, at the end of the system prompt. */
+export function withJsonInstruction(body: Fields): Fields {
+  const { response_format: _, ...rest } = body
+  const { json_schema } = formatOf(body)
+  const schema = isFields(json_schema) ? json_schema.schema : undefined
+  const schemaText = schema === undefined ? '' : ` It must conform to this JSON Schema:\n${JSON.stringify(schema)}`
+  const instruction = `Answer with one valid JSON value and nothing else: no explanation, no code fence.${schemaText}`
+  const messages = objectsOf(rest.messages)
+  const [first, ...others] = messages
+  if (first?.role !== 'system') return { ...rest, messages: [{ role: 'system', content: instruction }, ...messages] }
+  const content: Json = Array.isArray(first.content)
+    ? [...first.content, { type: 'text', text: instruction }]
+    : `${first.content}\n\n${instruction}`
+  return { ...rest, messages: [{ ...first, content }, ...others] }
+}
+
+const CODE_FENCE = /^\s*```(?:json)?\s*\n([\s\S]*?)\n?```\s*$/i
+
+/** Removes the code fence around the text of each choice. */
+export function withoutCodeFence(reply: Fields): Fields {
+  const choices = objectsOf(reply.choices).map((choice) => {
+    const { content, ...rest } = isFields(choice.message) ? choice.message : {}
+    const unfenced = typeof content === 'string' ? (CODE_FENCE.exec(content)?.[1] ?? content) : (content ?? null)
+    return { ...choice, message: { ...rest, content: unfenced } }
+  })
+  return { ...reply, choices }
+}

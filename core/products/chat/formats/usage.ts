@@ -1,0 +1,54 @@
+/** Token usage of a chat answer in the contract's shape (contract 6.21). */
+import { type Json, type Fields, fieldsOf } from '../../../lib/json.ts'
+
+/**
+ * Normalizes the spellings of all chat vendors. Cache members are present only where something was cached.
+ * `completion_tokens` includes reasoning, also for vendors that count it only in `total_tokens` (xAI). Unknown members
+ * are kept. Idempotent.
+ */
+export function usageOf(usage: Fields): Fields {
+  const {
+    prompt_tokens,
+    completion_tokens,
+    total_tokens,
+    prompt_tokens_details,
+    completion_tokens_details,
+    ...others
+  } = usage
+  const {
+    prompt_cache_hit_tokens,
+    prompt_cache_miss_tokens,
+    cache_read_input_tokens,
+    cache_creation_input_tokens,
+    ...rest
+  } = others
+  const { cached_tokens, cached_creation_tokens, cache_write_tokens, ...details } = fieldsOf(prompt_tokens_details)
+  const read = first(cached_tokens, cache_read_input_tokens, prompt_cache_hit_tokens)
+  const written = first(cached_creation_tokens, cache_write_tokens, cache_creation_input_tokens)
+  const prompt = first(prompt_tokens) || Math.max(first(total_tokens) - first(completion_tokens), 0)
+  const total = Math.max(first(total_tokens), prompt + first(completion_tokens))
+  const promptDetails = {
+    ...details,
+    ...(read > 0 && { cached_tokens: read }),
+    ...(written > 0 && { cached_creation_tokens: written }),
+  }
+  const completionDetails = fieldsOf(completion_tokens_details)
+  return {
+    ...rest,
+    prompt_tokens: prompt,
+    completion_tokens: total - prompt,
+    total_tokens: total,
+    ...(Object.keys(promptDetails).length > 0 && { prompt_tokens_details: promptDetails }),
+    ...(Object.keys(completionDetails).length > 0 && { completion_tokens_details: completionDetails }),
+    ...(read > 0 && { cache_read_input_tokens: read }),
+    ...(written > 0 && { cache_creation_input_tokens: written }),
+  }
+}
+
+/** The first count above zero; 0 where there is none. */
+function first(...counts: readonly (Json | undefined)[]): number {
+  return (
+    (counts.find((count) => typeof count === 'number' && Number.isFinite(count) && count > 0) as number | undefined) ??
+    0
+  )
+}

@@ -1,0 +1,432 @@
+/** Forwards vendor streams: bytes pass unchanged, and only relevant events are parsed (decision 25). */
+import { concatBytes } from '../../../lib/bytes.ts'
+import { ApiError } from '../../../http/errors.ts'
+import { type Json, type Fields, isFields, objectsOf } from '../../../lib/json.ts'
+import { brokenOff, isAnswerStart, isContentEvent, type TrackedStream } from './begun.ts'
+import { isEmpty, isNonBlank } from './empty.ts'
+import { type EventSplitter, eventSplitter, MAX_EVENT, parseEvent, sseJson, tryJson } from './sse.ts'
+import { usageOf } from './usage.ts'
+import type { StreamTranslator } from './rewriter.ts'
+import type { SseEvent, ChatFormat, ChatStream } from '../../../ports/vendors/chat.ts'
+
+/** Matches text that must be parsed. No pattern can match inside a JSON string, where quotes are escaped. */
+const INTERESTING: Readonly<Record<ChatFormat, RegExp>> = {
+  chat: /"(?:usage": ?\{|error":|reasoning": ?"|finish_reason": ?"|object": ?"error")|\[DONE\]|event: error/,
+  messages: /event: (?:error|message_delta|message_start|message_stop)|"type": ?"error"/,
+  responses: /event: (?:error|response\.(?:completed|incomplete|failed))|"type": ?"error"/,
+  generate_content: /"error":|event: error/,
+}
+
+/** Matches events that may have content that is charged for. In `chat` the first chunks are parsed instead. */
+const CONTENT: Readonly<Record<Exclude<ChatFormat, 'chat'>, RegExp>> = {
+  messages: /content_block_(?:start|delta)/,
+  responses: /\.delta"|"response\.(?:output_text|refusal|function_call_arguments)\.done"/,
+  generate_content: /"parts":/,
+}
+
+/** Every chunk of generate_content carries usage, so it is parsed only when requested. */
+const COUNTED = '"usageMetadata"'
+/** The last event of generate_content has a finish reason, or the reason why there is no answer. */
+const ENDED = /"(?:finishReason|finish_reason|blockReason)": ?"/
+
+export type StreamFormat = {
+  readonly format: ChatFormat
+  /**
+   * The upstream model id (the first chunk may name another, such as a dated one) and the public id that replaces it.
+   */
+  readonly model?: { readonly upstream: string; readonly publicId: string }
+}
+
+/**
+ * Forwards a vendor's stream in the format that the caller reads. Complete events are passed on as the bytes received,
+ * or in the contract's spelling where the vendor's differs. `[DONE]` and its equivalents are held back as the closing
+ * events, and end the stream. Throws an ApiError for an error event, after the events before it, and for a stream that
+ * is interrupted.
+ */
+export function passedThrough(upstream: ChatStream, { format, model }: StreamFormat): TrackedStream {
+  const decoder = new TextDecoder()
+  const encoder = new TextEncoder()
+  let rename = model && model.upstream !== model.publicId ? renamer(model.upstream, model.publicId) : undefined
+  let currentModel = model?.upstream
+  const marks = INTERESTING[format]
+  const readEvent = { chat, messages, responses, generate_content: generateContent }[format]
+  const boundary = eventBoundary()
+  /** Set for a vendor with unusual spacing or line ends, detected at the first event with data. */
+  let splitter: EventSplitter | undefined
+  let isSpacingKnown = false
+  let hasContent = false
+  let hasBegun = false
+  /**
+   * Chunks of chat are parsed until text or a tool call arrives: reasoning alone becomes the text at the end (contract
+   * 6.28).
+   */
+  let isOpening = format === 'chat'
+  let reasoning = ''
+  let usage: Json = null
+  let lastCounts = ''
+  /** Whether a finish reason has arrived, and whether the stream is over. */
+  let isFinished = false
+  let isOver = false
+  let failure: ApiError | undefined
+  let closing = ''
+
+  return {
+    async next() {
+      for (;;) {
+        if (failure) throw failure
+        if (isOver) return undefined
+        const bytes = await upstream.next()
+        // Cancelled in the meantime: the outcome is irrelevant.
+        if (isOver) return undefined
+        const out = bytes === undefined ? onEnd() : onBytes(bytes)
+        if (out && out.length > 0) return out
+      }
+    },
+    cancel() {
+      isOver = true
+      upstream.cancel()
+    },
+    hasContent: () => hasContent,
+    hasBegun: () => hasBegun,
+    closing: () => closing,
+    usage: () => usage ?? lastUsage(lastCounts),
+  }
+
+  function onBytes(bytes: Uint8Array): Uint8Array | undefined {
+    if (!splitter && !isSpacingKnown && bytes.includes(CR)) return normalizeFrom(bytes)
+    if (splitter) return normalized(splitter.push(bytes))
+    const whole = boundary.push(bytes)
+    return whole && processBytes(whole)
+  }
+
+  /** From here on events are split and serialized again. */
+  function normalizeFrom(bytes: Uint8Array): Uint8Array | undefined {
+    splitter = eventSplitter()
+    const buffered = boundary.rest()
+    return normalized([...(buffered ? splitter.push(buffered) : []), ...splitter.push(bytes)])
+  }
+
+  function normalized(events: readonly string[]): Uint8Array | undefined {
+    return events.length === 0
+      ? undefined
+      : encoder.encode(
+          processed(events.map((event) => `${event.split('\n').map(normalizedLine).join('\n')}\n\n`).join('')),
+        )
+  }
+
+  function onEnd(): Uint8Array | undefined {
+    const buffered = splitter ? splitter.flush() : decoder.decode(boundary.rest() ?? NOTHING).trim()
+    const data = parseEvent(buffered)?.data
+    // An incomplete event is dropped; a complete one may lack its blank line.
+    const out = data === '[DONE]' || (data !== undefined && tryJson(data)) ? normalized([buffered]) : undefined
+    isOver = true
+    if (!isFinished) failure ??= brokenOff()
+    if (isFinished && format === 'chat') closing = DONE
+    return out
+  }
+
+  /** Processes complete events. */
+  function processBytes(bytes: Uint8Array): Uint8Array | undefined {
+    const text = decoder.decode(bytes)
+    if (!isSpacingKnown) {
+      if (UNUSUAL_SPACING.test(text)) return normalizeFrom(boundary.withBuffered(bytes))
+      isSpacingKnown = DATA.test(text)
+    }
+    const out = processed(text)
+    return out === text ? bytes : encoder.encode(out)
+  }
+
+  function processed(text: string): string {
+    if (format === 'generate_content') count(text)
+    const out = isOpening || marks.test(text) || !PLAIN[format].test(text) ? processEvents(text) : text
+    if (format === 'chat') hasBegun ||= hasContent
+    else {
+      hasContent ||= CONTENT[format].test(out) && out.split(EVENT_END).some((raw) => isContentEvent(raw, format))
+      hasBegun ||= hasContent || out.split(EVENT_END).some((raw) => isAnswerStart(raw, format))
+    }
+    return rename ? rename(out) : out
+  }
+
+  /** Processes event by event. Events before an error are still sent; events after the last one are not. */
+  function processEvents(text: string): string {
+    let out = ''
+    for (const raw of text.split(EVENT_END)) {
+      try {
+        // Most events that arrived together need no parsing.
+        const isPlain = PLAIN[format].test(raw)
+        const event = isOpening || !isPlain || marks.test(raw) ? parseEvent(raw) : undefined
+        if (event && !isPlain && event.data !== '[DONE]' && !tryJson(event.data)) throw brokenOff()
+        if (event) out += readEvent(event, raw)
+        if (!event) out += isPlain ? raw : keepAlive(raw)
+      } catch (error) {
+        failure = error as ApiError
+      }
+      if (failure || isOver) break
+    }
+    return out
+  }
+
+  function chat({ event, data }: SseEvent, raw: string): string {
+    if (data === '[DONE]') {
+      isFinished = true
+      isOver = true
+      closing = DONE
+      return ''
+    }
+    const payload = tryJson(data)
+    if (event === 'error' || (payload && isError(payload))) throw upstreamFailure({ event, data })
+    if (!payload) throw brokenOff()
+    if (model && typeof payload.model === 'string' && payload.model !== currentModel) {
+      currentModel = payload.model
+      rename = currentModel === model.publicId ? undefined : renamer(currentModel, model.publicId)
+    }
+    const thought = withReasoningContent(payload)
+    const before = isOpening ? openingChunk(thought) : ''
+    const finish = FINISH.exec(data)?.[1]
+    if (finish === 'error') throw upstreamFailure({ event, data })
+    if (finish !== undefined) isFinished = true
+    if (finish === 'content_filter') hasContent = true
+    if (isFields(thought.usage)) usage = usageOf(thought.usage)
+    const out = isFields(thought.usage) ? { ...thought, usage } : thought
+    return before + (out === payload ? raw : sseJson(out))
+  }
+
+  /** Handles a chunk before the first text. Returns the text to send before it. */
+  function openingChunk(chunk: Fields): string {
+    const choices = objectsOf(chunk.choices)
+    const [choice] = choices
+    const deltas = choices.map(({ delta }) => (isFields(delta) ? delta : {}))
+    const thought = deltas[0]?.reasoning_content
+    if (typeof thought === 'string' && reasoning.length < MAX_EVENT) reasoning += thought
+    if (deltas.some((delta) => isNonBlank(delta.reasoning_content))) hasContent = true
+    // Hidden reasoning (OpenRouter): the answer has started, but without content that is charged for.
+    if (deltas.some((delta) => isNonBlank(delta.reasoning_details))) hasBegun = true
+    if (deltas.some((delta) => ANSWER_FIELDS.some((name) => isNonBlank(delta[name])))) {
+      hasContent = true
+      isOpening = false
+      return ''
+    }
+    if (typeof choice?.finish_reason !== 'string' || !isNonBlank(reasoning)) return ''
+    isOpening = false
+    const { usage: _usage, ...same } = chunk
+    return sseJson({ ...same, choices: [{ index: 0, delta: { content: reasoning }, finish_reason: null }] })
+  }
+
+  function messages({ event, data }: SseEvent, raw: string): string {
+    const payload =
+      event === 'message_start' || event === 'message_delta' || event === 'error' || data.includes('"error"')
+        ? tryJson(data)
+        : undefined
+    if (event === 'error' || payload?.type === 'error') throw upstreamFailure({ event, data })
+    const counts = isFields(payload?.message) ? payload.message.usage : payload?.usage
+    if (isFields(counts)) usage = { ...(isFields(usage) ? usage : {}), ...counts }
+    if (isFields(payload?.delta) && payload.delta.stop_reason === 'refusal') hasContent = hasBegun = true
+    return event === 'message_stop' ? last(raw) : raw
+  }
+
+  function responses({ event, data }: SseEvent, raw: string): string {
+    if (event === 'error' || event === 'response.failed') throw upstreamFailure({ event, data })
+    const isLast = event === 'response.completed' || event === 'response.incomplete'
+    const payload = isLast || data.includes('"error"') ? tryJson(data) : undefined
+    if (payload?.type === 'error') throw upstreamFailure({ event, data })
+    if (!isLast) return raw
+    const response = isFields(payload?.response) ? payload.response : {}
+    usage = response.usage ?? null
+    if (!isEmpty(response, 'responses')) hasContent = hasBegun = true
+    return last(raw)
+  }
+
+  function generateContent({ event, data }: SseEvent, raw: string): string {
+    if (event === 'error' || tryJson(data)?.error !== undefined) throw upstreamFailure({ event, data })
+    return raw
+  }
+
+  /** Before the answer starts, a failing stream is an ordinary error, classified by its vendor. */
+  function upstreamFailure({ event, data }: { readonly event: string | undefined; readonly data: string }): ApiError {
+    const refusal =
+      hasBegun || hasContent ? undefined : upstream.apiErrorOf?.({ data, ...(event !== undefined && { event }) })
+    return refusal instanceof ApiError ? refusal : brokenOff()
+  }
+
+  function count(text: string): void {
+    if (text.includes(COUNTED)) lastCounts = text
+    isFinished ||= ENDED.test(text)
+  }
+
+  function last(raw: string): string {
+    isFinished = true
+    isOver = true
+    closing = rename ? rename(raw) : raw
+    return ''
+  }
+}
+
+/**
+ * Translates a `chat` stream for a caller of another format. The closing events are those with which the translator
+ * ends.
+ */
+export function translated(upstream: ChatStream, rewriter: StreamTranslator): TrackedStream {
+  const encoder = new TextEncoder()
+  const inner = passedThrough(upstream, { format: 'chat' })
+  const splitter = eventSplitter()
+  let closing = ''
+  return {
+    async next() {
+      for (;;) {
+        const bytes = await inner.next()
+        if (bytes === undefined) {
+          if (inner.closing() !== '') closing += translate('data: [DONE]') + rewriter.end()
+          return undefined
+        }
+        const out = withoutClosing(splitter.push(bytes).map(translate).join(''))
+        if (out !== '') return encoder.encode(out)
+      }
+    },
+    cancel: inner.cancel,
+    hasContent: inner.hasContent,
+    hasBegun: inner.hasBegun,
+    closing: () => closing,
+    usage: inner.usage,
+  }
+
+  function translate(raw: string): string {
+    const event = parseEvent(raw)
+    return event ? rewriter.on(event) : ''
+  }
+
+  /** A translator may emit its last event before the vendor's stream ends. */
+  function withoutClosing(payload: string): string {
+    const at = closing === '' ? payload.search(LAST) : 0
+    if (at < 0) return payload
+    closing += payload.slice(at)
+    return payload.slice(0, at)
+  }
+}
+
+/** First line of the last event, in the formats that have one. */
+const LAST = /^event: (?:message_stop|response\.(?:completed|incomplete|failed))$/m
+
+// ── chunks ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const isError = ({ error, object }: Fields): boolean => (error !== undefined && error !== null) || object === 'error'
+
+const FINISH = /"finish_reason": ?"(\w*)/
+/** Members of a delta that are part of the answer; `function_call` is legacy. */
+const ANSWER_FIELDS = ['content', 'tool_calls', 'refusal', 'function_call', 'images', 'audio'] as const
+
+const isNonEmpty = (value: Json | undefined): boolean => typeof value === 'string' && value !== ''
+
+/** Renames `reasoning` (vLLM, OpenRouter) to the contract's `reasoning_content` (contract 6.25). */
+function withReasoningContent(chunk: Fields): Fields {
+  const isNamed = ({ delta }: Fields) =>
+    isFields(delta) && isNonEmpty(delta.reasoning) && !isNonEmpty(delta.reasoning_content)
+  const choices = objectsOf(chunk.choices)
+  if (!choices.some(isNamed)) return chunk
+  const renamed = choices.map((choice) => {
+    if (!isNamed(choice)) return choice
+    const { reasoning, ...delta } = choice.delta as Fields
+    return { ...choice, delta: { ...delta, reasoning_content: reasoning as Json } }
+  })
+  return { ...chunk, choices: renamed }
+}
+
+function lastUsage(text: string): Json {
+  const [event] = text
+    .split(EVENT_END)
+    .filter((raw) => raw.includes(COUNTED))
+    .slice(-1)
+  return tryJson(parseEvent(event ?? '')?.data ?? '')?.usageMetadata ?? null
+}
+
+function renamer(upstream: string, publicId: string): (text: string) => string {
+  const [upstreamName, ownName] = [JSON.stringify(upstream), JSON.stringify(publicId)]
+  const [close, spaced] = [`"model":${upstreamName}`, `"model": ${upstreamName}`]
+  return (text) =>
+    text.includes(close) ? text.replaceAll(close, `"model":${ownName}`) : text.replaceAll(spaced, `"model": ${ownName}`)
+}
+
+// ── bytes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const LF = 10
+const CR = 13
+const NOTHING = new Uint8Array()
+const DONE = 'data: [DONE]\n\n'
+const DATA = /^data:/m
+/** Complete events whose data look like a JSON object, and nothing else. */
+const NAMELESS = /^(?:data: \{[^\n]*\}\n\n)+$/
+const NAMED = /^(?:event: [\w.]+\ndata: \{[^\n]*\}\n\n)+$/
+const PLAIN: Readonly<Record<ChatFormat, RegExp>> = {
+  chat: NAMELESS,
+  messages: NAMED,
+  responses: NAMED,
+  generate_content: NAMELESS,
+}
+
+/** Comments are keep-alives; their text is not forwarded. */
+const keepAlive = (raw: string): string => (raw.trim() === '' ? '' : ': working\n\n')
+
+/** A line without exactly one space after its name. */
+const UNUSUAL_SPACING = /^(?:data|event|id|retry):(?! )/m
+const EVENT_END = /(?<=\n\r?\n)(?!\r?\n)/
+
+/** Normalizes the spacing of a line. */
+const normalizedLine = (line: string): string => line.replace(/^(\w+): ?/, '$1: ')
+
+/**
+ * Splits bytes after the last blank line, with which most chunks end, and buffers the rest. Buffered bytes are not
+ * searched again.
+ */
+function eventBoundary() {
+  let buffered: Uint8Array[] = []
+  let size = 0
+  /** The last three buffered bytes: a blank line may be split anywhere. */
+  let tail: readonly number[] = []
+
+  function buffer(bytes: Uint8Array): void {
+    if (bytes.length === 0) return
+    buffered.push(bytes)
+    size += bytes.length
+    tail = [...tail, ...bytes.subarray(-3)].slice(-3)
+    if (size > MAX_EVENT) throw brokenOff()
+  }
+
+  function rest(): Uint8Array | undefined {
+    const [only] = buffered
+    const bytes = buffered.length > 1 ? concatBytes(buffered, size) : only
+    buffered = []
+    size = 0
+    tail = []
+    return bytes
+  }
+
+  return {
+    push(bytes: Uint8Array): Uint8Array | undefined {
+      const end =
+        lastEventEnd(bytes) ||
+        (tail.length > 0 ? Math.max(0, lastEventEnd([...tail, ...bytes.subarray(0, 3)]) - tail.length) : 0)
+      if (end === 0) {
+        buffer(bytes)
+        return undefined
+      }
+      if (buffered.length === 0 && end === bytes.length) return bytes
+      buffer(bytes.subarray(0, end))
+      const whole = rest()
+      buffer(bytes.subarray(end))
+      return whole
+    },
+    rest,
+    /** The bytes followed by the buffered ones, as if they had not been split. */
+    withBuffered(bytes: Uint8Array): Uint8Array {
+      const more = rest()
+      return more ? concatBytes([bytes, more], bytes.length + more.length) : bytes
+    },
+  }
+}
+
+/** The offset after the last blank line; 0 where there is none. */
+function lastEventEnd(bytes: Uint8Array | readonly number[]): number {
+  for (let at = bytes.lastIndexOf(LF); at > 0; at = bytes.lastIndexOf(LF, at - 1)) {
+    if (bytes[at - 1] === LF || (bytes[at - 1] === CR && bytes[at - 2] === LF)) return at + 1
+  }
+  return 0
+}

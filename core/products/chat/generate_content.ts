@@ -1,0 +1,197 @@
+/** The generateContent API of vendor-b's clients, for payers on the operator's allowlist (contract 7.20, 7.22). */
+import { Type } from '@sinclair/typebox'
+import type { ChatRow } from '../../ports/vendors/chat.ts'
+import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
+import { invalidParameter } from './request.ts'
+import {
+  answerChat,
+  chatPriceRange,
+  type ChatInput,
+  findRow,
+  isServed,
+  quote,
+  requestRecord,
+  sampleRow,
+  sizeRequest,
+  type Translation,
+} from './shared.ts'
+import { type RequestHead, type Allowlist, streamed, type StreamedContext, type Offering } from '../../endpoint/mod.ts'
+import { ApiError } from '../../http/errors.ts'
+import { quoted } from '../../lib/text.ts'
+import { refused } from '../../http/request_body.ts'
+import { type Json, type Fields, fieldsOf, isFields } from '../../lib/json.ts'
+import { camel } from './formats/generate_content/parts.ts'
+import { generateContentFromChatReply } from './formats/generate_content/reply.ts'
+import { builtInTools, chatFromGenerateContent } from './formats/generate_content/request.ts'
+import { generateContentFromChatStream } from './formats/generate_content/stream.ts'
+
+const input = Type.Object({
+  contents: Type.Array(
+    Type.Object({ role: Type.Optional(Type.String()), parts: Type.Optional(Type.Array(Type.Object({}))) }),
+    { minItems: 1 },
+  ),
+  systemInstruction: Type.Optional(Type.Object({})),
+  tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: MAX_TOOLS })),
+  toolConfig: Type.Optional(Type.Object({})),
+  generationConfig: Type.Optional(Type.Object({})),
+  safetySettings: Type.Optional(Type.Array(Type.Object({}))),
+})
+
+const output = Type.Object({
+  candidates: Type.Array(Type.Object({ content: Type.Object({}), finishReason: Type.Optional(Type.String()) })),
+  usageMetadata: Type.Object({}),
+})
+
+const isOnSurface = ({ surfaces, billing }: ChatRow): boolean =>
+  billing.mode !== 'free' && (surfaces ?? []).includes('generate_content')
+
+const shared = {
+  tag: 'chat',
+  input,
+  output,
+  uploads: true,
+  errorFormat: 'generate_content',
+  price: quote,
+  priceRange: chatPriceRange,
+  isAvailable: isServed,
+  remember: requestRecord,
+  allowlists: (): Allowlist => ({ name: 'generate_content', unset: 'nobody' }),
+  sample: (): Fields => ({ contents: [{ role: 'user', parts: [{ text: 'Why is the sky blue?' }] }] }),
+  answer: (order: Parameters<typeof answerChat>[0]) => answerChat(order, translation),
+} as const
+
+const check =
+  (stream: boolean) =>
+  async (request: Readonly<Record<string, unknown>>, { params }: RequestHead, context: StreamedContext) => {
+    const body = camelCaseBody(request as Fields)
+    const row = params.model === undefined ? anyRow(context) : findRow(params.model, context)
+    if (!isOnSurface(row))
+      throw new ApiError('INVALID_MODEL', {
+        message: `${row.id} is not served by generateContent; POST /api/v1/chat/completions serves it.`,
+        param: 'model',
+      })
+    if (body.contents === undefined) throw refused('contents', 'is required')
+    const [served] = builtInTools(body)
+    if (served !== undefined)
+      throw invalidParameter(
+        'tools',
+        `${served} is run by the vendor at an extra charge and is not supported; declare functions instead.`,
+      )
+    if (body.cachedContent !== undefined)
+      throw invalidParameter(
+        'cachedContent',
+        'refers to content of the operator, which is not supported; send the content itself.',
+      )
+    checkExtras(body)
+    return await sizeRequest(
+      {
+        row,
+        format: 'generate_content',
+        chat: chatFromGenerateContent(body),
+        own: (size) => nativeBody(body, size),
+        stream,
+      },
+      context,
+    )
+  }
+
+/** Refuses members that cost more than the quote, or refer to content outside the request (decision 42). */
+function checkExtras({ serviceTier, generationConfig, contents, systemInstruction }: Fields): void {
+  const tier = serviceTier ?? fieldsOf(generationConfig).serviceTier ?? 'standard'
+  if (tier !== 'standard') throw invalidParameter('serviceTier', `must be standard, got ${quoted(tier)}.`)
+  const kinds = fieldsOf(generationConfig).responseModalities ?? 'TEXT'
+  const others = (Array.isArray(kinds) ? (kinds as readonly Json[]) : [kinds]).filter((kind) => kind !== 'TEXT')
+  if (others.length > 0)
+    throw invalidParameter('generationConfig.responseModalities', `must be TEXT, got ${quoted(others[0])}.`)
+  checkTurns(contents, 'contents')
+  const count = partCounter()
+  for (const [path, content] of (contents as readonly Fields[]).entries())
+    checkParts(content, { path: `contents.${path}`, count, depth: MAX_DEPTH })
+  checkParts(systemInstruction, { path: 'systemInstruction', count, depth: MAX_DEPTH })
+}
+
+/** Most levels of nesting: contents have parts, a part may answer a call, and that answer has media parts. */
+const MAX_DEPTH = 16
+
+/** Members with the caller's own JSON, in which vendors do not resolve files. */
+const FREE_FORM: ReadonlySet<string> = new Set(['args', 'response', 'partMetadata', 'partmetadata'])
+
+type PartCheck = { readonly path: string; readonly count: ReturnType<typeof partCounter>; readonly depth: number }
+
+/** Refuses file references: they name files in the operator's account, or URLs whose content was not quoted. */
+function checkParts(value: Json | undefined, { path, count, depth }: PartCheck): void {
+  if (typeof value !== 'object' || value === null) return
+  if (depth === 0) throw refused(path, 'is nested too deeply')
+  if (Array.isArray(value)) {
+    count(value, path)
+    for (const [index, part] of (value as readonly Json[]).entries()) {
+      if (part === null) throw refused(`${path}.${index}`, 'must be an object')
+      checkParts(part, { path: `${path}.${index}`, count, depth: depth - 1 })
+    }
+    return
+  }
+  for (const [spelling, inner] of Object.entries(value)) {
+    const name = spelling.replaceAll('_', '')
+    if (/^filedata$/i.test(name) && inner !== null)
+      throw invalidParameter(`${path}.fileData`, 'is not supported; send the content itself, as inlineData.')
+    if (!FREE_FORM.has(name)) checkParts(inner, { path: `${path}.${name}`, count, depth: depth - 1 })
+  }
+}
+
+/** A discovery request without a body names no model. */
+function anyRow(offering: Offering): ChatRow {
+  const row = sampleRow(offering, isOnSurface)
+  if (!row) throw new ApiError('NOT_CONFIGURED')
+  return row
+}
+
+const generate = streamed<ChatInput>({
+  ...shared,
+  name: 'generate_content',
+  path: '/api/v1beta/models/{model...}:generateContent',
+  aliases: ['/api/v1/models/{model...}:generateContent'],
+  summary: 'Create an answer with the generateContent API',
+  description: 'For wallets on the allowlist of the operator. x-goog-api-key is ignored.',
+  check: check(false),
+})
+
+const generateStream = streamed<ChatInput>({
+  ...shared,
+  name: 'generate_content.stream',
+  path: '/api/v1beta/models/{model...}:streamGenerateContent',
+  aliases: ['/api/v1/models/{model...}:streamGenerateContent'],
+  summary: 'Create an answer with the generateContent API, streamed',
+  description: 'Server-sent events, with alt=sse or without. For wallets on the allowlist of the operator.',
+  check: check(true),
+})
+
+export const generateContent = [generate, generateStream]
+
+/**
+ * Converts the request to camelCase: the vendor reads both spellings, and must read exactly what was quoted. It also
+ * parses numbers out of strings, so those are refused where the quote depends on them.
+ */
+function camelCaseBody(request: Fields): Fields {
+  const { generationConfig, ...body } = camel(request)
+  if (generationConfig === undefined || generationConfig === null) return body
+  if (!isFields(generationConfig))
+    throw refused('generationConfig', `must be an object, got ${quoted(generationConfig)}`)
+  const config = camel(generationConfig)
+  for (const name of ['maxOutputTokens', 'candidateCount']) {
+    const count = config[name] ?? undefined
+    if (count !== undefined && typeof count !== 'number')
+      throw refused(`generationConfig.${name}`, `must be a number, got ${quoted(count)}`)
+  }
+  return { ...body, generationConfig: config }
+}
+
+function nativeBody({ generationConfig, ...body }: Fields, { maxTokens }: { maxTokens: number }): Fields {
+  return { ...body, generationConfig: { ...(generationConfig as Fields | undefined), maxOutputTokens: maxTokens } }
+}
+
+function translation({ id: model }: ChatRow): Translation {
+  return {
+    reply: (chat) => generateContentFromChatReply(chat, { model }),
+    stream: () => generateContentFromChatStream({ model }),
+  }
+}

@@ -1,0 +1,215 @@
+/** The messages API of vendor-g's clients: passed through on its own models, converted on others (contract 7.1). */
+import { Type } from '@sinclair/typebox'
+import type { ChatRow } from '../../ports/vendors/chat.ts'
+import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
+import { invalidParameter } from './request.ts'
+import {
+  answerChat,
+  chatPriceRange,
+  type ChatInput,
+  findRow,
+  isServed,
+  quote,
+  requestRecord,
+  sampleRow,
+  sizeRequest,
+  type Translation,
+} from './shared.ts'
+import { type RequestHead, streamed } from '../../endpoint/mod.ts'
+import { refused } from '../../http/request_body.ts'
+import { type Json, type Fields, fieldsOf, isFields, listOf } from '../../lib/json.ts'
+import { messagesFromChatStream } from './formats/messages/events.ts'
+import { isClientTool } from './formats/messages/order.ts'
+import { messagesFromChatReply } from './formats/messages/reply.ts'
+import { chatFromMessages } from './formats/messages/request.ts'
+
+const input = Type.Object({
+  model: Type.String({ minLength: 1, maxLength: 200 }),
+  max_tokens: Type.Integer({ minimum: 1 }),
+  messages: Type.Array(
+    Type.Object({
+      role: Type.Union([Type.Literal('user'), Type.Literal('assistant'), Type.Literal('system')]),
+      content: Type.Unknown(),
+    }),
+    { minItems: 1 },
+  ),
+  system: Type.Optional(Type.Union([Type.String(), Type.Array(Type.Object({ type: Type.String() }))])),
+  stream: Type.Optional(Type.Boolean()),
+  tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: MAX_TOOLS })),
+  tool_choice: Type.Optional(Type.Object({ type: Type.String() })),
+  thinking: Type.Optional(
+    Type.Object({ type: Type.String(), budget_tokens: Type.Optional(Type.Integer({ minimum: 1 })) }),
+  ),
+  stop_sequences: Type.Optional(Type.Array(Type.String())),
+  temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
+  top_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
+  top_k: Type.Optional(Type.Integer({ minimum: 0 })),
+})
+
+const output = Type.Object({
+  id: Type.String(),
+  type: Type.Literal('message'),
+  role: Type.Literal('assistant'),
+  model: Type.String(),
+  content: Type.Array(Type.Object({ type: Type.String() })),
+  stop_reason: Type.String(),
+  usage: Type.Object({ input_tokens: Type.Integer(), output_tokens: Type.Integer() }),
+})
+
+const create = streamed<ChatInput>({
+  name: 'messages',
+  path: '/api/v1/messages',
+  summary: 'Create an answer with the messages API',
+  description:
+    'Answers of vendor-g models are passed on as they are, thinking blocks and events included; those of other models are converted. x-api-key and Authorization are ignored.',
+  tag: 'chat',
+  input,
+  output,
+  uploads: true,
+  errorFormat: 'messages',
+  price: quote,
+  priceRange: chatPriceRange,
+  isAvailable: isServed,
+  remember: requestRecord,
+  sample: (offering) => ({
+    model:
+      sampleRow(offering, (row) => row.maker === 'vendor-g' && offering.vendors.chat(row) !== undefined)?.id ??
+      sampleRow(offering)?.id ??
+      '',
+    max_tokens: 1_000,
+    messages: [{ role: 'user', content: 'Why is the sky blue?' }],
+  }),
+
+  async check(body, head, context) {
+    const row = findRow(body.model as string, context)
+    const request = body as Fields
+    checkExtras(request, head)
+    return await sizeRequest(
+      {
+        row,
+        format: 'messages',
+        chat: chatFromMessages(withoutTier(request)),
+        own: (size) => nativeBody(request, size),
+        stream: request.stream === true,
+        forwardedHeaders: forwardedHeaders(head),
+      },
+      context,
+    )
+  },
+
+  answer: (order) => answerChat(order, (row) => translation(row, `msg_${order.id.replace(/^job_/, '')}`)),
+})
+
+export const messages = [create]
+
+const isClientToolBlock = ({ type }: Fields): boolean =>
+  type === undefined || type === null || type === 'custom' || isClientTool(type)
+
+/**
+ * Refuses members that cost more than the quote or have no effect (contract 7.7). `checkExtras` in shared code covers
+ * the rest.
+ */
+function checkExtras(request: Fields, { header }: RequestHead): void {
+  const { context_management, output_format, tools } = request
+  if (context_management !== undefined && !header('anthropic-beta')) {
+    throw invalidParameter('context_management', 'is a beta feature; send it with the matching anthropic-beta header.')
+  }
+  if (output_format !== undefined && output_format !== null)
+    throw invalidParameter('output_format', 'was renamed; send output_config.format.')
+  for (const [at, tool] of listOf(tools).entries()) {
+    if (!isFields(tool)) throw refused(`tools.${at}`, 'must be an object')
+    if (!isClientToolBlock(tool))
+      throw invalidParameter(
+        `tools.${at}`,
+        'is run by the vendor at an extra charge and is not supported; declare your own tools.',
+      )
+  }
+  checkTurns(request.messages, 'messages')
+  const count = partCounter()
+  const turns = (request.messages as readonly Fields[]).map(({ content }, at) => ({
+    content,
+    at: `messages.${at}.content`,
+  }))
+  for (const { content, at } of [{ content: request.system, at: 'system' }, ...turns])
+    checkBlocks(content, { at, count, depth: MAX_DEPTH })
+}
+
+/** Most levels of nested blocks: tool results hold documents, which hold texts and images. */
+const MAX_DEPTH = 8
+
+type BlockCheck = { readonly at: string; readonly count: ReturnType<typeof partCounter>; readonly depth: number }
+
+/**
+ * Refuses file ids, since files in the operator's account may belong to other callers, and document URLs, whose content
+ * was not quoted.
+ */
+function checkBlocks(content: Json | undefined, { at, count, depth }: BlockCheck): void {
+  const blocks = isFields(content) ? [content] : listOf(content)
+  if (blocks.length > 0 && depth === 0) throw refused(at, 'is nested too deeply')
+  count(blocks, at)
+  for (const [index, block] of blocks.entries()) {
+    const blockPath = `${at}.${index}`
+    if (!isFields(block)) throw refused(blockPath, 'must be an object')
+    const { type } = block
+    const source = fieldsOf(block.source)
+    if (type === 'container_upload' || source.type === 'file')
+      throw invalidParameter(blockPath, 'must not refer to files by id; send the content itself.')
+    if (type === 'document' && source.type === 'url')
+      throw invalidParameter(
+        `${blockPath}.source`,
+        'must hold the document itself; the content of a URL cannot be quoted.',
+      )
+    checkBlocks(block.content, { at: `${blockPath}.content`, count, depth: depth - 1 })
+    checkBlocks(source.content, { at: `${blockPath}.source.content`, count, depth: depth - 1 })
+  }
+}
+
+/** `standard_only` is the tier that is quoted; only this format has it. */
+function withoutTier({ service_tier, ...body }: Fields): Fields {
+  return service_tier === undefined || service_tier === 'standard_only' ? body : { ...body, service_tier }
+}
+
+const FORWARDED_HEADERS = ['anthropic-version', 'anthropic-beta'] as const
+
+function forwardedHeaders({ header }: RequestHead): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    FORWARDED_HEADERS.flatMap((name) => (header(name) === null ? [] : [[name, header(name) as string]])),
+  )
+}
+
+const MIN_BUDGET = 1_024
+
+/** Whether the budget is missing, or no longer fits the clamped `max_tokens`. */
+function needsBudget(
+  { budget_tokens: budget }: Fields,
+  { maxTokens, requested }: { maxTokens: number; requested: number },
+): boolean {
+  return typeof budget !== 'number' || (budget < requested && budget >= maxTokens)
+}
+
+/**
+ * The body for a vendor of the messages API: unchanged except for sizes and parameters that the model does not accept.
+ */
+function nativeBody(
+  { model: _, stream: __, ...body }: Fields,
+  { maxTokens, row }: { maxTokens: number; row: ChatRow },
+): Fields {
+  const vendorBody: Record<string, Json> = { ...body, max_tokens: maxTokens }
+  for (const name of row.strips ?? []) delete vendorBody[name]
+  const thinking = vendorBody.thinking as Fields | undefined
+  if (thinking?.type === 'enabled' && needsBudget(thinking, { maxTokens, requested: body.max_tokens as number })) {
+    if (maxTokens <= MIN_BUDGET) delete vendorBody.thinking
+    else vendorBody.thinking = { ...thinking, budget_tokens: Math.max(MIN_BUDGET, Math.floor(maxTokens / 2)) }
+  }
+  const choice = vendorBody.tool_choice as Fields | undefined
+  if (row.noForcedTools && (choice?.type === 'any' || choice?.type === 'tool'))
+    vendorBody.tool_choice = { type: 'auto' }
+  return vendorBody
+}
+
+function translation({ id: model }: ChatRow, id: string): Translation {
+  return {
+    reply: (chat) => messagesFromChatReply({ ...chat, id }, { model }),
+    stream: () => messagesFromChatStream({ model, id }),
+  }
+}

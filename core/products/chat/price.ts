@@ -1,0 +1,87 @@
+/** Prices of chat requests (contract 6.37, 6.17). */
+import type { ChatBilling, Effort } from '../../ports/vendors/chat.ts'
+import { type Dollars, dollars, type Usdc, roundUp, plus, print, times } from '../../x402/money.ts'
+import { NOTHING, perToken, isBelow, FLOOR, FEE } from '../../x402/pricing.ts'
+
+/** Inputs of a chat quote. `effort` is the one sent upstream (contract 6.38); `surcharge` is for live search. */
+export type ChatPriceInputs = {
+  readonly billing: ChatBilling
+  readonly promptTokens: number
+  readonly maxTokens: number
+  readonly effort?: Effort | undefined
+  readonly scalesQuote?: boolean | undefined
+  readonly surcharge?: Dollars | undefined
+}
+
+/**
+ * Exact US dollars as decimals, unrounded; `total` is the charged amount. The price of a flat model is in `total`, fee
+ * included.
+ */
+export type ChatPriceParts = {
+  readonly input: string
+  readonly output: string
+  readonly floorApplied: boolean
+  readonly surcharge: string
+  readonly fee: string
+  readonly total: string
+}
+
+/** The share of `max_tokens` that is quoted: 10%, times 2.5, 3 or 4.5 where effort scales it. */
+const OUTPUT_SHARE = dollars('0.1')
+
+const SCALED_SHARE: Readonly<Partial<Record<Effort, Dollars>>> = {
+  high: dollars('0.25'),
+  xhigh: dollars('0.3'),
+  max: dollars('0.45'),
+}
+
+/** Chat: input + share of output, at least 0.001, + surcharge + fee (contract 6.37, 6.17). Throws for a free model. */
+export function chatPrice(order: ChatPriceInputs): Usdc {
+  const { tokens, surcharge, fee } = chatCost(order)
+  return roundUp(plus(plus(tokens, surcharge), fee))
+}
+
+/** The components of `chatPrice`. Throws for a free model. */
+export function chatPriceParts(order: ChatPriceInputs): ChatPriceParts {
+  const { input, output, floorApplied, surcharge, fee } = chatCost(order)
+  return {
+    input: decimal(input),
+    output: decimal(output),
+    floorApplied,
+    surcharge: decimal(surcharge),
+    fee: decimal(fee),
+    total: print(chatPrice(order)),
+  }
+}
+
+function chatCost({
+  billing,
+  promptTokens,
+  maxTokens,
+  effort,
+  scalesQuote = false,
+  surcharge = NOTHING,
+}: ChatPriceInputs) {
+  if (billing.mode === 'free') throw new RangeError('a free model has no price')
+  if (billing.mode === 'flat')
+    return { input: NOTHING, output: NOTHING, tokens: billing.price, floorApplied: false, surcharge, fee: NOTHING }
+  const { long } = billing
+  const rates = long && promptTokens >= long.from ? long : billing
+  const share = (scalesQuote && effort && SCALED_SHARE[effort]) || OUTPUT_SHARE
+  const input = times(perToken(rates.input), BigInt(promptTokens))
+  const output = times(times(perToken(rates.output), BigInt(maxTokens)), share)
+  const tokens = plus(input, output)
+  const floorApplied = isBelow(tokens, FLOOR)
+  return { input, output, tokens: floorApplied ? FLOOR : tokens, floorApplied, surcharge, fee: FEE }
+}
+
+/** Prints an amount exactly, with at least six decimals. Denominators here are always powers of ten. */
+function decimal({ num, den }: Dollars): string {
+  const decimals = den.toString().length - 1
+  const digits = num.toString().padStart(decimals + 1, '0')
+  const fraction = digits
+    .slice(digits.length - decimals)
+    .replace(/0+$/, '')
+    .padEnd(6, '0')
+  return `${digits.slice(0, digits.length - decimals)}.${fraction}`
+}

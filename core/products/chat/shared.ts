@@ -1,0 +1,387 @@
+/**
+ * Shared by all chat APIs: finding the model, sizing the prompt, quoting, calling the vendor, and shaping the answer.
+ */
+import type { ChatRow, Effort, ChatFormat, ChatVendor } from '../../ports/vendors/chat.ts'
+import { checkExtras, checkLength, checkSizes, givesSeveralAnswers, usesResponsesApi } from './unsupported_fields.ts'
+import {
+  type ChatBody,
+  checkCounts,
+  checkMessages,
+  invalidParameter,
+  outputCap,
+  requestedTokens,
+  applyModelRules,
+  trimMessages,
+  unknownModel,
+} from './request.ts'
+import type { Answer, StreamedContext, StreamedOrder, Offering, Price } from '../../endpoint/mod.ts'
+import { ApiError } from '../../http/errors.ts'
+import type { Dollars, Usdc } from '../../x402/money.ts'
+import type { Json, Fields } from '../../lib/json.ts'
+import { chatPrice } from './price.ts'
+import { flatPrice } from '../../x402/pricing.ts'
+import { estimatePrompt, upperBound } from './token_estimate.ts'
+import { begun } from './formats/begun.ts'
+import { isEmpty } from './formats/empty.ts'
+import { translated, passedThrough } from './formats/watch.ts'
+import { usageOf } from './formats/usage.ts'
+import type { StreamTranslator } from './formats/rewriter.ts'
+import { asksForJson, plainReply, withJsonInstruction, withoutCodeFence } from './formats/chat_reply.ts'
+
+/** A checked and sized request of any chat API. */
+export type ChatInput = {
+  readonly row: ChatRow
+  /** The format of the API that was called. */
+  readonly format: ChatFormat
+  /** The request in the API's own format, for a vendor of that format. `chat` is for all others. */
+  readonly own: Fields
+  readonly chat: Fields
+  readonly stream: boolean
+  /** Estimated; 0 where neither the price nor a limit depends on it. */
+  readonly promptTokens: number
+  readonly maxTokens: number
+  readonly effort: Effort | undefined
+  readonly surcharge: Dollars | undefined
+  /** Headers of the reply. */
+  readonly headers: Readonly<Record<string, string>>
+  /** Request headers that are forwarded to the vendor. */
+  readonly forwardedHeaders: Readonly<Record<string, string>>
+  readonly background: boolean
+}
+
+/** Lifetime of the signed authorization (contract 6.42), and for background responses (contract 7.17). */
+const TIMEOUT_S = 300
+const BACKGROUND_TIMEOUT_S = 600
+
+export function findRow(model: string, { catalog, vendors }: Pick<Offering, 'catalog' | 'vendors'>): ChatRow {
+  const row = catalog.chat.get(model)
+  if (!row)
+    throw unknownModel(
+      model,
+      catalog.chat.all.filter((other) => vendors.chat(other) !== undefined),
+    )
+  return row
+}
+
+export type UnsizedRequest = {
+  readonly row: ChatRow
+  readonly format: ChatFormat
+  /** The request in chat format, validated against its schema. */
+  readonly chat: Fields
+  /** Builds the request in the API's own format from the sizes and rules; absent where that is `chat`. */
+  readonly own?: (ruled: {
+    readonly maxTokens: number
+    readonly row: ChatRow
+    readonly effort: Effort | undefined
+  }) => Fields
+  readonly stream: boolean
+  /** Default of `max_tokens`; 8192 if absent. */
+  readonly defaultTokens?: number
+  readonly forwardedHeaders?: Readonly<Record<string, string>>
+  readonly background?: boolean
+  /** Input that a vendor of the API's own format reads and that `chat` does not hold. */
+  readonly uncounted?: { readonly text: string; readonly tokens: number }
+}
+
+/** Applies the model's rules and sizes the prompt. Counts tokens only where the price or a limit depends on them. */
+export async function sizeRequest(
+  {
+    row,
+    format,
+    chat: request,
+    own,
+    stream,
+    defaultTokens,
+    forwardedHeaders = {},
+    background = false,
+    uncounted,
+  }: UnsizedRequest,
+  { catalog, vendors, countTokens }: StreamedContext,
+): Promise<ChatInput> {
+  const providerFormat = vendors.chat(row)?.format
+  const isNative = format !== 'chat' && providerFormat === format
+  checkCounts(request)
+  checkExtras(request)
+  checkSizes(request)
+  checkMessages(request.messages as ChatBody['messages'], { row, format, isNative })
+  const {
+    body: { max_tokens: _, max_completion_tokens: __, stream: ___, model: ____, ...body },
+    effort,
+  } = applyModelRules(request, row, { byResponses: format === 'responses' })
+  const requested = requestedTokens(request)
+  if (answersOf(request) > 1 && !givesSeveralAnswers(body, { row, format, providerFormat })) {
+    throw invalidParameter(
+      format === 'generate_content' ? 'generationConfig.candidateCount' : 'n',
+      `must be 1; ${row.id} returns one answer to such a request.`,
+    )
+  }
+  const measured = uncounted?.text
+    ? { ...body, messages: [...(body.messages as readonly Json[]), { role: 'assistant', content: uncounted.text }] }
+    : body
+  const uncountedTokens = uncounted?.tokens ?? 0
+  const bound = upperBound(measured, row) + uncountedTokens
+  checkLength(measured, bound)
+  const widest = outputCap({ requested, fallback: defaultTokens }, row, 0)
+  const isCounted = row.billing.mode === 'paid' || bound + widest.maxTokens > smallestWindow(row, { catalog })
+  const counted = isCounted
+    ? await estimatePrompt(measured, { row, countTokens, limit: row.contextWindow - 1 - uncountedTokens })
+    : undefined
+  const estimate = counted && { ...counted, total: counted.total + uncountedTokens }
+  const fitted =
+    estimate && estimate.total >= row.contextWindow
+      ? trimToWindow(body, { row, format, estimate })
+      : { body, removed: 0, promptTokens: estimate?.total ?? 0 }
+  const { maxTokens, headers } = outputCap({ requested, fallback: defaultTokens }, row, fitted.promptTokens)
+  const chat = { ...fitted.body, max_tokens: maxTokens }
+  return {
+    row,
+    format,
+    chat,
+    own: own ? own({ maxTokens, row, effort }) : chat,
+    stream,
+    promptTokens: fitted.promptTokens,
+    maxTokens,
+    effort,
+    surcharge: body.search_parameters === undefined ? undefined : row.liveSearch,
+    headers: {
+      ...headers,
+      ...(fitted.removed > 0 && { 'x-context-truncated': 'true', 'x-messages-removed': String(fitted.removed) }),
+    },
+    forwardedHeaders,
+    background,
+  }
+}
+
+/** The smallest context window among the row and its fallbacks, any of which may answer. */
+function smallestWindow(row: ChatRow, { catalog }: Pick<Offering, 'catalog'>): number {
+  return Math.min(
+    row.contextWindow,
+    ...(row.fallbacks ?? []).flatMap((id) => catalog.chat.get(id)?.contextWindow ?? []),
+  )
+}
+
+type Estimate = Awaited<ReturnType<typeof estimatePrompt>>
+
+/**
+ * Drops the oldest turns of a prompt that does not fit. Only chat is trimmed; other APIs refuse it as their vendors do.
+ */
+function trimToWindow(
+  body: Fields,
+  { row, format, estimate }: { row: ChatRow; format: ChatFormat; estimate: Estimate },
+) {
+  const tooLong = new ApiError('CONTEXT_LENGTH_EXCEEDED', {
+    message: `The prompt is longer than the context window of ${row.id}: at least ${estimate.total} tokens, and the window has ${row.contextWindow}. Shorten it, or choose a model with a longer window.`,
+    param: 'messages',
+  })
+  if (format !== 'chat') throw tooLong
+  const messages = body.messages as readonly Fields[]
+  const tokens = estimate.messages
+  const rest = tokens.filter(Number.isFinite).reduce((left, each) => left - each, estimate.total)
+  const keptMessages = trimMessages(messages, tokens, row.contextWindow - 1 - rest)
+  if (!keptMessages) throw tooLong
+  const keptSet = new Set(keptMessages)
+  const promptTokens = messages.reduce(
+    (sum, message, index) => (keptSet.has(message) ? sum + (tokens[index] ?? 0) : sum),
+    rest,
+  )
+  return { body: { ...body, messages: keptMessages }, removed: messages.length - keptMessages.length, promptTokens }
+}
+
+// ── the price ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const answersOf = ({ n }: Fields): number => (typeof n === 'number' ? n : 1)
+
+/** The inputs of the quote. Each of several answers (`n`) is quoted. */
+export function priceInputs({ row, promptTokens, maxTokens, effort, surcharge, chat }: ChatInput) {
+  return {
+    billing: row.billing,
+    promptTokens,
+    maxTokens: maxTokens * answersOf(chat),
+    effort,
+    scalesQuote: row.effort?.scalesQuote,
+    surcharge,
+  }
+}
+
+export function quote(input: ChatInput): Price | 'free' {
+  if (input.row.billing.mode === 'free') return 'free'
+  return {
+    amount: chatPrice(priceInputs(input)),
+    maxTimeoutSeconds: input.background ? BACKGROUND_TIMEOUT_S : TIMEOUT_S,
+    publicPrice: {},
+  }
+}
+
+/**
+ * Lowest and highest quote over the available rows: an empty request, and a full context window with the longest
+ * answers.
+ */
+export function chatPriceRange({ catalog, vendors }: Offering): { min: Usdc; max: Usdc } {
+  const rows = catalog.chat.all.filter((row) => row.billing.mode !== 'free' && vendors.chat(row) !== undefined)
+  const amounts = (rows.length > 0 ? rows : catalog.chat.all.filter((row) => row.billing.mode !== 'free')).flatMap(
+    (row) => {
+      const { billing, effort, liveSearch, contextWindow, maxOutput } = row
+      const most = {
+        billing,
+        promptTokens: contextWindow,
+        maxTokens: 8 * maxOutput,
+        effort: 'max' as const,
+        scalesQuote: effort?.scalesQuote,
+        surcharge: liveSearch,
+      }
+      return [chatPrice({ billing, promptTokens: 0, maxTokens: 0 }), chatPrice(most)]
+    },
+  )
+  const [first = flatPrice('0')] = amounts
+  return {
+    min: amounts.reduce((a, b) => (a < b ? a : b), first),
+    max: amounts.reduce((a, b) => (a > b ? a : b), first),
+  }
+}
+
+/** The first available paid row that fits; else the first that fits, so that the documentation has a price. */
+export function sampleRow(
+  { catalog, vendors }: Offering,
+  fits: (row: ChatRow) => boolean = () => true,
+): ChatRow | undefined {
+  const rows = catalog.chat.all.filter((row) => row.billing.mode !== 'free' && !row.hidden && fits(row))
+  return rows.find((row) => vendors.chat(row) !== undefined) ?? rows[0]
+}
+
+export function isServed(input: ChatInput, offering: Offering): boolean {
+  return offering.vendors.chat(input.row) !== undefined || candidatesFor(input, offering).length > 0
+}
+
+export const requestRecord = ({ row }: ChatInput) => ({ model: row.id, request: { model: row.id } })
+
+// ── the answer ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Translates chat answers for an API of another format. */
+export type Translation = {
+  reply(chat: Fields): Fields
+  stream(): StreamTranslator
+}
+
+type Candidate = { readonly row: ChatRow; readonly vendor: ChatVendor }
+
+/** The row and its fallbacks, limited to those that are available, hold the prompt and accept its images. */
+function candidatesFor({ row, promptTokens, chat }: ChatInput, { catalog, vendors }: Offering): readonly Candidate[] {
+  const hasImages = row.images !== undefined && row.fallbacks !== undefined && containsImages(chat)
+  const isAble = (other: ChatRow) =>
+    answersOf(chat) === 1 ||
+    givesSeveralAnswers(chat, { row: other, format: 'chat', providerFormat: vendors.chat(other)?.format })
+  const isFit = (other: ChatRow) =>
+    other.contextWindow > promptTokens && (!hasImages || other.images !== undefined) && isAble(other)
+  const rows = [row, ...(row.fallbacks ?? []).flatMap((id) => catalog.chat.get(id) ?? []).filter(isFit)]
+  return rows.flatMap((candidate) => {
+    const vendor = vendors.chat(candidate)
+    return vendor ? [{ row: candidate, vendor }] : []
+  })
+}
+
+const containsImages = ({ messages }: Fields): boolean =>
+  (messages as readonly Fields[]).some(
+    ({ content }) => Array.isArray(content) && content.some((part) => (part as Fields).type === 'image_url'),
+  )
+
+/** Calls the model, and its fallbacks in order while each is unavailable. */
+export async function answerChat(
+  order: StreamedOrder<ChatInput>,
+  translation: (row: ChatRow) => Translation | undefined,
+): Promise<Answer> {
+  const { input, log } = order
+  const candidates = candidatesFor(input, order)
+  for (const [index, candidate] of candidates.entries()) {
+    try {
+      const answer = await askModel(candidate, order, translation(candidate.row))
+      return {
+        ...answer,
+        headers: { ...answer.headers, ...input.headers, ...servedByHeaders(input.row, candidate.row) },
+      }
+    } catch (error) {
+      const isLast = index === candidates.length - 1
+      if (isLast || order.signal.aborted || !isModelUnavailable(error, input.row)) throw error
+      log.warn('model unavailable, trying its fallback', {
+        model: candidate.row.id,
+        fallback: candidates[index + 1]?.row.id,
+        error: (error as Error).message,
+      })
+    }
+  }
+  throw new ApiError('NOT_CONFIGURED')
+}
+
+function isModelUnavailable(error: unknown, { billing }: ChatRow): boolean {
+  if (!(error instanceof ApiError)) return true
+  if (error.code === 'RATE_LIMITED') return billing.mode === 'free'
+  return error.code === 'MODEL_UNAVAILABLE' || error.code === 'PROVIDER_CONFIG_ERROR' || error.code === 'NOT_CONFIGURED'
+}
+
+/** Headers that name the model that answered (contract 6.53). */
+function servedByHeaders(requestedRow: ChatRow, served: ChatRow): Readonly<Record<string, string>> {
+  return {
+    ...(requestedRow.billing.mode === 'free' && { 'x-free-model': 'true' }),
+    ...(requestedRow.id !== served.id && {
+      'x-fallback-used': 'true',
+      'x-original-model': requestedRow.id,
+      'x-fallback-model': served.id,
+    }),
+  }
+}
+
+async function askModel(
+  { row, vendor }: Candidate,
+  { input, signal, clock }: StreamedOrder<ChatInput>,
+  translation: Translation | undefined,
+): Promise<Answer> {
+  const isNative = input.format !== 'chat' && vendor.format === input.format && row === input.row
+  const format = isNative ? input.format : 'chat'
+  const { stream, forwardedHeaders } = input
+  const body = isNative ? input.own : bodyFor(row, input)
+  const viaResponses = !isNative && usesResponsesApi(row, body)
+  const answer = await vendor.ask(
+    { format, model: row.upstream, body, stream, headers: forwardedHeaders, ...(viaResponses && { by: 'responses' }) },
+    { signal },
+  )
+  const model = { upstream: row.upstream, publicId: row.id }
+  if (answer.kind === 'stream') {
+    const streamTranslation = isNative ? undefined : translation
+    const stream = streamTranslation
+      ? translated(answer.stream, streamTranslation.stream())
+      : passedThrough(answer.stream, isNative ? { format } : { format, model })
+    return { kind: 'stream', headers: {}, stream: await begun(stream, { signal }) }
+  }
+  if (isNative) return { kind: 'whole', headers: {}, body: nonEmpty(answer.body, format), usage: usageIn(answer.body) }
+  const isJsonEmulated = row.structured === 'emulated' && asksForJson(input.chat)
+  const reply = plainReply(isJsonEmulated ? withoutCodeFence(answer.body) : answer.body, {
+    model: row.id,
+    created: Math.floor(clock.now() / 1000),
+  })
+  return {
+    kind: 'whole',
+    headers: {},
+    body: translation ? translation.reply(nonEmpty(reply, 'chat')) : nonEmpty(reply, 'chat'),
+    usage: usageIn(reply),
+  }
+}
+
+/** Returns the answer. Throws MODEL_UNAVAILABLE for an empty one, which is not charged. */
+function nonEmpty(body: Fields, format: ChatFormat): Fields {
+  if (!isEmpty(body, format)) return body
+  throw new ApiError('MODEL_UNAVAILABLE', {
+    message: 'The model returned an empty answer. Nothing was charged. Try a larger max_tokens.',
+  })
+}
+
+/** The chat request for one row. A fallback applies its own rules and drops parameters that it does not accept. */
+function bodyFor(row: ChatRow, { row: first, chat, promptTokens, maxTokens }: ChatInput): Fields {
+  const own = () => ({ ...chat, max_tokens: outputCap({ requested: maxTokens }, row, promptTokens).maxTokens })
+  const body = row === first ? chat : applyModelRules(own(), row, { isLenient: true }).body
+  return row.structured === 'emulated' && asksForJson(body) ? withJsonInstruction(body) : body
+}
+
+function usageIn({ usage, usageMetadata }: Fields): Json {
+  const counted = usage ?? usageMetadata
+  if (typeof counted !== 'object' || counted === null || Array.isArray(counted)) return null
+  return 'prompt_tokens' in counted ? usageOf(counted as Fields) : counted
+}

@@ -1,0 +1,180 @@
+/**
+ * Image editing with one or more source images and an optional mask (contract 5.31). Jobs share the storage and poll
+ * path of generation.
+ */
+import { toBase64 } from '../../lib/base64.ts'
+import { type Static, Type } from '@sinclair/typebox'
+import { type Order, paid } from '../../endpoint/mod.ts'
+import { ApiError } from '../../http/errors.ts'
+import * as shared from './shared.ts'
+import { clip } from '../../lib/text.ts'
+import { refused } from '../../http/request_body.ts'
+import { pictureOf, typeByMagic } from '../../lib/image_bytes.ts'
+import type { MadeImage } from '../../ports/vendors/images.ts'
+
+const DEFAULT_MODEL = 'vendor-a/image-2'
+
+const MAX_FILES = 16
+
+const dataUri = Type.String({ minLength: 1 })
+const input = Type.Object({
+  model: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 200,
+      default: DEFAULT_MODEL,
+      description: 'Id of a model that edits images.',
+    }),
+  ),
+  prompt: shared.prompt('The edit to make.'),
+  image: Type.Union([dataUri, Type.Array(dataUri, { minItems: 1 })], {
+    description:
+      'A data URI, or several to combine into one result: at most 4 on vendor-a models, 3 on vendor-b models.',
+  }),
+  mask: Type.Optional(
+    Type.String({
+      minLength: 1,
+      description:
+        'A PNG with the dimensions of the source, transparent where it may change. vendor-a models and single sources only.',
+    }),
+  ),
+  size: Type.Optional(shared.size),
+  n: Type.Optional(shared.count),
+})
+type Input = Static<typeof input>
+
+/** The smallest PNG, as a source for examples. */
+const PIXEL =
+  'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
+
+const EDITS: shared.Requirement = {
+  matches: ({ edits }) => edits !== undefined,
+  isServedBy: ({ edit }) => edit !== undefined,
+}
+
+const EXAMPLE = { prompt: 'make it snow', image: PIXEL }
+
+const edit = paid({
+  name: 'images.image2image',
+  path: '/api/v1/images/image2image',
+  summary: 'Edit an image, or fuse several',
+  description:
+    'JSON with data URIs, or multipart/form-data with files (image[] or image, and mask). The fast path answers with raw data URIs; a polled job answers with hosted URLs.',
+  tag: 'images',
+  input,
+  output: shared.imageResult,
+  example: EXAMPLE,
+  multipart: fromForm,
+  uploads: true,
+  failure: 'Image editing failed',
+  job: shared.imageJob('image.edit.job'),
+  delivery: 'hybrid',
+  windowMs: shared.imageWindow,
+
+  check({ model = DEFAULT_MODEL, prompt, size = shared.DEFAULT_SIZE, n = 1, image, mask }, { catalog }) {
+    const row = catalog.images.get(model)
+    const editors = catalog.images.all.filter(EDITS.matches)
+    if (!row?.edits) throw shared.invalidModel(`${clip(model)} does not edit images.`, editors)
+    shared.checkOrder(row, { prompt, size })
+    const sources = typeof image === 'string' ? [image] : image
+    const { maxImages, mask: takesMask } = row.edits
+    if (sources.length > maxImages)
+      throw refused('image', `${row.id} accepts at most ${maxImages} source images, got ${sources.length}`)
+    if (mask !== undefined && !takesMask)
+      throw refused('mask', `${row.id} does not support masks; leave the mask out, or use a vendor-a model`)
+    if (mask !== undefined && typeof image !== 'string')
+      throw refused('mask', 'requires a single source image, not an array')
+    checkImages(sources, mask)
+    return { model: row.id, prompt, size, n, image, ...(mask !== undefined && { mask }) }
+  },
+
+  price: shared.imagePrice,
+  sample: (offering) => shared.sampleOf({ model: DEFAULT_MODEL, ...EXAMPLE }, shared.availableRows(offering, EDITS)),
+  priceRange: (offering) => shared.imagePriceRange(shared.availableRows(offering, EDITS)),
+
+  isAvailable({ model = DEFAULT_MODEL }, { catalog, vendors }) {
+    const row = catalog.images.get(model)
+    return row !== undefined && vendors.images(row)?.edit !== undefined
+  },
+
+  remember: ({ model = DEFAULT_MODEL, size = shared.DEFAULT_SIZE, n = 1 }) => ({ model, request: { model, size, n } }),
+  run: async (order) => shared.madeOf(await runEdit(order)),
+  show: (stored, showing) => shared.imageResponse(stored, showing, showing.raw),
+})
+
+export const edits = [edit]
+
+/** Calls the vendor. Rate limits and timeouts have other errors here than on generation (contract 5.49). */
+async function runEdit({ input: order, catalog, vendors, signal }: Order<Input>): Promise<readonly MadeImage[]> {
+  const { row, size, n } = shared.orderedImage(order, { catalog })
+  const vendor = vendors.images(row)
+  if (!vendor?.edit) throw new ApiError('NOT_CONFIGURED')
+  const images = typeof order.image === 'string' ? [order.image] : order.image
+  const { mask, prompt } = order
+  const job = {
+    model: row.upstream,
+    prompt,
+    width: size.width,
+    height: size.height,
+    n,
+    images,
+    ...(mask !== undefined && { mask }),
+  }
+  try {
+    return await vendor.edit(job, { signal })
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error
+    const { details, headers } = error.parts
+    if (error.code === 'RATE_LIMITED')
+      throw new ApiError('TOO_MANY_REQUESTS', { details: details ?? null, ...(headers && { headers }) })
+    if (error.code === 'UPSTREAM_TIMEOUT')
+      throw new ApiError('UPSTREAM_TIMEOUT', { ...error.parts, error: 'Image editing timed out' })
+    throw error
+  }
+}
+
+/** Checks that the sources and the mask are images, and that the mask has the dimensions of its source. */
+function checkImages(sources: readonly string[], mask: string | undefined): void {
+  const images = sources.map((source, index) => {
+    const picture = pictureOf(source)
+    if (typeof picture === 'string') throw refused(sources.length === 1 ? 'image' : `image.${index}`, picture)
+    return picture
+  })
+  if (mask === undefined) return
+  const maskImage = pictureOf(mask)
+  if (typeof maskImage === 'string') throw refused('mask', maskImage)
+  const [source] = images
+  if (maskImage.type !== 'image/png')
+    throw refused('mask', `must be a PNG with an alpha channel, got ${maskImage.type}`)
+  if (!source || (maskImage.width === source.width && maskImage.height === source.height)) return
+  throw refused(
+    'mask',
+    `must have the dimensions of its source, ${source.width}x${source.height}, got ${maskImage.width}x${maskImage.height}`,
+  )
+}
+
+/** Converts form fields to the JSON body (contract 5.33). */
+async function fromForm(form: FormData): Promise<Record<string, unknown>> {
+  const files = [...form.getAll('image[]'), ...form.getAll('image')]
+  // Too many for any model: only their number is needed, for the error message.
+  const images = files.length > MAX_FILES ? files.map(() => '-') : await Promise.all(files.map(dataUriOf))
+  const mask = form.get('mask')
+  const n = form.get('n')
+  return {
+    model: form.get('model') ?? undefined,
+    prompt: form.get('prompt') ?? undefined,
+    size: form.get('size') ?? undefined,
+    n: typeof n === 'string' && /^-?\d+$/.test(n.trim()) ? Number(n) : (n ?? undefined),
+    image: images.length > 1 ? images : images[0],
+    mask: mask === null ? undefined : await dataUriOf(mask),
+  }
+}
+
+/**
+ * Detects the type from the bytes, PNG by default, because Bun derives a file's type from its name (oven-sh/bun#33012).
+ */
+async function dataUriOf(field: FormDataEntryValue): Promise<string> {
+  if (typeof field === 'string') return field
+  const bytes = new Uint8Array(await field.arrayBuffer())
+  return `data:${typeByMagic(bytes) ?? 'image/png'};base64,${toBase64(bytes)}`
+}

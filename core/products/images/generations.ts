@@ -1,0 +1,139 @@
+/** Text-to-image generation, the poll of image jobs, and the list of image models (contract 5.1). */
+import { Type } from '@sinclair/typebox'
+import type { ImageRow } from '../../ports/vendors/images.ts'
+import { free, paid, polled } from '../../endpoint/mod.ts'
+import { json } from '../../http/reply.ts'
+import { ApiError } from '../../http/errors.ts'
+import * as shared from './shared.ts'
+import { clip } from '../../lib/text.ts'
+import { asNumber } from '../../x402/pricing.ts'
+import { READS } from '../../endpoint/replies.ts'
+
+const HOUR_MS = 3_600_000
+
+const input = Type.Object({
+  model: Type.String({
+    minLength: 1,
+    maxLength: 200,
+    description: 'Id of an image model, as listed by /api/v1/images/models.',
+  }),
+  prompt: shared.prompt('What the image shows.'),
+  size: Type.Optional(shared.size),
+  n: Type.Optional(shared.count),
+})
+
+const GENERATES: shared.Requirement = { matches: () => true, isServedBy: () => true }
+
+const EXAMPLE = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
+
+const generations = paid({
+  name: 'images.generations',
+  path: '/api/v1/images/generations',
+  summary: 'Generate images from a prompt',
+  description:
+    'Answers 200 with the images within 30 seconds, else 202 with a job to poll. Charged only when the images are ready.',
+  tag: 'images',
+  input,
+  output: shared.imageResult,
+  example: EXAMPLE,
+  failure: 'Image generation failed',
+  job: shared.imageJob('image.generation.job'),
+
+  check({ model, prompt, size = shared.DEFAULT_SIZE, n = 1 }, { catalog }) {
+    const row = catalog.images.get(model)
+    if (!row) throw shared.invalidModel(`Unknown model: ${clip(model)}.`, catalog.images.all)
+    shared.checkOrder(row, { prompt, size })
+    return { model: row.id, prompt, size, n }
+  },
+
+  price(order, context) {
+    const { row } = shared.orderedImage(order, context)
+    const generation_info = {
+      generation_time: row.slow ? 'about 2 minutes' : 'usually under 30 seconds',
+      flow: 'hybrid',
+      note: 'Ready within 30 seconds: 200 and settled in that response. Otherwise 202 with a poll_url; nothing is charged until a poll finds the images ready.',
+    }
+    return { ...shared.imagePrice(order, context), also: { generation_info } }
+  },
+
+  sample: (offering) => shared.sampleOf(EXAMPLE, shared.availableRows(offering, GENERATES)),
+  priceRange: (offering) => shared.imagePriceRange(shared.availableRows(offering, GENERATES)),
+
+  isAvailable({ model }, { catalog, vendors }) {
+    const row = catalog.images.get(model)
+    return row !== undefined && vendors.images(row) !== undefined
+  },
+
+  remember: ({ model, size = shared.DEFAULT_SIZE, n = 1 }) => ({ model, request: { model, size, n } }),
+  delivery: 'hybrid',
+  windowMs: shared.imageWindow,
+
+  async run({ input: order, catalog, vendors, signal }) {
+    const { row, size, n } = shared.orderedImage(order, { catalog })
+    const vendor = vendors.images(row)
+    if (!vendor) throw new ApiError('NOT_CONFIGURED')
+    const job = { model: row.upstream, prompt: order.prompt, width: size.width, height: size.height, n }
+    return shared.madeOf(await vendor.generate(job, { signal }).catch(asPlainFailure))
+  },
+
+  show: (stored, showing) => shared.imageResponse(stored, showing),
+})
+
+const jobPoll = polled({
+  name: 'images.poll',
+  path: shared.POLL_PATH,
+  aliases: ['/api/v1/images/image2image/{id}'],
+  summary: 'Collect a slow image job',
+  description: `${READS} The first poll that finds the job completed settles it, once.`,
+  tag: 'images',
+  of: ['images.generations', 'images.image2image'],
+})
+
+const models = free({
+  name: 'images.models',
+  path: '/api/v1/images/models',
+  summary: 'List the image models and their catalog rates',
+  tag: 'images',
+  limit: { requests: 100, windowMs: HOUR_MS },
+  output: Type.Object({
+    object: Type.Literal('list'),
+    data: Type.Array(
+      Type.Object({
+        id: Type.String(),
+        object: Type.Literal('model'),
+        name: Type.String(),
+        owned_by: Type.String(),
+        pricing: Type.Object({
+          sizes: Type.Array(
+            Type.Object({
+              size: Type.String(),
+              price: Type.Number({ description: 'US dollars for one image, before margin and fee.' }),
+            }),
+          ),
+        }),
+      }),
+    ),
+  }),
+  answer(_request, { catalog, vendors }) {
+    const listed = catalog.images.all.filter((row) => !row.hidden && vendors.images(row) !== undefined)
+    return json(200, { object: 'list', data: listed.map(listing) })
+  },
+})
+
+export const images = [generations, jobPoll, models]
+
+/** Generation has no 504: an upstream timeout is an ordinary failure (contract 5.49). */
+function asPlainFailure(error: unknown): never {
+  throw error instanceof ApiError && error.code === 'UPSTREAM_TIMEOUT' ? new Error(error.message) : error
+}
+
+function listing(row: ImageRow) {
+  const { id, name, maker, sizes } = row
+  return {
+    id,
+    object: 'model',
+    name,
+    owned_by: maker,
+    pricing: { sizes: sizes.map((offered) => ({ size: offered.size, price: asNumber(offered.rate) })) },
+  }
+}

@@ -1,0 +1,95 @@
+/** The categories of market data as rows, and the lengths of bars (contract 10.11). */
+import {
+  RESOLUTIONS,
+  type Resolution,
+  type MarketKind,
+  STOCK_MARKETS,
+  type StockMarket,
+} from '../../ports/vendors/market.ts'
+
+/** One category of feeds. `example` is a symbol in its format, `root` the path of its endpoints. */
+export type ShelfRow = {
+  readonly shelf: MarketKind
+  readonly category: 'crypto' | 'fx' | 'commodity' | 'stocks'
+  readonly label: string
+  readonly example: string
+  readonly root: string
+  /** Description of its symbols, for errors about unknown ones. */
+  readonly format: string
+}
+
+export const openShelves = [
+  {
+    shelf: 'crypto',
+    category: 'crypto',
+    label: 'Crypto',
+    example: 'BTC-USD',
+    root: '/api/v1/crypto',
+    format: 'BASE-QUOTE',
+  },
+  {
+    shelf: 'fx',
+    category: 'fx',
+    label: 'Foreign exchange',
+    example: 'EUR-USD',
+    root: '/api/v1/fx',
+    format: 'BASE-QUOTE',
+  },
+  {
+    shelf: 'commodity',
+    category: 'commodity',
+    label: 'Commodities',
+    example: 'XAU-USD',
+    root: '/api/v1/commodity',
+    format: 'METAL-USD or a ticker',
+  },
+] as const satisfies readonly ShelfRow[]
+
+const stocks = (
+  shelf: StockMarket,
+  label: string,
+  { example, format }: Pick<ShelfRow, 'example' | 'format'>,
+): ShelfRow => {
+  return { shelf, category: 'stocks', label, example, root: `/api/v1/stocks/${shelf}`, format }
+}
+
+const letters = (example: string) => ({ example, format: 'letters' })
+const digits = (count: number, example: string) => ({ example, format: `${count} digits` })
+
+const stockShelves: Readonly<Record<StockMarket, ShelfRow>> = {
+  us: stocks('us', 'US equities', { example: 'AAPL', format: 'a plain ticker' }),
+  hk: stocks('hk', 'Hong Kong equities', { example: '0700-HK', format: 'digits with the suffix -HK' }),
+  jp: stocks('jp', 'Japanese equities', digits(4, '7203')),
+  kr: stocks('kr', 'Korean equities', digits(6, '005930')),
+  gb: stocks('gb', 'British equities', letters('VOD')),
+  de: stocks('de', 'German equities', letters('SAP')),
+  fr: stocks('fr', 'French equities', letters('MC')),
+  nl: stocks('nl', 'Dutch equities', letters('ASML')),
+  ie: stocks('ie', 'Irish equities', letters('RYA')),
+  lu: stocks('lu', 'Luxembourg equities', letters('SESG')),
+  cn: stocks('cn', 'Chinese equities', digits(6, '600519')),
+  ca: stocks('ca', 'Canadian equities', letters('SHOP')),
+}
+
+/** The row of a stock market; undefined for an unknown one. */
+export function stockShelf(market: unknown): ShelfRow | undefined {
+  const known = STOCK_MARKETS.find((each) => each === market)
+  return known && stockShelves[known]
+}
+
+export const isResolution = (value: unknown): value is Resolution => RESOLUTIONS.includes(value as Resolution)
+
+const MINUTE = 60
+const DAY = 24 * 60 * MINUTE
+
+/** Length of a bar in seconds; the longest month for M. */
+export const BAR_SECONDS: Readonly<Record<Resolution, number>> = {
+  1: MINUTE,
+  5: 5 * MINUTE,
+  15: 15 * MINUTE,
+  60: 60 * MINUTE,
+  240: 240 * MINUTE,
+  D: DAY,
+  W: 7 * DAY,
+  M: 31 * DAY,
+}

@@ -1,0 +1,69 @@
+/** The endpoint registry: one line per product. Routes, quotes, OpenAPI and discovery are derived from it. */
+import type { Endpoint } from '../endpoint/mod.ts'
+import { calls } from './site/call_poll.ts'
+import { changelog } from './site/changelog.ts'
+import { chat } from './chat/completions.ts'
+import { defidata } from './defi/defi.ts'
+import { discovery } from './site/discovery.ts'
+import { docs } from './site/docs.ts'
+import { edits } from './images/edits.ts'
+import { funding } from './wallet/funding.ts'
+import { generateContent } from './chat/generate_content.ts'
+import { health } from './site/health.ts'
+import { images } from './images/generations.ts'
+import { marketData } from './market/prices.ts'
+import { media } from './site/media.ts'
+import { messages } from './chat/messages.ts'
+import { models } from './site/models.ts'
+import { music } from './audio/music.ts'
+import { onramp } from './wallet/onramp.ts'
+import { phone } from './phone/numbers.ts'
+import { portraits } from './video/characters.ts'
+import { prediction } from './prediction/prediction.ts'
+import { pricing } from './site/price_list.ts'
+import { responses } from './chat/responses.ts'
+import { rpc } from './rpc/rpc.ts'
+import { sandbox } from './sandbox/sandbox.ts'
+import { search } from './search/search.ts'
+import { soundEffects } from './audio/sound_effects.ts'
+import { speech } from './audio/speech.ts'
+import { swap } from './swap/swap.ts'
+import { video } from './video/generations.ts'
+import { voice } from './phone/calls.ts'
+import { wallet } from './wallet/wallet.ts'
+import { websearch } from './search/websearch.ts'
+
+export const endpoints: readonly Endpoint[] = [
+  ...images,
+  ...edits,
+  ...video,
+  ...portraits,
+  ...speech,
+  ...soundEffects,
+  ...music,
+  ...chat,
+  ...messages,
+  ...responses,
+  ...generateContent,
+  ...sandbox,
+  ...search,
+  ...websearch,
+  ...swap,
+  ...marketData,
+  ...prediction,
+  ...defidata,
+  ...rpc,
+  ...voice,
+  ...phone,
+  ...onramp,
+  ...funding,
+  ...calls,
+  ...media,
+  ...models,
+  ...wallet,
+  ...health,
+  ...pricing,
+  ...changelog,
+  ...discovery,
+  ...docs,
+]

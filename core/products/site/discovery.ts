@@ -1,0 +1,60 @@
+/** The machine-readable descriptions, derived from the endpoint registry. */
+import { Type } from '@sinclair/typebox'
+import { free } from '../../endpoint/mod.ts'
+import type { Reply } from '../../http/reply.ts'
+
+const openapi = free({
+  name: 'discovery.openapi',
+  path: '/openapi.json',
+  aliases: ['/.well-known/openapi.json'],
+  summary: 'This API as OpenAPI 3.1',
+  description: 'Every endpoint, field, price and error, each with an example.',
+  tag: 'discovery',
+  output: Type.Object({
+    openapi: Type.String(),
+    info: Type.Object({}),
+    paths: Type.Object({}),
+    components: Type.Object({}),
+  }),
+  answer: async ({ origin }, { gateway }) => document(await gateway.openapi(origin)),
+})
+
+const price = Type.Object({
+  mode: Type.Union([Type.Literal('fixed'), Type.Literal('dynamic')]),
+  currency: Type.Literal('USD'),
+})
+
+const wellKnown = free({
+  name: 'discovery.x402',
+  path: '/.well-known/x402',
+  summary: 'What is for sale here, for x402 indexers',
+  description: 'The metadata of x402 version 2, and the list of resources of version 1, in one document.',
+  tag: 'discovery',
+  output: Type.Object({
+    x402Version: Type.Literal(2),
+    version: Type.Literal(1, { description: 'Of the list of resources.' }),
+    name: Type.String(),
+    description: Type.String(),
+    instructions: Type.String(),
+    serviceVersion: Type.String(),
+    resources: Type.Array(Type.String({ description: 'URL; names in braces are to be filled in.' })),
+    services: Type.Array(
+      Type.Object({
+        name: Type.String(),
+        endpoint: Type.String(),
+        method: Type.String(),
+        description: Type.String(),
+        category: Type.String(),
+        pricing: price,
+        payment: Type.Array(Type.Object({})),
+      }),
+    ),
+  }),
+  answer: ({ origin }, { gateway }) => document(gateway.wellKnown(origin)),
+})
+
+export const discovery = [openapi, wellKnown]
+
+function document(body: string): Reply {
+  return { status: 200, headers: { 'content-type': 'application/json', 'cache-control': 'public, max-age=60' }, body }
+}

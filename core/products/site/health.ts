@@ -1,0 +1,284 @@
+/** Health of the gateway from recorded results: makes no upstream calls and exposes no request data. */
+import { Type } from '@sinclair/typebox'
+import { free, type FreeContext } from '../../endpoint/mod.ts'
+import { json } from '../../http/reply.ts'
+import { type GatewayFacts, DEGRADED_AFTER, type ProviderStatus } from '../../endpoint/gateway_info.ts'
+import { models as listing } from './models.ts'
+
+const LIMIT = { requests: 60, windowMs: 60_000, bucket: 'health' }
+const FRESH = { 'cache-control': 'no-store' }
+
+const time = (description: string) => Type.Union([Type.String({ description }), Type.Null()])
+const status = Type.Union([Type.Literal('ok'), Type.Literal('degraded'), Type.Literal('starting')], {
+  description: `starting: its chain has not been checked yet. degraded: the last ${DEGRADED_AFTER} questions, or more, got no answer, or a chain of it cannot be settled on.`,
+})
+const statusFields = {
+  last_success_at: time('Null where there was none since the start, or since the last visit of a buyer.'),
+  last_failure_at: time('Null where there was none since the start.'),
+  failures_in_a_row: Type.Integer(),
+}
+
+const iso = (at: number | null): string | null => (at === null ? null : new Date(at).toISOString())
+const statusOf = ({ lastOkAt, lastFailureAt, failuresInARow }: ProviderStatus) => ({
+  last_success_at: iso(lastOkAt),
+  last_failure_at: iso(lastFailureAt),
+  failures_in_a_row: failuresInARow,
+})
+const isDegraded = ({ failuresInARow }: ProviderStatus): boolean => failuresInARow >= DEGRADED_AFTER
+
+function chainStatus({ isReady, closed, healthStatus }: GatewayFacts): 'ok' | 'degraded' | 'starting' {
+  if (closed()) return 'degraded'
+  if (!isReady()) return 'starting'
+  return healthStatus.isVerificationUnavailable() || isDegraded(healthStatus.chain()) ? 'degraded' : 'ok'
+}
+
+type Modelled = { readonly id: string; readonly status: 'available' | 'degraded' } & ReturnType<typeof statusOf>
+
+/** Only listed models: models that are not configured have no public health. */
+async function modelsOf(
+  request: Parameters<(typeof listing)[0]['answer']>[0],
+  context: FreeContext,
+): Promise<readonly Modelled[]> {
+  const replies = await Promise.all(
+    listing.map((endpoint) => endpoint.answer({ ...request, query: new URLSearchParams(), search: '' }, context)),
+  )
+  const ids = replies.flatMap(({ body }) =>
+    (JSON.parse(body as string) as { data: readonly { id: string }[] }).data.map(({ id }) => id),
+  )
+  return ids.map((id) => {
+    const providerStatus = context.gateway.healthStatus.model(id)
+    return { id, status: isDegraded(providerStatus) ? 'degraded' : 'available', ...statusOf(providerStatus) }
+  })
+}
+
+const uptime = ({ startedAt }: GatewayFacts, now: number): number => Math.floor((now - startedAt) / 1000)
+
+const up = free({
+  name: 'health',
+  path: '/api/health',
+  summary: 'Whether the gateway is up',
+  tag: 'health',
+  limit: LIMIT,
+  output: Type.Object({
+    status: Type.Literal('ok'),
+    ready: Type.Boolean({
+      description: 'Whether it can sell: its chain has been checked and payments can be verified.',
+    }),
+    gateway: Type.String(),
+    network: Type.String(),
+    version: Type.String(),
+    uptime_seconds: Type.Integer(),
+    timestamp: Type.String(),
+  }),
+  answer(_request, { gateway, clock }) {
+    const now = clock.now()
+    return json(
+      200,
+      {
+        status: 'ok',
+        ready: gateway.isReady() && !gateway.healthStatus.isVerificationUnavailable(),
+        gateway: gateway.name,
+        network: gateway.label,
+        version: gateway.version,
+        uptime_seconds: uptime(gateway, now),
+        timestamp: new Date(now).toISOString(),
+      },
+      FRESH,
+    )
+  },
+})
+
+const overview = free({
+  name: 'health.overview',
+  path: '/api/v1/health/overview',
+  summary: 'How the gateway, its chain and its models are',
+  tag: 'health',
+  limit: LIMIT,
+  output: Type.Object({
+    object: Type.Literal('health.overview'),
+    status,
+    gateway: Type.String(),
+    network: Type.String(),
+    version: Type.String(),
+    uptime_seconds: Type.Integer(),
+    chain: Type.Object({ status }),
+    models: Type.Object({ total: Type.Integer(), available: Type.Integer(), degraded: Type.Integer() }),
+    timestamp: Type.String(),
+  }),
+  async answer(request, context) {
+    const { gateway, clock } = context
+    const now = clock.now()
+    const all = await modelsOf(request, context)
+    const available = all.filter((model) => model.status === 'available').length
+    const chain = chainStatus(gateway)
+    const areAllAvailable = available === all.length
+    const { name, label: network, version } = gateway
+    const models = { total: all.length, available, degraded: all.length - available }
+    const overall = chain === 'ok' && !areAllAvailable ? 'degraded' : chain
+    return json(
+      200,
+      {
+        object: 'health.overview',
+        status: overall,
+        gateway: name,
+        network,
+        version,
+        uptime_seconds: uptime(gateway, now),
+        chain: { status: chain },
+        models,
+        timestamp: iso(now),
+      },
+      FRESH,
+    )
+  },
+})
+
+const chain = free({
+  name: 'health.chain',
+  path: '/api/v1/health/chain',
+  summary: 'Whether the chain answers',
+  description: 'By the answers to the last payments; nobody is asked for this.',
+  tag: 'health',
+  limit: LIMIT,
+  output: Type.Object({
+    object: Type.Literal('health.chain'),
+    status,
+    reason: Type.Union(
+      [
+        Type.Literal('no_gas'),
+        Type.Literal('no_key'),
+        Type.Literal('clock'),
+        Type.Literal('verification_unavailable'),
+        Type.Null(),
+      ],
+      {
+        description:
+          "Why nothing is sold: no_gas, the accounts that pay for settlements hold too little; no_key, other replicas hold every key; clock, the clock of this process is not the database's; verification_unavailable, the chain has not answered for 15 seconds or more.",
+      },
+    ),
+    detail: Type.Optional(Type.String({ description: "The same in words. Only with the operator's token." })),
+    networks: Type.Array(
+      Type.Object({ network: Type.String(), label: Type.String(), scheme: Type.String(), asset: Type.String() }),
+    ),
+    ...statusFields,
+    timestamp: Type.String(),
+  }),
+  answer({ header }, { gateway, clock, isOperator }) {
+    const closed = gateway.closed()
+    const why = {
+      reason:
+        closed?.code ??
+        (gateway.healthStatus.isVerificationUnavailable() ? ('verification_unavailable' as const) : null),
+      ...(closed && isOperator(header('authorization')) && { detail: closed.reason }),
+    }
+    const networks = gateway
+      .terms()
+      .map(({ network, scheme, asset }) => ({ network, label: gateway.label, scheme, asset }))
+    return json(
+      200,
+      {
+        object: 'health.chain',
+        status: chainStatus(gateway),
+        ...why,
+        networks,
+        ...statusOf(gateway.healthStatus.chain()),
+        timestamp: iso(clock.now()),
+      },
+      FRESH,
+    )
+  },
+})
+
+const models = free({
+  name: 'health.models',
+  path: '/api/v1/health/models',
+  summary: 'Whether each model answers',
+  description: 'By its last orders; nobody is asked for this.',
+  tag: 'health',
+  limit: LIMIT,
+  output: Type.Object({
+    object: Type.Literal('list'),
+    data: Type.Array(
+      Type.Object({
+        id: Type.String(),
+        status: Type.Union([Type.Literal('available'), Type.Literal('degraded')]),
+        ...statusFields,
+      }),
+    ),
+    timestamp: Type.String(),
+  }),
+  answer: async (request, context) =>
+    json(200, { object: 'list', data: await modelsOf(request, context), timestamp: iso(context.clock.now()) }, FRESH),
+})
+
+const regions = free({
+  name: 'health.regions',
+  path: '/api/v1/health/regions',
+  summary: 'Where this gateway is served from',
+  description: 'A gateway knows itself only: there is one region, which is whoever answers.',
+  tag: 'health',
+  limit: LIMIT,
+  output: Type.Object({
+    object: Type.Literal('list'),
+    data: Type.Array(Type.Object({ id: Type.String(), status, network: Type.String() })),
+    timestamp: Type.String(),
+  }),
+  answer(_request, { gateway, clock }) {
+    return json(
+      200,
+      {
+        object: 'list',
+        data: [{ id: gateway.name, status: chainStatus(gateway), network: gateway.label }],
+        timestamp: iso(clock.now()),
+      },
+      FRESH,
+    )
+  },
+})
+
+/** Answered by the process itself: whoever watches it restarts what does not answer. */
+const alive = free({
+  name: 'livez',
+  path: '/livez',
+  summary: 'Whether the process answers',
+  tag: 'health',
+  hidden: true,
+  output: Type.Object({ status: Type.Literal('ok') }),
+  answer: () => json(200, { status: 'ok' }, FRESH),
+})
+
+const ready = free({
+  name: 'readyz',
+  path: '/readyz',
+  summary: 'Whether the gateway wants requests',
+  description: '503 until its chain has been checked, while it cannot settle, and while the process stops.',
+  tag: 'health',
+  hidden: true,
+  output: Type.Object({
+    status: Type.Union([Type.Literal('ready'), Type.Literal('not_ready')]),
+    reasons: Type.Optional(Type.Array(Type.String(), { description: "Only with the operator's token." })),
+  }),
+  answer({ header }, { gateway, isOperator }) {
+    const reasons = unreadiness(gateway)
+    const isReady = reasons.length === 0
+    return json(
+      isReady ? 200 : 503,
+      {
+        status: isReady ? 'ready' : 'not_ready',
+        ...(isOperator(header('authorization')) && { reasons }),
+      },
+      FRESH,
+    )
+  },
+})
+
+function unreadiness({ isDraining, isReady, closed }: GatewayFacts): readonly string[] {
+  const reason = closed()?.reason
+  return [
+    ...(isDraining() ? ['the process is stopping'] : []),
+    ...(reason === undefined ? [] : [reason]),
+    ...(reason === undefined && !isReady() ? ['no chain has been checked yet'] : []),
+  ]
+}
+
+export const health = [up, overview, chain, models, regions, alive, ready]

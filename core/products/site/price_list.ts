@@ -1,0 +1,147 @@
+/** What everything costs, and how much of it there is: the menu and the listing of models, in numbers. */
+import { Type } from '@sinclair/typebox'
+import { free, type FreeContext, type FreeRequest } from '../../endpoint/mod.ts'
+import { json } from '../../http/reply.ts'
+import { print, roundUp } from '../../x402/money.ts'
+import { FEE } from '../../x402/pricing.ts'
+import { models } from './models.ts'
+
+const HOUR_MS = 3_600_000
+const CACHED = { 'cache-control': 'public, max-age=60' }
+
+/** The members of a listed model that are used here. */
+type Listed = {
+  readonly id: string
+  readonly owned_by: string
+  readonly categories: readonly string[]
+  readonly billing_mode: string
+  readonly pricing: Readonly<Record<string, unknown>>
+}
+
+/** Reads the model list itself, so that both agree. */
+async function listed(request: FreeRequest, context: FreeContext): Promise<readonly Listed[]> {
+  const replies = await Promise.all(
+    models.map((endpoint) => endpoint.answer({ ...request, query: new URLSearchParams(), search: '' }, context)),
+  )
+  return replies.flatMap(({ body }) => (JSON.parse(body as string) as { data: readonly Listed[] }).data)
+}
+
+const amount = Type.String({ description: 'US dollars, six decimals, margin and fee included.' })
+const price = Type.Union([
+  Type.Literal('free'),
+  Type.Object({ mode: Type.Literal('fixed'), currency: Type.Literal('USD'), amount }),
+  Type.Object({ mode: Type.Literal('dynamic'), currency: Type.Literal('USD'), min: amount, max: amount }),
+])
+
+const prices = free({
+  name: 'pricing',
+  path: '/api/pricing',
+  summary: 'What every endpoint and every model costs',
+  description:
+    'Endpoints by what their 402 would ask, models by their rates. The 402 of a request is its price; this is what it is made from.',
+  tag: 'discovery',
+  limit: { requests: 100, windowMs: HOUR_MS },
+  output: Type.Object({
+    object: Type.Literal('pricing'),
+    currency: Type.Literal('USD'),
+    asset: Type.Literal('USDC'),
+    network: Type.String(),
+    transaction_fee: Type.String({ description: 'US dollars for a paid call, once; contained in every amount below.' }),
+    endpoints: Type.Array(
+      Type.Object({
+        name: Type.String(),
+        methods: Type.Array(Type.String()),
+        path: Type.String(),
+        tag: Type.String(),
+        summary: Type.String(),
+        price,
+      }),
+    ),
+    models: Type.Array(
+      Type.Object({
+        id: Type.String(),
+        owned_by: Type.String(),
+        categories: Type.Array(Type.String()),
+        billing_mode: Type.String(),
+        pricing: Type.Object({}),
+      }),
+    ),
+  }),
+  async answer(request, context) {
+    const { gateway } = context
+    const rates = (await listed(request, context)).map(({ id, owned_by, categories, billing_mode, pricing }) => ({
+      id,
+      owned_by,
+      categories,
+      billing_mode,
+      pricing,
+    }))
+    const body = {
+      object: 'pricing',
+      currency: 'USD',
+      asset: 'USDC',
+      network: gateway.label,
+      transaction_fee: print(roundUp(FEE)),
+      endpoints: gateway.pricing(),
+      models: rates,
+    }
+    return json(200, body, CACHED)
+  },
+})
+
+const count = (description: string) => Type.Integer({ description })
+
+const numbers = free({
+  name: 'brand.numbers',
+  path: '/brand/numbers.json',
+  summary: 'How many models and endpoints there are',
+  description:
+    'For whoever writes about this gateway. Counts of other products that public copies of this file carry have no meaning here, and are left out.',
+  tag: 'discovery',
+  output: Type.Object({
+    version: Type.Literal(1),
+    models: Type.Object({
+      chatVisible: count('Chat models on the list.'),
+      totalVisible: count('All models on the list.'),
+      free: count('Chat models that cost nothing.'),
+      freeWithheld: count('Free models that are configured, but hidden.'),
+      image: count('Image models.'),
+      video: count('Video models.'),
+      music: count('Music models.'),
+      speech: count('Speech models.'),
+      soundfx: count('Models of sound effects.'),
+      withFallback: count('Listed chat models that another one stands in for.'),
+      withFallbackAllEntries: count('The same, with those that are hidden.'),
+    }),
+    endpoints: Type.Object({ paid: count('Endpoints that ask for a payment.'), free: count('Endpoints that do not.') }),
+    networks: count('Networks that this gateway is paid on.'),
+  }),
+  async answer(request, context) {
+    const { catalog, vendors, gateway } = context
+    const all = await listed(request, context)
+    const of = (...categories: readonly string[]) =>
+      all.filter((model) => model.categories.some((each) => categories.includes(each))).length
+    const chat = catalog.chat.all.filter((row) => vendors.chat(row) !== undefined)
+    const visible = chat.filter(({ hidden }) => !hidden)
+    const withFallback = (rows: typeof chat) => rows.filter(({ fallbacks = [] }) => fallbacks.length > 0).length
+    const offered = gateway.pricing()
+    const models = {
+      chatVisible: visible.length,
+      totalVisible: all.length,
+      free: visible.filter(({ billing }) => billing.mode === 'free').length,
+      freeWithheld: chat.filter(({ hidden, billing }) => hidden && billing.mode === 'free').length,
+      image: of('image'),
+      video: of('video'),
+      music: of('music'),
+      speech: of('tts', 'speech'),
+      soundfx: of('soundfx', 'sound-effects'),
+      withFallback: withFallback(visible),
+      withFallbackAllEntries: withFallback(chat),
+    }
+    const paid = offered.filter(({ price }) => price !== 'free').length
+    const networks = new Set(gateway.terms().map(({ network }) => network)).size
+    return json(200, { version: 1, models, endpoints: { paid, free: offered.length - paid }, networks }, CACHED)
+  },
+})
+
+export const pricing = [prices, numbers]

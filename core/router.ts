@@ -1,0 +1,136 @@
+/** Everything for sale and everything free, as one list; finds the endpoint that a path means. */
+import { type Endpoint, type Free, type Sold, methodsOf, isSold } from './endpoint/mod.ts'
+
+export type Match =
+  | { kind: 'found'; endpoint: Endpoint; params: Readonly<Record<string, string>> }
+  /** A look at what is sold here, or is free to be found: answered with the default quote, or with one of nothing (contract 10.14, 1.53). */
+  | { kind: 'discover'; endpoint: Sold | Free; params: Readonly<Record<string, string>> }
+  | { kind: 'options'; allow: string }
+  | { kind: 'wrong_method'; allow: string }
+  | { kind: 'unknown'; nearby: readonly string[] }
+
+export type Router = {
+  readonly endpoints: readonly Endpoint[]
+  readonly sold: ReadonlyMap<string, Sold>
+  /** `path` is the URL's pathname, still percent-encoded; segments are decoded here, once. */
+  match(method: string, path: string): Match
+}
+
+type Route = { readonly segments: readonly string[]; readonly byMethod: Map<string, Endpoint> }
+type Params = Record<string, string>
+
+const menus = new WeakMap<readonly Endpoint[], Router>()
+
+/** Made once for each list; lists do not change. Throws when two endpoints share a method and path, or a name. */
+export function router(endpoints: readonly Endpoint[]): Router {
+  const known = menus.get(endpoints) ?? routerOf(endpoints)
+  menus.set(endpoints, known)
+  return known
+}
+
+function routerOf(endpoints: readonly Endpoint[]): Router {
+  const fixed = new Map<string, Route>()
+  const open = new Map<string, Route>()
+  const names = new Set<string>()
+  for (const endpoint of endpoints) {
+    if (names.has(endpoint.name)) throw new RangeError(`two endpoints are called ${endpoint.name}`)
+    names.add(endpoint.name)
+    for (const path of [endpoint.path, ...(endpoint.aliases ?? [])]) add(path, endpoint)
+  }
+
+  function add(path: string, endpoint: Endpoint): void {
+    const routes = path.includes('{') ? open : fixed
+    const shape = path.replace(/\{[^}]*\}/g, (name) => (name.endsWith('...}') ? '{...}' : '{}'))
+    const route = routes.get(shape) ?? { segments: path.slice(1).split('/'), byMethod: new Map() }
+    for (const method of methodsOf(endpoint)) {
+      if (route.byMethod.has(method)) throw new RangeError(`two endpoints at ${method} ${path}`)
+      route.byMethod.set(method, endpoint)
+    }
+    routes.set(shape, route)
+  }
+
+  const openRoutes = [...open.values()].sort((a, b) => literals(b) - literals(a))
+
+  function find(path: string): { route: Route; params: Params } | undefined {
+    const exact = fixed.get(path)
+    if (exact) return { route: exact, params: {} }
+    const given = path.slice(1).split('/')
+    for (const route of openRoutes) {
+      const params = read(route.segments, given)
+      if (params) return { route, params }
+    }
+    return undefined
+  }
+
+  function match(method: string, path: string): Match {
+    const found = find(path)
+    if (!found) return { kind: 'unknown', nearby: nearby(path) }
+    const { byMethod } = found.route
+    const { params } = found
+    const looked = byMethod.get('GET') ?? byMethod.get('POST')
+    if (looked && isLook(method, looked, byMethod)) return { kind: 'discover', endpoint: looked, params }
+    const endpoint = byMethod.get(method === 'HEAD' ? 'GET' : method)
+    if (endpoint) return { kind: 'found', endpoint, params }
+    const allow = allowed(byMethod)
+    return method === 'OPTIONS' ? { kind: 'options', allow } : { kind: 'wrong_method', allow }
+  }
+
+  function nearby(path: string): readonly string[] {
+    const given = path.split('/')
+    const shown = endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
+    const ranked = shown.map((endpoint) => ({ endpoint, near: shared(given, endpoint.path.split('/')) }))
+    ranked.sort((a, b) => b.near - a.near)
+    return ranked.slice(0, 5).map(({ endpoint }) => `${endpoint.method} ${endpoint.path}`)
+  }
+
+  const sold = endpoints.filter(isSold)
+  return { endpoints, sold: new Map(sold.map((endpoint) => [endpoint.name, endpoint])), match }
+}
+
+/** HEAD never buys. A GET only looks where nothing is served under it. */
+function isLook(method: string, endpoint: Endpoint, byMethod: ReadonlyMap<string, Endpoint>): endpoint is Sold | Free {
+  if (endpoint.kind === 'free') return endpoint.discoverable === true && (method === 'HEAD' || method === 'OPTIONS')
+  return isSold(endpoint) && (method === 'HEAD' || (method === 'GET' && !byMethod.has('GET')))
+}
+
+/** Reads `{name}`, `{rest...}` and `{rest...}:verb`; undefined when the path is another one or is badly encoded. */
+function read(segments: readonly string[], given: readonly string[]): Params | undefined {
+  const params: Params = {}
+  for (const [index, segment] of segments.entries()) {
+    if (!segment.startsWith('{')) {
+      if (segment !== given[index]) return undefined
+      continue
+    }
+    const [name = '', suffix = ''] = segment.slice(1).split('}', 2)
+    const isRest = name.endsWith('...')
+    const value = decode(isRest ? given.slice(index) : given.slice(index, index + 1))
+    if (!value?.endsWith(suffix) || value.length === suffix.length) return undefined
+    params[isRest ? name.slice(0, -3) : name] = value.slice(0, value.length - suffix.length)
+    if (isRest) return params
+  }
+  return segments.length === given.length ? params : undefined
+}
+
+function decode(segments: readonly string[]): string | undefined {
+  try {
+    return segments.map(decodeURIComponent).join('/')
+  } catch {
+    return undefined
+  }
+}
+
+const literals = (route: Route): number => route.segments.filter((segment) => !segment.startsWith('{')).length
+
+function allowed(byMethod: ReadonlyMap<string, Endpoint>): string {
+  const methods = new Set([...byMethod.keys(), 'OPTIONS'])
+  const post = byMethod.get('POST')
+  if (methods.has('GET') || (post && isSold(post))) methods.add('GET').add('HEAD')
+  return [...methods].sort().join(', ')
+}
+
+/** How much of two paths is alike, leading segments first. */
+function shared(a: readonly string[], b: readonly string[]): number {
+  let leading = 0
+  while (leading < a.length && a[leading] === b[leading]) leading++
+  return leading * 10 + b.filter((segment) => a.includes(segment)).length - Math.abs(a.length - b.length)
+}

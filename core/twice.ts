@@ -1,2 +1,0 @@
-/** The names that stand in a list more than once. */
-export const twice = (names: readonly string[]): Set<string> => new Set(names.filter((name, index) => names.indexOf(name) !== index))

@@ -1,0 +1,262 @@
+import { type Static, Type } from '@sinclair/typebox'
+import { TypeCompiler, type ValueError } from '@sinclair/typebox/compiler'
+import { fromBase64, toBase64 } from '../lib/base64.ts'
+import { quoted } from '../lib/text.ts'
+
+/** The protocol version that Farebox speaks. */
+export const VERSION = 2
+
+/** Every header by which a payment may arrive; both carry the same v2 payload (contract 1.2). */
+export const PAYMENT_HEADERS = ['payment-signature', 'x-payment'] as const
+
+/** Response headers that a browser must be allowed to read. */
+export const EXPOSED_HEADERS = [
+  'PAYMENT-REQUIRED',
+  'PAYMENT-RESPONSE',
+  'X-Payment-Required',
+  'X-Payment-Receipt',
+  'X-Payment-Settled',
+  'X-Payment-Settle-Error-Class',
+  'WWW-Authenticate',
+  'X-Request-Id',
+  'X-RateLimit-Limit',
+  'X-RateLimit-Remaining',
+  'X-RateLimit-Reset',
+  'X-RateLimit-Source',
+  'X-Affiliate',
+  'X-Free-Model',
+  'X-Fallback-Used',
+  'X-Original-Model',
+  'X-Fallback-Model',
+  'X-Max-Tokens-Capped',
+  'X-Max-Tokens-Requested',
+  'X-Max-Tokens-Effective',
+  'X-Context-Truncated',
+  'X-Messages-Removed',
+  'X-Payment-Status',
+  'X-Deposit-Tx',
+  'Retry-After',
+] as const
+
+/** One way to pay: PaymentRequirements of the x402 v2 specification. `amount` is in base units of `asset`. */
+export const Offer = Type.Object({
+  scheme: Type.String(),
+  network: Type.String(),
+  amount: Type.String(),
+  asset: Type.String(),
+  payTo: Type.String(),
+  maxTimeoutSeconds: Type.Number(),
+  extra: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+})
+export type Offer = Static<typeof Offer>
+
+/** PaymentPayload of the x402 v2 specification. `payload` is the scheme's own; unknown extensions are tolerated. */
+export const Payment = Type.Object({
+  x402Version: Type.Literal(VERSION),
+  accepted: Offer,
+  payload: Type.Record(Type.String(), Type.Unknown()),
+  resource: Type.Optional(Type.Unknown()),
+  extensions: Type.Optional(Type.Unknown()),
+})
+export type Payment = Static<typeof Payment>
+
+/** The extension by which a buyer names a purchase, to be safe to repeat it (reference 6.3). */
+export const IDENTIFIER = 'payment-identifier'
+export const Identifier = Type.String({ minLength: 16, maxLength: 128, pattern: '^[a-zA-Z0-9_-]+$' })
+
+/** What every challenge declares in its body. Official clients echo what stands in its header, with or without an id. */
+const DECLARED = JSON.stringify({
+  [IDENTIFIER]: {
+    info: { required: false },
+    schema: Type.Object(
+      { required: Type.Boolean(), id: Type.Optional(Identifier) },
+      { $schema: 'https://json-schema.org/draft/2020-12/schema' },
+    ),
+  },
+}).slice(1, -1)
+/** The same in a header that has no room for the schema. Official clients read `info` alone. */
+const DECLARED_BRIEFLY = JSON.stringify({ [IDENTIFIER]: { info: { required: false }, schema: {} } }).slice(1, -1)
+
+/**
+ * Proof that money moved: the SettleResponse of the specification, as far as it is ours to keep. `block` is the block or slot of the
+ * transaction, where known; it is kept, and not told.
+ */
+export type Receipt = { transaction: string; network: string; payer: string; amount: string; block?: number }
+
+/** `bazaar`, already JSON, is the extension of that name in the body (reference 6.1), and is no part of the resource. */
+export type Resource = { url: string; description: string; mimeType: string; bazaar?: string | undefined }
+
+const isPayment = TypeCompiler.Compile(Payment)
+
+/** Standard base64 with padding over UTF-8 JSON, the form of every x402 header (decision 46). */
+export function encodeHeader(value: unknown): string {
+  return encodeText(JSON.stringify(value))
+}
+
+const encodeText = (text: string): string => (isAscii(text) ? btoa(text) : toBase64(new TextEncoder().encode(text)))
+
+/** HTTP servers let about 16 KiB through; a longer header comes from a program that embeds core, and is not worth reading. */
+const MAX_HEADER = 32_768
+
+export type Decoded = { ok: true; payment: Payment } | { ok: false; reason: string }
+
+/** Reads a payment header; liberal about the base64 alphabet, strict about the v2 shape. Never throws. */
+export function decodePayment(header: string): Decoded {
+  if (header.length > MAX_HEADER)
+    return { ok: false, reason: `the payment header is longer than ${MAX_HEADER} characters` }
+  const text = textOf(header)
+  if (text === undefined) return { ok: false, reason: 'the payment header is not base64' }
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    return { ok: false, reason: 'the payment header is not base64 of JSON' }
+  }
+  if (isPayment.Check(value)) return { ok: true, payment: value }
+  return { ok: false, reason: shapeProblem(value) }
+}
+
+function shapeProblem(value: unknown): string {
+  const version = (value as { x402Version?: unknown } | null)?.x402Version
+  if (version !== VERSION) return `x402Version must be 2, got ${ascii(quoted(version))}`
+  const first = isPayment.Errors(value).First()
+  return `the payment payload is malformed at ${first?.path || '/'}: ${first ? wrongField(first) : 'unknown shape'}`
+}
+
+/** What came, and what is expected in words: by the schema's description where it has one. */
+export function wrongField({ value, schema, message }: Pick<ValueError, 'value' | 'schema' | 'message'>): string {
+  const allowed = schema.description ? `expected ${schema.description}` : message
+  return `${allowed}; ${value === undefined ? 'it is missing' : `got ${ascii(quoted(value))}`}`
+}
+
+/**
+ * Bytes of all headers of a 402, with its status line and as the server sends them: nginx forwards 4,096 unless it is told otherwise (contract 1.5).
+ * The rest is what stands beside the values of every challenge at most: status line, names, type, caching, a request id of 64, date and length.
+ */
+export const MAX_HEADERS = 3_500
+const MAX_BESIDE = 400
+/** Longest `resource.url` where room is short, in characters; nothing is judged by it. */
+const SHORT_URL = 96
+
+/**
+ * The three challenge headers and the mirrored body of a 402 (contract 1.3). The headers are equal where there is one offer; of several,
+ * `payment-required` lists all, and the others carry the first `exact` one (contract 1.4). `beside` is the size of what else the 402 carries.
+ */
+export function challenge(
+  offers: readonly Offer[],
+  { bazaar, ...resource }: Resource,
+  body: Record<string, unknown>,
+  beside = 0,
+): Challenge {
+  const error = typeof body.error === 'string' ? body.error : 'Payment Required'
+  // The hottest path of all: what stands in header and body is written out once, what never changes never.
+  const accepts = JSON.stringify(offers)
+  const begin = `{"x402Version":${VERSION},"error":${JSON.stringify(error)},"resource":`
+  const told = fitting(MAX_HEADERS - MAX_BESIDE - beside, { begin, resource, offers, accepts })
+  const all = encodeText(told.all)
+  const one = told.one === told.all ? all : encodeText(told.one)
+  const extensions = bazaar === undefined ? DECLARED : `${DECLARED},"bazaar":${bazaar}`
+  return {
+    headers: {
+      'content-type': 'application/json',
+      'cache-control': 'no-store, no-cache, must-revalidate, max-age=0',
+      'payment-required': all,
+      'x-payment-required': one,
+      'www-authenticate': `X402 requirements=${one}`,
+    },
+    body: `{"x402Version":${VERSION},"accepts":${accepts},"extensions":{${extensions}},${JSON.stringify(body).slice(1)}`,
+  }
+}
+
+/** What `payment-required` says, and what the two others say. */
+type Told = { readonly all: string; readonly one: string }
+type Telling = {
+  readonly begin: string
+  readonly resource: Omit<Resource, 'bazaar'>
+  readonly offers: readonly Offer[]
+  readonly accepts: string
+}
+
+/**
+ * The fullest way to tell it whose three headers take so many bytes. What goes first is what a signature does not need: the schema of the
+ * extension, the description, the end of a long URL, the hints of an offer; offers last of all, from the end, down to one.
+ */
+function fitting(room: number, { begin, resource, offers, accepts }: Telling): Told {
+  const { description: _, ...bare } = resource
+  const short = { ...bare, url: bare.url.slice(0, SHORT_URL) }
+  const tell = (shown: Partial<Resource>, declared: string, list = accepts, listed = offers): Told => {
+    const frame = (some: string) => `${begin}${JSON.stringify(shown)},"accepts":${some},"extensions":{${declared}}}`
+    const all = frame(list)
+    return { all, one: listed.length > 1 ? frame(JSON.stringify([firstOf(listed)])) : all }
+  }
+  const isRoom = ({ all, one }: Told) => encodedSize(all) + 2 * encodedSize(one) <= room
+  for (const [shown, declared] of [
+    [resource, DECLARED],
+    [resource, DECLARED_BRIEFLY],
+    [bare, DECLARED_BRIEFLY],
+    [short, DECLARED_BRIEFLY],
+  ] as const) {
+    const told = tell(shown, declared)
+    if (isRoom(told)) return told
+  }
+  for (let listed = offers.map(withoutHint); ; listed = listed.slice(0, -1)) {
+    const told = tell({ url: short.url }, '', JSON.stringify(listed), listed)
+    if (isRoom(told) || listed.length < 2) return told
+  }
+}
+
+/** What clients of the contract sign: they know one scheme. */
+const firstOf = (offers: readonly Offer[]): Offer | undefined =>
+  offers.find(({ scheme }) => scheme === 'exact') ?? offers[0]
+
+/** What helps a client for seconds only (decision 65); documents that are written once leave it out. */
+const HINTS: ReadonlySet<string> = new Set(['recentBlockhash', 'lastValidBlockHeight'])
+
+export function withoutHint<T extends Pick<Offer, 'extra'>>(offer: T): T {
+  const { extra } = offer
+  return extra
+    ? { ...offer, extra: Object.fromEntries(Object.entries(extra).filter(([name]) => !HINTS.has(name))) }
+    : offer
+}
+
+/** Characters of `encodeText`. */
+const encodedSize = (text: string): number =>
+  4 * Math.ceil((isAscii(text) ? text.length : new TextEncoder().encode(text).length) / 3)
+
+export type Challenge = { headers: Record<string, string>; body: string }
+
+/** Receipt headers of a settled reply. */
+export function receiptHeaders({ block: _, ...receipt }: Receipt): Record<string, string> {
+  return {
+    'payment-response': encodeHeader({ success: true, ...receipt }),
+    'x-payment-receipt': receipt.transaction,
+  }
+}
+
+/** Characters of a reason in a header; the body says all of it. */
+const MAX_REASON = 96
+
+/** The PAYMENT-RESPONSE of a settlement that did not happen. */
+export function refusalHeaders(refusal: { reason: string; network: string; payer: string }): Record<string, string> {
+  const { network, payer } = refusal
+  const reason = refusal.reason.length > MAX_REASON ? `${refusal.reason.slice(0, MAX_REASON)}...` : refusal.reason
+  return { 'payment-response': encodeHeader({ success: false, errorReason: reason, transaction: '', network, payer }) }
+}
+
+const isAscii = (text: string): boolean => /^[\x20-\x7e]*$/.test(text)
+
+/** UTF-8 behind base64, in either alphabet; undefined for anything else. */
+function textOf(base64: string): string | undefined {
+  if (!/^[A-Za-z0-9+/_-]+={0,2}$/.test(base64)) return undefined
+  try {
+    const bytes = fromBase64(base64.replaceAll('-', '+').replaceAll('_', '/'))
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  } catch {
+    return undefined
+  }
+}
+
+/** Public clients run `btoa` over what a 402 says (contract 1.10): no caller's character may break that. */
+export function ascii(text: string): string {
+  return text.replace(/[^ -~]/g, '?')
+}

@@ -1,0 +1,125 @@
+/**
+ * The buy command. Examples: `bun run buy -- images "a red fox in the snow"`,
+ * `bun run buy -- video "a red fox runs through the snow"`, `bun run buy -- chat "Why is the sky blue?"`,
+ * `bun run buy -- speech "Hello"`, `bun run buy -- music "calm piano"`.
+ * Pays with the unmodified @x402/fetch client: with devnet's funded buyer, or with the key in FAREBOX_BUYER_KEY.
+ */
+import { parseArgs } from 'node:util'
+import { buyMusic, buySpeech } from './buy_audio.ts'
+import { buyChat } from './buy_chat.ts'
+import { buyImages } from './buy_images.ts'
+import { buyVideo } from './buy_video.ts'
+import { BuyError, gatewayUrl } from './buy_wallet.ts'
+
+const USAGE = `usage: bun run buy -- images "<prompt>" [--model ID] [--size WxH] [--n N] [--out FILE]
+       bun run buy -- video "<prompt>" [--model ID] [--seconds N] [--resolution R] [--image URL] [--out FILE]
+       bun run buy -- chat "<prompt>" [--model ID] [--system TEXT] [--max-tokens N]
+       bun run buy -- speech "<text>" [--model ID] [--voice NAME] [--format F] [--out FILE]
+       bun run buy -- music "<prompt>" [--model ID] [--seconds N] [--lyrics TEXT] [--out FILE]
+
+Options for every product:
+  --url         URL of the gateway (default: FAREBOX_URL, or http://127.0.0.1:4020)
+  --gateway     name of a devnet gateway: devnet, solana, nano or testnet
+  --max-price   highest price to pay, in USDC (default: 1 with real money, no limit on devnet)
+  --rpc         URL of an RPC node to read the wallet's balance from (devnet: its own chain)
+  --model       model to use, as listed at /api/v1/models (default: vendor-a/image-1 for images, vendor-c/video-1
+                or the first video model, and farebox/echo or the first paid chat model)
+
+Options of some products:
+  --out         file to save to (default: farebox-<time>.<type>; further images get -1, -2, ...)
+  --size        image size, such as 1024x1024
+  --n           number of images
+  --seconds     length of the video or the music; the price depends on it
+  --resolution  video resolution: 480p, 720p, 1080p or 4K
+  --image       URL of the video's first frame
+  --voice       voice to speak with, as listed at /api/v1/audio/voices
+  --format      audio format: mp3, opus, pcm or wav
+  --lyrics      text to sing (default: instrumental music)
+  --system      system prompt
+  --max-tokens  maximum length of the answer in tokens; the price depends on it
+
+Environment:
+  FAREBOX_BUYER_KEY  private key of the wallet to pay from; not needed on devnet`
+
+const text = { type: 'string' } as const
+const options = {
+  url: text,
+  gateway: text,
+  rpc: text,
+  'max-price': text,
+  model: text,
+  size: text,
+  n: text,
+  out: text,
+  seconds: text,
+  resolution: text,
+  image: text,
+  system: text,
+  'max-tokens': text,
+  voice: text,
+  format: text,
+  lyrics: text,
+}
+/** The options that only some products take. */
+const productOptions: Readonly<Record<string, readonly string[]>> = {
+  images: ['size', 'n', 'out'],
+  video: ['seconds', 'resolution', 'image', 'out'],
+  chat: ['system', 'max-tokens'],
+  speech: ['voice', 'format', 'out'],
+  music: ['seconds', 'lyrics', 'out'],
+}
+
+async function buy(args: readonly string[]): Promise<void> {
+  const { values, positionals } = parseArgs({ args: [...args], allowPositionals: true, options })
+  const [product = '', ...rest] = positionals
+  const prompt = rest.join(' ').trim()
+  const allowed = productOptions[product]
+  if (!allowed || prompt === '') throw new BuyError(USAGE)
+  for (const [other, names] of Object.entries(productOptions)) {
+    const misplaced = names.find((name) => Object.hasOwn(values, name) && !allowed.includes(name))
+    if (misplaced) throw new BuyError(`--${misplaced} is an option of ${other}, not of ${product}\n\n${USAGE}`)
+  }
+  const url = (values.url ?? process.env.FAREBOX_URL ?? 'http://127.0.0.1:4020').replace(/\/$/, '')
+  const maxPrice = dollars('--max-price', values['max-price'])
+  const origin = values.gateway === undefined ? url : await gatewayUrl(url, values.gateway)
+  const shared = { origin, prompt, rpc: values.rpc, model: values.model, maxPrice }
+  if (product === 'chat')
+    return await buyChat({
+      ...shared,
+      system: values.system,
+      maxTokens: wholeNumber('--max-tokens', values['max-tokens']),
+    })
+  if (product === 'video') {
+    const { resolution, image, out } = values
+    return await buyVideo({ ...shared, seconds: wholeNumber('--seconds', values.seconds), resolution, image, out })
+  }
+  if (product === 'speech')
+    return await buySpeech({ ...shared, voice: values.voice, format: values.format, out: values.out })
+  if (product === 'music')
+    return await buyMusic({
+      ...shared,
+      seconds: wholeNumber('--seconds', values.seconds),
+      lyrics: values.lyrics,
+      out: values.out,
+    })
+  await buyImages({ ...shared, size: values.size, n: wholeNumber('--n', values.n), out: values.out })
+}
+
+function wholeNumber(option: string, value: string | undefined): number | undefined {
+  if (value === undefined) return undefined
+  if (/^\d{1,9}$/.test(value)) return Number(value)
+  throw new BuyError(`${option} takes a whole number, not ${JSON.stringify(value)}\n\n${USAGE}`)
+}
+
+function dollars(option: string, value: string | undefined): number | undefined {
+  if (value === undefined) return undefined
+  if (/^\d{1,9}(\.\d{1,6})?$/.test(value)) return Number(value)
+  throw new BuyError(`${option} takes an amount in USDC such as 2.50, not ${JSON.stringify(value)}\n\n${USAGE}`)
+}
+
+try {
+  await buy(process.argv.slice(2))
+} catch (error) {
+  console.error((error as Error).message)
+  process.exitCode = 1
+}

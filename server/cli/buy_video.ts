@@ -1,0 +1,51 @@
+/** Buys a video: submits the job, prints its progress, and saves the file once it is paid for. */
+import { checkOutput, collectJob, download } from './buy_job.ts'
+import { BuyError, createPaymentClient, fetchGateway, postJson, type PurchaseOptions, readQuote } from './buy_wallet.ts'
+
+const DEFAULT_MODEL = 'vendor-c/video-1'
+
+type VideoOptions = PurchaseOptions & {
+  readonly seconds: number | undefined
+  readonly resolution: string | undefined
+  readonly image: string | undefined
+  readonly out: string | undefined
+}
+type VideoFile = { readonly url: string; readonly duration_seconds: number; readonly backed_up: boolean }
+type Result = { readonly data: readonly VideoFile[] }
+
+export async function buyVideo(options: VideoOptions): Promise<void> {
+  const { origin, prompt, model = await defaultModel(origin), seconds, resolution, image, out } = options
+  await checkOutput(out)
+  const init = postJson({
+    model,
+    prompt,
+    ...(seconds !== undefined && { duration_seconds: seconds }),
+    ...(resolution && { resolution }),
+    ...(image && { image_url: image }),
+  })
+  const url = `${origin}/api/v1/videos/generations`
+  const client = await createPaymentClient(options, await readQuote(await fetchGateway(url, init)))
+  const submitted = await client.pay(url, init)
+  const { data, payment } = await collectJob<Result>('video', { origin, client, submitted })
+  console.log(`paid      ${payment.status} on ${payment.network}, transaction ${payment.tx_hash}`)
+  await client.printBalance()
+  const pathFor = (type: string) => out ?? `farebox-${Date.now()}.${extensionOf(type)}`
+  for (const file of data) {
+    console.log(`${file.backed_up ? 'hosted' : 'linked'}    ${file.url.slice(0, 200)}`)
+    console.log(`video     ${await download(file.url, { product: 'video', pathFor })}, ${file.duration_seconds} s`)
+  }
+}
+
+/** The usual model, or the first that the gateway lists. */
+async function defaultModel(origin: string): Promise<string> {
+  const { data = [] } = (await (await fetchGateway(`${origin}/api/v1/video/models`)).json()) as {
+    data?: readonly { id: string }[]
+  }
+  const model = data.find(({ id }) => id === DEFAULT_MODEL) ?? data[0]
+  if (!model) throw new BuyError('This gateway has no video models.')
+  return model.id
+}
+
+function extensionOf(mediaType: string): string {
+  return mediaType === 'video/quicktime' ? 'mov' : mediaType.split('/')[1] || 'mp4'
+}

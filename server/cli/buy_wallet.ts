@@ -1,0 +1,186 @@
+/**
+ * The quote, the paying wallet and its balance, for every product. Signing libraries are loaded only when there is
+ * something to sign.
+ */
+import { optional } from '../../core/lib/optional.ts'
+import type { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
+import type { Hex } from 'viem'
+
+/** An error whose message is printed to the user as it is, without a stack. */
+export class BuyError extends Error {}
+
+const PAYMENT_HEADER = 'payment-signature'
+
+/** `fetch` that answers a 402 with a payment. */
+export type Pay = (url: string, init?: RequestInit) => Promise<Response>
+/** What every product takes. `maxPrice`: the highest price to sign for, in US dollars. */
+export type PurchaseOptions = {
+  readonly origin: string
+  readonly prompt: string
+  readonly model: string | undefined
+  readonly rpc: string | undefined
+  readonly maxPrice: number | undefined
+}
+type Offer = { readonly amount: string; readonly asset: string; readonly network: string; readonly payTo: string }
+type Quote = { readonly accepts?: readonly Offer[]; readonly price: { readonly amount: string } }
+
+/** Sends a request without a payment. Throws BuyError when the gateway cannot be reached. */
+export async function fetchGateway(url: string, init?: RequestInit): Promise<Response> {
+  return await fetch(url, init).catch(() => {
+    throw new BuyError(`Cannot reach a gateway at ${new URL(url).origin}. Start one with: npx -y bun@1.4.4 start`)
+  })
+}
+
+export function postJson(body: unknown): RequestInit {
+  return { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }
+}
+
+/** Prints the quote of a 402 response and returns its first offer. Throws BuyError for any other response. */
+export async function readQuote(response: Response): Promise<Offer> {
+  const quote = (await response.json()) as Quote
+  const [offer] = quote.accepts ?? []
+  if (response.status !== 402 || !offer) throw errorFrom(response.status, quote)
+  console.log(`quote     ${quote.price.amount} USDC on ${offer.network}, to ${offer.payTo}`)
+  return offer
+}
+
+/** The error of a response, whichever API's error format it has. */
+export function errorFrom(status: number, body: unknown): BuyError {
+  const { error, message, details } = body as {
+    error?: string | { message?: string }
+    message?: string
+    details?: unknown
+  }
+  if (typeof error === 'object') return new BuyError(`${status}: ${error.message ?? 'no result'}`)
+  return new BuyError(`${status} ${error ?? 'no result'}: ${message ?? (typeof details === 'string' ? details : '')}`)
+}
+
+export type PaymentClient = {
+  readonly pay: Pay
+  /** Sends the last signed payment again; signs a new one if that is no longer accepted. */
+  readonly poll: Pay
+  /** Prints the wallet's balance before and now, if a node to read it from is known. */
+  printBalance(): Promise<void>
+}
+
+const BUY_COMMAND = 'the buy command'
+
+/** The highest price, in US dollars, that is signed without --max-price. Test money has no limit. */
+const DEFAULT_MAX_PRICE = 1
+
+/** Opens the wallet that pays, and prints its balance. Throws BuyError for a price above the limit. */
+export async function createPaymentClient(options: PurchaseOptions, offer: Offer): Promise<PaymentClient> {
+  const { key, rpcUrl, isTestMoney } = await findWallet(options.origin, options.rpc)
+  const maxPrice = options.maxPrice ?? (isTestMoney ? undefined : DEFAULT_MAX_PRICE)
+  const { formatUnits } = await import('viem')
+  const usd = (micro: bigint): string => formatUnits(micro, 6)
+  const price = Number(usd(BigInt(offer.amount)))
+  if (maxPrice !== undefined && price > maxPrice)
+    throw new BuyError(
+      `The price is ${price} USDC, above the limit of ${maxPrice} USDC. To pay it, add --max-price ${Math.ceil(price)}`,
+    )
+  const wallet = offer.network.startsWith('solana:')
+    ? await solanaWallet(key, { rpcUrl, offer })
+    : await evmWallet(key as Hex, { rpcUrl, offer })
+  const before = await wallet.balance()
+  console.log(`wallet    ${wallet.address}${before === undefined ? '' : `, ${usd(before)} USDC`}`)
+  let lastPayment: string | null = null
+  const recordingFetch = async (input: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
+    const request = new Request(input, init)
+    lastPayment = request.headers.get(PAYMENT_HEADER) ?? lastPayment
+    return await fetch(request)
+  }
+  const { wrapFetchWithPaymentFromConfig } = await optional('@x402/fetch', BUY_COMMAND, () => import('@x402/fetch'))
+  const spendControls = { maxAmountPerPayment: maxPrice === undefined ? (false as const) : `$${maxPrice}` }
+  const schemes = [wallet.scheme]
+  const pay: Pay = wrapFetchWithPaymentFromConfig(recordingFetch as typeof fetch, { schemes, spendControls })
+  return {
+    pay,
+    async poll(url) {
+      if (lastPayment === null) return await pay(url)
+      const response = await fetch(url, { headers: { [PAYMENT_HEADER]: lastPayment } })
+      return response.status === 402 ? await pay(url) : response
+    },
+    async printBalance() {
+      const after = await wallet.balance()
+      if (before !== undefined && after !== undefined) console.log(`balance   ${usd(before)} -> ${usd(after)} USDC`)
+    },
+  }
+}
+
+type Scheme = Parameters<typeof wrapFetchWithPaymentFromConfig>[1]['schemes'][number]
+/** `balance` resolves to undefined when no RPC node is known. */
+type Wallet = { readonly address: string; readonly scheme: Scheme; balance(): Promise<bigint | undefined> }
+type WalletOptions = { readonly rpcUrl: string | undefined; readonly offer: Offer }
+
+async function evmWallet(key: Hex, { rpcUrl, offer: { asset } }: WalletOptions): Promise<Wallet> {
+  const { createPublicClient, erc20Abi, http } = await import('viem')
+  const { privateKeyToAccount } = await import('viem/accounts')
+  const { ExactEvmScheme } = await optional('@x402/evm', BUY_COMMAND, () => import('@x402/evm'))
+  const account = privateKeyToAccount(key)
+  return {
+    address: account.address,
+    scheme: { network: 'eip155:*', client: new ExactEvmScheme(account) },
+    async balance() {
+      if (!rpcUrl) return undefined
+      return await createPublicClient({ transport: http(rpcUrl) }).readContract({
+        address: asset as Hex,
+        abi: erc20Abi,
+        functionName: 'balanceOf',
+        args: [account.address],
+      })
+    },
+  }
+}
+
+async function solanaWallet(key: string, { rpcUrl, offer: { asset } }: WalletOptions): Promise<Wallet> {
+  const { address, createKeyPairSignerFromBytes, createSolanaRpc, getBase58Encoder } = await import('@solana/kit')
+  const { ExactSvmScheme } = await optional('@x402/svm', BUY_COMMAND, () => import('@x402/svm'))
+  const signer = await createKeyPairSignerFromBytes(new Uint8Array(getBase58Encoder().encode(key)))
+  return {
+    address: signer.address,
+    scheme: { network: 'solana:*', client: new ExactSvmScheme(signer, { ...(rpcUrl && { rpcUrl }) }) },
+    async balance() {
+      if (!rpcUrl) return undefined
+      const { value } = await createSolanaRpc(rpcUrl)
+        .getTokenAccountsByOwner(signer.address, { mint: address(asset) }, { encoding: 'jsonParsed' })
+        .send()
+      return value.reduce((sum, { account }) => sum + BigInt(account.data.parsed.info.tokenAmount.amount), 0n)
+    },
+  }
+}
+
+type Chain = { readonly rpc_url: string; readonly buyer: { readonly private_key: string } }
+type Devnet = Chain & { readonly gateways: readonly (Chain & { readonly name: string; readonly base_url: string })[] }
+
+/** The base URL of the devnet gateway with this name. */
+export async function gatewayUrl(url: string, name: string): Promise<string> {
+  const { gateways } = (await fetchDevnet(url)) ?? { gateways: [] }
+  const found = gateways.find((each) => each.name === name)
+  if (found) return found.base_url
+  throw new BuyError(
+    gateways.length === 0
+      ? '--gateway works on devnet only. Use --url to choose another gateway.'
+      : `Unknown gateway ${name}. --gateway takes one of: ${gateways.map((each) => each.name).join(', ')}.`,
+  )
+}
+
+async function fetchDevnet(url: string): Promise<Devnet | undefined> {
+  const response = await fetchGateway(`${url}/devnet`)
+  return response.ok ? ((await response.json()) as Devnet) : undefined
+}
+
+async function findWallet(
+  origin: string,
+  rpc: string | undefined,
+): Promise<{ key: string; rpcUrl: string | undefined; isTestMoney: boolean }> {
+  const key = process.env.FAREBOX_BUYER_KEY
+  if (key) return { key, rpcUrl: rpc, isTestMoney: false }
+  const devnet = await fetchDevnet(origin)
+  if (!devnet)
+    throw new BuyError(
+      'This gateway takes real money. Set FAREBOX_BUYER_KEY to the private key of the wallet to pay from.',
+    )
+  const { rpc_url: rpcUrl, buyer } = devnet.gateways.find((each) => each.base_url === origin) ?? devnet
+  return { key: buyer.private_key, rpcUrl: rpc ?? rpcUrl, isTestMoney: true }
+}

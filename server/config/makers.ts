@@ -1,0 +1,126 @@
+/** Vendors that come alive by an environment variable alone: the makers' own services, and a chat server of the operator's. */
+import type { ChatSetting } from './chat.ts'
+import type { Environment } from './settings.ts'
+import { type Maker, makers, protocolOf, protocolsOf } from './providers.ts'
+import type { VendorTable } from './vendors.ts'
+
+/** The address of a vendor that names none: the maker's, the protocol's `own`, or `unknown`, where a key could end up with a stranger. */
+export function addressOf(vendor: string, kind: 'chat' | 'videos', protocol: string): string {
+  const { isDemo, isCommon } = protocolOf(kind, protocol)
+  const maker = makers.get(vendor)
+  if (isDemo) return 'own'
+  if (!maker) return isCommon ? 'unknown' : 'own'
+  const spoken = maker.speaks[kind]
+  if (kind === 'videos') return spoken === protocol ? 'own' : 'unknown'
+  return spoken && familyOf(spoken) === familyOf(protocol) ? (maker.chatBaseUrl ?? 'own') : 'unknown'
+}
+
+const familyOf = (chat: string): string => protocolOf('chat', chat).family ?? chat
+
+export type Found = { readonly vendors: VendorTable; readonly rows: readonly ChatSetting[] }
+
+/** What the environment brings. A vendor that the file names is the file's alone. */
+export function fromEnvironment(
+  env: Environment,
+  { named, isDevnet, mistakes }: { named: VendorTable; isDevnet: boolean; mistakes: string[] },
+): Found {
+  const own = ownServer(env, { isDevnet, mistakes })
+  const vendors = {
+    ...Object.fromEntries([...makers.values()].flatMap((maker) => tableOf(maker, { env, mistakes }))),
+    ...own.vendors,
+  }
+  return {
+    vendors: Object.fromEntries(Object.entries(vendors).filter(([name]) => !Object.hasOwn(named, name))),
+    rows: own.rows,
+  }
+}
+
+function tableOf(
+  { name, key, address, speaks, manifest }: Maker,
+  { env, mistakes }: { env: Environment; mistakes: string[] },
+): [string, VendorTable[string]][] {
+  const { environment } = manifest
+  const found = Object.keys(environment).find((variable) => environment[variable] === key && env[variable])
+  if (!found) return []
+  // Where a maker has several names, the address goes by the name of the key.
+  const beside = found.replace(/_API_KEY$/, '_BASE_URL')
+  const url = environment[beside] === address ? addressIn(env, beside, mistakes) : undefined
+  return [
+    [
+      name,
+      {
+        key_env: found,
+        ...(speaks.images && { protocol: speaks.images }),
+        ...(speaks.chat && { chat: speaks.chat }),
+        ...(speaks.videos && { video: speaks.videos }),
+        ...(url && { base_url: url }),
+      },
+    ],
+  ]
+}
+
+function addressIn(env: Environment, variable: string, mistakes: string[]): string | undefined {
+  const address = env[variable]
+  if (!address) return undefined
+  if (/^https?:\/\/\S+$/.test(address)) return address
+  mistakes.push(`${variable}: must begin with http:// or https:// (its value is not shown)`)
+  return undefined
+}
+
+// ── a chat server of the operator's ─────────────────────────────────────────────────────────────────────────────────
+
+const OWN = 'local'
+/** The protocol that most servers speak. */
+const COMMON = [...protocolsOf('chat')].find(([, { isCommon }]) => isCommon)?.[0] ?? ''
+/** Characters of a name that fits into the id of a row. */
+const MODEL = /^[\w./:-]{1,90}$/
+
+/**
+ * CHAT_BASE_URL names a server that speaks openai-chat. It serves the models of CHAT_MODEL as `local/<model>`, free on devnet and at the lowest flat
+ * price elsewhere; without CHAT_MODEL it is one that hosts open weights, and serves the rows of vendor-open under the ids that it knows them by.
+ */
+function ownServer(env: Environment, { isDevnet, mistakes }: { isDevnet: boolean; mistakes: string[] }): Found {
+  const address = addressIn(env, 'CHAT_BASE_URL', mistakes)
+  if (!env.CHAT_BASE_URL)
+    for (const variable of ['CHAT_MODEL', 'CHAT_API_KEY'])
+      if (env[variable]) mistakes.push(`${variable}: has no meaning without CHAT_BASE_URL`)
+  if (!address) return { vendors: {}, rows: [] }
+  const models = [
+    ...new Set(
+      (env.CHAT_MODEL ?? '')
+        .split(',')
+        .map((model) => model.trim())
+        .filter((model) => model !== ''),
+    ),
+  ]
+  for (const model of models)
+    if (!MODEL.test(model))
+      mistakes.push(
+        `CHAT_MODEL: ${JSON.stringify(model.slice(0, 80))} is not the name of a model; several are separated by commas`,
+      )
+  const vendor = {
+    chat: COMMON,
+    base_url: address,
+    ...(env.CHAT_API_KEY && { key_env: 'CHAT_API_KEY' }),
+  }
+  return {
+    vendors: { [models.length > 0 ? OWN : 'vendor-open']: vendor },
+    rows: models.filter((model) => MODEL.test(model)).map((model) => rowOf(model, isDevnet)),
+  }
+}
+
+/** What the server can do is not known, so nothing is kept from it. */
+function rowOf(model: string, isFree: boolean): ChatSetting {
+  return {
+    id: `${OWN}/${model}`,
+    name: model,
+    description: 'Served by a machine of the operator.',
+    vendor: OWN,
+    upstream: model,
+    context_window: 131_072,
+    max_output: 16_384,
+    images: 'tiles_512',
+    surfaces: ['responses'],
+    ...(isFree ? { free: true } : { flat: '0.001' }),
+  }
+}

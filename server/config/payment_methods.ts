@@ -1,0 +1,371 @@
+/** How a gateway is paid: on which networks, to whom, and who settles. A row may take a network's own payments, batched ones, or both. */
+import { type Static, Type } from '@sinclair/typebox'
+import { duplicatesIn } from '../../core/mod.ts'
+import { setting, Url } from '../../adapters/providers/manifest.ts'
+import { Variable } from './settings.ts'
+
+const strict = { additionalProperties: false }
+const EVM_ADDRESS = '0x[0-9a-fA-F]{40}'
+const SOLANA_ADDRESS = '[1-9A-HJ-NP-Za-km-z]{32,44}'
+const Address = Type.String({ pattern: `^(${EVM_ADDRESS}|${SOLANA_ADDRESS})$` })
+const Origin = Type.String({ pattern: '^https?://[^/]+$' })
+const EvmNetwork = Type.String({ pattern: '^eip155:[0-9]{1,12}$' })
+
+export const FacilitatorRow = Type.Object(
+  {
+    url: { ...Url, description: 'The root of the facilitator’s API.' },
+    cdp_key_id_env: setting(
+      'Coinbase CDP: the variable that holds the key id. Goes with `cdp_key_secret_env`.',
+      Variable,
+    ),
+    cdp_key_secret_env: setting('Coinbase CDP: the variable that holds the key secret.', Variable),
+    redirect_origins: setting('Origins that a redirect may lead to besides the URL’s own.', Type.Array(Origin), {
+      usual: 'none',
+    }),
+  },
+  strict,
+)
+
+/** Circle Gateway, or what speaks its API. */
+export const BatchedRow = Type.Object(
+  {
+    url: setting('The root of the batching service’s API.', Url, { usual: '`https://gateway-api.circle.com`' }),
+    networks: setting(
+      'Networks that are accepted, such as `["eip155:8453"]`.',
+      Type.Array(EvmNetwork, { minItems: 1, maxItems: 50 }),
+      { usual: 'all that the service supports' },
+    ),
+  },
+  strict,
+)
+
+const Keys = Type.Union([Variable, Type.Array(Variable, { minItems: 1, maxItems: 64 })])
+
+/** The settings of a gateway's row that are about money. */
+export const paymentMethodSettings = {
+  network: setting(
+    'The network that it is paid on, in CAIP-2: `eip155:<chain id>` or `solana:<genesis hash>`.',
+    Type.String({ pattern: '^(eip155:[0-9]{1,12}|solana:[1-9A-HJ-NP-Za-km-z]{32})$' }),
+  ),
+  pay_to: setting('The address that is paid. On Solana, a wallet that already has a USDC account. Required.', Address),
+  asset: setting('The address of the token.', Address, {
+    usual: 'USDC on Base, Base Sepolia, Solana and Solana devnet; required elsewhere',
+  }),
+  asset_name: setting('The token’s EIP-712 name (EVM).', Type.String({ minLength: 1 }), {
+    usual: 'that of USDC on Base and Base Sepolia; required elsewhere',
+  }),
+  asset_version: setting('The token’s EIP-712 version (EVM).', Type.String({ minLength: 1 }), { usual: '`2`' }),
+  rpc_url: setting('The URL of a node of the network. Needed also where facilitators settle.', Url),
+  rpc_url_env: setting('The variable that holds this URL, which often contains a key.', Variable),
+  relayer_key_env: setting(
+    'EVM: the variable with the private key that sends settlements and pays their gas, or a list of variables. Each replica uses one key at a time, so give as many as there are replicas and a spare one.',
+    Keys,
+  ),
+  fee_payer_key_env: setting(
+    'Solana: the variable with the keypair that pays fees (64 bytes, base58 or a JSON array), or a list of variables. All replicas share the keys; the first one with enough balance is offered, and payments under any of them are accepted.',
+    Keys,
+  ),
+  max_fee_lamports: setting(
+    'Solana: the most that one payment may cost the fee payer.',
+    Type.Integer({ minimum: 10_000, maximum: 10_000_000 }),
+    { usual: '100000' },
+  ),
+  relayer_floor_wei: setting(
+    'EVM: below this balance, in wei and as text, a key is not used. The higher one of both floors counts.',
+    Type.String({ pattern: '^[0-9]{1,30}$' }),
+    { usual: '`"50000000000000"`' },
+  ),
+  relayer_floor_settlements: setting(
+    'EVM: the same floor as a number of settlements at the current price of gas.',
+    Type.Integer({ minimum: 0, maximum: 1_000_000 }),
+    { usual: '50' },
+  ),
+  fee_payer_floor_lamports: setting(
+    'Solana: below this balance a fee payer is not offered.',
+    Type.Integer({ minimum: 0, maximum: 1_000_000_000_000 }),
+    { usual: '2000000' },
+  ),
+  facilitators: setting(
+    'Facilitators that verify and settle instead of your own keys; the first that answers is used. See [facilitators](#facilitators).',
+    Type.Array(FacilitatorRow, { minItems: 1, maxItems: 5 }),
+  ),
+  batched: setting(
+    'Accepts deposits in Circle Gateway, settled in batches; alone or beside a network. See [batched](#batched).',
+    BatchedRow,
+  ),
+}
+const Settings = Type.Object(paymentMethodSettings)
+type Settings = Static<typeof Settings>
+
+export type FacilitatorSetting = {
+  readonly url: string
+  readonly cdp?: { readonly keyId: string; readonly keySecret: string }
+  readonly redirectOrigins?: readonly string[]
+}
+
+type Facilitated = { readonly by: 'facilitators'; readonly rows: readonly FacilitatorSetting[] }
+type OnChain = { readonly network: string; readonly asset: string; readonly payTo: string; readonly rpcUrl: string }
+
+export type EvmPaymentMethod = OnChain & {
+  readonly kind: 'evm'
+  readonly domain: { readonly name: string; readonly version: string }
+  readonly settles:
+    | {
+        readonly by: 'relayer'
+        readonly keys: readonly string[]
+        readonly floor?: { readonly wei?: string; readonly settlements?: number }
+      }
+    | Facilitated
+}
+export type SolanaPaymentMethod = OnChain & {
+  readonly kind: 'solana'
+  readonly settles:
+    | {
+        readonly by: 'fee_payer'
+        readonly keys: readonly string[]
+        readonly maxFeeLamports?: number
+        readonly floorLamports?: number
+      }
+    | Facilitated
+}
+/** `networks` empty: all that the service supports. */
+export type BatchedPaymentMethod = {
+  readonly kind: 'batched'
+  readonly url: string
+  readonly networks: readonly string[]
+  readonly payTo: string
+}
+export type PaymentMethod = EvmPaymentMethod | SolanaPaymentMethod | BatchedPaymentMethod
+
+/** USDC where its address and signing domain are known (decision 67). Elsewhere the row has to say them. */
+const usdc: Readonly<Record<string, { label: string; asset: string; name?: string }>> = {
+  'eip155:8453': { label: 'base', asset: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913', name: 'USD Coin' },
+  'eip155:84532': { label: 'base-sepolia', asset: '0x036CbD53842c5426634e7929541eC2318f3dCF7e', name: 'USDC' },
+  'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp': { label: 'solana', asset: 'EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v' },
+  'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1': {
+    label: 'solana-devnet',
+    asset: '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU',
+  },
+}
+/** Test networks, whose USDC anybody is given: Sepolia of Base, Ethereum, Polygon, Arbitrum and Optimism, Fuji, and both of Solana's. */
+const TEST = new Set([
+  'eip155:84532',
+  'eip155:11155111',
+  'eip155:80002',
+  'eip155:421614',
+  'eip155:11155420',
+  'eip155:43113',
+  'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1',
+  'solana:4uhcVJyU9pJkvQyS88uRDiswHScPbzM3',
+])
+const CIRCLE_GATEWAY = 'https://gateway-api.circle.com'
+
+/** What replies call a network, where that is known (contract 1.13). */
+export const labelOf = (network: string | undefined): string | undefined =>
+  network === undefined ? undefined : usdc[network]?.label
+
+/** Whether what it is paid with costs its payer nothing. */
+export function isPlayMoney(paymentMethod: PaymentMethod): boolean {
+  if (paymentMethod.kind !== 'batched') return TEST.has(paymentMethod.network)
+  return (
+    paymentMethod.networks.some((network) => TEST.has(network)) ||
+    (paymentMethod.networks.length === 0 && new URL(paymentMethod.url).hostname.includes('testnet'))
+  )
+}
+
+export type Reading = { readonly env: Readonly<Record<string, string | undefined>>; readonly mistakes: string[] }
+
+/** In the order in which they are offered: plain clients cannot tell a batched offer from a plain one, and take the first (decision 69). */
+export function resolvePaymentMethods(row: Settings, at: string, reading: Reading): readonly PaymentMethod[] {
+  const { mistakes } = reading
+  const plain = plainPaymentMethod(row, at, reading)
+  const batched = row.batched && batchedPaymentMethod(row, at, reading)
+  if (!plain && !batched) mistakes.push(`${at}.network: missing; or say batched, for payments through Circle Gateway`)
+  return [...(plain ? [plain] : []), ...(batched ? [batched] : [])]
+}
+
+function plainPaymentMethod(row: Settings, at: string, reading: Reading): PaymentMethod | undefined {
+  const { network } = row
+  const stray = (
+    [
+      'asset',
+      'asset_name',
+      'asset_version',
+      'rpc_url',
+      'rpc_url_env',
+      'relayer_key_env',
+      'fee_payer_key_env',
+      'facilitators',
+    ] as const
+  ).find((name) => row[name] !== undefined)
+  if (!network && stray) reading.mistakes.push(`${at}.${stray}: belongs to a network, and the row names none`)
+  if (!network) return undefined
+  const { mistakes } = reading
+  const isSolana = network.startsWith('solana:')
+  const known = usdc[network]
+  const rpcUrl = row.rpc_url ?? secret(row.rpc_url_env, `${at}.rpc_url_env`, reading)
+  if (!row.rpc_url && !row.rpc_url_env)
+    mistakes.push(`${at}.rpc_url: missing; or name an environment variable in rpc_url_env`)
+  const asset = row.asset ?? known?.asset
+  if (!asset) mistakes.push(`${at}.asset: missing; USDC on ${network} is not known here`)
+  const shared = { network, asset: asset ?? '', payTo: payToOf(row, at, { mistakes, isSolana }), rpcUrl: rpcUrl ?? '' }
+  if (isSolana) return { kind: 'solana', ...shared, settles: settlingOnSolana(row, at, reading) }
+  const name = row.asset_name ?? known?.name
+  if (!name) mistakes.push(`${at}.asset_name: missing; the token's EIP-712 name on ${network} is not known here`)
+  return {
+    kind: 'evm',
+    ...shared,
+    domain: { name: name ?? '', version: row.asset_version ?? '2' },
+    settles: settlingOnEvm(row, at, reading),
+  }
+}
+
+function batchedPaymentMethod({ batched, ...row }: Settings, at: string, { mistakes }: Reading): BatchedPaymentMethod {
+  return {
+    kind: 'batched',
+    url: (batched?.url ?? CIRCLE_GATEWAY).replace(/\/$/, ''),
+    networks: batched?.networks ?? [],
+    payTo: payToOf(row, at, { mistakes, isSolana: false }),
+  }
+}
+
+function payToOf(
+  { pay_to: payTo }: Settings,
+  at: string,
+  { mistakes, isSolana }: { mistakes: string[]; isSolana: boolean },
+): string {
+  const wanted = isSolana ? SOLANA_ADDRESS : EVM_ADDRESS
+  if (payTo === undefined) mistakes.push(`${at}.pay_to: missing; the address that is paid`)
+  if (payTo !== undefined && !new RegExp(`^${wanted}$`).test(payTo))
+    mistakes.push(
+      `${at}.pay_to: must be ${isSolana ? 'a base58 wallet address' : '0x and 40 hex digits'}, got ${JSON.stringify(payTo)}`,
+    )
+  return payTo ?? ''
+}
+
+function settlingOnEvm(
+  { relayer_key_env: named, fee_payer_key_env: stray, max_fee_lamports: lamports, facilitators, ...floors }: Settings,
+  at: string,
+  reading: Reading,
+): EvmPaymentMethod['settles'] {
+  const { mistakes } = reading
+  const {
+    relayer_floor_wei: wei,
+    relayer_floor_settlements: settlements,
+    fee_payer_floor_lamports: strayFloor,
+  } = floors
+  if (strayFloor !== undefined)
+    mistakes.push(`${at}.fee_payer_floor_lamports: is for Solana; here it is relayer_floor_wei`)
+  if (facilitators && (wei !== undefined || settlements !== undefined))
+    mistakes.push(`${at}.relayer_floor_${wei === undefined ? 'settlements' : 'wei'}: facilitators pay the gas`)
+  if (stray) mistakes.push(`${at}.fee_payer_key_env: is for Solana; here it is relayer_key_env`)
+  if (lamports) mistakes.push(`${at}.max_fee_lamports: is for Solana`)
+  if (!named === !facilitators)
+    mistakes.push(`${at}: name either relayer_key_env or facilitators, who settles its payments`)
+  if (facilitators) return facilitated(facilitators, at, reading)
+  return {
+    by: 'relayer',
+    keys: keysOf(named, `${at}.relayer_key_env`, {
+      ...reading,
+      isKey: isRelayerKey,
+      form: '0x and 64 hex digits, a key of secp256k1',
+      spell: (key) => key.toLowerCase(),
+    }),
+    ...((wei !== undefined || settlements !== undefined) && {
+      floor: { ...(wei !== undefined && { wei }), ...(settlements !== undefined && { settlements }) },
+    }),
+  }
+}
+
+function settlingOnSolana(
+  {
+    fee_payer_key_env: named,
+    relayer_key_env: stray,
+    max_fee_lamports: maxFeeLamports,
+    facilitators,
+    ...floors
+  }: Settings,
+  at: string,
+  reading: Reading,
+): SolanaPaymentMethod['settles'] {
+  const { mistakes } = reading
+  const { fee_payer_floor_lamports: floorLamports } = floors
+  for (const name of ['relayer_floor_wei', 'relayer_floor_settlements'] as const)
+    if (floors[name] !== undefined)
+      mistakes.push(`${at}.${name}: is for EVM networks; here it is fee_payer_floor_lamports`)
+  if (facilitators && floorLamports !== undefined)
+    mistakes.push(`${at}.fee_payer_floor_lamports: facilitators pay the fees`)
+  if (stray) mistakes.push(`${at}.relayer_key_env: is for EVM networks; here it is fee_payer_key_env`)
+  if (!named === !facilitators)
+    mistakes.push(`${at}: name either fee_payer_key_env or facilitators, who settles its payments`)
+  if (facilitators && maxFeeLamports)
+    mistakes.push(`${at}.max_fee_lamports: facilitators pay the fees, and set their own limits`)
+  if (facilitators) return facilitated(facilitators, at, reading)
+  return {
+    by: 'fee_payer',
+    keys: keysOf(named, `${at}.fee_payer_key_env`, {
+      ...reading,
+      isKey: isFeePayerKey,
+      form: 'a keypair of 64 bytes, in base58 or as a JSON array',
+    }),
+    ...(maxFeeLamports && { maxFeeLamports }),
+    ...(floorLamports !== undefined && { floorLamports }),
+  }
+}
+
+/** `spell` gives each key one spelling, so that one that is named twice is found out. */
+function keysOf(
+  named: Settings['relayer_key_env'],
+  at: string,
+  {
+    isKey,
+    form,
+    spell = (key) => key,
+    ...reading
+  }: Reading & { isKey(text: string): boolean; form: string; spell?(key: string): string },
+): readonly string[] {
+  const { mistakes } = reading
+  const variables = typeof named === 'string' ? [named] : (named ?? [])
+  const keys = variables.map((variable) => {
+    const key = secret(variable, at, reading)
+    if (key && !isKey(key)) mistakes.push(`${variable}: must be ${form} (its value is not shown)`)
+    return spell(key ?? '')
+  })
+  if (duplicatesIn(keys.filter(Boolean)).size > 0) mistakes.push(`${at}: two variables hold the same key`)
+  return keys
+}
+
+/** Keys are the numbers from 1 to the order of the curve, exclusive (SEC 2, secp256k1). */
+const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
+
+function isRelayerKey(text: string): boolean {
+  return /^0x[0-9a-fA-F]{64}$/.test(text) && BigInt(text) > 0n && BigInt(text) < ORDER
+}
+
+/** 64 bytes take 64 to 88 digits: each leading byte of zero takes one. Whether the halves fit each other only the chain's adapter can tell. */
+function isFeePayerKey(text: string): boolean {
+  return /^[1-9A-HJ-NP-Za-km-z]{64,88}$/.test(text) || /^\[\s*\d{1,3}(\s*,\s*\d{1,3}){63}\s*\]$/.test(text)
+}
+
+function facilitated(rows: readonly Static<typeof FacilitatorRow>[], at: string, reading: Reading): Facilitated {
+  return {
+    by: 'facilitators',
+    rows: rows.map((row, index) => facilitator(row, `${at}.facilitators.${index}`, reading)),
+  }
+}
+
+function facilitator(row: Static<typeof FacilitatorRow>, at: string, reading: Reading): FacilitatorSetting {
+  const { url, cdp_key_id_env: idVariable, cdp_key_secret_env: secretVariable, redirect_origins: redirectOrigins } = row
+  if (!idVariable !== !secretVariable)
+    reading.mistakes.push(`${at}: cdp_key_id_env and cdp_key_secret_env come together`)
+  const keyId = secret(idVariable, `${at}.cdp_key_id_env`, reading)
+  const keySecret = secret(secretVariable, `${at}.cdp_key_secret_env`, reading)
+  return { url, ...(keyId && keySecret && { cdp: { keyId, keySecret } }), ...(redirectOrigins && { redirectOrigins }) }
+}
+
+function secret(variable: string | undefined, at: string, { env, mistakes }: Reading): string | undefined {
+  if (!variable) return undefined
+  const value = env[variable]
+  if (!value) mistakes.push(`${at}: the environment variable ${variable} is not set`)
+  return value
+}

@@ -1,0 +1,30 @@
+/** The providers, the protocols that they speak, and the accounts of makers, as their manifests state them. */
+import type { Account, Manifest, ModelKind, Protocol } from '../../adapters/providers/manifest.ts'
+import * as index from '../../adapters/providers/index.ts'
+
+export const providers: readonly Manifest[] = Object.values(index)
+
+/** Protocols of one kind of models by name, the demo's last. */
+export function protocolsOf<Kind extends ModelKind>(kind: Kind): ReadonlyMap<string, Protocol<Kind>> {
+  const all = providers.flatMap(({ protocols }) =>
+    Object.entries((protocols?.[kind] ?? {}) as Readonly<Record<string, Protocol<Kind>>>),
+  )
+  return new Map(all.toSorted(([, one], [, other]) => Number(one.isDemo ?? false) - Number(other.isDemo ?? false)))
+}
+
+/** Throws a RangeError for a name that the configuration would not have let through. */
+export function protocolOf<Kind extends ModelKind>(kind: Kind, name: string): Protocol<Kind> {
+  const protocol = protocolsOf(kind).get(name)
+  if (!protocol) throw new RangeError(`there is no protocol ${name} for ${kind}`)
+  return protocol
+}
+
+export type Maker = Account & { readonly manifest: Manifest }
+
+/** Accounts that a key alone turns on, by the name that rows of the catalog call them. */
+export const makers: ReadonlyMap<string, Maker> = new Map(
+  providers
+    .flatMap((manifest) => (manifest.account ? [{ ...manifest.account, manifest }] : []))
+    .toSorted((one, other) => (one.name < other.name ? -1 : 1))
+    .map((maker) => [maker.name, maker]),
+)

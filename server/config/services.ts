@@ -1,0 +1,419 @@
+/**
+ * The part of the configuration that says which provider serves which product. Settings, variables and defaults are those of the providers'
+ * manifests; what stands here are the settings that choose among them.
+ */
+import { type TSchema, Type } from '@sinclair/typebox'
+import { Value } from '@sinclair/typebox/value'
+import {
+  isInFile,
+  isSecret,
+  type Manifest,
+  type Offer,
+  oneOf,
+  requiredBy,
+  type Service,
+  setting,
+  usedBy,
+  type Values,
+} from '../../adapters/providers/manifest.ts'
+import { providers } from './providers.ts'
+import type { Environment } from './settings.ts'
+
+// ── what is offered ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** A provider that could serve a product. */
+type Candidate = { readonly manifest: Manifest; readonly offer: Offer<Values, object>; readonly by: string }
+
+/** A provider that serves a product, with the values of its settings. */
+export type Choice = Candidate & { readonly settings: Values }
+
+/** Those that serve a product. An empty list switches it off; undefined where nothing is set, which fills nothing in but on devnet. */
+export type Services = {
+  readonly services: Readonly<Partial<Record<Service, readonly Choice[]>>>
+}
+
+type Switch = {
+  readonly setting: string
+  /** What the setting decides, without the names. */
+  readonly says: string
+  readonly also?: string
+  /** Several are asked, one after another. */
+  readonly isList?: boolean
+  /** It acts on the outside world, so a key alone does not turn it on. */
+  readonly isNamedOnly?: boolean
+}
+
+/** Products in the order of their report, each with the setting that chooses its provider. Without one, whatever is set up serves it. */
+const PRODUCTS: Readonly<Record<Service, Switch | undefined>> = {
+  search: {
+    setting: 'search',
+    says: 'Who answers `/api/v1/search`, in the order in which they are asked',
+    also: 'An empty list turns search off.',
+    isList: true,
+  },
+  websearch: { setting: 'websearch', says: 'Who finds and reads web pages for `/api/v1/websearch`' },
+  market: { setting: 'market', says: 'Who answers prices' },
+  prediction: { setting: 'prediction', says: 'Who answers `/api/v1/pm`' },
+  defi: { setting: 'defidata', says: 'Who answers `/api/v1/defidata`' },
+  voice: { setting: 'voice', says: 'Who places phone calls', also: 'Needs `phone` as well.', isNamedOnly: true },
+  phone: { setting: 'phone', says: 'Who looks up and rents phone numbers', isNamedOnly: true },
+  onramp: { setting: 'onramp', says: 'Who sells USDC to wallets', isNamedOnly: true },
+  bridge: {
+    setting: 'polymarket_funding',
+    says: 'Who takes Polymarket deposits',
+    also: 'Works on gateways that are paid directly on an EVM network.',
+    isNamedOnly: true,
+  },
+  sandbox: { setting: 'sandbox', says: 'Where sandboxes run' },
+  swap: undefined,
+  portraits: undefined,
+  audio: undefined,
+  rpc: undefined,
+}
+export const products = Object.keys(PRODUCTS) as readonly Service[]
+
+export function candidatesFor(product: Service): readonly Candidate[] {
+  return providers
+    .flatMap((manifest): readonly Candidate[] => {
+      const offer = manifest.serves[product] as Offer<Values, object> | undefined
+      return offer ? [{ manifest, offer, by: offer.as ?? manifest.name }] : []
+    })
+    .toSorted((one, other) => (other.offer.rank ?? 0) - (one.offer.rank ?? 0) || last(one) - last(other))
+}
+
+/** What is made up stands behind the rest. */
+const last = ({ offer }: Candidate): number => (offer.isOnDevnet ? 1 : 0)
+
+const startedBy = ({ manifest, offer }: Candidate): readonly string[] => offer.startedBy ?? requiredBy(manifest, offer)
+
+// ── settings and variables ──────────────────────────────────────────────────────────────────────────────────────────
+
+/** Settings of the file that choose providers, and the providers' own. */
+export const serviceSettings: Readonly<Record<string, TSchema>> = {
+  ...Object.fromEntries(
+    products.flatMap((product) => {
+      const each = PRODUCTS[product]
+      return each ? [[each.setting, switchSetting(product, each)] as const] : []
+    }),
+  ),
+  ...Object.fromEntries(
+    providers.flatMap(({ settings }) =>
+      Object.entries(settings).flatMap(([name, schema]) =>
+        isInFile(schema) ? [[name, Type.Optional(schema)] as const] : [],
+      ),
+    ),
+  ),
+}
+
+/** Settings of the file that are about a product: the one that chooses its provider, then those of its providers. */
+export function settingsFor(product: Service): readonly string[] {
+  const own = candidatesFor(product).flatMap(({ manifest, offer }) =>
+    usedBy(manifest, offer).filter((name) => name in serviceSettings),
+  )
+  return [...new Set([PRODUCTS[product]?.setting ?? [], own].flat())]
+}
+
+/** Environment variables that stand for those settings. A list of providers is in the file only. */
+export const serviceVariables: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(
+    products.flatMap((product) => {
+      const each = PRODUCTS[product]
+      return each && !each.isList ? [[each.setting.toUpperCase(), each.setting] as const] : []
+    }),
+  ),
+  ...Object.fromEntries(
+    providers.flatMap(({ environment, settings }) =>
+      Object.entries(environment).filter(([, name]) => settings[name] && isInFile(settings[name])),
+    ),
+  ),
+}
+
+function switchSetting(product: Service, { says, also, isList = false, isNamedOnly = false }: Switch): TSchema {
+  const all = candidatesFor(product)
+  const named = all.map(({ by, offer: { note } }) => (note ? `\`${by}\` (${note})` : `\`${by}\``))
+  const description = [`${says}: ${joined(isList ? named : [...named, '`off`'], 'or')}.`, also]
+    .filter(Boolean)
+    .join(' ')
+  const words = oneOf(...all.map(({ by }) => by), ...(isList ? [] : ['off']))
+  const usual = isNamedOnly ? '`off`' : usualOf(all, isList)
+  const most = all.filter(({ offer }) => !offer.isSample).length
+  return setting(description, isList ? Type.Array(words, { maxItems: most }) : words, { usual })
+}
+
+function usualOf(all: readonly Candidate[], isList: boolean): string {
+  const keyed = all.filter((each) => startedBy(each).some((name) => isSecret(each.manifest.settings[name])))
+  const isSeveral = isList && keyed.length > 1
+  return [
+    ...(keyed.length > 0
+      ? [
+          `${joined(
+            keyed.map(({ by }) => `\`${by}\``),
+            isSeveral ? 'and' : 'or',
+          )} with ${isSeveral ? 'their keys' : 'its key'}`,
+        ]
+      : []),
+    ...all.filter(({ offer }) => offer.isOnDevnet).map(({ by }) => `\`${by}\` on devnet`),
+    ...(isList ? [] : ['else `off`']),
+  ].join('; ')
+}
+
+/** `a, b or c`. */
+export function joined(words: readonly string[], word: 'and' | 'or'): string {
+  return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} ${word} ${words.at(-1)}`
+}
+
+/** The setting and the variable that stands for it: either may have said it. */
+function told(name: string): string {
+  const variable = Object.keys(serviceVariables).find((each) => serviceVariables[each] === name)
+  return variable ? `${name} (${variable})` : name
+}
+
+function variableOf({ environment }: Manifest, name: string): string | undefined {
+  return Object.keys(environment).find((variable) => environment[variable] === name)
+}
+
+/** How a mistake names a setting of a provider: what the environment alone gives, by its variable. */
+function toldIn(manifest: Manifest, name: string): string {
+  const schema = manifest.settings[name]
+  return schema && isInFile(schema) ? told(name) : (variableOf(manifest, name) ?? name)
+}
+
+// ── from what is said to who serves ─────────────────────────────────────────────────────────────────────────────────
+
+type Reading = {
+  readonly env: Environment
+  readonly mistakes: string[]
+  readonly isDevnet: boolean
+  /** Whether replicas may share the database. */
+  readonly isShared: boolean
+}
+
+/** Mistakes are added by name; keys are looked up, never shown. */
+export function resolveServices(file: Values, reading: Reading): Services {
+  const { mistakes } = reading
+  const values = new Map(providers.map((manifest) => [manifest, valuesOf(manifest, file, reading)]))
+  const valueOf = ({ manifest }: Candidate): Values => values.get(manifest) ?? {}
+  const chosen = products.flatMap((product) => {
+    const choices = choose(product, { file, valueOf, ...reading })
+    return choices ? [[product, choices.map((each) => ({ ...each, settings: valueOf(each) }))] as const] : []
+  })
+  const services: Services['services'] = Object.fromEntries(chosen)
+  const found: string[] = []
+  for (const manifest of providers) found.push(...rootMistakes(manifest, values.get(manifest) ?? {}))
+  for (const [product, choices] of chosen)
+    for (const choice of choices) found.push(...choiceMistakes(product, choice, { services, file, ...reading }))
+  for (const manifest of providers) found.push(...unread(manifest, values.get(manifest) ?? {}, { services }))
+  // One key may serve several products.
+  mistakes.push(...new Set(found))
+  return { services }
+}
+
+/** An environment value that is empty is not there. */
+function valuesOf({ settings, environment }: Manifest, file: Values, { env }: Reading): Values {
+  const values: Record<string, unknown> = {}
+  for (const [name, schema] of Object.entries(settings))
+    if (isInFile(schema) && file[name] !== undefined) values[name] = file[name]
+  for (const [variable, name] of Object.entries(environment)) {
+    const schema = settings[name]
+    if (schema && !isInFile(schema) && env[variable] && values[name] === undefined) values[name] = env[variable]
+  }
+  return values
+}
+
+type Choosing = Reading & { readonly file: Values; valueOf(candidate: Candidate): Values }
+
+function choose(product: Service, { file, mistakes, isDevnet, valueOf }: Choosing): readonly Candidate[] | undefined {
+  const by = PRODUCTS[product]
+  const all = candidatesFor(product)
+  const said = by && (file[by.setting] as string | readonly string[] | undefined)
+  if (by && said !== undefined) return chosenBy(all, by.setting, { said, mistakes })
+  const started = all.filter((each) => startedBy(each).some((name) => valueOf(each)[name] !== undefined))
+  const found = by?.isNamedOnly ? [] : started
+  // The demo plays for rows that name it, on real gateways as well.
+  if (product === 'audio') return [...found, ...all.filter(({ offer }) => offer.isOnDevnet)]
+  if (found.length === 0) {
+    const standing = isDevnet && !by?.isNamedOnly ? all.filter(({ offer }) => offer.isOnDevnet) : []
+    return standing.length > 0 ? standing : undefined
+  }
+  if (by && !by.isList && found.length > 1) {
+    const keys = found.flatMap((each) =>
+      startedBy(each)
+        .slice(0, 1)
+        .map((name) => toldIn(each.manifest, name)),
+    )
+    mistakes.push(
+      `${by.setting}: not set; ${joined(keys, 'and')} are both there, so ${told(by.setting)} has to say which of ${joined(
+        found.map((each) => each.by),
+        'and',
+      )} it is`,
+    )
+  }
+  return by && !by.isList ? found.slice(0, 1) : found
+}
+
+function chosenBy(
+  all: readonly Candidate[],
+  name: string,
+  { said, mistakes }: { said: string | readonly string[]; mistakes: string[] },
+): readonly Candidate[] {
+  const words = typeof said === 'string' ? [said] : said
+  if (new Set(words).size < words.length) mistakes.push(`${name}: names one twice`)
+  const found = words.flatMap((word) => all.filter(({ by }) => by === word))
+  const sample = found.find(({ offer }) => offer.isSample)
+  if (sample && found.length > 1)
+    mistakes.push(`${name}: ${sample.by} is a sample (${sample.offer.note}), so it stands alone`)
+  return found
+}
+
+// ── mistakes ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Roots, to which paths are added. Their values are not shown: an address may hold a key. */
+function rootMistakes({ settings }: Manifest, values: Values): readonly string[] {
+  return Object.entries(values).flatMap(([name, value]) =>
+    settings[name]?.isRoot !== true || isRoot(String(value))
+      ? []
+      : [
+          `${told(name)}: must be the root of an API, such as https://api.example/v1, without a user, a query or a fragment (its value is not shown)`,
+        ],
+  )
+}
+
+function isRoot(text: string): boolean {
+  const url = /^https?:\/\/[^\s/?#\\]+[^\s?#\\]*$/.test(text) ? URL.parse(text) : null
+  return url !== null && url.username === '' && url.password === ''
+}
+
+type Checking = Reading & Services & { readonly file: Values }
+
+function choiceMistakes(
+  product: Service,
+  { manifest, offer, by, settings }: Choice,
+  { services, file, isShared }: Checking,
+): readonly string[] {
+  const name = PRODUCTS[product]?.setting
+  const required = requiredBy(manifest, offer)
+  const [missing, found] = [false, true].map((isThere) =>
+    required.filter((each) => (settings[each] !== undefined) === isThere),
+  ) as [string[], string[]]
+  const keyless = candidatesFor(product).filter(
+    (each) => !each.offer.isOnDevnet && requiredBy(each.manifest, each.offer).length === 0 && each.by !== by,
+  )
+  return [
+    ...missing.map((each) =>
+      name === undefined
+        ? `${toldIn(manifest, each)}: not set; ${found.map((one) => toldIn(manifest, one)).join(' and ')} has no meaning without it. ${manifest.settings[each]?.description}`
+        : `${name}: ${by} needs the environment variable ${variableOf(manifest, each)}, which is not set (${manifest.settings[each]?.description})${keyless.map((one) => `; ${one.by} needs none`).join('')}`,
+    ),
+    ...(offer.check?.(settings) ?? []),
+    ...usedBy(manifest, offer).flatMap((each) => keyMistakes(manifest, each, settings[each])),
+    ...Object.entries(offer.requires ?? {}).flatMap(([other, why]) =>
+      services[other as Service]?.length
+        ? []
+        : [`${name}: ${why}, so it needs ${told(PRODUCTS[other as Service]?.setting ?? other)} as well`],
+    ),
+    // Each process would know its own, and take the others' for ended.
+    ...(offer.isOneProcess && isShared && name !== undefined && file[name] !== undefined
+      ? [
+          `${name}: ${by} belongs to one process, and several processes may share this database (DATABASE_URL). Set ${name} to ${joined(sharedOf(product), 'or')}, or keep the database in SQLite`,
+        ]
+      : []),
+  ]
+}
+
+const sharedOf = (product: Service): readonly string[] =>
+  candidatesFor(product).flatMap(({ offer, by }) => (offer.isOneProcess ? [] : [by]))
+
+/** A blank or a line break in a key would fail every call. */
+function keyMistakes(manifest: Manifest, name: string, value: unknown): readonly string[] {
+  const schema = manifest.settings[name]
+  if (!schema || !isSecret(schema) || value === undefined || Value.Check(schema, value)) return []
+  const form = schema.form ?? 'holds a blank, a line break or a letter that no key has (its value is not shown)'
+  return [`${variableOf(manifest, name)}: ${form}`]
+}
+
+/** A setting that nothing reads is a gateway that is not what its operator thinks. */
+function unread(manifest: Manifest, values: Values, { services }: Services): readonly string[] {
+  const offers = products.flatMap((product) =>
+    candidatesFor(product).flatMap((each) => (each.manifest === manifest ? [{ product, ...each }] : [])),
+  )
+  return Object.keys(values).flatMap((name) => {
+    const readers = offers.filter(({ offer }) => usedBy(manifest, offer).includes(name))
+    const isRead = readers.some(({ product, offer }) => services[product]?.some((choice) => choice.offer === offer))
+    const isOptionalKey = readers.every(
+      ({ product, offer }) => !PRODUCTS[product] && !requiredBy(manifest, offer).includes(name),
+    )
+    const schema = manifest.settings[name]
+    // What no offer reads belongs to an account of models.
+    if (isRead || readers.length === 0 || !schema || !(isInFile(schema) || (isSecret(schema) && isOptionalKey)))
+      return []
+    return [`${toldIn(manifest, name)}: has no meaning ${conditionOf(manifest, readers)}`]
+  })
+}
+
+/** What would make a provider read its settings. */
+function conditionOf(manifest: Manifest, readers: readonly (Candidate & { readonly product: Service })[]): string {
+  const named = readers.filter(({ product }) => PRODUCTS[product])
+  const keys = new Set(
+    readers.flatMap((each) => {
+      if (PRODUCTS[each.product]?.isNamedOnly) return []
+      return each.offer.check ? startedBy(each) : requiredBy(manifest, each.offer)
+    }),
+  )
+  const needed = [...keys].map((name) => toldIn(manifest, name)).join(' and ')
+  if (named.length === 0) return `without ${needed}`
+  const ways = named.map(({ product, by }) => {
+    const each = PRODUCTS[product]
+    return each && `${told(each.setting)} ${each.isList ? 'names' : 'is'} ${by}`
+  })
+  return `unless ${ways.join(' or ')}${needed && `, which needs ${needed}`}`
+}
+
+// ── reports ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Providers whose calls are the operator's to pay for or to answer for, by the name of their account, with the variable of their key. */
+export function keyedServices({ services }: Services): ReadonlyMap<string, string> {
+  const keyed = products.flatMap((product) =>
+    (services[product] ?? []).flatMap(({ manifest, offer, by, settings }) => {
+      const secret = usedBy(manifest, offer).find((name) => isSecret(manifest.settings[name]) && settings[name])
+      const variable = secret && variableOf(manifest, secret)
+      return variable ? [[offer.account ?? by, variable] as const] : []
+    }),
+  )
+  return new Map(keyed)
+}
+
+/** Products that nobody serves because nothing is set, each with what would change it: for the operator's log. */
+export function offByDefault({ services }: Services): readonly string[] {
+  return products.flatMap((product) => {
+    const ways = services[product] ? [] : candidatesFor(product).flatMap((each) => wayOf(product, each))
+    return ways.length > 0 ? [`${product}: needs ${ways.join(' or ')}`] : []
+  })
+}
+
+/** What a provider of a product needs, by the name that rows call it. */
+export function neededFor(product: Service, name: string): string | undefined {
+  return candidatesFor(product).flatMap((each) => (each.by === name ? wayOf(product, each) : []))[0]
+}
+
+/** What an operator sets to have a product served by this provider. */
+function wayOf(product: Service, each: Candidate): readonly string[] {
+  const { manifest, offer, by } = each
+  const name = PRODUCTS[product]?.setting
+  const keys = joined(
+    [...requiredBy(manifest, offer)].map((key) => variableOf(manifest, key) ?? key),
+    'and',
+  )
+  const others = Object.keys(offer.requires ?? {})
+  if (offer.isSample || (!name && !keys)) return []
+  const isStarted = startedBy(each).length > 0 && !PRODUCTS[product]?.isNamedOnly
+  const all = isStarted
+    ? [
+        keys ||
+          startedBy(each)
+            .map((key) => variableOf(manifest, key))
+            .join(' and '),
+      ]
+    : []
+  const said = `${name} = "${by}" (${name?.toUpperCase()})`
+  return [[...(isStarted ? all : [said, keys]), ...others].filter(Boolean).join(', ')]
+}

@@ -1,0 +1,232 @@
+/** The part of the configuration that says who makes what: vendors, and changes to the catalog's image rows. */
+import { type Static, Type } from '@sinclair/typebox'
+import { type ImageOverride, type ImageRow, imageRows, type Json, overrideImages } from '../../core/mod.ts'
+import { oneOf, setting, Url } from '../../adapters/providers/manifest.ts'
+import type { ModelKind } from '../../adapters/providers/manifest.ts'
+import { protocolsOf } from './providers.ts'
+import { type Environment, Rate, Variable } from './settings.ts'
+
+const strict = { additionalProperties: false }
+
+const Fields = Type.Record(Type.String(), Type.Unknown())
+const Seconds = Type.Number({ minimum: 1, maximum: 3_600 })
+/** Until a vendor has taken a job: its buyer waits for that, and public clients wait for a minute. */
+export const SubmitSeconds = Type.Number({ minimum: 1, maximum: 55 })
+
+const PARAMETERS = 'Fields that are added to every upstream request, below what the buyer ordered.'
+const OVERRIDES = 'Fields that are added to every upstream request, above what the buyer ordered. Objects merge.'
+const CHAT_SECONDS = 'Longest wait for a whole chat answer, or for the first event of a stream, in seconds.'
+const SUBMIT_SECONDS = 'Longest wait until the vendor has accepted a video job, in seconds.'
+const per = (usual: number) => ({ usual: String(usual) })
+
+/** How anything is served: by a vendor, or one row of it. */
+export const serving = {
+  base_url: setting('The root of the vendor’s API, such as `https://api.example.com/v1`.', Url, {
+    usual: 'the maker’s own',
+  }),
+  key_env: setting('The environment variable that holds the API key.', Variable, { usual: 'no key' }),
+  timeout_seconds: setting('Longest wait for one upstream call, in seconds.', Seconds, {
+    usual: '600 for images, 120 for chat',
+  }),
+  parameters: setting(PARAMETERS, Fields),
+  overrides: setting(OVERRIDES, Fields),
+}
+const imageServing = {
+  ...serving,
+  per_call: setting('Most images to ask for in one upstream call.', Type.Integer({ minimum: 1, maximum: 10 }), {
+    usual: 'the protocol’s limit',
+  }),
+  mask_marks: setting(
+    'What a mask marks as the part to edit, where the server differs from its protocol.',
+    oneOf('transparent', 'white'),
+    { usual: 'as the protocol says' },
+  ),
+}
+const named = (kind: ModelKind) => Type.Union([...protocolsOf(kind).keys()].map((name) => Type.Literal(name)))
+const ProtocolName = named('images')
+export const ChatProtocolName = named('chat')
+export const VideoProtocolName = named('videos')
+
+/** One account of the operator's: `protocol` makes images, `chat` converses, `video` films, all with the same address and key unless told. */
+export const VendorRow = Type.Object(
+  {
+    protocol: setting('The protocol for images.', ProtocolName),
+    ...imageServing,
+    timeout_seconds: setting('Images: longest wait for one upstream call, in seconds.', Seconds, per(600)),
+    parameters: setting(`Images: ${lower(PARAMETERS)}`, Fields),
+    overrides: setting(`Images: ${lower(OVERRIDES)}`, Fields),
+    chat: setting('The protocol for chat.', ChatProtocolName),
+    chat_base_url: setting('The root of the chat API.', Url, { usual: '`base_url`' }),
+    chat_timeout_seconds: setting(CHAT_SECONDS, Seconds, per(120)),
+    chat_parameters: setting(`Chat: ${lower(PARAMETERS)}`, Fields),
+    chat_overrides: setting(`Chat: ${lower(OVERRIDES)}`, Fields),
+    video: setting('The protocol for videos.', VideoProtocolName),
+    video_base_url: setting('The root of the video API.', Url, { usual: '`base_url`' }),
+    video_timeout_seconds: setting(SUBMIT_SECONDS, SubmitSeconds, per(20)),
+    video_parameters: setting(`Videos: ${lower(PARAMETERS)}`, Fields),
+    video_overrides: setting(`Videos: ${lower(OVERRIDES)}`, Fields),
+  },
+  strict,
+)
+export type VendorTable = Readonly<Record<string, Static<typeof VendorRow>>>
+
+function lower(text: string): string {
+  return text.charAt(0).toLowerCase() + text.slice(1)
+}
+
+const SIZE = '^[0-9]{2,4}x[0-9]{2,4}$'
+const Text = Type.String({ minLength: 1 })
+
+export const ImageSetting = Type.Object(
+  {
+    id: Type.String({ pattern: '^[\\w./:-]{1,100}$', description: 'The model to change or to add.' }),
+    aliases: setting('Other names that requests may use.', Type.Array(Type.String({ minLength: 1, maxLength: 100 }))),
+    name: setting('The name that lists show.', Text),
+    maker: setting('Who made the model, as lists show it.', Text),
+    vendor: setting('The vendor that serves it: a table of `[vendors]`.', Text),
+    upstream: setting('The name of the model at its vendor.', Text),
+    sizes: setting(
+      'Prices in US dollars per image by size, as text, before the margin of 5% and the fee: `{ "1024x1024" = "0.02" }`.',
+      Type.Record(Type.String({ pattern: SIZE }), Rate),
+    ),
+    edits: setting(
+      'Editing: `max_images` source images (1 to 16), and whether a `mask` is accepted.',
+      Type.Object({ max_images: Type.Integer({ minimum: 1, maximum: 16 }), mask: Type.Boolean() }, strict),
+    ),
+    slow: setting('Never answers inline; every call is a job.', Type.Boolean()),
+    hidden: setting('Sells the model without listing it.', Type.Boolean()),
+    redirect: setting('The id of the model that does the work instead.', Text),
+    protocol: setting('The protocol of this model, where it is not its vendor’s.', ProtocolName),
+    ...imageServing,
+    timeout_seconds: setting('Longest wait for one upstream call, in seconds.', Seconds, per(600)),
+  },
+  strict,
+)
+
+/** How one row is served: a protocol with its settings, the key read from the environment. */
+export type Serving = {
+  readonly protocol: string
+  /** The maker's own unless told. */
+  readonly baseUrl: string | undefined
+  readonly key: string | undefined
+  readonly timeoutMs: number
+  readonly parameters: Readonly<Record<string, Json>> | undefined
+  readonly overrides: Readonly<Record<string, Json>> | undefined
+  readonly perCall: number | undefined
+  readonly maskMarks: 'transparent' | 'white' | undefined
+}
+
+/** Rows for sale, and by row id how each is served; a row whose vendor is not configured has no serving. */
+export type Shelf<Row = ImageRow, Served = Serving> = {
+  readonly rows: readonly Row[]
+  readonly servings: ReadonlyMap<string, Served>
+}
+
+type Settings = readonly Static<typeof ImageSetting>[]
+
+/** 600 s: what an image of the slowest model may take upstream (contract 5.22). */
+const TIMEOUT_S = 600
+
+/** Settings that speak of one service only, in a table that does not name that service. */
+export function checkVendors(vendors: VendorTable, mistakes: string[]): void {
+  for (const [name, { protocol, chat, video, base_url: _url, key_env: _key, ...rest }] of Object.entries(vendors)) {
+    const named = { chat, video }
+    const others = (['chat', 'video'] as const).filter((service) => named[service])
+    if (!protocol && others.length === 0)
+      mistakes.push(`vendors.${name}: name a protocol, which makes images, or chat, or video, or several of them`)
+    for (const setting of Object.keys(rest)) {
+      const service = (['chat', 'video'] as const).find((each) => setting.startsWith(`${each}_`))
+      if (service && !named[service]) mistakes.push(`vendors.${name}.${setting}: has no meaning without ${service}`)
+      if (service || protocol || others.length === 0) continue
+      const meant = others
+        .filter((each) => `${each}_${setting}` in VendorRow.properties)
+        .map((each) => `; for ${each} it is ${each}_${setting}`)
+      mistakes.push(`vendors.${name}.${setting}: is about images, which need a protocol${meant.join('')}`)
+    }
+  }
+}
+
+/** Mistakes are added by name; keys are looked up, never shown. */
+export function resolveShelf(vendors: VendorTable, settings: Settings, env: Environment, mistakes: string[]): Shelf {
+  const overridden = overrideImages(imageRows, settings.map(overrideOf))
+  mistakes.push(...overridden.mistakes)
+  const own = new Map(settings.map((setting) => [setting.id, setting]))
+  const servings = new Map<string, Serving>()
+  for (const row of overridden.rows) {
+    const fields = servingFields(own.get(row.servedBy ?? row.id))
+    const merged = above(vendors[row.vendor], fields)
+    if (!merged.protocol) continue
+    servings.set(row.id, {
+      protocol: merged.protocol,
+      baseUrl: merged.base_url,
+      key: keyOf(merged, env, mistakes),
+      timeoutMs: (merged.timeout_seconds ?? TIMEOUT_S) * 1000,
+      parameters: merged.parameters as Serving['parameters'],
+      overrides: merged.overrides as Serving['overrides'],
+      perCall: merged.per_call,
+      maskMarks: merged.mask_marks,
+    })
+  }
+  return { rows: overridden.rows, servings }
+}
+
+/** What a row says above what its vendor says. A row of another protocol is another service: it is not to be shown the vendor's own key. */
+export function above<Said extends { readonly protocol?: string }>(
+  table: Said | undefined,
+  own: Partial<Said>,
+): Partial<Said> {
+  return own.protocol && own.protocol !== table?.protocol ? own : { ...table, ...own }
+}
+
+/** The key that a variable holds; a variable that is not set is a mistake, told once. */
+export function keyOf(
+  { key_env }: { readonly key_env?: string },
+  env: Environment,
+  mistakes: string[],
+): string | undefined {
+  const key = key_env && env[key_env]
+  const missing = `vendors: the environment variable ${key_env} is not set`
+  if (key_env && !key && !mistakes.includes(missing)) mistakes.push(missing)
+  return key || undefined
+}
+
+/** The vendors whose key would buy real work. */
+export function keyedVendors({
+  rows,
+  servings,
+}: Shelf<{ readonly id: string; readonly vendor: string }, { readonly key: string | undefined }>): readonly string[] {
+  return [...new Set(rows.filter(({ id }) => servings.get(id)?.key !== undefined).map(({ vendor }) => vendor))]
+}
+
+function overrideOf(setting: Settings[number]): ImageOverride {
+  const {
+    edits,
+    protocol: _protocol,
+    base_url: _url,
+    key_env: _key,
+    timeout_seconds: _time,
+    parameters: _p,
+    overrides: _o,
+    per_call: _n,
+    mask_marks: _m,
+    ...fields
+  } = setting
+  return { ...fields, ...(edits && { edits: { maxImages: edits.max_images, mask: edits.mask } }) }
+}
+
+function servingFields(setting: Settings[number] | undefined) {
+  if (!setting) return {}
+  const { protocol, base_url, key_env, timeout_seconds, parameters, overrides, per_call, mask_marks } = setting
+  return Object.fromEntries(
+    Object.entries({
+      protocol,
+      base_url,
+      key_env,
+      timeout_seconds,
+      parameters,
+      overrides,
+      per_call,
+      mask_marks,
+    }).filter(([, value]) => value !== undefined),
+  ) as Partial<Static<typeof VendorRow>>
+}

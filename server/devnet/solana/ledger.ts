@@ -1,0 +1,350 @@
+/**
+ * A Solana in memory: accounts, slots, blockhashes and what has landed, as each of the three commitments sees them.
+ * Nothing is kept.
+ */
+import { createHash } from 'node:crypto'
+import {
+  type Address,
+  address,
+  type EncodedAccount,
+  getBase58Decoder,
+  getBase58Encoder,
+  type Transaction,
+} from '@solana/kit'
+import { Clock as ClockSysvar, LiteSVM } from 'litesvm'
+import type { Clock } from '../../../core/mod.ts'
+import type { TransactionError } from './errors.ts'
+import { type Holding, holdingOf, walletAccount } from './tokens.ts'
+import { failure, isSigned, type Message, type Outcome, outcomeOf, type Parsed, type Ran } from './transaction.ts'
+
+export const SLOT_MS = 400
+/** A transaction may land while its blockhash is at most this many slots old. */
+export const BLOCKHASH_LIFE = 150
+/** What is finalized is this many slots older than what is confirmed. */
+export const ROOT_DEPTH = 31
+export const SLOTS_PER_EPOCH = 432_000
+/** Slots without a block in the life of the chain, so that a height is never mistaken for a slot. */
+const SKIPPED = 11_000_000
+/** The oldest state that anybody may ask for is this many slots old: finalized, with a great lag. */
+const MAX_LOOK_BACK = 200
+/** Transactions that are remembered when they are older than that: about 8 KB of memory each. */
+const KEPT_TRANSACTIONS = 5_000
+
+const CLOCK = address('SysvarC1ock11111111111111111111111111111111')
+const SYSVARS = address('Sysvar1111111111111111111111111111111111111')
+
+export type Commitment = 'processed' | 'confirmed' | 'finalized'
+
+/**
+ * A transaction in a block: also one that failed there, for which its fee was taken. Holdings are by index of its
+ * account keys.
+ */
+export type Landed = Outcome & {
+  readonly signature: string
+  readonly slot: number
+  readonly wire: Uint8Array
+  readonly message: Message
+  readonly fee: bigint
+  readonly before: readonly Holding[]
+  readonly after: readonly Holding[]
+}
+
+export type Simulating = {
+  readonly slot: number
+  readonly sigVerify: boolean
+  /** As if signed over the newest blockhash. */ readonly isRenewed?: boolean
+}
+
+export type SolanaLedger = {
+  /** The chain's own time in milliseconds. A slot begins every 400 ms. */
+  now(): number
+  /** Moves the time; throws where it would go back. */
+  setTime(ms: number): void
+  /** The newest slot there is. What has been under way long enough has landed when this returns. */
+  tip(): number
+  /** The newest slot of a commitment, as the node sees it: older than the truth while it is behind. */
+  slotOf(commitment: Commitment): number
+  timeOf(slot: number): number
+  heightOf(slot: number): number
+  blockhashOf(slot: number): string
+  /** The slot of a blockhash that is known and alive at `slot`. */
+  slotOfBlockhash(blockhash: string, slot: number): number | undefined
+  account(address: Address, slot: number): EncodedAccount | undefined
+  accountsOf(program: Address, slot: number): readonly EncodedAccount[]
+  /** What the node has seen land, at any commitment. */
+  find(signature: string): Landed | undefined
+  /** What has truly landed. */
+  landed(signature: string): Landed | undefined
+  /** Newest first. */
+  history(): readonly Landed[]
+  simulate(parsed: Parsed, how: Simulating): Outcome
+  /**
+   * Lands now, or later if `delay` says so; or never, and nobody is told: an expired blockhash, a bad signature, a fee
+   * payer without money.
+   */
+  submit(parsed: Parsed): void
+  rentFor(bytes: number): bigint
+  /** Overwrites an account, as if it had always been so. */
+  put(account: EncodedAccount): void
+  /** Slots by which confirmed is behind processed; 0 at first. */
+  setLag(slots: number): void
+  /** Slots that a transaction is on its way; 0 at first. */
+  setDelay(slots: number): void
+  /** Forgets whatever is not confirmed, transactions and blockhashes; returns the signatures. */
+  fork(): readonly string[]
+  /** Remembers the chain as it is; the next slot begins. */
+  mark(): void
+  /** Shows the chain as it was at the mark, or as it is. */
+  rewind(on: boolean): void
+}
+
+type Change = { readonly slot: number; readonly address: Address; readonly before: EncodedAccount | undefined }
+
+export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
+  const svm = new LiteSVM().withBlockhashCheck(false).withTransactionHistory(0n)
+  const first = Number(svm.getClock().slot) + MAX_LOOK_BACK // the programs stand since litesvm's own first slot
+  const begun = clock.now()
+  const landed = new Map<string, Landed>()
+  /**
+   * The same by their messages: with another signature of the fee payer, or before he has signed, it is the same
+   * transaction.
+   */
+  const ran = new Map<string, Landed>()
+  const forks: number[] = []
+  let changes: Change[] = []
+  let underway: { readonly parsed: Parsed; readonly due: number }[] = []
+  let [offset, newest, lag, delay] = [0, first, 0, 0]
+  let marked = Infinity
+  let isBehind = false
+
+  const now = () => clock.now() + offset
+  const timeOf = (slot: number) => begun + (slot - first) * SLOT_MS
+
+  function tip(): number {
+    newest = Math.max(newest, first + Math.floor((now() - begun) / SLOT_MS))
+    const due = underway.filter((each) => each.due <= newest).sort((one, other) => one.due - other.due)
+    underway = underway.filter((each) => each.due > newest)
+    for (const each of due) land(each.parsed, each.due)
+    return newest
+  }
+
+  function slotOf(commitment: Commitment): number {
+    const seen = Math.min(tip(), isBehind ? marked : Infinity)
+    if (commitment === 'processed') return seen
+    return commitment === 'confirmed' ? seen - lag : seen - lag - ROOT_DEPTH
+  }
+
+  /**
+   * Its last eight bytes are the slot, the others tell forks apart, and this chain from the one that another start
+   * began.
+   */
+  function blockhashOf(slot: number): string {
+    const fork = forks.filter((at) => at < slot).length
+    const hash = createHash('sha256').update(`block ${slot} of fork ${fork} since ${begun}`).digest()
+    hash.writeBigUInt64BE(BigInt(slot), 24)
+    return getBase58Decoder().decode(hash)
+  }
+
+  function slotOfBlockhash(blockhash: string, slot: number): number | undefined {
+    const bytes = Buffer.from(getBase58Encoder().encode(blockhash))
+    if (bytes.length !== 32) return undefined
+    const made = Number(bytes.readBigUInt64BE(24))
+    return made <= slot && slot - made <= BLOCKHASH_LIFE && blockhashOf(made) === blockhash ? made : undefined
+  }
+
+  function current(address: Address): EncodedAccount | undefined {
+    const found = svm.getAccount(address)
+    return found.exists ? found : undefined
+  }
+
+  function account(address: Address, slot: number): EncodedAccount | undefined {
+    if (address === CLOCK) return clockAt(Math.min(slot, tip()))
+    const next = changesAfter(slot).find((change) => change.address === address)
+    return next ? next.before : current(address)
+  }
+
+  /** They are in the order of their slots, and mostly the newest are asked for. */
+  function changesAfter(slot: number): readonly Change[] {
+    return changes.slice(changes.findLastIndex((change) => change.slot <= slot) + 1)
+  }
+
+  /** No transaction writes it: each block has its own. */
+  function clockAt(slot: number): EncodedAccount {
+    const [data, epoch] = [Buffer.alloc(40), BigInt(Math.floor(slot / SLOTS_PER_EPOCH))]
+    const fields = [BigInt(slot), 0n, epoch, epoch + 1n, BigInt(Math.floor(timeOf(slot) / 1000))]
+    fields.forEach((field, i) => data.writeBigInt64LE(field, 8 * i))
+    return { ...walletAccount(CLOCK, 1_169_280n), data: Uint8Array.from(data), space: 40n, programAddress: SYSVARS }
+  }
+
+  /** Puts the accounts back to what they were at a slot; returns what they were put back from. */
+  function unwind(slot: number): readonly (readonly [Address, EncodedAccount | undefined])[] {
+    const touched = [...new Set(changesAfter(slot).map((change) => change.address))]
+    const kept = touched.map((address) => [address, current(address)] as const)
+    for (const address of touched) write(address, account(address, slot))
+    return kept
+  }
+
+  function write(address: Address, account: EncodedAccount | undefined): void {
+    svm.setAccount(account ?? walletAccount(address, 0n))
+  }
+
+  /** What a block would refuse without running it. */
+  function refusalOf({ message, wire }: Parsed, slot: number): TransactionError | undefined {
+    if (slotOfBlockhash(message.blockhash, slot) === undefined) return 'BlockhashNotFound'
+    const twin = ran.get(signedIn(wire))
+    return twin && twin.slot <= slot ? 'AlreadyProcessed' : undefined
+  }
+
+  function run({ transaction }: Parsed, slot: number, act: (transaction: Transaction) => Ran): Outcome {
+    const epoch = BigInt(Math.floor(slot / SLOTS_PER_EPOCH))
+    svm.setClock(new ClockSysvar(BigInt(slot), 0n, epoch, epoch + 1n, BigInt(Math.floor(timeOf(slot) / 1000))))
+    try {
+      return outcomeOf(act(transaction))
+    } catch {
+      return failure('SanitizeFailure')
+    }
+  }
+
+  function land(parsed: Parsed, slot: number): void {
+    if (refusalOf(parsed, slot) || !isSigned(parsed)) return
+    const { keys, instructions } = parsed.message
+    const called = new Set(instructions.map(({ programIdIndex }) => programIdIndex))
+    const look = () =>
+      keys.map((key, i) => (called.has(i) ? walletAccount(key, svm.getBalance(key) ?? 0n) : current(key))) // a program's code is long to copy
+    const before = look()
+    const outcome = run(parsed, slot, (transaction) => svm.sendTransaction(transaction))
+    const after = look()
+    const fee = sum(before) - sum(after)
+    if (fee === 0n) return // refused before it began
+    keys.forEach((address, i) => {
+      if (!isSame(before[i], after[i])) changes.push({ slot, address, before: before[i] })
+    })
+    const { wire, message, signature } = parsed
+    const made: Landed = {
+      ...outcome,
+      signature,
+      slot,
+      wire,
+      message,
+      fee,
+      before: before.map(holdingOf),
+      after: after.map(holdingOf),
+    }
+    landed.set(signature, made)
+    ran.set(signedIn(wire), made)
+    forget()
+  }
+
+  /** A transaction is known for as long as its blockhash lives, however many there are: else it would land twice. */
+  function forget(): void {
+    const past = Math.min(newest, marked) - MAX_LOOK_BACK
+    for (const [signature, { slot }] of landed) {
+      if (landed.size <= KEPT_TRANSACTIONS || slot >= past) break
+      drop(signature)
+    }
+    if (changes[0] && changes[0].slot < past - MAX_LOOK_BACK) changes = changes.filter((change) => change.slot >= past)
+  }
+
+  function drop(signature: string): void {
+    const gone = landed.get(signature)
+    if (gone) ran.delete(signedIn(gone.wire))
+    landed.delete(signature)
+  }
+
+  function setTime(ms: number): void {
+    if (ms < now()) throw new RangeError(`it is already ${now()}: time does not go back to ${ms}`)
+    offset += ms - now()
+    tip()
+  }
+
+  return {
+    now,
+    timeOf,
+    slotOf,
+    blockhashOf,
+    slotOfBlockhash,
+    account,
+    heightOf: (slot) => slot - SKIPPED,
+    rentFor: (bytes) => svm.minimumBalanceForRentExemption(BigInt(bytes)),
+    setTime,
+    tip,
+    accountsOf(program, slot) {
+      const all = new Set([
+        ...svm.getProgramAccounts(program).map((each) => each.address),
+        ...changes.map((change) => change.address),
+      ])
+      return [...all]
+        .map((address) => account(address, slot))
+        .filter((each) => each?.programAddress === program) as EncodedAccount[]
+    },
+    landed(signature) {
+      tip()
+      return landed.get(signature)
+    },
+    find(signature) {
+      const newestSeen = slotOf('processed')
+      const found = landed.get(signature)
+      return found && found.slot <= newestSeen ? found : undefined
+    },
+    history() {
+      const newestSeen = slotOf('processed')
+      return [...landed.values()].filter(({ slot }) => slot <= newestSeen).reverse()
+    },
+    simulate(parsed, { slot, sigVerify, isRenewed = false }) {
+      if (sigVerify && !isSigned(parsed)) return failure('SignatureFailure')
+      const refusal = isRenewed ? undefined : refusalOf(parsed, slot)
+      if (refusal) return failure(refusal)
+      const kept = unwind(slot)
+      svm.withSigverify(sigVerify)
+      try {
+        return run(parsed, slot, (transaction) => svm.simulateTransaction(transaction))
+      } finally {
+        svm.withSigverify(true)
+        for (const [address, account] of kept) write(address, account)
+      }
+    },
+    submit(parsed) {
+      const due = tip() + delay
+      if (!underway.some((each) => each.parsed.signature === parsed.signature)) underway.push({ parsed, due })
+      tip()
+    },
+    put(account) {
+      changes = changes.filter((change) => change.address !== account.address)
+      svm.setAccount(account)
+    },
+    setLag: (slots) => void (lag = slots),
+    setDelay: (slots) => void (delay = slots),
+    fork() {
+      const safe = tip() - lag
+      const lost = [...landed.values()].filter(({ slot }) => slot > safe).map(({ signature }) => signature)
+      unwind(safe)
+      changes = changes.filter((change) => change.slot <= safe)
+      for (const signature of lost) drop(signature)
+      forks.push(safe)
+      return lost
+    },
+    mark() {
+      marked = tip()
+      setTime(timeOf(marked + 1))
+    },
+    rewind: (on) => void (isBehind = on),
+  }
+}
+
+function sum(accounts: readonly (EncodedAccount | undefined)[]): bigint {
+  return accounts.reduce((total, account) => total + (account?.lamports ?? 0n), 0n)
+}
+
+function isSame(one: EncodedAccount | undefined, other: EncodedAccount | undefined): boolean {
+  if (!one || !other) return one === other
+  return (
+    one.lamports === other.lamports &&
+    one.programAddress === other.programAddress &&
+    Buffer.from(one.data).equals(Buffer.from(other.data))
+  )
+}
+
+const signedIn = (wire: Uint8Array): string =>
+  createHash('sha256')
+    .update(wire.subarray(1 + 64 * (wire[0] ?? 0)))
+    .digest('base64')

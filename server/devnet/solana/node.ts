@@ -1,0 +1,297 @@
+/**
+ * A Solana node on loopback, for the local chain and for tests: JSON-RPC over a ledger in memory, and hands on the
+ * world around it. It keeps nothing. Its slots follow the clock it is given: under a clock that stands still, only
+ * `advance` and `setTime` make new ones.
+ */
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { type Address, address } from '@solana/kit'
+import type { Clock } from '../../../core/mod.ts'
+import { RpcError } from './errors.ts'
+import { solanaFaucet } from './faucet.ts'
+import { type Commitment, type Landed, SLOT_MS, solanaLedger } from './ledger.ts'
+import { solanaRpc } from './rpc.ts'
+import { accountOf, MINT, mintAccount, mintOf, tokenAccount, tokenOf, walletAccount } from './tokens.ts'
+import { parse, type Parsed } from './transaction.ts'
+import { LAST_EPOCH } from './views.ts'
+
+export type Transfer = { readonly from: string; readonly to: string; readonly value: bigint }
+/** What a lie is told about: the true result, and the call's parameters. It may throw an RpcError. */
+export type Lie = (truth: unknown, params: readonly unknown[]) => unknown
+
+export type Outage = boolean | 'busy' | 'silent'
+
+export type SolanaNode = {
+  readonly url: string
+  stop(): Promise<void>
+
+  // ── money; all of it is as if it had always been so, at every commitment ──
+
+  /** Gives an owner exactly this much USDC, in a token account that is opened where missing. */
+  fund(owner: string, baseUnits: bigint): Promise<void>
+  /** Opens an owner's token account, empty; leaves one that is there. */
+  openAccount(owner: string): Promise<void>
+  /** Ends an owner's token account and what is in it. */
+  closeAccount(owner: string): Promise<void>
+  /** Freezes an owner's token account, as the issuer can: no transfer from or to it succeeds. */
+  freeze(owner: string): Promise<void>
+  /** Gives an address lamports: 1 SOL unless told. */
+  airdropSol(to: string, lamports?: bigint): void
+  /** USDC of an owner in base units, by the newest state; 0 without an account. */
+  balanceOf(owner: string): Promise<bigint>
+  lamportsOf(address: string): bigint
+  /** USDC that a transaction moved, between owners; empty when it failed, or never landed. */
+  transfersIn(signature: string): readonly Transfer[]
+  /** The fate of a transaction by the newest state, whatever the node says. */
+  landed(signature: string): Landed | undefined
+
+  // ── time ──
+
+  /** The chain's time in milliseconds. */
+  now(): number
+  /** Lets this many slots of 400 ms pass. */
+  advance(slots: number): void
+  /** Throws where time would go back. */
+  setTime(ms: number): void
+  /** As the node sees it; the newest unless told. */
+  slot(commitment?: Commitment): number
+  /** Slots by which confirmed is behind processed; 0 until told. Finalized is always 31 behind confirmed. */
+  setLag(slots: number): void
+  /** Slots that a transaction is on its way until it lands, if its blockhash is then alive; 0 until told. */
+  setDelay(slots: number): void
+
+  // ── trouble ──
+
+  /** How many calls, each of a batch, have reached the node; of one method, or of all. */
+  reads(method?: string): number
+  /** Requests are cut off, or answered with 429, or left without an answer. */
+  outage(how: Outage): void
+  /**
+   * Until `heal`: sends vanish before they arrive, or arrive while their answers and all statuses vanish, or are
+   * answered and never land. Resolves when one has.
+   */
+  lose(what: 'sends' | 'answers' | 'landings'): Promise<void>
+  heal(): void
+  /**
+   * Remembers the chain as it is, and begins the next slot; `rewind(true)` shows it so again, as a node that is behind
+   * does.
+   */
+  mark(): void
+  rewind(on: boolean): void
+  /**
+   * Another fork wins: whatever was processed and not confirmed never happened. Needs a lag. Returns the signatures
+   * that are gone.
+   */
+  fork(): readonly string[]
+  /** From now on a method answers what the lie makes of the truth; without one, the truth again. */
+  lie(method: string, lie?: Lie): void
+}
+
+export type SolanaNodeOptions = {
+  readonly clock: Pick<Clock, 'now'>
+  /** Loopback port; 0, the default, takes a free one. */
+  readonly port?: number
+}
+
+type Call = {
+  readonly jsonrpc?: string
+  readonly id?: unknown
+  readonly method?: string
+  readonly params?: readonly unknown[]
+}
+
+/** As public nodes: larger requests are answered 413. */
+const MAX_BODY = 50 * 1024
+const SOL = 1_000_000_000n
+const RECEIPTS = ['getSignatureStatuses', 'getTransaction', 'getSignaturesForAddress']
+
+/** Starts a node with the USDC mint in place and a faucet. Resolves when it answers. */
+export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promise<SolanaNode> {
+  const ledger = solanaLedger(clock)
+  const faucet = await solanaFaucet()
+  ledger.put(walletAccount(faucet.address, 1_000_000n * SOL))
+  ledger.put(mintAccount({ authority: faucet.address, supply: 0n }))
+
+  const counts = new Map<string, number>()
+  const lies = new Map<string, Lie>()
+  let out: Outage = false
+  let losing: 'sends' | 'answers' | 'landings' | undefined
+  let lost = () => {}
+
+  const answer = solanaRpc(ledger, { submit, airdrop })
+  const server = createServer(
+    (request, response) => void serve(request, response).catch(() => request.socket.destroy()),
+  )
+  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(port, '127.0.0.1', resolve))
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+
+  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const end = (status: number, body: string) =>
+      void response.writeHead(status, { 'content-type': 'application/json' }).end(body)
+    if (request.method !== 'POST') return end(405, 'Used HTTP Method is not allowed. POST is required')
+    if (!request.headers['content-type']?.startsWith('application/json'))
+      return end(415, 'Supplied content type is not allowed. Content-Type: application/json is required')
+    const text = await textOf(request)
+    if (text === undefined) return end(413, 'Request body too large')
+    const { calls, isBatch } = callsIn(text) ?? {}
+    if (!calls) return end(200, '{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error"},"id":null}')
+    const methods = calls.map(({ method = '' }) => method)
+    for (const method of methods) counts.set(method, (counts.get(method) ?? 0) + 1)
+    const isSending = methods.includes('sendTransaction')
+    if (out === 'busy')
+      return end(
+        429,
+        '{"jsonrpc":"2.0","error":{"code":429,"message":"Too many requests for a specific RPC call"},"id":null}',
+      )
+    if (out === 'silent') return
+    if (out || (losing === 'sends' && isSending)) return hangUp()
+    const replies = await Promise.all(calls.map(reply))
+    if (losing === 'answers' && (isSending || methods.some((method) => RECEIPTS.includes(method)))) return hangUp()
+    if (losing === 'landings' && isSending) lost()
+    const said = replies.filter((each) => each !== undefined)
+    end(
+      200,
+      said.length > 0
+        ? JSON.stringify(isBatch ? said : said[0]).replaceAll(`"${LAST_EPOCH}"`, '18446744073709551615')
+        : '',
+    )
+
+    function hangUp(): void {
+      request.socket.destroy()
+      if (isSending) lost()
+    }
+  }
+
+  /** Undefined for a call that wants no answer. */
+  async function reply({ jsonrpc, id, method, params = [] }: Call): Promise<object | undefined> {
+    if (id === undefined && method !== undefined) return undefined
+    if (method === undefined || jsonrpc !== '2.0' || !Array.isArray(params))
+      return { jsonrpc: '2.0', error: { code: -32600, message: 'Invalid request' }, id: id ?? null }
+    try {
+      const truth = await answer(method, params)
+      const lie = lies.get(method)
+      return { jsonrpc: '2.0', result: lie ? await lie(truth, params) : truth, id }
+    } catch (error) {
+      const { code, message, data } = error instanceof RpcError ? error : new RpcError(-32603, String(error))
+      return { jsonrpc: '2.0', error: { code, message, ...(data !== undefined && { data }) }, id }
+    }
+  }
+
+  function submit(parsed: Parsed): void {
+    if (losing !== 'landings') ledger.submit(parsed)
+  }
+
+  async function airdrop(to: Address, lamports: bigint): Promise<string> {
+    const parsed = parse(await faucet.give(to, lamports, { blockhash: ledger.blockhashOf(ledger.slotOf('processed')) }))
+    submit(parsed)
+    return parsed.signature
+  }
+
+  const newest = (at: Address) => ledger.account(at, ledger.tip())
+
+  async function setTokens(
+    owner: string,
+    change: (held: bigint | undefined) => { amount: bigint; isFrozen?: boolean } | undefined,
+  ): Promise<void> {
+    const at = await accountOf(address(owner))
+    const held = tokenOf(newest(at))?.amount
+    const wanted = change(held)
+    if (!wanted) return
+    ledger.put(tokenAccount(at, { owner: address(owner), ...wanted }))
+    const supply = (mintOf(newest(MINT))?.supply ?? 0n) + wanted.amount - (held ?? 0n)
+    ledger.put(mintAccount({ authority: faucet.address, supply }))
+  }
+
+  return {
+    url,
+    async stop() {
+      const closed = new Promise((resolve) => server.close(resolve))
+      server.closeAllConnections()
+      await closed
+    },
+    fund: (owner, amount) => setTokens(owner, () => ({ amount })),
+    openAccount: (owner) => setTokens(owner, (held) => (held === undefined ? { amount: 0n } : undefined)),
+    freeze: (owner) => setTokens(owner, (held = 0n) => ({ amount: held, isFrozen: true })),
+    async closeAccount(owner) {
+      await setTokens(owner, (held) => (held === undefined ? undefined : { amount: 0n }))
+      ledger.put(walletAccount(await accountOf(address(owner)), 0n))
+    },
+    airdropSol: (to, lamports = SOL) =>
+      ledger.put(walletAccount(address(to), (newest(address(to))?.lamports ?? 0n) + lamports)),
+    balanceOf: async (owner) => tokenOf(newest(await accountOf(address(owner))))?.amount ?? 0n,
+    lamportsOf: (at) => newest(address(at))?.lamports ?? 0n,
+    transfersIn: (signature) => transfersOf(ledger.landed(signature)),
+    landed: ledger.landed,
+
+    now: ledger.now,
+    advance: (slots) => ledger.setTime(ledger.now() + slots * SLOT_MS),
+    setTime: ledger.setTime,
+    slot: (commitment = 'processed') => ledger.slotOf(commitment),
+    setLag: ledger.setLag,
+    setDelay: ledger.setDelay,
+
+    reads: (method) =>
+      method === undefined ? [...counts.values()].reduce((all, count) => all + count, 0) : (counts.get(method) ?? 0),
+    outage: (how) => void (out = how),
+    lose(what) {
+      losing = what
+      return new Promise((resolve) => (lost = resolve))
+    },
+    heal() {
+      losing = undefined
+      lost = () => {}
+    },
+    mark: ledger.mark,
+    rewind: ledger.rewind,
+    fork: ledger.fork,
+    lie: (method, lie) => void (lie ? lies.set(method, lie) : lies.delete(method)),
+  }
+}
+
+const [TRANSFER, TRANSFER_CHECKED] = [3, 12]
+
+/**
+ * Only what the token program was told to move: a plain transfer names source and destination, a checked one the mint
+ * between them.
+ */
+function transfersOf(landed: Landed | undefined): Transfer[] {
+  if (!landed || landed.err !== null) return []
+  const { message, inner, before, after } = landed
+  const all = message.instructions.flatMap((instruction, i) => [
+    instruction,
+    ...inner.filter(({ index }) => index === i).flatMap(({ instructions }) => instructions),
+  ])
+  const held = (index = -1) => before[index]?.tokens ?? after[index]?.tokens
+  return all.flatMap(({ accounts, data }) => {
+    const bytes = Buffer.from(data)
+    const from = held(accounts[0])
+    const to = held(bytes[0] === TRANSFER ? accounts[1] : accounts[2])
+    const isTransfer = bytes[0] === TRANSFER || bytes[0] === TRANSFER_CHECKED
+    return isTransfer && from?.mint === MINT && to
+      ? [{ from: from.owner, to: to.owner, value: bytes.readBigUInt64LE(1) }]
+      : []
+  })
+}
+
+/** Undefined where the text is not JSON. What is no call reads as one without a method. */
+function callsIn(text: string): { readonly calls: readonly Call[]; readonly isBatch: boolean } | undefined {
+  try {
+    const said = JSON.parse(text) as unknown
+    const isBatch = Array.isArray(said) && said.length > 0
+    return {
+      isBatch,
+      calls: (isBatch ? said : [said]).map((call: unknown) => (typeof call === 'object' && call !== null ? call : {})),
+    }
+  } catch {
+    return undefined
+  }
+}
+
+async function textOf(request: IncomingMessage): Promise<string | undefined> {
+  let text = ''
+  for await (const chunk of request) {
+    text += String(chunk)
+    if (text.length > MAX_BODY) return undefined
+  }
+  return text
+}

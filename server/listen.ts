@@ -1,0 +1,191 @@
+/** The listening sockets: one shared by all gateways, and one per gateway that has its own port (contract 21.7). */
+import { app, proxyCheck } from './app.ts'
+import type { Config } from './config/mod.ts'
+import { defaultLimits, guardConnections } from './connections.ts'
+import type { ServerLog } from './log.ts'
+import { StartError } from './start_error.ts'
+import type { Wired } from './wiring/mod.ts'
+
+export type Listening = {
+  /** URL of the socket that all gateways share. */
+  readonly url: string
+  /** Stops accepting connections; with `now`, also closes those that are open. */
+  stop(now: boolean): Promise<void>
+}
+
+export type InFlight = { add<T>(request: Promise<T>): Promise<T>; finished(): Promise<void> }
+
+/** Tracks requests until they are answered. `finished` resolves when there are none. */
+export function inFlight(): InFlight {
+  const open = new Set<Promise<unknown>>()
+  return {
+    add(request) {
+      const remove = () => void open.delete(request)
+      open.add(request)
+      request.then(remove, remove)
+      return request
+    },
+    async finished() {
+      while (open.size > 0) await Promise.allSettled(open)
+    },
+  }
+}
+
+type GatewayHost = Parameters<typeof app>[0]['gateways'][number]
+type Options = { readonly log: ServerLog; readonly requests: InFlight }
+
+/** Opens all sockets. Throws StartError when one cannot be opened, with the others closed again. */
+export function listen(config: Config, { gateways, devnet, metrics }: Wired, { log, requests }: Options): Listening {
+  const { publicOrigin, trustedProxies, operatorToken } = config
+  const servers: Bun.Server<unknown>[] = []
+  const ports = new Map<string, number>()
+  let sharedPort = config.port
+  const devnetOption = devnet && {
+    devnet: (origin: string) => devnetInfo(devnet, gateways, (name) => atPort(origin, ports.get(name) ?? sharedPort)),
+  }
+  const metricsOption = metrics &&
+    operatorToken !== undefined && { metrics: { token: operatorToken, scrape: metrics.scrape } }
+  const total = config.maxConnections ?? defaultLimits().total
+  const limits = { total, perAddress: config.maxConnectionsPerAddress ?? Math.ceil(total / 2) }
+  const isProxy = proxyCheck(trustedProxies)
+  const guard = guardConnections({
+    ...limits,
+    ports: () => servers.map(portOf),
+    isExempt: isProxy,
+    onClosed: (counts) => log.warn('connections over the limit were closed', { ...counts, ...limits }),
+  })
+  const streamed = new WeakSet<Request>()
+  const shared = {
+    log,
+    onStream: (request: Request) => void streamed.add(request),
+    trustedProxies,
+    ...devnetOption,
+    ...metricsOption,
+  }
+  const hosted = gateways.map(({ gateway, config: { hosts, publicOrigin: origin } }): GatewayHost => ({
+    gateway,
+    hosts,
+    ...(origin && { origin }),
+  }))
+
+  try {
+    const server = open(config.port, { gateways: hosted, publicOrigin })
+    sharedPort = portOf(server)
+    for (const [index, { config: settings }] of gateways.entries()) {
+      if (settings.port === undefined) continue
+      const single = { gateways: [{ ...(hosted[index] as GatewayHost), hosts: [] }] }
+      ports.set(
+        settings.name,
+        portOf(
+          devnet
+            ? openPreferred(settings.port, single)
+            : open(settings.port, single, `the port of gateway ${settings.name}`),
+        ),
+      )
+    }
+    return { url: `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${server.port}`, stop }
+  } catch (error) {
+    void stop(true)
+    throw error
+  }
+
+  function open(
+    port: number,
+    options: Pick<Parameters<typeof app>[0], 'gateways' | 'publicOrigin'>,
+    setting = 'PORT',
+  ): Bun.Server<unknown> {
+    const elysia = app({ ...shared, ...options })
+    try {
+      // Core checks body sizes, because Bun's own 413 has no body. Bun's idle limit of 10 s is too short for inline work.
+      const server = Bun.serve({
+        port,
+        hostname: config.host,
+        idleTimeout: 255,
+        maxRequestBodySize: Number.MAX_SAFE_INTEGER,
+        fetch: (request, self) => handle(request, self),
+      })
+      elysia.server = server
+      servers.push(server)
+      return server
+
+      function handle(request: Request, self: Bun.Server<unknown>): Promise<Response> {
+        const end = guard.begin(self.requestIP(request))
+        const response = Promise.resolve(elysia.fetch(request))
+        const finish = () => end({ isStream: streamed.has(request) })
+        response.then(finish, finish)
+        return requests.add(response)
+      }
+    } catch (error) {
+      throw listenError(error as Error & { code?: string }, { port, host: config.host, setting })
+    }
+  }
+
+  /** Devnet gateways use another port when theirs is in use; `/devnet` shows it. */
+  function openPreferred(port: number, options: Parameters<typeof open>[1]): Bun.Server<unknown> {
+    try {
+      return open(port, options)
+    } catch {
+      return open(0, options)
+    }
+  }
+
+  async function stop(now: boolean): Promise<void> {
+    if (now) guard.stop()
+    await Promise.all(servers.map((server) => server.stop(now)))
+  }
+}
+
+const portOf = (server: Bun.Server<unknown>): number => server.port ?? 0
+
+function listenError(
+  { code, message }: Error & { code?: string },
+  { port, host, setting }: { port: number; host: string; setting: string },
+): StartError {
+  if (code === 'EADDRINUSE')
+    return new StartError(
+      `Port ${port} on ${host} is already in use. Stop the other process, ` +
+        `or set ${setting} to another port (0 picks a free one).`,
+    )
+  if (code === 'EACCES')
+    return new StartError(`This user may not listen on port ${port} of ${host}. Set ${setting} to a port above 1023.`)
+  return new StartError(`Cannot listen on ${host}:${port}: ${message}`)
+}
+
+function atPort(origin: string, port: number): string {
+  const url = new URL(origin)
+  url.port = String(port)
+  return url.origin
+}
+
+/** The body of `/devnet`. Includes private keys, of test money. `baseUrl` takes the name of a gateway. */
+function devnetInfo(
+  { evm, solana }: NonNullable<Wired['devnet']>,
+  gateways: Wired['gateways'],
+  baseUrl: (name: string) => string,
+) {
+  const evmInfo = {
+    network: evm.network,
+    rpc_url: evm.rpcUrl,
+    asset: evm.asset,
+    pay_to: evm.payTo,
+    buyer: { address: evm.buyer.address, private_key: evm.buyer.privateKey },
+  }
+  const solanaInfo = solana && {
+    network: solana.network,
+    rpc_url: solana.rpcUrl,
+    asset: solana.mint,
+    pay_to: solana.payTo,
+    buyer: { address: solana.buyer.address, private_key: solana.buyer.privateKey },
+  }
+  const chainOf = (name: string) => (name === 'solana' && solanaInfo ? solanaInfo : evmInfo)
+  return {
+    note: 'Local chains with test money. This route and its keys exist on devnet only.',
+    ...evmInfo,
+    gateways: gateways.map(({ gateway: { name }, config: { label } }) => ({
+      name,
+      label,
+      base_url: baseUrl(name),
+      ...chainOf(name),
+    })),
+  }
+}

@@ -1,0 +1,79 @@
+/**
+ * Periodic maintenance: renews work leases, fails calls of dead processes, reconciles settlements of unknown outcome
+ * and prunes expired records.
+ */
+import type { Clock, Gateway, Log, Storage } from '../core/mod.ts'
+
+export type MaintenanceOptions = {
+  readonly gateways: readonly Gateway[]
+  readonly storage: Storage
+  readonly clock: Clock
+  readonly log: Log
+  readonly workerId: string
+  /** Milliseconds between two rounds; at most a third of the work lease. */
+  readonly everyMs?: number
+}
+
+const PRUNE_EVERY_MS = 3_600_000
+
+/** Starts the loops. A failed round is logged and tried again. `stop` resolves when the current rounds have ended. */
+export function startMaintenance({ gateways, storage, clock, log, workerId, everyMs = 5_000 }: MaintenanceOptions): {
+  stop(): Promise<void>
+} {
+  const stopped = new AbortController()
+  let prunedAt = 0
+
+  async function prune(): Promise<void> {
+    const now = clock.now()
+    if (now - prunedAt < PRUNE_EVERY_MS) return
+    prunedAt = now
+    if (await storage.lease('prune', workerId, { now, until: now + 60_000 })) await storage.prune(now)
+  }
+
+  async function renew(): Promise<void> {
+    for (const gateway of gateways) await gateway.renew()
+  }
+
+  /** Loops that fail, and why: one outage makes them all fail, and is one alert. */
+  const failing = new Map<object, string>()
+
+  /**
+   * Only the first failure in a row of a reason is an alert, whichever loop it strikes first. An outage of the database
+   * is none here: the gateways have reported it.
+   */
+  async function repeat(step: () => Promise<void>): Promise<void> {
+    const loop = {}
+    let failures = 0
+    while (!stopped.signal.aborted) {
+      try {
+        await step()
+        failures = 0
+        failing.delete(loop)
+      } catch (error) {
+        const reason = (error as Error).message
+        const isKnown = failures++ > 0 || isStorageError(error) || [...failing.values()].includes(reason)
+        failing.set(loop, reason)
+        const write = isKnown ? log.warn : log.alert
+        write('maintenance failed; it will be retried', { error: reason, failures })
+      }
+      await clock.wait(everyMs, stopped.signal)
+    }
+  }
+
+  /** Separate loops, so that a slow chain delays neither the lease renewals nor the other gateways. */
+  const running = Promise.all([
+    repeat(renew),
+    repeat(prune),
+    ...gateways.map((gateway) => repeat(() => gateway.maintain())),
+  ])
+
+  return {
+    async stop() {
+      stopped.abort()
+      await running
+    },
+  }
+}
+
+/** An outage of storage has an alert of its own, so a sweep that fails for it adds none. */
+const isStorageError = (error: unknown): boolean => error instanceof Error && error.name === 'DatabaseError'

@@ -1,0 +1,237 @@
+/** From a row's rails to chains: who verifies and settles, checked before an offer opens, and kept while the process lives. */
+import { privateKeyToAddress } from 'viem/accounts'
+import { type EvmChain, evmChain } from '../../adapters/chains/evm/mod.ts'
+import { facilitatorChain } from '../../adapters/chains/evm/facilitator.ts'
+import { type LeasedChain, leasedChain } from '../../adapters/chains/evm/leased.ts'
+import { randomBytes } from '../../adapters/local.ts'
+import type { Chain, Storage } from '../../core/mod.ts'
+import { batchedChain } from '../../adapters/chains/batched/mod.ts'
+import { multiChain } from '../../adapters/chains/multi_chain.ts'
+import { type SolanaChain, solanaChain } from '../../adapters/chains/solana/mod.ts'
+import type { CheckResult } from '../../adapters/chains/results.ts'
+import { solanaFacilitator } from '../../adapters/chains/solana/facilitator.ts'
+import type { Balance, Metrics } from '../metrics.ts'
+import type { GatewayConfig } from '../config/gateways.ts'
+import type { EvmPaymentMethod, PaymentMethod, SolanaPaymentMethod } from '../config/payment_methods.ts'
+import { StartError } from '../start_error.ts'
+import type { Opening } from './vendors.ts'
+
+/** What wiring asks of a chain beside the port. */
+type ServedChain = Chain &
+  Pick<EvmChain, 'close'> & { check(at: { now: number }): Promise<CheckResult> } & Partial<
+    Pick<LeasedChain, 'renew' | 'release' | 'keys'> & Pick<SolanaChain, 'feePayers'>
+  > & {
+    /** Brings what offers need up to date, and looks after payments that are under way. */
+    refresh?(at: { now: number }): Promise<void>
+  }
+
+type Chaining = Opening & {
+  readonly isDevnet: boolean
+  readonly storage: Storage
+  readonly workerId: string
+  readonly leaseMs: number
+  readonly meters?: Pick<Metrics, 'balances'> | undefined
+}
+
+/** A process says that it lives this many times per lease. */
+export const RENEWALS = 6
+const REFRESH_EVERY_MS = 2_000
+
+/** Opens chains for the rows of a process; rows that are paid in the very same way share one. */
+export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chain> {
+  const opened = new Map<string, Promise<ServedChain>>()
+
+  return async ({ name, paymentMethods }) => {
+    const all = await Promise.all(
+      paymentMethods.map((paymentMethod) => {
+        const key = JSON.stringify(paymentMethod)
+        const chain = opened.get(key) ?? open(name, paymentMethod)
+        opened.set(key, chain)
+        void chain.then(
+          (open) => chaining.meters?.balances(name, () => balancesOf(open)),
+          () => {},
+        )
+        return chain
+      }),
+    )
+    return all.length === 1 && all[0] ? all[0] : multiChain(all)
+  }
+
+  async function open(name: string, paymentMethod: PaymentMethod): Promise<ServedChain> {
+    // Where there is one process only, the next one may take its key at once.
+    const chain = chainOf(name, paymentMethod, chaining)
+    chaining.undo.push(() => chain.close())
+    await openChain(name, chain, chaining)
+    await keepKey(name, chain, chaining)
+    keepFresh(name, chain, { ...chaining, tell: teller(name, chain, chaining) })
+    return chain
+  }
+}
+
+/** Whoever settles, the chain is read by our own node. What only an adapter can judge, a URL or a key, is the operator's to mend. */
+function chainOf(name: string, paymentMethod: PaymentMethod, chaining: Chaining): ServedChain {
+  try {
+    if (paymentMethod.kind === 'evm') return evmPaymentMethod(paymentMethod, chaining)
+    if (paymentMethod.kind === 'solana') return solanaPaymentMethod(paymentMethod)
+    return batchedChain({
+      apiUrl: paymentMethod.url,
+      networks: paymentMethod.networks,
+      payTo: paymentMethod.payTo,
+      alert: chaining.log.alert,
+    })
+  } catch (error) {
+    throw new StartError(`Gateway ${name}: ${(error as Error).message}`)
+  }
+}
+
+function evmPaymentMethod(
+  { network, rpcUrl, asset, payTo, domain, settles }: EvmPaymentMethod,
+  { isDevnet, storage, workerId, leaseMs }: Chaining,
+): ServedChain {
+  // An idle local chain makes no blocks, so the clock of its latest one is minutes behind. And anvil never mines a transaction that
+  // comes while the one before it is being mined: one at a time, each for up to fifty payments, is as fast.
+  const row = { network, rpcUrl, asset, payTo, domain, ...(isDevnet && { readAt: 'pending' as const, maxInFlight: 1 }) }
+  if (settles.by === 'facilitators')
+    return facilitatorChain({ ...row, facilitators: settles.rows, random: randomBytes })
+  const { wei, settlements } = settles.floor ?? {}
+  const gasFloor = { ...(wei !== undefined && { wei: BigInt(wei) }), ...(settlements !== undefined && { settlements }) }
+  return leasedChain({
+    keys: settles.keys.map((key) => {
+      const address = privateKeyToAddress(key as `0x${string}`)
+      return { name: `relayer:${network}:${address}`, key, address }
+    }),
+    build: (relayerKey, role) => evmChain({ ...row, relayerKey, gasFloor, watchesGas: role === 'sender' }),
+    takeLease: (key, at) => storage.lease(key, workerId, at),
+    leaseMs,
+  })
+}
+
+function solanaPaymentMethod({ network, rpcUrl, asset: mint, payTo, settles }: SolanaPaymentMethod): ServedChain {
+  const row = { network, rpcUrl, mint, payTo }
+  if (settles.by === 'facilitators')
+    return solanaFacilitator({ ...row, facilitators: settles.rows, random: randomBytes })
+  return solanaChain({
+    ...row,
+    feePayerKeys: settles.keys,
+    ...(settles.maxFeeLamports && { maxFeeLamports: settles.maxFeeLamports }),
+    ...(settles.floorLamports !== undefined && { feePayerFloor: settles.floorLamports }),
+  })
+}
+
+/** Asks a chain every few seconds to bring itself up to date. */
+function keepFresh(gateway: string, chain: ServedChain, { log, clock, undo, tell }: Opening & { tell(): void }): void {
+  const { refresh } = chain
+  if (!refresh) return
+  const stop = new AbortController()
+  undo.push(() => stop.abort())
+  void (async () => {
+    while (!stop.signal.aborted) {
+      await refresh({ now: clock.now() }).catch((error: Error) =>
+        log.warn('a chain could not be brought up to date', { gateway, error: error.message }),
+      )
+      tell()
+      await clock.wait(REFRESH_EVERY_MS, stop.signal)
+    }
+  })()
+}
+
+/** What the accounts hold that pay for settlements. */
+function balancesOf(chain: ServedChain): readonly Balance[] {
+  const relayers = (chain.keys?.() ?? []).map(({ address, balance }) => ({ unit: 'wei' as const, address, balance }))
+  const feePayers = (chain.feePayers?.() ?? []).map(({ address, balance }) => ({
+    unit: 'lamports' as const,
+    address,
+    balance,
+  }))
+  return [...relayers, ...feePayers].flatMap(({ balance, ...rest }) =>
+    balance === undefined ? [] : [{ ...rest, amount: Number(balance) }],
+  )
+}
+
+/** Says once for each change which accounts run low, and whether the gateway still sells. */
+export function teller(
+  gateway: string,
+  chain: Pick<ServedChain, 'keys' | 'feePayers' | 'closed'>,
+  { log, clock }: Pick<Opening, 'log' | 'clock'>,
+): () => void {
+  let known = new Set<string>()
+  let wasClosed = false
+  return () => {
+    const relayers = (chain.keys?.() ?? []).filter(({ kind }) => kind === 'low' || kind === 'wrong')
+    const feePayers = (chain.feePayers?.() ?? []).flatMap(({ address, low }) =>
+      low === undefined ? [] : [{ address, reason: low }],
+    )
+    const low = [...relayers, ...feePayers]
+    for (const { address, reason } of low)
+      if (!known.has(address))
+        log.alert('an account that pays for settlements holds too little', { gateway, address, reason })
+    known = new Set(low.map(({ address }) => address))
+    const closed = chain.closed?.(clock.now())
+    const isClosed = closed?.code === 'no_gas'
+    if (isClosed && !wasClosed)
+      log.alert('the gateway has stopped selling: nothing pays for settlements; it answers 503', {
+        gateway,
+        reason: closed.reason,
+      })
+    if (wasClosed && !closed) log.info('the gateway sells again: settlements can be paid for', { gateway })
+    wasClosed = isClosed || (wasClosed && closed !== undefined)
+  }
+}
+
+/** Keeps hold of a relayer key while the process lives, and tries for a free one while it has none. */
+async function keepKey(gateway: string, chain: ServedChain, { log, clock, undo, leaseMs }: Chaining): Promise<void> {
+  if (!chain.renew) return
+  const stop = new AbortController()
+  undo.push(async () => {
+    stop.abort()
+    await chain.release?.(clock.now())
+  })
+  let hasKey = true
+  const renew = async () => {
+    const has = await chain.renew?.(clock.now()).catch(() => false)
+    const reason = has ? undefined : chain.closed?.(clock.now())?.reason
+    if (has !== hasKey)
+      log.warn(
+        has
+          ? 'a relayer key is held; the gateway is open'
+          : 'no relayer key serves; the gateway answers 503 until one does',
+        { gateway, ...(reason !== undefined && { reason }) },
+      )
+    hasKey = has ?? false
+  }
+  await renew()
+  void (async () => {
+    while (!stop.signal.aborted) {
+      await clock.wait(leaseMs / RENEWALS, stop.signal)
+      if (!stop.signal.aborted) await renew()
+    }
+  })()
+}
+
+/** Checks a chain before its offers open. A misconfiguration stops the start; a node that is away is asked again until it answers. */
+async function openChain(gateway: string, chain: ServedChain, { log, clock, undo }: Opening): Promise<void> {
+  const first = await chain.check({ now: clock.now() })
+  if (first.kind === 'wrong')
+    throw new StartError(
+      `Gateway ${gateway} does not fit its chain:\n${first.problems.map((problem) => `  - ${problem}`).join('\n')}`,
+    )
+  if (first.kind === 'ready') {
+    for (const warning of first.warnings) log.warn(warning, { gateway })
+    return
+  }
+  log.warn('a chain cannot be asked yet; its gateway answers 503 until it can', { gateway, reason: first.reason })
+  const stop = new AbortController()
+  undo.push(() => stop.abort())
+  void retry()
+
+  async function retry(): Promise<void> {
+    for (;;) {
+      await clock.wait(5_000, stop.signal)
+      if (stop.signal.aborted) return
+      const again = await chain.check({ now: clock.now() })
+      if (again.kind === 'ready') return log.info('the chain answers; the gateway is open', { gateway })
+      if (again.kind === 'wrong')
+        log.alert('a gateway does not fit its chain and stays closed', { gateway, problems: again.problems })
+    }
+  }
+}

@@ -1,0 +1,319 @@
+/** From configuration to ports, per gateway. Only the files of this folder name concrete adapters. */
+import { randomBytes, systemClock } from '../../adapters/local.ts'
+import { diskObjects } from '../../adapters/objects/disk.ts'
+import { memoryObjects } from '../../adapters/objects/memory.ts'
+import { s3FromUrl, s3Objects } from '../../adapters/objects/s3/mod.ts'
+import { DatabaseError } from '../../adapters/storage/database_error.ts'
+import { memoryStorage } from '../../adapters/storage/memory.ts'
+import { postgresStorage } from '../../adapters/storage/postgres/mod.ts'
+import { holdAlone, sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
+import { type SharedClock, sharedClock } from '../../adapters/shared_clock.ts'
+import { countTokens, warmTokenizer } from '../../adapters/token_counter.ts'
+import { SUBMIT_TIMEOUT_MS } from '../../adapters/providers/lib/video_provider.ts'
+import {
+  type Catalog,
+  catalog,
+  type Chain,
+  type Clock,
+  type Gateway,
+  gateway,
+  memoized,
+  narrowed,
+  type Objects,
+  retiredGateway,
+  SMALL,
+  type Storage,
+} from '../../core/mod.ts'
+import manifest from '../../package.json' with { type: 'json' }
+import type { Config } from '../config/mod.ts'
+import type { GatewayConfig } from '../config/gateways.ts'
+import { isOwnPage } from '../cors.ts'
+import type { ServerLog } from '../log.ts'
+import { nodesOf } from '../config/rpc.ts'
+import { type Metrics, metrics } from '../metrics.ts'
+import { StartError } from '../start_error.ts'
+import { chains } from './chains.ts'
+import { type LocalSystem, startLocalSystem } from './devnet.ts'
+import { affordable } from './services.ts'
+import { untimed, vendorsOf } from './vendors.ts'
+
+export const VERSION = manifest.version
+
+export type Wired = {
+  readonly gateways: readonly { readonly gateway: Gateway; readonly config: GatewayConfig }[]
+  readonly storage: Storage
+  readonly clock: Clock
+  readonly workerId: string
+  readonly devnet: LocalSystem | undefined
+  /** Where somebody may read them: with an operator's token. */
+  readonly metrics: Metrics | undefined
+  /** Waits for work that no request waits for, at most `ms`. Resolves with how many pieces were left. */
+  drain(ms: number): Promise<number>
+  close(): Promise<void>
+}
+
+/** Builds everything that the configuration names. Throws StartError; then nothing is left running. */
+export async function wire(config: Config, log: ServerLog): Promise<Wired> {
+  const undo: (() => unknown)[] = []
+  const close = async () => {
+    for (const step of undo.splice(0).reverse()) await step()
+  }
+  try {
+    return { ...(await build(config, log, undo)), close }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): Promise<Omit<Wired, 'close'>> {
+  if (config.database.kind === 'sqlite') {
+    const { path } = config.database
+    const hold = await orRefuse('DATABASE_URL', () => holdAlone(path))
+    if (!hold)
+      throw new StartError(
+        `Another Farebox is running on ${path}. SQLite serves one process: stop the other one, or set DATABASE_URL.`,
+      )
+    undo.push(() => hold.release())
+  }
+  const isDevnet = config.gateways.length === 0
+  const devnet = isDevnet
+    ? await orRefuse('No gateway is named in the configuration, and the local chains do not start', () =>
+        startLocalSystem(config, { log, clock: systemClock, undo }),
+      )
+    : undefined
+  const storage = await orRefuse('DATABASE_URL', () => openStorage(config))
+  undo.push(() => storage.close())
+  const { now: askTime } = storage
+  const shared =
+    askTime && (await orRefuse('DATABASE_URL', () => keptTime(askTime, { log, undo, leaseMs: config.leaseMs })))
+  const clock = shared ?? systemClock
+
+  const objects = await orRefuse('OBJECT_STORE', () => openObjects(config))
+  const workerId = crypto.randomUUID()
+  const pending = new Set<Promise<unknown>>()
+  const counted = memoized(countTokens)
+  const meters = config.operatorToken === undefined ? undefined : metrics({ version: VERSION, clock })
+  const opening = { log, clock, undo, timed: meters?.timed ?? untimed }
+  const rows = devnet ? devnet.gateways : config.gateways
+  const vendors = vendorsOf(config, {
+    ...opening,
+    isDevnet,
+    countTokens: counted,
+    nodes: nodesOf(config, rows, { isDevnet }),
+  })
+  if (config.environmentVendors.length > 0)
+    log.info('vendors were found in the environment', { vendors: config.environmentVendors })
+  const shelf = catalog({
+    images: config.images.rows,
+    chat: config.chat.rows,
+    video: config.videos.rows,
+    audio: config.audio.rows,
+  })
+  const chainOf = chains({
+    ...opening,
+    isDevnet,
+    storage,
+    workerId: storage.isShared ? workerId : 'process',
+    leaseMs: config.leaseMs,
+    meters,
+  })
+  const allowlists = devnet
+    ? {
+        generate_content: [devnet.evm.buyer.address, ...(devnet.solana ? [devnet.solana.buyer.address] : [])],
+        ...config.allowlists,
+      }
+    : config.allowlists
+  const gateways: Wired['gateways'][number][] = []
+  for (const row of rows) {
+    if (row.retired) {
+      gateways.push({ gateway: retiredGateway(row.name), config: row })
+      continue
+    }
+    const chain = shared ? timely(await chainOf(row), shared) : await chainOf(row)
+    const offered = affordable(vendors, row, { isDevnet })
+    if (vendors.phone && !offered.phone)
+      log.info('nobody is called and no number is rented for play money: this gateway answers 503 there', {
+        gateway: row.name,
+      })
+    const ports = {
+      storage,
+      objects,
+      chain,
+      vendors: offered,
+      clock,
+      log,
+      random: randomBytes,
+      countTokens: counted,
+      background,
+      ...(meters && { meter: meters.meterOf(row.name) }),
+    }
+    const opened = await orRefuse(`Gateway ${row.name}`, () =>
+      gateway({
+        ports,
+        allowlists,
+        ...(isDevnet && { freeToOrigin: isOwnPage(config.publicOrigin) }),
+        ...gatewaySettings(config, row, { workerId, shelf: shelfOf(row, shelf) }),
+      }),
+    )
+    gateways.push({ gateway: opened, config: row })
+  }
+  for (const { gateway } of gateways.filter(({ config }) => !config.retired).slice(0, 1)) {
+    const lost = storage.isShared ? 0 : await gateway.takeOver()
+    if (lost > 0) log.warn('calls whose work was lost with the last process were failed, uncharged', { calls: lost })
+  }
+  const served = new Set(gateways.flatMap(({ config }) => (config.retired ? [] : [config.name])))
+  const left = (await storage.unsettled(Number.MAX_SAFE_INTEGER, 100)).filter(({ gateway }) => !served.has(gateway))
+  if (left.length > 0)
+    log.alert('payments of gateways that are served no more are in doubt; serve them until nothing is left', {
+      gateways: [...new Set(left.map(({ gateway }) => gateway))],
+      calls: left.map(({ id }) => id),
+    })
+  // Loading it takes a third of a second, which the first buyer should not wait.
+  const isCounted = shelf.chat.all.some((row) => row.billing.mode === 'paid' && vendors.chat(row) !== undefined)
+  if (isCounted)
+    warmTokenizer().catch((error: Error) => log.warn('the tokenizer could not be loaded', { error: error.message }))
+  return { gateways, storage, clock, workerId, devnet, metrics: meters, drain }
+
+  function background(work: Promise<unknown>): void {
+    pending.add(work)
+    // Whoever watches storage has told of an outage: it is not told again for each piece of work.
+    const tell = (error: Error) =>
+      error instanceof DatabaseError
+        ? log.warn('background work failed for its storage', { error: error.message })
+        : log.alert('background work failed', { error: error.stack })
+    work.catch(tell).finally(() => pending.delete(work))
+  }
+
+  async function drain(ms: number): Promise<number> {
+    const stop = new AbortController()
+    const timeout = clock.wait(ms, stop.signal)
+    while (pending.size > 0) {
+      const isOver = await Promise.race([Promise.allSettled(pending).then(() => false), timeout.then(() => true)])
+      if (isOver) break
+    }
+    stop.abort()
+    return pending.size
+  }
+}
+
+const MINUTE_MS = 60_000
+
+function gatewaySettings(
+  config: Config,
+  row: GatewayConfig,
+  { workerId, shelf }: { workerId: string; shelf: Catalog },
+) {
+  return {
+    name: row.name,
+    label: row.label,
+    version: VERSION,
+    catalog: shelf,
+    hidden: row.hidden,
+    networks: row.paymentMethods.flatMap((paymentMethod) =>
+      paymentMethod.kind === 'batched' ? paymentMethod.networks : [paymentMethod.network],
+    ),
+    // Contract 1.27: the Solana gateway says in its 402 that the payment could not be verified.
+    unverifiable: row.paymentMethods.some(({ kind }) => kind === 'solana') ? (402 as const) : (503 as const),
+    workerId,
+    maxBody: config.maxBody,
+    maxUpload: config.maxUpload,
+    maxBodies: config.bodyMemory,
+    // Dead bodies would stay in memory until there are far more of them; this takes 10 to 100 ms for each 32 MiB.
+    onBodiesFreed: () => void setImmediate(() => Bun.gc(true)),
+    unpaidCharacters: config.unpaidCharacters,
+    bareV1: config.bareV1,
+    featureFlags: config.featureFlags,
+    timeouts: { workLeaseMs: config.leaseMs, receiptMs: config.receiptMs, submitMs: longestSubmit(config) },
+    newWallet: config.newWallet,
+    freeTier: [
+      { requests: config.freePerMinute, windowMs: MINUTE_MS },
+      { requests: config.freePerHour, windowMs: 60 * MINUTE_MS },
+    ],
+    ...(config.inlineMs !== undefined && { inlineMs: config.inlineMs }),
+    ...(config.operatorToken !== undefined && { operatorToken: config.operatorToken }),
+    ...(config.pollKeys && { pollKeys: config.pollKeys }),
+  }
+}
+
+/** The models that a row sells. One that it names and nobody has is the operator's slip. */
+function shelfOf({ name, catalog: named }: GatewayConfig, shelf: Catalog): Catalog {
+  if (named === 'full') return shelf
+  if (named === 'small') return narrowed(shelf, SMALL)
+  const stray = named.find(
+    (id) => !shelf.images.get(id) && !shelf.chat.get(id) && !shelf.video.get(id) && !shelf.audio.get(id),
+  )
+  if (stray !== undefined)
+    throw new StartError(`Gateway ${name}: catalog names ${stray}, which is no model of the catalog`)
+  return narrowed(shelf, named)
+}
+
+/** No vendor is given up before its own time is over. */
+const longestSubmit = ({ videos }: Config): number =>
+  Math.max(SUBMIT_TIMEOUT_MS, ...[...videos.servings.values()].map(({ timeoutMs }) => timeoutMs))
+
+/** The time of the database, asked for several times in a lease. What cannot be asked at the start is asked soon. */
+async function keptTime(
+  ask: () => Promise<number>,
+  { log, undo, leaseMs }: { log: ServerLog; undo: (() => unknown)[]; leaseMs: number },
+): Promise<SharedClock> {
+  const clock = sharedClock({ own: systemClock, monotonic: () => performance.now(), ask, log, leaseMs })
+  const stop = new AbortController()
+  undo.push(() => stop.abort())
+  // The first one waits for the connection, the second one does not.
+  await clock.measure()
+  await clock.measure()
+  void (async () => {
+    while (!stop.signal.aborted) {
+      await systemClock.wait(Math.min(5_000, leaseMs / 6), stop.signal)
+      if (!stop.signal.aborted) await clock.measure().catch(() => {})
+    }
+  })()
+  return clock
+}
+
+/** The same chain, which sells nothing while the time is not known well enough. What was sold is settled all the same. */
+export function timely(chain: Chain, clock: Pick<SharedClock, 'trouble'>): Chain {
+  return {
+    ...chain,
+    terms: (now) => (clock.trouble() === undefined ? chain.terms(now) : []),
+    closed(now) {
+      const reason = clock.trouble()
+      return reason === undefined ? chain.closed?.(now) : { code: 'clock', reason }
+    },
+  }
+}
+
+/** A database on another machine must answer before anything is sold. */
+async function openStorage({ database }: Config): Promise<Storage> {
+  if (database.kind === 'memory') return memoryStorage()
+  if (database.kind === 'sqlite') return sqliteStorage(database.path)
+  const storage = postgresStorage(database.url)
+  await storage.ready().catch(async (error: Error) => {
+    await storage.close()
+    throw error
+  })
+  return storage
+}
+
+/** Opens the store and writes to it once: one that cannot be written to would be found out by the first buyer. */
+async function openObjects({ objects }: Config): Promise<Objects> {
+  const store = objectsOf(objects)
+  await store.put('start/probe', new Uint8Array([0]), 'application/octet-stream')
+  return store
+}
+
+function objectsOf(objects: Config['objects']): Objects {
+  if (objects.kind === 'memory') return memoryObjects()
+  return objects.kind === 'file' ? diskObjects(objects.dir) : s3Objects(s3FromUrl(objects.url, objects.env))
+}
+
+/** Runs a step of the start; what fails is the operator's to mend, so it is said in one line that names the setting. */
+async function orRefuse<T>(setting: string, step: () => T | Promise<T>): Promise<T> {
+  try {
+    return await step()
+  } catch (error) {
+    if (error instanceof StartError) throw error
+    throw new StartError(`${setting}: ${(error as Error).message}`)
+  }
+}

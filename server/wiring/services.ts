@@ -1,0 +1,135 @@
+/** From configuration to the providers that serve whole products. All gateways of a process share them. */
+import { cdpBearer } from '../../adapters/chains/facilitator/cdp_auth.ts'
+import { randomBytes } from '../../adapters/local.ts'
+import { cachedMarket } from '../../adapters/providers/lib/market_cache.ts'
+import { firstOf } from '../../adapters/providers/lib/search_provider.ts'
+import {
+  createVendor,
+  type ProviderPorts,
+  type Service,
+  type ServiceVendors,
+} from '../../adapters/providers/manifest.ts'
+import type { AudioRow, AudioVendor, Clock, Log, Vendors } from '../../core/mod.ts'
+import type { AudioConfig } from '../config/audio.ts'
+import type { GatewayConfig } from '../config/gateways.ts'
+import { isPlayMoney } from '../config/payment_methods.ts'
+import type { RpcNodes } from '../config/rpc.ts'
+import { candidatesFor, type Choice, neededFor, offByDefault, type Services } from '../config/services.ts'
+import type { Timed } from '../metrics.ts'
+
+type Wiring = {
+  readonly clock: Clock
+  readonly log: Log
+  readonly timed: Timed
+  readonly isDevnet: boolean
+  /** Steps of the stop, the last one first. */
+  readonly undo: (() => unknown)[]
+  readonly nodes: RpcNodes
+}
+
+export function serviceVendors(
+  { services, audio }: Services & { readonly audio: AudioConfig },
+  { timed, isDevnet, undo, nodes, clock, log }: Wiring,
+): Pick<Vendors, Service> {
+  const ports: ProviderPorts = {
+    clock,
+    log,
+    random: randomBytes,
+    cdpBearer: (key) => cdpBearer(key, randomBytes),
+    onClose: (step) => void undo.push(step),
+  }
+  const built = <Product extends Service>(product: Product, choices = services[product] ?? []) =>
+    choices.flatMap(({ by, manifest, settings }) => {
+      const vendor = createVendor({ manifest, product, settings }, ports)
+      return vendor ? [timed(by, vendor)] : []
+    })
+  const one = <Product extends Service>(product: Product): { readonly [Name in Product]?: ServiceVendors[Product] } => {
+    const [vendor] = built(product)
+    return vendor ? ({ [product]: vendor } as { [Name in Product]?: ServiceVendors[Product] }) : {}
+  }
+  const [search, ...others] = built('search')
+  const { market } = one('market')
+  const isSample = services.market?.some(({ offer }) => offer.isSample) ?? false
+  tellWhatIsOff({ services }, log)
+  if (!isDevnet) warnOfSamples({ services }, log)
+  return {
+    ...(search && { search: others.reduce(firstOf, search) }),
+    ...one('websearch'),
+    // A price feed blocks whoever asks it often, so one cache stands before it.
+    ...(market && { market: isSample ? market : cachedMarket(market, { clock, log }) }),
+    ...one('prediction'),
+    ...one('defi'),
+    ...one('voice'),
+    ...one('phone'),
+    ...one('onramp'),
+    ...one('bridge'),
+    ...one('sandbox'),
+    ...one('swap'),
+    ...one('portraits'),
+    ...rpcVendor(),
+    audio: audioVendors({ rows: audio.rows, choices: services.audio ?? [], isDevnet, log }, (choice) =>
+      built('audio', [choice]).at(0),
+    ),
+  }
+
+  /** The nodes of gateways count as well, so they are known here only. */
+  function rpcVendor(): Pick<Vendors, 'rpc'> {
+    const choices = candidatesFor('rpc').map((each) => ({ ...each, settings: { rpc: nodes } }))
+    const [rpc] = Object.keys(nodes).length > 0 ? built('rpc', choices) : []
+    return rpc ? { rpc } : {}
+  }
+}
+
+function tellWhatIsOff(services: Services, log: Log): void {
+  const missing = offByDefault(services)
+  if (missing.length > 0) log.info('off: not for sale here, and their paths answer 503', { missing })
+}
+
+function warnOfSamples({ services }: Services, log: Log): void {
+  const made = Object.entries(services).flatMap(([product, choices]) =>
+    choices.some(({ offer }) => offer.isSample) ? [product] : [],
+  )
+  if (made.length > 0) log.warn('samples are sold for real money', { made })
+}
+
+type Speaking = {
+  readonly rows: readonly AudioRow[]
+  readonly choices: readonly Choice[]
+  readonly isDevnet: boolean
+  readonly log: Log
+}
+
+/** A row is served by the provider that it names; on devnet the demo speaks and plays for those that are not set up. */
+function audioVendors(
+  { rows, choices, isDevnet, log }: Speaking,
+  build: (choice: Choice) => AudioVendor | undefined,
+): (row: AudioRow) => AudioVendor | undefined {
+  const byName = new Map(choices.map((choice) => [choice.by, build(choice)]))
+  const demo = choices.find(({ offer }) => offer.isOnDevnet)?.by ?? ''
+  const missing = new Set(rows.map(({ vendor }) => vendor).filter((vendor) => !byName.get(vendor)))
+  for (const vendor of isDevnet ? [] : missing)
+    log.info('audio models are not for sale: their vendor is not set up', {
+      vendor,
+      setting: neededFor('audio', vendor) ?? 'another vendor in [[audio]]',
+    })
+  for (const { id } of isDevnet ? [] : rows.filter(({ vendor }) => vendor === demo))
+    log.warn('this model is served by the embedded audio vendor, for real money', { model: id })
+  return ({ vendor }) => byName.get(vendor) ?? (isDevnet ? byName.get(demo) : undefined)
+}
+
+/** What a row may sell. For play money nobody is rung and no number is rented, but on devnet, where the operator alone can buy; and a deposit needs a transfer of its own. */
+export function affordable(
+  vendors: Vendors,
+  { paymentMethods }: Pick<GatewayConfig, 'paymentMethods'>,
+  { isDevnet }: { isDevnet: boolean },
+): Vendors {
+  const { voice, phone, bridge, ...rest } = vendors
+  const isMoney = isDevnet || !paymentMethods.some(isPlayMoney)
+  const transfers = paymentMethods.some(({ kind }) => kind === 'evm')
+  return {
+    ...rest,
+    ...(isMoney && voice && { voice }),
+    ...(isMoney && phone && { phone }),
+    ...(transfers && bridge && { bridge }),
+  }
+}

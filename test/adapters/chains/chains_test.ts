@@ -1,0 +1,54 @@
+import { describe, expect, test } from 'bun:test'
+import { memoryChain } from '../../../adapters/chains/memory.ts'
+import type { Payment } from '../../../core/x402/protocol.ts'
+import { brokenChains } from '../../conformance/broken_chains.ts'
+import { cashSubject } from '../../conformance/cash_harness.ts'
+import { chainLaws } from '../../conformance/chains.ts'
+import { runBroken, runLaws } from '../../conformance/law.ts'
+
+const timeouts = () => AbortSignal.timeout(10_000)
+
+runLaws('cash', chainLaws, () => cashSubject())
+runBroken('chains', chainLaws, brokenChains)
+
+describe('cash', () => {
+  const START = Date.UTC(2026, 10, 20)
+
+  test('late settlements land when delivered, if they are still valid then', async () => {
+    const cash = memoryChain()
+    const [alice, bob] = [cash.wallet('alice'), cash.wallet('bob')]
+    const offer = cash.offer(10_000n, 60)
+    for (const who of [alice, bob]) cash.fund(who, 10_000n)
+    const early = cash.sign(offer, { from: alice, now: START })
+    const late = cash.sign(offer, { from: bob, now: START })
+    cash.simulate('late', 'late', 'refused')
+    const sent = async (payment: Payment, now = START) =>
+      (await cash.settle(payment, offer, { now, signal: timeouts() })).kind
+    expect([await sent(early), cash.transfers.length]).toEqual(['unknown', 0])
+    cash.deliver()
+    expect(cash.balanceOf(offer.payTo)).toBe(10_000n)
+    expect([await sent(early), await sent(late), await sent(late)]).toEqual(['settled', 'unknown', 'refused'])
+    cash.advance(START + 60_000)
+    cash.deliver()
+    expect([await sent(late, START + 60_000), cash.transfers.length, cash.balanceOf(bob)]).toEqual([
+      'refused',
+      1,
+      10_000n,
+    ])
+  })
+
+  test('before() holds a question until a test lets it go', async () => {
+    const asked: string[] = []
+    let release = () => {}
+    const held = new Promise<void>((resolve) => (release = resolve))
+    const cash = memoryChain({ before: (question) => (asked.push(question), held) })
+    const offer = cash.offer(1n)
+    const verdict = cash.verify(cash.sign(offer, { from: cash.wallet('alice'), now: START }), offer, {
+      now: START,
+      signal: timeouts(),
+    })
+    expect(asked).toEqual(['verify'])
+    release()
+    expect(await verdict).toMatchObject({ code: 'PAYMENT_UNFUNDED' })
+  })
+})

@@ -1,0 +1,306 @@
+/** Relayer keys that replicas share: one key per replica at a time, and none of them sends with a key that another one holds. */
+import { describe, expect, test } from 'bun:test'
+import { type MemoryChain, memoryChain } from '../../../../adapters/chains/memory.ts'
+import type { EvmChain } from '../../../../adapters/chains/evm/mod.ts'
+import type { GasState, KeyStatus } from '../../../../adapters/chains/evm/gas.ts'
+import { type LeasedChain, leasedChain } from '../../../../adapters/chains/evm/leased.ts'
+import { memoryStorage } from '../../../../adapters/storage/memory.ts'
+import { cashHarness, cashSubject } from '../../../conformance/cash_harness.ts'
+import { chainLaws } from '../../../conformance/chains.ts'
+import { runLaws } from '../../../conformance/law.ts'
+import { FOX, kit, START, testClock } from '../../../kit.ts'
+
+const LEASE = 30_000
+const FLOOR = 10n
+const READY = { kind: 'ready', warnings: [], multicall: true, sync: true } as const
+
+type Checking = () => ReturnType<EvmChain['check']>
+type Sender = { readonly key: string; isClosed: boolean; settled: number }
+
+/** Replicas over one chain and one storage. Every chain that one of them builds is noted, with what became of it. */
+function fleet(keys: readonly string[] = ['one'], cash: MemoryChain = memoryChain()) {
+  const storage = memoryStorage()
+  /** What the keys hold; all that is not named has enough. */
+  const balances = new Map<string, bigint>()
+  const gasOf = (key: string): GasState => {
+    const balance = balances.get(key) ?? 100n
+    const low = balance < FLOOR ? `account ${key} holds ${balance}, below the floor of ${FLOOR}` : undefined
+    return { address: `0x${key}`, balance, floor: FLOOR, low }
+  }
+  const readingOf = (key: string): KeyStatus => {
+    const { address, balance = 0n, low } = gasOf(key)
+    return { address, balance, kind: low === undefined ? 'funded' : 'low', reason: low ?? '' }
+  }
+  const state = { check: (async () => READY) as Checking }
+  const lost = new Set<string>()
+
+  function replica(owner: string) {
+    const built: Sender[] = []
+    const build = (key: string): EvmChain => {
+      const sender: Sender = { key, isClosed: false, settled: 0 }
+      built.push(sender)
+      return {
+        ...cash,
+        check: () => state.check(),
+        settle: (...asked) => (sender.settled++, cash.settle(...asked)),
+        refresh: async () => {},
+        gas: () => gasOf(key),
+        keyStatus: async (other) => readingOf(other),
+        isIdle: () => true,
+        close: () => void (sender.isClosed = true),
+      }
+    }
+    const chain = leasedChain({
+      keys: keys.map((key) => ({ name: `relayer:${key}`, key })),
+      build,
+      takeLease: (name, at) =>
+        lost.has(owner) ? Promise.reject(new Error('storage is away')) : storage.lease(name, owner, at),
+      leaseMs: LEASE,
+    })
+    const [reader] = built
+    if (!reader) throw new Error('nothing was built')
+    /** The keys that it can send with, in the order of taking. */
+    const senders = () => built.slice(1)
+    return {
+      chain,
+      reader,
+      senders,
+      holding: () =>
+        senders()
+          .filter(({ isClosed }) => !isClosed)
+          .map(({ key }) => key),
+    }
+  }
+  return {
+    cash,
+    storage,
+    replica,
+    state,
+    balances,
+    away: (owner: string) => lost.add(owner),
+    back: (owner: string) => lost.delete(owner),
+  }
+}
+
+const offers = (chain: LeasedChain, now: number) => chain.terms(now).length
+
+async function settleOn(cash: MemoryChain, chain: LeasedChain, now = START): Promise<string> {
+  const offer = cash.offer(10_000n)
+  const from = cash.wallet('alice')
+  cash.fund(from, 10_000n)
+  return (await chain.settle(cash.sign(offer, { from, now }), offer, { now, signal: AbortSignal.timeout(1_000) })).kind
+}
+
+runLaws('leased', chainLaws, async () => {
+  const harness = cashHarness()
+  const { replica } = fleet(['one'], harness.chain as MemoryChain)
+  const { chain } = replica('only')
+  await chain.renew(Number.MAX_SAFE_INTEGER / 2)
+  return await cashSubject({ ...harness, chain })
+})
+
+describe('a relayer key', () => {
+  test('is held by one replica at a time: two replicas hold two', async () => {
+    const { replica } = fleet(['one', 'two'])
+    const [first, second, third] = [replica('first'), replica('second'), replica('third')]
+    expect([await first.chain.renew(START), await second.chain.renew(START), await third.chain.renew(START)]).toEqual([
+      true,
+      true,
+      false,
+    ])
+    expect([first.holding(), second.holding(), third.holding()]).toEqual([['one'], ['two'], []])
+  })
+
+  test('is kept as long as it is renewed, with the same sender', async () => {
+    const { replica } = fleet(['one', 'two'])
+    const [first, second] = [replica('first'), replica('second')]
+    for (let now = START; now < START + 10 * LEASE; now += LEASE / 3) {
+      expect([await first.chain.renew(now), await second.chain.renew(now)]).toEqual([true, true])
+    }
+    expect([first.senders().length, second.senders().length, first.holding(), second.holding()]).toEqual([
+      1,
+      1,
+      ['one'],
+      ['two'],
+    ])
+  })
+
+  test('goes to another replica when its holder has not renewed it for a lease, not a millisecond before', async () => {
+    const { replica, cash } = fleet()
+    const [first, second] = [replica('first'), replica('second')]
+    await first.chain.renew(START)
+    expect(await second.chain.renew(START + LEASE - 1)).toBe(false)
+    expect([offers(first.chain, START + LEASE - 1), offers(second.chain, START + LEASE - 1)]).toEqual([1, 0])
+    expect(await second.chain.renew(START + LEASE)).toBe(true)
+    expect([offers(first.chain, START + LEASE), offers(second.chain, START + LEASE)]).toEqual([0, 1])
+    expect([
+      await settleOn(cash, first.chain, START + LEASE),
+      await settleOn(cash, second.chain, START + LEASE),
+    ]).toEqual(['unknown', 'settled'])
+  })
+
+  test('goes at once when it is released', async () => {
+    const { replica } = fleet()
+    const [first, second] = [replica('first'), replica('second')]
+    await first.chain.renew(START)
+    await first.chain.release(START + 1)
+    expect([first.holding(), offers(first.chain, START + 1), await second.chain.renew(START + 1)]).toEqual([
+      [],
+      0,
+      true,
+    ])
+    await first.chain.release(START + 2)
+    expect(await second.chain.renew(START + 3)).toBe(true)
+  })
+
+  test('must be there', () => {
+    expect(() =>
+      leasedChain({
+        keys: [],
+        build: () => {
+          throw new Error('nothing to build')
+        },
+        takeLease: async () => true,
+        leaseMs: LEASE,
+      }),
+    ).toThrow('at least one relayer key is required')
+  })
+})
+
+describe('losing the lease', () => {
+  test('closes the sender, and takes another key where one is free', async () => {
+    const { replica, storage } = fleet(['one', 'two'])
+    const { chain, senders, holding } = replica('first')
+    await chain.renew(START)
+    await storage.lease('relayer:one', 'first', { now: START, until: START })
+    await storage.lease('relayer:one', 'thief', { now: START, until: START + LEASE })
+    expect(await chain.renew(START + 1)).toBe(true)
+    expect([senders().map(({ isClosed }) => isClosed), holding()]).toEqual([[true, false], ['two']])
+  })
+
+  test('closes the sender even while storage cannot be asked, as soon as the lease is over', async () => {
+    const { replica, away, back } = fleet()
+    const { chain, holding } = replica('first')
+    await chain.renew(START)
+    away('first')
+    await expect(chain.renew(START + LEASE - 1)).rejects.toThrow('storage is away')
+    expect([holding(), offers(chain, START + LEASE - 1)]).toEqual([['one'], 1])
+    await expect(chain.renew(START + LEASE)).rejects.toThrow('storage is away')
+    expect([holding(), offers(chain, START + LEASE)]).toEqual([[], 0])
+    back('first')
+    expect([await chain.renew(START + LEASE), holding()]).toEqual([true, ['one']])
+  })
+
+  test('for a while builds a new sender: what the old one knew of nonces may be another replica’s by now', async () => {
+    const { replica } = fleet()
+    const { chain, senders } = replica('first')
+    await chain.renew(START)
+    await chain.renew(START + LEASE)
+    expect(senders().map(({ isClosed }) => isClosed)).toEqual([true, false])
+  })
+})
+
+describe('without a key', () => {
+  test('nothing is offered, and a settlement is unknown: another replica will send it', async () => {
+    const { replica, cash } = fleet()
+    const [first, second] = [replica('first'), replica('second')]
+    await first.chain.renew(START)
+    await second.chain.renew(START)
+    expect([offers(second.chain, START), await settleOn(cash, second.chain), cash.transfers.length]).toEqual([
+      0,
+      'unknown',
+      0,
+    ])
+    expect([first, second].flatMap(({ senders }) => senders()).every(({ settled }) => settled === 0)).toBe(true)
+  })
+
+  test('a payment is still recognised, and its fate known', async () => {
+    const { replica, cash } = fleet()
+    const { chain, reader } = replica('idle')
+    const offer = cash.offer(10_000n)
+    const payment = cash.sign(offer, { from: cash.wallet('alice'), now: START })
+    const at = { now: START, signal: AbortSignal.timeout(1_000) }
+    expect([
+      (await chain.identify(payment, offer, at)).kind,
+      (await chain.verify(payment, offer, at)).kind,
+      (await chain.fate(payment, offer, at)).kind,
+    ]).toEqual(['known', 'refused', 'open'])
+    chain.close()
+    expect(reader.isClosed).toBe(true)
+  })
+
+  test('a replica that cannot ask its node takes no key from the others', async () => {
+    const { replica, state, storage } = fleet(['one', 'two'])
+    const { chain, senders, holding } = replica('blind')
+    state.check = async () => ({ kind: 'unavailable', reason: 'the node is away' })
+    expect([await chain.check(), await chain.renew(START)]).toEqual([
+      { kind: 'unavailable', reason: 'the node is away' },
+      false,
+    ])
+    expect([senders().length, holding()]).toEqual([2, []])
+    for (const key of ['one', 'two'])
+      expect(await storage.lease(`relayer:${key}`, 'other', { now: START, until: START + 1 })).toBe(true)
+  })
+
+  test('of a key that does not fit the chain, the next one is taken', async () => {
+    const { replica, state } = fleet(['poor', 'rich'])
+    const { chain, senders, holding } = replica('first')
+    state.check = async () =>
+      senders().at(-1)?.key === 'poor' ? { kind: 'wrong', problems: ['relayer_key: nothing to pay gas with'] } : READY
+    expect([await chain.renew(START), holding()]).toEqual([true, ['rich']])
+  })
+})
+
+test('close() closes the sender and the reader', async () => {
+  const { replica } = fleet()
+  const { chain, reader, holding } = replica('first')
+  await chain.renew(START)
+  chain.close()
+  expect([reader.isClosed, holding(), offers(chain, START)]).toEqual([true, [], 0])
+})
+
+describe('two gateways over one key', () => {
+  async function gateways() {
+    const { cash, storage, replica } = fleet()
+    const clock = testClock()
+    const open = (owner: string) => {
+      const { chain } = replica(owner)
+      return { ...kit({ workerId: owner, chain: cash, inlineMs: 0, ports: { storage, clock, chain } }), leased: chain }
+    }
+    const [first, second] = [open('first'), open('second')]
+    await first.leased.renew(clock.now())
+    await second.leased.renew(clock.now())
+    return { first, second, clock, cash }
+  }
+
+  test('the one without it answers 503 before any 402, until the lease of the other ends', async () => {
+    const { first, second, clock } = await gateways()
+    const ask = async () => [await first.buyer().ask(), await second.buyer().ask()].map(({ status }) => status)
+    expect(await ask()).toEqual([402, 503])
+    const closed = await second.buyer().ask()
+    expect([closed.body.error, closed.headers.get('retry-after'), closed.headers.get('payment-required')]).toEqual([
+      'Not ready',
+      '5',
+      null,
+    ])
+    await clock.advance(LEASE)
+    await second.leased.renew(clock.now())
+    expect(await ask()).toEqual([503, 402])
+  })
+
+  test('a poll on the one without it takes the payment and answers 202; the other one settles it', async () => {
+    const { first, second, cash, clock } = await gateways()
+    const alice = first.buyer()
+    const payment = alice.sign(await alice.ask())
+    const { body } = await alice.buy(FOX, { payment })
+    await first.idle()
+    const asked = await alice.poll(body.poll_url, undefined, { shop: second.shop })
+    expect([asked.status, asked.body.accepts.length]).toEqual([402, 1])
+    const waiting = await alice.poll(body.poll_url, payment, { shop: second.shop })
+    expect([waiting.status, cash.transfers.length]).toEqual([202, 0])
+    await clock.advance(1_000)
+    await first.shop.maintain()
+    const { status, body: collected } = await alice.poll(body.poll_url, payment, { shop: second.shop })
+    expect([status, collected.payment.status, cash.transfers.length]).toEqual([200, 'already_settled', 1])
+  })
+})

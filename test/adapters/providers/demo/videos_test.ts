@@ -1,0 +1,246 @@
+import { afterAll, describe, expect, test } from 'bun:test'
+import { film as filmOf, type FilmOrder, frameSize, RATE } from '../../../../adapters/providers/demo/film.ts'
+import { type DemoVideosOptions, demoVideos } from '../../../../adapters/providers/demo/videos.ts'
+import { decodePng, encodePng } from '../../../../adapters/providers/lib/png.ts'
+import type { VideoJob, VideoVendor } from '../../../../core/mod.ts'
+import { runLaws } from '../../../conformance/law.ts'
+import { DOOMED, ENDLESS, VENDOR_SAYS, videoVendorLaws } from '../../../conformance/videos.ts'
+import { testLog } from '../../../kit.ts'
+
+const opened: (() => void)[] = []
+afterAll(() => {
+  for (const close of opened) close()
+})
+
+const never = { signal: new AbortController().signal }
+const JOB: VideoJob = { model: 'demo', prompt: 'a red fox in the snow', seconds: 1, resolution: '480p' }
+const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
+
+async function ended(from: VideoVendor, handle: string) {
+  for (;;) {
+    const state = await from.look(handle, never)
+    if (state.kind !== 'running') return state
+    await turn()
+  }
+}
+
+async function read(from: VideoVendor, handle: string): Promise<Buffer> {
+  const clip = await from.clip?.(handle, never)
+  const bytes = Buffer.from(await new Response(clip?.body).arrayBuffer())
+  expect([clip?.type, clip?.size]).toEqual(['video/mp4', bytes.length])
+  return bytes
+}
+
+/** A film that is made in this process, and what it said of its progress. */
+async function film(more: Partial<FilmOrder> = {}) {
+  const percents: number[] = []
+  const order: FilmOrder = {
+    kind: 'film',
+    prompt: JOB.prompt,
+    seconds: 1,
+    resolution: '480p',
+    unseen: [],
+    returnLastFrame: false,
+    ...more,
+  }
+  const made = await filmOf(order, (percent) => percents.push(percent))
+  return { ...made, mp4: Buffer.from(made.mp4), percents }
+}
+
+/** A vendor whose thread runs this text; `order` and `say` are in scope. */
+function acting(body: string, options: DemoVideosOptions = {}) {
+  const program = `import { parentPort } from 'node:worker_threads'
+    parentPort.on('message', (order) => { const say = (answer) => parentPort.postMessage(answer); ${body} })`
+  const vendor = demoVideos({ ...options, program: new URL(`data:text/javascript,${encodeURIComponent(program)}`) })
+  opened.push(() => vendor.close())
+  return vendor
+}
+const MAKES = 'say({ made: { bytes: new Uint8Array(100) } });'
+
+runLaws('demo videos', videoVendorLaws, async () => {
+  const actor = acting(
+    `if (order.prompt === '${DOOMED}') return say({ error: '${VENDOR_SAYS}' })
+    if (order.prompt === '${ENDLESS}') return say({ progress: 3 })
+    ${MAKES}`,
+    { threads: 2 },
+  )
+  return { open: async () => actor, close: async () => actor.close() }
+})
+
+// ── the film itself ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** What a player reads of an MP4: its size, its length, and where its frames and key frames are. */
+function measured(mp4: Buffer) {
+  const [mvhd, tkhd, stsz, stss, stco] = ['mvhd', 'tkhd', 'stsz', 'stss', 'stco'].map(
+    (type) => mp4.indexOf(type, 0, 'latin1') + 4,
+  ) as [number, number, number, number, number]
+  const first = mp4.readUInt32BE(stco + 8)
+  const frames = mp4.readUInt32BE(stsz + 8)
+  const kinds: number[] = []
+  let at = first
+  for (let frame = 0; frame < frames; frame++) {
+    kinds.push((mp4[at + 4] as number) & 31)
+    expect(mp4.readUInt32BE(at) + 4).toBe(mp4.readUInt32BE(stsz + 12 + 4 * frame))
+    at += mp4.readUInt32BE(at) + 4
+  }
+  expect(at).toBe(mp4.length)
+  return {
+    order: ['ftyp', 'moov', 'mdat'].map((type) => mp4.indexOf(type, 0, 'latin1')),
+    seconds: mp4.readUInt32BE(mvhd + 16) / mp4.readUInt32BE(mvhd + 12),
+    size: `${mp4.readUInt32BE(tkhd + 76) / 65536}x${mp4.readUInt32BE(tkhd + 80) / 65536}`,
+    keys: [mp4.readUInt32BE(stss + 4), mp4.readUInt32BE(stss + 8)],
+    kinds,
+  }
+}
+
+describe('a film', () => {
+  test.each([
+    ['480p', '16:9', 1, '854x480'],
+    ['480p', '1:1', 30, '480x480'],
+    ['4K', '9:16', 1, '2160x3840'],
+  ] as const)(
+    'has the size and the length that are billed: %s in %s for %i s',
+    async (resolution, aspectRatio, seconds, size) => {
+      const { mp4, percents } = await film({ resolution, seconds, aspectRatio })
+      const { order, kinds, ...seen } = measured(mp4)
+      // 5 is a key frame, 1 is one that builds on the frame before it.
+      expect([seen, kinds]).toEqual([{ size, seconds, keys: [1, 1] }, [5, ...Array(seconds * RATE - 1).fill(1)]])
+      expect([order, percents.length, percents.at(-1)]).toEqual([order.toSorted((a, b) => a - b), seconds * RATE, 99])
+    },
+  )
+
+  test('is the same file for the same job, another for other words or another seed; each says what it is', async () => {
+    const films: Buffer[] = []
+    for (const more of [{}, {}, { prompt: 'a café at night ☾' }, { seed: 7 }])
+      films.push((await film({ aspectRatio: '1:1', ...more })).mp4)
+    expect([films[1]?.equals(films[0] as Buffer), new Set(films.map((bytes) => Bun.hash(bytes))).size]).toEqual([
+      true,
+      3,
+    ])
+    expect(films[2]?.toString()).toContain('Demo film by Farebox - not a model: a café at night ☾')
+  })
+
+  test('ends with the last frame that was given, over its caption, and hands that frame back when asked', async () => {
+    const blue = {
+      width: 160,
+      height: 120,
+      data: new Uint8Array(160 * 120 * 4).map((_, at) => [20, 40, 200, 255][at % 4] as number),
+    }
+    const picture = `data:image/png;base64,${Buffer.from(await encodePng(blue)).toString('base64')}`
+    const frame = decodePng(
+      (await film({ image: picture, lastFrame: picture, returnLastFrame: true })).lastFrame as Uint8Array,
+    )
+    const [top, foot] = [frame.data.subarray(0, 4), frame.data.subarray(-640 * 10 * 4).subarray(0, 4)]
+    expect([frame.width, frame.height, [...top], [...foot]]).toEqual([
+      640,
+      480,
+      [20, 40, 200, 255],
+      [246, 237, 218, 255],
+    ])
+  })
+
+  test('is never stopped by a picture that cannot be read, or by a link', async () => {
+    const { mp4 } = await film({
+      image: 'data:image/bmp;base64,Qk0AAAAA',
+      lastFrame: 'https://example.com/a.png',
+      unseen: ['2 references'],
+      aspectRatio: '1:1',
+    })
+    expect(measured(mp4).seconds).toBe(1)
+  })
+
+  const sizes = [
+    ['480p', '16:9', 854, 480],
+    ['720p', '16:9', 1280, 720],
+    ['1080p', '16:9', 1920, 1080],
+    ['4K', '16:9', 3840, 2160],
+    ['4K', '9:16', 2160, 3840],
+    ['720p', '4:3', 960, 720],
+    ['720p', '2:3', 720, 1080],
+    ['720p', '21:9', 1680, 720],
+    ['4K', '21:9', 3840, 1646],
+    ['480p', 'adaptive', 854, 480],
+  ] as const
+  test.each(sizes)('in %s and %s is %ix%i', (resolution, aspectRatio, width, height) => {
+    expect(frameSize({ resolution, aspectRatio })).toEqual({ width, height })
+  })
+
+  test('without a ratio follows its picture, as far as 21:9', () => {
+    expect(frameSize({ resolution: '720p' }, { width: 300, height: 400 })).toEqual({ width: 720, height: 960 })
+    expect(frameSize({ resolution: '480p', aspectRatio: 'adaptive' }, { width: 9000, height: 10 })).toEqual({
+      width: 1120,
+      height: 480,
+    })
+  })
+})
+
+// ── the vendor ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+describe('demoVideos()', () => {
+  test('films on a thread of its own what is filmed here', async () => {
+    const vendor = demoVideos()
+    opened.push(() => vendor.close())
+    const { handle } = await vendor.submit({ ...JOB, aspectRatio: '1:1' }, never)
+    expect(await ended(vendor, handle)).toEqual({ kind: 'done', seconds: 1 })
+    expect((await read(vendor, handle)).equals((await film({ aspectRatio: '1:1' })).mp4)).toBe(true)
+  })
+
+  test.each([{ seconds: 0 }, { seconds: 31 }, { seconds: 1.5 }, { resolution: '8K' }, { aspectRatio: '0:9' }])(
+    'refuses what nobody sells: %j',
+    async (job) => {
+      await expect(acting(MAKES).submit({ ...JOB, ...job }, never)).rejects.toThrow('the demo films')
+    },
+  )
+
+  test('films one after another; more than may wait are BUSY', async () => {
+    const actor = acting('say({ progress: 40 })', { waiting: 2 })
+    const handles: string[] = []
+    for (let at = 0; at < 3; at++) handles.push((await actor.submit(JOB, never)).handle)
+    await expect(actor.submit(JOB, never)).rejects.toMatchObject({ code: 'BUSY' })
+    const look = (at: number) => actor.look(handles[at] as string, never)
+    for (let state = await look(0); state.kind === 'running' && state.status === 'queued'; state = await look(0))
+      await turn()
+    const queued = { kind: 'running', status: 'queued' }
+    expect([await look(0), await look(1), await look(2)] as unknown[]).toEqual([
+      { kind: 'running', status: 'in_progress', progress: 40 },
+      queued,
+      queued,
+    ])
+    actor.close()
+    expect(await look(0)).toEqual({ kind: 'failed', reason: 'The demo film was lost with its process.' })
+  })
+
+  test('a film that takes too long, or whose thread dies, fails with the reason in the log, and the next one is made', async () => {
+    const log = testLog()
+    const slow = acting('', { limitMs: 20, log })
+    expect(await ended(slow, (await slow.submit(JOB, never)).handle)).toEqual({
+      kind: 'failed',
+      reason: 'The demo film took too long to make.',
+    })
+    const actor = acting(`if (order.prompt === 'dead') throw new Error('boom'); ${MAKES}`, { log })
+    const handles = [await actor.submit({ ...JOB, prompt: 'dead' }, never), await actor.submit(JOB, never)]
+    const states = [await ended(actor, handles[0]?.handle ?? ''), await ended(actor, handles[1]?.handle ?? '')]
+    expect(states).toEqual([
+      { kind: 'failed', reason: 'The demo film could not be made.' },
+      { kind: 'done', seconds: 1 },
+    ])
+    expect(JSON.stringify(log)).toContain('boom')
+  })
+
+  test('a clip can be read again, until newer ones take its place, the read ones first', async () => {
+    const actor = acting(MAKES, { keptBytes: 250 })
+    const handles: string[] = []
+    for (let at = 0; at < 3; at++) {
+      const { handle } = await actor.submit(JOB, never)
+      handles.push(handle)
+      await ended(actor, handle)
+      if (at === 1) expect(await read(actor, handle)).toEqual(await read(actor, handle))
+    }
+    expect(await Promise.all(handles.map(async (handle) => (await actor.look(handle, never)).kind))).toEqual([
+      'done',
+      'failed',
+      'done',
+    ])
+    await expect(actor.clip?.(handles[1] as string, never) ?? Promise.resolve()).rejects.toThrow('no such demo film')
+  })
+})

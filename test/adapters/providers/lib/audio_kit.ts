@@ -1,0 +1,60 @@
+/** For tests of audio vendors: sounds of each format, the laws over a stand-in, and tables of what recorded refusals read as. */
+import { describe, expect, test } from 'bun:test'
+import type { AudioVendorConfig } from '../../../../adapters/providers/lib/audio_provider.ts'
+import { TONE_BYTES } from '../../../../adapters/providers/scripted/audio.ts'
+import type { AudioFormat, AudioVendor } from '../../../../core/mod.ts'
+import { type Answer, KEY, outcome, prose, recorded, recordings, replay, said, setup, standIn } from './provider_kit.ts'
+
+export type Make = (config: AudioVendorConfig) => AudioVendor
+
+/** Enough of each to be recognised, and no more. */
+export const SOUNDS: Readonly<Record<AudioFormat, Uint8Array>> = {
+  mp3: Uint8Array.from(Buffer.from('ID3\x04\0\0\0\0\0\0\xff\xfb\x90\x64', 'latin1')),
+  opus: Uint8Array.from(Buffer.from('OggS\0\x02\0\0\0\0\0\0\0\0OpusHead', 'latin1')),
+  pcm: Uint8Array.from({ length: 4_800 }, (_, index) => index % 251),
+  wav: TONE_BYTES,
+}
+export const soundReply = (format: AudioFormat, headers: Record<string, string> = {}): Response =>
+  new Response(SOUNDS[format] as BodyInit, {
+    headers: { 'content-type': format === 'mp3' ? 'audio/mpeg' : 'application/octet-stream', ...headers },
+  })
+export const uri = (type: string, bytes: Uint8Array): string =>
+  `data:${type};base64,${Buffer.from(bytes).toString('base64')}`
+
+/** A stand-in, and a vendor that calls it. */
+export function vendorOn(make: Make, answer: Answer, more: Partial<AudioVendorConfig> = {}) {
+  const server = standIn(answer)
+  const { config, log, clock } = setup(server.url)
+  return { server, log, clock, vendor: make({ ...config, ...more }) }
+}
+
+/** One test for each recorded refusal: what it reads as, that it quotes nothing, and that no recording is left out or without a source. */
+export function refusals(
+  protocol: string,
+  make: Make,
+  ask: (vendor: AudioVendor) => Promise<unknown>,
+  { read, refused }: { read: readonly string[]; refused: Readonly<Record<string, string>> },
+): void {
+  describe(`a refusal of ${protocol}`, () => {
+    test.each(Object.entries(refused))('%s reads as %s, and quotes nothing', async (name, expected) => {
+      const reply = recorded(protocol, name)
+      const { vendor, log } = vendorOn(make, () => replay(reply))
+      const work = ask(vendor)
+      expect(await outcome(work, log)).toBe(expected)
+      const words = await said(work, log)
+      expect(
+        [KEY, ...prose(reply.body)].filter((secret) => words.includes(JSON.stringify(secret).slice(1, -1))),
+      ).toEqual([])
+    })
+
+    test('every recording is used, and names its document and how sure it is', () => {
+      expect(recordings(protocol)).toEqual([...new Set([...read, ...Object.keys(refused)])].sort())
+      const sources = recordings(protocol).map((name) => recorded(protocol, name))
+      expect(
+        sources.filter(
+          ({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty),
+        ),
+      ).toEqual([])
+    })
+  })
+}

@@ -1,0 +1,415 @@
+import { Database } from 'bun:sqlite'
+import { expect, spyOn, test } from 'bun:test'
+import { mkdtempSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { getTableColumns, getTableName } from 'drizzle-orm'
+import { SQLiteSyncDialect, getTableConfig } from 'drizzle-orm/sqlite-core'
+import { copied, memoryStorage } from '../../../adapters/storage/memory.ts'
+import { migrate, steps } from '../../../adapters/storage/sqlite/migrations.ts'
+import * as schema from '../../../adapters/storage/sqlite/schema.ts'
+import { holdAlone, sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
+import { weightOf, writer } from '../../../adapters/storage/writer.ts'
+import { usdc } from '../../../core/x402/money.ts'
+import type { Storage } from '../../../core/ports/mod.ts'
+import { brokenStorages } from '../../conformance/broken_storage.ts'
+import { type Subject, runBroken, runLaws } from '../../conformance/law.ts'
+import { storageLaws } from '../../conformance/storage.ts'
+import { dice, playMoney } from '../../conformance/storage_model.ts'
+import { T, newCall, questions, signed } from '../../conformance/storage_questions.ts'
+import { isFull, scaled } from '../../scope.ts'
+
+const SQLITE = JSON.stringify(join(import.meta.dirname, '../../../adapters/storage/sqlite/mod.ts'))
+
+runLaws('memory storage', storageLaws, memory)
+runLaws('sqlite storage', storageLaws, sqlite)
+if (isFull) runLaws('sqlite storage in memory', storageLaws, sqliteInMemory)
+runBroken('storage', storageLaws, brokenStorages)
+
+async function memory(): Promise<Subject<Storage>> {
+  const storage = memoryStorage()
+  return { open: async () => storage, close: async () => {} }
+}
+
+async function sqlite(): Promise<Subject<Storage>> {
+  const { path, remove } = place()
+  const opened: Storage[] = []
+  return {
+    async open() {
+      const storage = sqliteStorage(path)
+      opened.push(storage)
+      return storage
+    },
+    async close() {
+      for (const storage of opened) await storage.close()
+      remove()
+    },
+  }
+}
+
+/** A database of one connection; two handles would be two databases. */
+async function sqliteInMemory(): Promise<Subject<Storage>> {
+  const storage = sqliteStorage(':memory:')
+  return { open: async () => storage, close: () => storage.close() }
+}
+
+// ── money ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+test('memory storage: no buyer is charged twice in random games of crashes, cancels and late broadcasts', async () => {
+  for (let seed = 1; seed <= scaled(100, 400); seed++) {
+    expect({ seed, wrong: await playMoney(memoryStorage(), seed, 250) }).toEqual({ seed, wrong: [] })
+  }
+})
+
+test('sqlite storage: no buyer is charged twice in random games', async () => {
+  for (const seed of [1, 2, 3, 4, 5]) {
+    const subject = await sqlite()
+    expect({ seed, wrong: await playMoney(await subject.open(), seed, 250) }).toEqual({ seed, wrong: [] })
+    await subject.close()
+  }
+})
+
+test('the random games catch storages that charge twice', async () => {
+  const charging = [
+    'frees what was refused',
+    'prefers the one that is offered',
+    'spends what another call was opened with',
+    'takes a refusal for death',
+  ]
+  const caught: string[] = []
+  for (const { but, make } of brokenStorages.filter((each) => charging.includes(each.but))) {
+    for (let seed = 1; seed <= 100 && !caught.includes(but); seed++) {
+      const wrong = await playMoney(await (await make()).open(), seed, 250)
+      if (wrong.length > 0) caught.push(but)
+    }
+  }
+  expect(caught.sort()).toEqual(charging)
+})
+
+test('sqlite and memory storage give the same answers to the same questions', async () => {
+  const subject = await sqlite()
+  const [one, two] = [await subject.open(), memoryStorage()]
+  const ask = questions(dice(7))
+  for (let n = 0; n < scaled(500, 2_000); n++) {
+    const { verb, put } = ask()
+    expect({ n, verb, answer: await put(one) }).toEqual({ n, verb, answer: await put(two) })
+  }
+  await subject.close()
+}, 300_000)
+
+// ── the database ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+test('sqlite storage: what was answered survives kill -9', async () => {
+  const { path, remove } = place()
+  const first = sqliteStorage(path)
+  await first.openCall(newCall('call'), signed('key'), { now: T, until: T + 1 })
+  await first.close()
+  const child = spawn(`
+    const { sqliteStorage } = await import(${SQLITE})
+    const storage = sqliteStorage(${JSON.stringify(path)})
+    const result = { result: { made: true }, expiresAt: ${T + 9} }
+    const claim = await storage.claimSettlement('call', undefined, { now: ${T}, until: ${T + 5}, result })
+    console.log(claim.kind)
+    process.kill(process.pid, 'SIGKILL')
+  `)
+  expect(await new Response(child.stdout).text()).toBe('retry\n')
+  await child.exited
+  const storage = sqliteStorage(path)
+  expect(await storage.getCall('call')).toMatchObject({
+    workStatus: 'completed',
+    paymentStatus: 'settling',
+    result: { made: true },
+    quote: usdc(5n),
+  })
+  const claim = await storage.claimSettlement('call', undefined, { now: T + 5, until: T + 9 })
+  expect(claim).toMatchObject({ kind: 'retry', sent: true, authorization: signed('key') })
+  await storage.close()
+  remove()
+})
+
+test('sqlite storage: verbs that arrive together are answered one by one, and one that fails fails alone', async () => {
+  const subject = await sqlite()
+  const storage = await subject.open()
+  const open = (id: string, key: string) => storage.openCall(newCall(id), signed(key), { now: T, until: T + 1 })
+  const outcomes = await Promise.allSettled([
+    open('a', 'key 1'),
+    open('a', 'key 2'),
+    open('b', 'key 1'),
+    open('c', 'key 3'),
+  ])
+  expect(outcomes.map((each) => (each.status === 'fulfilled' ? each.value.kind : 'failed'))).toEqual([
+    'opened',
+    'failed',
+    'replayed',
+    'opened',
+  ])
+  await subject.close()
+})
+
+test('sqlite storage: close() answers what was asked before it, and nothing after', async () => {
+  const { path, remove } = place()
+  const storage = sqliteStorage(path)
+  const asked = storage.openCall(newCall('call'), signed('key'), { now: T, until: T + 1 })
+  await storage.close()
+  expect((await asked).kind).toBe('opened')
+  await expect(storage.getCall('call')).rejects.toThrow('closed')
+  await expect(storage.lease('sweep', 'me', { now: T, until: T + 1 })).rejects.toThrow('closed')
+  remove()
+})
+
+test('sqlite storage: while another process writes, readers go on and writers wait without blocking', async () => {
+  const { path, remove } = place()
+  const storage = sqliteStorage(path)
+  await storage.openCall(newCall('before'), signed('key 1'), { now: T, until: T + 1 })
+  const other = new Database(path)
+  other.run('BEGIN IMMEDIATE')
+  const log: string[] = []
+  const writing = storage
+    .openCall(newCall('after'), signed('key 2'), { now: T, until: T + 1 })
+    .then(({ kind }) => log.push(kind))
+  for (let turn = 0; turn < 3; turn++) {
+    await new Promise((resolve) => setImmediate(resolve))
+    expect((await storage.getCall('before'))?.id).toBe('before')
+    log.push('read')
+  }
+  other.run('COMMIT')
+  other.close()
+  await writing
+  expect(log).toEqual(['read', 'read', 'read', 'opened'])
+  await storage.close()
+  remove()
+})
+
+test('sqlite storage: what is written together is written at once, but for large results: others have a turn between them', async () => {
+  const commits: number[] = []
+  const db = { transaction: (step: () => unknown[]) => (commits.push(0), step()) }
+  const { write } = writer(db as never)
+  const step = () => void commits.push((commits.pop() ?? 0) + 1)
+  const large = weightOf({ made: 'x'.repeat(600_000), media: [{ url: 'y'.repeat(300_000) }] })
+  await Promise.all([
+    ...Array.from({ length: 3 }, () => write(step)),
+    write(step, large),
+    write(step, large),
+    write(step, 8 * large),
+    ...Array.from({ length: 65 }, () => write(step)),
+  ])
+  expect([large, commits]).toEqual([900_000, [64, 6, 1]])
+})
+
+test("sqlite storage: the folder is made, and the files are their owner's only", async () => {
+  const { path, remove } = place('deep/er')
+  const storage = sqliteStorage(path)
+  const hold = holdAlone(path)
+  for (const file of [path, `${path}-wal`, `${path}.lock`])
+    expect({ file, others: statSync(file).mode & 0o077 }).toEqual({ file, others: 0 })
+  hold?.release()
+  await storage.close()
+  expect(() => statSync(`${path}-wal`)).toThrow()
+  remove()
+})
+
+test('sqlite storage: no statement looks through a table of calls, authorizations or windows', async () => {
+  const { path, remove } = place()
+  const prepare = Database.prototype.prepare
+  const spy = spyOn(Database.prototype, 'prepare')
+  const storage = sqliteStorage(path)
+  const asked = new Set(
+    spy.mock.calls.map(([sql]) => String(sql)).filter((sql) => /^(select|update|delete)\b/.test(sql)),
+  )
+  spy.mockRestore()
+  const database = new Database(path)
+  const scans: string[] = []
+  for (const sql of asked) {
+    const values = Array.from(sql.matchAll(/\?/g), () => 1)
+    const plan = prepare.call(database, `EXPLAIN QUERY PLAN ${sql}`).all(...values) as { detail: string }[]
+    // Sums of groups are made of what the index alone has given.
+    const allowed =
+      sql.includes(' group by ') &&
+      plan.every(
+        ({ detail }) =>
+          !detail.startsWith('S') || /COVERING INDEX calls_spent \(payer=\? AND settled_at>\?\)/.test(detail),
+      )
+    for (const { detail } of plan)
+      if (/^SCAN (?!leases|last$)|TEMP B-TREE/.test(detail) && !allowed) scans.push(`${detail}: ${sql}`)
+  }
+  expect(asked.size).toBeGreaterThan(15)
+  expect(scans).toEqual([])
+  database.close()
+  await storage.close()
+  remove()
+})
+
+// ── one process ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+test('holdAlone() refuses everybody else at once, until it is released', async () => {
+  const { path, remove } = place()
+  const hold = holdAlone(path)
+  expect(hold).toBeDefined()
+  expect(holdAlone(path)).toBeUndefined()
+  expect(await heldByChild(path)).toBe('refused')
+  hold?.release()
+  hold?.release()
+  expect(await heldByChild(path)).toBe('held')
+  const again = holdAlone(path)
+  expect(again).toBeDefined()
+  again?.release()
+  remove()
+})
+
+test('holdAlone() is over when its process is killed, and not before', async () => {
+  const { path, remove } = place()
+  const child = spawn(`
+    const { holdAlone } = await import(${SQLITE})
+    holdAlone(${JSON.stringify(path)})
+    Bun.gc(true)
+    console.log('held')
+    setInterval(() => {}, 1_000)
+  `)
+  for await (const chunk of child.stdout) if (new TextDecoder().decode(chunk).includes('held')) break
+  expect(holdAlone(path)).toBeUndefined()
+  child.kill('SIGKILL')
+  await child.exited
+  const hold = holdAlone(path)
+  expect(hold).toBeDefined()
+  hold?.release()
+  remove()
+})
+
+async function heldByChild(path: string): Promise<string> {
+  const child = spawn(`
+    const { holdAlone } = await import(${SQLITE})
+    console.log(holdAlone(${JSON.stringify(path)}) ? 'held' : 'refused')
+  `)
+  const said = await new Response(child.stdout).text()
+  await child.exited
+  return said.trim()
+}
+
+// ── migrations ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+test('schema.ts and the migrated tables agree', () => {
+  const database = new Database(':memory:')
+  migrate(database)
+  const tables = Object.values(schema)
+  const there = database
+    .query<{ name: string }, []>("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
+    .all()
+  expect(there.map(({ name }) => name)).toEqual(tables.map(getTableName).sort())
+  for (const table of tables) {
+    const { name, indexes, foreignKeys, primaryKeys } = getTableConfig(table)
+    const joint = primaryKeys.flatMap(({ columns }) => columns.map((column) => column.name))
+    const columns = database
+      .query<Column, []>(`SELECT name, type, "notnull" AS required, pk FROM pragma_table_info('${name}')`)
+      .all()
+    const described = Object.values(getTableColumns(table)).map((column) => ({
+      name: column.name,
+      type: column.getSQLType().toUpperCase(),
+      required: column.notNull ? 1 : 0,
+      pk: column.primary ? 1 : joint.indexOf(column.name) + 1,
+    }))
+    expect({ name, columns }).toEqual({ name, columns: described })
+
+    const ofTable = `type = 'index' AND tbl_name = '${name}' AND sql IS NOT NULL`
+    const found = database.query<Index, []>(`SELECT name, sql FROM sqlite_schema WHERE ${ofTable}`).all()
+    expect(found.sort(byName)).toEqual(indexes.map(({ config }) => indexOf(name, config)).sort(byName))
+
+    const foreign = `SELECT "table", "from", "to" FROM pragma_foreign_key_list('${name}')`
+    const referred = foreignKeys.map((key) => {
+      const { columns, foreignColumns, foreignTable } = key.reference()
+      return { table: getTableName(foreignTable), from: columns[0]?.name, to: foreignColumns[0]?.name }
+    })
+    expect(database.query<object, []>(foreign).all()).toEqual(referred)
+  }
+  database.close()
+})
+
+type Column = { name: string; type: string; required: number; pk: number }
+type Index = { name: string; sql: string }
+
+/** The statement that makes an index of schema.ts, as the migrations spell it. */
+function indexOf(
+  table: string,
+  { name = '', columns, where, unique }: ReturnType<typeof getTableConfig>['indexes'][number]['config'],
+): Index {
+  const on = columns.map((column) => ('name' in column ? column.name : '')).join(', ')
+  const condition = where ? ` WHERE ${new SQLiteSyncDialect().sqlToQuery(where).sql}` : ''
+  return { name, sql: `CREATE ${unique ? 'UNIQUE ' : ''}INDEX ${name} ON ${table} (${on})${condition}` }
+}
+
+function byName(a: { name: string }, b: { name: string }): number {
+  return a.name < b.name ? -1 : 1
+}
+
+test('migrate() takes each step once, and a step that fails leaves nothing behind', () => {
+  const database = new Database(':memory:')
+  const [first, second] = [
+    { name: 'first', sql: 'CREATE TABLE a (x)' },
+    { name: 'second', sql: 'INSERT INTO a VALUES (2)' },
+  ]
+  const broken = { name: 'broken', sql: 'CREATE TABLE b (x); INSERT INTO nowhere VALUES (1)' }
+  migrate(database, [first])
+  expect(() => migrate(database, [first, second, broken])).toThrow('nowhere')
+  migrate(database, [first, second])
+  migrate(database, [first, second])
+  expect(database.query('SELECT x FROM a').values()).toEqual([[2]])
+  expect(database.query("SELECT name FROM sqlite_schema WHERE name = 'b'").values()).toEqual([])
+  expect(database.query('SELECT step, name FROM migrations').values()).toEqual([
+    [1, 'first'],
+    [2, 'second'],
+  ])
+  database.close()
+})
+
+test('a database of a newer or another Farebox is refused, and left as it is', () => {
+  const { path, remove } = place()
+  const database = new Database(path)
+  migrate(database, [...steps, { name: 'from the future', sql: 'CREATE TABLE future (x)' }])
+  database.close()
+  expect(() => sqliteStorage(path)).toThrow(
+    /was written by a newer Farebox: it has \d+ migrations, this version knows \d+/,
+  )
+
+  const other = new Database(':memory:')
+  migrate(other, [{ name: 'something else', sql: 'CREATE TABLE other (x)' }])
+  expect(() => migrate(other)).toThrow('its migration 1 is "something else"')
+  expect(other.query("SELECT name FROM sqlite_schema WHERE name = 'calls'").values()).toEqual([])
+  other.close()
+  remove()
+})
+
+test('a file that is no database is refused', async () => {
+  const { path, remove } = place()
+  await Bun.write(path, 'This is a letter to my aunt, and certainly not a database. '.repeat(100))
+  expect(() => sqliteStorage(path)).toThrow('file is not a database')
+  remove()
+})
+
+// ── what the tests above speak of ───────────────────────────────────────────────────────────────────────────────────
+
+function place(folder = '.'): { path: string; remove(): void } {
+  const dir = mkdtempSync(join(tmpdir(), 'farebox-storage-'))
+  return { path: join(dir, folder, 'farebox.sqlite'), remove: () => rmSync(dir, { recursive: true, force: true }) }
+}
+
+function spawn(script: string) {
+  return Bun.spawn([process.execPath, '-e', script], { stdin: 'ignore', stdout: 'pipe', stderr: 'inherit' })
+}
+
+test('memory storage copies as structuredClone does', () => {
+  const given: Record<string, unknown> = {
+    text: 'a',
+    amount: 1n,
+    none: null,
+    absent: undefined,
+    list: [1, [2, { three: 3 }]],
+    bytes: Uint8Array.of(1, 2),
+    at: new Date(7),
+    deep: JSON.parse('{"__proto__":{"a":1},"b":2}'),
+  }
+  const made = copied(given)
+  expect(made).toEqual(structuredClone(given))
+  expect(Object.keys(made)).toEqual(Object.keys(given))
+  expect(Object.keys(made.deep as object)).toEqual(['__proto__', 'b'])
+  for (const part of ['list', 'bytes', 'at', 'deep']) expect(made[part]).not.toBe(given[part])
+  expect(() => copied({ call: () => {} })).toThrow()
+})

@@ -1,0 +1,124 @@
+/** Each citation of the contract or of a decision resolves, and no comment cites a page outside the repository. */
+import { expect, test } from 'bun:test'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+
+const ROOT = join(import.meta.dir, '..')
+const CONTRACT = readFileSync(join(ROOT, 'core/CONTRACT.md'), 'utf8')
+const DECISIONS = readFileSync(join(ROOT, 'core/DECISIONS.md'), 'utf8')
+
+/** Numbers of statements and decisions, in the order of their pages. */
+const statements = [...CONTRACT.matchAll(/^\*\*(\d+\.\d+)\*\* /gm)].map(([, number = '']) => number)
+const areas = [...CONTRACT.matchAll(/^## (\d+)\. /gm)].map(([, number = '']) => number)
+const decisions = [...DECISIONS.matchAll(/^## (\d+)\. /gm)].map(([, number = '']) => number)
+
+type Source = { readonly path: string; readonly text: string }
+const paths = [...['core', 'adapters', 'server', 'test'].flatMap(below), 'README.md']
+const sources: readonly Source[] = paths.map((path) => ({ path, text: readFileSync(join(ROOT, path), 'utf8') }))
+
+function below(folder: string): string[] {
+  return readdirSync(join(ROOT, folder), { withFileTypes: true }).flatMap((entry) => {
+    const path = `${folder}/${entry.name}`
+    if (entry.name === 'node_modules' || entry.name.startsWith('.')) return []
+    if (entry.isDirectory()) return below(path)
+    return /\.(ts|md|json|mjs)$/.test(entry.name) ? [path] : []
+  })
+}
+
+/** A space, or the next line of the same comment. */
+const GAP = String.raw`(?:[ \t]+|[ \t]*\r?\n[ \t]*(?:\*(?!/)|//)?[ \t]*)`
+/** `contract 3.2`, `contract 3.2, 4.1`. */
+const OF_CONTRACT = list('contract', String.raw`\d+\.\d+`)
+/** `decision 12`, `decisions 12, 14 and 15`. */
+const OF_DECISIONS = list('decisions?', String.raw`\d+(?!\.?\d)`)
+
+function list(word: string, number: string): RegExp {
+  return new RegExp(String.raw`\b${word}${GAP}(${number}(?:(?:,${GAP}|${GAP}and${GAP})${number})*)`, 'gi')
+}
+
+type Citation = { readonly at: string; readonly number: string }
+
+function citations(pattern: RegExp, files: readonly Source[]): Citation[] {
+  return files.flatMap(({ path, text }) =>
+    [...text.matchAll(pattern)].flatMap(({ 1: numbers = '', index }) =>
+      [...numbers.matchAll(/\d+(?:\.\d+)?/g)].map(([number]) => ({ at: place(path, text, index), number })),
+    ),
+  )
+}
+
+function place(path: string, text: string, index: number): string {
+  return `${path}:${text.slice(0, index).split('\n').length}`
+}
+
+function unknown(cited: readonly Citation[], known: readonly string[]): string[] {
+  const names = new Set(known)
+  return cited.filter(({ number }) => !names.has(number)).map(({ at, number }) => `${at}: ${number}`)
+}
+
+test('statements of the contract are numbered without gaps', () => {
+  const expected = areas.flatMap((area) => {
+    const own = statements.filter((number) => number.startsWith(`${area}.`))
+    return own.map((_, index) => `${area}.${index + 1}`)
+  })
+  expect(areas).toEqual(areas.map((_, index) => `${index + 1}`))
+  expect(statements.length).toBeGreaterThan(300)
+  expect(statements).toEqual(expected)
+})
+
+test('decisions are numbered without gaps', () => {
+  expect(decisions.length).toBeGreaterThan(80)
+  expect(decisions).toEqual(decisions.map((_, index) => `${index + 1}`))
+})
+
+test('each citation of the contract names a statement', () => {
+  const cited = citations(OF_CONTRACT, sources)
+  expect(cited.length).toBeGreaterThan(100)
+  expect(unknown(cited, statements)).toEqual([])
+})
+
+test('each citation of a decision names a decision', () => {
+  const cited = citations(OF_DECISIONS, sources)
+  expect(cited.length).toBeGreaterThan(50)
+  expect(unknown(cited, decisions)).toEqual([])
+})
+
+test('an area, or a decision with a point, is no citation', () => {
+  const area = new RegExp(String.raw`\bcontract${GAP}\d+(?![.\d])`, 'gi')
+  const point = new RegExp(String.raw`\bdecision${GAP}\d+\.\d`, 'gi')
+  const stray = sources.flatMap(({ path, text }) =>
+    [area, point].flatMap((pattern) => [...text.matchAll(pattern)].map(({ index }) => place(path, text, index))),
+  )
+  expect(stray).toEqual([])
+})
+
+/** Pages that the repository does not have; in pieces, so that this file holds none of their names. */
+const ELSEWHERE = [
+  ['house', 'decisions?'],
+  ['context', String.raw`decisions? \d`],
+  ['rulings?', String.raw`\d`],
+  ['specs?', String.raw`[1-3]\b`],
+  ['(?:the|this)', String.raw`spec\b(?!ification)`],
+  ['laws?', String.raw`[1-7]\b`],
+  ['reference', String.raw`(?:clients|x402|vendors|operations|metered|agents|more-products)\b`],
+  ['reference', String.raw`providers(?:\.md)? \d`],
+].map(([first, then]) => new RegExp(String.raw`\b${first}${GAP}${then}`, 'gi'))
+const FILES = new RegExp(String.raw`\b(?:${['reference', 'design', 'spec'].join('|')})/[\w-]+\.(?:md|json)\b`, 'gi')
+/** A name alone in parentheses, such as "(clients" and a number. */
+const BARE = /[(;,]\s*(?:clients|vendors|x402) \d+(?:\.\d+)+\b/gi
+
+test('nothing cites a page that the repository does not have', () => {
+  const found = sources.flatMap(({ path, text }) =>
+    [...ELSEWHERE, FILES, BARE].flatMap((pattern) =>
+      [...text.matchAll(pattern)].map(({ 0: cited, index }) => `${place(path, text, index)}: ${cited}`),
+    ),
+  )
+  expect(found).toEqual([])
+})
+
+test('a citation that is wrong is found', () => {
+  const [contract, decision] = ['contract', 'decision']
+  const text = `/** One (${contract} 1.1, 99.1). Two (${decision} 1), three (${decision}s 1, 900 and\n * 901). */`
+  const page: Source = { path: 'x.ts', text }
+  expect(unknown(citations(OF_CONTRACT, [page]), statements)).toEqual(['x.ts:1: 99.1'])
+  expect(unknown(citations(OF_DECISIONS, [page]), decisions)).toEqual(['x.ts:1: 900', 'x.ts:1: 901'])
+})

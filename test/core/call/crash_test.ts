@@ -1,0 +1,178 @@
+import { describe, expect, test } from 'bun:test'
+import type { Gateway, Payment } from '../../../core/mod.ts'
+import { type Answer, type Buyer, FOX, type Kit, kit, type KitOptions } from '../../kit.ts'
+import { type Blow, injected } from '../fault_injection.ts'
+
+/** How the world goes on: another process that knows the first one is dead, or that waits for its leases to run out; or the same one. */
+type Recovery = 'takeOver' | 'leases' | 'survival'
+
+async function recover({ clock, ports }: Kit, shop: Gateway, recovery: Recovery): Promise<void> {
+  if (recovery === 'takeOver') await shop.takeOver()
+  if (recovery === 'takeOver') expect(await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10)).toEqual([])
+  for (const ms of [29_000, 1_000, 29_000, 16_000]) {
+    const sweep = recovery === 'survival' ? [shop.renew, shop.maintain] : [shop.maintain]
+    await clock.advance(ms)
+    // One that fails is made up for by the next, as in the server.
+    for (const step of sweep) await step().catch(() => {})
+  }
+}
+
+/** What a buyer's program does who got no answer: sends the same request again, and polls where it is told to. */
+async function insist(
+  { clock }: Kit,
+  alice: Buyer,
+  at: { payment: Payment; shop: Gateway; pollUrl?: string | undefined },
+): Promise<Answer> {
+  const { shop } = at
+  let { payment, pollUrl } = at
+  const trail: unknown[] = []
+  for (let round = 0; round < 8; round++) {
+    const answer =
+      pollUrl === undefined ? await alice.buy(FOX, { payment, shop }) : await alice.poll(pollUrl, payment, { shop })
+    trail.push([answer.status, answer.body])
+    await clock.settle()
+    if (answer.status === 200 && answer.body.data) return answer
+    if (answer.body.status === 'failed') pollUrl = undefined
+    else if (answer.body.error === 'Payment settlement failed' && pollUrl !== undefined) payment = alice.sign(answer)
+    else pollUrl = answer.body.poll_url ?? pollUrl
+  }
+  throw new Error(`no result after ${JSON.stringify(trail, null, 1)}`)
+}
+
+type Story = {
+  readonly options?: KitOptions
+  /** What happens to the process that will die. A broken-off request answers undefined. */
+  tell(
+    kit: Kit,
+    alice: Buyer,
+    at: { shop: Gateway; payment: Payment },
+  ): Promise<{ pollUrl?: string | undefined; payment?: Payment }>
+  /** Fewest questions that a process which survives asks: a harness that counts nothing proves nothing. */
+  readonly least: number
+}
+
+/** The answer, or undefined when the process has died on it. */
+async function unlessDead({ clock }: Kit, answer: Promise<Answer>): Promise<Answer | undefined> {
+  await clock.settle()
+  return await Promise.race([answer, clock.settle().then(() => undefined)])
+}
+
+const stories: Readonly<Record<string, Story>> = {
+  'an inline purchase': {
+    least: 9,
+    async tell(kit, alice, at) {
+      await unlessDead(kit, alice.buy(FOX, at))
+      return {}
+    },
+  },
+  'a job and the poll that pays for it': {
+    options: { inlineMs: 0 },
+    least: 13,
+    async tell(kit, alice, at) {
+      const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
+      if (pollUrl !== undefined) await unlessDead(kit, alice.poll(pollUrl, at.payment, at))
+      return { pollUrl }
+    },
+  },
+  'an inline purchase whose settlement lands without an answer, and the poll after it': {
+    least: 14,
+    async tell(kit, alice, at) {
+      kit.chain.simulate('landed')
+      const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
+      if (pollUrl !== undefined) await unlessDead(kit, alice.poll(pollUrl, at.payment, at))
+      return { pollUrl }
+    },
+  },
+  'an inline purchase whose settlement is dropped, and the sweep after it': {
+    least: 14,
+    async tell(kit, alice, at) {
+      kit.chain.simulate('dropped')
+      const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
+      await Promise.race([at.shop.maintain().catch(() => {}), kit.clock.settle()])
+      return { pollUrl }
+    },
+  },
+  'a refused inline settlement, and the poll that pays': {
+    least: 15,
+    async tell(kit, alice, at) {
+      kit.chain.simulate('refused')
+      const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
+      if (pollUrl !== undefined) await unlessDead(kit, alice.poll(pollUrl, at.payment, at))
+      return { pollUrl }
+    },
+  },
+  'a poll with a fresh authorization after the first has expired': {
+    options: { inlineMs: 0 },
+    least: 15,
+    async tell(kit, alice, at) {
+      const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
+      if (pollUrl === undefined) return {}
+      await kit.clock.settle()
+      await Promise.race([kit.clock.advance(600_000), kit.clock.settle()])
+      const payment = alice.sign(await alice.ask())
+      await unlessDead(kit, alice.poll(pollUrl, payment, at))
+      return { pollUrl, payment }
+    },
+  },
+}
+
+/** Plays a story to the blow and the recovery from it. Answers with what the process asked. */
+async function play(
+  { options, tell }: Story,
+  blow: Omit<Blow, 'kills'>,
+  recovery: Recovery,
+): Promise<{ asked: readonly string[]; isFaultInjected: boolean }> {
+  const subject = kit(options)
+  const { ports, chain, vendor, restart } = subject
+  const alice = subject.buyer()
+  const first = alice.sign(await alice.ask())
+  const doomed = injected(ports, { ...blow, kills: recovery !== 'survival' })
+  const old = restart({ workerId: 'first', ports: doomed.ports })
+  const told = await tell(subject, alice, { shop: old, payment: first })
+  const [isFaultInjected, asked] = [doomed.isFaultInjected(), [...doomed.asked]]
+  const label = `${isFaultInjected ? `struck ${blow.after ? 'after' : 'before'} ${asked[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
+
+  const shop = recovery === 'survival' ? old : restart({ workerId: 'second' })
+  await recover(subject, shop, recovery)
+  const [paid, jobs] = [chain.transfers.length, vendor.jobs.length]
+  const { status, body } = await insist(subject, alice, {
+    payment: told.payment ?? first,
+    shop,
+    pollUrl: told.pollUrl,
+  }).catch((error: Error) => {
+    throw new Error(`${label}: ${error.message}`)
+  })
+  expect([label, status, body.data.length, paid <= 1, chain.transfers.length, alice.balance()]).toEqual([
+    label,
+    200,
+    1,
+    true,
+    1,
+    99_978_000n,
+  ])
+  if (paid === 1) expect([label, vendor.jobs.length]).toEqual([label, jobs])
+  await shop.maintain()
+  const left = [
+    await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 10),
+    await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10),
+  ]
+  expect([label, left]).toEqual([label, [[], []]])
+  return { asked, isFaultInjected }
+}
+
+describe('kill -9, or one failing answer, at any moment leaves at most one transfer, no paid result lost and no authorization stuck', () => {
+  for (const [name, story] of Object.entries(stories)) {
+    for (const recovery of ['takeOver', 'leases', 'survival'] as const) {
+      test(`in ${name}: ${recovery}`, async () => {
+        for (const after of [false, true]) {
+          for (let at = 1; ; at++) {
+            const { isFaultInjected, asked } = await play(story, { at, after }, recovery)
+            if (isFaultInjected) continue
+            expect([asked, asked.length >= story.least]).toEqual([asked, true])
+            break
+          }
+        }
+      })
+    }
+  }
+})

@@ -1,0 +1,48 @@
+/** Ids that read by themselves are made with a secret: whoever knows the id of a call, which PAYMENT_REPLAY tells everybody, cannot make them (contract 1.41). */
+import { expect, test } from 'bun:test'
+import { idFrom } from '../../../core/lib/ids.ts'
+import { masked } from '../../../server/log.ts'
+import { rentTo } from '../../actors.ts'
+import { embedded, FOX, kit, ORIGIN, read, testClock } from '../../kit.ts'
+import { STRANGER } from '../../conformance/public_payment.ts'
+
+const CALL = '/api/v1/voice/call'
+const ORDER = { to: '+14155550123', task: 'Ask whether a table for two is free tonight at eight.' }
+
+test('the record of a phone call is not found by what a replay tells of its job', async () => {
+  const clock = testClock()
+  const { buyer, shop, ports } = kit({ ports: { clock, vendors: embedded(clock) } })
+  const alice = buyer()
+  await rentTo(ports.storage, alice.wallet, clock.now())
+  const payment = alice.sign(await alice.ask(ORDER, { path: CALL }))
+  const { status, body } = await alice.buy(ORDER, { path: CALL, payment })
+  expect(status).toBe(200)
+  const { job_id } = (await alice.buy({ ...ORDER, max_duration: 6 }, { path: CALL, payment })).body
+  const look = async (id: string) =>
+    (await read(await shop.fetch(new Request(`${ORIGIN}${CALL}/${id}`), { ip: STRANGER }))).status
+  expect([await look(idFrom(job_id, 'call_')), await look(body.call_id)]).toEqual([404, 200])
+})
+
+test('an address is kept with the call as a keyed hash, and another one does not fit it', async () => {
+  const { buyer, ports } = kit()
+  const { body } = await buyer().buy(FOX)
+  const kept = JSON.stringify((await ports.storage.getCall(body.id))?.request)
+  expect([
+    kept.includes('192.0.2.1'),
+    /"_from":"[0-9a-f]{32}"/.test(kept),
+    JSON.stringify(body).includes('_from'),
+  ]).toEqual([false, true, false])
+})
+
+test('no id that reads by itself is in the access log', () => {
+  const [call, key] = ['0123456789abcdef'.repeat(2), 'fedcba9876543210'.repeat(2)]
+  for (const path of [
+    `/api/v1/responses/resp_${call}_${key}`,
+    `/v1/responses/resp_${call}_${key}/cancel`,
+    `/api/v1/responses/resp%5F${call}%5F${key}`,
+    `${CALL}/call_${key}`,
+  ]) {
+    expect([masked(path).includes(key), masked(path).endsWith('/cancel')]).toEqual([false, path.endsWith('/cancel')])
+  }
+  expect(masked('/api/v1/images/generations')).toBe('/api/v1/images/generations')
+})

@@ -1,0 +1,53 @@
+import { expect, test } from 'bun:test'
+import { deadlines } from '../../../core/lib/timers.ts'
+import { testClock } from '../../kit.ts'
+
+test('each deadline is told once, at its time, in any order of their making', async () => {
+  const clock = testClock()
+  const { after } = deadlines(clock)
+  const told: string[] = []
+  for (const [name, ms] of Object.entries({ late: 900, soon: 100, same: 100, middle: 500 }))
+    after(ms, () => told.push(name))
+  await clock.advance(99)
+  expect(told).toEqual([])
+  await clock.advance(1)
+  expect(told).toEqual(['soon', 'same'])
+  await clock.advance(399)
+  expect(told).toHaveLength(2)
+  await clock.advance(10_000)
+  expect(told).toEqual(['soon', 'same', 'middle', 'late'])
+})
+
+test('what was met is not told, and meeting it twice takes nobody else away', async () => {
+  const clock = testClock()
+  const { after } = deadlines(clock)
+  const told: string[] = []
+  const met = after(100, () => told.push('first'))
+  met()
+  const other = after(100, () => told.push('second'))
+  met()
+  await clock.advance(100)
+  expect(told).toEqual(['second'])
+  other()
+})
+
+test('where nothing is pending no timer is left, and where many are there is one', async () => {
+  const clock = testClock()
+  const { after } = deadlines(clock)
+  const ends = Array.from({ length: 1_000 }, (_, index) => after(1_000 + index, () => {}))
+  await clock.settle()
+  expect(clock.waiting).toBe(1)
+  for (const met of ends) met()
+  await clock.settle()
+  expect(clock.waiting).toBe(0)
+})
+
+test('a deadline made while others are told is kept', async () => {
+  const clock = testClock()
+  const { after } = deadlines(clock)
+  const told: string[] = []
+  after(10, () => void after(10, () => told.push('again')))
+  await clock.advance(10)
+  await clock.advance(10)
+  expect(told).toEqual(['again'])
+})

@@ -1,0 +1,213 @@
+import { describe, expect, test } from 'bun:test'
+import {
+  audioRows,
+  catalog,
+  type ChatRow,
+  chatRows,
+  type ChatVendor,
+  imageRows,
+  type VideoRow,
+  videoRows,
+} from '../../../../core/mod.ts'
+import { scriptedVendor } from '../../../../adapters/providers/scripted/images.ts'
+import { scriptedAudio } from '../../../../adapters/providers/scripted/audio.ts'
+import { scriptedVideo } from '../../../../adapters/providers/scripted/videos.ts'
+import { kit, type KitOptions, ORIGIN, read, START } from '../../../kit.ts'
+
+const chatVendor: ChatVendor = { format: 'chat', ask: () => Promise.reject(new Error('nothing is asked here')) }
+const get = (options: KitOptions = {}) =>
+  kit({ chatVendor, video: scriptedVideo(), audio: scriptedAudio(), ...options }).shop.fetch(
+    new Request(`${ORIGIN}/api/v1/models`),
+  )
+const listed = async (options: KitOptions = {}): Promise<any[]> => (await read(await get(options))).body.data
+const entry = async (id: string) => (await listed()).find((model) => model.id === id)
+
+describe('GET /api/v1/models', () => {
+  test('lists every row that is not hidden, chat, images, videos and sounds, without payment', async () => {
+    const { status, headers, body } = await read(await get())
+    expect([status, headers.get('content-type'), body.object]).toEqual([200, 'application/json', 'list'])
+    const shown = [...chatRows, ...imageRows, ...videoRows, ...audioRows]
+      .filter(({ hidden }) => !hidden)
+      .map(({ id }) => id)
+    expect(body.data.map(({ id }: { id: string }) => id)).toEqual(shown)
+    expect(shown.length).toBeLessThan(chatRows.length + imageRows.length + videoRows.length + audioRows.length)
+  })
+
+  test('gives every field of a paid model, with its list prices as numbers', async () => {
+    expect(await entry('vendor-a/chat-6-small')).toEqual({
+      id: 'vendor-a/chat-6-small',
+      object: 'model',
+      created: Date.UTC(2026, 8, 22) / 1000,
+      owned_by: 'vendor-a',
+      name: 'Chat 6 Small',
+      description: 'High volume at low cost: chat, classification, light agents.',
+      context_window: 1_050_000,
+      max_output: 128_000,
+      categories: ['chat', 'reasoning', 'coding', 'vision'],
+      billing_mode: 'paid',
+      pricing: { input: 0.1, output: 0.5, cache_read: 0.01, cache_write: 0.125 },
+    })
+    expect((await entry('vendor-d/chat-5-turbo')).pricing).toEqual({ input: 1.2, output: 4 })
+  })
+
+  test('gives a flat price with its fee inside, and a free model as costing nothing', async () => {
+    expect(await entry('vendor-open/qwen3-235b')).toMatchObject({ billing_mode: 'flat', pricing: { flat: 0.002 } })
+    expect(await entry('vendor-open/gpt-oss-120b')).toMatchObject({
+      billing_mode: 'free',
+      pricing: { input: 0, output: 0 },
+    })
+  })
+
+  test('gives images with margin inside, at 1024x1024 or else at the first size', async () => {
+    expect(await entry('vendor-a/image-1')).toEqual({
+      id: 'vendor-a/image-1',
+      object: 'model',
+      created: START / 1000,
+      owned_by: 'vendor-a',
+      name: 'Image 1',
+      description: 'Generates and edits images.',
+      categories: ['image'],
+      billing_mode: 'per_image',
+      pricing: { per_image: 0.021, transaction_fee: 0.001 },
+    })
+    expect(await entry('vendor-d/image-cv4')).toMatchObject({
+      description: 'Generates images.',
+      pricing: { per_image: 0.01575 },
+    })
+    const [image] = imageRows
+    if (!image) throw new Error('an empty catalog')
+    const images = [{ ...image, sizes: image.sizes.slice(1) }]
+    expect((await listed({ catalog: catalog({ images, chat: [] }) }))[0].pricing.per_image).toBe(0.042)
+  })
+
+  test('gives videos by the second with margin inside, by resolution where that differs, and how long they are', async () => {
+    expect(await entry('vendor-c/video-1')).toEqual({
+      id: 'vendor-c/video-1',
+      object: 'model',
+      created: START / 1000,
+      owned_by: 'vendor-c',
+      name: 'Video 1',
+      description: 'Makes videos of 1 to 15 seconds from a prompt or an image.',
+      categories: ['video'],
+      billing_mode: 'per_second',
+      pricing: {
+        per_second: 0.05,
+        per_second_by_resolution: { '480p': 0.05, '720p': 0.07 },
+        per_call_surcharge: 0.001,
+        transaction_fee: 0.001,
+        default_duration_seconds: 8,
+        max_duration_seconds: 15,
+      },
+    })
+    expect(await entry('vendor-f/video-1')).toMatchObject({
+      description: 'Makes videos of 4 to 12 seconds from a prompt or an image, with sound.',
+      billing_mode: 'per_second',
+      pricing: { per_second: 0.105, transaction_fee: 0.001, default_duration_seconds: 4, max_duration_seconds: 12 },
+    })
+  })
+
+  test('gives videos that are billed by the token as such, with what a second at 720p comes to', async () => {
+    expect(await entry('vendor-e/video-2.5')).toMatchObject({
+      billing_mode: 'per_token',
+      pricing: {
+        per_million_tokens: 14.549325,
+        per_second: 0.31557485925,
+        default_duration_seconds: 5,
+        max_duration_seconds: 30,
+      },
+    })
+  })
+
+  test('gives sounds by the character with margin inside, by the estimated second without, by the sound and by the track', async () => {
+    expect(await entry('elevenlabs/flash-v2.5')).toEqual({
+      id: 'elevenlabs/flash-v2.5',
+      object: 'model',
+      created: START / 1000,
+      owned_by: 'elevenlabs',
+      name: 'Flash v2.5',
+      description: 'Speaks a text.',
+      categories: ['speech', 'tts'],
+      billing_mode: 'per_character',
+      pricing: { per_1k_chars: 0.0525, transaction_fee: 0.001, max_input_chars: 40_000 },
+    })
+    expect(await entry('bytedance/seed-audio-1.0')).toMatchObject({
+      billing_mode: 'per_second',
+      pricing: { per_second: 0.003, max_input_chars: 3_000, max_output_seconds: 120 },
+    })
+    expect(await entry('elevenlabs/sound-effects')).toMatchObject({
+      categories: ['sound-effects'],
+      billing_mode: 'per_generation',
+      pricing: { per_generation: 0.0525, transaction_fee: 0.001 },
+    })
+    expect(await entry('minimax/music-2.5+')).toMatchObject({
+      categories: ['audio', 'music'],
+      billing_mode: 'per_track',
+      pricing: { per_track: 0.1575, transaction_fee: 0.001 },
+    })
+  })
+
+  test('leaves out videos that are hidden or retired', async () => {
+    const [first, second, ...rest] = videoRows
+    if (!first || !second) throw new Error('an empty catalog')
+    const video = [{ ...first, hidden: true }, { ...second, retired: true }, ...rest]
+    expect(
+      (await listed({ catalog: catalog({ images: [], chat: [], video, audio: [] }) })).map(({ id }) => id),
+    ).toEqual(rest.map(({ id }) => id))
+  })
+
+  test('leaves out what the operator has not configured', async () => {
+    const vendors = {
+      chat: ({ vendor }: ChatRow) => (vendor === 'embedded' ? chatVendor : undefined),
+      images: () => undefined,
+      video: () => undefined,
+      audio: () => undefined,
+    }
+    expect((await listed({ ports: { vendors } })).map(({ id }) => id)).toEqual(['farebox/echo', 'farebox/echo-free'])
+    expect(
+      await listed({
+        ports: {
+          vendors: {
+            chat: () => undefined,
+            images: () => undefined,
+            video: ({ family }: VideoRow) => (family === 'e' ? scriptedVideo() : undefined),
+            audio: () => undefined,
+          },
+        },
+      }),
+    ).toHaveLength(5)
+    expect(
+      await listed({
+        ports: {
+          vendors: { chat: () => undefined, images: () => undefined, video: () => undefined, audio: () => undefined },
+        },
+      }),
+    ).toEqual([])
+  })
+
+  test('asks for each vendor once, however often it is called', async () => {
+    let asked = 0
+    const vendors = { chat: () => void asked++, images: () => scriptedVendor() }
+    const { shop } = kit({ ports: { vendors } })
+    const answers = await Promise.all(
+      [1, 2, 3].map(async () => await (await shop.fetch(new Request(`${ORIGIN}/api/v1/models`))).text()),
+    )
+    expect(new Set(answers).size).toBe(1)
+    expect(asked).toBe(chatRows.filter(({ hidden }) => !hidden).length)
+  })
+
+  test('is each gateway’s own: another catalog or other vendors make another list', async () => {
+    const shared = catalog()
+    const none = { chat: () => undefined, images: () => undefined, video: () => undefined, audio: () => undefined }
+    expect((await listed({ catalog: shared })).length).toBeGreaterThan(0)
+    expect(await listed({ catalog: shared, ports: { vendors: none } })).toEqual([])
+    expect(await listed({ catalog: catalog({ chat: [], images: [], video: [], audio: [] }) })).toEqual([])
+  })
+
+  test('ignores a query, and answers HEAD without a body', async () => {
+    const { shop } = kit({ chatVendor })
+    expect((await shop.fetch(new Request(`${ORIGIN}/api/v1/models?format=json`))).status).toBe(200)
+    const head = await shop.fetch(new Request(`${ORIGIN}/api/v1/models`, { method: 'HEAD' }))
+    expect([head.status, await head.text()]).toEqual([200, ''])
+    expect((await (await shop.fetch(new Request(`${ORIGIN}/api/v1/models`))).json()).data.length).toBeGreaterThan(60)
+  })
+})

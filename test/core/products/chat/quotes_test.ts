@@ -1,0 +1,103 @@
+/** The quotes that were worked out by hand, through the gateway: what is shown, what is signed and what is moved are one number. */
+import { describe, expect, test } from 'bun:test'
+import { scriptedChat } from '../../../../adapters/providers/scripted/chat.ts'
+import vectors from '../../../vectors/chat_quotes.json'
+import { decodeHeader, kit } from '../../../kit.ts'
+
+const COMPLETIONS = '/api/v1/chat/completions'
+const ESTIMATE = '/api/v1/chat/estimate'
+
+type Words = { readonly words: number }
+type Vector = (typeof vectors.quotes)[number]
+
+/** The body that a vector stands for. */
+function bodyOf({ body }: Vector) {
+  const said = ({ words }: Words) => Array.from({ length: words }, () => 'word').join(' ')
+  return { ...body, messages: body.messages.map((message) => ({ ...message, content: said(message.content) })) }
+}
+
+/** With room for the prompts of more than a MiB. */
+function shopOf() {
+  const vendor = scriptedChat()
+  const subject = kit({ chatVendor: vendor, maxBody: 8 << 20, maxUpload: 8 << 20 })
+  return { ...subject, vendor, alice: subject.buyer() }
+}
+
+const inDollars = (micro: string): string =>
+  `${micro.padStart(7, '0').slice(0, -6)}.${micro.padStart(7, '0').slice(-6)}`
+
+describe('a quote that was worked out by hand', () => {
+  for (const vector of vectors.quotes.filter(({ micro_usdc }) => micro_usdc !== null)) {
+    const amount = vector.micro_usdc ?? ''
+
+    test(`${vector.name}: asked, estimated, signed and settled, it is ${amount}`, async () => {
+      const { alice, chain, vendor } = shopOf()
+      const body = bodyOf(vector)
+      const challenge = await alice.ask(body, { path: COMPLETIONS })
+      expect(challenge.status).toBe(402)
+      expect(challenge.body.accepts[0].amount).toBe(amount)
+      for (const header of ['payment-required', 'x-payment-required'])
+        expect(decodeHeader(challenge.headers.get(header)).accepts[0].amount).toBe(amount)
+      expect(challenge.body.price).toEqual({ amount: inDollars(amount), currency: 'USD' })
+      expect(challenge.body.accepts[0].maxTimeoutSeconds).toBe(300)
+
+      const estimate = await alice.ask(body, { path: ESTIMATE })
+      expect(estimate.body).toMatchObject({ model: vector.row, price: { amount: inDollars(amount), currency: 'USD' } })
+      expect(estimate.body.estimate.max_tokens).toBe(vector.max_tokens)
+      if (vectors.rows[vector.row as keyof typeof vectors.rows].mode === 'paid' && !('tools' in vector.body))
+        expect(estimate.body.estimate.prompt_tokens).toBe(vector.prompt_tokens)
+      expect(vendor.orders).toEqual([])
+
+      const bought = await alice.buy(body, { path: COMPLETIONS, payment: alice.sign(challenge) })
+      expect(bought.status).toBe(200)
+      expect(chain.transfers.map(({ value }) => String(value))).toEqual([amount])
+      expect(decodeHeader(bought.headers.get('payment-response'))).toMatchObject({ success: true, payer: alice.wallet })
+      expect(bought.headers.get('x-payment-receipt')).toBe(chain.transfers[0]?.transaction ?? '')
+      expect(vendor.orders.map(({ body: sent }) => [sent.max_tokens, sent.reasoning_effort ?? null])).toEqual([
+        [vector.max_tokens, vector.effort_sent],
+      ])
+    })
+  }
+
+  for (const vector of vectors.quotes.filter(({ micro_usdc }) => micro_usdc === null)) {
+    test(`${vector.name}: answered without a payment`, async () => {
+      const { alice, chain, vendor } = shopOf()
+      const body = bodyOf(vector)
+      const estimate = await alice.ask(body, { path: ESTIMATE })
+      expect(estimate.body).toMatchObject({
+        model: vector.row,
+        billing_mode: 'free',
+        price: { amount: '0.000000', currency: 'USD' },
+      })
+      const answer = await alice.ask(body, { path: COMPLETIONS })
+      expect([answer.status, answer.headers.get('x-free-model'), answer.body.model]).toEqual([200, 'true', vector.row])
+      expect(vendor.orders.map(({ body: sent }) => sent.max_tokens)).toEqual([vector.max_tokens])
+      expect(chain.transfers).toEqual([])
+    })
+  }
+})
+
+test('several answers are each quoted: n times the output share', async () => {
+  const { alice } = shopOf()
+  const body = { model: 'vendor-d/chat-5.3', messages: [{ role: 'user', content: 'word' }], max_tokens: 10_000 }
+  const one = await alice.ask(body, { path: COMPLETIONS })
+  const three = await alice.ask({ ...body, n: 3 }, { path: COMPLETIONS })
+  expect(one.body.accepts[0].amount).toBe('5412') // 8*1.4 = 11.2, + 10000*0.1*4.4 + 1000, rounded up
+  expect(three.body.accepts[0].amount).toBe('14212')
+})
+
+test('a 402 asks nothing of storage, and nothing of the chain', async () => {
+  const asked: string[] = []
+  const { buyer } = kit({
+    chatVendor: scriptedChat(),
+    wrap: (ports) => ({
+      ...ports,
+      storage: new Proxy(ports.storage, {
+        get: (target, verb: 'getCall') => (id: string) => (asked.push(verb), target[verb](id)),
+      }),
+      chain: { ...ports.chain, verify: () => Promise.reject(new Error('asked')) },
+    }),
+  })
+  await buyer().ask({ model: 'farebox/echo', messages: [{ role: 'user', content: 'word' }] }, { path: COMPLETIONS })
+  expect(asked).toEqual([])
+})

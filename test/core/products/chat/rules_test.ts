@@ -1,0 +1,1135 @@
+/** What a chat request may say, row by row of the contract's table, and what the rules of its model make of it (contract 6.4, 6.31, 6.38, 6.43, 3.17). */
+import { describe, expect, test } from 'bun:test'
+import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
+import { scriptedChat, wholeAnswer } from '../../../../adapters/providers/scripted/chat.ts'
+import { catalog, chatRows, type Fields, type Json, type ChatFormat } from '../../../../core/mod.ts'
+import { characters, upperBound } from '../../../../core/products/chat/token_estimate.ts'
+import { kit, ORIGIN, read } from '../../../kit.ts'
+
+const COMPLETIONS = '/api/v1/chat/completions'
+const FREE = 'farebox/echo-free'
+const user = (content: Json = 'Why is the sky blue?'): Fields => ({ role: 'user', content })
+const FUNCTION = { type: 'function', function: { name: 'look', parameters: { type: 'object', properties: {} } } }
+
+function shopOf(more: Parameters<typeof kit>[0] = {}) {
+  const vendor = scriptedChat()
+  const subject = kit({ chatVendor: vendor, ...more })
+  const alice = subject.buyer()
+  return {
+    ...subject,
+    vendor,
+    alice,
+    ask: (body: unknown, path = COMPLETIONS) => alice.ask(body, { path }),
+    /** What the vendor is sent for a request that is paid for. */
+    async sent(body: Record<string, unknown>) {
+      const answer = await alice.buy({ messages: [user()], ...body }, { path: COMPLETIONS })
+      expect([answer.status, answer.body.message ?? 'answered']).toEqual([200, 'answered'])
+      return vendor.orders.at(-1)?.body ?? {}
+    },
+    /** The refusal of a request that nobody has paid for. */
+    async refused(body: Record<string, unknown>, path = COMPLETIONS) {
+      const answer = await alice.ask({ messages: [user()], ...body }, { path })
+      expect(vendor.orders).toEqual([])
+      return {
+        status: answer.status,
+        code: answer.body.code ?? null,
+        param: answer.body.error?.param ?? null,
+        message: answer.body.message as string,
+        body: answer.body,
+      }
+    },
+  }
+}
+
+const words = (count: number) => Array.from({ length: count }, () => 'word').join(' ')
+
+describe('what is forwarded', () => {
+  test('parameters that nobody here knows go to the vendor as they came', async () => {
+    const unknown = {
+      seed: 7,
+      logprobs: true,
+      top_logprobs: 3,
+      top_k: 40,
+      user: 'u-1',
+      metadata: { a: [1, { b: null }] },
+      stop: ['x'],
+      top_p: 0.5,
+      temperature: 0.2,
+      n: 2,
+    }
+    const { sent } = shopOf()
+    expect(await sent({ model: 'vendor-d/chat-5.3', ...unknown })).toEqual({
+      ...unknown,
+      messages: [user()],
+      max_tokens: 8192,
+    })
+  })
+
+  test('stream_options is never forwarded, and neither are model and stream: the vendor writes them', async () => {
+    const { vendor, ask } = shopOf()
+    const body = { model: FREE, messages: [user()], stream_options: { include_usage: false }, stream: false }
+    await ask(body)
+    expect(Object.keys(vendor.orders[0]?.body ?? {})).toEqual(['messages', 'max_tokens'])
+    expect(vendor.orders[0]).toMatchObject({ model: 'echo', stream: false, format: 'chat' })
+  })
+
+  test('messages go as they came: names, tool calls, echoed reasoning, and members that nobody knows', async () => {
+    const messages = [
+      { role: 'system', content: 'Be brief.' },
+      { role: 'user', content: [{ type: 'text', text: 'Look.', cache_control: { type: 'ephemeral' } }] },
+      {
+        role: 'assistant',
+        content: null,
+        reasoning_content: 'I look.',
+        tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'look', arguments: '{}' } }],
+      },
+      { role: 'tool', tool_call_id: 'call_1', name: 'look', content: 'a fox' },
+      { role: 'function', name: 'look', content: 'a fox' },
+      { role: 'user', content: 'And?', mood: 'curious' },
+    ]
+    const { sent } = shopOf()
+    expect((await sent({ model: 'vendor-d/chat-5.3', messages })).messages).toEqual(messages)
+  })
+
+  test('no system text is added to a conversation', async () => {
+    const { sent } = shopOf()
+    expect((await sent({ model: 'vendor-g/chat-5.5-large' })).messages).toEqual([user()])
+  })
+
+  test('an optional null is as good as absent', async () => {
+    const { ask, vendor } = shopOf()
+    const nulls = {
+      max_tokens: null,
+      temperature: null,
+      tools: null,
+      tool_choice: null,
+      response_format: null,
+      reasoning_effort: null,
+      thinking: null,
+      search_parameters: null,
+      stop: null,
+      stream: null,
+    }
+    expect((await ask({ model: FREE, messages: [user()], ...nulls })).status).toBe(200)
+    expect(vendor.orders[0]?.body).toEqual({ messages: [user()], max_tokens: 8192 })
+  })
+})
+
+describe('what is refused before anybody pays', () => {
+  type Case = readonly [string, Record<string, unknown>, string, string | null]
+  const texts = (count: number) => Array.from({ length: count }, () => ({ type: 'text', text: 'x' }))
+  const cases: readonly Case[] = [
+    [
+      'only system messages',
+      { messages: [{ role: 'system', content: 'Be brief.' }] },
+      'EMPTY_CONVERSATION',
+      'messages',
+    ],
+    [
+      'only developer messages',
+      { messages: [{ role: 'developer', content: 'Be brief.' }] },
+      'EMPTY_CONVERSATION',
+      'messages',
+    ],
+    ['no messages', { messages: [] }, 'EMPTY_CONVERSATION', 'messages'],
+    ['messages that are no array', { messages: 'Hello' }, 'INVALID_REQUEST_BODY', 'messages'],
+    ['a message without a role', { messages: [{ content: 'Hello' }] }, 'INVALID_REQUEST_BODY', 'messages.0.role'],
+    [
+      'a role that is none',
+      { messages: [{ role: 'robot', content: 'Hello' }] },
+      'INVALID_REQUEST_BODY',
+      'messages.0.role',
+    ],
+    ['a user without content', { messages: [{ role: 'user' }] }, 'INVALID_REQUEST_BODY', 'messages.0.content'],
+    ['a user whose content is null', { messages: [user(null)] }, 'INVALID_REQUEST_BODY', 'messages.0.content'],
+    ['a number as content', { messages: [user(7)] }, 'INVALID_REQUEST_BODY', 'messages.0.content'],
+    [
+      'a text part without text',
+      { messages: [user([{ type: 'text' }])] },
+      'INVALID_REQUEST_BODY',
+      'messages.0.content.0.text',
+    ],
+    [
+      'a tool message without tool_call_id',
+      { messages: [user(), { role: 'tool', content: 'a fox' }] },
+      'INVALID_REQUEST_BODY',
+      'messages.1.tool_call_id',
+    ],
+    [
+      'a tool call without a name',
+      {
+        messages: [
+          user(),
+          { role: 'assistant', content: null, tool_calls: [{ id: 'c', function: { arguments: '' } }] },
+        ],
+      },
+      'INVALID_REQUEST_BODY',
+      null,
+    ],
+    ['max_tokens of 0', { max_tokens: 0 }, 'INVALID_REQUEST_BODY', 'max_tokens'],
+    ['max_tokens of a half', { max_tokens: 0.5 }, 'INVALID_REQUEST_BODY', 'max_tokens'],
+    ['max_completion_tokens below 0', { max_completion_tokens: -1 }, 'INVALID_REQUEST_BODY', 'max_completion_tokens'],
+    ['temperature above 2', { temperature: 2.1 }, 'INVALID_REQUEST_BODY', 'temperature'],
+    ['temperature below 0', { temperature: -0.1 }, 'INVALID_REQUEST_BODY', 'temperature'],
+    ['top_p above 1', { top_p: 1.1 }, 'INVALID_REQUEST_BODY', 'top_p'],
+    ['stream that is a text', { stream: 'yes' }, 'INVALID_REQUEST_BODY', 'stream'],
+    [
+      'a tool that the vendor runs and charges for',
+      { tools: [FUNCTION, { type: 'web_search_20250305', name: 'web_search' }] },
+      'INVALID_PARAMETER',
+      'tools.1.type',
+    ],
+    ['tools that are no array', { tools: {} }, 'INVALID_REQUEST_BODY', 'tools'],
+    ['a tool without a type', { tools: [{}] }, 'INVALID_REQUEST_BODY', 'tools.0.type'],
+    ['a tool_choice that is a number', { tool_choice: 1 }, 'INVALID_REQUEST_BODY', 'tool_choice'],
+    ['response_format without a type', { response_format: {} }, 'INVALID_REQUEST_BODY', 'response_format.type'],
+    ['stop that is a number', { stop: 1 }, 'INVALID_REQUEST_BODY', 'stop'],
+    ['n of 0', { n: 0 }, 'INVALID_REQUEST_BODY', 'n'],
+    ['n of 9', { n: 9 }, 'INVALID_REQUEST_BODY', 'n'],
+    ['an effort that is none', { reasoning_effort: 'extreme' }, 'INVALID_PARAMETER', 'reasoning_effort'],
+    ['the effort max outside the six-series', { reasoning_effort: 'max' }, 'INVALID_PARAMETER', 'reasoning_effort'],
+    ['thinking without a type', { thinking: { budget_tokens: 1000 } }, 'INVALID_REQUEST_BODY', 'thinking.type'],
+    ['prompt_cache that is a text', { prompt_cache: 'yes' }, 'INVALID_REQUEST_BODY', 'prompt_cache'],
+    [
+      '51 search results',
+      { search_parameters: { max_search_results: 51 } },
+      'INVALID_REQUEST_BODY',
+      'search_parameters.max_search_results',
+    ],
+    [
+      'a search mode that is none',
+      { search_parameters: { mode: 'maybe' } },
+      'INVALID_REQUEST_BODY',
+      'search_parameters.mode',
+    ],
+    [
+      'a search from yesterday',
+      { search_parameters: { from_date: 'yesterday' } },
+      'INVALID_REQUEST_BODY',
+      'search_parameters.from_date',
+    ],
+    ['a search where there is none', { search_parameters: { mode: 'on' } }, 'INVALID_PARAMETER', 'search_parameters'],
+    ['a search of no mode where there is none', { search_parameters: {} }, 'INVALID_PARAMETER', 'search_parameters'],
+    ['a service tier that costs more', { service_tier: 'priority' }, 'INVALID_PARAMETER', 'service_tier'],
+    ...[
+      'web_search_options',
+      'plugins',
+      'models',
+      'route',
+      'provider',
+      'mcp_servers',
+      'container',
+      'inference_geo',
+      'prediction',
+      'audio',
+      'output_config',
+      'context_management',
+      'cachedContent',
+      'preset',
+      'deferred',
+    ].map((name): Case => [
+      `${name}, which costs extra or chooses for itself`,
+      { [name]: { any: 1 } },
+      'INVALID_PARAMETER',
+      name,
+    ]),
+    ['the fast mode', { speed: 'fast' }, 'INVALID_PARAMETER', 'speed'],
+    ['an answer in sound', { modalities: ['text', 'audio'] }, 'INVALID_PARAMETER', 'modalities'],
+    ['an answer that the vendor stores', { store: true }, 'INVALID_PARAMETER', 'store'],
+    [
+      'settings of another format that cost extra',
+      { generationConfig: { response_modalities: ['IMAGE'] } },
+      'INVALID_PARAMETER',
+      'generationConfig.responseModalities',
+    ],
+    [
+      'an earlier sound by its id',
+      { messages: [user(), { role: 'assistant', content: 'x', audio: { id: 'audio_1' } }] },
+      'INVALID_PARAMETER',
+      'messages.1.audio',
+    ],
+    [
+      'a part that is null',
+      { messages: [user([{ type: 'text', text: 'x' }, null])] },
+      'INVALID_REQUEST_BODY',
+      'messages.0.content',
+    ],
+    [
+      'a part that nobody here knows',
+      {
+        messages: [
+          user([
+            { type: 'text', text: 'x' },
+            { type: 'document', source: { type: 'url', url: 'https://example.com/a.pdf' } },
+          ]),
+        ],
+      },
+      'INVALID_PARAMETER',
+      'messages.0.content.1.type',
+    ],
+    [
+      'a part that is run by the vendor',
+      { messages: [user([{ type: 'container_upload', file_id: 'f' }])] },
+      'INVALID_PARAMETER',
+      'messages.0.content.0.type',
+    ],
+    [
+      'a file by its id',
+      { messages: [user([{ type: 'file', file: { file_id: 'file-1' } }])] },
+      'INVALID_PARAMETER',
+      'messages.0.content.0.file.file_id',
+    ],
+    [
+      'a file by its address',
+      { messages: [user([{ type: 'file', file: { file_url: 'https://example.com/a.pdf' } }])] },
+      'INVALID_PARAMETER',
+      'messages.0.content.0.file.file_url',
+    ],
+    [
+      'an address for the data of a file',
+      { messages: [user([{ type: 'file', file: { file_data: 'https://example.com/a.pdf' } }])] },
+      'INVALID_PARAMETER',
+      'messages.0.content.0.file.file_data',
+    ],
+    [
+      'an address for a sound',
+      { messages: [user([{ type: 'input_audio', input_audio: { data: 'gs://a/b', format: 'wav' } }])] },
+      'INVALID_PARAMETER',
+      'messages.0.content.0.input_audio.data',
+    ],
+    ['a tool that is null', { tools: [null] }, 'INVALID_REQUEST_BODY', 'tools.0'],
+    [
+      'a tool whose function is a text',
+      { tools: [{ type: 'function', function: 'look' }] },
+      'INVALID_REQUEST_BODY',
+      'tools.0.function',
+    ],
+    ['a legacy function that is null', { functions: [null] }, 'INVALID_REQUEST_BODY', 'functions.0'],
+    [
+      '10,001 messages',
+      { messages: Array.from({ length: 10_001 }, () => user('x')) },
+      'INVALID_REQUEST_BODY',
+      'messages',
+    ],
+    [
+      '2,001 parts in a message',
+      { messages: [user(), user(texts(2_001))] },
+      'INVALID_REQUEST_BODY',
+      'messages.1.content',
+    ],
+    [
+      '20,001 parts in all',
+      { messages: Array.from({ length: 11 }, () => user(texts(1_900))) },
+      'INVALID_REQUEST_BODY',
+      'messages.10.content',
+    ],
+    [
+      '513 tools of both kinds',
+      { tools: Array.from({ length: 512 }, () => FUNCTION), functions: [FUNCTION.function] },
+      'INVALID_REQUEST_BODY',
+      'tools',
+    ],
+    ['no model', { model: undefined }, 'INVALID_REQUEST_BODY', 'model'],
+    ['a model that is a number', { model: 7 }, 'INVALID_REQUEST_BODY', 'model'],
+  ]
+  for (const [name, more, code, param] of cases) {
+    test(name, async () => {
+      const { refused } = shopOf()
+      const refusal = await refused({ model: 'vendor-d/chat-5.3', ...more })
+      expect([refusal.status, refusal.code]).toEqual([400, code])
+      if (param !== null) expect(refusal.param).toBe(param)
+      if (code === 'INVALID_REQUEST_BODY')
+        expect(refusal.body.details[0]).toEqual({
+          path: expect.stringContaining(refusal.param),
+          message: expect.any(String),
+        })
+    })
+  }
+
+  test('every refusal has one envelope: message, type, code and param, with message and code beside it', async () => {
+    const { refused } = shopOf()
+    const { body } = await refused({ model: 'vendor-d/chat-5.3', reasoning_effort: 'extreme' })
+    const message = 'reasoning_effort: must be one of none, minimal, low, medium, high, xhigh, max, got "extreme".'
+    expect(body).toEqual({
+      error: { message, type: 'invalid_request_error', code: 'INVALID_PARAMETER', param: 'reasoning_effort' },
+      message,
+      code: 'INVALID_PARAMETER',
+    })
+  })
+
+  test('several mistakes are told at once', async () => {
+    const { refused } = shopOf()
+    const { body } = await refused({ model: 'vendor-d/chat-5.3', temperature: 3, top_p: 3 })
+    expect(body.details.map(({ path }: { path: string }) => path)).toEqual(['temperature', 'top_p'])
+  })
+
+  test('a body that is no JSON, or no object', async () => {
+    const { shop } = shopOf()
+    const post = async (body: string, type = 'application/json') =>
+      read(
+        await shop.fetch(
+          new Request(ORIGIN + COMPLETIONS, { method: 'POST', headers: { 'content-type': type }, body }),
+        ),
+      )
+    const broken = await post('{"model":')
+    expect([broken.status, broken.body.code, broken.body.error.code, broken.body.error.type]).toEqual([
+      400,
+      'INVALID_JSON',
+      'INVALID_JSON',
+      'invalid_request_error',
+    ])
+    expect((await post('[]')).body.code).toBe('INVALID_REQUEST_BODY')
+    expect((await post('null')).body.code).toBe('INVALID_REQUEST_BODY')
+    expect((await post('{}', 'text/plain')).body.code).toBe('INVALID_REQUEST_BODY')
+  })
+
+  test('a body over the limit is 400 REQUEST_TOO_LARGE', async () => {
+    const { refused } = shopOf({ maxUpload: 1_000 })
+    const refusal = await refused({ model: FREE, messages: [user(words(1_000))] })
+    expect([refusal.status, refusal.code]).toEqual([400, 'REQUEST_TOO_LARGE'])
+  })
+
+  test('what is nested deeper than anything means is refused, not written out', async () => {
+    const deep = `{"model":"${FREE}","messages":[{"role":"user","content":"Hello"}],"x":${'['.repeat(5_000)}${']'.repeat(5_000)}}`
+    const { shop } = shopOf()
+    const { status, body } = await read(
+      await shop.fetch(
+        new Request(ORIGIN + COMPLETIONS, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json' },
+          body: deep,
+        }),
+      ),
+    )
+    expect([status, body.code]).toEqual([400, 'INVALID_REQUEST_BODY'])
+  })
+
+  test('a model that nobody here serves is 503 before any 402, and is not estimated', async () => {
+    const { refused } = shopOf({ ports: { vendors: { chat: () => undefined } } })
+    for (const path of [COMPLETIONS, '/api/v1/chat/vendor-d/chat-5.3', '/api/v1/chat/estimate']) {
+      const refusal = await refused({ model: 'vendor-d/chat-5.3' }, path)
+      expect([path, refusal.status, refusal.code]).toEqual([path, 503, 'PROVIDER_CONFIG_ERROR'])
+    }
+  })
+})
+
+describe('models and paths', () => {
+  test('an unknown model is 400 without a code, with alternatives and the way to the catalog', async () => {
+    const { refused } = shopOf()
+    const { status, code, message, body } = await refused({ model: 'vendor-a/chat-7-flagship' })
+    expect([status, code, body.error.code]).toEqual([400, null, null])
+    expect(message).toStartWith('Unknown model: vendor-a/chat-7-flagship')
+    expect(message).toContain('GET /api/v1/models')
+    expect(body.models_url).toBe('/api/v1/models')
+    expect(body.alternatives.length).toBe(8)
+    expect(body.alternatives).toContain('vendor-a/chat-6-flagship')
+    for (const id of body.alternatives) expect(catalog().chat.get(id)?.hidden ?? false).toBe(false)
+  })
+
+  test('every public id and every alias is routed to its row', async () => {
+    const { alice } = shopOf()
+    for (const row of chatRows.filter(({ billing }) => billing.mode !== 'free')) {
+      for (const model of [row.id, ...row.aliases]) {
+        const { status } = await alice.ask({ model, messages: [user()] }, { path: COMPLETIONS })
+        expect([model, status]).toEqual([model, 402])
+      }
+    }
+  })
+
+  test('an alias is answered under the public id, in dotted and in dashed spelling', async () => {
+    for (const model of [
+      'anthropic/claude-opus-5.5',
+      'anthropic/claude-opus-5-5',
+      'claude-opus-5.5',
+      'claude-opus-5-5',
+      'vendor-g/chat-5.5-large',
+    ]) {
+      const { alice, vendor } = shopOf()
+      const { body } = await alice.buy({ model, messages: [user()] }, { path: COMPLETIONS })
+      expect([model, body.model, vendor.orders[0]?.model]).toEqual([
+        model,
+        'vendor-g/chat-5.5-large',
+        'claude-opus-5-5',
+      ])
+    }
+  })
+
+  test('a hidden row is still served', async () => {
+    const hidden = chatRows.filter((row) => row.hidden)
+    expect(hidden.length).toBeGreaterThan(0)
+    for (const { id } of hidden) {
+      const { alice } = shopOf()
+      expect(
+        (await alice.buy({ model: id, messages: [user()], max_tokens: 100 }, { path: COMPLETIONS })).body.model,
+      ).toBe(id)
+    }
+  })
+
+  test('the path may name the model, its slash raw or as %2F, and then the body need not', async () => {
+    for (const name of ['farebox/echo', 'farebox%2Fecho', 'gpt-6-sol', 'openai/gpt-6-sol']) {
+      const { alice, vendor } = shopOf()
+      const path = `/api/v1/chat/${name}`
+      const challenge = await alice.ask({ messages: [user()] }, { path })
+      expect([name, challenge.status]).toEqual([name, 402])
+      const { status, body } = await alice.buy({ messages: [user()] }, { path, payment: alice.sign(challenge) })
+      expect([name, status, body.model]).toEqual([name, 200, catalog().chat.get(decodeURIComponent(name))?.id])
+      expect(vendor.orders.length).toBe(1)
+    }
+  })
+
+  test('the path wins over the body', async () => {
+    const { alice } = shopOf()
+    expect(
+      (await alice.ask({ model: 'vendor-a/chat-6-flagship', messages: [user()] }, { path: `/api/v1/chat/${FREE}` }))
+        .body.model,
+    ).toBe(FREE)
+  })
+
+  test('a path that names no model is 400 without a code', async () => {
+    const { refused } = shopOf()
+    const refusal = await refused({}, '/api/v1/chat/vendor-z/chat-1')
+    expect([refusal.status, refusal.code]).toEqual([400, null])
+    expect(refusal.message).toStartWith('Unknown model: vendor-z/chat-1')
+  })
+
+  test('completions and estimate are no models, whatever a row is called', async () => {
+    const [row] = chatRows
+    if (!row) throw new Error('an empty catalog')
+    const chat = [{ ...row, id: 'completions', aliases: [] }, { ...row, id: 'estimate', aliases: [] }, row]
+    const { ask, vendor } = shopOf({ catalog: catalog({ chat }) })
+    expect((await ask({ messages: [user()] })).body.code).toBe('INVALID_REQUEST_BODY')
+    const estimate = await ask({ model: row.id, messages: [user()] }, '/api/v1/chat/estimate')
+    expect([estimate.status, estimate.body.model]).toEqual([200, row.id])
+    expect(vendor.orders).toEqual([])
+  })
+})
+
+describe('max_tokens', () => {
+  const capped = (headers: Headers) =>
+    ['capped', 'requested', 'effective'].map((name) => headers.get(`x-max-tokens-${name}`))
+
+  test('is the smaller of the ceiling and 8192 where nothing is said, without a header', async () => {
+    const { alice, vendor } = shopOf()
+    const answer = await alice.buy({ model: 'vendor-a/chat-6-flagship', messages: [user()] }, { path: COMPLETIONS })
+    expect(vendor.orders[0]?.body.max_tokens).toBe(8192)
+    expect(capped(answer.headers)).toEqual([null, null, null])
+  })
+
+  test('is clamped to the ceiling of the model, and the headers say so', async () => {
+    const { alice, vendor } = shopOf()
+    const answer = await alice.buy(
+      { model: 'vendor-a/chat-6-flagship', messages: [user()], max_tokens: 200_000 },
+      { path: COMPLETIONS },
+    )
+    expect(vendor.orders[0]?.body.max_tokens).toBe(128_000)
+    expect(capped(answer.headers)).toEqual(['true', '200000', '128000'])
+  })
+
+  test('is clamped to what the prompt leaves of the window, and the headers say so', async () => {
+    const { alice, vendor } = shopOf()
+    const answer = await alice.buy(
+      { model: 'farebox/echo', messages: [user(words(32_000))], max_tokens: 5_000 },
+      { path: COMPLETIONS },
+    )
+    expect(vendor.orders[0]?.body.max_tokens).toBe(761)
+    expect(capped(answer.headers)).toEqual(['true', '5000', '761'])
+  })
+
+  test('may be called max_completion_tokens, and goes on under one name; max_tokens wins', async () => {
+    const { sent } = shopOf()
+    expect(await sent({ model: 'vendor-d/chat-5.3', max_completion_tokens: 77 })).toEqual({
+      messages: [user()],
+      max_tokens: 77,
+    })
+    expect(await sent({ model: 'vendor-d/chat-5.3', max_completion_tokens: 77, max_tokens: 66 })).toEqual({
+      messages: [user()],
+      max_tokens: 66,
+    })
+  })
+
+  test('of a free model is clamped to the window too', async () => {
+    const { ask, vendor } = shopOf()
+    const answer = await ask({ model: FREE, messages: [user(words(32_000))], max_tokens: 5_000 })
+    expect([answer.status, vendor.orders[0]?.body.max_tokens]).toEqual([200, 761])
+    expect(capped(answer.headers)).toEqual(['true', '5000', '761'])
+  })
+})
+
+describe('a prompt that is too long', () => {
+  const echo = 'farebox/echo' // a window of 32768
+  const call = {
+    role: 'assistant',
+    content: null,
+    tool_calls: [{ id: 'c1', type: 'function', function: { name: 'look', arguments: '{}' } }],
+  }
+  const result = { role: 'tool', tool_call_id: 'c1', content: 'a fox' }
+
+  test('loses its oldest turns before it is quoted; the system stays, and the headers count what went', async () => {
+    const { alice, vendor } = shopOf()
+    const system = { role: 'system', content: 'Be brief.' }
+    const late = { role: 'system', content: 'Be polite.' }
+    const messages = [
+      system,
+      user(words(20_000)),
+      { role: 'assistant', content: words(10_000) },
+      late,
+      user(words(5_000)),
+      { role: 'assistant', content: 'yes' },
+      user('And now?'),
+    ]
+    const challenge = await alice.ask({ model: echo, messages }, { path: COMPLETIONS })
+    // The prompt is 10_000 + 5_000 + 2 + 2 + 1 + 2 words, 6 messages of 4, and 3; its answer may have 8192 tokens.
+    expect(challenge.body.accepts[0].amount).toBe(String(Math.ceil(15_034 * 0.5 + 819.2 * 1.5 + 1_000)))
+    const answer = await alice.buy({ model: echo, messages }, { path: COMPLETIONS, payment: alice.sign(challenge) })
+    expect(answer.status).toBe(200)
+    expect(vendor.orders[0]?.body.messages).toEqual(messages.filter((_, index) => index !== 1) as never)
+    expect([answer.headers.get('x-context-truncated'), answer.headers.get('x-messages-removed')]).toEqual(['true', '1'])
+  })
+
+  test('keeps a tool call together with its results', async () => {
+    const { alice, vendor } = shopOf()
+    const kept = [call, result, user('And now?')]
+    const fits = [user(words(40_000)), ...kept]
+    expect(
+      (await alice.buy({ model: echo, messages: fits }, { path: COMPLETIONS })).headers.get('x-messages-removed'),
+    ).toBe('1')
+    expect(vendor.orders[0]?.body.messages).toEqual(kept as never)
+    const tooLong = [user('Look.'), call, { ...result, content: words(40_000) }, user('And now?')]
+    expect(
+      (await alice.buy({ model: echo, messages: tooLong }, { path: COMPLETIONS })).headers.get('x-messages-removed'),
+    ).toBe('3')
+    expect(vendor.orders[1]?.body.messages).toEqual([user('And now?')])
+  })
+
+  test('is refused where the system and the last turn alone do not fit', async () => {
+    const { refused } = shopOf()
+    for (const messages of [
+      [user('Hello'), user(words(33_000))],
+      [{ role: 'system', content: words(33_000) }, user('Hello')],
+    ]) {
+      const refusal = await refused({ model: echo, messages })
+      expect([refusal.status, refusal.code, refusal.param]).toEqual([400, 'CONTEXT_LENGTH_EXCEEDED', 'messages'])
+    }
+  })
+
+  test('fits when one token is left for the answer, and not one token later', async () => {
+    const { ask } = shopOf()
+    const prompt = async (count: number) =>
+      (await ask({ model: echo, messages: [user(words(count))] }, '/api/v1/chat/estimate')).body
+    expect((await prompt(32_768 - 7 - 1)).estimate).toEqual({
+      prompt_tokens: 32_767,
+      max_tokens: 1,
+      messages_removed: 0,
+    })
+    expect((await prompt(32_768 - 7)).code).toBe('CONTEXT_LENGTH_EXCEEDED')
+  })
+
+  test('of any number of turns is trimmed in a time that grows with them, and not with their square', async () => {
+    const messages = Array.from({ length: 10_000 }, () => user(words(150)))
+    const { ask } = shopOf()
+    const { body } = await ask({ model: 'vendor-b/chat-3.8-flash', messages }, '/api/v1/chat/completions')
+    expect(body.accepts?.length).toBe(1)
+  })
+
+  test('is trimmed for a flat and for a free model as well', async () => {
+    const { ask, alice, vendor } = shopOf()
+    const messages = [user(words(40_000)), user('And now?')]
+    expect((await ask({ model: FREE, messages })).headers.get('x-messages-removed')).toBe('1')
+    const flat = { model: 'vendor-open/llama-3.3-70b', messages: [user(words(140_000)), user('And now?')] }
+    expect((await alice.buy(flat, { path: COMPLETIONS })).headers.get('x-messages-removed')).toBe('1')
+    expect(vendor.orders.map(({ body }) => body.messages)).toEqual([[user('And now?')], [user('And now?')]])
+  })
+})
+
+describe('what costs nothing beyond the quote', () => {
+  test('is taken: the words for the usual, files and sounds with their data, refusals that are echoed', async () => {
+    const parts = [
+      { type: 'text', text: 'x' },
+      { type: 'file', file: { filename: 'a.pdf', file_data: 'data:application/pdf;base64,AAAA' } },
+      { type: 'file', file: { file_data: 'AAAA' } },
+      { type: 'input_audio', input_audio: { data: 'AAAA', format: 'wav' } },
+      { type: 'refusal', refusal: 'No.' },
+    ]
+    const usual = {
+      speed: 'standard',
+      modalities: ['text'],
+      store: false,
+      plugins: null,
+      generationConfig: { mediaResolution: 'LOW' },
+    }
+    const body = await shopOf().sent({ model: 'vendor-d/chat-5.3', messages: [user(parts as never)], ...usual })
+    expect(body).toMatchObject({ messages: [user(parts as never)], modalities: ['text'], store: false })
+  })
+
+  test('on every surface: what chat refuses is refused by its own name there too', async () => {
+    const surfaces = [
+      ['/api/v1/messages', { model: 'vendor-a/chat-5.4', max_tokens: 10, messages: [user()] }],
+      ['/api/v1/responses', { model: 'vendor-a/chat-5.4', input: 'x' }],
+    ] as const
+    for (const [path, body] of surfaces) {
+      for (const name of [
+        'web_search_options',
+        'plugins',
+        'models',
+        'provider',
+        'container',
+        'mcp_servers',
+        'prediction',
+        'audio',
+      ]) {
+        const { ask, vendor } = shopOf()
+        const answer = await ask({ ...body, [name]: { any: 1 } }, path)
+        expect([
+          path,
+          name,
+          answer.status,
+          answer.body.error.message.startsWith(`${name}: `),
+          vendor.orders.length,
+        ]).toEqual([path, name, 400, true, 0])
+      }
+    }
+  })
+})
+
+describe('several answers', () => {
+  test('are sold where the row delivers them, each of them quoted', async () => {
+    const { ask } = shopOf()
+    const amount = async (n: number) =>
+      Number(
+        (
+          await ask(
+            { model: 'vendor-d/chat-5.3', messages: [user()], max_tokens: 100_000, n },
+            '/api/v1/chat/completions',
+          )
+        ).body.accepts[0].amount,
+      )
+    expect((await amount(4)) - (await amount(1))).toBeGreaterThan(2 * (await amount(1)))
+  })
+
+  test('are 400 where it does not: emulated structure, embedded, flat, free, by the responses format, or for a vendor of another format', async () => {
+    const cases: [Record<string, unknown>, ChatFormat?][] = [
+      [{ model: 'vendor-g/chat-5-medium' }],
+      [{ model: 'vendor-b/chat-3.8-flash' }],
+      [{ model: 'farebox/echo' }],
+      [{ model: 'vendor-open/llama-3.3-70b' }],
+      [{ model: FREE }],
+      [{ model: 'vendor-a/chat-6-large', tools: [FUNCTION] }],
+      [{ model: 'vendor-c/chat-4.7', search_parameters: { mode: 'on' } }],
+      [{ model: 'vendor-d/chat-5.3' }, 'messages'],
+    ]
+    for (const [more, format] of cases) {
+      const chatVendor = scriptedChat(undefined, { format: format ?? 'chat' })
+      const refusal = await shopOf({ chatVendor }).refused({ ...more, n: 2 })
+      expect([more.model, refusal.status, refusal.code, refusal.param]).toEqual([
+        more.model,
+        400,
+        'INVALID_PARAMETER',
+        'n',
+      ])
+      expect((await shopOf({ chatVendor }).ask({ messages: [user()], ...more, n: 1 })).status).not.toBe(400)
+    }
+  })
+})
+
+describe('the text of a request', () => {
+  test('may hold 8,388,608 characters, whatever they are written with, and not one more', async () => {
+    const { ask } = shopOf()
+    const sizes = async (content: string) =>
+      await ask({ model: 'vendor-b/chat-3.8-flash', messages: [user(content), user('x')] }, '/api/v1/chat/completions')
+    const over = await sizes('ab'.repeat(4_194_304))
+    expect([over.status, over.body.code]).toEqual([400, 'REQUEST_TOO_LARGE'])
+    expect(over.body.message).toBe('A request may hold at most 8388608 characters of text; this one holds 8388609.')
+  })
+
+  test('counts a character of two units once', () => {
+    expect([
+      characters({ messages: [user('a\u{1f98a}é語')] }),
+      upperBound({ messages: [user('a\u{1f98a}é語')] }, {}),
+    ]).toEqual([4, 19])
+  })
+})
+
+test('an unknown model is answered with models that are served here', async () => {
+  const vendor = scriptedChat()
+  const { ask } = shopOf({
+    ports: { vendors: { chat: ({ id }) => (id === 'vendor-d/chat-5.3' ? vendor : undefined) } },
+  })
+  const { status, body } = await ask({ model: 'vendor-a/chat-99', messages: [user()] })
+  expect([status, body.alternatives]).toEqual([400, ['vendor-d/chat-5.3']])
+  const nobody = shopOf({ ports: { vendors: { chat: () => undefined } } })
+  expect((await nobody.ask({ model: 'vendor-a/chat-99', messages: [user()] })).body.message).toBe(
+    'Unknown model: vendor-a/chat-99. All models: GET /api/v1/models.',
+  )
+})
+
+describe('the rules of a model', () => {
+  test('the six-series refuses what its maker refuses, before the 402; a temperature of 1 passes', async () => {
+    const refusals = {
+      temperature: 0.7,
+      top_p: 0.9,
+      presence_penalty: 1,
+      frequency_penalty: 1,
+      logprobs: true,
+      stop: 'x',
+    }
+    for (const [param, value] of Object.entries(refusals)) {
+      for (const model of ['vendor-a/chat-6-flagship', 'vendor-a/chat-6-small']) {
+        const refusal = await shopOf().refused({ model, [param]: value })
+        expect([refusal.status, refusal.code, refusal.param]).toEqual([400, 'INVALID_PARAMETER', param])
+      }
+    }
+    expect(await shopOf().sent({ model: 'vendor-a/chat-6-flagship', temperature: 1 })).toMatchObject({ temperature: 1 })
+    expect(await shopOf().sent({ model: 'vendor-a/chat-5.6-medium', ...refusals })).toMatchObject(refusals)
+  })
+
+  test('the newest of vendor-g are spared the sampling parameters that they reject; older ones get them', async () => {
+    const sampling = { temperature: 0.7, top_p: 0.9, top_k: 40 }
+    for (const model of ['vendor-g/chat-5.5-large', 'vendor-g/chat-5.1-flagship', 'vendor-g/chat-4.8-large'])
+      expect(await shopOf().sent({ model, ...sampling })).toEqual({ messages: [user()], max_tokens: 8192 })
+    expect(await shopOf().sent({ model: 'vendor-g/chat-4.5-small', ...sampling })).toMatchObject(sampling)
+  })
+
+  test('a forced tool choice is served as auto where the model rejects it', async () => {
+    for (const tool_choice of ['required', { type: 'function', function: { name: 'look' } }]) {
+      expect(
+        (await shopOf().sent({ model: 'vendor-g/chat-5.5-large', tools: [FUNCTION], tool_choice })).tool_choice,
+      ).toBe('auto')
+      expect(
+        (await shopOf().sent({ model: 'vendor-g/chat-4.5-small', tools: [FUNCTION], tool_choice })).tool_choice,
+      ).toEqual(tool_choice)
+    }
+    for (const tool_choice of ['none', 'auto'])
+      expect(
+        (await shopOf().sent({ model: 'vendor-g/chat-5.5-large', tools: [FUNCTION], tool_choice })).tool_choice,
+      ).toBe(tool_choice)
+  })
+
+  test('effort: raised and lowered as the contract says, with tools and without', async () => {
+    const asked = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max', undefined] as const
+    const sentBy = async (model: string, more: Record<string, unknown> = {}) => {
+      const { sent } = shopOf()
+      const efforts: unknown[] = []
+      for (const reasoning_effort of asked)
+        efforts.push(
+          (await sent({ model, max_tokens: 100, ...more, ...(reasoning_effort && { reasoning_effort }) }))
+            .reasoning_effort,
+        )
+      return efforts
+    }
+    const tools = [FUNCTION]
+    const always = ['low', 'low', 'low', 'medium', 'high', 'xhigh']
+    const smaller = ['none', 'low', 'low', 'medium', 'high', 'xhigh']
+    for (const model of [
+      'vendor-a/chat-6-flagship',
+      'vendor-a/chat-6.1-large',
+      'vendor-a/chat-6.2-flagship',
+      'vendor-a/chat-6.2-large',
+    ]) {
+      expect([model, await sentBy(model)]).toEqual([model, [...always, 'xhigh', undefined]])
+      expect([model, await sentBy(model, { tools })]).toEqual([model, [...always, 'max', 'medium']])
+    }
+    for (const model of ['vendor-a/chat-6-large', 'vendor-a/chat-6-small']) {
+      expect([model, await sentBy(model)]).toEqual([model, [...smaller, 'xhigh', undefined]])
+      expect([model, await sentBy(model, { tools })]).toEqual([model, [...smaller, 'max', 'medium']])
+    }
+  })
+
+  test('tools on the five-point-six series force the effort none, whatever was asked', async () => {
+    for (const reasoning_effort of ['high', 'max', undefined]) {
+      expect(
+        (
+          await shopOf().sent({
+            model: 'vendor-a/chat-5.6-large',
+            tools: [FUNCTION],
+            ...(reasoning_effort && { reasoning_effort }),
+          })
+        ).reasoning_effort,
+      ).toBe('none')
+    }
+    expect((await shopOf().sent({ model: 'vendor-a/chat-5.6-large', reasoning_effort: 'high' })).reasoning_effort).toBe(
+      'high',
+    )
+    expect((await shopOf().sent({ model: 'vendor-a/chat-5.6-large', tools: [] })).reasoning_effort).toBeUndefined()
+  })
+
+  test('six-series tools go over the responses API, where they run at the requested effort; nothing else does', async () => {
+    const by = async (more: Record<string, unknown>) => {
+      const { sent, vendor } = shopOf()
+      await sent(more)
+      return vendor.orders[0]?.by
+    }
+    expect(await by({ model: 'vendor-a/chat-6-large', tools: [FUNCTION] })).toBe('responses')
+    expect(await by({ model: 'vendor-a/chat-6-large' })).toBeUndefined()
+    expect(await by({ model: 'vendor-a/chat-5.6-large', tools: [FUNCTION] })).toBeUndefined()
+  })
+
+  test('live search goes on with its parameters and by the way that can do it; mode off is not sent at all', async () => {
+    const search_parameters = {
+      mode: 'on',
+      sources: [{ type: 'web' }],
+      return_citations: true,
+      from_date: '2026-01-01',
+      to_date: '2026-02-01',
+      max_search_results: 50,
+    }
+    const on = shopOf()
+    expect((await on.sent({ model: 'vendor-c/chat-4.7', search_parameters })).search_parameters).toEqual(
+      search_parameters,
+    )
+    expect(on.vendor.orders[0]?.by).toBe('responses')
+    for (const model of ['vendor-c/chat-4.7', 'vendor-d/chat-5.3']) {
+      const off = shopOf()
+      expect((await off.sent({ model, search_parameters: { mode: 'off' } })).search_parameters).toBeUndefined()
+      expect(off.vendor.orders[0]?.by).toBeUndefined()
+    }
+  })
+
+  test('live search is refused on a free model: nobody pays its surcharge', async () => {
+    const refusal = await shopOf().refused({ model: FREE, search_parameters: { mode: 'auto' } })
+    expect([refusal.status, refusal.code, refusal.param]).toEqual([400, 'INVALID_PARAMETER', 'search_parameters'])
+  })
+
+  test('prompt_cache is consumed where there is nothing to ask for', async () => {
+    expect((await shopOf().sent({ model: 'vendor-d/chat-5.3', prompt_cache: true })).prompt_cache).toBeUndefined()
+    expect((await shopOf().sent({ model: 'vendor-g/chat-5.5-large', prompt_cache: true })).prompt_cache).toBe(true)
+  })
+
+  test('thinking is accepted enabled, with a budget and without, and disabled', async () => {
+    for (const thinking of [
+      { type: 'enabled', budget_tokens: 2_000 },
+      { type: 'enabled' },
+      { type: 'disabled' },
+      { type: 'adaptive' },
+    ]) {
+      expect((await shopOf().sent({ model: 'vendor-g/chat-5-large', thinking })).thinking).toEqual(thinking)
+    }
+  })
+})
+
+describe('images', () => {
+  const see = (url: Json) => ({
+    messages: [
+      user([
+        { type: 'text', text: 'What is this?' },
+        { type: 'image_url', image_url: { url } },
+      ]),
+    ],
+  })
+  const VISION = 'vendor-a/chat-5.6-medium'
+
+  test('by address and as data go on as they came', async () => {
+    for (const url of ['https://example.com/a.png', 'http://example.com/a.png', PIXEL]) {
+      const { sent } = shopOf()
+      expect(await sent({ model: VISION, ...see(url) })).toMatchObject(see(url) as never)
+    }
+  })
+
+  test('that are none are 400 INVALID_IMAGE_URL, and name their place', async () => {
+    for (const url of [
+      'https://www.youtube.com/watch?v=x',
+      'https://youtu.be/x',
+      'https://generativelanguage.googleapis.com/v1beta/files/x',
+      '',
+      'a.png',
+      'ftp://example.com/a.png',
+      'file:///etc/passwd',
+      'javascript:alert(1)',
+      'https://',
+      'data:image/png;base64,!!!!',
+      'data:image/png;base64,aGVsbG8=',
+      'data:text/html,<b>',
+    ]) {
+      const refusal = await shopOf().refused({ model: VISION, ...see(url) })
+      expect([url, refusal.status, refusal.code, refusal.param]).toEqual([
+        url,
+        400,
+        'INVALID_IMAGE_URL',
+        'messages.0.content.1.image_url.url',
+      ])
+    }
+  })
+
+  test('an image part without an address is 400', async () => {
+    for (const part of [{ type: 'image_url' }, { type: 'image_url', image_url: {} }])
+      expect((await shopOf().refused({ model: VISION, messages: [user([part])] })).status).toBe(400)
+  })
+
+  test('are refused by a model that sees none, with a way out', async () => {
+    const refusal = await shopOf().refused({ model: 'vendor-d/chat-5.3', ...see(PIXEL) })
+    expect([refusal.status, refusal.code]).toEqual([400, 'INVALID_PARAMETER'])
+    expect(refusal.message).toContain('vision')
+  })
+})
+
+describe('structured outputs', () => {
+  const schema = { type: 'object', properties: { sky: { type: 'string' } } }
+  const asked = { type: 'json_schema', json_schema: { name: 'sky', schema } }
+
+  test('are forwarded verbatim where the decoder enforces the shape', async () => {
+    for (const model of ['vendor-a/chat-6-large', 'vendor-h/chat-4-pro', 'vendor-d/chat-5.3']) {
+      for (const response_format of [{ type: 'json_object' }, asked]) {
+        expect(await shopOf().sent({ model, response_format })).toMatchObject({ response_format, messages: [user()] })
+      }
+    }
+  })
+
+  test('are asked for at the end of the system prompt elsewhere, and a fence is stripped', async () => {
+    for (const model of ['vendor-g/chat-5.5-large', 'vendor-b/chat-3.8-flash']) {
+      const vendor = scriptedChat(async () => wholeAnswer({ content: '```json\n{"sky":"blue"}\n```' }))
+      const { alice } = shopOf({ chatVendor: vendor })
+      const { body } = await alice.buy(
+        { model, messages: [{ role: 'system', content: 'Be brief.' }, user()], response_format: asked },
+        { path: COMPLETIONS },
+      )
+      expect(body.choices[0].message.content).toBe('{"sky":"blue"}')
+      const [system, ...rest] = (vendor.orders[0]?.body.messages ?? []) as readonly { role: string; content: string }[]
+      expect(system?.content).toStartWith('Be brief.')
+      expect(system?.content).toEndWith(JSON.stringify(schema))
+      expect(rest).toEqual([user()] as never)
+      expect(vendor.orders[0]?.body.response_format).toBeUndefined()
+    }
+  })
+
+  test('of a conversation without a system prompt get one', async () => {
+    const messages = (
+      await shopOf().sent({ model: 'vendor-g/chat-5.5-large', response_format: { type: 'json_object' } })
+    ).messages as readonly { role: string }[]
+    expect(messages.map(({ role }) => role)).toEqual(['system', 'user'])
+  })
+
+  test('leave an answer alone that has no fence, or that nobody asked to be JSON', async () => {
+    const tokenChecked = '```json\n{}\n```'
+    for (const [content, response_format] of [
+      ['{"a":1}', { type: 'json_object' }],
+      [tokenChecked, { type: 'text' }],
+      [tokenChecked, undefined],
+    ] as const) {
+      const { alice } = shopOf({ chatVendor: scriptedChat(async () => wholeAnswer({ content })) })
+      const { body } = await alice.buy(
+        { model: 'vendor-g/chat-5.5-large', messages: [user()], ...(response_format && { response_format }) },
+        { path: COMPLETIONS },
+      )
+      expect(body.choices[0].message.content).toBe(content)
+    }
+  })
+})
+
+describe('a probe', () => {
+  const PATHS = [
+    COMPLETIONS,
+    '/api/v1/chat/farebox/echo',
+    '/api/v1/messages',
+    '/api/v1/responses',
+    '/api/v1beta/models/vendor-b/chat-3.8-flash:generateContent',
+    '/api/v1/models/vendor-b%2Fchat-3.8-flash:streamGenerateContent',
+  ]
+
+  test('without a body, by GET, by HEAD or by POST, is answered with the default quote on every surface', async () => {
+    const { shop } = shopOf()
+    for (const path of PATHS) {
+      for (const method of ['GET', 'HEAD', 'POST']) {
+        const response = await shop.fetch(new Request(ORIGIN + path, { method }))
+        expect([path, method, response.status, response.headers.has('payment-required')]).toEqual([
+          path,
+          method,
+          402,
+          true,
+        ])
+      }
+    }
+  })
+
+  test('of another method is 405, and says which are allowed', async () => {
+    const { shop } = shopOf()
+    for (const path of PATHS) {
+      const response = await shop.fetch(new Request(ORIGIN + path, { method: 'DELETE' }))
+      expect([path, response.status, response.headers.get('allow')]).toEqual([path, 405, 'GET, HEAD, OPTIONS, POST'])
+    }
+  })
+})
+
+describe('a 402 of chat', () => {
+  test('has a string error, the challenge and the price', async () => {
+    const { ask } = shopOf()
+    const { status, headers, body } = await ask({ model: 'farebox/echo', messages: [user('word')] })
+    expect(status).toBe(402)
+    expect(body).toMatchObject({
+      x402Version: 2,
+      error: 'Payment Required',
+      price: { amount: '0.002233', currency: 'USD' },
+      paymentInfo: { network: 'base-sepolia', asset: 'USDC', x402Version: 2 },
+    })
+    expect(body.accepts).toMatchObject([
+      { scheme: 'exact', network: 'eip155:84532', amount: '2233', maxTimeoutSeconds: 300 },
+    ])
+    expect(headers.get('cache-control')).toBe('no-store, no-cache, must-revalidate, max-age=0')
+    expect(headers.get('x-payment-required')).toBe(headers.get('payment-required'))
+    expect(headers.get('www-authenticate')).toBe(`X402 requirements=${headers.get('payment-required')}`)
+  })
+
+  test('of a rejected payment says why, by a code and a debug text, with a fresh challenge', async () => {
+    const body = { model: 'farebox/echo', messages: [user('word')] }
+    const { alice, buyer, chain, clock, vendor } = shopOf()
+    const challenge = await alice.ask(body, { path: COMPLETIONS })
+    const refusal = async (payment: ReturnType<typeof alice.sign>) => {
+      const answer = await alice.buy(body, { path: COMPLETIONS, payment })
+      expect(answer.status).toBe(402)
+      expect(answer.body).toMatchObject({
+        x402Version: 2,
+        error: 'Payment verification failed',
+        message: expect.any(String),
+        debug: expect.any(String),
+        accepts: [{ amount: '2233' }],
+      })
+      expect(answer.headers.has('payment-required')).toBe(true)
+      return answer.body.code
+    }
+    expect(await refusal(alice.sign(challenge, { by: buyer('mallory').wallet }))).toBe('PAYMENT_INVALID')
+    expect(await refusal(alice.sign(challenge, { value: 2_232n }))).toBe('PAYMENT_INVALID')
+    expect(await refusal(alice.sign(challenge, { validBefore: BigInt(clock.now() / 1000) }))).toBe('PAYMENT_UNFUNDED')
+    const poor = alice.sign(challenge, { from: chain.wallet('poor') })
+    expect(await refusal(poor)).toBe('PAYMENT_UNFUNDED')
+    const used = alice.sign(challenge)
+    chain.cancel(used)
+    expect(await refusal(used)).toBe('PAYMENT_REPLAY')
+    expect([vendor.orders.length, chain.transfers.length]).toEqual([0, 0])
+  })
+
+  test('is what X-Payment answers to as well', async () => {
+    const body = { model: 'farebox/echo', messages: [user('word')] }
+    const { alice, chain } = shopOf()
+    expect((await alice.buy(body, { path: COMPLETIONS, header: 'x-payment' })).status).toBe(200)
+    expect(chain.transfers.length).toBe(1)
+  })
+
+  test('of another body: the authorization of one request does not buy another', async () => {
+    const { alice, chain, vendor } = shopOf()
+    const payment = alice.sign(
+      await alice.ask({ model: 'farebox/echo', messages: [user('word')] }, { path: COMPLETIONS }),
+    )
+    expect(
+      (await alice.buy({ model: 'farebox/echo', messages: [user('word')] }, { path: COMPLETIONS, payment })).status,
+    ).toBe(200)
+    const again = await alice.buy({ model: 'farebox/echo', messages: [user('other')] }, { path: COMPLETIONS, payment })
+    expect([again.status, again.body.code]).toEqual([402, 'PAYMENT_REPLAY'])
+    expect([vendor.orders.length, chain.transfers.length]).toEqual([1, 1])
+  })
+})
+
+test('a payment that comes with a request to a free model is not looked at', async () => {
+  const { alice, chain, vendor, ports } = shopOf()
+  const payment = alice.sign(await alice.ask({ model: 'farebox/echo', messages: [user()] }, { path: COMPLETIONS }))
+  const answer = await alice.buy({ model: FREE, messages: [user()] }, { path: COMPLETIONS, payment })
+  expect([answer.status, answer.headers.get('x-free-model'), answer.headers.get('payment-response')]).toEqual([
+    200,
+    'true',
+    null,
+  ])
+  const nonsense = await alice.buy(
+    { model: FREE, messages: [user()] },
+    { path: COMPLETIONS, payment: 'nonsense' as never },
+  )
+  expect(nonsense.status).toBe(200)
+  expect([vendor.orders.length, chain.transfers.length]).toEqual([2, 0])
+  expect(await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10)).toEqual([])
+})

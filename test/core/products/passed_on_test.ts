@@ -1,0 +1,321 @@
+/** Web search, prediction markets and DeFi data: what they cost, what their vendors are asked, and what becomes of the answer. */
+import { describe, expect, test } from 'bun:test'
+import {
+  type DataVendor,
+  ApiError,
+  type PassthroughRequest,
+  type Ports,
+  type WebSearchVendor,
+} from '../../../core/mod.ts'
+import {
+  type Answer,
+  embedded,
+  encodePayment,
+  type Kit,
+  kit,
+  type KitOptions,
+  ORIGIN,
+  read,
+  testClock,
+} from '../../kit.ts'
+import vectors from '../../vectors/data_quotes.json'
+
+const MARKETS = '/api/v1/pm/polymarket/markets'
+const IDENTITIES = '/api/v1/pm/polymarket/wallet/identities'
+const CONTENTS = '/api/v1/websearch/contents'
+const PROTOCOLS = '/api/v1/defidata/protocols'
+const WALLET = `0x${'ab'.repeat(20)}`
+
+type Stage = Kit & {
+  readonly asked: unknown[]
+  send(method: string, path: string, body?: unknown): Promise<Answer>
+  pay(method: string, path: string, body?: unknown): Promise<Answer>
+}
+
+/** Every vendor answers what `answer` gives, and what it is asked is kept. */
+function stage(answer: () => Promise<string> = async () => '{}', options: KitOptions = {}): Stage {
+  const asked: unknown[] = []
+  const data: DataVendor = { ask: async (passage: PassthroughRequest) => (asked.push(passage), await answer()) }
+  const websearch: WebSearchVendor = { ask: async (question, order) => (asked.push([question, order]), await answer()) }
+  const subject = kit({ ports: { vendors: { websearch, prediction: data, defi: data } }, ...options })
+  const alice = subject.buyer()
+  const request = (method: string, path: string, body: unknown, headers: Record<string, string> = {}) =>
+    new Request(ORIGIN + path, {
+      method,
+      headers: { ...(body !== undefined && { 'content-type': 'application/json' }), ...headers },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    })
+  const send: Stage['send'] = async (method, path, body) =>
+    await read(await subject.shop.fetch(request(method, path, body)))
+  const pay: Stage['pay'] = async (method, path, body) => {
+    const payment = alice.sign(await send(method, path, body))
+    return await read(
+      await subject.shop.fetch(
+        request(method, path, body, {
+          'payment-signature': encodePayment(payment),
+          cookie: 'session=1',
+          authorization: 'Bearer mine',
+        }),
+      ),
+    )
+  }
+  return { ...subject, asked, send, pay }
+}
+
+const pagesOf = (count: number) => ({ urls: Array.from({ length: count }, (_, index) => `https://a.example/${index}`) })
+
+describe('the price', () => {
+  test.each(vectors)(
+    'of $method $path is $amount micro-USDC ($spec)',
+    async ({ method, path, amount, shown, urls, ...more }) => {
+      const { send } = stage()
+      const body = urls === undefined ? more.body : pagesOf(urls)
+      const quoted = await send(method, path, body)
+      expect([
+        quoted.status,
+        quoted.body.accepts[0].amount,
+        quoted.body.price.amount,
+        quoted.body.price.currency,
+      ]).toEqual([402, amount, shown, 'USD'])
+    },
+  )
+
+  test('of contents is told by the page, and a look without a body is for one', async () => {
+    const { send } = stage()
+    expect((await send('POST', CONTENTS, pagesOf(2))).body.price).toMatchObject({
+      amount: '0.005000',
+      pricingUnit: 'per-url',
+      perUrlPrice: 0.002,
+      urls: 2,
+    })
+    expect((await send('GET', CONTENTS)).body.price).toMatchObject({ amount: '0.003000', pricingUnit: 'per-url' })
+  })
+
+  test('of a market says which venue, and in which tier', async () => {
+    expect((await stage().send('GET', '/api/v1/pm/kalshi/markets')).body).toMatchObject({
+      category: 'kalshi',
+      tier: 'standard',
+    })
+  })
+})
+
+describe('what a vendor is asked', () => {
+  test('of markets is the path and the query, sorted and encoded; a body of a POST stands for the query', async () => {
+    const { asked, pay } = stage()
+    await pay('GET', `${MARKETS}?q=a%26b%3D%27c&limit=5`)
+    await pay('POST', MARKETS, { limit: 5, q: "a&b='c" })
+    await pay('POST', MARKETS)
+    expect(asked).toEqual([
+      { path: 'polymarket/markets', query: 'limit=5&q=a%26b%3D%27c' },
+      { path: 'polymarket/markets', query: 'limit=5&q=a%26b%3D%27c' },
+      { path: 'polymarket/markets', query: '' },
+    ])
+  })
+
+  test('that says a thing twice is 400 before the quote, and nothing is left out of it', async () => {
+    const { asked, send } = stage()
+    for (const path of [`${MARKETS}?id=1&id=2`, `${PROTOCOLS}?x=1&x=1&x=2`]) {
+      const { status, body } = await send('GET', path)
+      expect([status, body.message.includes('must be text, got an array')]).toEqual([400, true])
+    }
+    expect(asked).toEqual([])
+  })
+
+  test('of wallets is a list in a body, however it came', async () => {
+    const { asked, pay } = stage()
+    await pay('POST', IDENTITIES, { addresses: [WALLET, WALLET] })
+    await pay('GET', `${IDENTITIES}?addresses=${WALLET}`)
+    expect(asked.map((each) => (each as PassthroughRequest).body)).toEqual([
+      { addresses: [WALLET, WALLET] },
+      { addresses: [WALLET] },
+    ])
+  })
+
+  test('of DeFi is one of five paths, with the query', async () => {
+    const { asked, pay } = stage()
+    for (const path of [
+      'protocols',
+      'protocol/aave-v3',
+      'chains',
+      'yields',
+      'prices/base:0xAb,coingecko:bitcoin?searchWidth=4h',
+    ])
+      await pay('GET', `/api/v1/defillama/${path}`)
+    expect(asked).toEqual([
+      { path: 'protocols', query: '' },
+      { path: 'protocol/aave-v3', query: '' },
+      { path: 'chains', query: '' },
+      { path: 'yields', query: '' },
+      { path: 'prices/base:0xAb,coingecko:bitcoin', query: 'searchWidth=4h' },
+    ])
+  })
+
+  test('of the web is what the schema knows, and nothing else', async () => {
+    const { asked, pay } = stage()
+    await pay('POST', '/api/v1/exa/search', {
+      query: 'q',
+      numResults: 3,
+      category: 'news',
+      contents: { text: true },
+      apiKey: 'x',
+    })
+    await pay('POST', '/api/v1/exa/find-similar', { url: 'https://a.example/', excludeSourceDomain: true })
+    expect(asked).toEqual([
+      ['search', { query: 'q', numResults: 3, category: 'news' }],
+      ['find-similar', { url: 'https://a.example/', excludeSourceDomain: true }],
+    ])
+  })
+})
+
+describe('an answer', () => {
+  const TEXT = '{"price":1.10,"id":12345678901234567890,"e":1e2,"exact":"1"}'
+
+  test('is handed on letter by letter, and settled once; web search wraps it in data', async () => {
+    const { chain, buyer, shop } = stage(async () => TEXT)
+    const alice = buyer()
+    const bought = async (path: string, method: 'GET' | 'POST', body?: object) => {
+      const payment = alice.sign(await alice.ask(body ?? {}, { path, method }))
+      const init = {
+        method,
+        headers: { 'payment-signature': encodePayment(payment), 'content-type': 'application/json' },
+        ...(body && { body: JSON.stringify(body) }),
+      }
+      const first = await shop.fetch(new Request(ORIGIN + path, init), { ip: '192.0.2.1' })
+      const again = await shop.fetch(new Request(ORIGIN + path, init), { ip: '192.0.2.1' })
+      return [
+        first.headers.get('content-type'),
+        await first.text(),
+        await again.text(),
+        again.headers.get('x-payment-status'),
+      ]
+    }
+    expect(await bought(MARKETS, 'GET')).toEqual(['application/json', TEXT, TEXT, 'already_settled'])
+    expect(await bought(PROTOCOLS, 'GET')).toEqual(['application/json', TEXT, TEXT, 'already_settled'])
+    expect(await bought('/api/v1/websearch/answer', 'POST', { query: 'q' })).toEqual([
+      'application/json',
+      `{"data":${TEXT}}`,
+      `{"data":${TEXT}}`,
+      'already_settled',
+    ])
+    expect(chain.transfers).toHaveLength(3)
+  })
+
+  test('is kept for an hour after it was paid, since it may be megabytes', async () => {
+    const subject = stage(async () => TEXT)
+    await subject.pay('GET', PROTOCOLS)
+    expect(await subject.ports.storage.prune(subject.clock.now() + 3_599_000)).toBe(0)
+    expect(await subject.ports.storage.prune(subject.clock.now() + 3_601_000)).toBeGreaterThan(0)
+  })
+
+  test('of megabytes is kept in less, and a resend has it letter by letter', async () => {
+    const long = JSON.stringify(
+      Array.from({ length: 4_000 }, (_, index) => ({ name: `Ärztekammer ${index}`, tvl: index / 7 })),
+    )
+    const kept: number[] = []
+    const keeping = (ports: Ports): Ports => ({
+      ...ports,
+      storage: {
+        ...ports.storage,
+        claimSettlement: (id, authorization, at) => (
+          kept.push(JSON.stringify(at.result ?? null).length),
+          ports.storage.claimSettlement(id, authorization, at)
+        ),
+      },
+    })
+    const subject = stage(async () => long, { wrap: keeping })
+    const alice = subject.buyer('bob')
+    const payment = alice.sign(await subject.send('GET', PROTOCOLS))
+    const ask = async () =>
+      await (
+        await subject.shop.fetch(
+          new Request(ORIGIN + PROTOCOLS, { headers: { 'payment-signature': encodePayment(payment) } }),
+          { ip: '192.0.2.1' },
+        )
+      ).text()
+    expect([
+      (await ask()) === long,
+      (await ask()) === long,
+      subject.asked.length,
+      subject.chain.transfers.length,
+    ]).toEqual([true, true, 1, 1])
+    expect(kept[0]).toBeLessThan(long.length / 2)
+  })
+
+  test('of the embedded ones says that it is a sample', async () => {
+    const clock = testClock()
+    const { pay } = stage(undefined, { ports: { clock, vendors: embedded(clock) } })
+    const told: readonly [string, string, object?][] = [
+      ['GET', MARKETS],
+      ['GET', '/api/v1/pm/binance/candles/BTCUSDT'],
+      ['POST', IDENTITIES, { addresses: [WALLET] }],
+      ['GET', PROTOCOLS],
+      ['GET', '/api/v1/defidata/protocol/lido'],
+      ['GET', '/api/v1/defidata/chains'],
+      ['GET', '/api/v1/defidata/yields'],
+      ['GET', '/api/v1/defidata/prices/coingecko:bitcoin,coingecko:nothing'],
+      ['POST', '/api/v1/websearch/search', { query: 'x402', includeDomains: ['sample.farebox.example'] }],
+      ['POST', '/api/v1/websearch/find-similar', { url: 'https://sample.farebox.example/usdc' }],
+      ['POST', '/api/v1/websearch/answer', { query: 'what is usdc' }],
+      ['POST', CONTENTS, { urls: ['https://sample.farebox.example/usdc', 'https://a.example/'] }],
+    ]
+    for (const [method, path, body] of told) {
+      const { status, body: answer } = await pay(method, path, body)
+      expect([path, status, JSON.stringify(answer).toLowerCase().includes('sample')]).toEqual([path, 200, true])
+    }
+    const { body } = await pay('GET', '/api/v1/defidata/prices/coingecko:bitcoin,coingecko:nothing')
+    expect(Object.keys(body.coins)).toEqual(['coingecko:bitcoin'])
+  })
+})
+
+describe('a question that comes to nothing', () => {
+  test('keeps the service’s own status and words, and takes nothing', async () => {
+    const refusal = new ApiError('PASSED_ON', {
+      status: 404,
+      message: 'Predexon 404: no such market (payment NOT charged)',
+      fields: { status: 404 },
+      details: { error: 'no such market' },
+    })
+    for (const [method, path, body] of [
+      ['GET', MARKETS],
+      ['GET', '/api/v1/defidata/protocol/nobody'],
+      ['POST', CONTENTS, pagesOf(1)],
+    ] as const) {
+      const { pay, chain } = stage(() => Promise.reject(refusal))
+      const answer = await pay(method, path, body)
+      expect([answer.status, answer.body, chain.transfers]).toEqual([
+        404,
+        { error: 'Bad Request', message: refusal.parts.message, status: 404, details: { error: 'no such market' } },
+        [],
+      ])
+    }
+  })
+
+  test('because a service is away is 502, and the same signed request buys later', async () => {
+    let isDown = true
+    const { chain, buyer } = stage(() =>
+      isDown
+        ? Promise.reject(new ApiError('UPSTREAM_FAILED', { message: 'Service X failed. Payment was NOT charged.' }))
+        : Promise.resolve('[]'),
+    )
+    const alice = buyer()
+    const at = { method: 'GET', path: PROTOCOLS } as const
+    const payment = alice.sign(await alice.ask({}, at))
+    const { status, body } = await alice.buy({}, { ...at, payment })
+    expect([status, body.error, chain.transfers]).toEqual([502, 'Upstream provider error', []])
+    isDown = false
+    expect([(await alice.buy({}, { ...at, payment })).status, chain.transfers.length]).toEqual([200, 1])
+  })
+
+  test('at a venue that is not on the list is 404 with those that are', async () => {
+    const { status, body } = await stage().send('GET', '/api/v1/pm/betfair/markets')
+    expect([status, body.available[0]]).toEqual([404, '/api/v1/pm/polymarket/{path}'])
+  })
+
+  test('where nothing is configured is 503, and no challenge', async () => {
+    const { shop } = kit()
+    for (const path of [MARKETS, PROTOCOLS, CONTENTS]) {
+      const { status, headers } = await read(await shop.fetch(new Request(ORIGIN + path)))
+      expect([path, status, headers.has('payment-required')]).toEqual([path, 503, false])
+    }
+  })
+})

@@ -1,0 +1,371 @@
+/** Rented numbers: whose they are, for how long, and that none is bought twice, lost by the operator or given away. */
+import { describe, expect, test } from 'bun:test'
+import { ApiError, type PhoneVendor, type Ports } from '../../../../core/mod.ts'
+import { TERM_MS } from '../../../../core/products/phone/number_leases.ts'
+import { type Actors, actors, LINE, rentTo } from '../../../actors.ts'
+import { type Answer, type Buyer, door, kit, type Kit, type KitOptions, START } from '../../../kit.ts'
+
+const BUY = '/api/v1/phone/numbers/buy'
+const RENEW = '/api/v1/phone/numbers/renew'
+const LIST = '/api/v1/phone/numbers/list'
+const RELEASE = '/api/v1/phone/numbers/release'
+const HOUR = 3_600_000
+const DAY = 24 * HOUR
+const TERM = 30 * DAY
+const iso = (ms: number) => new Date(ms).toISOString()
+
+type Shop = Kit & {
+  readonly acts: Actors
+  readonly alice: Buyer
+  readonly bob: Buyer
+  numbers(of?: Buyer): Promise<readonly [string, string, boolean][]>
+  sweep(): Promise<void>
+}
+
+function shop(
+  change: (phone: PhoneVendor, acts: Actors) => Partial<PhoneVendor> = () => ({}),
+  options: KitOptions = {},
+): Shop {
+  const acts = actors()
+  acts.lines.length = 0
+  const phone = { ...acts.phone, ...change(acts.phone, acts) }
+  const subject = kit({
+    ...options,
+    ports: { ...options.ports, vendors: { phone, voice: acts.voice, ...options.ports?.vendors } },
+  })
+  const [alice, bob] = [subject.buyer(), subject.buyer('bob')]
+  /** Nothing, for a wallet that has to pay for something else first. */
+  const numbers: Shop['numbers'] = async (of = alice) =>
+    ((await of.buy({}, { path: LIST })).body.numbers ?? []).map((each: any) => [
+      each.phone_number,
+      each.expires_at,
+      each.active,
+    ])
+  /** The chore's turn. */
+  async function sweep(): Promise<void> {
+    await subject.clock.advance(11 * 60_000)
+    await subject.shop.maintain()
+    await subject.clock.settle()
+  }
+  return { ...subject, acts, alice, bob, numbers, sweep }
+}
+
+const buy = (who: Buyer, at: Parameters<Buyer['buy']>[1] = {}) => who.buy({}, { path: BUY, ...at })
+const renew = (who: Buyer, phoneNumber: string) => who.buy({ phoneNumber }, { path: RENEW })
+const release = (who: Buyer, phoneNumber: string, at: Parameters<Buyer['buy']>[1] = {}) =>
+  who.buy({ phoneNumber }, { path: RELEASE, ...at })
+const values = ({ chain }: Kit) => chain.transfers.map(({ value }) => value)
+const reason = ({ status, body }: Answer) => [status, body.error, body.reason]
+
+describe('a number', () => {
+  test('is rented for 30 days by the wallet that pays, and is on its list alone', async () => {
+    const subject = shop()
+    const { status, body } = await buy(subject.alice)
+    expect([status, body]).toEqual([
+      200,
+      {
+        phone_number: '+14155550200',
+        expires_at: iso(START + TERM),
+        chain: 'base-sepolia',
+        message: expect.any(String),
+      },
+    ])
+    expect(await subject.numbers()).toEqual([['+14155550200', iso(START + TERM), true]])
+    expect([await subject.numbers(subject.bob), values(subject)]).toEqual([[], [5_001_000n, 2_000n, 2_000n]])
+  })
+
+  test('is renewed from the end of its term, by nobody but its wallet', async () => {
+    const subject = shop()
+    const { phone_number } = (await buy(subject.alice)).body
+    await subject.clock.advance(10 * DAY)
+    expect((await renew(subject.alice, phone_number)).body).toEqual({ phone_number, expires_at: iso(START + 2 * TERM) })
+    expect((await renew(subject.alice, phone_number)).body).toEqual({ phone_number, expires_at: iso(START + 3 * TERM) })
+    const wrong = await renew(subject.bob, phone_number)
+    expect([reason(wrong), wrong.body.payer_wallet]).toEqual([[403, 'Forbidden', 'wrong_wallet'], subject.bob.wallet])
+    expect(reason(await renew(subject.alice, '+14155559999'))).toEqual([403, 'Forbidden', 'not_found'])
+    expect(values(subject)).toEqual([5_001_000n, 5_001_000n, 5_001_000n])
+  })
+
+  test('ends to the millisecond, is given back by the chore, and cannot be renewed before or after that', async () => {
+    const subject = shop()
+    const { phone_number } = (await buy(subject.alice)).body
+    await subject.clock.advance(TERM - 1)
+    expect((await subject.numbers())[0]?.[2]).toBe(true)
+    await subject.clock.advance(1)
+    expect(await subject.numbers()).toEqual([[phone_number, iso(START + TERM), false]])
+    expect(reason(await renew(subject.alice, phone_number))).toEqual([403, 'Forbidden', 'expired'])
+    await subject.sweep()
+    expect(subject.acts.released).toEqual([phone_number])
+    expect(reason(await renew(subject.alice, phone_number))).toEqual([403, 'Forbidden', 'expired'])
+    expect(await subject.numbers()).toEqual([[phone_number, iso(START + TERM), false]])
+    await subject.sweep()
+    expect(subject.acts.released).toEqual([phone_number])
+  })
+
+  test('that was given back can be rented by another wallet', async () => {
+    let next = 0
+    const subject = shop((_, acts) => ({
+      buy: async ({ order }) => (acts.lines.push({ number: LINE, id: `PN-${++next}`, order }), acts.lines.at(-1)),
+    }))
+    await buy(subject.alice)
+    expect((await release(subject.alice, LINE)).body).toEqual({ released: true, phone_number: LINE })
+    expect((await buy(subject.bob)).body.phone_number).toBe(LINE)
+    expect([(await subject.numbers(subject.bob))[0]?.[2], (await subject.numbers())[0]?.[2]]).toEqual([true, false])
+    expect(reason(await renew(subject.alice, LINE))).toEqual([403, 'Forbidden', 'wrong_wallet'])
+  })
+
+  test('that its carrier has taken back is not renewed', async () => {
+    const subject = shop(() => ({ has: async () => false }))
+    const { phone_number } = (await buy(subject.alice)).body
+    expect([reason(await renew(subject.alice, phone_number)), values(subject)]).toEqual([
+      [403, 'Forbidden', 'not_found'],
+      [5_001_000n],
+    ])
+  })
+
+  test('that is not to be had is 404, and a carrier that fails 502, uncharged', async () => {
+    for (const [answer, status, error] of [
+      [async () => undefined, 404, 'No numbers available'],
+      [async () => Promise.reject(new ApiError('UPSTREAM_FAILED')), 502, 'Purchase failed'],
+    ] as const) {
+      const subject = shop(() => ({ buy: answer }))
+      const bought = await buy(subject.alice)
+      expect([bought.status, bought.body.error, values(subject)]).toEqual([status, error, []])
+    }
+  })
+
+  test.each([
+    [BUY, { country: 'us' }, 'country'],
+    [BUY, { areaCode: '41' }, 'areaCode'],
+    [BUY, { areaCode: 415 }, 'areaCode'],
+    [BUY, { country: 'DE' }, 'country'],
+    [BUY, { areaCode: '415', country: 'GB' }, 'areaCode'],
+    [BUY, { area_code: '415' }, 'area_code'],
+    [RENEW, { phoneNumber: '4155550100' }, 'phoneNumber'],
+    [RENEW, { phoneNumber: LINE, months: 2 }, 'months'],
+    [RELEASE, { phone_number: LINE }, 'phoneNumber'],
+    [LIST, { limit: 1 }, 'limit'],
+    ['/api/v1/phone/lookup', { phoneNumber: '+0155550100' }, 'phoneNumber'],
+  ])('%s with %j is 400 before the quote', async (path, body, field) => {
+    const { status, body: said, headers } = await shop().alice.ask(body, { path })
+    expect([
+      status,
+      said.details.map((each: any) => each.path).includes(field),
+      headers.has('payment-required'),
+    ]).toEqual([400, true, false])
+  })
+})
+
+describe('giving back', () => {
+  test('costs nothing, twice at once as well, and happens once', async () => {
+    const subject = shop()
+    const { phone_number } = (await buy(subject.alice)).body
+    const answers = await Promise.all(Array.from({ length: 5 }, () => release(subject.alice, phone_number)))
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 404, 404, 404, 404])
+    expect([subject.acts.released, values(subject), (await subject.numbers())[0]?.[2]]).toEqual([
+      [phone_number],
+      [5_001_000n],
+      false,
+    ])
+  })
+
+  test('of another wallet’s number is 404', async () => {
+    const subject = shop()
+    const { phone_number } = (await buy(subject.alice)).body
+    const { status, body } = await release(subject.bob, phone_number)
+    expect([status, body.payer_wallet, subject.acts.released]).toEqual([404, subject.bob.wallet, []])
+  })
+
+  test('that fails leaves the number to its wallet; one that died on the way is ended by the chore', async () => {
+    let way: () => Promise<void> = () => Promise.reject(new ApiError('UPSTREAM_FAILED'))
+    const subject = shop((phone) => ({ release: (id, at) => way().then(() => phone.release(id, at)) }))
+    const { phone_number } = (await buy(subject.alice)).body
+    expect([(await release(subject.alice, phone_number)).status, (await subject.numbers())[0]?.[2]]).toEqual([
+      502,
+      true,
+    ])
+    way = () => new Promise(() => {})
+    void release(subject.alice, phone_number)
+    await subject.clock.settle()
+    way = async () => {}
+    expect(await subject.numbers()).toEqual([])
+    await subject.sweep()
+    expect([subject.acts.released, (await subject.numbers())[0]?.[2]]).toEqual([[phone_number], false])
+  })
+})
+
+const never = () => new Promise<never>(() => {})
+function crashing(where: (storage: Ports['storage']) => Partial<Ports['storage']>): NonNullable<KitOptions['wrap']> {
+  return (ports) => ({ ...ports, storage: { ...ports.storage, ...where(ports.storage) } })
+}
+
+describe('a number that was bought for a call', () => {
+  test('that dies before it is settled is found by the same signed request, and is not bought again', async () => {
+    let isDead = true
+    const subject = shop(undefined, {
+      wrap: crashing((storage) => ({
+        claimSettlement: (...asked) => (isDead ? never() : storage.claimSettlement(...asked)),
+      })),
+    })
+    const payment = subject.alice.sign(await subject.alice.ask({}, { path: BUY }))
+    void buy(subject.alice, { payment })
+    await subject.clock.settle()
+    isDead = false
+    const other = subject.restart()
+    await other.takeOver()
+    expect(await subject.numbers()).toEqual([])
+    const { status, body } = await buy(subject.alice, { payment, shop: other })
+    expect([status, subject.acts.bought]).toEqual([200, [body.phone_number]])
+    await subject.sweep()
+    expect([(await subject.numbers())[0]?.[2], subject.acts.released]).toEqual([true, []])
+  })
+
+  test('that dies as it is bought is given back within two hours, where nobody comes again', async () => {
+    const subject = shop((phone) => ({ buy: async (...asked) => (await phone.buy(...asked), never()) }))
+    void buy(subject.alice)
+    await subject.clock.settle()
+    await subject.restart().takeOver()
+    await subject.sweep()
+    expect(subject.acts.released).toEqual([])
+    await subject.clock.advance(HOUR)
+    await subject.sweep()
+    expect([subject.acts.released, subject.acts.bought.length, values(subject)]).toEqual([subject.acts.bought, 1, []])
+  })
+
+  test('whose payment is refused waits for its wallet’s poll, is used by nobody meanwhile, and is given back when the poll does not come', async () => {
+    for (const isCollected of [true, false]) {
+      const subject = shop()
+      subject.chain.simulate('refused')
+      const withheld = await buy(subject.alice)
+      expect([withheld.status, JSON.stringify(withheld.body).includes('+1415'), await subject.numbers()]).toEqual([
+        402,
+        false,
+        [],
+      ])
+      await rentTo(subject.ports.storage, subject.bob.wallet, subject.clock.now())
+      const call = await subject.bob.buy(
+        { to: '+14155550123', task: 'Say hello to Ada.', from: subject.acts.bought[0] },
+        { path: '/api/v1/voice/call' },
+      )
+      expect(reason(call)).toEqual([403, 'Forbidden', 'not_found'])
+      await subject.sweep()
+      expect(subject.acts.released).toEqual([])
+      if (isCollected)
+        await subject.alice.poll(withheld.body.poll_url, subject.alice.sign(await subject.alice.ask({}, { path: BUY })))
+      await subject.clock.advance(50 * HOUR)
+      await subject.sweep()
+      expect([subject.acts.released.length, (await subject.numbers()).map(([, , isActive]) => isActive)]).toEqual(
+        isCollected ? [0, [true]] : [1, []],
+      )
+    }
+  })
+
+  test('whose payment is refused is owed: the wallet gets no second one before it pays', async () => {
+    const subject = shop()
+    subject.chain.simulate('refused')
+    const withheld = await buy(subject.alice)
+    const second = await buy(subject.alice)
+    expect([second.status, second.body.code, second.body.poll_url, subject.acts.bought.length]).toEqual([
+      402,
+      'PAYMENT_UNFUNDED',
+      withheld.body.poll_url,
+      1,
+    ])
+  })
+
+  test('of two wallets at the same moment is never one number', async () => {
+    const subject = shop()
+    const bought = await Promise.all(
+      [...Array(4)].map((_, index) => buy(index % 2 === 0 ? subject.alice : subject.bob)),
+    )
+    expect(new Set(bought.map(({ body }) => body.phone_number)).size).toBe(4)
+  })
+
+  test('that another wallet rents at this moment is not given away, and the second purchase is not charged', async () => {
+    const subject = shop(() => ({ buy: async ({ order }) => ({ number: LINE, id: 'PN-9', order }) }))
+    await rentTo(subject.ports.storage, subject.bob.wallet, subject.clock.now())
+    expect([(await buy(subject.alice)).status, values(subject)]).toEqual([503, []])
+    expect((await subject.numbers(subject.bob))[0]?.slice(0, 1)).toEqual([LINE])
+  })
+
+  test('of an account that this database does not know is left alone', async () => {
+    const subject = shop()
+    subject.acts.lines.push({ number: LINE, id: 'PN-7', order: 'of another deployment' })
+    await subject.sweep()
+    expect([subject.acts.released, subject.log.lines.some(({ message }) => message.includes('does not know'))]).toEqual(
+      [[], true],
+    )
+  })
+})
+
+describe('a renewal', () => {
+  test('counts once it is paid, and only one at a time', async () => {
+    const subject = shop()
+    const { phone_number } = (await buy(subject.alice)).body
+    subject.chain.simulate('refused')
+    const withheld = await renew(subject.alice, phone_number)
+    expect([withheld.status, (await subject.numbers())[0]?.[1]]).toEqual([402, iso(START + TERM)])
+    const second = await renew(subject.alice, phone_number)
+    expect([reason(second), second.body.poll_url]).toEqual([
+      [403, 'Forbidden', 'unpaid'],
+      await subject.keyed(withheld.body.job_id),
+    ])
+    const collected = await subject.alice.poll(
+      withheld.body.poll_url,
+      subject.alice.sign(await subject.alice.ask({ phoneNumber: phone_number }, { path: RENEW })),
+    )
+    expect([collected.body.expires_at, (await subject.numbers())[0]?.[1]]).toEqual([
+      iso(START + 2 * TERM),
+      iso(START + 2 * TERM),
+    ])
+  })
+
+  test('twice at once adds one term, or two that are both paid', async () => {
+    const subject = shop()
+    const { phone_number } = (await buy(subject.alice)).body
+    const answers = await Promise.all(Array.from({ length: 4 }, () => renew(subject.alice, phone_number)))
+    const paid = answers.filter(({ status }) => status === 200).length
+    expect([(await subject.numbers())[0]?.[1], values(subject).filter((value) => value === 5_001_000n).length]).toEqual(
+      [iso(START + (1 + paid) * TERM), 1 + paid],
+    )
+  })
+
+  test('that is being paid for keeps the number from being given back, so that nobody pays for a number that is gone', async () => {
+    const { alice, chain, clock, acts, shop: gateway } = shop()
+    const { phone_number: phoneNumber } = (await buy(alice)).body
+    chain.simulate('late')
+    expect((await renew(alice, phoneNumber)).status).toBe(200)
+    const release = () => alice.buy({ phoneNumber }, { path: RELEASE })
+    expect([(await release()).status, acts.released]).toEqual([503, []])
+    chain.deliver()
+    await clock.advance(50_000)
+    await gateway.maintain()
+    expect([(await release()).status, acts.released]).toEqual([200, [phoneNumber]])
+  })
+
+  test('keeps the number from the chore while it is worked on', async () => {
+    const ready = door()
+    const subject = shop(() => ({ has: async () => (await ready.passed, true) }))
+    const { phone_number } = (await buy(subject.alice)).body
+    await subject.clock.advance(TERM - 60_000)
+    const renewing = renew(subject.alice, phone_number)
+    await subject.clock.settle()
+    ready.open()
+    expect((await renewing).body.expires_at).toBe(iso(START + 2 * TERM))
+    await subject.clock.advance(120_000)
+    await subject.sweep()
+    expect([subject.acts.released, TERM_MS]).toEqual([[], TERM])
+  })
+})
+
+test('a gateway that rents no numbers leaves the chore to those that do', async () => {
+  const asked: string[] = []
+  const wrap = (ports: Ports): Ports => ({
+    ...ports,
+    storage: { ...ports.storage, lease: (name, ...more) => (asked.push(name), ports.storage.lease(name, ...more)) },
+  })
+  await kit({ wrap }).shop.maintain()
+  expect(asked).toEqual([])
+  await shop(undefined, { wrap }).shop.maintain()
+  expect(asked).toEqual(['chore:phone.numbers.buy'])
+})

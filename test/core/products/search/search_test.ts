@@ -1,0 +1,404 @@
+import { describe, expect, test } from 'bun:test'
+import { memoryChain } from '../../../../adapters/chains/memory.ts'
+import { demoSearch } from '../../../../adapters/providers/demo/search.ts'
+import { search } from '../../../../core/products/search/search.ts'
+import { ApiError, rateLimited, type SearchAnswer, type SearchJob } from '../../../../core/mod.ts'
+import { decodeHeader, encodePayment, type Kit, kit, type KitOptions, ORIGIN, read } from '../../../kit.ts'
+
+const PATH = '/api/v1/search'
+const QUESTION = { query: 'what is x402?' }
+const AT = { path: PATH }
+
+const FOUND: SearchAnswer = {
+  summary: 'x402 is a payment protocol.',
+  citations: ['https://x402.org/', 'https://docs.example.com/x402?a=1', 'https://x402.org/'],
+  sourcesUsed: 7,
+  model: 'search-1',
+}
+
+type Script = (job: SearchJob, at: { signal: AbortSignal }) => Promise<SearchAnswer>
+
+/** A gateway whose search does what a test says, and a list of what was asked of it. */
+function stage(
+  script: Script = async () => FOUND,
+  more: KitOptions = {},
+): Kit & { readonly jobs: readonly SearchJob[] } {
+  const jobs: SearchJob[] = []
+  const vendor = { search: (job: SearchJob, at: { signal: AbortSignal }) => (jobs.push(job), script(job, at)) }
+  return { ...kit({ ports: { vendors: { search: vendor } }, ...more }), jobs }
+}
+
+async function shown(answer: Partial<SearchAnswer>, body: object = QUESTION) {
+  return (
+    await stage(async () => ({ ...FOUND, ...answer }))
+      .buyer()
+      .buy(body, AT)
+  ).body
+}
+
+describe('the price of a search', () => {
+  test.each([1, 10, 50])('is 81000 micro-USDC for max_results %d, shown with four decimals', async (max_results) => {
+    const { status, body } = await stage()
+      .buyer()
+      .ask({ ...QUESTION, max_results }, AT)
+    expect([status, body.accepts[0].amount, body.accepts[0].maxTimeoutSeconds]).toEqual([402, '81000', 300])
+    expect(body.price).toEqual({ amount: '0.0810', currency: 'USD', perCallPrice: 0.08 })
+  })
+
+  test('is what a GET and an empty POST are quoted', async () => {
+    const { shop } = stage()
+    for (const method of ['GET', 'POST']) {
+      const { status, headers, body } = await read(await shop.fetch(new Request(ORIGIN + PATH, { method })))
+      expect([method, status, body.accepts[0].amount]).toEqual([method, 402, '81000'])
+      expect(decodeHeader(headers.get('payment-required')).accepts).toEqual(body.accepts)
+    }
+  })
+
+  test('is what moves, once, under either header name', async () => {
+    for (const header of ['payment-signature', 'X-PAYMENT']) {
+      const { buyer, chain } = stage()
+      const { status, headers } = await buyer().buy(QUESTION, { ...AT, header })
+      expect([status, chain.transfers.map(({ value }) => value)]).toEqual([200, [81_000n]])
+      expect(headers.get('x-payment-receipt')).toBe(chain.transfers[0]?.transaction ?? '')
+      expect(decodeHeader(headers.get('payment-response'))).toMatchObject({ success: true })
+    }
+  })
+})
+
+describe('the answer of a search', () => {
+  test('is exactly query, summary, citations, sources_used and model', async () => {
+    expect(await shown({})).toEqual({
+      query: 'what is x402?',
+      summary: 'x402 is a payment protocol.',
+      citations: [
+        { url: 'https://x402.org/', title: 'x402.org' },
+        { url: 'https://docs.example.com/x402?a=1', title: 'docs.example.com' },
+      ],
+      sources_used: 7,
+      model: 'search-1',
+    })
+  })
+
+  test('cites at most max_results pages, the first ones, after double ones are gone', async () => {
+    const citations = ['https://a.test/', 'https://a.test/', 'https://b.test/', 'https://c.test/']
+    expect((await shown({ citations }, { ...QUESTION, max_results: 2 })).citations).toEqual([
+      { url: 'https://a.test/', title: 'a.test' },
+      { url: 'https://b.test/', title: 'b.test' },
+    ])
+  })
+
+  test('cites nothing that is no web page', async () => {
+    const citations = ['javascript:alert(1)', 'not a url', 'ftp://a.test/', 'https://', 'http://b.test:8080/x']
+    expect((await shown({ citations })).citations).toEqual([{ url: 'http://b.test:8080/x', title: 'b.test' }])
+  })
+
+  test('says max_results for sources_used where the upstream does not count', async () => {
+    const { sourcesUsed: _, ...uncounted } = FOUND
+    const alice = stage(async () => uncounted).buyer()
+    expect((await alice.buy(QUESTION, AT)).body.sources_used).toBe(10)
+    expect((await alice.buy({ ...QUESTION, max_results: 3 }, AT)).body.sources_used).toBe(3)
+    for (const sourcesUsed of [1.5, -1, 1e300, Number.NaN]) expect((await shown({ sourcesUsed })).sources_used).toBe(10)
+  })
+})
+
+describe('what a search vendor is asked', () => {
+  test('is ten results of the web unless the caller says otherwise', async () => {
+    const { buyer, jobs } = stage()
+    await buyer().buy(QUESTION, AT)
+    expect(jobs).toEqual([{ query: 'what is x402?', sources: ['web'], maxResults: 10 }])
+  })
+
+  test('is the caller’s order, each source once; an empty list, and nulls, are the defaults', async () => {
+    const { buyer, jobs } = stage()
+    const alice = buyer()
+    await alice.buy(
+      {
+        query: 'q',
+        sources: ['news', 'web', 'news'],
+        max_results: 50,
+        from_date: '2026-02-28',
+        to_date: '2026-02-28',
+        unknown: 1,
+      },
+      AT,
+    )
+    await alice.buy({ query: 'r', sources: [], max_results: null, from_date: null }, AT)
+    expect(jobs).toEqual([
+      { query: 'q', sources: ['web', 'news'], maxResults: 50, fromDate: '2026-02-28', toDate: '2026-02-28' },
+      { query: 'r', sources: ['web'], maxResults: 10 },
+    ])
+  })
+
+  test('is nothing before the payment is verified', async () => {
+    const asked: number[] = []
+    const chain = memoryChain({ before: (question) => void (question === 'verify' && asked.push(subject.jobs.length)) })
+    const subject = stage(undefined, { chain })
+    const alice = subject.buyer()
+    const challenge = await alice.ask(QUESTION, AT)
+    expect((await alice.buy(QUESTION, { ...AT, payment: alice.sign(challenge, { value: 1n }) })).status).toBe(402)
+    await alice.buy(QUESTION, AT)
+    expect([asked, subject.jobs.length]).toEqual([[0, 0], 1])
+  })
+})
+
+describe('a bad order for a search', () => {
+  const refused: readonly [string, unknown, object][] = [
+    [
+      'no query',
+      {},
+      { code: 'invalid_type', expected: 'string', received: 'undefined', path: ['query'], message: 'Required' },
+    ],
+    ['a null query', { query: null }, { code: 'invalid_type', expected: 'string', received: 'null', path: ['query'] }],
+    ['a query that is a list', { query: ['x'] }, { code: 'invalid_type', received: 'array', path: ['query'] }],
+    ['an empty query', { query: '' }, { code: 'too_small', minimum: 1, path: ['query'] }],
+    ['a query of 1001 characters', { query: 'x'.repeat(1001) }, { code: 'too_big', maximum: 1000, path: ['query'] }],
+    [
+      'sources that are text',
+      { query: 'q', sources: 'web' },
+      { code: 'invalid_type', expected: 'array', received: 'string', path: ['sources'] },
+    ],
+    [
+      'an unknown source',
+      { query: 'q', sources: ['web', 'x'] },
+      { code: 'invalid_enum_value', options: ['web', 'news'], received: 'x', path: ['sources', 1] },
+    ],
+    [
+      'a source that is a number',
+      { query: 'q', sources: [1] },
+      { code: 'invalid_type', received: 'number', path: ['sources', 0] },
+    ],
+    ['max_results 0', { query: 'q', max_results: 0 }, { code: 'too_small', minimum: 1, path: ['max_results'] }],
+    ['max_results 51', { query: 'q', max_results: 51 }, { code: 'too_big', maximum: 50, path: ['max_results'] }],
+    [
+      'max_results 1.5',
+      { query: 'q', max_results: 1.5 },
+      { code: 'invalid_type', expected: 'integer', received: 'float', path: ['max_results'] },
+    ],
+    [
+      'max_results as text',
+      { query: 'q', max_results: '5' },
+      { code: 'invalid_type', expected: 'number', received: 'string', path: ['max_results'] },
+    ],
+    [
+      'a date of another form',
+      { query: 'q', from_date: '01/02/2026' },
+      { code: 'invalid_string', path: ['from_date'] },
+    ],
+    [
+      'a date with a time',
+      { query: 'q', to_date: '2026-02-01T00:00:00Z' },
+      { code: 'invalid_string', path: ['to_date'] },
+    ],
+    ['the 30th of February', { query: 'q', from_date: '2026-02-30' }, { code: 'invalid_string', path: ['from_date'] }],
+    [
+      'the 29th of February of a common year',
+      { query: 'q', to_date: '2027-02-29' },
+      { code: 'invalid_string', path: ['to_date'] },
+    ],
+    [
+      'a date that is a number',
+      { query: 'q', from_date: 20260101 },
+      { code: 'invalid_type', received: 'number', path: ['from_date'] },
+    ],
+    [
+      'a range that runs backwards',
+      { query: 'q', from_date: '2026-02-02', to_date: '2026-02-01' },
+      { code: 'custom', path: ['from_date'] },
+    ],
+  ]
+
+  test.each(refused)(
+    '%s is 400 with its issue, before any quote, with a payment as without',
+    async (_, body, issue) => {
+      const { shop, buyer, chain, jobs } = stage()
+      const alice = buyer()
+      const payment = encodePayment(alice.sign(await alice.ask(QUESTION, AT)))
+      for (const headers of [{}, { 'payment-signature': payment }]) {
+        const request = new Request(ORIGIN + PATH, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json', ...headers },
+          body: JSON.stringify(body),
+        })
+        const answer = await read(await shop.fetch(request))
+        expect([answer.status, answer.headers.has('payment-required')]).toEqual([400, false])
+        expect(answer.body).toEqual({
+          error: 'Invalid request body',
+          details: [expect.objectContaining({ ...issue, message: expect.any(String) })],
+        })
+      }
+      expect([chain.transfers, jobs]).toEqual([[], []])
+    },
+  )
+
+  test('is told all that is wrong with it at once', async () => {
+    const { body } = await stage()
+      .buyer()
+      .ask({ query: '', max_results: 99, sources: ['x'], from_date: 'soon' }, AT)
+    expect(body.details.map(({ code }: { code: string }) => code)).toEqual([
+      'too_small',
+      'invalid_enum_value',
+      'too_big',
+      'invalid_string',
+    ])
+  })
+
+  test.each(['[]', 'null', '"text"', '7'])('that is %s is 400, and so is one that is no JSON', async (body) => {
+    const { shop } = stage()
+    const send = async (text: string) =>
+      await read(
+        await shop.fetch(
+          new Request(ORIGIN + PATH, { method: 'POST', headers: { 'content-type': 'application/json' }, body: text }),
+        ),
+      )
+    expect((await send(body)).body).toMatchObject({
+      error: 'Invalid request body',
+      details: [{ message: expect.any(String) }],
+    })
+    expect((await send(`{${body}`)).body.error).toBe('Invalid JSON')
+  })
+
+  test.each(['2024-02-29', '2026-12-31', '1999-01-01'])(
+    'is not one for %s, a day of the calendar',
+    async (from_date) => {
+      expect(
+        (
+          await stage()
+            .buyer()
+            .ask({ ...QUESTION, from_date }, AT)
+        ).status,
+      ).toBe(402)
+    },
+  )
+
+  test('is not one of 1000 characters', async () => {
+    for (const letter of ['ü', '🦊', 'x'])
+      expect([
+        letter,
+        (
+          await stage()
+            .buyer()
+            .ask({ query: letter.repeat(1000) }, AT)
+        ).status,
+      ]).toEqual([letter, 402])
+    expect(
+      (
+        await stage()
+          .buyer()
+          .ask({ query: '🦊'.repeat(1001) }, AT)
+      ).status,
+    ).toBe(400)
+  })
+})
+
+describe('a search that fails', () => {
+  const failures: readonly [string, unknown, string][] = [
+    ['breaks', new Error('secret of the vendor'), 'The model did not deliver a result. Nothing was charged.'],
+    ['is away', new ApiError('MODEL_UNAVAILABLE', { message: 'The search is away.' }), 'The search is away.'],
+    [
+      'has a key that is no good',
+      new ApiError('PROVIDER_CONFIG_ERROR'),
+      'The search did not deliver a result. Nothing was charged.',
+    ],
+    [
+      'is too slow',
+      new ApiError('UPSTREAM_TIMEOUT', { details: 'The model did not answer in time.' }),
+      'The model did not answer in time.',
+    ],
+  ]
+
+  test.each(failures)(
+    'because its vendor %s is 500 Internal server error with details, uncharged, and the same signature buys later',
+    async (_, error, details) => {
+      let isBroken = true
+      const { buyer, chain } = stage(async () => (isBroken ? Promise.reject(error) : FOUND))
+      const alice = buyer()
+      const payment = alice.sign(await alice.ask(QUESTION, AT))
+      const { status, headers, body } = await alice.buy(QUESTION, { ...AT, payment })
+      expect([status, body.error, body.details, headers.has('payment-response')]).toEqual([
+        500,
+        'Internal server error',
+        details,
+        false,
+      ])
+      expect([JSON.stringify(body).includes('secret'), chain.transfers]).toEqual([false, []])
+      isBroken = false
+      expect((await alice.buy(QUESTION, { ...AT, payment })).status).toBe(200)
+      expect(chain.transfers).toHaveLength(1)
+    },
+  )
+
+  test('because its query is refused, or its vendor at its limit, says so, uncharged', async () => {
+    for (const [error, status, words] of [
+      [new ApiError('CONTENT_POLICY'), 400, 'Content policy violation'],
+      [rateLimited('vendor-c', 9), 429, 'Rate limit exceeded'],
+    ] as const) {
+      const { buyer, chain } = stage(() => Promise.reject(error))
+      const answer = await buyer().buy(QUESTION, AT)
+      expect([answer.status, answer.body.error, chain.transfers]).toEqual([status, words, []])
+    }
+  })
+
+  test('because nobody answers ends at the deadline, uncharged', async () => {
+    const { buyer, chain, clock } = stage(
+      (_, { signal }) => new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
+    )
+    const alice = buyer()
+    const payment = alice.sign(await alice.ask(QUESTION, AT))
+    const asking = alice.buy(QUESTION, { ...AT, payment })
+    await clock.advance(120_000)
+    expect([(await asking).status, chain.transfers]).toEqual([500, []])
+  })
+})
+
+describe('the payment of a search', () => {
+  test('that is refused at settlement withholds the answer: 402 Payment settlement failed', async () => {
+    const { buyer, chain, jobs } = stage()
+    chain.simulate('refused')
+    const { status, body } = await buyer().buy(QUESTION, AT)
+    expect([status, body.error, 'summary' in body, jobs.length, chain.transfers]).toEqual([
+      402,
+      'Payment settlement failed',
+      false,
+      1,
+      [],
+    ])
+  })
+
+  test('that was used is told so to another order, and buys nothing again', async () => {
+    const { buyer, chain, jobs } = stage()
+    const alice = buyer()
+    const payment = alice.sign(await alice.ask(QUESTION, AT))
+    await alice.buy(QUESTION, { ...AT, payment })
+    const { status, body } = await alice.buy({ query: 'something else' }, { ...AT, payment })
+    expect([status, body.code, jobs.length, chain.transfers.length]).toEqual([402, 'PAYMENT_REPLAY', 1, 1])
+  })
+
+  test('is not asked for where no search is configured: 503, and no challenge', async () => {
+    const { status, headers } = await kit().buyer().ask(QUESTION, AT)
+    expect([status, headers.has('payment-required')]).toEqual([503, false])
+  })
+})
+
+test('the documents are given the schema of a search as it is', () => {
+  const [endpoint] = search
+  expect(JSON.parse(JSON.stringify(endpoint?.input))).toMatchObject({
+    type: 'object',
+    required: ['query'],
+    properties: {
+      query: { type: 'string', minLength: 1, maxLength: 1000 },
+      sources: { type: 'array' },
+      max_results: { type: 'integer', maximum: 50 },
+      from_date: { format: 'date' },
+    },
+  })
+})
+
+test('devnet sells a search of its sample corpus, and says what it is', async () => {
+  const { buyer } = kit({ ports: { vendors: { search: demoSearch() } } })
+  const { body } = await buyer().buy(QUESTION, AT)
+  expect([body.model, body.citations[0]]).toEqual([
+    'farebox/sample-search',
+    { url: 'https://sample.farebox.example/x402', title: 'sample.farebox.example' },
+  ])
+  expect(body.summary).toContain('not results from the web')
+})

@@ -1,0 +1,256 @@
+import { describe, expect, test } from 'bun:test'
+import { scriptedVendor } from '../../../../adapters/providers/scripted/images.ts'
+import { scriptedChat } from '../../../../adapters/providers/scripted/chat.ts'
+import { catalog, ApiError, type Gateway } from '../../../../core/mod.ts'
+import { FOX, kit, type KitOptions, ORIGIN, read, START } from '../../../kit.ts'
+
+const PATHS = ['/api/health', ...['overview', 'chain', 'models', 'regions'].map((what) => `/api/v1/health/${what}`)]
+
+function stage(options: KitOptions = {}) {
+  const made = kit({ name: 'main', version: '1.2.3', ...options })
+  const get = async (path: string, ip = '192.0.2.1') =>
+    await read(await made.shop.fetch(new Request(ORIGIN + path), { ip }))
+  return { ...made, get, health: async (what: string) => (await get(`/api/v1/health/${what}`)).body }
+}
+
+const iso = (ms: number) => new Date(START + ms).toISOString()
+
+describe('probes', () => {
+  const probe = async (shop: Gateway, path: string, authorization?: string) =>
+    await read(
+      await shop.fetch(new Request(ORIGIN + path, { headers: authorization ? { authorization } : {} }), {
+        ip: '192.0.2.1',
+      }),
+    )
+
+  test('say that the process lives and is ready, without any limit, and ask nobody', async () => {
+    const { shop, ports } = stage()
+    for (const [path, status] of [
+      ['/livez', 'ok'],
+      ['/readyz', 'ready'],
+    ] as const) {
+      for (let n = 0; n < 200; n++) {
+        const answer = await probe(shop, path)
+        expect([answer.status, answer.body]).toEqual([200, { status }])
+      }
+      expect((await shop.fetch(new Request(ORIGIN + path, { method: 'HEAD' }), { ip: '192.0.2.1' })).status).toBe(200)
+    }
+    await ports.storage.close()
+  })
+
+  test('say 503 before the chain was checked, while it cannot settle, and while the process stops; why is for the operator', async () => {
+    const { ports } = kit()
+    const token = 'a-token-of-thirty-two-characters!'
+    const unready = async (options: KitOptions, reason: string, leave = false) => {
+      const { shop } = stage({ ...options, operatorToken: token })
+      if (leave) shop.leaveRotation()
+      const answer = await probe(shop, '/readyz')
+      expect([answer.status, answer.body]).toEqual([503, { status: 'not_ready' }])
+      expect((await probe(shop, '/readyz', `Bearer ${token}`)).body).toEqual({ status: 'not_ready', reasons: [reason] })
+      expect((await probe(shop, '/livez')).status).toBe(200)
+    }
+    await unready({ ports: { chain: { ...ports.chain, terms: () => [] } } }, 'no chain has been checked yet')
+    const closed = () => ({ code: 'no_gas' as const, reason: 'the relayer holds 0 ETH' })
+    await unready({ ports: { chain: { ...ports.chain, closed } } }, 'the relayer holds 0 ETH')
+    await unready({}, 'the process is stopping', true)
+  })
+})
+
+describe('health', () => {
+  test('of a gateway that has just begun is good, and nothing has been seen', async () => {
+    const { health } = stage()
+    const none = { last_success_at: null, last_failure_at: null, failures_in_a_row: 0 }
+    expect(await health('overview')).toEqual({
+      object: 'health.overview',
+      status: 'ok',
+      gateway: 'main',
+      network: 'base-sepolia',
+      version: '1.2.3',
+      uptime_seconds: 0,
+      chain: { status: 'ok' },
+      models: { total: 10, available: 10, degraded: 0 },
+      timestamp: iso(0),
+    })
+    expect(await health('chain')).toMatchObject({
+      status: 'ok',
+      networks: [{ network: 'eip155:84532', label: 'base-sepolia', scheme: 'exact' }],
+      ...none,
+    })
+    expect(await health('regions')).toEqual({
+      object: 'list',
+      data: [{ id: 'main', status: 'ok', network: 'base-sepolia' }],
+      timestamp: iso(0),
+    })
+    const { data } = await health('models')
+    expect(data).toHaveLength(10)
+    expect(data[0]).toEqual({ id: 'vendor-a/image-1', status: 'available', ...none })
+  })
+
+  test('is of what is on the list, and of nothing else', async () => {
+    const hidden = catalog().images.all.map((row, index) => (index === 0 ? { ...row, hidden: true } : row))
+    const { health } = stage({
+      catalog: catalog({ images: hidden }),
+      ports: { vendors: { images: ({ vendor }) => (vendor === 'vendor-a' ? scriptedVendor() : undefined) } },
+    })
+    expect((await health('models')).data.map(({ id }: { id: string }) => id)).toEqual(['vendor-a/image-2'])
+  })
+
+  test('says that the chain is starting until it has been checked', async () => {
+    const { ports } = kit()
+    const { health, get } = stage({ ports: { chain: { ...ports.chain, terms: () => [] } } })
+    expect(await health('chain')).toMatchObject({ status: 'starting', networks: [] })
+    expect(await health('overview')).toMatchObject({ status: 'starting', chain: { status: 'starting' } })
+    expect((await get('/api/health')).body).toMatchObject({ status: 'ok', ready: false })
+  })
+
+  test('of a chain is degraded after three questions without an answer, and good again after the next', async () => {
+    const { chain, clock, health, buyer } = stage()
+    const alice = buyer()
+    const payment = alice.sign(await alice.ask())
+    chain.outage(true)
+    for (let times = 1; times <= 3; times++) {
+      expect(await health('chain')).toMatchObject({ status: 'ok', failures_in_a_row: times - 1 })
+      await clock.advance(1_000)
+      expect((await alice.buy(FOX, { payment })).status).toBe(503)
+    }
+    expect(await health('chain')).toMatchObject({
+      status: 'degraded',
+      failures_in_a_row: 3,
+      last_success_at: null,
+      last_failure_at: iso(3_000),
+    })
+    expect(await health('overview')).toMatchObject({ status: 'degraded', chain: { status: 'degraded' } })
+    chain.outage(false)
+    await clock.advance(1_000)
+    expect((await alice.buy(FOX, { payment })).status).toBe(200)
+    expect(await health('chain')).toMatchObject({
+      status: 'ok',
+      failures_in_a_row: 0,
+      last_success_at: iso(4_000),
+      last_failure_at: iso(3_000),
+    })
+  })
+
+  test('is not ready once payments could not be verified for 15 seconds; the operator is told once, and when they can be', async () => {
+    const { chain, clock, get, health, buyer, log } = stage()
+    const alice = buyer()
+    const payment = alice.sign(await alice.ask())
+    const told = () => log.lines.splice(0).map(({ level, message }) => `${level} ${message}`)
+    const ready = async () => (await get('/api/health')).body.ready
+    chain.outage(true)
+    const fail = async (seconds: number) => {
+      await clock.advance(seconds * 1_000)
+      expect((await alice.buy(FOX, { payment })).status).toBe(503)
+    }
+    await fail(1)
+    await fail(14)
+    expect([await ready(), (await health('chain')).reason, told()]).toEqual([true, null, []])
+    for (let times = 0; times < 5; times++) await fail(1)
+    expect([await ready(), await health('chain')]).toMatchObject([
+      false,
+      { status: 'degraded', reason: 'verification_unavailable' },
+    ])
+    expect(told()).toEqual(['alert payments cannot be verified: the chain does not answer; paid requests get 503'])
+    await clock.advance(60_000)
+    expect(await ready()).toBe(true)
+    await fail(1)
+    expect([await ready(), told()]).toEqual([false, []])
+    chain.outage(false)
+    expect((await alice.buy(FOX, { payment })).status).toBe(200)
+    expect([await ready(), (await health('chain')).reason]).toEqual([true, null])
+    expect(told()).toEqual(['info payments can be verified again'])
+  })
+
+  test('of a model is degraded after three failures in a row, of that model alone', async () => {
+    let isBroken = true
+    const vendor = scriptedVendor(async ({ n }) => {
+      if (isBroken) throw new Error('https://10.0.0.7/v1?key=s3cret refused')
+      return Array.from({ length: n }, () => ({ url: 'data:image/png;base64,iVBORw0KGgo=' }))
+    })
+    const { health, buyer } = stage({ vendor })
+    const alice = buyer()
+    const status = async () => (await health('models')).data.find(({ id }: { id: string }) => id === FOX.model)
+    for (let times = 0; times < 3; times++) {
+      expect((await status()).status).toBe('available')
+      expect((await alice.buy()).status).toBe(500)
+    }
+    expect(await status()).toMatchObject({ status: 'degraded', failures_in_a_row: 3, last_failure_at: iso(0) })
+    expect(await health('overview')).toMatchObject({
+      status: 'degraded',
+      models: { total: 10, available: 9, degraded: 1 },
+    })
+    isBroken = false
+    expect((await alice.buy()).status).toBe(200)
+    expect(await status()).toMatchObject({ status: 'available', failures_in_a_row: 0, last_success_at: iso(0) })
+  })
+
+  test('a request that a model refuses says nothing against the model; one that it has no room for does', async () => {
+    const apiErrors = [
+      new ApiError('CONTENT_POLICY'),
+      new ApiError('INVALID_PARAMETER'),
+      new ApiError('RATE_LIMITED'),
+      new ApiError('UPSTREAM_TIMEOUT'),
+    ]
+    const chatVendor = scriptedChat(async () => {
+      throw apiErrors.shift() ?? new Error('no more')
+    })
+    const { shop, health } = stage({ chatVendor })
+    const { data } = await health('models')
+    const { body: models } = await read(await shop.fetch(new Request(`${ORIGIN}/api/v1/models`)))
+    const free = models.data.find(({ billing_mode }: { billing_mode: string }) => billing_mode === 'free').id
+    expect(data.map(({ id }: { id: string }) => id)).toContain(free)
+    const seen: number[] = []
+    for (let times = 0; times < 4; times++) {
+      const body = JSON.stringify({ model: free, messages: [{ role: 'user', content: 'Hi' }] })
+      await shop.fetch(
+        new Request(`${ORIGIN}/api/v1/chat/completions`, {
+          method: 'POST',
+          body,
+          headers: { 'content-type': 'application/json' },
+        }),
+      )
+      seen.push((await health('models')).data.find(({ id }: { id: string }) => id === free).failures_in_a_row)
+    }
+    expect(seen).toEqual([0, 0, 1, 2])
+  })
+
+  test('asks nobody, and tells nothing that was said to it', async () => {
+    const vendor = scriptedVendor(() => Promise.reject(new Error('https://10.0.0.7/v1?key=s3cret refused')))
+    let asked = 0
+    const { ports } = kit()
+    const stop = () => (asked++, Promise.reject(new Error('http://node.internal:8545/s3cret')))
+    const { get, buyer, clock } = stage({
+      vendor,
+      wrap: (inner) => ({
+        ...inner,
+        chain: { ...inner.chain, verify: stop, settle: stop, fate: stop, balance: stop },
+        storage: { ...ports.storage, spendByModel: stop },
+      }),
+    })
+    const alice = buyer()
+    await alice.buy()
+    const before = [asked, vendor.jobs.length]
+    for (const path of PATHS) {
+      const { status, body, headers } = await get(path)
+      expect([path, status, headers.get('cache-control')]).toEqual([path, 200, 'no-store'])
+      expect(JSON.stringify(body)).not.toMatch(/s3cret|10\.0\.0\.7|internal|8545|refused|error/i)
+    }
+    expect([asked, vendor.jobs.length]).toEqual(before)
+    expect(clock.waiting).toBe(0)
+  })
+
+  test('is asked 60 times a minute by one address, whichever page it asks for', async () => {
+    const { get, clock } = stage()
+    for (let i = 0; i < 60; i++) expect((await get(PATHS[i % PATHS.length] ?? '')).status).toBe(200)
+    await clock.advance(15_000)
+    const { status, headers, body } = await get('/api/v1/health/overview')
+    expect([status, body.error]).toEqual([429, 'Rate limit exceeded'])
+    const named = ['retry-after', 'x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset'].map((name) =>
+      headers.get(name),
+    )
+    expect(named).toEqual(['45', '60', '0', String(START + 60_000)])
+    expect((await get('/api/health', '192.0.2.2')).status).toBe(200)
+    await clock.advance(45_000)
+    expect((await get('/api/health')).status).toBe(200)
+  })
+})

@@ -1,0 +1,104 @@
+import { describe, expect, test } from 'bun:test'
+import { scriptedChat } from '../../../../adapters/providers/scripted/chat.ts'
+import { endpoints } from '../../../../core/products/mod.ts'
+import { isSold } from '../../../../core/endpoint/mod.ts'
+import { kit, type KitOptions, ORIGIN, read, START } from '../../../kit.ts'
+
+function stage(options: KitOptions = {}) {
+  const { shop, ...rest } = kit({ chatVendor: scriptedChat(), ...options })
+  return {
+    ...rest,
+    get: async (path: string, ip = '192.0.2.1') => await read(await shop.fetch(new Request(ORIGIN + path), { ip })),
+  }
+}
+
+describe('GET /api/pricing', () => {
+  test('has everything on the menu, at the price that openapi.json has', async () => {
+    const { get } = stage()
+    const { status, body, headers } = await get('/api/pricing')
+    expect([status, headers.get('cache-control')]).toEqual([200, 'public, max-age=60'])
+    expect(body).toMatchObject({
+      object: 'pricing',
+      currency: 'USD',
+      asset: 'USDC',
+      network: 'base-sepolia',
+      transaction_fee: '0.001000',
+    })
+    const { paths } = (await get('/openapi.json')).body
+    for (const { methods, path, price } of body.endpoints) {
+      for (const method of methods)
+        expect([path, paths[path][method.toLowerCase()]['x-payment-info']?.price ?? 'free']).toEqual([path, price])
+    }
+    const listed = body.endpoints.flatMap(({ methods }: { methods: string[] }) => methods)
+    expect(listed).toHaveLength(Object.values<object>(paths).flatMap((item) => Object.keys(item)).length)
+  })
+
+  test('has every model that /api/v1/models lists, at its rates', async () => {
+    const { get } = stage()
+    const { models } = (await get('/api/pricing')).body
+    const { data } = (await get('/api/v1/models')).body
+    expect(models.length).toBeGreaterThan(10)
+    expect(models).toEqual(
+      data.map(({ id, owned_by, categories, billing_mode, pricing }: any) => ({
+        id,
+        owned_by,
+        categories,
+        billing_mode,
+        pricing,
+      })),
+    )
+  })
+
+  test('leaves out the models that nobody here serves', async () => {
+    const { get } = stage({ ports: { vendors: { images: () => undefined, chat: () => undefined } } })
+    const { status, body } = await get('/api/pricing')
+    expect([status, body.models]).toEqual([200, []])
+    expect(body.endpoints.length).toBeGreaterThan(10)
+  })
+
+  test('takes 100 requests per hour and address', async () => {
+    const { get, clock } = stage()
+    for (let i = 0; i < 100; i++) expect((await get('/api/pricing')).status).toBe(200)
+    await clock.advance(60_000)
+    const { status, headers, body } = await get('/api/pricing')
+    expect([status, body.error]).toEqual([429, 'Rate limit exceeded'])
+    const named = ['retry-after', 'x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset'].map((name) =>
+      headers.get(name),
+    )
+    expect(named).toEqual(['3540', '100', '0', String(START + 3_600_000)])
+    expect((await get('/api/pricing', '192.0.2.2')).status).toBe(200)
+    expect((await get('/brand/numbers.json')).status).toBe(200)
+  })
+})
+
+describe('GET /brand/numbers.json', () => {
+  test('counts what is listed, and what is on the menu', async () => {
+    const { get } = stage()
+    const { body } = await get('/brand/numbers.json')
+    const { data } = (await get('/api/v1/models')).body
+    const count = (mode: string) =>
+      data.filter(({ billing_mode }: { billing_mode: string }) => billing_mode === mode).length
+    expect(body.version).toBe(1)
+    expect(body.models).toMatchObject({
+      totalVisible: data.length,
+      chatVisible: data.length - count('per_image'),
+      image: count('per_image'),
+      free: count('free'),
+      freeWithheld: 0,
+    })
+    expect(body.models.withFallbackAllEntries).toBeGreaterThanOrEqual(body.models.withFallback)
+    const shown = endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
+    expect(body.endpoints).toEqual({
+      paid: endpoints.filter(isSold).length,
+      free: shown.length - endpoints.filter(isSold).length,
+    })
+    expect(body.networks).toBe(1)
+  })
+
+  test('counts nothing that is not for sale here', async () => {
+    const { body } = await stage({ ports: { vendors: { images: () => undefined, chat: () => undefined } } }).get(
+      '/brand/numbers.json',
+    )
+    expect(Object.values(body.models)).toEqual(Object.keys(body.models).map(() => 0))
+  })
+})

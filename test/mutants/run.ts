@@ -1,0 +1,86 @@
+/**
+ * `bun run mutants`: makes each mistake of `mutants.ts` in a copy of the sources and runs the quick tests of the money rules, which have to fail.
+ * `bun run mutants owed poll` takes those whose name contains one of these; `--full` runs the tests in full. Ends with the mutants that live.
+ */
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { apply } from './apply.ts'
+import { type Mutant, mutants } from './mutants.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const PARTS = [
+  'core',
+  'adapters',
+  'server',
+  'test',
+  'package.json',
+  'tsconfig.json',
+  'bunfig.toml',
+  'README.md',
+  '.oxlintrc.json',
+]
+/** From the fastest to the slowest: a mutant is dead with the first that fails. */
+const STAGES: readonly (readonly string[])[] = [
+  ['test/core/payment', 'test/core/call', 'test/core/gateways_test.ts'],
+  ['test/adapters/storage/storage_test.ts', 'test/core/products/wallet', 'test/core/x402', 'test/core/http'],
+  ['test/core/products/endpoints_test.ts', 'test/core/gateway_laws_test.ts', 'test/core/products'],
+  ['test/simulation/simulation_test.ts'],
+]
+/** A mutant may make work go on for ever. */
+const LIMIT_MS = 600_000
+
+const filters = process.argv.slice(2).filter((argument) => argument !== '--full')
+const env = { ...process.env, FAREBOX_TESTS: process.argv.includes('--full') ? 'full' : '' }
+const copy = mkdtempSync(join(tmpdir(), 'farebox-mutants-'))
+
+async function isRed(files: readonly string[]): Promise<boolean> {
+  const child = Bun.spawn(
+    [
+      process.execPath,
+      'test',
+      '--bail',
+      '--no-isolate',
+      '--timeout=60000',
+      '--path-ignore-patterns=**/*_full_test.ts',
+      ...files,
+    ],
+    { cwd: copy, env, stdout: 'ignore', stderr: 'ignore', timeout: LIMIT_MS },
+  )
+  return (await child.exited) !== 0
+}
+
+async function killerOf(): Promise<string | undefined> {
+  for (const files of STAGES) if (await isRed(files)) return files[0]
+  return undefined
+}
+
+async function judged(mutant: Mutant): Promise<string> {
+  const applied = apply(mutant, copy)
+  if (typeof applied === 'string') return applied
+  const path = join(copy, applied.path)
+  const before = readFileSync(path, 'utf8')
+  writeFileSync(path, applied.text)
+  const killer = await killerOf()
+  writeFileSync(path, before)
+  return killer ? `killed by ${killer}` : 'ALIVE'
+}
+
+try {
+  for (const part of PARTS) cpSync(join(ROOT, part), join(copy, part), { recursive: true })
+  symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'))
+  const killer = await killerOf()
+  if (killer) throw new Error(`the tests fail without a mutant: ${killer}`)
+  const chosen = mutants.filter(({ name }) => filters.length === 0 || filters.some((filter) => name.includes(filter)))
+  const alive: string[] = []
+  for (const mutant of chosen) {
+    const started = performance.now()
+    const said = await judged(mutant)
+    if (!said.startsWith('killed')) alive.push(mutant.name)
+    console.log(`${((performance.now() - started) / 1000).toFixed(1).padStart(6)} s  ${mutant.name}: ${said}`)
+  }
+  console.log(`${chosen.length - alive.length} of ${chosen.length} mutants killed`)
+  process.exitCode = alive.length === 0 ? 0 : 1
+} finally {
+  rmSync(copy, { recursive: true, force: true })
+}

@@ -1,0 +1,534 @@
+/** The makers' own clients, unchanged but for their address and a fetch that pays, against one devnet gateway: real answers, real transfers. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import Anthropic from '@anthropic-ai/sdk'
+import { type FunctionDeclaration, GoogleGenAI, Type } from '@google/genai'
+import { decodePaymentResponseHeader } from '@x402/fetch'
+import OpenAI from 'openai'
+import { ECHO_LABEL } from '../../../adapters/providers/demo/chat.ts'
+import { parseConfig } from '../../../server/config/mod.ts'
+import { type Running, start } from '../../../server/main.ts'
+import { door } from '../../kit.ts'
+import { type Till, tillAt } from './chat_kit.ts'
+
+const ECHO = 'farebox/echo'
+const FREE = 'farebox/echo-free'
+const ASKED = 'Please look at the weather in Bern: call get_weather.'
+const FOUND = '{"sky":"fog over the Aare"}'
+const CITY = {
+  type: 'object' as const,
+  properties: { city: { type: 'string' as const }, days: { type: 'integer' as const } },
+  required: ['city', 'days'],
+  additionalProperties: false,
+}
+
+const log = {
+  info: () => {},
+  warn: () => {},
+  alert: (message: string, fields: unknown) => console.error(message, fields),
+  access: () => {},
+  flush: () => {},
+}
+/** An upstream that never answers, and notices who hangs up: what can still be cancelled must be under way. */
+const arrived = door()
+const left = door()
+const slow = Bun.serve({
+  port: 0,
+  hostname: '127.0.0.1',
+  idleTimeout: 0,
+  fetch(request) {
+    request.signal.addEventListener('abort', left.open)
+    arrived.open()
+    return new Promise<Response>(() => {})
+  },
+})
+
+let running: Running
+let till: Till
+
+beforeAll(async () => {
+  const read = parseConfig('', {
+    PORT: '0',
+    DATABASE_URL: 'memory:',
+    OBJECT_STORE: 'memory:',
+    OPENAI_API_KEY: 'any',
+    OPENAI_BASE_URL: `${slow.url}v1`,
+  })
+  if (!read.ok) throw new Error(read.mistakes.join('\n'))
+  running = await start(read.config, log)
+  till = await tillAt(running.url)
+})
+
+afterAll(async () => {
+  await running.stop()
+  await slow.stop(true)
+})
+
+async function gathered<T>(stream: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = []
+  for await (const each of stream) all.push(each)
+  return all
+}
+
+/** A receipt as its reader has it, from the headers that a client hands out. */
+function expectReceipt(header: string | null | undefined): void {
+  expect(decodePaymentResponseHeader(header ?? '')).toMatchObject({
+    success: true,
+    network: 'eip155:84532',
+    payer: till.payer.account.address,
+    transaction: expect.stringMatching(/^0x[0-9a-f]{64}$/),
+  })
+}
+
+describe('openai', () => {
+  const client = (pays = true) =>
+    new OpenAI({ baseURL: `${running.url}/api/v1`, apiKey: 'any', ...(pays && { fetch: till.pay }) })
+  const messages = [{ role: 'user' as const, content: 'Hello there, gateway' }]
+  const tools = [
+    { type: 'function' as const, function: { name: 'get_weather', description: 'Looks outside.', parameters: CITY } },
+  ]
+
+  test('chats, reads its usage, and finds the receipt beside the answer', async () => {
+    const { answer, sales } = await till.bought(() =>
+      client().chat.completions.create({ model: ECHO, messages }).withResponse(),
+    )
+    const { data, response } = answer
+    expect(data).toMatchObject({
+      object: 'chat.completion',
+      model: ECHO,
+      choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant' } }],
+    })
+    expect(data.choices[0]?.message.content).toContain('You said: "Hello there, gateway".')
+    expect(data.usage?.total_tokens).toBe(data.usage!.prompt_tokens + data.usage!.completion_tokens)
+    expect(data.usage?.completion_tokens).toBeGreaterThan(5)
+    expectReceipt(response.headers.get('payment-response'))
+    expect(sales).toHaveLength(1)
+  })
+
+  test('streams', async () => {
+    const { answer: chunks } = await till.bought(async () =>
+      gathered(await client().chat.completions.create({ model: ECHO, messages, stream: true })),
+    )
+    expect(chunks.length).toBeGreaterThan(10)
+    expect(chunks.map(({ choices }) => choices[0]?.delta.content ?? '').join('')).toContain(
+      'You said: "Hello there, gateway".',
+    )
+    expect(chunks.at(-1)?.usage?.total_tokens).toBeGreaterThan(10)
+    expect(new Set(chunks.map(({ model }) => model))).toEqual(new Set([ECHO]))
+  })
+
+  test('gathers a stream to the answer that comes whole', async () => {
+    const { answer: whole } = await till.bought(() => client().chat.completions.create({ model: ECHO, messages }))
+    const { answer: streamed } = await till.bought(async () => {
+      const run = client().chat.completions.stream({ model: ECHO, messages })
+      return { final: await run.finalChatCompletion(), usage: await run.totalUsage() }
+    })
+    expect(streamed.final.choices[0]?.message.content).toBe(whole.choices[0]!.message.content)
+    expect(streamed.usage).toMatchObject(whole.usage!)
+  })
+
+  test('calls a tool, whole and streamed, and gets an answer for its result', async () => {
+    const asked = [{ role: 'user' as const, content: ASKED }]
+    const { answer: first } = await till.bought(() =>
+      client().chat.completions.create({ model: ECHO, messages: asked, tools }),
+    )
+    const { message, finish_reason } = first.choices[0]!
+    const [call] = message.tool_calls ?? []
+    if (call?.type !== 'function') throw new Error('no function was called')
+    expect([finish_reason, call.function.name, Object.keys(JSON.parse(call.function.arguments))]).toEqual([
+      'tool_calls',
+      'get_weather',
+      ['city', 'days'],
+    ])
+    const { answer: streamed } = await till.bought(() =>
+      client().chat.completions.stream({ model: ECHO, messages: asked, tools }).finalChatCompletion(),
+    )
+    expect(streamed.choices[0]?.message.tool_calls).toMatchObject([{ type: 'function', function: call.function }])
+    const { answer: last } = await till.bought(() =>
+      client().chat.completions.create({
+        model: ECHO,
+        messages: [...asked, message, { role: 'tool', tool_call_id: call.id, content: FOUND }],
+        tools,
+      }),
+    )
+    expect(last.choices[0]?.message.content).toContain('The tool answered: "{\\"sky\\":\\"fog over the Aare\\"}"')
+  })
+
+  test('runs tools by itself, each turn paid once', async () => {
+    const seen: unknown[] = []
+    const tool = {
+      type: 'function' as const,
+      function: {
+        name: 'get_weather',
+        description: 'Looks outside.',
+        parameters: CITY,
+        parse: JSON.parse,
+        function: (found: unknown) => (seen.push(found), FOUND),
+      },
+    }
+    const { answer, sales } = await till.bought(() =>
+      client()
+        .chat.completions.runTools({ model: ECHO, messages: [{ role: 'user', content: ASKED }], tools: [tool] })
+        .finalContent(),
+    )
+    expect(answer).toContain('fog over the Aare')
+    expect(seen).toMatchObject([{ city: ASKED, days: 1 }])
+    expect(sales).toHaveLength(2)
+  })
+
+  test('gets JSON of the schema that it asked for', async () => {
+    const response_format = { type: 'json_schema' as const, json_schema: { name: 'trip', strict: true, schema: CITY } }
+    const { answer } = await till.bought(() =>
+      client().chat.completions.parse({
+        model: ECHO,
+        messages: [{ role: 'user', content: 'Three days: 3' }],
+        response_format,
+      }),
+    )
+    expect(JSON.parse(answer.choices[0]?.message.content ?? '')).toEqual({ city: 'Three days: 3', days: 3 })
+  })
+
+  test('asks the responses API, whole and streamed', async () => {
+    const asked = { model: ECHO, instructions: 'Be brief.', input: 'Hello there, gateway' }
+    const { answer } = await till.bought(() => client().responses.create(asked).withResponse())
+    expect(answer.data).toMatchObject({
+      object: 'response',
+      status: 'completed',
+      model: ECHO,
+      instructions: 'Be brief.',
+    })
+    expect(answer.data.output_text).toContain('You said: "Hello there, gateway".')
+    expect(answer.data.usage?.total_tokens).toBe(answer.data.usage!.input_tokens + answer.data.usage!.output_tokens)
+    expectReceipt(answer.response.headers.get('payment-response'))
+    const { answer: events } = await till.bought(async () =>
+      gathered(await client().responses.create({ ...asked, stream: true })),
+    )
+    expect(events[0]?.type).toBe('response.created')
+    expect(events.map((event) => (event.type === 'response.output_text.delta' ? event.delta : '')).join('')).toBe(
+      answer.data.output_text,
+    )
+    expect(events.at(-1)).toMatchObject({
+      type: 'response.completed',
+      response: { usage: { total_tokens: answer.data.usage!.total_tokens } },
+    })
+    const { answer: final } = await till.bought(() => client().responses.stream(asked).finalResponse())
+    expect(final.output_text).toBe(answer.data.output_text)
+  })
+
+  test('calls a tool through the responses API, gives its result, and gets JSON', async () => {
+    const functions = [{ type: 'function' as const, name: 'get_weather', parameters: CITY, strict: true }]
+    const input: OpenAI.Responses.ResponseInputItem[] = [{ role: 'user', content: ASKED }]
+    const { answer: first } = await till.bought(() =>
+      client().responses.create({ model: ECHO, input, tools: functions }),
+    )
+    const call = first.output.find(({ type }) => type === 'function_call')
+    if (call?.type !== 'function_call') throw new Error('no function was called')
+    const result = { type: 'function_call_output' as const, call_id: call.call_id, output: FOUND }
+    const { answer: last } = await till.bought(() =>
+      client().responses.create({ model: ECHO, input: [...input, call, result], tools: functions }),
+    )
+    expect(last.output_text).toContain('fog over the Aare')
+    const { answer: made } = await till.bought(() =>
+      client().responses.parse({
+        model: ECHO,
+        input: 'Three days: 3',
+        text: { format: { type: 'json_schema', name: 'trip', schema: CITY, strict: true } },
+      }),
+    )
+    expect(JSON.parse(made.output_text)).toEqual({ city: 'Three days: 3', days: 3 })
+  })
+
+  test('orders an answer in the background, retrieves it whole and as events, and pays once', async () => {
+    const before = await till.block()
+    const queued = await client().responses.create({ model: ECHO, input: 'Hello there, gateway', background: true })
+    expect(queued).toMatchObject({ status: 'queued', background: true, output: [] })
+    expect(await running.wired.drain(10_000)).toBe(0)
+    const { data, response } = await client(false).responses.retrieve(queued.id).withResponse()
+    expect([data.id, data.status, data.output_text]).toEqual([
+      queued.id,
+      'completed',
+      expect.stringContaining('You said: "Hello there, gateway".'),
+    ])
+    const [paid, ...more] = await till.transfersSince(before)
+    expect([paid?.value, more]).toEqual([till.quoted(), []])
+    expectReceipt(response.headers.get('payment-response'))
+    expect(response.headers.get('x-payment-receipt')).toBe(paid!.transaction)
+    const events = await gathered(await client(false).responses.retrieve(queued.id, { stream: true }))
+    expect(events.at(-1)).toMatchObject({ type: 'response.completed', response: { id: queued.id, usage: data.usage } })
+    const rest = await gathered(await client(false).responses.retrieve(queued.id, { stream: true, starting_after: 3 }))
+    expect(rest).toEqual(events.slice(4))
+    expect(await till.transfersSince(before)).toHaveLength(1)
+  })
+
+  test('cancels what is under way in the background, which costs nothing and ends the work', async () => {
+    const before = await till.block()
+    const { id } = await client().responses.create({ model: 'openai/gpt-6-luna', input: 'Hello', background: true })
+    await arrived.passed
+    const cancelled = await client().responses.cancel(id)
+    expect(cancelled).toMatchObject({ id, status: 'cancelled', output: [] })
+    await left.passed
+    expect(await client().responses.retrieve(id)).toMatchObject({ id, status: 'cancelled' })
+    expect(await running.wired.drain(10_000)).toBe(0)
+    expect(await till.transfersSince(before)).toEqual([])
+  })
+
+  test('lists the models, with the echo model among them', async () => {
+    const listed = await gathered(client(false).models.list())
+    expect(listed.find(({ id }) => id === ECHO)).toMatchObject({
+      object: 'model',
+      owned_by: 'farebox',
+      created: expect.any(Number),
+    })
+  })
+
+  test('chats and streams free of charge without a wallet', async () => {
+    const { data, response } = await client(false).chat.completions.create({ model: FREE, messages }).withResponse()
+    expect([response.headers.get('x-free-model'), data.choices[0]?.message.content?.startsWith(ECHO_LABEL)]).toEqual([
+      'true',
+      true,
+    ])
+    const streamed = await client(false).chat.completions.stream({ model: FREE, messages }).finalChatCompletion()
+    expect(streamed.choices[0]?.message.content).toBe(data.choices[0]!.message.content)
+    const made = await client(false)
+      .chat.completions.stream({ model: FREE, messages: [{ role: 'user', content: ASKED }], tools })
+      .finalChatCompletion()
+    expect(made.choices[0]?.message.tool_calls).toHaveLength(1)
+  })
+
+  test('reads a refusal as its own error, with its code and its field', async () => {
+    const refused = await client(false)
+      .chat.completions.create({ model: 'nobody/nothing', messages })
+      .catch((error: unknown) => error)
+    expect(refused).toBeInstanceOf(OpenAI.BadRequestError)
+    expect(refused).toMatchObject({
+      status: 400,
+      param: 'model',
+      type: 'invalid_request_error',
+      message: expect.stringContaining('Unknown model: nobody/nothing'),
+    })
+    const unpaid = await client(false)
+      .chat.completions.create({ model: ECHO, messages })
+      .catch((error: unknown) => error)
+    expect(unpaid).toMatchObject({ status: 402 })
+  })
+})
+
+describe('@anthropic-ai/sdk', () => {
+  const client = (pays = true) =>
+    new Anthropic({ baseURL: `${running.url}/api`, apiKey: 'any', ...(pays && { fetch: till.pay }) })
+  const asked = { max_tokens: 300, messages: [{ role: 'user' as const, content: 'Hello there, gateway' }] }
+  const tools = [{ name: 'get_weather', description: 'Looks outside.', input_schema: CITY }]
+  const textOf = ({ content }: Anthropic.Message) =>
+    content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('')
+
+  test('converses, reads its usage, and finds the receipt beside the answer', async () => {
+    const { answer, sales } = await till.bought(() =>
+      client()
+        .messages.create({ model: ECHO, system: 'Be brief.', ...asked })
+        .withResponse(),
+    )
+    expect(answer.data).toMatchObject({
+      type: 'message',
+      role: 'assistant',
+      model: ECHO,
+      stop_reason: 'end_turn',
+      id: expect.stringMatching(/^msg_/),
+    })
+    expect(textOf(answer.data)).toContain('You said: "Hello there, gateway".')
+    expect(answer.data.usage).toMatchObject({ input_tokens: expect.any(Number), output_tokens: expect.any(Number) })
+    expectReceipt(answer.response.headers.get('payment-response'))
+    expect(sales).toHaveLength(1)
+  })
+
+  test('streams, by events and to the final message', async () => {
+    const { answer: events } = await till.bought(async () =>
+      gathered(await client().messages.create({ model: ECHO, ...asked, stream: true })),
+    )
+    expect(events.map(({ type }) => type).filter((type, index, all) => type !== all[index - 1])).toEqual([
+      'message_start',
+      'content_block_start',
+      'content_block_delta',
+      'content_block_stop',
+      'message_delta',
+      'message_stop',
+    ])
+    const { answer: final } = await till.bought(() =>
+      client()
+        .messages.stream({ model: ECHO, ...asked })
+        .finalMessage(),
+    )
+    expect(final).toMatchObject({ model: ECHO, stop_reason: 'end_turn' })
+    expect(textOf(final)).toContain('You said: "Hello there, gateway".')
+    expect(final.usage.output_tokens).toBeGreaterThan(5)
+    expect(final.usage.input_tokens).toBeGreaterThan(5)
+  })
+
+  test('uses a tool, whole and streamed, and gets an answer for its result', async () => {
+    const question = { role: 'user' as const, content: ASKED }
+    const { answer: first } = await till.bought(() =>
+      client().messages.create({ model: ECHO, ...asked, messages: [question], tools }),
+    )
+    const use = first.content.find((block) => block.type === 'tool_use')
+    if (!use) throw new Error('no tool was used')
+    expect([first.stop_reason, use.name, use.input]).toEqual(['tool_use', 'get_weather', { city: ASKED, days: 1 }])
+    const { answer: streamed } = await till.bought(() =>
+      client()
+        .messages.stream({ model: ECHO, ...asked, messages: [question], tools })
+        .finalMessage(),
+    )
+    expect(streamed.content).toMatchObject([{ type: 'tool_use', name: 'get_weather', input: use.input as object }])
+    const result = {
+      role: 'user' as const,
+      content: [{ type: 'tool_result' as const, tool_use_id: use.id, content: FOUND }],
+    }
+    const { answer: last } = await till.bought(() =>
+      client().messages.create({
+        model: ECHO,
+        ...asked,
+        messages: [question, { role: 'assistant', content: first.content }, result],
+        tools,
+      }),
+    )
+    expect(textOf(last)).toContain('fog over the Aare')
+  })
+
+  test('gets JSON of the schema that it asked for', async () => {
+    const output_config = { format: { type: 'json_schema' as const, schema: CITY } }
+    const { answer } = await till.bought(() =>
+      client().messages.create({
+        model: ECHO,
+        ...asked,
+        messages: [{ role: 'user', content: 'Three days: 3' }],
+        output_config,
+      }),
+    )
+    expect(JSON.parse(textOf(answer))).toEqual({ city: 'Three days: 3', days: 3 })
+  })
+
+  test('converses free of charge without a wallet', async () => {
+    const said = await client(false).messages.create({ model: FREE, ...asked })
+    const bearer = new Anthropic({ baseURL: `${running.url}/api`, apiKey: null, authToken: 'any' })
+    const streamed = await bearer.messages.stream({ model: FREE, ...asked }).finalMessage()
+    expect(textOf(said)).toStartWith(ECHO_LABEL)
+    expect(textOf(streamed)).toBe(textOf(said))
+  })
+
+  test('reads a refusal as its own error', async () => {
+    const refused = await client(false)
+      .messages.create({ model: 'nobody/nothing', ...asked })
+      .catch((error: unknown) => error)
+    expect(refused).toBeInstanceOf(Anthropic.BadRequestError)
+    expect(refused).toMatchObject({
+      status: 400,
+      error: {
+        type: 'error',
+        error: { type: 'invalid_request_error', message: expect.stringContaining('Unknown model') },
+      },
+    })
+    const unpaid = await client(false)
+      .messages.create({ model: ECHO, ...asked })
+      .catch((error: unknown) => error)
+    expect(unpaid).toMatchObject({ status: 402, error: { type: 'error', error: { type: 'payment_required' } } })
+  })
+})
+
+describe('@google/genai', () => {
+  const client = (pays = true) =>
+    new GoogleGenAI({ apiKey: 'any', httpOptions: { baseUrl: `${running.url}/api`, ...(pays && { fetch: till.pay }) } })
+  const asked = { model: ECHO, contents: 'Hello there, gateway' }
+  const declaration: FunctionDeclaration = {
+    name: 'get_weather',
+    description: 'Looks outside.',
+    parameters: {
+      type: Type.OBJECT,
+      properties: { city: { type: Type.STRING }, days: { type: Type.INTEGER } },
+      required: ['city', 'days'],
+    },
+  }
+  const tools = [{ functionDeclarations: [declaration] }]
+
+  test('generates content, reads its usage, and finds the receipt beside the answer', async () => {
+    const { answer, sales } = await till.bought(() =>
+      client().models.generateContent({ ...asked, config: { systemInstruction: 'Be brief.' } }),
+    )
+    expect(answer.text).toContain('You said: "Hello there, gateway".')
+    expect([answer.modelVersion, answer.candidates?.[0]?.finishReason as string]).toEqual([ECHO, 'STOP'])
+    const { promptTokenCount = 0, candidatesTokenCount = 0, totalTokenCount } = answer.usageMetadata ?? {}
+    expect(totalTokenCount).toBe(promptTokenCount + candidatesTokenCount)
+    expect(candidatesTokenCount).toBeGreaterThan(5)
+    expectReceipt(answer.sdkHttpResponse?.headers?.['payment-response'])
+    expect(sales).toHaveLength(1)
+  })
+
+  test('streams', async () => {
+    const { answer: chunks } = await till.bought(async () =>
+      gathered(await client().models.generateContentStream(asked)),
+    )
+    expect(chunks.length).toBeGreaterThan(10)
+    expect(chunks.map(({ text }) => text ?? '').join('')).toContain('You said: "Hello there, gateway".')
+    expect(chunks.at(-1)?.usageMetadata?.totalTokenCount).toBeGreaterThan(10)
+  })
+
+  test('calls a function, whole and streamed, and gets an answer for its result', async () => {
+    const question = { role: 'user', parts: [{ text: ASKED }] }
+    const { answer: first } = await till.bought(() =>
+      client().models.generateContent({ model: ECHO, contents: [question], config: { tools } }),
+    )
+    const [call] = first.functionCalls ?? []
+    expect(call).toMatchObject({ name: 'get_weather', args: { city: ASKED, days: 1 } })
+    const { answer: chunks } = await till.bought(async () =>
+      gathered(await client().models.generateContentStream({ model: ECHO, contents: [question], config: { tools } })),
+    )
+    expect(chunks.flatMap(({ functionCalls }) => functionCalls ?? [])).toMatchObject([
+      { name: 'get_weather', args: { city: ASKED, days: 1 } },
+    ])
+    const turns = [
+      question,
+      first.candidates![0]!.content!,
+      {
+        role: 'user',
+        parts: [{ functionResponse: { id: call!.id!, name: 'get_weather', response: { sky: 'fog over the Aare' } } }],
+      },
+    ]
+    const { answer: last } = await till.bought(() =>
+      client().models.generateContent({ model: ECHO, contents: turns, config: { tools } }),
+    )
+    expect(last.text).toContain('fog over the Aare')
+  })
+
+  test('keeps a chat, each turn paid once', async () => {
+    const chat = client().chats.create({ model: ECHO })
+    const { answer, sales } = await till.bought(async () => [
+      await chat.sendMessage({ message: 'One' }),
+      ...(await gathered(await chat.sendMessageStream({ message: 'Two' }))),
+    ])
+    expect(answer.map(({ text }) => text ?? '').join('')).toMatch(/You said: "One".*You said: "Two"/s)
+    expect(sales).toHaveLength(2)
+    expect(sales[1]!.quote).toBeGreaterThanOrEqual(sales[0]!.quote)
+  })
+
+  test('gets JSON of the schema that it asked for, in either of its two spellings', async () => {
+    for (const schema of [{ responseSchema: declaration.parameters! }, { responseJsonSchema: CITY }]) {
+      const config = { responseMimeType: 'application/json', ...schema }
+      const { answer } = await till.bought(() =>
+        client().models.generateContent({ model: ECHO, contents: 'Three days: 3', config }),
+      )
+      expect(JSON.parse(answer.text ?? '')).toEqual({ city: 'Three days: 3', days: 3 })
+    }
+  })
+
+  test('reads a refusal as its own error: free models are for chat, and a wallet is needed', async () => {
+    const refusal = async (model: string) =>
+      await client(false)
+        .models.generateContent({ ...asked, model })
+        .catch((error: unknown) => error)
+    expect(await refusal(FREE)).toMatchObject({
+      status: 400,
+      message: expect.stringContaining('/api/v1/chat/completions'),
+    })
+    expect(await refusal('nobody/nothing')).toMatchObject({
+      status: 400,
+      message: expect.stringContaining('Unknown model'),
+    })
+    expect(await refusal(ECHO)).toMatchObject({ status: 402, message: expect.stringContaining('PAYMENT_REQUIRED') })
+  })
+})

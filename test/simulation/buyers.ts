@@ -1,0 +1,77 @@
+/** What buyers send to a process, and the rounds that a process makes by itself. */
+import type { Reply } from '../../core/http/reply.ts'
+import { pollUrl, requestOf } from './setup.ts'
+import { type Actor, ownerOf, type Process, type Signed, type World } from './world.ts'
+
+const NEVER = new AbortController().signal
+/** The address of all buyers: an order that is sent again is known by it. */
+const BUYER = '192.0.2.1'
+
+export function post(world: World, process: Process, signed: Signed): Actor {
+  const request = requestOf('POST', signed.product.path, { body: signed.product.body, header: signed.header })
+  const name = `${ownerOf(process.index)} post ${signed.name} #${world.step}`
+  world.say(() => name)
+  signed.isShown = true
+  const { isDeaf } = world.setup.rule
+  return world.start(
+    { name, kind: 'post', process, signed },
+    async ({ gone }) =>
+      await heard(
+        await process.gateway.handle(request, { ip: BUYER, gone: isDeaf ? NEVER : gone.signal }),
+        gone.signal,
+      ),
+  )
+}
+
+export function poll(world: World, process: Process, { id, signed }: { id: string; signed: Signed }): Actor {
+  const request = requestOf('GET', pollUrl(id, world.ledgerRows.isLive(id) ? '/api/v1/calls' : undefined), {
+    header: signed.header,
+  })
+  const name = `${ownerOf(process.index)} poll ${world.ledgerRows.nameOf(id)} ${signed.name} #${world.step}`
+  world.say(() => name)
+  signed.isShown = true
+  return world.start({ name, kind: 'poll', process, signed, call: id }, ({ gone }) =>
+    process.gateway.handle(request, { ip: BUYER, gone: gone.signal }),
+  )
+}
+
+/** A stream is read to its end, or until its reader leaves; it is then what came of it. */
+async function heard(reply: Reply, gone: AbortSignal): Promise<Reply> {
+  if (!(reply.body instanceof ReadableStream)) return reply
+  const reader = reply.body.getReader()
+  const decoder = new TextDecoder()
+  gone.addEventListener('abort', () => void reader.cancel().catch(() => {}), { once: true })
+  let text = ''
+  for (;;) {
+    const { done, value } = await reader.read()
+    if (done) return { ...reply, body: text }
+    text += decoder.decode(value, { stream: true })
+  }
+}
+
+/** A round of a process's own timer; the next begins when this one has ended. */
+export function maintain(world: World, process: Process): void {
+  const name = `${ownerOf(process.index)} tends #${world.step}`
+  world.say(() => name)
+  process.isMaintaining = true
+  world.start({ name, kind: 'maintain', process }, async () => {
+    try {
+      await process.gateway.maintain()
+    } finally {
+      process.isMaintaining = false
+    }
+    return undefined
+  })
+}
+
+/** The authorization that opened a call. */
+export function openerOf(world: World, id: string): Signed {
+  const signed = world.byKey(world.ledgerRows.row(id)?.authorization ?? '')
+  if (!signed) throw new Error(`nobody signed for ${id}`)
+  return signed
+}
+
+export function alive(world: World): Process | undefined {
+  const running = world.processes.filter(({ isAlive, isFrozen }) => isAlive && !isFrozen)
+  return running.length === 0 ? undefined : world.chance.pick(running)
+}

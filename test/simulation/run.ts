@@ -1,0 +1,89 @@
+/**
+ * `bun test/simulation/run.ts --runs 400000 --seed 7` explores; `--replay SEED` tells one run; `--without "rule"` does either with that rule
+ * switched off; `--rules` lists them; `--harsh` does either in bad weather: pauses, a storage that goes away, clocks that differ, a node that
+ * answers 429, wallets that take their money away, with chat and streams among what is sold; `--storage sqlite` or `postgres` does either on that storage. Ends with 1 when a law was broken.
+ */
+import { parseArgs } from 'node:util'
+import { LAWS } from './ledger.ts'
+import { campaign, replay } from './campaign.ts'
+import type { Run } from './explore.ts'
+import { featureFlags } from './rules.ts'
+import { AS_BUILT, IN_BAD_WEATHER, type Rule } from './setup.ts'
+import { openStore, type Store, STORES, type StoreName } from './stores.ts'
+
+const { values } = parseArgs({
+  options: {
+    runs: { type: 'string', default: '20000' },
+    seed: { type: 'string', default: String(Date.now() % 1_000_000) },
+    skip: { type: 'string', default: '0' },
+    replay: { type: 'string' },
+    without: { type: 'string' },
+    rules: { type: 'boolean', default: false },
+    harsh: { type: 'boolean', default: false },
+    storage: { type: 'string', default: 'memory' },
+  },
+})
+
+function ruleNamed(name: string | undefined): Rule {
+  if (name === undefined) return values.harsh ? IN_BAD_WEATHER : AS_BUILT
+  const rule = featureFlags.find((each) => each.name === name)
+  if (!rule) throw new RangeError(`no rule is called ${JSON.stringify(name)}; --rules lists them`)
+  return rule
+}
+
+function storeNamed(name: string): StoreName {
+  const found = STORES.find((each) => each === name)
+  if (!found) throw new RangeError(`no storage is called ${JSON.stringify(name)}; there are ${STORES.join(', ')}`)
+  return found
+}
+
+/** A rule that is switched off by a storage of its own cannot be judged on another. */
+function on({ fresh }: Store, name: StoreName, rule: Rule): Rule {
+  if (name === 'memory') return rule
+  if (rule.storage) throw new RangeError(`the rule ${JSON.stringify(rule.name)} is switched off in memory only`)
+  return { ...rule, storage: fresh }
+}
+
+function describe({ seed, steps, violation }: Run): string {
+  return violation
+    ? `seed ${seed}, ${steps} steps: ${LAWS[violation.law]}\n    ${violation.text}`
+    : `seed ${seed}, ${steps} steps: every law holds`
+}
+
+async function tell(rule: Rule, seed: number): Promise<boolean> {
+  const run = await replay(rule, seed)
+  console.log(run.lines.join('\n'))
+  console.log(describe(run))
+  return run.violation === undefined
+}
+
+async function look(rule: Rule): Promise<boolean> {
+  const [seed, runs, skip] = [values.seed, values.runs, values.skip].map(Number) as [number, number, number]
+  console.log(
+    `${runs} runs, seed ${seed}, ${values.without === undefined ? rule.name : `without: ${rule.name}`}, on ${values.storage}`,
+  )
+  const { found, ms } = await campaign(rule, { seed, runs, skip })
+  console.log(`${Math.round((runs / ms) * 1000)} runs/s, ${found.length} violations`)
+  for (const run of found.slice(0, 10)) console.log(`  ${describe(run)}`)
+  const [first] = found
+  const without = values.without === undefined ? '' : ` --without ${JSON.stringify(values.without)}`
+  const harsh = values.harsh ? ' --harsh' : ''
+  if (first)
+    console.log(`bun test/simulation/run.ts --replay ${first.seed} --storage ${values.storage}${harsh}${without}`)
+  return found.length === 0
+}
+
+async function main(): Promise<boolean> {
+  const [built, name] = [ruleNamed(values.without), storeNamed(values.storage)]
+  if (values.rules) console.log(featureFlags.map((rule) => rule.name).join('\n'))
+  if (values.rules) return true
+  const store = await openStore(name)
+  try {
+    const rule = on(store, name, built)
+    return values.replay === undefined ? await look(rule) : await tell(rule, Number(values.replay))
+  } finally {
+    await store.close()
+  }
+}
+
+process.exitCode = (await main()) ? 0 : 1
