@@ -293,7 +293,7 @@ const get = free({
   path: '/api/v1/responses/{id}',
   summary: 'Poll a background response, or attach to it',
   description:
-    'Free. The id, as the create answered it, is the key: whoever has it reads the output, so keep it to yourself. With stream=true the events, after `starting_after`: output follows when the response is completed and settled.',
+    'Free. The id, as the create answered it, is the key: anyone who has it can read the output, so keep it secret. With stream=true the events, after `starting_after`: output follows when the response is completed and settled.',
   tag: 'chat',
   errorFormat: 'responses',
   output,

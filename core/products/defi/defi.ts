@@ -100,8 +100,7 @@ const protocol = passthrough(
     name: 'defidata.protocol',
     path: 'protocol/{slug}',
     summary: 'One DeFi protocol',
-    description:
-      'A protocol and the history of its value locked, by its slug. A slug that nobody knows is 400, and not charged.',
+    description: 'A protocol and the history of its value locked, by its slug. An unknown slug is 400 and not charged.',
     input: Type.Object({ slug: Type.String({ description: 'As in the list of protocols, for example aave.' }) }),
     output: Type.Object({ name: Type.String() }, open),
     example: { slug: 'aave' },
@@ -130,7 +129,7 @@ const prices = passthrough(
     name: 'defidata.prices',
     path: 'prices/{coins}',
     summary: 'Prices of coins',
-    description: `Prices just now of up to ${MAX_COINS} coins, each written chain:address or coingecko:id, with commas between. A coin that nobody knows is absent from the answer, which is charged.`,
+    description: `Current prices of up to ${MAX_COINS} coins, each written chain:address or coingecko:id, with commas between. An unknown coin is absent from the answer, which is charged.`,
     usd: COIN_PRICES_USD,
     input: Type.Object({
       coins: Type.String({

@@ -73,7 +73,7 @@ export type LeasedNumber = {
   /** The call that pays for another term, unpaid so far. */ readonly unpaid?: Call
 }
 
-/** A call that has been paid for; also where nobody could find out in time (decision 16). */
+/** Whether a call is paid; also if its settlement could not be confirmed in time (decision 16). */
 const isPaid = (call: Call | undefined): boolean =>
   call?.paymentStatus === 'settled' || call?.paymentStatus === 'unresolved'
 
@@ -119,7 +119,7 @@ export async function formerOf(
 
 // ── start and end ────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Makes a bought number the wallet's, as soon as this call is paid. False where somebody else has it. */
+/** Assigns a bought number to the wallet once this call is paid. False if another wallet has it. */
 export async function rentOut(
   records: Records,
   { number, id, order }: Line,

@@ -137,7 +137,7 @@ const chain = free({
   name: 'health.chain',
   path: '/api/v1/health/chain',
   summary: 'Whether the chain answers',
-  description: 'By the answers to the last payments; nobody is asked for this.',
+  description: 'From the results of recent payments; makes no chain calls.',
   tag: 'health',
   limit: LIMIT,
   output: Type.Object({
@@ -193,7 +193,7 @@ const models = free({
   name: 'health.models',
   path: '/api/v1/health/models',
   summary: 'Whether each model answers',
-  description: 'By its last orders; nobody is asked for this.',
+  description: 'From the results of recent calls; makes no provider calls.',
   tag: 'health',
   limit: LIMIT,
   output: Type.Object({
@@ -215,7 +215,7 @@ const regions = free({
   name: 'health.regions',
   path: '/api/v1/health/regions',
   summary: 'Where this gateway is served from',
-  description: 'A gateway knows itself only: there is one region, which is whoever answers.',
+  description: 'A gateway reports only itself, as one region.',
   tag: 'health',
   limit: LIMIT,
   output: Type.Object({

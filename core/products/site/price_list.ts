@@ -95,8 +95,7 @@ const numbers = free({
   name: 'brand.numbers',
   path: '/brand/numbers.json',
   summary: 'How many models and endpoints there are',
-  description:
-    'For whoever writes about this gateway. Counts of other products that public copies of this file carry have no meaning here, and are left out.',
+  description: 'Counts of models and endpoints, for publications about this gateway.',
   tag: 'discovery',
   output: Type.Object({
     version: Type.Literal(1),

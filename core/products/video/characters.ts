@@ -376,7 +376,7 @@ const init = free({
       : await FACE_GROUP.put(records, { id: `rf_${newSecret(random)}`, owner: 'anybody', data, expiresAt }, now)
     if (!record)
       throw new ApiError('BUSY', {
-        message: 'This group was refreshed by another request just now; send it again.',
+        message: 'Another request refreshed this group at the same time; send the request again.',
         headers: { 'retry-after': '1' },
       })
     return initReply(record.id, {

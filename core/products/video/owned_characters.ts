@@ -25,8 +25,8 @@ export const CHARACTER = recordKind({
 export type Character = Parameters<typeof CHARACTER.put>[1]['data']
 
 /**
- * `tokens` of its links, newest first: whoever asks for a new one may yet pass by the old one. `link` is null where it
- * is our own page.
+ * `tokens` of its links, newest first: after a refresh the person may still pass with the old link. `link` is null for
+ * the gateway's own page.
  */
 const group = Type.Object({
   name: Type.String(),
