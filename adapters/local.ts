@@ -76,7 +76,7 @@ export type LocalPorts = {
  * Ports of one process, in memory, for a first embedding. Pass a durable storage before you take real money.
  *
  * @example
- * const ports = localPorts({ chain: memoryChain(), images: () => scriptedVendor([]) })
+ * const ports = localPorts({ chain: memoryChain(), images: () => scriptedVendor() })
  */
 export function localPorts({
   chain,

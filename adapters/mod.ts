@@ -1,4 +1,4 @@
-/** The door to the adapters that run on Bun, Deno and Node alike: what the package brings beside core. */
+/** The public door to the adapters that run on Bun, Deno and Node. */
 export { type BatchedChain, type BatchedConfig, batchedChain } from './chains/batched/mod.ts'
 export {
   type MemoryChain,
@@ -28,7 +28,7 @@ export type { ChatVendorConfig } from './providers/lib/chat/provider.ts'
 export { demoSearch } from './providers/demo/search.ts'
 export { ELEVENLABS, elevenlabs } from './providers/elevenlabs/audio.ts'
 export { EXA_SEARCH, type ExaSearchConfig, exaSearch } from './providers/exa/search.ts'
-export { type FetchMedia, type HttpOptions, mediaFetcher } from './http/fetch.ts'
+export { type FetchMedia, type MediaOptions, mediaFetcher } from './http/media_download.ts'
 export { mediaStreamer, type StreamMedia } from './http/media_download.ts'
 export { cachedMarket, type MarketCacheOptions } from './providers/lib/market_cache.ts'
 export { MINIMAX, minimaxMusic } from './providers/minimax/music.ts'

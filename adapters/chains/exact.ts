@@ -152,7 +152,8 @@ export function checkExact(exact: Exact, offer: Offer, now: number, lookbackSeco
     return refused(
       'PAYMENT_INVALID',
       'payload_authorization_valid_before',
-      `authorization.validBefore is ${exact.validBefore}; it must be at most ${latest}, which is ${life} seconds after now. Sign now + maxTimeoutSeconds`,
+      `authorization.validBefore is ${exact.validBefore}; it must be at most ${latest}, ` +
+        `which is ${life} seconds after now. Sign now + maxTimeoutSeconds`,
     )
   }
   return checkValue(exact, offer)

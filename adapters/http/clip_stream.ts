@@ -1,4 +1,5 @@
 /** Streams the bytes of a clip from a vendor's API, with its type detected from the first bytes. */
+import { declaredLength } from './read_body.ts'
 import { type MediaStream, NoMedia } from '../../core/mod.ts'
 import { checkedStream } from './media_download.ts'
 
@@ -36,13 +37,6 @@ export async function clipStream(
     if (!(error instanceof NoMedia)) throw error
   }
   return void end()
-}
-
-/** The declared length of a body; undefined without one, or with a transfer or content encoding (RFC 9112, 6.3). */
-export function declaredLength(headers: Headers): number | undefined {
-  const isPlain = (headers.get('content-encoding') ?? 'identity') === 'identity' && !headers.has('transfer-encoding')
-  const declared = isPlain ? Number(headers.get('content-length') ?? Number.NaN) : Number.NaN
-  return Number.isSafeInteger(declared) ? declared : undefined
 }
 
 /** The same chunks, with errors in our words. */

@@ -1,6 +1,6 @@
 /** Streamed replies: the first bytes, an error in them, and the rest as it arrives. */
 import type { ChatStream, SseEvent } from '../../core/mod.ts'
-import { record, type ErrorReply, errorReplyIn } from './refusals.ts'
+import { record, type ErrorReply, errorReplyIn } from './error_replies.ts'
 
 type Reader = ReadableStreamDefaultReader<Uint8Array>
 

@@ -1,21 +1,10 @@
-/**
- * Outgoing HTTP: calls to vendors' APIs, and small downloads from their URLs. `media_download.ts` streams large media.
- */
+/** Calls of vendors' APIs: deadlines, one retry, no redirects, and errors without a vendor's text. */
 import { outages } from '../../core/lib/outages.ts'
 import { deadlines } from '../../core/lib/timers.ts'
-import {
-  type ChatStream,
-  type Clock,
-  ApiError,
-  type Fetching,
-  type Log,
-  type MediaStream,
-  type SseEvent,
-} from '../../core/mod.ts'
-import { clipStream, declaredLength } from './clip_stream.ts'
+import { type ChatStream, type Clock, ApiError, type Log, type MediaStream, type SseEvent } from '../../core/mod.ts'
+import { clipStream } from './clip_stream.ts'
 import { chatStream, firstBytes, firstError, errorOfEvent } from './event_stream.ts'
-import { checkHead, guardedGet, checkedType, type MediaOptions, tooLarge } from './media_download.ts'
-import { orAbort } from './or_abort.ts'
+import { readAtMost, readText } from './read_body.ts'
 import {
   type ErrorFor,
   errorFor as defaultErrorFor,
@@ -26,61 +15,7 @@ import {
   safeCode,
   type FailureKind,
   failureKindOf,
-} from './refusals.ts'
-
-// ── media ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-export type FetchMedia = (url: string, at: Fetching) => Promise<{ bytes: Uint8Array; type: string }>
-export type HttpOptions = MediaOptions
-
-/**
- * Downloads media from a vendor's URL into memory. Throws for a private address, a bad status, too many bytes or
- * redirects, and for content that is not the image, clip or sound it claims to be. Connects only to the addresses that
- * were checked, so DNS cannot change in between. Ends with `signal`, during the body too.
- *
- * @example
- * const fetchMedia = mediaFetcher()
- * const { bytes, type } = await fetchMedia(url, { maxBytes: 10_000_000, signal: AbortSignal.timeout(10_000) })
- */
-export function mediaFetcher(options: HttpOptions = {}): FetchMedia {
-  const follow = guardedGet(options)
-  return (start, at) => orAbort(receive(start, at), at.signal)
-
-  async function receive(start: string, at: Fetching): ReturnType<FetchMedia> {
-    const response = await follow(start, at)
-    try {
-      checkHead(response, at.maxBytes)
-      const bytes = await readAtMost(response, at.maxBytes)
-      return { bytes, type: checkedType(bytes, response.headers['content-type']) }
-    } finally {
-      response.destroy()
-    }
-  }
-}
-
-/** Reads a body into memory. Throws, and closes it, past `maxBytes`. */
-export async function readAtMost(
-  body: AsyncIterable<Uint8Array> | readonly Uint8Array[],
-  maxBytes: number,
-): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = []
-  let length = 0
-  for await (const chunk of body) {
-    length += chunk.length
-    if (length > maxBytes) throw tooLarge(maxBytes)
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks, length)
-}
-
-/** Reads the text at once when its length is declared, which is faster than chunk by chunk. */
-async function textOf(response: Response, maxBytes: number): Promise<string> {
-  const declared = declaredLength(response.headers)
-  if (declared !== undefined && declared <= maxBytes) return await response.text()
-  return new TextDecoder().decode(await readAtMost(response.body ?? [], maxBytes))
-}
-
-// ── API calls ───────────────────────────────────────────────────────────────────────────────────────────────────────
+} from './error_replies.ts'
 
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>
 
@@ -123,7 +58,8 @@ export type Media = { readonly bytes: Uint8Array; readonly type: string; readonl
 
 export type VendorHttp = {
   /**
-   * Resolves with the parsed JSON of a 2xx reply. Throws `errorFor` of any other; never a key, a URL or a vendor's text.
+   * Resolves with the parsed JSON of a 2xx reply. Throws `errorFor` of any other; never a key, a URL or a vendor's
+   * text.
    */
   postJson(url: string, body: unknown, options: RequestOptions): Promise<unknown>
   postForm(url: string, form: FormData | URLSearchParams, options: RequestOptions): Promise<unknown>
@@ -332,7 +268,7 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
   }
 
   async function readBody(response: Response, controller: AbortController): Promise<string> {
-    return await textOf(response, maxBytes).catch((error: unknown) => {
+    return await readText(response, maxBytes).catch((error: unknown) => {
       throw controller.signal.aborted
         ? error
         : failure('failed', `${name} answered with a body that broke off, or of more than ${maxBytes} bytes`)

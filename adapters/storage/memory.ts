@@ -33,6 +33,9 @@ type Bound = AuthorizationBinding & { readonly authorization: Authorization }
 /**
  * The reference storage, in memory: the other storages must give the same answers. Everything is lost with the process
  * and some verbs scan every row, so it is for tests and demos. Values are copied in and out.
+ *
+ * @example
+ * const storage = memoryStorage()
  */
 export function memoryStorage(): Storage {
   const rows = new Map<string, Row>()

@@ -257,7 +257,13 @@ async function keptTime(
   ask: () => Promise<number>,
   { log, undo, leaseMs }: { log: ServerLog; undo: (() => unknown)[]; leaseMs: number },
 ): Promise<SharedClock> {
-  const clock = sharedClock({ own: systemClock, monotonic: () => performance.now(), ask, log, leaseMs })
+  const clock = sharedClock({
+    localClock: systemClock,
+    monotonic: () => performance.now(),
+    readDatabaseTime: ask,
+    log,
+    leaseMs,
+  })
   const stop = new AbortController()
   undo.push(() => stop.abort())
   // The first one waits for the connection, the second one does not.

@@ -1,6 +1,5 @@
 /** From configuration to vendors: who makes, answers and finds what is sold. All gateways of a process share them. */
-import { mediaFetcher } from '../../adapters/http/fetch.ts'
-import { mediaStreamer } from '../../adapters/http/media_download.ts'
+import { mediaFetcher, mediaStreamer } from '../../adapters/http/media_download.ts'
 import type { ModelKind, ModelPorts, Models } from '../../adapters/providers/manifest.ts'
 import { pictureResizer } from '../../adapters/providers/lib/resize.ts'
 import type { Clock, VideoRow, Vendors } from '../../core/mod.ts'

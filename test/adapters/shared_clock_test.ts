@@ -22,7 +22,13 @@ function machine({ ahead = 0, travel = 0 } = {}) {
     state.passed += state.travel
     return at
   }
-  const clock = sharedClock({ own, monotonic: () => now() - START + 77 - state.slept, ask, log, leaseMs: LEASE })
+  const clock = sharedClock({
+    localClock: own,
+    monotonic: () => now() - START + 77 - state.slept,
+    readDatabaseTime: ask,
+    log,
+    leaseMs: LEASE,
+  })
   return { clock, log, state, database: now, advance: real.advance, real }
 }
 

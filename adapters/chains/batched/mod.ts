@@ -268,9 +268,7 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
     const notOffered = config.networks.length === 0 ? networkNames.filter((network) => !offered.includes(network)) : []
     const warnings =
       notOffered.length > 0
-        ? [
-            `networks: ${notOffered.join(', ')} are supported but not offered; list the networks to offer, at most ${MAX_NETWORKS}`,
-          ]
+        ? [`networks: ${notOffered.join(', ')} are not offered; list the networks to offer, at most ${MAX_NETWORKS}`]
         : []
     isOpen = true
     return { kind: 'ready', warnings }

@@ -86,7 +86,9 @@ export function checkAuthorization({ exact, endsAt }: BatchedPayment, offer: Off
   if (validBefore * 1000n <= at)
     return refused('PAYMENT_UNFUNDED', 'authorization_expired', `validBefore is ${validBefore}, now is ${nowSeconds}`)
   if (endsAt < now + MIN_REMAINING_MS) {
-    const detail = `validBefore is ${validBefore}, ${validBefore - BigInt(nowSeconds)} seconds after now; sign now + maxTimeoutSeconds, which is ${offer.maxTimeoutSeconds}`
+    const remaining = `${validBefore - BigInt(nowSeconds)} seconds after now`
+    const advice = `sign now + maxTimeoutSeconds, which is ${offer.maxTimeoutSeconds}`
+    const detail = `validBefore is ${validBefore}, ${remaining}; ${advice}`
     return refused('PAYMENT_UNFUNDED', 'authorization_validity_too_short', detail)
   }
   if (validAfter * 1000n > at) {

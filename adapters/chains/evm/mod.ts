@@ -107,7 +107,7 @@ export function evmChain(config: EvmConfig): EvmChain {
       { to: asset, data: stateCall(exact.from, exact.nonce) },
       ...(hadCode ? [] : [transfer]), // last, so that the payer's code cannot affect earlier answers
     ]
-    // Often only these answers tell whether the payer has code, and the token may already run it, so the gas is bounded.
+    // Often only these answers tell whether the payer has code. The token may already run it, so the gas is bounded.
     const bounds = { gas: CONTRACT_LIMITS.gas, from: account.address }
     const payerCall = hadCode ? simulateAsPayer(parsed, transfer, at.signal) : undefined
     const [code, seen] = await Promise.all([

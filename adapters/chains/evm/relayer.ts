@@ -125,7 +125,8 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
       if (result.kind === 'stale') {
         const count = await refreshNonce()
         if (typeof count !== 'number') return { kind: 'rejected', reason: count.reason }
-        if (attempt > 1) nextNonce = Math.max(count, tx.nonce + 1) // the node that counts is behind the one that accepts
+        // The node that counts is behind the one that accepts.
+        if (attempt > 1) nextNonce = Math.max(count, tx.nonce + 1)
         renumber(tx, lowestFree(tx))
       }
     }

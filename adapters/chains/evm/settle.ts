@@ -216,7 +216,8 @@ export function evmSettler(
     const until = revertLimiter.blockedUntil(exact.from, isContract, now)
     if (until === undefined) return true
     const count = revertLimiter.count(exact.from, now)
-    const reason = `${count} transfers of ${exact.from} passed simulation and reverted on chain; nothing is sent for it until ${new Date(until).toISOString()}`
+    const pause = `nothing is sent for it until ${new Date(until).toISOString()}`
+    const reason = `${count} transfers of ${exact.from} passed simulation and reverted on chain; ${pause}`
     void reads.fate(exact, offer).then((fate) => job.done(settlementFrom(fate, exact, reason)))
     return false
   }

@@ -135,8 +135,9 @@ export function solanaReads(rpc: Rpc): SolanaReads {
           if (status === null) return { kind: 'unseen', slot: slotIn(result) }
           if (status?.err === undefined) return undefined
           const { err, confirmations, confirmationStatus } = status
+          // No count of confirmations means finalized.
           const isConfirmed =
-            confirmations === null || confirmationStatus === 'confirmed' || confirmationStatus === 'finalized' // null is finalized
+            confirmations === null || confirmationStatus === 'confirmed' || confirmationStatus === 'finalized'
           return { kind: 'seen', failed: err !== null, isConfirmed }
         },
       }),

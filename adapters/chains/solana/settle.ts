@@ -98,7 +98,8 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
     const until = revertLimiter.blockedUntil(exact.payer, false, at.now)
     if (until === undefined) return follow(exact, at)
     return refused(
-      `${revertLimiter.count(exact.payer, at.now)} transfers of ${exact.payer} passed simulation and failed on chain; nothing is sent for it until ${new Date(until).toISOString()}`,
+      `${revertLimiter.count(exact.payer, at.now)} transfers of ${exact.payer} passed simulation ` +
+        `and failed on chain; nothing is sent for it until ${new Date(until).toISOString()}`,
     )
   }
 

@@ -10,15 +10,18 @@ import { errorEvent } from '../lib/chat/translation.ts'
 import type { ChatVendorConfig } from '../lib/chat/provider.ts'
 import { under } from '../lib/image_provider.ts'
 import { nativeFormat, renamedBy } from '../lib/chat/native_format.ts'
-import { envelope, type ErrorClassifier } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier } from '../../http/error_replies.ts'
 
 const VERSION = '2023-06-01'
 /** Core names a cap in every order; this is for one that comes from elsewhere. */
 const USUAL_TOKENS = 8_192
 
 /**
- * Speaks `messages`. The caller's own version of the protocol is kept for his own body; what is translated from chat is written for 2023-06-01,
- * for later ones refuse sampling parameters.
+ * Speaks `messages`. The caller's own version of the protocol is kept for his own body; what is translated from chat is
+ * written for 2023-06-01, for later ones refuse sampling parameters.
+ *
+ * @example
+ * const chat = anthropicMessages({ baseUrl, key, maker: 'Anthropic', timeoutMs: 120_000, clock, log })
  */
 export function anthropicMessages(config: ChatVendorConfig): ChatVendor {
   const url = under(config.baseUrl, '/v1/messages')

@@ -4,7 +4,7 @@
 import { type Clock, ApiError, type Fields, type Log, type VoiceVendor } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { plainReason, serviceErrorFor } from '../lib/passthrough.ts'
-import { envelope, type ErrorClassifier, record } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, record } from '../../http/error_replies.ts'
 
 export type BlandConfig = {
   readonly key: string

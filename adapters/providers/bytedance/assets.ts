@@ -14,7 +14,7 @@ import {
 } from '../../../core/mod.ts'
 import { type ArkKeys, signedHeaders } from './signature.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
-import { type ErrorClassifier, record, type ErrorReply, type FailureKind } from '../../http/refusals.ts'
+import { type ErrorClassifier, record, type ErrorReply, type FailureKind } from '../../http/error_replies.ts'
 
 export type ArkAssetsConfig = {
   readonly accessKey: string

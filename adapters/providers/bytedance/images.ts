@@ -8,7 +8,7 @@ import type { ImageJob, ImageVendor, Json, MadeImage } from '../../../core/mod.t
 import { vendorHttp } from '../../http/fetch.ts'
 import { bearer, type ImageVendorConfig, readImages, sizeOf, spread, under, writeOrder } from '../lib/image_provider.ts'
 import { invalidImage, pictures } from '../../http/media_input.ts'
-import { type Envelope, envelope, type FailureKind } from '../../http/refusals.ts'
+import { type Envelope, envelope, type FailureKind } from '../../http/error_replies.ts'
 
 const optionalText = Type.Optional(Type.Union([Type.String(), Type.Null()]))
 const isReply = TypeCompiler.Compile(
@@ -27,7 +27,13 @@ const isReply = TypeCompiler.Compile(
 const READS = ['image/png', 'image/jpeg', 'image/webp', 'image/bmp', 'image/gif', 'image/heic', 'image/heif']
 const MAX_SOURCES = 10
 
-/** One image a call, as a URL that lives 24 hours; a call blocks for up to two minutes. The vendor's watermark is on unless told otherwise. Takes no mask. */
+/**
+ * One image a call, as a URL that lives 24 hours; a call blocks for up to two minutes. The vendor's watermark is on
+ * unless told otherwise. Takes no mask.
+ *
+ * @example
+ * const images = seedream({ baseUrl, key, maker: 'ByteDance', timeoutMs: 120_000, clock, log })
+ */
 export function seedream(config: ImageVendorConfig): ImageVendor {
   const http = vendorHttp({ ...config, name: 'seedream' })
   const headers = bearer(config.key)

@@ -4,7 +4,7 @@
  */
 import type { Json, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
-import { envelope, type ErrorClassifier, record, type FailureKind } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, record, type FailureKind } from '../../http/error_replies.ts'
 import {
   doneWith,
   FAILED,
@@ -17,7 +17,13 @@ import {
 
 const TASKS = '/contents/generations/tasks'
 
-/** The vendor adds sound unless told not to, and always knows what we want: both switches are sent. Only the 1.x models take a seed. */
+/**
+ * The vendor adds sound unless told not to, and always knows what we want: both switches are sent. Only the 1.x models
+ * take a seed.
+ *
+ * @example
+ * const videos = seedance({ baseUrl, key, maker: 'ByteDance', timeoutMs: 20_000, clock, log })
+ */
 export function seedance(config: VideoVendorConfig): VideoVendor {
   const http = videoHttp(config, 'seedance')
 

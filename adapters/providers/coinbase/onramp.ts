@@ -2,7 +2,7 @@
 import type { Clock, Log, OnrampVendor } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { serviceErrorFor } from '../lib/passthrough.ts'
-import { record } from '../../http/refusals.ts'
+import { record } from '../../http/error_replies.ts'
 
 export type CoinbaseOnrampConfig = {
   /** A bearer token for one method and address. */

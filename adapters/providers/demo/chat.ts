@@ -1,11 +1,17 @@
 /** The echo model: a small deterministic program that repeats its user, and says at the head of its answers that it is no model. */
 import { createHash } from 'node:crypto'
 import type { ChatStream, ChatVendor, Fields, Json } from '../../../core/mod.ts'
-import { record } from '../../http/refusals.ts'
+import { record } from '../../http/error_replies.ts'
 
 /** `now` in milliseconds since 1970, for `created`, which is 0 without it. */
 export type EchoOptions = { countTokens(text: string): Promise<number>; readonly now?: () => number }
 
+/**
+ * How every answer of the echo model begins.
+ *
+ * @example
+ * const isEcho = text.includes(ECHO_LABEL)
+ */
 export const ECHO_LABEL = '(Farebox echo: a small deterministic program, not a model.)'
 
 const MAX_SENTENCES = 1_000
@@ -27,8 +33,12 @@ type Said = Speech & { readonly finish: 'stop' | 'length' | 'tool_calls'; readon
 type Count = (text: string) => Promise<number>
 
 /**
- * Answers with words of the last message, makes the tool calls and the JSON that it is asked for, and counts its tokens. The same order
- * gets the same answer, id included. It sees no images, makes one choice whatever `n` says, and never more than one tool call.
+ * Answers with words of the last message, makes the tool calls and the JSON that it is asked for, and counts its
+ * tokens. The same order gets the same answer, id included. It sees no images, makes one choice whatever `n` says, and
+ * never more than one tool call.
+ *
+ * @example
+ * const chat = echoVendor({ countTokens })
  */
 export function echoVendor({ countTokens, now = () => 0 }: EchoOptions): ChatVendor {
   return {

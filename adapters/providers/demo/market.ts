@@ -40,7 +40,12 @@ type Sample = {
   range(from: number, to: number): [least: number, most: number]
 }
 
-/** Markets never close here; US equities have all sessions, at the same price, and no other feed has any. */
+/**
+ * Markets never close here; US equities have all sessions, at the same price, and no other feed has any.
+ *
+ * @example
+ * const market = demoMarket({ clock: systemClock })
+ */
 export function demoMarket({ clock }: { clock: Pick<Clock, 'now'> }): MarketVendor {
   const shelves = new Map(
     Object.entries(SHELVES).map(([shelf, [strays, ...rows]]) => [

@@ -78,7 +78,12 @@ function summaryOf(found: readonly Document[]): string {
   return [label, ...found.slice(0, 3).map(({ title, text }) => `${title}: ${text}`)].join('\n\n')
 }
 
-/** The same query finds the same documents in the same order, always. */
+/**
+ * The same query finds the same documents in the same order, always.
+ *
+ * @example
+ * const search = demoSearch()
+ */
 export function demoSearch(): SearchVendor {
   return {
     async search(job, { signal }) {

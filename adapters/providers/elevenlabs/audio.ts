@@ -8,9 +8,15 @@ import type { AudioFormat, AudioVendor, Json, SoundJob, SpeechJob, Voice } from 
 import { type AudioVendorConfig, badField, MAX_SOUND_BYTES, soundUri } from '../lib/audio_provider.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
-import { type ErrorClassifier, record, type FailureKind } from '../../http/refusals.ts'
+import { type ErrorClassifier, record, type FailureKind } from '../../http/error_replies.ts'
 import { secondsOf, wavOf } from '../lib/wav.ts'
 
+/**
+ * The public API of ElevenLabs.
+ *
+ * @example
+ * const audio = elevenlabs({ ...ELEVENLABS, key, maker: 'ElevenLabs', timeoutMs: 100_000, clock, log })
+ */
 export const ELEVENLABS = { baseUrl: 'https://api.elevenlabs.io' } as const
 
 /** The maker's premade voices, by their first names. */
@@ -61,7 +67,12 @@ const isVoices = TypeCompiler.Compile(
   }),
 )
 
-/** Sound effects know no WAV: their samples are put into one here. */
+/**
+ * Sound effects know no WAV: their samples are put into one here.
+ *
+ * @example
+ * const audio = elevenlabs({ ...ELEVENLABS, key, maker: 'ElevenLabs', timeoutMs: 100_000, clock, log })
+ */
 export function elevenlabs(config: AudioVendorConfig): AudioVendor {
   const http = vendorHttp({ ...config, name: 'elevenlabs' })
   const headers: Readonly<Record<string, string>> = config.key ? { 'xi-api-key': config.key } : {}

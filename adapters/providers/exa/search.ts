@@ -4,16 +4,25 @@
  */
 import type { Fields, SearchAnswer, SearchJob, SearchVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
-import { record, errorReplyIn } from '../../http/refusals.ts'
+import { record, errorReplyIn } from '../../http/error_replies.ts'
 import { searchHttp, classifySearchError, type SearchVendorConfig } from '../lib/search_provider.ts'
 
 export type ExaSearchConfig = SearchVendorConfig
 
+/**
+ * The public API of Exa.
+ *
+ * @example
+ * const search = exaSearch({ ...EXA_SEARCH, key, maker: 'Exa', timeoutMs: SEARCH_TIMEOUT_MS, clock, log })
+ */
 export const EXA_SEARCH = { baseUrl: 'https://api.exa.ai' } as const
 
 /**
- * Without filters `/answer` writes a cited summary. It takes neither dates nor a category, so with one of those `/search` finds the pages, each
- * with a summary of its own, and those make the summary.
+ * Without filters `/answer` writes a cited summary. It takes neither dates nor a category, so with one of those
+ * `/search` finds the pages, each with a summary of its own, and those make the summary.
+ *
+ * @example
+ * const search = exaSearch({ ...EXA_SEARCH, key, maker: 'Exa', timeoutMs: SEARCH_TIMEOUT_MS, clock, log })
  */
 export function exaSearch(config: ExaSearchConfig): SearchVendor {
   const http = searchHttp(config, 'exa-search')

@@ -6,7 +6,7 @@
 import { type Clock, ApiError, type Fields, type Log, type WebSearchVendor } from '../../../core/mod.ts'
 import type { Fetch } from '../../http/fetch.ts'
 import { passthrough } from '../lib/passthrough.ts'
-import { record } from '../../http/refusals.ts'
+import { record } from '../../http/error_replies.ts'
 
 export type ExaWebConfig = {
   readonly baseUrl: string

@@ -8,9 +8,15 @@ import { errorEvent } from '../lib/chat/translation.ts'
 import type { ChatVendorConfig } from '../lib/chat/provider.ts'
 import { under } from '../lib/image_provider.ts'
 import { type Facts, nativeFormat, renamedBy } from '../lib/chat/native_format.ts'
-import { envelope, type ErrorClassifier, record } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, record } from '../../http/error_replies.ts'
 
-/** Speaks `generate_content`. Calls of tools that Gemini gives no id are named after the reply, so that two turns never share one. */
+/**
+ * Speaks `generate_content`. Calls of tools that Gemini gives no id are named after the reply, so that two turns never
+ * share one.
+ *
+ * @example
+ * const chat = geminiChat({ baseUrl, key, maker: 'Google', timeoutMs: 120_000, clock, log })
+ */
 export function geminiChat(config: ChatVendorConfig): ChatVendor {
   const key: Record<string, string> = config.key ? { 'x-goog-api-key': config.key } : {}
   const headers = { ...key, ...config.headers }

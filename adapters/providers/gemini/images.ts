@@ -8,7 +8,7 @@ import type { ImageJob, ImageVendor, MadeImage } from '../../../core/mod.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { type ImageVendorConfig, nearestRatio, spread, under, writeOrder } from '../lib/image_provider.ts'
 import { dataUri, invalidImage, type Picture, pictures } from '../../http/media_input.ts'
-import { envelope, type ErrorClassifier, record } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, record } from '../../http/error_replies.ts'
 
 const Reply = Type.Object({
   candidates: Type.Optional(
@@ -52,8 +52,12 @@ const REFUSALS = new Set([
 ])
 
 /**
- * One image a call. There is no WxH: a size becomes an aspect ratio and 512, 1K, 2K or 4K, and Gemini's pixels may differ a little from the order.
- * A 200 without an image and without a reason is asked once more (decision 75). Takes no mask.
+ * One image a call. There is no WxH: a size becomes an aspect ratio and 512, 1K, 2K or 4K, and Gemini's pixels may
+ * differ a little from the order. A 200 without an image and without a reason is asked once more (decision 75). Takes
+ * no mask.
+ *
+ * @example
+ * const images = geminiImages({ baseUrl, key, maker: 'Google', timeoutMs: 120_000, clock, log })
  */
 export function geminiImages(config: ImageVendorConfig): ImageVendor {
   const http = vendorHttp({ ...config, name: 'gemini-images' })

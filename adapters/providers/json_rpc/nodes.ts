@@ -1,7 +1,7 @@
 /** The operator's nodes, by network: JSON-RPC 2.0 over HTTP, passed on as it came. Sources: the JSON-RPC 2.0 specification; contract 15.11. */
 import { type Clock, ApiError, type Log, type RpcAnswer, type RpcCall, type RpcVendor } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
-import { type ErrorFor, record } from '../../http/refusals.ts'
+import { type ErrorFor, record } from '../../http/error_replies.ts'
 import { ttlCache, singleFlight } from '../../http/single_flight.ts'
 
 export type RpcNodesConfig = {

@@ -42,7 +42,8 @@ export function soundUri(bytes: Uint8Array, format: AudioFormat, http: Pick<Vend
   if (bytes.length === 0 || !isOf(bytes, format))
     throw http.failure('failed', `the vendor answered with something that is no ${format}`)
   if (isSilent(bytes, format)) throw http.failure('failed', `the vendor answered with a ${format} of silence`)
-  return `data:${TYPES[format]};base64,${Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')}`
+  const base64 = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')
+  return `data:${TYPES[format]};base64,${base64}`
 }
 
 function isOf(bytes: Uint8Array, format: AudioFormat): boolean {

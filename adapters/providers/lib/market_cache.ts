@@ -39,6 +39,9 @@ const MINUTE = 60
  * Caches a market vendor. An expired list is served once more while it is renewed; an expired price or history is
  * fetched again and never served stale. A failure is cached for a second. A caller who leaves does not end a shared
  * request; a request for a history ends when its last caller leaves, and frees its place.
+ *
+ * @example
+ * const market = cachedMarket(pythMarket({ key, clock, log }), { clock, log })
  */
 export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions): MarketVendor & CachedData {
   const {

@@ -1,10 +1,11 @@
 /** Reads JSON from a price feed: within 5 s, with one retry (contract 10.18). */
 import { outages } from '../../../core/lib/outages.ts'
 import { type Clock, ApiError, type Log } from '../../../core/mod.ts'
-import { type Fetch, readAtMost } from '../../http/fetch.ts'
+import { type Fetch } from '../../http/fetch.ts'
+import { readAtMost } from '../../http/read_body.ts'
 import { bearer } from './image_provider.ts'
 import { orAbort } from '../../http/or_abort.ts'
-import { safeCode } from '../../http/refusals.ts'
+import { safeCode } from '../../http/error_replies.ts'
 
 export type MarketHttpConfig = {
   /** Name of the feed, for logs. */

@@ -13,7 +13,7 @@ import {
   rateLimited,
 } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
-import { envelope, type ErrorFor, type ErrorClassifier, record } from '../../http/refusals.ts'
+import { envelope, type ErrorFor, type ErrorClassifier, record } from '../../http/error_replies.ts'
 
 export type PassthroughConfig = {
   /** Name in logs. `source` names the service to buyers. */

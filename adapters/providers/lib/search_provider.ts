@@ -1,7 +1,7 @@
 /** Shared by the search vendors: the operator's configuration, error replies, and fallback to a second vendor. */
 import { type Clock, ApiError, type Fields, type Log, type SearchVendor } from '../../../core/mod.ts'
 import { type Fetch, type VendorHttp, vendorHttp } from '../../http/fetch.ts'
-import { envelope, errorFor, type ErrorClassifier, failureKindOf } from '../../http/refusals.ts'
+import { envelope, errorFor, type ErrorClassifier, failureKindOf } from '../../http/error_replies.ts'
 
 export type SearchVendorConfig = {
   /** Root of the API, before the protocol's own paths. */

@@ -1,7 +1,8 @@
 /** Shared by the video protocols: the operator's configuration, error replies, submitting a job and polling it. */
 import { isWebUrl } from '../../../core/lib/text.ts'
 import { ApiError, type VideoState } from '../../../core/mod.ts'
-import { type FetchMedia, type VendorHttp, vendorHttp } from '../../http/fetch.ts'
+import { type VendorHttp, vendorHttp } from '../../http/fetch.ts'
+import { type FetchMedia } from '../../http/media_download.ts'
 import { bearer, type ImageVendorConfig, under } from './image_provider.ts'
 import { mediaTypeOf } from '../../http/media_input.ts'
 import {
@@ -11,7 +12,7 @@ import {
   type ErrorReply,
   record,
   errorReplyIn,
-} from '../../http/refusals.ts'
+} from '../../http/error_replies.ts'
 
 /**
  * Resizes an image to exactly that size, in a format that every vendor reads. Throws INVALID_IMAGE if it cannot be

@@ -8,8 +8,14 @@ import type { AudioVendor, MadeAudio, MusicJob } from '../../../core/mod.ts'
 import { type AudioVendorConfig, badField, MAX_SOUND_BYTES, soundUri } from '../lib/audio_provider.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { bearer, under, writeOrder } from '../lib/image_provider.ts'
-import { envelope, type ErrorClassifier, record, type ErrorReply, type FailureKind } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, record, type ErrorReply, type FailureKind } from '../../http/error_replies.ts'
 
+/**
+ * The public API of MiniMax.
+ *
+ * @example
+ * const music = minimaxMusic({ ...MINIMAX, key, maker: 'MiniMax', timeoutMs: 600_000, clock, log })
+ */
 export const MINIMAX = { baseUrl: 'https://api.minimax.io' } as const
 
 const Reply = Type.Object({
@@ -22,7 +28,12 @@ const isReply = TypeCompiler.Compile(Reply)
 
 const MP3 = { sample_rate: 44_100, bitrate: 256_000, format: 'mp3' }
 
-/** A song without lyrics has some written for it. There is no field for a length: the hint joins the prompt. */
+/**
+ * A song without lyrics has some written for it. There is no field for a length: the hint joins the prompt.
+ *
+ * @example
+ * const music = minimaxMusic({ ...MINIMAX, key, maker: 'MiniMax', timeoutMs: 600_000, clock, log })
+ */
 export function minimaxMusic(config: AudioVendorConfig): AudioVendor {
   const http = vendorHttp({ ...config, name: 'minimax', maxBytes: MAX_SOUND_BYTES })
 

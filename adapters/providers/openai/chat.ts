@@ -6,10 +6,10 @@ import type { ChatOrder, ChatVendor, Fields, Json } from '../../../core/mod.ts'
 import { usageOf } from '../../../core/products/chat/formats/usage.ts'
 import { asStream } from '../lib/chat/translation.ts'
 import { type ChatVendorConfig, chatHttp, writeChat } from '../lib/chat/provider.ts'
-import { chatErrorClassifier, contextError } from '../lib/chat/refusals.ts'
+import { chatErrorClassifier, contextError } from '../lib/chat/error_replies.ts'
 import type { VendorHttp } from '../../http/fetch.ts'
 import { bearer, under } from '../lib/image_provider.ts'
-import { envelope, type ErrorClassifier, record, errorReplyIn, type FailureKind } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, record, errorReplyIn, type FailureKind } from '../../http/error_replies.ts'
 
 export type OpenaiChatConfig = ChatVendorConfig & {
   /** How the output cap is spelt; `max_completion_tokens` at api.openai.com, whose reasoning models refuse the other, else `max_tokens`. */
@@ -18,7 +18,13 @@ export type OpenaiChatConfig = ChatVendorConfig & {
   readonly keepsCacheControl?: boolean | undefined
 }
 
-/** Bodies pass as they came, plus `model`, `stream` and our own `stream_options`; what the gateway alone understands is left out. */
+/**
+ * Bodies pass as they came, plus `model`, `stream` and our own `stream_options`; what the gateway alone understands is
+ * left out.
+ *
+ * @example
+ * const chat = openaiChat({ baseUrl, key, maker: 'OpenAI', timeoutMs: 120_000, clock, log })
+ */
 export function openaiChat(config: OpenaiChatConfig): ChatVendor {
   const http = chatHttp(config, 'openai-chat')
   const url = under(config.baseUrl, '/chat/completions')

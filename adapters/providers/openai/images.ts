@@ -18,7 +18,7 @@ import {
 } from '../lib/image_provider.ts'
 import { whiteMask } from '../lib/image_mask.ts'
 import { picture, pictures, type Picture } from '../../http/media_input.ts'
-import { envelope, type ErrorClassifier, type FailureKind } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, type FailureKind } from '../../http/error_replies.ts'
 
 const optionalText = Type.Optional(Type.Union([Type.String(), Type.Null()]))
 const Reply = Type.Object({
@@ -32,8 +32,11 @@ const MAX_PER_CALL = 10
 const READS = ['image/png', 'image/jpeg', 'image/webp']
 
 /**
- * `size` goes as WxH. `response_format` is never sent, for GPT image models refuse it; pin it in `parameters` for a server that answers
- * with URLs unless told. Pin `quality` too: OpenAI's price depends on it.
+ * `size` goes as WxH. `response_format` is never sent, for GPT image models refuse it; pin it in `parameters` for a
+ * server that answers with URLs unless told. Pin `quality` too: OpenAI's price depends on it.
+ *
+ * @example
+ * const images = openaiImages({ baseUrl, key, maker: 'OpenAI', timeoutMs: 120_000, clock, log })
  */
 export function openaiImages(config: ImageVendorConfig): ImageVendor {
   const http = vendorHttp({ ...config, name: 'openai-images' })

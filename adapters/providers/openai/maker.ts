@@ -3,7 +3,13 @@ import type { ChatVendor } from '../../../core/mod.ts'
 import { openaiChat, type OpenaiChatConfig } from './chat.ts'
 import { openaiResponses } from './responses.ts'
 
-/** Speaks `responses`. A chat order goes to chat completions, which answers as it is asked, unless the order needs what only responses can do. */
+/**
+ * Speaks `responses`. A chat order goes to chat completions, which answers as it is asked, unless the order needs what
+ * only responses can do.
+ *
+ * @example
+ * const chat = openai({ baseUrl, key, maker: 'OpenAI', timeoutMs: 120_000, clock, log })
+ */
 export function openai(config: OpenaiChatConfig): ChatVendor {
   const chat = openaiChat(config)
   const responses = openaiResponses(config)

@@ -10,9 +10,14 @@ import type { ChatVendorConfig } from '../lib/chat/provider.ts'
 import { bearer, under } from '../lib/image_provider.ts'
 import { nativeFormat, renamedBy } from '../lib/chat/native_format.ts'
 import { openaiQuirks } from './chat.ts'
-import { envelope, type ErrorClassifier, record, type ErrorReply } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, record, type ErrorReply } from '../../http/error_replies.ts'
 
-/** Speaks `responses`, and stores nothing. A chat order with `search_parameters` searches with the vendor's tools. */
+/**
+ * Speaks `responses`, and stores nothing. A chat order with `search_parameters` searches with the vendor's tools.
+ *
+ * @example
+ * const chat = openaiResponses({ baseUrl, key, maker: 'OpenAI', timeoutMs: 120_000, clock, log })
+ */
 export function openaiResponses(config: ChatVendorConfig): ChatVendor {
   const url = under(config.baseUrl, '/responses')
   const headers = { ...bearer(config.key), ...config.headers }

@@ -6,7 +6,7 @@ import type { AudioFormat, AudioVendor, SpeechJob, Voice } from '../../../core/m
 import { type AudioVendorConfig, badField, MAX_SOUND_BYTES, soundUri } from '../lib/audio_provider.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { bearer, under, writeOrder } from '../lib/image_provider.ts'
-import { envelope, type ErrorClassifier } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier } from '../../http/error_replies.ts'
 import { secondsOf } from '../lib/wav.ts'
 
 /** `voices` are the server's, the usual one first; those of the protocol unless told. */
@@ -31,7 +31,13 @@ const VOICES = [
 /** What the protocol says of bare samples: 24 kHz (platform documentation of `pcm`). */
 const RATE = 24_000
 
-/** Voices have no list in this protocol: those that are configured are shown, and any other name is the server's to judge. */
+/**
+ * Voices have no list in this protocol: those that are configured are shown, and any other name is the server's to
+ * judge.
+ *
+ * @example
+ * const audio = openaiSpeech({ baseUrl, key, maker: 'OpenAI', timeoutMs: 100_000, clock, log })
+ */
 export function openaiSpeech(config: OpenaiSpeechConfig): AudioVendor {
   const http = vendorHttp({ ...config, name: 'openai-speech' })
   const headers = bearer(config.key)

@@ -6,10 +6,10 @@ import { imageSize } from 'image-size'
 import { decodeDataUri } from '../../../core/lib/base64.ts'
 import type { VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { recognize } from '../../../core/lib/image_bytes.ts'
-import { mediaFetcher } from '../../http/fetch.ts'
+import { mediaFetcher } from '../../http/media_download.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
 import { invalidImage } from '../../http/media_input.ts'
-import { envelope, type ErrorClassifier, record, type FailureKind } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, record, type FailureKind } from '../../http/error_replies.ts'
 import { FAILED, numbers, running, type VideoVendorConfig, videoHttp, word } from '../lib/video_provider.ts'
 
 const WIDE = { width: 1280, height: 720 }
@@ -19,8 +19,12 @@ const MAX_SEED_BYTES = 32 * 1024 * 1024
 const MAX_CLIP_BYTES = 2 * 1024 ** 3
 
 /**
- * Always a form, for vLLM-Omni reads nothing else; `seconds` is text. A job has no URL: its clip is behind our key. The seed picture must have
- * the size of the clip ("Inpaint image must match the requested width and height"), so it decides between portrait and landscape.
+ * Always a form, for vLLM-Omni reads nothing else; `seconds` is text. A job has no URL: its clip is behind our key. The
+ * seed picture must have the size of the clip ("Inpaint image must match the requested width and height"), so it
+ * decides between portrait and landscape.
+ *
+ * @example
+ * const videos = openaiVideos({ baseUrl, key, maker: 'OpenAI', timeoutMs: 20_000, clock, log })
  */
 export function openaiVideos(config: VideoVendorConfig): VideoVendor {
   const { resize, media = mediaFetcher() } = config

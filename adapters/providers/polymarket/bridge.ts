@@ -2,7 +2,7 @@
 import { type BridgeVendor, type Clock, ApiError, type Log } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { serviceErrorFor } from '../lib/passthrough.ts'
-import { type ErrorClassifier, record } from '../../http/refusals.ts'
+import { type ErrorClassifier, record } from '../../http/error_replies.ts'
 
 export type PolymarketBridgeConfig = {
   readonly baseUrl?: string | undefined

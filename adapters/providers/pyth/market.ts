@@ -8,7 +8,7 @@ import type { Bar, Clock, Feed, Log, MarketVendor, Session, MarketKind, Spot } f
 import type { Fetch } from '../../http/fetch.ts'
 import { marketHttp } from '../lib/market_http.ts'
 import { orAbort } from '../../http/or_abort.ts'
-import { record } from '../../http/refusals.ts'
+import { record } from '../../http/error_replies.ts'
 import { under } from '../lib/image_provider.ts'
 
 export type PythConfig = {
@@ -31,7 +31,13 @@ const MAX_PER_CALL = 80
 
 type Listed = { readonly id: string; readonly symbol: string; readonly description: string; readonly assetType: string }
 
-/** Remembers nothing but which sessions equities have, from the last list. Put `cachedMarket` in front: Hermes blocks who asks often. */
+/**
+ * Remembers nothing but which sessions equities have, from the last list. Put `cachedMarket` in front: Hermes blocks
+ * who asks often.
+ *
+ * @example
+ * const market = cachedMarket(pythMarket({ key, clock, log }), { clock, log })
+ */
 export function pythMarket({
   key,
   hermesUrl = PYTH_HERMES_URL,

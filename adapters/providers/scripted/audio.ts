@@ -14,7 +14,12 @@ export const TONE_BYTES: Uint8Array = wavOf({
 })
 export const TONE = `data:audio/wav;base64,${Buffer.from(TONE_BYTES).toString('base64')}`
 
-/** Records every job. Rejects at once when the signal aborts, whatever the script does. */
+/**
+ * Records every job. Rejects at once when the signal aborts, whatever the script does.
+ *
+ * @example
+ * const audio = scriptedAudio()
+ */
 export function scriptedAudio(
   script: (job: AudioJob, at: { signal: AbortSignal; attempt: number }) => Promise<MadeAudio> = async () => ({
     url: TONE,

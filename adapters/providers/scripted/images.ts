@@ -13,7 +13,12 @@ export const PIXEL =
 
 export type ScriptedVendor = Required<ImageVendor> & { readonly jobs: readonly (ImageJob | ImageEdit)[] }
 
-/** Records every job. Rejects at once when the signal aborts, whatever the script does. */
+/**
+ * Records every job. Rejects at once when the signal aborts, whatever the script does.
+ *
+ * @example
+ * const images = scriptedVendor()
+ */
 export function scriptedVendor(
   script: Script = async ({ n }) => Array.from({ length: n }, () => ({ url: PIXEL })),
 ): ScriptedVendor {

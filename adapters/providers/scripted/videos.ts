@@ -47,7 +47,12 @@ export function clipOf(pieces: readonly (Uint8Array | Error)[] = [CLIP_BYTES], t
   return { body, type, ...(Number.isSafeInteger(size) && { size }) }
 }
 
-/** Records every job and every look. Rejects at once when the signal aborts, whatever the script does. */
+/**
+ * Records every job and every look. Rejects at once when the signal aborts, whatever the script does.
+ *
+ * @example
+ * const videos = scriptedVideo()
+ */
 export function scriptedVideo(script: VideoScript = {}): ScriptedVideo {
   const jobs: VideoJob[] = []
   const looks: string[] = []

@@ -17,7 +17,7 @@ import {
 } from '../lib/image_provider.ts'
 import { whiteMask } from '../lib/image_mask.ts'
 import { invalidImage, picture, pictures } from '../../http/media_input.ts'
-import { type ErrorClassifier, record } from '../../http/refusals.ts'
+import { type ErrorClassifier, record } from '../../http/error_replies.ts'
 
 const isReply = TypeCompiler.Compile(Type.Object({ images: Type.Array(Type.String()) }))
 
@@ -28,8 +28,12 @@ const READS = ['image/png', 'image/jpeg', 'image/webp', 'image/bmp', 'image/gif'
 const INPAINTING = { inpainting_fill: 1, inpainting_mask_invert: 0 }
 
 /**
- * `model` becomes the checkpoint, which stays loaded; stable-diffusion.cpp has one and ignores it. A key is `user:password` for `--api-auth`. A mask
- * is sent as these servers read it, white for what is edited. One source image only: several would be edited one by one, not fused.
+ * `model` becomes the checkpoint, which stays loaded; stable-diffusion.cpp has one and ignores it. A key is
+ * `user:password` for `--api-auth`. A mask is sent as these servers read it, white for what is edited. One source image
+ * only: several would be edited one by one, not fused.
+ *
+ * @example
+ * const images = sdapi({ baseUrl: 'http://127.0.0.1:7860', maker: 'local', timeoutMs: 120_000, clock, log })
  */
 export function sdapi(config: ImageVendorConfig): ImageVendor {
   const http = vendorHttp({ ...config, name: 'sdapi' })

@@ -4,7 +4,7 @@
  */
 import type { Json, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
-import { record } from '../../http/refusals.ts'
+import { record } from '../../http/error_replies.ts'
 import {
   arkFailure,
   classifyArkError,
@@ -16,8 +16,12 @@ import {
 import { doneWith, FAILED, running, type VideoVendorConfig, videoHttp, word } from '../lib/video_provider.ts'
 
 /**
- * Frames and references are apart; an enrolled character is a reference. `generate_audio` and `watermark` are sent under the maker's names,
- * for the maker's default is sound: leave one out with a null in `overrides` where a reseller refuses it.
+ * Frames and references are apart; an enrolled character is a reference. `generate_audio` and `watermark` are sent
+ * under the maker's names, for the maker's default is sound: leave one out with a null in `overrides` where a reseller
+ * refuses it.
+ *
+ * @example
+ * const videos = resellerVideos({ baseUrl, key, maker: 'ByteDance', timeoutMs: 20_000, clock, log })
  */
 export function resellerVideos(config: VideoVendorConfig): VideoVendor {
   const http = videoHttp(config, 'reseller-videos')

@@ -5,7 +5,7 @@
 import { type Clock, ApiError, type Line, type Log, type PhoneVendor } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { serviceErrorFor, withoutSecrets } from '../lib/passthrough.ts'
-import { envelope, type ErrorClassifier, record } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, record } from '../../http/error_replies.ts'
 
 export type TwilioConfig = {
   readonly accountSid: string

@@ -16,7 +16,7 @@ import {
   writeOrder,
 } from '../lib/image_provider.ts'
 import { invalidImage, pictures } from '../../http/media_input.ts'
-import { envelope, type ErrorClassifier } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier } from '../../http/error_replies.ts'
 
 const optionalText = Type.Optional(Type.Union([Type.String(), Type.Null()]))
 const isReply = TypeCompiler.Compile(
@@ -55,8 +55,12 @@ const RATIOS = [
 ]
 
 /**
- * There is no WxH: a size becomes an aspect ratio and 1k or 2k. Unknown fields are answered with 422 (ddcat-ai/open-ai-canvas PR 167), so none is
- * sent. The 2.0 model is asked for `quality: low`, the tier that the contract's price pays; pin another in `parameters`.
+ * There is no WxH: a size becomes an aspect ratio and 1k or 2k. Unknown fields are answered with 422
+ * (ddcat-ai/open-ai-canvas PR 167), so none is sent. The 2.0 model is asked for `quality: low`, the tier that the
+ * contract's price pays; pin another in `parameters`.
+ *
+ * @example
+ * const images = xaiImages({ baseUrl: 'https://api.x.ai/v1', key, maker: 'xAI', timeoutMs: 120_000, clock, log })
  */
 export function xaiImages(config: ImageVendorConfig): ImageVendor {
   const http = vendorHttp({ ...config, name: 'xai-images' })

@@ -4,7 +4,7 @@
  */
 import type { SearchAnswer, SearchJob, SearchVendor } from '../../../core/mod.ts'
 import { bearer, under, writeOrder } from '../lib/image_provider.ts'
-import { record, errorReplyIn } from '../../http/refusals.ts'
+import { record, errorReplyIn } from '../../http/error_replies.ts'
 import { searchHttp, classifySearchError, type SearchVendorConfig } from '../lib/search_provider.ts'
 
 export type XaiSearchConfig = SearchVendorConfig & {
@@ -12,11 +12,20 @@ export type XaiSearchConfig = SearchVendorConfig & {
   readonly model: string
 }
 
+/**
+ * The public API of xAI, and the model that searches.
+ *
+ * @example
+ * const search = xaiSearch({ ...XAI_SEARCH, key, maker: 'xAI', timeoutMs: SEARCH_TIMEOUT_MS, clock, log })
+ */
 export const XAI_SEARCH = { baseUrl: 'https://api.x.ai/v1', model: 'grok-4.20-non-reasoning' } as const
 
 /**
- * The tool has no filter for dates, news or a count: they stand in the instructions, apart from the query, and citations beyond the count are
- * cut off. The tool must be used: an answer from memory is no search.
+ * The tool has no filter for dates, news or a count: they stand in the instructions, apart from the query, and
+ * citations beyond the count are cut off. The tool must be used: an answer from memory is no search.
+ *
+ * @example
+ * const search = xaiSearch({ ...XAI_SEARCH, key, maker: 'xAI', timeoutMs: SEARCH_TIMEOUT_MS, clock, log })
  */
 export function xaiSearch(config: XaiSearchConfig): SearchVendor {
   const http = searchHttp(config, 'xai-search')

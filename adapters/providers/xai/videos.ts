@@ -4,12 +4,15 @@
  */
 import type { Json, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
-import { type Envelope, envelope, type ErrorClassifier, record } from '../../http/refusals.ts'
+import { type Envelope, envelope, type ErrorClassifier, record } from '../../http/error_replies.ts'
 import { doneWith, FAILED, running, type VideoVendorConfig, videoHttp, word } from '../lib/video_provider.ts'
 
 /**
- * Sound, seed, characters and references are never sent: the contract does not sell them here, and unknown fields are refused. A job that runs
- * is answered with 202, with or without a body.
+ * Sound, seed, characters and references are never sent: the contract does not sell them here, and unknown fields are
+ * refused. A job that runs is answered with 202, with or without a body.
+ *
+ * @example
+ * const videos = xaiVideos({ baseUrl: 'https://api.x.ai/v1', key, maker: 'xAI', timeoutMs: 20_000, clock, log })
  */
 export function xaiVideos(config: VideoVendorConfig): VideoVendor {
   const http = videoHttp(config, 'xai-videos')

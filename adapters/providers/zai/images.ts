@@ -7,13 +7,18 @@ import { TypeCompiler } from '@sinclair/typebox/compiler'
 import type { ImageVendor } from '../../../core/mod.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { bearer, type ImageVendorConfig, readImages, sizeOf, spread, under, writeOrder } from '../lib/image_provider.ts'
-import { envelope, type ErrorClassifier, type FailureKind } from '../../http/refusals.ts'
+import { envelope, type ErrorClassifier, type FailureKind } from '../../http/error_replies.ts'
 
 const isReply = TypeCompiler.Compile(
   Type.Object({ data: Type.Optional(Type.Array(Type.Object({ url: Type.Optional(Type.String()) }))) }),
 )
 
-/** One image a call, as a temporary URL. There is no edit. `quality` is `standard` unless pinned; `hd` takes about 20 s. */
+/**
+ * One image a call, as a temporary URL. There is no edit. `quality` is `standard` unless pinned; `hd` takes about 20 s.
+ *
+ * @example
+ * const images = cogview({ baseUrl, key, maker: 'Z.ai', timeoutMs: 120_000, clock, log })
+ */
 export function cogview(config: ImageVendorConfig): ImageVendor {
   const http = vendorHttp({ ...config, name: 'cogview' })
   const headers = bearer(config.key)

@@ -14,7 +14,7 @@ import {
 } from '../../../core/mod.ts'
 import type { Fetch } from '../../http/fetch.ts'
 import { orAbort } from '../../http/or_abort.ts'
-import { record, safeCode } from '../../http/refusals.ts'
+import { record, safeCode } from '../../http/error_replies.ts'
 
 export type ZeroxConfig = {
   readonly baseUrl?: string | undefined
@@ -53,7 +53,13 @@ const MAX_REPLY_BYTES = 8 * 1024 * 1024
 /** These 403s speak of the trade or of the operator's own question; any other speaks of our key. */
 const ABOUT_THE_CALL = /_NOT_AUTHORIZED_FOR_TRADE$|^NO_ACCESS_TO_TRADES_ENDPOINT$/
 
-/** Throws a RangeError where `feeRecipient` is no address: every trade would go without its fee, or fail. A path without a row is never called. */
+/**
+ * Throws a RangeError where `feeRecipient` is no address: every trade would go without its fee, or fail. A path without
+ * a row is never called.
+ *
+ * @example
+ * const swaps = zerox({ key, feeRecipient, clock, log })
+ */
 export function zerox(config: ZeroxConfig): SwapVendor {
   const {
     baseUrl = ZEROX_URL,

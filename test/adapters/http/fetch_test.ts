@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'bun:test'
 import { createServer } from 'node:net'
 import { isPrivate } from '../../../adapters/http/private_addresses.ts'
-import { mediaFetcher, vendorHttp } from '../../../adapters/http/fetch.ts'
-import { retrySeconds, failureKindOf } from '../../../adapters/http/refusals.ts'
+import { vendorHttp } from '../../../adapters/http/fetch.ts'
+import { mediaFetcher } from '../../../adapters/http/media_download.ts'
+import { retrySeconds, failureKindOf } from '../../../adapters/http/error_replies.ts'
 import { START } from '../../kit.ts'
 import { calm, drip, flood, KEY, outcome, PNG, said, setup, standIn, until } from '../providers/lib/provider_kit.ts'
 

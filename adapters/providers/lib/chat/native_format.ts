@@ -2,10 +2,10 @@
  * Shared by vendors with a native chat format: requests in that format pass unchanged, chat requests are translated.
  */
 import type { ChatAnswer, ChatOrder, ChatVendor, Fields, ChatFormat } from '../../../../core/mod.ts'
-import { chatErrorClassifier } from './refusals.ts'
+import { chatErrorClassifier } from './error_replies.ts'
 import { asStream, type StreamTranslation, streamOf, translatedStream } from './translation.ts'
 import { type ChatVendorConfig, chatHttp, writeChat } from './provider.ts'
-import { type ErrorClassifier, type ErrorReply, record, errorReplyIn } from '../../../http/refusals.ts'
+import { type ErrorClassifier, type ErrorReply, record, errorReplyIn } from '../../../http/error_replies.ts'
 
 /** `created` is in Unix seconds. */
 export type Facts = { readonly model: string; readonly created: number }

@@ -1,6 +1,6 @@
 /** Shared by the chat protocols: the operator's configuration, request bodies, and calls to the upstream. */
 import type { Clock, Fields, Log } from '../../../../core/mod.ts'
-import { chatErrorFor } from './refusals.ts'
+import { chatErrorFor } from './error_replies.ts'
 import { type Fetch, type VendorHttp, vendorHttp } from '../../../http/fetch.ts'
 import { writeOrder } from '../image_provider.ts'
 

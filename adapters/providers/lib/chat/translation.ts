@@ -10,7 +10,7 @@ import {
 } from '../../../../core/mod.ts'
 import { eventSplitter, parseEvent, sseJson, tryJson } from '../../../../core/products/chat/formats/sse.ts'
 import type { VendorHttp } from '../../../http/fetch.ts'
-import { type ErrorClassifier, type ErrorReply, errorReplyIn } from '../../../http/refusals.ts'
+import { type ErrorClassifier, type ErrorReply, errorReplyIn } from '../../../http/error_replies.ts'
 
 /** Reads one stream of a native format. */
 export type StreamTranslation = {

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
 import { clipStream } from '../../../../adapters/http/clip_stream.ts'
-import type { FetchMedia } from '../../../../adapters/http/fetch.ts'
+import type { FetchMedia } from '../../../../adapters/http/media_download.ts'
 import { openaiVideos } from '../../../../adapters/providers/openai/videos.ts'
 import { pictureResizer } from '../../../../adapters/providers/lib/resize.ts'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'

@@ -8,7 +8,7 @@ import {
   type ErrorReply,
   type FailureKind,
   failureKindOf,
-} from '../../../http/refusals.ts'
+} from '../../../http/error_replies.ts'
 
 const BUYER_MESSAGES = {
   policy: 'The safety system of the model refused this conversation. Nothing was charged.',
