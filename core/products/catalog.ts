@@ -3,7 +3,7 @@
  */
 import type { AudioRow } from '../ports/vendors/audio.ts'
 import { audioRows } from './audio/catalog.ts'
-import { chatRows } from './chat/catalog.ts'
+import { chatRows } from './chat/catalog/mod.ts'
 import type { ChatRow } from '../ports/vendors/chat.ts'
 import type { ImageRow } from '../ports/vendors/images.ts'
 import { imageRows } from './images/catalog.ts'

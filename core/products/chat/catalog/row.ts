@@ -1,6 +1,6 @@
 /** Helpers that build the rows of the chat catalog. */
-import { dollars } from '../../x402/money.ts'
-import type { ChatBilling, ChatRow } from '../../ports/vendors/chat.ts'
+import { dollars } from '../../../x402/money.ts'
+import type { ChatBilling, ChatRow } from '../../../ports/vendors/chat.ts'
 
 // ── rows ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -39,3 +39,17 @@ export function paid(input: string, output: string, { read, write, long }: PaidO
     ...(long && { long: { from: long.from, input: dollars(long.input), output: dollars(long.output) } }),
   }
 }
+
+/** Where a prompt is long: "above" begins one token later, "at" with the token itself (contract 6.39). */
+export const above272K = (input: string, output: string) => ({ from: 272_001, input, output })
+export const above200K = (input: string, output: string) => ({ from: 200_001, input, output })
+export const at200K = (input: string, output: string) => ({ from: 200_000, input, output })
+
+export const released = (year: number, month: number, day: number) => ({
+  created: Date.UTC(year, month - 1, day) / 1000,
+})
+
+export const THINKS_AND_SEES = ['chat', 'reasoning', 'coding', 'vision'] as const
+export const THINKS = ['chat', 'reasoning', 'coding'] as const
+
+export const FREE: ChatBilling = { mode: 'free' }
