@@ -31,7 +31,7 @@ import { limits, type Window, windowSpent } from './http/rate_limit.ts'
 import { pollUrls } from './call/poll_urls.ts'
 import { SECONDARY_RETENTION_MS } from './payment/secondary_payment.ts'
 import { sharedBy } from './lib/per_process.ts'
-import { living } from './payment/active_calls.ts'
+import { activeCalls } from './payment/active_calls.ts'
 import { router } from './router.ts'
 import { withoutHints } from './x402/offer.ts'
 import { metered, NO_ENDPOINT, silent } from './ports/meter.ts'
@@ -108,26 +108,26 @@ const FREE_TIER: readonly Window[] = [
 const NEW_WALLET = { calls: 2, worth: roundUp(dollars('0.05')) }
 
 /** How often jobs at their vendors' place are seen to, and how many at a time. */
-const LOOK_EVERY_MS = 15_000
-const MAX_LOOKS = 50
+const POLL_EVERY_MS = 15_000
+const MAX_POLLS = 50
 
 export function gateway(setup: Setup): Gateway {
   const { name = 'default', label = name, version = '0.0.0', bareV1 = false } = setup
   const { ports: bare, healthStatus } = withHealthStatus(metered(setup.ports), name)
   const { chain, clock, log, meter = silent } = bare
   const catalog = setup.catalog ?? contractCatalog()
-  const list = router(shownOf(setup.endpoints ?? everything, setup.hidden ?? []))
+  const list = router(visibleEndpoints(setup.endpoints ?? everything, setup.hidden ?? []))
   const timeouts: Timeouts = { ...usual, ...setup.timeouts }
   const workerId = setup.workerId ?? newId(bare.random)
-  const alive = living({
+  const active = activeCalls({
     storage: bare.storage,
     workerId,
     clock,
     log,
     leaseMs: timeouts.workLeaseMs,
-    told: sharedBy(setup.ports.storage, 'storage outage', () => ({ at: Number.NEGATIVE_INFINITY })),
+    lastAlert: sharedBy(setup.ports.storage, 'storage outage', () => ({ at: Number.NEGATIVE_INFINITY })),
   })
-  const storage = withDeclaredRecords(alive.storage)
+  const storage = withDeclaredRecords(active.storage)
   const ports = { ...bare, storage }
   const windows = sharedBy(setup.ports.storage, 'windows', () => limits(storage))
   const perMinute = setup.unpaidCharacters ?? UNPAID_CHARACTERS
@@ -161,7 +161,7 @@ export function gateway(setup: Setup): Gateway {
     ),
     timeouts,
     workerId,
-    living: alive,
+    activeCalls: active,
     maxBody: setup.maxBody ?? 1 << 20,
     maxUpload,
     bodies,
@@ -174,7 +174,7 @@ export function gateway(setup: Setup): Gateway {
     ...(setup.inlineMs !== undefined && { inlineMs: setup.inlineMs }),
     ...(setup.freeToOrigin && { freeToOrigin: setup.freeToOrigin }),
   }
-  const { handlePaid, discover, poll, look, cancel, drain } = callHandlers(gatewayContext)
+  const { handlePaid, discover, poll, pollUpstream, cancel, drain } = callHandlers(gatewayContext)
   const { objects, vendors, countTokens } = ports
   const terms = () => withoutHints(chain.terms(clock.now()))
   const documents = documentsOf(list.endpoints, {
@@ -240,7 +240,7 @@ export function gateway(setup: Setup): Gateway {
   /** What went wrong, in the words of the surface that was called. */
   function refusal(error: unknown, errorFormat: ErrorFormat, request: Request): Reply {
     if (error instanceof ApiError) return errorReply(error, errorFormat)
-    if (alive.isFromStorage(error)) return errorReply(STORAGE_AWAY, errorFormat)
+    if (active.isFromStorage(error)) return errorReply(STORAGE_AWAY, errorFormat)
     log.alert('a request failed for a reason that nobody foresaw', {
       method: request.method,
       error: (error as Error).stack,
@@ -311,7 +311,7 @@ export function gateway(setup: Setup): Gateway {
   const retainUntil = (call: Call): number =>
     clock.now() + (list.sold.get(call.endpoint)?.retention.settledMs ?? SECONDARY_RETENTION_MS)
 
-  const { renew } = alive
+  const { renew } = active
 
   async function maintain(): Promise<void> {
     const now = clock.now()
@@ -335,24 +335,24 @@ export function gateway(setup: Setup): Gateway {
   async function lostOnes(now: number): Promise<readonly Call[]> {
     const found = await storage.lostCalls(now, 100)
     // Asked after storage has answered: whether it was away is known by then.
-    const by = alive.lostBy(now)
+    const by = active.lostBy(now)
     return found.filter(
-      (call) => overdue(call, now, timeouts) === STALLED || (call.leaseExpiresAt <= by && !alive.has(call.id)),
+      (call) => overdue(call, now, timeouts) === STALLED || (call.leaseExpiresAt <= by && !active.has(call.id)),
     )
   }
 
-  let lookedAt = Number.NEGATIVE_INFINITY
+  let polledAt = Number.NEGATIVE_INFINITY
   let lastSeen = ''
 
   /** Jobs at their vendors' place are seen to although nobody polls: what was made there can often be fetched for a day only. */
   async function pollUpstreamJobs(now: number): Promise<void> {
-    if (now - lookedAt < LOOK_EVERY_MS || !hasUpstreamJobs) return
-    lookedAt = now
+    if (now - polledAt < POLL_EVERY_MS || !hasUpstreamJobs) return
+    polledAt = now
     // Each sweep goes on behind the last one, so that none is starved by those that hang; behind the last job comes the first.
-    const next = await storage.unfinishedCalls(UPSTREAM_JOB, { gateway: name, after: lastSeen, limit: MAX_LOOKS })
+    const next = await storage.unfinishedCalls(UPSTREAM_JOB, { gateway: name, after: lastSeen, limit: MAX_POLLS })
     const first =
-      next.length < MAX_LOOKS
-        ? await storage.unfinishedCalls(UPSTREAM_JOB, { gateway: name, after: '', limit: MAX_LOOKS - next.length })
+      next.length < MAX_POLLS
+        ? await storage.unfinishedCalls(UPSTREAM_JOB, { gateway: name, after: '', limit: MAX_POLLS - next.length })
         : []
     const turn = [...next, ...first.filter(({ id }) => !next.some((each) => each.id === id))]
     lastSeen = turn.at(-1)?.id ?? ''
@@ -360,7 +360,7 @@ export function gateway(setup: Setup): Gateway {
       const endpoint = list.sold.get(call.endpoint)
       if (endpoint?.delivery !== 'upstream_job') continue
       ports.background(
-        look(endpoint, call).catch((error: Error) =>
+        pollUpstream(endpoint, call).catch((error: Error) =>
           log.warn('a job could not be looked at', { call: call.id, error: error.message }),
         ),
       )
@@ -435,7 +435,7 @@ function requestContextOf(
 }
 
 /** Throws for a name that hides nothing: it was meant to. */
-function shownOf(endpoints: readonly Endpoint[], hidden: readonly string[]): readonly Endpoint[] {
+function visibleEndpoints(endpoints: readonly Endpoint[], hidden: readonly string[]): readonly Endpoint[] {
   const hides = (name: string) => (endpoint: Endpoint) => endpoint.name === name || endpoint.name.startsWith(`${name}.`)
   for (const name of hidden)
     if (!endpoints.some(hides(name))) throw new RangeError(`there is no endpoint ${name} to hide`)

@@ -26,7 +26,7 @@ export function actors(): Actors {
     links,
     voice: {
       ring: async (call) => ({ handle: `vendor-call-${rung.push(call)}` }),
-      look: async (handle) => ({ call_id: handle, queue_status: 'queued', completed: false }),
+      callStatus: async (handle) => ({ call_id: handle, queue_status: 'queued', completed: false }),
     },
     phone: {
       countries: ['US', 'CA', 'GB'],

@@ -13,7 +13,7 @@ import { fingerprint, newId } from '../lib/ids.ts'
 import { abandonedText } from '../payment/abandoned_calls.ts'
 import { capOf, overText } from '../payment/exposure.ts'
 import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from '../payment/identified_calls.ts'
-import { type Offers, purseOf } from '../payment/offers.ts'
+import { type Offers, balanceKeyOf } from '../payment/offers.ts'
 import { wasHandedOut } from '../payment/proofs.ts'
 import { isNotedHandedOut } from '../payment/sent_authorizations.ts'
 import { abandon, failIfOverdue } from '../payment/settle.ts'
@@ -33,7 +33,7 @@ export type PricedOrder = {
   readonly price: Price
   readonly offers: readonly Offer[]
   readonly counting: UnpaidCount
-  readonly asked: string
+  readonly bodyText: string
   readonly requestContext: RequestContext
 }
 
@@ -110,7 +110,7 @@ export function paymentAcceptance(
   // ── 4: who signed ─────────────────────────────────────────────────────────────────────────────────────────────────
 
   async function identify(order: PricedOrder, header: string): Promise<Signed | Refused | Unavailable> {
-    const { requestContext, asked, offers } = order
+    const { requestContext, bodyText, offers } = order
     const decoded = decodePayment(header)
     if (!decoded.ok) return { kind: 'refused', code: 'PAYMENT_INVALID', reason: decoded.reason }
     const { payment } = decoded
@@ -118,9 +118,9 @@ export function paymentAcceptance(
     const identified = await offering.identify(payment, offers)
     if (identified.kind !== 'known') return identified
     const { payer, key, expiresAt, offer } = identified
-    const request = fingerprint(requestContext.request.method, requestContext.path, asked)
+    const request = fingerprint(requestContext.request.method, requestContext.path, bodyText)
     const tag = id === undefined ? undefined : tagOf({ gateway: gatewayContext.name, payer, id, fingerprint: request })
-    const asset = purseOf(identified)
+    const asset = balanceKeyOf(identified)
     return { ...order, kind: 'signed', payment, payer, key, expiresAt, offer, asset, fingerprint: request, tag }
   }
 
@@ -131,7 +131,8 @@ export function paymentAcceptance(
     if (!tag) return undefined
     const now = clock.now()
     const known = await taggedCall(storage, tag, now)
-    const call = known && (await failIfOverdue(storage, known, { now, timeouts, living: gatewayContext.living }))
+    const call =
+      known && (await failIfOverdue(storage, known, { now, timeouts, activeCalls: gatewayContext.activeCalls }))
     if (!call || isOver(call, now)) return undefined
     return await answerAgain(endpoint, call, requestContext)
   }
@@ -303,7 +304,7 @@ export function paymentAcceptance(
     const { pollUrls } = gatewayContext
     const { model, request } = endpoint.remember(input)
     // A poll URL ends no earlier than what it may collect.
-    const longest = timeouts.stallMs + Math.max(endpoint.retention.unclaimedMs, endpoint.retention.settledMs)
+    const longest = timeouts.maxJobMs + Math.max(endpoint.retention.unclaimedMs, endpoint.retention.settledMs)
     const signed = await pollUrls.signed(endpoint, request, { id, expiresAt: now + longest })
     return { model, request: { ...signed, ...(await pollUrls.from(id, requestContext.ip)) } }
   }

@@ -13,7 +13,7 @@ export function callContextOf(
   offering: Offers,
 ): (working: OpenedCall, signal: AbortSignal) => CallContext {
   const { label, windows, ports, pollUrls } = gatewayContext
-  const second = secondaryPayments(gatewayContext, offering)
+  const pay = secondaryPayments(gatewayContext, offering)
   return ({ call, requestContext }, signal) => ({
     label,
     origin: requestContext.origin,
@@ -22,7 +22,7 @@ export function callContextOf(
     records: ports.storage,
     secretName: (prefix) => pollUrls.secretName(call.id, prefix),
     pollUrl: async (id) => anyCallUrl(id, await pollUrls.keyOf(id)),
-    second: (payment, to) => second(call, payment, { ...to, signal }),
+    secondaryPayment: (payment, to) => pay(call, payment, { ...to, signal }),
     async permit(name, { address, wallet }) {
       const now = ports.clock.now()
       for (const [caller, window] of [

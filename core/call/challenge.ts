@@ -38,11 +38,11 @@ export function challenges(
         why: replies.freeOfCharge(endpoint.summary),
       })
     if (endpoint.order === 'quote_then_check' && endpoint.delivery !== 'stream') {
-      const said =
+      const sample =
         endpoint.from === 'query'
           ? { ...Object.fromEntries(requestContext.query), ...requestContext.params }
           : { ...(endpoint.sample(context) ?? (endpoint.example as object)), ...requestContext.params }
-      const { price } = unchecked(endpoint, said)
+      const { price } = unchecked(endpoint, sample)
       if (price === 'free') throw freeHere(endpoint)
       return demand(endpoint, requestContext, {
         offers: offering.at(price),
@@ -50,9 +50,9 @@ export function challenges(
         why: replies.paymentRequired(price),
       })
     }
-    const said =
+    const sample =
       endpoint.delivery === 'stream' ? endpoint.sample(context) : (endpoint.sample(context) ?? endpoint.example)
-    const { price } = await check(endpoint, said, { asked: NOTHING_ASKED, countTokens })
+    const { price } = await check(endpoint, sample, { head: NO_REQUEST_HEAD, countTokens })
     if (price === 'free') throw freeHere(endpoint)
     const also =
       endpoint.delivery !== 'stream' && endpoint.discovery
@@ -73,7 +73,7 @@ export function challenges(
       errorFormat: endpoint.errorFormat ?? 'plain',
       beside: besideOf(requestContext.request),
     }
-    const reply = replies.demand(asking, why, replies.shownPrice(price), price.also)
+    const reply = replies.demand(asking, why, replies.publicPrice(price), price.also)
     const isVisitor = paymentHeader(requestContext.request) === null && isBrowser(requestContext.request.headers)
     return isVisitor ? replies.demandPage(reply, asking) : reply
   }
@@ -81,7 +81,7 @@ export function challenges(
 
 /** A quote of nothing, for what is free. */
 const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }
-const NOTHING_ASKED: RequestHead = { params: {}, header: () => null }
+const NO_REQUEST_HEAD: RequestHead = { params: {}, header: () => null }
 
 function freeHere({ path }: Sold): ApiError {
   return new ApiError('METHOD_NOT_ALLOWED', {

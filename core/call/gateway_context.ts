@@ -4,7 +4,7 @@ import type { Catalog } from '../endpoint/offering.ts'
 import type { Context, Sold } from '../endpoint/mod.ts'
 import type { Budget } from '../http/request_body.ts'
 import type { Limits, Window } from '../http/rate_limit.ts'
-import type { Living } from '../payment/active_calls.ts'
+import type { ActiveCalls } from '../payment/active_calls.ts'
 import type { Mirror } from './media_mirror.ts'
 import type { Authorization, Call, NewWalletLimit, Ports } from '../ports/mod.ts'
 import type { PollUrls } from './poll_urls.ts'
@@ -35,7 +35,7 @@ export type GatewayContext = {
   /** Names this process in the calls that it works on. */
   readonly workerId: string
   /** The calls that this process works on. */
-  readonly living: Living
+  readonly activeCalls: ActiveCalls
   /** Largest request body, in bytes. */
   readonly maxBody: number
   readonly maxUpload: number

@@ -15,7 +15,7 @@ import { noteUnpaidCall, noteUncollectedJob } from '../payment/unpaid_calls.ts'
 import { errorReply } from '../http/error_formats.ts'
 import type { Hybrid, Inline, Job, Paid, Sold, Stored } from '../endpoint/mod.ts'
 import type { Reply } from '../http/reply.ts'
-import { keepFor } from '../endpoint/records.ts'
+import { storeRecords } from '../endpoint/records.ts'
 import { ApiError } from '../http/errors.ts'
 import { callContextOf } from './call_context.ts'
 import type { UpstreamJobs } from './upstream_job.ts'
@@ -32,7 +32,7 @@ import { gone, type RequestContext } from './request_context.ts'
 export type Jobs = {
   serve(working: OpenedCall<Paid>): Promise<Reply>
   /** The result of an order that costs nothing: no call is opened, and nothing is kept. Throws a Fault where there is none. */
-  give(endpoint: Paid, input: unknown, requestContext: RequestContext): Promise<Reply>
+  serveFree(endpoint: Paid, input: unknown, requestContext: RequestContext): Promise<Reply>
 }
 
 /** Work that this process does. */
@@ -52,7 +52,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
 
   const { result, servedUnsettled, hrefOn } = results(gatewayContext)
 
-  return { serve, give }
+  return { serve, serveFree }
 
   /** Answers inline while the window lasts and the caller stays. The work goes on in any case. */
   async function serve(working: OpenedCall<Paid>): Promise<Reply> {
@@ -106,7 +106,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
     return replies.envelope(endpoint, call, { key: await gatewayContext.pollUrls.keyOf(call.id), status })
   }
 
-  async function give(endpoint: Paid, input: unknown, requestContext: RequestContext): Promise<Reply> {
+  async function serveFree(endpoint: Paid, input: unknown, requestContext: RequestContext): Promise<Reply> {
     if (endpoint.delivery === 'upstream_job') throw new RangeError(`${endpoint.name}: an upstream job cannot be free`)
     const order = {
       id: newId(ports.random),
@@ -167,7 +167,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
     }
     // Too short an authorization makes results lie as surely as a caller who leaves.
     if (authorization.expiresAt <= clock.now()) await noteUnpaid(call)
-    if (endpoint.effects?.owed) await noteUnpaid(call)
+    if (endpoint.effects?.costsOperator) await noteUnpaid(call)
     return await refusal(working, paying)
   }
 
@@ -227,9 +227,9 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
   }
 
   /** Runs the work under the stall deadline and mirrors its media. A failure is recorded here, which frees the authorization. */
-  async function make(working: OpenedCall<Worked>, deadlineMs = timeouts.stallMs): Promise<Done> {
+  async function make(working: OpenedCall<Worked>, deadlineMs = timeouts.maxJobMs): Promise<Done> {
     const { endpoint, input, call } = working
-    const stallsAt = clock.now() + timeouts.stallMs
+    const stallsAt = clock.now() + timeouts.maxJobMs
     try {
       const order = {
         id: call.id,
@@ -248,7 +248,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
       const media = await gatewayContext.mirror(call.id, made.media)
       if (!isWhole(media)) throw new Error('the result could neither be hosted nor linked')
       for (const record of made.recordsToStore?.(media) ?? [])
-        await keepFor(storage, { ...record, owner: call.payer }, clock.now())
+        await storeRecords(storage, { ...record, owner: call.payer }, clock.now())
       const now = clock.now()
       const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
       return {

@@ -48,7 +48,7 @@ export type Mirror = (id: string, media: MadeMedia | undefined) => Promise<reado
  */
 export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: Mirroring): Mirror {
   const { clock, objects, vendors, log, random } = ports
-  const places = new Map<string, ConcurrencyLimiter>()
+  const limiters = new Map<string, ConcurrencyLimiter>()
 
   return async (id, media) => {
     if (!media) return []
@@ -78,8 +78,8 @@ export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: 
 
   /** Rejects where none of the folder's places is free in time. */
   async function placed<T>(folder: string, work: () => Promise<T>): Promise<T> {
-    const turn = places.get(folder) ?? concurrencyLimiter(AT_ONCE)
-    places.set(folder, turn)
+    const turn = limiters.get(folder) ?? concurrencyLimiter(AT_ONCE)
+    limiters.set(folder, turn)
     const [begun, late] = [new AbortController(), new AbortController()]
     void clock.wait(STREAM_MS, begun.signal).then(() => late.abort(new Error('too many others were being mirrored')))
     return await turn(() => {

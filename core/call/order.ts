@@ -20,14 +20,14 @@ import { paymentHeader, type RequestContext } from './request_context.ts'
 
 /** An input and its price. */
 export type Quoted = { readonly input: unknown; readonly price: Price | 'free' }
-type Checking = { readonly asked: RequestHead; readonly countTokens: CountTokens }
+type Checking = { readonly head: RequestHead; readonly countTokens: CountTokens }
 /** The body as it came, and how to read it. */
 export type Received = { readonly body: string | Uint8Array; value(): unknown }
 
 export type Orders = {
   receive(endpoint: Sold, requestContext: RequestContext, hold: Hold): Promise<Received>
-  check(endpoint: Sold, said: unknown, checking: Checking): Promise<Quoted>
-  unchecked(endpoint: Paid, said: unknown): Quoted
+  check(endpoint: Sold, received: unknown, checking: Checking): Promise<Quoted>
+  unchecked(endpoint: Paid, received: unknown): Quoted
   /** Throws where an address, or a web page, may have nothing free of this just now. */
   rationFree(endpoint: Sold, requestContext: RequestContext): Promise<void>
 }
@@ -58,20 +58,20 @@ export function orders(gatewayContext: GatewayContext): Orders {
     if (arrange) {
       const written = request.method === 'POST' ? await readBody(request, gatewayContext.maxBody, hold) : ''
       const read = async () => (written === '' ? undefined : await parseJson(written, type, clock))
-      const asked = Object.fromEntries(query)
+      const fields = Object.fromEntries(query)
       const value = async () =>
-        arrange({ params, query: asked, body: await (isRaw ? orElse(read, undefined) : read()) })
-      return { body: written === '' && query.size === 0 ? '' : JSON.stringify(asked) + written, value }
+        arrange({ params, query: fields, body: await (isRaw ? orElse(read, undefined) : read()) })
+      return { body: written === '' && query.size === 0 ? '' : JSON.stringify(fields) + written, value }
     }
     if (endpoint.from === 'query') {
-      const asked = {
+      const fields = {
         ...(endpoint.unknownFields === 'kept' ? everyQueryValue(query) : Object.fromEntries(query)),
         ...params,
       }
       const written = request.method === 'POST' ? await readBody(request, gatewayContext.maxBody, hold) : ''
-      if (written === '') return { body: JSON.stringify(asked), value: async () => asked }
-      const read = async () => ({ ...textFields(await parseJson(written, type, clock)), ...asked })
-      return { body: JSON.stringify(asked) + written, value: () => (isRaw ? orElse(read, asked) : read()) }
+      if (written === '') return { body: JSON.stringify(fields), value: async () => fields }
+      const read = async () => ({ ...textFields(await parseJson(written, type, clock)), ...fields })
+      return { body: JSON.stringify(fields) + written, value: () => (isRaw ? orElse(read, fields) : read()) }
     }
     if (endpoint.multipart && isForm(type)) {
       const body = await readRaw(request, gatewayContext.maxUpload, hold)
@@ -84,22 +84,22 @@ export function orders(gatewayContext: GatewayContext): Orders {
   /** The order as the endpoint understands it, and what it costs. Throws a Fault for a bad one, and for one that nobody here can serve. */
   async function check(
     endpoint: Sold,
-    said: unknown,
-    { asked, countTokens }: Checking,
+    received: unknown,
+    { head, countTokens }: Checking,
   ): Promise<{ input: unknown; price: Price | 'free' }> {
-    const read = inputParsers.get(endpoint)?.(said) ?? {}
+    const read = inputParsers.get(endpoint)?.(received) ?? {}
     const input =
       endpoint.delivery === 'stream'
-        ? await endpoint.check(read, asked, { ...context, countTokens })
+        ? await endpoint.check(read, head, { ...context, countTokens })
         : endpoint.check(read, context)
     if (!endpoint.isAvailable(input, context)) throw notConfigured(endpoint)
     return { input, price: endpoint.delivery === 'stream' ? endpoint.price(input) : endpoint.price(input, context) }
   }
 
   /** The quote of raw input: whoever pays it is told what is wrong with it. */
-  function unchecked(endpoint: Paid, said: unknown): { input: unknown; price: Price | 'free' } {
-    if (!endpoint.isAvailable(said, context)) throw notConfigured(endpoint)
-    return { input: said, price: endpoint.price(said, context) }
+  function unchecked(endpoint: Paid, received: unknown): { input: unknown; price: Price | 'free' } {
+    if (!endpoint.isAvailable(received, context)) throw notConfigured(endpoint)
+    return { input: received, price: endpoint.price(received, context) }
   }
 
   /** Free answers are rationed by address; a payment that comes with the request is not looked at (contract 1.55). */

@@ -21,7 +21,7 @@ export type CallHandlers = {
   discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply>
   poll(endpoint: Polled, requestContext: RequestContext, id: string): Promise<Reply>
   /** Sees to a call whose work goes on at its vendor's place. */
-  look: UpstreamJobs['look']
+  pollUpstream: UpstreamJobs['pollUpstream']
   /** Stops the work of an unfinished call, which then costs nothing. False when it had ended. */
   cancel(id: string, why: string): Promise<boolean>
   drain(): void
@@ -38,18 +38,25 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   const { demand, discover } = challenges(gatewayContext, offering, { check, unchecked })
   const acceptPayment = paymentAcceptance(gatewayContext, { offering, demand, collect, recovery })
 
-  return { handlePaid, discover, poll, look: upstream.look, cancel: streamed.cancel, drain: streamed.drain }
+  return {
+    handlePaid,
+    discover,
+    poll,
+    pollUpstream: upstream.pollUpstream,
+    cancel: streamed.cancel,
+    drain: streamed.drain,
+  }
 
   async function handlePaid(endpoint: Sold, requestContext: RequestContext): Promise<Reply> {
     const hold = holdOn(gatewayContext.bodies)
     try {
-      return await sell(endpoint, requestContext, hold)
+      return await handleOrder(endpoint, requestContext, hold)
     } finally {
       hold.release()
     }
   }
 
-  async function sell(endpoint: Sold, requestContext: RequestContext, hold: Hold): Promise<Reply> {
+  async function handleOrder(endpoint: Sold, requestContext: RequestContext, hold: Hold): Promise<Reply> {
     // 1: what was sent.
     const header = paymentHeader(requestContext.request)
     const { body, value } = await receive(endpoint, requestContext, hold)
@@ -57,15 +64,15 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
       return await discover(endpoint, requestContext)
     const counting = gatewayContext.unpaidWork.from(requestContext.ip)
     if (body.length > UNCOUNTED) counting.read(body.length)
-    const said = await value()
+    const received = await value()
 
     // 2: what it costs. Some quote before they check, so that a probe always learns the price.
     const probed =
-      header === null && endpoint.order === 'quote_then_check' ? unchecked(endpoint as Paid, said) : undefined
+      header === null && endpoint.order === 'quote_then_check' ? unchecked(endpoint as Paid, received) : undefined
     const { input, price } =
       probed && probed.price !== 'free'
         ? probed
-        : await check(endpoint, said, { asked: askedOf(requestContext), countTokens: counting.countTokens })
+        : await check(endpoint, received, { head: requestHeadOf(requestContext), countTokens: counting.countTokens })
     if (price === 'free') return await serveFree(endpoint, input, requestContext)
 
     // 3: the challenge.
@@ -76,8 +83,11 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     }
 
     // 4 to 7: who signed, is it known, would it pay, and the call that it opens.
-    const asked = typeof body === 'string' ? body : JSON.stringify(said)
-    const accepted = await acceptPayment({ endpoint, input, price, offers, counting, asked, requestContext }, header)
+    const bodyText = typeof body === 'string' ? body : JSON.stringify(received)
+    const accepted = await acceptPayment(
+      { endpoint, input, price, offers, counting, bodyText: bodyText, requestContext },
+      header,
+    )
     if (accepted.kind === 'reply') return accepted.reply
 
     // 8 to 12: the work, its result, the settlement and the reply, by the endpoint's delivery.
@@ -88,8 +98,8 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   async function serveFree(endpoint: Sold, input: unknown, requestContext: RequestContext): Promise<Reply> {
     await rationFree(endpoint, requestContext)
     return endpoint.delivery === 'stream'
-      ? await streamed.give(endpoint, input, requestContext)
-      : await made.give(endpoint, input, requestContext)
+      ? await streamed.serveFree(endpoint, input, requestContext)
+      : await made.serveFree(endpoint, input, requestContext)
   }
 
   async function serve({ endpoint, ...working }: OpenedCall): Promise<Reply> {
@@ -99,7 +109,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   }
 }
 
-const askedOf = ({ params, request }: RequestContext): RequestHead => ({
+const requestHeadOf = ({ params, request }: RequestContext): RequestHead => ({
   params,
   header: (name) => request.headers.get(name),
 })

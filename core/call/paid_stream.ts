@@ -13,14 +13,14 @@ export type StreamPayment = {
   readonly settleBy: number
   /** It is settled once content has begun, before that is handed out; where the payment is refused, the stream ends there. */
   readonly settlesEarly?: boolean
-  keep(bytes: Uint8Array): void
+  record(bytes: Uint8Array): void
   settle(how: { readonly isWhole: boolean }): Promise<{ readonly comment: string; readonly isRefused: boolean }>
   /** `isAbandoned`: the vendor was asked, and its answer given up for a reason of the reader's. */
   fail(apiError: ApiError, isAbandoned?: boolean): Promise<void>
   /** Whether the call is still ours to work on; asked before each piece is handed out. */
-  isHeld(): boolean
+  isLeased(): boolean
   /** The same, asked of storage: false when another call has taken the authorization. */
-  hold(signal: AbortSignal): Promise<boolean>
+  renewLease(signal: AbortSignal): Promise<boolean>
 }
 
 export type Streaming = {
@@ -35,7 +35,7 @@ type Sending = {
   readonly stream: AnswerStream
   readonly headers: Readonly<Record<string, string>>
   readonly errorFormat: ErrorFormat
-  readonly paywall?: StreamPayment
+  readonly payment?: StreamPayment
 }
 
 export const EVENT_STREAM = {
@@ -50,12 +50,12 @@ export const EVENT_STREAM = {
  */
 export function streamReply(
   { clock, timeouts, background, open }: Streaming,
-  { stream, headers, errorFormat, paywall }: Sending,
+  { stream, headers, errorFormat, payment }: Sending,
 ): Reply {
   const encoder = new TextEncoder()
   const endsAt = clock.now() + timeouts.streamMs
   const over = new AbortController()
-  let askedAt: number | undefined
+  let pulledAt: number | undefined
   let isHolding = false
   let cut: ((apiError: ApiError) => void) | undefined
   let out: ReadableStreamDefaultController<Uint8Array> | undefined
@@ -67,17 +67,17 @@ export function streamReply(
         out = controller
       },
       async pull(controller) {
-        askedAt = clock.now()
+        pulledAt = clock.now()
         try {
           const bytes = await next()
-          askedAt = undefined
+          pulledAt = undefined
           if (over.signal.aborted) return
-          if (paywall?.isHeld() === false) await holdOn(paywall)
+          if (payment?.isLeased() === false) await holdOn(payment)
           if (over.signal.aborted) return
           if (bytes === undefined) return await close({ last: stream.closing(), isWhole: true })
-          paywall?.keep(bytes)
-          if (paywall && isDue(paywall)) {
-            const isRefused = await settleMidway(paywall)
+          payment?.record(bytes)
+          if (payment && isDue(payment)) {
+            const isRefused = await settleMidway(payment)
             if (over.signal.aborted) return
             if (isRefused) return await fail(REFUSED)
           }
@@ -90,7 +90,7 @@ export function streamReply(
         if (over.signal.aborted) return
         over.abort()
         stream.cancel()
-        if (paywall) background(stream.hasContent() ? paywall.settle({ isWhole: false }) : paywall.fail(LEFT, true))
+        if (payment) background(stream.hasContent() ? payment.settle({ isWhole: false }) : payment.fail(LEFT, true))
       },
     },
     { highWaterMark: 0 },
@@ -123,9 +123,9 @@ export function streamReply(
   }
 
   /** This process stood still for longer than its promise, or could not renew it: nothing more is given before it is known whose call it is. */
-  async function holdOn({ hold }: StreamPayment): Promise<void> {
+  async function holdOn({ renewLease }: StreamPayment): Promise<void> {
     isHolding = true
-    const isOurs = await hold(over.signal).finally(() => (isHolding = false))
+    const isOurs = await renewLease(over.signal).finally(() => (isHolding = false))
     if (!isOurs && !over.signal.aborted) throw TAKEN
   }
 
@@ -133,8 +133,8 @@ export function streamReply(
   async function close({ last, isWhole }: { last: string; isWhole: boolean }): Promise<void> {
     if (isWhole && !stream.hasContent()) return await fail(EMPTY)
     over.abort()
-    const { comment } = paywall ? await paywall.settle({ isWhole }) : { comment: '' }
-    say(comment + last)
+    const { comment } = payment ? await payment.settle({ isWhole }) : { comment: '' }
+    closeWith(comment + last)
     // Upstreams that keep the line open after their last event are not waited for.
     stream.cancel()
   }
@@ -147,12 +147,12 @@ export function streamReply(
       error instanceof ApiError
         ? error
         : new ApiError('MODEL_UNAVAILABLE', { message: 'The model ended its answer early.' })
-    await paywall?.fail(apiError, apiError === TOO_SHORT)
-    say(errorEvent(apiError, errorFormat))
+    await payment?.fail(apiError, apiError === TOO_SHORT)
+    closeWith(errorEvent(apiError, errorFormat))
   }
 
   /** The last that the reader hears. He may have left while his money moved. */
-  function say(text: string): void {
+  function closeWith(text: string): void {
     try {
       if (text !== '') out?.enqueue(encoder.encode(text))
       out?.close()
@@ -163,14 +163,14 @@ export function streamReply(
 
   /** One timer for all limits: it sleeps until the next of them could be passed, and never once per piece. */
   async function watch(): Promise<void> {
-    let settleBy = paywall?.settleBy ?? Number.POSITIVE_INFINITY
+    let settleBy = payment?.settleBy ?? Number.POSITIVE_INFINITY
     for (;;) {
       const now = clock.now()
-      const stallsAt = (askedAt ?? now) + timeouts.answerMs
-      await clock.wait(Math.max(1, Math.min(stallsAt, endsAt, settleBy) - now), over.signal)
+      const timesOutAt = (pulledAt ?? now) + timeouts.answerMs
+      await clock.wait(Math.max(1, Math.min(timesOutAt, endsAt, settleBy) - now), over.signal)
       if (over.signal.aborted) return
       const then = clock.now()
-      const isStalled = askedAt !== undefined && then - askedAt >= timeouts.answerMs
+      const isStalled = pulledAt !== undefined && then - pulledAt >= timeouts.answerMs
       // The model has answered; it is our storage that does not: what was handed out is paid for.
       if (isStalled && isHolding) return await terminate(AWAY)
       if (isStalled) return halt(STALLED)
@@ -178,21 +178,21 @@ export function streamReply(
       if (then < settleBy) continue
       settleBy = Number.POSITIVE_INFINITY
       // The reader asks and has had nothing: there is nothing to pay for, and no time left to pay.
-      if (askedAt !== undefined && !stream.hasContent()) return halt(TOO_SHORT)
-      if (paywall && (await settleMidway(paywall))) return halt(REFUSED)
+      if (pulledAt !== undefined && !stream.hasContent()) return halt(TOO_SHORT)
+      if (payment && (await settleMidway(payment))) return halt(REFUSED)
     }
   }
 
   /** Ends a stream with an error. Where nobody asks for the next piece, nobody is waiting to be told: it is said at once. */
   function halt(apiError: ApiError): void {
-    if (askedAt !== undefined) return cut?.(apiError)
+    if (pulledAt !== undefined) return cut?.(apiError)
     background(fail(apiError))
   }
 
   /** Ends it from here: what was handed out is paid for, and the reader is told why there is no more. */
   async function terminate(apiError: ApiError): Promise<void> {
     if (over.signal.aborted) return
-    if (askedAt !== undefined && !stream.hasContent()) return halt(apiError)
+    if (pulledAt !== undefined && !stream.hasContent()) return halt(apiError)
     stream.cancel()
     await close({ last: errorEvent(apiError, errorFormat), isWhole: false })
   }

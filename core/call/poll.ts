@@ -26,7 +26,7 @@ export type Polls = {
 }
 
 /** What a running job says beside its state. */
-type Told = {
+type RunningFields = {
   readonly note?: string
   readonly progress?: number
   readonly elapsed_seconds?: number
@@ -39,7 +39,7 @@ type Told = {
  */
 export type Collecting = {
   readonly requestContext: RequestContext
-  readonly running: (call: Call, told?: Told) => Reply
+  readonly running: (call: Call, fields?: RunningFields) => Reply
   readonly more?: replies.Body
   readonly isOrder?: boolean
   readonly isProven?: boolean
@@ -73,7 +73,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
       })
     if (!found || !endpoint || found.gateway !== gatewayContext.name || isForgotten(found, now)) throw unknown()
     await gatewayContext.pollUrls.check(route, endpoint, { id, requestContext, now })
-    const running = (call: Call, told?: Told) => replies.running(endpoint, call, told)
+    const running = (call: Call, fields?: RunningFields) => replies.running(endpoint, call, fields)
     // HEAD must change nothing and tell nothing, so it proves nothing.
     const proof =
       requestContext.request.method === 'HEAD'
@@ -103,8 +103,8 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     const keyedUrl = replies.pollUrl(endpoint, found, await gatewayContext.pollUrls.keyOf(found.id))
     let isRightful = isKeyed || isProven
     // Who came without the key, and has proven the wallet, is given it: the next poll needs no proof.
-    const running = (call: Call, told: Told = {}) =>
-      runs(call, isRightful && !isKeyed ? { ...told, poll_url: keyedUrl } : told)
+    const running = (call: Call, fields: RunningFields = {}) =>
+      runs(call, isRightful && !isKeyed ? { ...fields, poll_url: keyedUrl } : fields)
     const collected = async (call: Call, paid: IsPaid) =>
       result({ endpoint, call, requestContext }, { stored: await storedOf(endpoint, call) }, paid)
     const offers = offering.at({ amount: found.quote, maxTimeoutSeconds: found.offer.maxTimeoutSeconds }, [found.offer])
@@ -116,10 +116,10 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
       beside: besideOf(requestContext.request),
     }
     const require = (why: replies.Body, headers: Readonly<Record<string, string>> = {}) => {
-      const place = { job_id: found.id, poll_url: isRightful ? keyedUrl : replies.pollUrl(endpoint, found) }
+      const location = { job_id: found.id, poll_url: isRightful ? keyedUrl : replies.pollUrl(endpoint, found) }
       return replies.demand(
         { ...asking, headers },
-        { ...more, ...place, ...why, model: found.model },
+        { ...more, ...location, ...why, model: found.model },
         replies.priceOf(found),
       )
     }
@@ -128,8 +128,8 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     // HEAD must change nothing, so it never pays.
     const header = requestContext.request.method === 'HEAD' ? null : paymentHeader(requestContext.request)
     if (header === null) {
-      const shown = isProven ? await show(endpoint, found, { running, collected, now }) : { call: found }
-      return 'status' in shown ? shown : require(replies.signToCollect)
+      const state = isProven ? await show(endpoint, found, { running, collected, now }) : { call: found }
+      return 'status' in state ? state : require(replies.signToCollect)
     }
     const decoded = decodePayment(header)
     if (!decoded.ok) return reject('PAYMENT_INVALID', decoded.reason)
@@ -156,9 +156,9 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
       isRightful = true
     }
 
-    const shown = await show(endpoint, found, { running, collected, now, isOrder })
-    if ('status' in shown) return shown
-    const { call } = shown
+    const state = await show(endpoint, found, { running, collected, now, isOrder })
+    if ('status' in state) return state
+    const { call } = state
     if (!(await isThere(endpoint, call)))
       throw new ApiError('NOT_FOUND', {
         message: 'What was made has ended before it was paid for. Nothing was charged; order it again.',
@@ -192,7 +192,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
   async function isThere(endpoint: Sold, call: Call): Promise<boolean> {
     if (
       endpoint.delivery === 'stream' ||
-      !endpoint.stands ||
+      !endpoint.isStillValid ||
       (call.paymentStatus !== 'verified' && call.paymentStatus !== 'refused')
     )
       return true
@@ -201,7 +201,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
       clock,
       STANDS_MS,
       async (signal) =>
-        await endpoint.stands?.(made, {
+        await endpoint.isStillValid?.(made, {
           vendors: ports.vendors,
           signal,
           records: storage,
@@ -222,7 +222,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     found: Call,
     { running, collected, now, isOrder = false }: Showing,
   ): Promise<Reply | { readonly call: Call }> {
-    const known = await failIfOverdue(storage, found, { now, timeouts, living: gatewayContext.living })
+    const known = await failIfOverdue(storage, found, { now, timeouts, activeCalls: gatewayContext.activeCalls })
     const { call, ...seen } =
       endpoint.delivery === 'upstream_job' ? await pollOnce(endpoint, known, isOrder) : { call: known }
     if (call.workStatus === 'failed')
@@ -236,9 +236,13 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
   }
 
   /** A vendor that cannot be asked is told to a poll where waiting helps, and never to the order itself; the job goes on. */
-  async function pollOnce(endpoint: UpstreamJob, known: Call, isOrder: boolean): Promise<{ call: Call } & Told> {
+  async function pollOnce(
+    endpoint: UpstreamJob,
+    known: Call,
+    isOrder: boolean,
+  ): Promise<{ call: Call } & RunningFields> {
     try {
-      const { call, progress, elapsedSeconds } = await upstream.look(endpoint, known)
+      const { call, progress, elapsedSeconds } = await upstream.pollUpstream(endpoint, known)
       return { call, elapsed_seconds: elapsedSeconds, ...(progress !== undefined && { progress }) }
     } catch (error) {
       if (!isOrder && error instanceof ApiError && (error.code === 'RATE_LIMITED' || error.code === 'UPSTREAM_TIMEOUT'))

@@ -90,8 +90,8 @@ export function pollUrls(
     from: async (id, ip) => (ip === '' ? {} : { [FROM]: await signedText(fromText(id, ip)) }),
 
     async isFrom({ id, request }, ip) {
-      const kept = (request as { readonly [FROM]?: unknown } | null)?.[FROM]
-      return ip !== '' && typeof kept === 'string' && (await isSigned(fromText(id, ip), kept))
+      const stored = (request as { readonly [FROM]?: unknown } | null)?.[FROM]
+      return ip !== '' && typeof stored === 'string' && (await isSigned(fromText(id, ip), stored))
     },
 
     secretName: async (id, prefix) => prefix + (await signedText(`name:${prefix}:${id}`)),
@@ -119,9 +119,9 @@ export function pollUrls(
   async function stored(): Promise<readonly Uint8Array[]> {
     const now = clock.now()
     await SECRET.put(storage, { ...OURS, data: { key: bytesToHex(random(32)) }, expiresAt: FOREVER }, now)
-    const kept = await SECRET.get(storage, OURS.id, now)
-    if (!kept) throw new Error('the key that signs poll URLs was not kept')
-    return [hexToBytes(kept.data.key)]
+    const stored = await SECRET.get(storage, OURS.id, now)
+    if (!stored) throw new Error('the key that signs poll URLs was not kept')
+    return [hexToBytes(stored.data.key)]
   }
 }
 

@@ -15,7 +15,7 @@ export const isPaid = (paying: Paying): paying is IsPaid => paying.kind === 'set
 type Answered = Pick<OpenedCall, 'endpoint' | 'call' | 'requestContext'>
 
 export type Results = {
-  result(answered: Answered, shown: { stored: Stored; raw?: readonly string[] }, paid: IsPaid): Reply
+  result(answered: Answered, parts: { stored: Stored; raw?: readonly string[] }, paid: IsPaid): Reply
   servedUnsettled(answered: Answered & { readonly endpoint: Paid }, stored: Stored, why: string): Reply
   hrefOn(requestContext: RequestContext): (key: string) => string
 }

@@ -20,7 +20,7 @@ import { receiptHeaders } from '../x402/protocol.ts'
 
 export type StreamedCalls = {
   /** An answer that costs nothing: neither a call nor a database is involved. */
-  give(endpoint: Streamed, input: unknown, requestContext: RequestContext): Promise<Reply>
+  serveFree(endpoint: Streamed, input: unknown, requestContext: RequestContext): Promise<Reply>
   serve(working: OpenedCall<Streamed>): Promise<Reply>
   /** Stops unfinished work that nobody waits for. False when it had ended. */
   cancel(id: string, why: string): Promise<boolean>
@@ -43,9 +43,9 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   const running = new Map<string, AbortController>()
   const streaming = { clock, timeouts, background: ports.background, open: new Set<() => void>() }
 
-  return { give, serve, cancel, drain: () => streaming.open.forEach((end) => end()) }
+  return { serveFree, serve, cancel, drain: () => streaming.open.forEach((end) => end()) }
 
-  async function give(endpoint: Streamed, input: unknown, requestContext: RequestContext): Promise<Reply> {
+  async function serveFree(endpoint: Streamed, input: unknown, requestContext: RequestContext): Promise<Reply> {
     const answer = await ask(endpoint, { id: newSecret(ports.random), input, payer: null, signal: requestContext.gone })
     if (answer.kind === 'whole') return json(200, answer.body, { 'cache-control': 'no-store', ...answer.headers })
     return streamReply(streaming, { stream: answer.stream, headers: answer.headers, errorFormat: endpoint.errorFormat })
@@ -68,7 +68,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
         stream: answer.stream,
         headers: answer.headers,
         errorFormat: endpoint.errorFormat,
-        paywall: streamPaymentOf(working, answer),
+        payment: streamPaymentOf(working, answer),
       })
     const stored = storedOf(answer, JSON.stringify(answer.body))
     const paid = await settle(working, stored, 'whole').catch((error) =>
@@ -93,14 +93,14 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     signal: AbortSignal,
   ): Promise<Answer> {
     const now = clock.now()
-    const isAsked = !signal.aborted
+    const wasSent = !signal.aborted
     const ms = Math.min(timeouts.answerMs, lastMoment(authorization, now) - now)
     try {
       return await ask(endpoint, { id: call.id, input, payer: call.payer, signal }, ms)
     } catch (error) {
       // An authorization that ends early leaves the vendor as surely as its caller does.
       const isCutShort = ms < timeouts.answerMs && clock.now() - now >= ms
-      throw await failed(call, error as ApiError, { isAbandoned: isAsked && (signal.aborted || isCutShort) })
+      throw await failed(call, error as ApiError, { isAbandoned: wasSent && (signal.aborted || isCutShort) })
     }
   }
 
@@ -324,7 +324,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     return {
       settleBy: lastMoment(authorization, clock.now()),
       settlesEarly: working.settlesEarly ?? false,
-      keep(bytes) {
+      record(bytes) {
         size += bytes.length
         if (size <= MAX_KEPT) kept.push(bytes)
         if (size > MAX_KEPT) kept.length = 0
@@ -344,8 +344,8 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
             .catch(unkept)
         return { comment: commentOf(outcome.headers), isRefused: outcome.isRefused }
       },
-      isHeld: () => gatewayContext.living.isHeld(call.id),
-      hold: (signal) => gatewayContext.living.hold(call.id, signal),
+      isLeased: () => gatewayContext.activeCalls.isLeased(call.id),
+      renewLease: (signal) => gatewayContext.activeCalls.renewLease(call.id, signal),
       async fail(apiError, isAbandoned = false) {
         if (paid !== undefined) return
         if (isAbandoned) await noteAbandoned(call)

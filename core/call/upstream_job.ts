@@ -9,7 +9,7 @@ import { ApiError } from '../http/errors.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import { budget } from '../http/request_body.ts'
 import { Type } from '@sinclair/typebox'
-import { type Kept, recordKind } from '../endpoint/record_kind.ts'
+import { type ReadRecord, recordKind } from '../endpoint/record_kind.ts'
 import { UPSTREAM_JOB } from '../payment/ledger.ts'
 import { isWhole } from './media_mirror.ts'
 import type { Call } from '../ports/mod.ts'
@@ -20,7 +20,7 @@ export type UpstreamJobs = {
   /** Hands the job to the vendor. Throws a Fault, the call then failed, where it is not taken in time. */
   submit(working: OpenedCall<UpstreamJob>): Promise<Call>
   /** What the vendor says of a running call by now; it is completed or failed by this where the vendor is done. Throws a Fault only for a caller. */
-  look(endpoint: Paid, call: Call): Promise<Seen>
+  pollUpstream(endpoint: Paid, call: Call): Promise<Seen>
   /** What a failed call adds to its reply. */
   failure(call: Call, now: number): Promise<Readonly<Record<string, Json>>>
 }
@@ -42,8 +42,8 @@ type Handle = Parameters<typeof HANDLE.put>[1]['data']
 /** How many of the largest orders may be on their way to vendors at a time: each is held four times over, 125 MB of one of 28 (Bun 1.4.4). */
 const ORDERS_AT_ONCE = 4
 /** The vendor is asked at most so often for one call, however many poll. */
-const LOOK_EVERY_MS = 2_000
-const LOOK_MS = 10_000
+const POLL_EVERY_MS = 2_000
+const POLL_TIMEOUT_MS = 10_000
 /** Who looks or collects says so often that it is alive; one that dies keeps the others from it for so long. */
 const ALONE_MS = 30_000
 /** What cannot be had is asked for again for so long, and so often: a media host may be a little behind, and a store has its moments. */
@@ -57,13 +57,13 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
   const { storage, clock, log, vendors } = ports
   const sending = budget(ORDERS_AT_ONCE * maxUpload, deadlines(clock))
 
-  return { submit, look, failure }
+  return { submit, pollUpstream: pollUpstream, failure }
 
   /** Goes on without its caller, who finds the job by the authorization. */
   function submit(working: OpenedCall<UpstreamJob>): Promise<Call> {
-    const handing = handOver(working)
-    ports.background(handing.catch(() => {}))
-    return handing
+    const submitting = handOver(working)
+    ports.background(submitting.catch(() => {}))
+    return submitting
   }
 
   async function handOver({ endpoint, input, call }: OpenedCall<UpstreamJob>): Promise<Call> {
@@ -86,18 +86,18 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
       const { handle } = await within(clock, timeouts.submitMs, (signal) => endpoint.submit({ ...order, signal }))
       const data: Handle = { handle }
       const startedAt = clock.now()
-      const expiresAt = startedAt + timeouts.stallMs + endpoint.retention.unclaimedMs
+      const expiresAt = startedAt + timeouts.maxJobMs + endpoint.retention.unclaimedMs
       await HANDLE.put(storage, { id: call.id, owner: call.payer, data, expiresAt }, startedAt)
       // A millisecond past the hour, so that it ends as stalled and never as lost.
-      const begun = {
+      const started = {
         workStatus: 'in_progress',
         workerId: UPSTREAM_JOB,
         startedAt,
-        leaseExpiresAt: startedAt + timeouts.stallMs + 1,
+        leaseExpiresAt: startedAt + timeouts.maxJobMs + 1,
       } as const
-      const isOurs = await storage.moveCall(call.id, { workStatus: ['queued'], workerId }, begun)
+      const isOurs = await storage.moveCall(call.id, { workStatus: ['queued'], workerId }, started)
       if (!isOurs) throw new Error('the call ended before its vendor took it')
-      return { ...call, ...begun }
+      return { ...call, ...started }
     } catch (error) {
       const apiError = apiErrorOf(endpoint, error)
       if (!(error instanceof ApiError))
@@ -109,30 +109,33 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
     }
   }
 
-  function apiErrorOf({ failure: said }: Paid, error: unknown): ApiError {
+  function apiErrorOf({ failure }: Paid, error: unknown): ApiError {
     if (error instanceof ApiError) return error
     if ((error as Error).name === 'TimeoutError') {
       return new ApiError('UPSTREAM_TIMEOUT', {
         message: `The model did not take the job within ${timeouts.submitMs / 1000} seconds. Nothing was charged; submit it again.`,
       })
     }
-    return new ApiError('WORK_FAILED', { error: said, details: 'The model did not take the job. Nothing was charged.' })
+    return new ApiError('WORK_FAILED', {
+      error: failure,
+      details: 'The model did not take the job. Nothing was charged.',
+    })
   }
 
-  async function look(endpoint: Paid, known: Call): Promise<Seen> {
-    if (endpoint.delivery !== 'upstream_job' || !isHeld(known)) return seen(known)
+  async function pollUpstream(endpoint: Paid, known: Call): Promise<Seen> {
+    if (endpoint.delivery !== 'upstream_job' || !isRunningUpstream(known)) return seen(known)
     const asking = alone(known.id, async () => {
       // It may have ended since it was read: what has ended is not asked about again.
       const call = (await storage.getCall(known.id)) ?? known
-      return isHeld(call) ? await ask(endpoint, call) : seen(call)
+      return isRunningUpstream(call) ? await ask(endpoint, call) : seen(call)
     })
     const answered = new AbortController()
-    const unheard = (error: Error): void => {
+    const logUnlessAnswered = (error: Error): void => {
       if (answered.signal.aborted) log.warn('a job could not be collected', { call: known.id, error: error.message })
     }
-    ports.background(asking.catch(unheard))
-    const asked = await Promise.race([asking, clock.wait(WAIT_MS, answered.signal)]).finally(() => answered.abort())
-    return asked || seen(known)
+    ports.background(asking.catch(logUnlessAnswered))
+    const outcome = await Promise.race([asking, clock.wait(WAIT_MS, answered.signal)]).finally(() => answered.abort())
+    return outcome || seen(known)
   }
 
   async function ask(endpoint: UpstreamJob, call: Call): Promise<Seen> {
@@ -141,7 +144,7 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
     const { handle, missed } = record.data
     if (missed && clock.now() - missed.last < MISSED_EVERY_MS) return seen(call)
     const asking = { request: call.request, catalog, vendors }
-    const state = await within(clock, LOOK_MS, (signal) => endpoint.pollUpstream(handle, { ...asking, signal }))
+    const state = await within(clock, POLL_TIMEOUT_MS, (signal) => endpoint.pollUpstream(handle, { ...asking, signal }))
     if (state.kind === 'running') return seen(call, state.progress)
     if (state.kind === 'failed') {
       await HANDLE.move(storage, record, { data: { handle, failure: state.fields ?? {} } }, clock.now())
@@ -182,7 +185,7 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
       return await work()
     } finally {
       over.abort()
-      await hold(LOOK_EVERY_MS).catch(() => {})
+      await hold(POLL_EVERY_MS).catch(() => {})
     }
   }
 
@@ -190,7 +193,7 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
   async function collect(
     endpoint: Paid,
     call: Call,
-    { made, record }: Extract<UpstreamStatus, { kind: 'done' }> & { record: Kept<Handle> },
+    { made, record }: Extract<UpstreamStatus, { kind: 'done' }> & { record: ReadRecord<Handle> },
   ): Promise<void> {
     const media = await mirror(call.id, made.media)
     const now = clock.now()
@@ -210,7 +213,7 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
   }
 
   /** Notes that what was made could not be had; whether it is asked for again. */
-  async function isAwaited(record: Kept<Handle>, now: number): Promise<boolean> {
+  async function isAwaited(record: ReadRecord<Handle>, now: number): Promise<boolean> {
     const { missed = { since: now }, ...data } = record.data
     if (now - missed.since >= MISSING_MS) return false
     await HANDLE.move(storage, record, { data: { ...data, missed: { since: missed.since, last: now } } }, now)
@@ -231,4 +234,5 @@ function lengthOf(value: unknown): number {
     : 0
 }
 
-const isHeld = ({ workerId, workStatus }: Call): boolean => workerId === UPSTREAM_JOB && workStatus === 'in_progress'
+const isRunningUpstream = ({ workerId, workStatus }: Call): boolean =>
+  workerId === UPSTREAM_JOB && workStatus === 'in_progress'

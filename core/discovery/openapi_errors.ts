@@ -216,7 +216,7 @@ export function demandExample(
     replies.demand(
       { offers, label, errorFormat, resource: { ...NO_RESOURCE, bazaar } },
       replies.paymentRequired(price),
-      replies.shownPrice(price),
+      replies.publicPrice(price),
       price.also,
     ),
   )
@@ -234,7 +234,7 @@ export function rejectionExamples(
   price: Price,
 ): Readonly<Record<string, unknown>> {
   const asking = { offers, label, errorFormat, resource: NO_RESOURCE }
-  const rejected = (why: replies.Body) => bodyOf(replies.demand(asking, why, replies.shownPrice(price)))
+  const rejected = (why: replies.Body) => bodyOf(replies.demand(asking, why, replies.publicPrice(price)))
   return {
     PAYMENT_INVALID: rejected(
       replies.verificationFailed('PAYMENT_INVALID', 'invalid_exact_evm_signature: it was not signed by the payer'),
@@ -259,7 +259,7 @@ export function collectExample(demanding: ChallengeContext, price: Price): unkno
     replies.demand(
       { ...demanding, resource: NO_RESOURCE },
       { ...replies.signToCollect, job_id: JOB.job_id },
-      replies.shownPrice(price),
+      replies.publicPrice(price),
     ),
   )
 }

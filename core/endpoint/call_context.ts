@@ -29,7 +29,7 @@ export type CallContext = {
   /** Counts against the windows of the address and of the wallet. Throws TOO_MANY_REQUESTS. */
   permit(name: string, windows: { readonly address: Window; readonly wallet: Window }): Promise<void>
   /** Looks at a second authorization that is part of the work, by the same wallet and to somebody else. Moves nothing yet. Throws where the chain is away. */
-  second(payment: Payment, to: To): Promise<SecondaryPayment>
+  secondaryPayment(payment: Payment, to: To): Promise<SecondaryPayment>
 }
 
 /** Throws where nobody pays: such work is sold to nobody. */
@@ -60,7 +60,7 @@ export type MaintenanceTask = {
 /** What a sale does beyond its reply. */
 export type Effects = {
   /** It costs the operator, or reaches somebody, whether or not it is paid for: where the payment is refused, its wallet owes it. */
-  readonly owed?: true
+  readonly costsOperator?: true
   /** Headers of a reply that shows what was made. */
   headers?(made: Json): Readonly<Record<string, string>>
   /** What a failed job and a refused payment say instead of `Nothing was charged.`, where more than nothing may have happened. */

@@ -51,9 +51,9 @@ function watchedVerification({ clock, log }: Ports, gateway: string) {
       clock.now() - failedAt < STALE_MS,
     watched: (chain: Chain): Chain => ({
       ...chain,
-      async verify(...asked) {
+      async verify(...args) {
         try {
-          const verdict = await chain.verify(...asked)
+          const verdict = await chain.verify(...args)
           if (verdict.kind === 'unavailable') failed(verdict.reason)
           else worked()
           return verdict
@@ -116,9 +116,9 @@ function noted(clock: Clock, seen: Map<string, ProviderStatus>): Note {
 function watchedChain(chain: Chain, note: Note): Chain {
   return {
     ...chain,
-    verify: (...asked) => note(CHAIN, chain.verify(...asked), { isAway: ({ kind }) => kind === 'unavailable' }),
-    settle: (...asked) =>
-      note(CHAIN, chain.settle(...asked), { isAway: ({ kind }) => kind === 'unknown' || kind === 'unavailable' }),
+    verify: (...args) => note(CHAIN, chain.verify(...args), { isAway: ({ kind }) => kind === 'unavailable' }),
+    settle: (...args) =>
+      note(CHAIN, chain.settle(...args), { isAway: ({ kind }) => kind === 'unknown' || kind === 'unavailable' }),
   }
 }
 

@@ -6,7 +6,7 @@ import type { Storage } from '../ports/mod.ts'
 import type { Vendors } from '../ports/vendors/mod.ts'
 import { type Usdc, usdc } from '../x402/money.ts'
 import type { Context, Offering, Price } from './offering.ts'
-import { ANY_JOB, KEEP, type Sale } from './sale.ts'
+import { ANY_JOB, JOB_RETENTION, type Sale } from './sale.ts'
 import type { Made, Order, Showing, Stored, UpstreamPollContext, UpstreamStatus } from './work.ts'
 
 /** What all deliveries have in common. */
@@ -24,7 +24,7 @@ type Result<Input> = Sale<Input> & {
   /** Joins the 402 of a look without an order, for example a catalog. */
   discovery?(offering: Offering): Readonly<Record<string, Json>>
   /** Whether what was made is still to be had, asked before a poll's money moves; what nobody can tell is taken to be there. */
-  stands?(
+  isStillValid?(
     made: Json,
     at: {
       readonly vendors: Vendors
@@ -129,7 +129,7 @@ export function paid<Schema extends TObject>(fields: PaidFields<Static<Schema>> 
     job: ANY_JOB,
     errorFormat,
     failure: 'Internal server error',
-    retention: KEEP,
+    retention: JOB_RETENTION,
   } satisfies Pick<Result<unknown>, Defaulted>
   return {
     ...usual,

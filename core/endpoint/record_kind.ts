@@ -9,7 +9,7 @@ import { isFields } from '../lib/json.ts'
 import type { Storage, StoredRecord } from '../ports/mod.ts'
 
 /** A record as it was read; `stored` is what lies in storage, with which a change is compared. */
-export type Kept<Data> = {
+export type ReadRecord<Data> = {
   readonly id: string
   readonly owner: string
   readonly data: Data
@@ -17,28 +17,28 @@ export type Kept<Data> = {
   readonly stored: Json
 }
 
-type New<Data> = Omit<Kept<Data>, 'stored'>
+type New<Data> = Omit<ReadRecord<Data>, 'stored'>
 
 export type RecordKind<Data> = {
   readonly kind: string
   readonly version: number
   /** Stores a new record. Undefined, and nothing written, while one of its id lives. */
-  put(records: Pick<Storage, 'putRecord'>, record: New<Data>, now: number): Promise<Kept<Data> | undefined>
+  put(records: Pick<Storage, 'putRecord'>, record: New<Data>, now: number): Promise<ReadRecord<Data> | undefined>
   /** Throws for a record that this version cannot read. */
-  get(records: Pick<Storage, 'getRecord'>, id: string, now: number): Promise<Kept<Data> | undefined>
+  get(records: Pick<Storage, 'getRecord'>, id: string, now: number): Promise<ReadRecord<Data> | undefined>
   /** Changes a record that nobody has changed since it was read. Undefined, and nothing written, where somebody has. */
   move(
     records: Pick<Storage, 'moveRecord'>,
-    record: Kept<Data>,
+    record: ReadRecord<Data>,
     patch: { readonly data?: Data; readonly expiresAt?: number },
     now: number,
-  ): Promise<Kept<Data> | undefined>
+  ): Promise<ReadRecord<Data> | undefined>
   /** Living records of an owner, at most `limit`, in no order that means anything. */
   list(
     records: Pick<Storage, 'listRecords'>,
     owner: string,
     at: { now: number; limit: number },
-  ): Promise<readonly Kept<Data>[]>
+  ): Promise<readonly ReadRecord<Data>[]>
   /** A record as storage takes it, for work that hands out what is to be stored. */
   stored(record: Omit<New<Data>, 'owner'>): Omit<StoredRecord, 'owner'>
 }
@@ -82,10 +82,10 @@ export function recordKind<Schema extends TSchema>(declared: Declaration<Schema>
     },
   }
   registered.set(kind, own)
-  const kept = ({ id, owner, data, expiresAt }: StoredRecord): Kept<Data> => ({
+  const read = ({ id, owner, data, expiresAt }: StoredRecord): ReadRecord<Data> => ({
     id,
     owner,
-    data: read(own, data) as Data,
+    data: decode(own, data) as Data,
     expiresAt,
     stored: data,
   })
@@ -100,7 +100,7 @@ export function recordKind<Schema extends TSchema>(declared: Declaration<Schema>
     },
     async get(records, id, now) {
       const record = await records.getRecord(kind, id, now)
-      return record && kept(record)
+      return record && read(record)
     },
     async move(records, { id, owner, stored, ...known }, patch, now) {
       const { data, expiresAt } = { ...known, ...patch }
@@ -108,13 +108,13 @@ export function recordKind<Schema extends TSchema>(declared: Declaration<Schema>
       const isMoved = await records.moveRecord(record, stored, now)
       return isMoved ? { id, owner, data, expiresAt, stored: record.data } : undefined
     },
-    list: async (records, owner, at) => (await records.listRecords(kind, owner, at)).map(kept),
+    list: async (records, owner, at) => (await records.listRecords(kind, owner, at)).map(read),
     stored: ({ id, data, expiresAt }) => ({ kind, id, data: written(data), expiresAt }),
   }
 }
 
 /** The data of a stored record in its kind's version. Throws for what is no such record, and for one that a later version has written. */
-function read({ kind, version, upgrade, check }: Registered, stored: Json): Json {
+function decode({ kind, version, upgrade, check }: Registered, stored: Json): Json {
   const { version: from, data } = isFields(stored) ? stored : {}
   if (typeof from !== 'number' || data === undefined) throw new Error(`a record ${kind} has no version`)
   if (from > version) throw new Error(`a record ${kind} is of version ${from}; this program reads up to ${version}`)

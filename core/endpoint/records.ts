@@ -3,14 +3,14 @@ import type { Storage, StoredRecord, Call } from '../ports/mod.ts'
 import { ApiError } from '../http/errors.ts'
 
 /** Keeps a record for its owner; one that it has already stays as it is. Throws NOT_ALLOWED where another wallet has it. */
-export async function keepFor(
+export async function storeRecords(
   storage: Pick<Storage, 'putRecord' | 'getRecord'>,
   record: StoredRecord,
   now: number,
 ): Promise<void> {
   if (await storage.putRecord(record, now)) return
-  const held = await storage.getRecord(record.kind, record.id, now)
-  if (held?.owner !== record.owner) throw ofAnother()
+  const stored = await storage.getRecord(record.kind, record.id, now)
+  if (stored?.owner !== record.owner) throw ofAnother()
 }
 
 /** What another wallet has enrolled is not to be added to. */

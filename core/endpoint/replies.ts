@@ -65,7 +65,7 @@ export function demand(
   return { status: 402, headers: { ...made.headers, ...headers }, body: made.body }
 }
 
-export const shownPrice = (price: Price): Body => ({
+export const publicPrice = (price: Price): Body => ({
   amount: print(price.amount),
   currency: 'USD',
   ...price.publicPrice,

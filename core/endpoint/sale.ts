@@ -42,7 +42,7 @@ export type Sale<Input> = Common & {
   /** Where the input is: in the body, or in path and query, as text. */
   readonly from: 'body' | 'query'
   /** Makes the input of what was sent, where it is not the body or the query itself. `body` is undefined where none came, or none that is JSON. */
-  arrange?(said: {
+  arrange?(request: {
     readonly params: Readonly<Record<string, string>>
     readonly query: Readonly<Record<string, string>>
     readonly body: unknown
@@ -76,7 +76,7 @@ export type Sale<Input> = Common & {
 const HOUR_MS = 3_600_000
 
 /** How long an uncollected result can be claimed, and a settled one is kept: 48 hours and 30 days (contract 2.23). */
-export const KEEP = { unclaimedMs: 48 * HOUR_MS, settledMs: 30 * 24 * HOUR_MS }
+export const JOB_RETENTION = { unclaimedMs: 48 * HOUR_MS, settledMs: 30 * 24 * HOUR_MS }
 
 /** The job of an endpoint that has no poll path of its own. */
 export const ANY_JOB: JobDescription = {
@@ -88,4 +88,4 @@ export const ANY_JOB: JobDescription = {
 }
 
 /** An answer is kept for those who lost the reply that they have paid for. */
-export const KEEP_ANSWERS = { unclaimedMs: 48 * HOUR_MS, settledMs: 24 * HOUR_MS }
+export const ANSWER_RETENTION = { unclaimedMs: 48 * HOUR_MS, settledMs: 24 * HOUR_MS }

@@ -21,11 +21,11 @@ export function trialOf(endpoint: Endpoint, offering: Offering): Trial {
     return { path: Object.fromEntries(namesIn(endpoint.path).map((name) => [name, NO_JOB])), query: {} }
   if (endpoint.kind === 'free')
     return freeTrial(endpoint.path, typeof endpoint.sample === 'function' ? endpoint.sample(offering) : endpoint.sample)
-  const said = orderOf(endpoint, offering)
+  const sample = orderOf(endpoint, offering)
   const names = namesIn(endpoint.path)
   const isIn = (name: string) => names.includes(name)
-  if (endpoint.from === 'body') return { path: spoken(said, isIn), query: {}, body: said }
-  return { path: spoken(said, isIn), query: spoken(said, (name) => !isIn(name)) }
+  if (endpoint.from === 'body') return { path: textFields(sample, isIn), query: {}, body: sample }
+  return { path: textFields(sample, isIn), query: textFields(sample, (name) => !isIn(name)) }
 }
 
 /** The id of no job: whoever polls it is told so, and nothing else happens. */
@@ -36,9 +36,9 @@ function freeTrial(path: string, { path: given = {}, query = {}, body }: Sample 
   return { path: Object.fromEntries(names), query, ...(body !== undefined && { body }) }
 }
 
-function spoken(said: Fields, isOne: (name: string) => boolean): Record<string, string> {
+function textFields(sample: Fields, isOne: (name: string) => boolean): Record<string, string> {
   return Object.fromEntries(
-    Object.entries(said).flatMap(([name, value]) => (isOne(name) ? [[name, String(value)]] : [])),
+    Object.entries(sample).flatMap(([name, value]) => (isOne(name) ? [[name, String(value)]] : [])),
   )
 }
 
@@ -50,18 +50,18 @@ const orderOf = (endpoint: Sold, offering: Offering): Fields =>
 /** The same with its price. Never rejects: what cannot be priced here has none. */
 export async function pricedTrial(endpoint: Sold, context: StreamedContext): Promise<Trial> {
   const trial = trialOf(endpoint, context)
-  if (endpoint.delivery === 'stream') return await livePrice(endpoint, trial, context)
+  if (endpoint.delivery === 'stream') return await streamedTrial(endpoint, trial, context)
   return { ...trial, price: quiet(() => paidPrice(endpoint, context)) }
 }
 
 function paidPrice(endpoint: Paid, context: StreamedContext): Price | 'free' | undefined {
-  const said = orderOf(endpoint, context)
-  const input = endpoint.order === 'quote_then_check' ? said : endpoint.check(said, context)
+  const sample = orderOf(endpoint, context)
+  const input = endpoint.order === 'quote_then_check' ? sample : endpoint.check(sample, context)
   return endpoint.isAvailable(input, context) ? endpoint.price(input, context) : undefined
 }
 
 /** Where the path names a model that the sample does not, the first that the endpoint takes stands in it. */
-async function livePrice(endpoint: Streamed, trial: Trial, context: StreamedContext): Promise<Trial> {
+async function streamedTrial(endpoint: Streamed, trial: Trial, context: StreamedContext): Promise<Trial> {
   const body = trial.body as Parameters<Streamed['check']>[0]
   const missing = namesIn(endpoint.path).filter((name) => trial.path[name] === undefined)
   const ids =

@@ -2,7 +2,7 @@
 import type { Offering, Price } from './offering.ts'
 import type { Ports } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
-import { type Sale, KEEP_ANSWERS, ANY_JOB } from './sale.ts'
+import { type Sale, ANSWER_RETENTION, ANY_JOB } from './sale.ts'
 
 /** What a live endpoint may look at beside the body: the path, and headers that belong to its wire. */
 export type RequestHead = {
@@ -46,7 +46,7 @@ export type Streamed<Input = unknown> = Sale<Input> & {
   readonly delivery: 'stream'
   /** A valid body, shown in OpenAPI and quoted to probes without one; the first that this gateway can serve. */
   sample(offering: Offering): Readonly<Record<string, Json>>
-  check(body: Readonly<Record<string, unknown>>, asked: RequestHead, context: StreamedContext): Promise<Input>
+  check(body: Readonly<Record<string, unknown>>, head: RequestHead, context: StreamedContext): Promise<Input>
   price(input: Input): Price | 'free'
   answer(order: StreamedOrder<Input>): Promise<Answer>
   /** The operator's list of the wallets that may buy this; undefined where everybody may (contract 1.58). */
@@ -71,7 +71,7 @@ type StreamedFields<Input> = Omit<
 export function streamed<Input>(words: StreamedFields<Input>): Streamed {
   return {
     failure: 'Model unavailable',
-    retention: KEEP_ANSWERS,
+    retention: ANSWER_RETENTION,
     ...words,
     kind: 'sold',
     delivery: 'stream',

@@ -11,8 +11,8 @@ export function errorReply(apiError: ApiError, errorFormat: ErrorFormat): Reply 
   if (errorFormat === 'plain') return plain(apiError)
   if (errorFormat === 'market') return plain(apiError, { coded: false })
   const { status, code } = wording(apiError)
-  const said = { status, code, message: sentence(apiError), param: paramOf(apiError), ...apiError.parts }
-  const body = envelopes[errorFormat]({ ...said, message: sentence(apiError) })
+  const parts = { status, code, message: sentence(apiError), param: paramOf(apiError), ...apiError.parts }
+  const body = envelopes[errorFormat]({ ...parts, message: sentence(apiError) })
   return {
     status,
     headers: { 'content-type': 'application/json', 'cache-control': 'no-store', ...apiError.parts.headers },
@@ -57,7 +57,7 @@ export function errorEvent(apiError: ApiError, errorFormat: ErrorFormat): string
   return `event: error\ndata: ${JSON.stringify({ type: 'error', code, message: sentence(apiError), param: paramOf(apiError) })}\n\n`
 }
 
-type Said = {
+type ErrorParts = {
   readonly status: number
   readonly code: string | null
   readonly message: string
@@ -66,7 +66,7 @@ type Said = {
   readonly fields?: Body
 }
 
-const envelopes: Readonly<Record<Exclude<ErrorFormat, 'plain' | 'market'>, (said: Said) => Body>> = {
+const envelopes: Readonly<Record<Exclude<ErrorFormat, 'plain' | 'market'>, (parts: ErrorParts) => Body>> = {
   chat: ({ status, code, message, param, details, fields }) => ({
     error: { message, type: typeOf(status), code, param },
     message,

@@ -332,19 +332,19 @@ function deepPlace(value: object, levels: number): readonly string[] | undefined
 }
 
 /** Saying what is wrong with an item takes far longer than seeing that something is. */
-const MAX_LOOKED_AT = 10_000
+const MAX_SCANNED = 10_000
 
 type Problem = { path: string; message: string }
 
 function problems(compiled: TypeCheck<TObject>, value: unknown): readonly Problem[] {
   const [long] = Object.entries(value as object).filter(
-    (field): field is [string, unknown[]] => Array.isArray(field[1]) && field[1].length > MAX_LOOKED_AT,
+    (field): field is [string, unknown[]] => Array.isArray(field[1]) && field[1].length > MAX_SCANNED,
   )
   if (long)
     return [
       {
         path: long[0],
-        message: `${long[0]}: something in it is wrong, and it has ${long[1].length} items; of at most ${MAX_LOOKED_AT} we say what`,
+        message: `${long[0]}: something in it is wrong, and it has ${long[1].length} items; of at most ${MAX_SCANNED} we say what`,
       },
     ]
   const byPath = new Map<string, Problem>()

@@ -18,21 +18,21 @@ export function gzipJson(): (made: Json) => Promise<Json> {
     if (typeof made !== 'string' || made.length < LONG) return made
     const known = under.get(made)
     if (known) return await known
-    const work = turn(() => packed(made)).finally(() => under.delete(made))
+    const work = turn(() => gzipped(made)).finally(() => under.delete(made))
     under.set(made, work)
     return await work
   }
 }
 
-async function packed(made: string): Promise<Json> {
+async function gzipped(made: string): Promise<Json> {
   const squeezed = new Blob([made]).stream().pipeThrough(new CompressionStream('gzip'))
   return { gzip: toBase64(new Uint8Array(await new Response(squeezed).arrayBuffer())) }
 }
 
 /** What was packed, letter by letter; what was not, as it is. */
-export async function gunzipJson(kept: Json): Promise<Json> {
-  const gzip = typeof kept === 'object' && kept !== null ? (kept as { readonly gzip?: Json }).gzip : undefined
-  if (typeof gzip !== 'string') return kept
+export async function gunzipJson(stored: Json): Promise<Json> {
+  const gzip = typeof stored === 'object' && stored !== null ? (stored as { readonly gzip?: Json }).gzip : undefined
+  if (typeof gzip !== 'string') return stored
   return await new Response(
     new Blob([fromBase64(gzip) as BlobPart]).stream().pipeThrough(new DecompressionStream('gzip')),
   ).text()

@@ -2,7 +2,7 @@
 import type { Clock } from './clock.ts'
 
 type Tell = (message: string, fields?: Record<string, unknown>) => void
-type Outage = { since: number; failures: number; isOpen: boolean; isTold: boolean; alertedAt?: number }
+type Outage = { since: number; failures: number; isOpen: boolean; isLogged: boolean; alertedAt?: number }
 
 export type Outages = {
   /** A failure of `subject`. Alerts for the first one of its reason. */
@@ -40,10 +40,10 @@ export function outages({
     failed(subject, { reason, message, fields = {} }) {
       const outage = outageOf(subject, reason)
       const now = clock.now()
-      if (!outage.isOpen) Object.assign(outage, { since: now, failures: 0, isOpen: true, isTold: false })
+      if (!outage.isOpen) Object.assign(outage, { since: now, failures: 0, isOpen: true, isLogged: false })
       outage.failures++
-      if (outage.isTold || (outage.alertedAt !== undefined && now - outage.alertedAt < REPEAT_MS)) return
-      outage.isTold = true
+      if (outage.isLogged || (outage.alertedAt !== undefined && now - outage.alertedAt < REPEAT_MS)) return
+      outage.isLogged = true
       outage.alertedAt = now
       log.alert(message, fields)
     },
@@ -54,7 +54,7 @@ export function outages({
         if (!outage.isOpen) continue
         outage.isOpen = false
         const seconds = Math.round((clock.now() - outage.since) / 1000)
-        if (outage.isTold) log.info(over, { subject, reason, seconds, failures: outage.failures })
+        if (outage.isLogged) log.info(over, { subject, reason, seconds, failures: outage.failures })
       }
     },
   }
@@ -64,7 +64,7 @@ export function outages({
     const reasons = subjects.get(known) ?? new Map<string, Outage>()
     subjects.set(known, reasons)
     const name = reasons.has(reason) || reasons.size < MAX_REASONS ? reason : 'other'
-    const outage = reasons.get(name) ?? { since: 0, failures: 0, isOpen: false, isTold: false }
+    const outage = reasons.get(name) ?? { since: 0, failures: 0, isOpen: false, isLogged: false }
     reasons.set(name, outage)
     return outage
   }

@@ -5,16 +5,16 @@
 import type { Call, CallPatch, Log, Outcome, Storage } from '../ports/mod.ts'
 import type { Clock } from '../lib/clock.ts'
 
-export type Living = {
+export type ActiveCalls = {
   /** The same storage, watched on the way. */
   readonly storage: Storage
   /** Renews the promise for all work of this process, and writes what could not be written. Rejects while storage is away. */
   renew(): Promise<void>
   has(id: string): boolean
   /** Whether this process is still promised a call, so that it may give away more of its work. A call that has ended asks for no promise. */
-  isHeld(id: string): boolean
+  isLeased(id: string): boolean
   /** The same, asked of storage, and waited for while that is away; false when another call has taken the authorization meanwhile. */
-  hold(id: string, signal: AbortSignal): Promise<boolean>
+  renewLease(id: string, signal: AbortSignal): Promise<boolean>
   /** Unfinished calls whose promise passed at or before then are lost. Earlier than `now` for a lease after nobody could renew. */
   lostBy(now: number): number
   /** Whether storage threw it: it is away, or it refuses. */
@@ -32,16 +32,16 @@ const UNWRITTEN_MS = 3_600_000
 const MAX_DOUBTFUL = 1_000
 const RETRY_MS = 1_000
 /** A person is told once in an outage, and once a minute where storage comes and goes. */
-const TELL_EVERY_MS = 60_000
+const ALERT_EVERY_MS = 60_000
 const UNFINISHED = ['queued', 'in_progress'] as const
 
-export function living({
+export function activeCalls({
   storage,
   workerId,
   clock,
   log,
   leaseMs,
-  told = { at: Number.NEGATIVE_INFINITY },
+  lastAlert = { at: Number.NEGATIVE_INFINITY },
 }: {
   storage: Storage
   workerId: string
@@ -49,32 +49,40 @@ export function living({
   log: Log
   leaseMs: number
   /** When an outage of storage was last told; gateways of one process share it, for they share the storage. */
-  told?: { at: number }
-}): Living {
+  lastAlert?: { at: number }
+}): ActiveCalls {
   /** Until when each call is promised to this process; long ago, where the promise could not be renewed any more. */
-  const promised = new Map<string, number>()
+  const leases = new Map<string, number>()
   const doubtful = new Set<string>()
   const unwritten = new Map<string, Unwritten>()
   const thrown = new WeakSet<object>()
   let characters = 0
-  let heardAt: number | undefined
-  let silence: { readonly since: number; readonly until: number } | undefined
+  let answeredAt: number | undefined
+  let outage: { readonly since: number; readonly until: number } | undefined
   let awaySince: number | undefined
 
-  const heard = watchedStorage(storage, { clock, answered, failed })
-  const kept: Storage = { ...heard, openCall, callOf, moveCall, claimSettlement, finishSettlement, renew: renewCalls }
+  const observed = watchedStorage(storage, { clock, answered, failed })
+  const tracked: Storage = {
+    ...observed,
+    openCall,
+    callOf,
+    moveCall,
+    claimSettlement,
+    finishSettlement,
+    renew: renewCalls,
+  }
 
   return {
-    storage: kept,
-    has: (id) => promised.has(id),
-    isHeld: (id) => clock.now() < (promised.get(id) ?? Number.POSITIVE_INFINITY),
-    hold,
+    storage: tracked,
+    has: (id) => leases.has(id),
+    isLeased: (id) => clock.now() < (leases.get(id) ?? Number.POSITIVE_INFINITY),
+    renewLease: renewLease,
     lostBy,
     isFromStorage: (error) => typeof error === 'object' && error !== null && thrown.has(error),
 
     async renew() {
       // Asked with no call at all as well: whoever never asks cannot tell when storage was away.
-      const ids = [...promised].filter(([, until]) => until !== GONE).map(([id]) => id)
+      const ids = [...leases].filter(([, until]) => until !== GONE).map(([id]) => id)
       await renewCalls(workerId, ids, clock.now() + leaseMs)
       await write()
     },
@@ -83,11 +91,11 @@ export function living({
   // ── whether storage is there ──────────────────────────────────────────────────────────────────────────────────────
 
   /** What began at `askedAt` was answered: storage was there at some time since then. */
-  function answered(askedAt: number): void {
+  function answered(sentAt: number): void {
     const now = clock.now()
     // Nobody was heard for a lease: whether this process stood still or storage did, others may have been kept from renewing, too.
-    if (heardAt !== undefined && askedAt - heardAt > leaseMs) silence = { since: heardAt, until: now + leaseMs }
-    heardAt = Math.max(heardAt ?? askedAt, askedAt)
+    if (answeredAt !== undefined && sentAt - answeredAt > leaseMs) outage = { since: answeredAt, until: now + leaseMs }
+    answeredAt = Math.max(answeredAt ?? sentAt, sentAt)
     if (awaySince === undefined) return
     log.info('storage answers again', { seconds: Math.round((now - awaySince) / 1000), unwritten: unwritten.size })
     awaySince = undefined
@@ -98,13 +106,13 @@ export function living({
     const now = clock.now()
     const isFirst = awaySince === undefined
     awaySince ??= now
-    if (!isFirst || now - told.at < TELL_EVERY_MS) return
-    told.at = now
+    if (!isFirst || now - lastAlert.at < ALERT_EVERY_MS) return
+    lastAlert.at = now
     log.alert('storage fails; nothing is sold until it answers', { verb, error: (error as Error)?.message })
   }
 
   function lostBy(now: number): number {
-    return silence && now < silence.until ? Math.min(now, silence.since) : now
+    return outage && now < outage.until ? Math.min(now, outage.since) : now
   }
 
   function late({ now }: { readonly now: number }): { readonly lostBy?: number } {
@@ -119,7 +127,7 @@ export function living({
   ): ReturnType<Storage['openCall']> {
     try {
       const opened = await storage.openCall(call, authorization, { ...at, ...late(at) })
-      if (opened.kind === 'opened' && call.workerId === workerId) promised.set(call.id, at.until)
+      if (opened.kind === 'opened' && call.workerId === workerId) leases.set(call.id, at.until)
       return opened
     } catch (error) {
       const there = await storage.getCall(call.id).catch(() => undefined)
@@ -134,29 +142,29 @@ export function living({
   }
 
   function callOf(key: string, now: number): ReturnType<Storage['callOf']> {
-    return heard.callOf(key, lostBy(now))
+    return observed.callOf(key, lostBy(now))
   }
 
   async function renewCalls(...[by, ids, until]: Parameters<Storage['renew']>): ReturnType<Storage['renew']> {
-    const held = await heard.renew(by, ids, until)
-    if (by !== workerId) return held
-    const isOurs = new Set(held)
+    const renewed = await observed.renew(by, ids, until)
+    if (by !== workerId) return renewed
+    const isOurs = new Set(renewed)
     for (const id of ids) {
-      const known = promised.get(id)
-      if (isOurs.has(id) && known !== undefined) promised.set(id, known === GONE ? until : Math.max(known, until))
+      const known = leases.get(id)
+      if (isOurs.has(id) && known !== undefined) leases.set(id, known === GONE ? until : Math.max(known, until))
       // It has ended, and who ended it is about to hear of it; or it has been lost for good.
-      if (!isOurs.has(id) && known !== undefined) promised.set(id, GONE)
+      if (!isOurs.has(id) && known !== undefined) leases.set(id, GONE)
     }
-    return held
+    return renewed
   }
 
-  async function hold(id: string, signal: AbortSignal): Promise<boolean> {
+  async function renewLease(id: string, signal: AbortSignal): Promise<boolean> {
     while (!signal.aborted) {
       try {
-        const [held] = await renewCalls(workerId, [id], clock.now() + leaseMs)
-        if (held !== undefined || !promised.has(id)) return true
-        const isDone = (await heard.getCall(id))?.workStatus === 'completed'
-        if (isDone) promised.delete(id)
+        const [renewed] = await renewCalls(workerId, [id], clock.now() + leaseMs)
+        if (renewed !== undefined || !leases.has(id)) return true
+        const isDone = (await observed.getCall(id))?.workStatus === 'completed'
+        if (isDone) leases.delete(id)
         return isDone
       } catch {
         await clock.wait(RETRY_MS, signal)
@@ -170,13 +178,13 @@ export function living({
   async function moveCall(...[id, from, patch]: Parameters<Storage['moveCall']>): ReturnType<Storage['moveCall']> {
     const isEnd = patch.workStatus === 'completed' || patch.workStatus === 'failed'
     const isHanded = patch.workerId !== undefined && patch.workerId !== workerId
-    const isOurs = promised.has(id) || doubtful.has(id)
+    const isOurs = leases.has(id) || doubtful.has(id)
     try {
-      const isMoved = await heard.moveCall(id, from, patch)
+      const isMoved = await observed.moveCall(id, from, patch)
       if (isEnd || (isHanded && isMoved)) forget(id)
       return isMoved
     } catch (error) {
-      if (isEnd && isOurs) keep(id, patch.result, () => end(id, from, patch))
+      if (isEnd && isOurs) queueWrite(id, patch.result, () => end(id, from, patch))
       if (isEnd) forget(id)
       throw error
     }
@@ -186,7 +194,7 @@ export function living({
     ...[id, authorization, at]: Parameters<Storage['claimSettlement']>
   ): ReturnType<Storage['claimSettlement']> {
     try {
-      const claim = await heard.claimSettlement(id, authorization, { ...at, ...late(at) })
+      const claim = await observed.claimSettlement(id, authorization, { ...at, ...late(at) })
       if (at.result) forget(id)
       return claim
     } catch (error) {
@@ -194,7 +202,7 @@ export function living({
       // The work is done: it is kept for a poll to pay, whatever becomes of this settlement.
       if (made) forget(id)
       if (made)
-        keep(id, made.result, () =>
+        queueWrite(id, made.result, () =>
           end(
             id,
             { workStatus: UNFINISHED, workerId, paymentStatus: 'verified' },
@@ -206,32 +214,32 @@ export function living({
   }
 
   async function finishSettlement(
-    ...asked: [string, number, Outcome, { now: number; expiresAt?: number }]
+    ...args: [string, number, Outcome, { now: number; expiresAt?: number }]
   ): Promise<boolean> {
     try {
-      return await heard.finishSettlement(...asked)
+      return await observed.finishSettlement(...args)
     } catch (error) {
-      const [id, token] = asked
-      keep(`${id} ${token}`, null, () => heard.finishSettlement(...asked))
+      const [id, token] = args
+      queueWrite(`${id} ${token}`, null, () => observed.finishSettlement(...args))
       throw error
     }
   }
 
   /** What was declared lost meanwhile is taken back first, where it still can be. */
   async function end(id: string, from: Parameters<Storage['moveCall']>[1], patch: CallPatch): Promise<void> {
-    if (await heard.moveCall(id, from, patch)) return
+    if (await observed.moveCall(id, from, patch)) return
     if (patch.workStatus !== 'completed') return
-    const [held] = await heard.renew(workerId, [id], clock.now() + leaseMs)
-    if (held !== undefined) await heard.moveCall(id, from, patch)
+    const [renewed] = await observed.renew(workerId, [id], clock.now() + leaseMs)
+    if (renewed !== undefined) await observed.moveCall(id, from, patch)
   }
 
   function forget(id: string): void {
-    promised.delete(id)
+    leases.delete(id)
     doubtful.delete(id)
   }
 
   /** The first end of a call counts: what comes after it follows from storage being away. */
-  function keep(id: string, result: unknown, write: () => Promise<unknown>): void {
+  function queueWrite(id: string, result: unknown, write: () => Promise<unknown>): void {
     if (unwritten.has(id)) return
     const weight = weightOf(result)
     if (unwritten.size >= MAX_UNWRITTEN || characters + weight > MAX_CHARACTERS) return
@@ -267,16 +275,16 @@ export function living({
 /** No longer promised, and not renewed any more. */
 const GONE = Number.NEGATIVE_INFINITY
 
-type Watch = { readonly clock: Clock; answered(askedAt: number): void; failed(error: unknown, verb: string): void }
+type Watch = { readonly clock: Clock; answered(sentAt: number): void; failed(error: unknown, verb: string): void }
 
 function watchedStorage(storage: Storage, { clock, answered, failed }: Watch): Storage {
   const watched =
-    <Asked extends unknown[], Answer>(verb: string, ask: (...asked: Asked) => Promise<Answer>) =>
-    async (...asked: Asked): Promise<Answer> => {
-      const askedAt = clock.now()
+    <Args extends unknown[], Answer>(verb: string, ask: (...args: Args) => Promise<Answer>) =>
+    async (...args: Args): Promise<Answer> => {
+      const sentAt = clock.now()
       try {
-        const answer = await ask(...asked)
-        answered(askedAt)
+        const answer = await ask(...args)
+        answered(sentAt)
         return answer
       } catch (error) {
         failed(error, verb)

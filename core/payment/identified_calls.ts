@@ -6,7 +6,7 @@ import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import { Type } from '@sinclair/typebox'
 import type { Paid } from '../endpoint/mod.ts'
-import { type Kept, recordKind } from '../endpoint/record_kind.ts'
+import { type ReadRecord, recordKind } from '../endpoint/record_kind.ts'
 import { isOver } from '../endpoint/records.ts'
 import { ApiError } from '../http/errors.ts'
 import type { Call, Storage } from '../ports/mod.ts'
@@ -79,7 +79,7 @@ export async function bindTag(
   }
 }
 
-function bindingOf({ data: binding }: Kept<Binding>, { fingerprint }: Tag): Binding {
+function bindingOf({ data: binding }: ReadRecord<Binding>, { fingerprint }: Tag): Binding {
   if (binding.fingerprint === fingerprint) return binding
   throw new ApiError('PAYMENT_IDENTIFIER_CONFLICT', {
     message: `${IDENTIFIER_FIELD} was already used with another request. Nothing was charged; choose a new id.`,

@@ -144,23 +144,23 @@ export function isFree(call: Pick<Head, 'workStatus' | 'paymentStatus' | 'leaseE
  * balance twice.
  */
 export function decideOpen(
-  asked: { call: NewCall; authorization: Authorization },
+  order: { call: NewCall; authorization: Authorization },
   seen: { bound: Head | undefined; exposedCalls: Iterable<ExposedCall>; settled?: Usdc | undefined },
   at: { now: number; until: number; lostBy?: number; cap?: Cap },
 ): Decision<OpenAnswer> {
-  const { authorization } = asked
+  const { authorization } = order
   const { bound } = seen
   if (bound && !isFree(bound, at.lostBy ?? at.now)) return withoutWrites({ kind: 'replayed', id: bound.id })
   const judged =
     at.cap &&
     judgeCap(
-      asked.call,
+      order.call,
       { exposedCalls: seen.exposedCalls, settled: seen.settled },
       { now: at.now, without: bound?.id, cap: at.cap },
     )
   if (judged?.kind === 'over') return withoutWrites(judged)
   const call: Call = {
-    ...asked.call,
+    ...order.call,
     authorization: authorization.key,
     workStatus: 'queued',
     paymentStatus: 'verified',
@@ -387,10 +387,10 @@ export function unexpired<Record extends Pick<StoredRecord, 'expiresAt'>>(
 /** Whether a compare-and-set on a record applies. The owner of a record never changes. */
 export function mayMoveRecord(
   stored: StoredRecord | undefined,
-  asked: { record: StoredRecord; from: Json; now: number },
+  change: { record: StoredRecord; from: Json; now: number },
 ): boolean {
-  const current = unexpired(stored, asked.now)
-  return current !== undefined && current.owner === asked.record.owner && isSame(current.data, asked.from)
+  const current = unexpired(stored, change.now)
+  return current !== undefined && current.owner === change.record.owner && isSame(current.data, change.from)
 }
 
 /** Whether two values are equal as JSON, whatever the order of keys: a database may reorder them. */
@@ -423,11 +423,11 @@ export type Window = { readonly used: number; readonly resetAt: number }
 export function takePermits(
   stored: Window | undefined,
   bucket: Bucket,
-  asked: { take: number; now: number },
+  request: { take: number; now: number },
 ): { answer: { granted: number; resetAt: number }; window: Window | undefined } {
-  const running = stored && stored.resetAt > asked.now ? stored : undefined
-  const { used, resetAt } = running ?? { used: 0, resetAt: asked.now + bucket.windowMs }
-  const granted = Math.max(0, Math.min(asked.take, bucket.limit - used))
+  const running = stored && stored.resetAt > request.now ? stored : undefined
+  const { used, resetAt } = running ?? { used: 0, resetAt: request.now + bucket.windowMs }
+  const granted = Math.max(0, Math.min(request.take, bucket.limit - used))
   return { answer: { granted, resetAt }, window: granted > 0 ? { used: used + granted, resetAt } : undefined }
 }
 

@@ -2,7 +2,7 @@
 import { within } from '../lib/timers.ts'
 import { ApiError } from '../http/errors.ts'
 import type { Identity, Ports, Verdict } from '../ports/mod.ts'
-import { type Asked, offerOf, fits, notOnOffer } from '../x402/offer.ts'
+import { type OfferTerms, offerOf, fits, notOnOffer } from '../x402/offer.ts'
 import type { Offer, Payment } from '../x402/protocol.ts'
 import type { Timeouts } from './timeouts.ts'
 
@@ -11,15 +11,15 @@ export type Identified =
   | Exclude<Identity, { kind: 'known' }>
 
 /** What exposure and debts are summed over: the balance that an authorization is paid from, on its network. */
-export const purseOf = ({ offer, purse = offer.asset }: Extract<Identified, { kind: 'known' }>): string =>
-  `${offer.network}/${purse.toLowerCase()}`
+export const balanceKeyOf = ({ offer, fundedBy = offer.asset }: Extract<Identified, { kind: 'known' }>): string =>
+  `${offer.network}/${fundedBy.toLowerCase()}`
 
 export type Offers = {
   /**
    * Our offers at this price. While the chain is not ready: `otherwise`, or NOT_READY, for a paid route opens only with an offer. Where offers
    * of an earlier sale are given, the price's time is theirs.
    */
-  at(price: Asked, otherwise?: readonly Offer[]): readonly Offer[]
+  at(price: OfferTerms, otherwise?: readonly Offer[]): readonly Offer[]
   /** Who signed, judged against the offers that the payment fits: the one first that the payment names, where several are alike. */
   identify(payment: Payment, offers: readonly Offer[]): Promise<Identified>
   verify(payment: Payment, offer: Offer): Promise<Verdict>

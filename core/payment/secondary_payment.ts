@@ -6,9 +6,9 @@ import { abandon, failIfOverdue, type SettleContext, settleCall } from './settle
 import { noteUnpaidCall, unpaidCallOf } from './unpaid_calls.ts'
 import { capOf, overText } from './exposure.ts'
 import { ApiError } from '../http/errors.ts'
-import type { Living } from './active_calls.ts'
+import type { ActiveCalls } from './active_calls.ts'
 import type { Timeouts } from './timeouts.ts'
-import { type Offers, purseOf } from './offers.ts'
+import { type Offers, balanceKeyOf } from './offers.ts'
 import { Type } from '@sinclair/typebox'
 import { recordKind } from '../endpoint/record_kind.ts'
 import type { Authorization, Call, NewWalletLimit, Ports, Storage } from '../ports/mod.ts'
@@ -19,13 +19,13 @@ import type { Offer, Payment } from '../x402/protocol.ts'
 import type { To, Used, Refused, SecondaryPayment } from '../endpoint/call_context.ts'
 
 /** Between two looks at what became of it. */
-const LOOK_AGAIN_MS = 3_000
+const RETRY_EVERY_MS = 3_000
 /** How long its row stays, beside the ledger's: the request that brought it finds it by what the row remembers. */
 export const SECONDARY_RETENTION_MS = 30 * 24 * 3_600_000
 /** Which call a settled or waiting second authorization belongs to by now, where that is no longer the one that brought it. */
 const TAKEN = recordKind({ kind: 'secondary_payment', version: 1, schema: Type.Object({ parent: Type.String() }) })
 
-type Asked = To & { readonly signal: AbortSignal }
+type SecondaryOffer = To & { readonly signal: AbortSignal }
 
 /** What second authorizations need of their gateway. */
 export type SecondaryContext = {
@@ -33,7 +33,7 @@ export type SecondaryContext = {
   readonly workerId: string
   readonly ports: Pick<Ports, 'storage' | 'chain' | 'clock' | 'log' | 'random'>
   readonly timeouts: Timeouts
-  readonly living: Living
+  readonly activeCalls: ActiveCalls
   readonly newWallet: NewWalletLimit
   readonly pollUrls: { keyOf(id: string): Promise<string> }
 }
@@ -41,12 +41,12 @@ export type SecondaryContext = {
 export function secondaryPayments(
   gatewayContext: SecondaryContext,
   offering: Offers,
-): (call: Call, payment: Payment, asked: Asked) => Promise<SecondaryPayment> {
+): (call: Call, payment: Payment, offer: SecondaryOffer) => Promise<SecondaryPayment> {
   const { storage, chain, clock, log } = gatewayContext.ports
   const { timeouts } = gatewayContext
   const money: SettleContext = { storage, chain, clock, log, timeouts }
 
-  return async function second(call, payment, { name, payTo, amount, maxTimeoutSeconds, signal }) {
+  return async function paySecondary(call, payment, { name, payTo, amount, maxTimeoutSeconds, signal }) {
     const offers = offering
       .at({ amount, maxTimeoutSeconds })
       .flatMap((offer) => (isPlain(offer) ? [{ ...offer, payTo }] : []))
@@ -58,11 +58,11 @@ export function secondaryPayments(
     if (identified.kind === 'unavailable') throw cannotVerify(identified.reason)
     if (identified.kind === 'refused') return identified
     const { payer, key, expiresAt, offer } = identified
-    const asset = purseOf(identified)
+    const asset = balanceKeyOf(identified)
     if (payer !== call.payer)
       return refused(`it is signed by ${payer}, and the payment of this request by ${call.payer}`)
-    const owed = await unpaidCallOf(storage, call, clock.now())
-    if (owed) throw owes(owed, await gatewayContext.pollUrls.keyOf(owed.id))
+    const unpaid = await unpaidCallOf(storage, call, clock.now())
+    if (unpaid) throw unpaidCallError(unpaid, await gatewayContext.pollUrls.keyOf(unpaid.id))
 
     const known = await storage.callOf(key, clock.now())
     if (known) {
@@ -132,7 +132,7 @@ export function secondaryPayments(
         if (paying.kind === 'refused' || paying.kind === 'rejected' || paying.kind === 'unavailable')
           return refused(paying.reason)
         if (paying.kind === 'replayed') return used(paying.call)
-        await clock.wait(LOOK_AGAIN_MS, signal)
+        await clock.wait(RETRY_EVERY_MS, signal)
       }
     }
 
@@ -142,7 +142,7 @@ export function secondaryPayments(
       if (parent?.id === call.id) return true
       return (
         parent !== undefined &&
-        (await failIfOverdue(storage, parent, { now: clock.now(), timeouts, living: gatewayContext.living }))
+        (await failIfOverdue(storage, parent, { now: clock.now(), timeouts, activeCalls: gatewayContext.activeCalls }))
           .workStatus === 'failed'
       )
     }
@@ -156,9 +156,9 @@ export function secondaryPayments(
         data: { parent: call.id },
         expiresAt: now + SECONDARY_RETENTION_MS,
       }
-      const held = await TAKEN.get(storage, known.id, now)
+      const stored = await TAKEN.get(storage, known.id, now)
       if (!(await isLeft(known))) return false
-      const isTaken = held ? await TAKEN.move(storage, held, record, now) : await TAKEN.put(storage, record, now)
+      const isTaken = stored ? await TAKEN.move(storage, stored, record, now) : await TAKEN.put(storage, record, now)
       return isTaken !== undefined
     }
   }
@@ -173,11 +173,11 @@ const isPlain = ({ scheme, network, asset, extra }: Offer): boolean =>
 
 async function parentOf(storage: Pick<Storage, 'getRecord'>, known: Call, now: number): Promise<string> {
   const taken = await TAKEN.get(storage, known.id, now)
-  const told = (taken?.data ?? known.request) as { readonly parent?: string } | null
-  return told?.parent ?? ''
+  const data = (taken?.data ?? known.request) as { readonly parent?: string } | null
+  return data?.parent ?? ''
 }
 
-function owes({ id }: Call, key: string): ApiError {
+function unpaidCallError({ id }: Call, key: string): ApiError {
   const poll_url = anyCallUrl(id, key)
   return new ApiError('NOT_ALLOWED', {
     error: 'Forbidden',

@@ -2,7 +2,7 @@
 import { noteHandedOut } from './sent_authorizations.ts'
 import { sharedBy } from '../lib/per_process.ts'
 import { isUnfinished, LOST } from './ledger.ts'
-import { type Living, takenBack } from './active_calls.ts'
+import { type ActiveCalls, takenBack } from './active_calls.ts'
 import { type Meter, silent } from '../ports/meter.ts'
 import { parseAtomic } from '../x402/money.ts'
 import type { Authorization, Call, Chain, Log, Outcome, PaymentCode, Settlement, Storage, Usage } from '../ports/mod.ts'
@@ -337,7 +337,7 @@ export const STALLED = 'Job stalled: it ran for more than an hour. Nothing was c
  */
 export function overdue(call: Call, now: number, timeouts: Timeouts, lostBy = now): string | undefined {
   if (!isUnfinished(call.workStatus)) return undefined
-  if (now - (call.startedAt ?? call.createdAt) > timeouts.stallMs) return STALLED
+  if (now - (call.startedAt ?? call.createdAt) > timeouts.maxJobMs) return STALLED
   if (call.leaseExpiresAt <= lostBy) return LOST
   return undefined
 }
@@ -355,9 +355,14 @@ export function fail(storage: Storage, call: Pick<Call, 'id'>, error: string, no
 export async function failIfOverdue(
   storage: Storage,
   call: Call,
-  { now, timeouts, living }: { now: number; timeouts: Timeouts; living: Living },
+  { now, timeouts, activeCalls }: { now: number; timeouts: Timeouts; activeCalls: ActiveCalls },
 ): Promise<Call> {
-  const error = overdue(call, now, timeouts, living.has(call.id) ? Number.NEGATIVE_INFINITY : living.lostBy(now))
+  const error = overdue(
+    call,
+    now,
+    timeouts,
+    activeCalls.has(call.id) ? Number.NEGATIVE_INFINITY : activeCalls.lostBy(now),
+  )
   if (!error) return call
   await fail(storage, call, error, now)
   return (await storage.getCall(call.id)) ?? call

@@ -57,7 +57,7 @@ function mostExpensiveFirst(one: Spend, other: Spend): number {
   if (one.spent !== other.spent) return one.spent > other.spent ? -1 : 1
   const names = ({ endpoint, model, gateway, asset }: Spend) => [endpoint, model ?? '', gateway, asset]
   const [left, right] = [names(one), names(other)]
-  const at = left.findIndex((name, place) => name !== right[place])
+  const at = left.findIndex((name, index) => name !== right[index])
   if (at < 0) return one.model === null ? -1 : 1
   return (left[at] ?? '') < (right[at] ?? '') ? -1 : 1
 }

@@ -8,7 +8,7 @@ export type Timeouts = {
   /** How often an owner must say that it is alive. */
   readonly workLeaseMs: number
   /** A job that runs longer has stalled (contract 2.20). */
-  readonly stallMs: number
+  readonly maxJobMs: number
   /** How long after an authorization's end its fate may stay unknown before a person is called (decision 16). */
   readonly unresolvedMs: number
   /** How long a poll waits for another poll's settlement. */
@@ -36,7 +36,7 @@ export const timeouts: Timeouts = {
   settleMs: 30_000,
   settleLeaseMs: 45_000,
   workLeaseMs: 30_000,
-  stallMs: 3_600_000,
+  maxJobMs: 3_600_000,
   unresolvedMs: 600_000,
   takenMs: 40_000,
   submitMs: 20_000,

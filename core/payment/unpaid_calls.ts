@@ -5,7 +5,7 @@ import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import { Type } from '@sinclair/typebox'
 import { type Abandoned, judgeAbandoned, USUAL_ABANDONED } from './abandoned_calls.ts'
-import { type Kept, recordKind, type RecordKind } from '../endpoint/record_kind.ts'
+import { type ReadRecord, recordKind, type RecordKind } from '../endpoint/record_kind.ts'
 import { type Usdc, usdc } from '../x402/money.ts'
 import type { Call, Log, Storage } from '../ports/mod.ts'
 
@@ -36,7 +36,7 @@ type Noted = { calls: Unpaid[] }
 
 /** One record per wallet and asset. */
 const idOf = ({ payer, asset }: Wallet): string => bytesToHex(sha256(utf8ToBytes(`${asset}\n${payer}`)))
-const unpaidIn = ({ data }: Kept<Noted>): readonly Unpaid[] => data.calls
+const unpaidIn = ({ data }: ReadRecord<Noted>): readonly Unpaid[] => data.calls
 const latest = (calls: readonly Unpaid[]): Noted => ({ calls: calls.slice(-MAX_CALLS) })
 
 /**
@@ -187,7 +187,7 @@ export async function unpaidCallOf(storage: Storage, wallet: Wallet, now: number
   return stored && (await unpaidCallIn(storage, stored, now))
 }
 
-async function unpaidCallIn(storage: Storage, stored: Kept<Noted>, now: number): Promise<Call | undefined> {
+async function unpaidCallIn(storage: Storage, stored: ReadRecord<Noted>, now: number): Promise<Call | undefined> {
   const standing = unpaidIn(stored).filter(({ until }) => until > now)
   const paid = new Set<string>()
   const uncollected: Call[] = []

@@ -16,7 +16,7 @@ export type Unavailable = { kind: 'unavailable'; reason: string }
 
 /** `purse` names what it is paid from, where that is not the payer's own balance of the asset: exposure is summed over it. */
 export type Identity =
-  | { kind: 'known'; payer: string; key: string; expiresAt: number; purse?: string }
+  | { kind: 'known'; payer: string; key: string; expiresAt: number; fundedBy?: string }
   | Refused
   | Unavailable
 

@@ -38,8 +38,8 @@ export function metered<Some extends { readonly storage: Storage; readonly meter
 function meteredStorage(storage: Storage, meter: Meter): Storage {
   return {
     ...storage,
-    async openCall(...asked) {
-      const opened = await storage.openCall(...asked)
+    async openCall(...args) {
+      const opened = await storage.openCall(...args)
       if (opened.kind === 'opened') meter.moved('opened')
       return opened
     },

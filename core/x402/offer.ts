@@ -12,12 +12,12 @@ export type Terms = Pick<Offer, 'scheme' | 'network' | 'asset' | 'payTo'> & {
 }
 
 /** What is asked for, and how long the signed authorization must live. */
-export type Asked = { readonly amount: Usdc; readonly maxTimeoutSeconds: number }
+export type OfferTerms = { readonly amount: Usdc; readonly maxTimeoutSeconds: number }
 
 /** An authorization for it lives as long as the work takes, and beyond that as long as it must to settle. */
 export function offerOf(
   { scheme, network, asset, payTo, extra, minValiditySeconds = 0 }: Terms,
-  { amount, maxTimeoutSeconds }: Asked,
+  { amount, maxTimeoutSeconds }: OfferTerms,
 ): Offer {
   return {
     scheme,

@@ -71,7 +71,7 @@ const FILMS = { path: '/api/v1/videos/generations' }
 async function startGateway(host: string, store: Store): Promise<void> {
   const objects = store.kind === 'disk' ? diskObjects(store.dir) : s3Objects(store.config)
   const video = scriptedVideo({
-    look: async (_, { handle }) => ({
+    pollUpstream: async (_, { handle }) => ({
       kind: 'done',
       url: `http://${host}/${handle === 'job-1' ? 'short' : 'long'}.mp4`,
     }),

@@ -6,16 +6,16 @@ const turns = async (count: number) => {
   for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve))
 }
 
-type Kept = { readonly job: VideoJob; looks: number }
+type Kept = { readonly job: VideoJob; polls: number }
 
 /** What another instance sees as well. */
 export type Jobs = Map<string, Kept>
 
 const CLIP_URL = 'https://clips.example/'
 
-function stateOf(handle: string, { job, looks }: Kept): VideoState {
-  if (job.prompt === ENDLESS || looks < 3)
-    return { kind: 'running', status: looks < 2 ? 'queued' : 'in_progress', progress: Math.min(looks * 10, 90) }
+function stateOf(handle: string, { job, polls }: Kept): VideoState {
+  if (job.prompt === ENDLESS || polls < 3)
+    return { kind: 'running', status: polls < 2 ? 'queued' : 'in_progress', progress: Math.min(polls * 10, 90) }
   if (job.prompt === DOOMED) return { kind: 'failed', reason: 'The model could not make this clip.' }
   return { kind: 'done', url: `${CLIP_URL}${handle}.mp4`, seconds: job.seconds }
 }
@@ -27,14 +27,14 @@ export function reelVendor(jobs: Jobs = new Map()): VideoVendor {
       await work(signal)
       if (job.prompt === BARRED) throw new ApiError('INVALID_VIDEO_REQUEST')
       const handle = `reel-${jobs.size + 1}`
-      jobs.set(handle, { job, looks: 0 })
+      jobs.set(handle, { job, polls: 0 })
       return { handle }
     },
-    async look(handle, { signal }) {
+    async pollUpstream(handle, { signal }) {
       await work(signal)
       const kept = jobs.get(handle)
       if (!kept) return { kind: 'failed', reason: 'The model lost this job.' }
-      kept.looks++
+      kept.polls++
       return stateOf(handle, kept)
     },
   }
@@ -70,7 +70,7 @@ const broken = (
 
 /** Says something else of a state. */
 const seeing = (law: string, but: string, spoil: (state: VideoState) => VideoState) =>
-  broken(law, but, (good) => ({ look: async (handle, at) => spoil(await good.look(handle, at)) }))
+  broken(law, but, (good) => ({ pollUpstream: async (handle, at) => spoil(await good.pollUpstream(handle, at)) }))
 
 export const brokenVideoVendors: readonly Broken<VideoVendor>[] = [
   {
@@ -99,9 +99,9 @@ export const brokenVideoVendors: readonly Broken<VideoVendor>[] = [
   broken('what has ended stays as it was, however often it is looked at', 'throws once it has told the end', (good) => {
     const told = new Set<string>()
     return {
-      async look(handle, at) {
+      async pollUpstream(handle, at) {
         if (told.has(handle)) throw new Error('gone')
-        const state = await good.look(handle, at)
+        const state = await good.pollUpstream(handle, at)
         if (state.kind !== 'running') told.add(handle)
         return state
       },
@@ -111,8 +111,8 @@ export const brokenVideoVendors: readonly Broken<VideoVendor>[] = [
     'a job that nobody knows has failed, or is an error, but never runs',
     'takes silence for work',
     (good, jobs) => ({
-      look: async (handle, at) =>
-        jobs.has(handle) ? await good.look(handle, at) : { kind: 'running', status: 'in_progress' },
+      pollUpstream: async (handle, at) =>
+        jobs.has(handle) ? await good.pollUpstream(handle, at) : { kind: 'running', status: 'in_progress' },
     }),
   ),
   broken(
@@ -123,7 +123,7 @@ export const brokenVideoVendors: readonly Broken<VideoVendor>[] = [
         const handle = `reel-${jobs.size + 1}`
         await work(signal)
         if (job.prompt === BARRED) throw new ApiError('INVALID_VIDEO_REQUEST')
-        jobs.set(handle, { job, looks: 0 })
+        jobs.set(handle, { job, polls: 0 })
         return { handle }
       },
     }),
@@ -142,9 +142,9 @@ export const brokenVideoVendors: readonly Broken<VideoVendor>[] = [
     'an aborted signal ends a submission and a look with its reason, before they begin and while they run',
     'does not look up from a look',
     (good) => ({
-      async look(handle) {
+      async pollUpstream(handle) {
         await turns(40)
-        return await good.look(handle, { signal: new AbortController().signal })
+        return await good.pollUpstream(handle, { signal: new AbortController().signal })
       },
     }),
   ),

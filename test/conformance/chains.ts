@@ -140,13 +140,13 @@ const identifying: readonly Law<ChainHarness>[] = [
       const { network, asset } = h.offer
       const { contract = asset } = h
       const key = `${network}/${contract.toLowerCase()}/${payer.address.toLowerCase()}/${NONCE}`
-      const purse = h.contract && { purse: h.contract.toLowerCase() }
+      const fundedBy = h.contract && { fundedBy: h.contract.toLowerCase() }
       expect(await identify(h, payment)).toEqual({
         kind: 'known',
         payer: payer.address,
         key,
         expiresAt: 4_102_444_800_000,
-        ...purse,
+        ...fundedBy,
       })
     },
   },

@@ -87,7 +87,7 @@ export const READY = inTurn({ kind: 'done', url: CLIP })
 /** Alice before the fixture, with a challenge in hand and a payment signed. */
 export async function set(subject: Subject<EndpointFixture>, options: KitOptions = {}): Promise<Scene> {
   const { endpoint, away, open } = await subject.open()
-  const subjects = open({ video: scriptedVideo({ look: READY }), audio: scriptedAudio(), ...options })
+  const subjects = open({ video: scriptedVideo({ pollUpstream: READY }), audio: scriptedAudio(), ...options })
   const alice = subjects.buyer()
   const ask = () => alice.ask(endpoint.example, endpoint)
   const challenge = await ask()

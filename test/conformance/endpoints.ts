@@ -53,15 +53,18 @@ type Makers = {
 /** Those who make pictures, films and sounds, after `before`: what it throws, they throw. */
 function makersThat(before: () => Promise<unknown> | undefined = () => undefined): Makers {
   const vendor = scriptedVendor(async ({ n }) => (await before(), Array.from({ length: n }, () => ({ url: PIXEL }))))
-  const video = scriptedVideo({ look: READY, submit: async (_, { attempt }) => (await before(), `job-${attempt}`) })
+  const video = scriptedVideo({
+    pollUpstream: READY,
+    submit: async (_, { attempt }) => (await before(), `job-${attempt}`),
+  })
   const audio = scriptedAudio(async () => (await before(), { url: TONE }))
   return { vendor, video, audio, asked: () => vendor.jobs.length + video.jobs.length + audio.jobs.length }
 }
 
 /** What the vendor's own URL of a result is. */
-function madeBy({ pollUpstream: look, tag }: Paid): string {
+function madeBy({ pollUpstream, tag }: Paid): string {
   if (tag === 'audio') return TONE
-  return look ? CLIP : PIXEL
+  return pollUpstream ? CLIP : PIXEL
 }
 
 const statusOf = ({ body }: Answer): string => body.payment?.status ?? body.code ?? body.error
@@ -204,9 +207,9 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     name: 'nothing is settled before the result is stored',
     async check(subject) {
       const settling: unknown[] = []
-      const chain = memoryChain({ before: (question) => (question === 'settle' ? look() : undefined) })
+      const chain = memoryChain({ before: (question) => (question === 'settle' ? pollUpstream() : undefined) })
       const { ports, collect } = await set(subject, { chain })
-      async function look(): Promise<void> {
+      async function pollUpstream(): Promise<void> {
         const calls = await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)
         settling.push(...calls.map(({ workStatus, result }) => [workStatus, result !== null]))
       }

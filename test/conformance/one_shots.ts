@@ -10,7 +10,7 @@ import { expectNothingRead, expectOwnerReads, strangerHears } from './public_pay
 import { deserted, isAway, shot, type EndpointFixture } from './endpoint_fixture.ts'
 
 /** Nothing is made again for whoever collects it; what can end by itself is looked at. */
-const looksOf = ({ stands }: EndpointFixture['endpoint']): number => (stands ? 1 : 0)
+const looksOf = ({ isStillValid: stands }: EndpointFixture['endpoint']): number => (stands ? 1 : 0)
 
 /** What is settled before its reply, and answers with nothing but its result. Every other paid endpoint may become a job. */
 export const isOneShot = (endpoint: Endpoint): endpoint is Inline =>
@@ -113,9 +113,9 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       const { endpoint, challenge, payment, raw, asked, chain } = await shot(subject)
       const required = challenge.headers.get('payment-required')
       const methods = endpoint.methods ?? [endpoint.method]
-      const looks = ['HEAD', ...(methods.includes('GET') ? [] : ['GET'])]
+      const polls = ['HEAD', ...(methods.includes('GET') ? [] : ['GET'])]
       const probes = [
-        ...looks.flatMap((method) => [{ method }, { method, payment }, { method, query: true }]),
+        ...polls.flatMap((method) => [{ method }, { method, payment }, { method, query: true }]),
         ...methods.map((method) => ({ method })),
       ]
       for (const { method, ...how } of probes) {

@@ -7,7 +7,7 @@ function behaviourOf(endpoint: Sold): string {
   const { delivery, method, from, order, unknownFields, errorFormat, uploads } = endpoint
   const common = [delivery, method, from, order, unknownFields, errorFormat, uploads]
   if (endpoint.delivery === 'stream') return common.join()
-  const { verbatim, stands, arrange, methods, effects } = endpoint
+  const { verbatim, isStillValid: stands, arrange, methods, effects } = endpoint
   return [...common, ...[verbatim, stands, arrange, methods, effects].map((each) => each !== undefined)].join()
 }
 

@@ -18,7 +18,7 @@ const OTHER: VideoJob = { ...CLIP_JOB, prompt: 'a lighthouse at night', seconds:
 /** Looks until the job has ended, however long this machine takes; the state that ended it. */
 async function ended(vendor: VideoVendor, handle: string): Promise<Exclude<VideoState, { kind: 'running' }>> {
   for (;;) {
-    const state = await vendor.look(handle, never())
+    const state = await vendor.pollUpstream(handle, never())
     if (state.kind !== 'running') return state
     await turn()
   }
@@ -48,7 +48,7 @@ export const videoVendorLaws: readonly Law<VideoVendor>[] = [
       const vendor = await subject.open()
       const { handle } = await vendor.submit({ ...CLIP_JOB, prompt: ENDLESS }, never())
       for (let times = 0; times < 5; times++) {
-        const state = await vendor.look(handle, never())
+        const state = await vendor.pollUpstream(handle, never())
         if (state.kind !== 'running') return
         const { status, progress = 0 } = state
         expect([['queued', 'in_progress'].includes(status), progress >= 0 && progress <= 100]).toEqual([true, true])
@@ -97,14 +97,18 @@ export const videoVendorLaws: readonly Law<VideoVendor>[] = [
       for (const prompt of [CLIP_JOB.prompt, DOOMED]) {
         const { handle } = await vendor.submit({ ...CLIP_JOB, prompt }, never())
         const first = await ended(vendor, handle)
-        for (let times = 0; times < 3; times++) expect(await vendor.look(handle, never())).toEqual(first)
+        for (let times = 0; times < 3; times++) expect(await vendor.pollUpstream(handle, never())).toEqual(first)
       }
     },
   },
   {
     name: 'a job that nobody knows has failed, or is an error, but never runs',
     async check(subject) {
-      const state = await (await subject.open()).look('no-such-job', never()).catch(() => ({ kind: 'thrown' }) as const)
+      const state = await (
+        await subject.open()
+      )
+        .pollUpstream('no-such-job', never())
+        .catch(() => ({ kind: 'thrown' }) as const)
       expect(['failed', 'thrown']).toContain(state.kind)
     },
   },
@@ -147,7 +151,7 @@ export const videoVendorLaws: readonly Law<VideoVendor>[] = [
       const { handle } = await vendor.submit(CLIP_JOB, never())
       for (const begin of [
         (at: { signal: AbortSignal }) => vendor.submit(CLIP_JOB, at),
-        (at: { signal: AbortSignal }) => vendor.look(handle, at),
+        (at: { signal: AbortSignal }) => vendor.pollUpstream(handle, at),
       ]) {
         expect(await begin({ signal: AbortSignal.abort(reason) }).catch((error: unknown) => error)).toBe(reason)
         expect([reason, 'made']).toContain((await stopped(begin, reason)) as Error)

@@ -290,7 +290,7 @@ describe('what a wallet may have open', () => {
       ...chain,
       async identify(...asked) {
         const identity = await chain.identify(...asked)
-        return identity.kind === 'known' ? { ...identity, purse: 'DEPOSIT' } : identity
+        return identity.kind === 'known' ? { ...identity, fundedBy: 'DEPOSIT' } : identity
       },
     }
     const { alice, ports, id } = await readyJob(kit({ inlineMs: 0, chain: purses }))

@@ -130,7 +130,7 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
     const refusal = await checkSignature(parsed)
     if (refusal) return refusal
     const { exact, key, wallet, endsAt } = parsed
-    return { kind: 'known', payer: checksummed(exact.from), key, expiresAt: endsAt, purse: wallet }
+    return { kind: 'known', payer: checksummed(exact.from), key, expiresAt: endsAt, fundedBy: wallet }
   }
 
   /** The API's own /verify is not used: it checks neither balance nor nonce, and everything else is checked here. */

@@ -51,7 +51,7 @@ export function bland(config: BlandConfig): VoiceVendor {
       )
     },
 
-    async look(handle, { signal }) {
+    async callStatus(handle, { signal }) {
       if (!HANDLE.test(handle)) throw new RangeError('not the id of a call')
       const classify: ErrorClassifier = ({ status }) =>
         status === 404 ? new ApiError('NOT_FOUND', { message: 'There is no such call.' }) : undefined

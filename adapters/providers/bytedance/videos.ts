@@ -38,8 +38,8 @@ export function seedance(config: VideoVendorConfig): VideoVendor {
         })
       return http.submit(send, classifyArkError, (reply) => record(reply).id)
     },
-    look: (handle, { signal }) =>
-      http.look(`${TASKS}/${encodeURIComponent(handle)}`, signal, classifyPollError, ({ body }) => read(handle, body)),
+    pollUpstream: (handle, { signal }) =>
+      http.poll(`${TASKS}/${encodeURIComponent(handle)}`, signal, classifyPollError, ({ body }) => read(handle, body)),
   }
 }
 

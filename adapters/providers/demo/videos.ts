@@ -71,7 +71,7 @@ export function demoVideos({ keptBytes = 1 << 28, log, ...options }: DemoVideosO
       void make(film, order)
       return { handle }
     },
-    async look(handle, { signal }) {
+    async pollUpstream(handle, { signal }) {
       signal.throwIfAborted()
       return films.get(handle)?.state ?? LOST
     },

@@ -35,7 +35,7 @@ export type VideoVendorConfig = Omit<ImageVendorConfig, 'perCall' | 'maskMarks'>
 
 /** Contract 12.41: submitting may take 20 s upstream. */
 export const SUBMIT_TIMEOUT_MS = 20_000
-export const LOOK_TIMEOUT_MS = 10_000
+export const POLL_TIMEOUT_MS = 10_000
 /** Pause before a job counts as lost, in milliseconds: a vendor may not know it yet right after submission. */
 const LOST_PAUSE_MS = 1_000
 const MAX_REPLY_BYTES = 16 * 1024 * 1024
@@ -93,7 +93,7 @@ export type VideoHttp = {
     idOf: (reply: unknown) => unknown,
   ): Promise<{ handle: string }>
   /** Polls a job. It is lost when two polls do not find it; any other error is thrown, because the job continues. */
-  look(
+  poll(
     path: string,
     signal: AbortSignal,
     classify: ErrorClassifier,
@@ -104,7 +104,7 @@ export type VideoHttp = {
 export function videoHttp(config: VideoVendorConfig, name: string): VideoHttp {
   const options = { maxBytes: MAX_REPLY_BYTES, ...config, name, errorFor: videoErrorFor }
   const submitHttp = vendorHttp(options)
-  const pollHttp = vendorHttp({ ...options, timeoutMs: config.pollMs ?? LOOK_TIMEOUT_MS })
+  const pollHttp = vendorHttp({ ...options, timeoutMs: config.pollMs ?? POLL_TIMEOUT_MS })
   const headers = bearer(config.key)
 
   return {
@@ -120,7 +120,7 @@ export function videoHttp(config: VideoVendorConfig, name: string): VideoHttp {
         ? submitHttp.errorFrom(errorReply, classify)
         : submitHttp.failure('failed', `${name} accepted a job without returning its id`)
     },
-    async look(path, signal, classify, read) {
+    async poll(path, signal, classify, read) {
       const ask = () =>
         pollHttp.getJson(under(config.baseUrl, path), {
           headers,

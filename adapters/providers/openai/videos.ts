@@ -54,8 +54,8 @@ export function openaiVideos(config: VideoVendorConfig): VideoVendor {
         })
       return await http.submit(send, classifySubmitError, (reply) => record(reply).id)
     },
-    look: (handle, { signal }) =>
-      http.look(pathOf(handle), signal, classifyPollError, ({ body }) => read(handle, body)),
+    pollUpstream: (handle, { signal }) =>
+      http.poll(pathOf(handle), signal, classifyPollError, ({ body }) => read(handle, body)),
     clip: (handle, { signal }) =>
       http.submitHttp.getMedia(under(config.baseUrl, `${pathOf(handle)}/content`), {
         headers: http.headers,

@@ -6,14 +6,17 @@ export type VideoScript = {
   /** The handle of a job; given nothing, `job-1`, `job-2` and so on. */
   submit?(job: VideoJob, at: { signal: AbortSignal; attempt: number }): Promise<string>
   /** What one look sees, the first with `times` 1; given nothing: queued, half done, done. The job is undefined where nobody submitted it here. */
-  look?(job: VideoJob | undefined, at: { handle: string; signal: AbortSignal; times: number }): Promise<VideoState>
+  pollUpstream?(
+    job: VideoJob | undefined,
+    at: { handle: string; signal: AbortSignal; times: number },
+  ): Promise<VideoState>
   clip?(handle: string, at: { signal: AbortSignal }): Promise<MediaStream>
 }
 
 export type ScriptedVideo = Required<VideoVendor> & {
   readonly jobs: readonly VideoJob[]
   /** Handles, in the order in which they were looked at. */
-  readonly looks: readonly string[]
+  readonly polls: readonly string[]
 }
 
 /** The first bytes of an MP4 file: enough to be recognised, and no more. */
@@ -21,7 +24,7 @@ export const CLIP_BYTES: Uint8Array = Uint8Array.from(Buffer.from('\0\0\0\x18fty
 export const CLIP = `data:video/mp4;base64,${Buffer.from(CLIP_BYTES).toString('base64')}`
 
 /** Looks see these states in turn; the last of them stays. */
-export function inTurn(...states: readonly VideoState[]): NonNullable<VideoScript['look']> {
+export function inTurn(...states: readonly VideoState[]): NonNullable<VideoScript['pollUpstream']> {
   return async (_, { times }) => states[Math.min(times, states.length) - 1] ?? { kind: 'running', status: 'queued' }
 }
 
@@ -55,13 +58,17 @@ export function clipOf(pieces: readonly (Uint8Array | Error)[] = [CLIP_BYTES], t
  */
 export function scriptedVideo(script: VideoScript = {}): ScriptedVideo {
   const jobs: VideoJob[] = []
-  const looks: string[] = []
+  const polls: string[] = []
   const byHandle = new Map<string, VideoJob>()
-  const { submit = async (_, { attempt }) => `job-${attempt}`, look = usual, clip = async () => clipOf() } = script
+  const {
+    submit = async (_, { attempt }) => `job-${attempt}`,
+    pollUpstream = usual,
+    clip = async () => clipOf(),
+  } = script
 
   return {
     jobs,
-    looks,
+    polls,
     async submit(job, { signal }) {
       signal.throwIfAborted()
       const attempt = jobs.push(job)
@@ -69,13 +76,13 @@ export function scriptedVideo(script: VideoScript = {}): ScriptedVideo {
       byHandle.set(handle, job)
       return { handle }
     },
-    look(handle, { signal }) {
-      looks.push(handle)
-      const times = looks.filter((each) => each === handle).length
+    pollUpstream(handle, { signal }) {
+      polls.push(handle)
+      const times = polls.filter((each) => each === handle).length
       const job = byHandle.get(handle)
-      if (!job && !script.look)
+      if (!job && !script.pollUpstream)
         return orAbort(Promise.resolve({ kind: 'failed', reason: 'The model lost this job.' }), signal)
-      return orAbort(look(job, { handle, signal, times }), signal)
+      return orAbort(pollUpstream(job, { handle, signal, times }), signal)
     },
     clip: (handle, { signal }) => orAbort(clip(handle, { signal }), signal),
   }

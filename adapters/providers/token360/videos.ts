@@ -41,8 +41,8 @@ export function resellerVideos(config: VideoVendorConfig): VideoVendor {
         (reply) => record(reply).id ?? record(reply).task_id ?? record(record(reply).data).id,
       )
     },
-    look: (handle, { signal }) =>
-      http.look(`/videos/${encodeURIComponent(handle)}`, signal, classifyPollError, ({ body }) => read(handle, body)),
+    pollUpstream: (handle, { signal }) =>
+      http.poll(`/videos/${encodeURIComponent(handle)}`, signal, classifyPollError, ({ body }) => read(handle, body)),
   }
 }
 

@@ -29,8 +29,8 @@ export function xaiVideos(config: VideoVendorConfig): VideoVendor {
         })
       return http.submit(send, classify, (reply) => record(reply).request_id)
     },
-    look: (handle, { signal }) =>
-      http.look(`/videos/${encodeURIComponent(handle)}`, signal, classifyPollError, (answer) => read(handle, answer)),
+    pollUpstream: (handle, { signal }) =>
+      http.poll(`/videos/${encodeURIComponent(handle)}`, signal, classifyPollError, (answer) => read(handle, answer)),
   }
 }
 

@@ -6,5 +6,5 @@ export type PassthroughRequest = { readonly path: string; readonly query: string
 
 /** Throws a `Fault`: PASSED_ON for what the caller should hear of, UPSTREAM_FAILED where there is no answer. */
 export interface DataVendor {
-  ask(passage: PassthroughRequest, at: { signal: AbortSignal }): Promise<string>
+  ask(request: PassthroughRequest, at: { signal: AbortSignal }): Promise<string>
 }

@@ -21,7 +21,7 @@ export interface VoiceVendor {
   /** Resolves when the call is accepted for dialing; `handle` finds it from any process. Sent once. */
   ring(call: Ringing, at: { signal: AbortSignal }): Promise<{ readonly handle: string }>
   /** The vendor's own record of a call; undefined where it knows none. */
-  look(handle: string, at: { signal: AbortSignal }): Promise<Fields | undefined>
+  callStatus(handle: string, at: { signal: AbortSignal }): Promise<Fields | undefined>
 }
 
 /** A number that the operator rents, `id` by its carrier; `order` is what it was bought under, '' where that was not by us. */

@@ -98,7 +98,7 @@ export interface VideoVendor {
   /** Resolves when the vendor has taken the job; `handle` finds it from any process, for days. */
   submit(job: VideoJob, at: { signal: AbortSignal }): Promise<{ readonly handle: string }>
   /** Throws where the vendor cannot be asked just now: the job goes on. */
-  look(handle: string, at: { signal: AbortSignal }): Promise<VideoState>
+  pollUpstream(handle: string, at: { signal: AbortSignal }): Promise<VideoState>
   /** The bytes of a finished clip that has no public URL. */
   clip?(handle: string, at: { signal: AbortSignal }): Promise<MediaStream>
 }

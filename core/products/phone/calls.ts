@@ -107,7 +107,7 @@ const call = paid({
   }),
   example: { to: '+14155550123', task: 'Ask whether a table for two is free tonight at eight, and book it for Ada.' },
   errors: ['NOT_ALLOWED', 'BUSY', 'AUTHORIZATION_USED', 'UPSTREAM_FAILED'],
-  effects: { owed: true },
+  effects: { costsOperator: true },
   price: () => ({ amount: flatPrice(PRICE_USD), maxTimeoutSeconds: 300, publicPrice: {} }),
   isAvailable: (_input, { vendors }) => vendors.voice !== undefined,
 
@@ -325,7 +325,7 @@ const status = free({
     if (!stored) throw unknown()
     const { handle, ...callData } = stored.data
     const record = await within(clock, VENDOR_TIMEOUT_MS, (signal) =>
-      voiceIn({ vendors }).look(handle, { signal }),
+      voiceIn({ vendors }).callStatus(handle, { signal }),
     ).catch((error: unknown) => {
       if ((error as Error).name === 'TimeoutError')
         throw new ApiError('UPSTREAM_FAILED', {

@@ -4,7 +4,7 @@
  * more is given back by a chore.
  */
 import { Type } from '@sinclair/typebox'
-import { type Kept, recordKind } from '../../endpoint/record_kind.ts'
+import { type ReadRecord, recordKind } from '../../endpoint/record_kind.ts'
 import { isOver } from '../../endpoint/records.ts'
 import type { MaintenanceTask, Records } from '../../endpoint/call_context.ts'
 import type { Call, Log } from '../../ports/mod.ts'
@@ -29,7 +29,7 @@ export const NUMBER = recordKind({
   }),
 })
 export type Lease = Parameters<typeof NUMBER.put>[1]['data']
-type LeaseRecord = Kept<Lease>
+type LeaseRecord = ReadRecord<Lease>
 
 /** Under the order, the call that buys a number: written before it is bought. */
 export const NUMBER_ORDER = recordKind({
@@ -41,7 +41,7 @@ export const NUMBER_ORDER = recordKind({
     ending: Type.Optional(Type.Literal(true)),
   }),
 })
-export type NumberOrder = Kept<Parameters<typeof NUMBER_ORDER.put>[1]['data']>
+export type NumberOrder = ReadRecord<Parameters<typeof NUMBER_ORDER.put>[1]['data']>
 
 /** Numbers that a wallet has had, for its own list. */
 const FORMER = recordKind({

@@ -119,7 +119,7 @@ const buy = paid({
   example: { country: 'US' },
   errors: ['NOT_FOUND', 'NOT_ALLOWED', 'BUSY', 'UPSTREAM_FAILED'],
   price: price(PER_TERM),
-  effects: { owed: true, maintenanceTask: releaseUnusedNumbers },
+  effects: { costsOperator: true, maintenanceTask: releaseUnusedNumbers },
   check({ country = 'US', ...given }, { vendors }) {
     const { countries = [country] } = vendors.phone ?? {}
     if (!countries.includes(country))

@@ -131,7 +131,7 @@ const create = paid({
   example: { image: IMAGE, timeout: SHORT_SECONDS, cpu: 1, memory: 512 },
   errors: ['BUSY', 'RATE_LIMITED', 'UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
   effects: {
-    owed: true,
+    costsOperator: true,
     maintenanceTask: { everyMs: MINUTE_MS, can: ({ sandbox }) => sandbox !== undefined, do: endUnpaid },
   },
   check: checkOrder,
@@ -179,7 +179,7 @@ const create = paid({
     }
   },
 
-  async stands(made, { vendors: { sandbox }, records, now, signal }) {
+  async isStillValid(made, { vendors: { sandbox }, records, now, signal }) {
     const record = await SANDBOX.get(records, (made as { readonly sandbox_id: string }).sandbox_id, now)
     if (!sandbox || record?.data.vendor !== sandbox.name) return false
     return (await sandbox.status(record.data.handle, { signal })).kind === 'running'

@@ -1,5 +1,5 @@
 /** Characters for videos: invented ones and real faces, enrolled once and referenced by id (contract 13.1). */
-import type { Kept as KeptRecord } from '../../endpoint/record_kind.ts'
+import type { ReadRecord as KeptRecord } from '../../endpoint/record_kind.ts'
 import { type Static, type TObject, Type } from '@sinclair/typebox'
 import { within } from '../../lib/timers.ts'
 import {

@@ -268,7 +268,7 @@ export async function pollUpstream(
   if (!row) throw new Error(`the catalog has no ${stored.model} any more`)
   const [name, upstreamId] = JSON.parse(handle) as [string, string]
   const vendor = vendorOf(row.vendor === name ? row : { ...row, vendor: name }, vendors)
-  const upstreamStatus = await vendor.look(upstreamId, { signal })
+  const upstreamStatus = await vendor.pollUpstream(upstreamId, { signal })
   if (upstreamStatus.kind === 'running')
     return { kind: 'running', ...(upstreamStatus.progress !== undefined && { progress: upstreamStatus.progress }) }
   if (upstreamStatus.kind === 'done')

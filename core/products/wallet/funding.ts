@@ -115,7 +115,7 @@ const fund = paid({
       throw invalid(
         `the bridge takes no deposits on ${quoted(payment.accepted.network)}; it takes them on ${bridge.networks.join(', ')}`,
       )
-    const deposit = await callContextIn(order).second(payment, {
+    const deposit = await callContextIn(order).secondaryPayment(payment, {
       name: 'polymarket.deposit',
       payTo: recipient,
       amount,

@@ -97,13 +97,13 @@ describe('bland()', () => {
 
   test('looks at a call by its id, and at nothing else', async () => {
     const { vendor, seen } = blandOn(() => replay(recorded('bland', 'details')))
-    expect(await vendor.look('9d404c1b-6a23-4426-953a-a52c392ff8f1', calm())).toMatchObject({
+    expect(await vendor.callStatus('9d404c1b-6a23-4426-953a-a52c392ff8f1', calm())).toMatchObject({
       completed: true,
       answered_by: 'human',
     })
-    expect(vendor.look('../me', calm())).rejects.toThrow(RangeError)
+    expect(vendor.callStatus('../me', calm())).rejects.toThrow(RangeError)
     expect(seen.map(({ path }) => path)).toEqual(['/v1/calls/9d404c1b-6a23-4426-953a-a52c392ff8f1'])
-    expect(await blandOn(() => new Response('', { status: 404 })).vendor.look('9d404c1b', calm())).toBeUndefined()
+    expect(await blandOn(() => new Response('', { status: 404 })).vendor.callStatus('9d404c1b', calm())).toBeUndefined()
   })
 })
 

@@ -1,6 +1,6 @@
 /** What any vendor may do to any video protocol: a queue that answers oddly, loses jobs, or does not answer at all. */
 import { describe, expect, test } from 'bun:test'
-import { LOOK_TIMEOUT_MS, SUBMIT_TIMEOUT_MS } from '../../../adapters/providers/lib/video_provider.ts'
+import { POLL_TIMEOUT_MS, SUBMIT_TIMEOUT_MS } from '../../../adapters/providers/lib/video_provider.ts'
 import { CLIP } from '../../../adapters/providers/scripted/videos.ts'
 import { CLIP_JOB } from '../../conformance/videos.ts'
 import { makerOf, protocolsOf } from './lib/protocols.ts'
@@ -29,7 +29,7 @@ const RUNNING_WORDS: Readonly<Record<string, string>> = {
 }
 
 test('the limits are those of contract 12.41', () => {
-  expect([SUBMIT_TIMEOUT_MS, LOOK_TIMEOUT_MS]).toEqual([20_000, 10_000])
+  expect([SUBMIT_TIMEOUT_MS, POLL_TIMEOUT_MS]).toEqual([20_000, 10_000])
 })
 
 describe.each(protocols)('%s', (protocol) => {
@@ -73,7 +73,7 @@ describe.each(protocols)('%s', (protocol) => {
     'a look answered with %s is %s, and ends no job',
     async (_, expected, answer) => {
       const { vendor, log } = on(answer)
-      expect(await outcome(vendor.look('job-1', calm()), log)).toBe(expected)
+      expect(await outcome(vendor.pollUpstream('job-1', calm()), log)).toBe(expected)
     },
   )
 
@@ -88,9 +88,9 @@ describe.each(protocols)('%s', (protocol) => {
     ['silence', () => new Promise<Response>(() => {})],
     ['a reply that stops halfway', () => new Response(drip())],
   ])('%s ends at the deadline, of a submission and of a look', async (_, answer) => {
-    for (const verb of ['submit', 'look'] as const) {
+    for (const verb of ['submit', 'pollUpstream'] as const) {
       const { vendor, log, clock, server } = on(answer)
-      const work = verb === 'submit' ? vendor.submit(CLIP_JOB, calm()) : vendor.look('job-1', calm())
+      const work = verb === 'submit' ? vendor.submit(CLIP_JOB, calm()) : vendor.pollUpstream('job-1', calm())
       work.catch(() => {})
       await until(() => server.seen.length === 1)
       clock.expire()
@@ -100,10 +100,10 @@ describe.each(protocols)('%s', (protocol) => {
 
   test('ends with its signal, and with its reason', async () => {
     const reason = new Error('out of time')
-    for (const verb of ['submit', 'look'] as const) {
+    for (const verb of ['submit', 'pollUpstream'] as const) {
       const controller = new AbortController()
       const { vendor, server } = on(() => new Promise<Response>(() => {}))
-      const work = verb === 'submit' ? vendor.submit(CLIP_JOB, controller) : vendor.look('job-1', controller)
+      const work = verb === 'submit' ? vendor.submit(CLIP_JOB, controller) : vendor.pollUpstream('job-1', controller)
       work.catch(() => {})
       await until(() => server.seen.length === 1)
       controller.abort(reason)
@@ -114,28 +114,28 @@ describe.each(protocols)('%s', (protocol) => {
   test('a job counts as lost when it is lost at two looks, and not at one', async () => {
     const missing = () => Response.json({ error: { code: 'nowhere', message: 'no such job here' } }, { status: 404 })
     const lost = on(missing)
-    expect([await lost.vendor.look('job-1', calm()), lost.server.seen.length, lost.clock.pauses]).toEqual([
+    expect([await lost.vendor.pollUpstream('job-1', calm()), lost.server.seen.length, lost.clock.pauses]).toEqual([
       STATES.lost,
       2,
       [1000],
     ])
     const found = on(() => (found.server.seen.length === 1 ? missing() : state(RUNNING_WORDS)()))
-    expect(await found.vendor.look('job-1', calm())).toEqual(STATES.running)
+    expect(await found.vendor.pollUpstream('job-1', calm())).toEqual(STATES.running)
   })
 
   test('a job that finishes twice is finished twice', async () => {
     const { vendor } = on(state(DONE_WORDS))
-    const first = await vendor.look('job-1', calm())
+    const first = await vendor.pollUpstream('job-1', calm())
     expect(first.kind).toBe('done')
-    expect(await vendor.look('job-1', calm())).toEqual(first)
+    expect(await vendor.pollUpstream('job-1', calm())).toEqual(first)
   })
 
   test('a job that runs again is said to run: what is final is not the adapter’s to remember', async () => {
     const { vendor, server } = on(() => (server.seen.length === 1 ? state(DONE_WORDS) : state(RUNNING_WORDS))())
-    expect([(await vendor.look('job-1', calm())).kind, (await vendor.look('job-1', calm())).kind]).toEqual([
-      'done',
-      'running',
-    ])
+    expect([
+      (await vendor.pollUpstream('job-1', calm())).kind,
+      (await vendor.pollUpstream('job-1', calm())).kind,
+    ]).toEqual(['done', 'running'])
   })
 
   test.each([
@@ -151,7 +151,7 @@ describe.each(protocols)('%s', (protocol) => {
     const { vendor } = on(() =>
       Response.json({ status: DONE_WORDS[protocol], video: { url }, content: { video_url: url } }),
     )
-    expect(await vendor.look('job-1', calm())).toEqual(STATES.empty)
+    expect(await vendor.pollUpstream('job-1', calm())).toEqual(STATES.empty)
   })
 
   test('a clip in the reply itself is one, where its bytes are', async () => {
@@ -159,13 +159,13 @@ describe.each(protocols)('%s', (protocol) => {
     const { vendor } = on(() =>
       Response.json({ status: DONE_WORDS[protocol], video: { url: CLIP }, content: { video_url: CLIP } }),
     )
-    expect(await vendor.look('job-1', calm())).toMatchObject({ kind: 'done', url: CLIP })
+    expect(await vendor.pollUpstream('job-1', calm())).toMatchObject({ kind: 'done', url: CLIP })
   })
 
   test('progress is a percentage, whatever is sent', async () => {
     for (const progress of [-5, 0.4, 250, 'half', null]) {
       const { vendor } = on(() => Response.json({ status: RUNNING_WORDS[protocol], progress }))
-      const seen = await vendor.look('job-1', calm())
+      const seen = await vendor.pollUpstream('job-1', calm())
       expect(seen).toMatchObject({ kind: 'running', status: 'in_progress' })
       if (seen.kind === 'running' && seen.progress !== undefined) expect([0, 100]).toContain(seen.progress)
     }
@@ -176,6 +176,6 @@ describe.each(protocols)('%s', (protocol) => {
       Response.json({ error: { code: 'invalid_api_key', message: `the key ${KEY} is wrong` } }, { status: 401 }),
     )
     expect(await said(vendor.submit(CLIP_JOB, calm()), log)).not.toContain(KEY)
-    expect(await said(vendor.look('job-1', calm()), log)).not.toContain(KEY)
+    expect(await said(vendor.pollUpstream('job-1', calm()), log)).not.toContain(KEY)
   })
 })

@@ -236,7 +236,7 @@ describe('a poll', () => {
     expect((await dead.alice.buy(FOX, { payment: dead.payment, shop: dead.restart({ inlineMs: 0 }) })).status).toBe(202)
     const stuck = await slowCall()
     await stuck.ports.storage.renew('first', [stuck.envelope.body.id], START + 2 * HOUR)
-    const shop = stuck.restart({ timeouts: { stallMs: HOUR / 2 } })
+    const shop = stuck.restart({ timeouts: { maxJobMs: HOUR / 2 } })
     await stuck.clock.advance(HOUR / 2 + 1)
     expect((await stuck.alice.poll(stuck.pollUrl, stuck.payment, { shop })).body.error).toStartWith('Job stalled')
   })

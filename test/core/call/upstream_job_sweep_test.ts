@@ -39,14 +39,14 @@ describe('nobody polls:', () => {
     const subject = cinema()
     const alice = subject.buyer()
     for (let n = 0; n < 70; n++) await order(alice, await signed(alice))
-    for (const [looks, films] of [
+    for (const [polls, films] of [
       [50, 50],
       [100, 70],
       [150, 70],
     ] as const) {
       await subject.shop.maintain()
       await subject.idle()
-      expect([subject.studio.looked.length, new Set(subject.studio.looked).size]).toEqual([looks, films])
+      expect([subject.studio.looked.length, new Set(subject.studio.looked).size]).toEqual([polls, films])
       await subject.shop.maintain()
       await subject.clock.advance(15_000)
     }

@@ -325,7 +325,7 @@ describe('a poll', () => {
     const shops = [shop, restart()]
     const crowd = () =>
       Promise.all(Array.from({ length: 40 }, (_, n) => alice.poll(pollUrl, payment, { shop: shops[n % 2]! })))
-    for (const [ms, looks] of [
+    for (const [ms, polls] of [
       [0, 1],
       [1_999, 1],
       [1, 2],
@@ -333,7 +333,7 @@ describe('a poll', () => {
     ] as const) {
       await clock.advance(ms)
       const statuses = new Set((await crowd()).map(({ status }) => status))
-      expect([...statuses, studio.looked.length]).toEqual([202, looks])
+      expect([...statuses, studio.looked.length]).toEqual([202, polls])
     }
   })
 })

@@ -90,7 +90,7 @@ describe('identify()', () => {
       kind: 'known',
       payer: '0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A',
       key: `${place.network}/${place.wallet.toLowerCase()}/0x19e7e376e7c213b7e7e7e46cc70a5dd086daff2a/${nonce}`,
-      purse: place.wallet.toLowerCase(),
+      fundedBy: place.wallet.toLowerCase(),
       expiresAt: (4_102_444_800 - Number(RESERVE)) * 1000,
     })
   })

@@ -421,9 +421,9 @@ describe('fate()', () => {
       await chainWorld.ask('anvil_mine', hexOf(150n), '0x2')
       await chainWorld.mineAt(Math.ceil(h.now() / 1000) + 400)
       const chain = stranger(h, { logWindow: 1 })
-      const looks: string[] = []
-      for (let i = 0; i < 3; i++) looks.push((await chain.fate(payment, h.offer, at(h))).kind)
-      expect(looks).toEqual(['unknown', 'unknown', 'paid'])
+      const polls: string[] = []
+      for (let i = 0; i < 3; i++) polls.push((await chain.fate(payment, h.offer, at(h))).kind)
+      expect(polls).toEqual(['unknown', 'unknown', 'paid'])
       chain.close()
     }))
 })

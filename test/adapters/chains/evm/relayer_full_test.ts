@@ -259,13 +259,13 @@ describe('a transaction that waits in the mempool', () => {
     until: (count: number) => Promise<boolean>,
   ): Promise<Settlement> {
     await chainWorld.ask('evm_setIntervalMining', 0)
-    let looks = 0
+    let polls = 0
     let isOver = false
     h.line.judge = (messages) => {
       if (!messages.some(isReceipt) && !messages.some(isSend)) return 'fine'
       return async (_, forward) => {
         const replies = await forward()
-        if (!isOver && (await until(++looks))) {
+        if (!isOver && (await until(++polls))) {
           isOver = true
           await chainWorld.ask('evm_setAutomine', true)
           await chainWorld.ask('evm_mine')

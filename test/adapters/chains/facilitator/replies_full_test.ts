@@ -186,11 +186,11 @@ describe('a settlement', () => {
       const payment = await signed(own)
       const transaction = await land(chainWorld, payment)
       told.answer = () => Response.json({ success: true, transaction })
-      let looks = 0
+      let polls = 0
       own.line.judge = (messages) =>
-        messages.some(isReceipt) && ++looks <= 3 ? instead(isReceipt, { result: null }) : 'fine'
+        messages.some(isReceipt) && ++polls <= 3 ? instead(isReceipt, { result: null }) : 'fine'
       expect(await settle(own, payment)).toMatchObject({ kind: 'settled', receipt: { transaction } })
-      expect(looks).toBe(4)
+      expect(polls).toBe(4)
     }))
 
   test('that our node cannot confirm is unknown, and later paid', async () => {

@@ -613,8 +613,8 @@ async function refuses(
   const given = paymentOf(offer, base64(bytes ? await bytes(built, w) : built))
   const payment = bend ? bend(given, w) : given
   await first?.(payment, w)
-  const purse = () => [second.address, String(w.offer.extra?.feePayer)].map((each) => node.lamportsOf(each))
-  const [before, sent, asked] = [purse(), node.reads('sendTransaction'), node.reads()]
+  const fundedBy = () => [second.address, String(w.offer.extra?.feePayer)].map((each) => node.lamportsOf(each))
+  const [before, sent, asked] = [fundedBy(), node.reads('sendTransaction'), node.reads()]
 
   const verdict = await h.chain.verify(payment, offer, at())
   const settlement = await h.chain.settle(payment, offer, at())
@@ -623,7 +623,7 @@ async function refuses(
   expect(verdict).toMatchObject({ kind: 'refused', code })
   if (verdict.kind === 'refused') expect(verdict.reason.split(':')[0]).toBe(`invalid_exact_svm_${reason}`)
   expect(settlement.kind).toBe('refused')
-  expect([purse(), node.reads('sendTransaction'), node.reads() > asked]).toEqual([before, sent, isAsked])
+  expect([fundedBy(), node.reads('sendTransaction'), node.reads() > asked]).toEqual([before, sent, isAsked])
 }
 
 const at = () => ({ now: w.node.now(), signal: AbortSignal.timeout(5_000) })

@@ -137,7 +137,7 @@ const GOOD: Script = {
 }
 
 /** Time passes between looks, and not while a question is on the wire. */
-async function looks(
+async function polls(
   { clock, isAsking }: Pick<ReturnType<typeof plane>, 'clock' | 'isAsking'>,
   isOver: () => boolean,
 ): Promise<void> {
@@ -157,7 +157,7 @@ describe('an invented character', () => {
     )
     let ended: unknown
     void vendor.enroll(ADA, calm()).then((found) => (ended = found))
-    await looks({ clock, isAsking }, () => ended !== undefined)
+    await polls({ clock, isAsking }, () => ended !== undefined)
     expect(ended).toEqual({ kind: 'enrolled', assetId: 'asset-1' })
     expect(actions.slice(0, 3)).toEqual([
       {
@@ -190,7 +190,7 @@ describe('an invented character', () => {
     const { vendor, clock, log, isAsking } = plane({ ...GOOD, GetAsset: () => ({ result: { Status: 'Processing' } }) })
     let ended: string | undefined
     void outcome(vendor.enroll(ADA, calm()), log).then((found) => (ended = found))
-    await looks({ clock, isAsking }, () => ended !== undefined)
+    await polls({ clock, isAsking }, () => ended !== undefined)
     expect(ended).toBe('UPSTREAM_TIMEOUT')
   })
 

@@ -94,7 +94,7 @@ describe('what seedance() sends', () => {
 
   test('is a look at one task', async () => {
     const { server, vendor } = vendorOn(seedance, () => replay(recorded('seedance', 'running')))
-    await vendor.look('cgt-1', calm())
+    await vendor.pollUpstream('cgt-1', calm())
     expect([server.seen[0]?.method, server.seen[0]?.path]).toEqual(['GET', '/contents/generations/tasks/cgt-1'])
   })
 })
@@ -228,20 +228,20 @@ describe('against aimock', async () => {
 
   test('a task is submitted, looked at, and done', async () => {
     const { handle } = await vendor.submit(JOB, calm())
-    expect(await vendor.look(handle, calm())).toMatchObject({ kind: 'running' })
-    expect(await vendor.look(handle, calm())).toEqual({
+    expect(await vendor.pollUpstream(handle, calm())).toMatchObject({ kind: 'running' })
+    expect(await vendor.pollUpstream(handle, calm())).toEqual({
       kind: 'done',
       url: 'https://ark.example/fox.mp4',
       tokens: 108_900,
       requestId: handle,
     })
-    expect(await vendor.look('cgt-unknown', calm())).toEqual(STATES.lost)
+    expect(await vendor.pollUpstream('cgt-unknown', calm())).toEqual(STATES.lost)
   })
 
   test('its refusals are read, at once and late', async () => {
     expect(await outcome(vendor.submit({ ...JOB, prompt: 'a person' }, calm()), log)).toBe('INPUT_IMAGE_REAL_PERSON')
     const { handle } = await vendor.submit({ ...JOB, prompt: 'a song' }, calm())
-    await vendor.look(handle, calm())
-    expect(await vendor.look(handle, calm())).toEqual(STATES.audio)
+    await vendor.pollUpstream(handle, calm())
+    expect(await vendor.pollUpstream(handle, calm())).toEqual(STATES.audio)
   })
 })

@@ -18,7 +18,7 @@ const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
 
 async function ended(from: VideoVendor, handle: string) {
   for (;;) {
-    const state = await from.look(handle, never)
+    const state = await from.pollUpstream(handle, never)
     if (state.kind !== 'running') return state
     await turn()
   }
@@ -197,7 +197,7 @@ describe('demoVideos()', () => {
     const handles: string[] = []
     for (let at = 0; at < 3; at++) handles.push((await actor.submit(JOB, never)).handle)
     await expect(actor.submit(JOB, never)).rejects.toMatchObject({ code: 'BUSY' })
-    const look = (at: number) => actor.look(handles[at] as string, never)
+    const look = (at: number) => actor.pollUpstream(handles[at] as string, never)
     for (let state = await look(0); state.kind === 'running' && state.status === 'queued'; state = await look(0))
       await turn()
     const queued = { kind: 'running', status: 'queued' }
@@ -236,7 +236,7 @@ describe('demoVideos()', () => {
       await ended(actor, handle)
       if (at === 1) expect(await read(actor, handle)).toEqual(await read(actor, handle))
     }
-    expect(await Promise.all(handles.map(async (handle) => (await actor.look(handle, never)).kind))).toEqual([
+    expect(await Promise.all(handles.map(async (handle) => (await actor.pollUpstream(handle, never)).kind))).toEqual([
       'done',
       'failed',
       'done',

@@ -61,14 +61,14 @@ export type ErrorFormat = {
 
 /** Takes jobs, and does with them what the prompts of the laws ask for. A job is done at its third look. */
 export function studio({ promptOf, took, state, refused, lost }: ErrorFormat): Answer {
-  const jobs = new Map<string, { prompt: string; looks: number }>()
+  const jobs = new Map<string, { prompt: string; polls: number }>()
   const written = (body: unknown) => (body instanceof Response ? body : Response.json(body))
   return (seen) => {
     if (seen.method === 'POST') {
       const prompt = promptOf(seen)
       if (prompt === BARRED) return Response.json(refused().body, { status: refused().status })
       const id = `job/${jobs.size + 1}`
-      jobs.set(id, { prompt, looks: 0 })
+      jobs.set(id, { prompt, polls: 0 })
       return written(took(id))
     }
     const [last = '', before = ''] = seen.path.split('/').reverse()
@@ -76,12 +76,12 @@ export function studio({ promptOf, took, state, refused, lost }: ErrorFormat): A
     const job = jobs.get(id)
     if (!job) return Response.json(lost(), { status: 404 })
     if (last === 'content') return new Response(CLIP_BYTES as BodyInit, { headers: { 'content-type': 'video/mp4' } })
-    return written(state(id, phaseOf(job.prompt, ++job.looks)))
+    return written(state(id, phaseOf(job.prompt, ++job.polls)))
   }
 }
 
-function phaseOf(prompt: string, looks: number): Phase {
-  if (looks < 3 || prompt === ENDLESS) return looks < 2 ? 'queued' : 'running'
+function phaseOf(prompt: string, polls: number): Phase {
+  if (polls < 3 || prompt === ENDLESS) return polls < 2 ? 'queued' : 'running'
   return prompt === DOOMED ? 'failed' : 'done'
 }
 
@@ -122,7 +122,7 @@ export function readings(protocol: string, make: Make, { taken, looked, refused,
       'to a look, %s, reads as it should, and quotes nothing',
       async (name, expected) => {
         const { vendor, log } = on(name)
-        const work = vendor.look('job-1', calm())
+        const work = vendor.pollUpstream('job-1', calm())
         if (typeof expected === 'string') expect(await outcome(work, log)).toBe(expected)
         else expect(await work).toEqual(expected)
         expect(

@@ -347,13 +347,13 @@ describe('against aimock', async () => {
 
   test('a job is submitted with a picture, looked at, and done', async () => {
     const { handle } = await vendor.submit({ ...JOB, image: PIXEL }, calm())
-    expect(await vendor.look(handle, calm())).toEqual({ kind: 'done', requestId: handle })
-    expect(await vendor.look('video_unknown', calm())).toEqual(STATES.lost)
+    expect(await vendor.pollUpstream(handle, calm())).toEqual({ kind: 'done', requestId: handle })
+    expect(await vendor.pollUpstream('video_unknown', calm())).toEqual(STATES.lost)
   })
 
   test('its refusals are read, at once and late', async () => {
     expect(await outcome(vendor.submit({ ...JOB, prompt: 'gore' }, calm()), log)).toBe('CONTENT_POLICY')
     const { handle } = await vendor.submit({ ...JOB, prompt: 'a storm' }, calm())
-    expect(await vendor.look(handle, calm())).toEqual(STATES.unknown)
+    expect(await vendor.pollUpstream(handle, calm())).toEqual(STATES.unknown)
   })
 })

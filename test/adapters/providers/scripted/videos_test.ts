@@ -21,7 +21,7 @@ function obedient(): ScriptedVideo {
       if (prompt === BARRED) throw new ApiError('CONTENT_POLICY')
       return `job-${attempt}`
     },
-    async look(job, at) {
+    async pollUpstream(job, at) {
       if (!job) return { kind: 'failed', reason: 'The model lost this job.' }
       if (job.prompt === ENDLESS) return { kind: 'running', status: 'in_progress' }
       return job.prompt === DOOMED
@@ -42,7 +42,7 @@ runLaws('scriptedVideo() untold', videoVendorLaws, async () => {
 })
 runLaws('scriptedVideo() with a clip and no URL', videoVendorLaws, async () => {
   const vendor = scriptedVideo({
-    look: async (job) => (job ? { kind: 'done' } : { kind: 'failed', reason: 'The model lost this job.' }),
+    pollUpstream: async (job) => (job ? { kind: 'done' } : { kind: 'failed', reason: 'The model lost this job.' }),
   })
   return { open: async () => vendor, close: async () => {} }
 })
@@ -55,12 +55,12 @@ describe('scriptedVideo()', () => {
       { kind: 'done' },
       { kind: 'running', status: 'in_progress' },
     ]
-    const vendor = scriptedVideo({ look: inTurn(...states) })
+    const vendor = scriptedVideo({ pollUpstream: inTurn(...states) })
     const { handle } = await vendor.submit(CLIP_JOB, calm())
     const seen = []
-    for (let times = 0; times < 4; times++) seen.push(await vendor.look(handle, calm()))
+    for (let times = 0; times < 4; times++) seen.push(await vendor.pollUpstream(handle, calm()))
     expect(seen).toEqual([...states, states[2]] as VideoState[])
-    expect([vendor.jobs, vendor.looks]).toEqual([[CLIP_JOB], [handle, handle, handle, handle]])
+    expect([vendor.jobs, vendor.polls]).toEqual([[CLIP_JOB], [handle, handle, handle, handle]])
   })
 
   test('brings a clip as a stream, which may break off', async () => {

@@ -63,10 +63,12 @@ describe('what resellerVideos() sends', () => {
       url: 'https://api.example/v1/videos/vt_1',
       content: { video_url: 'https://clips.example/1.mp4' },
     }
-    expect(await vendorOn(resellerVideos, () => Response.json(body)).vendor.look('vt_1', calm())).toMatchObject({
-      kind: 'done',
-      url: body.content.video_url,
-    })
+    expect(await vendorOn(resellerVideos, () => Response.json(body)).vendor.pollUpstream('vt_1', calm())).toMatchObject(
+      {
+        kind: 'done',
+        url: body.content.video_url,
+      },
+    )
   })
 
   test('is a seed for the 1.x models alone', async () => {

@@ -34,7 +34,7 @@ describe('what xaiVideos() sends', () => {
 
   test('is a look with the key, its handle as one segment of the path', async () => {
     const { server, vendor } = vendorOn(xaiVideos, () => new Response(null, { status: 202 }))
-    expect(await vendor.look('a/b?c', calm())).toEqual(STATES.running)
+    expect(await vendor.pollUpstream('a/b?c', calm())).toEqual(STATES.running)
     expect(server.seen.map(({ method, path, headers }) => [method, path, headers.get('authorization')])).toEqual([
       ['GET', '/videos/a%2Fb%3Fc', `Bearer ${KEY}`],
     ])
@@ -57,14 +57,18 @@ describe('a look of xaiVideos() that is', () => {
     ['202 and no status', () => Response.json({}, { status: 202 })],
     ['a status that nobody knows', () => Response.json({ status: 'rendering' })],
   ])('%s says that the job runs', async (_, answer) => {
-    expect(await vendorOn(xaiVideos, answer).vendor.look('r1', calm())).toEqual(STATES.running)
+    expect(await vendorOn(xaiVideos, answer).vendor.pollUpstream('r1', calm())).toEqual(STATES.running)
   })
 
   test('202 and a finished job is finished', async () => {
     const { vendor } = vendorOn(xaiVideos, () =>
       Response.json({ status: 'done', video: { url: 'https://x.example/1.mp4' } }, { status: 202 }),
     )
-    expect(await vendor.look('r1', calm())).toEqual({ kind: 'done', url: 'https://x.example/1.mp4', requestId: 'r1' })
+    expect(await vendor.pollUpstream('r1', calm())).toEqual({
+      kind: 'done',
+      url: 'https://x.example/1.mp4',
+      requestId: 'r1',
+    })
   })
 })
 
@@ -144,20 +148,20 @@ describe('against aimock', async () => {
 
   test('a job is submitted, looked at, and done', async () => {
     const { handle } = await vendor.submit(JOB, calm())
-    expect(await vendor.look(handle, calm())).toMatchObject({ kind: 'running', status: 'in_progress' })
-    expect(await vendor.look(handle, calm())).toEqual({
+    expect(await vendor.pollUpstream(handle, calm())).toMatchObject({ kind: 'running', status: 'in_progress' })
+    expect(await vendor.pollUpstream(handle, calm())).toEqual({
       kind: 'done',
       url: 'https://cdn.x.ai/fox.mp4',
       seconds: 8,
       requestId: handle,
     })
-    expect(await vendor.look('unknown', calm())).toEqual(STATES.lost)
+    expect(await vendor.pollUpstream('unknown', calm())).toEqual(STATES.lost)
   })
 
   test('a failure and a rate limit are read', async () => {
     const { handle } = await vendor.submit({ ...JOB, prompt: 'a storm' }, calm())
-    await vendor.look(handle, calm())
-    expect(await vendor.look(handle, calm())).toEqual(STATES.unknown)
+    await vendor.pollUpstream(handle, calm())
+    expect(await vendor.pollUpstream(handle, calm())).toEqual(STATES.unknown)
     expect(await outcome(vendor.submit({ ...JOB, prompt: 'slow' }, calm()), log)).toBe('RATE_LIMITED 17')
   })
 })

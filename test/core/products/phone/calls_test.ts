@@ -296,7 +296,7 @@ describe('GET /api/v1/voice/call/{callId}', () => {
   }
 
   test('has what was said under both names, and nothing of what it cost the operator', async () => {
-    const { alice, get } = await booth(() => ({ look: async () => ended }))
+    const { alice, get } = await booth(() => ({ callStatus: async () => ended }))
     const { body } = await get((await call(alice)).body.poll_url)
     expect(body).toMatchObject({
       status: 'completed',
@@ -328,7 +328,7 @@ describe('GET /api/v1/voice/call/{callId}', () => {
     [{ transcripts: [null, 7, 'hello'], queue_status: {} }, 'queued', 'IN_PROGRESS'],
   ]
   test.each(ends)('reads %j as %s, ended by %s', async (record, status, endedBy) => {
-    const { alice, get } = await booth(() => ({ look: async () => record }))
+    const { alice, get } = await booth(() => ({ callStatus: async () => record }))
     const { body } = await get((await call(alice)).body.poll_url)
     expect([body.status, body.ended_by]).toEqual([status, endedBy])
   })
@@ -352,7 +352,7 @@ describe('GET /api/v1/voice/call/{callId}', () => {
   })
 
   test('is 502 while the vendor is away', async () => {
-    const { alice, get } = await booth(() => ({ look: () => Promise.reject(new ApiError('UPSTREAM_FAILED')) }))
+    const { alice, get } = await booth(() => ({ callStatus: () => Promise.reject(new ApiError('UPSTREAM_FAILED')) }))
     expect((await get((await call(alice)).body.poll_url)).status).toBe(502)
   })
 })

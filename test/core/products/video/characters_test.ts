@@ -238,9 +238,9 @@ describe('the check of a person', () => {
 
   test('says when it is passed, and then asks its vendor no more', async () => {
     let isPassed = false
-    const looks: string[] = []
+    const polls: string[] = []
     const { post, get } = studio({
-      status: async (token) => (looks.push(token), isPassed ? { kind: 'active', groupId: 'g' } : { kind: 'pending' }),
+      status: async (token) => (polls.push(token), isPassed ? { kind: 'active', groupId: 'g' } : { kind: 'pending' }),
     })
     const { group_id } = (await post(INIT, { name: 'Ada' })).body
     const status = async () => (await get(`/api/v1/realface/status?groupId=${group_id}`)).body
@@ -253,7 +253,7 @@ describe('the check of a person', () => {
     })
     isPassed = true
     expect(await status()).toMatchObject({ status: 'active', ready_to_finalize: true })
-    expect([(await status()).status, looks]).toEqual(['active', ['token-1', 'token-1']])
+    expect([(await status()).status, polls]).toEqual(['active', ['token-1', 'token-1']])
   })
 
   test('gets a new link on request, and is passed by the old one as well', async () => {

@@ -25,7 +25,7 @@ const gates = vectors.gates as readonly Gate[]
 function shopOf(setup: KitOptions = {}) {
   const asked: string[] = []
   const ask = (what: string) => (): Promise<never> => (asked.push(what), Promise.reject(new Error('not to be asked')))
-  const vendor: VideoVendor = { submit: ask('submit'), look: ask('look') }
+  const vendor: VideoVendor = { submit: ask('submit'), pollUpstream: ask('pollUpstream') }
   const storage = (real: object) =>
     new Proxy(real, { get: (target, verb: string) => (asked.push(verb), target[verb as keyof typeof target]) })
   const subject = kit({

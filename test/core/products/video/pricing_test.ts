@@ -13,7 +13,7 @@ const PARTS = '/api/v1/videos'
 
 const idle: VideoVendor = {
   submit: () => Promise.reject(new Error('asked')),
-  look: () => Promise.reject(new Error('asked')),
+  pollUpstream: () => Promise.reject(new Error('asked')),
 }
 const shop = () => kit({ label: 'base', endpoints: video, ports: { vendors: { video: () => idle } } })
 

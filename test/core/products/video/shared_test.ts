@@ -271,7 +271,7 @@ describe('a poll', () => {
   test('of a running job says how far it is', async () => {
     const { status, body } = await polled(
       {},
-      { look: inTurn({ kind: 'running', status: 'in_progress', progress: 40 }) },
+      { pollUpstream: inTurn({ kind: 'running', status: 'in_progress', progress: 40 }) },
     )
     expect([status, body]).toMatchObject([
       202,
@@ -287,7 +287,7 @@ describe('a poll', () => {
   })
 
   test('that finds the clip says what the contract says, and charges once', async () => {
-    const { status, body, subject, payment, url } = await polled({}, { look: done })
+    const { status, body, subject, payment, url } = await polled({}, { pollUpstream: done })
     expect(status).toBe(200)
     expect(body).toEqual({
       id: expect.any(String),
@@ -314,24 +314,28 @@ describe('a poll', () => {
 
   test('of family E tells its tokens: the maker’s own count, else that of the formula', async () => {
     expect(
-      (await polled({ model: E2 }, { look: inTurn({ kind: 'done', url: CLIP, tokens: 108_900 }) })).body.usage,
+      (await polled({ model: E2 }, { pollUpstream: inTurn({ kind: 'done', url: CLIP, tokens: 108_900 }) })).body.usage,
     ).toEqual({ total_tokens: 108_900, token_source: 'upstream' })
-    expect((await polled({ model: E2 }, { look: inTurn({ kind: 'done', url: CLIP, tokens: 0 }) })).body.usage).toEqual({
+    expect(
+      (await polled({ model: E2 }, { pollUpstream: inTurn({ kind: 'done', url: CLIP, tokens: 0 }) })).body.usage,
+    ).toEqual({
       total_tokens: 108_450,
       token_source: 'estimated',
     })
     const referring = { model: E2, reference_videos: [{ url: CLIP_URL }], reference_audios: [{ url: CLIP_URL }] }
-    expect((await polled(referring, { look: done })).body.usage).toEqual({
+    expect((await polled(referring, { pollUpstream: done })).body.usage).toEqual({
       total_tokens: 249_435,
       token_source: 'estimated',
     })
-    expect((await polled({}, { look: inTurn({ kind: 'done', url: CLIP, tokens: 5 }) })).body.usage).toBeUndefined()
+    expect(
+      (await polled({}, { pollUpstream: inTurn({ kind: 'done', url: CLIP, tokens: 5 }) })).body.usage,
+    ).toBeUndefined()
   })
 
   test('gives the last frame where the maker sent one, and the billed length where it says none', async () => {
     const { body } = await polled(
       { model: E2, return_last_frame: true },
-      { look: inTurn({ kind: 'done', url: CLIP, lastFrameUrl: PIXEL }) },
+      { pollUpstream: inTurn({ kind: 'done', url: CLIP, lastFrameUrl: PIXEL }) },
     )
     expect(body.data).toEqual([
       expect.objectContaining({
@@ -344,7 +348,7 @@ describe('a poll', () => {
   test('fetches a clip that has no URL of its own, which then has no source', async () => {
     const { body } = await polled(
       { model: 'vendor-f/video-1' },
-      { look: inTurn({ kind: 'done' }), clip: async () => clipOf() },
+      { pollUpstream: inTurn({ kind: 'done' }), clip: async () => clipOf() },
     )
     expect(body.data).toEqual([
       { url: expect.stringMatching(/\/api\/media\/videos\/.+\.mp4$/), duration_seconds: 4, backed_up: true },
@@ -354,7 +358,7 @@ describe('a poll', () => {
   test('of a clip that could not be mirrored gives the URL of its maker', async () => {
     const { subject, url, payment } = await polled(
       {},
-      { look: inTurn({ kind: 'done', url: 'https://maker.example/1.mp4' }) },
+      { pollUpstream: inTurn({ kind: 'done', url: 'https://maker.example/1.mp4' }) },
     )
     await subject.clock.advance(60_000)
     const { body } = await subject.alice.poll(url, payment)
@@ -376,7 +380,7 @@ describe('a poll', () => {
     'never sells %s for a clip: it is looked for again, and the job has failed where there is none for a minute',
     async (_, media) => {
       const answers = [media, async () => ({ bytes: CLIP_BYTES, type: 'video/mp4' })]
-      const script = { look: inTurn({ kind: 'done', url: 'https://maker.example/1.mp4' }) } as const
+      const script = { pollUpstream: inTurn({ kind: 'done', url: 'https://maker.example/1.mp4' }) } as const
       const { subject, status, body, payment, url } = await polled({}, script, GENERATIONS, {
         media: () => (answers.shift() ?? media)(),
       })
@@ -402,7 +406,7 @@ describe('a poll', () => {
   test('of a failed job charges nothing and says why', async () => {
     const { status, body, subject } = await polled(
       {},
-      { look: inTurn({ kind: 'failed', reason: 'The model gave up.', code: 'output_audio_moderation' }) },
+      { pollUpstream: inTurn({ kind: 'failed', reason: 'The model gave up.', code: 'output_audio_moderation' }) },
     )
     expect([status, body]).toEqual([
       200,
@@ -422,7 +426,7 @@ describe('a poll', () => {
   test('of a family E clip of which only the sound was refused says how to try again', async () => {
     const { body } = await polled(
       { model: E2 },
-      { look: inTurn({ kind: 'failed', reason: 'The sound was refused.', code: 'output_audio_moderation' }) },
+      { pollUpstream: inTurn({ kind: 'failed', reason: 'The sound was refused.', code: 'output_audio_moderation' }) },
     )
     expect(body).toMatchObject({
       status: 'failed',
@@ -433,7 +437,7 @@ describe('a poll', () => {
   })
 
   test('takes poll_url as it was given and no other query, under either path', async () => {
-    const { subject, payment, url } = await polled({}, { look: done })
+    const { subject, payment, url } = await polled({}, { pollUpstream: done })
     for (const wrong of [
       url.replace('duration=8', 'duration=1'),
       url.replace(/&sig=.*/, ''),
@@ -444,14 +448,14 @@ describe('a poll', () => {
       expect([wrong, status, body.error]).toEqual([wrong, 400, 'Invalid job id'])
     }
     expect((await subject.alice.poll(url.replace(GENERATIONS, PARTS), payment)).status).toBe(200)
-    const parts = await polled({ content: [{ type: 'text', text: 'a red fox' }] }, { look: done }, PARTS)
+    const parts = await polled({ content: [{ type: 'text', text: 'a red fox' }] }, { pollUpstream: done }, PARTS)
     expect([parts.status, parts.url.startsWith(`${PARTS}/`)]).toEqual([200, true])
   })
 })
 
 describe('a job', () => {
   test('stays with the vendor that took it, whatever an operator makes of its row meanwhile', async () => {
-    const first = scriptedVideo({ look: done })
+    const first = scriptedVideo({ pollUpstream: done })
     const other = scriptedVideo()
     const vendors = { vendors: { video: ({ vendor }: { vendor: string }) => (vendor === 'vendor-c' ? first : other) } }
     const before = kit({ endpoints: video, ports: vendors })
@@ -460,7 +464,7 @@ describe('a job', () => {
     const { body } = await alice.buy({ prompt: 'a red fox' }, { path: GENERATIONS, payment })
     const moved = contract({ video: contract().video.all.map((row) => ({ ...row, vendor: 'elsewhere' })) })
     const { status } = await alice.poll(body.poll_url, payment, { shop: before.restart({ catalog: moved }) })
-    expect([status, first.looks, other.looks]).toEqual([200, ['job-1'], []])
+    expect([status, first.polls, other.polls]).toEqual([200, ['job-1'], []])
   })
 })
 
@@ -473,7 +477,7 @@ describe('what is remembered', () => {
     )
     const { model, request } = JSON.parse(JSON.stringify(requestRecord(order)))
     expect([model, Object.keys(request).sort()]).toEqual([E2, ['_', 'duration_seconds', 'model']])
-    const vendor = scriptedVideo({ look: done })
+    const vendor = scriptedVideo({ pollUpstream: done })
     const vendors = { video: () => vendor } as never
     const looked = await pollUpstream(JSON.stringify(['vendor-e', 'job-1']), {
       request,
