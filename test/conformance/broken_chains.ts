@@ -105,7 +105,7 @@ export const brokenChains: readonly Broken<ChainHarness>[] = [
       verdict.kind === 'valid' && String(verdict.balance) === field(payment, 'value') ? UNFUNDED : verdict,
     ),
   })),
-  broken('verify() moves no money', 'settles on the way', (chain) => ({
+  broken('verify() moves no money (contract 1.29)', 'settles on the way', (chain) => ({
     async verify(payment, offer, at) {
       const verdict = await chain.verify(payment, offer, at)
       if (verdict.kind === 'valid') await chain.settle(payment, offer, at)
@@ -137,7 +137,7 @@ export const brokenChains: readonly Broken<ChainHarness>[] = [
     ),
   })),
   acceptsWhen(
-    'verify() refuses an authorization that outlives the log search, and accepts one that ends with it',
+    'verify() refuses an authorization that outlives the log search, and accepts one that ends with it (contract 1.50)',
     'takes what never ends',
     (payment, now) => {
       return BigInt(field(payment, 'validBefore')) > BigInt(Math.floor(now) + maxLifetimeSeconds(payment.accepted))

@@ -54,7 +54,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
   })
   return [
     broken(
-      'the quote is one: in three equal headers, in the body, and in its price',
+      'the quote is one: in three equal headers, in the body, and in its price (contract 1.3, 1.6, 1.12)',
       'shows another price than it asks',
       rewriting(
         ({ status }) => status === 402,
@@ -62,7 +62,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
       ),
     ),
     broken(
-      'a challenge is ASCII, under 6 KB and never cached',
+      'a challenge is ASCII, under 6 KB and never cached (contract 1.10)',
       'lets caches keep a challenge',
       withHeader(({ status }) => status === 402, 'cache-control', 'public, max-age=60'),
     ),
@@ -75,7 +75,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
       saying((response, { method }) => (method === 'HEAD' ? new Response(null, { status: 404 }) : response)),
     ),
     broken(
-      'bad input is 400 before the quote, with a payment as without, and takes none',
+      'bad input is 400 before the quote, with a payment as without, and takes none (contract 1.52)',
       'quotes whatever it is sent',
       acting((shop) => ({
         async fetch(request, caller) {
@@ -98,11 +98,15 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
           : response,
       ),
     ),
-    broken('what the operator has not configured is 503 in place of the 402', 'quotes what nobody can make', {
-      endpoint: (good) => ({ ...good, isAvailable: () => true }),
-    }),
     broken(
-      'nothing is asked of a vendor before the payment is verified',
+      'what the operator has not configured is 503 in place of the 402 (contract 1.57)',
+      'quotes what nobody can make',
+      {
+        endpoint: (good) => ({ ...good, isAvailable: () => true }),
+      },
+    ),
+    broken(
+      'nothing is asked of a vendor before the payment is verified (contract 1.29)',
       'starts to work for anybody who signs anything',
       onChain(({ identify }, { vendors }) => ({
         async identify(...asked) {
@@ -127,7 +131,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
       })),
     ),
     broken(
-      'nothing is settled before the result is stored',
+      'nothing is settled before the result is stored (contract 1.30)',
       'stores the result when the settlement has ended',
       onStorage((good) => {
         const results = new Map<string, Call['result']>()
@@ -148,7 +152,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
       }),
     ),
     broken(
-      'exactly the quote moves, and the receipt says so in body and headers',
+      'exactly the quote moves, and the receipt says so in body and headers (contract 1.1, 1.32)',
       'gives no receipt header',
       withHeader(({ status }) => status === 200, 'x-payment-receipt', null),
     ),
@@ -164,7 +168,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
       ),
     ),
     broken(
-      'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent',
+      'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent (contract 1.40, 1.41, 1.42, 2.4, 2.5)',
       'tells whoever repeats an order what came of it',
       acting(addressBlind),
     ),
@@ -187,7 +191,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
       }),
     ),
     broken(
-      'a failure of the vendor charges nothing, and the same signed request buys afterwards',
+      'a failure of the vendor charges nothing, and the same signed request buys afterwards (contract 1.28, 2.25)',
       'holds the authorization of a failed call',
       onStorage((good) => {
         const ids = new Map<string, string>()
@@ -209,7 +213,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
       below(({ objects }) => ({ objects: { ...objects, put: (...asked) => objects.put(...asked).catch(() => {}) } })),
     ),
     broken(
-      'polls at the same moment settle once: one reads settled, the others already_settled',
+      'polls at the same moment settle once: one reads settled, the others already_settled (contract 1.31, 2.10)',
       'calls every collection a settlement',
       rewriting(
         (_, { payment }) => payment?.status === 'already_settled',
@@ -217,7 +221,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
       ),
     ),
     broken(
-      'another wallet is refused with 403, and neither is charged',
+      'another wallet is refused with 403, and neither is charged (contract 2.7)',
       'takes everybody for one wallet',
       onChain(({ identify }) => ({
         async identify(...asked) {
@@ -277,7 +281,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
       })),
     ),
     broken(
-      'a refused settlement withholds the result, and a later poll collects it',
+      'a refused settlement withholds the result, and a later poll collects it (contract 1.30, 1.33)',
       'does not say that nothing was settled',
       withHeader(({ status }) => status === 402, 'payment-response', null),
     ),

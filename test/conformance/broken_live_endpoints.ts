@@ -114,7 +114,7 @@ export function brokenLiveEndpoints(sold: Streamed, order: Order): readonly Brok
   })
   return [
     broken(
-      'the quote is one: in three equal headers, in the body, and in its price',
+      'the quote is one: in three equal headers, in the body, and in its price (contract 1.3, 1.6, 1.12)',
       'shows another price than it asks',
       rewriting(402, (body) => ({ ...body, price: { ...body.price, amount: '0.020000' } })),
     ),
@@ -131,14 +131,14 @@ export function brokenLiveEndpoints(sold: Streamed, order: Order): readonly Brok
       'quotes whatever it is sent',
       quotingAnything,
     ),
-    broken('nothing is asked of a vendor before the payment is verified', 'asks first', asking),
+    broken('nothing is asked of a vendor before the payment is verified (contract 1.29)', 'asks first', asking),
     broken(
       'a chain that cannot be asked is told as the row says, 503 with Retry-After or 402 with a challenge, and the same payment buys later',
       'does not say when to come again',
       withHeader(({ status }) => status === 503, 'retry-after', null),
     ),
     broken(
-      'exactly the quote moves, after the answer is stored, and the receipt says so',
+      'exactly the quote moves, after the answer is stored, and the receipt says so (contract 1.1, 1.32)',
       'names another transaction',
       below(({ chain }) => ({
         chain: {
@@ -174,7 +174,7 @@ export function brokenLiveEndpoints(sold: Streamed, order: Order): readonly Brok
       ),
     ),
     broken(
-      'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent',
+      'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent (contract 1.40, 1.41, 1.42, 2.4, 2.5)',
       'tells whoever repeats an order what came of it',
       acting(addressBlind),
     ),

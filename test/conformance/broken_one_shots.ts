@@ -60,7 +60,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
   })
   return [
     broken(
-      'the quote is one: in three equal headers, in the body, and in its price to four decimals or six',
+      'the quote is one: in three equal headers, in the body, and in its price to four decimals or six (contract 1.3, 1.6, 1.12)',
       'shows another price than it asks',
       rewriting(
         ({ status }) => status === 402,
@@ -68,7 +68,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
       ),
     ),
     broken(
-      'a challenge is ASCII, with headers under 6 KB, and never cached',
+      'a challenge is ASCII, with headers under 6 KB, and never cached (contract 1.10)',
       'lets caches keep a challenge',
       withHeader(
         ({ status }, { headers }) => status === 402 && !headers.has('payment-signature'),
@@ -85,7 +85,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
       saying((response, { method }) => (method === 'HEAD' ? new Response(null, { status: 404 }) : response)),
     ),
     broken(
-      'bad input is 400 on the right side of the quote, takes no payment and frees it',
+      'bad input is 400 on the right side of the quote, takes no payment and frees it (contract 1.52)',
       'quotes whatever it is sent',
       acting((shop) => ({
         async fetch(request, caller) {
@@ -114,11 +114,15 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
       'does not know a wrong method from a wrong path',
       saying((response) => (response.status === 405 ? new Response(response.body, { status: 404 }) : response)),
     ),
-    broken('what the operator has not configured is 503 in place of the 402', 'quotes what nobody can make', {
-      endpoint: (good) => ({ ...good, isAvailable: () => true }),
-    }),
     broken(
-      'nothing is asked of a vendor before the payment is verified',
+      'what the operator has not configured is 503 in place of the 402 (contract 1.57)',
+      'quotes what nobody can make',
+      {
+        endpoint: (good) => ({ ...good, isAvailable: () => true }),
+      },
+    ),
+    broken(
+      'nothing is asked of a vendor before the payment is verified (contract 1.29)',
       'works for those whose payment does not verify',
       onChain(({ verify }, { vendors: { search, market } }) => ({
         async verify(...asked) {
@@ -143,7 +147,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
       })),
     ),
     broken(
-      'nothing is settled before the result is stored',
+      'nothing is settled before the result is stored (contract 1.30)',
       'stores the result when the settlement has ended',
       onStorage((good) => {
         const results = new Map<string, Call['result']>()
@@ -164,12 +168,12 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
       }),
     ),
     broken(
-      'exactly the quote moves, and the receipt is in the headers',
+      'exactly the quote moves, and the receipt is in the headers (contract 1.1, 1.32)',
       'gives no receipt header',
       withHeader(({ status }) => status === 200, 'x-payment-receipt', null),
     ),
     broken(
-      'the reply is the bare result, in the shape that the menu promises',
+      'the reply is the bare result, in the shape that the menu promises (contract 2.27)',
       'wraps its result',
       rewriting(
         ({ status }) => status === 200,
@@ -177,19 +181,19 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
       ),
     ),
     broken(
-      'an identical resend within ten minutes gets the stored reply, already settled',
+      'an identical resend within ten minutes gets the stored reply, already settled (contract 1.39)',
       'forgets a reply as soon as it is paid',
       {},
       { timeouts: { resendMs: 0 } },
     ),
     broken(
-      'an identical resend after ten minutes is a replay, and makes nothing',
+      'an identical resend after ten minutes is a replay, and makes nothing (contract 1.39)',
       'serves what was paid once for ever',
       {},
       { timeouts: { resendMs: 86_400_000 } },
     ),
     broken(
-      'another request with a used authorization is refused under both header names, and names its call',
+      'another request with a used authorization is refused under both header names, and names its call (contract 1.24, 1.25)',
       'does not say that a replay is recoverable',
       rewriting(
         (_, { error }) => /^Payment (?:verification failed|authorization already used)$/.test(error),
@@ -197,7 +201,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
       ),
     ),
     broken(
-      'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent',
+      'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent (contract 1.40, 1.41, 1.42, 2.4, 2.5)',
       'tells whoever repeats an order what came of it',
       acting(addressBlind),
     ),
@@ -220,7 +224,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
       }),
     ),
     broken(
-      'a vendor that fails, or never answers, charges nothing, and the same signed request buys afterwards',
+      'a vendor that fails, or never answers, charges nothing, and the same signed request buys afterwards (contract 1.28, 2.25)',
       'holds the authorization of a failed call',
       onStorage((good) => {
         const ids = new Map<string, string>()
@@ -237,12 +241,12 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
       }),
     ),
     broken(
-      'a refused settlement withholds the result, which a poll or a resend collects and pays for',
+      'a refused settlement withholds the result, which a poll or a resend collects and pays for (contract 1.30, 1.33)',
       'does not say that nothing was settled',
       withHeader(({ status }) => status === 402, 'payment-response', null),
     ),
     broken(
-      'a settlement of unknown outcome is served all the same, and ends in one transfer',
+      'a settlement of unknown outcome is served all the same, and ends in one transfer (contract 1.35)',
       'takes a lost answer for a refusal',
       onChain(({ settle }) => ({
         async settle(...asked) {
@@ -252,7 +256,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
       })),
     ),
     broken(
-      'a buyer who hangs up is not charged, and collects by a resend or a poll',
+      'a buyer who hangs up is not charged, and collects by a resend or a poll (contract 2.22)',
       'does not notice that its buyer has gone',
       acting((shop) => ({
         fetch: (request, caller) => shop.fetch(request, { ...caller, gone: new AbortController().signal }),
@@ -269,7 +273,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
       })),
     ),
     broken(
-      'another wallet is refused with 403, and neither is charged',
+      'another wallet is refused with 403, and neither is charged (contract 2.7)',
       'takes everybody for one wallet',
       onChain(({ identify }) => ({
         async identify(...asked) {

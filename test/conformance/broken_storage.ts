@@ -193,7 +193,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     },
   ),
   broken(
-    'a wallet that has paid opens what it likes, and is told beyond what it has paid and beyond what a new one may have',
+    'a wallet that has paid opens what it likes, and is told beyond what it has paid and beyond what a new one may have (contract 1.47)',
     'trusts whoever has paid once without end',
     (good) => {
       const paid = new Set<string>()

@@ -76,7 +76,7 @@ const HOUR = 3_600_000
 
 export const endpointLaws: readonly Law<EndpointFixture>[] = [
   {
-    name: 'the quote is one: in three equal headers, in the body, and in its price',
+    name: 'the quote is one: in three equal headers, in the body, and in its price (contract 1.3, 1.6, 1.12)',
     async check(subject) {
       const {
         challenge: { headers, body },
@@ -93,7 +93,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'a challenge is ASCII, under 6 KB and never cached',
+    name: 'a challenge is ASCII, under 6 KB and never cached (contract 1.10)',
     async check(subject) {
       const { headers, body } = (await set(subject)).challenge
       const text = atob(headers.get('payment-required') ?? '') + JSON.stringify(body)
@@ -126,7 +126,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'bad input is 400 before the quote, with a payment as without, and takes none',
+    name: 'bad input is 400 before the quote, with a payment as without, and takes none (contract 1.52)',
     async check(subject) {
       const { shop, endpoint, payment, chain, collect } = await set(subject)
       for (const body of badBodies(endpoint)) {
@@ -164,7 +164,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'what the operator has not configured is 503 in place of the 402',
+    name: 'what the operator has not configured is 503 in place of the 402 (contract 1.57)',
     async check(subject) {
       const { endpoint, open } = await subject.open()
       const alice = open({
@@ -182,7 +182,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'nothing is asked of a vendor before the payment is verified',
+    name: 'nothing is asked of a vendor before the payment is verified (contract 1.29)',
     async check(subject) {
       const { asked, ...makers } = makersThat()
       const before: number[] = []
@@ -204,7 +204,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'nothing is settled before the result is stored',
+    name: 'nothing is settled before the result is stored (contract 1.30)',
     async check(subject) {
       const settling: unknown[] = []
       const chain = memoryChain({ before: (question) => (question === 'settle' ? pollUpstream() : undefined) })
@@ -218,7 +218,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'exactly the quote moves, and the receipt says so in body and headers',
+    name: 'exactly the quote moves, and the receipt says so in body and headers (contract 1.1, 1.32)',
     async check(subject) {
       const { alice, chain, collect, challenge } = await set(subject)
       const before = alice.balance()
@@ -268,7 +268,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent',
+    name: 'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent (contract 1.40, 1.41, 1.42, 2.4, 2.5)',
     async check(subject) {
       const { endpoint, shop, alice, challenge, collect, payment, chain, keyed } = await set(subject)
       const { body } = await collect()
@@ -302,7 +302,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'a failure of the vendor charges nothing, and the same signed request buys afterwards',
+    name: 'a failure of the vendor charges nothing, and the same signed request buys afterwards (contract 1.28, 2.25)',
     async check(subject) {
       let isBroken = true
       const { asked, ...makers } = makersThat(() => (isBroken ? Promise.reject(new Error('out of paint')) : undefined))
@@ -341,7 +341,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'polls at the same moment settle once: one reads settled, the others already_settled',
+    name: 'polls at the same moment settle once: one reads settled, the others already_settled (contract 1.31, 2.10)',
     async check(subject) {
       const { alice, job, payment, clock, chain } = await set(subject, JOB)
       const pollUrl = await job(payment)
@@ -352,7 +352,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'another wallet is refused with 403, and neither is charged',
+    name: 'another wallet is refused with 403, and neither is charged (contract 2.7)',
     async check(subject) {
       const { buyer, job, payment, chain, challenge } = await set(subject, JOB)
       const pollUrl = await job(payment)
@@ -416,7 +416,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'a refused settlement withholds the result, and a later poll collects it',
+    name: 'a refused settlement withholds the result, and a later poll collects it (contract 1.30, 1.33)',
     async check(subject) {
       const { alice, collect, chain, payment } = await set(subject)
       chain.simulate('refused')

@@ -9,10 +9,11 @@ const OWES = 'a wallet whose payment was refused buys nothing more of this befor
 /** Laws that a product cannot keep as they are written, each with its reason and where it is held instead. */
 export const EXCEPT: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'phone.numbers.list': {
-    'nothing is asked of a vendor before the payment is verified': NOBODY,
+    'nothing is asked of a vendor before the payment is verified (contract 1.29)': NOBODY,
     'the same request many times at once makes one call and one transfer': NOBODY,
-    'a vendor that fails, or never answers, charges nothing, and the same signed request buys afterwards': NOBODY,
-    'a buyer who hangs up is not charged, and collects by a resend or a poll': NOBODY,
+    'a vendor that fails, or never answers, charges nothing, and the same signed request buys afterwards (contract 1.28, 2.25)':
+      NOBODY,
+    'a buyer who hangs up is not charged, and collects by a resend or a poll (contract 2.22)': NOBODY,
     'work that dies with its process is failed, not charged, and its authorization is free': NOBODY,
     'an error reads in the dialect of the endpoint, as JSON that is not cached, and leaks nothing': NOBODY,
   },
@@ -24,7 +25,8 @@ export const EXCEPT: Readonly<Record<string, Readonly<Record<string, string>>>> 
   },
   'voice.call': {
     'one fresh authorization pays for one of two calls': OWES,
-    'a vendor that fails, or never answers, charges nothing, and the same signed request buys afterwards': RINGS,
+    'a vendor that fails, or never answers, charges nothing, and the same signed request buys afterwards (contract 1.28, 2.25)':
+      RINGS,
     'work that dies with its process is failed, not charged, and its authorization is free': RINGS,
   },
 }

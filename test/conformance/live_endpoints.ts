@@ -178,7 +178,7 @@ const errorFormats: Readonly<Partial<Record<Streamed['errorFormat'], (body: any)
 
 export const streamedLaws: readonly Law<StreamedFixture>[] = [
   {
-    name: 'the quote is one: in three equal headers, in the body, and in its price',
+    name: 'the quote is one: in three equal headers, in the body, and in its price (contract 1.3, 1.6, 1.12)',
     async check(subject) {
       const { headers, body } = (await set(subject)).challenge
       const required = headers.get('payment-required')
@@ -243,7 +243,7 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
     },
   },
   {
-    name: 'nothing is asked of a vendor before the payment is verified',
+    name: 'nothing is asked of a vendor before the payment is verified (contract 1.29)',
     async check(subject) {
       const before: number[] = []
       const chain = memoryChain({
@@ -265,7 +265,7 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
     },
   },
   {
-    name: 'exactly the quote moves, after the answer is stored, and the receipt says so',
+    name: 'exactly the quote moves, after the answer is stored, and the receipt says so (contract 1.1, 1.32)',
     async check(subject) {
       const stored: unknown[] = []
       const chain = memoryChain({ before: (question) => (question === 'settle' ? look() : undefined) })
@@ -324,7 +324,7 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
     },
   },
   {
-    name: 'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent',
+    name: 'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent (contract 1.40, 1.41, 1.42, 2.4, 2.5)',
     async check(subject) {
       const { order, shop, alice, challenge, buy, payment, chain, ports, keyed } = await set(subject)
       expect((await buy()).status).toBe(200)

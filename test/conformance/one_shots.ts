@@ -61,7 +61,7 @@ const RESEND = 600_000
 
 export const oneShotLaws: readonly Law<EndpointFixture>[] = [
   {
-    name: 'the quote is one: in three equal headers, in the body, and in its price to four decimals or six',
+    name: 'the quote is one: in three equal headers, in the body, and in its price to four decimals or six (contract 1.3, 1.6, 1.12)',
     async check(subject) {
       const {
         challenge: { headers, body },
@@ -89,7 +89,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'a challenge is ASCII, with headers under 6 KB, and never cached',
+    name: 'a challenge is ASCII, with headers under 6 KB, and never cached (contract 1.10)',
     async check(subject) {
       const { headers, body } = (await shot(subject)).challenge
       const required = headers.get('payment-required') ?? ''
@@ -128,7 +128,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'bad input is 400 on the right side of the quote, takes no payment and frees it',
+    name: 'bad input is 400 on the right side of the quote, takes no payment and frees it (contract 1.52)',
     async check(subject) {
       const { raw, ask, buy, alice, endpoint, payment, challenge, chain } = await shot(subject)
       const isLate = endpoint.order === 'quote_then_check'
@@ -212,7 +212,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'what the operator has not configured is 503 in place of the 402',
+    name: 'what the operator has not configured is 503 in place of the 402 (contract 1.57)',
     async check(subject) {
       const { challenge, alice } = await shot(subject)
       const { endpoint, open } = await subject.open()
@@ -227,7 +227,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'nothing is asked of a vendor before the payment is verified',
+    name: 'nothing is asked of a vendor before the payment is verified (contract 1.29)',
     async check(subject) {
       const before: number[] = []
       const scene: { asked?: () => number } = {}
@@ -253,7 +253,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'nothing is settled before the result is stored',
+    name: 'nothing is settled before the result is stored (contract 1.30)',
     async check(subject) {
       const settling: unknown[] = []
       const chain = memoryChain({ before: (question) => (question === 'settle' ? look() : undefined) })
@@ -267,7 +267,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'exactly the quote moves, and the receipt is in the headers',
+    name: 'exactly the quote moves, and the receipt is in the headers (contract 1.1, 1.32)',
     async check(subject) {
       const { alice, chain, buy, challenge } = await shot(subject)
       const before = alice.balance()
@@ -286,7 +286,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'the reply is the bare result, in the shape that the menu promises',
+    name: 'the reply is the bare result, in the shape that the menu promises (contract 2.27)',
     async check(subject) {
       const { endpoint, buy } = await shot(subject)
       const { status, headers, body } = await buy()
@@ -301,7 +301,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'an identical resend within ten minutes gets the stored reply, already settled',
+    name: 'an identical resend within ten minutes gets the stored reply, already settled (contract 1.39)',
     async check(subject) {
       const { buy, clock, chain, asked } = await shot(subject)
       const first = await buy()
@@ -320,7 +320,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'an identical resend after ten minutes is a replay, and makes nothing',
+    name: 'an identical resend after ten minutes is a replay, and makes nothing (contract 1.39)',
     async check(subject) {
       const { buy, clock, chain, asked, endpoint } = await shot(subject)
       await buy()
@@ -336,7 +336,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'another request with a used authorization is refused under both header names, and names its call',
+    name: 'another request with a used authorization is refused under both header names, and names its call (contract 1.24, 1.25)',
     async check(subject) {
       const { alice, buy, another, chain, payment, endpoint, asked, keyed } = await shot(subject)
       const bought = await buy()
@@ -359,7 +359,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent',
+    name: 'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent (contract 1.40, 1.41, 1.42, 2.4, 2.5)',
     async check(subject) {
       const { endpoint, shop, alice, challenge, buy, another, payment, chain, keyed } = await shot(subject)
       expect(paidness(await buy())).toBe('settled')
@@ -404,7 +404,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'a vendor that fails, or never answers, charges nothing, and the same signed request buys afterwards',
+    name: 'a vendor that fails, or never answers, charges nothing, and the same signed request buys afterwards (contract 1.28, 2.25)',
     async check(subject) {
       for (const failing of [() => Promise.reject(new Error('out of order')), () => new Promise(() => {})]) {
         let isBroken = true
@@ -425,7 +425,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'a refused settlement withholds the result, which a poll or a resend collects and pays for',
+    name: 'a refused settlement withholds the result, which a poll or a resend collects and pays for (contract 1.30, 1.33)',
     async check(subject) {
       const { endpoint, alice, buy, asked, chain, payment } = await shot(subject)
       chain.simulate('refused', 'refused')
@@ -457,7 +457,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'a settlement of unknown outcome is served all the same, and ends in one transfer',
+    name: 'a settlement of unknown outcome is served all the same, and ends in one transfer (contract 1.35)',
     async check(subject) {
       for (const weather of ['landed', 'dropped', 'late'] as const) {
         const { alice, buy, another, chain, payment, shop, ports, endpoint, keyed } = await shot(subject)
@@ -498,7 +498,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'a buyer who hangs up is not charged, and collects by a resend or a poll',
+    name: 'a buyer who hangs up is not charged, and collects by a resend or a poll (contract 2.22)',
     async check(subject) {
       for (const way of ['resend', 'poll'] as const) {
         const { alice, buy, another, chain, payment, asked, endpoint } = await deserted(subject)
@@ -527,7 +527,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'another wallet is refused with 403, and neither is charged',
+    name: 'another wallet is refused with 403, and neither is charged (contract 2.7)',
     async check(subject) {
       const { buyer, kept, chain, challenge } = await shot(subject)
       const pollUrl = await kept()

@@ -436,7 +436,7 @@ const exposure: readonly Law<Storage>[] = [
     },
   },
   {
-    name: 'a wallet that has paid opens what it likes, and is told beyond what it has paid and beyond what a new one may have',
+    name: 'a wallet that has paid opens what it likes, and is told beyond what it has paid and beyond what a new one may have (contract 1.47)',
     async check(subject) {
       const [one, two] = await handles(subject)
       let asked = 0

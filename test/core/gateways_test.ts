@@ -71,7 +71,7 @@ test('a retired gateway answers 404 to everything, in JSON', async () => {
 })
 
 describe('while the chain cannot be asked', () => {
-  test('a gateway whose row says so answers 402 with a code and a fresh challenge, and the same payment is good once it can', async () => {
+  test('a gateway whose row says so answers 402 with a code and a fresh challenge, and the same payment is good once it can (contract 1.27)', async () => {
     const { buyer, chain, vendor } = kit({ unverifiable: 402 })
     const alice = buyer()
     const payment = alice.sign(await alice.ask())
@@ -177,10 +177,11 @@ describe('a poll that proves itself by signed headers (contract 2.17)', () => {
       'x-poll-timestamp': String(seconds),
       'x-poll-signature': signed || `${wallet} says ${message}`,
     }
-    return await read(await shop.fetch(new Request(ORIGIN + pollUrl, { headers })))
+    // Without the key of the URL: the signature is the proof (2.5).
+    return await read(await shop.fetch(new Request(ORIGIN + pollUrl.split('?')[0], { headers })))
   }
 
-  test('is told that its result waits for a payment, never the result; once that is paid it is shown it', async () => {
+  test('is told that its result waits for a payment, never the result; once that is paid it is shown it (contract 2.5)', async () => {
     const subject = await stage()
     const unpaid = await proved(subject)
     expect([unpaid.status, unpaid.body.error, unpaid.body.job_id]).toEqual([402, 'Payment Required', subject.id])
@@ -192,7 +193,7 @@ describe('a poll that proves itself by signed headers (contract 2.17)', () => {
     expect(subject.chain.transfers).toHaveLength(1)
   })
 
-  test('is refused like an unknown job when it is another wallet, another job, another kind, too old, too new, or badly signed', async () => {
+  test('is refused like an unknown job when it is another wallet, another job, another kind, too old, too new, or badly signed (contract 2.17, 2.18)', async () => {
     const subject = await stage()
     const now = Math.floor(START / 1000)
     const unknown = { status: 404, error: 'Job not found' }
@@ -247,7 +248,7 @@ describe('a payment that died while its work was done', () => {
   })
 })
 
-test('a job that waits for its payment outlives the fee payer that its offer named: the next one is offered, and taken', async () => {
+test('a job that waits for its payment outlives the fee payer that its offer named: the next one is offered, and taken (contract 2.19)', async () => {
   const chain = memoryChain()
   const offered = { feePayer: 'old' }
   const rotating: MemoryChain = {

@@ -146,7 +146,7 @@ describe('proxies', () => {
     return { ip: shop.access.at(-1)?.ip, url: resource.url }
   }
 
-  test('from anybody else, forwarded headers mean nothing', async () => {
+  test('from anybody else, forwarded headers mean nothing (contract 1.9, 4.9)', async () => {
     for (const trustedProxies of [[], ['10.0.0.0/8']]) {
       const shop = open({ trustedProxies })
       expect(await seen(shop, forwarded)).toEqual({ ip: '127.0.0.1', url: `${shop.url}${GENERATIONS}` })
@@ -169,7 +169,7 @@ describe('proxies', () => {
     }
   })
 
-  test('a configured proxy says who called, and by what name', async () => {
+  test('a configured proxy says who called, and by what name (contract 4.9)', async () => {
     const shop = open({ trustedProxies: ['127.0.0.0/8'] })
     expect(await seen(shop, forwarded)).toEqual({ ip: '203.0.113.9', url: `https://pay.example${GENERATIONS}` })
   })
@@ -195,7 +195,7 @@ describe('proxies', () => {
       expect([header, await seen(shop, { 'x-forwarded-for': header })]).toMatchObject([header, { ip }])
   })
 
-  test('the public origin wins over every header', async () => {
+  test('the public origin wins over every header (contract 1.9)', async () => {
     const shop = open({ trustedProxies: ['127.0.0.1'], publicOrigin: 'https://images.example' })
     expect(await seen(shop, forwarded)).toMatchObject({ url: `https://images.example${GENERATIONS}` })
     expect(await seen(shop, { host: 'evil.example' })).toMatchObject({ url: `https://images.example${GENERATIONS}` })

@@ -139,7 +139,7 @@ async function challengesOf(terms: readonly Terms[], origin: string) {
 
 describe.each(Object.entries(RAILS))('a gateway paid by %s', (_, terms) => {
   test.each(ORIGINS)(
-    `asks in less than ${MAX} bytes of headers at every endpoint, to a browser and to a program, as %s`,
+    `asks in less than ${MAX} bytes of headers at every endpoint, to a browser and to a program, as %s (contract 1.5)`,
     async (origin) => {
       const found = await challengesOf(terms, origin)
       expect(found.length).toBeGreaterThan(2 * endpoints.filter(isSold).length)
@@ -147,7 +147,7 @@ describe.each(Object.entries(RAILS))('a gateway paid by %s', (_, terms) => {
     },
   )
 
-  test('lists every offer in PAYMENT-REQUIRED and in the body; the two other headers carry the first', async () => {
+  test('lists every offer in PAYMENT-REQUIRED and in the body; the two other headers carry the first (contract 1.4)', async () => {
     for (const { headers, text } of await challengesOf(terms, ORIGINS[0] as string)) {
       const [all, one] = ['payment-required', 'x-payment-required'].map((name) => decodeHeader(headers.get(name)))
       expect(headers.get('www-authenticate')).toBe(`X402 requirements=${headers.get('x-payment-required')}`)
@@ -202,7 +202,7 @@ describe('a 402', () => {
     }
   })
 
-  test('keeps the size whatever a gateway offers; the first offer is never left out, and the body has them all', () => {
+  test('keeps the size whatever a gateway offers; the first offer is never left out, and the body has them all (contract 1.60)', () => {
     for (let count = 1; count <= 12; count++) {
       const offers = Array.from({ length: count }, (_, at) =>
         offerOf(at % 2 ? SOLANA : { ...BATCHED, network: `eip155:${at}` }),
@@ -219,7 +219,7 @@ describe('a 402', () => {
     }
   })
 
-  test('of several offers names the first exact one where a client reads one only', () => {
+  test('of several offers names the first exact one where a client reads one only (contract 1.4)', () => {
     const other = { ...offerOf(EVM), scheme: 'upto' }
     const { headers } = challenge([other, offerOf(BASE), offerOf(EVM)], resource, {})
     expect(decodeHeader(headers['x-payment-required'] ?? null).accepts).toEqual([offerOf(BASE)])

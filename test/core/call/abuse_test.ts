@@ -99,7 +99,7 @@ test("an upstream's comments are not passed on, but that it lives is", async () 
 })
 
 test.each(['hangs up on', 'signs too short an authorization for'] as const)(
-  'a wallet that %s five searches gets no sixth, until it collects one',
+  'a wallet that %s five searches gets no sixth, until it collects one (contract 1.49)',
   async (trick) => {
     let ready = door()
     const bundled = demoSearch()
@@ -129,6 +129,29 @@ test.each(['hangs up on', 'signs too short an authorization for'] as const)(
     expect(chain.transfers).toHaveLength(2)
   },
 )
+
+test('five searches that nobody collected are forgotten after a day (contract 1.49)', async () => {
+  const bundled = demoSearch()
+  let ready = door()
+  const slow: SearchVendor = { search: async (job, at) => (await ready.passed, await bundled.search(job, at)) }
+  const { buyer, clock, idle } = kit({ ports: { vendors: { search: slow } } })
+  const alice = buyer()
+  const order = { query: 'What is x402?' }
+  for (let count = 0; count < 5; count++) {
+    ready = door()
+    const gone = new AbortController()
+    const bought = alice.buy(order, { path: SEARCH, gone: gone.signal })
+    await clock.settle()
+    gone.abort()
+    ready.open()
+    await bought
+    await idle()
+  }
+  await clock.advance(86_400_000 - 1)
+  expect((await alice.buy(order, { path: SEARCH })).body.code).toBe('PAYMENT_UNFUNDED')
+  await clock.advance(1)
+  expect((await alice.buy(order, { path: SEARCH })).status).toBe(200)
+})
 
 test('HEAD tells the length that GET would have', async () => {
   const { shop } = kit()

@@ -188,7 +188,12 @@ const encoded = (bad: Payment | string): string =>
   typeof bad === 'string' ? bad : Buffer.from(JSON.stringify(bad)).toString('base64')
 
 function expectRejection({ status, headers, body }: Answer, { code, says }: Bad): void {
-  expect([status, body.error, body.code]).toEqual([402, 'Payment verification failed', code])
+  expect([status, body.error, body.code, typeof body.message]).toEqual([
+    402,
+    'Payment verification failed',
+    code,
+    'string',
+  ])
   expect(body.details).toMatch(says)
   const required = headers.get('payment-required') ?? ''
   expect([headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([
@@ -206,7 +211,7 @@ function expectRejection({ status, headers, body }: Answer, { code, says }: Bad)
 
 describe('on a sale, a payment', () => {
   for (const bad of [...strangers, ...unspendable]) {
-    test(`${bad.name} is ${bad.code} with a fresh challenge, starts nothing and costs nothing`, async () => {
+    test(`${bad.name} is ${bad.code} with a fresh challenge, starts nothing and costs nothing (contract 1.17, 1.19, 1.20, 1.21, 1.22)`, async () => {
       const subject = kit()
       const { shop, chain, vendor, ports, log } = subject
       const alice = subject.buyer()
@@ -237,7 +242,7 @@ describe('on a sale, a payment', () => {
     expect((await alice.buy(FOX, { payment: alice.sign(rejected) })).status).toBe(200)
   })
 
-  test('of the quote of yesterday is rejected with the quote of today', async () => {
+  test('of the quote of yesterday is rejected with the quote of today (contract 1.17)', async () => {
     const alice = kit().buyer()
     const stale = alice.sign(await alice.ask(FOX))
     const { status, body } = await alice.buy({ ...FOX, n: 2 }, { payment: stale })
@@ -251,7 +256,7 @@ describe('on a sale, a payment', () => {
     )
   })
 
-  test('with unknown extensions, another timeout, another resource, no extra or another spelling of the asset is accepted', async () => {
+  test('with unknown extensions, another timeout, another resource, no extra or another spelling of the asset is accepted (contract 1.18)', async () => {
     const variants: readonly ((payment: Payment) => object)[] = [
       () => ({ extensions: { 'builder-code': { info: { s: ['service'] } }, bazaar: null } }),
       () => ({ resource: { url: 'https://other.example/v1/chat/completions' } }),
@@ -312,7 +317,7 @@ describe('on a poll, a payment', () => {
   }
 })
 
-test('the chain that cannot be asked is 503 with Retry-After; nothing is opened, and the same payment buys later', async () => {
+test('the chain that cannot be asked is 503 with Retry-After; nothing is opened, and the same payment buys later (contract 1.27)', async () => {
   const { buyer, chain, vendor, ports } = kit()
   const alice = buyer()
   const payment = alice.sign(await alice.ask())

@@ -19,7 +19,7 @@ async function doubtful(weather: 'landed' | 'late' | 'dropped', subject: Subject
 }
 
 describe('a settlement of unknown outcome', () => {
-  test('is 202, never a new challenge', async () => {
+  test('is 202, never a new challenge (contract 1.35)', async () => {
     for (const weather of ['landed', 'late', 'dropped'] as const) {
       const { answer, log } = await doubtful(weather)
       expect([answer.status, answer.body.status, answer.headers.get('payment-required')]).toEqual([
@@ -165,7 +165,7 @@ describe('a settlement of unknown outcome', () => {
 })
 
 describe('a fate that stays unknown', () => {
-  test('ten minutes past validBefore alerts a person once; the row is unresolved, and the buyer has the result', async () => {
+  test('ten minutes past validBefore alerts a person once; the row is unresolved, and the buyer has the result (contract 1.36)', async () => {
     const { alice, payment, pollUrl, shop, chain, clock, ports, answer, log } = await doubtful('late')
     chain.outage(true)
     await clock.advance(20 * MINUTE)
@@ -286,7 +286,7 @@ describe('takeOver()', () => {
     expect(await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10)).toEqual([])
   })
 
-  test('the work that goes on regardless takes its call back, unless another call has its authorization: then it charges nothing', async () => {
+  test('the work that goes on regardless takes its call back, unless another call has its authorization: then it charges nothing (contract 2.1)', async () => {
     for (const isTaken of [false, true]) {
       const { vendor, ready } = slowVendor()
       const { buyer, clock, restart, idle, chain, log, ports } = kit({ vendor, inlineMs: 0 })

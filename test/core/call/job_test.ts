@@ -35,7 +35,7 @@ async function slowCall(options: Parameters<typeof kit>[0] = {}) {
 }
 
 describe('the inline window', () => {
-  test('is 30 seconds: a millisecond before its end the buyer still waits, then 202 with an envelope, and nothing charged', async () => {
+  test('is 30 seconds: a millisecond before its end the buyer still waits, then 202 with an envelope, and nothing charged (contract 2.2, 2.3, 5.21)', async () => {
     const { vendor } = slowVendor()
     const { buyer, clock, chain } = kit({ vendor })
     const alice = buyer()
@@ -114,10 +114,11 @@ describe('the inline window', () => {
 })
 
 describe('a poll', () => {
-  test('of a running job is 202, queued and then in_progress', async () => {
+  test('of a running job is 202, queued and then in_progress (contract 2.1, 2.8, 2.16, 2.27)', async () => {
     const { alice, payment, pollUrl, ports, envelope } = await slowCall()
     const running = await alice.poll(pollUrl, payment)
-    expect([running.status, running.headers.get('retry-after')]).toEqual([202, '3'])
+    const { status, headers } = running
+    expect([status, headers.get('retry-after'), headers.get('cache-control')]).toEqual([202, '3', 'no-store'])
     expect(running.body).toEqual({ id: envelope.body.id, status: 'in_progress', ...RUNNING })
     const early = kit({ vendor: slowVendor().vendor })
     const bob = early.buyer()
@@ -151,7 +152,7 @@ describe('a poll', () => {
     expect(media.filter(({ key }) => key.includes(envelope.body.id))).toEqual([])
   })
 
-  test('that first sees it completed charges it: 200 with the result and receipt headers', async () => {
+  test('that first sees it completed charges it: 200 with the result and receipt headers (contract 2.9)', async () => {
     const { alice, payment, pollUrl, finish, chain, envelope } = await slowCall()
     await finish()
     const before = alice.balance()
@@ -180,7 +181,7 @@ describe('a poll', () => {
     expect(before - alice.balance()).toBe(22_000n)
   })
 
-  test('of a settled job is already_settled, with the same body and receipt, and charges nothing', async () => {
+  test('of a settled job is already_settled, with the same body and receipt, and charges nothing (contract 1.37, 2.10)', async () => {
     const { alice, payment, pollUrl, finish, chain } = await slowCall()
     await finish()
     const first = await alice.poll(pollUrl, payment)
@@ -201,7 +202,7 @@ describe('a poll', () => {
     expect([status, body.payment.status]).toEqual([200, 'already_settled'])
   })
 
-  test('of a failed job is 200, failed, not charged', async () => {
+  test('of a failed job is 200, failed, not charged (contract 2.11)', async () => {
     const { alice, payment, pollUrl, envelope, chain } = await slowCall({
       vendor: scriptedVendor(() => Promise.reject(new Error('no'))),
       inlineMs: 0,
@@ -241,7 +242,7 @@ describe('a poll', () => {
     expect((await stuck.alice.poll(stuck.pollUrl, stuck.payment, { shop })).body.error).toStartWith('Job stalled')
   })
 
-  test('without a payment is a fresh, signable challenge for this job', async () => {
+  test('without a payment is a fresh, signable challenge for this job (contract 2.6, 2.7)', async () => {
     const { alice, pollUrl, finish, envelope } = await slowCall()
     for (const isFinished of [false, true]) {
       if (isFinished) await finish()
@@ -263,7 +264,7 @@ describe('a poll', () => {
     expect((await alice.poll(pollUrl, alice.sign(challenge))).body.payment.status).toBe('settled')
   })
 
-  test('takes either header name', async () => {
+  test('takes either header name (contract 1.2)', async () => {
     for (const header of ['x-payment', 'PAYMENT-SIGNATURE']) {
       const { alice, payment, pollUrl, finish } = await slowCall()
       await finish()
@@ -289,7 +290,7 @@ describe('a poll', () => {
     expect((await bob.buy(FOX, { payment: theirs })).status).toBe(200)
   })
 
-  test('of what never was, of another product or of another gateway is 404', async () => {
+  test('of what never was, of another product or of another gateway is 404 (contract 2.12)', async () => {
     const { alice, payment, pollUrl, restart } = await slowCall()
     for (const path of [`${GENERATIONS}/job_none`, `${GENERATIONS}/%2F`, `${GENERATIONS}/${'x'.repeat(5000)}`]) {
       const { status, body } = await alice.poll(path, payment)
@@ -369,7 +370,7 @@ describe('a poll', () => {
     expect(body.data.map(({ url }: { url: string }) => new URL(url).origin)).toEqual(['https://cdn.example', ORIGIN])
   })
 
-  test('under /api/v1/calls collects any call', async () => {
+  test('under /api/v1/calls collects any call (contract 1.24)', async () => {
     const { alice, payment, envelope, finish } = await slowCall()
     await finish()
     const { status, body } = await alice.poll(`/api/v1/calls/${envelope.body.id}`, payment)
@@ -378,7 +379,7 @@ describe('a poll', () => {
 })
 
 describe('the life of a job', () => {
-  test('stalls after one hour: failed, never charged, whether or not somebody polls', async () => {
+  test('stalls after one hour: failed, never charged, whether or not somebody polls (contract 2.20)', async () => {
     const { alice, payment, pollUrl, streamed, chain, finish } = await slowCall()
     await streamed(HOUR)
     const { status, body } = await alice.poll(pollUrl, payment)
@@ -389,7 +390,7 @@ describe('the life of a job', () => {
     expect(chain.transfers).toEqual([])
   })
 
-  test('a vendor that ignores its deadline cannot complete a stalled job', async () => {
+  test('a vendor that ignores its deadline cannot complete a stalled job (contract 2.1)', async () => {
     const vendor = { ...scriptedVendor(), generate: () => new Promise<never>(() => {}) }
     const { alice, payment, pollUrl, streamed } = await slowCall({ vendor })
     await streamed(HOUR + 1)
@@ -414,7 +415,7 @@ describe('the life of a job', () => {
     expect(signal?.aborted).toBe(true)
   })
 
-  test('an uncollected result can be claimed for 48 hours, and is then 404', async () => {
+  test('an uncollected result can be claimed for 48 hours, and is then 404 (contract 2.23)', async () => {
     for (const [ms, status] of [
       [48 * HOUR - 1, 200],
       [48 * HOUR, 404],
@@ -442,7 +443,7 @@ describe('the life of a job', () => {
     }
   })
 
-  test('a settled result is kept for 30 days, and is then 404 after a sweep', async () => {
+  test('a settled result is kept for 30 days, and is then 404 after a sweep (contract 2.23)', async () => {
     const { alice, payment, pollUrl, finish, clock, ports } = await slowCall()
     await finish()
     await alice.poll(pollUrl, payment)
@@ -454,7 +455,7 @@ describe('the life of a job', () => {
     expect((await alice.poll(pollUrl, payment)).status).toBe(404)
   })
 
-  test('a job that is never polled never charges', async () => {
+  test('a job that is never polled never charges (contract 2.21)', async () => {
     const { finish, shop, clock, chain, alice, ports } = await slowCall()
     await finish()
     for (let hour = 0; hour < 50; hour++) {
@@ -465,7 +466,7 @@ describe('the life of a job', () => {
     expect([chain.transfers.length, alice.balance()]).toEqual([0, 100_000_000n])
   })
 
-  test('a changed price or recipient does not change what a job was sold for', async () => {
+  test('a changed price or recipient does not change what a job was sold for (contract 2.19)', async () => {
     const { alice, payment, pollUrl, finish, chain, ports, restart } = await slowCall()
     await finish()
     const moved = {
@@ -485,7 +486,7 @@ describe('the life of a job', () => {
 })
 
 describe('a buyer who hangs up', () => {
-  test('during the work is not charged; the result waits for a poll', async () => {
+  test('during the work is not charged; the result waits for a poll (contract 2.22)', async () => {
     const { vendor, ready } = slowVendor()
     const { buyer, clock, chain, idle } = kit({ vendor })
     const alice = buyer()

@@ -119,7 +119,7 @@ describe('mirroring', () => {
     expect((await bench().host('data:'))[0]?.source).toBe('data:')
   })
 
-  test('hands out no link to what is nothing of its kind, nor to what nobody can have', async () => {
+  test('hands out no link to what is nothing of its kind, nor to what nobody can have (contract 2.26)', async () => {
     const linked = async (media: Vendors['media']) => (await bench({ media }).film('https://vendor.test/a'))[0]?.url
     expect(await linked(() => Promise.reject(new NoMedia('the media host answered 404')))).toBeNull()
     for (const type of ['text/html', 'application/json', 'image/png'])

@@ -11,7 +11,7 @@ const JSON_TYPE = { 'content-type': 'application/json' }
 const SECRET = '00000000000000000000000000000002'
 
 describe('the challenge', () => {
-  test('quotes in three equal headers and the body, under 6 KB, never cached, in ASCII', async () => {
+  test('quotes in three equal headers and the body, under 6 KB, never cached, in ASCII (contract 1.10)', async () => {
     const { status, headers, body } = await kit()
       .buyer()
       .ask({ ...FOX, prompt: '狐 in the snow' })
@@ -28,7 +28,7 @@ describe('the challenge', () => {
     expect(atob(required) + JSON.stringify(body)).toMatch(/^[ -~]+$/)
   })
 
-  test('says what the contract says', async () => {
+  test('says what the contract says (contract 1.6, 1.7, 1.11, 1.13)', async () => {
     const { body } = await kit({ label: 'base' })
       .buyer()
       .ask({ ...FOX, n: 2 })
@@ -64,7 +64,7 @@ describe('the challenge', () => {
     })
   })
 
-  test('names the resource as it was called: the public origin, else the request’s own', async () => {
+  test('names the resource as it was called: the public origin, else the request’s own (contract 1.9)', async () => {
     const { shop } = kit()
     const url = async (origin?: string) =>
       decodeHeader(
@@ -76,7 +76,7 @@ describe('the challenge', () => {
     expect(await url('https://pay.example')).toBe(`https://pay.example${GENERATIONS}`)
   })
 
-  test('answers an empty POST, GET and HEAD at the default price', async () => {
+  test('answers an empty POST, GET and HEAD at the default price (contract 1.53, 1.54)', async () => {
     const { shop } = kit()
     for (const request of [post(null), post(''), post('', JSON_TYPE), new Request(ORIGIN + GENERATIONS)]) {
       const { status, body } = await read(await shop.fetch(request))
@@ -120,6 +120,18 @@ describe('the challenge', () => {
       ])
     }
     expect((await shop.fetch(post(''))).status).toBe(402)
+  })
+
+  test('is not made while the settlement key cannot pay for gas: 503 with Retry-After, and health says why (contract 1.61)', async () => {
+    const { ports } = kit()
+    const closed = () => ({ code: 'no_gas' as const, reason: 'the relayer holds 0 ETH' })
+    const { shop, buyer, vendor } = kit({ ports: { chain: { ...ports.chain, terms: () => [], closed } } })
+    for (const request of [post(JSON.stringify(FOX), JSON_TYPE), post('')]) {
+      const { status, headers } = await read(await shop.fetch(request))
+      expect([status, headers.get('retry-after'), headers.has('payment-required')]).toEqual([503, '60', false])
+    }
+    expect((await read(await shop.fetch(new Request(`${ORIGIN}/api/v1/health/chain`)))).body.reason).toBe('no_gas')
+    expect([(await buyer().ask()).status, vendor.jobs.length]).toEqual([503, 0])
   })
 
   test('is not made for a model that the operator has not configured: 503 instead', async () => {
@@ -219,7 +231,7 @@ describe('bad input', () => {
     ],
   ]
   for (const [name, body, type, error, message] of cases) {
-    test(`${name} is a free 400, with a payment as without one`, async () => {
+    test(`${name} is a free 400, with a payment as without one (contract 1.52, 1.53, 3.2, 3.4)`, async () => {
       const { shop, buyer, chain, vendor, ports } = kit()
       const alice = buyer()
       const payment = encodePayment(alice.sign(await alice.ask()))
@@ -279,7 +291,7 @@ describe('bad input', () => {
 })
 
 describe('a purchase', () => {
-  test('answers 200 with hosted images, price, payment and receipt, and moves exactly the quote', async () => {
+  test('answers 200 with hosted images, price, payment and receipt, and moves exactly the quote (contract 1.13, 1.32)', async () => {
     const { buyer, chain, vendor } = kit({ label: 'base' })
     const alice = buyer()
     const before = alice.balance()
@@ -310,7 +322,7 @@ describe('a purchase', () => {
     expect(vendor.jobs).toEqual([{ model: 'gpt-image-2.5-flare', prompt: FOX.prompt, width: 1024, height: 1024, n: 2 }])
   })
 
-  test('works under both header names, and under both at once', async () => {
+  test('works under both header names, and under both at once (contract 1.2)', async () => {
     for (const header of ['PAYMENT-SIGNATURE', 'X-Payment', 'x-payment'])
       expect((await kit().buyer().buy(FOX, { header })).status).toBe(200)
     const { shop, buyer } = kit()
@@ -345,7 +357,7 @@ describe('a purchase', () => {
     ])
   })
 
-  test('whose mirror fails is charged once and serves the upstream value, backed_up false', async () => {
+  test('whose mirror fails is charged once and serves the upstream value, backed_up false (contract 2.26)', async () => {
     const vendor = scriptedVendor(async () => [{ url: 'https://vendor.test/1' }, { url: PIXEL }])
     const objects = { put: () => Promise.reject(new Error('disk full')), get: async () => undefined }
     const { buyer, chain } = kit({ vendor, ports: { objects } })
@@ -358,7 +370,7 @@ describe('a purchase', () => {
     expect(chain.transfers).toHaveLength(1)
   })
 
-  test('whose link leads to no picture is not sold', async () => {
+  test('whose link leads to no picture is not sold (contract 2.26)', async () => {
     const vendor = scriptedVendor(async () => [{ url: PIXEL }, { url: 'https://vendor.test/1' }])
     for (const media of [
       () => Promise.reject(new NoMedia('the media host answered 404')),

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { chatPieces, DONE, streamAnswer } from '../../../adapters/providers/scripted/chat.ts'
-import { ApiError } from '../../../core/mod.ts'
+import { ApiError, endpoints } from '../../../core/mod.ts'
 import { decodeHeader, door, type KitOptions, read } from '../../kit.ts'
 import { HELLO, MODEL, reading, said, slowChain, STREAM, streaming, table, USED } from './stream_kit.ts'
 
@@ -223,7 +223,7 @@ describe('a stream', () => {
     expect(chain.transfers).toHaveLength(1)
   })
 
-  test('that wakes after its deadline hands out nothing more before its settlement has answered', async () => {
+  test('that wakes after its deadline hands out nothing more before its settlement has answered (contract 1.64)', async () => {
     for (const isFunded of [true, false]) {
       const gate = door()
       const chain = memoryChain({ before: (question) => (question === 'settle' ? gate.passed : undefined) })
@@ -246,7 +246,7 @@ describe('a stream', () => {
     }
   })
 
-  test('that wakes after its authorization has ended unsent ends there, also where the chain cannot say so', async () => {
+  test('that wakes after its authorization has ended unsent ends there, also where the chain cannot say so (contract 1.64)', async () => {
     const chain = memoryChain({
       before(question) {
         if (question === 'fate') throw new Error('the node is away')
@@ -263,7 +263,7 @@ describe('a stream', () => {
     expect(chain.transfers).toEqual([])
   })
 
-  test('is not begun where its authorization ends within 20 seconds: 402, and no vendor is asked', async () => {
+  test('is not begun where its authorization ends within 20 seconds: 402, and no vendor is asked (contract 1.63)', async () => {
     for (const [seconds, status] of [
       [19, 402],
       [20, 200],
@@ -280,6 +280,31 @@ describe('a stream', () => {
           details:
             'the authorization ends in 19 seconds; a call of this kind needs at least 20 seconds. Sign now + maxTimeoutSeconds',
         })
+    }
+  })
+
+  test('of an offer that lasts less than 40 seconds needs half of that alone (contract 1.63)', async () => {
+    for (const [seconds, status] of [
+      [9, 402],
+      [10, 200],
+    ] as const) {
+      const { post, alice, clock, restart } = await table(streaming(streamAnswer(HELLO)))
+      const sold = endpoints.map((endpoint) =>
+        endpoint.kind === 'sold' && endpoint.delivery === 'stream'
+          ? {
+              ...endpoint,
+              price: (...input: Parameters<typeof endpoint.price>) => {
+                const price = endpoint.price(...input)
+                return price === 'free' ? price : { ...price, maxTimeoutSeconds: 20 }
+              },
+            }
+          : endpoint,
+      )
+      const shop = restart({ endpoints: sold })
+      const challenge = await alice.ask(STREAM, { path: '/api/v1/chat/completions', shop })
+      expect(challenge.body.accepts[0].maxTimeoutSeconds).toBe(20)
+      const payment = alice.sign(challenge, { validBefore: BigInt(clock.now() / 1000 + seconds) })
+      expect([seconds, (await post(STREAM, { payment, shop })).status]).toEqual([seconds, status])
     }
   })
 

@@ -20,7 +20,7 @@ function changed(url: string, change: (query: URLSearchParams) => unknown): stri
 const random = (fill: number) => (bytes: number) => new Uint8Array(bytes).fill(fill)
 
 describe('a signed poll URL', () => {
-  test('is taken as it was given, and in no other way: hand-built, changed, cut or extended it is 400 Invalid job id, and asks nobody', async () => {
+  test('is taken as it was given, and in no other way: hand-built, changed, cut or extended it is 400 Invalid job id, and asks nobody (contract 2.12)', async () => {
     const { alice, payment, pollUrl, id, studio, chain } = await shoot()
     studio.says = () => DONE
     const [path] = pollUrl.split('?') as [string]

@@ -27,13 +27,13 @@ const bodies = ({ alice }: Desk): Readonly<Record<string, Record<string, string>
 
 for (const path of [ONRAMP, RELEASE]) {
   describe(`POST ${path}`, () => {
-    test('quotes nothing, as text, in every place', async () => {
+    test('quotes nothing, as text, in every place (contract 1.38)', async () => {
       const subject = await desk()
       const { status, body } = await subject.alice.ask(bodies(subject)[path], { path })
       expect([status, body.accepts[0].amount, body.price.amount]).toEqual([402, '0', '0.000000'])
     })
 
-    test('verifies the signature, claims its nonce and settles nothing', async () => {
+    test('verifies the signature, claims its nonce and settles nothing (contract 1.37, 1.38)', async () => {
       const questions: string[] = []
       const subject = await desk({ chain: memoryChain({ before: (question) => void questions.push(question) }) })
       const { alice, chain, ports } = subject
@@ -54,7 +54,7 @@ for (const path of [ONRAMP, RELEASE]) {
       expect([other.status, other.body.code]).toEqual([402, 'PAYMENT_REPLAY'])
     })
 
-    test('is not done for a signature that does not hold', async () => {
+    test('is not done for a signature that does not hold (contract 1.38)', async () => {
       const subject = await desk()
       const { alice, acts, chain, buyer } = subject
       const challenge = await alice.ask(bodies(subject)[path], { path })
@@ -207,7 +207,7 @@ describe('the price of', () => {
   })
 })
 
-test('nothing of it is sold where nobody is named, with a message for the buyer', async () => {
+test('nothing of it is sold where nobody is named, with a message for the buyer (contract 1.57)', async () => {
   const { buyer } = kit()
   for (const { path, body } of vectors) {
     const { status, body: said, headers } = await buyer().ask(body, { path })

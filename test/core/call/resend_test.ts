@@ -9,7 +9,7 @@ const MINUTE = 60_000
 const HI = said({ content: 'Hi' })
 
 describe('the same signed request, sent again', () => {
-  test('while it runs is PAYMENT_REPLAY and names its call, whole and streamed', async () => {
+  test('while it runs is PAYMENT_REPLAY and names its call, whole and streamed (contract 1.42)', async () => {
     for (const body of [SKY, STREAM]) {
       const pieces = chatPieces(HI)
       const { post, signed, clock, chain, chat, keyed } = await table(async () =>
@@ -155,6 +155,28 @@ describe('the same signed request, sent again', () => {
         again.headers.get('x-payment-status'),
         again.body.choices[0].message.content,
       ]).toEqual([weather, 200, 'settled', 'Hello'])
+      expect([chat.orders.length, chain.transfers.length]).toEqual([1, 1])
+    }
+  })
+
+  test('after it was settled is answered to the address of the first alone, or under its payment identifier from any (contract 1.40, 1.42)', async () => {
+    const ELSEWHERE = '198.51.100.66'
+    const named = (payment: Payment): Payment =>
+      ({ ...payment, extensions: { 'payment-identifier': { info: { id: 'order_0000000000001' } } } }) as Payment
+    for (const isNamed of [false, true]) {
+      const { post, signed, chain, chat } = await table()
+      const payment = isNamed ? named(await signed(SKY)) : await signed(SKY)
+      const first = await (await post(SKY, { payment })).text()
+      const [home, away] = [await post(SKY, { payment }), await post(SKY, { payment, ip: ELSEWHERE })]
+      expect([isNamed, home.status, await home.text(), away.status]).toEqual([isNamed, 200, first, isNamed ? 200 : 402])
+      const told = await away.text()
+      if (isNamed) expect(told).toBe(first)
+      else
+        expect([told.includes('PAYMENT_REPLAY'), /[?&]key=/.test(told), told.includes('Hello')]).toEqual([
+          true,
+          false,
+          false,
+        ])
       expect([chat.orders.length, chain.transfers.length]).toEqual([1, 1])
     }
   })

@@ -158,7 +158,7 @@ describe('a whole answer', () => {
     )
   })
 
-  test('that is ready after its authorization has ended unsent is withheld, also where the chain cannot say so', async () => {
+  test('that is ready after its authorization has ended unsent is withheld, also where the chain cannot say so (contract 1.64)', async () => {
     const ready = door()
     const chain = memoryChain({
       before(question) {

@@ -270,7 +270,7 @@ describe('a poll', () => {
     expect((await order(alice, payment)).status).toBe(202)
   })
 
-  test('whose vendor cannot be asked is 202; 504 where it does not answer in 10 seconds; 429 where it has no room; and the film goes on', async () => {
+  test('whose vendor cannot be asked is 202; 504 where it does not answer in 10 seconds; 429 where it has no room; and the film goes on (contract 2.15)', async () => {
     const { alice, payment, pollUrl, studio, clock, chain } = await shoot()
     studio.says = () => Promise.reject(new Error('socket closed'))
     const away = await alice.poll(pollUrl, payment)
@@ -536,7 +536,7 @@ describe('a film that is done', () => {
     expect([status, body.data[0].backed_up, chain.transfers.length]).toEqual([200, true, 1])
   })
 
-  test('stays done: what its vendor says afterwards changes nothing, to a poll that comes late either', async () => {
+  test('stays done: what its vendor says afterwards changes nothing, to a poll that comes late either (contract 2.1)', async () => {
     const { alice, payment, pollUrl, id, studio, ports, clock, restart, shop } = await shoot()
     const before = (await ports.storage.getCall(id))!
     studio.says = () => DONE

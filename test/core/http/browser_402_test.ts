@@ -25,7 +25,7 @@ const post = (headers: Record<string, string>, body: unknown) =>
   get({ 'content-type': 'application/json', ...headers }, { method: 'POST', body: JSON.stringify(body) })
 
 describe('a browser on a paid route', () => {
-  test('gets a page with every header of the protocol', async () => {
+  test('gets a page with every header of the protocol (contract 1.56)', async () => {
     const [page, plain] = [await get(BROWSER), await get({})]
     expect(page.status).toBe(402)
     expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8')

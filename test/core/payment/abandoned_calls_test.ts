@@ -32,7 +32,7 @@ async function leaving(options: KitOptions = {}) {
 }
 
 describe('a wallet that leaves its calls while the model works', () => {
-  test('may do so three times where they are dear and it never paid: then 402 says what is the matter, and no vendor is asked', async () => {
+  test('may do so three times where they are dear and it never paid: then 402 says what is the matter, and no vendor is asked (contract 1.62)', async () => {
     const { leave, chat, chain } = await leaving()
     const statuses = []
     for (let call = 0; call < 25; call++) statuses.push((await leave()).status)
@@ -49,7 +49,7 @@ describe('a wallet that leaves its calls while the model works', () => {
     )
   })
 
-  test('may do so five times where they are cheap, whole and streamed, with one authorization or with many', async () => {
+  test('may do so five times where they are cheap, whole and streamed, with one authorization or with many (contract 1.62)', async () => {
     for (const body of [SKY, STREAM])
       for (const isOne of [false, true]) {
         const { leave, signed, chat } = await leaving()
@@ -71,7 +71,7 @@ describe('a wallet that leaves its calls while the model works', () => {
     expect(chat.orders).toHaveLength(5)
   })
 
-  test('by an authorization that ends before the answer can be there', async () => {
+  test('by an authorization that ends before the answer can be there (contract 1.62)', async () => {
     const { chat, alice, post, clock } = await leaving()
     for (let call = 0; call < 9; call++) {
       const ends = BigInt(Math.floor(clock.now() / 1000) + 40)
@@ -84,7 +84,7 @@ describe('a wallet that leaves its calls while the model works', () => {
     expect(chat.orders).toHaveLength(5)
   })
 
-  test('by cancelling what works in the background', async () => {
+  test('by cancelling what works in the background (contract 1.62)', async () => {
     const { post, signed, chat, clock, shop } = await leaving()
     for (let call = 0; call < 9; call++) {
       const payment = await signed(BACKGROUND, { path: RESPONSES })
@@ -109,7 +109,7 @@ describe('a wallet that leaves its calls while the model works', () => {
     expect((await alice.buy(FOX)).status).toBe(200)
   })
 
-  test('is forgiven as much as it pays: a client that tries again after a broken connection is never refused', async () => {
+  test('is forgiven as much as it pays: a client that tries again after a broken connection is never refused (contract 1.62)', async () => {
     const { leave, signed, post, chat, state } = await leaving()
     for (let round = 0; round < 9; round++) {
       const payment = await signed(DEAR)
@@ -152,7 +152,7 @@ describe('what a wallet has abandoned', () => {
     ).toBeUndefined()
   })
 
-  test('is worth a bounded sum where it spent nothing, from three calls on', () => {
+  test('is worth a bounded sum where it spent nothing, from three calls on (contract 1.62)', () => {
     expect(judged([1_000n, 1_000n], 0n)).toBeUndefined()
     expect(judged([10n, 20n, 20n], 0n)).toBeUndefined()
     expect(judged([10n, 20n, 21n], 0n)).toEqual({ calls: 3, worth: usdc(51n), until: 1 })

@@ -43,7 +43,7 @@ async function emptied(body: typeof SKY, options: KitOptions = {}) {
 }
 
 describe('thirty chats at once of a wallet that never paid, and is emptied while the model works', () => {
-  test('give no whole answer away: two are worked on and withheld, the others refused before any work', async () => {
+  test('give no whole answer away: two are worked on and withheld, the others refused before any work (contract 1.47)', async () => {
     const { asked, answers, given, paid, worth } = await emptied(SKY)
     expect({ asked, given, paid, worth: print(usdc(worth)) }).toEqual({
       asked: 2,
@@ -71,7 +71,7 @@ describe('thirty chats at once of a wallet that never paid, and is emptied while
     expect(answers.filter(({ text }) => text.includes('The payment of this stream was refused'))).toHaveLength(1)
   })
 
-  test('give nothing away where one call is all that such a wallet may have open', async () => {
+  test('give nothing away where one call is all that such a wallet may have open (contract 1.47)', async () => {
     for (const body of [SKY, STREAM]) {
       const { asked, given, paid } = await emptied(body, { newWallet: { calls: 1 } })
       expect({ asked, given, paid }).toEqual({ asked: 1, given: 0, paid: 0 })
@@ -80,7 +80,7 @@ describe('thirty chats at once of a wallet that never paid, and is emptied while
 })
 
 describe('a wallet that never paid', () => {
-  test('is new until its first payment: then as many as it likes are open at once', async () => {
+  test('is new until its first payment: then as many as it likes are open at once (contract 1.47)', async () => {
     const { post, signed, chain } = await table()
     const payments = []
     for (let call = 0; call < 9; call++) payments.push(await signed(SKY))
@@ -90,7 +90,7 @@ describe('a wallet that never paid', () => {
     expect([answers.filter(({ status }) => status === 200).length, chain.transfers.length]).toEqual([8, 9])
   })
 
-  test('may begin with a call that is dearer than its cap: alone, and settled before a stream of it says anything', async () => {
+  test('may begin with a call that is dearer than its cap: alone, and settled before a stream of it says anything (contract 1.59)', async () => {
     const pieces = chatPieces(said({ role: 'assistant', content: '' }), said({ content: 'Hel' }))
     const { post, signed, chain, clock } = await table(streaming(pieces.answer), { newWallet: { worth: usdc(1n) } })
     const payments = [await signed(STREAM), await signed(SKY)] as const
@@ -123,7 +123,7 @@ describe('a wallet that never paid', () => {
 })
 
 describe('twenty streams of a wallet that has paid once, and is emptied while the model works', () => {
-  test('give away no more than it has paid or a new one may have: the others are settled before they say anything', async () => {
+  test('give away no more than it has paid or a new one may have: the others are settled before they say anything (contract 1.47)', async () => {
     const gate = door()
     let isFirst = true
     const { post, signed, chain, alice, clock } = await table(async ({ stream }) => {
@@ -174,7 +174,7 @@ describe('a whole answer whose settlement', () => {
 })
 
 describe('exposure', () => {
-  test('where no balance can be read is one open call, and the next when that has ended', async () => {
+  test('where no balance can be read is one open call, and the next when that has ended (contract 1.46)', async () => {
     const chain = memoryChain()
     const blind = {
       ...chain,
@@ -210,7 +210,7 @@ describe('exposure', () => {
     expect((await alice.buy()).body.code).toBe('PAYMENT_UNFUNDED')
   })
 
-  test('counts what was settled after the block that its node shows', async () => {
+  test('counts what was settled after the block that its node shows (contract 1.45)', async () => {
     const base = memoryChain()
     const node: { shows?: number } = {}
     const late = {

@@ -6,7 +6,7 @@ const statuses = (answers: readonly Answer[]) =>
   answers.map(({ body }) => body.payment?.status ?? body.code ?? body.status).sort()
 
 describe('a used authorization', () => {
-  test('is PAYMENT_REPLAY under both header names, with job_id, poll_url and recoverable, and buys nothing more', async () => {
+  test('is PAYMENT_REPLAY under both header names, with job_id, poll_url and recoverable, and buys nothing more (contract 1.22, 1.23, 1.42)', async () => {
     const { buyer, chain, vendor, keyed } = kit()
     const alice = buyer()
     const payment = alice.sign(await alice.ask())
@@ -26,7 +26,7 @@ describe('a used authorization', () => {
     expect([chain.transfers.length, vendor.jobs.length]).toEqual([1, 1])
   })
 
-  test('is PAYMENT_REPLAY for another body as well', async () => {
+  test('is PAYMENT_REPLAY for another body as well (contract 1.25)', async () => {
     const { buyer, vendor } = kit()
     const alice = buyer()
     const payment = alice.sign(await alice.ask())
@@ -44,7 +44,7 @@ describe('a used authorization', () => {
     })
   })
 
-  test('is PAYMENT_REPLAY on another gateway of the same storage, which does not name the job', async () => {
+  test('is PAYMENT_REPLAY on another gateway of the same storage, which does not name the job (contract 1.23)', async () => {
     const { buyer, restart } = kit()
     const alice = buyer()
     const payment = alice.sign(await alice.ask())
@@ -53,7 +53,7 @@ describe('a used authorization', () => {
     expect([status, body.code, 'job_id' in body]).toEqual([402, 'PAYMENT_REPLAY', false])
   })
 
-  test('sent a hundred times at once makes one job and one transfer, and every loser finds it', async () => {
+  test('sent a hundred times at once makes one job and one transfer, and every loser finds it (contract 1.22, 1.28)', async () => {
     const { buyer, chain, vendor } = kit()
     const alice = buyer()
     const payment = alice.sign(await alice.ask())
@@ -100,7 +100,7 @@ describe('concurrent polls', () => {
     expect(chain.transfers).toHaveLength(1)
   })
 
-  test('and an inline settlement settle once', async () => {
+  test('and an inline settlement settle once (contract 1.31)', async () => {
     const gate = door()
     const chain = memoryChain({ before: (question) => (question === 'settle' ? gate.passed : undefined) })
     const { buyer, clock, ports } = kit({ chain })
@@ -135,7 +135,7 @@ describe('concurrent polls', () => {
 })
 
 describe('a refused settlement', () => {
-  test('inline withholds the result, and a later poll collects it once the wallet is funded', async () => {
+  test('inline withholds the result, and a later poll collects it once the wallet is funded (contract 1.33, 1.34)', async () => {
     const gate: { drain(): void } = { drain: () => {} }
     const chain = memoryChain({ before: (question) => (question === 'settle' ? gate.drain() : undefined) })
     const { buyer } = kit({ chain })
@@ -165,7 +165,7 @@ describe('a refused settlement', () => {
     expect([chain.transfers.length, alice.balance()]).toEqual([1, 0n])
   })
 
-  test('on a poll is 402 with PAYMENT-RESPONSE and a fresh challenge; the poll can be repeated', async () => {
+  test('on a poll is 402 with PAYMENT-RESPONSE and a fresh challenge; the poll can be repeated (contract 1.34, 2.13)', async () => {
     const { alice, payment, pollUrl, chain, id } = await readyJob()
     chain.simulate('refused')
     const { status, headers, body } = await alice.poll(pollUrl, payment)
@@ -175,6 +175,7 @@ describe('a refused settlement', () => {
       id,
       'refused by simulation',
     ])
+    expect(body.note).toEqual(expect.any(String))
     expect(decodeHeader(headers.get('payment-response'))).toMatchObject({
       success: false,
       errorReason: 'refused by simulation',
@@ -205,7 +206,7 @@ describe('a refused settlement', () => {
     expect(chain.transfers).toHaveLength(1)
   })
 
-  test('of an expired original is 402; a fresh one collects, in the same poll even', async () => {
+  test('of an expired original is 402; a fresh one collects, in the same poll even (contract 2.13)', async () => {
     const { alice, payment, pollUrl, clock, chain } = await readyJob()
     await clock.advance(600_000)
     const expired = await alice.poll(pollUrl, payment)
@@ -234,7 +235,7 @@ describe('a refused settlement', () => {
 })
 
 describe('exposure', () => {
-  test('of a wallet that holds the price of one call: of ten at once, one starts', async () => {
+  test('of a wallet that holds the price of one call: of ten at once, one starts (contract 1.21, 1.45)', async () => {
     const { buyer, chain, vendor } = kit()
     const alice = buyer()
     chain.drain(alice.wallet)

@@ -72,7 +72,7 @@ describe('an answer whose payment is refused', () => {
     })
   })
 
-  test('keeps its wallet from further answers: 402 PAYMENT_UNFUNDED names the call, and no vendor is asked', async () => {
+  test('keeps its wallet from further answers: 402 PAYMENT_UNFUNDED names the call, and no vendor is asked (contract 1.48)', async () => {
     const { again, chat, chain, keyed } = await blocked()
     for (const body of [SKY, { ...SKY, max_tokens: 7 }, STREAM]) {
       const refused = await again(body)
@@ -101,7 +101,7 @@ describe('an answer whose payment is refused', () => {
     expect(chain.transfers).toHaveLength(2)
   })
 
-  test('is paid by a poll, with its own authorization or a fresh one, and the wallet buys again', async () => {
+  test('is paid by a poll, with its own authorization or a fresh one, and the wallet buys again (contract 1.48)', async () => {
     for (const isFresh of [false, true]) {
       const { again, alice, payment, chain, clock } = await blocked()
       const { body } = await again()
@@ -125,7 +125,7 @@ describe('an answer whose payment is refused', () => {
     )
   })
 
-  test('is forgiven after a day', async () => {
+  test('is forgiven after a day (contract 1.48)', async () => {
     const { again, clock } = await blocked()
     await clock.advance(24 * HOUR - 1)
     expect((await again()).status).toBe(402)
@@ -254,7 +254,7 @@ describe('jobs that a wallet leaves behind', () => {
     return { ...subject, alice, order }
   }
 
-  test('are a few, where it holds no more than the price of one; then it collects one first', async () => {
+  test('are a few, where it holds no more than the price of one; then it collects one first (contract 1.49)', async () => {
     const { order, alice, vendor } = await forgetful(22_000n)
     for (let n = 0; n < 5; n++) expect((await order()).status).toBe(202)
     const refused = await order()
@@ -269,7 +269,7 @@ describe('jobs that a wallet leaves behind', () => {
     )
   })
 
-  test('are as many as it can pay for, and none that was collected', async () => {
+  test('are as many as it can pay for, and none that was collected (contract 1.49)', async () => {
     const { order, alice } = await forgetful(7n * 22_000n)
     const orders = [
       await order(),

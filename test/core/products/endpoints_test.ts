@@ -78,7 +78,7 @@ for (const endpoint of endpoints) {
 }
 
 describe('an endpoint of the fewest words', () => {
-  test('sells at its flat price, inline', async () => {
+  test('sells at its flat price, inline (contract 1.14)', async () => {
     const { status, body } = await kit({ endpoints: [verse] })
       .buyer()
       .buy({ about: 'rain' }, verse)

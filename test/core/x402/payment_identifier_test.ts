@@ -31,7 +31,7 @@ async function bought(subject: Kit = kit()) {
 const isUnspent = ({ chain }: Pick<Kit, 'chain'>, payment: Payment): boolean => chain.submit(payment)
 
 describe('a challenge', () => {
-  test('declares the identifier as optional, in under 6 KB, and official clients that echo it without an id pay as ever', async () => {
+  test('declares the identifier as optional, in under 6 KB, and official clients that echo it without an id pay as ever (contract 1.44)', async () => {
     const { buyer } = kit()
     const alice = buyer()
     const challenge = await alice.ask()
@@ -44,7 +44,7 @@ describe('a challenge', () => {
     expect((await alice.buy(FOX, { payment: { ...alice.sign(challenge), extensions } })).status).toBe(200)
   })
 
-  test('takes any identifier of 16 to 128 allowed characters; another one is 400, naming the field, before anything is asked', async () => {
+  test('takes any identifier of 16 to 128 allowed characters; another one is 400, naming the field, before anything is asked (contract 1.43, 1.44)', async () => {
     const asked: string[] = []
     const { buyer, vendor } = kit({ chain: memoryChain({ before: (question) => void asked.push(question) }) })
     const alice = buyer()
@@ -91,7 +91,7 @@ describe('a challenge', () => {
 })
 
 describe('the same identifier with the same request', () => {
-  test('gets the same result and the same receipt, with the same authorization and with a fresh one, which stays unspent', async () => {
+  test('gets the same result and the same receipt, with the same authorization and with a fresh one, which stays unspent (contract 1.43)', async () => {
     const subject = await bought()
     const { alice, payment, first, chain, vendor } = subject
     const other = await fresh(alice)
@@ -252,7 +252,7 @@ describe('the same identifier with the same request', () => {
 })
 
 describe('the same identifier', () => {
-  test('with another request is 409, and moves nothing', async () => {
+  test('with another request is 409, and moves nothing (contract 1.44)', async () => {
     const { alice, payment, chain, vendor } = await bought()
     const other = { ...FOX, prompt: 'a blue fox' }
     for (const again of [payment, await fresh(alice)]) {

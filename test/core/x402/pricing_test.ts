@@ -25,7 +25,7 @@ describe('image prices', () => {
   })
 
   for (const { model, size, rate, billed } of vectors) {
-    test(`${model} at ${size} bills what the contract says for 1 to 10 images`, () => {
+    test(`${model} at ${size} bills what the contract says for 1 to 10 images (contract 1.15, 5.4)`, () => {
       for (const [n, amount] of Object.entries(billed)) expect(print(mediaPrice(dollars(rate), Number(n)))).toBe(amount)
     })
   }
@@ -42,7 +42,7 @@ describe('image prices', () => {
     }
   })
 
-  test('the fee is added once, after the margin, and the sum rounded up once', () => {
+  test('the fee is added once, after the margin, and the sum rounded up once (contract 1.14, 1.16)', () => {
     expect(print(mediaPrice(dollars('0.0000001'), 1))).toBe('0.001001')
     expect(print(mediaPrice(dollars('0.000001'), 10))).toBe('0.001011')
     expect(print(mediaPrice(dollars('0'), 10))).toBe('0.001000')

@@ -23,7 +23,7 @@ import { type Answer, type Asked, type Desk, desk } from '../facilitator/facilit
 
 runLaws('batched', chainLaws, batchedSubject, {
   except: {
-    'verify() refuses an authorization that outlives the log search, and accepts one that ends with it':
+    'verify() refuses an authorization that outlives the log search, and accepts one that ends with it (contract 1.50)':
       'no log is searched: a transfer is found by its nonce, however old',
   },
 })

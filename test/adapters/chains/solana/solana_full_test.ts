@@ -153,7 +153,7 @@ describe('verify()', () => {
     })
   })
 
-  test('refuses a blockhash that has run out, and one of our own that is about to', async () => {
+  test('refuses a blockhash that has run out, and one of our own that is about to (contract 1.26)', async () => {
     const { h, payer, payment } = await world()
     node.advance(134)
     expect(await verify(h, payment)).toMatchObject({ kind: 'valid' })

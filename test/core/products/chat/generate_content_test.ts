@@ -261,7 +261,7 @@ describe('a refusal', () => {
       expect([id, (await shopOf().ask(order(), pathOf(id))).status]).toEqual([id, 402])
   })
 
-  test('only listed payers are served: 403 after verification, uncharged; nobody at all where no list is set', async () => {
+  test('only listed payers are served: 403 after verification, uncharged; nobody at all where no list is set (contract 1.58, 7.22)', async () => {
     for (const allowlists of [LISTED, { generate_content: [] }, {}]) {
       const { buyer, ask, chain, vendor } = shopOf(native, { allowlists })
       expect((await ask(order())).status).toBe(402)

@@ -84,7 +84,7 @@ describe('/.well-known/x402', () => {
 describe('the discovery 402', () => {
   for (const endpoint of endpoints.filter(isSold)) {
     if (endpoint.method !== 'POST') continue
-    test(`GET, HEAD and an empty POST of ${endpoint.path} are asked for the default price`, async () => {
+    test(`GET, HEAD and an empty POST of ${endpoint.path} are asked for the default price (contract 1.53, 1.54)`, async () => {
       const { shop, ports } = whole()
       const trial = await pricedTrial(endpoint, {
         catalog: catalog(),
@@ -118,7 +118,7 @@ describe('the bazaar extension', () => {
   }
 
   for (const endpoint of endpoints.filter(isSold)) {
-    test(`${endpoint.name} tells an indexer how to call it, in the body of its challenge and in its discovery document`, async () => {
+    test(`${endpoint.name} tells an indexer how to call it, in the body of its challenge and in its discovery document (contract 1.5, 1.8)`, async () => {
       const { status, body, required } = await declared(endpoint)
       expect([status, Object.keys(required.extensions)]).toEqual([402, ['payment-identifier']])
       const { info, schema } = body.extensions.bazaar

@@ -1,0 +1,91 @@
+/** What every sale has in common, read off the endpoints themselves: how long it may take, what it costs at least, when it checks. */
+import { expect, test } from 'bun:test'
+import { scriptedAudio } from '../../../adapters/providers/scripted/audio.ts'
+import { scriptedChat } from '../../../adapters/providers/scripted/chat.ts'
+import { scriptedVideo } from '../../../adapters/providers/scripted/videos.ts'
+import { isSold } from '../../../core/endpoint/mod.ts'
+import { pathOf, pricedTrial, trialOf } from '../../../core/endpoint/samples.ts'
+import { rowOf } from '../../../core/http/errors.ts'
+import { catalog, endpoints } from '../../../core/mod.ts'
+import { embedded, kit, ORIGIN, read, testClock } from '../../kit.ts'
+
+/** A gateway that sells everything. */
+function whole() {
+  const clock = testClock()
+  return kit({
+    chatVendor: scriptedChat(),
+    video: scriptedVideo(),
+    audio: scriptedAudio(),
+    ports: { clock, vendors: embedded(clock) },
+  })
+}
+
+test('an offer lasts 600 seconds for images, videos, music, background responses and funding, and 300 for all else (contract 1.51)', async () => {
+  const { shop, ports, buyer } = whole()
+  const LONG = /^\/api\/v1\/(images\/(generations|image2image)|videos(\/generations)?|audio\/generations|polymarket-funding\/fund)$/
+  for (const endpoint of endpoints.filter(isSold)) {
+    const trial = await pricedTrial(endpoint, {
+      catalog: catalog(),
+      vendors: ports.vendors,
+      countTokens: ports.countTokens,
+    })
+    const { status, body } = await read(await shop.fetch(new Request(ORIGIN + pathOf(endpoint, trial))))
+    expect([endpoint.path, status, body.accepts?.[0].maxTimeoutSeconds]).toEqual([
+      endpoint.path,
+      402,
+      LONG.test(endpoint.path) ? 600 : 300,
+    ])
+  }
+  const background = { model: 'vendor-a/chat-5.4-mini', input: 'Why is the sky blue?', background: true }
+  const asked = await buyer().ask(background, { path: '/api/v1/responses' })
+  expect([asked.status, asked.body.accepts[0].maxTimeoutSeconds]).toEqual([402, 600])
+})
+
+test('no call that costs anything costs less than the fee of 0.001 (contract 1.14)', () => {
+  const { ports } = whole()
+  const least = endpoints
+    .filter(isSold)
+    .map(({ path, priceRange }) => [path, priceRange({ catalog: catalog(), vendors: ports.vendors }).min] as const)
+  expect(least.length).toBeGreaterThan(40)
+  expect(least.filter(([, min]) => min !== 0n && min < 1_000n)).toEqual([])
+  expect(least.filter(([, min]) => min === 0n).map(([path]) => path)).toEqual([
+    '/api/v1/phone/numbers/release',
+    '/api/v1/onramp/token',
+  ])
+})
+
+test('paid market data and RPC quote before they check, and nothing else does (contract 1.52)', () => {
+  const late = endpoints.filter(isSold).filter(({ order }) => order === 'quote_then_check')
+  expect(late.length).toBeGreaterThan(3)
+  for (const { path } of late) expect(path).toMatch(/^\/api\/v1\/(stocks|usstock|rpc|solana\/rpc)/)
+  const early = endpoints.filter(isSold).filter(({ order }) => order !== 'quote_then_check')
+  for (const { path } of early) expect(path).not.toMatch(/^\/api\/v1\/(stocks|usstock|rpc|solana\/rpc)/)
+})
+
+test('409 is the status of an identifier, and of endpoints that name it (contract 1.25)', () => {
+  const conflicts = (['AUTHORIZATION_USED', 'PAYMENT_IDENTIFIER_CONFLICT'] as const).map((code) => rowOf(code).status)
+  expect(conflicts).toEqual([409, 409])
+  const named = endpoints.flatMap((endpoint) =>
+    'errors' in endpoint && (endpoint.errors ?? []).some((code) => rowOf(code).status === 409) ? [endpoint.path] : [],
+  )
+  expect(named).toEqual(['/api/v1/voice/call', '/api/v1/polymarket-funding/fund'])
+})
+
+test('a payment header on a free route changes nothing (contract 1.55)', async () => {
+  const offering = { catalog: catalog(), vendors: whole().ports.vendors }
+  let asked = 0
+  for (const endpoint of endpoints) {
+    if (endpoint.kind !== 'free' || endpoint.method !== 'GET') continue
+    const url = ORIGIN + pathOf(endpoint, trialOf(endpoint, offering))
+    const [plain, paying] = [whole(), whole()]
+    const answers = [
+      await plain.shop.fetch(new Request(url)),
+      await paying.shop.fetch(new Request(url, { headers: { 'payment-signature': 'garbage', 'x-payment': 'e30=' } })),
+    ]
+    const [one, other] = await Promise.all(answers.map((answer) => answer.text()))
+    expect([endpoint.path, answers[1]?.status, other]).toEqual([endpoint.path, answers[0]?.status, one])
+    expect([endpoint.path, paying.chain.transfers]).toEqual([endpoint.path, []])
+    asked++
+  }
+  expect(asked).toBeGreaterThan(15)
+})
