@@ -148,7 +148,7 @@ export function streamReply(
         ? error
         : new ApiError('MODEL_UNAVAILABLE', { message: 'The model ended its answer early.' })
     await payment?.fail(apiError, apiError === TOO_SHORT)
-    closeWith(errorEvent(apiError, errorFormat))
+    closeWith(errorEvent(apiError, errorFormat, stream.nextSequence?.()))
   }
 
   /** The last that the reader hears. He may have left while his money moved. */
@@ -194,7 +194,7 @@ export function streamReply(
     if (over.signal.aborted) return
     if (pulledAt !== undefined && !stream.hasContent()) return halt(apiError)
     stream.cancel()
-    await close({ last: errorEvent(apiError, errorFormat), isWhole: false })
+    await close({ last: errorEvent(apiError, errorFormat, stream.nextSequence?.()), isWhole: false })
   }
 }
 

@@ -309,10 +309,10 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     let size = 0
     let paid: Promise<Paidness> | undefined
     const body = (isWhole: boolean) => {
-      if (size > MAX_KEPT) return errorEvent(TOO_LONG, errorFormat)
+      if (size > MAX_KEPT) return errorEvent(TOO_LONG, errorFormat, stream.nextSequence?.())
       return (
         new TextDecoder().decode(concatBytes(kept, size)) +
-        (isWhole ? stream.closing() : errorEvent(NOT_WHOLE, errorFormat))
+        (isWhole ? stream.closing() : errorEvent(NOT_WHOLE, errorFormat, stream.nextSequence?.()))
       )
     }
     const stored = (isWhole: boolean) =>

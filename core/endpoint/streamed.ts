@@ -30,6 +30,8 @@ export type AnswerStream = {
   hasContent(): boolean
   closing(): string
   usage(): Json
+  /** The number of its next event, in formats that number them. */
+  nextSequence?(): number
 }
 
 export type Answer =

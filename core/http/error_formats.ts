@@ -43,8 +43,8 @@ function without(body: Body, name: string): Body {
   return Object.fromEntries(Object.entries(body).filter(([key]) => key !== name))
 }
 
-/** An error inside a stream that has begun: one last event in the wire of the surface. */
-export function errorEvent(apiError: ApiError, errorFormat: ErrorFormat): string {
+/** An error inside a stream that has begun: one last event in the wire of the surface. `sequence` is its number, where events have one. */
+export function errorEvent(apiError: ApiError, errorFormat: ErrorFormat, sequence = 0): string {
   const { status, code } = wording(apiError)
   const body = envelopes[errorFormat === 'plain' || errorFormat === 'market' ? 'chat' : errorFormat]({
     status,
@@ -54,7 +54,7 @@ export function errorEvent(apiError: ApiError, errorFormat: ErrorFormat): string
   })
   if (errorFormat === 'messages') return `event: error\ndata: ${JSON.stringify(body)}\n\n`
   if (errorFormat !== 'responses') return `data: ${JSON.stringify(body)}\n\n`
-  return `event: error\ndata: ${JSON.stringify({ type: 'error', code, message: sentence(apiError), param: paramOf(apiError) })}\n\n`
+  return `event: error\ndata: ${JSON.stringify({ type: 'error', code, message: sentence(apiError), param: paramOf(apiError), sequence_number: sequence })}\n\n`
 }
 
 type ErrorParts = {

@@ -92,7 +92,7 @@ const create = streamed<ChatInput>({
   isAvailable: isServed,
   remember: ({ row, own, background }) => ({
     ...requestRecord({ row } as ChatInput),
-    request: { model: row.id, ...echoedRequest(own), ...(background && { _background: true }) },
+    request: { model: row.id, ...(background && { ...echoedRequest(own), _background: true }) },
   }),
   allowlists: ({ background }) => (background ? { name: 'background', unset: 'everybody' } : undefined),
   sample: (offering) => ({
@@ -139,7 +139,10 @@ const create = streamed<ChatInput>({
   answer: (order) =>
     withResponsesParams(
       answerChat(order, (row) =>
-        translation(factsOf({ row, own: order.input.own, id: order.id, createdAt: order.clock.now() })),
+        translation({
+          ...factsOf({ row, own: order.input.own, id: order.id, createdAt: order.clock.now() }),
+          now: () => Math.floor(order.clock.now() / 1000),
+        }),
       ),
     ),
 })
@@ -275,13 +278,39 @@ function nativeBody(
   }
 }
 
-/** The members of the request that a response repeats, if they are short. */
+/** Members of the request that a response repeats. */
+const ECHOED = [
+  'instructions',
+  'max_output_tokens',
+  'max_tool_calls',
+  'metadata',
+  'temperature',
+  'top_p',
+  'top_logprobs',
+  'presence_penalty',
+  'frequency_penalty',
+  'reasoning',
+  'text',
+  'tools',
+  'tool_choice',
+  'parallel_tool_calls',
+  'truncation',
+  'service_tier',
+  'user',
+  'safety_identifier',
+  'prompt_cache_key',
+] as const
+
+/** Most characters of JSON of a repeated member: it is stored with every call. */
+const MAX_ECHO = 2_000
+
 function echoedRequest(own: Fields): Fields {
-  const { instructions, max_output_tokens, metadata, temperature, top_p, reasoning } = own
-  const echo = Object.entries({ instructions, max_output_tokens, metadata, temperature, top_p, reasoning }).filter(
-    ([, value]) => value !== undefined && JSON.stringify(value).length < 2_000,
+  return Object.fromEntries(
+    ECHOED.flatMap((name) => {
+      const value = own[name]
+      return value === undefined || JSON.stringify(value).length >= MAX_ECHO ? [] : [[name, value]]
+    }),
   )
-  return Object.fromEntries(echo) as Fields
 }
 
 // ── in the background ───────────────────────────────────────────────────────────────────────────────────────────────

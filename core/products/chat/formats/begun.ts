@@ -62,6 +62,7 @@ export async function begun(
     hasContent: () => isRead && remaining === 0 && stream.hasContent(),
     closing: stream.closing,
     usage: stream.usage,
+    nextSequence: () => stream.nextSequence?.() ?? 0,
   }
 }
 

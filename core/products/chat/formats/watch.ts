@@ -69,6 +69,8 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
   let isOver = false
   let failure: ApiError | undefined
   let closing = ''
+  /** The last text with a numbered event. */
+  let lastNumbered = ''
 
   return {
     async next() {
@@ -90,6 +92,7 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
     hasBegun: () => hasBegun,
     closing: () => closing,
     usage: () => usage ?? lastUsage(lastCounts),
+    nextSequence: () => sequenceAfter(lastNumbered),
   }
 
   function onBytes(bytes: Uint8Array): Uint8Array | undefined {
@@ -144,6 +147,7 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
       hasContent ||= CONTENT[format].test(out) && out.split(EVENT_END).some((raw) => isContentEvent(raw, format))
       hasBegun ||= hasContent || out.split(EVENT_END).some((raw) => isAnswerStart(raw, format))
     }
+    if (format === 'responses' && out.includes(SEQUENCE)) lastNumbered = out
     return rename ? rename(out) : out
   }
 
@@ -270,6 +274,7 @@ export function translated(upstream: ChatStream, rewriter: StreamTranslator): Tr
   const inner = passedThrough(upstream, { format: 'chat' })
   const splitter = eventSplitter()
   let closing = ''
+  let lastNumbered = ''
   return {
     async next() {
       for (;;) {
@@ -279,6 +284,7 @@ export function translated(upstream: ChatStream, rewriter: StreamTranslator): Tr
           return undefined
         }
         const out = withoutClosing(splitter.push(bytes).map(translate).join(''))
+        if (out.includes(SEQUENCE)) lastNumbered = out
         if (out !== '') return encoder.encode(out)
       }
     },
@@ -287,6 +293,7 @@ export function translated(upstream: ChatStream, rewriter: StreamTranslator): Tr
     hasBegun: inner.hasBegun,
     closing: () => closing,
     usage: inner.usage,
+    nextSequence: () => sequenceAfter(lastNumbered),
   }
 
   function translate(raw: string): string {
@@ -328,6 +335,14 @@ function withReasoningContent(chunk: Fields): Fields {
     return { ...choice, delta: { ...delta, reasoning_content: reasoning as Json } }
   })
   return { ...chunk, choices: renamed }
+}
+
+const SEQUENCE = '"sequence_number":'
+
+/** The number after that of the last numbered event of a text. Quotes inside of JSON strings are escaped. */
+function sequenceAfter(text: string): number {
+  const at = text.lastIndexOf(SEQUENCE)
+  return at < 0 ? 0 : Number.parseInt(text.slice(at + SEQUENCE.length), 10) + 1
 }
 
 function lastUsage(text: string): Json {

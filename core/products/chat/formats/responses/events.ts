@@ -104,7 +104,15 @@ export function responseEvents(response: Fields): string[] {
     events.push(number(type, members))
     return ''
   }
-  const early = { ...response, status: 'in_progress', output: [], usage: null, error: null, incomplete_details: null }
+  const early = {
+    ...response,
+    status: 'in_progress',
+    completed_at: null,
+    output: [],
+    usage: null,
+    error: null,
+    incomplete_details: null,
+  }
   const { status } = response
   emit('response.created', { response: { ...early, ...(response.background === true && { status: 'queued' }) } })
   if (status === 'queued') return events
@@ -131,7 +139,7 @@ function itemEvents(emit: Emit, index: number, item: Fields): void {
   if (item.type === 'function_call') {
     const whole = textOf(item.arguments)
     if (whole !== '') emit('response.function_call_arguments.delta', { ...at, delta: whole })
-    emit('response.function_call_arguments.done', { ...at, arguments: whole })
+    emit('response.function_call_arguments.done', { ...at, name: textOf(item.name), arguments: whole })
   }
   doneItem(emit, index, item)
 }
@@ -292,8 +300,11 @@ export function responsesFromChatStream(facts: ResponseFacts): StreamTranslator 
       )
     }
     return (
-      emit('response.function_call_arguments.done', { ...callLocation(item), arguments: item.arguments }) +
-      doneItem(emit, item.index, whole)
+      emit('response.function_call_arguments.done', {
+        ...callLocation(item),
+        name: item.call.name,
+        arguments: item.arguments,
+      }) + doneItem(emit, item.index, whole)
     )
   }
 

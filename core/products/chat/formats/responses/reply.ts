@@ -154,6 +154,8 @@ export type ResponseFacts = {
   readonly id: string
   readonly createdAt: number
   readonly request: Fields
+  /** Unix seconds; `completed_at` is read from it. `createdAt` where it is absent. */
+  readonly now?: () => number
 }
 
 /**
@@ -192,11 +194,11 @@ export function outcomeOf(finish: Json | undefined): ResponseOutcome {
 }
 
 /**
- * A Response object with every member that clients read. Members that the request does not set get the format's
- * defaults.
+ * A Response object with every member that the public API requires (contract 7.26). Members that the request does not
+ * set get the format's defaults.
  */
 export function responseOf(
-  { id, createdAt, model, request }: ResponseFacts,
+  { id, createdAt, model, request, now = () => createdAt }: ResponseFacts,
   state: ResponseOutcome & { output: readonly Fields[]; usage: Fields | null },
 ): Fields {
   const { reasoning, text, metadata } = request
@@ -204,12 +206,14 @@ export function responseOf(
     id,
     object: 'response',
     created_at: createdAt,
+    completed_at: state.status === 'completed' ? now() : null,
     status: state.status,
     background: false,
     error: null,
     incomplete_details: state.incomplete_details,
     instructions: request.instructions ?? null,
     max_output_tokens: request.max_output_tokens ?? null,
+    max_tool_calls: request.max_tool_calls ?? null,
     model,
     output: state.output,
     parallel_tool_calls: request.parallel_tool_calls ?? true,
@@ -217,16 +221,37 @@ export function responseOf(
     reasoning: { effort: null, summary: null, ...fieldsOf(reasoning) },
     service_tier: request.service_tier ?? 'default',
     store: false,
-    temperature: request.temperature ?? null,
-    text: { format: { type: 'text' }, ...fieldsOf(text) },
+    temperature: request.temperature ?? 1,
+    text: { ...fieldsOf(text), format: formatOf(fieldsOf(text).format) },
     tool_choice: request.tool_choice ?? 'auto',
-    tools: request.tools ?? [],
-    top_p: request.top_p ?? null,
+    tools: objectsOf(request.tools).map(toolOf),
+    top_p: request.top_p ?? 1,
+    top_logprobs: request.top_logprobs ?? 0,
+    presence_penalty: request.presence_penalty ?? 0,
+    frequency_penalty: request.frequency_penalty ?? 0,
     truncation: request.truncation ?? 'disabled',
     usage: state.usage,
     user: request.user ?? null,
+    safety_identifier: request.safety_identifier ?? null,
+    prompt_cache_key: request.prompt_cache_key ?? null,
     metadata: fieldsOf(metadata),
   }
+}
+
+/** A tool with the members that clients read. `strict` is null where the caller left it to the model. */
+const toolOf = (tool: Fields): Fields => ({
+  ...tool,
+  description: tool.description ?? null,
+  parameters: tool.parameters ?? null,
+  strict: tool.strict ?? null,
+})
+
+/** The form of the text: plain unless the request says otherwise. A schema without a name is called `response`. */
+function formatOf(format: Json | undefined): Fields {
+  const requested = fieldsOf(format)
+  if (requested.type === undefined) return { type: 'text' }
+  if (requested.type !== 'json_schema') return requested
+  return { ...requested, name: requested.name ?? 'response', strict: requested.strict ?? false }
 }
 
 export const itemId = ({ id }: { readonly id: string }, kind: 'rs' | 'msg' | 'fc', index: number): string =>

@@ -490,8 +490,8 @@ describe('responsesFromChatReply()', () => {
       reasoning: { effort: 'high', summary: null },
       text: { format: { type: 'text' } },
       metadata: { a: 'b' },
-      temperature: null,
-      top_p: null,
+      temperature: 1,
+      top_p: 1,
       output: [
         { id: 'rs_1f_0', type: 'reasoning', summary: [{ type: 'summary_text', text: 'One.' }] },
         {
