@@ -1,5 +1,6 @@
 /** Web search, prediction markets and DeFi data: what they cost, what their vendors are asked, and what becomes of the answer. */
 import { describe, expect, test } from 'bun:test'
+import { exaWeb } from '../../../adapters/providers/exa/web.ts'
 import {
   type DataVendor,
   ApiError,
@@ -17,6 +18,7 @@ import {
   ORIGIN,
   read,
   testClock,
+  testLog,
 } from '../../kit.ts'
 import vectors from '../../vectors/data_quotes.json'
 
@@ -66,7 +68,7 @@ const pagesOf = (count: number) => ({ urls: Array.from({ length: count }, (_, in
 
 describe('the price', () => {
   test.each(vectors)(
-    'of $method $path is $amount micro-USDC ($spec)',
+    'of $method $path is $amount micro-USDC ($spec) (contract 9.13, 15.1, 15.4)',
     async ({ method, path, amount, shown, urls, ...more }) => {
       const { send } = stage()
       const body = urls === undefined ? more.body : pagesOf(urls)
@@ -80,7 +82,7 @@ describe('the price', () => {
     },
   )
 
-  test('of contents is told by the page, and a look without a body is for one', async () => {
+  test('of contents is told by the page, and a look without a body is for one (contract 9.16)', async () => {
     const { send } = stage()
     expect((await send('POST', CONTENTS, pagesOf(2))).body.price).toMatchObject({
       amount: '0.005000',
@@ -150,7 +152,7 @@ describe('what a vendor is asked', () => {
     ])
   })
 
-  test('of the web is what the schema knows, and nothing else', async () => {
+  test('of the web is what the schema knows, and nothing else (contract 9.15)', async () => {
     const { asked, pay } = stage()
     await pay('POST', '/api/v1/exa/search', {
       query: 'q',
@@ -163,6 +165,37 @@ describe('what a vendor is asked', () => {
     expect(asked).toEqual([
       ['search', { query: 'q', numResults: 3, category: 'news' }],
       ['find-similar', { url: 'https://a.example/', excludeSourceDomain: true }],
+    ])
+  })
+
+  test('of the web may be filtered by number, category, dates and domains (contract 9.14)', async () => {
+    const { asked, pay } = stage()
+    const order = {
+      query: 'q',
+      numResults: 100,
+      category: 'news',
+      startPublishedDate: '2026-01-02',
+      endPublishedDate: '2026-11-20',
+      includeDomains: ['a.example'],
+      excludeDomains: ['b.example'],
+    }
+    expect((await pay('POST', '/api/v1/websearch/search', order)).status).toBe(200)
+    expect(asked).toEqual([['search', order]])
+  })
+
+  test('of pages is a list of 1 to 100 addresses, priced before it is paid for (contract 9.16)', async () => {
+    const { asked, send, pay } = stage()
+    for (const [count, amount] of [
+      [1, '3000'],
+      [100, '201000'],
+    ] as const) {
+      expect((await send('POST', CONTENTS, pagesOf(count))).body.accepts[0].amount).toBe(amount)
+      expect((await pay('POST', CONTENTS, pagesOf(count))).status).toBe(200)
+    }
+    for (const count of [0, 101]) expect((await send('POST', CONTENTS, pagesOf(count))).status).toBe(400)
+    expect(asked).toEqual([
+      ['contents', pagesOf(1)],
+      ['contents', pagesOf(100)],
     ])
   })
 })
@@ -265,6 +298,22 @@ describe('an answer', () => {
     const { body } = await pay('GET', '/api/v1/defidata/prices/coingecko:bitcoin,coingecko:nothing')
     expect(Object.keys(body.coins)).toEqual(['coingecko:bitcoin'])
   })
+
+  test('of the web is data, with results or with an answer and its citations (contract 9.17)', async () => {
+    const clock = testClock()
+    const { pay } = stage(undefined, { ports: { clock, vendors: embedded(clock) } })
+    const page = 'https://sample.farebox.example/usdc'
+    for (const [path, body, members] of [
+      ['search', { query: 'x402' }, ['results']],
+      ['find-similar', { url: page }, ['results']],
+      ['contents', { urls: [page] }, ['results']],
+      ['answer', { query: 'what is usdc' }, ['answer', 'citations']],
+    ] as const) {
+      const { status, body: reply } = await pay('POST', `/api/v1/websearch/${path}`, body)
+      expect([path, status, Object.keys(reply)]).toEqual([path, 200, ['data']])
+      for (const member of members) expect([path, reply.data[member]?.length > 0]).toEqual([path, true])
+    }
+  })
 })
 
 describe('a question that comes to nothing', () => {
@@ -304,6 +353,27 @@ describe('a question that comes to nothing', () => {
     expect([status, body.error, chain.transfers]).toEqual([502, 'Upstream provider error', []])
     isDown = false
     expect([(await alice.buy({}, { ...at, payment })).status, chain.transfers.length]).toEqual([200, 1])
+  })
+
+  test('because web search is silent for 30 seconds is 500, uncharged (contract 9.18)', async () => {
+    const clock = testClock()
+    const websearch = exaWeb({
+      baseUrl: 'https://exa.example',
+      key: 'key',
+      clock,
+      log: testLog(),
+      fetch: (_, { signal }) =>
+        new Promise((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason as Error))),
+    })
+    const { pay, chain } = stage(undefined, { ports: { clock, vendors: { websearch } } })
+    const asking = pay('POST', '/api/v1/websearch/search', { query: 'q' })
+    let isAnswered = false
+    void asking.then(() => (isAnswered = true))
+    await clock.advance(29_999)
+    expect(isAnswered).toBe(false)
+    await clock.advance(1)
+    const { status, body } = await asking
+    expect([status, body.error, chain.transfers]).toEqual([500, 'Internal server error', []])
   })
 
   test('at a venue that is not on the list is 404 with those that are', async () => {

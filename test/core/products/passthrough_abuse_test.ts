@@ -317,18 +317,21 @@ describe.each(Object.entries(families))('%s', (_, { list, method, good: [, goodP
   const { alice, chain, sent, send } = subject
   const signed = (async () => alice.sign(await send(method, goodPath, { body: goodBody })))()
 
-  test.each(list)('%s is refused with and without a payment, and goes nowhere', async (_what, path, body) => {
-    const payment = encodePayment(await signed)
-    for (const headers of [{}, { 'payment-signature': payment }]) {
-      const { status, headers: answered, body: said } = await send(method, path, { body, headers })
-      expect([
-        REFUSED.includes(status) ? 'refused' : status,
-        answered.has('payment-required'),
-        typeof said?.error,
-      ]).toEqual(['refused', false, 'string'])
-    }
-    expect([sent, chain.transfers]).toEqual([[], []])
-  })
+  test.each(list)(
+    '%s is refused with and without a payment, and goes nowhere (contract 9.14, 9.16)',
+    async (_what, path, body) => {
+      const payment = encodePayment(await signed)
+      for (const headers of [{}, { 'payment-signature': payment }]) {
+        const { status, headers: answered, body: said } = await send(method, path, { body, headers })
+        expect([
+          REFUSED.includes(status) ? 'refused' : status,
+          answered.has('payment-required'),
+          typeof said?.error,
+        ]).toEqual(['refused', false, 'string'])
+      }
+      expect([sent, chain.transfers]).toEqual([[], []])
+    },
+  )
 
   test('has taken nothing of the payment that came with all of them', async () => {
     const { status } = await send(method, goodPath, {

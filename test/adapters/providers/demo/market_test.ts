@@ -29,7 +29,7 @@ describe('the sample feed', () => {
     expect([description, feedId]).toEqual(['APPLE INC / US DOLLAR, sample data', 'sample:us/AAPL'])
   })
 
-  test('knows the example of every shelf', async () => {
+  test('knows the example of every shelf (contract 10.20)', async () => {
     const rows = [...openShelves, ...STOCK_MARKETS.map((each) => stockShelf(each))].filter((row) => row !== undefined)
     expect(rows).toHaveLength(15)
     for (const { shelf, example } of rows)
@@ -37,7 +37,7 @@ describe('the sample feed', () => {
     await feed('crypto', 'ETH-USD')
   })
 
-  test('writes the symbols of each market in its format', async () => {
+  test('writes the symbols of each market in its format (contract 10.6)', async () => {
     const formats: Readonly<Record<MarketKind, RegExp>> = {
       crypto: /^[A-Z]+-[A-Z]+$/,
       fx: /^[A-Z]{3}-[A-Z]{3}$/,
@@ -111,7 +111,7 @@ describe('the sample feed', () => {
     )
   })
 
-  test('reaches back to 1970', async () => {
+  test('reaches back to 1970 (contract 10.20)', async () => {
     const bitcoin = await feed('crypto', 'BTC-USD')
     expect((await market.bars(bitcoin, { resolution: 'M', from: 1, to: 40_000_000, ...calm() })).length).toBe(15)
   })

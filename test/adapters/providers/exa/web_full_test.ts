@@ -86,7 +86,7 @@ describe('exaWeb() before a document', () => {
 })
 
 describe('exaWeb()', () => {
-  test('sends its key, and the order with its defaults, and nothing else', async () => {
+  test('sends its key, and the order with its defaults, and nothing else (contract 9.14)', async () => {
     const { vendor, seen } = vendorOn(() => Response.json({ results: [{ url: PAGE }] }))
     await vendor.ask('search', { query: 'q', startPublishedDate: '2026-01-02' }, calm())
     await vendor.ask('contents', { urls: [PAGE] }, calm())

@@ -67,7 +67,7 @@ describe('lists of Pyth', () => {
   const symbols = async (market: MarketVendor, shelf: Parameters<MarketVendor['feeds']>[0]) =>
     (await market.feeds(shelf, calm())).map(({ symbol }) => symbol)
 
-  test('read as our symbols, in the format of each market', async () => {
+  test('read as our symbols, in the format of each market (contract 10.6)', async () => {
     const { market, asked } = subject(usual)
     expect(await symbols(market, 'crypto')).toEqual(['BTC-USD', 'ETH-USD'])
     expect(await symbols(market, 'fx')).toEqual(['EUR-USD'])
@@ -220,7 +220,7 @@ describe('bars of Pyth', () => {
       expect(await failure(ask(reply))).toBe('FEED_UNAVAILABLE')
   })
 
-  test('are never binary floats on the way', async () => {
+  test('are never binary floats on the way (contract 10.10)', async () => {
     const text = `{"s":"ok","errmsg":"1.5 \\"2\\" {3}","t":[${days.from}, 1795132800.0],"o":[0.12345678901234567890123,9007199254740993],"h":[100000000000000000000.1,1e+2],"l":[1e-20,1.50E1],"c":[ 0.1 ,-0],"v":["12345678901234567890",0]}`
     const bars = await subject(() => new Response(text)).market.bars(APPLE, { ...days, ...calm() })
     expect(bars).toEqual([
@@ -251,7 +251,7 @@ describe('a Pyth that is away', () => {
     ['rate_limited', 2, 'warn'],
     ['unauthorized', 1, 'alert'],
     ['not_entitled', 1, 'alert'],
-  ] as const)('%s reads as FEED_UNAVAILABLE after %i attempts', async (reply, attempts, level) => {
+  ] as const)('%s reads as FEED_UNAVAILABLE after %i attempts (contract 10.18)', async (reply, attempts, level) => {
     const { market, asked, log, clock } = subject(() => replay(reply))
     expect(await failure(market.latest(APPLE, calm()))).toBe('FEED_UNAVAILABLE')
     expect([asked.length, log.lines.map((line) => line.level), clock.pauses.length]).toEqual([
@@ -270,7 +270,7 @@ describe('a Pyth that is away', () => {
     expect(asked.length).toBe(2)
   })
 
-  test('by silence, or in the middle of a body, has five seconds, and five more', async () => {
+  test('by silence, or in the middle of a body, has five seconds, and five more (contract 10.18)', async () => {
     for (const silent of [() => new Promise<Response>(() => {}), () => new Response(drip())]) {
       const { market, asked, clock } = subject(silent)
       const work = failure(market.bars(APPLE, { ...days, ...calm() }))

@@ -62,7 +62,7 @@ const away = () =>
   )
 
 describe('free feeds', () => {
-  test('answer with a price, exactly as the contract names its fields, and free: true', async () => {
+  test('answer with a price, exactly as the contract names its fields, and free: true (contract 10.8, 10.10)', async () => {
     const latest = async () => ({
       price: '94123.123456789012345678',
       confidence: '0.0000000000001',
@@ -80,7 +80,7 @@ describe('free feeds', () => {
     )
   })
 
-  test('take a symbol in any case, GET or POST, and ignore sessions and payments', async () => {
+  test('take a symbol in any case, GET or POST, and ignore sessions and payments (contract 10.5, 10.13)', async () => {
     const { send, seen, chain, ports } = market()
     for (const [path, how] of [
       ['crypto/price/btc-usd', {}],
@@ -100,7 +100,21 @@ describe('free feeds', () => {
     expect([chain.transfers, await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 9)]).toEqual([[], []])
   })
 
-  test('answer with bars from the window, daily unless told, up to now unless told', async () => {
+  test('are crypto, fx and commodity: list, price and history, each without a payment (contract 10.1)', async () => {
+    const { send, chain } = market()
+    for (const [category, symbol] of [
+      ['crypto', 'BTC-USD'],
+      ['fx', 'EUR-USD'],
+      ['commodity', 'XAU-USD'],
+    ] as const)
+      for (const path of ['list', `price/${symbol}`, `history/${symbol}?from=${NOW - 86_400}`]) {
+        const { status, body } = await send(`/api/v1/${category}/${path}`)
+        expect([category, path, status, body.category]).toEqual([category, path, 200, category])
+      }
+    expect(chain.transfers).toEqual([])
+  })
+
+  test('answer with bars from the window, daily unless told, up to now unless told (contract 10.9, 10.11, 10.12)', async () => {
     const { send } = market()
     const { status, body } = await send(`/api/v1/crypto/history/BTC-USD?from=${NOW - 3 * 86_400}`)
     expect(status).toBe(200)
@@ -175,7 +189,7 @@ describe('free feeds', () => {
     ['history', `history/BTC-USD?from=${NOW - 9}&resolution=1`, 120, 'list'],
     ['price', 'price/BTC-USD', 600, `history/BTC-USD?from=${NOW - 9}&resolution=1`],
     ['list', 'list', 600, `history/BTC-USD?from=${NOW - 9}&resolution=1`],
-  ] as const)('have a ration for each address: %s', async (_, path, requests, other) => {
+  ] as const)('have a ration for each address: %s (contract 10.19)', async (_, path, requests, other) => {
     const { shop, clock } = market()
     const ask = (path: string, ip: string) => shop.fetch(new Request(`${ORIGIN}/api/v1/crypto/${path}`), { ip })
     const statuses: number[] = []
@@ -210,7 +224,7 @@ describe('free feeds', () => {
     )
   })
 
-  test('answer HEAD and OPTIONS with a 402 that asks for nothing', async () => {
+  test('answer HEAD and OPTIONS with a 402 that asks for nothing (contract 10.14)', async () => {
     const { shop } = market()
     for (const path of [
       'crypto/list',
@@ -261,7 +275,7 @@ describe('lists', () => {
       key: `${index}`,
     }))
 
-  test('name the shelf, its example and its endpoints; count is of all matches', async () => {
+  test('name the shelf, its example and its endpoints; count is of all matches (contract 10.7)', async () => {
     const { body } = await market().send('/api/v1/crypto/list?q=DOLLAR&limit=2')
     expect(body).toEqual({
       category: 'crypto',
@@ -280,7 +294,7 @@ describe('lists', () => {
     })
   })
 
-  test('hold 100 unless told, 2,000 at most; a larger limit is harmless, one that is no number is 400', async () => {
+  test('hold 100 unless told, 2,000 at most; a larger limit is harmless, one that is no number is 400 (contract 10.7)', async () => {
     const { send } = market({ feeds: many })
     for (const [query, count] of [
       ['', 100],
@@ -296,7 +310,7 @@ describe('lists', () => {
       expect([limit, (await send(`/api/v1/crypto/list?limit=${limit}`)).status]).toEqual([limit, 400])
   })
 
-  test('are filtered by what stands in symbol or description, whatever its case; a pattern is only its letters', async () => {
+  test('are filtered by what stands in symbol or description, whatever its case; a pattern is only its letters (contract 10.7)', async () => {
     const { send } = market({ feeds: many })
     for (const [q, count] of [
       ['s24', 111],
@@ -312,7 +326,7 @@ describe('lists', () => {
     }
   })
 
-  test('are of every market, GET only, and free', async () => {
+  test('are of every market, GET only, and free (contract 10.2, 10.3, 10.5)', async () => {
     const { send } = market()
     for (const shelf of STOCK_MARKETS) {
       const { status, body } = await send(`/api/v1/stocks/${shelf}/list`)
@@ -331,7 +345,7 @@ describe('lists', () => {
 })
 
 describe('paid feeds', () => {
-  test('quote 0.0020 in headers and body, with an example call and the requirements as x402', async () => {
+  test('quote 0.0020 in headers and body, with an example call and the requirements as x402 (contract 10.2, 10.5, 10.16)', async () => {
     const { send, seen } = market()
     for (const path of [PRICE, '/api/v1/usstock/price/AAPL', '/api/v1/stocks/hk/history/0700-HK']) {
       for (const method of ['GET', 'POST']) {
@@ -358,7 +372,7 @@ describe('paid feeds', () => {
     expect(seen).toEqual([])
   })
 
-  test('quote before they look at the parameters, whatever those are', async () => {
+  test('quote before they look at the parameters, whatever those are (contract 10.15)', async () => {
     const { send } = market()
     for (const path of [
       `${PRICE}?session=lunch`,
@@ -373,7 +387,7 @@ describe('paid feeds', () => {
       expect((await send('/api/v1/stocks/us/history/AAPL', { method: 'POST', body })).status).toBe(402)
   })
 
-  test('sell a price: the bare result, exact, with the receipt in the headers', async () => {
+  test('sell a price: the bare result, exact, with the receipt in the headers (contract 10.21)', async () => {
     const { pay, alice, chain } = market({
       latest: async () => ({ price: '332.2375000000000000001', confidence: '0.1', publishTime: NOW - 60 }),
     })
@@ -419,7 +433,19 @@ describe('paid feeds', () => {
     expect(chain.transfers.length).toBe(3)
   })
 
-  test('of usstock are those of stocks/us, and never of another market', async () => {
+  test('whose settlement is refused is 402, with the reason in PAYMENT-RESPONSE (contract 10.21)', async () => {
+    const { pay, send, alice, chain } = market()
+    const payment = alice.sign(await send(PRICE))
+    chain.simulate('refused')
+    const { status, headers, body } = await pay(PRICE, { payment })
+    expect([status, 'price' in body && typeof body.price === 'number', chain.transfers]).toEqual([402, false, []])
+    expect(decodeHeader(headers.get('payment-response'))).toMatchObject({
+      success: false,
+      errorReason: expect.stringMatching(/./),
+    })
+  })
+
+  test('of usstock are those of stocks/us, and never of another market (contract 10.3)', async () => {
     const { pay } = market()
     expect((await pay('/api/v1/usstock/price/AAPL?market=hk')).body).toEqual((await pay(PRICE)).body)
     expect((await pay(`/api/v1/usstock/history/AAPL?from=${NOW - 86_400}`)).body).toEqual(
@@ -427,19 +453,21 @@ describe('paid feeds', () => {
     )
   })
 
-  test('pass the session on', async () => {
+  test('pass the session on (contract 10.13)', async () => {
     const { pay, seen } = market()
     for (const session of ['pre', 'post', 'on']) expect((await pay(`${PRICE}?session=${session}`)).status).toBe(200)
     expect((await pay(`${HISTORY}&session=post`)).status).toBe(200)
+    expect((await pay(PRICE)).status).toBe(200)
     expect(seen.filter((question) => !question.startsWith('feeds'))).toEqual([
       'latest AAPL pre',
       'latest AAPL post',
       'latest AAPL on',
       `bars AAPL D ${NOW - 10 * 86_400} ${NOW} post`,
+      'latest AAPL',
     ])
   })
 
-  test('tell those who pay what is wrong, with 400, no code, and nothing charged', async () => {
+  test('tell those who pay what is wrong, with 400, no code, and nothing charged (contract 10.11, 10.12, 10.15)', async () => {
     const { pay, send, chain, alice } = market()
     const payment = alice.sign(await send(PRICE))
     const cases: readonly [string, string][] = [
@@ -476,15 +504,16 @@ describe('paid feeds', () => {
     expect((await pay(PRICE, { payment })).status).toBe(200)
   })
 
-  test('answer an unknown market with 404 and the list, even unpaid', async () => {
+  test('answer an unknown market with 404 and the list, even unpaid (contract 10.4)', async () => {
     const { send } = market()
     for (const path of ['stocks/mars/price/AAPL', 'stocks/__proto__/history/AAPL', 'stocks/uk/list']) {
       const { status, body } = await send(`/api/v1/${path}`)
-      expect([path, status, body.error, body.supported]).toEqual([path, 404, 'Unknown market', [...STOCK_MARKETS]])
+      const supported = ['us', 'hk', 'jp', 'kr', 'gb', 'de', 'fr', 'nl', 'ie', 'lu', 'cn', 'ca']
+      expect([path, status, body.error, body.supported]).toEqual([path, 404, 'Unknown market', supported])
     }
   })
 
-  test('answer an unknown symbol with 404, a hint and what is near, before any settlement; the payment stays good', async () => {
+  test('answer an unknown symbol with 404, a hint and what is near, before any settlement; the payment stays good (contract 10.17)', async () => {
     const { pay, send, chain, alice } = market()
     const payment = alice.sign(await send(PRICE))
     const { status, body } = await pay('/api/v1/stocks/us/price/APPL', { payment })
@@ -499,7 +528,7 @@ describe('paid feeds', () => {
     expect((await pay(PRICE, { payment })).status).toBe(200)
   })
 
-  test('answer 404 where a symbol has no such session, or the window no bars', async () => {
+  test('answer 404 where a symbol has no such session, or the window no bars (contract 10.17)', async () => {
     const { pay, chain } = market()
     const session = await pay('/api/v1/stocks/hk/price/0700-HK?session=pre')
     expect([session.status, session.body.error, session.body.hint]).toEqual([
@@ -531,7 +560,7 @@ describe('paid feeds', () => {
     expect(lanes).toEqual(['paid', 'free'])
   })
 
-  test('that are away are 502 without a charge, and 503 in place of the 402 where none is configured', async () => {
+  test('that are away are 502 without a charge, and 503 in place of the 402 where none is configured (contract 10.18)', async () => {
     const { pay, chain } = market({ latest: away, bars: () => Promise.reject(new Error('ECONNRESET')) })
     for (const path of [PRICE, HISTORY]) {
       const { status, body } = await pay(path)

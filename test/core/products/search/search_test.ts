@@ -37,15 +37,18 @@ async function shown(answer: Partial<SearchAnswer>, body: object = QUESTION) {
 }
 
 describe('the price of a search', () => {
-  test.each([1, 10, 50])('is 81000 micro-USDC for max_results %d, shown with four decimals', async (max_results) => {
-    const { status, body } = await stage()
-      .buyer()
-      .ask({ ...QUESTION, max_results }, AT)
-    expect([status, body.accepts[0].amount, body.accepts[0].maxTimeoutSeconds]).toEqual([402, '81000', 300])
-    expect(body.price).toEqual({ amount: '0.0810', currency: 'USD', perCallPrice: 0.08 })
-  })
+  test.each([1, 10, 50])(
+    'is 81000 micro-USDC for max_results %d, shown with four decimals (contract 9.1, 9.2)',
+    async (max_results) => {
+      const { status, body } = await stage()
+        .buyer()
+        .ask({ ...QUESTION, max_results }, AT)
+      expect([status, body.accepts[0].amount, body.accepts[0].maxTimeoutSeconds]).toEqual([402, '81000', 300])
+      expect(body.price).toEqual({ amount: '0.0810', currency: 'USD', perCallPrice: 0.08 })
+    },
+  )
 
-  test('is what a GET and an empty POST are quoted', async () => {
+  test('is what a GET and an empty POST are quoted (contract 9.11)', async () => {
     const { shop } = stage()
     for (const method of ['GET', 'POST']) {
       const { status, headers, body } = await read(await shop.fetch(new Request(ORIGIN + PATH, { method })))
@@ -66,7 +69,7 @@ describe('the price of a search', () => {
 })
 
 describe('the answer of a search', () => {
-  test('is exactly query, summary, citations, sources_used and model', async () => {
+  test('is exactly query, summary, citations, sources_used and model (contract 9.7)', async () => {
     expect(await shown({})).toEqual({
       query: 'what is x402?',
       summary: 'x402 is a payment protocol.',
@@ -79,7 +82,7 @@ describe('the answer of a search', () => {
     })
   })
 
-  test('cites at most max_results pages, the first ones, after double ones are gone', async () => {
+  test('cites at most max_results pages, the first ones, after double ones are gone (contract 9.7)', async () => {
     const citations = ['https://a.test/', 'https://a.test/', 'https://b.test/', 'https://c.test/']
     expect((await shown({ citations }, { ...QUESTION, max_results: 2 })).citations).toEqual([
       { url: 'https://a.test/', title: 'a.test' },
@@ -92,7 +95,7 @@ describe('the answer of a search', () => {
     expect((await shown({ citations })).citations).toEqual([{ url: 'http://b.test:8080/x', title: 'b.test' }])
   })
 
-  test('says max_results for sources_used where the upstream does not count', async () => {
+  test('says max_results for sources_used where the upstream does not count (contract 9.7)', async () => {
     const { sourcesUsed: _, ...uncounted } = FOUND
     const alice = stage(async () => uncounted).buyer()
     expect((await alice.buy(QUESTION, AT)).body.sources_used).toBe(10)
@@ -102,7 +105,7 @@ describe('the answer of a search', () => {
 })
 
 describe('what a search vendor is asked', () => {
-  test('is ten results of the web unless the caller says otherwise', async () => {
+  test('is ten results of the web unless the caller says otherwise (contract 9.4, 9.5)', async () => {
     const { buyer, jobs } = stage()
     await buyer().buy(QUESTION, AT)
     expect(jobs).toEqual([{ query: 'what is x402?', sources: ['web'], maxResults: 10 }])
@@ -208,7 +211,7 @@ describe('a bad order for a search', () => {
   ]
 
   test.each(refused)(
-    '%s is 400 with its issue, before any quote, with a payment as without',
+    '%s is 400 with its issue, before any quote, with a payment as without (contract 9.3, 9.4, 9.5, 9.6, 9.8)',
     async (_, body, issue) => {
       const { shop, buyer, chain, jobs } = stage()
       const alice = buyer()
@@ -242,23 +245,26 @@ describe('a bad order for a search', () => {
     ])
   })
 
-  test.each(['[]', 'null', '"text"', '7'])('that is %s is 400, and so is one that is no JSON', async (body) => {
-    const { shop } = stage()
-    const send = async (text: string) =>
-      await read(
-        await shop.fetch(
-          new Request(ORIGIN + PATH, { method: 'POST', headers: { 'content-type': 'application/json' }, body: text }),
-        ),
-      )
-    expect((await send(body)).body).toMatchObject({
-      error: 'Invalid request body',
-      details: [{ message: expect.any(String) }],
-    })
-    expect((await send(`{${body}`)).body.error).toBe('Invalid JSON')
-  })
+  test.each(['[]', 'null', '"text"', '7'])(
+    'that is %s is 400, and so is one that is no JSON (contract 9.8)',
+    async (body) => {
+      const { shop } = stage()
+      const send = async (text: string) =>
+        await read(
+          await shop.fetch(
+            new Request(ORIGIN + PATH, { method: 'POST', headers: { 'content-type': 'application/json' }, body: text }),
+          ),
+        )
+      expect((await send(body)).body).toMatchObject({
+        error: 'Invalid request body',
+        details: [{ message: expect.any(String) }],
+      })
+      expect((await send(`{${body}`)).body).toMatchObject({ error: 'Invalid JSON', code: 'INVALID_JSON' })
+    },
+  )
 
   test.each(['2024-02-29', '2026-12-31', '1999-01-01'])(
-    'is not one for %s, a day of the calendar',
+    'is not one for %s, a day of the calendar (contract 9.6)',
     async (from_date) => {
       expect(
         (
@@ -270,7 +276,7 @@ describe('a bad order for a search', () => {
     },
   )
 
-  test('is not one of 1000 characters', async () => {
+  test('is not one of 1000 characters (contract 9.3)', async () => {
     for (const letter of ['ü', '🦊', 'x'])
       expect([
         letter,
@@ -307,7 +313,7 @@ describe('a search that fails', () => {
   ]
 
   test.each(failures)(
-    'because its vendor %s is 500 Internal server error with details, uncharged, and the same signature buys later',
+    'because its vendor %s is 500 Internal server error with details, uncharged, and the same signature buys later (contract 9.10)',
     async (_, error, details) => {
       let isBroken = true
       const { buyer, chain } = stage(async () => (isBroken ? Promise.reject(error) : FOUND))
@@ -327,7 +333,7 @@ describe('a search that fails', () => {
     },
   )
 
-  test('because its query is refused, or its vendor at its limit, says so, uncharged', async () => {
+  test('because its query is refused, or its vendor at its limit, says so, uncharged (contract 9.10)', async () => {
     for (const [error, status, words] of [
       [new ApiError('CONTENT_POLICY'), 400, 'Content policy violation'],
       [rateLimited('vendor-c', 9), 429, 'Rate limit exceeded'],
@@ -335,6 +341,7 @@ describe('a search that fails', () => {
       const { buyer, chain } = stage(() => Promise.reject(error))
       const answer = await buyer().buy(QUESTION, AT)
       expect([answer.status, answer.body.error, chain.transfers]).toEqual([status, words, []])
+      if (status === 429) expect([answer.body.code, answer.headers.get('retry-after')]).toEqual(['RATE_LIMITED', '9'])
     }
   })
 
@@ -351,10 +358,12 @@ describe('a search that fails', () => {
 })
 
 describe('the payment of a search', () => {
-  test('that is refused at settlement withholds the answer: 402 Payment settlement failed', async () => {
+  test('that is refused at settlement withholds the answer: 402 Payment settlement failed (contract 9.12)', async () => {
     const { buyer, chain, jobs } = stage()
+    const alice = buyer()
+    const challenge = await alice.ask(QUESTION, AT)
     chain.simulate('refused')
-    const { status, body } = await buyer().buy(QUESTION, AT)
+    const { status, body } = await alice.buy(QUESTION, { ...AT, payment: alice.sign(challenge) })
     expect([status, body.error, 'summary' in body, jobs.length, chain.transfers]).toEqual([
       402,
       'Payment settlement failed',
@@ -362,15 +371,28 @@ describe('the payment of a search', () => {
       1,
       [],
     ])
+    const collected = await alice.poll(body.poll_url, alice.sign(challenge))
+    expect([collected.status, collected.body.summary, jobs.length, chain.transfers.length]).toEqual([
+      200,
+      FOUND.summary,
+      1,
+      1,
+    ])
   })
 
-  test('that was used is told so to another order, and buys nothing again', async () => {
+  test('that was used is told so to another order, and buys nothing again (contract 9.9)', async () => {
     const { buyer, chain, jobs } = stage()
     const alice = buyer()
     const payment = alice.sign(await alice.ask(QUESTION, AT))
     await alice.buy(QUESTION, { ...AT, payment })
     const { status, body } = await alice.buy({ query: 'something else' }, { ...AT, payment })
-    expect([status, body.code, jobs.length, chain.transfers.length]).toEqual([402, 'PAYMENT_REPLAY', 1, 1])
+    expect([status, body.error, body.code, jobs.length, chain.transfers.length]).toEqual([
+      402,
+      'Payment authorization already used',
+      'PAYMENT_REPLAY',
+      1,
+      1,
+    ])
   })
 
   test('is not asked for where no search is configured: 503, and no challenge', async () => {

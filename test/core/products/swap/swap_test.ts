@@ -41,7 +41,7 @@ function stage(
 
 describe('the fee', () => {
   test.each(ROOTS.flatMap((root) => WITH_FEE.map((path) => [root, path] as const)))(
-    'is put into %s%s, and the rest is forwarded as it came',
+    'is put into %s%s, and the rest is forwarded as it came (contract 11.2)',
     async (root, path) => {
       const { get, calls } = stage()
       expect((await get(`${root}${path}?${TRADE}&swapFeeBps=0&taker=0xT`)).status).toBe(200)
@@ -104,7 +104,7 @@ describe('the fee', () => {
     ';swapFeeBps=0',
   ]
 
-  test.each(hostile)('is not the caller’s to write: %s', async (written) => {
+  test.each(hostile)('is not the caller’s to write: %s (contract 11.3)', async (written) => {
     for (const query of [
       `${TRADE}&${written}`,
       `${written}&${TRADE}`,
@@ -117,7 +117,7 @@ describe('the fee', () => {
     }
   })
 
-  test('leaves everything else alone: order, case, repetitions, encodings, empty and unknown parameters', async () => {
+  test('leaves everything else alone: order, case, repetitions, encodings, empty and unknown parameters (contract 11.3)', async () => {
     const left = [
       'b=2&a=1&b=3',
       'taker=0xAbC&TAKER=1',
@@ -141,7 +141,7 @@ describe('the fee', () => {
     }
   })
 
-  test('is taken in the sell token, as the caller wrote it', () => {
+  test('is taken in the sell token, as the caller wrote it (contract 11.4)', () => {
     expect(withFee('?sellToken=0xA%20&buyToken=0xB', TREASURY)).toBe(
       `?sellToken=0xA%20&buyToken=0xB&${OURS}&swapFeeToken=0xA%20`,
     )
@@ -241,7 +241,7 @@ function spell(letter: string, how: number): string {
 
 describe('a route without a fee', () => {
   test.each(ROOTS.flatMap((root) => WITHOUT.map((path) => [root, path] as const)))(
-    '%s%s forwards the query and adds nothing',
+    '%s%s forwards the query and adds nothing (contract 11.8)',
     async (root, path) => {
       const { get, calls } = stage()
       await get(`${root}${path}?chainId=8453&b=%20&a&swapFeeBps=1`)
@@ -270,12 +270,12 @@ describe('a route without a fee', () => {
     [`/${'a'.repeat(129)}`, 400],
     ['/0x12.34', 400],
     ['/', 404],
-  ])('asks nobody for the status of %s: %d', async (hash, status) => {
+  ])('asks nobody for the status of %s: %d (contract 11.7)', async (hash, status) => {
     const { get, calls } = stage()
     expect([(await get(`/api/v1/dexagg/gasless/status${hash}`)).status, calls]).toEqual([status, []])
   })
 
-  test('answers the hash of all zeros itself', async () => {
+  test('answers the hash of all zeros itself (contract 11.7)', async () => {
     for (const hash of [`0x${'0'.repeat(64)}`, `0X${'0'.repeat(64)}`, '0'.repeat(64)]) {
       const { get, calls } = stage()
       const { status, headers, body } = await get(`/api/v1/zerox/gasless/status/${hash}`)
@@ -297,7 +297,7 @@ describe('a submission', () => {
     0x00,
   ])
 
-  test('reaches the aggregator byte for byte', async () => {
+  test('reaches the aggregator byte for byte (contract 11.6)', async () => {
     const { calls, ports } = stage()
     const request = { search: '?a=1', bytes: async () => bytes } as unknown as FreeRequest
     const context = { vendors: ports.vendors, clock: ports.clock, log: testLog() } as unknown as FreeContext
@@ -322,22 +322,65 @@ describe('a submission', () => {
   })
 })
 
+describe('a swap from price to confirmation', () => {
+  const NINE: readonly (readonly [path: string, answer: Json])[] = [
+    ['/price', { liquidityAvailable: true }],
+    ['/quote', { transaction: { to: '0xT', data: '0xD' }, permit2: { eip712: { primaryType: 'Permit' } } }],
+    ['/gasless/price', { liquidityAvailable: true }],
+    [
+      '/gasless/quote',
+      { trade: { eip712: { primaryType: 'Trade' } }, approval: { eip712: { primaryType: 'Permit' } } },
+    ],
+    ['/gasless/quote', { trade: { eip712: { primaryType: 'Trade' } } }],
+    ['/gasless/submit', { tradeHash: HASH }],
+    [`/gasless/status/${HASH}`, { status: 'pending' }],
+    [`/gasless/status/${HASH}`, { status: 'submitted' }],
+    [`/gasless/status/${HASH}`, { status: 'confirmed' }],
+    ['/gasless/approval-tokens', { tokens: ['0xT'] }],
+    ['/gasless/chains', { chains: [{ chainId: 8453 }] }],
+    ['/swap/chains', { chains: [{ chainName: 'Base', chainId: 8453 }] }],
+  ]
+
+  test.each(ROOTS)(
+    'below %s is free at every step, in the aggregator’s own words and under X-Affiliate (contract 11.1, 11.5, 11.6, 11.7, 11.8, 11.9)',
+    async (root) => {
+      const answers = NINE.map(([, answer]) => answer)
+      const { send, chain } = stage(async () => ({ status: 200, body: answers.shift() ?? null }))
+      for (const [path, answer] of NINE) {
+        const isSubmit = path === '/gasless/submit'
+        const order = JSON.stringify({ trade: {}, chainId: 8453 })
+        const reply = await send(
+          isSubmit ? 'POST' : 'GET',
+          `${root}${path}${isSubmit ? '' : `?${TRADE}`}`,
+          isSubmit ? { headers: { 'content-type': 'application/json' }, body: order } : {},
+        )
+        expect([path, reply.status, reply.body]).toEqual([path, 200, answer])
+        expect(reply.headers.get('x-affiliate')).toBe('farebox')
+      }
+      expect(chain.transfers).toEqual([])
+    },
+  )
+})
+
 describe('what the aggregator says', () => {
   const PRICE = '/api/v1/dexagg/price?sellToken=0xS'
 
-  test.each([200, 201])('of success, %d, is passed on whole, under X-Affiliate, and is not cached', async (status) => {
-    const body = { liquidityAvailable: false, fees: { integratorFee: null }, zid: '0x1' }
-    const answer = await stage(async () => ({ status, body })).get(PRICE)
-    expect([
-      answer.status,
-      answer.body,
-      answer.headers.get('x-affiliate'),
-      answer.headers.get('cache-control'),
-    ]).toEqual([status, body, 'farebox', 'no-store'])
-  })
+  test.each([200, 201])(
+    'of success, %d, is passed on whole, under X-Affiliate, and is not cached (contract 11.9)',
+    async (status) => {
+      const body = { liquidityAvailable: false, fees: { integratorFee: null }, zid: '0x1' }
+      const answer = await stage(async () => ({ status, body })).get(PRICE)
+      expect([
+        answer.status,
+        answer.body,
+        answer.headers.get('x-affiliate'),
+        answer.headers.get('cache-control'),
+      ]).toEqual([status, body, 'farebox', 'no-store'])
+    },
+  )
 
   test.each([400, 403, 404, 409, 422, 429])(
-    'of a mistake of the caller’s keeps its status %d, with error, message, status and details',
+    'of a mistake of the caller’s keeps its status %d, with error, message, status and details (contract 11.10)',
     async (status) => {
       const details = {
         name: 'INPUT_INVALID',
@@ -382,14 +425,14 @@ describe('what the aggregator says', () => {
   })
 
   test.each([500, 502, 503, 302])(
-    'of trouble of its own, %d, is 502 Upstream provider error with its status',
+    'of trouble of its own, %d, is 502 Upstream provider error with its status (contract 11.11)',
     async (status) => {
       const { status: answered, body } = await stage(async () => ({ status, body: { secret: 'trace' } })).get(PRICE)
       expect([answered, body]).toEqual([502, { error: 'Upstream provider error', message: expect.any(String), status }])
     },
   )
 
-  test('is awaited for 30 seconds, and then the call is ended: 502 did not respond in time', async () => {
+  test('is awaited for 30 seconds, and then the call is ended: 502 did not respond in time (contract 11.11)', async () => {
     let ended = false
     const { get, clock } = stage(
       (_, { signal }) => new Promise(() => signal.addEventListener('abort', () => (ended = true))),
@@ -422,15 +465,17 @@ describe('what the aggregator says', () => {
 })
 
 describe('the passthrough', () => {
-  test('is 503 where no aggregator is configured', async () => {
+  test('is 503 where no aggregator is configured (contract 11.12)', async () => {
     const { shop } = kit()
     for (const path of [...WITH_FEE, ...WITHOUT, `/gasless/status/${HASH}`]) {
       const { status, body } = await read(await shop.fetch(new Request(`${ORIGIN}/api/v1/dexagg${path}`)))
       expect([path, status, typeof body.error]).toEqual([path, 503, 'string'])
     }
+    const submit = new Request(`${ORIGIN}/api/v1/dexagg/gasless/submit`, { method: 'POST', body: '{}' })
+    expect((await shop.fetch(submit)).status).toBe(503)
   })
 
-  test.each(ROOTS)('answers an unknown path below %s with 404 and the nine routes', async (root) => {
+  test.each(ROOTS)('answers an unknown path below %s with 404 and the nine routes (contract 11.13)', async (root) => {
     for (const path of [
       '',
       '/',
@@ -452,7 +497,7 @@ describe('the passthrough', () => {
     }
   })
 
-  test('answers a wrong method with 405, and names the right one', async () => {
+  test('answers a wrong method with 405, and names the right one (contract 11.13)', async () => {
     for (const [method, path, right] of [
       ['POST', '/price', 'GET'],
       ['PUT', '/quote', 'GET'],
@@ -472,7 +517,7 @@ describe('the passthrough', () => {
     }
   })
 
-  test('asks no payment, and looks at none', async () => {
+  test('asks no payment, and looks at none (contract 11.4)', async () => {
     const { get, chain } = stage()
     expect(
       (
@@ -492,7 +537,7 @@ describe('the passthrough', () => {
     expect(calls).toEqual([{ method: 'GET', path: '/swap/chains', query: '' }])
   })
 
-  test('shows nine routes, each under both names, and nothing of the operator’s', () => {
+  test('shows nine routes, each under both names, and nothing of the operator’s (contract 11.1)', () => {
     const shown = swap.filter(({ hidden }) => !hidden)
     expect(shown.map(({ path, aliases }) => [path, aliases])).toEqual(
       shown.map(({ path }) => [path, [path.replace('dexagg', 'zerox')]]),
@@ -505,13 +550,13 @@ describe('trade analytics', () => {
   const PATHS = ['/trade-analytics/swap', '/trade-analytics/gasless']
   const operator = { headers: { authorization: 'Bearer operator-secret' } }
 
-  test.each(PATHS)('%s is the operator’s, with its query as it came', async (path) => {
+  test.each(PATHS)('%s is the operator’s, with its query as it came (contract 11.14)', async (path) => {
     const { get, calls } = stage(undefined, { operatorToken: 'operator-secret' })
     expect((await get(`/api/v1/dexagg${path}?cursor=a%3D&startTimestamp=1`, operator)).status).toBe(200)
     expect(calls).toEqual([{ method: 'GET', path, query: '?cursor=a%3D&startTimestamp=1' }])
   })
 
-  test('is 404 to everybody else, like any path that does not exist', async () => {
+  test('is 404 to everybody else, like any path that does not exist (contract 11.14)', async () => {
     const { get, send, calls } = stage(undefined, { operatorToken: 'operator-secret' })
     const unknown = await get('/api/v1/dexagg/nothing/here')
     for (const path of PATHS) {
