@@ -2,7 +2,6 @@
 import type { Free, Price, RequestHead, Sold } from '../endpoint/mod.ts'
 import * as replies from '../endpoint/replies.ts'
 import { isBrowser } from '../http/browser_402.ts'
-import { ApiError } from '../http/errors.ts'
 import type { Reply } from '../http/reply.ts'
 import type { Offers } from '../payment/offers.ts'
 import { usdc } from '../x402/money.ts'
@@ -31,19 +30,14 @@ export function challenges(
   return { demand, discover }
 
   async function discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply> {
-    if (endpoint.kind === 'free')
-      return demand(endpoint, requestContext, {
-        offers: offering.at(NOTHING),
-        price: NOTHING,
-        why: replies.freeOfCharge(endpoint.summary),
-      })
+    if (endpoint.kind === 'free') return ofNothing(endpoint, requestContext)
     if (endpoint.order === 'quote_then_check' && endpoint.delivery !== 'stream') {
       const sample =
         endpoint.from === 'query'
           ? { ...Object.fromEntries(requestContext.query), ...requestContext.params }
           : { ...(endpoint.sample(context) ?? (endpoint.example as object)), ...requestContext.params }
       const { price } = unchecked(endpoint, sample)
-      if (price === 'free') throw freeHere(endpoint)
+      if (price === 'free') return ofNothing(endpoint, requestContext)
       return demand(endpoint, requestContext, {
         offers: offering.at(price),
         price,
@@ -53,7 +47,7 @@ export function challenges(
     const sample =
       endpoint.delivery === 'stream' ? endpoint.sample(context) : (endpoint.sample(context) ?? endpoint.example)
     const { price } = await check(endpoint, sample, { head: NO_REQUEST_HEAD, countTokens })
-    if (price === 'free') throw freeHere(endpoint)
+    if (price === 'free') return ofNothing(endpoint, requestContext)
     const also =
       endpoint.delivery !== 'stream' && endpoint.discovery
         ? { ...price.also, ...endpoint.discovery(context) }
@@ -63,6 +57,12 @@ export function challenges(
       price: also ? { ...price, also } : price,
       why: replies.paymentRequired(price),
     })
+  }
+
+  /** For what is free here: asks for nothing, so that the methods that a path allows do not depend on its price. */
+  function ofNothing(endpoint: Sold | Free, requestContext: RequestContext): Reply {
+    const why = replies.freeOfCharge(endpoint.summary)
+    return demand(endpoint, requestContext, { offers: offering.at(NOTHING), price: NOTHING, why })
   }
 
   function demand(endpoint: Sold | Free, requestContext: RequestContext, { offers, price, why }: Demand): Reply {
@@ -82,10 +82,3 @@ export function challenges(
 /** A quote of nothing, for what is free. */
 const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }
 const NO_REQUEST_HEAD: RequestHead = { params: {}, header: () => null }
-
-function freeHere({ path }: Sold): ApiError {
-  return new ApiError('METHOD_NOT_ALLOWED', {
-    message: `${path} is free here: POST a request to it.`,
-    headers: { allow: 'OPTIONS, POST' },
-  })
-}
