@@ -196,7 +196,7 @@ export function gateway(setup: Setup): Gateway {
     closed: () => chain.closed?.(clock.now()),
     terms,
     healthStatus,
-    ...documents.shown,
+    ...documents.documents,
   }
   const calls: FreeCalls = {
     async find(id, key) {

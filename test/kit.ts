@@ -152,7 +152,7 @@ export function embedded(
   | 'prediction'
   | 'defi'
   | 'market'
-  | 'portraits'
+  | 'characters'
   | 'voice'
   | 'phone'
   | 'onramp'
@@ -171,7 +171,7 @@ export function embedded(
     prediction: demoPrediction({ clock }),
     defi: demoDefi({ clock }),
     market: demoMarket({ clock }),
-    portraits: demoCharacters({ random: countingRandom() }),
+    characters: demoCharacters({ random: countingRandom() }),
     sandbox: rented(),
   }
 }

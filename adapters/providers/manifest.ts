@@ -69,7 +69,7 @@ export type ServiceVendors = Required<
     | 'prediction'
     | 'defi'
     | 'swap'
-    | 'portraits'
+    | 'characters'
     | 'sandbox'
     | 'voice'
     | 'phone'

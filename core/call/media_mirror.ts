@@ -80,10 +80,12 @@ export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: 
   async function placed<T>(folder: string, work: () => Promise<T>): Promise<T> {
     const turn = limiters.get(folder) ?? concurrencyLimiter(AT_ONCE)
     limiters.set(folder, turn)
-    const [begun, late] = [new AbortController(), new AbortController()]
-    void clock.wait(STREAM_MS, begun.signal).then(() => late.abort(new Error('too many others were being mirrored')))
+    const [whenAnswerStarts, late] = [new AbortController(), new AbortController()]
+    void clock
+      .wait(STREAM_MS, whenAnswerStarts.signal)
+      .then(() => late.abort(new Error('too many others were being mirrored')))
     return await turn(() => {
-      begun.abort()
+      whenAnswerStarts.abort()
       return work()
     }, late.signal)
   }

@@ -1,6 +1,6 @@
 /** The discovery documents of a gateway, derived from its endpoints and cached. */
 import { bazaarOf } from './bazaar.ts'
-import type { GatewayDescription } from './described.ts'
+import type { GatewayDescription } from './document_input.ts'
 import { DOCS_POLICY, docsPage, escape } from './reference_page.ts'
 import type { Endpoint, Free, Sold } from '../endpoint/mod.ts'
 import type { GatewayFacts } from '../endpoint/gateway_info.ts'
@@ -9,7 +9,7 @@ import { priceList } from './price_list.ts'
 import { wellKnown } from './well_known.ts'
 
 export type Documents = {
-  readonly shown: Pick<GatewayFacts, 'openapi' | 'wellKnown' | 'docs' | 'pricing'>
+  readonly documents: Pick<GatewayFacts, 'openapi' | 'wellKnown' | 'docs' | 'pricing'>
   /** The `bazaar` extension of an endpoint as JSON; undefined for one that indexers must not call. */
   bazaar(endpoint: Sold | Free): string | undefined
 }
@@ -30,7 +30,7 @@ export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescri
   const listed = memoized(() => JSON.stringify(wellKnown(endpoints, PLACEHOLDER_ORIGIN, facts)), key)
   const inJson = (origin: string) => JSON.stringify(origin).slice(1, -1)
   return {
-    shown: {
+    documents: {
       openapi: async (origin) => (await written()).replaceAll(PLACEHOLDER_ORIGIN, () => inJson(origin)),
       docs: async (origin) => ({
         html: (await page()).replaceAll(PLACEHOLDER_ORIGIN, () => escape(origin)),

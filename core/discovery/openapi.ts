@@ -13,7 +13,7 @@ import {
   methodsOf,
   servesBeforeSettlement,
 } from '../endpoint/mod.ts'
-import type { GatewayDescription } from './described.ts'
+import type { GatewayDescription } from './document_input.ts'
 import { usdc } from '../x402/money.ts'
 import { offerOf } from '../x402/offer.ts'
 import {
@@ -47,10 +47,10 @@ export async function openapi(
   origin: string,
   facts: GatewayDescription,
 ): Promise<Fields> {
-  const shown = endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
+  const listed = endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
   const parts = components()
   const paths: Record<string, Record<string, unknown>> = {}
-  for (const endpoint of shown) {
+  for (const endpoint of listed) {
     const trial = isSold(endpoint) ? await pricedTrial(endpoint, facts.offering) : trialOf(endpoint, facts.offering)
     const path = endpoint.path.replaceAll('...}', '}')
     for (const method of methodsOf(endpoint))
@@ -65,7 +65,7 @@ export async function openapi(
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: origin }],
-    tags: [...new Set(shown.map(({ tag }) => tag))].map((name) => ({ name })),
+    tags: [...new Set(listed.map(({ tag }) => tag))].map((name) => ({ name })),
     paths,
     components: componentsIn(paths, parts),
     externalDocs: { url: `${origin}/docs`, description: 'The same as a page.' },

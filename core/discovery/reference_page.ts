@@ -2,11 +2,11 @@
 import { sha256 } from '@noble/hashes/sha256'
 import { utf8ToBytes } from '@noble/hashes/utils'
 import { toBase64 } from '../lib/base64.ts'
-import type { Change } from './described.ts'
+import type { Change } from './document_input.ts'
 
 /** A part of the document with arbitrary members. */
 type Node = { readonly [name: string]: unknown }
-type Place = { readonly origin: string; readonly label: string; readonly changes: readonly Change[] }
+type PageOptions = { readonly origin: string; readonly label: string; readonly changes: readonly Change[] }
 
 const STYLE = `
   :root { color-scheme: light dark; --ink: #3b3350; --soft: #74698b; --paper: #f6edda; --card: #fffaf0; --line: #dccfb4; --get: #2f6f6a; --post: #8a4a24 }
@@ -33,7 +33,7 @@ const STYLE = `
 /** Allows only this style and the gateway's icon. */
 export const DOCS_POLICY = `default-src 'none'; style-src 'sha256-${toBase64(sha256(utf8ToBytes(STYLE)))}'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`
 
-export function docsPage(openapi: Node, { origin, label, changes: changelog }: Place): string {
+export function docsPage(openapi: Node, { origin, label, changes: changelog }: PageOptions): string {
   const operations = operationsIn(openapi)
   const tags = listOf(openapi.tags).map(({ name }) => String(name))
   const info = nodeOf(openapi.info)

@@ -3,7 +3,7 @@
  * decision 70).
  */
 import { bazaarOf } from './bazaar.ts'
-import type { GatewayDescription } from './described.ts'
+import type { GatewayDescription } from './document_input.ts'
 import { type Endpoint, isSold } from '../endpoint/mod.ts'
 import { DESCRIPTION } from './openapi.ts'
 import { priceRange } from './price_list.ts'

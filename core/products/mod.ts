@@ -18,7 +18,7 @@ import { models } from './site/models.ts'
 import { music } from './audio/music.ts'
 import { onramp } from './wallet/onramp.ts'
 import { phone } from './phone/numbers.ts'
-import { portraits } from './video/characters.ts'
+import { characters } from './video/characters.ts'
 import { prediction } from './prediction/prediction.ts'
 import { pricing } from './site/price_list.ts'
 import { responses } from './chat/responses.ts'
@@ -37,7 +37,7 @@ export const endpoints: readonly Endpoint[] = [
   ...images,
   ...edits,
   ...video,
-  ...portraits,
+  ...characters,
   ...speech,
   ...soundEffects,
   ...music,

@@ -5,7 +5,7 @@ import { addressOf } from './makers.ts'
 import { protocolOf } from './providers.ts'
 import { oneOf, setting } from '../../adapters/providers/manifest.ts'
 import { type Environment, Rate } from './settings.ts'
-import { above, ChatProtocolName, keyOf, serving, type Shelf, type VendorTable } from './vendors.ts'
+import { above, ChatProtocolName, keyOf, serving, type ServedCatalog, type VendorTable } from './vendors.ts'
 
 const strict = { additionalProperties: false }
 const Name = Type.String({ minLength: 1, maxLength: 200 })
@@ -81,7 +81,7 @@ export type ChatServing = {
   readonly parameters: Readonly<Record<string, Json>> | undefined
   readonly overrides: Readonly<Record<string, Json>> | undefined
 }
-export type ChatShelf = Shelf<ChatRow, ChatServing>
+export type ServedChat = ServedCatalog<ChatRow, ChatServing>
 
 /** 120 s: a whole answer, or the first bytes of a stream (contract 6.52). */
 const TIMEOUT_S = 120
@@ -93,7 +93,7 @@ export function resolveChat(
   vendors: VendorTable,
   settings: readonly ChatSetting[],
   { env, added, mistakes }: Resolving,
-): ChatShelf {
+): ServedChat {
   const rows = overrideChat(chatRows, added).rows
   const overridden = overrideChat(rows, settings.map(overrideOf))
   mistakes.push(...overridden.mistakes)

@@ -7,15 +7,15 @@ import { parse } from 'smol-toml'
 import { databases } from '../../adapters/storage/databases.ts'
 import { dollars, roundUp, type Usdc } from '../../core/x402/money.ts'
 import { type GatewayConfig, GatewayRow, resolveGateways } from './gateways.ts'
-import { type ChatShelf, ChatSetting, resolveChat } from './chat.ts'
+import { type ServedChat, ChatSetting, resolveChat } from './chat.ts'
 import type { Environment } from './settings.ts'
 import { fromEnvironment } from './makers.ts'
 import { type AudioConfig, audioSettings, resolveAudio } from './audio.ts'
 import { keyedServices, resolveServices, type Services, serviceSettings, serviceVariables } from './services.ts'
 import { resolveRpc, type RpcNodes } from './rpc.ts'
-import { resolveVideos, type VideoShelf, VideoSetting } from './video.ts'
+import { resolveVideos, type ServedVideos, VideoSetting } from './video.ts'
 import { oneOf, setting } from '../../adapters/providers/manifest.ts'
-import { checkVendors, ImageSetting, keyedVendors, resolveShelf, type Shelf, VendorRow } from './vendors.ts'
+import { checkVendors, ImageSetting, keyedVendors, resolveImages, type ServedCatalog, VendorRow } from './vendors.ts'
 
 /** Where everything is kept when nothing else is said, relative to the working directory. */
 export const DEFAULT_DIR = '.farebox'
@@ -219,11 +219,11 @@ export type Config = Services & {
   /** Empty means devnet: the embedded local system. */
   readonly gateways: readonly GatewayConfig[]
   /** Image rows for sale and how each is served; what nobody is configured for, the embedded vendor draws on devnet. */
-  readonly images: Shelf
+  readonly images: ServedCatalog
   /** Chat rows for sale and how each is served; nobody stands in for a model. */
-  readonly chat: ChatShelf
+  readonly chat: ServedChat
   /** Video rows for sale and how each is served; on devnet the embedded vendor films what nobody is configured for, vendor-f's rows aside. */
-  readonly videos: VideoShelf
+  readonly videos: ServedVideos
   readonly featureFlags: { readonly referenceMedia?: boolean }
   /** In hex, newest first; undefined where storage keeps one. */
   readonly pollKeys: readonly string[] | undefined
@@ -373,7 +373,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   checkVendors(named, mistakes)
   const found = fromEnvironment(env, { named, isDevnet, mistakes })
   const vendors = { ...found.vendors, ...named }
-  const images = resolveShelf(vendors, file.images ?? [], env, mistakes)
+  const images = resolveImages(vendors, file.images ?? [], env, mistakes)
   const chat = resolveChat(vendors, file.chat ?? [], { env, added: found.rows, mistakes })
   const videos = resolveVideos(vendors, file.videos ?? [], { env, mistakes })
   const isShared = databases[databaseOf(database).kind].isShared

@@ -66,7 +66,7 @@ const PRODUCTS: Readonly<Record<Service, Switch | undefined>> = {
   },
   sandbox: { setting: 'sandbox', says: 'Where sandboxes run' },
   swap: undefined,
-  portraits: undefined,
+  characters: undefined,
   audio: undefined,
   rpc: undefined,
 }

@@ -117,7 +117,7 @@ export type Serving = {
 }
 
 /** Rows for sale, and by row id how each is served; a row whose vendor is not configured has no serving. */
-export type Shelf<Row = ImageRow, Served = Serving> = {
+export type ServedCatalog<Row = ImageRow, Served = Serving> = {
   readonly rows: readonly Row[]
   readonly servings: ReadonlyMap<string, Served>
 }
@@ -147,7 +147,12 @@ export function checkVendors(vendors: VendorTable, mistakes: string[]): void {
 }
 
 /** Mistakes are added by name; keys are looked up, never shown. */
-export function resolveShelf(vendors: VendorTable, settings: Settings, env: Environment, mistakes: string[]): Shelf {
+export function resolveImages(
+  vendors: VendorTable,
+  settings: Settings,
+  env: Environment,
+  mistakes: string[],
+): ServedCatalog {
   const overridden = overrideImages(imageRows, settings.map(overrideOf))
   mistakes.push(...overridden.mistakes)
   const own = new Map(settings.map((setting) => [setting.id, setting]))
@@ -194,7 +199,10 @@ export function keyOf(
 export function keyedVendors({
   rows,
   servings,
-}: Shelf<{ readonly id: string; readonly vendor: string }, { readonly key: string | undefined }>): readonly string[] {
+}: ServedCatalog<
+  { readonly id: string; readonly vendor: string },
+  { readonly key: string | undefined }
+>): readonly string[] {
   return [...new Set(rows.filter(({ id }) => servings.get(id)?.key !== undefined).map(({ vendor }) => vendor))]
 }
 

@@ -5,7 +5,15 @@ import { addressOf } from './makers.ts'
 import { protocolOf } from './providers.ts'
 import { setting } from '../../adapters/providers/manifest.ts'
 import { type Environment, Rate } from './settings.ts'
-import { above, keyOf, serving, type Shelf, SubmitSeconds, type VendorTable, VideoProtocolName } from './vendors.ts'
+import {
+  above,
+  keyOf,
+  serving,
+  type ServedCatalog,
+  SubmitSeconds,
+  type VendorTable,
+  VideoProtocolName,
+} from './vendors.ts'
 
 const strict = { additionalProperties: false }
 const Name = Type.String({ minLength: 1, maxLength: 200 })
@@ -81,7 +89,9 @@ export type VideoServing = {
 }
 
 /** Rows for sale and how each is served. `byVendor` finds jobs again whose row has moved to another vendor meanwhile. */
-export type VideoShelf = Shelf<VideoRow, VideoServing> & { readonly byVendor: ReadonlyMap<string, VideoServing> }
+export type ServedVideos = ServedCatalog<VideoRow, VideoServing> & {
+  readonly byVendor: ReadonlyMap<string, VideoServing>
+}
 
 /** 20 s: until a vendor has taken a job (contract 12.41). */
 const TIMEOUT_S = 20
@@ -94,7 +104,7 @@ export function resolveVideos(
   vendors: VendorTable,
   settings: readonly VideoSetting[],
   { env, mistakes }: Resolving,
-): VideoShelf {
+): ServedVideos {
   const overridden = overrideVideos(
     videoRows,
     settings.map((setting) => overrideOf(setting, mistakes)),

@@ -2,7 +2,7 @@
 import { privateKeyToAddress } from 'viem/accounts'
 import { type EvmChain, evmChain } from '../../adapters/chains/evm/mod.ts'
 import { facilitatorChain } from '../../adapters/chains/evm/facilitator.ts'
-import { type LeasedChain, leasedChain } from '../../adapters/chains/evm/leased.ts'
+import { type LeasedChain, leasedChain } from '../../adapters/chains/evm/relayer_lease.ts'
 import { randomBytes } from '../../adapters/local.ts'
 import type { Chain, Storage } from '../../core/mod.ts'
 import { batchedChain } from '../../adapters/chains/batched/mod.ts'

@@ -65,7 +65,7 @@ export function serviceVendors(
     ...one('bridge'),
     ...one('sandbox'),
     ...one('swap'),
-    ...one('portraits'),
+    ...one('characters'),
     ...rpcVendor(),
     audio: audioVendors({ rows: audio.rows, choices: services.audio ?? [], isDevnet, log }, (choice) =>
       built('audio', [choice]).at(0),

@@ -125,10 +125,10 @@ export async function clip({ scratch, isQuick, children }: ClipBench): Promise<v
     await gateway.next()
     const before = kilobytes(gateway.pid, 'VmRSS')
     forgetPeak(gateway.pid)
-    const begun = performance.now()
+    const whenAnswerStarts = performance.now()
     gateway.tell('buy')
     const { isHosted } = (await gateway.next()) as Bought
-    const seconds = (performance.now() - begun) / 1000
+    const seconds = (performance.now() - whenAnswerStarts) / 1000
     const peak = kilobytes(gateway.pid, 'VmHWM')
     const sent = Number(await (await fetch(`http://${address}/crc`)).text())
     if (isHosted) gateway.tell('read')

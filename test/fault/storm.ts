@@ -135,11 +135,11 @@ async function underFault(
   const errands: Errand[] = []
   const going: Promise<unknown>[] = []
   const [a, b] = town.replicas
-  const begunBefore = town.talks.begun()
-  const begun = Promise.withResolvers<void>()
-  const fall = () => fault({ ...town, a, b, begun: begun.resolve })
+  const begunBefore = town.talks.whenAnswerStarts()
+  const whenAnswerStarts = Promise.withResolvers<void>()
+  const fall = () => fault({ ...town, a, b, whenAnswerStarts: whenAnswerStarts.resolve })
   const early = isEarly ? fall() : undefined
-  await Promise.race([begun.promise, early ?? Promise.resolve()])
+  await Promise.race([whenAnswerStarts.promise, early ?? Promise.resolve()])
   const buyers = [...town.regulars]
   const wish = (ware: Ware, first: number, ms = ANSWER_MS) => {
     const errand = newErrand({ ware, buyer: buyers.pop()!, ms, about: `errand ${errands.length} of ${Date.now()}` })
@@ -163,7 +163,10 @@ async function underFault(
 }
 
 async function underWay({ talks }: Town, answers: number, before: number): Promise<void> {
-  for (const until = performance.now() + LEAD_MS; talks.begun() - before < answers && performance.now() < until;)
+  for (
+    const until = performance.now() + LEAD_MS;
+    talks.whenAnswerStarts() - before < answers && performance.now() < until;
+  )
     await pause(50)
   await pause(500)
 }
@@ -215,10 +218,10 @@ async function ordered(errands: readonly Errand[]): Promise<void> {
 }
 
 async function nothingMoreBegins({ talks }: Town): Promise<void> {
-  const before = talks.begun()
+  const before = talks.whenAnswerStarts()
   const until = performance.now() + LEAD_MS
   for (let [seen, at] = [before, performance.now()]; performance.now() < until; await pause(50)) {
-    if (talks.begun() > seen) [seen, at] = [talks.begun(), performance.now()]
+    if (talks.whenAnswerStarts() > seen) [seen, at] = [talks.whenAnswerStarts(), performance.now()]
     if (seen > before && performance.now() - at > CALM_MS) return
   }
 }
@@ -263,7 +266,7 @@ async function allWeathers(
     const name = dice.pick(Object.keys(faults) as FaultName[])
     log(`${((endsAt - performance.now()) / 1000).toFixed(0).padStart(6)} s to go: ${name}`)
     const [a, b] = dice.isLucky(0.5) ? replicas : ([replicas[1], replicas[0]] as const)
-    const sky: Sky = { ...town, a, b, begun: () => {} }
+    const sky: Sky = { ...town, a, b, whenAnswerStarts: () => {} }
     await faults[name](sky)
   }
   isOver = true

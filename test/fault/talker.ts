@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 export type Talker = {
   readonly origin: string
   /** How many answers it has begun. */
-  readonly begun: () => number
+  readonly whenAnswerStarts: () => number
   stop(): Promise<void>
 }
 
@@ -18,14 +18,14 @@ const PIECE_MS = 100
 const USAGE = { prompt_tokens: 20, completion_tokens: 40, total_tokens: 60 }
 
 export function talker(): Talker {
-  let begun = 0
+  let whenAnswerStarts = 0
 
   const server = Bun.serve({
     port: 0,
     hostname: '127.0.0.1',
     idleTimeout: 0,
     async fetch(request) {
-      const work = ++begun
+      const work = ++whenAnswerStarts
       const { pathname } = new URL(request.url)
       const body = await request.json()
       if (pathname === '/rpc') return Response.json({ jsonrpc: '2.0', id: body.id ?? 1, result: `end-of-work-${work}` })
@@ -44,7 +44,7 @@ export function talker(): Talker {
     },
   })
 
-  return { origin: server.url.origin, begun: () => begun, stop: () => server.stop(true) }
+  return { origin: server.url.origin, whenAnswerStarts: () => whenAnswerStarts, stop: () => server.stop(true) }
 }
 
 type Head = { readonly id: string; readonly created: number; readonly model: string }

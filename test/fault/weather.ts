@@ -9,7 +9,12 @@ import type { Replica } from './replicas.ts'
 import { bury, type Stage } from './stage.ts'
 
 /** `a` and `b` are the two replicas, in any order. `begun` is told when a wrong clock has begun to tick. */
-export type Sky = Stage & { readonly a: Replica; readonly b: Replica; readonly chance: Chance; begun(): void }
+export type Sky = Stage & {
+  readonly a: Replica
+  readonly b: Replica
+  readonly chance: Chance
+  whenAnswerStarts(): void
+}
 export type Fault = (sky: Sky) => Promise<void>
 
 export const LEASE_SECONDS = 5
@@ -67,10 +72,10 @@ async function away(database: Stage['database'], ms: number): Promise<void> {
 }
 
 /** A replica comes back with a clock that is wrong, works for a while, and is put right. */
-async function skewed({ b, begun }: Sky, aheadMs: number): Promise<void> {
+async function skewed({ b, whenAnswerStarts }: Sky, aheadMs: number): Promise<void> {
   await b.stop()
   await b.start({ aheadMs })
-  begun()
+  whenAnswerStarts()
   await pause(SKEWED_FOR_MS)
   await b.stop()
   await b.start()

@@ -364,7 +364,7 @@ describe.each(SITES.filter(({ name }) => isFull || QUICK.includes(name)))('$name
       const wire = chatFormatOf(site)
       const more = door()
       const last = { 'an error': errors[wire], 'a disconnect': 'disconnects', silence: '' }[end]
-      upstream.be({ kind: 'streams', events: begun[wire].join(''), goesOn: more.passed, last })
+      upstream.be({ kind: 'streams', events: whenAnswerStarts[wire].join(''), goesOn: more.passed, last })
       const response = await shop.ask(true, payment)
       expect([response.status, response.headers.get('content-type')]).toEqual([200, 'text/event-stream; charset=utf-8'])
       const reader = reading(response)
@@ -435,7 +435,7 @@ const chunk = (delta: object) =>
   })
 const response = { id: 'resp_1', object: 'response', created_at: 1, status: 'in_progress', model: 'm', output: [] }
 
-const begun: Readonly<Record<UpstreamFormat, readonly string[]>> = {
+const whenAnswerStarts: Readonly<Record<UpstreamFormat, readonly string[]>> = {
   chat: [chunk({ role: 'assistant', content: '' }), chunk({ content: 'Because ' }), chunk({ content: 'air ' })],
   responses: [
     event('response.created', { type: 'response.created', sequence_number: 0, response }),
@@ -486,9 +486,9 @@ const begun: Readonly<Record<UpstreamFormat, readonly string[]>> = {
 
 /** What comes before the first word. */
 const preludes: Readonly<Record<UpstreamFormat, readonly string[]>> = {
-  chat: begun.chat.slice(0, 1),
-  responses: begun.responses.slice(0, 2),
-  messages: begun.messages.slice(0, 2),
+  chat: whenAnswerStarts.chat.slice(0, 1),
+  responses: whenAnswerStarts.responses.slice(0, 2),
+  messages: whenAnswerStarts.messages.slice(0, 2),
   generate_content: [
     bare({
       candidates: [{ index: 0, content: { role: 'model', parts: [{ text: '' }] } }],

@@ -1,6 +1,6 @@
 /** What the operator is told of accounts that run low: once for each change, with the address and the reason; and a gauge. */
 import { expect, test } from 'bun:test'
-import type { KeyState } from '../../adapters/chains/evm/leased.ts'
+import type { KeyState } from '../../adapters/chains/evm/relayer_lease.ts'
 import type { Closed } from '../../core/mod.ts'
 import { metrics } from '../../server/metrics.ts'
 import { teller } from '../../server/wiring/chains.ts'

@@ -3,7 +3,7 @@
  * `resources/messages`; decision 75.
  */
 import type { ChatOrder, ChatVendor, SseEvent, ChatFormat } from '../../../core/mod.ts'
-import { messagesFromChat } from '../../../core/products/chat/formats/messages/order.ts'
+import { messagesFromChat } from '../../../core/products/chat/formats/messages/request_from_chat.ts'
 import { chatFromMessagesReply } from '../../../core/products/chat/formats/messages/reply.ts'
 import { chatFromMessagesStream } from '../../../core/products/chat/formats/messages/stream.ts'
 import { errorEvent } from '../lib/chat/translation.ts'

@@ -35,7 +35,7 @@ export const manifest = provider({
     ARK_ASSETS_REGION: 'ark_assets_region',
   },
   serves: {
-    portraits: {
+    characters: {
       as: 'ark-assets',
       uses: ['ark_access_key', 'ark_secret_key', 'ark_assets_base_url', 'ark_assets_region'],
       create: ({ ark_access_key, ark_secret_key, ark_assets_base_url, ark_assets_region }, { clock, log }) =>

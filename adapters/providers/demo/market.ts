@@ -48,9 +48,9 @@ type Sample = {
  */
 export function demoMarket({ clock }: { clock: Pick<Clock, 'now'> }): MarketVendor {
   const shelves = new Map(
-    Object.entries(SHELVES).map(([shelf, [strays, ...rows]]) => [
-      shelf,
-      rows.map((row) => sampleOf(shelf as MarketKind, row, strays)),
+    Object.entries(SHELVES).map(([kind, [strays, ...rows]]) => [
+      kind,
+      rows.map((row) => sampleOf(kind as MarketKind, row, strays)),
     ]),
   )
   const byKey = new Map([...shelves.values()].flat().map((sample) => [sample.feed.key, sample]))
@@ -62,9 +62,9 @@ export function demoMarket({ clock }: { clock: Pick<Clock, 'now'> }): MarketVend
 
   return {
     source: 'sample',
-    async feeds(shelf, { signal }) {
+    async feeds(kind, { signal }) {
       signal.throwIfAborted()
-      return (shelves.get(shelf) ?? []).map(({ feed }) => feed)
+      return (shelves.get(kind) ?? []).map(({ feed }) => feed)
     },
     async latest(feed, { session, signal }) {
       signal.throwIfAborted()
@@ -93,13 +93,13 @@ const WAVES = [240, 960, 3_840, 15_360, 61_440, 245_760, 983_040, 3_932_160, 15_
   high: Math.sqrt(length / 15_728_640),
 }))
 
-function sampleOf(shelf: MarketKind, [symbol, name, about, decimals]: Row, strays: number): Sample {
-  const key = `${shelf}/${symbol}`
-  const assetType = symbol.startsWith('X') && shelf === 'commodity' ? 'Metal' : (TYPES[shelf] ?? 'Equity')
+function sampleOf(kind: MarketKind, [symbol, name, about, decimals]: Row, strays: number): Sample {
+  const key = `${kind}/${symbol}`
+  const assetType = symbol.startsWith('X') && kind === 'commodity' ? 'Metal' : (TYPES[kind] ?? 'Equity')
   const begin = [...key].reduce((sum, char) => (sum * 31 + char.charCodeAt(0)) % 9_973, 7) / 9_973
   return {
     feed: { symbol, description: `${name}, sample data`, assetType, feedId: `sample:${key}`, key },
-    hasSessions: shelf === 'us',
+    hasSessions: kind === 'us',
     written: (price) => (decimals > 0 ? price.toFixed(decimals).replace(/\.?0+$/, '') : price.toFixed(0)),
     /** All prices of an interval lie within it, and the ranges of all shorter ones. */
     range(from, to) {

@@ -22,7 +22,7 @@ export const manifest = provider({
     market: { ...sample, note: 'made-up prices', create: (_settings, { clock }) => demoMarket({ clock }) },
     prediction: { ...sample, create: (_settings, { clock }) => demoPrediction({ clock }) },
     defi: { ...sample, create: (_settings, { clock }) => demoDefi({ clock }) },
-    portraits: { isOnDevnet: true, create: (_settings, { random }) => demoCharacters({ random }) },
+    characters: { isOnDevnet: true, create: (_settings, { random }) => demoCharacters({ random }) },
     audio: {
       as: 'embedded',
       isOnDevnet: true,

@@ -11,7 +11,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import type { Clock, Ran } from '../../../core/mod.ts'
-import type { GuestAnswer, GuestOrder } from './guest.ts'
+import type { GuestAnswer, GuestOrder } from './interpreter.ts'
 
 /** Where the programs are. Absolute paths, without a comma. */
 export type Programs = { readonly deno: string; readonly pyodide: string }
@@ -75,7 +75,7 @@ const FLAGS = ['--quiet', '--no-prompt', '--no-remote', '--no-npm', '--no-config
  */
 const LIMITED =
   '{ echo 1000 > /proc/self/oom_score_adj; ulimit -c 0; ulimit -n 256; ulimit -t "$0"; ulimit -f 0; } 2> /dev/null; exec "$@"'
-const GUEST = fileURLToPath(new URL('./guest.ts', import.meta.url))
+const GUEST = fileURLToPath(new URL('./interpreter.ts', import.meta.url))
 
 /** Resolves when Python answers. Rejects where it does not start, or `signal` aborts; nothing is left then. */
 export async function startMachine(

@@ -68,8 +68,8 @@ export function pythMarket({
     },
   }
 
-  async function feeds(shelf: MarketKind, { signal }: { signal: AbortSignal }): Promise<readonly Feed[]> {
-    const { assetType } = shelfRule(shelf)
+  async function feeds(kind: MarketKind, { signal }: { signal: AbortSignal }): Promise<readonly Feed[]> {
+    const { assetType } = marketRule(kind)
     const listed = await http.get(
       `${under(hermesUrl, '/v2/price_feeds')}${assetType ? `?asset_type=${assetType}` : ''}`,
       signal,
@@ -78,7 +78,7 @@ export function pythMarket({
     const found = new Map(listed.filter(({ symbol }) => SESSION.test(symbol)).map(({ symbol, id }) => [symbol, id]))
     // Of a list that has lost most of itself, nothing is believed.
     if (assetType === 'equity' && found.size * 2 >= (sessions?.size ?? 0)) sessions = found
-    return feedsOf(shelf, listed)
+    return feedsOf(kind, listed)
   }
 
   async function sessionFeeds(signal: AbortSignal): Promise<ReadonlyMap<string, string>> {
@@ -102,16 +102,16 @@ export function pythMarket({
 const SESSION = /\.(?:PRE|POST|ON)$/
 const sessionKey = ({ key }: Feed, session: Session): string => `${key}.${session.toUpperCase()}`
 
-type ShelfRule = {
+type MarketRule = {
   /** What Hermes is asked for; all there is where our shelf has two of its types. */ readonly assetType?: string
   readonly prefixes: readonly string[]
 }
 
-function shelfRule(shelf: MarketKind): ShelfRule {
-  if (shelf === 'crypto') return { assetType: 'crypto', prefixes: ['Crypto.'] }
-  if (shelf === 'fx') return { assetType: 'fx', prefixes: ['FX.'] }
-  if (shelf === 'commodity') return { prefixes: ['Metal.', 'Commodities.'] }
-  return { assetType: 'equity', prefixes: [`Equity.${shelf.toUpperCase()}.`] }
+function marketRule(kind: MarketKind): MarketRule {
+  if (kind === 'crypto') return { assetType: 'crypto', prefixes: ['Crypto.'] }
+  if (kind === 'fx') return { assetType: 'fx', prefixes: ['FX.'] }
+  if (kind === 'commodity') return { prefixes: ['Metal.', 'Commodities.'] }
+  return { assetType: 'equity', prefixes: [`Equity.${kind.toUpperCase()}.`] }
 }
 
 /**
@@ -137,8 +137,8 @@ function listedOf(text: string): readonly Listed[] | undefined {
 }
 
 /** One feed for each of our symbols: where two come to the same, the later is told apart by its quote currency. */
-function feedsOf(shelf: MarketKind, listed: readonly Listed[]): readonly Feed[] {
-  const { prefixes } = shelfRule(shelf)
+function feedsOf(kind: MarketKind, listed: readonly Listed[]): readonly Feed[] {
+  const { prefixes } = marketRule(kind)
   const found = new Map<string, Feed>()
   for (const { id, symbol: key, description, assetType } of listed) {
     const prefix = prefixes.find((each) => key.startsWith(each))

@@ -1,6 +1,6 @@
 import type { ClientBase } from 'pg'
 import { sanitized } from '../database_error.ts'
-import { type Step, refuseUnknownSteps } from '../steps.ts'
+import { type Step, refuseUnknownSteps } from '../migration.ts'
 
 /**
  * The migrations, in order. A released step is never edited; a later step follows it. schema.ts describes the result of

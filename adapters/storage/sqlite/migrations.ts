@@ -1,5 +1,5 @@
 import type { Database } from 'bun:sqlite'
-import { type Step, refuseUnknownSteps } from '../steps.ts'
+import { type Step, refuseUnknownSteps } from '../migration.ts'
 
 /**
  * The migrations, in order. A released step is never edited; a later step follows it. schema.ts describes the result of

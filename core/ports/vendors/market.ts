@@ -40,7 +40,7 @@ export type Lane = 'paid' | 'free'
 export interface MarketVendor {
   /** Its name in replies. */
   readonly source: string
-  feeds(market: MarketKind, at: { signal: AbortSignal }): Promise<readonly Feed[]>
+  feeds(kind: MarketKind, at: { signal: AbortSignal }): Promise<readonly Feed[]>
   latest(feed: Feed, at: { session?: Session; signal: AbortSignal }): Promise<Spot | undefined>
   /** `from` and `to` in unix seconds, both within. Who pays says so: their questions never wait behind those that cost nothing. */
   bars(
@@ -51,5 +51,5 @@ export interface MarketVendor {
 
 /** A market that says at once what it has in memory and is still good: undefined where it must be asked. Never I/O. */
 export type CachedData = {
-  readonly atHand: { feeds(market: MarketKind): readonly Feed[] | undefined; latest(feed: Feed): Spot | undefined }
+  readonly atHand: { feeds(kind: MarketKind): readonly Feed[] | undefined; latest(feed: Feed): Spot | undefined }
 }

@@ -41,7 +41,7 @@ export interface Vendors {
   readonly defi?: DataVendor
   readonly market?: MarketVendor
   readonly swap?: SwapVendor
-  readonly portraits?: PortraitVendor
+  readonly characters?: PortraitVendor
   readonly sandbox?: SandboxVendor
   /** The vendor that serves a catalog row; undefined when the operator has not configured it. */
   images(row: ImageRow): ImageVendor | undefined

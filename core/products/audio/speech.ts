@@ -113,14 +113,14 @@ function quoteOf({ model, input: text }: Static<typeof input>, { catalog }: Cont
 }
 
 /** The vendor's id of a voice; the default one if absent. Throws for an unknown voice. */
-function voiceFor(asked: string | undefined, { aliases, ids }: VoiceNames): string {
+function voiceFor(requested: string | undefined, { aliases, ids }: VoiceNames): string {
   const known = (name: string) => (Object.hasOwn(aliases, name) ? aliases[name] : undefined)
-  if (asked === undefined) return known(DEFAULT_VOICE) ?? Object.values(aliases)[0] ?? DEFAULT_VOICE
-  const id = known(asked.toLowerCase()) ?? (ids.test(asked) ? asked : undefined)
+  if (requested === undefined) return known(DEFAULT_VOICE) ?? Object.values(aliases)[0] ?? DEFAULT_VOICE
+  const id = known(requested.toLowerCase()) ?? (ids.test(requested) ? requested : undefined)
   if (id !== undefined) return id
   throw refused(
     'voice',
-    `must be one of ${Object.keys(aliases).join(', ')}, or a voice_id of /api/v1/audio/voices, got ${quoted(asked)}`,
+    `must be one of ${Object.keys(aliases).join(', ')}, or a voice_id of /api/v1/audio/voices, got ${quoted(requested)}`,
   )
 }
 
@@ -176,10 +176,10 @@ const lists = new WeakMap<AudioVendor, CachedVoices>()
 function listOf(vendor: AudioVendor, { clock }: Pick<FreeContext, 'clock'>): Promise<readonly Json[]> {
   const known = lists.get(vendor)
   if (known && known.until > clock.now()) return known.list
-  const asked = within(clock, VENDOR_TIMEOUT_MS, async (signal) =>
+  const fetched = within(clock, VENDOR_TIMEOUT_MS, async (signal) =>
     (await (vendor.voices?.({ signal }) ?? Promise.resolve([]))).map((voice) => voiceEntry(voice, vendor.voiceNames)),
   )
-  const list = asked.catch((error: unknown) => {
+  const list = fetched.catch((error: unknown) => {
     lists.delete(vendor)
     if (error instanceof ApiError) throw error
     throw new ApiError('UPSTREAM_FAILED', { message: 'The list of voices is temporarily unavailable. Try again.' })

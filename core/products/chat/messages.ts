@@ -19,9 +19,9 @@ import { type RequestHead, streamed } from '../../endpoint/mod.ts'
 import { refused } from '../../http/request_body.ts'
 import { type Json, type Fields, fieldsOf, isFields, listOf } from '../../lib/json.ts'
 import { messagesFromChatStream } from './formats/messages/events.ts'
-import { isClientTool } from './formats/messages/order.ts'
+import { isClientTool } from './formats/messages/request_from_chat.ts'
 import { messagesFromChatReply } from './formats/messages/reply.ts'
-import { chatFromMessages } from './formats/messages/request.ts'
+import { chatFromMessages } from './formats/messages/request_to_chat.ts'
 
 const input = Type.Object({
   model: Type.String({ minLength: 1, maxLength: 200 }),

@@ -2,7 +2,13 @@
  * Shared by all chat APIs: finding the model, sizing the prompt, quoting, calling the vendor, and shaping the answer.
  */
 import type { ChatRow, Effort, ChatFormat, ChatVendor } from '../../ports/vendors/chat.ts'
-import { checkExtras, checkLength, checkSizes, givesSeveralAnswers, usesResponsesApi } from './unsupported_fields.ts'
+import {
+  checkExtras,
+  checkLength,
+  checkSizes,
+  supportsMultipleAnswers,
+  usesResponsesApi,
+} from './unsupported_fields.ts'
 import {
   type ChatBody,
   checkCounts,
@@ -21,11 +27,11 @@ import type { Json, Fields } from '../../lib/json.ts'
 import { chatPrice } from './price.ts'
 import { flatPrice } from '../../x402/pricing.ts'
 import { estimatePrompt, upperBound } from './token_estimate.ts'
-import { begun } from './formats/begun.ts'
-import { isEmpty } from './formats/empty.ts'
-import { translated, passedThrough } from './formats/watch.ts'
+import { whenAnswerStarts } from './formats/answer_start.ts'
+import { isEmpty } from './formats/empty_answer.ts'
+import { translated, forwardedStream } from './formats/forwarded_stream.ts'
 import { usageOf } from './formats/usage.ts'
-import type { StreamTranslator } from './formats/rewriter.ts'
+import type { StreamTranslator } from './formats/stream_translator.ts'
 import { asksForJson, plainReply, withJsonInstruction, withoutCodeFence } from './formats/chat_reply.ts'
 
 /** A checked and sized request of any chat API. */
@@ -109,7 +115,7 @@ export async function sizeRequest(
     effort,
   } = applyModelRules(request, row, { byResponses: format === 'responses' })
   const requested = requestedTokens(request)
-  if (answersOf(request) > 1 && !givesSeveralAnswers(body, { row, format, providerFormat })) {
+  if (answersOf(request) > 1 && !supportsMultipleAnswers(body, { row, format, providerFormat })) {
     throw invalidParameter(
       format === 'generate_content' ? 'generationConfig.candidateCount' : 'n',
       `must be 1; ${row.id} returns one answer to such a request.`,
@@ -177,14 +183,18 @@ function trimToWindow(
   const messages = body.messages as readonly Fields[]
   const tokens = estimate.messages
   const rest = tokens.filter(Number.isFinite).reduce((left, each) => left - each, estimate.total)
-  const keptMessages = trimMessages(messages, tokens, row.contextWindow - 1 - rest)
-  if (!keptMessages) throw tooLong
-  const keptSet = new Set(keptMessages)
+  const remainingMessages = trimMessages(messages, tokens, row.contextWindow - 1 - rest)
+  if (!remainingMessages) throw tooLong
+  const remaining = new Set(remainingMessages)
   const promptTokens = messages.reduce(
-    (sum, message, index) => (keptSet.has(message) ? sum + (tokens[index] ?? 0) : sum),
+    (sum, message, index) => (remaining.has(message) ? sum + (tokens[index] ?? 0) : sum),
     rest,
   )
-  return { body: { ...body, messages: keptMessages }, removed: messages.length - keptMessages.length, promptTokens }
+  return {
+    body: { ...body, messages: remainingMessages },
+    removed: messages.length - remainingMessages.length,
+    promptTokens,
+  }
 }
 
 // ── the price ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -269,7 +279,7 @@ function candidatesFor({ row, promptTokens, chat }: ChatInput, { catalog, vendor
   const hasImages = row.images !== undefined && row.fallbacks !== undefined && containsImages(chat)
   const isAble = (other: ChatRow) =>
     answersOf(chat) === 1 ||
-    givesSeveralAnswers(chat, { row: other, format: 'chat', providerFormat: vendors.chat(other)?.format })
+    supportsMultipleAnswers(chat, { row: other, format: 'chat', providerFormat: vendors.chat(other)?.format })
   const isFit = (other: ChatRow) =>
     other.contextWindow > promptTokens && (!hasImages || other.images !== undefined) && isAble(other)
   const rows = [row, ...(row.fallbacks ?? []).flatMap((id) => catalog.chat.get(id) ?? []).filter(isFit)]
@@ -348,8 +358,8 @@ async function askModel(
     const streamTranslation = isNative ? undefined : translation
     const stream = streamTranslation
       ? translated(answer.stream, streamTranslation.stream())
-      : passedThrough(answer.stream, isNative ? { format } : { format, model })
-    return { kind: 'stream', headers: {}, stream: await begun(stream, { signal }) }
+      : forwardedStream(answer.stream, isNative ? { format } : { format, model })
+    return { kind: 'stream', headers: {}, stream: await whenAnswerStarts(stream, { signal }) }
   }
   if (isNative) return { kind: 'whole', headers: {}, body: nonEmpty(answer.body, format), usage: usageIn(answer.body) }
   const isJsonEmulated = row.structured === 'emulated' && asksForJson(input.chat)

@@ -103,7 +103,7 @@ export const usesResponsesApi = (row: ChatRow, body: Fields): boolean =>
   (body.search_parameters ?? undefined) !== undefined
 
 /** Whether the vendor returns several answers when `n` of them are quoted. */
-export function givesSeveralAnswers(body: Fields, { row, format, providerFormat }: AnswerSource): boolean {
+export function supportsMultipleAnswers(body: Fields, { row, format, providerFormat }: AnswerSource): boolean {
   if (row.billing.mode !== 'paid' || row.vendor === 'embedded' || format === 'messages' || format === 'responses')
     return false
   if (format === 'generate_content' && providerFormat === format) return true

@@ -8,8 +8,8 @@ import {
 } from '../../ports/vendors/market.ts'
 
 /** One category of feeds. `example` is a symbol in its format, `root` the path of its endpoints. */
-export type ShelfRow = {
-  readonly shelf: MarketKind
+export type MarketRow = {
+  readonly kind: MarketKind
   readonly category: 'crypto' | 'fx' | 'commodity' | 'stocks'
   readonly label: string
   readonly example: string
@@ -18,9 +18,9 @@ export type ShelfRow = {
   readonly format: string
 }
 
-export const openShelves = [
+export const openMarkets = [
   {
-    shelf: 'crypto',
+    kind: 'crypto',
     category: 'crypto',
     label: 'Crypto',
     example: 'BTC-USD',
@@ -28,7 +28,7 @@ export const openShelves = [
     format: 'BASE-QUOTE',
   },
   {
-    shelf: 'fx',
+    kind: 'fx',
     category: 'fx',
     label: 'Foreign exchange',
     example: 'EUR-USD',
@@ -36,27 +36,27 @@ export const openShelves = [
     format: 'BASE-QUOTE',
   },
   {
-    shelf: 'commodity',
+    kind: 'commodity',
     category: 'commodity',
     label: 'Commodities',
     example: 'XAU-USD',
     root: '/api/v1/commodity',
     format: 'METAL-USD or a ticker',
   },
-] as const satisfies readonly ShelfRow[]
+] as const satisfies readonly MarketRow[]
 
 const stocks = (
-  shelf: StockMarket,
+  kind: StockMarket,
   label: string,
-  { example, format }: Pick<ShelfRow, 'example' | 'format'>,
-): ShelfRow => {
-  return { shelf, category: 'stocks', label, example, root: `/api/v1/stocks/${shelf}`, format }
+  { example, format }: Pick<MarketRow, 'example' | 'format'>,
+): MarketRow => {
+  return { kind, category: 'stocks', label, example, root: `/api/v1/stocks/${kind}`, format }
 }
 
 const letters = (example: string) => ({ example, format: 'letters' })
 const digits = (count: number, example: string) => ({ example, format: `${count} digits` })
 
-const stockShelves: Readonly<Record<StockMarket, ShelfRow>> = {
+const stockMarkets: Readonly<Record<StockMarket, MarketRow>> = {
   us: stocks('us', 'US equities', { example: 'AAPL', format: 'a plain ticker' }),
   hk: stocks('hk', 'Hong Kong equities', { example: '0700-HK', format: 'digits with the suffix -HK' }),
   jp: stocks('jp', 'Japanese equities', digits(4, '7203')),
@@ -72,9 +72,9 @@ const stockShelves: Readonly<Record<StockMarket, ShelfRow>> = {
 }
 
 /** The row of a stock market; undefined for an unknown one. */
-export function stockShelf(market: unknown): ShelfRow | undefined {
+export function stockMarket(market: unknown): MarketRow | undefined {
   const known = STOCK_MARKETS.find((each) => each === market)
-  return known && stockShelves[known]
+  return known && stockMarkets[known]
 }
 
 export const isResolution = (value: unknown): value is Resolution => RESOLUTIONS.includes(value as Resolution)

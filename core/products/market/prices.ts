@@ -1,7 +1,7 @@
 /** Market data: spot prices and bars, free for crypto, FX and commodities, 0.002 USD for equities (contract 10.2). */
 import { type TProperties, Type } from '@sinclair/typebox'
 import { within } from '../../lib/timers.ts'
-import { openShelves, stockShelf, type ShelfRow } from './catalog.ts'
+import { openMarkets, stockMarket, type MarketRow } from './catalog.ts'
 import {
   type Endpoint,
   free,
@@ -39,21 +39,21 @@ type Family = {
   readonly root: string
   readonly title: string
   readonly inPath?: TProperties
-  row(params: Params): ShelfRow
+  row(params: Params): MarketRow
 }
 
 /** Without a length limit: an unknown market is 404, paid or not. */
 const market = Type.String({ description: `One of ${STOCK_MARKETS.join(', ')}.` })
 
-function marketRow({ market }: Params): ShelfRow {
-  const row = stockShelf(typeof market === 'string' ? market.toLowerCase() : market)
+function marketRow({ market }: Params): MarketRow {
+  const row = stockMarket(typeof market === 'string' ? market.toLowerCase() : market)
   if (row) return row
   const message = `There is no market ${clip(market)}; supported: ${STOCK_MARKETS.join(', ')}.`
   throw new ApiError('NOT_FOUND', { error: 'Unknown market', message, fields: { supported: STOCK_MARKETS } })
 }
 
-const open: readonly Family[] = openShelves.map((row) => ({
-  name: row.shelf,
+const open: readonly Family[] = openMarkets.map((row) => ({
+  name: row.kind,
   root: row.root,
   title: row.label,
   row: () => row,
@@ -184,7 +184,7 @@ async function bodyFields(
 // ── paid ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** 0.001 plus the fee. The 402 shows four decimals and an example call (contract 10.16). */
-function quote(row: ShelfRow, call: string) {
+function quote(row: MarketRow, call: string) {
   return {
     amount: flatPrice('0.001'),
     maxTimeoutSeconds: MAX_TIMEOUT_SECONDS,
@@ -220,7 +220,7 @@ function paidPrice({ name, root, title, inPath, row }: Family): Paid {
       shared.sessionOf(row(input), input.session)
       return input
     },
-    remember: (input) => ({ model: null, request: { market: row(input).shelf, symbol: input.symbol } }),
+    remember: (input) => ({ model: null, request: { market: row(input).kind, symbol: input.symbol } }),
     async run({ input, vendors, clock }) {
       const asked = { row: row(input), symbol: input.symbol, session: shared.sessionOf(row(input), input.session) }
       return {
@@ -252,7 +252,7 @@ function paidHistory({ name, root, title, inPath, row }: Family): Paid {
     },
     remember: (input) => ({
       model: null,
-      request: { market: row(input).shelf, symbol: input.symbol, resolution: input.resolution ?? 'D' },
+      request: { market: row(input).kind, symbol: input.symbol, resolution: input.resolution ?? 'D' },
     }),
     async run({ input, vendors, clock, now }) {
       const asked = {

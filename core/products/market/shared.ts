@@ -1,6 +1,6 @@
 /** What all market feeds share: reading what was asked, finding the symbol, asking the vendor, and the replies. */
 import { type Static, Type } from '@sinclair/typebox'
-import { BAR_SECONDS, isResolution, type ShelfRow } from './catalog.ts'
+import { BAR_SECONDS, isResolution, type MarketRow } from './catalog.ts'
 import type { Reply } from '../../http/reply.ts'
 import { exact, exactJson } from '../../lib/decimal_json.ts'
 import { ApiError } from '../../http/errors.ts'
@@ -52,7 +52,7 @@ function invalid(path: string, message: string): ApiError {
 }
 
 /** The session of an exchange. Ignored for other categories, which have none. Throws a 400. */
-export function sessionOf({ category }: ShelfRow, given: string | undefined): Session | undefined {
+export function sessionOf({ category }: MarketRow, given: string | undefined): Session | undefined {
   if (category !== 'stocks' || given === undefined) return undefined
   const known = SESSIONS.find((each) => each === given)
   if (!known) throw invalid('session', `must be one of ${SESSIONS.join(', ')}; got ${clip(given)}`)
@@ -113,9 +113,9 @@ export async function withFeedErrors<T>(work: Promise<T>, log?: Log): Promise<T>
   }
 }
 
-export type SpotRequest = { readonly row: ShelfRow; readonly symbol: string; readonly session: Session | undefined }
+export type SpotRequest = { readonly row: MarketRow; readonly symbol: string; readonly session: Session | undefined }
 
-type Latest = { readonly row: ShelfRow; readonly feed: Feed; readonly latest: Spot }
+type Latest = { readonly row: MarketRow; readonly feed: Feed; readonly latest: Spot }
 
 /** Throws a 404 with a hint for an unknown symbol, or one that does not trade in this session. */
 export async function spot(market: MarketVendor, request: SpotRequest, signal: AbortSignal): Promise<Fields> {
@@ -132,7 +132,7 @@ export function cachedFreeSpot(
   market: MarketVendor & Partial<CachedData>,
   { row, symbol }: Pick<SpotRequest, 'row' | 'symbol'>,
 ): string | undefined {
-  const feeds = market.atHand?.feeds(row.shelf)
+  const feeds = market.atHand?.feeds(row.kind)
   const feed = feeds && indexOf(feeds).exact.get(symbol)
   const latest = feed && market.atHand?.latest(feed)
   return latest && freeText(market, { row, feed, latest })
@@ -140,7 +140,7 @@ export function cachedFreeSpot(
 
 const spotJson = new WeakMap<
   Spot,
-  { readonly row: ShelfRow; readonly feed: Feed; readonly source: string; readonly text: string }
+  { readonly row: MarketRow; readonly feed: Feed; readonly source: string; readonly text: string }
 >()
 
 /** Serialized once per spot, while the cache returns the same one. */
@@ -209,7 +209,7 @@ export async function history(
   const truncated = from > window.from && { truncated: true }
   return {
     symbol: feed.symbol,
-    ...shelfFields(row),
+    ...marketFields(row),
     resolution,
     from,
     to,
@@ -224,7 +224,7 @@ async function find(
   { row, symbol }: Pick<SpotRequest, 'row' | 'symbol'>,
   signal: AbortSignal,
 ): Promise<Feed> {
-  const feeds = await market.feeds(row.shelf, { signal })
+  const feeds = await market.feeds(row.kind, { signal })
   const { exact, upper } = indexOf(feeds)
   const query = symbol.toUpperCase()
   const feed = exact.get(symbol) ?? upper.get(query)
@@ -256,7 +256,7 @@ function indexOf(feeds: readonly Feed[]): Index {
 }
 
 function symbolNotFound(
-  { root, label }: ShelfRow,
+  { root, label }: MarketRow,
   { symbol, hint, similar = [] }: { symbol: string; hint: string; similar?: readonly string[] },
 ): ApiError {
   const message = `${symbol} is not among the feeds of ${label}. Nothing was charged.`
@@ -302,15 +302,15 @@ function similarity(a: ReadonlySet<string>, b: ReadonlySet<string>): number {
 
 // ── replies ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const shelfFields = ({ category, shelf }: ShelfRow): Fields => ({
+const marketFields = ({ category, kind }: MarketRow): Fields => ({
   category,
-  ...(category === 'stocks' && { market: shelf }),
+  ...(category === 'stocks' && { market: kind }),
 })
 
 function spotFields({ source }: MarketVendor, { row, feed, latest }: Latest): Fields {
   return {
     symbol: feed.symbol,
-    ...shelfFields(row),
+    ...marketFields(row),
     price: exact(latest.price),
     confidence: exact(latest.confidence),
     publishTime: latest.publishTime,
@@ -333,11 +333,11 @@ const barFields = ({ t, o, h, l, c, v }: Bar): Fields => ({
 /** `count` is the number of all matches, of which `limit` are listed (contract 10.7). */
 export async function listing(
   market: MarketVendor,
-  { row, q, limit }: { row: ShelfRow; q: string; limit: number },
+  { row, q, limit }: { row: MarketRow; q: string; limit: number },
   signal: AbortSignal,
 ): Promise<Fields> {
   const query = q.toLowerCase()
-  const feeds = await market.feeds(row.shelf, { signal })
+  const feeds = await market.feeds(row.kind, { signal })
   const found = feeds.filter(
     ({ symbol, description }) => symbol.toLowerCase().includes(query) || description.toLowerCase().includes(query),
   )
@@ -347,7 +347,7 @@ export async function listing(
     price: `${row.root}/price/{symbol}`,
     history: `${row.root}/history/{symbol}`,
   }
-  return { ...shelfFields(row), label: row.label, count: found.length, example: row.example, endpoints, symbols }
+  return { ...marketFields(row), label: row.label, count: found.length, example: row.example, endpoints, symbols }
 }
 
 /** Prices must not be cached by intermediaries. */

@@ -22,7 +22,7 @@ const PRICE_USD = '0.54'
 const VOICES = ['nat', 'josh', 'maya', 'june', 'paige', 'derek', 'florian'] as const
 const MINUTE_MS = 60_000
 /** How long the record of a call is available. */
-const KEEP_MS = 90 * 24 * 60 * MINUTE_MS
+const RETENTION_MS = 90 * 24 * 60 * MINUTE_MS
 /** After a call with unknown outcome, the wallet cannot call the same number again for this long. */
 const REDIAL_DELAY_MS = 10 * MINUTE_MS
 /** Retention of an order's call, longer than the lifetime of its authorization. */
@@ -142,7 +142,7 @@ const call = paid({
     const data = { handle, to: asked.to, from, maxMinutes: asked.max_duration ?? 5, at: order.now }
     return {
       result: { call_id: id, poll_url: `${origin}/api/v1/voice/call/${id}` },
-      recordsToStore: () => [CALL.stored({ id, data, expiresAt: order.now + KEEP_MS })],
+      recordsToStore: () => [CALL.stored({ id, data, expiresAt: order.now + RETENTION_MS })],
     }
   },
 

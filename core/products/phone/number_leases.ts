@@ -113,8 +113,8 @@ export async function formerOf(
   wallet: string,
   { records, now }: { records: Records; now: number },
 ): Promise<readonly { number: string; chain: string; expiresAt: number }[]> {
-  const kept = await FORMER.list(records, wallet, { now, limit: MAX })
-  return kept.map(({ data }) => data).toSorted((one, other) => other.expiresAt - one.expiresAt)
+  const former = await FORMER.list(records, wallet, { now, limit: MAX })
+  return former.map(({ data }) => data).toSorted((one, other) => other.expiresAt - one.expiresAt)
 }
 
 // ── start and end ────────────────────────────────────────────────────────────────────────────────────────────
@@ -206,17 +206,17 @@ async function handle(line: Line, at: ReleaseContext): Promise<void> {
   const { records, phone, log, signal, now } = at
   const existing = await NUMBER.get(records, line.number, now)
   if (existing && existing.data.id === line.id) {
-    const rented = await leaseStatusOf(existing, at)
+    const leased = await leaseStatusOf(existing, at)
     const isWanted =
-      !rented.lease.ending &&
-      (rented.expiresAt > now || rented.unpaid !== undefined || (await mayStillBePaid(rented.lease.payment, at)))
-    const ended = isWanted ? undefined : await endLease(records, rented, now)
+      !leased.lease.ending &&
+      (leased.expiresAt > now || leased.unpaid !== undefined || (await mayStillBePaid(leased.lease.payment, at)))
+    const ended = isWanted ? undefined : await endLease(records, leased, now)
     if (!ended) return
     await phone.release(line.id, { signal })
-    await forget(records, ended, { expiresAt: rented.expiresAt, now })
+    await forget(records, ended, { expiresAt: leased.expiresAt, now })
     return log.info('a phone number was released', {
       number: line.number,
-      why: rented.lease.terms > 0 || rented.expiresAt > rented.lease.from ? 'expired' : 'not paid for',
+      why: leased.lease.terms > 0 || leased.expiresAt > leased.lease.from ? 'expired' : 'not paid for',
     })
   }
   const ordered = await NUMBER_ORDER.get(records, line.order, now)

@@ -175,8 +175,9 @@ async function beginOrder(order: Order<unknown>, { id }: { id: string }): Promis
   const record = { id, owner: payer, data: { call: order.id }, expiresAt: NO_EXPIRY }
   const created = await NUMBER_ORDER.put(records, record, now)
   if (created) return created
-  const held = await NUMBER_ORDER.get(records, id, now)
-  const resumed = held && !held.data.ending ? await NUMBER_ORDER.move(records, held, record, now) : undefined
+  const existing = await NUMBER_ORDER.get(records, id, now)
+  const resumed =
+    existing && !existing.data.ending ? await NUMBER_ORDER.move(records, existing, record, now) : undefined
   if (!resumed) throw busy()
   return resumed
 }
@@ -198,8 +199,8 @@ const renew = paid({
     const { records, pollUrl } = callContextIn(order)
     const { clock, payer, signal } = order
     const { phoneNumber: number } = order.input as Named
-    const rented = await ownedBy(payer, number, { records, now: clock.now() })
-    const { lease, record, expiresAt, unpaid } = rented
+    const leased = await ownedBy(payer, number, { records, now: clock.now() })
+    const { lease, record, expiresAt, unpaid } = leased
     if (unpaid)
       throw forbidden(
         'unpaid',
@@ -238,10 +239,10 @@ const list = paid({
   async run(order) {
     const { records } = callContextIn(order)
     const at = { records, now: order.clock.now() }
-    const rented = (await numbersOf(order.payer, at)).filter(isPaidFor)
+    const leased = (await numbersOf(order.payer, at)).filter(isPaidFor)
     const former = await formerOf(order.payer, at)
     const numbers = [
-      ...rented.map(({ number, lease, expiresAt: end, isActive }) => ({
+      ...leased.map(({ number, lease, expiresAt: end, isActive }) => ({
         phone_number: number,
         chain: lease.chain,
         expires_at: iso(end),
@@ -283,23 +284,23 @@ const release = paid({
         message: `This wallet, ${payer}, rents no number ${number}.`,
         fields: { payer_wallet: payer },
       })
-    const rented = await ownedBy(payer, number, { records, now: clock.now() }).catch((error: unknown) => {
+    const leased = await ownedBy(payer, number, { records, now: clock.now() }).catch((error: unknown) => {
       if (error instanceof ApiError) throw none()
       throw error
     })
     // A renewal that is being settled would be paid for nothing.
-    const { unpaid } = rented
+    const { unpaid } = leased
     if (unpaid && (unpaid.workStatus !== 'completed' || unpaid.paymentStatus === 'settling')) throw busy()
-    const ended = await endLease(records, rented, clock.now())
+    const ended = await endLease(records, leased, clock.now())
     if (!ended) throw none()
     await phoneIn(order)
-      .release(rented.lease.id, { signal })
+      .release(leased.lease.id, { signal })
       .catch(async (error: unknown) => {
         // The wallet keeps the number and can release it again; after a crash here maintenance releases it.
-        await NUMBER.move(records, ended, { data: rented.lease }, clock.now())
+        await NUMBER.move(records, ended, { data: leased.lease }, clock.now())
         throw error
       })
-    await forget(records, ended, { expiresAt: rented.expiresAt, now: clock.now() })
+    await forget(records, ended, { expiresAt: leased.expiresAt, now: clock.now() })
     return { result: { released: true, phone_number: number } }
   },
 
@@ -319,16 +320,16 @@ export async function ownedBy(
   number: string,
   { records, now }: { records: CallContext['records']; now: number },
 ): Promise<LeasedNumber> {
-  const held = await NUMBER.get(records, number, now)
-  const rented = held && (await leaseStatusOf(held, { records, now }))
-  if (rented && isPaidFor(rented) && !rented.lease.ending) {
-    if (held.owner !== wallet)
+  const record = await NUMBER.get(records, number, now)
+  const leased = record && (await leaseStatusOf(record, { records, now }))
+  if (leased && isPaidFor(leased) && !leased.lease.ending) {
+    if (record.owner !== wallet)
       throw forbidden('wrong_wallet', `Another wallet rents ${number}. Nothing was charged.`, { payer_wallet: wallet })
-    if (!rented.isActive)
-      throw forbidden('expired', `${number} expired at ${iso(rented.expiresAt)}. Nothing was charged.`, {
+    if (!leased.isActive)
+      throw forbidden('expired', `${number} expired at ${iso(leased.expiresAt)}. Nothing was charged.`, {
         payer_wallet: wallet,
       })
-    return rented
+    return leased
   }
   const former = (await formerOf(wallet, { records, now })).find((each) => each.number === number)
   if (former)

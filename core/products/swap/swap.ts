@@ -305,7 +305,7 @@ function reply({ status, body, text, retryAfter }: SwapAnswer): Reply {
     return { status, headers: { 'content-type': 'application/json', ...AFFILIATE }, body: text }
   const again = retryAfter === undefined ? ERROR : { ...ERROR, 'retry-after': retryAfter }
   if (status >= 400 && status < 500) {
-    const said = {
+    const head = {
       error: textMember(body, 'name') ?? 'Swap request refused',
       message: textMember(body, 'message') ?? 'The swap aggregator refused this request.',
       status,
@@ -313,7 +313,7 @@ function reply({ status, body, text, retryAfter }: SwapAnswer): Reply {
     return {
       status,
       headers: { 'content-type': 'application/json', ...again },
-      body: `${JSON.stringify(said).slice(0, -1)},"details":${body === null ? 'null' : text}}`,
+      body: `${JSON.stringify(head).slice(0, -1)},"details":${body === null ? 'null' : text}}`,
     }
   }
   return json(
@@ -345,12 +345,12 @@ const FEE = new RegExp(
  */
 export function sellTokenProblem(search: string): Reply | undefined {
   const pieces = piecesOf(search.replace(/^\?/, ''))
-  const said = pieces.flatMap(({ name }, index) => (isSellToken(name) ? [index] : []))
-  const [at = -1] = said
+  const positions = pieces.flatMap(({ name }, index) => (isSellToken(name) ? [index] : []))
+  const [at = -1] = positions
   const sellToken = pieces[at]
-  if (!sellToken || (said.length === 1 && sellToken.value === '')) return NO_SELL_TOKEN.reply
+  if (!sellToken || (positions.length === 1 && sellToken.value === '')) return NO_SELL_TOKEN.reply
   const hasSemicolon = sellToken.before === ';' || pieces[at + 1]?.before === ';'
-  if (said.length === 1 && sellToken.name === 'sellToken' && !hasSemicolon) return undefined
+  if (positions.length === 1 && sellToken.name === 'sellToken' && !hasSemicolon) return undefined
   return invalidInput('sellToken must be said once, spelt just so, and between ampersands', 'Ambiguous')
 }
 

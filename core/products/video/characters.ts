@@ -1,5 +1,5 @@
 /** Characters for videos: invented ones and real faces, enrolled once and referenced by id (contract 13.1). */
-import type { ReadRecord as KeptRecord } from '../../endpoint/record_kind.ts'
+import type { ReadRecord as CharacterRecord } from '../../endpoint/record_kind.ts'
 import { type Static, type TObject, Type } from '@sinclair/typebox'
 import { within } from '../../lib/timers.ts'
 import {
@@ -77,7 +77,7 @@ const shared = {
   delivery: 'inline',
   failure: 'Enrollment failed',
   price,
-  isAvailable: (_input: unknown, { vendors }: Offering) => vendors.portraits !== undefined,
+  isAvailable: (_input: unknown, { vendors }: Offering) => vendors.characters !== undefined,
 } as const
 
 const portraitInput = Type.Object({ name: NAME, image_url: IMAGE })
@@ -188,7 +188,7 @@ function checkInput<Given extends { readonly name: string; readonly image_url: s
 }
 
 function vendorIn({ vendors }: { readonly vendors: Offering['vendors'] }): PortraitVendor {
-  if (vendors.portraits) return vendors.portraits
+  if (vendors.characters) return vendors.characters
   throw new ApiError('NOT_CONFIGURED', {
     message: 'The operator has not configured the enrollment of characters. Nothing was charged.',
   })
@@ -295,12 +295,12 @@ const PENDING = 'pending_validation'
 const ACTIVE = 'active'
 
 /** A group, or the claim that outlives it. */
-type GroupRecord = KeptRecord<Group> & { readonly isClaimed: boolean }
+type GroupRecord = CharacterRecord<Group> & { readonly isClaimed: boolean }
 const kindOf = ({ isClaimed }: GroupRecord) => (isClaimed ? FACE_CLAIM : FACE_GROUP)
 
 /** The vendor's id of the group, once the person has passed the check. */
 async function activeGroupId(
-  record: KeptRecord<Group>,
+  record: CharacterRecord<Group>,
   vendor: PortraitVendor,
   signal: AbortSignal,
 ): Promise<string | undefined> {
@@ -473,7 +473,7 @@ const page = free({
   hidden: true,
   produces: 'text/html',
   answer(_request, { vendors }) {
-    const html = vendors.portraits?.page
+    const html = vendors.characters?.page
     if (html === undefined)
       throw new ApiError('NOT_FOUND', { message: 'This gateway uses the page of its provider; open h5_link.' })
     const headers = {
@@ -558,4 +558,4 @@ const ofWallet = [
   list('realfaces', { type: 'face', summary: 'The real faces that a wallet has enrolled' }),
 ]
 
-export const portraits = [portrait, init, status, face, page, ...ofWallet]
+export const characters = [portrait, init, status, face, page, ...ofWallet]

@@ -132,11 +132,11 @@ describe('mediaStreamer()', () => {
 
   test('ends with its signal and its reason: before the head, between reads, and while one waits', async () => {
     for (const waits of ['head', 'between', 'read'] as const) {
-      const begun = waits === 'head' ? '' : MP4 + 'x'.repeat(100)
+      const whenAnswerStarts = waits === 'head' ? '' : MP4 + 'x'.repeat(100)
       let isLeft = false
       const stalled = () =>
         new ReadableStream<Uint8Array>({
-          start: (controller) => controller.enqueue(Buffer.from(begun || '\0', 'latin1')),
+          start: (controller) => controller.enqueue(Buffer.from(whenAnswerStarts || '\0', 'latin1')),
           cancel: () => void (isLeft = true),
         })
       const { url, host, seen } = standIn(() => answer(stalled()))

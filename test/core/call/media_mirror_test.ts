@@ -320,9 +320,9 @@ describe('a crowd of streams', () => {
 
   test('that drips keeps nobody waiting for more than ten minutes', async () => {
     const { pour, clock, log } = bench()
-    let begun = 0
+    let whenAnswerStarts = 0
     const drip: OpenMedia = async () => {
-      begun++
+      whenAnswerStarts++
       const pull = (controller: ReadableStreamDefaultController<Uint8Array>) =>
         clock.wait(50_000).then(() => controller.enqueue(new Uint8Array(1)))
       return { body: new ReadableStream({ pull }, { highWaterMark: 0 }), type: 'video/mp4' }
@@ -334,7 +334,7 @@ describe('a crowd of streams', () => {
     void crowd(8)
     void pour(drip, 'videos').then((hosted) => last.push(...hosted))
     while (last.length === 0 && clock.now() < START + 3_600_000) await clock.advance(50_000)
-    expect([begun, clock.now() - START]).toEqual([16, 650_000])
+    expect([whenAnswerStarts, clock.now() - START]).toEqual([16, 650_000])
     expect(last).toEqual([{ key: null, url: 'https://vendor.test/a', source: 'https://vendor.test/a' }])
     expect(log.lines.at(-1)?.fields.error).toBe('too many others were being mirrored')
   })

@@ -153,15 +153,15 @@ describe('terms()', () => {
   test('hint at a blockhash for fifteen seconds, and ask nobody', async () => {
     const { chain } = await solanaHarness(node)
     const extra = () => chain.terms(node.now())[0]?.extra
-    const [begun, reads] = [node.now(), node.reads()]
+    const [whenAnswerStarts, reads] = [node.now(), node.reads()]
     expect(extra()).toEqual({
       feePayer: expect.any(String),
       recentBlockhash: expect.any(String),
       lastValidBlockHeight: expect.stringMatching(/^\d+$/),
     })
-    node.setTime(begun + 15_000)
+    node.setTime(whenAnswerStarts + 15_000)
     expect(Object.keys(extra() ?? {})).toHaveLength(3)
-    node.setTime(begun + 15_400)
+    node.setTime(whenAnswerStarts + 15_400)
     expect(Object.keys(extra() ?? {})).toEqual(['feePayer'])
     expect(node.reads()).toBe(reads)
     const before = extra()

@@ -80,11 +80,11 @@ async function restarted({ config }: SolanaHarness, change: Partial<SolanaConfig
 describe('identify()', () => {
   test('tells the authority of the transfer, the hash of the message, and by our own hint when its blockhash runs out', async () => {
     const { h, payer, offer, payment } = await world()
-    const begun = node.now()
+    const whenAnswerStarts = node.now()
     const identity = await h.chain.identify(payment, offer, at())
     const message = Buffer.from(String(payment.payload.transaction), 'base64').subarray(129)
     const key = `${offer.network}/${new Bun.CryptoHasher('sha256').update(message).digest('hex')}`
-    expect(identity).toEqual({ kind: 'known', payer: payer.address, key, expiresAt: begun + 60_000 })
+    expect(identity).toEqual({ kind: 'known', payer: payer.address, key, expiresAt: whenAnswerStarts + 60_000 })
     node.advance(50)
     await h.chain.refresh({ now: node.now() })
     expect(await h.chain.identify(payment, offer, at())).toEqual(identity)

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { demoMarket } from '../../../../adapters/providers/demo/market.ts'
-import { BAR_SECONDS, openShelves, stockShelf } from '../../../../core/products/market/catalog.ts'
+import { BAR_SECONDS, openMarkets, stockMarket } from '../../../../core/products/market/catalog.ts'
 import type { Feed, MarketVendor, MarketKind } from '../../../../core/mod.ts'
 import { RESOLUTIONS, STOCK_MARKETS } from '../../../../core/ports/vendors/market.ts'
 import { brokenMarketVendors, plainMarket } from '../../../conformance/broken_markets.ts'
@@ -16,8 +16,8 @@ runLaws('sample market', marketVendorLaws, fixed(demoMarket({ clock: at(NOW) }))
 runBroken('markets', marketVendorLaws, brokenMarketVendors)
 
 const market = demoMarket({ clock: at(NOW) })
-async function feed(shelf: MarketKind, symbol: string): Promise<Feed> {
-  const found = (await market.feeds(shelf, calm())).find((each) => each.symbol === symbol)
+async function feed(kind: MarketKind, symbol: string): Promise<Feed> {
+  const found = (await market.feeds(kind, calm())).find((each) => each.symbol === symbol)
   if (!found) throw new Error(`no ${symbol}`)
   return found
 }
@@ -30,10 +30,10 @@ describe('the sample feed', () => {
   })
 
   test('knows the example of every shelf (contract 10.20)', async () => {
-    const rows = [...openShelves, ...STOCK_MARKETS.map((each) => stockShelf(each))].filter((row) => row !== undefined)
+    const rows = [...openMarkets, ...STOCK_MARKETS.map((each) => stockMarket(each))].filter((row) => row !== undefined)
     expect(rows).toHaveLength(15)
-    for (const { shelf, example } of rows)
-      expect((await market.latest(await feed(shelf, example), calm()))?.publishTime).toBe(NOW)
+    for (const { kind, example } of rows)
+      expect((await market.latest(await feed(kind, example), calm()))?.publishTime).toBe(NOW)
     await feed('crypto', 'ETH-USD')
   })
 
@@ -55,8 +55,8 @@ describe('the sample feed', () => {
       lu: /^[A-Z]+$/,
       ca: /^[A-Z]+$/,
     }
-    for (const [shelf, format] of Object.entries(formats))
-      for (const { symbol } of await market.feeds(shelf as MarketKind, calm())) expect(symbol).toMatch(format)
+    for (const [kind, format] of Object.entries(formats))
+      for (const { symbol } of await market.feeds(kind as MarketKind, calm())) expect(symbol).toMatch(format)
   })
 
   test('has the same price for the same second, whoever asks and whenever', async () => {

@@ -9,7 +9,7 @@ import { chatFromGenerateContent } from '../../../../core/products/chat/formats/
 import { generateContentFromChatStream } from '../../../../core/products/chat/formats/generate_content/stream.ts'
 import { messagesFromChatStream } from '../../../../core/products/chat/formats/messages/events.ts'
 import { messagesFromChatReply } from '../../../../core/products/chat/formats/messages/reply.ts'
-import { chatFromMessages } from '../../../../core/products/chat/formats/messages/request.ts'
+import { chatFromMessages } from '../../../../core/products/chat/formats/messages/request_to_chat.ts'
 import { responsesFromChatStream } from '../../../../core/products/chat/formats/responses/events.ts'
 import { responsesFromChatReply } from '../../../../core/products/chat/formats/responses/reply.ts'
 import { chatFromResponses } from '../../../../core/products/chat/formats/responses/request.ts'

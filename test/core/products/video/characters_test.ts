@@ -46,7 +46,7 @@ function studio(script: Partial<PortraitVendor> = {}, options: KitOptions = {}):
   const { ports: { vendors, ...ports } = {}, ...more } = options
   const subject = kit({
     video: scriptedVideo(),
-    ports: { ...ports, vendors: { portraits: vendor, ...vendors } },
+    ports: { ...ports, vendors: { characters: vendor, ...vendors } },
     ...more,
   })
   const get: Studio['get'] = async (path, ip = '192.0.2.1') =>
@@ -509,7 +509,7 @@ describe('the characters of a wallet', () => {
 test('on devnet the whole of it works without anybody, and its page says that nobody is checked', async () => {
   const { post, get, buyer, shop } = studio(
     {},
-    { ports: { vendors: { portraits: demoCharacters({ random: countingRandom() }) } } },
+    { ports: { vendors: { characters: demoCharacters({ random: countingRandom() }) } } },
   )
   const { group_id, h5_link } = (await post(INIT, { name: 'Ada' })).body
   expect(h5_link).toBe(`${ORIGIN}/api/v1/realface/page`)

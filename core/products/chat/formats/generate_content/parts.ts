@@ -74,7 +74,7 @@ export function dataUriParts(uri: string): { mimeType: string; data: string } | 
 }
 
 /** The text of a part, including code that Gemini executed and its output. Undefined for other parts. */
-export function shownText(part: Fields): string | undefined {
+export function visibleText(part: Fields): string | undefined {
   if (typeof part.text === 'string') return part.text
   const code = camel(part.executableCode)
   if (typeof code.code === 'string') return `\`\`\`${textOf(code.language).toLowerCase()}\n${code.code}\n\`\`\`\n`

@@ -9,7 +9,7 @@ import {
   contentText,
   dataUriParts,
   jsonText,
-  shownText,
+  visibleText,
   signatureOf,
   withSignature,
   toolCall,
@@ -57,7 +57,7 @@ export function readCandidate(candidate: Fields, callId: (index: number) => stri
     .map((part, index) => toolCall(part, callId(index)))
   const signedPart = visible.findLast((part) => part.functionCall === undefined && textOf(part.thoughtSignature) !== '')
   return {
-    content: visible.map((part) => shownText(part) ?? '').join(''),
+    content: visible.map((part) => visibleText(part) ?? '').join(''),
     reasoning: thoughts.map((part) => textOf(part.text)).join(''),
     calls,
     images: visible.flatMap(imageOf),
@@ -189,7 +189,7 @@ export function logprobsResultFrom(logprobs: Json | undefined): Fields | undefin
 }
 
 /** Joins the fragments of streamed tool calls into entries of `tool_calls`. */
-export function joinedCalls(fragments: readonly Fields[]): Fields[] {
+export function mergedCalls(fragments: readonly Fields[]): Fields[] {
   const calls: { index: Json; id: string; name: string; args: string; signature: string }[] = []
   for (const fragment of fragments) {
     const { name, arguments: args } = fieldsOf(fragment.function)

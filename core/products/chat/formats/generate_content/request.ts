@@ -11,7 +11,7 @@ import {
   dataUriParts,
   jsonSchema,
   jsonText,
-  shownText,
+  visibleText,
   signatureOf,
   withSignature,
   texts,
@@ -241,7 +241,7 @@ function thinkingConfig(effort: string, { thinkingLevel, thinkingBudget, ...call
  */
 export function chatFromGenerateContent(body: Fields): Fields {
   const { systemInstruction, contents, tools, toolConfig: config, generationConfig: settings } = camel(body)
-  const system = partsOf(systemInstruction).map(shownText).join('')
+  const system = partsOf(systemInstruction).map(visibleText).join('')
   const functions = listOf(tools).flatMap((tool) => listOf(camel(tool).functionDeclarations).map(toolOf))
   const choice = choiceOf(camel(camel(config).functionCallingConfig))
   return given({
@@ -300,7 +300,7 @@ function messagesOf(contents: Json | undefined): Fields[] {
     const signature = visible.findLast(
       (part) => part.functionCall === undefined && textOf(part.thoughtSignature) !== '',
     )
-    const message = { role: 'assistant', content: visible.map((part) => shownText(part) ?? '').join('') }
+    const message = { role: 'assistant', content: visible.map((part) => visibleText(part) ?? '').join('') }
     const more = given({
       reasoning_content: thoughts || undefined,
       tool_calls: toolCalls.length > 0 ? toolCalls : undefined,
@@ -342,7 +342,7 @@ function responseText(text: Json | undefined): string {
 }
 
 function chatPart(part: Fields): Fields[] {
-  const text = shownText(part)
+  const text = visibleText(part)
   if (text !== undefined) return [{ type: 'text', text: text }]
   const { data, fileUri, mimeType } = camel(part.inlineData ?? part.fileData)
   const type = textOf(mimeType) || 'image/jpeg'

@@ -9,14 +9,14 @@ import {
   finishReason,
   geminiFinish,
   isBlocking,
-  joinedCalls,
+  mergedCalls,
   logprobsFrom,
   logprobsResultFrom,
   partsFrom,
   readCandidate,
 } from './reply.ts'
 import { sseJson, sseText, tryJson } from '../sse.ts'
-import type { StreamTranslator } from '../rewriter.ts'
+import type { StreamTranslator } from '../stream_translator.ts'
 
 const OVERLOADED = 503
 
@@ -160,7 +160,7 @@ export function generateContentFromChatStream(facts: { readonly model: string })
     end() {
       if (isBroken || open.size === 0) return ''
       const candidates = [...open].map(([index, { fragments, reason }]) => {
-        const calls = partsFrom({ tool_calls: joinedCalls(fragments) })
+        const calls = partsFrom({ tool_calls: mergedCalls(fragments) })
         return {
           content: { role: 'model', parts: calls.length > 0 ? calls : [{ text: '' }] },
           finishReason: geminiFinish(reason),

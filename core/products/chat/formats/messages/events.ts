@@ -3,7 +3,7 @@ import { contentText, messagesUsage, stopReason } from './parts.ts'
 import { messageId, toolId } from './reply.ts'
 import { sseJson, tryJson } from '../sse.ts'
 import { type Fields, fieldsOf, isFields, listOf, textOf } from '../../../../lib/json.ts'
-import type { StreamTranslator } from '../rewriter.ts'
+import type { StreamTranslator } from '../stream_translator.ts'
 
 /**
  * A content block of the reply. For a tool, `whole` is its arguments so far; `waiting` is text that has not been sent.
@@ -50,7 +50,7 @@ export function messagesFromChatStream({ model, id }: { model: string; id: strin
   let isOpen = false
   let usage: Fields | undefined
   let finish: string | undefined
-  let isBegun = false
+  let isStarted = false
   let isOver = false
   const calls = new Map<number, Block>()
   let lastCall: Block | undefined
@@ -58,8 +58,8 @@ export function messagesFromChatStream({ model, id }: { model: string; id: strin
   const event = (type: string, members: Fields) => sseJson({ type, ...members }, type)
 
   function begin(): string {
-    if (isBegun) return ''
-    isBegun = true
+    if (isStarted) return ''
+    isStarted = true
     const message = {
       id: messageIdentifier,
       type: 'message',

@@ -3,7 +3,7 @@ import { type Json, type Fields, countOf, fieldsOf, given, isFields, textOf } fr
 import { argumentsOf, chatUsage, finishReason, inputOf, isThinking, reasoningMembers } from './parts.ts'
 import { chatId } from './reply.ts'
 import { sseJson, tryJson } from '../sse.ts'
-import type { StreamTranslator } from '../rewriter.ts'
+import type { StreamTranslator } from '../stream_translator.ts'
 import type { SseEvent } from '../../../../ports/vendors/chat.ts'
 
 /**
@@ -36,7 +36,7 @@ export function chatFromMessagesStream({ model, created }: { model: string; crea
   let id = chatId(undefined, created)
   let usage: Fields = {}
   let calls = 0
-  let isBegun = false
+  let isStarted = false
   let isFinished = false
   let isOver = false
 
@@ -47,8 +47,8 @@ export function chatFromMessagesStream({ model, created }: { model: string; crea
     written === '' ? '' : chunk({ tool_calls: [{ index: index ?? 0, function: { arguments: written } }] })
 
   function begin(message: Fields): string {
-    if (isBegun) return ''
-    isBegun = true
+    if (isStarted) return ''
+    isStarted = true
     if (textOf(message.id) !== '') id = chatId(message.id, created)
     addUsage(message.usage)
     return chunk({ role: 'assistant', content: '' })

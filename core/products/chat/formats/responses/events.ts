@@ -17,7 +17,7 @@ import {
   summaryOf,
 } from './reply.ts'
 import { sseJson, tryJson } from '../sse.ts'
-import type { StreamTranslator } from '../rewriter.ts'
+import type { StreamTranslator } from '../stream_translator.ts'
 
 /** Serializes one event. Its name equals its type; events are numbered from 0. */
 type Emit = (type: string, members: Fields) => string
@@ -169,7 +169,7 @@ export function responsesFromChatStream(facts: ResponseFacts): StreamTranslator 
   const items: (ReasoningItem | MessageItem | CallItem)[] = []
   const calls = new Map<string, CallItem>()
   const unnamed = new Map<string, { id: string; arguments: string }>()
-  let isBegun = false
+  let isStarted = false
   let isFinished = false
   let reasoning: ReasoningItem | undefined
   let message: MessageItem | undefined
@@ -179,8 +179,8 @@ export function responsesFromChatStream(facts: ResponseFacts): StreamTranslator 
   let citations: Json = null
 
   function begin(): string {
-    if (isBegun) return ''
-    isBegun = true
+    if (isStarted) return ''
+    isStarted = true
     const response = responseOf(facts, { status: 'in_progress', incomplete_details: null, output: [], usage: null })
     return emit('response.created', { response }) + emit('response.in_progress', { response })
   }

@@ -11,7 +11,7 @@ import {
 } from './reply.ts'
 import { sseJson, sseText, tryJson } from '../sse.ts'
 import { type Fields, fieldsOf, isFields, numberOf, objectsOf, textOf } from '../../../../lib/json.ts'
-import type { StreamTranslator } from '../rewriter.ts'
+import type { StreamTranslator } from '../stream_translator.ts'
 import type { SseEvent } from '../../../../ports/vendors/chat.ts'
 
 /**
@@ -42,7 +42,7 @@ export function responsesError({ event, data }: SseEvent): Failure | undefined {
  */
 export function chatFromResponsesStream({ model, created }: ChatFacts): StreamTranslator {
   let id = completionId(undefined, created)
-  let isBegun = false
+  let isStarted = false
   let isFinished = false
   let lastReasoning = ''
   /** Number of characters sent, by their location in the output. */
@@ -58,8 +58,8 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): StreamTr
     chunk([{ index: 0, delta: members, finish_reason: finish }], more)
 
   function begin(): string {
-    if (isBegun) return ''
-    isBegun = true
+    if (isStarted) return ''
+    isStarted = true
     return delta({ role: 'assistant', content: '' })
   }
 
@@ -198,7 +198,7 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): StreamTr
       if (payload === undefined || isFinished) return ''
       const named = fieldsOf(payload.response).id
       // All chunks of a completion share one id, so later ids are ignored.
-      if (!isBegun && typeof named === 'string') id = completionId(named, created)
+      if (!isStarted && typeof named === 'string') id = completionId(named, created)
       return rewrite(textOf(payload.type) || (event ?? ''), payload)
     },
     end() {

@@ -1,7 +1,7 @@
 /** Conversations, replies and streams that have everything in them that `chat` and `generate_content` both know. */
 import { eventSplitter, parseEvent } from '../../../../../core/products/chat/formats/sse.ts'
 import type { Fields } from '../../../../../core/lib/json.ts'
-import type { StreamTranslator } from '../../../../../core/products/chat/formats/rewriter.ts'
+import type { StreamTranslator } from '../../../../../core/products/chat/formats/stream_translator.ts'
 
 export const FACTS = { model: 'google/gemini-3.1-pro', created: 1_795_000_000, id: 'chatcmpl-1' }
 export const PARAMETERS = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] }

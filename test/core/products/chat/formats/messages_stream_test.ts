@@ -5,16 +5,16 @@ import fc from 'fast-check'
 import OpenAI from 'openai'
 import { ApiError } from '../../../../../core/http/errors.ts'
 import { messagesFromChatStream } from '../../../../../core/products/chat/formats/messages/events.ts'
-import { messagesFromChat } from '../../../../../core/products/chat/formats/messages/order.ts'
+import { messagesFromChat } from '../../../../../core/products/chat/formats/messages/request_from_chat.ts'
 import {
   chatFromMessagesReply,
   messagesFromChatReply,
 } from '../../../../../core/products/chat/formats/messages/reply.ts'
-import { chatFromMessages } from '../../../../../core/products/chat/formats/messages/request.ts'
+import { chatFromMessages } from '../../../../../core/products/chat/formats/messages/request_to_chat.ts'
 import { chatFromMessagesStream, upstreamError } from '../../../../../core/products/chat/formats/messages/stream.ts'
 import { eventSplitter, parseEvent, sseJson, tryJson } from '../../../../../core/products/chat/formats/sse.ts'
 import type { Fields } from '../../../../../core/lib/json.ts'
-import type { StreamTranslator } from '../../../../../core/products/chat/formats/rewriter.ts'
+import type { StreamTranslator } from '../../../../../core/products/chat/formats/stream_translator.ts'
 import { scaled } from '../../../../scope.ts'
 
 const facts = { model: 'vendor-g/large', created: 1_700_000_000 }

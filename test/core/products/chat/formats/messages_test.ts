@@ -1,12 +1,12 @@
 /** Laws of the translation between the chat and the messages wire: requests and whole replies. */
 import { describe, expect, test } from 'bun:test'
 import { ApiError } from '../../../../../core/http/errors.ts'
-import { messagesFromChat } from '../../../../../core/products/chat/formats/messages/order.ts'
+import { messagesFromChat } from '../../../../../core/products/chat/formats/messages/request_from_chat.ts'
 import {
   chatFromMessagesReply,
   messagesFromChatReply,
 } from '../../../../../core/products/chat/formats/messages/reply.ts'
-import { chatFromMessages } from '../../../../../core/products/chat/formats/messages/request.ts'
+import { chatFromMessages } from '../../../../../core/products/chat/formats/messages/request_to_chat.ts'
 import type { Fields } from '../../../../../core/lib/json.ts'
 
 const facts = { model: 'vendor-g/large', created: 1_700_000_000 }

@@ -1,7 +1,7 @@
 /** What the tests of the responses wire share: replies in both wires, and how a stream is read. */
 import { eventSplitter, parseEvent } from '../../../../../core/products/chat/formats/sse.ts'
 import type { Fields } from '../../../../../core/lib/json.ts'
-import type { StreamTranslator } from '../../../../../core/products/chat/formats/rewriter.ts'
+import type { StreamTranslator } from '../../../../../core/products/chat/formats/stream_translator.ts'
 
 export const PIXEL = 'data:image/png;base64,iVBORw0KGgo='
 export const weather = {

@@ -2,7 +2,7 @@
 import type { AnswerStream } from '../../../endpoint/mod.ts'
 import { ApiError } from '../../../http/errors.ts'
 import { MAX_EVENT, parseEvent, tryJson } from './sse.ts'
-import { hasContentIn, isNonBlank } from './empty.ts'
+import { hasContentIn, isNonBlank } from './empty_answer.ts'
 import { type Fields, fieldsOf } from '../../../lib/json.ts'
 import type { ChatFormat } from '../../../ports/vendors/chat.ts'
 
@@ -10,14 +10,14 @@ import type { ChatFormat } from '../../../ports/vendors/chat.ts'
 const MAX_BUFFERED = MAX_EVENT
 
 /** A stream that knows whether its answer has started: with text, reasoning, a tool call or a refusal. */
-export type TrackedStream = AnswerStream & { hasBegun(): boolean }
+export type TrackedStream = AnswerStream & { hasStarted(): boolean }
 
 /**
  * Resolves with the stream when its answer starts. Earlier bytes (comments, the chunk that names the role) are buffered
  * and sent with it, unchanged. Rejects and cancels the stream where it fails or ends before, or where `MAX_BUFFERED`
  * bytes arrive without content.
  */
-export async function begun(
+export async function whenAnswerStarts(
   stream: TrackedStream,
   { signal }: { readonly signal: AbortSignal },
 ): Promise<AnswerStream> {
@@ -28,7 +28,7 @@ export async function begun(
   signal.addEventListener('abort', cancel, { once: true })
   if (signal.aborted) cancel()
   try {
-    while (!stream.hasBegun()) {
+    while (!stream.hasStarted()) {
       const bytes = await stream.next()
       isOver = bytes === undefined
       if (bytes === undefined) break
@@ -36,7 +36,7 @@ export async function begun(
       size += bytes.length
       if (size > MAX_BUFFERED) throw noAnswer(`it sent ${size} bytes without content, and the limit is ${MAX_BUFFERED}`)
     }
-    if (!stream.hasBegun()) throw noAnswer('it ended without an answer')
+    if (!stream.hasStarted()) throw noAnswer('it ended without an answer')
   } catch (error) {
     stream.cancel()
     throw error instanceof ApiError && error.parts.message === BROKEN_OFF

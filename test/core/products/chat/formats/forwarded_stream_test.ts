@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { chunk, DONE, streamAnswer, usageChunk } from '../../../../../adapters/providers/scripted/chat.ts'
 import type { AnswerStream } from '../../../../../core/endpoint/mod.ts'
 import { messagesFromChatStream } from '../../../../../core/products/chat/formats/messages/events.ts'
-import { translated, passedThrough } from '../../../../../core/products/chat/formats/watch.ts'
+import { translated, forwardedStream } from '../../../../../core/products/chat/formats/forwarded_stream.ts'
 import type { ChatFormat } from '../../../../../core/ports/vendors/chat.ts'
 
 const utf8 = (text: string) => new TextEncoder().encode(text)
@@ -98,7 +98,7 @@ describe('what a reader pays for', () => {
       false,
     ],
   ] as const)('in %s of %p is there: %p', async (format, piece, isThere) => {
-    const stream = passedThrough(upstream(piece), { format })
+    const stream = forwardedStream(upstream(piece), { format })
     await stream.next()
     expect(stream.hasContent()).toBe(isThere)
   })
@@ -110,7 +110,7 @@ describe('watched()', () => {
     const closing = told.slice(told.length - last).join('')
 
     test(`${format}: passes the bytes of its vendor, holds the last event back, and knows the usage`, async () => {
-      const stream = passedThrough(upstream(...told), { format })
+      const stream = forwardedStream(upstream(...told), { format })
       const { text, closing: held, error, pieces } = await heard(stream)
       expect([error, text, held]).toEqual([undefined, body, last > 0 ? closing : ''])
       expect([pieces.length, stream.hasContent(), stream.usage()]).toEqual([told.length - last, true, usage as never])
@@ -119,11 +119,11 @@ describe('watched()', () => {
     test(`${format}: cut at any byte, or into single ones, the same bytes go out`, async () => {
       const whole = told.join('')
       for (let at = 1; at < utf8(whole).length; at++) {
-        const { text, closing: held, error } = await heard(passedThrough(cutAt(whole, at), { format }))
+        const { text, closing: held, error } = await heard(forwardedStream(cutAt(whole, at), { format }))
         expect([at, error, text + held]).toEqual([at, undefined, whole])
       }
       for (const size of [1, 2, 3, 7])
-        expect(await heard(passedThrough(cutAt(whole, 0, size), { format }))).toMatchObject({
+        expect(await heard(forwardedStream(cutAt(whole, 0, size), { format }))).toMatchObject({
           text: body,
           error: undefined,
         })
@@ -135,10 +135,13 @@ describe('watched()', () => {
       const returned = (text: string) => text.replaceAll('\n', '\r\n')
       for (const odd of [tight, returned(plain), returned(tight), plain.replaceAll('\n', '\r')]) {
         for (let at = 0; at < utf8(odd).length; at += 3) {
-          const { text, closing: held, error } = await heard(passedThrough(cutAt(odd, at), { format }))
+          const { text, closing: held, error } = await heard(forwardedStream(cutAt(odd, at), { format }))
           expect([at, error, text + held]).toEqual([at, undefined, plain])
         }
-        expect(await heard(passedThrough(cutAt(odd, 0, 1), { format }))).toMatchObject({ text: body, error: undefined })
+        expect(await heard(forwardedStream(cutAt(odd, 0, 1), { format }))).toMatchObject({
+          text: body,
+          error: undefined,
+        })
       }
     })
 
@@ -147,7 +150,7 @@ describe('watched()', () => {
         ': warming up\n\n',
         ...told.flatMap((event) => [event, ':\n\n', 'event: ping\ndata: {"type": "ping"}\n\n']),
       ]
-      const stream = passedThrough(upstream(...pinged), { format })
+      const stream = forwardedStream(upstream(...pinged), { format })
       const { text, closing: held, error } = await heard(stream)
       expect([error, text.replace(/^:.*\n\n|^event: ping\n.*\n\n/gm, ''), held]).toEqual([
         undefined,
@@ -159,11 +162,11 @@ describe('watched()', () => {
 
     test(`${format}: one that ends without its end is broken, and what came before is out`, async () => {
       const cut = told.slice(0, format === 'generate_content' || format === 'responses' ? 1 : 2)
-      expect(await heard(passedThrough(upstream(...cut), { format }))).toMatchObject({
+      expect(await heard(forwardedStream(upstream(...cut), { format }))).toMatchObject({
         text: cut.join(''),
         error: BROKEN,
       })
-      expect(await heard(passedThrough(upstream(cut.join(''), 'data: {"half'), { format }))).toMatchObject({
+      expect(await heard(forwardedStream(upstream(cut.join(''), 'data: {"half'), { format }))).toMatchObject({
         text: cut.join(''),
         error: BROKEN,
       })
@@ -191,7 +194,7 @@ describe('watched()', () => {
       for (const error of errors) {
         const whole = first + (format === 'chat' ? second : '') + error + DONE
         for (const size of [1, 5, 1_000]) {
-          expect([error, await heard(passedThrough(cutAt(whole, 0, size), { format }))]).toMatchObject([
+          expect([error, await heard(forwardedStream(cutAt(whole, 0, size), { format }))]).toMatchObject([
             error,
             { text: whole.slice(0, -error.length - DONE.length), error: BROKEN, closing: '' },
           ])
@@ -200,7 +203,7 @@ describe('watched()', () => {
     })
 
     test(`${format}: a broken connection is thrown as it is`, async () => {
-      expect(await heard(passedThrough(upstream(told[0] ?? '', new Error('reset')), { format }))).toMatchObject({
+      expect(await heard(forwardedStream(upstream(told[0] ?? '', new Error('reset')), { format }))).toMatchObject({
         text: told[0] ?? '',
         error: 'reset',
       })
@@ -216,9 +219,9 @@ describe('watched()', () => {
           asked++ < told.length ? Promise.resolve(utf8(told[asked - 1] ?? '')) : new Promise<undefined>(() => {}),
         cancel() {},
       }
-      expect((await heard(passedThrough(open, { format }))).error).toBeUndefined()
+      expect((await heard(forwardedStream(open, { format }))).error).toBeUndefined()
       const goingOn = [...told.slice(0, -1), `${told.at(-1)}data: more\n\n`]
-      expect(await heard(passedThrough(upstream(...goingOn), { format }))).toMatchObject({
+      expect(await heard(forwardedStream(upstream(...goingOn), { format }))).toMatchObject({
         closing: told.at(-1) ?? '',
         error: undefined,
       })
@@ -228,7 +231,7 @@ describe('watched()', () => {
   test('reads its vendor once at a time, and only when it is asked', async () => {
     let reads = 0
     const inner = upstream(...CHAT)
-    const stream = passedThrough({ ...inner, next: () => (reads++, inner.next()) }, { format: 'chat' })
+    const stream = forwardedStream({ ...inner, next: () => (reads++, inner.next()) }, { format: 'chat' })
     expect(reads).toBe(0)
     await stream.next()
     expect(reads).toBe(1)
@@ -236,7 +239,7 @@ describe('watched()', () => {
 
   test('cancelled while it waits ends without an error', async () => {
     let release = (_: undefined) => {}
-    const stream = passedThrough(
+    const stream = forwardedStream(
       { next: () => new Promise((resolve) => void (release = resolve)), cancel: () => release(undefined) },
       { format: 'chat' },
     )
@@ -249,14 +252,14 @@ describe('watched()', () => {
   test('an event without end is broken, not held in memory', async () => {
     let sent = 0
     const piece = utf8('x'.repeat(1 << 20))
-    const stream = passedThrough({ next: async () => (sent++, piece), cancel() {} }, { format: 'chat' })
+    const stream = forwardedStream({ next: async () => (sent++, piece), cancel() {} }, { format: 'chat' })
     expect((await heard(stream)).error).toBe(BROKEN)
     expect(sent).toBeLessThan(7)
   })
 })
 
 describe('watched() in chat', () => {
-  const chat = (...pieces: readonly string[]) => passedThrough(upstream(...pieces), { format: 'chat' })
+  const chat = (...pieces: readonly string[]) => forwardedStream(upstream(...pieces), { format: 'chat' })
   const deltas = ({ text }: Heard) =>
     text
       .split('\n\n')
@@ -270,7 +273,7 @@ describe('watched() in chat', () => {
       chunk({}, { finish: 'stop', model: 'gpt-x' }),
     ]
     for (const spell of [(text: string) => text, (text: string) => text.replaceAll('"model":"', '"model": "')]) {
-      const { text } = await heard(passedThrough(upstream(...said.map(spell), DONE), { format: 'chat', model }))
+      const { text } = await heard(forwardedStream(upstream(...said.map(spell), DONE), { format: 'chat', model }))
       const chunks = text
         .split('\n\n')
         .filter(Boolean)
@@ -289,7 +292,7 @@ describe('watched() in chat', () => {
       chunk({}, { finish: 'stop', model: 'gpt-x-2026-11-20' }),
       DONE,
     ]
-    const { text } = await heard(passedThrough(upstream(...said), { format: 'chat', model }))
+    const { text } = await heard(forwardedStream(upstream(...said), { format: 'chat', model }))
     expect([text.includes('gpt-x'), text.split('"model":"vendor-a/chat"').length]).toEqual([false, 5])
   })
 
@@ -378,7 +381,7 @@ describe('watched() in chat', () => {
   })
 
   test('the first piece leaves before the second is there', async () => {
-    const stream = passedThrough({ next: once(utf8(CHAT[0] ?? '')), cancel() {} }, { format: 'chat' })
+    const stream = forwardedStream({ next: once(utf8(CHAT[0] ?? '')), cancel() {} }, { format: 'chat' })
     expect(new TextDecoder().decode(await stream.next())).toBe(CHAT[0] ?? '')
   })
 })

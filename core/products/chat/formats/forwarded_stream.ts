@@ -2,11 +2,11 @@
 import { concatBytes } from '../../../lib/bytes.ts'
 import { ApiError } from '../../../http/errors.ts'
 import { type Json, type Fields, isFields, objectsOf } from '../../../lib/json.ts'
-import { brokenOff, isAnswerStart, isContentEvent, type TrackedStream } from './begun.ts'
-import { isEmpty, isNonBlank } from './empty.ts'
+import { brokenOff, isAnswerStart, isContentEvent, type TrackedStream } from './answer_start.ts'
+import { isEmpty, isNonBlank } from './empty_answer.ts'
 import { type EventSplitter, eventSplitter, MAX_EVENT, parseEvent, sseJson, tryJson } from './sse.ts'
 import { usageOf } from './usage.ts'
-import type { StreamTranslator } from './rewriter.ts'
+import type { StreamTranslator } from './stream_translator.ts'
 import type { SseEvent, ChatFormat, ChatStream } from '../../../ports/vendors/chat.ts'
 
 /** Matches text that must be parsed. No pattern can match inside a JSON string, where quotes are escaped. */
@@ -43,7 +43,7 @@ export type StreamFormat = {
  * events, and end the stream. Throws an ApiError for an error event, after the events before it, and for a stream that
  * is interrupted.
  */
-export function passedThrough(upstream: ChatStream, { format, model }: StreamFormat): TrackedStream {
+export function forwardedStream(upstream: ChatStream, { format, model }: StreamFormat): TrackedStream {
   const decoder = new TextDecoder()
   const encoder = new TextEncoder()
   let rename = model && model.upstream !== model.publicId ? renamer(model.upstream, model.publicId) : undefined
@@ -55,7 +55,7 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
   let splitter: EventSplitter | undefined
   let isSpacingKnown = false
   let hasContent = false
-  let hasBegun = false
+  let hasStarted = false
   /**
    * Chunks of chat are parsed until text or a tool call arrives: reasoning alone becomes the text at the end (contract
    * 6.28).
@@ -89,7 +89,7 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
       upstream.cancel()
     },
     hasContent: () => hasContent,
-    hasBegun: () => hasBegun,
+    hasStarted: () => hasStarted,
     closing: () => closing,
     usage: () => usage ?? lastUsage(lastCounts),
     nextSequence: () => sequenceAfter(lastNumbered),
@@ -142,10 +142,10 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
   function processed(text: string): string {
     if (format === 'generate_content') count(text)
     const out = isOpening || marks.test(text) || !PLAIN[format].test(text) ? processEvents(text) : text
-    if (format === 'chat') hasBegun ||= hasContent
+    if (format === 'chat') hasStarted ||= hasContent
     else {
       hasContent ||= CONTENT[format].test(out) && out.split(EVENT_END).some((raw) => isContentEvent(raw, format))
-      hasBegun ||= hasContent || out.split(EVENT_END).some((raw) => isAnswerStart(raw, format))
+      hasStarted ||= hasContent || out.split(EVENT_END).some((raw) => isAnswerStart(raw, format))
     }
     if (format === 'responses' && out.includes(SEQUENCE)) lastNumbered = out
     return rename ? rename(out) : out
@@ -204,7 +204,7 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
     if (typeof thought === 'string' && reasoning.length < MAX_EVENT) reasoning += thought
     if (deltas.some((delta) => isNonBlank(delta.reasoning_content))) hasContent = true
     // Hidden reasoning (OpenRouter): the answer has started, but without content that is charged for.
-    if (deltas.some((delta) => isNonBlank(delta.reasoning_details))) hasBegun = true
+    if (deltas.some((delta) => isNonBlank(delta.reasoning_details))) hasStarted = true
     if (deltas.some((delta) => ANSWER_FIELDS.some((name) => isNonBlank(delta[name])))) {
       hasContent = true
       isOpening = false
@@ -224,7 +224,7 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
     if (event === 'error' || payload?.type === 'error') throw upstreamFailure({ event, data })
     const counts = isFields(payload?.message) ? payload.message.usage : payload?.usage
     if (isFields(counts)) usage = { ...(isFields(usage) ? usage : {}), ...counts }
-    if (isFields(payload?.delta) && payload.delta.stop_reason === 'refusal') hasContent = hasBegun = true
+    if (isFields(payload?.delta) && payload.delta.stop_reason === 'refusal') hasContent = hasStarted = true
     return event === 'message_stop' ? last(raw) : raw
   }
 
@@ -236,7 +236,7 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
     if (!isLast) return raw
     const response = isFields(payload?.response) ? payload.response : {}
     usage = response.usage ?? null
-    if (!isEmpty(response, 'responses')) hasContent = hasBegun = true
+    if (!isEmpty(response, 'responses')) hasContent = hasStarted = true
     return last(raw)
   }
 
@@ -248,7 +248,7 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
   /** Before the answer starts, a failing stream is an ordinary error, classified by its vendor. */
   function upstreamFailure({ event, data }: { readonly event: string | undefined; readonly data: string }): ApiError {
     const refusal =
-      hasBegun || hasContent ? undefined : upstream.apiErrorOf?.({ data, ...(event !== undefined && { event }) })
+      hasStarted || hasContent ? undefined : upstream.apiErrorOf?.({ data, ...(event !== undefined && { event }) })
     return refusal instanceof ApiError ? refusal : brokenOff()
   }
 
@@ -271,7 +271,7 @@ export function passedThrough(upstream: ChatStream, { format, model }: StreamFor
  */
 export function translated(upstream: ChatStream, rewriter: StreamTranslator): TrackedStream {
   const encoder = new TextEncoder()
-  const inner = passedThrough(upstream, { format: 'chat' })
+  const inner = forwardedStream(upstream, { format: 'chat' })
   const splitter = eventSplitter()
   let closing = ''
   let lastNumbered = ''
@@ -290,7 +290,7 @@ export function translated(upstream: ChatStream, rewriter: StreamTranslator): Tr
     },
     cancel: inner.cancel,
     hasContent: inner.hasContent,
-    hasBegun: inner.hasBegun,
+    hasStarted: inner.hasStarted,
     closing: () => closing,
     usage: inner.usage,
     nextSequence: () => sequenceAfter(lastNumbered),

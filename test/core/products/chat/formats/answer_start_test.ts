@@ -11,7 +11,7 @@ import {
   wholeAnswer,
 } from '../../../../../adapters/providers/scripted/chat.ts'
 import { catalog, type ChatAnswer, type Fields, type ChatFormat } from '../../../../../core/mod.ts'
-import { isAnswerStart } from '../../../../../core/products/chat/formats/begun.ts'
+import { isAnswerStart } from '../../../../../core/products/chat/formats/answer_start.ts'
 import { rateLimited } from '../../../../../core/http/errors.ts'
 import { COMPLETIONS, HELLO, MODEL, reading, said, STREAM, streaming, table } from '../../../call/stream_kit.ts'
 
