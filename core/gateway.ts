@@ -455,9 +455,8 @@ function wrongMethod(method: string, path: string, allow: string): ApiError {
 
 /** Names routes that the caller may have meant (contract 3.6). */
 function unknownPath(path: string, nearby: readonly string[]): ApiError {
-  const meant = path.startsWith('/v1/')
-    ? `The API is served under /api/v1: try /api${path}.`
-    : 'There is nothing at this path.'
+  const isBare = path === '/v1' || path.startsWith('/v1/')
+  const meant = isBare ? `The API is served under /api/v1: try /api${path}.` : 'There is nothing at this path.'
   return new ApiError('NOT_FOUND', { message: meant, fields: { nearby } })
 }
 

@@ -53,15 +53,20 @@ export function serverLog(level: string): ServerLog {
 
 /**
  * Path ids that grant access by themselves, and how much of each may be visible: a background response has its poll key
- * after its call id, a phone call's id is secret as a whole.
+ * after its call id, a phone call's id is secret as a whole. Of a stored object the folder and the day may be seen.
  */
 const SECRET_IDS = [
   { prefix: '/v1/responses/', visible: 'resp_'.length + 32 },
   { prefix: '/v1/voice/call/', visible: 'call_'.length },
 ] as const
 
+const MEDIA = '/api/media/'
+/** The folder and the day of an object; its name is what grants access. */
+const SHELF = /^[a-z]{1,20}\/\d{4}-\d{2}-\d{2}\//
+
 /** The path with secret ids masked. Percent-encoding only makes an id longer, so it never shows more of it. */
 export function masked(path: string): string {
+  if (path.startsWith(MEDIA)) return `${MEDIA}${SHELF.exec(path.slice(MEDIA.length))?.[0] ?? ''}...`
   for (const { prefix, visible } of SECRET_IDS) {
     const start = path.indexOf(prefix)
     if (start < 0) continue

@@ -42,6 +42,9 @@ type Done =
   | { kind: 'made'; stored: Stored; raw: readonly string[]; completion: Completion }
   | { kind: 'failed'; apiError: ApiError }
 
+/** How long a reply waits beyond its window for a settlement that is under way (contract 2.28). */
+const SETTLE_GRACE_MS = 3_000
+
 export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream: UpstreamJobs): Jobs {
   const { ports, catalog, networks, timeouts } = gatewayContext
   const { storage, chain, clock, log, meter } = ports
@@ -77,7 +80,12 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
     ])
     waiting.abort()
     if (reply) return reply
-    if (turn.isSettling) return (await work) ?? (await envelope(endpoint, call))
+    if (turn.isSettling) {
+      const late = new AbortController()
+      const settled = await Promise.race([work, clock.wait(SETTLE_GRACE_MS, late.signal).then(() => undefined)])
+      late.abort()
+      return settled ?? (await accepted(working, call, 'in_progress'))
+    }
     turn.isOver = true
     ports.background(begin(call))
     return await accepted(working, call)
@@ -92,14 +100,18 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
   }
 
   /** A job may outlive its authorization: it is noted, in case its wallet leaves it and orders others. */
-  async function accepted({ endpoint, authorization }: OpenedCall<Paid>, call: Call): Promise<Reply> {
+  async function accepted(
+    { endpoint, authorization }: OpenedCall<Paid>,
+    call: Call,
+    status?: 'in_progress',
+  ): Promise<Reply> {
     const now = clock.now()
     await noteUncollectedJob({ storage, log }, call, {
       from: authorization.expiresAt,
       until: now + timeouts.unpaidBlockMs,
       now,
     })
-    return await envelope(endpoint, call)
+    return await envelope(endpoint, call, status)
   }
 
   async function envelope(endpoint: Sold, call: Call, status: 'queued' | 'in_progress' = 'queued'): Promise<Reply> {

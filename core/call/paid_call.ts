@@ -2,9 +2,12 @@
 import type { Free, Paid, Polled, RequestHead, Sold } from '../endpoint/mod.ts'
 import * as replies from '../endpoint/replies.ts'
 import type { Reply } from '../http/reply.ts'
+import { ApiError } from '../http/errors.ts'
 import { type Hold, holdOn, UNCOUNTED } from '../http/request_body.ts'
 import { offersOf } from '../payment/offers.ts'
 import { silent } from '../ports/meter.ts'
+import type { Call } from '../ports/mod.ts'
+import { refusalHeaders } from '../x402/protocol.ts'
 import { paymentAcceptance } from './accept_payment.ts'
 import { challenges } from './challenge.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
@@ -103,11 +106,26 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   }
 
   async function serve({ endpoint, ...working }: OpenedCall): Promise<Reply> {
-    return endpoint.delivery === 'stream'
-      ? await streamed.serve({ ...working, endpoint })
-      : await made.serve({ ...working, endpoint })
+    try {
+      const reply =
+        endpoint.delivery === 'stream'
+          ? await streamed.serve({ ...working, endpoint })
+          : await made.serve({ ...working, endpoint })
+      const isTold = reply.status < 400 || 'payment-response' in reply.headers
+      return isTold ? reply : { ...reply, headers: { ...reply.headers, ...unpaidHeaders(working.call) } }
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error
+      throw new ApiError(error.code, {
+        ...error.parts,
+        headers: { ...error.parts.headers, ...unpaidHeaders(working.call) },
+      })
+    }
   }
 }
+
+/** What a failure after verification says of its payment (contract 1.65). */
+const unpaidHeaders = ({ offer, payer }: Call): Record<string, string> =>
+  refusalHeaders({ reason: 'the call failed; this payment was not charged', network: offer.network, payer })
 
 const requestHeadOf = ({ params, request }: RequestContext): RequestHead => ({
   params,

@@ -123,7 +123,8 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
         replies.priceOf(found),
       )
     }
-    const reject = (code: PaymentCode, reason: string) => require(replies.verificationFailed(code, reason))
+    const reject = (code: PaymentCode, reason: string, headers: Readonly<Record<string, string>> = {}) =>
+      require(replies.verificationFailed(code, reason), headers)
 
     // HEAD must change nothing, so it never pays.
     const header = requestContext.request.method === 'HEAD' ? null : paymentHeader(requestContext.request)
@@ -173,19 +174,16 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
       return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(requestContext) })
     if (paying.kind === 'unavailable') return running(call, { note: replies.CHAIN_AWAY })
     // What only a fresh signature can mend is a payment that does not verify (contract 2.14).
-    if (paying.kind === 'rejected' || (paying.kind === 'refused' && paying.code))
-      return reject(paying.code ?? 'PAYMENT_INVALID', paying.reason)
+    if (paying.kind === 'rejected') return reject(paying.code, paying.reason)
+    const refusal = (reason: string) => refusalHeaders({ reason, network: offer.network, payer })
+    if (paying.kind === 'refused' && paying.code) return reject(paying.code, paying.reason, refusal(paying.reason))
     if (paying.kind === 'replayed') {
       return require({
         ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'),
         ...(await recovery(paying.call, !wasHandedOut(paying.call))),
       })
     }
-    return require(replies.settlementFailed(paying.reason, endpoint), refusalHeaders({
-      reason: paying.reason,
-      network: offer.network,
-      payer,
-    }))
+    return require(replies.settlementFailed(paying.reason, endpoint), refusal(paying.reason))
   }
 
   /** What may have been paid for already is there in any case. */

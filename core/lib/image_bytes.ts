@@ -4,20 +4,43 @@ import { decodeDataUri } from './base64.ts'
 
 export type Picture = { readonly type: string; readonly width: number; readonly height: number }
 
-/** The formats of contract 5.36, by the library's name for them: of the ISO-BMFF family that is the file's own brand. */
+/** The formats of contract 5.36, by the library's name for them. */
 const TYPES: Readonly<Record<string, string>> = {
   png: 'image/png',
   jpg: 'image/jpeg',
   gif: 'image/gif',
   bmp: 'image/bmp',
   webp: 'image/webp',
+}
+
+/** Brands of the ISO-BMFF family that name a codec, and those that name the container alone. */
+const CODEC_BRANDS: Readonly<Record<string, string>> = {
   heic: 'image/heic',
   heix: 'image/heic',
+  heim: 'image/heic',
+  heis: 'image/heic',
   hevc: 'image/heic',
   hevx: 'image/heic',
-  mif1: 'image/heif',
-  msf1: 'image/heif',
+  hevm: 'image/heic',
+  hevs: 'image/heic',
   avif: 'image/avif',
+  avis: 'image/avif',
+}
+const CONTAINER_BRANDS = new Set(['mif1', 'mif2', 'msf1'])
+/** The brand under which the library reads every file of the family. */
+const READ_AS = 'mif1'
+/** More brands than any writer lists. */
+const MAX_BRANDS = 64
+
+/** The type of an ISO-BMFF picture, by its major brand and then by its compatible brands (contract 5.50). */
+function typeByBrand(bytes: Uint8Array): string | undefined {
+  if (latin1.decode(bytes.subarray(4, 8)) !== 'ftyp') return undefined
+  const size = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength).getUint32(0)
+  const end = Math.min(size, bytes.length, 16 + 4 * MAX_BRANDS)
+  const brands = [latin1.decode(bytes.subarray(8, 12))]
+  for (let at = 16; at + 4 <= end; at += 4) brands.push(latin1.decode(bytes.subarray(at, at + 4)))
+  const named = brands.flatMap((brand) => CODEC_BRANDS[brand] ?? [])
+  return named[0] ?? (brands.some((brand) => CONTAINER_BRANDS.has(brand)) ? 'image/heif' : undefined)
 }
 
 /**
@@ -59,7 +82,7 @@ export function typeByMagic(bytes: Uint8Array): string | undefined {
   if (start.startsWith('GIF8')) return 'image/gif'
   if (start.startsWith('BM')) return 'image/bmp'
   if (/^RIFF....WEBP/s.test(start)) return 'image/webp'
-  return start.slice(4, 8) === 'ftyp' ? TYPES[start.slice(8, 12)] : undefined
+  return typeByBrand(bytes)
 }
 
 /** Recognizes PNG, JPEG, GIF, BMP, WEBP and the ISO-BMFF family; undefined for anything else, however it is called. */
@@ -67,14 +90,23 @@ export function recognize(bytes: Uint8Array): Picture | undefined {
   const start = String.fromCharCode(...bytes.subarray(0, 12))
   const [, length] = HEADS.find(([begins]) => begins.test(start)) ?? []
   const head = bytes.subarray(0, length)
-  if (length === undefined || isSplintered(head) || (start.startsWith('ftyp', 4) && isCrowded(head))) return undefined
+  if (length === undefined || isSplintered(head)) return undefined
+  const branded = typeByBrand(head)
+  if (start.startsWith('ftyp', 4) && (!branded || isCrowded(head))) return undefined
   try {
-    const { type = '', width, height } = imageSize(head)
-    const known = TYPES[type]
+    const { type = '', width, height } = imageSize(branded ? readable(head) : head)
+    const known = branded ?? TYPES[type]
     return known && width > 0 && height > 0 ? { type: known, width, height } : undefined
   } catch {
     return undefined
   }
+}
+
+/** The same file under the one brand that stands for all of them: the library knows few, and looks at the major one only. */
+function readable(head: Uint8Array): Uint8Array {
+  const copy = head.slice()
+  copy.set(new TextEncoder().encode(READ_AS), 8)
+  return copy
 }
 
 /** The picture in a `data:image/…` URI, or why there is none, in words for the caller. */

@@ -23,6 +23,14 @@ describe('paths', () => {
     page('old', '/new', { aliases: ['/old', '/older/{id}'] }),
   ]
 
+  test('below a bare /v1, and /v1 itself, are 404 that names /api/v1 (contract 3.8)', async () => {
+    for (const path of ['/v1', '/v1/', '/v1/models']) {
+      const response = await kit().shop.fetch(new Request(`${ORIGIN}${path}`))
+      const { message } = (await response.json()) as { message: string }
+      expect([response.status, message]).toEqual([404, `The API is served under /api/v1: try /api${path}.`])
+    }
+  })
+
   test('a fixed path wins over a named segment, and more literals over fewer', () => {
     expect(found(list, '/a/b')).toEqual({ name: 'fixed', params: {} })
     expect(found(list, '/a/x')).toEqual({ name: 'one', params: { id: 'x' } })

@@ -70,7 +70,14 @@ export function demoMarket({ clock }: { clock: Pick<Clock, 'now'> }): MarketVend
       signal.throwIfAborted()
       const sample = known(feed, session)
       const [now, [price = 0] = []] = [seconds(), sample?.range(seconds(), seconds())]
-      return sample && { price: sample.written(price), confidence: sample.written(price * 0.0005), publishTime: now }
+      return (
+        sample && {
+          price: sample.written(price),
+          confidence: sample.written(price * 0.0005),
+          publishTime: now,
+          ...(session && { feedId: `${feed.feedId}-${session}` }),
+        }
+      )
     },
     async bars(feed, { resolution, from, to, session, signal }) {
       signal.throwIfAborted()

@@ -15,7 +15,7 @@ export const manifest = provider({
   serves: {
     search: {
       create: ({ exa_api_key: apiKey, exa_base_url: baseUrl = EXA_SEARCH.baseUrl }, { clock, log }) =>
-        exaSearch({ key: apiKey, baseUrl, maker: 'Exa', timeoutMs: SEARCH_TIMEOUT_MS, clock, log }),
+        exaSearch({ key: apiKey, baseUrl, maker: 'exa', timeoutMs: SEARCH_TIMEOUT_MS, clock, log }),
     },
     websearch: {
       create: ({ exa_api_key: apiKey, exa_base_url: baseUrl = EXA_SEARCH.baseUrl }, { clock, log }) =>

@@ -55,7 +55,8 @@ export function pythMarket({
     async latest(feed, { session, signal }) {
       signal.throwIfAborted()
       const id = session ? (await sessionFeeds(signal)).get(sessionKey(feed, session)) : feed.feedId
-      return id === undefined ? undefined : await orAbort(ask(id), signal)
+      const spot = id === undefined ? undefined : await orAbort(ask(id), signal)
+      return spot && id !== undefined && session ? { ...spot, feedId: id.replace(/^0x/, '') } : spot
     },
 
     async bars(feed, { resolution, from, to, session, signal }) {

@@ -32,7 +32,7 @@ export const manifest = provider({
       create: (
         { xai_api_key: apiKey, xai_base_url: baseUrl = XAI_SEARCH.baseUrl, xai_search_model: model = XAI_SEARCH.model },
         { clock, log },
-      ) => xaiSearch({ key: apiKey, baseUrl, model, maker: 'xAI', timeoutMs: SEARCH_TIMEOUT_MS, clock, log }),
+      ) => xaiSearch({ key: apiKey, baseUrl, model, maker: ACCOUNT, timeoutMs: SEARCH_TIMEOUT_MS, clock, log }),
     },
   },
   protocols: {

@@ -16,8 +16,13 @@ export type Feed = {
   readonly key: string
 }
 
-/** Decimals as text; `publishTime` in unix seconds. */
-export type Spot = { readonly price: string; readonly confidence: string; readonly publishTime: number }
+/** Decimals as text; `publishTime` in unix seconds; `feedId` where it is of another feed, as that of a session. */
+export type Spot = {
+  readonly price: string
+  readonly confidence: string
+  readonly publishTime: number
+  readonly feedId?: string
+}
 
 export type Bar = {
   readonly t: number

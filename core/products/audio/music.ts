@@ -5,7 +5,7 @@
 import { Type } from '@sinclair/typebox'
 import * as shared from './shared.ts'
 import type { AudioRow } from '../../ports/vendors/audio.ts'
-import { free, paid, polled } from '../../endpoint/mod.ts'
+import { free, type Offering, paid, polled } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { quoted, charactersIn } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
@@ -196,7 +196,7 @@ const models = free({
       return vendor
         ? [
             {
-              ...listing(row),
+              ...listing(row, offering),
               response_formats: vendor.makes[row.kind],
               ...(row.kind === 'music' && { supports_lyrics: true, supports_instrumental: true }),
             },
@@ -209,7 +209,8 @@ const models = free({
 
 export const music = [compose, jobPoll, models]
 
-function listing({ id, name, maker, kind, billing, maxCharacters }: AudioRow) {
+function listing(row: AudioRow, offering: Pick<Offering, 'vendors'>) {
+  const { id, name, maker, kind, billing } = row
   const pricing = { [shared.RATE_NAMES[billing.mode]]: asNumber(billing.rate), transaction_fee: asNumber(FEE) }
   return {
     id,
@@ -219,6 +220,6 @@ function listing({ id, name, maker, kind, billing, maxCharacters }: AudioRow) {
     kind,
     billing_mode: billing.mode,
     pricing,
-    max_input_chars: maxCharacters,
+    max_input_chars: shared.maxCharactersOf(row, offering),
   }
 }

@@ -76,6 +76,12 @@ export function vendorOf(row: AudioRow | undefined, { vendors }: Pick<Offering, 
   return vendor?.makes[row?.kind ?? 'speech'] === undefined ? undefined : vendor
 }
 
+/** Longest text of a row, in characters: that of its vendor where a speech may be no longer there. */
+export function maxCharactersOf(row: AudioRow, offering: Pick<Offering, 'vendors'>): number {
+  const own = row.kind === 'speech' ? vendorOf(row, offering)?.maxCharacters : undefined
+  return Math.min(row.maxCharacters, own ?? row.maxCharacters)
+}
+
 /** Names of the rates in listings, by billing mode. */
 export const RATE_NAMES = {
   per_character: 'per_1k_chars',

@@ -21,7 +21,8 @@ const input = Type.Object({
   model: shared.modelField,
   input: Type.String({
     minLength: 1,
-    description: 'The text to speak: at most 40,000 characters, or the limit of the model.',
+    description:
+      'The text to speak: at most `max_input_chars` characters, as /api/v1/audio/models lists them for the model.',
   }),
   voice: Type.Optional(
     Type.String({
@@ -54,7 +55,11 @@ const speak = paid({
   check({ model, input: text, voice, response_format, speed = 1 }, offering) {
     const row = shared.rowFor(offering.catalog, 'speech', model)
     const vendor = shared.vendorOf(row, offering)
-    shared.checkText('input', text, { length: charactersIn(text), max: maxCharactersOf(row, vendor), of: row.id })
+    shared.checkText('input', text, {
+      length: charactersIn(text),
+      max: shared.maxCharactersOf(row, offering),
+      of: row.id,
+    })
     if (vendor) voiceFor(voice, vendor.voiceNames)
     return {
       model: row.id,
@@ -82,10 +87,13 @@ const speak = paid({
 
   priceRange(offering) {
     const rows = shared.availableRows(offering, 'speech')
-    const sizes = (row: AudioRow) => [
-      { characters: 1, seconds: 1 },
-      { characters: row.maxCharacters, seconds: spokenSeconds('x'.repeat(row.maxCharacters)) },
-    ]
+    const sizes = (row: AudioRow) => {
+      const most = shared.maxCharactersOf(row, offering)
+      return [
+        { characters: 1, seconds: 1 },
+        { characters: most, seconds: spokenSeconds('x'.repeat(most)) },
+      ]
+    }
     return shared.priceRangeOf(rows.flatMap((row) => sizes(row).map((size) => audioPrice(row.billing, size))))
   },
 
@@ -102,9 +110,6 @@ const speak = paid({
 
   show: (stored, showing) => shared.soundResponse(stored, showing),
 })
-
-const maxCharactersOf = ({ maxCharacters }: AudioRow, vendor: AudioVendor | undefined): number =>
-  Math.min(maxCharacters, vendor?.maxCharacters ?? maxCharacters)
 
 function quoteOf({ model, input: text }: Static<typeof input>, { catalog }: Context) {
   const row = shared.rowFor(catalog, 'speech', model)

@@ -82,8 +82,8 @@ const edit = paid({
       throw refused('image', `${row.id} accepts at most ${maxImages} source images, got ${sources.length}`)
     if (mask !== undefined && !takesMask)
       throw refused('mask', `${row.id} does not support masks; leave the mask out, or use a vendor-a model`)
-    if (mask !== undefined && typeof image !== 'string')
-      throw refused('mask', 'requires a single source image, not an array')
+    if (mask !== undefined && sources.length > 1)
+      throw refused('mask', `requires a single source image, got ${sources.length}`)
     checkImages(sources, mask)
     return { model: row.id, prompt, size, n, image, ...(mask !== undefined && { mask }) }
   },

@@ -2,7 +2,7 @@
 import type { GatewayFacts } from '../../endpoint/gateway_info.ts'
 import { checksummed } from '../../lib/checksum.ts'
 import { clip } from '../../lib/text.ts'
-import { ApiError } from '../../http/errors.ts'
+import { refused } from '../../http/request_body.ts'
 import type { Context } from '../../endpoint/mod.ts'
 
 const MINUTE_MS = 60_000
@@ -20,8 +20,8 @@ export function walletOf(given: string, { terms }: Pick<GatewayFacts, 'terms'>):
   if (isEvm && /^0x[0-9a-fA-F]{40}$/.test(given)) return checksummed(given)
   const isSolana = namespaces.length === 0 || namespaces.includes('solana')
   if (isSolana && /^[1-9A-HJ-NP-Za-km-z]{32,44}$/.test(given)) return given
-  const message = `address: must be ${isEvm ? '0x and 40 hex digits' : 'a base58 public key'}, got ${clip(given)}`
-  throw new ApiError('INVALID_PARAMETER', { message, param: 'address', details: [{ path: 'address', message }] })
+  const form = isEvm ? '0x and 40 hex digits' : 'a base58 public key'
+  throw refused('address', given === '' ? `must be ${form}; it is missing` : `must be ${form}, got ${clip(given)}`)
 }
 
 /** An example wallet of the gateway's network, for the documentation. */

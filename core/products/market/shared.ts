@@ -184,9 +184,9 @@ function priceNotFound({ symbol }: Feed, session: Session | undefined): ApiError
 export const MAX_BARS = 5000
 
 /**
- * The newest bars of the window. A window longer than `MAX_BARS` is cut at its start, which the reply's `from` and
- * `truncated` show. It ends at the current time at the latest. Throws a 404 with a hint for an unknown symbol, or if
- * there are no bars. `now` is in milliseconds.
+ * The newest bars of the window, and `next`, the path of the page before them, where the window is longer than
+ * `MAX_BARS`. It ends at the current time at the latest. Throws a 404 with a hint for an unknown symbol, or if there are
+ * no bars. `now` is in milliseconds.
  */
 export async function history(
   market: MarketVendor,
@@ -197,25 +197,28 @@ export async function history(
     row,
     session,
     lane,
-    window: { resolution, ...window },
+    window: { resolution, from, ...window },
   } = request
   const now = Math.floor(request.now / 1000)
-  if (window.from >= now) throw invalid('from', `must be in the past, before ${now}; got ${window.from}`)
+  if (from >= now) throw invalid('from', `must be in the past, before ${now}; got ${from}`)
   const to = Math.min(window.to ?? now, now)
-  const from = Math.max(window.from, to - MAX_BARS * BAR_SECONDS[resolution])
+  const first = Math.max(from, to - MAX_BARS * BAR_SECONDS[resolution] + 1)
   const feed = await find(market, request, signal)
-  const bars = await market.bars(feed, { resolution, from, to, ...(session && { session }), lane, signal })
-  if (bars.length === 0) throw barsNotFound(feed, { resolution, from, to })
-  const truncated = from > window.from && { truncated: true }
+  const found = await market.bars(feed, { resolution, from: first, to, ...(session && { session }), lane, signal })
+  if (found.length === 0) throw barsNotFound(feed, { resolution, from: first, to })
+  const bars = found.slice(-MAX_BARS)
+  const end = (bars.length < found.length ? (bars[0]?.t ?? first) : first) - 1
+  const before = { resolution, from: String(from), to: String(Math.max(end, from + 1)), ...(session && { session }) }
+  const path = `${row.root}/history/${encodeURIComponent(feed.symbol)}?${new URLSearchParams(before)}`
   return {
     symbol: feed.symbol,
     ...marketFields(row),
     resolution,
     from,
     to,
-    bars: bars.slice(-MAX_BARS).map(barFields),
+    bars: bars.map(barFields),
     source: market.source,
-    ...truncated,
+    ...(end >= from && { truncated: true, next: path }),
   }
 }
 
@@ -316,7 +319,7 @@ function spotFields({ source }: MarketVendor, { row, feed, latest }: Latest): Fi
     publishTime: latest.publishTime,
     timestamp: new Date(latest.publishTime * 1000).toISOString(),
     assetType: feed.assetType,
-    feedId: feed.feedId,
+    feedId: latest.feedId ?? feed.feedId,
     source,
   }
 }
@@ -370,13 +373,13 @@ export const spotOutput = Type.Object({
   publishTime: Type.Integer({ description: 'Unix seconds; old where the market is closed.' }),
   timestamp: Type.String({ description: 'The same as ISO 8601.' }),
   assetType: Type.String(),
-  feedId: Type.String(),
+  feedId: Type.String({ description: 'The feed of the price: of its session, where one was asked for.' }),
 })
 
 export const historyOutput = Type.Object({
   ...common,
   resolution: Type.String(),
-  from: Type.Integer(),
+  from: Type.Integer({ description: 'As asked.' }),
   to: Type.Integer(),
   bars: Type.Array(
     Type.Object({
@@ -390,8 +393,11 @@ export const historyOutput = Type.Object({
   ),
   truncated: Type.Optional(
     Type.Literal(true, {
-      description: `The window was longer than ${MAX_BARS} bars: only its newest part is here, from \`from\`.`,
+      description: `The window is longer than ${MAX_BARS} bars: only its newest part is here. \`next\` has the part before it.`,
     }),
+  ),
+  next: Type.Optional(
+    Type.String({ description: 'Path and query of the page of bars before these. Each page is a call of its own.' }),
   ),
 })
 

@@ -67,7 +67,7 @@ const shared = {
   verbatim: true,
   failure: 'Upstream provider error',
   retention: PASSTHROUGH_RETENTION,
-  errors: ['INVALID_PARAMETER', 'UPSTREAM_FAILED'],
+  errors: ['UPSTREAM_FAILED'],
   show: () => ({}),
 } as const
 
@@ -132,12 +132,12 @@ function checkInput<Given extends Input>(given: Given): Given {
   const calls = callsOf(given)
   if (calls.length < 1 || calls.length > MAX_CALLS)
     throw refused('batch', `must be a list of 1 to ${MAX_CALLS} calls, has ${calls.length}`)
-  for (const [index, call] of calls.entries()) checkCall(call, given.batch === undefined ? '' : `batch/${index}`)
+  for (const [index, call] of calls.entries()) checkCall(call, given.batch === undefined ? '' : `batch.${index}`)
   return given
 }
 
 function checkCall(call: unknown, at: string): void {
-  const field = (name: string) => (at === '' ? name : `${at}/${name}`)
+  const field = (name: string) => (at === '' ? name : `${at}.${name}`)
   if (typeof call !== 'object' || call === null || Array.isArray(call))
     throw refused(
       at,
@@ -182,16 +182,16 @@ function isAvailable({ vendors }: Offering, found: () => string | undefined): bo
 function slugOf(name: string | undefined, { vendors }: Pick<Offering, 'vendors'>): string {
   const served = vendors.rpc?.networks ?? []
   if (!/^[a-z0-9-]{1,41}$/i.test(name ?? ''))
-    throw unknown(`network: must be up to 41 letters, digits and -, got ${quoted(name)}`, served)
+    throw unknown(`must be up to 41 letters, digits and -, got ${quoted(name)}`, served)
   const found = networkNamed(name ?? '', served)
-  if (found === undefined) throw unknown(`network: no node for ${quoted(name)} is configured`, served)
+  if (found === undefined) throw unknown(`must be one of ${served.join(', ')}, got ${quoted(name)}`, served)
   return found
 }
 
 function unknown(message: string, supportedNetworks: readonly string[]): ApiError {
-  return new ApiError('INVALID_PARAMETER', {
-    message: `${message}. Nothing was charged.`,
-    param: 'network',
+  return new ApiError('INVALID_BODY', {
+    message: `network: ${message}. Nothing was charged.`,
+    details: [{ path: 'network', message }],
     fields: { supportedNetworks },
   })
 }

@@ -1,6 +1,6 @@
 /** Lists the models that this gateway can serve and their prices (contract 8.2). */
 import { Type } from '@sinclair/typebox'
-import { vendorOf, RATE_NAMES } from '../audio/shared.ts'
+import { maxCharactersOf, vendorOf, RATE_NAMES } from '../audio/shared.ts'
 import type { AudioRow } from '../../ports/vendors/audio.ts'
 import type { ChatBilling, ChatRow } from '../../ports/vendors/chat.ts'
 import type { ImageRow } from '../../ports/vendors/images.ts'
@@ -82,7 +82,7 @@ function written(catalog: Catalog, vendors: Vendors): Reply {
   const videos = catalog.video.all.filter((row) => isListed(row) && vendors.video?.(row) !== undefined).map(videoEntry)
   const sounds = catalog.audio.all
     .filter((row) => !row.hidden && vendorOf(row, { vendors }) !== undefined)
-    .map(audioEntry)
+    .map((row) => audioEntry(row, { vendors }))
   return {
     status: 200,
     headers: { 'content-type': 'application/json' },
@@ -183,10 +183,12 @@ const AUDIO_WORDS = {
   music: 'Composes music from words, sung or instrumental.',
 } as const
 
-function audioEntry({ id, maker, name, kind, billing: { mode, rate }, maxCharacters }: AudioRow) {
+function audioEntry(row: AudioRow, offering: { readonly vendors: Vendors }) {
+  const { id, maker, name, kind } = row
+  const { mode, rate } = row.billing
   const charged = asNumber(mode === 'per_second' ? rate : withMargin(rate))
   const sizes = {
-    max_input_chars: maxCharacters,
+    max_input_chars: maxCharactersOf(row, offering),
     ...(mode === 'per_second' && { max_output_seconds: MAX_SPEECH_SECONDS }),
   }
   return {

@@ -226,9 +226,9 @@ const status = free({
   refusals: [...REFUSALS, BAD_HASH],
   async answer(request, context) {
     const { trade_hash: hash = '' } = request.params
+    if (/^(0x)?0+$/i.test(hash)) return json(200, PLACEHOLDER, AFFILIATE)
     vendorOf(context)
     if (hash.includes('/')) return unknownRoute()
-    if (/^(0x)?0+$/i.test(hash)) return json(200, PLACEHOLDER, AFFILIATE)
     if (!/^[\w-]{1,128}$/.test(hash)) {
       return BAD_HASH.reply
     }

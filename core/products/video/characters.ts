@@ -516,7 +516,7 @@ function list(field: 'portraits' | 'realfaces', { type, summary }: { type: Chara
     tag: 'wallet',
     limit: WALLET_LISTS,
     sample: (offering) => ({ path: { address: sampleWallet(offering) } }),
-    errors: ['INVALID_PARAMETER'],
+    errors: ['INVALID_BODY'],
     output: Type.Object({
       wallet: Type.String(),
       [field]: Type.Array(

@@ -23,7 +23,7 @@ const balance = free({
   limit: { requests: 60, windowMs: MINUTE_MS },
   input: Type.Object({ address: Type.String({ description: 'The address of a wallet.' }) }),
   sample: (offering) => ({ query: { address: sampleWallet(offering) } }),
-  errors: ['INVALID_PARAMETER', 'NOT_CONFIGURED', 'NOT_READY'],
+  errors: ['INVALID_BODY', 'NOT_CONFIGURED', 'NOT_READY'],
   output: Type.Object({
     object: Type.Literal('balance'),
     address: Type.String({ description: 'As it is stored: 0x addresses with their checksum.' }),
@@ -85,7 +85,7 @@ const reconciliation = free({
   tag: 'wallet',
   limit: WALLET_LISTS,
   sample: (offering) => ({ path: { address: sampleWallet(offering) } }),
-  errors: ['INVALID_PARAMETER'],
+  errors: ['INVALID_BODY'],
   output: Type.Object({
     object: Type.Literal('usage_summary'),
     wallet: Type.String(),

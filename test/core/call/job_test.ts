@@ -100,6 +100,35 @@ describe('the inline window', () => {
     expect([status, body.payment.status, chain.transfers.length]).toEqual([200, 'settled', 1])
   })
 
+  test('is exceeded by at most 3 seconds for a settlement that hangs: 202 in_progress, and a poll collects (contract 2.28)', async () => {
+    for (const madeAfterMs of [0, 29_999]) {
+      const gate = door()
+      const chain = memoryChain({ before: (question) => (question === 'settle' ? gate.passed : undefined) })
+      const { vendor, ready } = slowVendor()
+      const { buyer, clock, idle } = kit({ vendor, chain, timeouts: { settleMs: 120_000, settleLeaseMs: 180_000 } })
+      const alice = buyer()
+      const payment = alice.sign(await alice.ask())
+      let isAnswered = false
+      const answer = alice.buy(FOX, { payment }).finally(() => (isAnswered = true))
+      await clock.advance(madeAfterMs)
+      ready()
+      await clock.advance(30_000 - madeAfterMs)
+      await clock.advance(2_999)
+      expect([madeAfterMs, isAnswered]).toEqual([madeAfterMs, false])
+      await clock.advance(1)
+      const { status, headers, body } = await answer
+      expect([status, body.status, headers.get('payment-response')]).toEqual([202, 'in_progress', null])
+      gate.open()
+      await idle()
+      const collected = await alice.poll(body.poll_url, payment)
+      expect([collected.status, collected.body.payment.status, chain.transfers.length]).toEqual([
+        200,
+        'already_settled',
+        1,
+      ])
+    }
+  })
+
   test('does not exist for vendor-e/image-pro: always 202, however fast', async () => {
     const { buyer, idle, chain, clock } = kit()
     const alice = buyer()

@@ -419,6 +419,22 @@ describe('a failure of the work', () => {
     ])
   })
 
+  test('has a PAYMENT-RESPONSE that says that the payment was not charged (contract 1.65)', async () => {
+    const { buyer } = failing(new Error('away'))
+    const alice = buyer()
+    const { status, headers } = await alice.buy()
+    expect([status, decodeHeader(headers.get('payment-response'))]).toEqual([
+      500,
+      {
+        success: false,
+        errorReason: 'the call failed; this payment was not charged',
+        transaction: '',
+        network: 'eip155:84532',
+        payer: alice.wallet,
+      },
+    ])
+  })
+
   test('frees the authorization: the same signed request buys afterwards', async () => {
     const { buyer, chain, vendor } = failing(new Error('busy'))
     const alice = buyer()

@@ -44,5 +44,11 @@ test('no id that reads by itself is in the access log', () => {
   ]) {
     expect([masked(path).includes(key), masked(path).endsWith('/cancel')]).toEqual([false, path.endsWith('/cancel')])
   }
+  const secret = '0123456789abcdef0123456789abcdef'
+  expect([
+    masked(`/api/media/images/2026-11-20/${secret}-0.png`),
+    masked(`/api/media/${secret}-0.png`),
+    masked(`/api/media/images%2F2026-11-20%2F${secret}-0.png`),
+  ]).toEqual(['/api/media/images/2026-11-20/...', '/api/media/...', '/api/media/...'])
   expect(masked('/api/v1/images/generations')).toBe('/api/v1/images/generations')
 })

@@ -32,6 +32,33 @@ describe('recognize()', () => {
     for (const brand of ['mif1', 'msf1']) expect([brand, typeOf(brand)]).toEqual([brand, 'image/heif'])
   })
 
+  test('HEIC, HEIF and AVIF are known by their major or a compatible brand (contract 5.50)', () => {
+    const one = ispe({ width: 4, height: 4 })
+    const typeOf = (brand: string) => recognize(isobmff(brand, one))?.type
+    const branded = (major: string, ...compatible: readonly string[]) => {
+      const [plain, words] = [isobmff('mif1', one), [major, '\0\0\0\0', ...compatible].map(text)]
+      return new Uint8Array(Buffer.concat([box('ftyp', ...words), plain.slice(20)]))
+    }
+    for (const brand of ['heim', 'heis', 'hevm', 'hevs']) expect([brand, typeOf(brand)]).toEqual([brand, 'image/heic'])
+    expect([typeOf('mif2'), typeOf('avis')]).toEqual(['image/heif', 'image/avif'])
+    for (const [major, compatible, type] of [
+      ['mif1', 'heic', 'image/heic'],
+      ['mif1', 'heis', 'image/heic'],
+      ['mif2', 'hevm', 'image/heic'],
+      ['msf1', 'avis', 'image/avif'],
+      ['miaf', 'mif2', 'image/heif'],
+      ['isom', 'avif', 'image/avif'],
+      ['heix', 'avif', 'image/heic'],
+    ] as const) {
+      const bytes = branded(major, 'miaf', compatible)
+      expect([major, compatible, recognize(bytes)?.type, typeByMagic(bytes)]).toEqual([major, compatible, type, type])
+    }
+    expect([recognize(branded('isom', 'mp42', 'avc1')), typeByMagic(branded('isom', 'mp42'))]).toEqual([
+      undefined,
+      undefined,
+    ])
+  })
+
   test('a brand that is no still picture is none', () => {
     for (const brand of ['mp42', 'isom', 'qt  ', 'heic'.toUpperCase()])
       expect(recognize(isobmff(brand, ispe({ width: 4, height: 4 })))).toBeUndefined()

@@ -171,7 +171,7 @@ describe('prices of Pyth', () => {
       expect(await failure(subject(wrong).market.latest(APPLE, calm()))).toBe('FEED_UNAVAILABLE')
   })
 
-  test('of a session are of its own feed, and none where there is none or it is deprecated', async () => {
+  test('of a session are of its own feed, and name it; none where there is none or it is deprecated', async () => {
     const { market, asked } = subject((one) =>
       one.query.getAll('ids[]').includes('701'.padStart(64, '0'))
         ? Response.json({
@@ -183,6 +183,7 @@ describe('prices of Pyth', () => {
       price: '5',
       confidence: '1',
       publishTime: 9,
+      feedId: '701'.padStart(64, '0'),
     })
     expect(await market.latest(TESLA, { session: 'on', ...calm() })).toBeUndefined()
     expect(await market.latest(APPLE, { session: 'pre', ...calm() })).toBeUndefined()

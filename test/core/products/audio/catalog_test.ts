@@ -93,11 +93,18 @@ describe('bad input is 400 before the quote, naming the field and what is allowe
     expect([status, headers.has('payment-required'), said.message.includes(words)]).toEqual([400, false, true])
   })
 
-  test('a vendor that takes less than its row says so before the quote', async () => {
+  test('a vendor that takes less than its row says so before the quote, and in every list (contract 14.15)', async () => {
     const short = { ...scriptedAudio(), maxCharacters: 10 }
-    const { status, body } = await kit({ ports: { vendors: { audio: () => short } } })
-      .buyer()
-      .ask(HELLO, SPEECH)
+    const { buyer, shop } = kit({ ports: { vendors: { audio: () => short } } })
+    const listed = async (path: string) => {
+      const { data } = (await (await shop.fetch(new Request(`${ORIGIN}${path}`))).json()) as { data: any[] }
+      return data.filter(({ id }) => id === 'elevenlabs/flash-v2.5' || id === 'minimax/music-2.5+')
+    }
+    expect((await listed('/api/v1/audio/models')).map(({ max_input_chars }) => max_input_chars)).toEqual([10, 2_000])
+    expect((await listed('/api/v1/models')).map(({ pricing }) => pricing.max_input_chars)).toEqual([10, undefined])
+    const document = await (await shop.fetch(new Request(`${ORIGIN}/openapi.json`))).text()
+    expect(document).not.toContain('40,000')
+    const { status, body } = await buyer().ask(HELLO, SPEECH)
     expect([status, body.message]).toEqual([
       400,
       'input: may have at most 10 characters with elevenlabs/flash-v2.5, got 12.',

@@ -273,11 +273,16 @@ describe('a mask', () => {
     }
   })
 
-  test('with an array of images is 400, even of one', async () => {
-    for (const image of [[SOURCE], [SOURCE, SOURCE]])
-      expect((await refused({ ...SNOW, image, mask })).details).toMatchObject([
-        { path: 'mask', message: expect.stringContaining('single source image') },
-      ])
+  test('with a list of one source is the same edit, in JSON as in a form (contract 5.51)', async () => {
+    const subject = kit()
+    expect((await buy({ ...SNOW, image: [SOURCE], mask }, subject)).status).toBe(200)
+    expect(subject.vendor.jobs).toMatchObject([{ images: [SOURCE], mask }])
+  })
+
+  test('with several images is 400, and says how many there are (contract 5.40)', async () => {
+    expect((await refused({ ...SNOW, image: [SOURCE, SOURCE], mask })).details).toEqual([
+      { path: 'mask', message: 'requires a single source image, got 2' },
+    ])
   })
 
   test('to a vendor-b model is 400 before payment', async () => {

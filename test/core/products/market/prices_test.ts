@@ -210,17 +210,38 @@ describe('free feeds', () => {
     expect((await ask(path, '192.0.2.1')).status).toBe(200)
   })
 
-  test('are cut to 5,000 bars at the far end of a longer window, and say so', async () => {
+  test('of a longer window come in pages of 5,000 bars, newest first, and `from` stays as it was asked (contract 10.23)', async () => {
     const { send } = market()
-    const { body } = await send('/api/v1/crypto/history/BTC-USD?resolution=1&from=1')
-    expect([body.bars.length, body.truncated, body.from, body.bars.at(-1).t]).toEqual([
+    const from = NOW - 12_000 * 60
+    const seen: number[] = []
+    let path: string | undefined = `/api/v1/crypto/history/BTC-USD?resolution=1&from=${from}`
+    for (const [length, to] of [
+      [5_000, NOW],
+      [5_000, NOW - 5_000 * 60],
+      [2_001, NOW - 10_000 * 60],
+    ] as const) {
+      const { status, body }: { status: number; body: any } = await send(path ?? '')
+      expect([status, body.bars.length, body.from]).toEqual([200, length, from])
+      expect([body.bars.at(-1).t, body.truncated === true]).toEqual([to, body.next !== undefined])
+      seen.unshift(...body.bars.map(({ t }: { t: number }) => t))
+      path = body.next
+    }
+    expect([path, seen.length, new Set(seen).size]).toEqual([undefined, 12_001, 12_001])
+    expect(seen).toEqual(seen.toSorted((a, b) => a - b))
+  })
+
+  test('of a window of one bar more than a page are not lost', async () => {
+    const { send } = market()
+    const from = NOW - 300_000
+    const { body } = await send(`/api/v1/crypto/history/BTC-USD?resolution=1&from=${from}`)
+    expect([body.bars.length, body.from, body.next]).toEqual([
       5_000,
-      true,
-      NOW - 5_000 * 60,
-      NOW,
+      from,
+      `/api/v1/crypto/history/BTC-USD?resolution=1&from=${from}&to=${from + 1}`,
     ])
-    expect((await send(`/api/v1/crypto/history/BTC-USD?resolution=1&from=${NOW - 300_000}`)).body).not.toHaveProperty(
-      'truncated',
+    expect((await send(body.next)).body.bars.map(({ t }: { t: number }) => t)).toEqual([from])
+    expect((await send(`/api/v1/crypto/history/BTC-USD?resolution=1&from=${from + 60}`)).body).not.toHaveProperty(
+      'next',
     )
   })
 
@@ -465,6 +486,15 @@ describe('paid feeds', () => {
       `bars AAPL D ${NOW - 10 * 86_400} ${NOW} post`,
       'latest AAPL',
     ])
+  })
+
+  test('name the feed of the session that the price is of (contract 10.22)', async () => {
+    const { pay } = market()
+    const regular = (await pay(PRICE)).body.feedId
+    const ids = await Promise.all(
+      ['pre', 'post', 'on'].map(async (session) => (await pay(`${PRICE}?session=${session}`)).body.feedId),
+    )
+    expect(ids).toEqual([`${regular}-pre`, `${regular}-post`, `${regular}-on`])
   })
 
   test('tell those who pay what is wrong, with 400, no code, and nothing charged (contract 10.11, 10.12, 10.15)', async () => {

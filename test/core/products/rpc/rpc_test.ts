@@ -109,7 +109,7 @@ describe('an answer', () => {
   })
 })
 
-describe('a bad call is 400 once it is paid, names itself, reaches no node and costs nothing', () => {
+describe('a bad call is 400 once it is paid, names its dotted path, reaches no node and costs nothing (contract 3.23)', () => {
   const METHODS = [
     'admin_addPeer',
     'personal_unlockAccount',
@@ -157,12 +157,12 @@ describe('a bad call is 400 once it is paid, names itself, reaches no node and c
     [call({ method: 7 }), 'method'],
     [call({ params: {} }), 'params'],
     [call({ params: 'latest' }), 'params'],
-    [[call(), 7], 'batch/1'],
-    [[call(), null], 'batch/1'],
-    [[call(), [call()]], 'batch/1'],
-    [[call(), call({ id: undefined }), call()], 'batch/1/id'],
-    [[call(), call(), call({ method: 'anvil_mine' })], 'batch/2/method'],
-    [{ ...call(), batch: [call({ method: 'evm_mine' })] }, 'batch/0/method'],
+    [[call(), 7], 'batch.1'],
+    [[call(), null], 'batch.1'],
+    [[call(), [call()]], 'batch.1'],
+    [[call(), call({ id: undefined }), call()], 'batch.1.id'],
+    [[call(), call(), call({ method: 'anvil_mine' })], 'batch.2.method'],
+    [{ ...call(), batch: [call({ method: 'evm_mine' })] }, 'batch.0.method'],
   ]
   test.each(BAD.map(([body, field]) => [JSON.stringify(body).slice(0, 80), body, field] as const))(
     '%s',
@@ -191,11 +191,20 @@ describe('a network', () => {
     ])
   })
 
-  test('that there is no node of is 400 with those that there are, paid or not, and costs nothing', async () => {
+  test('that there is no node of is 400 with those that there are, paid or not, and costs nothing (contract 15.15)', async () => {
     const { buyer, asked } = stage()
     for (const name of ['dogecoin', 'base_', 'x'.repeat(42), '..%2Fadmin', 'base%00', 'constructor', '__proto__']) {
       const { status, body } = await buyer().ask(call(), on(name))
-      expect([name, status, body.supportedNetworks]).toEqual([name, 400, ['base-mainnet', 'solana-mainnet']])
+      expect([name, status, body]).toEqual([
+        name,
+        400,
+        {
+          error: 'Invalid request body',
+          message: expect.stringMatching(/^network: must be /),
+          details: [{ path: 'network', message: expect.stringMatching(/^must be /) }],
+          supportedNetworks: ['base-mainnet', 'solana-mainnet'],
+        },
+      ])
     }
     expect(asked).toEqual([])
   })

@@ -320,7 +320,7 @@ describe('a search that fails', () => {
       const alice = buyer()
       const payment = alice.sign(await alice.ask(QUESTION, AT))
       const { status, headers, body } = await alice.buy(QUESTION, { ...AT, payment })
-      expect([status, body.error, body.details, headers.has('payment-response')]).toEqual([
+      expect([status, body.error, body.details, decodeHeader(headers.get('payment-response')).success]).toEqual([
         500,
         'Internal server error',
         details,
@@ -332,6 +332,23 @@ describe('a search that fails', () => {
       expect(chain.transfers).toHaveLength(1)
     },
   )
+
+  test('because its vendor is at its limit is 429 with Retry-After and the maker, uncharged (contract 9.10)', async () => {
+    const { buyer, chain } = stage(() => Promise.reject(rateLimited('vendor-c', 9)))
+    const { status, headers, body } = await buyer().buy(QUESTION, AT)
+    expect([status, body, chain.transfers]).toEqual([
+      429,
+      {
+        error: 'Rate limit exceeded',
+        code: 'RATE_LIMITED',
+        source: 'vendor-c',
+        retry_after_seconds: 9,
+        details: 'The model is at capacity. Nothing was charged.',
+      },
+      [],
+    ])
+    expect([headers.get('retry-after'), headers.get('x-ratelimit-source')]).toEqual(['9', 'vendor-c'])
+  })
 
   test('because its query is refused, or its vendor at its limit, says so, uncharged (contract 9.10)', async () => {
     for (const [error, status, words] of [

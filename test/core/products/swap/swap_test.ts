@@ -284,6 +284,12 @@ describe('a route without a fee', () => {
       expect(body.message).toContain('tradeHash')
     }
   })
+
+  test('answers the hash of all zeros without an aggregator as well (contract 11.15)', async () => {
+    const zeros = new Request(`${ORIGIN}/api/v1/dexagg/gasless/status/0x${'0'.repeat(64)}`)
+    const response = await kit().shop.fetch(zeros)
+    expect([response.status, ((await response.json()) as { status: string }).status]).toEqual([200, 'placeholder'])
+  })
 })
 
 describe('a submission', () => {

@@ -62,7 +62,7 @@ describe('GET /api/v1/balance', () => {
     expect((await stage().balance(`0x${'0'.repeat(40)}`)).body).toMatchObject({ balance: '0.000000', base_units: '0' })
   })
 
-  test('is 400 for what is no address, and nobody is asked', async () => {
+  test('is 400 with its path and message for what is no address, and nobody is asked (contract 18.14)', async () => {
     let asked = 0
     const { chain } = kit()
     const { get } = stage({ ports: { chain: { ...chain, balance: async () => (asked++, usdc(0n)) } } })
@@ -76,7 +76,15 @@ describe('GET /api/v1/balance', () => {
       '?address=So11111111111111111111111111111111111111112',
     ]) {
       const { status, body } = await get(`/api/v1/balance${query}`)
-      expect([query, status, body.error, body.code]).toEqual([query, 400, 'Invalid parameter', 'INVALID_PARAMETER'])
+      expect([query, status, body]).toEqual([
+        query,
+        400,
+        {
+          error: 'Invalid request body',
+          message: expect.stringMatching(/^address: must be 0x and 40 hex digits/),
+          details: [{ path: 'address', message: expect.stringMatching(/^must be 0x and 40 hex digits/) }],
+        },
+      ])
     }
     expect(asked).toBe(0)
   })
