@@ -227,7 +227,7 @@ describe('an order whose work goes on elsewhere', () => {
 })
 
 describe('a poll', () => {
-  test('while it runs is 202 with the progress of its vendor and the time that has passed', async () => {
+  test('while it runs is 202 with the progress of its vendor and the time that has passed (contract 12.44)', async () => {
     const { alice, payment, pollUrl, id, clock, chain } = await shoot()
     await clock.advance(61_500)
     const { status, headers, body } = await alice.poll(pollUrl, payment)

@@ -93,7 +93,7 @@ describe('what openaiVideos() sends', () => {
     ['64x96', '720x1280'],
     ['1000x100', '1280x720'],
     ['1280x720', '1280x720'],
-  ])('is a seed of %s resized to %s', async (from, to) => {
+  ])('is a seed of %s resized to %s (contract 12.9)', async (from, to) => {
     const { server, vendor } = vendorOn(openaiVideos, took, { resize: pictureResizer() })
     await vendor.submit({ ...JOB, image: grey(from) }, calm())
     const file = server.seen[0]?.form?.get('input_reference') as unknown as File

@@ -9,6 +9,7 @@ import {
   NoMedia,
   overrideAudio,
   audioRows,
+  rateLimited,
 } from '../../../../core/mod.ts'
 import { type Answer, door, kit, type KitOptions, ORIGIN, read } from '../../../kit.ts'
 import vectors from '../../../vectors/audio_prices.json'
@@ -26,19 +27,22 @@ const get = async (subject: ReturnType<typeof kit>, path: string): Promise<Answe
   await read(await subject.shop.fetch(new Request(ORIGIN + path), { ip: '192.0.2.1' }))
 
 describe('a price of audio', () => {
-  test.each(vectors)('$path $body is $amount', async ({ path, body, amount }) => {
-    const { input } = body as { input?: { repeat: number } }
-    const challenge = await stage()
-      .buyer()
-      .ask({ ...body, ...(input && { input: 'x'.repeat(input.repeat) }) }, { path })
-    expect([challenge.status, challenge.body.price.amount, challenge.body.accepts[0].amount]).toEqual([
-      402,
-      amount,
-      amount.replace('.', '').replace(/^0+/, ''),
-    ])
-  })
+  test.each(vectors)(
+    '$path $body is $amount (contract 14.1, 14.2, 14.3, 14.7, 14.8)',
+    async ({ path, body, amount }) => {
+      const { input } = body as { input?: { repeat: number } }
+      const challenge = await stage()
+        .buyer()
+        .ask({ ...body, ...(input && { input: 'x'.repeat(input.repeat) }) }, { path })
+      expect([challenge.status, challenge.body.price.amount, challenge.body.accepts[0].amount]).toEqual([
+        402,
+        amount,
+        amount.replace('.', '').replace(/^0+/, ''),
+      ])
+    },
+  )
 
-  test('of speech says what it is for: characters as people count them, or seconds', async () => {
+  test('of speech says what it is for: characters as people count them, or seconds (contract 14.2, 14.3, 14.6, 14.14)', async () => {
     const alice = stage().buyer()
     const info = async (body: object) => (await alice.ask(body, SPEECH)).body.generation_info
     expect(await info({ input: '🦊'.repeat(7) })).toMatchObject({ characters: 7, model: 'elevenlabs/flash-v2.5' })
@@ -93,6 +97,62 @@ describe('bad input is 400 before the quote, naming the field and what is allowe
     expect([status, headers.has('payment-required'), said.message.includes(words)]).toEqual([400, false, true])
   })
 
+  test('a text, a length and a number may be at their bounds, and not beyond (contract 14.2, 14.4, 14.7, 14.8)', async () => {
+    const alice = stage().buyer()
+    const bounds: readonly (readonly [{ path: string }, object, ...(readonly object[])])[] = [
+      ...Object.entries({
+        'elevenlabs/flash-v2.5': 40_000,
+        'elevenlabs/turbo-v2.5': 40_000,
+        'elevenlabs/multilingual-v2': 10_000,
+        'elevenlabs/v3': 5_000,
+        'bytedance/seed-audio-1.0': 3_000,
+      }).map(
+        ([model, most]) =>
+          [SPEECH, { model, input: 'x'.repeat(most) }, { model, input: 'x'.repeat(most + 1) }] as const,
+      ),
+      [SPEECH, { input: 'x'.repeat(40_000) }, { input: 'x'.repeat(40_001) }, { voice: 'sarah' }],
+      [SPEECH, { ...HELLO, speed: 0.7 }, { ...HELLO, speed: 0.69 }],
+      [SPEECH, { ...HELLO, speed: 1.2 }, { ...HELLO, speed: 1.21 }],
+      [SOUNDS, { text: 'x' }, { text: '' }, {}],
+      [SOUNDS, { text: 'x'.repeat(1_000) }, { text: 'x'.repeat(1_001) }],
+      [SOUNDS, { ...RAIN, duration_seconds: 0.5 }, { ...RAIN, duration_seconds: 0.4 }],
+      [SOUNDS, { ...RAIN, duration_seconds: 22 }, { ...RAIN, duration_seconds: 22.1 }],
+      [SOUNDS, { ...RAIN, prompt_influence: 0 }, { ...RAIN, prompt_influence: -0.1 }],
+      [SOUNDS, { ...RAIN, prompt_influence: 1 }, { ...RAIN, prompt_influence: 1.1 }],
+      [SOUNDS, { ...RAIN, response_format: 'mp3' }, { ...RAIN, response_format: 'flac' }],
+      [MUSIC, { ...CALM, duration_seconds: 5 }, { ...CALM, duration_seconds: 4 }],
+      [MUSIC, { ...CALM, duration_seconds: 240 }, { ...CALM, duration_seconds: 241 }],
+      [MUSIC, { prompt: 'song', lyrics: 'la la', instrumental: false }, { ...CALM, lyrics: 'la la' }, {}],
+    ]
+    for (const [at, taken, ...refused] of bounds) {
+      expect([JSON.stringify(taken).slice(0, 80), (await alice.ask(taken, at)).status]).toEqual([
+        JSON.stringify(taken).slice(0, 80),
+        402,
+      ])
+      for (const body of refused)
+        expect([JSON.stringify(body).slice(0, 80), (await alice.ask(body, at)).status]).toEqual([
+          JSON.stringify(body).slice(0, 80),
+          400,
+        ])
+    }
+  })
+
+  test('speech is made as mp3, opus, pcm or wav, by what its vendor makes (contract 14.4)', async () => {
+    const audio = { ...scriptedAudio(), makes: { speech: ['mp3', 'opus', 'pcm', 'wav'] as const } }
+    const alice = kit({ ports: { vendors: { audio: () => audio } } }).buyer()
+    for (const [response_format, status] of [
+      ['mp3', 402],
+      ['opus', 402],
+      ['pcm', 402],
+      ['wav', 402],
+      ['flac', 400],
+    ] as const)
+      expect([response_format, (await alice.ask({ ...HELLO, response_format }, SPEECH)).status]).toEqual([
+        response_format,
+        status,
+      ])
+  })
+
   test('a vendor that takes less than its row says so before the quote, and in every list (contract 14.15)', async () => {
     const short = { ...scriptedAudio(), maxCharacters: 10 }
     const { buyer, shop } = kit({ ports: { vendors: { audio: () => short } } })
@@ -113,7 +173,7 @@ describe('bad input is 400 before the quote, naming the field and what is allowe
 })
 
 describe('speech', () => {
-  test('is answered with a hosted URL and what was made, not with bytes', async () => {
+  test('is answered with a hosted URL and what was made, not with bytes (contract 14.5)', async () => {
     const subject = making({ seconds: 1.5, credits: 12, note: 'spoken by a test' })
     const { status, headers, body } = await subject.buyer().buy(HELLO, SPEECH)
     const [{ url }] = body.data
@@ -134,7 +194,7 @@ describe('speech', () => {
     ]).toEqual(['audio/wav', TONE])
   })
 
-  test('reaches its vendor as it was ordered: upstream model, voice by alias in any case or by id, the usual one, format and speed', async () => {
+  test('reaches its vendor as it was ordered: upstream model, voice by alias in any case or by id, the usual one, format and speed (contract 14.4)', async () => {
     const audio = scriptedAudio()
     const alice = stage({ audio }).buyer()
     for (const more of [
@@ -150,7 +210,7 @@ describe('speech', () => {
     ])
   })
 
-  test('that cannot be stored fails, and nothing is charged; the same signed request buys later', async () => {
+  test('that cannot be stored fails, and nothing is charged; the same signed request buys later (contract 14.10)', async () => {
     let isFull = true
     const subject = stage({
       wrap: (ports) => ({
@@ -185,20 +245,22 @@ describe('speech', () => {
     ['is late', Object.assign(new Error('late'), { name: 'TimeoutError' }), 504, 'The model timed out'],
     ['says that it is late', new ApiError('UPSTREAM_TIMEOUT'), 504, 'The model timed out'],
     ['refuses the words', new ApiError('CONTENT_POLICY'), 400, 'Content policy violation'],
-  ])('whose vendor %s is not charged', async (_, error, expected, label) => {
+    ['is at its limit', rateLimited('elevenlabs', 9), 429, 'Rate limit exceeded'],
+  ])('whose vendor %s is not charged (contract 14.13)', async (_, error, expected, label) => {
     const subject = stage({ audio: scriptedAudio(() => Promise.reject(error)) })
-    const { status, body } = await subject.buyer().buy(HELLO, SPEECH)
+    const { status, headers, body } = await subject.buyer().buy(HELLO, SPEECH)
     expect([status, body.error, JSON.stringify(body).includes('socket'), subject.chain.transfers]).toEqual([
       expected,
       label,
       false,
       [],
     ])
+    expect(headers.get('retry-after')).toBe(status === 429 ? '9' : null)
   })
 })
 
 describe('music', () => {
-  test('is answered within its window of 60 seconds, and as a job after it', async () => {
+  test('is answered within its window of 60 seconds, and as a job after it (contract 14.9)', async () => {
     const ready = door()
     const audio = scriptedAudio(async () => (await ready.passed, { url: TONE, seconds: 92 }))
     const subject = stage({ audio })
@@ -241,6 +303,26 @@ describe('music', () => {
     expect(await lyricsOf({ lyrics: 'oh' }, CALM)).toBeUndefined()
   })
 
+  test('that cannot be stored is sold by the URL of its maker (contract 14.10)', async () => {
+    const track = 'https://tracks.example/1.mp3'
+    const media = async () => ({ bytes: Buffer.from(TONE.split(',')[1] ?? '', 'base64'), type: 'audio/wav' })
+    const subject = stage({
+      audio: scriptedAudio(async () => ({ url: track })),
+      ports: { vendors: { media } },
+      wrap: (ports) => ({
+        ...ports,
+        objects: { ...ports.objects, put: () => Promise.reject(new Error('disk full')) },
+      }),
+    })
+    const { status, body } = await subject.buyer().buy(CALM, MUSIC)
+    expect([status, body.data[0].url, body.data[0].backed_up, subject.chain.transfers.length]).toEqual([
+      200,
+      track,
+      false,
+      1,
+    ])
+  })
+
   test('whose URL holds a page, or nothing any more, is not charged', async () => {
     for (const problem of [undefined, new NoMedia('the media host answered 404')]) {
       const media = async () =>
@@ -253,7 +335,7 @@ describe('music', () => {
     }
   })
 
-  test('is sung unless told, and remapped from its older id', async () => {
+  test('is sung unless told, and remapped from its older id (contract 14.8)', async () => {
     const audio = scriptedAudio()
     await stage({ audio }).buyer().buy({ model: 'minimax/music-2.5', prompt: 'song', duration_seconds: 30 }, MUSIC)
     expect(audio.jobs).toEqual([{ model: 'music-2.5+', prompt: 'song', instrumental: false, seconds: 30 }])
@@ -261,7 +343,15 @@ describe('music', () => {
 })
 
 describe('GET /api/v1/audio/models', () => {
-  test('lists what is made here, with catalog rates', async () => {
+  test('answers one address a hundred times an hour (contract 14.11)', async () => {
+    const subject = stage()
+    for (let count = 0; count < 100; count++) expect((await get(subject, '/api/v1/audio/models')).status).toBe(200)
+    expect((await get(subject, '/api/v1/audio/models')).status).toBe(429)
+    await subject.clock.advance(3_600_000)
+    expect((await get(subject, '/api/v1/audio/models')).status).toBe(200)
+  })
+
+  test('lists what is made here, with catalog rates (contract 14.11)', async () => {
     const { status, body } = await get(stage(), '/api/v1/audio/models')
     expect([status, body.data.map(({ id }: { id: string }) => id)]).toEqual([200, audioRows.map(({ id }) => id)])
     expect(body.data.at(-1)).toEqual({
@@ -289,7 +379,7 @@ describe('GET /api/v1/audio/models', () => {
 describe('GET /api/v1/audio/voices', () => {
   const PATH = '/api/v1/audio/voices'
 
-  test('lists voices with their aliases, and asks their vendor once in five minutes', async () => {
+  test('lists voices with their aliases, and asks their vendor once in five minutes (contract 14.12)', async () => {
     let asked = 0
     const audio = scriptedAudio()
     const counted = { ...audio, voices: (at: { signal: AbortSignal }) => (asked++, audio.voices(at)) }
@@ -335,7 +425,7 @@ describe('GET /api/v1/audio/voices', () => {
     expect((await get(subject, PATH)).status).toBe(200)
   })
 
-  test('is 503 where nobody speaks, and 429 for the 61st request of a minute', async () => {
+  test('is 503 where nobody speaks, and 429 for the 61st request of a minute (contract 14.12)', async () => {
     expect((await get(kit(), PATH)).status).toBe(503)
     const subject = stage()
     for (let count = 0; count < 60; count++) await get(subject, PATH)

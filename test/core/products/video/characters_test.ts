@@ -76,7 +76,7 @@ const clipWith = (asset: string) => ({ model: 'vendor-e/video-2.0', prompt: 'she
 const listOf = (wallet: string, field = 'portraits') => `/api/v1/wallet/${wallet}/${field}`
 
 describe('an invented character', () => {
-  test('is enrolled for 0.011 USD, with a hosted copy of its picture and a receipt in the body', async () => {
+  test('is enrolled for 0.011 USD, with a hosted copy of its picture and a receipt in the body (contract 13.1)', async () => {
     const { buyer, chain, asked, shop } = studio({}, { ports: { vendors: { media: picture } } })
     const alice = buyer()
     const { status, body, headers } = await alice.buy(ADA, { path: PORTRAIT })
@@ -139,7 +139,7 @@ describe('an invented character', () => {
     expect(asked).toEqual([true, true, true])
   })
 
-  test('is drawn in videos of the wallet that enrolled it, and of no other', async () => {
+  test('is drawn in videos of the wallet that enrolled it, and of no other (contract 12.22, 13.8, 13.9)', async () => {
     const { buyer, video, chain } = studio()
     const alice = buyer()
     const { body } = await alice.buy(ADA, { path: PORTRAIT })
@@ -173,13 +173,14 @@ describe('an invented character', () => {
     [{ name: 'Ada', image_url: PIXEL }, 'image_url'],
     [{ name: 'Ada', image_url: 'ftp://pictures.example/ada.png' }, 'image_url'],
     [{ name: 'Ada', image_url: 'https://' }, 'image_url'],
-  ])('%j is 400 before the quote', async (body, path) => {
+  ])('%j is 400 before the quote (contract 13.1)', async (body, path) => {
     const { buyer } = studio()
+    expect((await buyer().ask({ ...ADA, name: 'x'.repeat(64) }, { path: PORTRAIT })).status).toBe(402)
     const answer = await buyer().ask(body, { path: PORTRAIT })
     expect([answer.status, answer.body.details[0].path]).toEqual([400, path])
   })
 
-  test('that its vendor does not take is told as it is, uncharged, and nothing is kept', async () => {
+  test('that its vendor does not take is told as it is, uncharged, and nothing is kept (contract 13.2)', async () => {
     const refusals: readonly (readonly [PortraitVendor['enroll'], number, string])[] = [
       [async () => ({ kind: 'rejected', reason: 'Too dark.' }), 400, 'Invalid input image'],
       [() => Promise.reject(new ApiError('CONTENT_POLICY')), 400, 'Content policy violation'],
@@ -195,7 +196,7 @@ describe('an invented character', () => {
     }
   })
 
-  test('that cannot be kept is not charged', async () => {
+  test('that cannot be kept is not charged (contract 13.2)', async () => {
     const { buyer, chain } = studio(
       {},
       {
@@ -216,7 +217,7 @@ describe('an invented character', () => {
 })
 
 describe('the check of a person', () => {
-  test('begins with a link under two names, and is free', async () => {
+  test('begins with a link under two names, and is free (contract 13.3)', async () => {
     const { post, chain, asked } = studio()
     const { status, body, headers } = await post(INIT, { name: 'Ada' })
     expect([status, headers.get('cache-control'), chain.transfers, asked]).toEqual([
@@ -236,7 +237,7 @@ describe('the check of a person', () => {
     })
   })
 
-  test('says when it is passed, and then asks its vendor no more', async () => {
+  test('says when it is passed, and then asks its vendor no more (contract 13.4)', async () => {
     let isPassed = false
     const polls: string[] = []
     const { post, get } = studio({
@@ -284,7 +285,7 @@ describe('the check of a person', () => {
     ]).toEqual(['active', 0, true])
   })
 
-  test('that nobody has begun is 404, and what is no id of one 400', async () => {
+  test('that nobody has begun is 404, and what is no id of one 400 (contract 13.4)', async () => {
     const { post, get } = studio()
     const nobody = `rf_${'0'.repeat(32)}`
     expect([
@@ -298,7 +299,7 @@ describe('the check of a person', () => {
       expect([body, (await post(INIT, body)).status]).toEqual([body, 400])
   })
 
-  test('can be begun ten times an hour from one address', async () => {
+  test('can be begun ten times an hour from one address (contract 13.3)', async () => {
     const { post, clock } = studio()
     for (let n = 0; n < 10; n++) expect((await post(INIT, { name: 'Ada' })).status).toBe(200)
     await clock.advance(600_000)
@@ -335,7 +336,7 @@ describe('the check of a person', () => {
 })
 
 describe('the face of a person', () => {
-  test('who has passed the check is enrolled, and counted', async () => {
+  test('who has passed the check is enrolled, and counted (contract 13.5, 13.6)', async () => {
     const { buyer, passed, get, asked, chain } = studio()
     const alice = buyer()
     const group_id = await passed()
@@ -346,6 +347,7 @@ describe('the face of a person', () => {
       group_id,
       'vendor-face-1',
     ])
+    expect(chain.transfers.map(({ value }) => value)).toEqual([11_000n])
     expect([body.asset_id, body.settlement]).toEqual([
       expect.stringMatching(/^ta_[0-9a-f]{32}$/),
       { success: true, tx_hash: chain.transfers[0]?.transaction ?? '', network: 'base-sepolia' },
@@ -387,7 +389,7 @@ describe('the face of a person', () => {
     ]).toEqual([403, faces])
   })
 
-  test('is 425 before the check is passed, 422 when it is another one, 404 without a check, 502 when the vendor is away; none is charged', async () => {
+  test('is 425 before the check is passed, 422 when it is another one, 404 without a check, 502 when the vendor is away; none is charged (contract 13.2, 13.5)', async () => {
     const cases: readonly (readonly [Partial<PortraitVendor>, number, string])[] = [
       [{ status: async () => ({ kind: 'pending' }) }, 425, 'FACE_NOT_ACTIVE'],
       [{ face: async () => ({ kind: 'not_active' }) }, 425, 'FACE_NOT_ACTIVE'],
@@ -425,7 +427,7 @@ describe('the face of a person', () => {
 })
 
 describe('the characters of a wallet', () => {
-  test('are listed newest first, with what paid for them, to anybody, whatever the case of the address', async () => {
+  test('are listed newest first, with what paid for them, to anybody, whatever the case of the address (contract 13.6)', async () => {
     const { buyer, get, clock, chain } = studio({}, { ports: { vendors: { media: picture } } })
     const alice = buyer()
     const first = await alice.buy(ADA, { path: PORTRAIT })
@@ -496,7 +498,7 @@ describe('the characters of a wallet', () => {
       for (const field of ['portraits', 'realfaces']) expect((await get(listOf(address, field))).status).toBe(400)
   })
 
-  test('share twenty requests an hour with the other lists of wallets', async () => {
+  test('share twenty requests an hour with the other lists of wallets (contract 13.7)', async () => {
     const { get, buyer } = studio()
     const { wallet } = buyer()
     for (let n = 0; n < 20; n++) expect((await get(listOf(wallet, n % 2 ? 'portraits' : 'realfaces'))).status).toBe(200)

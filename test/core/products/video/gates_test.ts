@@ -1,6 +1,7 @@
 /** Every gate of the video request, as data: each request is judged before the 402, charges nothing and asks no vendor. */
 import { describe, expect, test } from 'bun:test'
 import { videoRows } from '../../../../core/products/video/catalog.ts'
+import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { video } from '../../../../core/products/video/generations.ts'
 import type { Offering } from '../../../../core/endpoint/mod.ts'
 import { catalog, type Endpoint, type VideoVendor } from '../../../../core/mod.ts'
@@ -97,6 +98,321 @@ describe('videos and sounds to refer to, while they are switched off', () => {
       for (const fragment of gate.says ?? []) expect(body.message).toContain(fragment)
     })
   }
+})
+
+const IMAGE = 'https://pictures.example/fox.png'
+const CLIP = 'https://clips.example/run.mp4'
+const TEXT = { type: 'text', text: 'a red fox' }
+const PICTURE = { type: 'image_url', image_url: { url: IMAGE } }
+const SEVEN = ['16:9', '9:16', '1:1', '4:3', '3:4', '3:2', '2:3']
+const [F, C, C15, E15] = ['vendor-f/video-1', 'vendor-c/video-1', 'vendor-c/video-1.5', 'vendor-e/video-1.5-pro']
+const [E2, MINI, FAST, E25] = ['video-2.0', 'video-2.0-mini', 'video-2.0-fast', 'video-2.5'].map(
+  (id) => `vendor-e/${id}`,
+)
+const REFERRING = [E2, FAST, MINI]
+
+type Body = Readonly<Record<string, unknown>>
+type Price = Readonly<Record<string, unknown>>
+/** What a statement says: requests that are quoted, each with members of its price, and requests that are 400, each with words of its message. */
+type Statement = readonly [
+  law: string,
+  quoted: readonly (readonly [Body, Price])[],
+  refused: readonly (readonly [Body, ...string[]])[],
+]
+
+const lengths = (model: string | undefined, seconds: readonly number[]) =>
+  seconds.map((durationSeconds) => [{ model, duration_seconds: durationSeconds }, { durationSeconds }] as const)
+const notLengths = (model: string | undefined, seconds: readonly number[], ...says: readonly string[]) =>
+  seconds.map((duration_seconds) => [{ model, duration_seconds }, 'duration_seconds', ...says] as const)
+const sizes = (model: string | undefined, resolutions: readonly string[]) =>
+  resolutions.map((resolution) => [{ model, resolution }, { resolution }] as const)
+const notSizes = (model: string | undefined, resolutions: readonly string[]) =>
+  resolutions.map((resolution) => [{ model, resolution }, 'resolution', `got "${resolution}"`] as const)
+
+const statements: readonly Statement[] = [
+  [
+    'content parts say more than text and one image only in fields of their own (contract 12.5)',
+    [[{ content: [TEXT, PICTURE] }, {}]],
+    [
+      [{ content: [TEXT, PICTURE, PICTURE] }, 'one image_url part'],
+      [{ content: [TEXT, { type: 'video_url', video_url: { url: CLIP } }] }, 'video_url'],
+      [{ content: [TEXT, { type: 'audio_url', audio_url: { url: CLIP } }] }, 'audio_url'],
+      [{ content: [TEXT, { ...PICTURE, role: 'first_frame' }] }, 'first_frame'],
+      [{ content: [TEXT, { ...PICTURE, role: 'last_frame' }] }, 'last_frame'],
+    ],
+  ],
+  [
+    'a model is one of the list, vendor-c/video-1 by default; among content parts vendor-e needs no prefix (contract 12.8)',
+    [
+      [{}, { amount: '0.402000', resolution: '480p', durationSeconds: 8 }],
+      [
+        { content: [TEXT], model: 'video-2.5', duration: 30 },
+        { durationSeconds: 30, resolution: '720p' },
+      ],
+    ],
+    [
+      [{ model: 'nobody/nothing' }, 'Unknown model: nobody/nothing', ...videoRows.map(({ id }) => id)],
+      [{ model: 'video-2.5' }, 'Unknown model'],
+      [{ content: [TEXT], model: 'video-1' }, 'Unknown model'],
+    ],
+  ],
+  [
+    'vendor-f/video-1 makes 4, 8 or 12 seconds at 720p, and ignores what it has no use for (contract 12.9)',
+    [
+      [{ model: F }, { durationSeconds: 4, resolution: '720p' }],
+      ...lengths(F, [4, 8, 12]),
+      [
+        {
+          model: F,
+          resolution: '4K',
+          aspect_ratio: '21:9',
+          seed: 1,
+          generate_audio: false,
+          watermark: true,
+          return_last_frame: true,
+        },
+        { resolution: '720p', amount: '0.421000' },
+      ],
+    ],
+    notLengths(F, [3, 5, 7, 9, 11, 13], 'only 4, 8, 12 seconds'),
+  ],
+  [
+    'vendor-c/video-1 makes 1 to 15 seconds at 480p or 720p (contract 12.10)',
+    [[{ model: C }, { durationSeconds: 8, resolution: '480p' }], ...lengths(C, [1, 15]), ...sizes(C, ['480p', '720p'])],
+    [...notLengths(C, [0, 16]), ...notSizes(C, ['1080p', '4K'])],
+  ],
+  [
+    'vendor-c/video-1.5 makes 1 to 15 seconds at 480p, 720p or 1080p (contract 12.11)',
+    [
+      [{ model: C15 }, { durationSeconds: 8, resolution: '480p' }],
+      ...lengths(C15, [1, 15]),
+      ...sizes(C15, ['480p', '720p', '1080p']),
+    ],
+    [...notLengths(C15, [0, 16]), ...notSizes(C15, ['4K'])],
+  ],
+  [
+    'vendor-e/video-1.5-pro makes 4 to 12 seconds at 480p, 720p or 1080p (contract 12.12)',
+    [
+      [{ model: E15 }, { durationSeconds: 5, resolution: '720p' }],
+      ...lengths(E15, [4, 12]),
+      ...sizes(E15, ['480p', '720p', '1080p']),
+    ],
+    [...notLengths(E15, [3, 13]), ...notSizes(E15, ['4K'])],
+  ],
+  [
+    'vendor-e/video-2.0 makes 4 to 15 seconds at 480p, 720p, 1080p or 4K (contract 12.13)',
+    [
+      [{ model: E2 }, { durationSeconds: 5, resolution: '720p' }],
+      ...lengths(E2, [4, 15]),
+      ...sizes(E2, ['480p', '720p', '1080p', '4K']),
+    ],
+    notLengths(E2, [3, 16]),
+  ],
+  [
+    'vendor-e/video-2.0-mini and vendor-e/video-2.0-fast make 4 to 15 seconds at 480p or 720p (contract 12.14)',
+    [MINI, FAST].flatMap((model) => [
+      [{ model }, { durationSeconds: 5, resolution: '720p' }] as const,
+      ...lengths(model, [4, 15]),
+      ...sizes(model, ['480p', '720p']),
+    ]),
+    [...notLengths(MINI, [3, 16]), ...notLengths(FAST, [3, 16]), ...notSizes(FAST, ['1080p', '4K'])],
+  ],
+  [
+    'vendor-e/video-2.5 makes 4 to 30 seconds at 480p or 720p, of text and image alone (contract 12.15)',
+    [
+      [{ model: E25 }, { durationSeconds: 5, resolution: '720p' }],
+      ...lengths(E25, [4, 30]),
+      ...sizes(E25, ['480p', '720p']),
+      [{ model: E25, image_url: IMAGE }, {}],
+    ],
+    [
+      ...notLengths(E25, [3, 31]),
+      ...notSizes(E25, ['1080p', '4K']),
+      [{ model: E25, reference_image_urls: [IMAGE] }, 'reference_image_urls'],
+      [{ model: E25, real_face_asset_id: 'ta_1' }, 'real_face_asset_id'],
+      [{ model: E25, image_url: IMAGE, last_frame_url: IMAGE }, 'last_frame_url'],
+    ],
+  ],
+  [
+    'vendor-e/video-2.0-mini takes more than 720p, and bills 720p (contract 12.16)',
+    ['1080p', '4K'].map((resolution) => [
+      { model: MINI, resolution },
+      { resolution: '720p', amount: '0.399554' },
+    ]),
+    [],
+  ],
+  [
+    'each family takes seven aspect ratios of its own (contract 12.17)',
+    [
+      ...SEVEN.map((aspect_ratio) => [{ model: C, aspect_ratio }, {}] as const),
+      ...['adaptive', '16:9', '9:16', '1:1', '4:3', '3:4', '21:9'].map(
+        (aspect_ratio) => [{ model: E2, aspect_ratio }, {}] as const,
+      ),
+    ],
+    [
+      ...['adaptive', '21:9', '5:4'].map(
+        (aspect_ratio) => [{ model: C, aspect_ratio }, 'aspect_ratio', '3:2'] as const,
+      ),
+      ...['3:2', '2:3', '5:4'].map((aspect_ratio) => [{ model: E2, aspect_ratio }, 'aspect_ratio', '21:9'] as const),
+    ],
+  ],
+  [
+    'a length, resolution or ratio that a model does not make is refused with those that it makes (contract 12.18)',
+    [],
+    [
+      [{ model: C, duration_seconds: 16 }, 'duration_seconds', '1 to 15 seconds'],
+      [{ model: C, resolution: '1080p' }, 'resolution', '480p', '720p'],
+      [{ model: C, aspect_ratio: '21:9' }, 'aspect_ratio', ...SEVEN],
+      ...[C, C15, E15, E2, FAST, E25].flatMap((model) => notSizes(model, ['360p', '540p', '1K', '2K'])),
+    ],
+  ],
+  [
+    'a prompt is needed (contract 12.19)',
+    [],
+    [
+      [{ prompt: undefined }, 'prompt', 'missing'],
+      [{ prompt: ' ' }, 'prompt', 'blank'],
+    ],
+  ],
+  [
+    'an image is an http(s) URL, which nobody fetches, or bytes that are one (contract 12.20)',
+    [
+      [{ image_url: 'https://pictures.example/is-not-there.png' }, {}],
+      [{ image_url: 'http://pictures.example/fox.png' }, {}],
+      [{ image_url: PIXEL }, {}],
+    ],
+    [
+      [{ image_url: 'ftp://pictures.example/fox.png' }, 'image_url'],
+      [{ image_url: 'data:image/png;base64,AAAA' }, 'image_url'],
+      [{ image_url: 'data:image/png;base64,%' }, 'image_url'],
+      [{ image_url: 'fox.png' }, 'image_url'],
+    ],
+  ],
+  [
+    'an enrolled character is taken by three models, and never beside a frame (contract 12.21)',
+    REFERRING.map((model) => [{ model, real_face_asset_id: 'ta_1' }, {}]),
+    [
+      ...[F, C, C15, E15, E25].map((model) => [{ model, real_face_asset_id: 'ta_1' }, 'real_face_asset_id'] as const),
+      [{ model: E2, real_face_asset_id: 'fox' }, 'real_face_asset_id'],
+      [{ model: E2, real_face_asset_id: 'ta_1', image_url: IMAGE }, 'real_face_asset_id'],
+      [{ model: E2, real_face_asset_id: 'ta_1', image_url: IMAGE, last_frame_url: IMAGE }, 'real_face_asset_id'],
+    ],
+  ],
+  [
+    'a last frame needs a first one, and one of four models (contract 12.23)',
+    [E15, MINI, FAST, E2].map((model) => [{ model, image_url: IMAGE, last_frame_url: IMAGE }, {}]),
+    [
+      [{ model: E2, last_frame_url: IMAGE }, 'last_frame_url', 'alone'],
+      ...[F, C, C15, E25].map(
+        (model) => [{ model, image_url: IMAGE, last_frame_url: IMAGE }, 'last_frame_url'] as const,
+      ),
+    ],
+  ],
+  [
+    'reference images are 1 to 9 for three models, cost nothing, and stand alone (contract 12.24)',
+    [
+      [{ model: E2, reference_image_urls: [IMAGE] }, { amount: '1.136480' }],
+      [{ model: E2, reference_image_urls: Array(9).fill(IMAGE) }, { amount: '1.136480' }],
+      [{ model: FAST, reference_image_urls: [IMAGE] }, {}],
+      [{ model: MINI, reference_image_urls: [IMAGE] }, {}],
+    ],
+    [
+      [{ model: E2, reference_image_urls: [] }, 'reference_image_urls'],
+      [{ model: E2, reference_image_urls: Array(10).fill(IMAGE) }, 'reference_image_urls'],
+      ...[F, C, C15, E15].map((model) => [{ model, reference_image_urls: [IMAGE] }, 'reference_image_urls'] as const),
+      [{ model: E2, reference_image_urls: [IMAGE], image_url: IMAGE }, 'image_url'],
+      [{ model: E2, reference_image_urls: [IMAGE], last_frame_url: IMAGE }, 'last_frame_url'],
+      [{ model: E2, reference_image_urls: [IMAGE], real_face_asset_id: 'ta_1' }, 'real_face_asset_id'],
+    ],
+  ],
+  [
+    'reference videos and audios are 1 to 3 each, by URL and role; flat fields point there (contract 12.25)',
+    [
+      ...REFERRING.map((model) => [{ model, reference_videos: [{ url: CLIP }] }, {}] as const),
+      [{ model: E2, reference_videos: Array(3).fill({ url: CLIP }) }, {}],
+      [{ model: E2, reference_audios: Array(3).fill({ url: CLIP, role: 'reference' }) }, {}],
+    ],
+    [
+      ...[F, C, C15, E15, E25].map(
+        (model) => [{ model, reference_videos: [{ url: CLIP }] }, 'reference_videos'] as const,
+      ),
+      ...['reference_videos', 'reference_audios'].flatMap((field) => [
+        [{ model: E2, [field]: [] }, field] as const,
+        [{ model: E2, [field]: Array(4).fill({ url: CLIP }) }, field] as const,
+        [{ model: E2, [field]: [{ url: `https://clips.example/${'x'.repeat(2_027)}` }] }, field] as const,
+        [{ model: E2, [field]: [{ url: CLIP, role: 'style' }] }, field] as const,
+      ]),
+      [{ model: E2, video_url: CLIP }, 'video_url', 'reference_videos'],
+      [{ model: E2, audio_url: CLIP }, 'audio_url', 'reference_audios'],
+    ],
+  ],
+  [
+    'frames and references do not mix (contract 12.26)',
+    [],
+    ['reference_videos', 'reference_audios'].flatMap((field) => [
+      [{ model: E2, image_url: IMAGE, [field]: [{ url: CLIP }] }, field] as const,
+      [{ model: E2, last_frame_url: IMAGE, [field]: [{ url: CLIP }] }, 'last_frame_url'] as const,
+    ]),
+  ],
+  [
+    'a model ignores four fields that it has no use for, and refuses media that it does not know (contract 12.31)',
+    [F, C, C15].map((model) => [
+      { model, seed: 1, generate_audio: true, watermark: true, return_last_frame: true },
+      {},
+    ]),
+    [F, C, C15].flatMap((model) => [
+      [{ model, real_face_asset_id: 'ta_1' }, 'real_face_asset_id'] as const,
+      [{ model, image_url: IMAGE, last_frame_url: IMAGE }, 'last_frame_url'] as const,
+      [{ model, reference_image_urls: [IMAGE] }, 'reference_image_urls'] as const,
+      [{ model, reference_videos: [{ url: CLIP }] }, 'reference_videos'] as const,
+      [{ model, reference_audios: [{ url: CLIP }] }, 'reference_audios'] as const,
+    ]),
+  ],
+]
+
+describe('the statements of the contract', () => {
+  const asking = ({ content, ...body }: Body): Gate =>
+    content
+      ? { rule: '', path: '/api/v1/videos', body: { content, ...body }, status: 0 }
+      : { rule: '', body: { prompt: 'a red fox', ...body }, status: 0 }
+
+  test.each(statements)('%s', async (_, quoted, refused) => {
+    for (const [request, price] of quoted) {
+      const { status, body } = await judged(asking(request))
+      expect([request, status]).toEqual([request, 402])
+      expect(body.price).toMatchObject(price)
+    }
+    for (const [request, ...says] of refused) {
+      const { status, body } = await judged(asking(request))
+      expect([request, status]).toEqual([request, 400])
+      for (const words of says) expect([request, body.message]).toEqual([request, expect.stringContaining(words)])
+    }
+  })
+
+  test('an input_type that is not what was sent is 400 with what was sent (contract 12.29)', async () => {
+    const sent: readonly (readonly [string, Body])[] = [
+      ['text', {}],
+      ['image', { image_url: IMAGE }],
+      ['first_last_frame', { image_url: IMAGE, last_frame_url: IMAGE }],
+      ['reference', { reference_image_urls: [IMAGE] }],
+    ]
+    for (const [kind, media] of sent)
+      for (const [input_type] of sent) {
+        const { status, body } = await judged(asking({ model: E2, ...media, input_type }))
+        expect([kind, input_type, status]).toEqual([kind, input_type, kind === input_type ? 402 : 400])
+        if (kind !== input_type) expect(body.inferred_input_type).toBe(kind)
+      }
+  })
+
+  test('while reference media are switched off they are 503 after the shape and the model are checked (contract 12.28)', async () => {
+    const ask = async (body: Body) => await judged({ ...asking(body), switch: 'off' })
+    for (const field of ['reference_videos', 'reference_audios']) {
+      const { status, headers } = await ask({ model: E2, [field]: [{ url: CLIP }] })
+      expect([field, status, headers.get('retry-after')]).toEqual([field, 503, '300'])
+      expect((await ask({ model: E2, [field]: [{ url: 'fox' }] })).status).toBe(400)
+      expect((await ask({ model: C, [field]: [{ url: CLIP }] })).status).toBe(400)
+    }
+  })
 })
 
 describe('the gates', () => {

@@ -31,7 +31,7 @@ const TABLE = [
 ]
 
 describe('GET /api/v1/video/models', () => {
-  test('lists the eight models of the contract, in its order, with what its table says', async () => {
+  test('lists the eight models of the contract, in its order, with what its table says (contract 12.6)', async () => {
     const rows = (await listed()).map((row) => [
       row.id,
       row.min_duration_seconds,
@@ -45,7 +45,7 @@ describe('GET /api/v1/video/models', () => {
     expect(rows).toEqual(TABLE)
   })
 
-  test('gives every field of a model, its rates as numbers', async () => {
+  test('gives every field of a model, its rates as numbers (contract 12.6)', async () => {
     const all = await listed()
     expect(all.find(({ id }) => id === 'vendor-c/video-1.5')).toEqual({
       id: 'vendor-c/video-1.5',
@@ -112,7 +112,7 @@ describe('GET /api/v1/video/models', () => {
     expect((await listed({ ports: { vendors: oneVendor } })).map(({ id }) => id)).toEqual(['vendor-f/video-1'])
   })
 
-  test('answers one address a hundred times an hour', async () => {
+  test('answers one address a hundred times an hour (contract 12.6)', async () => {
     const subject = shop()
     const statuses = await Promise.all(
       Array.from({ length: 101 }, async () => (await get('/api/v1/video/models', subject)).status),
@@ -125,10 +125,18 @@ describe('GET /api/v1/video/models', () => {
 })
 
 describe('GET /api/v1/videos/generations without payment', () => {
-  test('is the discovery 402 at the default price', async () => {
+  test('is the discovery 402 at the default price (contract 12.7)', async () => {
     const { status, body, headers } = await get(GENERATIONS)
     expect([status, body.price.amount, body.accepts[0].amount]).toEqual([402, '0.402000', '402000'])
     expect(headers.get('payment-required')).toBeString()
+    expect(body.catalog).toEqual((await get('/api/v1/video/models')).body)
+    const rates = body.catalog.data
+      .filter(({ owned_by }: { owned_by: string }) => owned_by === 'vendor-c')
+      .map((row: any) => [row.pricePerSecondByResolution, row.defaultResolution, row.perGenerationFee])
+    expect(rates).toEqual([
+      [{ '480p': 0.05, '720p': 0.07 }, '480p', 0.001],
+      [{ '480p': 0.08, '720p': 0.14, '1080p': 0.25 }, '480p', 0.001],
+    ])
   })
 
   test('has the word from which that 402 shows the catalog: the same as the free listing', async () => {

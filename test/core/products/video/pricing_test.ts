@@ -51,7 +51,7 @@ describe('video prices', () => {
     })
   }
 
-  test('the gateway quotes each of them, on both endpoints: shown, offered and in the header it is one number', async () => {
+  test('the gateway quotes each of them, on both endpoints: shown, offered and in the header it is one number (contract 12.3, 12.33, 12.34, 12.35, 12.36, 12.37, 12.38, 12.39)', async () => {
     const alice = shop().buyer()
     for (const { model, seconds, resolution, videos, audios, amount, rate, generation_fee } of quotes) {
       const order = {
@@ -83,7 +83,7 @@ describe('video prices', () => {
     }
   })
 
-  test('images, frames and nine references to images cost nothing more', async () => {
+  test('images, frames and nine references to images cost nothing more (contract 12.38)', async () => {
     const alice = shop().buyer()
     const url = 'https://pictures.example/fox.png'
     const seeds = [
@@ -140,7 +140,7 @@ describe('video prices', () => {
 })
 
 describe('tokens', () => {
-  test('are 21690 a second at 720p, by the factor of the resolution and the multiple of the references, rounded up', () => {
+  test('are 21690 a second at 720p, by the factor of the resolution and the multiple of the references, rounded up (contract 12.36, 12.38)', () => {
     expect(videoTokens({ seconds: 5, resolution: '720p' })).toBe(108_450)
     expect(videoTokens({ seconds: 5, resolution: '480p' })).toBe(54_225)
     expect(videoTokens({ seconds: 5, resolution: '1080p' })).toBe(244_013) // 244012.5
@@ -152,7 +152,7 @@ describe('tokens', () => {
 })
 
 describe('the challenge', () => {
-  test('says what the contract says', async () => {
+  test('says what the contract says (contract 12.40)', async () => {
     const {
       body: { extensions, ...body },
     } = await shop().buyer().ask({ prompt: 'a red fox', resolution: '720p' }, { path: GENERATIONS })

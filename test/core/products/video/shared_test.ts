@@ -12,7 +12,7 @@ import {
 } from '../../../../adapters/providers/scripted/videos.ts'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { video } from '../../../../core/products/video/generations.ts'
-import { NoMedia, type VideoJob, type Vendors } from '../../../../core/mod.ts'
+import { ApiError, NoMedia, rateLimited, type VideoJob, type Vendors } from '../../../../core/mod.ts'
 import { checkVideo, type VideoRequest } from '../../../../core/products/video/request.ts'
 import {
   pollUpstream,
@@ -45,7 +45,7 @@ async function jobOf(body: Record<string, unknown>, path = GENERATIONS): Promise
 }
 
 describe('a paid order', () => {
-  test('is handed to its vendor with everything filled in, and nothing that its model ignores', async () => {
+  test('is handed to its vendor with everything filled in, and nothing that its model ignores (contract 12.31)', async () => {
     const extras = { seed: 7, generate_audio: true, watermark: true, return_last_frame: true }
     const c = { model: 'grok-imagine-video', prompt: 'a red fox', seconds: 8, resolution: '480p' }
     expect(await jobOf({})).toEqual(c)
@@ -73,7 +73,7 @@ describe('a paid order', () => {
     })
   })
 
-  test('has sound where it is made from text alone, else not, unless told', async () => {
+  test('has sound where it is made from text alone, else not, unless told (contract 12.30)', async () => {
     const made = async (body: Record<string, unknown>) => (await jobOf({ model: E2, ...body }))?.generateAudio
     expect(await made({})).toBe(true)
     for (const seeds of [
@@ -110,7 +110,7 @@ describe('a paid order', () => {
     })
   })
 
-  test('in content parts is the same job', async () => {
+  test('in content parts is the same job (contract 12.3, 12.4)', async () => {
     const content = [
       { type: 'text', text: 'a red fox' },
       { type: 'image_url', image_url: { url: IMAGE } },
@@ -146,7 +146,7 @@ describe('a paid order', () => {
     expect([status, body.details[0].path, vendor.jobs, chain.transfers]).toEqual([400, 'real_face_asset_id', [], []])
   })
 
-  test('for one that it has enrolled is handed over by the vendor’s own id', async () => {
+  test('for one that it has enrolled is handed over by the vendor’s own id (contract 12.30)', async () => {
     const vendor = scriptedVideo()
     const catalog = contract()
     const input = checkVideo({ model: E2, prompt: 'she runs', real_face_asset_id: 'ta_fox' }, { catalog })
@@ -182,7 +182,7 @@ describe('a paid order', () => {
 })
 
 describe('the envelope', () => {
-  test('says what the contract says, and nothing that is ours', async () => {
+  test('says what the contract says, and nothing that is ours (contract 12.1, 12.41, 12.51)', async () => {
     const { status, body, headers } = await studio().alice.buy(
       { prompt: 'a red fox', image_url: IMAGE },
       { path: GENERATIONS },
@@ -200,15 +200,17 @@ describe('the envelope', () => {
       poll_url: expect.stringMatching(new RegExp(`^${GENERATIONS}/[\\w-]+\\?`)),
       poll_instructions: expect.any(String),
     })
+    expect(body.poll_instructions).toContain('every 5 to 10 seconds')
+    expect(body.poll_instructions).toContain('up to 60 seconds')
     expect(headers.get('location')).toBe(body.poll_url)
   })
 
-  test('of content parts polls under its own path', async () => {
+  test('of content parts polls under its own path (contract 12.3)', async () => {
     const { body } = await studio().alice.buy({ content: [{ type: 'text', text: 'a red fox' }] }, { path: PARTS })
     expect(body.poll_url).toMatch(/^\/api\/v1\/videos\/[\w-]+\?model=vendor-c/)
   })
 
-  test('signs model, length, image-to-video flag, resolution and counts of references into the poll URL', async () => {
+  test('signs model, length, image-to-video flag, resolution and counts of references into the poll URL (contract 12.42)', async () => {
     const wordsOf = async (body: object) => {
       const { body: envelope } = await studio().alice.buy({ prompt: 'a red fox', ...body }, { path: GENERATIONS })
       const { exp: _, key, sig, ...words } = Object.fromEntries(new URL(envelope.poll_url, ORIGIN).searchParams)
@@ -268,7 +270,7 @@ async function polled(
 const done = inTurn({ kind: 'done', url: CLIP, seconds: 7.96, requestId: 'r-1' })
 
 describe('a poll', () => {
-  test('of a running job says how far it is', async () => {
+  test('of a running job says how far it is (contract 12.44)', async () => {
     const { status, body } = await polled(
       {},
       { pollUpstream: inTurn({ kind: 'running', status: 'in_progress', progress: 40 }) },
@@ -286,7 +288,7 @@ describe('a poll', () => {
     ])
   })
 
-  test('that finds the clip says what the contract says, and charges once', async () => {
+  test('that finds the clip says what the contract says, and charges once (contract 12.1, 12.45)', async () => {
     const { status, body, subject, payment, url } = await polled({}, { pollUpstream: done })
     expect(status).toBe(200)
     expect(body).toEqual({
@@ -312,7 +314,7 @@ describe('a poll', () => {
     expect(subject.chain.transfers.map(({ value }) => value)).toEqual([402_000n])
   })
 
-  test('of family E tells its tokens: the maker’s own count, else that of the formula', async () => {
+  test('of family E tells its tokens: the maker’s own count, else that of the formula (contract 12.45, 12.46)', async () => {
     expect(
       (await polled({ model: E2 }, { pollUpstream: inTurn({ kind: 'done', url: CLIP, tokens: 108_900 }) })).body.usage,
     ).toEqual({ total_tokens: 108_900, token_source: 'upstream' })
@@ -332,7 +334,7 @@ describe('a poll', () => {
     ).toBeUndefined()
   })
 
-  test('gives the last frame where the maker sent one, and the billed length where it says none', async () => {
+  test('gives the last frame where the maker sent one, and the billed length where it says none (contract 12.32)', async () => {
     const { body } = await polled(
       { model: E2, return_last_frame: true },
       { pollUpstream: inTurn({ kind: 'done', url: CLIP, lastFrameUrl: PIXEL }) },
@@ -423,7 +425,7 @@ describe('a poll', () => {
     expect(subject.chain.transfers).toEqual([])
   })
 
-  test('of a family E clip of which only the sound was refused says how to try again', async () => {
+  test('of a family E clip of which only the sound was refused says how to try again (contract 12.48)', async () => {
     const { body } = await polled(
       { model: E2 },
       { pollUpstream: inTurn({ kind: 'failed', reason: 'The sound was refused.', code: 'output_audio_moderation' }) },
@@ -436,7 +438,7 @@ describe('a poll', () => {
     })
   })
 
-  test('takes poll_url as it was given and no other query, under either path', async () => {
+  test('takes poll_url as it was given and no other query, under either path (contract 12.2, 12.3, 12.42)', async () => {
     const { subject, payment, url } = await polled({}, { pollUpstream: done })
     for (const wrong of [
       url.replace('duration=8', 'duration=1'),
@@ -450,6 +452,123 @@ describe('a poll', () => {
     expect((await subject.alice.poll(url.replace(GENERATIONS, PARTS), payment)).status).toBe(200)
     const parts = await polled({ content: [{ type: 'text', text: 'a red fox' }] }, { pollUpstream: done }, PARTS)
     expect([parts.status, parts.url.startsWith(`${PARTS}/`)]).toEqual([200, true])
+  })
+})
+
+describe('a submit', () => {
+  const order = { model: E2, prompt: 'a red fox' }
+  const refusals: readonly (readonly [law: string, body: object, error: ApiError, status: number, said: object])[] = [
+    [
+      'with a reference audio that is too long for the vendor is 400 INVALID_VIDEO_REQUEST (contract 12.27)',
+      { ...order, reference_audios: [{ url: CLIP_URL }] },
+      new ApiError('INVALID_VIDEO_REQUEST'),
+      400,
+      { code: 'INVALID_VIDEO_REQUEST' },
+    ],
+    [
+      'with the face of a real person is 400 INPUT_IMAGE_REAL_PERSON (contract 12.49)',
+      { ...order, image_url: IMAGE },
+      new ApiError('INPUT_IMAGE_REAL_PERSON'),
+      400,
+      { code: 'INPUT_IMAGE_REAL_PERSON' },
+    ],
+    [
+      'that the vendor finds against its policy is 400 Content policy violation (contract 12.50)',
+      order,
+      new ApiError('CONTENT_POLICY'),
+      400,
+      { error: 'Content policy violation' },
+    ],
+    [
+      'that the vendor finds wrong is 400 INVALID_VIDEO_REQUEST (contract 12.50)',
+      order,
+      new ApiError('INVALID_VIDEO_REQUEST'),
+      400,
+      { code: 'INVALID_VIDEO_REQUEST' },
+    ],
+    [
+      'that finds the vendor at its limit is 429 with how long to wait (contract 12.52)',
+      order,
+      rateLimited('vendor-e', 9),
+      429,
+      { code: 'RATE_LIMITED', retry_after_seconds: 9 },
+    ],
+  ]
+  test.each(refusals)('%s', async (_, body, error, status, said) => {
+    const { alice, chain } = studio({ submit: () => Promise.reject(error) })
+    const answer = await alice.buy(body, { path: GENERATIONS })
+    expect([answer.status, answer.headers.get('retry-after'), chain.transfers]).toEqual([
+      status,
+      status === 429 ? '9' : null,
+      [],
+    ])
+    expect(answer.body).toMatchObject(said)
+  })
+
+  test('that the vendor does not take within 20 seconds is 504, uncharged (contract 12.41)', async () => {
+    const { alice, clock, chain } = studio({ submit: () => new Promise(() => {}) })
+    const payment = alice.sign(await alice.ask(order, { path: GENERATIONS }))
+    let isAnswered = false
+    const answer = alice.buy(order, { path: GENERATIONS, payment }).finally(() => (isAnswered = true))
+    await clock.advance(19_999)
+    expect(isAnswered).toBe(false)
+    await clock.advance(1)
+    expect([(await answer).status, chain.transfers]).toEqual([504, []])
+  })
+})
+
+describe('a video', () => {
+  const order = { prompt: 'a red fox' }
+
+  test('is collected by its wallet alone, by an id that is its own and as long as that lasts (contract 12.43)', async () => {
+    const { alice, buyer, clock } = studio()
+    const { body } = await alice.buy(order, { path: GENERATIONS })
+    const bob = buyer('bob')
+    const poll = async (who: typeof alice, url: string) => {
+      const payment = who.sign(await who.ask(order, { path: GENERATIONS }))
+      const answer = await who.poll(url, payment)
+      return [answer.status, answer.body.error]
+    }
+    expect(await poll(bob, body.poll_url)).toEqual([403, 'Payment payer mismatch'])
+    for (const name of ['model', 'duration', 'sig']) {
+      const [path = '', query] = body.poll_url.split('?')
+      const words = new URLSearchParams(query)
+      words.delete(name)
+      expect([name, ...(await poll(alice, `${path}?${words}`))]).toEqual([name, 400, 'Invalid job id'])
+    }
+    expect(await poll(alice, body.poll_url.replace(body.id, 'job_1'))).toEqual([400, 'Invalid job id'])
+    await clock.advance(Number(new URL(body.poll_url, ORIGIN).searchParams.get('exp')) * 1000 - clock.now())
+    expect(await poll(alice, body.poll_url)).toEqual([400, 'Invalid job id'])
+  })
+
+  test('that takes more than an hour has failed, uncharged (contract 12.51)', async () => {
+    const { alice, clock, chain } = studio({ pollUpstream: inTurn({ kind: 'running', status: 'in_progress' }) })
+    const challenge = await alice.ask(order, { path: GENERATIONS })
+    const { body } = await alice.buy(order, { path: GENERATIONS, payment: alice.sign(challenge) })
+    await clock.advance(3_600_000)
+    expect((await alice.poll(body.poll_url, alice.sign(challenge))).status).toBe(202)
+    await clock.advance(1)
+    const late = await alice.poll(body.poll_url, alice.sign(challenge))
+    expect([late.body.status, late.body.payment_status, chain.transfers]).toEqual(['failed', 'not_charged', []])
+  })
+
+  test('is mirrored before it is settled (contract 12.47)', async () => {
+    const steps: string[] = []
+    const vendor = scriptedVideo({ pollUpstream: done })
+    const subject = kit({
+      endpoints: video,
+      ports: { vendors: { video: () => vendor } },
+      wrap: (ports) => ({
+        ...ports,
+        objects: { ...ports.objects, put: (...asked) => (steps.push('mirrored'), ports.objects.put(...asked)) },
+        chain: { ...ports.chain, settle: (...asked) => (steps.push('settled'), ports.chain.settle(...asked)) },
+      }),
+    })
+    const alice = subject.buyer()
+    const payment = alice.sign(await alice.ask(order, { path: GENERATIONS }))
+    const { body } = await alice.buy(order, { path: GENERATIONS, payment })
+    expect((await alice.poll(body.poll_url, payment)).status).toBe(200)
+    expect(steps).toEqual(['mirrored', 'settled'])
   })
 })
 
