@@ -34,7 +34,7 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], onStream
   if (!first) throw new RangeError('app() needs at least one gateway')
   const proxies = blockList(trustedProxies)
   const newRequestId = requestIds()
-  let isProxyTold = false
+  let isProxyReported = false
 
   async function serve(request: Request, peer: Address): Promise<Response> {
     const startedAt = performance.now()
@@ -84,7 +84,7 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], onStream
   function addressOf(url: URL, request: Request, peer: Address): RequestAddress {
     const direct = peer?.address ?? ''
     if (!proxies || !isIn(proxies, direct)) {
-      if (!isProxyTold && request.headers.has('x-forwarded-for')) tellProxy(direct)
+      if (!isProxyReported && request.headers.has('x-forwarded-for')) reportProxy(direct)
       return { ip: direct, host: url.host, origin: publicOrigin ?? url.origin }
     }
     const hops = list(request.headers.get('x-forwarded-for')).map(withoutPort).reverse()
@@ -96,8 +96,8 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], onStream
   }
 
   /** Told once: a caller may send this header as well as a proxy. */
-  function tellProxy(peer: string): void {
-    isProxyTold = true
+  function reportProxy(peer: string): void {
+    isProxyReported = true
     log.warn(
       'X-Forwarded-For came from an address that is not in trusted_proxies and was ignored; if it is your proxy, all its callers share one address and its limits: add it to trusted_proxies',
       { peer },

@@ -105,7 +105,7 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
   let nonces = 0
   let isDown = false
   let lagBlocks = 0
-  let newestShown = 0
+  let newestReported = 0
 
   const head = () => blocks.length - 1
   const mineBlock = (now: number) => void blocks.push(Math.max(now, blocks[head()] ?? 0))
@@ -135,8 +135,8 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
   /** The block that the node shows, or undefined when it is behind one already shown. */
   function visibleBlock(): number | undefined {
     const block = Math.max(0, head() - lagBlocks)
-    if (block < newestShown) return undefined
-    newestShown = block
+    if (block < newestReported) return undefined
+    newestReported = block
     return block
   }
 
@@ -223,7 +223,7 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
     const reverted = execute(exact)
     if (reverted !== undefined) return { kind: 'refused', reason: reverted }
     if (outcome === 'landed') return { kind: 'unknown', reason: 'no receipt in time' }
-    newestShown = head()
+    newestReported = head()
     const after = fateAt(exact, offer, head())
     return after.kind === 'paid'
       ? { kind: 'settled', receipt: after.receipt }

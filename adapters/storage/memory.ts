@@ -99,12 +99,12 @@ export function memoryStorage(): Storage {
   }
 
   function opened(answer: OpenAnswer): Opened {
-    if (answer.kind === 'replayed') return { kind: 'replayed', call: shown(row(answer.id)) }
+    if (answer.kind === 'replayed') return { kind: 'replayed', call: withoutClaim(row(answer.id)) }
     return copied(answer)
   }
 
   function claimed(answer: ClaimAnswer): Claim {
-    if (answer.kind === 'replayed') return { kind: 'replayed', call: shown(row(answer.id)) }
+    if (answer.kind === 'replayed') return { kind: 'replayed', call: withoutClaim(row(answer.id)) }
     if (answer.kind !== 'retry') return copied(answer)
     const { key, ...rest } = answer
     const binding = bindings.get(key)
@@ -114,7 +114,7 @@ export function memoryStorage(): Storage {
 
   function where(matches: (call: Row) => boolean, order: (call: Row) => number, limit: number): Call[] {
     const found = [...rows.values()].filter(matches).sort((a, b) => order(a) - order(b) || (a.id < b.id ? -1 : 1))
-    return found.slice(0, limit).map(shown)
+    return found.slice(0, limit).map(withoutClaim)
   }
 
   return {
@@ -135,12 +135,12 @@ export function memoryStorage(): Storage {
 
     async getCall(id) {
       const found = rows.get(id)
-      return found && shown(found)
+      return found && withoutClaim(found)
     },
 
     async callOf(authorization, now) {
       const found = boundTo(authorization)
-      return found && !isFree(found, now) ? shown(found) : undefined
+      return found && !isFree(found, now) ? withoutClaim(found) : undefined
     },
 
     async moveCall(id, from, patch) {
@@ -166,9 +166,9 @@ export function memoryStorage(): Storage {
     },
 
     async unfinishedCalls(workerId, { gateway, after, limit }) {
-      const isAsked = (call: Row) =>
+      const isWanted = (call: Row) =>
         call.workerId === workerId && call.gateway === gateway && isUnfinished(call.workStatus) && call.id > after
-      return where(isAsked, () => 0, limit)
+      return where(isWanted, () => 0, limit)
     },
 
     async claimSettlement(id, authorization, at) {
@@ -277,7 +277,7 @@ export function copied<T>(value: T): T {
 }
 
 /** A copy of a row without the claim columns, as the port returns it. */
-function shown(row: Row): Call {
+function withoutClaim(row: Row): Call {
   const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...call } = row
   return copied(call)
 }

@@ -1,5 +1,5 @@
 /** One migration. `name` identifies it in the table of migrations; `sql` may be several statements. */
-export type Step = { readonly name: string; readonly sql: string }
+export type Migration = { readonly name: string; readonly sql: string }
 
 /**
  * Throws when a database has taken steps that this binary does not know: an older binary must not write into a newer
@@ -8,7 +8,7 @@ export type Step = { readonly name: string; readonly sql: string }
 export function refuseUnknownSteps(
   database: string,
   taken: readonly { name: string }[],
-  wanted: readonly Step[],
+  wanted: readonly Migration[],
 ): void {
   if (taken.length > wanted.length) {
     throw new Error(

@@ -23,20 +23,22 @@ export function writer(db: BunSQLiteDatabase) {
   const waiting: QueuedStep[] = []
   let draining: Promise<void> | undefined
 
-  function commit(steps: readonly QueuedStep[]): Promise<unknown[]> {
-    return retryWhileBusy(() => db.transaction(() => steps.map((queued) => queued.step()), { behavior: 'immediate' }))
+  function commit(migrations: readonly QueuedStep[]): Promise<unknown[]> {
+    return retryWhileBusy(() =>
+      db.transaction(() => migrations.map((queued) => queued.step()), { behavior: 'immediate' }),
+    )
   }
 
-  async function serve(steps: readonly QueuedStep[]): Promise<void> {
+  async function serve(migrations: readonly QueuedStep[]): Promise<void> {
     try {
-      const answers = await commit(steps)
-      steps.forEach((queued, at) => queued.resolve(answers[at] as never))
+      const answers = await commit(migrations)
+      migrations.forEach((queued, at) => queued.resolve(answers[at] as never))
     } catch (error) {
-      if (steps.length > 1 && !isBusy(error)) {
-        for (const queued of steps) await serve([queued])
+      if (migrations.length > 1 && !isBusy(error)) {
+        for (const queued of migrations) await serve([queued])
         return
       }
-      for (const queued of steps) queued.reject(error)
+      for (const queued of migrations) queued.reject(error)
     }
   }
 

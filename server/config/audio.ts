@@ -2,7 +2,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { AUDIO_KINDS, type AudioOverride, type AudioRow, audioRows, overrideAudio } from '../../core/mod.ts'
 import { setting } from '../../adapters/providers/manifest.ts'
-import { candidatesFor, joined, type Services } from './services.ts'
+import { candidatesFor, enumerated, type Services } from './services.ts'
 import { Rate } from './settings.ts'
 
 const VENDORS = candidatesFor('audio').map(({ by }) => by)
@@ -15,7 +15,7 @@ export const AudioSetting = Type.Object(
     kind: setting('What the model makes.', Type.Union(AUDIO_KINDS.map((kind) => Type.Literal(kind)))),
     maker: setting('Who made the model, as lists show it.', Name),
     vendor: setting(
-      `Who serves it: ${joined(
+      `Who serves it: ${enumerated(
         VENDORS.map((name) => `\`${name}\``),
         'or',
       )}.`,

@@ -317,7 +317,7 @@ function problems(settings: unknown, origin: ReadonlyMap<string, string>): strin
     const isUnknown = message.startsWith('Unexpected property')
     const problem = isUnknown
       ? 'there is no such setting'
-      : `${allowed(schema, { name, message, value })}${shown(name, value)}`
+      : `${allowed(schema, { name, message, value })}${valueText(name, value)}`
     found.set(name, `${origin.get(name.split('.', 1)[0] ?? name) ?? name}: ${problem}`)
   }
   return [...found.values()]
@@ -342,7 +342,7 @@ function allowed(
   return message.charAt(0).toLowerCase() + message.slice(1)
 }
 
-function shown(name: string, value: unknown): string {
+function valueText(name: string, value: unknown): string {
   if (value === undefined) return ''
   if (/token|key|secret|url|store/.test(name)) return ' (its value is not shown)'
   return `, got ${JSON.stringify(value)?.slice(0, 80)}`

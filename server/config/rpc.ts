@@ -10,9 +10,9 @@ export function resolveRpc(
   { rpc = {} }: { readonly rpc?: RpcNodes | undefined },
   { env, mistakes }: Reading,
 ): RpcNodes {
-  const nodes = Object.entries(rpc).map(([slug, said]) => {
-    const url = /^https?:/.test(said) ? said : env[said]
-    if (url === undefined || url === '') mistakes.push(`rpc.${slug}: the environment variable ${said} is not set`)
+  const nodes = Object.entries(rpc).map(([slug, value]) => {
+    const url = /^https?:/.test(value) ? value : env[value]
+    if (url === undefined || url === '') mistakes.push(`rpc.${slug}: the environment variable ${value} is not set`)
     if (url && !(/^https?:\/\//.test(url) && URL.canParse(url)))
       mistakes.push(`rpc.${slug}: must be an http or https URL (its value is not shown)`)
     return [slug, url ?? ''] as const

@@ -32,10 +32,10 @@ export type Services = {
   readonly services: Readonly<Partial<Record<Service, readonly Choice[]>>>
 }
 
-type Switch = {
+type ProductSetting = {
   readonly setting: string
   /** What the setting decides, without the names. */
-  readonly says: string
+  readonly summary: string
   readonly also?: string
   /** Several are asked, one after another. */
   readonly isList?: boolean
@@ -44,27 +44,27 @@ type Switch = {
 }
 
 /** Products in the order of their report, each with the setting that chooses its provider. Without one, whatever is set up serves it. */
-const PRODUCTS: Readonly<Record<Service, Switch | undefined>> = {
+const PRODUCTS: Readonly<Record<Service, ProductSetting | undefined>> = {
   search: {
     setting: 'search',
-    says: 'Who answers `/api/v1/search`, in the order in which they are asked',
+    summary: 'Who answers `/api/v1/search`, in the order in which they are asked',
     also: 'An empty list turns search off.',
     isList: true,
   },
-  websearch: { setting: 'websearch', says: 'Who finds and reads web pages for `/api/v1/websearch`' },
-  market: { setting: 'market', says: 'Who answers prices' },
-  prediction: { setting: 'prediction', says: 'Who answers `/api/v1/pm`' },
-  defi: { setting: 'defidata', says: 'Who answers `/api/v1/defidata`' },
-  voice: { setting: 'voice', says: 'Who places phone calls', also: 'Needs `phone` as well.', isNamedOnly: true },
-  phone: { setting: 'phone', says: 'Who looks up and rents phone numbers', isNamedOnly: true },
-  onramp: { setting: 'onramp', says: 'Who sells USDC to wallets', isNamedOnly: true },
+  websearch: { setting: 'websearch', summary: 'Who finds and reads web pages for `/api/v1/websearch`' },
+  market: { setting: 'market', summary: 'Who answers prices' },
+  prediction: { setting: 'prediction', summary: 'Who answers `/api/v1/pm`' },
+  defi: { setting: 'defidata', summary: 'Who answers `/api/v1/defidata`' },
+  voice: { setting: 'voice', summary: 'Who places phone calls', also: 'Needs `phone` as well.', isNamedOnly: true },
+  phone: { setting: 'phone', summary: 'Who looks up and rents phone numbers', isNamedOnly: true },
+  onramp: { setting: 'onramp', summary: 'Who sells USDC to wallets', isNamedOnly: true },
   bridge: {
     setting: 'polymarket_funding',
-    says: 'Who takes Polymarket deposits',
+    summary: 'Who takes Polymarket deposits',
     also: 'Works on gateways that are paid directly on an EVM network.',
     isNamedOnly: true,
   },
-  sandbox: { setting: 'sandbox', says: 'Where sandboxes run' },
+  sandbox: { setting: 'sandbox', summary: 'Where sandboxes run' },
   swap: undefined,
   characters: undefined,
   audio: undefined,
@@ -93,7 +93,7 @@ export const serviceSettings: Readonly<Record<string, TSchema>> = {
   ...Object.fromEntries(
     products.flatMap((product) => {
       const each = PRODUCTS[product]
-      return each ? [[each.setting, switchSetting(product, each)] as const] : []
+      return each ? [[each.setting, productSetting(product, each)] as const] : []
     }),
   ),
   ...Object.fromEntries(
@@ -128,10 +128,13 @@ export const serviceVariables: Readonly<Record<string, string>> = {
   ),
 }
 
-function switchSetting(product: Service, { says, also, isList = false, isNamedOnly = false }: Switch): TSchema {
+function productSetting(
+  product: Service,
+  { summary, also, isList = false, isNamedOnly = false }: ProductSetting,
+): TSchema {
   const all = candidatesFor(product)
   const named = all.map(({ by, offer: { note } }) => (note ? `\`${by}\` (${note})` : `\`${by}\``))
-  const description = [`${says}: ${joined(isList ? named : [...named, '`off`'], 'or')}.`, also]
+  const description = [`${summary}: ${enumerated(isList ? named : [...named, '`off`'], 'or')}.`, also]
     .filter(Boolean)
     .join(' ')
   const words = oneOf(...all.map(({ by }) => by), ...(isList ? [] : ['off']))
@@ -142,14 +145,14 @@ function switchSetting(product: Service, { says, also, isList = false, isNamedOn
 
 function usualOf(all: readonly Candidate[], isList: boolean): string {
   const keyed = all.filter((each) => startedBy(each).some((name) => isSecret(each.manifest.settings[name])))
-  const isSeveral = isList && keyed.length > 1
+  const isPlural = isList && keyed.length > 1
   return [
     ...(keyed.length > 0
       ? [
-          `${joined(
+          `${enumerated(
             keyed.map(({ by }) => `\`${by}\``),
-            isSeveral ? 'and' : 'or',
-          )} with ${isSeveral ? 'their keys' : 'its key'}`,
+            isPlural ? 'and' : 'or',
+          )} with ${isPlural ? 'their keys' : 'its key'}`,
         ]
       : []),
     ...all.filter(({ offer }) => offer.isOnDevnet).map(({ by }) => `\`${by}\` on devnet`),
@@ -158,12 +161,12 @@ function usualOf(all: readonly Candidate[], isList: boolean): string {
 }
 
 /** `a, b or c`. */
-export function joined(words: readonly string[], word: 'and' | 'or'): string {
+export function enumerated(words: readonly string[], word: 'and' | 'or'): string {
   return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} ${word} ${words.at(-1)}`
 }
 
 /** The setting and the variable that stands for it: either may have said it. */
-function told(name: string): string {
+function settingAndVariable(name: string): string {
   const variable = Object.keys(serviceVariables).find((each) => serviceVariables[each] === name)
   return variable ? `${name} (${variable})` : name
 }
@@ -173,14 +176,14 @@ function variableOf({ environment }: Manifest, name: string): string | undefined
 }
 
 /** How a mistake names a setting of a provider: what the environment alone gives, by its variable. */
-function toldIn(manifest: Manifest, name: string): string {
+function nameIn(manifest: Manifest, name: string): string {
   const schema = manifest.settings[name]
-  return schema && isInFile(schema) ? told(name) : (variableOf(manifest, name) ?? name)
+  return schema && isInFile(schema) ? settingAndVariable(name) : (variableOf(manifest, name) ?? name)
 }
 
 // ── from what is said to who serves ─────────────────────────────────────────────────────────────────────────────────
 
-type Reading = {
+type ReadContext = {
   readonly env: Environment
   readonly mistakes: string[]
   readonly isDevnet: boolean
@@ -189,7 +192,7 @@ type Reading = {
 }
 
 /** Mistakes are added by name; keys are looked up, never shown. */
-export function resolveServices(file: Values, reading: Reading): Services {
+export function resolveServices(file: Values, reading: ReadContext): Services {
   const { mistakes } = reading
   const values = new Map(providers.map((manifest) => [manifest, valuesOf(manifest, file, reading)]))
   const valueOf = ({ manifest }: Candidate): Values => values.get(manifest) ?? {}
@@ -209,7 +212,7 @@ export function resolveServices(file: Values, reading: Reading): Services {
 }
 
 /** An environment value that is empty is not there. */
-function valuesOf({ settings, environment }: Manifest, file: Values, { env }: Reading): Values {
+function valuesOf({ settings, environment }: Manifest, file: Values, { env }: ReadContext): Values {
   const values: Record<string, unknown> = {}
   for (const [name, schema] of Object.entries(settings))
     if (isInFile(schema) && file[name] !== undefined) values[name] = file[name]
@@ -220,13 +223,13 @@ function valuesOf({ settings, environment }: Manifest, file: Values, { env }: Re
   return values
 }
 
-type Choosing = Reading & { readonly file: Values; valueOf(candidate: Candidate): Values }
+type Choosing = ReadContext & { readonly file: Values; valueOf(candidate: Candidate): Values }
 
 function choose(product: Service, { file, mistakes, isDevnet, valueOf }: Choosing): readonly Candidate[] | undefined {
   const by = PRODUCTS[product]
   const all = candidatesFor(product)
-  const said = by && (file[by.setting] as string | readonly string[] | undefined)
-  if (by && said !== undefined) return chosenBy(all, by.setting, { said, mistakes })
+  const configured = by && (file[by.setting] as string | readonly string[] | undefined)
+  if (by && configured !== undefined) return chosenBy(all, by.setting, { configured, mistakes })
   const started = all.filter((each) => startedBy(each).some((name) => valueOf(each)[name] !== undefined))
   const found = by?.isNamedOnly ? [] : started
   // The demo plays for rows that name it, on real gateways as well.
@@ -239,10 +242,10 @@ function choose(product: Service, { file, mistakes, isDevnet, valueOf }: Choosin
     const keys = found.flatMap((each) =>
       startedBy(each)
         .slice(0, 1)
-        .map((name) => toldIn(each.manifest, name)),
+        .map((name) => nameIn(each.manifest, name)),
     )
     mistakes.push(
-      `${by.setting}: not set; ${joined(keys, 'and')} are both there, so ${told(by.setting)} has to say which of ${joined(
+      `${by.setting}: not set; ${enumerated(keys, 'and')} are both there, so ${settingAndVariable(by.setting)} has to say which of ${enumerated(
         found.map((each) => each.by),
         'and',
       )} it is`,
@@ -254,9 +257,9 @@ function choose(product: Service, { file, mistakes, isDevnet, valueOf }: Choosin
 function chosenBy(
   all: readonly Candidate[],
   name: string,
-  { said, mistakes }: { said: string | readonly string[]; mistakes: string[] },
+  { configured, mistakes }: { configured: string | readonly string[]; mistakes: string[] },
 ): readonly Candidate[] {
-  const words = typeof said === 'string' ? [said] : said
+  const words = typeof configured === 'string' ? [configured] : configured
   if (new Set(words).size < words.length) mistakes.push(`${name}: names one twice`)
   const found = words.flatMap((word) => all.filter(({ by }) => by === word))
   const sample = found.find(({ offer }) => offer.isSample)
@@ -273,7 +276,7 @@ function rootMistakes({ settings }: Manifest, values: Values): readonly string[]
     settings[name]?.isRoot !== true || isRoot(String(value))
       ? []
       : [
-          `${told(name)}: must be the root of an API, such as https://api.example/v1, without a user, a query or a fragment (its value is not shown)`,
+          `${settingAndVariable(name)}: must be the root of an API, such as https://api.example/v1, without a user, a query or a fragment (its value is not shown)`,
         ],
   )
 }
@@ -283,7 +286,7 @@ function isRoot(text: string): boolean {
   return url !== null && url.username === '' && url.password === ''
 }
 
-type Checking = Reading & Services & { readonly file: Values }
+type Checking = ReadContext & Services & { readonly file: Values }
 
 function choiceMistakes(
   product: Service,
@@ -301,7 +304,7 @@ function choiceMistakes(
   return [
     ...missing.map((each) =>
       name === undefined
-        ? `${toldIn(manifest, each)}: not set; ${found.map((one) => toldIn(manifest, one)).join(' and ')} has no meaning without it. ${manifest.settings[each]?.description}`
+        ? `${nameIn(manifest, each)}: not set; ${found.map((one) => nameIn(manifest, one)).join(' and ')} has no meaning without it. ${manifest.settings[each]?.description}`
         : `${name}: ${by} needs the environment variable ${variableOf(manifest, each)}, which is not set (${manifest.settings[each]?.description})${keyless.map((one) => `; ${one.by} needs none`).join('')}`,
     ),
     ...(offer.check?.(settings) ?? []),
@@ -309,12 +312,12 @@ function choiceMistakes(
     ...Object.entries(offer.requires ?? {}).flatMap(([other, why]) =>
       services[other as Service]?.length
         ? []
-        : [`${name}: ${why}, so it needs ${told(PRODUCTS[other as Service]?.setting ?? other)} as well`],
+        : [`${name}: ${why}, so it needs ${settingAndVariable(PRODUCTS[other as Service]?.setting ?? other)} as well`],
     ),
     // Each process would know its own, and take the others' for ended.
     ...(offer.isOneProcess && isShared && name !== undefined && file[name] !== undefined
       ? [
-          `${name}: ${by} belongs to one process, and several processes may share this database (DATABASE_URL). Set ${name} to ${joined(sharedOf(product), 'or')}, or keep the database in SQLite`,
+          `${name}: ${by} belongs to one process, and several processes may share this database (DATABASE_URL). Set ${name} to ${enumerated(sharedOf(product), 'or')}, or keep the database in SQLite`,
         ]
       : []),
   ]
@@ -346,7 +349,7 @@ function unread(manifest: Manifest, values: Values, { services }: Services): rea
     // What no offer reads belongs to an account of models.
     if (isRead || readers.length === 0 || !schema || !(isInFile(schema) || (isSecret(schema) && isOptionalKey)))
       return []
-    return [`${toldIn(manifest, name)}: has no meaning ${conditionOf(manifest, readers)}`]
+    return [`${nameIn(manifest, name)}: has no meaning ${conditionOf(manifest, readers)}`]
   })
 }
 
@@ -359,11 +362,11 @@ function conditionOf(manifest: Manifest, readers: readonly (Candidate & { readon
       return each.offer.check ? startedBy(each) : requiredBy(manifest, each.offer)
     }),
   )
-  const needed = [...keys].map((name) => toldIn(manifest, name)).join(' and ')
+  const needed = [...keys].map((name) => nameIn(manifest, name)).join(' and ')
   if (named.length === 0) return `without ${needed}`
   const ways = named.map(({ product, by }) => {
     const each = PRODUCTS[product]
-    return each && `${told(each.setting)} ${each.isList ? 'names' : 'is'} ${by}`
+    return each && `${settingAndVariable(each.setting)} ${each.isList ? 'names' : 'is'} ${by}`
   })
   return `unless ${ways.join(' or ')}${needed && `, which needs ${needed}`}`
 }
@@ -399,7 +402,7 @@ export function neededFor(product: Service, name: string): string | undefined {
 function wayOf(product: Service, each: Candidate): readonly string[] {
   const { manifest, offer, by } = each
   const name = PRODUCTS[product]?.setting
-  const keys = joined(
+  const keys = enumerated(
     [...requiredBy(manifest, offer)].map((key) => variableOf(manifest, key) ?? key),
     'and',
   )
@@ -414,6 +417,6 @@ function wayOf(product: Service, each: Candidate): readonly string[] {
             .join(' and '),
       ]
     : []
-  const said = `${name} = "${by}" (${name?.toUpperCase()})`
-  return [[...(isStarted ? all : [said, keys]), ...others].filter(Boolean).join(', ')]
+  const configured = `${name} = "${by}" (${name?.toUpperCase()})`
+  return [[...(isStarted ? all : [configured, keys]), ...others].filter(Boolean).join(', ')]
 }

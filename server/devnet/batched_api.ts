@@ -47,9 +47,9 @@ export type BatchedStandIn = {
   readonly transfers: readonly BatchedTransfer[]
   deposit(address: string, amount: bigint): void
   /** Sets the available balance of an address. */
-  hold(address: string, amount: bigint): void
-  /** The available balance; with `owed`, including incoming transfers that are not completed. */
-  balanceOf(address: string, owed?: 'owed'): bigint
+  setBalance(address: string, amount: bigint): void
+  /** The available balance; with `with_incoming`, including incoming transfers that are not completed. */
+  balanceOf(address: string, scope?: 'with_incoming'): bigint
   /** Advances one transfer, or all of them, to the next status or to `to`. */
   advance(id?: string, to?: TransferStatus): void
   /** While on, every response is an HTML page with status 503. */
@@ -58,8 +58,8 @@ export type BatchedStandIn = {
    * Until `heal`, settle requests are lost: with `sends` before they are processed, with `answers` afterwards, together
    * with all responses about transfers. Resolves when one was lost.
    */
-  lose(what: 'sends' | 'answers'): Promise<void>
-  heal(): void
+  drop(what: 'sends' | 'answers'): Promise<void>
+  recover(): void
   /** The number of requests received. */
   reads(): number
   stop(): Promise<void>
@@ -325,10 +325,10 @@ export function startBatchedApi({
     supported,
     transfers,
     deposit: credit,
-    hold: (address, amount) => void available.set(address.toLowerCase(), amount),
-    balanceOf(address, owed) {
+    setBalance: (address, amount) => void available.set(address.toLowerCase(), amount),
+    balanceOf(address, scope) {
       const incoming = transfers.filter(
-        (each) => owed && isSame(each.toAddress, address) && each.status !== 'completed' && each.status !== 'failed',
+        (each) => scope && isSame(each.toAddress, address) && each.status !== 'completed' && each.status !== 'failed',
       )
       return incoming.reduce((sum, { amount }) => sum + BigInt(amount), availableOf(address))
     },
@@ -336,8 +336,8 @@ export function startBatchedApi({
       for (const each of transfers) if (id === undefined || each.id === id) setStatus(each, to ?? next(each))
     },
     outage: (on) => void (isDown = on),
-    lose: (what) => new Promise((onLost) => void (loss = { what, onLost })),
-    heal: () => void (loss = undefined),
+    drop: (what) => new Promise((onLost) => void (loss = { what, onLost })),
+    recover: () => void (loss = undefined),
     reads: () => count,
     stop: () => server.stop(true),
   }

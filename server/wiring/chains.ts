@@ -62,8 +62,8 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
     const chain = chainOf(name, paymentMethod, chaining)
     chaining.undo.push(() => chain.close())
     await openChain(name, chain, chaining)
-    await keepKey(name, chain, chaining)
-    keepFresh(name, chain, { ...chaining, tell: teller(name, chain, chaining) })
+    await storeKey(name, chain, chaining)
+    scheduleRefresh(name, chain, { ...chaining, tell: teller(name, chain, chaining) })
     return chain
   }
 }
@@ -119,7 +119,7 @@ function solanaPaymentMethod({ network, rpcUrl, asset: mint, payTo, settles }: S
 }
 
 /** Asks a chain every few seconds to bring itself up to date. */
-function keepFresh(gateway: string, chain: ServedChain, { log, clock, undo, tell }: Opening & { tell(): void }): void {
+function scheduleRefresh(gateway: string, chain: ServedChain, { log, clock, undo, tell }: Opening & { tell(): void }): void {
   const { refresh } = chain
   if (!refresh) return
   const stop = new AbortController()
@@ -179,7 +179,7 @@ export function teller(
 }
 
 /** Keeps hold of a relayer key while the process lives, and tries for a free one while it has none. */
-async function keepKey(gateway: string, chain: ServedChain, { log, clock, undo, leaseMs }: Chaining): Promise<void> {
+async function storeKey(gateway: string, chain: ServedChain, { log, clock, undo, leaseMs }: Chaining): Promise<void> {
   if (!chain.renew) return
   const stop = new AbortController()
   undo.push(async () => {

@@ -430,9 +430,9 @@ function watched(h: ChainHarness): { harness: ChainHarness; past: Past } {
       past.canceled.push(payment)
       return h.cancel(payer, payment)
     },
-    lose(what) {
+    drop(what) {
       past.lost = what
-      return h.lose(what)
+      return h.drop(what)
     },
     outage(on) {
       past.isDown = on

@@ -51,11 +51,11 @@ export function cashHarness(): ChainHarness {
     },
     reads: () => asked,
     outage: cash.outage,
-    lose(what) {
+    drop(what) {
       cash.simulate(what === 'sends' ? 'dropped' : 'landed')
       return new Promise(() => {}) // it says unknown by itself
     },
-    heal() {},
+    recover() {},
     mark: () => void (marked = cash.height()),
     rewind: (on) => cash.lag(on ? cash.height() - marked : 0),
   }

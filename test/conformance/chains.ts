@@ -62,8 +62,8 @@ export type ChainHarness = {
   /** The node does not answer, or does again. */
   outage(on: boolean): void
   /** Sends vanish before they arrive, or arrive while their answers and receipts vanish, until `heal`. Resolves when one has. */
-  lose(what: 'sends' | 'answers'): Promise<void>
-  heal(): void
+  drop(what: 'sends' | 'answers'): Promise<void>
+  recover(): void
   /** Remembers the chain as it is from here on; `rewind(true)` shows it so again, as a node that is behind does. */
   mark(): void
   rewind(on: boolean): void
@@ -426,7 +426,7 @@ const settling: readonly Law<ChainHarness>[] = [
     async check(subject) {
       const { h, payer, payment } = await world(subject)
       expect(await settleWhileLosing(h, payment, 'answers')).toMatchObject({ kind: 'unknown' })
-      h.heal()
+      h.recover()
       await expectReal(h, payer, await settle(h, payment))
       await expectReal(h, payer, await fate(h, payment))
       expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
@@ -438,7 +438,7 @@ const settling: readonly Law<ChainHarness>[] = [
       const { h, payer, payment } = await world(subject)
       expect(await settleWhileLosing(h, payment, 'sends')).toMatchObject({ kind: 'unknown' })
       expect(await h.balanceOf(payer.address)).toBe(RICH)
-      h.heal()
+      h.recover()
       await expectReal(h, payer, await settle(h, payment))
       expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
     },
@@ -665,7 +665,7 @@ const fate = (h: ChainHarness, payment: Payment, now = h.now()) =>
 /** The caller's time runs out as soon as something was lost. */
 async function settleWhileLosing(h: ChainHarness, payment: Payment, what: 'sends' | 'answers'): Promise<Settlement> {
   const stop = new AbortController()
-  void h.lose(what).then(() => stop.abort())
+  void h.drop(what).then(() => stop.abort())
   return h.chain.settle(payment, h.offer, { now: h.now(), signal: stop.signal })
 }
 

@@ -619,13 +619,13 @@ const moves: readonly Law<Storage>[] = [
         await opened(one, id, { until: T + MINUTE, ...(id === 'of another' && { workerId: 'you' }) })
       await one.moveCall('begun', { workStatus: ['queued'] }, { workStatus: 'in_progress', startedAt: T })
       const lost = { workStatus: 'failed', error: LOST, endedAt: later } as const
-      const lose = async (id: string) =>
+      const drop = async (id: string) =>
         await two.moveCall(
           id,
           { workStatus: ['queued', 'in_progress'], paymentStatus: 'verified' },
           id === 'begun' ? { ...lost, startedAt: T } : lost,
         )
-      for (const id of ['queued', 'begun', 'taken', 'of another']) expect(await lose(id)).toBe(true)
+      for (const id of ['queued', 'begun', 'taken', 'of another']) expect(await drop(id)).toBe(true)
       await two.openCall(newCall('taker'), signed(keyOf('taken')), at(later))
       await one.renew('me', ['queued', 'begun', 'taken', 'of another'], later + MINUTE)
       const alive = { paymentStatus: 'verified', error: null, endedAt: null, leaseExpiresAt: later + MINUTE }

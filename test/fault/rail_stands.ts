@@ -25,8 +25,8 @@ export type PaymentMethod = {
   readonly env: Readonly<Record<string, string>>
   payer(): Promise<Payer>
   /** From now on settlements do not arrive, or arrive while nobody is told. Resolves when one has met this. */
-  lose(what: 'sends' | 'answers'): Promise<void>
-  heal(): void
+  drop(what: 'sends' | 'answers'): Promise<void>
+  recover(): void
 }
 
 const FUNDS = 10_000_000n
@@ -52,15 +52,15 @@ fee_payer_key_env = "FEE_PAYER"
     host: 'solana.example',
     row,
     env: { FEE_PAYER: JSON.stringify([...feePayer.bytes]) },
-    lose(what) {
-      if (what === 'sends') return node.lose(what)
+    drop(what) {
+      if (what === 'sends') return node.drop(what)
       const lost = Promise.withResolvers<void>()
-      node.lie('sendTransaction', (truth) => (void node.lose(what).then(lost.resolve), truth)) // before it all is to be seen
+      node.fakeReply('sendTransaction', (truth) => (void node.drop(what).then(lost.resolve), truth)) // before it all is to be seen
       return lost.promise
     },
-    heal() {
-      node.lie('sendTransaction')
-      node.heal()
+    recover() {
+      node.fakeReply('sendTransaction')
+      node.recover()
     },
     async payer() {
       const key = await newKey()
@@ -118,14 +118,14 @@ batched = { url = "${front.url.origin}", networks = ["${DEVNET_NETWORK}"] }
     host: 'nano.example',
     row,
     env: {},
-    lose(what) {
+    drop(what) {
       const lost = Promise.withResolvers<void>()
-      onSettle = () => void api.lose(what).then(lost.resolve) // before it all is to be seen
+      onSettle = () => void api.drop(what).then(lost.resolve) // before it all is to be seen
       return lost.promise
     },
-    heal() {
+    recover() {
       onSettle = () => {}
-      api.heal()
+      api.recover()
     },
     async payer() {
       const account = privateKeyToAccount(generatePrivateKey())

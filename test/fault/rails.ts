@@ -37,12 +37,12 @@ const scenes: Readonly<Record<string, Scene>> = {
   async 'killed between the broadcast and the record of an inline sale'(world) {
     const { paymentMethod, a, b, pool, expect } = world
     const payment = await sign(world, INLINE)
-    const broadcast = paymentMethod.lose('answers')
+    const broadcast = paymentMethod.drop('answers')
     const lost = post(world, a, { payment, model: INLINE })
     const early = await Promise.race([broadcast, lost])
     expect(early === undefined, `its settlement is lost before it is answered, not ${shown(early || undefined)}`)
     await a.kill()
-    paymentMethod.heal()
+    paymentMethod.recover()
     expect((await lost) === undefined, 'its order has no answer')
     await bury(a.life(), { pool })
     const again = await post(world, b, { payment, model: INLINE })
@@ -155,7 +155,7 @@ async function killedWhile(world: World, what: 'sends' | 'answers'): Promise<{ p
   expect(taken?.status === 202, `its order is taken, not ${shown(taken)}`)
   const poll: string = taken?.body.poll_url
   let isDead = false
-  const killing = paymentMethod.lose(what).then(async () => {
+  const killing = paymentMethod.drop(what).then(async () => {
     await a.kill()
     isDead = true
   })
@@ -164,7 +164,7 @@ async function killedWhile(world: World, what: 'sends' | 'answers'): Promise<{ p
     expect(early?.status !== 200, 'it does not deliver before it has died')
   }
   expect(isDead, 'it died there')
-  paymentMethod.heal()
+  paymentMethod.recover()
   const { length } = await payer.transfers()
   expect(length === (what === 'answers' ? 1 : 0), `the rail has seen it as the scene is called, not ${length} times`)
   await bury(a.life(), { pool })

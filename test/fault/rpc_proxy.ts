@@ -63,7 +63,7 @@ export async function rpcProxy({ upstream, chance, slowMs, silentShare }: ProxyO
     const question = await textOf(request)
     note(replica, question)
     const hangUp = () => void request.socket.destroy()
-    const lose = () => (chance.isLucky(silentShare) ? undefined : hangUp())
+    const drop = () => (chance.isLucky(silentShare) ? undefined : hangUp())
     const stop = async (stage: Stage, answer = '') => (await watcher?.({ replica, stage, question, answer })) === 'cut'
 
     if (await stop('asked')) return hangUp()
@@ -72,14 +72,14 @@ export async function rpcProxy({ upstream, chance, slowMs, silentShare }: ProxyO
       return void response.writeHead(429, { 'content-type': 'application/json', 'retry-after': '1' }).end(TOO_MANY)
     }
     const there = await trouble()
-    if (there === 'dropped') return lose()
+    if (there === 'dropped') return drop()
     for (const sent of sentIn(question)) known(replica, sent).isWithNode = true
     const first = await ask(question)
     const answer = there === 'repeated' ? await ask(question) : first
 
     if (await stop('answered', answer)) return hangUp()
     const back = await trouble()
-    if (back === 'dropped') return lose()
+    if (back === 'dropped') return drop()
     const told = back === 'repeated' ? await ask(question) : answer
     response.writeHead(200, { 'content-type': 'application/json' }).end(told)
     for (const [hash, broadcast] of broadcasts) if (isReceiptOf(told, hash)) broadcast.isReceiptTold = true

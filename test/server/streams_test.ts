@@ -61,7 +61,7 @@ describe('over a real connection', () => {
     const reader = reading(response)
     expect(await reader.next()).toBe(said({ role: 'assistant', content: 'zero' }))
     for (const word of ['one', 'two', 'three']) {
-      await pieces.asked()
+      await pieces.requested()
       pieces.push(said({ content: word }))
       expect(await reader.next()).toBe(said({ content: word }))
     }
@@ -76,7 +76,7 @@ describe('over a real connection', () => {
     const leaving = new AbortController()
     const reader = reading(await ask(leaving.signal))
     await reader.next()
-    await pieces.asked()
+    await pieces.requested()
     leaving.abort()
     await cancelled
     await idle()
@@ -88,7 +88,7 @@ describe('over a real connection', () => {
     const { ask, chain, cancelled, idle } = await served(pieces.answer)
     const leaving = new AbortController()
     const answer = ask(leaving.signal).catch((error: Error) => error.name)
-    await pieces.asked()
+    await pieces.requested()
     leaving.abort()
     await cancelled
     await idle()

@@ -42,7 +42,7 @@ export type SettleReply = {
 }
 
 /** Failures of the facilitator, or of our offer, which `check` should have found: not the payment's fault. */
-const FACILITATOR_FAULTS =
+const FACILITATOR_ERRORS =
   /^(unexpected|unknown|internal|unsupported)_|^invalid_(scheme|network|x402_version|payment_requirements)$|rate_limit|unavailable/
 
 /**
@@ -59,7 +59,7 @@ export function parseVerifyReply(body: unknown, isOk: boolean): VerifyReply | un
   if (!verified.Check(body)) return undefined
   if (body.isValid) return isOk ? { kind: 'valid' } : undefined
   const normalized = normalize(body.invalidReason)
-  if (FACILITATOR_FAULTS.test(normalized)) return undefined
+  if (FACILITATOR_ERRORS.test(normalized)) return undefined
   return { kind: 'refused', code: paymentCodeOf(normalized), reason: printableReason(body.invalidReason) }
 }
 
@@ -73,7 +73,7 @@ export function parseSettleReply(body: unknown, isOk: boolean): SettleReply | un
   // A value that is not a hash may still name what was sent.
   const isNamed = transaction !== undefined && transaction !== null && transaction !== ''
   const isRefusal =
-    !body.success && !isNamed && normalized !== '' && !MAY_LAND.test(normalized) && !FACILITATOR_FAULTS.test(normalized)
+    !body.success && !isNamed && normalized !== '' && !MAY_LAND.test(normalized) && !FACILITATOR_ERRORS.test(normalized)
   return {
     success: body.success,
     reason: printableReason(body.errorReason),

@@ -39,9 +39,9 @@ export const ARK_ASSETS = { baseUrl: 'https://open.ap-southeast-1.byteplusapi.co
 
 const NAME = 'ark-assets'
 const VERSION = '2024-01-01'
-const LOOK_EVERY_MS = 3_000
+const POLL_EVERY_MS = 3_000
 /** A picture that is still looked at then is given up; the vendor may yet take it, and nobody pays for it. */
-const LOOKS = 20
+const MAX_POLLS = 20
 /** "valid about 120 s" (decision 89). */
 const LINK_SECONDS = 120
 const MAX_REPLY_BYTES = 1024 * 1024
@@ -93,15 +93,15 @@ export function arkAssets(config: ArkAssetsConfig): PortraitVendor {
     const made = await ask('CreateAsset', asset, { signal, classify: classifyPictureError }).catch(unlessFace)
     if (!made) return { kind: 'rejected', reason: NOT_THE_FACE }
     const id = idIn(made, 'CreateAsset')
-    for (let look = 0; look < LOOKS; look++) {
+    for (let poll = 0; poll < MAX_POLLS; poll++) {
       const found = await ask('GetAsset', { Id: id, ...ours }, { signal })
       const state = String(found.Status).toLowerCase()
       if (state === 'active') return { kind: 'enrolled', assetId: id }
       if (state === 'failed' || state === 'rejected') return { kind: 'rejected', reason: reasonOf(found) }
-      await clock.wait(LOOK_EVERY_MS, signal)
+      await clock.wait(POLL_EVERY_MS, signal)
       signal.throwIfAborted()
     }
-    throw http.failure('timeout', `${NAME} did not take a picture within ${(LOOKS * LOOK_EVERY_MS) / 1000} s`)
+    throw http.failure('timeout', `${NAME} did not take a picture within ${(MAX_POLLS * POLL_EVERY_MS) / 1000} s`)
   }
 
   /** The `Result` of an action. With `absent`, what is not there is an empty one. */

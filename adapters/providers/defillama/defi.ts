@@ -62,17 +62,17 @@ export function defiLlama(config: DefiLlamaConfig): DataVendor {
   const shared = singleFlight(ttlCache<unknown>({ clock, ttlMs: FAILED_MS, maxWeight: 1_000, weigh: () => 1 }))
 
   return {
-    async ask(passage, { signal }) {
+    async ask(request, { signal }) {
       signal.throwIfAborted()
-      const name = `${passage.path}?${passage.query}`
-      const isPrices = passage.path.startsWith('prices/')
-      const kept = isPrices ? prices : lists
-      const known = kept.get(name)
+      const name = `${request.path}?${request.query}`
+      const isPrices = request.path.startsWith('prices/')
+      const cache = isPrices ? prices : lists
+      const known = cache.get(name)
       if (known) return known.value
-      const { root, path } = placeOf(passage, roots)
+      const { root, path } = targetOf(request, roots)
       return await shared(name, signal, async (wanted) => {
-        const ask = () => through.ask(root, { path, query: passage.query }, { signal: wanted })
-        return kept.set(name, await (isPrices ? ask() : turn(ask, wanted)))
+        const ask = () => through.ask(root, { path, query: request.query }, { signal: wanted })
+        return cache.set(name, await (isPrices ? ask() : turn(ask, wanted)))
       })
     },
   }
@@ -84,7 +84,7 @@ function rootsUnder(baseUrl: string, key: string | undefined): Roots {
 }
 
 /** Throws a RangeError for a path that is none of ours. */
-function placeOf({ path }: PassthroughRequest, { api, yields, coins }: Roots): { root: string; path: string } {
+function targetOf({ path }: PassthroughRequest, { api, yields, coins }: Roots): { root: string; path: string } {
   if (path === 'protocols' || path.startsWith('protocol/')) return { root: api, path }
   if (path === 'chains') return { root: api, path: 'v2/chains' }
   if (path === 'yields') return { root: yields, path: 'pools' }

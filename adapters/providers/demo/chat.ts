@@ -17,7 +17,7 @@ export const ECHO_LABEL = '(Farebox echo: a small deterministic program, not a m
 const MAX_SENTENCES = 1_000
 const MAX_QUOTE = 200
 /** Characters of a message in which names of functions and numbers are looked for. */
-const MAX_LOOK = 10_000
+const MAX_SCANNED = 10_000
 /** Values, items and characters that a schema may make, so that one that names itself comes to an end. */
 const [MAX_VALUES, MAX_ITEMS, MAX_CHARACTERS] = [500, 100, 100_000]
 
@@ -29,7 +29,7 @@ type Speech = {
   readonly content: string
   readonly call?: { readonly name: string; readonly text: string }
 }
-type Said = Speech & { readonly finish: 'stop' | 'length' | 'tool_calls'; readonly usage: Fields }
+type Reply = Speech & { readonly finish: 'stop' | 'length' | 'tool_calls'; readonly usage: Fields }
 type Count = (text: string) => Promise<number>
 
 /**
@@ -56,10 +56,10 @@ export function echoVendor({ countTokens, now = () => 0 }: EchoOptions): ChatVen
         .digest('hex')
         .slice(0, 24)
       const head: Head = { id: `chatcmpl-${id}`, created: Math.floor(now() / 1000), model }
-      const said = await measured(speechFor(body), body, count)
+      const reply = await measured(speechFor(body), body, count)
       return stream
-        ? { kind: 'stream', stream: pulled(events(head, said), signal) }
-        : { kind: 'whole', body: whole(head, said) }
+        ? { kind: 'stream', stream: pulled(events(head, reply), signal) }
+        : { kind: 'whole', body: whole(head, reply) }
     },
   }
 }
@@ -121,8 +121,8 @@ function speechFor(body: Fields): Speech {
     if (type === 'json_object' || type === 'json_schema')
       return JSON.stringify({ note: ECHO_LABEL, you_said: JSON.parse(quoted(words)), words: all.length })
     const seen = images > 0 ? [`You sent ${counted(images, 'image')}, which it cannot see.`] : []
-    const told = results.map((result) => `The tool answered: ${quoted(result)}.`)
-    return [ECHO_LABEL, ...seen, ...(told.length > 0 ? told : spoken(words, all))].join(' ')
+    const answers = results.map((result) => `The tool answered: ${quoted(result)}.`)
+    return [ECHO_LABEL, ...seen, ...(answers.length > 0 ? answers : spoken(words, all))].join(' ')
   }
   const stops = [body.stop].flat().filter((stop) => typeof stop === 'string' && stop !== '') as string[]
   const text = whole()
@@ -137,7 +137,7 @@ function chosen({ tools, tool_choice: choice }: Fields, words: string): Tool | u
   const known = list(tools)
     .map((tool) => record(record(tool).function))
     .flatMap(({ name, parameters }) => (typeof name === 'string' && name ? [{ name, parameters }] : []))
-  const looked = words.slice(0, MAX_LOOK)
+  const looked = words.slice(0, MAX_SCANNED)
   const named = known.find(({ name }) => looked.includes(name))
   const demanded = record(record(choice).function).name
   if (choice === 'none') return undefined
@@ -182,7 +182,7 @@ const size = (value: unknown, otherwise: number): number =>
  * not obeyed; past MOST_VALUES and MOST_CHARACTERS values are null, and fields are left out.
  */
 function filled(root: unknown, words: string): Json {
-  const numbers = words.slice(0, MAX_LOOK).match(/(?<![\w.-])-?\d{1,15}(?:\.\d{1,6})?/g) ?? []
+  const numbers = words.slice(0, MAX_SCANNED).match(/(?<![\w.-])-?\d{1,15}(?:\.\d{1,6})?/g) ?? []
   let [values, room, used] = [MAX_VALUES, MAX_CHARACTERS, 0]
   const spend = <T>(value: T, characters: number): T => ((room -= characters), value)
 
@@ -222,8 +222,11 @@ function filled(root: unknown, words: string): Json {
     }
     const known = own(FORMATS, String(schema.format))
     if (typeof known === 'string') return known
-    const long = clipped(words.trim() || 'echo', MAX_QUOTE).padEnd(Math.min(size(schema.minLength, 0), MAX_LOOK), '.')
-    const text = clipped(long, size(schema.maxLength, MAX_LOOK))
+    const long = clipped(words.trim() || 'echo', MAX_QUOTE).padEnd(
+      Math.min(size(schema.minLength, 0), MAX_SCANNED),
+      '.',
+    )
+    const text = clipped(long, size(schema.maxLength, MAX_SCANNED))
     return spend(text, text.length)
   }
   return fill(root)
@@ -266,7 +269,7 @@ function bounded(
 // ── counting and writing ────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Cuts what is said to the tokens that it may have: the reasoning spends first. A call whose name is too long for them is not made. */
-async function measured({ reasoning, content, call }: Speech, body: Fields, count: Count): Promise<Said> {
+async function measured({ reasoning, content, call }: Speech, body: Fields, count: Count): Promise<Reply> {
   const most =
     [body.max_completion_tokens, body.max_tokens].find(
       (value): value is number => typeof value === 'number' && value >= 1,
@@ -284,16 +287,16 @@ async function measured({ reasoning, content, call }: Speech, body: Fields, coun
   }
   const thought = await cut(reasoning, most, count)
   const name = call ? await count(call.name) : 0
-  const said = await cut(call?.text ?? content, most - thought.tokens - name, count)
+  const output = await cut(call?.text ?? content, most - thought.tokens - name, count)
   const isCalled = call !== undefined && name <= most - thought.tokens
-  const completion = thought.tokens + said.tokens + (isCalled ? name : 0)
+  const completion = thought.tokens + output.tokens + (isCalled ? name : 0)
   const ending = call ? 'tool_calls' : 'stop'
   const details = thought.tokens > 0 ? { completion_tokens_details: { reasoning_tokens: thought.tokens } } : {}
   return {
     reasoning: thought.text,
-    content: call ? '' : said.text,
-    ...(isCalled && { call: { name: call.name, text: said.text } }),
-    finish: thought.isWhole && said.isWhole ? ending : 'length',
+    content: call ? '' : output.text,
+    ...(isCalled && { call: { name: call.name, text: output.text } }),
+    finish: thought.isWhole && output.isWhole ? ending : 'length',
     usage: { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion, ...details },
   }
 }
@@ -320,7 +323,7 @@ async function cut(
 
 const callId = ({ id }: Head): string => id.replace('chatcmpl-', 'call_')
 
-function whole(head: Head, { reasoning, content, call, finish, usage }: Said): Fields {
+function whole(head: Head, { reasoning, content, call, finish, usage }: Reply): Fields {
   const calls = call && [{ id: callId(head), type: 'function', function: { name: call.name, arguments: call.text } }]
   const message = {
     role: 'assistant',
@@ -332,7 +335,7 @@ function whole(head: Head, { reasoning, content, call, finish, usage }: Said): F
 }
 
 /** The same answer as events, word by word. */
-function* events(head: Head, { reasoning, content, call, finish, usage }: Said): Generator<string> {
+function* events(head: Head, { reasoning, content, call, finish, usage }: Reply): Generator<string> {
   const chunk = (choices: Json, more: Fields = {}) =>
     `data: ${JSON.stringify({ ...head, object: 'chat.completion.chunk', choices, ...more })}\n\n`
   const delta = (part: Fields, reason: string | null = null) =>
@@ -351,14 +354,14 @@ function* events(head: Head, { reasoning, content, call, finish, usage }: Said):
   yield 'data: [DONE]\n\n'
 }
 
-function pulled(said: Iterator<string>, signal: AbortSignal): ChatStream {
+function pulled(pieces: Iterator<string>, signal: AbortSignal): ChatStream {
   const encoder = new TextEncoder()
   let isOver = false
   return {
     async next() {
       if (isOver) return undefined
       signal.throwIfAborted()
-      const { value, done } = said.next()
+      const { value, done } = pieces.next()
       isOver = done === true
       return isOver ? undefined : encoder.encode(value)
     },

@@ -4,13 +4,13 @@ import { type Clock, type DataVendor, ApiError, type PassthroughRequest } from '
 const NOTE = 'Sample data of a Farebox without a data service: names and numbers are made up.'
 
 /** The same question has the same answer within a minute, on every machine. */
-type Maker = (passage: PassthroughRequest, now: number) => unknown
+type Maker = (request: PassthroughRequest, now: number) => unknown
 
 function sampled(clock: Pick<Clock, 'now'>, make: Maker): DataVendor {
   return {
-    async ask(passage, { signal }) {
+    async ask(request, { signal }) {
       signal.throwIfAborted()
-      const made = make(passage, Math.floor(clock.now() / 60_000) * 60)
+      const made = make(request, Math.floor(clock.now() / 60_000) * 60)
       if (made === undefined)
         throw new ApiError('PASSED_ON', {
           status: 400,

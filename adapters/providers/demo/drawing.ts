@@ -137,14 +137,14 @@ function legible(text: string): string {
 /** Writes as much of a text as fits into `width`, in the middle of it; `dot` is how many pixels a dot has on each side. */
 function write(to: Raster, text: string, at: { x: number; y: number; width: number; dot: number }): void {
   const room = Math.floor(at.width / (6 * at.dot))
-  const shown = text.length > room ? `${text.slice(0, Math.max(0, room - 3))}...`.slice(0, room) : text
-  const left = at.x + Math.floor((at.width - (shown.length * 6 - 1) * at.dot) / 2)
-  for (const [index, char] of [...shown].entries()) {
+  const visible = text.length > room ? `${text.slice(0, Math.max(0, room - 3))}...`.slice(0, room) : text
+  const left = at.x + Math.floor((at.width - (visible.length * 6 - 1) * at.dot) / 2)
+  for (const [index, char] of [...visible].entries()) {
     for (let dot = 0; dot < 35; dot++) {
       const [column, row] = [Math.floor(dot / 7), dot % 7]
       if ((((FONT[(char.charCodeAt(0) - 32) * 5 + column] ?? 0) >> row) & 1) === 0) continue
-      const place = { x: left + (index * 6 + column) * at.dot, y: at.y + row * at.dot }
-      box(to, { ...place, width: at.dot, height: at.dot }, INK)
+      const corner = { x: left + (index * 6 + column) * at.dot, y: at.y + row * at.dot }
+      box(to, { ...corner, width: at.dot, height: at.dot }, INK)
     }
   }
 }
@@ -200,9 +200,9 @@ export async function edited({ prompt, width, height, variant, images, mask }: E
     mixed(raster.data, at, tint, share)
     raster.data[at + 3] = 255
   }
-  const kept = mask && (await maskAlpha(mask, images[0] as Source, base))
-  caption(raster, [labelOf('edit'), prompt], kept ? openIn(kept, base) : whole(base))
-  for (const [pixel, share] of kept?.entries() ?? []) {
+  const alpha = mask && (await maskAlpha(mask, images[0] as Source, base))
+  caption(raster, [labelOf('edit'), prompt], alpha ? openIn(alpha, base) : whole(base))
+  for (const [pixel, share] of alpha?.entries() ?? []) {
     for (let at = pixel * 4; share > 0 && at < pixel * 4 + 4; at++) {
       const [drawn, source] = [raster.data[at] as number, base.data[at] as number]
       raster.data[at] = Math.round(drawn + ((source - drawn) * share) / 255)
@@ -212,9 +212,9 @@ export async function edited({ prompt, width, height, variant, images, mask }: E
 }
 
 /** The smallest area with everything that a mask does not keep whole. */
-function openIn(kept: Uint8Array, { width, height }: Size): Size & { x: number; y: number } {
+function openIn(alpha: Uint8Array, { width, height }: Size): Size & { x: number; y: number } {
   let [left, top, right, bottom] = [width, height, -1, -1]
-  for (let at = kept.indexOf(0); at >= 0; at = kept.indexOf(0, at + 1)) {
+  for (let at = alpha.indexOf(0); at >= 0; at = alpha.indexOf(0, at + 1)) {
     const [x, y] = [at % width, Math.floor(at / width)]
     left = Math.min(left, x)
     right = Math.max(right, x)

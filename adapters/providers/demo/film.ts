@@ -40,10 +40,10 @@ export function frameSize(order: Pick<FilmOrder, 'resolution' | 'aspectRatio'>, 
 
 const even = (value: number): number => 2 * Math.round(value / 2)
 
-function ratioOf(said: string | undefined, picture: Size | undefined): number {
-  if (said === undefined || said === 'adaptive') return picture ? picture.width / picture.height : 16 / 9
-  const [, width, height] = /^([1-9]\d?):([1-9]\d?)$/.exec(said) ?? []
-  if (!width || !height) throw new Error(`the demo films in a ratio such as 16:9, not ${said}`)
+function ratioOf(ratio: string | undefined, picture: Size | undefined): number {
+  if (ratio === undefined || ratio === 'adaptive') return picture ? picture.width / picture.height : 16 / 9
+  const [, width, height] = /^([1-9]\d?):([1-9]\d?)$/.exec(ratio) ?? []
+  if (!width || !height) throw new Error(`the demo films in a ratio such as 16:9, not ${ratio}`)
   return Number(width) / Number(height)
 }
 
@@ -77,35 +77,35 @@ export async function film(order: FilmOrder, progress: (percent: number) => void
 
   const count = order.seconds * RATE
   const cut = ending ? Math.floor(count * 0.75) : count
-  const shown: Raster = { ...size, data: ground.data.slice() }
+  const current: Raster = { ...size, data: ground.data.slice() }
   const frames: Uint8Array[] = []
   const bar = Math.max(2, Math.round(Math.min(size.width, size.height) / 160))
   let before: Area | undefined
   for (let at = 0; at < count; at++) {
     const changed: Area[] = []
     if (at === cut && ending) {
-      shown.data.set(ending.data)
+      current.data.set(ending.data)
       changed.push({ left: 0, top: 0, right: size.width, bottom: size.height })
     } else if (!first && at < cut) {
-      if (before) changed.push(restored(shown, ground, before))
-      before = shine && sunAt(shown, { size, radius: sun.radius / 2, share: at / count, shine })
+      if (before) changed.push(restored(current, ground, before))
+      before = shine && sunAt(current, { size, radius: sun.radius / 2, share: at / count, shine })
       changed.push(before)
     }
     const right = Math.round((size.width * (at + 1)) / count)
-    box(shown, { x: 0, y: size.height - bar, width: right, height: bar }, [211, 64, 47])
+    box(current, { x: 0, y: size.height - bar, width: right, height: bar }, [211, 64, 47])
     changed.push({
       left: Math.floor((size.width * at) / count) - 1,
       top: size.height - bar,
       right,
       bottom: size.height,
     })
-    frames.push(frame(shown, at, at === 0 ? undefined : changed))
+    frames.push(frame(current, at, at === 0 ? undefined : changed))
     progress(Math.min(99, Math.floor((100 * (at + 1)) / count)))
     await setImmediate()
   }
   const comment = `${labelOf('film')}: ${order.prompt.slice(0, 300).replace(/\p{Cc}/gu, ' ')}`
   const mp4 = mp4Of(frames, { ...size, rate: RATE, comment })
-  return { mp4, ...(order.returnLastFrame && { lastFrame: await encodePng(shown) }) }
+  return { mp4, ...(order.returnLastFrame && { lastFrame: await encodePng(current) }) }
 }
 
 type Sun = {

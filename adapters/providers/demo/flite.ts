@@ -33,7 +33,7 @@ export async function speech({ text, ...how }: Speech): Promise<Samples> {
   const spoken: Samples[] = []
   let seconds = 0
   for (const piece of piecesOf(text).filter((each) => SAYABLE.test(each))) {
-    const samples = await said(program, piece, how)
+    const samples = await speak(program, piece, how)
     seconds += secondsOf(samples)
     if (seconds > MAX_S) throw badField('input', `takes longer than ${MAX_S / 60} minutes to say`)
     spoken.push(samples)
@@ -55,7 +55,7 @@ export function piecesOf(text: string): readonly string[] {
   return pieces
 }
 
-async function said(
+async function speak(
   program: WebAssembly.Module,
   text: string,
   { voice, speed }: Omit<Speech, 'text'>,
@@ -98,8 +98,8 @@ async function command(program: WebAssembly.Module, args: readonly string[]) {
   let [file, at, end, complaint] = [Buffer.alloc(1 << 20), 0, 0, '']
   let memory = new WebAssembly.Memory({ initial: 0 })
   const view = () => new DataView(memory.buffer)
-  const set = (place: number, ...values: readonly number[]) => {
-    for (const [index, value] of values.entries()) view().setUint32(place + 4 * index, value, true)
+  const set = (address: number, ...values: readonly number[]) => {
+    for (const [index, value] of values.entries()) view().setUint32(address + 4 * index, value, true)
     return 0
   }
 
@@ -118,30 +118,30 @@ async function command(program: WebAssembly.Module, args: readonly string[]) {
       new Uint8Array(memory.buffer).set(Buffer.concat(words), texts)
       return 0
     },
-    clock_time_get: (_clock: number, _precision: bigint, place: number) => set(place, 0, 0),
+    clock_time_get: (_clock: number, _precision: bigint, address: number) => set(address, 0, 0),
     fd_close: () => 0,
-    fd_fdstat_get(fd: number, place: number) {
+    fd_fdstat_get(fd: number, address: number) {
       const type = TYPES[fd]
-      return type === undefined ? BAD_FILE : set(place, type, 0, ~0, ~0, ~0, ~0)
+      return type === undefined ? BAD_FILE : set(address, type, 0, ~0, ~0, ~0, ~0)
     },
     fd_fdstat_set_flags: () => 0,
-    fd_prestat_get: (fd: number, place: number) => (fd === ROOT ? set(place, 0, 1) : BAD_FILE),
-    fd_prestat_dir_name(fd: number, place: number) {
+    fd_prestat_get: (fd: number, address: number) => (fd === ROOT ? set(address, 0, 1) : BAD_FILE),
+    fd_prestat_dir_name(fd: number, address: number) {
       if (fd !== ROOT) return BAD_FILE
-      view().setUint8(place, '/'.charCodeAt(0))
+      view().setUint8(address, '/'.charCodeAt(0))
       return 0
     },
     fd_read: (fd: number, _vectors: number, _count: number, read: number) => (fd === 0 ? set(read, 0) : BAD_FILE),
-    fd_seek(fd: number, offset: bigint, whence: number, place: number) {
+    fd_seek(fd: number, offset: bigint, whence: number, address: number) {
       if (fd !== OUT) return BAD_FILE
       at = Math.max(0, Number(offset) + ([0, at, end][whence] ?? 0))
-      return set(place, at, 0)
+      return set(address, at, 0)
     },
     fd_write(fd: number, vectors: number, count: number, written: number) {
       if (fd === 0 || fd === ROOT || fd > OUT) return BAD_FILE
       const parts = Array.from({ length: count }, (_, index) => {
-        const [place, length] = [0, 4].map((more) => view().getUint32(vectors + 8 * index + more, true))
-        return Buffer.from(memory.buffer, place, length)
+        const [address, length] = [0, 4].map((more) => view().getUint32(vectors + 8 * index + more, true))
+        return Buffer.from(memory.buffer, address, length)
       })
       for (const part of parts) {
         if (fd === OUT) write(part)

@@ -159,7 +159,7 @@ export function mp4Of(
     halves(pps.length),
     pps,
   )
-  const look = [
+  const sampleEntry = [
     words(0, 1),
     words(0, 0, 0, 0),
     halves(width, height),
@@ -171,7 +171,7 @@ export function mp4Of(
   const table = (start: number) =>
     boxed(
       'stbl',
-      boxed('stsd', words(0, 1), boxed('avc1', ...look, avcC)),
+      boxed('stsd', words(0, 1), boxed('avc1', ...sampleEntry, avcC)),
       boxed('stts', words(0, 1, count, 1)),
       boxed('stss', words(0, 1, 1)),
       boxed('stsc', words(0, 1, 1, count, 1)),
@@ -196,12 +196,12 @@ export function mp4Of(
         media(start),
       ),
     )
-  const said = boxed('data', words(1, 0), Buffer.from(comment))
+  const value = boxed('data', words(1, 0), Buffer.from(comment))
   const meta = boxed(
     'meta',
     words(0),
     boxed('hdlr', words(0, 0), 'mdirappl', words(0, 0), [0]),
-    boxed('ilst', boxed('\u00a9cmt', said)),
+    boxed('ilst', boxed('\u00a9cmt', value)),
   )
   const index = (start: number) =>
     boxed(

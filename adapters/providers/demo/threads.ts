@@ -32,7 +32,7 @@ const PROGRAM = COMPILED ? './adapters/providers/demo/worker.ts' : new URL('./wo
 
 const MAX_WEIGHT = 1 << 30
 /** A thread keeps the memory of its heaviest order, so it ends after one above this weight. */
-const WEIGHT_TO_KEEP = 1 << 26
+const MAX_IDLE_WEIGHT = 1 << 26
 const CLOSED = 'the demo is closed'
 
 /** Makes orders in their sequence, each on a thread of its own. Idle threads do not keep the process alive; an abort ends the thread. */
@@ -61,7 +61,7 @@ export function workshop({ threads = 2, waiting = 64, limitMs = 60_000, program 
     const [task] = queue
     const busy = [...all].reduce((sum, each) => sum + (each.task?.weight ?? 0), 0)
     if (!task || closed || (busy > 0 && busy + task.weight > MAX_WEIGHT)) return
-    const idle = [...all].find((each) => !each.task && each.heaviest <= WEIGHT_TO_KEEP)
+    const idle = [...all].find((each) => !each.task && each.heaviest <= MAX_IDLE_WEIGHT)
     if (!idle && all.size >= threads) return
     queue.shift()
     const thread = idle ?? start()
@@ -73,7 +73,7 @@ export function workshop({ threads = 2, waiting = 64, limitMs = 60_000, program 
     next()
   }
 
-  function finish(thread: Thread, answer: Answer, stop = thread.heaviest > WEIGHT_TO_KEEP): void {
+  function finish(thread: Thread, answer: Answer, stop = thread.heaviest > MAX_IDLE_WEIGHT): void {
     const { task } = thread
     clearTimeout(thread.timer)
     thread.task = undefined

@@ -70,10 +70,10 @@ function compose(mix: Mix, roll: () => number): void {
 function effect(mix: Mix, roll: () => number): void {
   const [swell, dark, pace, pitch] = [0.2 + roll() * 2, 0.02 + roll() * 0.3, 0.15 + roll() * 0.8, 40 + roll() * 40]
   for (const channel of mix) {
-    let held = 0
+    let noise = 0
     for (let at = 0; at < channel.length; at++) {
-      held += dark * (2 * roll() - 1 - held)
-      channel[at] = held * (0.6 + 0.4 * Math.sin((2 * Math.PI * swell * at) / RATE))
+      noise += dark * (2 * roll() - 1 - noise)
+      channel[at] = noise * (0.6 + 0.4 * Math.sin((2 * Math.PI * swell * at) / RATE))
     }
   }
   for (let at = 0; at * RATE < mix[0].length; at += pace * (0.7 + 0.6 * roll())) {

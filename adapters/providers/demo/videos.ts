@@ -7,7 +7,7 @@ import { type FilmOrder, frameSize } from './film.ts'
 import { type ThreadOptions, workshop } from './threads.ts'
 
 /** `keptBytes` is how much of finished films stays; `log` hears why one failed. */
-export type DemoVideosOptions = ThreadOptions & { readonly keptBytes?: number; readonly log?: Log }
+export type DemoVideosOptions = ThreadOptions & { readonly cacheBytes?: number; readonly log?: Log }
 
 const MAX_SECONDS = 30
 const READ = 1_000
@@ -25,7 +25,7 @@ const DROPPED = failed('The demo film was not collected in time, and is gone.')
  * Films without sound, one at a time, in memory; the same film for the same job. Handles end with this process. A clip can be read again until
  * newer ones take its place, those first that were read.
  */
-export function demoVideos({ keptBytes = 1 << 28, log, ...options }: DemoVideosOptions = {}): VideoVendor & {
+export function demoVideos({ cacheBytes = 1 << 28, log, ...options }: DemoVideosOptions = {}): VideoVendor & {
   close(): void
 } {
   const threads = workshop({ threads: 1, waiting: 32, limitMs: 300_000, ...options })
@@ -52,7 +52,7 @@ export function demoVideos({ keptBytes = 1 << 28, log, ...options }: DemoVideosO
     const done = [...films.values()].filter(({ bytes }) => bytes).toSorted((a, b) => Number(b.read) - Number(a.read))
     let size = done.reduce((sum, { bytes }) => sum + (bytes?.length ?? 0), 0)
     for (const film of done) {
-      if (size <= keptBytes) break
+      if (size <= cacheBytes) break
       size -= film.bytes?.length ?? 0
       Object.assign(film, { bytes: undefined, state: DROPPED })
     }

@@ -93,8 +93,8 @@ const text = (value: unknown): string => (typeof value === 'string' ? value.trim
 
 function summaryOf(pages: readonly Loose[]): string {
   const lines = pages.flatMap(({ title, summary }) => {
-    const said = [text(title), text(summary)].filter((part) => part !== '')
-    return said.length > 0 ? [said.join(': ')] : []
+    const result = [text(title), text(summary)].filter((part) => part !== '')
+    return result.length > 0 ? [result.join(': ')] : []
   })
   return lines.length > 0 ? lines.join('\n\n') : 'Nothing was found for this query.'
 }

@@ -54,8 +54,8 @@ export function exaWeb({ baseUrl, key, ...ports }: ExaWebConfig): WebSearchVendo
     { url, excludeSourceDomain, ...words }: Fields,
     at: { signal: AbortSignal },
   ): Promise<string> {
-    const said = record(JSON.parse(await post('contents', { urls: [url ?? ''], text: false, summary: {} }, at)))
-    const [first] = Array.isArray(said.results) ? said.results.map(record) : []
+    const result = record(JSON.parse(await post('contents', { urls: [url ?? ''], text: false, summary: {} }, at)))
+    const [first] = Array.isArray(result.results) ? result.results.map(record) : []
     const query = [first?.title, first?.summary]
       .filter((part) => typeof part === 'string')
       .join('. ')

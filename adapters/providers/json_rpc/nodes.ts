@@ -30,19 +30,19 @@ const FIXED = new Set([
   'getTransaction',
 ])
 /** A block may still be replaced by another one. */
-const KEPT_MS = 10_000
+const CACHE_MS = 10_000
 const ROOM = 16 * 1024 * 1024
 /** A longer question is not kept in memory for its answer. */
 const MAX_KEY = 1_024
 
 /** What a node says when it is at fault itself: internal error, limit exceeded, behind, unhealthy. */
-const ITS_FAULT = new Set([-32603, -32005, -32016, -32004, 429])
+const NODE_ERRORS = new Set([-32603, -32005, -32016, -32004, 429])
 
 export function rpcNodes({ nodes, ...ports }: RpcNodesConfig): RpcVendor {
   const { clock } = ports
   const networks = Object.keys(nodes)
   const asks = new Map(networks.map((network) => [network, nodeOf(network, nodes[network] ?? '', ports)]))
-  const kept = ttlCache<string>({ clock, ttlMs: KEPT_MS, maxWeight: ROOM, weigh: (text) => MAX_KEY + text.length })
+  const cache = ttlCache<string>({ clock, ttlMs: CACHE_MS, maxWeight: ROOM, weigh: (text) => MAX_KEY + text.length })
   const shared = singleFlight(ttlCache<unknown>({ clock, ttlMs: FAILED_MS, maxWeight: 1_000, weigh: () => 1 }))
 
   return {
@@ -53,10 +53,10 @@ export function rpcNodes({ nodes, ...ports }: RpcNodesConfig): RpcVendor {
       if (!('method' in calls) || !FIXED.has(calls.method)) return { text: await node(calls, signal), isCached: false }
       const key = `${network} ${JSON.stringify(calls)}`
       if (key.length > MAX_KEY) return { text: await node(calls, signal), isCached: false }
-      const known = kept.get(key)
+      const known = cache.get(key)
       if (known) return { text: known.value, isCached: true }
       const text = await shared(key, signal, (wanted) => node(calls, wanted))
-      if (isThere(text)) kept.set(key, text)
+      if (isThere(text)) cache.set(key, text)
       return { text, isCached: false }
     },
   }
@@ -106,7 +106,7 @@ function problemIn(said: unknown, calls: RpcCall | readonly RpcCall[]): string |
   const read = answers.map(record)
   if (read.some((answer) => !('result' in answer) && !('error' in answer))) return 'neither a result nor an error'
   if (!isToThem(read, isOne ? [calls] : calls)) return 'answers to other calls'
-  const isAtFault = read.every(({ error }) => ITS_FAULT.has(Number(record(error).code)))
+  const isAtFault = read.every(({ error }) => NODE_ERRORS.has(Number(record(error).code)))
   return isAtFault ? `its own fault: ${String(record(read[0]?.error).message).slice(0, 200)}` : undefined
 }
 

@@ -15,7 +15,7 @@ export type OpenaiChatConfig = ChatVendorConfig & {
   /** How the output cap is spelt; `max_completion_tokens` at api.openai.com, whose reasoning models refuse the other, else `max_tokens`. */
   readonly maxTokensField?: 'max_tokens' | 'max_completion_tokens' | undefined
   /** Whether the server reads `cache_control` of parts and tools, as OpenRouter does; others may refuse it. */
-  readonly keepsCacheControl?: boolean | undefined
+  readonly acceptsCacheControl?: boolean | undefined
 }
 
 /**
@@ -58,7 +58,7 @@ type Taste = {
 /** Members of a message, a part, a tool or a call that belong to other wires; strict servers refuse what they do not know. */
 const FOREIGN = ['reasoning_signature', 'reasoning_blocks', 'content_before_tools', 'citations', 'other_blocks']
 
-function tasteOf({ baseUrl, maxTokensField, keepsCacheControl = false }: OpenaiChatConfig): Taste {
+function tasteOf({ baseUrl, maxTokensField, acceptsCacheControl = false }: OpenaiChatConfig): Taste {
   const { hostname } = new URL(baseUrl)
   // Also its regional hosts, such as eu.api.openai.com.
   const isOpenai = /^(?:[\w-]+\.)?api\.openai\.com$/.test(hostname)
@@ -66,7 +66,7 @@ function tasteOf({ baseUrl, maxTokensField, keepsCacheControl = false }: OpenaiC
     ...FOREIGN,
     // Signatures of thoughts, which Google's own host wants back.
     ...(hostname === 'generativelanguage.googleapis.com' ? [] : ['extra_content']),
-    ...(keepsCacheControl ? [] : ['cache_control']),
+    ...(acceptsCacheControl ? [] : ['cache_control']),
     ...(isOpenai ? ['reasoning_content'] : []),
   ])
   return { cap: maxTokensField ?? (isOpenai ? 'max_completion_tokens' : 'max_tokens'), isOpenai, drops }
@@ -107,10 +107,10 @@ function write({ body: given, model, stream }: ChatOrder, { cap, isOpenai, drops
 function plain(message: Fields, drops: ReadonlySet<string>): Fields {
   const { content, tool_calls, content_before_tools: before } = message
   const isSilent = content === '' || content === null || content === undefined
-  const said = isSilent && typeof before === 'string' && before !== '' ? before : content
+  const text = isSilent && typeof before === 'string' && before !== '' ? before : content
   return {
     ...without(message, drops),
-    ...(said !== undefined && { content: eachOf(said, (part) => without(part, drops)) }),
+    ...(text !== undefined && { content: eachOf(text, (part) => without(part, drops)) }),
     ...(tool_calls !== undefined && { tool_calls: eachOf(tool_calls, (call) => without(call, drops)) }),
   }
 }
@@ -119,8 +119,8 @@ const eachOf = (list: Json, change: (entry: Fields) => Fields): Json =>
   Array.isArray(list) ? list.map((entry: Json) => (isFields(entry) ? change(entry) : entry)) : list
 
 function without(entry: Fields, names: ReadonlySet<string>): Fields {
-  const kept = Object.entries(entry).filter(([name]) => !names.has(name))
-  return kept.length === Object.keys(entry).length ? entry : Object.fromEntries(kept)
+  const entries = Object.entries(entry).filter(([name]) => !names.has(name))
+  return entries.length === Object.keys(entry).length ? entry : Object.fromEntries(entries)
 }
 
 const callerPath = (path: string): string => path.replace(/^max_completion_tokens$/, 'max_tokens')
@@ -140,11 +140,11 @@ function read(reply: unknown, { http, classify }: ReadOptions): Fields {
   ) {
     throw http.failure('failed', 'openai-chat answered in another shape')
   }
-  const said = (choices as readonly Fields[]).map((choice) => ({
+  const mapped = (choices as readonly Fields[]).map((choice) => ({
     ...choice,
     message: spoken(choice.message as Fields),
   }))
-  return { ...head, choices: said, ...(isFields(usage) && { usage: usageOf(usage) }) }
+  return { ...head, choices: mapped, ...(isFields(usage) && { usage: usageOf(usage) }) }
 }
 
 /** vLLM and OpenRouter call it `reasoning`. No reasoning is no member (contract 6.25). */

@@ -58,8 +58,8 @@ const isPrelude = isOf(/"response\.(?:created|queued|in_progress)"/)
 
 function errorIn(event: SseEvent): ErrorReply | undefined {
   if (!responsesError(event)) return undefined
-  const told = tryJson(event.data) ?? {}
-  return failed(record(told.response ?? told) as Fields)
+  const fields = tryJson(event.data) ?? {}
+  return failed(record(fields.response ?? fields) as Fields)
 }
 
 /** HTTP statuses of the codes of a `ResponseError` (responses.d.ts); those of images are known by themselves. */

@@ -149,11 +149,11 @@ const ABOUT_IMAGE = /inpaint image|input_reference|invalid image|unsupported mim
 const classifyPollError: ErrorClassifier = ({ body }) => kindOf(envelope(body))
 
 const classifySubmitError: ErrorClassifier = ({ status, body }) => {
-  const said = envelope(body)
-  const trouble = kindOf(said)
+  const error = envelope(body)
+  const trouble = kindOf(error)
   if (trouble || (status !== 400 && status !== 422)) return trouble
-  if (ABOUT_IMAGE.test(said.message) || said.param === 'input_reference') return 'image'
-  return said.param === 'model' ? 'operator' : 'request'
+  if (ABOUT_IMAGE.test(error.message) || error.param === 'input_reference') return 'image'
+  return error.param === 'model' ? 'operator' : 'request'
 }
 
 function kindOf({ code, type, message }: ReturnType<typeof envelope>): FailureKind | undefined {

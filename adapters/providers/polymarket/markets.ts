@@ -51,17 +51,17 @@ export function predictionVenues({
   )
 
   return {
-    async ask(passage, at) {
-      const { venue, word, rest } = partsOf(passage)
+    async ask(request, at) {
+      const { venue, word, rest } = partsOf(request)
       const words = own(SERVED, venue)
       const root = words && own(words, word)
       const through = own(venues, venue)
-      if (!root || !through || passage.body)
+      if (!root || !through || request.body)
         throw new ApiError('NOT_FOUND', {
           message: 'This gateway asks the venues themselves, which do not serve this path. Payment was NOT charged.',
           fields: { available },
         })
-      return await through.ask(roots[root], { path: own(MOVED, passage.path) ?? rest, query: passage.query }, at)
+      return await through.ask(roots[root], { path: own(MOVED, request.path) ?? rest, query: request.query }, at)
     },
   }
 }

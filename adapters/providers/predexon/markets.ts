@@ -24,5 +24,5 @@ export function predexon({ baseUrl = PREDEXON_URL, key, ...ports }: PredexonConf
     maxBytes: 8 * 1024 * 1024,
     ...ports,
   })
-  return { ask: (passage, at) => through.ask(baseUrl, passage, at) }
+  return { ask: (request, at) => through.ask(baseUrl, request, at) }
 }

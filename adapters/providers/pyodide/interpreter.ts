@@ -13,9 +13,9 @@ declare const Deno: {
 }
 
 /** A line of JSON on standard input. `ms` is the time of the command; `id` comes back. */
-export type GuestOrder = { readonly id: number; readonly command: readonly string[]; readonly ms: number }
+export type InterpreterRequest = { readonly id: number; readonly command: readonly string[]; readonly ms: number }
 /** A line on standard output: the number, the returncode, and both texts in base64. */
-export type GuestAnswer = {
+export type InterpreterReply = {
   readonly id: number
   readonly stdout: string
   readonly stderr: string
@@ -77,7 +77,7 @@ async function interpreter(): Promise<void> {
   const run = python.runPython(prelude, { globals: python.toPy({ __name__: 'sandbox', doze }), filename: '<sandbox>' })
 
   let last: Promise<unknown> = Promise.resolve()
-  const answer = async ({ id, command }: GuestOrder): Promise<void> => {
+  const answer = async ({ id, command }: InterpreterRequest): Promise<void> => {
     let isBroken = false
     const returncode: unknown = await run.callPromising(JSON.stringify(command)).catch((error: unknown) => {
       // Whoever interrupts may hit what surrounds the command. Anything else is the end of Python.
@@ -88,7 +88,7 @@ async function interpreter(): Promise<void> {
     if (isBroken) throw new Error('Python has crashed')
   }
   scope.onmessage = ({ data }) => {
-    last = last.then(() => answer(data as GuestOrder)).catch(() => tell(undefined))
+    last = last.then(() => answer(data as InterpreterRequest)).catch(() => tell(undefined))
   }
   tell({ id: 0, stdout: '', stderr: '', returncode: 0 })
 }
@@ -107,7 +107,7 @@ let timer: ReturnType<typeof setTimeout> | undefined
 let isLate = false
 
 thread.onerror = () => Deno.exit(1)
-thread.onmessage = ({ data }: { data: GuestAnswer | undefined }) => {
+thread.onmessage = ({ data }: { data: InterpreterReply | undefined }) => {
   clearTimeout(timer)
   if (data === undefined) Deno.exit(1)
   say(isLate && data.returncode === INTERRUPTED ? { ...data, returncode: LATE } : data)
@@ -120,12 +120,12 @@ for await (const text of Deno.stdin.readable.pipeThrough(
 )) {
   const lines = (rest + text).split('\n')
   rest = lines.pop() ?? ''
-  for (const line of lines) take(JSON.parse(line) as GuestOrder)
+  for (const line of lines) take(JSON.parse(line) as InterpreterRequest)
 }
 // Whoever started this has gone, however he went.
 Deno.exit(0)
 
-function take(order: GuestOrder): void {
+function take(order: InterpreterRequest): void {
   isLate = false
   interrupt[0] = 0
   timer = setTimeout(() => {
@@ -136,7 +136,7 @@ function take(order: GuestOrder): void {
   thread.postMessage(order)
 }
 
-function say({ id, returncode, stdout, stderr }: GuestAnswer): void {
+function say({ id, returncode, stdout, stderr }: InterpreterReply): void {
   const [out, err] = [stdout, stderr].map((text) => Buffer.from(text).toString('base64'))
   let bytes = new TextEncoder().encode(`${id} ${returncode} ${out} ${err}\n`)
   while (bytes.length > 0) bytes = bytes.subarray(Deno.stdout.writeSync(bytes))

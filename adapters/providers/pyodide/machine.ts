@@ -11,7 +11,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import type { Clock, Ran } from '../../../core/mod.ts'
-import type { GuestAnswer, GuestOrder } from './interpreter.ts'
+import type { InterpreterReply, InterpreterRequest } from './interpreter.ts'
 
 /** Where the programs are. Absolute paths, without a comma. */
 export type Programs = { readonly deno: string; readonly pyodide: string }
@@ -21,7 +21,7 @@ export type MachineOptions = {
   /** Of Python, in MB. */ readonly memory: number
   /** How long it is to live; of every processor it gets so much. */ readonly seconds?: number
   readonly clock: Clock
-  /** What runs in it instead of Python, and how long it may work unasked, for tests. */ readonly guest?: string
+  /** What runs in it instead of Python, and how long it may work unasked, for tests. */ readonly script?: string
   readonly idleSeconds?: number
 }
 
@@ -45,13 +45,13 @@ const UNSTARTED: ReadonlySet<number> = new Set([126, 127])
 const START_MS = 60_000
 /** A command that is interrupted has so long to stop before its machine does: below the five seconds of contract, and enough for a busy host. */
 const GRACE_MS = 4_000
-const LOOK_MS = 100
+const CHECK_EVERY_MS = 100
 /** Deno itself, its heap and Pyodide's code, in MB: 165 at rest. */
 const OWN_MEMORY = 320
 const HEAP_MEMORY = 128
 /** Of stdout and of stderr, in bytes, before they are cut; and of all that a process may say to us for one command, where a piece counts for more than it holds. */
 export const MAX_OUTPUT = 1 << 20
-const MAX_SAID = 4 * MAX_OUTPUT
+const MAX_SENT = 4 * MAX_OUTPUT
 const PIECE = 1_024
 /** Beside those that it starts with, some of which are made when they are needed. */
 const MAX_THREADS = 12
@@ -75,11 +75,11 @@ const FLAGS = ['--quiet', '--no-prompt', '--no-remote', '--no-npm', '--no-config
  */
 const LIMITED =
   '{ echo 1000 > /proc/self/oom_score_adj; ulimit -c 0; ulimit -n 256; ulimit -t "$0"; ulimit -f 0; } 2> /dev/null; exec "$@"'
-const GUEST = fileURLToPath(new URL('./interpreter.ts', import.meta.url))
+const INTERPRETER = fileURLToPath(new URL('./interpreter.ts', import.meta.url))
 
 /** Resolves when Python answers. Rejects where it does not start, or `signal` aborts; nothing is left then. */
 export async function startMachine(
-  { programs, cwd, memory, seconds = DAY, clock, guest = GUEST, idleSeconds = IDLE_SECONDS }: MachineOptions,
+  { programs, cwd, memory, seconds = DAY, clock, script = INTERPRETER, idleSeconds = IDLE_SECONDS }: MachineOptions,
   { signal }: { signal: AbortSignal },
 ): Promise<Machine> {
   signal.throwIfAborted()
@@ -90,7 +90,7 @@ export async function startMachine(
     ...FLAGS,
     `--allow-read=${pyodide}`,
     limits,
-    guest,
+    script,
     pyodide,
     pathToFileURL(join(pyodide, 'pyodide.mjs')).href,
     String(MAX_OUTPUT),
@@ -104,7 +104,7 @@ export async function startMachine(
   })
   const over = new AbortController()
   let ending: Ending = { why: 'it ended by itself', returncode: KILLED }
-  let answer: ((ran: GuestAnswer | undefined) => void) | undefined
+  let answer: ((ran: InterpreterReply | undefined) => void) | undefined
   let count = 0
 
   const gone = new Promise<void>((resolve) => {
@@ -131,12 +131,12 @@ export async function startMachine(
   }
   hear(child, { answered: (ran) => answer?.(ran), isExpected: (id) => answer !== undefined && id === count, end })
 
-  const begun = new AbortController()
+  const started = new AbortController()
   const late = () => end(signal.aborted ? 'nobody waits for it' : 'it did not start in time')
   signal.addEventListener('abort', late, { once: true })
-  void clock.wait(START_MS, begun.signal).then(() => begun.signal.aborted || late())
+  void clock.wait(START_MS, started.signal).then(() => started.signal.aborted || late())
   const isReady = (await next(0)) !== undefined
-  begun.abort()
+  started.abort()
   signal.removeEventListener('abort', late)
   if (!isReady || child.pid === undefined) {
     await gone
@@ -149,7 +149,7 @@ export async function startMachine(
   return { pid, isAlive, end: () => end('it was terminated'), gone, run }
 
   /** The answer to the order of this number; undefined where the process ends first. */
-  function next(id: number): Promise<GuestAnswer | undefined> {
+  function next(id: number): Promise<InterpreterReply | undefined> {
     count = id
     return new Promise((resolve) => {
       answer = (ran) => {
@@ -174,7 +174,7 @@ export async function startMachine(
     if (!isAlive()) return undefined
     const ms = at.seconds * 1000
     const answering = next(count + 1)
-    child.stdin?.write(`${JSON.stringify({ id: count, command, ms } satisfies GuestOrder)}\n`)
+    child.stdin?.write(`${JSON.stringify({ id: count, command, ms } satisfies InterpreterRequest)}\n`)
     const done = new AbortController()
     const timer = clock.wait(ms + GRACE_MS, done.signal).then(() => {
       if (!done.signal.aborted)
@@ -199,15 +199,15 @@ export async function startMachine(
       if (seen && seen.kb > (memory + OWN_MEMORY) * PAGE_KB) end(`it took more than its ${memory} MB of memory`)
       if (seen && seen.threads > most) end('it started too many threads')
       most = Math.min(most, (seen?.threads ?? Infinity) + MAX_THREADS)
-      idle = isBusy || !seen ? 0 : Math.max(0, idle + seen.ticks - (ticks ?? seen.ticks) - LOOK_MS / 1000)
+      idle = isBusy || !seen ? 0 : Math.max(0, idle + seen.ticks - (ticks ?? seen.ticks) - CHECK_EVERY_MS / 1000)
       if (idle > idleSeconds * TICKS) end('it worked on when nobody had asked it anything')
       ticks = seen?.ticks ?? ticks
-      await clock.wait(LOOK_MS, over.signal)
+      await clock.wait(CHECK_EVERY_MS, over.signal)
     }
   }
 }
 
-type Hearing = { answered(ran: GuestAnswer): void; isExpected(id: number): boolean; end(reason: string): void }
+type Hearing = { answered(ran: InterpreterReply): void; isExpected(id: number): boolean; end(reason: string): void }
 
 /**
  * Whatever the process says that is no answer to what was asked ends it; it belongs to one wallet, and can lie to no other. Nothing that it says is
@@ -215,17 +215,17 @@ type Hearing = { answered(ran: GuestAnswer): void; isExpected(id: number): boole
  */
 export function hear(child: Pick<ChildProcess, 'stdin' | 'stdout'>, { answered, isExpected, end }: Hearing): void {
   let pieces: Buffer[] = []
-  let said = 0
+  let received = 0
   child.stdin?.on('error', () => {})
   child.stdout?.on('data', (piece: Buffer) => {
-    said += piece.length + PIECE
-    if (said > MAX_SAID) return end('it said too much')
+    received += piece.length + PIECE
+    if (received > MAX_SENT) return end('it said too much')
     const last = piece.indexOf('\n')
     pieces.push(piece)
     if (last < 0) return
     const ran = last === piece.length - 1 ? answerIn(Buffer.concat(pieces).toString('latin1')) : undefined
     pieces = []
-    said = 0
+    received = 0
     if (!ran || !isExpected(ran.id)) return end('it spoke out of turn')
     answered(ran)
   })
@@ -234,7 +234,7 @@ export function hear(child: Pick<ChildProcess, 'stdin' | 'stdout'>, { answered, 
 /** Its number, the returncode, and stdout and stderr in base64. */
 const ANSWER = /^(\d{1,9}) (-?\d{1,9}) ([\w+/=]*) ([\w+/=]*)\n$/
 
-function answerIn(line: string): GuestAnswer | undefined {
+function answerIn(line: string): InterpreterReply | undefined {
   const [, id, returncode, stdout, stderr] = ANSWER.exec(line) ?? []
   if (stdout === undefined || stderr === undefined) return undefined
   const text = (side: string): string => Buffer.from(side, 'base64').toString()
@@ -291,7 +291,7 @@ export function findPrograms(
     throw new Error(
       `the embedded sandbox does not run on ${platform} (it does on ${Object.keys(PLATFORMS).join(', ')})`,
     )
-  if (!existsSync(GUEST))
+  if (!existsSync(INTERPRETER))
     throw new Error('the embedded sandbox is a program of its own, which a compiled binary does not hold')
   const found = (path: string, resolvers: readonly ((path: string) => string)[]): string => {
     for (const resolve of resolvers) {

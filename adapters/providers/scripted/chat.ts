@@ -26,12 +26,12 @@ export function scriptedChat(
 
 async function hello({ stream, model }: ChatOrder): Promise<ChatAnswer> {
   if (!stream) return wholeAnswer({ model })
-  const said = [
+  const events = [
     chunk({ role: 'assistant', content: '' }, { model }),
     chunk({ content: 'Hel' }, { model }),
     chunk({ content: 'lo' }, { model }),
   ]
-  return streamAnswer([...said, chunk({}, { model, finish: 'stop' }), usageChunk(USAGE, { model }), DONE])
+  return streamAnswer([...events, chunk({}, { model, finish: 'stop' }), usageChunk(USAGE, { model }), DONE])
 }
 
 function orAbort<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
@@ -96,9 +96,9 @@ export const USAGE = { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12
 export const DONE = 'data: [DONE]\n\n'
 
 /** A chat.completion that says Hello, unless told. */
-export function wholeAnswer(told: Whole = {}): Extract<ChatAnswer, { kind: 'whole' }> {
-  const { reasoning, toolCalls, usage = USAGE, model = MODEL } = told
-  const { content = toolCalls ? '' : 'Hello', finish = toolCalls ? 'tool_calls' : 'stop' } = told
+export function wholeAnswer(parts: Whole = {}): Extract<ChatAnswer, { kind: 'whole' }> {
+  const { reasoning, toolCalls, usage = USAGE, model = MODEL } = parts
+  const { content = toolCalls ? '' : 'Hello', finish = toolCalls ? 'tool_calls' : 'stop' } = parts
   const calls = toolCalls && { tool_calls: toolCalls.map(toolCall) }
   const message = {
     role: 'assistant',
@@ -160,7 +160,7 @@ export type ChatPieces = {
   /** Ends the stream after what was pushed, with an error where one is given. */
   end(error?: Error): void
   /** Resolves when the reader waits for a piece that has not been pushed. */
-  asked(): Promise<void>
+  requested(): Promise<void>
   isCancelled(): boolean
 }
 
@@ -194,7 +194,7 @@ export function chatPieces(...first: readonly string[]): ChatPieces {
     answer: { kind: 'stream', stream: { next, cancel } },
     push,
     end: (error) => add(() => (error ? Promise.reject(error) : Promise.resolve(undefined))),
-    asked: () => (waiting ? Promise.resolve() : new Promise((resolve) => void watchers.push(resolve))),
+    requested: () => (waiting ? Promise.resolve() : new Promise((resolve) => void watchers.push(resolve))),
     isCancelled: () => isCancelled,
   }
 }

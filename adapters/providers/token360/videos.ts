@@ -99,10 +99,10 @@ function read(handle: string, body: unknown): VideoState | undefined {
 }
 
 function finished(handle: string, job: Readonly<Record<string, unknown>>): VideoState {
-  const places = [job, job.content, job.video, job.data].map(record)
+  const objects = [job, job.content, job.video, job.data].map(record)
   const find = (...names: readonly string[]) =>
     names
-      .flatMap((name) => places.map((place) => place[name]))
+      .flatMap((name) => objects.map((object) => object[name]))
       .find((value) => typeof value === 'string' && value !== '')
   const { total_tokens, completion_tokens } = record(job.usage)
   return doneWith({

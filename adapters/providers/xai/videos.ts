@@ -64,17 +64,17 @@ const isModeration = ({ code, message }: Envelope): boolean =>
 
 /** Three shapes of error, read alike by `envelope`. A 403 is moderation where its text says so, and our key elsewhere. */
 const classifyPollError: ErrorClassifier = ({ status, body }) => {
-  const said = envelope(body)
-  if (isModeration(said)) return 'policy'
-  return status === 429 && /credits|spending limit/i.test(said.message) ? 'operator' : undefined
+  const error = envelope(body)
+  if (isModeration(error)) return 'policy'
+  return status === 429 && /credits|spending limit/i.test(error.message) ? 'operator' : undefined
 }
 
 const classifierFor =
   (hasImage: boolean): ErrorClassifier =>
-  (said) => {
-    const { message } = envelope(said.body)
-    const verdict = classifyPollError(said)
-    if (verdict || (said.status !== 400 && said.status !== 422)) return verdict
+  (error) => {
+    const { message } = envelope(error.body)
+    const verdict = classifyPollError(error)
+    if (verdict || (error.status !== 400 && error.status !== 422)) return verdict
     if (/api key|deserialize|unknown field|\bmodel\b.*(not found|does not exist)/i.test(message)) return 'operator'
     return hasImage && /\bimages?\b/i.test(message) ? 'image' : 'request'
   }

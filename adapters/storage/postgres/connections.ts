@@ -23,7 +23,7 @@ export type Limits = {
 export type Send = <Row>(statement: Statement<Row>, values: Values) => Promise<Row[]>
 
 /** A transaction in two round trips: the statements of `read` are sent with BEGIN, those of `write` with COMMIT. */
-export type Step<Seen, Answer> = {
+export type Migration<Seen, Answer> = {
   /** Steps with the same turn run one after another in this process, so that they use one connection, not all. */
   readonly turn: string
   /** Names locked on all replicas until the step ends. Always in the same order of kinds: authorization, payer. */
@@ -98,7 +98,7 @@ export function connections(url: string, { connections: max = 10, timeoutMs = 5_
     locks = [],
     read: readRows,
     write: writeRows,
-  }: Step<Seen, Answer>): Promise<Answer> {
+  }: Migration<Seen, Answer>): Promise<Answer> {
     await ready()
     return await use(async (client) => {
       const send = sender(client)
@@ -125,7 +125,7 @@ export function connections(url: string, { connections: max = 10, timeoutMs = 5_
     /** Connects and migrates, so that a start fails where every verb would fail. */
     ready: () => tracked(() => withRetries(waitMs, ready)),
     read: <Answer>(query: (send: Send) => Promise<Answer>) => tracked(() => withRetries(waitMs, () => read(query))),
-    write: <Seen, Answer>(step: Step<Seen, Answer>) =>
+    write: <Seen, Answer>(step: Migration<Seen, Answer>) =>
       tracked(() => inTurn(step.turn, () => withRetries(waitMs, () => write(step)))),
     /** Resolves when everything asked before has been answered and the connections are closed. */
     async close(): Promise<void> {

@@ -1,12 +1,12 @@
 import type { ClientBase } from 'pg'
 import { sanitized } from '../database_error.ts'
-import { type Step, refuseUnknownSteps } from '../migration.ts'
+import { type Migration, refuseUnknownSteps } from '../migration.ts'
 
 /**
  * The migrations, in order. A released step is never edited; a later step follows it. schema.ts describes the result of
  * all of them, and a test compares the two.
  */
-export const steps: readonly Step[] = [
+export const migrations: readonly Migration[] = [
   {
     name: 'baseline',
     sql: `
@@ -92,11 +92,11 @@ const MAX_MS = 3_600_000
  * applies a step and the others wait. Throws, and changes nothing, when the database has taken steps that this binary
  * does not know.
  */
-export async function migrate(client: ClientBase, wanted: readonly Step[] = steps): Promise<void> {
+export async function migrate(client: ClientBase, wanted: readonly Migration[] = migrations): Promise<void> {
   while (await next(client, wanted));
 }
 
-async function next(client: ClientBase, wanted: readonly Step[]): Promise<boolean> {
+async function next(client: ClientBase, wanted: readonly Migration[]): Promise<boolean> {
   const ask = async (text: string, values: unknown[] = []): Promise<Record<string, unknown>[]> => {
     const query = { text, values, query_timeout: MAX_MS }
     const { rows } = await client.query<Record<string, unknown>>(query).catch(fail)

@@ -24,7 +24,7 @@ import {
 import type { Call, Claim, NewCall, Opened, StoredRecord, Storage } from '../../../core/ports/mod.ts'
 import { summed } from '../../../core/payment/spend_report.ts'
 import { databases } from '../databases.ts'
-import { type Limits, type Send, type Step, connections } from './connections.ts'
+import { type Limits, type Send, type Migration, connections } from './connections.ts'
 import { type Statement, ask, patching } from './statements.ts'
 
 /** Rows that one step of `prune` or `renew` reads: bounds how long it locks them. */
@@ -274,7 +274,7 @@ function patchCall(id: string, patch: RowPatch, send: Send): Promise<unknown> {
 function recordStep(
   record: StoredRecord,
   may: (stored: StoredRecord | undefined) => boolean,
-): Step<readonly StoredRecord[], boolean> {
+): Migration<readonly StoredRecord[], boolean> {
   return {
     turn: recordLock(record),
     locks: [recordLock(record)],
@@ -290,7 +290,7 @@ function recordStep(
 type RenewInput = { readonly heads: readonly Head[]; readonly bindings: readonly AuthorizationBinding[] }
 
 /** One bounded step of `renew`. Calls whose lease is only extended are written in one statement. */
-function renewStep(workerId: string, ids: readonly string[], until: number): Step<RenewInput, readonly string[]> {
+function renewStep(workerId: string, ids: readonly string[], until: number): Migration<RenewInput, readonly string[]> {
   return {
     turn: `worker ${workerId}`,
     async read(send) {
@@ -322,7 +322,7 @@ type PruneInput = {
 }
 
 /** One bounded step of `prune` over calls, starting after `from`. */
-function pruneStep(now: number, from: PruneCursor): Step<PruneInput, PruneResult> {
+function pruneStep(now: number, from: PruneCursor): Migration<PruneInput, PruneResult> {
   return {
     turn: 'prune',
     async read(send) {

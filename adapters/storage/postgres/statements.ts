@@ -31,7 +31,7 @@ export type Statement<Row> = {
 
 /** Drizzle builds and types the statements and encodes their values. It never has a connection. */
 const db = drizzle.mock()
-const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
+const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...callColumns } = getTableColumns(calls)
 const {
   id,
   payer,
@@ -51,7 +51,7 @@ const {
   createdAt,
   startedAt,
   error,
-} = shown
+} = callColumns
 const heads = {
   id,
   payer,
@@ -128,11 +128,11 @@ export const ask = {
     { now: createdAt },
     { toSQL: () => ({ sql: 'select floor(extract(epoch from clock_timestamp()) * 1000)::bigint', params: [] }) },
   ),
-  call: rows('call', shown, db.select(shown).from(calls).where(same(id))),
+  call: rows('call', callColumns, db.select(callColumns).from(calls).where(same(id))),
   callOf: rows(
     'call_of',
-    shown,
-    db.select(shown).from(authorizations).innerJoin(calls, isOfCall).where(same(bindings.key)),
+    callColumns,
+    db.select(callColumns).from(authorizations).innerJoin(calls, isOfCall).where(same(bindings.key)),
   ),
   /** Locks the call. */
   head: rows('head', heads, db.select(heads).from(calls).where(same(id)).for('no key update')),
@@ -184,9 +184,9 @@ export const ask = {
   paid: rows('paid', { sum: quote }, db.select({ sum: sql`sum(${last.amount})`.as('sum') }).from(last)),
   lost: rows(
     'lost',
-    shown,
+    callColumns,
     db
-      .select(shown)
+      .select(callColumns)
       .from(calls)
       .where(and(isUnfinished, sql`${paymentStatus} = 'verified'`, lte(leaseExpiresAt, given('now', leaseExpiresAt))))
       .orderBy(asc(leaseExpiresAt), asc(id))
@@ -194,9 +194,9 @@ export const ask = {
   ),
   unfinished: rows(
     'unfinished',
-    shown,
+    callColumns,
     db
-      .select(shown)
+      .select(callColumns)
       .from(calls)
       .where(and(isUnfinished, same(workerId, 'workerId'), same(gateway), gt(id, given('after', id))))
       .orderBy(asc(id))
@@ -204,9 +204,9 @@ export const ask = {
   ),
   unsettled: rows(
     'unsettled',
-    shown,
+    callColumns,
     db
-      .select(shown)
+      .select(callColumns)
       .from(calls)
       .where(
         and(

@@ -1,11 +1,11 @@
 import type { Database } from 'bun:sqlite'
-import { type Step, refuseUnknownSteps } from '../migration.ts'
+import { type Migration, refuseUnknownSteps } from '../migration.ts'
 
 /**
  * The migrations, in order. A released step is never edited; a later step follows it. schema.ts describes the result of
  * all of them, and a test compares the two.
  */
-export const steps: readonly Step[] = [
+export const migrations: readonly Migration[] = [
   {
     name: 'baseline',
     sql: `
@@ -84,7 +84,7 @@ export const steps: readonly Step[] = [
  * Applies the steps of `wanted` that the database lacks, one transaction per step. Throws, and changes nothing, when
  * the database has taken steps that this binary does not know: an older binary must not write into a newer schema.
  */
-export function migrate(database: Database, wanted: readonly Step[] = steps): void {
+export function migrate(database: Database, wanted: readonly Migration[] = migrations): void {
   database.run('CREATE TABLE IF NOT EXISTS migrations (step INTEGER PRIMARY KEY NOT NULL, name TEXT NOT NULL)')
   const readTaken = database.query<{ step: number; name: string }, []>(
     'SELECT step, name FROM migrations ORDER BY step',

@@ -10,7 +10,7 @@ import { authorizations, calls, leases, records, rateWindows } from './schema.ts
  * of `spendable` and `recent`.
  */
 export function statements(db: BunSQLiteDatabase) {
-  const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
+  const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...callColumns } = getTableColumns(calls)
   const {
     id,
     payer,
@@ -28,7 +28,7 @@ export function statements(db: BunSQLiteDatabase) {
     startedAt,
     settledAt,
     error,
-  } = shown
+  } = callColumns
   const head = {
     id,
     payer,
@@ -73,7 +73,7 @@ export function statements(db: BunSQLiteDatabase) {
   const ofCall = eq(authorizations.call, calls.id)
   return {
     call: db
-      .select(shown)
+      .select(callColumns)
       .from(calls)
       .where(eq(id, given('id')))
       .prepare(),
@@ -89,7 +89,7 @@ export function statements(db: BunSQLiteDatabase) {
       .where(eq(binding.key, given('key')))
       .prepare(),
     callOf: db
-      .select(shown)
+      .select(callColumns)
       .from(authorizations)
       .innerJoin(calls, ofCall)
       .where(eq(binding.key, given('key')))
@@ -146,21 +146,21 @@ export function statements(db: BunSQLiteDatabase) {
       .from(last)
       .prepare(),
     lost: db
-      .select(shown)
+      .select(callColumns)
       .from(calls)
       .where(and(unfinished, sql`${paymentStatus} = 'verified'`, lte(leaseExpiresAt, given('now'))))
       .orderBy(asc(leaseExpiresAt), asc(id))
       .limit(given('limit'))
       .prepare(),
     unfinished: db
-      .select(shown)
+      .select(callColumns)
       .from(calls)
       .where(and(unfinished, eq(workerId, given('workerId')), eq(gateway, given('gateway')), gt(id, given('after'))))
       .orderBy(asc(id))
       .limit(given('limit'))
       .prepare(),
     unsettled: db
-      .select(shown)
+      .select(callColumns)
       .from(calls)
       .where(
         and(

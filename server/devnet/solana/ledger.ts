@@ -26,9 +26,9 @@ export const SLOTS_PER_EPOCH = 432_000
 /** Slots without a block in the life of the chain, so that a height is never mistaken for a slot. */
 const SKIPPED = 11_000_000
 /** The oldest state that anybody may ask for is this many slots old: finalized, with a great lag. */
-const MAX_LOOK_BACK = 200
+const FIRST_SLOT_OFFSET = 200
 /** Transactions that are remembered when they are older than that: about 8 KB of memory each. */
-const KEPT_TRANSACTIONS = 5_000
+const MAX_TRANSACTIONS = 5_000
 
 const CLOCK = address('SysvarC1ock11111111111111111111111111111111')
 const SYSVARS = address('Sysvar1111111111111111111111111111111111111')
@@ -102,8 +102,8 @@ type Change = { readonly slot: number; readonly address: Address; readonly befor
 
 export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
   const svm = new LiteSVM().withBlockhashCheck(false).withTransactionHistory(0n)
-  const first = Number(svm.getClock().slot) + MAX_LOOK_BACK // the programs stand since litesvm's own first slot
-  const begun = clock.now()
+  const first = Number(svm.getClock().slot) + FIRST_SLOT_OFFSET // the programs stand since litesvm's own first slot
+  const startedAt = clock.now()
   const landed = new Map<string, Landed>()
   /**
    * The same by their messages: with another signature of the fee payer, or before he has signed, it is the same
@@ -118,10 +118,10 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
   let isBehind = false
 
   const now = () => clock.now() + offset
-  const timeOf = (slot: number) => begun + (slot - first) * SLOT_MS
+  const timeOf = (slot: number) => startedAt + (slot - first) * SLOT_MS
 
   function tip(): number {
-    newest = Math.max(newest, first + Math.floor((now() - begun) / SLOT_MS))
+    newest = Math.max(newest, first + Math.floor((now() - startedAt) / SLOT_MS))
     const due = underway.filter((each) => each.due <= newest).sort((one, other) => one.due - other.due)
     underway = underway.filter((each) => each.due > newest)
     for (const each of due) land(each.parsed, each.due)
@@ -140,7 +140,7 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
    */
   function blockhashOf(slot: number): string {
     const fork = forks.filter((at) => at < slot).length
-    const hash = createHash('sha256').update(`block ${slot} of fork ${fork} since ${begun}`).digest()
+    const hash = createHash('sha256').update(`block ${slot} of fork ${fork} since ${startedAt}`).digest()
     hash.writeBigUInt64BE(BigInt(slot), 24)
     return getBase58Decoder().decode(hash)
   }
@@ -179,9 +179,9 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
   /** Puts the accounts back to what they were at a slot; returns what they were put back from. */
   function unwind(slot: number): readonly (readonly [Address, EncodedAccount | undefined])[] {
     const touched = [...new Set(changesAfter(slot).map((change) => change.address))]
-    const kept = touched.map((address) => [address, current(address)] as const)
+    const previous = touched.map((address) => [address, current(address)] as const)
     for (const address of touched) write(address, account(address, slot))
-    return kept
+    return previous
   }
 
   function write(address: Address, account: EncodedAccount | undefined): void {
@@ -209,11 +209,11 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
     if (refusalOf(parsed, slot) || !isSigned(parsed)) return
     const { keys, instructions } = parsed.message
     const called = new Set(instructions.map(({ programIdIndex }) => programIdIndex))
-    const look = () =>
+    const snapshot = () =>
       keys.map((key, i) => (called.has(i) ? walletAccount(key, svm.getBalance(key) ?? 0n) : current(key))) // a program's code is long to copy
-    const before = look()
+    const before = snapshot()
     const outcome = run(parsed, slot, (transaction) => svm.sendTransaction(transaction))
-    const after = look()
+    const after = snapshot()
     const fee = sum(before) - sum(after)
     if (fee === 0n) return // refused before it began
     keys.forEach((address, i) => {
@@ -237,12 +237,13 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
 
   /** A transaction is known for as long as its blockhash lives, however many there are: else it would land twice. */
   function forget(): void {
-    const past = Math.min(newest, marked) - MAX_LOOK_BACK
+    const past = Math.min(newest, marked) - FIRST_SLOT_OFFSET
     for (const [signature, { slot }] of landed) {
-      if (landed.size <= KEPT_TRANSACTIONS || slot >= past) break
+      if (landed.size <= MAX_TRANSACTIONS || slot >= past) break
       drop(signature)
     }
-    if (changes[0] && changes[0].slot < past - MAX_LOOK_BACK) changes = changes.filter((change) => change.slot >= past)
+    if (changes[0] && changes[0].slot < past - FIRST_SLOT_OFFSET)
+      changes = changes.filter((change) => change.slot >= past)
   }
 
   function drop(signature: string): void {
@@ -294,13 +295,13 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
       if (sigVerify && !isSigned(parsed)) return failure('SignatureFailure')
       const refusal = isRenewed ? undefined : refusalOf(parsed, slot)
       if (refusal) return failure(refusal)
-      const kept = unwind(slot)
+      const previous = unwind(slot)
       svm.withSigverify(sigVerify)
       try {
         return run(parsed, slot, (transaction) => svm.simulateTransaction(transaction))
       } finally {
         svm.withSigverify(true)
-        for (const [address, account] of kept) write(address, account)
+        for (const [address, account] of previous) write(address, account)
       }
     },
     submit(parsed) {

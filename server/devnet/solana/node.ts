@@ -17,7 +17,7 @@ import { LAST_EPOCH } from './views.ts'
 
 export type Transfer = { readonly from: string; readonly to: string; readonly value: bigint }
 /** What a lie is told about: the true result, and the call's parameters. It may throw an RpcError. */
-export type Lie = (truth: unknown, params: readonly unknown[]) => unknown
+export type FakeReply = (truth: unknown, params: readonly unknown[]) => unknown
 
 export type Outage = boolean | 'busy' | 'silent'
 
@@ -70,8 +70,8 @@ export type SolanaNode = {
    * Until `heal`: sends vanish before they arrive, or arrive while their answers and all statuses vanish, or are
    * answered and never land. Resolves when one has.
    */
-  lose(what: 'sends' | 'answers' | 'landings'): Promise<void>
-  heal(): void
+  drop(what: 'sends' | 'answers' | 'landings'): Promise<void>
+  recover(): void
   /**
    * Remembers the chain as it is, and begins the next slot; `rewind(true)` shows it so again, as a node that is behind
    * does.
@@ -84,7 +84,7 @@ export type SolanaNode = {
    */
   fork(): readonly string[]
   /** From now on a method answers what the lie makes of the truth; without one, the truth again. */
-  lie(method: string, lie?: Lie): void
+  fakeReply(method: string, make?: FakeReply): void
 }
 
 export type SolanaNodeOptions = {
@@ -113,10 +113,10 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
   ledger.put(mintAccount({ authority: faucet.address, supply: 0n }))
 
   const counts = new Map<string, number>()
-  const lies = new Map<string, Lie>()
+  const fakeReplies = new Map<string, FakeReply>()
   let out: Outage = false
-  let losing: 'sends' | 'answers' | 'landings' | undefined
-  let lost = () => {}
+  let dropping: 'sends' | 'answers' | 'landings' | undefined
+  let onDropped = () => {}
 
   const answer = solanaRpc(ledger, { submit, airdrop })
   const server = createServer(
@@ -144,21 +144,21 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
         '{"jsonrpc":"2.0","error":{"code":429,"message":"Too many requests for a specific RPC call"},"id":null}',
       )
     if (out === 'silent') return
-    if (out || (losing === 'sends' && isSending)) return hangUp()
+    if (out || (dropping === 'sends' && isSending)) return hangUp()
     const replies = await Promise.all(calls.map(reply))
-    if (losing === 'answers' && (isSending || methods.some((method) => RECEIPTS.includes(method)))) return hangUp()
-    if (losing === 'landings' && isSending) lost()
-    const said = replies.filter((each) => each !== undefined)
+    if (dropping === 'answers' && (isSending || methods.some((method) => RECEIPTS.includes(method)))) return hangUp()
+    if (dropping === 'landings' && isSending) onDropped()
+    const answers = replies.filter((each) => each !== undefined)
     end(
       200,
-      said.length > 0
-        ? JSON.stringify(isBatch ? said : said[0]).replaceAll(`"${LAST_EPOCH}"`, '18446744073709551615')
+      answers.length > 0
+        ? JSON.stringify(isBatch ? answers : answers[0]).replaceAll(`"${LAST_EPOCH}"`, '18446744073709551615')
         : '',
     )
 
     function hangUp(): void {
       request.socket.destroy()
-      if (isSending) lost()
+      if (isSending) onDropped()
     }
   }
 
@@ -169,8 +169,8 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
       return { jsonrpc: '2.0', error: { code: -32600, message: 'Invalid request' }, id: id ?? null }
     try {
       const truth = await answer(method, params)
-      const lie = lies.get(method)
-      return { jsonrpc: '2.0', result: lie ? await lie(truth, params) : truth, id }
+      const fakeReply = fakeReplies.get(method)
+      return { jsonrpc: '2.0', result: fakeReply ? await fakeReply(truth, params) : truth, id }
     } catch (error) {
       const { code, message, data } = error instanceof RpcError ? error : new RpcError(-32603, String(error))
       return { jsonrpc: '2.0', error: { code, message, ...(data !== undefined && { data }) }, id }
@@ -178,7 +178,7 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
   }
 
   function submit(parsed: Parsed): void {
-    if (losing !== 'landings') ledger.submit(parsed)
+    if (dropping !== 'landings') ledger.submit(parsed)
   }
 
   async function airdrop(to: Address, lamports: bigint): Promise<string> {
@@ -191,14 +191,14 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
 
   async function setTokens(
     owner: string,
-    change: (held: bigint | undefined) => { amount: bigint; isFrozen?: boolean } | undefined,
+    change: (balance: bigint | undefined) => { amount: bigint; isFrozen?: boolean } | undefined,
   ): Promise<void> {
     const at = await accountOf(address(owner))
-    const held = tokenOf(newest(at))?.amount
-    const wanted = change(held)
+    const balance = tokenOf(newest(at))?.amount
+    const wanted = change(balance)
     if (!wanted) return
     ledger.put(tokenAccount(at, { owner: address(owner), ...wanted }))
-    const supply = (mintOf(newest(MINT))?.supply ?? 0n) + wanted.amount - (held ?? 0n)
+    const supply = (mintOf(newest(MINT))?.supply ?? 0n) + wanted.amount - (balance ?? 0n)
     ledger.put(mintAccount({ authority: faucet.address, supply }))
   }
 
@@ -210,10 +210,10 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
       await closed
     },
     fund: (owner, amount) => setTokens(owner, () => ({ amount })),
-    openAccount: (owner) => setTokens(owner, (held) => (held === undefined ? { amount: 0n } : undefined)),
-    freeze: (owner) => setTokens(owner, (held = 0n) => ({ amount: held, isFrozen: true })),
+    openAccount: (owner) => setTokens(owner, (balance) => (balance === undefined ? { amount: 0n } : undefined)),
+    freeze: (owner) => setTokens(owner, (balance = 0n) => ({ amount: balance, isFrozen: true })),
     async closeAccount(owner) {
-      await setTokens(owner, (held) => (held === undefined ? undefined : { amount: 0n }))
+      await setTokens(owner, (balance) => (balance === undefined ? undefined : { amount: 0n }))
       ledger.put(walletAccount(await accountOf(address(owner)), 0n))
     },
     airdropSol: (to, lamports = SOL) =>
@@ -233,18 +233,18 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
     reads: (method) =>
       method === undefined ? [...counts.values()].reduce((all, count) => all + count, 0) : (counts.get(method) ?? 0),
     outage: (how) => void (out = how),
-    lose(what) {
-      losing = what
-      return new Promise((resolve) => (lost = resolve))
+    drop(what) {
+      dropping = what
+      return new Promise((resolve) => (onDropped = resolve))
     },
-    heal() {
-      losing = undefined
-      lost = () => {}
+    recover() {
+      dropping = undefined
+      onDropped = () => {}
     },
     mark: ledger.mark,
     rewind: ledger.rewind,
     fork: ledger.fork,
-    lie: (method, lie) => void (lie ? lies.set(method, lie) : lies.delete(method)),
+    fakeReply: (method, make) => void (make ? fakeReplies.set(method, make) : fakeReplies.delete(method)),
   }
 }
 
@@ -261,11 +261,11 @@ function transfersOf(landed: Landed | undefined): Transfer[] {
     instruction,
     ...inner.filter(({ index }) => index === i).flatMap(({ instructions }) => instructions),
   ])
-  const held = (index = -1) => before[index]?.tokens ?? after[index]?.tokens
+  const balance = (index = -1) => before[index]?.tokens ?? after[index]?.tokens
   return all.flatMap(({ accounts, data }) => {
     const bytes = Buffer.from(data)
-    const from = held(accounts[0])
-    const to = held(bytes[0] === TRANSFER ? accounts[1] : accounts[2])
+    const from = balance(accounts[0])
+    const to = balance(bytes[0] === TRANSFER ? accounts[1] : accounts[2])
     const isTransfer = bytes[0] === TRANSFER || bytes[0] === TRANSFER_CHECKED
     return isTransfer && from?.mint === MINT && to
       ? [{ from: from.owner, to: to.owner, value: bytes.readBigUInt64LE(1) }]
@@ -276,11 +276,11 @@ function transfersOf(landed: Landed | undefined): Transfer[] {
 /** Undefined where the text is not JSON. What is no call reads as one without a method. */
 function callsIn(text: string): { readonly calls: readonly Call[]; readonly isBatch: boolean } | undefined {
   try {
-    const said = JSON.parse(text) as unknown
-    const isBatch = Array.isArray(said) && said.length > 0
+    const body = JSON.parse(text) as unknown
+    const isBatch = Array.isArray(body) && body.length > 0
     return {
       isBatch,
-      calls: (isBatch ? said : [said]).map((call: unknown) => (typeof call === 'object' && call !== null ? call : {})),
+      calls: (isBatch ? body : [body]).map((call: unknown) => (typeof call === 'object' && call !== null ? call : {})),
     }
   } catch {
     return undefined

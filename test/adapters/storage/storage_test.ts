@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { getTableColumns, getTableName } from 'drizzle-orm'
 import { SQLiteSyncDialect, getTableConfig } from 'drizzle-orm/sqlite-core'
 import { copied, memoryStorage } from '../../../adapters/storage/memory.ts'
-import { migrate, steps } from '../../../adapters/storage/sqlite/migrations.ts'
+import { migrate, migrations } from '../../../adapters/storage/sqlite/migrations.ts'
 import * as schema from '../../../adapters/storage/sqlite/schema.ts'
 import { holdAlone, sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
 import { weightOf, writer } from '../../../adapters/storage/writer.ts'
@@ -363,7 +363,7 @@ test('migrate() takes each step once, and a step that fails leaves nothing behin
 test('a database of a newer or another Farebox is refused, and left as it is', () => {
   const { path, remove } = place()
   const database = new Database(path)
-  migrate(database, [...steps, { name: 'from the future', sql: 'CREATE TABLE future (x)' }])
+  migrate(database, [...migrations, { name: 'from the future', sql: 'CREATE TABLE future (x)' }])
   database.close()
   expect(() => sqliteStorage(path)).toThrow(
     /was written by a newer Farebox: it has \d+ migrations, this version knows \d+/,

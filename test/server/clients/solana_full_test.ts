@@ -245,7 +245,7 @@ for (const paymentMethod of ['a fee payer of its own', 'a facilitator'] as const
         try {
           const { node } = world
           const silence = () =>
-            node.lie('getMultipleAccounts', () => {
+            node.fakeReply('getMultipleAccounts', () => {
               throw new RpcError(429, 'Too many requests for a specific RPC call')
             })
           const { won, refused, jobs } = await crowd(world, { calls: 100, answered }, silence)

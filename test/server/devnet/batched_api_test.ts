@@ -94,7 +94,7 @@ test('/settle takes the money at once, and the seller has it when the batch is c
       txHash: status === 'received' || status === 'batched' ? null : expect.any(String),
     })
     expect(api.balanceOf(SELLER)).toBe(before + (status === 'completed' ? 10_000n : 0n))
-    expect(api.balanceOf(SELLER, 'owed')).toBe(before + 10_000n)
+    expect(api.balanceOf(SELLER, 'with_incoming')).toBe(before + 10_000n)
     api.advance(settled.transaction)
   }
 })
@@ -238,10 +238,10 @@ test('an outage is HTML, and a settlement is lost before or after it is taken', 
     ['sends', 20_000n],
     ['answers', 10_000n],
   ] as const) {
-    const lost = api.lose(what)
+    const lost = api.drop(what)
     expect((await settle()).status).toBe(503)
     await lost
-    api.heal()
+    api.recover()
     expect(api.balanceOf(account.address)).toBe(left)
   }
 })

@@ -312,16 +312,16 @@ test('a node may be down, lose sends, answers or landings, fall behind, and lie'
   node.outage(false)
   expect([node.reads() - before, node.reads('getSlot'), node.reads('sendTransaction')]).toEqual([3, 3, 0])
 
-  const gone = node.lose('sends')
+  const gone = node.drop('sends')
   expect(await isCutOff(send(one))).toBe(true)
   await gone
   expect(await node.balanceOf(buyer.address)).toBe(RICH)
-  void node.lose('landings')
+  void node.drop('landings')
   expect(node.landed(await send(one))).toBeUndefined()
-  void node.lose('answers')
+  void node.drop('answers')
   expect(await isCutOff(send(one))).toBe(true)
   expect(await node.balanceOf(buyer.address)).toBe(RICH - CENT)
-  node.heal()
+  node.recover()
 
   node.mark()
   const id = await send(two)
@@ -336,7 +336,7 @@ test('a node may be down, lose sends, answers or landings, fall behind, and lie'
 
   await node.freeze(buyer.address)
   expect(node.landed(await send(three))).toMatchObject({ err: { InstructionError: [2, { Custom: 17 }] } })
-  node.lie('getSignatureStatuses', () => ({ context: { slot: 1 }, value: [null] }))
+  node.fakeReply('getSignatureStatuses', () => ({ context: { slot: 1 }, value: [null] }))
   expect(await status(id)).toBeNull()
 })
 

@@ -50,7 +50,7 @@ export async function translatedStream(
   const encoder = new TextEncoder()
   const splitter = eventSplitter()
   /** Whether the model has produced a chunk, and whether the stream was returned to the caller. */
-  let hasBegun = false
+  let hasStarted = false
   let isAnswered = false
   let isLate = false
   let mayEnd = false
@@ -72,8 +72,8 @@ export async function translatedStream(
       upstream.cancel()
     })
     try {
-      while (!hasBegun && !isOver) buffered += await read()
-      if (!hasBegun) throw http.failure('failed', `${name} ended its stream before it said anything`)
+      while (!hasStarted && !isOver) buffered += await read()
+      if (!hasStarted) throw http.failure('failed', `${name} ended its stream before it said anything`)
     } catch (error) {
       upstream.cancel()
       throw error
@@ -125,7 +125,7 @@ export async function translatedStream(
     if (error) return fail(http.errorFrom(error, classify))
     mayEnd ||= isEnding(event)
     const text = rewriter.on(event)
-    hasBegun ||= text !== '' && !isPrelude(event)
+    hasStarted ||= text !== '' && !isPrelude(event)
     return text
   }
 

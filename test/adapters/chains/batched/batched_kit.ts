@@ -100,14 +100,14 @@ export async function harness(change: Partial<BatchedConfig> = {}): Promise<Harn
     async payer(balance = 1_000_000n) {
       const made = privateKeyToAccount(key())
       accounts.set(made.address, made)
-      api.hold(made.address, balance)
+      api.setBalance(made.address, balance)
       return { address: made.address }
     },
     sign: (payer, offer, signing = {}) => signPayment(accountOf(payer), offer, { now, ...lived(signing) }),
-    balanceOf: async (address) => api.balanceOf(address, 'owed'),
+    balanceOf: async (address) => api.balanceOf(address, 'with_incoming'),
     tellsBlocks: false,
     arrive: async () => api.advance(undefined, 'completed'),
-    fund: async ({ address }, balance) => api.hold(address, balance),
+    fund: async ({ address }, balance) => api.setBalance(address, balance),
     async transfersIn(transaction) {
       const own = api.transfers.filter(({ id }) => id === transaction)
       return own.map(({ fromAddress, toAddress, amount }) => ({
@@ -125,8 +125,8 @@ export async function harness(change: Partial<BatchedConfig> = {}): Promise<Harn
     reads: () => api.reads(),
     outage: api.outage,
     /** One counts as lost once the API is asked what became of it. */
-    lose: (what) => new Promise((resolve) => void api.lose(what).then(() => (onSearch = resolve))),
-    heal: api.heal,
+    drop: (what) => new Promise((resolve) => void api.drop(what).then(() => (onSearch = resolve))),
+    recover: api.recover,
     mark() {
       answers.clear()
       memory = 'marking'

@@ -302,7 +302,7 @@ describe('verify()', () => {
 
   test('refuses what would pay itself', async () => {
     const account = privateKeyToAccount(key())
-    own.api.hold(account.address, 1_000_000n)
+    own.api.setBalance(account.address, 1_000_000n)
     const offer = { ...own.offer, payTo: account.address }
     const verdict = await own.chain.verify(await signPayment(account, offer, { now: START }), offer, at())
     expect(verdict).toMatchObject({

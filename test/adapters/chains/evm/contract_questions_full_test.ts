@@ -150,7 +150,7 @@ test('few contracts are asked at a time, and one contract less often than all', 
     await until(CONTRACT_LIMITS.maxAtOnce)
     await h.chain.verify(await h.sign(await h.payer(), h.offer), h.offer, at(h))
     expect(most).toBe(CONTRACT_LIMITS.maxAtOnce)
-    h.heal()
+    h.recover()
     for (const go of held.splice(0)) go()
     for (const { kind } of await Promise.all([...same, ...rest])) expect(kind).toBe('known')
   }))

@@ -442,7 +442,7 @@ describe('an authorization that is used, nobody knows on what,', () => {
       const { expiresAt } = parseExact(payment, h.offer) as Exact
       expect(await h.chain.settle(payment, h.offer, { now: expiresAt, signal: timeouts() })).toMatchObject(refusal)
       expect(await h.chain.fate(payment, h.offer, at(h))).toMatchObject({ kind: 'unknown' })
-      h.heal()
+      h.recover()
       expect(await h.chain.settle(payment, h.offer, at(h))).toMatchObject({ kind: 'settled' })
     }))
 
@@ -465,7 +465,7 @@ describe('an authorization that is used, nobody knows on what,', () => {
       for (let i = 0; i < 2; i++)
         expect(await h.chain.settle(payment, h.offer, at(h))).toMatchObject({ kind: 'unknown' })
       expect(isSent).toBe(true)
-      h.heal()
+      h.recover()
       expect(await h.chain.settle(payment, h.offer, at(h))).toMatchObject({ kind: 'settled' })
     }))
 })

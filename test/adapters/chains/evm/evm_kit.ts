@@ -306,7 +306,7 @@ export async function evmHarness(
     outage(on) {
       wire.judge = on ? () => 'lost' : undefined
     },
-    lose(what) {
+    drop(what) {
       return new Promise((resolve) => {
         wire.judge = (messages) => {
           const isSending = messages.some(isSend)
@@ -316,7 +316,7 @@ export async function evmHarness(
         }
       })
     },
-    heal() {
+    recover() {
       wire.judge = undefined
     },
     mark() {

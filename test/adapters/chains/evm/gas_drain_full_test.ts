@@ -116,7 +116,7 @@ test('a wallet that turns bad in the block burns gas twice in an hour, whatever 
 
     const other = await h.payer()
     expect(await settle(h, await h.sign(other, h.offer))).toMatchObject({ kind: 'settled' })
-    h.heal()
+    h.recover()
     await wallet.feel(YES)
     const payment = await wallet.sign()
     expect(await settle(h, payment, now + HOUR - 60_000)).toMatchObject(BLOCKED)
@@ -154,7 +154,7 @@ test('a payment that a third party made of a blocked wallet is settled all the s
       await wallet.feel(YES)
       await settle(h, await wallet.sign())
     }
-    h.heal()
+    h.recover()
     await wallet.feel(YES)
     const payment = await wallet.sign()
     expect(await settle(h, payment)).toMatchObject(BLOCKED)
@@ -169,7 +169,7 @@ test('a plain account may be emptied in between four times, and still pays; the 
       await h.fund(payer, 1_000_000n)
       beforeSends(h, () => h.fund(payer, 0n))
       const settlement = await settle(h, await h.sign(payer, h.offer))
-      h.heal()
+      h.recover()
       await h.fund(payer, 1_000_000n)
       return settlement
     }
@@ -190,7 +190,7 @@ test('among others, only the account at fault is counted', () =>
       const [first, second] = [await h.sign(bad, h.offer), await h.sign(good, h.offer)]
       beforeSends(h, () => h.fund(bad, 0n))
       const both = await Promise.all([settle(h, first), settle(h, second)])
-      h.heal()
+      h.recover()
       expect(both).toMatchObject([i < 5 ? { kind: 'refused' } : BLOCKED, { kind: 'settled' }])
     }
   }))

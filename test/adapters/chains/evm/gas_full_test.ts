@@ -237,7 +237,7 @@ test('a key whose balance the node does not tell is unreadable, and not called e
     expect(await chain.renew(now)).toBe(false)
     expect(chain.keys().map(({ kind }) => kind)).toEqual(['unreadable', 'unreadable'])
     expect(chain.closed?.(now)).toMatchObject({ code: 'no_key', reason: expect.stringContaining('it cannot be read') })
-    h.heal()
+    h.recover()
     expect(await chain.renew(now)).toBe(true)
     close()
   }))

@@ -168,7 +168,7 @@ describe('a send', () => {
           kind: 'unknown',
           reason: expect.stringContaining('may still be mined'),
         })
-        h.heal()
+        h.recover()
         await expectOnePaid(h, await settle(h, payment))
       },
       { judge: noSync, resendMs: 16 },
@@ -188,11 +188,11 @@ describe('a send', () => {
       async (h) => {
         const [one, two] = (await payments(h, 2)) as [Payment, Payment]
         const stop = new AbortController()
-        const lost = h.lose('sends').then(async () => {
+        const lost = h.drop('sends').then(async () => {
           const second = h.chain.settle(two, h.offer, { now: h.now(), signal: stop.signal })
           stop.abort()
           expect(await second).toMatchObject({ kind: 'unknown' })
-          h.heal()
+          h.recover()
         })
         expect(await settle(h, one)).toMatchObject({ kind: 'settled' })
         await lost

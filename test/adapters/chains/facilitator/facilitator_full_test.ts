@@ -325,7 +325,7 @@ describe('an authorization that is used, nobody knows on what,', () => {
         kind: 'refused',
         reason: expect.stringContaining('nothing was sent'),
       })
-      own.heal()
+      own.recover()
       expect(await settle(own, payment)).toMatchObject({ kind: 'settled' })
     }))
 

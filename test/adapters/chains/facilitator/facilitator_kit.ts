@@ -145,7 +145,7 @@ export async function harness(
       base.outage(on)
       judge = on ? () => 'lost' : undefined
     },
-    lose(what) {
+    drop(what) {
       line.judge = (messages) => (what === 'answers' && messages.some(isReceipt) ? 'deaf' : 'fine')
       return new Promise((resolve) => {
         judge = (path) => {
@@ -156,8 +156,8 @@ export async function harness(
         if (what === 'answers') line.judge = watched(line.judge, resolve)
       })
     },
-    heal() {
-      base.heal()
+    recover() {
+      base.recover()
       judge = undefined
     },
   }

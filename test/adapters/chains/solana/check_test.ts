@@ -40,7 +40,7 @@ const METHODS = ['getGenesisHash', 'getMultipleAccounts', 'getTransaction', 'get
 afterEach(() => {
   node.outage(false)
   node.rewind(false)
-  for (const method of METHODS) node.lie(method)
+  for (const method of METHODS) node.fakeReply(method)
 })
 
 const SOUND: SolanaConfig = {
@@ -122,8 +122,8 @@ describe('check()', () => {
     ['an account that was given away', bent(2, (data) => void (data[40] = 255 - (data[40] ?? 0))), 'pay_to: '],
     ['a fee payer that holds data', bent(4, () => new Uint8Array(80)), 'fee_payer_keys.0: '],
   ]
-  test.each(accounts)('names %s', async (_, lie, setting) => {
-    node.lie('getMultipleAccounts', lie)
+  test.each(accounts)('names %s', async (_, fakeReply, setting) => {
+    node.fakeReply('getMultipleAccounts', fakeReply)
     const checked = await check()
     expect(checked).toMatchObject({ kind: 'wrong' })
     if (checked.kind === 'wrong') expect(checked.problems.some((problem) => problem.startsWith(setting))).toBe(true)
@@ -138,9 +138,9 @@ describe('check()', () => {
       ['getTransaction', undefined],
       ['getMultipleAccounts', {}],
     ] as const) {
-      node.lie(method, () => said)
+      node.fakeReply(method, () => said)
       expect([method, (await check()).kind]).toEqual([method, 'unavailable'])
-      node.lie(method)
+      node.fakeReply(method)
     }
     node.mark()
     node.advance(80)
@@ -165,10 +165,10 @@ describe('terms()', () => {
     expect(Object.keys(extra() ?? {})).toEqual(['feePayer'])
     expect(node.reads()).toBe(reads)
     const before = extra()
-    node.lie('getLatestBlockhash', () => null)
+    node.fakeReply('getLatestBlockhash', () => null)
     await chain.refresh({ now: node.now() })
     expect(extra()).toEqual(before)
-    node.lie('getLatestBlockhash')
+    node.fakeReply('getLatestBlockhash')
     await chain.refresh({ now: node.now() })
     expect(Object.keys(extra() ?? {})).toHaveLength(3)
     chain.close()

@@ -37,7 +37,7 @@ const puppet: SolanaDesk = Object.assign(desk(), { feePayer })
 const open: FacilitatorHarness[] = []
 afterEach(() => {
   for (const { chain } of open.splice(0)) chain.close()
-  node.lie('getTransaction')
+  node.fakeReply('getTransaction')
   puppet.supported = supporting(feePayer.address)
   puppet.answer = VALID
   puppet.asked.length = 0
@@ -191,9 +191,9 @@ describe('fate()', () => {
       paymentOf(h.offer, base64(await chatFormatOf({ ...draft, instructions: draft.instructions.slice(0, 3) }))),
     )
     node.advance(182)
-    node.lie('getTransaction', () => null)
+    node.fakeReply('getTransaction', () => null)
     expect(await fate(given)).toMatchObject({ kind: 'unknown' })
-    node.lie('getTransaction')
+    node.fakeReply('getTransaction')
     expect(await fate(given)).toMatchObject({ kind: 'dead' })
   })
 })

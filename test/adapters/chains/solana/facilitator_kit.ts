@@ -99,7 +99,7 @@ export async function facilitatorHarness(
     outage(on) {
       judge = on ? () => 'lost' : undefined
     },
-    lose(what) {
+    drop(what) {
       return new Promise((resolve) => {
         judge = (method) => {
           if (what === 'sends' && method.endsWith('/settle')) resolve()
@@ -109,7 +109,7 @@ export async function facilitatorHarness(
         }
       })
     },
-    heal() {
+    recover() {
       judge = undefined
     },
     async submit(payment) {

@@ -38,11 +38,11 @@ const METHODS = [
   'getTransaction',
 ]
 afterEach(() => {
-  node.heal()
+  node.recover()
   node.outage(false)
   node.rewind(false)
   node.setLag(0)
-  for (const method of METHODS) node.lie(method)
+  for (const method of METHODS) node.fakeReply(method)
 })
 
 const CENT = 10_000n
@@ -201,7 +201,7 @@ describe('verify()', () => {
   ]
   test.each(SAYS)("is unavailable where the trouble is the node's or the fee payer's: %s", async (says, err) => {
     const { h, payment } = await world()
-    node.lie('simulateTransaction', () => ({ context: contextAt(1), value: { err, logs: [] } }))
+    node.fakeReply('simulateTransaction', () => ({ context: contextAt(1), value: { err, logs: [] } }))
     expect(await verify(h, payment)).toMatchObject({ kind: 'unavailable' })
     const isFee = /Fee$|fee payer$/.test(says) // known to have sent nothing, and nothing that the payer could mend
     expect(await settle(h, payment)).toMatchObject({ kind: isFee ? 'unavailable' : 'unknown' })
@@ -215,12 +215,12 @@ describe('verify()', () => {
     node.outage(false)
     for (const odd of [null, {}, { context: contextAt(1) }, { context: contextAt(1), value: null }, [], 'ok']) {
       for (const method of METHODS.slice(0, 4)) {
-        node.lie(method, () => odd)
+        node.fakeReply(method, () => odd)
         if (method !== 'isBlockhashValid') expect(await verify(h, payment)).toMatchObject({ kind: 'unavailable' })
         expect((await fate(h, payment)).kind).toBe(
           method === 'getMultipleAccounts' || method === 'simulateTransaction' ? 'open' : 'unknown',
         )
-        node.lie(method)
+        node.fakeReply(method)
       }
     }
     node.mark()
@@ -270,9 +270,9 @@ describe('settle()', () => {
   })
 
   test('sends again what leaders drop, until it lands', async () => {
-    const { h, payer, payment } = await world(acting((round) => (round === 30 ? node.heal() : node.advance(1))))
+    const { h, payer, payment } = await world(acting((round) => (round === 30 ? node.recover() : node.advance(1))))
     const before = node.reads('sendTransaction')
-    void node.lose('landings')
+    void node.drop('landings')
     expect(await settle(h, payment)).toMatchObject({ kind: 'settled' })
     expect(node.reads('sendTransaction') - before).toBeGreaterThan(2)
     expect(await node.balanceOf(payer.address)).toBe(RICH - CENT)
@@ -280,9 +280,9 @@ describe('settle()', () => {
 
   test('ends with the code for a dead blockhash when it never lands', async () => {
     const { h, payer, payment } = await world(acting(() => node.advance(30)))
-    void node.lose('landings')
+    void node.drop('landings')
     expect(await settle(h, payment)).toMatchObject({ kind: 'refused', code: 'PAYMENT_BLOCKHASH_STALE' })
-    node.heal()
+    node.recover()
     expect(await fate(h, payment)).toEqual(DEAD)
     await h.submit(payment)
     expect(await node.balanceOf(payer.address)).toBe(RICH)
@@ -312,11 +312,11 @@ describe('settle()', () => {
     const answer = (code: number) => () => {
       throw new RpcError(code, 'no')
     }
-    node.lie('sendTransaction', answer(-32003))
-    void node.lose('landings')
+    node.fakeReply('sendTransaction', answer(-32003))
+    void node.drop('landings')
     expect(await settle(h, payment)).toMatchObject({ kind: 'refused', reason: 'nothing was sent: no' })
-    node.heal()
-    node.lie('sendTransaction', answer(-32005))
+    node.recover()
+    node.fakeReply('sendTransaction', answer(-32005))
     const before = node.reads('sendTransaction')
     expect(await settle(h, payment)).toMatchObject({ kind: 'settled' })
     expect(node.reads('sendTransaction')).toBe(before + 1)
@@ -333,16 +333,16 @@ describe('settle()', () => {
       commitment: 'confirmed',
       maxSupportedTransactionVersion: 0,
     })
-    for (const lie of [() => null, () => stranger]) {
-      node.lie('getTransaction', lie)
+    for (const fakeReply of [() => null, () => stranger]) {
+      node.fakeReply('getTransaction', fakeReply)
       expect((await fate(h, payment)).kind).toBe('unknown')
       const signal = AbortSignal.timeout(20)
       expect(await h.chain.settle(payment, offer, { now: node.now(), signal })).toMatchObject({ kind: 'unknown' })
     }
-    node.lie('getTransaction', short)
+    node.fakeReply('getTransaction', short)
     const doubting = await restarted(h)
     expect(await doubting.fate(payment, offer, at())).toEqual({ kind: 'dead' })
-    node.lie('getTransaction')
+    node.fakeReply('getTransaction')
     expect((await fate(h, payment)).kind).toBe('paid')
     doubting.close()
   })
@@ -350,12 +350,12 @@ describe('settle()', () => {
   /** The payer's money goes between rehearsal and block. */
   async function fails({ h, payment, payer }: World): Promise<Settlement> {
     let kept: unknown
-    node.lie('getMultipleAccounts', (truth) => (kept ??= truth))
-    node.lie('simulateTransaction', () => ({ context: contextAt(1), value: { err: null } }))
+    node.fakeReply('getMultipleAccounts', (truth) => (kept ??= truth))
+    node.fakeReply('simulateTransaction', () => ({ context: contextAt(1), value: { err: null } }))
     await verify(h, payment)
     await node.fund(payer.address, 0n)
     const settlement = await settle(h, payment)
-    for (const method of METHODS) node.lie(method)
+    for (const method of METHODS) node.fakeReply(method)
     await node.fund(payer.address, RICH)
     return settlement
   }
@@ -406,7 +406,7 @@ describe('fate()', () => {
     await fate(h, payment)
     node.advance(BLOCKHASH_EXPIRED + FINAL)
     expect(await fate(h, payment)).toEqual(DEAD)
-    node.lie('isBlockhashValid', () => ({ context: contextAt(1), value: true }))
+    node.fakeReply('isBlockhashValid', () => ({ context: contextAt(1), value: true }))
     expect([await fate(h, payment), (await settle(h, payment)).kind]).toEqual([DEAD, 'refused'])
     expect(await node.balanceOf(payer.address)).toBe(RICH)
   })
@@ -455,7 +455,7 @@ describe('fate()', () => {
     await h.submit(payment)
     node.advance(BLOCKHASH_EXPIRED + FINAL)
     let asked = 0
-    node.lie('getSignatureStatuses', (truth) =>
+    node.fakeReply('getSignatureStatuses', (truth) =>
       ++asked === 1 ? { context: contextAt(node.slot()), value: [null] } : truth,
     )
     expect(await fate(h, payment)).toMatchObject({ kind: 'paid', receipt: { payer: payer.address, amount: '10000' } })
@@ -465,12 +465,12 @@ describe('fate()', () => {
   test('is not dead because a status says that it failed, where its transaction says that it paid', async () => {
     const { h, payment } = await world()
     await h.submit(payment)
-    node.lie('getSignatureStatuses', (truth) => ({
+    node.fakeReply('getSignatureStatuses', (truth) => ({
       ...(truth as object),
       value: [{ err: { InstructionError: [2, { Custom: 1 }] }, confirmations: 1, confirmationStatus: 'confirmed' }],
     }))
     expect((await fate(h, payment)).kind).toBe('unknown')
-    node.lie('getSignatureStatuses')
+    node.fakeReply('getSignatureStatuses')
     expect((await fate(h, payment)).kind).toBe('paid')
   })
 
@@ -478,16 +478,19 @@ describe('fate()', () => {
     const { h, payment } = await world()
     await fate(h, payment)
     node.advance(BLOCKHASH_EXPIRED + FINAL)
-    node.lie('getSignatureStatuses', () => ({ context: contextAt(node.slot('finalized') - 1), value: [null] }))
+    node.fakeReply('getSignatureStatuses', () => ({ context: contextAt(node.slot('finalized') - 1), value: [null] }))
     expect((await fate(h, payment)).kind).toBe('unknown')
-    node.lie('getSignatureStatuses')
-    node.lie('isBlockhashValid', (truth, [, config]) =>
+    node.fakeReply('getSignatureStatuses')
+    node.fakeReply('isBlockhashValid', (truth, [, config]) =>
       (config as { commitment: string }).commitment === 'processed' ? { context: contextAt(1), value: true } : truth,
     )
     expect((await fate(h, payment)).kind).toBe('open')
-    node.lie('isBlockhashValid', (truth) => ({ ...(truth as object), context: contextAt(node.slot('finalized') - 1) }))
+    node.fakeReply('isBlockhashValid', (truth) => ({
+      ...(truth as object),
+      context: contextAt(node.slot('finalized') - 1),
+    }))
     expect((await fate(h, payment)).kind).toBe('unknown')
-    node.lie('isBlockhashValid')
+    node.fakeReply('isBlockhashValid')
     expect(await fate(h, payment)).toEqual(DEAD)
   })
 

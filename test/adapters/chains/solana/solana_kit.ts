@@ -255,8 +255,8 @@ export async function solanaHarness(node: SolanaNode, change: Partial<SolanaConf
     mineAt: async (seconds) => node.setTime(Math.max(seconds * 1000, node.now() + SLOT_MS)),
     reads: () => node.reads(),
     outage: node.outage,
-    lose: node.lose,
-    heal: node.heal,
+    drop: node.drop,
+    recover: node.recover,
     mark: node.mark,
     rewind: node.rewind,
   }
@@ -340,7 +340,7 @@ export async function solanaSubject(node: SolanaNode): Promise<Subject<SolanaHar
     open: async () => harness,
     async close() {
       harness.chain.close()
-      node.heal()
+      node.recover()
       node.outage(false)
       node.rewind(false)
     },

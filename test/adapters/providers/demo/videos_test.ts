@@ -228,7 +228,7 @@ describe('demoVideos()', () => {
   })
 
   test('a clip can be read again, until newer ones take its place, the read ones first', async () => {
-    const actor = acting(MAKES, { keptBytes: 250 })
+    const actor = acting(MAKES, { cacheBytes: 250 })
     const handles: string[] = []
     for (let at = 0; at < 3; at++) {
       const { handle } = await actor.submit(JOB, never)

@@ -82,7 +82,7 @@ describe('openaiChat() sends no member of another wire', () => {
       messages: [{ role: 'user', content: [{ type: 'text', text: 'see', ...MARK }] }],
       tools: [{ ...TOOL, ...MARK }],
     }
-    expect(await sentTo('https://openrouter.ai/api/v1', body, { keepsCacheControl: true })).toEqual(body)
+    expect(await sentTo('https://openrouter.ai/api/v1', body, { acceptsCacheControl: true })).toEqual(body)
   })
 
   test('and to OpenAI itself, its regional hosts included, neither thoughts nor `thinking`', async () => {

@@ -213,8 +213,8 @@ const READY =
 
 /** A process that does as `code` says when it is asked something, under the same walls as Python. */
 async function machine(code: string, how: { start?: string; memory?: number } = {}): Promise<Machine> {
-  const guest = `data:application/javascript,${encodeURIComponent(`${how.start ?? READY} for await (const chunk of Deno.stdin.readable) { const { id } = JSON.parse(new TextDecoder().decode(chunk)); ${code} }`)}`
-  return await startMachine({ programs, cwd: folder, memory: how.memory ?? 64, clock, guest, idleSeconds: 0.02 }, at)
+  const script = `data:application/javascript,${encodeURIComponent(`${how.start ?? READY} for await (const chunk of Deno.stdin.readable) { const { id } = JSON.parse(new TextDecoder().decode(chunk)); ${code} }`)}`
+  return await startMachine({ programs, cwd: folder, memory: how.memory ?? 64, clock, script, idleSeconds: 0.02 }, at)
 }
 
 describe('a process', () => {
@@ -340,7 +340,7 @@ describe('a process', () => {
     async () => {
       const given = new AbortController()
       const starting = startMachine(
-        { programs, cwd: folder, memory: 64, clock, guest: 'data:application/javascript,setInterval(()=>{},1000)' },
+        { programs, cwd: folder, memory: 64, clock, script: 'data:application/javascript,setInterval(()=>{},1000)' },
         { signal: given.signal },
       )
       given.abort()
@@ -349,7 +349,7 @@ describe('a process', () => {
         startMachine({ programs: { ...programs, deno: '/nowhere/deno' }, cwd: folder, memory: 64, clock }, at),
       ).rejects.toThrow('it cannot be started: no such program')
       await expect(
-        startMachine({ programs, cwd: folder, memory: 64, clock, guest: 'data:application/javascript,throw(1)' }, at),
+        startMachine({ programs, cwd: folder, memory: 64, clock, script: 'data:application/javascript,throw(1)' }, at),
       ).rejects.toThrow('it ended by itself')
     },
     START_MS,

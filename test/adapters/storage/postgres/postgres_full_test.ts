@@ -7,7 +7,7 @@ import { PgDialect, getTableConfig } from 'drizzle-orm/pg-core'
 import { Client } from 'pg'
 import { DatabaseError } from '../../../../adapters/storage/database_error.ts'
 import { memoryStorage } from '../../../../adapters/storage/memory.ts'
-import { LOCK, migrate, steps } from '../../../../adapters/storage/postgres/migrations.ts'
+import { LOCK, migrate, migrations } from '../../../../adapters/storage/postgres/migrations.ts'
 import { type PostgresStorage, postgresStorage } from '../../../../adapters/storage/postgres/mod.ts'
 import * as sqliteSchema from '../../../../adapters/storage/sqlite/schema.ts'
 import * as schema from '../../../../adapters/storage/postgres/schema.ts'
@@ -451,7 +451,7 @@ test('postgres storage: of twelve replicas that start at once each finds the dat
   const replicas = Array.from({ length: 12 }, () => postgresStorage(url))
   await Promise.all(replicas.map((storage) => storage.ready()))
   expect(await server.run(url, 'SELECT step::int, name FROM migrations')).toEqual(
-    steps.map(({ name }, at) => ({ step: at + 1, name })),
+    migrations.map(({ name }, at) => ({ step: at + 1, name })),
   )
   await Promise.all(replicas.map((storage, n) => storage.lease(`${n}`, 'me', { now: T, until: T + 1 })))
   for (const storage of replicas) await storage.close()
@@ -496,12 +496,12 @@ test('postgres: migrate() takes each step once, and a step that fails leaves not
 })
 
 test('postgres: a database of a newer or another Farebox is refused, and left as it is', async () => {
-  const future = [...steps, { name: 'from the future', sql: 'CREATE TABLE future (x int)' }]
+  const future = [...migrations, { name: 'from the future', sql: 'CREATE TABLE future (x int)' }]
   const stranger = [{ name: 'something else', sql: 'CREATE TABLE other (x int)' }]
   const refusals = [
     [
       future,
-      `The Postgres database was written by a newer Farebox: it has ${steps.length + 1} migrations, this version knows ${steps.length}`,
+      `The Postgres database was written by a newer Farebox: it has ${migrations.length + 1} migrations, this version knows ${migrations.length}`,
     ],
     [stranger, 'its migration 1 is "something else"'],
   ] as const
@@ -549,7 +549,7 @@ test('the Postgres schema and the migrated tables agree, and have the fields of 
       `SELECT indexrelid::regclass::text AS name FROM pg_index WHERE indrelid = '${name}'::regclass AND NOT indisprimary ORDER BY 1`,
     )
     expect(found.map((each) => each.name)).toEqual(indexes.map(({ config }) => config.name).sort())
-    for (const { config } of indexes) expect(steps.map(({ sql }) => sql).join()).toContain(indexOf(name, config))
+    for (const { config } of indexes) expect(migrations.map(({ sql }) => sql).join()).toContain(indexOf(name, config))
   }
   await subject.close()
 })

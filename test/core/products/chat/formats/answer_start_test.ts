@@ -194,7 +194,7 @@ describe('a paid stream', () => {
     const { post, signed, clock } = await table(streaming(pieces.answer))
     let response: Response | undefined
     const asked = post(STREAM, { payment: await signed() }).then((reply) => (response = reply))
-    await pieces.asked()
+    await pieces.requested()
     await clock.settle()
     expect(response).toBeUndefined()
     pieces.push(HI)
