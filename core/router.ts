@@ -119,7 +119,12 @@ function decode(segments: readonly string[]): string | undefined {
   }
 }
 
-const literals = (route: Route): number => route.segments.filter((segment) => !segment.startsWith('{')).length
+/** How much of a route is fixed: its literal segments, then what must follow a name in its last one. */
+function literals({ segments }: Route): number {
+  const last = segments.at(-1) ?? ''
+  const hasSuffix = last.startsWith('{') && !last.endsWith('}')
+  return segments.filter((segment) => !segment.startsWith('{')).length + (hasSuffix ? 0.5 : 0)
+}
 
 function allowed(byMethod: ReadonlyMap<string, Endpoint>): string {
   const methods = new Set([...byMethod.keys(), 'OPTIONS'])

@@ -70,7 +70,7 @@ function freeErrors(
     ...(errorFormat === 'market' ? FEED : []),
     ...(input ? (['INVALID_BODY'] as const) : []),
     ...(errorFormat === 'responses' ? (['INVALID_PARAMETER', 'JOB_NOT_FOUND'] as const) : []),
-    ...(errorFormat === 'chat' ? MODEL : []),
+    ...(errorFormat === 'chat' && takesBody ? MODEL : []),
     ...(namesIn(path).length > 0 && errorFormat === undefined ? (['NOT_FOUND'] as const) : []),
     ...(limit ? (['TOO_MANY_REQUESTS'] as const) : []),
     'INTERNAL',

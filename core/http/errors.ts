@@ -32,6 +32,7 @@ const table = {
   INVALID_VIDEO_REQUEST: { status: 400, error: 'Invalid video request', coded: true },
   NOT_ALLOWED: { status: 403, error: 'Not allowed' },
   PAYER_MISMATCH: { status: 403, error: 'Payment payer mismatch' },
+  MODEL_NOT_FOUND: { status: 404, error: 'Model not found', coded: true },
   JOB_NOT_FOUND: { status: 404, error: 'Job not found' },
   NOT_FOUND: { status: 404, error: 'Not found' },
   METHOD_NOT_ALLOWED: { status: 405, error: 'Method not allowed' },

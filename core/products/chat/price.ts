@@ -26,13 +26,12 @@ export type ChatPriceParts = {
   readonly total: string
 }
 
-/** The share of `max_tokens` that is quoted: 10%, times 2.5, 3 or 4.5 where effort scales it. */
-const OUTPUT_SHARE = dollars('0.1')
-
-const SCALED_SHARE: Readonly<Partial<Record<Effort, Dollars>>> = {
-  high: dollars('0.25'),
-  xhigh: dollars('0.3'),
-  max: dollars('0.45'),
+/** The share of `max_tokens` that is quoted, and what multiplies it where the effort that is sent scales the quote. */
+export const OUTPUT_SHARE = dollars('0.1')
+export const EFFORT_FACTORS: Readonly<Partial<Record<Effort, Dollars>>> = {
+  high: dollars('2.5'),
+  xhigh: dollars('3'),
+  max: dollars('4.5'),
 }
 
 /** Chat: input + share of output, at least 0.001, + surcharge + fee (contract 6.37, 6.17). Throws for a free model. */
@@ -67,7 +66,8 @@ function chatCost({
     return { input: NOTHING, output: NOTHING, tokens: billing.price, floorApplied: false, surcharge, fee: NOTHING }
   const { long } = billing
   const rates = long && promptTokens >= long.from ? long : billing
-  const share = (scalesQuote && effort && SCALED_SHARE[effort]) || OUTPUT_SHARE
+  const factor = scalesQuote && effort && EFFORT_FACTORS[effort]
+  const share = factor ? times(OUTPUT_SHARE, factor) : OUTPUT_SHARE
   const input = times(perToken(rates.input), BigInt(promptTokens))
   const output = times(times(perToken(rates.output), BigInt(maxTokens)), share)
   const tokens = plus(input, output)

@@ -3,7 +3,7 @@ import { Type } from '@sinclair/typebox'
 import { free, type FreeContext } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { type GatewayFacts, DEGRADED_AFTER, type ProviderStatus } from '../../endpoint/gateway_info.ts'
-import { models as listing } from './models.ts'
+import { listModels } from './models.ts'
 
 const LIMIT = { requests: 60, windowMs: 60_000, bucket: 'health' }
 const FRESH = { 'cache-control': 'no-store' }
@@ -35,17 +35,9 @@ function chainStatus({ isReady, closed, healthStatus }: GatewayFacts): 'ok' | 'd
 type Modelled = { readonly id: string; readonly status: 'available' | 'degraded' } & ReturnType<typeof statusOf>
 
 /** Only listed models: models that are not configured have no public health. */
-async function modelsOf(
-  request: Parameters<(typeof listing)[0]['answer']>[0],
-  context: FreeContext,
-): Promise<readonly Modelled[]> {
-  const replies = await Promise.all(
-    listing.map((endpoint) => endpoint.answer({ ...request, query: new URLSearchParams(), search: '' }, context)),
-  )
-  const ids = replies.flatMap(({ body }) =>
-    (JSON.parse(body as string) as { data: readonly { id: string }[] }).data.map(({ id }) => id),
-  )
-  return ids.map((id) => {
+function modelsOf(context: FreeContext): readonly Modelled[] {
+  const { data } = JSON.parse(listModels(context).body as string) as { data: readonly { id: string }[] }
+  return data.map(({ id }) => {
     const providerStatus = context.gateway.healthStatus.model(id)
     return { id, status: isDegraded(providerStatus) ? 'degraded' : 'available', ...statusOf(providerStatus) }
   })
@@ -105,10 +97,10 @@ const overview = free({
     models: Type.Object({ total: Type.Integer(), available: Type.Integer(), degraded: Type.Integer() }),
     timestamp: Type.String(),
   }),
-  async answer(request, context) {
+  answer(_request, context) {
     const { gateway, clock } = context
     const now = clock.now()
-    const all = await modelsOf(request, context)
+    const all = modelsOf(context)
     const available = all.filter((model) => model.status === 'available').length
     const chain = chainStatus(gateway)
     const areAllAvailable = available === all.length
@@ -207,8 +199,8 @@ const models = free({
     ),
     timestamp: Type.String(),
   }),
-  answer: async (request, context) =>
-    json(200, { object: 'list', data: await modelsOf(request, context), timestamp: iso(context.clock.now()) }, FRESH),
+  answer: (_request, context) =>
+    json(200, { object: 'list', data: modelsOf(context), timestamp: iso(context.clock.now()) }, FRESH),
 })
 
 const regions = free({

@@ -1,10 +1,10 @@
 /** What everything costs, and how much of it there is: the menu and the listing of models, in numbers. */
 import { Type } from '@sinclair/typebox'
-import { free, type FreeContext, type FreeRequest } from '../../endpoint/mod.ts'
+import { free, type FreeContext } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { print, roundUp } from '../../x402/money.ts'
 import { FEE } from '../../x402/pricing.ts'
-import { models } from './models.ts'
+import { listModels } from './models.ts'
 
 const HOUR_MS = 3_600_000
 const CACHED = { 'cache-control': 'public, max-age=60' }
@@ -19,11 +19,8 @@ type Listed = {
 }
 
 /** Reads the model list itself, so that both agree. */
-async function listed(request: FreeRequest, context: FreeContext): Promise<readonly Listed[]> {
-  const replies = await Promise.all(
-    models.map((endpoint) => endpoint.answer({ ...request, query: new URLSearchParams(), search: '' }, context)),
-  )
-  return replies.flatMap(({ body }) => (JSON.parse(body as string) as { data: readonly Listed[] }).data)
+function listed(context: FreeContext): readonly Listed[] {
+  return (JSON.parse(listModels(context).body as string) as { data: readonly Listed[] }).data
 }
 
 const amount = Type.String({ description: 'US dollars, six decimals, margin and fee included.' })
@@ -67,9 +64,9 @@ const prices = free({
       }),
     ),
   }),
-  async answer(request, context) {
+  answer(_request, context) {
     const { gateway } = context
-    const rates = (await listed(request, context)).map(({ id, owned_by, categories, billing_mode, pricing }) => ({
+    const rates = listed(context).map(({ id, owned_by, categories, billing_mode, pricing }) => ({
       id,
       owned_by,
       categories,
@@ -115,9 +112,9 @@ const numbers = free({
     endpoints: Type.Object({ paid: count('Endpoints that ask for a payment.'), free: count('Endpoints that do not.') }),
     networks: count('Networks that this gateway is paid on.'),
   }),
-  async answer(request, context) {
+  answer(_request, context) {
     const { catalog, vendors, gateway } = context
-    const all = await listed(request, context)
+    const all = listed(context)
     const of = (...categories: readonly string[]) =>
       all.filter((model) => model.categories.some((each) => categories.includes(each))).length
     const chat = catalog.chat.all.filter((row) => vendors.chat(row) !== undefined)

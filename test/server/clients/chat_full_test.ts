@@ -280,6 +280,24 @@ describe('openai', () => {
     })
   })
 
+  test('retrieves a model by its id and by an alias, slash and all, and reads that there is no such model (contract 8.14)', async () => {
+    for (const [asked, id] of [
+      [ECHO, ECHO],
+      ['openai/gpt-6-luna', 'vendor-a/chat-6-small'],
+      ['gpt-6-luna', 'vendor-a/chat-6-small'],
+    ] as const)
+      expect(await client(false).models.retrieve(asked)).toMatchObject({
+        id,
+        object: 'model',
+        owned_by: id.split('/')[0],
+      })
+    const refused = await client(false)
+      .models.retrieve('nobody/nothing')
+      .catch((error: unknown) => error)
+    expect(refused).toBeInstanceOf(OpenAI.NotFoundError)
+    expect(refused).toMatchObject({ status: 404, code: 'MODEL_NOT_FOUND', type: 'not_found_error', param: 'model' })
+  })
+
   test('chats and streams free of charge without a wallet', async () => {
     const { data, response } = await client(false).chat.completions.create({ model: FREE, messages }).withResponse()
     expect([response.headers.get('x-free-model'), data.choices[0]?.message.content?.startsWith(ECHO_LABEL)]).toEqual([

@@ -45,9 +45,26 @@ describe('GET /api/v1/models', () => {
       max_output: 128_000,
       categories: ['chat', 'reasoning', 'coding', 'vision'],
       billing_mode: 'paid',
-      pricing: { input: 0.1, output: 0.5, cache_read: 0.01, cache_write: 0.125 },
+      pricing: {
+        input: 0.1,
+        output: 0.5,
+        cache_read: 0.01,
+        cache_write: 0.125,
+        output_share: 0.1,
+        minimum: 0.001,
+        transaction_fee: 0.001,
+        long_context: { from_prompt_tokens: 272_001, input: 0.2, output: 0.75 },
+        effort_factors: { high: 2.5, xhigh: 3, max: 4.5 },
+      },
     })
-    expect((await entry('vendor-d/chat-5-turbo')).pricing).toEqual({ input: 1.2, output: 4 })
+    expect((await entry('vendor-d/chat-5-turbo')).pricing).toEqual({
+      input: 1.2,
+      output: 4,
+      output_share: 0.1,
+      minimum: 0.001,
+      transaction_fee: 0.001,
+    })
+    expect((await entry('vendor-c/chat-4.3')).pricing.search_surcharge).toBe(0.12)
   })
 
   test('gives a flat price with its fee inside, and a free model as costing nothing', async () => {
@@ -209,5 +226,134 @@ describe('GET /api/v1/models', () => {
     const head = await shop.fetch(new Request(`${ORIGIN}/api/v1/models`, { method: 'HEAD' }))
     expect([head.status, await head.text()]).toEqual([200, ''])
     expect((await (await shop.fetch(new Request(`${ORIGIN}/api/v1/models`))).json()).data.length).toBeGreaterThan(60)
+  })
+})
+
+describe('GET /api/v1/models/{id}', () => {
+  const one = (id: string, options: KitOptions = {}) =>
+    kit({ chatVendor, video: scriptedVideo(), audio: scriptedAudio(), ...options }).shop.fetch(
+      new Request(`${ORIGIN}/api/v1/models/${id}`),
+    )
+
+  test('answers the entry of every model on the list, its slash raw or encoded (contract 8.14)', async () => {
+    for (const model of await listed()) {
+      for (const path of [model.id, encodeURIComponent(model.id)]) {
+        const { status, body } = await read(await one(path))
+        expect([path, status, body]).toEqual([path, 200, model])
+      }
+    }
+  })
+
+  test('answers for every alias, and for a model that is not listed and can be bought (contract 8.14)', async () => {
+    for (const { id, aliases } of [
+      ...chatRows,
+      ...imageRows,
+      ...videoRows.filter(({ retired }) => !retired),
+      ...audioRows,
+    ])
+      for (const name of [id, ...aliases]) {
+        const { status, body } = await read(await one(encodeURIComponent(name)))
+        expect([name, status, body.id, body.object]).toEqual([name, 200, id, 'model'])
+      }
+  })
+
+  test('is 404 in the form of OpenAI’s errors for another id, and for what is not configured (contract 8.14)', async () => {
+    const none = { chat: () => undefined, images: () => undefined, video: () => undefined, audio: () => undefined }
+    const answers = [
+      await one('nobody/nothing'),
+      await one('x'),
+      await one('farebox/echo/'),
+      await one('farebox/echo', { ports: { vendors: none } }),
+    ]
+    for (const answer of answers) {
+      const { status, body } = await read(answer)
+      expect([status, body.error]).toEqual([
+        404,
+        {
+          message: expect.stringContaining('GET /api/v1/models'),
+          type: 'not_found_error',
+          code: 'MODEL_NOT_FOUND',
+          param: 'model',
+        },
+      ])
+    }
+  })
+
+  test('leaves the verbs of generate-content at the same path alone', async () => {
+    const { shop } = kit({ chatVendor })
+    const look = await shop.fetch(new Request(`${ORIGIN}/api/v1/models/farebox/echo:generateContent`))
+    expect(look.status).toBe(402)
+    const wrong = await shop.fetch(new Request(`${ORIGIN}/api/v1/models/farebox/echo`, { method: 'POST' }))
+    expect([wrong.status, wrong.headers.get('allow')]).toEqual([405, 'GET, HEAD, OPTIONS'])
+  })
+})
+
+describe('a quote is made from what the list says of the model, and from nothing else', () => {
+  /** Micro-dollars, as the fields of the list are described. */
+  function computed(
+    pricing: any,
+    asked: { prompt: number; output: number; effort?: string; searches: boolean },
+  ): bigint {
+    const micro = (amount = 0) => BigInt(Math.round(amount * 1e6))
+    const surcharge = asked.searches ? micro(pricing.search_surcharge) : 0n
+    if (pricing.flat !== undefined) return micro(pricing.flat) + surcharge
+    const isLong = pricing.long_context && asked.prompt >= pricing.long_context.from_prompt_tokens
+    const rates = isLong ? pricing.long_context : pricing
+    const share = Math.round(pricing.output_share * (pricing.effort_factors?.[asked.effort ?? ''] ?? 1) * 1e4)
+    const scaled =
+      BigInt(asked.prompt) * micro(rates.input) * 10_000n + BigInt(asked.output * share) * micro(rates.output)
+    const least = micro(pricing.minimum) * 10_000_000_000n
+    return (
+      ((scaled > least ? scaled : least) + 9_999_999_999n) / 10_000_000_000n +
+      surcharge +
+      micro(pricing.transaction_fee)
+    )
+  }
+
+  const paidRows = chatRows.filter(({ billing }) => billing.mode !== 'free')
+  /** A text is as many tokens as it says. */
+  const countTokens = async (text: string) => Number(text)
+
+  test('short and long prompts to the token, efforts and live search, of every row (contract 8.13)', async () => {
+    for (const row of paidRows) {
+      const { pricing } =
+        (await entry(row.id)) ??
+        (await read(await kit({ chatVendor }).shop.fetch(new Request(`${ORIGIN}/api/v1/models/${row.id}`)))).body
+      const efforts = row.effort?.scalesQuote ? [undefined, 'low', 'high', 'xhigh', 'max'] : [undefined]
+      // Estimates are limited for each gateway and minute.
+      const alice = kit({ chatVendor, ports: { countTokens } }).buyer()
+      const contents = ['1', '199992', '199993', '271993', '271994'].filter((tokens) => Number(tokens) < row.contextWindow / 2)
+      for (const content of contents)
+        for (const reasoning_effort of efforts)
+          for (const searches of row.liveSearch ? [false, true] : [false]) {
+            const body = {
+              model: row.id,
+              messages: [{ role: 'user', content }],
+              max_tokens: 4_000,
+              ...(reasoning_effort && { reasoning_effort }),
+              ...(searches && { search_parameters: { mode: 'on' } }),
+            }
+            const quoted = await alice.ask(body, { path: '/api/v1/chat/completions' })
+            const { estimate } = (await alice.ask(body, { path: '/api/v1/chat/estimate' })).body
+            const asked = {
+              prompt: estimate.prompt_tokens,
+              output: estimate.max_tokens,
+              effort: estimate.reasoning_effort,
+              searches,
+            }
+            expect([row.id, reasoning_effort, quoted.status, quoted.body.accepts?.[0]?.amount]).toEqual([
+              row.id,
+              reasoning_effort,
+              402,
+              String(computed(pricing, asked)),
+            ])
+          }
+    }
+  })
+
+  test('the price list says the same of a model as the list (contract 8.13)', async () => {
+    const { shop } = kit({ chatVendor })
+    const { body } = await read(await shop.fetch(new Request(`${ORIGIN}/api/pricing`)))
+    for (const { id, pricing } of body.models) expect([id, pricing]).toEqual([id, (await entry(id)).pricing])
   })
 })
