@@ -1,5 +1,7 @@
 /** Web search, prediction markets and DeFi data: what they cost, what their vendors are asked, and what becomes of the answer. */
 import { describe, expect, test } from 'bun:test'
+import { defiLlama } from '../../../adapters/providers/defillama/defi.ts'
+import { predexon } from '../../../adapters/providers/predexon/markets.ts'
 import { exaWeb } from '../../../adapters/providers/exa/web.ts'
 import {
   type DataVendor,
@@ -123,8 +125,11 @@ describe('what a vendor is asked', () => {
     expect(asked).toEqual([])
   })
 
-  test('of wallets is a list in a body, however it came', async () => {
-    const { asked, pay } = stage()
+  test('of wallets is a list in a body, however it came (contract 15.2)', async () => {
+    const { asked, send, pay } = stage()
+    const many = { addresses: Array.from({ length: 200 }, () => WALLET) }
+    expect((await send('POST', IDENTITIES, many)).status).toBe(402)
+    expect((await send('POST', IDENTITIES, { addresses: [...many.addresses, WALLET] })).status).toBe(400)
     await pay('POST', IDENTITIES, { addresses: [WALLET, WALLET] })
     await pay('GET', `${IDENTITIES}?addresses=${WALLET}`)
     expect(asked.map((each) => (each as PassthroughRequest).body)).toEqual([
@@ -133,7 +138,7 @@ describe('what a vendor is asked', () => {
     ])
   })
 
-  test('of DeFi is one of five paths, with the query', async () => {
+  test('of DeFi is one of five paths, with the query (contract 15.5)', async () => {
     const { asked, pay } = stage()
     for (const path of [
       'protocols',
@@ -203,7 +208,7 @@ describe('what a vendor is asked', () => {
 describe('an answer', () => {
   const TEXT = '{"price":1.10,"id":12345678901234567890,"e":1e2,"exact":"1"}'
 
-  test('is handed on letter by letter, and settled once; web search wraps it in data', async () => {
+  test('is handed on letter by letter, and settled once; web search wraps it in data (contract 9.17, 15.5)', async () => {
     const { chain, buyer, shop } = stage(async () => TEXT)
     const alice = buyer()
     const bought = async (path: string, method: 'GET' | 'POST', body?: object) => {
@@ -317,7 +322,7 @@ describe('an answer', () => {
 })
 
 describe('a question that comes to nothing', () => {
-  test('keeps the service’s own status and words, and takes nothing', async () => {
+  test('keeps the service’s own status and words, and takes nothing (contract 15.3)', async () => {
     const refusal = new ApiError('PASSED_ON', {
       status: 404,
       message: 'Predexon 404: no such market (payment NOT charged)',
@@ -376,7 +381,67 @@ describe('a question that comes to nothing', () => {
     expect([status, body.error, chain.transfers]).toEqual([500, 'Internal server error', []])
   })
 
-  test('at a venue that is not on the list is 404 with those that are', async () => {
+  test('because a venue refuses it keeps the status; because it is away is 502, and because of our key 503 (contract 15.3)', async () => {
+    for (const [theirs, ours, said] of [
+      [400, 400, 'payment NOT charged'],
+      [404, 404, 'payment NOT charged'],
+      [422, 422, 'payment NOT charged'],
+      [403, 503, ''],
+      [500, 502, 'NOT charged'],
+      [503, 502, 'NOT charged'],
+    ] as const) {
+      const clock = testClock()
+      const prediction = predexon({
+        key: 'key',
+        clock,
+        log: testLog(),
+        fetch: async () => Response.json({ error: 'no such market' }, { status: theirs }),
+      })
+      const { pay, chain } = stage(undefined, { ports: { clock, vendors: { prediction } } })
+      const asking = pay('GET', MARKETS)
+      await clock.advance(5_000)
+      const { status, body } = await asking
+      expect([theirs, status, chain.transfers]).toEqual([theirs, ours, []])
+      expect(JSON.stringify(body)).toContain(said)
+    }
+  })
+
+  test('because a protocol is unknown is 400, uncharged; a coin that is unknown is left out, and charged (contract 15.5)', async () => {
+    const clock = testClock()
+    const defi = defiLlama({
+      clock,
+      log: testLog(),
+      fetch: async (url) =>
+        url.includes('/protocol/')
+          ? Response.json({ message: 'Protocol not found' }, { status: 400 })
+          : Response.json({ coins: {} }),
+    })
+    const { pay, chain } = stage(undefined, { ports: { clock, vendors: { defi } } })
+    const unknown = await pay('GET', '/api/v1/defidata/protocol/nobody')
+    expect([unknown.status, chain.transfers]).toEqual([400, []])
+    const coins = await pay('GET', '/api/v1/defidata/prices/coingecko:nothing')
+    expect([coins.status, coins.body, chain.transfers.length]).toEqual([200, { coins: {} }, 1])
+  })
+
+  test('because DeFi data are silent for 25 seconds is 502, uncharged (contract 15.6)', async () => {
+    const clock = testClock()
+    const defi = defiLlama({
+      clock,
+      log: testLog(),
+      fetch: (_, { signal }) =>
+        new Promise((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason as Error))),
+    })
+    const { pay, chain } = stage(undefined, { ports: { clock, vendors: { defi } } })
+    const asking = pay('GET', PROTOCOLS)
+    let isAnswered = false
+    void asking.then(() => (isAnswered = true))
+    await clock.advance(24_999)
+    expect(isAnswered).toBe(false)
+    await clock.advance(1)
+    expect([(await asking).status, chain.transfers]).toEqual([502, []])
+  })
+
+  test('at a venue that is not on the list is 404 with those that are (contract 15.1)', async () => {
     const { status, body } = await stage().send('GET', '/api/v1/pm/betfair/markets')
     expect([status, body.available[0]]).toEqual([404, '/api/v1/pm/polymarket/{path}'])
   })

@@ -110,7 +110,7 @@ describe('a node', () => {
     }
   })
 
-  test('is given up after 20 seconds, on Solana after 15', async () => {
+  test('is given up after 20 seconds, on Solana after 15 (contract 15.14)', async () => {
     for (const [network, seconds] of [
       ['base-mainnet', 20],
       ['solana-mainnet', 15],

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'bun:test'
+import { rpcNodes } from '../../../../adapters/providers/json_rpc/nodes.ts'
 import { type RpcCall, type RpcVendor, networkRows } from '../../../../core/mod.ts'
-import { type KitOptions, kit, oneNode, ORIGIN, read } from '../../../kit.ts'
+import { type KitOptions, kit, oneNode, ORIGIN, read, testClock, testLog } from '../../../kit.ts'
 
 const SOLANA = 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1'
 const call = (more: object = {}) => ({ jsonrpc: '2.0', id: 1, method: 'eth_blockNumber', params: [], ...more })
@@ -32,7 +33,7 @@ function stage(options: KitOptions = {}, node: Partial<RpcVendor> = {}) {
   return { ...subject, asked, free }
 }
 
-describe('the price of asking a node (contract 15.7)', () => {
+describe('the price of asking a node', () => {
   // micro-USDC, from 0.002 per element + 0.001, and 0.0005 per element + 0.001
   test.each([
     ['a call', BASE.path, call(), '3000'],
@@ -43,12 +44,12 @@ describe('the price of asking a node (contract 15.7)', () => {
     ['a call', ON_SOLANA.path, call({ method: 'getSlot' }), '1500'],
     ['a batch of 4', ON_SOLANA.path, batch(4), '3000'],
     ['a batch of 1000', ON_SOLANA.path, batch(1_000), '501000'],
-  ] as const)('%s at %s', async (_, path, body, amount) => {
+  ] as const)('%s at %s (contract 15.7, 15.8)', async (_, path, body, amount) => {
     const { status, body: quote } = await stage().buyer().ask(body, { path })
     expect([status, quote.accepts[0].amount]).toEqual([402, amount])
   })
 
-  test('is asked before anything is judged: who does not pay is quoted, whatever he wrote', async () => {
+  test('is asked before anything is judged: who does not pay is quoted, whatever he wrote (contract 15.10)', async () => {
     const { buyer, asked } = stage()
     for (const body of [{}, [], 'text', null, 7, [null], call({ method: 'admin_peers' })])
       expect((await buyer().ask(body, BASE)).status).toBe(402)
@@ -57,7 +58,7 @@ describe('the price of asking a node (contract 15.7)', () => {
 })
 
 describe('an answer', () => {
-  test("is the node's own, with the network that gave it, once it is paid", async () => {
+  test("is the node's own, with the network that gave it, once it is paid (contract 15.11)", async () => {
     const { buyer, chain, asked } = stage()
     const { status, headers, body } = await buyer().buy(call({ id: 'a' }), BASE)
     expect([status, body, headers.get('x-network'), headers.get('x-cache')]).toEqual([
@@ -94,7 +95,7 @@ describe('an answer', () => {
     expect(chain.transfers).toHaveLength(1)
   })
 
-  test('that numbers cannot hold comes as it was written', async () => {
+  test('that numbers cannot hold comes as it was written (contract 15.11)', async () => {
     const text = '{"jsonrpc":"2.0","id":1,"result":{"rentEpoch":18446744073709551615}}'
     const { shop, buyer } = stage({}, { ask: async () => ({ text, isCached: true }) })
     const alice = buyer()
@@ -107,6 +108,47 @@ describe('an answer', () => {
     const response = await shop.fetch(request)
     expect([await response.text(), response.headers.get('x-cache')]).toEqual([text, 'HIT'])
   })
+})
+
+describe('a method', () => {
+  test('that reads, or sends what somebody else has signed, is served; one that uses the keys of the node is not (contract 15.12)', async () => {
+    const { buyer, asked } = stage()
+    const served = ['eth_call', 'eth_getLogs', 'eth_sendRawTransaction', 'getBalance', 'sendTransaction']
+    for (const method of served)
+      expect([method, (await buyer().buy(call({ method }), BASE)).status]).toEqual([method, 200])
+    for (const method of ['eth_sign', 'eth_sendTransaction', 'eth_accounts', 'personal_unlockAccount'])
+      expect([method, (await buyer().buy(call({ method }), BASE)).status]).toEqual([method, 400])
+    expect(asked.map(({ calls }) => (calls as RpcCall).method)).toEqual(served)
+  })
+})
+
+describe('a node that does not answer', () => {
+  test.each([
+    ['base-mainnet', BASE, 20_000],
+    ['solana-mainnet', ON_SOLANA, 15_000],
+  ] as const)(
+    'is given up: %s is 502 that may be asked again in 30 seconds, uncharged (contract 15.14)',
+    async (network, at, waitMs) => {
+      const clock = testClock()
+      const rpc = rpcNodes({
+        nodes: { [network]: 'https://node.example/' },
+        clock,
+        log: testLog(),
+        fetch: () => new Promise<Response>(() => {}),
+      })
+      const { buyer, chain } = kit({ ports: { clock, vendors: { rpc } } })
+      const alice = buyer()
+      const payment = alice.sign(await alice.ask(call(), at))
+      const asking = alice.buy(call(), { ...at, payment })
+      let isAnswered = false
+      void asking.then(() => (isAnswered = true))
+      await clock.advance(waitMs - 1)
+      expect(isAnswered).toBe(false)
+      await clock.advance(1)
+      const { status, headers } = await asking
+      expect([status, headers.get('retry-after'), chain.transfers]).toEqual([502, '30', []])
+    },
+  )
 })
 
 describe('a bad call is 400 once it is paid, names its dotted path, reaches no node and costs nothing (contract 3.23)', () => {
@@ -178,7 +220,7 @@ describe('a bad call is 400 once it is paid, names its dotted path, reaches no n
 })
 
 describe('a network', () => {
-  test('is known by its slug, by aliases, in any case, and without its -mainnet', async () => {
+  test('is known by its slug, by aliases, in any case, and without its -mainnet (contract 15.9)', async () => {
     const { buyer, asked } = stage({}, { networks: ['base-mainnet', 'ethereum-mainnet', 'own-mainnet'] })
     for (const name of ['base-mainnet', 'BASE', 'eth', 'Mainnet', 'own'])
       expect((await buyer().buy(call(), on(name))).status).toBe(200)
@@ -191,7 +233,7 @@ describe('a network', () => {
     ])
   })
 
-  test('that there is no node of is 400 with those that there are, paid or not, and costs nothing (contract 15.15)', async () => {
+  test('that there is no node of is 400 with those that there are, paid or not, and costs nothing (contract 15.9, 15.15)', async () => {
     const { buyer, asked } = stage()
     for (const name of ['dogecoin', 'base_', 'x'.repeat(42), '..%2Fadmin', 'base%00', 'constructor', '__proto__']) {
       const { status, body } = await buyer().ask(call(), on(name))
@@ -225,7 +267,7 @@ describe('what a client of Solana must know before it pays', () => {
     stage({ networks: [SOLANA], ...more }, { networks: ['solana-mainnet', 'solana-devnet'] })
   const MINT = '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU'
 
-  test('is free on a gateway that is paid on Solana, and asked of the chain that it is paid on', async () => {
+  test('is free on a gateway that is paid on Solana, and asked of the chain that it is paid on (contract 15.13)', async () => {
     const { free, asked, chain } = paidOnSolana()
     for (const said of [
       { method: 'getLatestBlockhash' },
