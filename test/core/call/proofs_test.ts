@@ -27,13 +27,13 @@ const bodies = ({ alice }: Desk): Readonly<Record<string, Record<string, string>
 
 for (const path of [ONRAMP, RELEASE]) {
   describe(`POST ${path}`, () => {
-    test('quotes nothing, as text, in every place (contract 1.38)', async () => {
+    test('quotes nothing, as text, in every place (contract 1.38, 17.5, 18.7)', async () => {
       const subject = await desk()
       const { status, body } = await subject.alice.ask(bodies(subject)[path], { path })
       expect([status, body.accepts[0].amount, body.price.amount]).toEqual([402, '0', '0.000000'])
     })
 
-    test('verifies the signature, claims its nonce and settles nothing (contract 1.37, 1.38)', async () => {
+    test('verifies the signature, claims its nonce and settles nothing (contract 1.37, 1.38, 17.5, 18.4)', async () => {
       const questions: string[] = []
       const subject = await desk({ chain: memoryChain({ before: (question) => void questions.push(question) }) })
       const { alice, chain, ports } = subject
@@ -128,7 +128,7 @@ describe('a link to fill a wallet', () => {
   const link = (who: Buyer, address = who.wallet) =>
     who.buy({ address, network: 'base', asset: 'USDC' }, { path: ONRAMP })
 
-  test('is the vendor’s, for the wallet that signs', async () => {
+  test('is the vendor’s, for the wallet that signs (contract 18.4, 18.5)', async () => {
     const { alice, acts } = await desk()
     const { body } = await link(alice)
     expect([body, acts.links]).toEqual([
@@ -138,7 +138,17 @@ describe('a link to fill a wallet', () => {
     expect((await link(alice, alice.wallet.toUpperCase().replace('0X', '0x'))).status).toBe(200)
   })
 
-  test('for another wallet is 403, after verification and uncharged', async () => {
+  test('is one for one signed request, however often that comes (contract 18.5)', async () => {
+    const { alice, acts, clock } = await desk()
+    const order = { address: alice.wallet }
+    const payment = alice.sign(await alice.ask(order, { path: ONRAMP }))
+    const { body } = await alice.buy(order, { path: ONRAMP, payment })
+    await clock.advance(60_000)
+    expect((await alice.buy(order, { path: ONRAMP, payment })).body).toEqual(body)
+    expect(acts.links.length).toBe(1)
+  })
+
+  test('for another wallet is 403, after verification and uncharged (contract 18.4)', async () => {
     const { alice, buyer, acts, chain } = await desk()
     const { status, body } = await link(alice, buyer('bob').wallet)
     expect([status, body.reason, body.payer_wallet, acts.links, chain.transfers]).toEqual([
@@ -150,7 +160,7 @@ describe('a link to fill a wallet', () => {
     ])
   })
 
-  test('is made ten times an hour for a wallet, and thirty times from an address', async () => {
+  test('is made ten times an hour for a wallet, and thirty times from an address (contract 18.6)', async () => {
     const { alice, acts, buyer, clock } = await desk()
     const statuses = async (who: Buyer, times: number) => {
       const answers: Answer[] = []
@@ -169,7 +179,7 @@ describe('a link to fill a wallet', () => {
     expect((await link(alice)).status).toBe(200)
   })
 
-  test('is for a wallet on Base: any other address is 400, and a gateway that is paid on Solana alone sells none', async () => {
+  test('is for a wallet on Base: any other address is 400, and a gateway that is paid on Solana alone sells none (contract 18.4)', async () => {
     const { alice, restart } = await desk()
     for (const address of ['7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU', '0x1', `${alice.wallet}\n`])
       expect((await alice.ask({ address }, { path: ONRAMP })).status).toBe(400)
@@ -177,7 +187,7 @@ describe('a link to fill a wallet', () => {
     expect((await alice.ask({ address: alice.wallet }, { path: ONRAMP, shop })).status).toBe(503)
   })
 
-  test('that leads anywhere else is not handed out', async () => {
+  test('that leads anywhere else is not handed out (contract 18.5)', async () => {
     const { alice } = await desk({
       ports: { vendors: { onramp: { link: async () => 'https://evil.example/pay.coinbase.com/' } } },
     })
@@ -187,15 +197,18 @@ describe('a link to fill a wallet', () => {
 })
 
 describe('the price of', () => {
-  test.each(vectors)('$path is what line $line of the specification says', async ({ path, amount, body }) => {
-    const { alice } = await desk()
-    const { status, body: said } = await alice.ask(body, { path })
-    expect([status, said.price.amount, said.accepts[0].amount]).toEqual([
-      402,
-      amount,
-      String(Math.round(Number(amount) * 1e6)),
-    ])
-  })
+  test.each(vectors)(
+    '$path is what line $line of the specification says (contract 17.1, 17.2, 17.3, 17.4, 17.7, 18.7, 18.8)',
+    async ({ path, amount, body }) => {
+      const { alice } = await desk()
+      const { status, body: said } = await alice.ask(body, { path })
+      expect([status, said.price.amount, said.accepts[0].amount]).toEqual([
+        402,
+        amount,
+        String(Math.round(Number(amount) * 1e6)),
+      ])
+    },
+  )
 
   test('everything that acts upon the world is here', () => {
     const acting = endpoints.filter(

@@ -145,7 +145,7 @@ describe('for play money', () => {
     [`${plain('eip155:8453')}\nbatched = { networks = ["eip155:84532"] }`, false],
     ['batched = { networks = ["eip155:8453"] }', true],
     ['batched = { url = "https://gateway-api-testnet.circle.com" }', false],
-  ])('nobody is rung and no number rented: %j', (how, isReal) => {
+  ])('nobody is rung and no number rented: %j (contract 17.16)', (how, isReal) => {
     const { voice, phone, bridge } = affordable(vendors, row(how), { isDevnet: false })
     expect([voice !== undefined, phone !== undefined, bridge !== undefined]).toEqual([
       isReal,

@@ -33,11 +33,16 @@ const call = (who: Buyer, more: Record<string, unknown> = {}, at: Parameters<Buy
   who.buy({ ...ORDER, ...more }, { path: CALL, ...at })
 
 describe('a call', () => {
-  test('is paid for when it is accepted for dialing, and is followed for free', async () => {
+  test('is paid for when it is accepted for dialing, and is followed for free (contract 17.7, 17.8, 17.9, 17.14)', async () => {
     const { alice, acts, chain, get } = await booth()
     const { status, body } = await call(alice)
     expect([status, body.status, chain.transfers.map(({ value }) => value)]).toEqual([200, 'queued', [541_000n]])
-    expect(body.poll_url).toBe(`${ORIGIN}/api/v1/voice/call/${body.call_id}`)
+    expect(body).toEqual({
+      call_id: expect.any(String),
+      status: 'queued',
+      poll_url: `${ORIGIN}/api/v1/voice/call/${body.call_id}`,
+      message: expect.any(String),
+    })
     expect(acts.rung).toEqual([
       { to: ORDER.to, from: LINE, task: ORDER.task, voice: 'nat', language: 'en-US', maxMinutes: 5, model: 'base' },
     ])
@@ -50,7 +55,7 @@ describe('a call', () => {
     ])
   })
 
-  test('hands every word of its order on', async () => {
+  test('hands every word of its order on (contract 17.8)', async () => {
     const { alice, acts } = await booth()
     await call(alice, {
       from: LINE,
@@ -104,7 +109,7 @@ describe('a call', () => {
     [{ webhook: 'https://x.example' }, 'webhook'],
     [{ phone_number: ORDER.to }, 'phone_number'],
   ] as readonly (readonly [Record<string, unknown>, string])[])(
-    'with %j is 400 before the quote',
+    'with %j is 400 before the quote (contract 17.7, 17.8)',
     async (more, field) => {
       const { alice, acts } = await booth()
       const { status, body, headers } = await alice.ask({ ...ORDER, ...more }, { path: CALL })
@@ -128,7 +133,7 @@ describe('a call', () => {
     '+1988',
     '+19115550100',
     '+44116123',
-  ])('to %s is 403 before the quote, with a payment as without', async (to) => {
+  ])('to %s is 403 before the quote, with a payment as without (contract 17.10)', async (to) => {
     const { alice, acts, chain } = await booth()
     const payment = alice.sign(await alice.ask(ORDER, { path: CALL }))
     for (const answer of [await alice.ask({ ...ORDER, to }, { path: CALL }), await call(alice, { to }, { payment })]) {
@@ -146,7 +151,7 @@ describe('a call', () => {
 describe('the number that is called from', () => {
   const refusal = ({ status, body }: Answer) => [status, body.error, body.reason, body.your_active_numbers]
 
-  test('has to be rented: without one, 403 says where', async () => {
+  test('has to be rented: without one, 403 says where (contract 17.11)', async () => {
     const { alice, chain } = await booth(undefined, { rents: false })
     const { status, body } = await call(alice)
     expect([status, body.error, body.buy_endpoint, chain.transfers]).toEqual([
@@ -157,7 +162,7 @@ describe('the number that is called from', () => {
     ])
   })
 
-  test('is the wallet’s only one, or named: 400 says which there are', async () => {
+  test('is the wallet’s only one, or named: 400 says which there are (contract 17.11)', async () => {
     const { alice, acts, ports } = await booth()
     const second = '+14155550101'
     await rentTo(ports.storage, alice.wallet, START, second)
@@ -165,7 +170,7 @@ describe('the number that is called from', () => {
     expect([(await call(alice, { from: second })).status, acts.rung.map(({ from }) => from)]).toEqual([200, [second]])
   })
 
-  test('is never another wallet’s, one that has expired, or nobody’s', async () => {
+  test('is never another wallet’s, one that has expired, or nobody’s (contract 17.11)', async () => {
     const { alice, buyer, acts, ports, clock, chain } = await booth()
     const bobs = '+14155550101'
     await rentTo(ports.storage, buyer('bob').wallet, START, bobs)
@@ -195,7 +200,7 @@ describe('nobody is rung twice', () => {
     expect([status, headers.get('retry-after'), slow.rung]).toEqual([503, '600', []])
   })
 
-  test('by the same signed request, after a crash between the dialing and the settlement', async () => {
+  test('by the same signed request, after a crash between the dialing and the settlement (contract 17.12)', async () => {
     let isDead = true
     const wrap = (ports: Ports): Ports => ({
       ...ports,
@@ -216,7 +221,7 @@ describe('nobody is rung twice', () => {
     expect([status, acts.rung.length, chain.transfers.length]).toEqual([200, 1, 1])
   })
 
-  test('where it is not known whether somebody was: not before ten minutes, whatever is signed', async () => {
+  test('where it is not known whether somebody was: not before ten minutes, whatever is signed (contract 17.13)', async () => {
     const { alice, acts, clock } = await booth((voice, { rung }) => ({
       ring: (...asked) =>
         rung.length === 0
@@ -235,7 +240,7 @@ describe('nobody is rung twice', () => {
     expect([(await call(alice)).status, acts.rung.length]).toEqual([200, 3])
   })
 
-  test('for one order, however late it comes and whatever was rung meanwhile', async () => {
+  test('for one order, however late it comes and whatever was rung meanwhile (contract 17.12)', async () => {
     let weather: 'lost' | 'fair' = 'lost'
     const { alice, acts, chain, clock } = await booth((voice) => ({
       ring: async (...asked) =>
@@ -295,7 +300,7 @@ describe('GET /api/v1/voice/call/{callId}', () => {
     end_at: '2026-11-20T00:01:30Z',
   }
 
-  test('has what was said under both names, and nothing of what it cost the operator', async () => {
+  test('has what was said under both names, and nothing of what it cost the operator (contract 17.15)', async () => {
     const { alice, get } = await booth(() => ({ callStatus: async () => ended }))
     const { body } = await get((await call(alice)).body.poll_url)
     expect(body).toMatchObject({
@@ -305,6 +310,7 @@ describe('GET /api/v1/voice/call/{callId}', () => {
       call_length: 1.5,
       transcript: [{ role: 'assistant', text: 'Hello' }],
       transcripts: ended.transcripts,
+      concatenated_transcript: 'assistant: Hello',
       ended_by: 'USER',
       started_at: '2026-11-20T00:00:00Z',
       ended_at: '2026-11-20T00:01:30Z',
@@ -327,13 +333,13 @@ describe('GET /api/v1/voice/call/{callId}', () => {
     [{ queue_status: 'pre_queue_error' }, 'error', 'ERROR'],
     [{ transcripts: [null, 7, 'hello'], queue_status: {} }, 'queued', 'IN_PROGRESS'],
   ]
-  test.each(ends)('reads %j as %s, ended by %s', async (record, status, endedBy) => {
+  test.each(ends)('reads %j as %s, ended by %s (contract 17.14)', async (record, status, endedBy) => {
     const { alice, get } = await booth(() => ({ callStatus: async () => record }))
     const { body } = await get((await call(alice)).body.poll_url)
     expect([body.status, body.ended_by]).toEqual([status, endedBy])
   })
 
-  test('of a call that was not made here is 404, also by the vendor’s own id', async () => {
+  test('of a call that was not made here is 404, also by the vendor’s own id (contract 17.14)', async () => {
     const { alice, get, acts } = await booth()
     await call(alice)
     for (const id of ['call_00000000000000000000000000000000', 'vendor-call-1', 'x', 'CALL_1']) {
@@ -349,6 +355,13 @@ describe('GET /api/v1/voice/call/{callId}', () => {
       const { status, body } = await get(`${CALL}/${id}`)
       expect([status, body.x402Version, body.price.free]).toEqual([402, 2, true])
     }
+  })
+
+  test('is answered 120 times a minute (contract 17.14)', async () => {
+    const { alice, get } = await booth()
+    const { poll_url } = (await call(alice)).body
+    for (let times = 0; times < 120; times++) expect((await get(poll_url)).status).toBe(200)
+    expect((await get(poll_url)).status).toBe(429)
   })
 
   test('is 502 while the vendor is away', async () => {

@@ -3,7 +3,17 @@ import { describe, expect, test } from 'bun:test'
 import { ApiError, type PhoneVendor, type Ports } from '../../../../core/mod.ts'
 import { TERM_MS } from '../../../../core/products/phone/number_leases.ts'
 import { type Actors, actors, LINE, rentTo } from '../../../actors.ts'
-import { type Answer, type Buyer, door, kit, type Kit, type KitOptions, START } from '../../../kit.ts'
+import {
+  type Answer,
+  type Buyer,
+  door,
+  encodePayment,
+  kit,
+  type Kit,
+  type KitOptions,
+  ORIGIN,
+  START,
+} from '../../../kit.ts'
 
 const BUY = '/api/v1/phone/numbers/buy'
 const RENEW = '/api/v1/phone/numbers/renew'
@@ -58,7 +68,7 @@ const values = ({ chain }: Kit) => chain.transfers.map(({ value }) => value)
 const reason = ({ status, body }: Answer) => [status, body.error, body.reason]
 
 describe('a number', () => {
-  test('is rented for 30 days by the wallet that pays, and is on its list alone', async () => {
+  test('is rented for 30 days by the wallet that pays, and is on its list alone (contract 17.2, 17.4)', async () => {
     const subject = shop()
     const { status, body } = await buy(subject.alice)
     expect([status, body]).toEqual([
@@ -72,9 +82,27 @@ describe('a number', () => {
     ])
     expect(await subject.numbers()).toEqual([['+14155550200', iso(START + TERM), true]])
     expect([await subject.numbers(subject.bob), values(subject)]).toEqual([[], [5_001_000n, 2_000n, 2_000n]])
+    const list = await subject.alice.buy({}, { path: LIST })
+    expect(list.body).toEqual({
+      numbers: [{ phone_number: '+14155550200', chain: 'base-sepolia', expires_at: iso(START + TERM), active: true }],
+      count: 1,
+    })
   })
 
-  test('is renewed from the end of its term, by nobody but its wallet', async () => {
+  test('is of the country and the area that are named, of the US where none is (contract 17.2)', async () => {
+    const wanted: unknown[] = []
+    const subject = shop((phone) => ({
+      buy: (order, at) => (wanted.push([order.country, order.areaCode]), phone.buy(order, at)),
+    }))
+    for (const body of [{}, { country: 'GB' }, { areaCode: '415' }]) await subject.alice.buy(body, { path: BUY })
+    expect(wanted).toEqual([
+      ['US', undefined],
+      ['GB', undefined],
+      ['US', '415'],
+    ])
+  })
+
+  test('is renewed from the end of its term, by nobody but its wallet (contract 17.3)', async () => {
     const subject = shop()
     const { phone_number } = (await buy(subject.alice)).body
     await subject.clock.advance(10 * DAY)
@@ -86,7 +114,7 @@ describe('a number', () => {
     expect(values(subject)).toEqual([5_001_000n, 5_001_000n, 5_001_000n])
   })
 
-  test('ends to the millisecond, is given back by the chore, and cannot be renewed before or after that', async () => {
+  test('ends to the millisecond, is given back by the chore, and cannot be renewed before or after that (contract 17.3)', async () => {
     const subject = shop()
     const { phone_number } = (await buy(subject.alice)).body
     await subject.clock.advance(TERM - 1)
@@ -123,7 +151,7 @@ describe('a number', () => {
     ])
   })
 
-  test('that is not to be had is 404, and a carrier that fails 502, uncharged', async () => {
+  test('that is not to be had is 404, and a carrier that fails 502, uncharged (contract 17.2)', async () => {
     for (const [answer, status, error] of [
       [async () => undefined, 404, 'No numbers available'],
       [async () => Promise.reject(new ApiError('UPSTREAM_FAILED')), 502, 'Purchase failed'],
@@ -156,8 +184,29 @@ describe('a number', () => {
   })
 })
 
+test('a lookup answers with the record of the carrier, letter by letter (contract 17.1)', async () => {
+  const asked: unknown[] = []
+  const record = '{"phone_number":"+14155550100",  "valid":true,"score":1.10,"id":12345678901234567890}'
+  const subject = shop(() => ({ lookup: async (...given) => (asked.push(given.slice(0, 2)), record) }))
+  for (const [path, value] of [
+    ['/api/v1/phone/lookup', 11_000n],
+    ['/api/v1/phone/lookup/fraud', 51_000n],
+  ] as const) {
+    const payment = subject.alice.sign(await subject.alice.ask({ phoneNumber: LINE }, { path }))
+    const response = await subject.shop.fetch(
+      new Request(ORIGIN + path, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'payment-signature': encodePayment(payment) },
+        body: JSON.stringify({ phoneNumber: LINE }),
+      }),
+    )
+    expect([path, response.status, await response.text(), values(subject).at(-1)]).toEqual([path, 200, record, value])
+  }
+  expect(asked).toHaveLength(2)
+})
+
 describe('giving back', () => {
-  test('costs nothing, twice at once as well, and happens once', async () => {
+  test('costs nothing, twice at once as well, and happens once (contract 17.5)', async () => {
     const subject = shop()
     const { phone_number } = (await buy(subject.alice)).body
     const answers = await Promise.all(Array.from({ length: 5 }, () => release(subject.alice, phone_number)))
@@ -232,7 +281,7 @@ describe('a number that was bought for a call', () => {
     expect([subject.acts.released, subject.acts.bought.length, values(subject)]).toEqual([subject.acts.bought, 1, []])
   })
 
-  test('whose payment is refused waits for its wallet’s poll, is used by nobody meanwhile, and is given back when the poll does not come', async () => {
+  test('whose payment is refused waits for its wallet’s poll, is used by nobody meanwhile, and is given back when the poll does not come (contract 17.6)', async () => {
     for (const isCollected of [true, false]) {
       const subject = shop()
       subject.chain.simulate('refused')
@@ -299,7 +348,7 @@ describe('a number that was bought for a call', () => {
 })
 
 describe('a renewal', () => {
-  test('counts once it is paid, and only one at a time', async () => {
+  test('counts once it is paid, and only one at a time (contract 17.6)', async () => {
     const subject = shop()
     const { phone_number } = (await buy(subject.alice)).body
     subject.chain.simulate('refused')

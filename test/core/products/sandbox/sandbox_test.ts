@@ -25,17 +25,20 @@ function stage(script: SandboxScript & { vendor?: Partial<SandboxVendor> } = {},
 }
 
 describe('the price', () => {
-  test.each(vectors)('of $path is $amount micro-USDC ($spec)', async ({ path, body, amount, shown }) => {
-    const { status, body: said } = await stage().alice.ask(body, { path })
-    expect([status, said.accepts[0].amount, said.price.amount, said.price.currency]).toEqual([
-      402,
-      amount,
-      shown,
-      'USD',
-    ])
-  })
+  test.each(vectors)(
+    'of $path is $amount micro-USDC ($spec) (contract 16.1, 16.2, 16.3, 16.4)',
+    async ({ path, body, amount, shown }) => {
+      const { status, body: said } = await stage().alice.ask(body, { path })
+      expect([status, said.accepts[0].amount, said.price.amount, said.price.currency]).toEqual([
+        402,
+        amount,
+        shown,
+        'USD',
+      ])
+    },
+  )
 
-  test('says whether it is flat or by the hour, and that nothing is paid back', async () => {
+  test('says whether it is flat or by the hour, and that nothing is paid back (contract 16.3, 16.11)', async () => {
     const { alice } = stage()
     expect((await alice.ask({ timeout: 300 }, { path: CREATE })).body.price).toEqual({
       amount: '0.011000',
@@ -91,12 +94,15 @@ describe('an order', () => {
     [STATUS, 'sandbox_id', { sandbox_id: `${ID}0` }],
     [TERMINATE, 'force', { sandbox_id: ID, force: true }],
   ]
-  test.each(wrong)('to %s is told before the quote what is wrong with %s', async (path, field, body) => {
-    const { status, body: said, headers } = await stage().alice.ask(body, { path })
-    expect([status, said.details[0].path, headers.has('payment-required')]).toEqual([400, field, false])
-  })
+  test.each(wrong)(
+    'to %s is told before the quote what is wrong with %s (contract 16.5, 16.6, 16.8)',
+    async (path, field, body) => {
+      const { status, body: said, headers } = await stage().alice.ask(body, { path })
+      expect([status, said.details[0].path, headers.has('payment-required')]).toEqual([400, field, false])
+    },
+  )
 
-  test('without a word is for five minutes of one core and 512 MB; an empty setup is none, and a GPU brings more', async () => {
+  test('without a word is for five minutes of one core and 512 MB; an empty setup is none, and a GPU brings more (contract 16.5, 16.6, 16.7)', async () => {
     const { alice, sandbox, clock } = stage()
     const { body } = await alice.buy({ setup_commands: [] }, { path: CREATE })
     expect(body).toEqual({
@@ -126,7 +132,7 @@ describe('an order', () => {
 })
 
 describe('a sandbox', () => {
-  test('runs commands until it is terminated, and reads as terminated from then on', async () => {
+  test('runs commands until it is terminated, and reads as terminated from then on (contract 16.1, 16.8, 16.9, 16.11)', async () => {
     const { alice, rent, chain } = stage({
       answer: (command) => ({ stdout: command.join('|'), stderr: 'e', returncode: 3 }),
     })
@@ -156,7 +162,7 @@ describe('a sandbox', () => {
     ])
   })
 
-  test('of another wallet is one that does not exist: never run, never told of, never charged', async () => {
+  test('of another wallet is one that does not exist: never run, never told of, never charged (contract 16.10)', async () => {
     const { rent, buyer, chain, first } = stage()
     const [sandbox_id, bob] = [await rent(), buyer('bob')]
     for (const [path, more] of [
@@ -293,7 +299,7 @@ describe('a sandbox whose payment was refused', () => {
     ])
   })
 
-  test('is ended when five minutes have gone by, however long it was to live, by whoever is there then; a paid one is not', async () => {
+  test('is ended when five minutes have gone by, however long it was to live, by whoever is there then; a paid one is not (contract 16.12)', async () => {
     const { alice, chain, streamed, idle, sandbox, rent, restart } = stage()
     await rent({ timeout: 86_400 })
     chain.simulate('refused')
@@ -310,7 +316,7 @@ describe('a sandbox whose payment was refused', () => {
     expect(await alive()).toEqual([true, false])
   })
 
-  test('is the last of its wallet until it is paid for, or has gone', async () => {
+  test('is the last of its wallet until it is paid for, or has gone (contract 16.12)', async () => {
     const { alice, chain, clock, streamed, sandbox, ports } = stage()
     const refuse = async () => (chain.simulate('refused'), await alice.buy({}, { path: CREATE }))
     const { body } = await refuse()

@@ -54,7 +54,7 @@ const BOTH = [
 ]
 
 describe('a deposit', () => {
-  test('is settled first, and only then its fee; the answer has both transactions', async () => {
+  test('is settled first, and only then its fee; the answer has both transactions (contract 18.8, 18.10, 18.11)', async () => {
     const subject = counter()
     const { status, body, headers } = await subject.send(await subject.order())
     expect(moved(subject)).toEqual(BOTH)
@@ -74,7 +74,7 @@ describe('a deposit', () => {
     })
   })
 
-  test('is quoted at its fee alone, under both paths, and says which fields it takes', async () => {
+  test('is quoted at its fee alone, under both paths, and says which fields it takes (contract 18.8, 18.9)', async () => {
     const { alice, order } = counter()
     const { body: asked } = await order()
     for (const path of [FUND, ALIAS]) {
@@ -108,13 +108,13 @@ describe('a deposit', () => {
     [{ recipient: 'bridge' }, 'recipient'],
     [{ depositAuthorization: 'not base64 of anything' }, 'depositAuthorization'],
     [{ depositAuthorization: btoa('{"x402Version":1}') }, 'depositAuthorization'],
-  ])('with %j is 400 before the quote', async (wrong, path) => {
+  ])('with %j is 400 before the quote (contract 18.9)', async (wrong, path) => {
     const { alice, order } = counter()
     const { status, body, headers } = await alice.ask({ ...(await order()).body, ...wrong }, { path: FUND })
     expect([status, body.details[0].path, headers.has('payment-required')]).toEqual([400, path, false])
   })
 
-  test('of exactly the least and of the most are taken', async () => {
+  test('of exactly the least and of the most are taken (contract 18.9)', async () => {
     for (const amount of [2_000_000n, 10_000_000_000n]) {
       const { alice, send, order, chain } = counter()
       chain.fund(alice.wallet, 20_000_000_000n)
@@ -123,7 +123,7 @@ describe('a deposit', () => {
     }
   })
 
-  test('that another wallet has signed, to somebody else, or of another amount, is 400 and charges nothing', async () => {
+  test('that another wallet has signed, to somebody else, or of another amount, is 400 and charges nothing (contract 18.12)', async () => {
     const subject = counter()
     const bob = subject.buyer('bob')
     for (const deposit of [
@@ -147,7 +147,7 @@ describe('a deposit', () => {
     expect([status, body.error, moved(subject)]).toEqual([400, 'Deposit authorization invalid', []])
   })
 
-  test('to where the bridge does not take the deposits of this account is 403, and the same request buys nothing either', async () => {
+  test('to where the bridge does not take the deposits of this account is 403, and the same request buys nothing either (contract 18.10, 18.12)', async () => {
     const subject = counter()
     const order = await subject.order({ recipient: '0x00000000000000000000000000000000000000aa' })
     for (let n = 0; n < 2; n++) {
@@ -157,7 +157,7 @@ describe('a deposit', () => {
     expect(subject.chain.transfers).toEqual([])
   })
 
-  test('while the bridge is away is 503, and the same signed request deposits afterwards', async () => {
+  test('while the bridge is away is 503, and the same signed request deposits afterwards (contract 18.12)', async () => {
     const { bridge } = actors()
     let isAway = true
     const subject = counter({
@@ -198,7 +198,7 @@ describe('a deposit', () => {
 })
 
 describe('a deposit authorization', () => {
-  test('that serves one request serves no other, at the same time or later: 409', async () => {
+  test('that serves one request serves no other, at the same time or later: 409 (contract 18.12)', async () => {
     const subject = counter()
     const deposit = subject.deposit()
     const orders = await Promise.all(Array.from({ length: 6 }, () => subject.order({ deposit })))
@@ -279,7 +279,7 @@ describe('a deposit whose settlement', () => {
   })
 
   test.each(['landed', 'dropped', 'late'] as const)(
-    'is of unknown outcome (%s) is looked at until it is known, and never sent twice',
+    'is of unknown outcome (%s) is looked at until it is known, and never sent twice (contract 18.13)',
     async (weather) => {
       const subject = counter()
       subject.chain.simulate(weather)
@@ -292,7 +292,7 @@ describe('a deposit whose settlement', () => {
     },
   )
 
-  test('stays unknown becomes a job, which says not to sign again; its poll pays the fee once the deposit is known', async () => {
+  test('stays unknown becomes a job, which says not to sign again; its poll pays the fee once the deposit is known (contract 18.13)', async () => {
     const subject = counter()
     const { alice, chain, clock } = subject
     const order = await subject.order()
@@ -345,7 +345,7 @@ describe('a process that dies', () => {
     expect([status, body.deposit.txHash, moved(subject)]).toEqual([200, subject.chain.transfers[0]?.transaction, BOTH])
   })
 
-  test('there: a fresh signature of the fee finds the deposit as well, and only one of many', async () => {
+  test('there: a fresh signature of the fee finds the deposit as well, and only one of many (contract 18.13)', async () => {
     let isDead = false
     const subject = counter({
       wrap: crashing((storage) => ({

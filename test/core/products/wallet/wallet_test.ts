@@ -34,7 +34,7 @@ test('a wallet is asked about as the chain spells its payers', () => {
 })
 
 describe('GET /api/v1/balance', () => {
-  test('tells what a wallet holds, before and after it has paid', async () => {
+  test('tells what a wallet holds, before and after it has paid (contract 18.1)', async () => {
     const { balance, buyer, chain } = stage()
     const alice = buyer()
     const [terms] = chain.terms(START)
@@ -62,7 +62,7 @@ describe('GET /api/v1/balance', () => {
     expect((await stage().balance(`0x${'0'.repeat(40)}`)).body).toMatchObject({ balance: '0.000000', base_units: '0' })
   })
 
-  test('is 400 with its path and message for what is no address, and nobody is asked (contract 18.14)', async () => {
+  test('is 400 with its path and message for what is no address, and nobody is asked (contract 18.3, 18.14)', async () => {
     let asked = 0
     const { chain } = kit()
     const { get } = stage({ ports: { chain: { ...chain, balance: async () => (asked++, usdc(0n)) } } })
@@ -119,7 +119,7 @@ describe('GET /api/v1/balance', () => {
     expect((await stage({ ports: { chain: mute } }).balance(chain.wallet('alice'))).body.error).toBe('Not configured')
   })
 
-  test('is answered 60 times a minute', async () => {
+  test('is answered 60 times a minute (contract 18.1)', async () => {
     const { balance, chain } = stage()
     const address = chain.wallet('alice')
     for (let i = 0; i < 60; i++) expect((await balance(address)).status).toBe(200)
@@ -129,7 +129,7 @@ describe('GET /api/v1/balance', () => {
 })
 
 describe('GET /api/v1/wallet/{address}/reconciliation', () => {
-  test('sums what a wallet has paid in 30 days, by model and by endpoint', async () => {
+  test('sums what a wallet has paid in 30 days, by model and by endpoint (contract 18.2)', async () => {
     const { spent, buyer, clock } = stage()
     const alice = buyer()
     await alice.buy()
@@ -221,13 +221,13 @@ describe('GET /api/v1/wallet/{address}/reconciliation', () => {
     expect(body.last_call_at).toBe(new Date(START - DAY).toISOString())
   })
 
-  test('is 400 for what is no address', async () => {
+  test('is 400 for what is no address (contract 18.3)', async () => {
     const { spent } = stage()
     for (const odd of ['alice', `0x${'1'.repeat(39)}`, '%20', '0x', encodeURIComponent(`0x${'1'.repeat(40)}/x`)])
       expect([odd, (await spent(odd)).status]).toEqual([odd, 400])
   })
 
-  test('takes an address of the network that it is paid on, whatever that is', async () => {
+  test('takes an address of the network that it is paid on, whatever that is (contract 18.3)', async () => {
     const { chain } = kit()
     const key = 'So11111111111111111111111111111111111111112'
     const solana = chain.terms(START).map((terms) => ({ ...terms, network: 'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp' }))
