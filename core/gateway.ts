@@ -1,4 +1,7 @@
-/** One gateway: the menu over one set of ports, as a function from Request to Reply. The whole of Farebox, for those who embed it. */
+/**
+ * One gateway: the menu over one set of ports, as a function from Request to Reply. The whole of Farebox, for those who
+ * embed it.
+ */
 import { addressKey } from './http/caller_address.ts'
 import { fail, overdue, reconcile, STALLED } from './payment/settle.ts'
 import { isForgotten } from './endpoint/records.ts'
@@ -64,9 +67,15 @@ export type Setup = {
   readonly maxMedia?: number
   /** Largest request body that brings files, in bytes: 32 MiB. */
   readonly maxUpload?: number
-  /** Memory for request bodies of more than 64 KiB until they are answered, in bytes, each counted three times: 8 times `maxUpload`. Over it 503. */
+  /**
+   * Memory for request bodies of more than 64 KiB until they are answered, in bytes, each counted three times: 8 times
+   * `maxUpload`. Over it 503.
+   */
   readonly maxBodies?: number
-  /** Called when 32 MiB of that memory have been given back: the place to collect garbage, which a runtime may put off until there is twice as much. */
+  /**
+   * Called when 32 MiB of that memory have been given back: the place to collect garbage, which a runtime may put off
+   * until there is twice as much.
+   */
   readonly onBodiesFreed?: () => void
   /** CAIP-2 networks that it is paid on, for what is sold differently there. */
   readonly networks?: readonly string[]
@@ -76,13 +85,16 @@ export type Setup = {
   readonly unverifiable?: 402 | 503
   /** What an address may ask of free models; 30 a minute and 300 an hour (contract 20.2). */
   readonly freeTier?: readonly Window[]
-  /** Characters of unpaid requests that are counted for one address in a minute: 10,000,000. One beyond ASCII counts as its bytes in UTF-8. */
+  /**
+   * Characters of unpaid requests that are counted for one address in a minute: 10,000,000. One beyond ASCII counts as
+   * its bytes in UTF-8.
+   */
   readonly unpaidCharacters?: number
   /** Whether a web page of this `Origin` may use what is free; every page may unless told. */
   readonly freeToOrigin?: (origin: string) => boolean
   /**
-   * What a wallet that has never paid may have open of what is served before it is paid for, such as chat: 2 calls, worth 0.05 USDC together. The
-   * first is let through whatever it costs.
+   * What a wallet that has never paid may have open of what is served before it is paid for, such as chat: 2 calls,
+   * worth 0.05 USDC together. The first is let through whatever it costs.
    */
   readonly newWallet?: Partial<Omit<NewWalletLimit, 'endpoints'>>
   /** Wallets that may buy what is not for everybody: `generate_content`, `background`. */
@@ -344,11 +356,15 @@ export function gateway(setup: Setup): Gateway {
   let polledAt = Number.NEGATIVE_INFINITY
   let lastSeen = ''
 
-  /** Jobs at their vendors' place are seen to although nobody polls: what was made there can often be fetched for a day only. */
+  /**
+   * Jobs at their vendors' place are seen to although nobody polls: what was made there can often be fetched for a day
+   * only.
+   */
   async function pollUpstreamJobs(now: number): Promise<void> {
     if (now - polledAt < POLL_EVERY_MS || !hasUpstreamJobs) return
     polledAt = now
-    // Each sweep goes on behind the last one, so that none is starved by those that hang; behind the last job comes the first.
+    // Each sweep goes on behind the last one, so that none is starved by those that hang; behind the last job comes the
+    // first.
     const next = await storage.unfinishedCalls(UPSTREAM_JOB, { gateway: name, after: lastSeen, limit: MAX_POLLS })
     const first =
       next.length < MAX_POLLS

@@ -3,7 +3,10 @@ import { type Endpoint, type Free, type Sold, methodsOf, isSold } from './endpoi
 
 export type Match =
   | { kind: 'found'; endpoint: Endpoint; params: Readonly<Record<string, string>> }
-  /** A look at what is sold here, or is free to be found: answered with the default quote, or with one of nothing (contract 10.14, 1.53). */
+  /**
+   * A look at what is sold here, or is free to be found: answered with the default quote, or with one of nothing
+   * (contract 10.14, 1.53).
+   */
   | { kind: 'discover'; endpoint: Sold | Free; params: Readonly<Record<string, string>> }
   | { kind: 'options'; allow: string }
   | { kind: 'wrong_method'; allow: string }

@@ -1,6 +1,7 @@
 /**
- * What a provider says of itself. The server derives from it the settings of the file, the variables of the environment, which provider serves
- * which product, the report at the start and the tables of the guide. Nothing else names a provider.
+ * What a provider says of itself. The server derives from it the settings of the file, the variables of the
+ * environment, which provider serves which product, the report at the start and the tables of the guide. Nothing else
+ * names a provider.
  */
 import { type Static, type TObject, type TOptional, type TProperties, type TSchema, Type } from '@sinclair/typebox'
 import type { AudioVendor, ChatVendor, Clock, ImageVendor, Log, Vendors, VideoVendor } from '../../core/mod.ts'
@@ -24,7 +25,10 @@ export function setting<Schema extends TSchema>(
   return Type.Optional(needed(description, schema, options)) as unknown as TOptional<Schema>
 }
 
-/** A setting that its product cannot do without. The rest of the gateway can, so in the file it is optional all the same. */
+/**
+ * A setting that its product cannot do without. The rest of the gateway can, so in the file it is optional all the
+ * same.
+ */
 export function needed<Schema extends TSchema>(description: string, schema: Schema, { usual }: Usual = {}): Schema {
   return { ...schema, description, ...(usual !== undefined && { usual }) }
 }
@@ -103,7 +107,10 @@ export type Offer<Settings, Vendor> = {
   readonly as?: string
   /** Settings that it reads; all of the provider's unless told. Those that the schema requires must be there. */
   readonly uses?: readonly (keyof Settings & string)[]
-  /** Settings any of which turns it on, where the setting of the product says nothing; those that it requires unless told. */
+  /**
+   * Settings any of which turns it on, where the setting of the product says nothing; those that it requires unless
+   * told.
+   */
   readonly startedBy?: readonly (keyof Settings & string)[]
   /** What an operator should know before choosing it. */
   readonly note?: string
@@ -175,7 +182,10 @@ export type Manifest = {
   readonly name: string
   /** What people call it. */
   readonly title: string
-  /** Its settings by name, each with a description. Secrets and what the environment alone gives are no part of the file. */
+  /**
+   * Its settings by name, each with a description. Secrets and what the environment alone gives are no part of the
+   * file.
+   */
   readonly settings: TProperties
   /** Variables of the environment, each with the setting that it stands for. */
   readonly environment: Readonly<Record<string, string>>
@@ -219,7 +229,10 @@ export function requiredBy(manifest: Manifest, offer: Pick<Offer<Values, unknown
   return usedBy(manifest, offer).filter((name) => required.includes(name))
 }
 
-/** What is served: an offer that has all that it requires. Throws a RangeError that names the first setting that is missing. */
+/**
+ * What is served: an offer that has all that it requires. Throws a RangeError that names the first setting that is
+ * missing.
+ */
 export function createVendor<Product extends Service>(
   { manifest, product, settings }: { manifest: Manifest; product: Product; settings: Values },
   ports: ProviderPorts,

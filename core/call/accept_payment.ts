@@ -1,6 +1,6 @@
 /**
- * Steps 4 to 7 of a paid call: who signed, whether that authorization is known, whether it would pay, and the call that it opens. Each step takes what
- * the one before found out, and answers with more of it, or with why no call is opened.
+ * Steps 4 to 7 of a paid call: who signed, whether that authorization is known, whether it would pay, and the call that
+ * it opens. Each step takes what the one before found out, and answers with more of it, or with why no call is opened.
  */
 import type { Allowlist, Price, Sold } from '../endpoint/mod.ts'
 import { servesBeforeSettlement } from '../endpoint/mod.ts'
@@ -126,7 +126,10 @@ export function paymentAcceptance(
 
   // ── 5: is its authorization known, or the request itself? ─────────────────────────────────────────────────────────
 
-  /** The answer to a repetition under a payment identifier: what a poll would say of the call. Nothing, where there is no call, or it came to nothing. */
+  /**
+   * The answer to a repetition under a payment identifier: what a poll would say of the call. Nothing, where there is
+   * no call, or it came to nothing.
+   */
   async function repeatOf({ endpoint, tag, requestContext }: Signed): Promise<Reply | undefined> {
     if (!tag) return undefined
     const now = clock.now()
@@ -138,8 +141,8 @@ export function paymentAcceptance(
   }
 
   /**
-   * Before its first send only the wallet can have the authorization; after it everybody has, and the caller must be the one of the order
-   * (contract 1.41).
+   * Before its first send only the wallet can have the authorization; after it everybody has, and the caller must be
+   * the one of the order (contract 1.41).
    */
   async function replay(signed: Signed, call: Call): Promise<Reply> {
     const { endpoint, requestContext } = signed
@@ -153,7 +156,10 @@ export function paymentAcceptance(
     return await refuse(signed, replayed(more))
   }
 
-  /** The answer to the same signed request, sent again because its reply was lost (contract 1.39). Nothing while it is made, or when it is too late. */
+  /**
+   * The answer to the same signed request, sent again because its reply was lost (contract 1.39). Nothing while it is
+   * made, or when it is too late.
+   */
   async function resend(endpoint: Sold, call: Call, requestContext: RequestContext): Promise<Reply | undefined> {
     if (
       !servesBeforeSettlement(endpoint) ||
@@ -208,7 +214,9 @@ export function paymentAcceptance(
       : await waitingFor({ payer, asset }, { next: price.amount, holds: verdict.balance ?? 0n })
   }
 
-  /** An authorization that may end before its answer does. An offer of a chain or an operator may allow less than usual. */
+  /**
+   * An authorization that may end before its answer does. An offer of a chain or an operator may allow less than usual.
+   */
   function shortLife({ expiresAt, offer }: Verified): Refused | undefined {
     const left = expiresAt - clock.now()
     const minLifeMs = Math.min(timeouts.minLifeMs, offer.maxTimeoutSeconds * 500)
@@ -309,7 +317,10 @@ export function paymentAcceptance(
     return { model, request: { ...signed, ...(await pollUrls.from(id, requestContext.ip)) } }
   }
 
-  /** What this payer can be held to; what moves nothing needs no cap. A new wallet is held to less where the answer comes before the money. */
+  /**
+   * What this payer can be held to; what moves nothing needs no cap. A new wallet is held to less where the answer
+   * comes before the money.
+   */
   function capFor({ endpoint, input, price, verdict }: Verified): { readonly cap?: ReturnType<typeof capOf> } {
     if (price.amount === 0n) return {}
     const isUnpaidFirst =

@@ -1,4 +1,7 @@
-/** Step 3 of a paid call: the challenge of what was not paid for, and of what is only looked at. No database, no network. */
+/**
+ * Step 3 of a paid call: the challenge of what was not paid for, and of what is only looked at. No database, no
+ * network.
+ */
 import type { Free, Price, RequestHead, Sold } from '../endpoint/mod.ts'
 import * as replies from '../endpoint/replies.ts'
 import { isBrowser } from '../http/browser_402.ts'

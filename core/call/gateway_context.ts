@@ -56,6 +56,9 @@ export type OpenedCall<Endpoint extends Sold = Sold> = {
   readonly call: Call
   readonly authorization: Authorization
   readonly requestContext: RequestContext
-  /** Its wallet has never paid and may open no other call like it: a stream is settled before any content leaves (contract 1.47). */
+  /**
+   * Its wallet has never paid and may open no other call like it: a stream is settled before any content leaves
+   * (contract 1.47).
+   */
   readonly settlesEarly?: boolean
 }

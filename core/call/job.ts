@@ -31,7 +31,10 @@ import { gone, type RequestContext } from './request_context.ts'
 
 export type Jobs = {
   serve(working: OpenedCall<Paid>): Promise<Reply>
-  /** The result of an order that costs nothing: no call is opened, and nothing is kept. Throws a Fault where there is none. */
+  /**
+   * The result of an order that costs nothing: no call is opened, and nothing is kept. Throws an ApiError where there
+   * is none.
+   */
   serveFree(endpoint: Paid, input: unknown, requestContext: RequestContext): Promise<Reply>
 }
 
@@ -91,7 +94,10 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
     return await accepted(working, call)
   }
 
-  /** How long an order is waited for in its own reply. What is a job at once stays one, whatever the gateway says of all others. */
+  /**
+   * How long an order is waited for in its own reply. What is a job at once stays one, whatever the gateway says of all
+   * others.
+   */
   function windowOf(endpoint: Hybrid | Job, input: unknown): number {
     if (endpoint.delivery === 'job') return 0
     const { windowMs } = endpoint
@@ -142,7 +148,10 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
     }
   }
 
-  /** One shot: the result in this reply or not at all. The work goes on without its caller; its result then waits for a poll to pay. */
+  /**
+   * One shot: the result in this reply or not at all. The work goes on without its caller; its result then waits for a
+   * poll to pay.
+   */
   async function serveAtOnce(working: OpenedCall<Inline>): Promise<Reply> {
     const work = workAtOnce(working).catch((error) => release(working.call, error))
     ports.background(work)
@@ -183,14 +192,20 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
     return await refusal(working, paying)
   }
 
-  /** A wallet that lets results lie, or whose payment then fails, is not worked for without end. What costs nothing is never owed. */
+  /**
+   * A wallet that lets results lie, or whose payment then fails, is not worked for without end. What costs nothing is
+   * never owed.
+   */
   async function noteUnpaid(call: Call): Promise<void> {
     if (call.quote === 0n) return
     const now = clock.now()
     await noteUnpaidCall({ storage, log }, call, { now, until: now + timeouts.unpaidBlockMs })
   }
 
-  /** Works, then settles at once, unless the inline turn is over or the caller has gone: the result then waits for a poll to pay. */
+  /**
+   * Works, then settles at once, unless the inline turn is over or the caller has gone: the result then waits for a
+   * poll to pay.
+   */
   async function workInline(
     working: OpenedCall<Worked>,
     turn: { isSettling: boolean; isOver: boolean },
@@ -208,7 +223,9 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
     return await refusal(working, paying)
   }
 
-  /** Why a result that was made is not in the reply. One that came too late is not kept: its call had already failed. */
+  /**
+   * Why a result that was made is not in the reply. One that came too late is not kept: its call had already failed.
+   */
   async function refusal(
     { endpoint, call }: OpenedCall<Paid>,
     paying: Exclude<Paying, { kind: 'settled' | 'free' | 'unknown' | 'unresolved' | 'unavailable' }>,
@@ -238,7 +255,10 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
     return abandon(storage, call, { error, now: clock.now() })
   }
 
-  /** Runs the work under the stall deadline and mirrors its media. A failure is recorded here, which frees the authorization. */
+  /**
+   * Runs the work under the stall deadline and mirrors its media. A failure is recorded here, which frees the
+   * authorization.
+   */
   async function make(working: OpenedCall<Worked>, deadlineMs = timeouts.maxJobMs): Promise<Done> {
     const { endpoint, input, call } = working
     const stallsAt = clock.now() + timeouts.maxJobMs

@@ -27,9 +27,15 @@ const EXTENSIONS: Readonly<Record<string, string>> = {
 const FETCH_MS = 60_000
 /** Longest for one streamed piece, however steadily it drips, and longest that one waits for others. */
 const STREAM_MS = 10 * 60_000
-/** Largest piece that is streamed: it takes room in the store, and none in memory. An image stays within `maxBytes` all the same. */
+/**
+ * Largest piece that is streamed: it takes room in the store, and none in memory. An image stays within `maxBytes` all
+ * the same.
+ */
 const MAX_STREAM_BYTES = 2 * 1024 ** 3
-/** Pieces of one folder that are fetched at a time. On their way to S3 eight clips hold 280 MB, and fifty 1.1 GB (Bun 1.4.4). */
+/**
+ * Pieces of one folder that are fetched at a time. On their way to S3 eight clips hold 280 MB, and fifty 1.1 GB (Bun
+ * 1.4.4).
+ */
 const AT_ONCE = 8
 
 export type Mirroring = {
@@ -42,9 +48,9 @@ export type Mirroring = {
 export type Mirror = (id: string, media: MadeMedia | undefined) => Promise<readonly Hosted[]>
 
 /**
- * Stores every piece of media under a key that nobody can guess, least of all from the job's id: buyers know that before they pay.
- * A piece that fails keeps its upstream value; this never throws. What is streamed is never held whole, and what is fetched waits for a place:
- * each folder has its own, so that no picture waits for clips.
+ * Stores every piece of media under a key that nobody can guess, least of all from the job's id: buyers know that
+ * before they pay. A piece that fails keeps its upstream value; this never throws. What is streamed is never held
+ * whole, and what is fetched waits for a place: each folder has its own, so that no picture waits for clips.
  */
 export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: Mirroring): Mirror {
   const { clock, objects, vendors, log, random } = ports
@@ -144,7 +150,10 @@ export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: 
     }
   }
 
-  /** The same body, cut off where it grows too large, falls silent, or `cut` says so. Read only when it is asked for more. */
+  /**
+   * The same body, cut off where it grows too large, falls silent, or `cut` says so. Read only when it is asked for
+   * more.
+   */
   function watched({ body, type }: MediaStream, cut: AbortController): ReadableStream<Uint8Array> {
     const reader = body.getReader()
     const most = type.startsWith('image/') || !objects.putStream ? maxBytes : maxStreamBytes

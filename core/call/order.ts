@@ -81,7 +81,10 @@ export function orders(gatewayContext: GatewayContext): Orders {
     return { body, value: () => parseJson(body, type, clock) }
   }
 
-  /** The order as the endpoint understands it, and what it costs. Throws a Fault for a bad one, and for one that nobody here can serve. */
+  /**
+   * The order as the endpoint understands it, and what it costs. Throws an ApiError for a bad one, and for one that
+   * nobody here can serve.
+   */
   async function check(
     endpoint: Sold,
     received: unknown,
@@ -131,7 +134,10 @@ async function orElse<T>(read: () => Promise<T>, otherwise: T): Promise<T> {
   }
 }
 
-/** A query for what is passed on: what it says several times is a list, and whoever takes one text refuses it. Half of a question is another question. */
+/**
+ * A query for what is passed on: what it says several times is a list, and whoever takes one text refuses it. Half of a
+ * question is another question.
+ */
 function everyQueryValue(query: URLSearchParams): Record<string, string | string[]> {
   const said = new Map<string, string | string[]>()
   for (const [name, value] of query) {

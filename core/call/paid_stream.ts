@@ -1,4 +1,7 @@
-/** A stream on its way to its reader: pulled piece by piece, cut when it stalls or lasts too long, and settled on its way where it is paid. */
+/**
+ * A stream on its way to its reader: pulled piece by piece, cut when it stalls or lasts too long, and settled on its
+ * way where it is paid.
+ */
 import { errorEvent, type ErrorFormat } from '../http/error_formats.ts'
 import type { Timeouts } from '../payment/timeouts.ts'
 import type { AnswerStream } from '../endpoint/mod.ts'
@@ -7,11 +10,17 @@ import { ApiError } from '../http/errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Ports } from '../ports/mod.ts'
 
-/** The money side of a stream. Nothing here rejects. `settle` may be called again; it settles once. `isWhole` says that all was handed out. */
+/**
+ * The money side of a stream. Nothing here rejects. `settle` may be called again; it settles once. `isWhole` says that
+ * all was handed out.
+ */
 export type StreamPayment = {
   /** When the stream has to be settled at the latest, in milliseconds since 1970. */
   readonly settleBy: number
-  /** It is settled once content has begun, before that is handed out; where the payment is refused, the stream ends there. */
+  /**
+   * It is settled once content has begun, before that is handed out; where the payment is refused, the stream ends
+   * there.
+   */
   readonly settlesEarly?: boolean
   record(bytes: Uint8Array): void
   settle(how: { readonly isWhole: boolean }): Promise<{ readonly comment: string; readonly isRefused: boolean }>
@@ -45,8 +54,9 @@ export const EVENT_STREAM = {
 }
 
 /**
- * The reply of a stream. Nothing is buffered: the upstream is read when the reader asks, and hangs up when the reader does. A paid one settles at
- * its end, at its deadline, when its reader leaves after content, or shortly before its authorization ends; an error ends it unsettled.
+ * The reply of a stream. Nothing is buffered: the upstream is read when the reader asks, and hangs up when the reader
+ * does. A paid one settles at its end, at its deadline, when its reader leaves after content, or shortly before its
+ * authorization ends; an error ends it unsettled.
  */
 export function streamReply(
   { clock, timeouts, background, open }: Streaming,
@@ -101,8 +111,8 @@ export function streamReply(
   return { status: 200, headers: { ...EVENT_STREAM, ...headers }, body }
 
   /**
-   * Nothing more is handed out before the settlement has answered. A process that stood still may wake with its deadline long past, and
-   * with much that waits in the vendor's socket.
+   * Nothing more is handed out before the settlement has answered. A process that stood still may wake with its
+   * deadline long past, and with much that waits in the vendor's socket.
    */
   function isDue({ settlesEarly, settleBy }: StreamPayment): boolean {
     return !isSettlementKnown && stream.hasContent() && (settlesEarly === true || clock.now() >= settleBy)
@@ -122,7 +132,10 @@ export function streamReply(
     })
   }
 
-  /** This process stood still for longer than its promise, or could not renew it: nothing more is given before it is known whose call it is. */
+  /**
+   * This process stood still for longer than its promise, or could not renew it: nothing more is given before it is
+   * known whose call it is.
+   */
   async function holdOn({ renewLease }: StreamPayment): Promise<void> {
     isHolding = true
     const isOurs = await renewLease(over.signal).finally(() => (isHolding = false))
@@ -183,7 +196,10 @@ export function streamReply(
     }
   }
 
-  /** Ends a stream with an error. Where nobody asks for the next piece, nobody is waiting to be told: it is said at once. */
+  /**
+   * Ends a stream with an error. Where nobody asks for the next piece, nobody is waiting to be told: it is said at
+   * once.
+   */
   function halt(apiError: ApiError): void {
     if (pulledAt !== undefined) return cut?.(apiError)
     background(fail(apiError))

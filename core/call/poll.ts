@@ -1,4 +1,7 @@
-/** Polls: what a wallet is told of its call, and what it pays for by asking. Steps 4, 6, 11 and 12, for a call that is there. */
+/**
+ * Polls: what a wallet is told of its call, and what it pays for by asking. Steps 4, 6, 11 and 12, for a call that is
+ * there.
+ */
 import { type IsPaid, isPaid, results, storedOf } from './result.ts'
 import { failIfOverdue, type SettleContext, settleCall } from '../payment/settle.ts'
 import { within } from '../lib/timers.ts'
@@ -21,7 +24,10 @@ export type Polls = {
   poll(endpoint: Polled, requestContext: RequestContext, id: string): Promise<Reply>
   /** What a wallet gets for a call that it has opened. */
   collect(endpoint: Sold, found: Call, collecting: Collecting): Promise<Reply>
-  /** How a replayed payment finds its call, with its key for the rightful; nothing, where the call can no longer be collected here. */
+  /**
+   * How a replayed payment finds its call, with its key for the rightful; nothing, where the call can no longer be
+   * collected here.
+   */
   recovery(call: Call, isRightful: boolean): Promise<replies.Body>
 }
 
@@ -34,8 +40,9 @@ type RunningFields = {
 }
 
 /**
- * `more` joins the body of a 402. `isOrder`: this is the order itself, sent again, and not a poll. `isProven`: the wallet has signed for this poll.
- * `isKeyed`: the caller has shown that this is its call, by the poll key or as the order's sender; any authorization of the wallet will then do.
+ * `more` joins the body of a 402. `isOrder`: this is the order itself, sent again, and not a poll. `isProven`: the
+ * wallet has signed for this poll. `isKeyed`: the caller has shown that this is its call, by the poll key or as the
+ * order's sender; any authorization of the wallet will then do.
  */
 export type Collecting = {
   readonly requestContext: RequestContext
@@ -233,7 +240,10 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     return call.receipt ? collected(call, { kind: 'settled', receipt: call.receipt, now: false }) : { call }
   }
 
-  /** A vendor that cannot be asked is told to a poll where waiting helps, and never to the order itself; the job goes on. */
+  /**
+   * A vendor that cannot be asked is told to a poll where waiting helps, and never to the order itself; the job goes
+   * on.
+   */
   async function pollOnce(
     endpoint: UpstreamJob,
     known: Call,

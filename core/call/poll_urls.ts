@@ -1,6 +1,6 @@
 /**
- * Poll URLs that only we can have written: each has an unguessable `key` of its call (contract 2.4), and for video a query that is signed and says when it
- * ends (contract 12.42).
+ * Poll URLs that only we can have written: each has an unguessable `key` of its call (contract 2.4), and for video a
+ * query that is signed and says when it ends (contract 12.42).
  */
 import { hmac } from '@noble/hashes/hmac'
 import { sha256 } from '@noble/hashes/sha256'
@@ -29,7 +29,10 @@ export type PollUrls = {
   ): Promise<Readonly<Record<string, Json>>>
   /** Throws INVALID_JOB_ID for a query that we have not signed, or whose time is over. */
   check(poll: Polled, endpoint: Sold, at: { id: string; requestContext: RequestContext; now: number }): Promise<void>
-  /** The poll key of a call. Who shows it has read one of our replies to the buyer; it is in no payment, and on no chain. */
+  /**
+   * The poll key of a call. Who shows it has read one of our replies to the buyer; it is in no payment, and on no
+   * chain.
+   */
   keyOf(id: string): Promise<string>
   /** Whether this is a poll key of the call, under any of our secrets. Takes the same time for every wrong one. */
   isKey(id: string, given: string): Promise<boolean>
@@ -56,8 +59,8 @@ const OURS = { id: 'poll', owner: 'gateway' } as const
 const FOREVER = Number.MAX_SAFE_INTEGER
 
 /**
- * Signs with the first of the given keys, in hex, and accepts them all: put a new one in front to rotate. Without any, all replicas of a
- * storage share one that the first of them makes and keeps there. Throws for a key that is none.
+ * Signs with the first of the given keys, in hex, and accepts them all: put a new one in front to rotate. Without any,
+ * all replicas of a storage share one that the first of them makes and keeps there. Throws for a key that is none.
  */
 export function pollUrls(
   { storage, clock, random }: Pick<Ports, 'storage' | 'clock' | 'random'>,

@@ -29,7 +29,10 @@ export function paymentHeader(request: Request): string | null {
   return null
 }
 
-/** How a wallet shows that a job is its own without paying: headers, signed as `poll:v1:<kind>:<job id>:<unix seconds>` (contract 2.17). */
+/**
+ * How a wallet shows that a job is its own without paying: headers, signed as `poll:v1:<kind>:<job id>:<unix seconds>`
+ * (contract 2.17).
+ */
 export type PollProof = Proof & { readonly seconds: number }
 
 /** Nothing where the headers are not there, or where a payment says who asks. */
@@ -61,7 +64,10 @@ export function resourceOf(endpoint: Sold | Free, { origin, path, bazaar }: Requ
   }
 }
 
-/** Bytes that a 402 carries beside its challenge, in headers for a page of another origin and in those of the page that a browser is shown. */
+/**
+ * Bytes that a 402 carries beside its challenge, in headers for a page of another origin and in those of the page that
+ * a browser is shown.
+ */
 export function besideOf({ headers }: Request): number {
   return (headers.has('origin') ? 150 : 0) + (isBrowser(headers) ? 100 : 0)
 }

@@ -53,7 +53,9 @@ export function results({ ports, label }: Pick<GatewayContext, 'ports' | 'label'
     })
   }
 
-  /** Where a hosted object is fetched: its store's public address, else this gateway under the origin that was called. */
+  /**
+   * Where a hosted object is fetched: its store's public address, else this gateway under the origin that was called.
+   */
   function hrefOn({ origin }: RequestContext): (key: string) => string {
     return (key) => ports.objects.url?.(key) ?? `${origin}/api/media/${key}`
   }

@@ -1,4 +1,7 @@
-/** Answers that are given as they are made, whole or streamed, and settled after they were made. Steps 8 to 12 of such a call (decision 17). */
+/**
+ * Answers that are given as they are made, whole or streamed, and settled after they were made. Steps 8 to 12 of such a
+ * call (decision 17).
+ */
 import { concatBytes } from '../lib/bytes.ts'
 import { abandon, fail, type SettleContext, type Paying, settleCall } from '../payment/settle.ts'
 import { deadlines } from '../lib/timers.ts'
@@ -82,12 +85,18 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     return replies.answered(answerOf(stored), paid.headers)
   }
 
-  /** When an answer has to be there, to be paid with this authorization. One that lives less than twice the margin is used halfway. */
+  /**
+   * When an answer has to be there, to be paid with this authorization. One that lives less than twice the margin is
+   * used halfway.
+   */
   function lastMoment({ expiresAt }: OpenedCall['authorization'], now: number): number {
     return Math.max(expiresAt - timeouts.marginMs, (now + expiresAt) / 2)
   }
 
-  /** Asks the endpoint; what goes wrong fails the call, which frees its authorization, and is said in the caller's dialect. */
+  /**
+   * Asks the endpoint; what goes wrong fails the call, which frees its authorization, and is said in the caller's
+   * dialect.
+   */
   async function attempt(
     { endpoint, input, call, authorization }: OpenedCall<Streamed>,
     signal: AbortSignal,
@@ -123,8 +132,9 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   }
 
   /**
-   * Never rejects with anything but a Fault, and at once when `signal` aborts, whatever the vendor does. The time-out is that of the first
-   * event where the answer is a stream; a stream that has begun is ended by its reader, who pays for what he had.
+   * Never rejects with anything but an ApiError, and at once when `signal` aborts, whatever the vendor does. The
+   * time-out is that of the first event where the answer is a stream; a stream that has begun is ended by its reader,
+   * who pays for what he had.
    */
   async function ask(
     endpoint: Streamed,
@@ -172,9 +182,9 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   }
 
   /**
-   * Stores the answer, then settles it; waits for the money only so long, for the answer is served unless its payment is known to be refused
-   * (contract 6.46). Rejects where a whole answer cannot be stored: it is then not served, and not charged. One that is out is seen to the end, as is
-   * one that is served before its money moved.
+   * Stores the answer, then settles it; waits for the money only so long, for the answer is served unless its payment
+   * is known to be refused (contract 6.46). Rejects where a whole answer cannot be stored: it is then not served, and
+   * not charged. One that is out is seen to the end, as is one that is served before its money moved.
    */
   async function settle(
     { endpoint, call, authorization }: OpenedCall<Streamed>,
@@ -232,7 +242,9 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     return paying
   }
 
-  /** Does what storage refused once more, while the authorization lives; undefined when it has ended. A person is told. */
+  /**
+   * Does what storage refused once more, while the authorization lives; undefined when it has ended. A person is told.
+   */
   async function insist<T>(
     authorization: OpenedCall['authorization'],
     { call, what }: { call: Call; what: string },
@@ -295,7 +307,10 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     return isFirst
   }
 
-  /** The money side of a paid stream. What is stored of one that is not whole ends with an error, so that nobody takes it for the answer. */
+  /**
+   * The money side of a paid stream. What is stored of one that is not whole ends with an error, so that nobody takes
+   * it for the answer.
+   */
   function streamPaymentOf(
     working: OpenedCall<Streamed>,
     { headers, stream }: Extract<Answer, { kind: 'stream' }>,

@@ -1,6 +1,6 @@
 /**
- * Work that goes on at the vendor's place: submitted in the order, looked at by whoever polls and by the sweep, collected by one. No process
- * owns such a call, so none takes it along when it dies.
+ * Work that goes on at the vendor's place: submitted in the order, looked at by whoever polls and by the sweep,
+ * collected by one. No process owns such a call, so none takes it along when it dies.
  */
 import { type Completion, fail } from '../payment/settle.ts'
 import { deadlines, within } from '../lib/timers.ts'
@@ -17,9 +17,12 @@ import type { Json } from '../lib/json.ts'
 import { newSecret } from '../lib/ids.ts'
 
 export type UpstreamJobs = {
-  /** Hands the job to the vendor. Throws a Fault, the call then failed, where it is not taken in time. */
+  /** Hands the job to the vendor. Throws an ApiError, the call then failed, where it is not taken in time. */
   submit(working: OpenedCall<UpstreamJob>): Promise<Call>
-  /** What the vendor says of a running call by now; it is completed or failed by this where the vendor is done. Throws a Fault only for a caller. */
+  /**
+   * What the vendor says of a running call by now; it is completed or failed by this where the vendor is done. Throws a
+   * ApiError only for a caller.
+   */
   pollUpstream(endpoint: Paid, call: Call): Promise<Seen>
   /** What a failed call adds to its reply. */
   failure(call: Call, now: number): Promise<Readonly<Record<string, Json>>>
@@ -39,18 +42,27 @@ const HANDLE = recordKind({
 })
 type Handle = Parameters<typeof HANDLE.put>[1]['data']
 
-/** How many of the largest orders may be on their way to vendors at a time: each is held four times over, 125 MB of one of 28 (Bun 1.4.4). */
+/**
+ * How many of the largest orders may be on their way to vendors at a time: each is held four times over, 125 MB of one
+ * of 28 (Bun 1.4.4).
+ */
 const ORDERS_AT_ONCE = 4
 /** The vendor is asked at most so often for one call, however many poll. */
 const POLL_EVERY_MS = 2_000
 const POLL_TIMEOUT_MS = 10_000
 /** Who looks or collects says so often that it is alive; one that dies keeps the others from it for so long. */
 const ALONE_MS = 30_000
-/** What cannot be had is asked for again for so long, and so often: a media host may be a little behind, and a store has its moments. */
+/**
+ * What cannot be had is asked for again for so long, and so often: a media host may be a little behind, and a store has
+ * its moments.
+ */
 const MISSING_MS = 60_000
 const MISSED_EVERY_MS = 15_000
 const GONE = 'The model finished, and its result could not be fetched.'
-/** A caller waits so long for a result to be mirrored; with its settlement that stays under the 60 seconds of public clients. */
+/**
+ * A caller waits so long for a result to be mirrored; with its settlement that stays under the 60 seconds of public
+ * clients.
+ */
 const WAIT_MS = 20_000
 
 export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUpload }: GatewayContext): UpstreamJobs {
@@ -163,7 +175,9 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
     }
   }
 
-  /** Does what one may do at a time for a call, over all replicas; undefined where another is at it, or was just now. */
+  /**
+   * Does what one may do at a time for a call, over all replicas; undefined where another is at it, or was just now.
+   */
   async function alone<T>(id: string, work: () => Promise<T>): Promise<T | undefined> {
     const [name, by] = [`${HANDLE.kind}:${id}`, newSecret(ports.random)]
     const hold = (ms: number): Promise<boolean> => {
@@ -197,7 +211,8 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
   ): Promise<void> {
     const media = await mirror(call.id, made.media)
     const now = clock.now()
-    // The first piece is what is sold. What only our key leads to is asked for as long as the job may run; what has a link, for a minute.
+    // The first piece is what is sold. What only our key leads to is asked for as long as the job may run; what has a
+    // link, for a minute.
     const [main] = media
     if (main?.url === '') throw new Error('the result could neither be hosted nor linked')
     if (main?.key === null && (await isAwaited(record, now))) return

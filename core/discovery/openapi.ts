@@ -91,7 +91,7 @@ function operation(endpoint: Endpoint, method: string, operationContext: Operati
   }
 }
 
-// ── requests ────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── requests ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function requestOf(endpoint: Endpoint, method: string, trial: Trial): Fields {
   const names = namesIn(endpoint.path)
@@ -172,7 +172,7 @@ function withoutPath({ input, path }: Sold | Free): Fields {
   }
 }
 
-// ── responses ─────────────────────────────────────────────────────────────────────────────────────────────────
+// ── responses ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function responsesOf(endpoint: Endpoint, operationContext: OperationContext): Fields {
   return { ...answersOf(endpoint, operationContext), ...errorsOf(endpoint, operationContext) }
@@ -310,7 +310,7 @@ const answer = (description: string, schema: unknown, type = 'application/json')
   content: { [type]: { schema } },
 })
 
-// ── shared components ───────────────────────────────────────────────────────────────────────────────────
+// ── shared components ───────────────────────────────────────────────────────────────────────────────────────────────
 
 type Components = ReturnType<typeof components>
 

@@ -199,7 +199,7 @@ export function meaningOf(errors: readonly DocumentedError[]): string {
   return `${[...new Set(errors.map(({ summary }) => summary))].join('; ')}.`
 }
 
-// ── 402 ──────────────────────────────────────────────────────────────────────────────────────────
+// ── 402 ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export type ChallengeContext = {
   readonly offers: readonly Offer[]

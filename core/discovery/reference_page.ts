@@ -213,7 +213,7 @@ function typeOf(schema: Node): string {
   return [type === 'array' ? `${typeOf(nodeOf(schema.items))}[]` : type, ...bounds].join(', ')
 }
 
-// ── request ────────────────────────────────────────────────────────────────────────────────────────────────
+// ── request ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 type Calling = { readonly origin: string; readonly body: unknown }
 
@@ -248,7 +248,7 @@ function fetchOf(operation: Operation, { origin, body }: Calling): string {
   return `const reply = await ${call}(${url}, {\n  method: '${operation.method}',\n  headers: { 'content-type': 'application/json' },\n  body: JSON.stringify(${lines}),\n})`
 }
 
-// ── response ─────────────────────────────────────────────────────────────────────────────────────────────────
+// ── response ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function responses(openapi: Node, node: Node): string {
   return Object.entries(nodeOf(node.responses))

@@ -28,7 +28,10 @@ export type CallContext = {
   pollUrl(id: string): Promise<string>
   /** Counts against the windows of the address and of the wallet. Throws TOO_MANY_REQUESTS. */
   permit(name: string, windows: { readonly address: Window; readonly wallet: Window }): Promise<void>
-  /** Looks at a second authorization that is part of the work, by the same wallet and to somebody else. Moves nothing yet. Throws where the chain is away. */
+  /**
+   * Looks at a second authorization that is part of the work, by the same wallet and to somebody else. Moves nothing
+   * yet. Throws where the chain is away.
+   */
   secondaryPayment(payment: Payment, to: To): Promise<SecondaryPayment>
 }
 
@@ -59,11 +62,17 @@ export type MaintenanceTask = {
 
 /** What a sale does beyond its reply. */
 export type Effects = {
-  /** It costs the operator, or reaches somebody, whether or not it is paid for: where the payment is refused, its wallet owes it. */
+  /**
+   * It costs the operator, or reaches somebody, whether or not it is paid for: where the payment is refused, its wallet
+   * owes it.
+   */
   readonly costsOperator?: true
   /** Headers of a reply that shows what was made. */
   headers?(made: Json): Readonly<Record<string, string>>
-  /** What a failed job and a refused payment say instead of `Nothing was charged.`, where more than nothing may have happened. */
+  /**
+   * What a failed job and a refused payment say instead of `Nothing was charged.`, where more than nothing may have
+   * happened.
+   */
   readonly failed?: string
   /** Seen to every so often, whoever calls. */
   readonly maintenanceTask?: MaintenanceTask
@@ -83,7 +92,10 @@ export type Used = { readonly kind: 'used'; readonly transaction: string | null 
 export type Refused = { readonly kind: 'refused'; readonly code: PaymentCode; readonly reason: string }
 
 export type SecondaryPayment =
-  /** `settle` ends when the fate of the money is known, however long that takes. Refused: it has not moved, and nobody sends it any more. */
+  /**
+   * `settle` ends when the fate of the money is known, however long that takes. Refused: it has not moved, and nobody
+   * sends it any more.
+   */
   | {
       readonly kind: 'ready'
       settle(): Promise<{ readonly kind: 'settled'; readonly receipt: Receipt } | Refused | Used>

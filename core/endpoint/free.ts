@@ -25,7 +25,7 @@ export type FreeRequest = RequestHead & {
   /** The query as it came, with its question mark; '' where there is none. */
   readonly search: string
   readonly origin: string
-  /** The body as it came, as text, or as JSON. All throw a `Fault`. */
+  /** The body as it came, as text, or as JSON. All throw an `ApiError`. */
   bytes(): Promise<Uint8Array>
   text(): Promise<string>
   json(): Promise<unknown>

@@ -1,4 +1,7 @@
-/** What a gateway has lately seen of its chain and of its models: outcomes and times, never words, so that health can leak none. */
+/**
+ * What a gateway has lately seen of its chain and of its models: outcomes and times, never words, so that health can
+ * leak none.
+ */
 import { ApiError, rowOf } from '../http/errors.ts'
 import { outages } from '../lib/outages.ts'
 import type { Chain, Ports } from '../ports/mod.ts'
@@ -12,7 +15,9 @@ const NOTHING_SEEN: ProviderStatus = { lastOkAt: null, lastFailureAt: null, fail
 const CHAIN = ''
 /** Verification counts as unavailable once it has failed for so long without a success. */
 const UNAVAILABLE_AFTER_MS = 15_000
-/** And until nobody has tried for so long: whoever gets no requests because of it cannot find out that it works again. */
+/**
+ * And until nobody has tried for so long: whoever gets no requests because of it cannot find out that it works again.
+ */
 const STALE_MS = 60_000
 
 /** The same ports, watched on the way. Nothing is asked that nobody asks: an idle gateway has seen nothing. */
@@ -38,7 +43,9 @@ export function withHealthStatus<Some extends Ports>(
   }
 }
 
-/** Verifications of payments over time: an alert once they have failed for a while, and a line when one succeeds again. */
+/**
+ * Verifications of payments over time: an alert once they have failed for a while, and a line when one succeeds again.
+ */
 function watchedVerification({ clock, log }: Ports, gateway: string) {
   const down = outages({ log, clock, over: 'payments can be verified again' })
   let failingSince: number | undefined

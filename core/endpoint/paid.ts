@@ -19,11 +19,17 @@ type Result<Input> = Sale<Input> & {
   price(input: Input, context: Context): Price | 'free'
   /** The windows of what is free of it; those of free models unless told. */
   readonly freeLimits?: readonly Window[]
-  /** A request that this gateway can serve as it is configured; its price is the default price in discovery. Undefined: the example. */
+  /**
+   * A request that this gateway can serve as it is configured; its price is the default price in discovery. Undefined:
+   * the example.
+   */
   sample(offering: Offering): Input | undefined
   /** Joins the 402 of a look without an order, for example a catalog. */
   discovery?(offering: Offering): Readonly<Record<string, Json>>
-  /** Whether what was made is still to be had, asked before a poll's money moves; what nobody can tell is taken to be there. */
+  /**
+   * Whether what was made is still to be had, asked before a poll's money moves; what nobody can tell is taken to be
+   * there.
+   */
   isStillValid?(
     made: Json,
     at: {
@@ -111,8 +117,9 @@ export type PaidFields<Input> =
   | Fields<UpstreamJob<Input>>
 
 /**
- * Types the fields by the input schema, fills in the usual ones, and forgets the type: the list of endpoints holds them all. Unless told, a call is
- * valid when its schema says so, costs what its example costs, and is `hybrid`: it answers within 30 seconds or becomes a job under /api/v1/calls.
+ * Types the fields by the input schema, fills in the usual ones, and forgets the type: the list of endpoints holds them
+ * all. Unless told, a call is valid when its schema says so, costs what its example costs, and is `hybrid`: it answers
+ * within 30 seconds or becomes a job under /api/v1/calls.
  */
 export function paid<Schema extends TObject>(fields: PaidFields<Static<Schema>> & { readonly input: Schema }): Paid {
   const { delivery = 'hybrid', errorFormat = 'plain' } = fields

@@ -1,6 +1,6 @@
 /**
- * Records that outlive a call: each kind has a name, a version and a schema, and is declared once. What is read is checked, and brought from an older
- * version to this one; what has no declared kind cannot be stored.
+ * Records that outlive a call: each kind has a name, a version and a schema, and is declared once. What is read is
+ * checked, and brought from an older version to this one; what has no declared kind cannot be stored.
  */
 import type { Static, TSchema } from '@sinclair/typebox'
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
@@ -59,7 +59,8 @@ type Registered = Pick<Declaration<TSchema>, 'kind' | 'version' | 'upgrade'> & {
 const registered = new Map<string, Registered>()
 
 /**
- * Declares a kind of record. Throws where the kind is declared already, or where a later version has no way to read an earlier one.
+ * Declares a kind of record. Throws where the kind is declared already, or where a later version has no way to read an
+ * earlier one.
  *
  * @example
  * const VOUCHER = recordKind({ kind: 'voucher', version: 1, schema: Type.Object({ worth: Type.String() }) })
@@ -113,7 +114,10 @@ export function recordKind<Schema extends TSchema>(declared: Declaration<Schema>
   }
 }
 
-/** The data of a stored record in its kind's version. Throws for what is no such record, and for one that a later version has written. */
+/**
+ * The data of a stored record in its kind's version. Throws for what is no such record, and for one that a later
+ * version has written.
+ */
 function decode({ kind, version, upgrade, check }: Registered, stored: Json): Json {
   const { version: from, data } = isFields(stored) ? stored : {}
   if (typeof from !== 'number' || data === undefined) throw new Error(`a record ${kind} has no version`)
@@ -124,7 +128,10 @@ function decode({ kind, version, upgrade, check }: Registered, stored: Json): Js
   return current
 }
 
-/** The same storage, into which nothing gets but records of declared kinds, in their current version and by their schema. */
+/**
+ * The same storage, into which nothing gets but records of declared kinds, in their current version and by their
+ * schema.
+ */
 export function withDeclaredRecords<Some extends Storage>(storage: Some): Some {
   return {
     ...storage,

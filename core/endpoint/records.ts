@@ -2,7 +2,9 @@
 import type { Storage, StoredRecord, Call } from '../ports/mod.ts'
 import { ApiError } from '../http/errors.ts'
 
-/** Keeps a record for its owner; one that it has already stays as it is. Throws NOT_ALLOWED where another wallet has it. */
+/**
+ * Keeps a record for its owner; one that it has already stays as it is. Throws NOT_ALLOWED where another wallet has it.
+ */
 export async function storeRecords(
   storage: Pick<Storage, 'putRecord' | 'getRecord'>,
   record: StoredRecord,

@@ -112,7 +112,10 @@ export const READS =
 export const SIGN_AFRESH =
   'the authorization was sent to the chain before, where everybody can read it, so it proves no wallet; use poll_url as it was given in the reply, or sign a fresh authorization, which is not spent when the call is paid'
 
-/** 200 without a receipt: the fate of the payment could not be found out in time, and the buyer is not to suffer for it (decision 16). */
+/**
+ * 200 without a receipt: the fate of the payment could not be found out in time, and the buyer is not to suffer for it
+ * (decision 16).
+ */
 export function unsettled(
   endpoint: Sold,
   call: Call,
@@ -139,7 +142,9 @@ export type Collected = {
   readonly raw?: readonly string[]
 }
 
-/** 200: the result, its price and its receipt, where it cost anything. `isFirst` tells the charge from its repetition. */
+/**
+ * 200: the result, its price and its receipt, where it cost anything. `isFirst` tells the charge from its repetition.
+ */
 export function result(endpoint: Sold, call: Call, { stored, receipt, label, href, isFirst, raw }: Collected): Reply {
   if (!receipt) return free(endpoint, call, { stored, label, href, ...(raw && { raw }) })
   const payment = { status: isFirst ? 'settled' : 'already_settled', tx_hash: receipt.transaction, network: label }
@@ -182,7 +187,10 @@ type Bare = Pick<Collected, 'stored' | 'href'> & {
   readonly settlement?: Settled
 }
 
-/** 200: the result and nothing else, its numbers as exact as they were made; what became of its payment is in the headers. */
+/**
+ * 200: the result and nothing else, its numbers as exact as they were made; what became of its payment is in the
+ * headers.
+ */
 export function bare(endpoint: Paid, call: Pick<Call, 'request'>, { headers, ...shown }: Bare): Reply {
   const { text, headers: own = {} } = endpoint.verbatim
     ? passed(shown.stored.made)
@@ -309,8 +317,9 @@ export function cannotVerify(reason: string): ApiError {
 }
 
 /**
- * Where a job is polled. With its key it is read by any authorization of its wallet, without by a fresh one only. A signed URL was made with the call, and
- * is kept with it; it tells what was ordered, so a stranger is shown the path of any call instead.
+ * Where a job is polled. With its key it is read by any authorization of its wallet, without by a fresh one only. A
+ * signed URL was made with the call, and is kept with it; it tells what was ordered, so a stranger is shown the path of
+ * any call instead.
  */
 export function pollUrl({ job }: Sold, { id, request }: Call, key?: string): string {
   const kept = (request as { readonly _poll?: unknown } | null)?._poll

@@ -9,8 +9,8 @@ import type { ErrorFormat } from '../http/error_formats.ts'
 import type { Effects } from './call_context.ts'
 
 /**
- * What a slow call looks like while it runs. `poll` has `{id}` in it. `query` makes of what is remembered a query that is signed, and without
- * which the poll is refused.
+ * What a slow call looks like while it runs. `poll` has `{id}` in it. `query` makes of what is remembered a query that
+ * is signed, and without which the poll is refused.
  */
 export type JobDescription = {
   readonly object: string
@@ -28,7 +28,7 @@ export type Common = {
   readonly summary: string
   readonly description?: string
   readonly tag: string
-  /** Faults of its own, for the documents; what its kind, dialect and input bring with them is known already. */
+  /** Errors of its own, for the documents; what its kind, dialect and input bring with them is known already. */
   readonly errors?: readonly ApiErrorCode[]
 }
 
@@ -41,13 +41,19 @@ export type Sale<Input> = Common & {
   readonly input: TObject
   /** Where the input is: in the body, or in path and query, as text. */
   readonly from: 'body' | 'query'
-  /** Makes the input of what was sent, where it is not the body or the query itself. `body` is undefined where none came, or none that is JSON. */
+  /**
+   * Makes the input of what was sent, where it is not the body or the query itself. `body` is undefined where none
+   * came, or none that is JSON.
+   */
   arrange?(request: {
     readonly params: Readonly<Record<string, string>>
     readonly query: Readonly<Record<string, string>>
     readonly body: unknown
   }): unknown
-  /** Bad input is told before the quote, or only to those who pay: the quote then reads the raw input, and never fails for it. */
+  /**
+   * Bad input is told before the quote, or only to those who pay: the quote then reads the raw input, and never fails
+   * for it.
+   */
   readonly order: 'check_then_quote' | 'quote_then_check'
   /** Fields that the schema does not know: dropped, kept because they are forwarded verbatim, or refused by name. */
   readonly unknownFields: UnknownFields
@@ -59,7 +65,10 @@ export type Sale<Input> = Common & {
   priceRange(offering: Offering): { readonly min: Usdc; readonly max: Usdc }
   readonly job: JobDescription
   readonly errorFormat: ErrorFormat
-  /** The `error` text of a 402 whose authorization was used before (contract 9.9); that of any refused payment unless told. */
+  /**
+   * The `error` text of a 402 whose authorization was used before (contract 9.9); that of any refused payment unless
+   * told.
+   */
   readonly replayError?: string
   /** The `error` text when the work fails for no reason of the buyer's. */
   readonly failure: string

@@ -21,7 +21,9 @@ export type StreamedOrder<Input> = Offering &
     readonly signal: AbortSignal
   }
 
-/** A reply as it is made. `closing` are its last events, which follow the receipt; they are known when `next` has ended. */
+/**
+ * A reply as it is made. `closing` are its last events, which follow the receipt; they are known when `next` has ended.
+ */
 export type AnswerStream = {
   next(): Promise<Uint8Array | undefined>
   /** Ends it at once, upstream too. Never throws; a pending `next` ends as well. */
@@ -43,7 +45,10 @@ export type Answer =
     }
   | { readonly kind: 'stream'; readonly headers: Readonly<Record<string, string>>; readonly stream: AnswerStream }
 
-/** Answers at once, whole or streamed, and is settled after the answer (decision 17). What costs nothing needs no payment. */
+/**
+ * Answers at once, whole or streamed, and is settled after the answer (decision 17). What costs nothing needs no
+ * payment.
+ */
 export type Streamed<Input = unknown> = Sale<Input> & {
   readonly delivery: 'stream'
   /** A valid body, shown in OpenAPI and quoted to probes without one; the first that this gateway can serve. */
@@ -53,7 +58,10 @@ export type Streamed<Input = unknown> = Sale<Input> & {
   answer(order: StreamedOrder<Input>): Promise<Answer>
   /** The operator's list of the wallets that may buy this; undefined where everybody may (contract 1.58). */
   allowlists?(input: Input): Allowlist | undefined
-  /** The reply to one who does not wait: the work goes on, and is settled before its output can be read (contract 7.17). Absent on one who does. */
+  /**
+   * The reply to one who does not wait: the work goes on, and is settled before its output can be read (contract 7.17).
+   * Absent on one who does.
+   */
   deferred?(
     input: Input,
     call: { readonly id: string; readonly createdAt: number; readonly key: string },

@@ -37,9 +37,10 @@ export type UpstreamStatus =
 export type OpenMedia = (at: { signal: AbortSignal }) => Promise<MediaStream>
 
 /**
- * Media to be mirrored to durable storage under `<folder>/<date>/`. `streams` reads a piece, by its index in `urls`, that its URL alone does not
- * give: its URL is then only what it falls back to. `kinds` says what a piece must be to be sold: of one that turns out to be nothing of the kind,
- * the URL is not handed out either. `foreign`: the URLs are the caller's own, of pictures.
+ * Media to be mirrored to durable storage under `<folder>/<date>/`. `streams` reads a piece, by its index in `urls`,
+ * that its URL alone does not give: its URL is then only what it falls back to. `kinds` says what a piece must be to be
+ * sold: of one that turns out to be nothing of the kind, the URL is not handed out either. `foreign`: the URLs are the
+ * caller's own, of pictures.
  */
 export type MadeMedia = {
   readonly folder: string
@@ -55,17 +56,26 @@ export type Made = {
   readonly media?: MadeMedia
   /** When there is nothing left of it that anybody should pay for, where that is sooner than its endpoint says. */
   readonly until?: number
-  /** What is kept for the payer beside the call, once the media are mirrored and before money moves. One that another wallet has already fails the call. */
+  /**
+   * What is kept for the payer beside the call, once the media are mirrored and before money moves. One that another
+   * wallet has already fails the call.
+   */
   recordsToStore?(media: readonly Hosted[]): readonly Omit<StoredRecord, 'owner'>[]
 }
 
-/** One piece of media after mirroring. `key` is null where mirroring failed, and `url` is then the raw upstream value, or null where that is worth nothing. */
+/**
+ * One piece of media after mirroring. `key` is null where mirroring failed, and `url` is then the raw upstream value,
+ * or null where that is worth nothing.
+ */
 export type Hosted = { readonly key: string | null; readonly url: string | null; readonly source: string }
 
 /** What storage keeps of a completed call. */
 export type Stored = { readonly made: Json; readonly media: readonly Hosted[]; readonly created: number }
 
-/** What showing a result may use: absolute URLs of hosted media, and inline (not in a poll) the raw values that the vendor gave. */
+/**
+ * What showing a result may use: absolute URLs of hosted media, and inline (not in a poll) the raw values that the
+ * vendor gave.
+ */
 export type Showing = {
   readonly request: Json
   readonly href: (key: string) => string

@@ -13,7 +13,10 @@ export type Page = {
   readonly body: Readonly<Record<string, Json>>
 }
 
-/** How it is called: a body's own `example` says so where that is a GET, and its path stands for what the page was opened at. */
+/**
+ * How it is called: a body's own `example` says so where that is a GET, and its path stands for what the page was
+ * opened at.
+ */
 function callOf({ url, body }: Page): string {
   const { method, path } = (body.example ?? {}) as { method?: Json; path?: Json }
   const isGet = method === 'GET' && typeof path === 'string'

@@ -1,4 +1,7 @@
-/** How a fault and a demand for payment read on each surface: ours, and those of the vendors whose clients call us (contract 3.15). */
+/**
+ * How a fault and a demand for payment read on each surface: ours, and those of the vendors whose clients call us
+ * (contract 3.15).
+ */
 import type { Reply } from './reply.ts'
 import { type ApiError, plain, rowOf } from './errors.ts'
 import type { Json } from '../lib/json.ts'
@@ -23,7 +26,9 @@ export function errorReply(apiError: ApiError, errorFormat: ErrorFormat): Reply 
 /** By these a payer finds his call on any surface. */
 const FINDS = ['job_id', 'poll_url', 'recoverable'] as const
 
-/** The leading members of a 402 in each dialect; the challenge's own follow in all of them (contract 3.17, 7.1, 7.10). */
+/**
+ * The leading members of a 402 in each dialect; the challenge's own follow in all of them (contract 3.17, 7.1, 7.10).
+ */
 export function formatDemand(why: Body, errorFormat: ErrorFormat): Body {
   const { error, message, details } = why
   if (errorFormat === 'market') return without(why, 'code')
@@ -43,7 +48,10 @@ function without(body: Body, name: string): Body {
   return Object.fromEntries(Object.entries(body).filter(([key]) => key !== name))
 }
 
-/** An error inside a stream that has begun: one last event in the wire of the surface. `sequence` is its number, where events have one. */
+/**
+ * An error inside a stream that has begun: one last event in the wire of the surface. `sequence` is its number, where
+ * events have one.
+ */
 export function errorEvent(apiError: ApiError, errorFormat: ErrorFormat, sequence = 0): string {
   const { status, code } = wording(apiError)
   const body = envelopes[errorFormat === 'plain' || errorFormat === 'market' ? 'chat' : errorFormat]({
@@ -54,7 +62,9 @@ export function errorEvent(apiError: ApiError, errorFormat: ErrorFormat, sequenc
   })
   if (errorFormat === 'messages') return `event: error\ndata: ${JSON.stringify(body)}\n\n`
   if (errorFormat !== 'responses') return `data: ${JSON.stringify(body)}\n\n`
-  return `event: error\ndata: ${JSON.stringify({ type: 'error', code, message: sentence(apiError), param: paramOf(apiError), sequence_number: sequence })}\n\n`
+  const param = paramOf(apiError)
+  const event = { type: 'error', code, message: sentence(apiError), param, sequence_number: sequence }
+  return `event: error\ndata: ${JSON.stringify(event)}\n\n`
 }
 
 type ErrorParts = {
@@ -121,5 +131,8 @@ const GOOGLE: Readonly<Record<number, string>> = {
   504: 'DEADLINE_EXCEEDED',
 }
 
-/** The shape of an error body. `market` is plain without codes (contract 3.19); the wires word errors as their vendors do. */
+/**
+ * The shape of an error body. `market` is plain without codes (contract 3.19); the wires word errors as their vendors
+ * do.
+ */
 export type ErrorFormat = 'plain' | 'market' | ChatFormat

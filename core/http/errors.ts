@@ -77,14 +77,17 @@ export type ApiErrorParts = {
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/** The one exception that core throws on purpose. Its texts are for the buyer: never put a secret or a vendor's raw body in one. */
+/**
+ * The one exception that core throws on purpose. Its texts are for the buyer: never put a secret or a vendor's raw body
+ * in one.
+ */
 export class ApiError extends Error {
   readonly code: ApiErrorCode
   readonly parts: ApiErrorParts
 
   constructor(code: ApiErrorCode, parts: ApiErrorParts = {}) {
     super(parts.message ?? parts.error ?? table[code].error)
-    this.name = 'Fault'
+    this.name = 'ApiError'
     this.code = code
     this.parts = parts
   }

@@ -1,4 +1,7 @@
-/** How a JSON text is built, seen without parsing it: a parser takes two seconds for a million distinct names, and nobody else is answered meanwhile. */
+/**
+ * How a JSON text is built, seen without parsing it: a parser takes two seconds for a million distinct names, and
+ * nobody else is answered meanwhile.
+ */
 import type { Clock } from '../lib/clock.ts'
 import { ApiError } from './errors.ts'
 
@@ -10,7 +13,10 @@ export const MAX_DEPTH = 200
 /** Characters that are scanned at once: a few milliseconds' worth. */
 const SLICE = 4 << 20
 
-/** Refuses a text that would take long to parse or to walk, whatever it means. Others are answered between two slices. Throws TOO_LARGE, or INVALID_BODY for depth. */
+/**
+ * Refuses a text that would take long to parse or to walk, whatever it means. Others are answered between two slices.
+ * Throws TOO_LARGE, or INVALID_BODY for depth.
+ */
 export async function checkShape(text: string, clock: Clock): Promise<void> {
   const scan = scanner(text)
   for (let end = SLICE; end < text.length; end += SLICE) {
@@ -47,7 +53,10 @@ function scanner(text: string): (end: number) => void {
   }
 }
 
-/** Looked for by hand at first, and by the runtime in what is long: texts of quotes and pictures of megabytes are both seen through at once. */
+/**
+ * Looked for by hand at first, and by the runtime in what is long: texts of quotes and pictures of megabytes are both
+ * seen through at once.
+ */
 const BY_HAND = 64
 
 function closingQuote(text: string, start: number): number {

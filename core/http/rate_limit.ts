@@ -20,13 +20,17 @@ type Counting = {
   isSpent: boolean
 }
 
-/** A process asks storage once in so many requests: a twentieth of the window, or three where that is no more than a tenth. */
+/**
+ * A process asks storage once in so many requests: a twentieth of the window, or three where that is no more than a
+ * tenth.
+ */
 const blockOf = (requests: number): number => Math.min(Math.ceil(requests / 10), Math.max(3, Math.ceil(requests / 20)))
 
 /**
- * Counts requests against windows. Permits are granted first and counted in storage afterwards, a block at a time: no process reserves permits that it
- * does not use, so a caller gets at least the promised number. One process alone grants exactly that number. Where several serve the same caller,
- * each may add one block less one: 4 of 100, 2 of 30, 14 of 300. A refusal is remembered until the window resets.
+ * Counts requests against windows. Permits are granted first and counted in storage afterwards, a block at a time: no
+ * process reserves permits that it does not use, so a caller gets at least the promised number. One process alone
+ * grants exactly that number. Where several serve the same caller, each may add one block less one: 4 of 100, 2 of 30,
+ * 14 of 300. A refusal is remembered until the window resets.
  */
 export function limits(storage: Pick<Storage, 'hit'>): Limits {
   const windows = new Map<string, Counting>()
@@ -57,12 +61,16 @@ export function limits(storage: Pick<Storage, 'hit'>): Limits {
     return known && known.resetAt > now ? known : undefined
   }
 
-  /** Counts what was granted since the last question, and one permit more. Requests of the same caller wait for the answer. */
+  /**
+   * Counts what was granted since the last question, and one permit more. Requests of the same caller wait for the
+   * answer.
+   */
   async function ask(key: string, { requests, windowMs }: Window, now: number): Promise<Permit> {
     const known = alive(key, now)
     const due = (known?.uncounted ?? 0) + 1
     const { granted, resetAt } = await storage.hit({ key, limit: requests, windowMs }, due, now)
-    // Storage may have begun another window meanwhile: what it has counted there for the old one is still to be granted.
+    // Storage may have begun another window meanwhile: what it has counted there for the old one is still to be
+    // granted.
     const isNew = known !== undefined && known.resetAt !== resetAt
     const ahead = isNew ? Math.max(0, granted - 1) : 0
     const counted = (isNew ? 0 : (known?.counted ?? 0)) + granted

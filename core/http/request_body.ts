@@ -10,9 +10,9 @@ import type { Json } from '../lib/json.ts'
 import { clip, quoted } from '../lib/text.ts'
 
 /**
- * Reads a body of at most `maxBytes`; refuses a larger one before reading it where its length is declared. What arrives of a large one, or of
- * one that does not say how large it is, counts against the budget while it is held. Every body has to arrive in time. Throws TOO_LARGE, BUSY,
- * TOO_SLOW or INCOMPLETE_BODY.
+ * Reads a body of at most `maxBytes`; refuses a larger one before reading it where its length is declared. What arrives
+ * of a large one, or of one that does not say how large it is, counts against the budget while it is held. Every body
+ * has to arrive in time. Throws TOO_LARGE, BUSY, TOO_SLOW or INCOMPLETE_BODY.
  */
 export async function readBody(request: Request, maxBytes: number, budget?: Budget): Promise<string> {
   if (request.body === null) return ''
@@ -41,7 +41,10 @@ export async function readBody(request: Request, maxBytes: number, budget?: Budg
 
 const WIDE = /[^\0-\xff]/
 
-/** Bodies of so many bytes are read at once and are not counted: connections are bounded, and each holds no more than this. */
+/**
+ * Bodies of so many bytes are read at once and are not counted: connections are bounded, and each holds no more than
+ * this.
+ */
 export const UNCOUNTED = 1 << 16
 
 async function readSmall(request: Request, budget: Budget | undefined): Promise<string> {
@@ -112,7 +115,9 @@ async function readChunks(body: ReadableStream<Uint8Array>, { maxBytes, budget, 
   }
 }
 
-/** The caller has hung up, or the connection broke: nobody here is to be alerted, and hardly anybody reads the reply. */
+/**
+ * The caller has hung up, or the connection broke: nobody here is to be alerted, and hardly anybody reads the reply.
+ */
 function endedEarly(): never {
   throw new ApiError('INCOMPLETE_BODY', {
     message: 'The connection ended before the whole request body had arrived. Nothing was charged.',
@@ -145,12 +150,15 @@ export type Hold = Budget & { release(): void }
 const ARRIVAL_MS = 120_000
 const SMALL_ARRIVAL_MS = 30_000
 
-/** So many bytes are given back before `onFreed` is called: a collection of garbage costs about as much as to read that much. */
+/**
+ * So many bytes are given back before `onFreed` is called: a collection of garbage costs about as much as to read that
+ * much.
+ */
 const WORTH_COLLECTING = 32 << 20
 
 /**
- * Lets so many bytes of bodies be held at a time. `onFreed` is called when much has been given back: a runtime may keep the memory of dead bodies for
- * long, as if it were free.
+ * Lets so many bytes of bodies be held at a time. `onFreed` is called when much has been given back: a runtime may keep
+ * the memory of dead bodies for long, as if it were free.
  *
  * Counts what has arrived and not what is promised: idle connections take nothing from others.
  */
@@ -210,8 +218,8 @@ export function holdOn(shared: Budget): Hold {
 }
 
 /**
- * Parses JSON. Throws INVALID_CONTENT_TYPE for a type that says something else, TOO_LARGE for more values than can be walked while others wait,
- * INVALID_JSON for text that is not JSON.
+ * Parses JSON. Throws INVALID_CONTENT_TYPE for a type that says something else, TOO_LARGE for more values than can be
+ * walked while others wait, INVALID_JSON for text that is not JSON.
  */
 export async function parseJson(text: string, contentType: string | null, clock: Clock): Promise<unknown> {
   const type = contentType?.split(';', 1)[0]?.trim().toLowerCase()
@@ -236,7 +244,10 @@ export type InputParser = (value: unknown) => Record<string, unknown>
 
 const checks = new WeakMap<TObject, TypeCheck<TObject>>()
 
-/** Each schema is compiled once in a process, when something is first said under it: a menu has hundreds, and a request needs one. */
+/**
+ * Each schema is compiled once in a process, when something is first said under it: a menu has hundreds, and a request
+ * needs one.
+ */
 function checkOf(schema: TObject): TypeCheck<TObject> {
   const known = checks.get(schema)
   if (known) return known
@@ -248,8 +259,8 @@ function checkOf(schema: TObject): TypeCheck<TObject> {
 export type UnknownFields = 'dropped' | 'kept' | 'refused'
 
 /**
- * Makes of a schema a check that drops unknown fields, keeps them, or refuses them, and reads an optional null as absent.
- * The check throws INVALID_BODY with `details: [{path, message}]`, one per field.
+ * Makes of a schema a check that drops unknown fields, keeps them, or refuses them, and reads an optional null as
+ * absent. The check throws INVALID_BODY with `details: [{path, message}]`, one per field.
  */
 export function inputParser(schema: TObject, unknownFields: UnknownFields = 'dropped'): InputParser {
   const fields = Object.keys(schema.properties)
@@ -270,7 +281,8 @@ export function inputParser(schema: TObject, unknownFields: UnknownFields = 'dro
             message: `More than ${MAX_FIELDS} fields at the top of the body: it has ${all.length}, and the first too many is ${clip(all[MAX_FIELDS]?.[0])}`,
           },
         ])
-      // Assigned, this name would be no field but what all fields are inherited from: read for the price, and never sent.
+      // Assigned, this name would be no field but what all fields are inherited from: read for the price, and never
+      // sent.
       for (const [field, given] of all) if (field !== '__proto__' && !fields.includes(field)) known[field] = given
     }
     for (const field of fields) {
@@ -285,7 +297,10 @@ export function inputParser(schema: TObject, unknownFields: UnknownFields = 'dro
   }
 }
 
-/** The members of a JSON object as a query would have them: numbers and booleans as text. Throws INVALID_BODY for what is no object. */
+/**
+ * The members of a JSON object as a query would have them: numbers and booleans as text. Throws INVALID_BODY for what
+ * is no object.
+ */
 export function textFields(value: unknown): Record<string, unknown> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw invalidBody([{ path: '', message: `Expected a JSON object, got ${quoted(value)}` }])
@@ -305,12 +320,18 @@ function strangeNames(value: object, fields: readonly string[]): readonly Proble
   return strange.map((name) => ({ path: clip(name), message: `${clip(name)}: is not known here; ${known}` }))
 }
 
-/** Of an object whose unknown fields go on: it is copied whenever a rule changes it, and a million fields take a second of everybody's. */
+/**
+ * Of an object whose unknown fields go on: it is copied whenever a rule changes it, and a million fields take a second
+ * of everybody's.
+ */
 const MAX_FIELDS = 1_000
 
 const DEEPEST = 200
 
-/** What is written out again must not be deep: JSON.stringify takes half a second for 50,000 levels, and throws for more. */
+/**
+ * What is written out again must not be deep: JSON.stringify takes half a second for 50,000 levels, and throws for
+ * more.
+ */
 function checkDepth(value: object): void {
   const place = deepPlace(value, DEEPEST)
   if (!place) return
@@ -362,7 +383,9 @@ function invalidBody(details: readonly Problem[]): ApiError {
   return new ApiError('INVALID_BODY', { message: details.map((detail) => detail.message).join('. '), details })
 }
 
-/** 400 about one place of a caller's request: which, and what is allowed there. `fields` join the body (contract 3.3). */
+/**
+ * 400 about one place of a caller's request: which, and what is allowed there. `fields` join the body (contract 3.3).
+ */
 export function refused(path: string, message: string, fields?: Readonly<Record<string, Json>>): ApiError {
   return new ApiError('INVALID_BODY', {
     message: `${path}: ${message}.`,

@@ -1,4 +1,7 @@
-/** How much text is counted for callers who have not paid (yet): a token bucket for each address, in the memory of one process. */
+/**
+ * How much text is counted for callers who have not paid (yet): a token bucket for each address, in the memory of one
+ * process.
+ */
 import { addressKey } from './caller_address.ts'
 import { ApiError } from './errors.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -11,7 +14,10 @@ export type UnpaidWork = {
 
 export type UnpaidCount = {
   readonly countTokens: CountTokens
-  /** Spends for a large body of so many bytes, which is read and checked before anybody knows that it is paid for. Throws like a count. */
+  /**
+   * Spends for a large body of so many bytes, which is read and checked before anybody knows that it is paid for.
+   * Throws like a count.
+   */
   read(bytes: number): void
   /** Returns what this request has spent: its payment has been verified. */
   refund(): void
@@ -20,7 +26,10 @@ export type UnpaidCount = {
 type Options = {
   readonly countTokens: CountTokens
   readonly clock: Clock
-  /** Characters that an address may have counted in a minute. Requests that begin within it may go on to as many again, which are then missing. */
+  /**
+   * Characters that an address may have counted in a minute. Requests that begin within it may go on to as many again,
+   * which are then missing.
+   */
   readonly perMinute: number
   /** Addresses remembered at once; the one unused for longest is forgotten, and starts with a full budget. */
   readonly remembered?: number
@@ -35,9 +44,9 @@ const BYTES_PER_CHARACTER = 8
 const WORTH_WAITING = 0.1
 
 /**
- * Whether a payment header is worth anything is known only once its request is priced, and the price needs the count. So every request spends the
- * budget of its address, and one whose payment is verified gets it back. Text that was counted lately costs nothing: a buyer's second request, with
- * its payment, is not refused for the first.
+ * Whether a payment header is worth anything is known only once its request is priced, and the price needs the count.
+ * So every request spends the budget of its address, and one whose payment is verified gets it back. Text that was
+ * counted lately costs nothing: a buyer's second request, with its payment, is not refused for the first.
  */
 export function unpaidWork({ countTokens, clock, perMinute, remembered = 10_000 }: Options): UnpaidWork {
   const buckets = new Map<string, Bucket>()
@@ -58,7 +67,8 @@ export function unpaidWork({ countTokens, clock, perMinute, remembered = 10_000 
 
       function spend(characters: number): void {
         const bucket = bucketOf(key)
-        // A count that has begun may go on into debt, so that a long prompt gets done; the debt of all that began together has an end, too.
+        // A count that has begun may go on into debt, so that a long prompt gets done; the debt of all that began
+        // together has an end, too.
         if (bucket.left <= (spent === 0 ? 0 : -perMinute)) throw overspent(bucket.left)
         bucket.left -= characters
         spent += characters

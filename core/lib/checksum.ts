@@ -6,5 +6,7 @@ import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 export function checksummed<Address extends string>(address: Address): Address {
   const digits = address.slice(2).toLowerCase()
   const hash = bytesToHex(keccak_256(utf8ToBytes(digits)))
-  return `0x${digits.replace(/[a-f]/g, (letter, at: number) => (Number.parseInt(hash[at] ?? '0', 16) < 8 ? letter : letter.toUpperCase()))}` as Address
+  const isLower = (at: number) => Number.parseInt(hash[at] ?? '0', 16) < 8
+  const mixed = digits.replace(/[a-f]/g, (letter, at: number) => (isLower(at) ? letter : letter.toUpperCase()))
+  return `0x${mixed}` as Address
 }

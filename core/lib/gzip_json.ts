@@ -1,4 +1,7 @@
-/** Long texts as storage keeps them: compressed, for a list of eight megabytes takes 80 ms of everybody's time to write, and its place on disk for an hour. */
+/**
+ * Long texts as storage keeps them: compressed, for a list of eight megabytes takes 80 ms of everybody's time to write,
+ * and its place on disk for an hour.
+ */
 import { fromBase64, toBase64 } from './base64.ts'
 import type { Json } from './json.ts'
 import { concurrencyLimiter } from './limiter.ts'

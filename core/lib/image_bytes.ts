@@ -44,8 +44,8 @@ function typeByBrand(bytes: Uint8Array): string | undefined {
 }
 
 /**
- * How each format begins, and how many of its bytes tell its size. The library sees no more and no other formats: it would read 64 MiB
- * of crafted JPEG for seconds and of HEIC for hours, before anybody has paid.
+ * How each format begins, and how many of its bytes tell its size. The library sees no more and no other formats: it
+ * would read 64 MiB of crafted JPEG for seconds and of HEIC for hours, before anybody has paid.
  */
 const HEADS: readonly (readonly [RegExp, number])[] = [
   [/^(?:\x89PNG|GIF8|BM|RIFF....WEBP)/s, 64],
@@ -102,7 +102,10 @@ export function recognize(bytes: Uint8Array): Picture | undefined {
   }
 }
 
-/** The same file under the one brand that stands for all of them: the library knows few, and looks at the major one only. */
+/**
+ * The same file under the one brand that stands for all of them: the library knows few, and looks at the major one
+ * only.
+ */
 function readable(head: Uint8Array): Uint8Array {
   const copy = head.slice()
   copy.set(new TextEncoder().encode(READ_AS), 8)

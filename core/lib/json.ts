@@ -1,4 +1,7 @@
-/** What JSON can say, and how JSON is read that may be anything: a member of another type reads as absent, never as an error. */
+/**
+ * What JSON can say, and how JSON is read that may be anything: a member of another type reads as absent, never as an
+ * error.
+ */
 
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json }
 

@@ -6,8 +6,8 @@ const ENDLESS = { most: Number.POSITIVE_INFINITY, full: () => new Error('nobody 
 export type ConcurrencyLimiter = <T>(work: () => Promise<T>, signal?: AbortSignal) => Promise<T>
 
 /**
- * Lets `atOnce` through at a time, in the order in which they came; who gives up by `signal` leaves the queue. Past `most` waiting, the next one
- * is not let in, and what `full` makes is thrown.
+ * Lets `atOnce` through at a time, in the order in which they came; who gives up by `signal` leaves the queue. Past
+ * `most` waiting, the next one is not let in, and what `full` makes is thrown.
  */
 export function concurrencyLimiter(
   atOnce: number,

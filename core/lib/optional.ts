@@ -1,4 +1,7 @@
-/** Loads a package that not every install has. Throws an Error that names it, and what needs it, where it is not installed. */
+/**
+ * Loads a package that not every install has. Throws an Error that names it, and what needs it, where it is not
+ * installed.
+ */
 export async function optional<T>(name: string, need: string, load: () => Promise<T>): Promise<T> {
   try {
     return await load()

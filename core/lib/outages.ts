@@ -18,7 +18,9 @@ export type Failure = {
   readonly fields?: Record<string, unknown>
 }
 
-/** Shortest time between two alerts of one subject and reason: failures that alternate with successes are one matter. */
+/**
+ * Shortest time between two alerts of one subject and reason: failures that alternate with successes are one matter.
+ */
 export const REPEAT_MS = 600_000
 /** Reasons come from outside, so they are bounded; those beyond are reported together. */
 const MAX_REASONS = 16

@@ -16,7 +16,10 @@ export function quoted(value: unknown): string {
 /** The longest authority that a web address is read with, in characters; a host name has 253 at most. */
 const AUTHORITY = /^https?:\/\/[^\s/?#\\][^/?#\\]{0,299}(?:[/?#\\]|$)/i
 
-/** Whether a text is an http(s) URL. Reading a host takes time by the square of its length: minutes, for a megabyte of combining marks. */
+/**
+ * Whether a text is an http(s) URL. Reading a host takes time by the square of its length: minutes, for a megabyte of
+ * combining marks.
+ */
 export const isWebUrl = (text: string): boolean => AUTHORITY.test(text) && URL.canParse(text)
 
 /** Characters as people count them, code points: one that takes two code units is one. */

@@ -1,15 +1,22 @@
-/** Deadlines of many pieces of work, on one timer: a timer and two signals for each would cost a chat answer more than all else done for it. */
+/**
+ * Deadlines of many pieces of work, on one timer: a timer and two signals for each would cost a chat answer more than
+ * all else done for it.
+ */
 import type { Clock } from './clock.ts'
 
 export type Deadlines = {
-  /** Calls `late` once `ms` have passed, unless what it answers with is called first. Leaves no timer behind when nothing is pending. */
+  /**
+   * Calls `late` once `ms` have passed, unless what it answers with is called first. Leaves no timer behind when
+   * nothing is pending.
+   */
   after(ms: number, late: () => void): () => void
 }
 
 type Pending = { readonly at: number; readonly late: () => void }
 
 export function deadlines(clock: Clock): Deadlines {
-  // Slots, and no Set: one that lives long and sees much come and go keeps what has gone, for collections of young garbage, and triples their time.
+  // Slots, and no Set: one that lives long and sees much come and go keeps what has gone, for collections of young
+  // garbage, and triples their time.
   const slots: (Pending | undefined)[] = []
   const empty: number[] = []
   let sleeper: AbortController | undefined
@@ -64,7 +71,10 @@ export function deadlines(clock: Clock): Deadlines {
   }
 }
 
-/** Runs `work` under a deadline. Its signal aborts when time is up, and the returned promise then rejects even if `work` goes on. */
+/**
+ * Runs `work` under a deadline. Its signal aborts when time is up, and the returned promise then rejects even if `work`
+ * goes on.
+ */
 export async function within<T>(clock: Clock, ms: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const deadline = new AbortController()
   const done = new AbortController()

@@ -16,8 +16,8 @@ export type AbandonedCall = { readonly worth: Usdc; readonly until: number }
 export type Abandoned = { readonly calls: number; readonly worth: Usdc; readonly until: number }
 
 /**
- * Whether a wallet has abandoned too much. `calls` are in the order of their `until`; what the wallet has `spent` lately covers
- * them, the oldest first. `newWorth` is what those of a wallet that spent nothing may be worth together.
+ * Whether a wallet has abandoned too much. `calls` are in the order of their `until`; what the wallet has `spent`
+ * lately covers them, the oldest first. `newWorth` is what those of a wallet that spent nothing may be worth together.
  */
 export function judgeAbandoned(
   calls: readonly AbandonedCall[],

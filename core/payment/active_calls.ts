@@ -1,6 +1,7 @@
 /**
- * The calls that this process works on, seen from where they are stored. It renews the promise of these and of no others, keeps what storage did
- * not take and writes it later, and knows when nobody could renew, so that nobody is declared lost for that.
+ * The calls that this process works on, seen from where they are stored. It renews the promise of these and of no
+ * others, keeps what storage did not take and writes it later, and knows when nobody could renew, so that nobody is
+ * declared lost for that.
  */
 import type { Call, CallPatch, Log, Outcome, Storage } from '../ports/mod.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -8,20 +9,35 @@ import type { Clock } from '../lib/clock.ts'
 export type ActiveCalls = {
   /** The same storage, watched on the way. */
   readonly storage: Storage
-  /** Renews the promise for all work of this process, and writes what could not be written. Rejects while storage is away. */
+  /**
+   * Renews the promise for all work of this process, and writes what could not be written. Rejects while storage is
+   * away.
+   */
   renew(): Promise<void>
   has(id: string): boolean
-  /** Whether this process is still promised a call, so that it may give away more of its work. A call that has ended asks for no promise. */
+  /**
+   * Whether this process is still promised a call, so that it may give away more of its work. A call that has ended
+   * asks for no promise.
+   */
   isLeased(id: string): boolean
-  /** The same, asked of storage, and waited for while that is away; false when another call has taken the authorization meanwhile. */
+  /**
+   * The same, asked of storage, and waited for while that is away; false when another call has taken the authorization
+   * meanwhile.
+   */
   renewLease(id: string, signal: AbortSignal): Promise<boolean>
-  /** Unfinished calls whose promise passed at or before then are lost. Earlier than `now` for a lease after nobody could renew. */
+  /**
+   * Unfinished calls whose promise passed at or before then are lost. Earlier than `now` for a lease after nobody could
+   * renew.
+   */
   lostBy(now: number): number
   /** Whether storage threw it: it is away, or it refuses. */
   isFromStorage(error: unknown): boolean
 }
 
-/** What could not be written: the end of work, or of a settlement. Each is a compare-and-set, so that writing it twice does no harm. */
+/**
+ * What could not be written: the end of work, or of a settlement. Each is a compare-and-set, so that writing it twice
+ * does no harm.
+ */
 type Unwritten = { readonly id: string; readonly weight: number; readonly since: number; write(): Promise<unknown> }
 
 /** So much is kept unwritten at most, and for so long; what is not kept is lost work, uncharged. */
@@ -93,7 +109,8 @@ export function activeCalls({
   /** What began at `askedAt` was answered: storage was there at some time since then. */
   function answered(sentAt: number): void {
     const now = clock.now()
-    // Nobody was heard for a lease: whether this process stood still or storage did, others may have been kept from renewing, too.
+    // Nobody was heard for a lease: whether this process stood still or storage did, others may have been kept from
+    // renewing, too.
     if (answeredAt !== undefined && sentAt - answeredAt > leaseMs) outage = { since: answeredAt, until: now + leaseMs }
     answeredAt = Math.max(answeredAt ?? sentAt, sentAt)
     if (awaySince === undefined) return
@@ -304,7 +321,10 @@ function weightOf(value: unknown): number {
   return Object.values(value).reduce((sum: number, each: unknown) => sum + weightOf(each), 0)
 }
 
-/** Takes back a call that was declared lost while its worker was alive. False when its authorization now serves another call. */
+/**
+ * Takes back a call that was declared lost while its worker was alive. False when its authorization now serves another
+ * call.
+ */
 export async function takenBack(
   storage: Storage,
   { id, workerId }: Pick<Call, 'id' | 'workerId'>,

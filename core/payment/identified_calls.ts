@@ -1,6 +1,6 @@
 /**
- * Calls under a payment identifier (contract 1.43). An id is bound to the id of its call before that call is opened, so all who race for it open the
- * same call, which only one of them can.
+ * Calls under a payment identifier (contract 1.43). An id is bound to the id of its call before that call is opened, so
+ * all who race for it open the same call, which only one of them can.
  */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
@@ -49,15 +49,18 @@ export function tagOf({
   return { id: bytesToHex(sha256(utf8ToBytes(JSON.stringify([gateway, payer, id])))), payer, fingerprint }
 }
 
-/** The call that the tag is bound to, which may not have been opened yet, or never. Throws when the id came with another request. */
+/**
+ * The call that the tag is bound to, which may not have been opened yet, or never. Throws when the id came with another
+ * request.
+ */
 export async function taggedCall(storage: Storage, tag: Tag, now: number): Promise<Call | undefined> {
   const held = await BINDING.get(storage, tag.id, now)
   return held && (await storage.getCall(bindingOf(held, tag).call))
 }
 
 /**
- * Binds the tag to `call`, and answers with the id of the call to open: `call`, or the one that somebody else has bound it to. A binding
- * whose call is over is replaced. Throws when the id came with another request.
+ * Binds the tag to `call`, and answers with the id of the call to open: `call`, or the one that somebody else has bound
+ * it to. A binding whose call is over is replaced. Throws when the id came with another request.
  */
 export async function bindTag(
   storage: Storage,

@@ -140,8 +140,8 @@ export function isFree(call: Pick<Head, 'workStatus' | 'paymentStatus' | 'leaseE
 /**
  * Decides whether a call opens. `bound` is the call that the authorization serves so far. `exposedCalls` are the calls
  * that may count against the payer in this asset, needed only with a cap; `settled` is what the payer's newest settled
- * calls in it came to, absent where there are none, and needed only with `cap.newWallet`. An extra row does no harm; a missing one lets a payer spend the same
- * balance twice.
+ * calls in it came to, absent where there are none, and needed only with `cap.newWallet`. An extra row does no harm; a
+ * missing one lets a payer spend the same balance twice.
  */
 export function decideOpen(
   order: { call: NewCall; authorization: Authorization },

@@ -16,11 +16,14 @@ export const balanceKeyOf = ({ offer, fundedBy = offer.asset }: Extract<Identifi
 
 export type Offers = {
   /**
-   * Our offers at this price. While the chain is not ready: `otherwise`, or NOT_READY, for a paid route opens only with an offer. Where offers
-   * of an earlier sale are given, the price's time is theirs.
+   * Our offers at this price. While the chain is not ready: `otherwise`, or NOT_READY, for a paid route opens only with
+   * an offer. Where offers of an earlier sale are given, the price's time is theirs.
    */
   at(price: OfferTerms, otherwise?: readonly Offer[]): readonly Offer[]
-  /** Who signed, judged against the offers that the payment fits: the one first that the payment names, where several are alike. */
+  /**
+   * Who signed, judged against the offers that the payment fits: the one first that the payment names, where several
+   * are alike.
+   */
   identify(payment: Payment, offers: readonly Offer[]): Promise<Identified>
   verify(payment: Payment, offer: Offer): Promise<Verdict>
 }

@@ -1,6 +1,7 @@
 /**
- * A second authorization that is part of the work: the same wallet pays somebody else, and only then us. In storage it is a call of its own: the table that
- * binds every authorization binds this one too, what became of it is found out as for any call, and a crash between the two neither loses nor repeats it.
+ * A second authorization that is part of the work: the same wallet pays somebody else, and only then us. In storage it
+ * is a call of its own: the table that binds every authorization binds this one too, what became of it is found out as
+ * for any call, and a crash between the two neither loses nor repeats it.
  */
 import { abandon, failIfOverdue, type SettleContext, settleCall } from './settle.ts'
 import { noteUnpaidCall, unpaidCallOf } from './unpaid_calls.ts'
@@ -22,7 +23,10 @@ import type { To, Used, Refused, SecondaryPayment } from '../endpoint/call_conte
 const RETRY_EVERY_MS = 3_000
 /** How long its row stays, beside the ledger's: the request that brought it finds it by what the row remembers. */
 export const SECONDARY_RETENTION_MS = 30 * 24 * 3_600_000
-/** Which call a settled or waiting second authorization belongs to by now, where that is no longer the one that brought it. */
+/**
+ * Which call a settled or waiting second authorization belongs to by now, where that is no longer the one that brought
+ * it.
+ */
 const TAKEN = recordKind({ kind: 'secondary_payment', version: 1, schema: Type.Object({ parent: Type.String() }) })
 
 type SecondaryOffer = To & { readonly signal: AbortSignal }
@@ -113,7 +117,10 @@ export function secondaryPayments(
       )
     }
 
-    /** The result of this call of its own is nothing but that it was sent. An outcome that is not known is looked at until it is. */
+    /**
+     * The result of this call of its own is nothing but that it was sent. An outcome that is not known is looked at
+     * until it is.
+     */
     async function settled(own: Call, authorization: Authorization) {
       for (;;) {
         signal.throwIfAborted()
@@ -165,8 +172,8 @@ export function secondaryPayments(
 }
 
 /**
- * One transfer of the asset itself, signed as it is to be sent. What another contract keeps and moves (a batching service names it in `verifyingContract`)
- * would never arrive as money with somebody who does not use that service.
+ * One transfer of the asset itself, signed as it is to be sent. What another contract keeps and moves (a batching
+ * service names it in `verifyingContract`) would never arrive as money with somebody who does not use that service.
  */
 const isPlain = ({ scheme, network, asset, extra }: Offer): boolean =>
   scheme === 'exact' && network.startsWith('eip155:') && (extra?.verifyingContract ?? asset) === asset

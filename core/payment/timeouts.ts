@@ -15,11 +15,17 @@ export type Timeouts = {
   readonly takenMs: number
   /** Longest wait until a vendor has taken a job (contract 12.41). */
   readonly submitMs: number
-  /** Longest wait for an answer, for the first event of a stream, and for the next one while the reader asks (contract 6.52). */
+  /**
+   * Longest wait for an answer, for the first event of a stream, and for the next one while the reader asks (contract
+   * 6.52).
+   */
   readonly answerMs: number
   /** Longest stream. */
   readonly streamMs: number
-  /** How long an answer that is ready waits for its settlement; it is then served, unless its payment is known to be refused (contract 6.47). */
+  /**
+   * How long an answer that is ready waits for its settlement; it is then served, unless its payment is known to be
+   * refused (contract 6.47).
+   */
   readonly receiptMs: number
   /** A stream settles when its authorization has so long to live. */
   readonly marginMs: number

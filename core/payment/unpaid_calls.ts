@@ -133,8 +133,8 @@ export async function recordIfRefused(storage: Storage, id: string, at: { now: n
 }
 
 /**
- * Notes a call that its buyer left or cancelled after the vendor was asked. Before its authorization is freed, so that it
- * counts somewhere all the time. A note that cannot be stored stops nothing.
+ * Notes a call that its buyer left or cancelled after the vendor was asked. Before its authorization is freed, so that
+ * it counts somewhere all the time. A note that cannot be stored stops nothing.
  */
 export async function noteAbandonedCall(
   { storage, log }: { storage: Storage; log: Log },

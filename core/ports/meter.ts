@@ -9,8 +9,8 @@ export type Judged = 'valid' | 'unavailable' | PaymentCode
 export type Settled = 'settled' | 'refused' | 'dead' | 'unknown' | 'unavailable' | 'unresolved'
 
 /**
- * Counts; called with every request, so it increments and does no more, and never throws. `endpoint` is a name of the menu, or NO_ENDPOINT: nothing
- * that callers write gets in.
+ * Counts; called with every request, so it increments and does no more, and never throws. `endpoint` is a name of the
+ * menu, or NO_ENDPOINT: nothing that callers write gets in.
  */
 export interface Meter {
   /** A request was answered, or its stream has begun. */
@@ -30,7 +30,9 @@ export const NO_ENDPOINT = 'none'
 const nothing = () => {}
 export const silent: Meter = { answered: nothing, quoted: nothing, judged: nothing, attempted: nothing, moved: nothing }
 
-/** The same ports, with a storage that says when calls begin and end; a gateway without a meter keeps the one it has. */
+/**
+ * The same ports, with a storage that says when calls begin and end; a gateway without a meter keeps the one it has.
+ */
 export function metered<Some extends { readonly storage: Storage; readonly meter?: Meter }>(ports: Some): Some {
   return ports.meter ? { ...ports, storage: meteredStorage(ports.storage, ports.meter) } : ports
 }
@@ -51,7 +53,8 @@ function meteredStorage(storage: Storage, meter: Meter): Storage {
     },
     async claimSettlement(id, authorization, at) {
       const claim = await storage.claimSettlement(id, authorization, at)
-      // A claim that brings the result completes the call; one that finds the authorization sent already came after that.
+      // A claim that brings the result completes the call; one that finds the authorization sent already came after
+      // that.
       if (at.result && (claim.kind === 'yours' || (claim.kind === 'retry' && !claim.sent))) meter.moved('completed')
       return claim
     },

@@ -24,7 +24,9 @@ export type Ports = {
   readonly meter?: Meter
   /** Cryptographically strong bytes. */
   random(bytes: number): Uint8Array
-  /** About how many tokens a text is. Linear in its length whatever the text, and lets other work run between slices. */
+  /**
+   * About how many tokens a text is. Linear in its length whatever the text, and lets other work run between slices.
+   */
   countTokens(text: string): Promise<number>
   /** Keeps work alive that no request waits for. */
   background(work: Promise<unknown>): void

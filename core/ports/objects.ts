@@ -8,7 +8,10 @@ export type StoredObject = {
   /** Of the whole object. */
   readonly size: number
   readonly type: string
-  /** What `body` is of it, where a range was asked for; null, with no body, where no byte lies within. Absent: it is the whole. */
+  /**
+   * What `body` is of it, where a range was asked for; null, with no body, where no byte lies within. Absent: it is the
+   * whole.
+   */
   readonly part?: { readonly first: number; readonly last: number } | null
 }
 
@@ -16,13 +19,15 @@ export type StoredObject = {
 export interface Objects {
   put(key: string, bytes: Uint8Array, type: string): Promise<void>
   /**
-   * Puts a stream without ever holding it whole. What breaks off leaves nothing under the key. Lets go of a body that it does not read
-   * to its end; `size` is what then lies under the key.
+   * Puts a stream without ever holding it whole. What breaks off leaves nothing under the key. Lets go of a body that
+   * it does not read to its end; `size` is what then lies under the key.
    */
   putStream?(key: string, body: ReadableStream<Uint8Array>, type: string): Promise<{ readonly size: number }>
   /** A store that knows no ranges answers with the whole. */
   get(key: string, range?: ByteRange): Promise<StoredObject | undefined>
-  /** Where anybody may fetch the object without the gateway; undefined, or absent, where only the gateway can serve it. */
+  /**
+   * Where anybody may fetch the object without the gateway; undefined, or absent, where only the gateway can serve it.
+   */
   url?(key: string): string | undefined
 }
 

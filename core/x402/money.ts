@@ -34,7 +34,9 @@ export function roundUp(amount: Dollars): Usdc {
   return usdc((amount.num * MICRO + amount.den - 1n) / amount.den)
 }
 
-/** Prints US dollars with `decimals` places (six unless told, rounding half up), the form of `price.amount` on the wire. */
+/**
+ * Prints US dollars with `decimals` places (six unless told, rounding half up), the form of `price.amount` on the wire.
+ */
 export function print(amount: Usdc, decimals = 6): string {
   const unit = 10n ** BigInt(6 - decimals)
   const units = (amount + unit / 2n) / unit

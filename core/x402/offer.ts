@@ -3,8 +3,8 @@ import { type Offer, withoutHint } from './protocol.ts'
 import type { Usdc } from './money.ts'
 
 /**
- * What an offer needs beyond price and time. `minValiditySeconds` is the life that an authorization must still have when it settles: an
- * offer asks for so much more than its work takes.
+ * What an offer needs beyond price and time. `minValiditySeconds` is the life that an authorization must still have
+ * when it settles: an offer asks for so much more than its work takes.
  */
 export type Terms = Pick<Offer, 'scheme' | 'network' | 'asset' | 'payTo'> & {
   extra: Record<string, unknown>
@@ -30,7 +30,10 @@ export function offerOf(
   }
 }
 
-/** Whether two offers are paid in the same way to the same one, whatever they ask. A fee payer that was replaced makes another way. */
+/**
+ * Whether two offers are paid in the same way to the same one, whatever they ask. A fee payer that was replaced makes
+ * another way.
+ */
 export function isSamePaymentMethod(one: Offer, other: Offer): boolean {
   const isSameWay = one.extra?.name === other.extra?.name && one.extra?.feePayer === other.extra?.feePayer
   return one.network === other.network && one.asset === other.asset && one.payTo === other.payTo && isSameWay
@@ -38,7 +41,10 @@ export function isSamePaymentMethod(one: Offer, other: Offer): boolean {
 
 export const withoutHints = (terms: readonly Terms[]): readonly Terms[] => terms.map(withoutHint)
 
-/** Not deep equality: public clients echo other timeouts and extras (contract 1.18). The signature is judged, not the echo. */
+/**
+ * Not deep equality: public clients echo other timeouts and extras (contract 1.18). The signature is judged, not the
+ * echo.
+ */
 export function fits(offer: Pick<Offer, 'scheme' | 'network' | 'asset'>, accepted: Offer): boolean {
   return (
     offer.scheme === accepted.scheme &&

@@ -1,4 +1,6 @@
-/** The x402 extension `payment-identifier`: one id, one request, one call (contract 1.43). How a payment carries the id. */
+/**
+ * The x402 extension `payment-identifier`: one id, one request, one call (contract 1.43). How a payment carries the id.
+ */
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import { IDENTIFIER, Identifier, type Payment } from './protocol.ts'
 

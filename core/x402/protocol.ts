@@ -64,7 +64,9 @@ export type Payment = Static<typeof Payment>
 export const IDENTIFIER = 'payment-identifier'
 export const Identifier = Type.String({ minLength: 16, maxLength: 128, pattern: '^[a-zA-Z0-9_-]+$' })
 
-/** What every challenge declares in its body. Official clients echo what stands in its header, with or without an id. */
+/**
+ * What every challenge declares in its body. Official clients echo what stands in its header, with or without an id.
+ */
 const DECLARED = JSON.stringify({
   [IDENTIFIER]: {
     info: { required: false },
@@ -78,12 +80,14 @@ const DECLARED = JSON.stringify({
 const DECLARED_BRIEFLY = JSON.stringify({ [IDENTIFIER]: { info: { required: false }, schema: {} } }).slice(1, -1)
 
 /**
- * Proof that money moved: the SettleResponse of the specification, as far as it is ours to keep. `block` is the block or slot of the
- * transaction, where known; it is kept, and not told.
+ * Proof that money moved: the SettleResponse of the specification, as far as it is ours to keep. `block` is the block
+ * or slot of the transaction, where known; it is kept, and not told.
  */
 export type Receipt = { transaction: string; network: string; payer: string; amount: string; block?: number }
 
-/** `bazaar`, already JSON, is the extension of that name in the body (reference 6.1), and is no part of the resource. */
+/**
+ * `bazaar`, already JSON, is the extension of that name in the body (reference 6.1), and is no part of the resource.
+ */
 export type Resource = { url: string; description: string; mimeType: string; bazaar?: string | undefined }
 
 const isPayment = TypeCompiler.Compile(Payment)
@@ -95,7 +99,10 @@ export function encodeHeader(value: unknown): string {
 
 const encodeText = (text: string): string => (isAscii(text) ? btoa(text) : toBase64(new TextEncoder().encode(text)))
 
-/** HTTP servers let about 16 KiB through; a longer header comes from a program that embeds core, and is not worth reading. */
+/**
+ * HTTP servers let about 16 KiB through; a longer header comes from a program that embeds core, and is not worth
+ * reading.
+ */
 const MAX_HEADER = 32_768
 
 export type Decoded = { ok: true; payment: Payment } | { ok: false; reason: string }
@@ -130,8 +137,9 @@ export function wrongField({ value, schema, message }: Pick<ValueError, 'value' 
 }
 
 /**
- * Bytes of all headers of a 402, with its status line and as the server sends them: nginx forwards 4,096 unless it is told otherwise (contract 1.5).
- * The rest is what stands beside the values of every challenge at most: status line, names, type, caching, a request id of 64, date and length.
+ * Bytes of all headers of a 402, with its status line and as the server sends them: nginx forwards 4,096 unless it is
+ * told otherwise (contract 1.5). The rest is what stands beside the values of every challenge at most: status line,
+ * names, type, caching, a request id of 64, date and length.
  */
 export const MAX_HEADERS = 3_500
 const MAX_BESIDE = 400
@@ -139,8 +147,9 @@ const MAX_BESIDE = 400
 const SHORT_URL = 96
 
 /**
- * The three challenge headers and the mirrored body of a 402 (contract 1.3). The headers are equal where there is one offer; of several,
- * `payment-required` lists all, and the others carry the first `exact` one (contract 1.4). `beside` is the size of what else the 402 carries.
+ * The three challenge headers and the mirrored body of a 402 (contract 1.3). The headers are equal where there is one
+ * offer; of several, `payment-required` lists all, and the others carry the first `exact` one (contract 1.4). `beside`
+ * is the size of what else the 402 carries.
  */
 export function challenge(
   offers: readonly Offer[],
@@ -178,8 +187,9 @@ type Telling = {
 }
 
 /**
- * The fullest way to tell it whose three headers take so many bytes. What goes first is what a signature does not need: the schema of the
- * extension, the description, the end of a long URL, the hints of an offer; offers last of all, from the end, down to one.
+ * The fullest way to tell it whose three headers take so many bytes. What goes first is what a signature does not need:
+ * the schema of the extension, the description, the end of a long URL, the hints of an offer; offers last of all, from
+ * the end, down to one.
  */
 function fitting(room: number, { begin, resource, offers, accepts }: Telling): Told {
   const { description: _, ...bare } = resource

@@ -1,4 +1,7 @@
-/** The part of the configuration that says who converses: changes to the catalog's chat rows, and how each row is served. */
+/**
+ * The part of the configuration that says who converses: changes to the catalog's chat rows, and how each row is
+ * served.
+ */
 import { type Static, Type } from '@sinclair/typebox'
 import { type ChatRow, chatRows, type Json, overrideChat } from '../../core/mod.ts'
 import { addressOf } from './makers.ts'
@@ -88,7 +91,10 @@ const TIMEOUT_S = 120
 
 type Resolving = { readonly env: Environment; readonly added: readonly ChatSetting[]; readonly mistakes: string[] }
 
-/** `added` are rows beside the catalog's, which settings may change too. Mistakes are added by name; keys are looked up, never shown. */
+/**
+ * `added` are rows beside the catalog's, which settings may change too. Mistakes are added by name; keys are looked up,
+ * never shown.
+ */
 export function resolveChat(
   vendors: VendorTable,
   settings: readonly ChatSetting[],
@@ -124,7 +130,10 @@ export function resolveChat(
 
 type Fields = Partial<Pick<ChatSetting, 'protocol' | keyof typeof serving>>
 
-/** What a vendor's table says of chat. Without an address it is the maker's; a key of one maker is never sent to another. */
+/**
+ * What a vendor's table says of chat. Without an address it is the maker's; a key of one maker is never sent to
+ * another.
+ */
 function tableOf(
   name: string,
   {

@@ -103,7 +103,10 @@ function resolveGateway(row: Row, at: string, reading: Reading): GatewayConfig {
   }
 }
 
-/** What would keep callers from a gateway. A name counts as a Host header spells it: in punycode, without the port that is usual. */
+/**
+ * What would keep callers from a gateway. A name counts as a Host header spells it: in punycode, without the port that
+ * is usual.
+ */
 function placeProblems(
   { hosts, port, retired }: GatewayConfig,
   { index, shared }: { index: number; shared: number },

@@ -1,10 +1,16 @@
-/** Vendors that come alive by an environment variable alone: the makers' own services, and a chat server of the operator's. */
+/**
+ * Vendors that come alive by an environment variable alone: the makers' own services, and a chat server of the
+ * operator's.
+ */
 import type { ChatSetting } from './chat.ts'
 import type { Environment } from './settings.ts'
 import { type Maker, makers, protocolOf, protocolsOf } from './providers.ts'
 import type { VendorTable } from './vendors.ts'
 
-/** The address of a vendor that names none: the maker's, the protocol's `own`, or `unknown`, where a key could end up with a stranger. */
+/**
+ * The address of a vendor that names none: the maker's, the protocol's `own`, or `unknown`, where a key could end up
+ * with a stranger.
+ */
 export function addressOf(vendor: string, kind: 'chat' | 'videos', protocol: string): string {
   const { isDemo, isCommon } = protocolOf(kind, protocol)
   const maker = makers.get(vendor)
@@ -76,8 +82,9 @@ const COMMON = [...protocolsOf('chat')].find(([, { isCommon }]) => isCommon)?.[0
 const MODEL = /^[\w./:-]{1,90}$/
 
 /**
- * CHAT_BASE_URL names a server that speaks openai-chat. It serves the models of CHAT_MODEL as `local/<model>`, free on devnet and at the lowest flat
- * price elsewhere; without CHAT_MODEL it is one that hosts open weights, and serves the rows of vendor-open under the ids that it knows them by.
+ * CHAT_BASE_URL names a server that speaks openai-chat. It serves the models of CHAT_MODEL as `local/<model>`, free on
+ * devnet and at the lowest flat price elsewhere; without CHAT_MODEL it is one that hosts open weights, and serves the
+ * rows of vendor-open under the ids that it knows them by.
  */
 function ownServer(env: Environment, { isDevnet, mistakes }: { isDevnet: boolean; mistakes: string[] }): Found {
   const address = addressIn(env, 'CHAT_BASE_URL', mistakes)

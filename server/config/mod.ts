@@ -222,7 +222,10 @@ export type Config = Services & {
   readonly images: ServedCatalog
   /** Chat rows for sale and how each is served; nobody stands in for a model. */
   readonly chat: ServedChat
-  /** Video rows for sale and how each is served; on devnet the embedded vendor films what nobody is configured for, vendor-f's rows aside. */
+  /**
+   * Video rows for sale and how each is served; on devnet the embedded vendor films what nobody is configured for,
+   * vendor-f's rows aside.
+   */
   readonly videos: ServedVideos
   readonly featureFlags: { readonly referenceMedia?: boolean }
   /** In hex, newest first; undefined where storage keeps one. */

@@ -1,4 +1,7 @@
-/** How a gateway is paid: on which networks, to whom, and who settles. A row may take a network's own payments, batched ones, or both. */
+/**
+ * How a gateway is paid: on which networks, to whom, and who settles. A row may take a network's own payments, batched
+ * ones, or both.
+ */
 import { type Static, Type } from '@sinclair/typebox'
 import { duplicatesIn } from '../../core/mod.ts'
 import { setting, Url } from '../../adapters/providers/manifest.ts'
@@ -147,7 +150,10 @@ const usdc: Readonly<Record<string, { label: string; asset: string; name?: strin
     asset: '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU',
   },
 }
-/** Test networks, whose USDC anybody is given: Sepolia of Base, Ethereum, Polygon, Arbitrum and Optimism, Fuji, and both of Solana's. */
+/**
+ * Test networks, whose USDC anybody is given: Sepolia of Base, Ethereum, Polygon, Arbitrum and Optimism, Fuji, and both
+ * of Solana's.
+ */
 const TEST = new Set([
   'eip155:84532',
   'eip155:11155111',
@@ -175,7 +181,10 @@ export function isPlayMoney(paymentMethod: PaymentMethod): boolean {
 
 export type Reading = { readonly env: Readonly<Record<string, string | undefined>>; readonly mistakes: string[] }
 
-/** In the order in which they are offered: plain clients cannot tell a batched offer from a plain one, and take the first (decision 69). */
+/**
+ * In the order in which they are offered: plain clients cannot tell a batched offer from a plain one, and take the
+ * first (decision 69).
+ */
 export function resolvePaymentMethods(row: Settings, at: string, reading: Reading): readonly PaymentMethod[] {
   const { mistakes } = reading
   const plain = plainPaymentMethod(row, at, reading)
@@ -342,7 +351,10 @@ function isRelayerKey(text: string): boolean {
   return /^0x[0-9a-fA-F]{64}$/.test(text) && BigInt(text) > 0n && BigInt(text) < ORDER
 }
 
-/** 64 bytes take 64 to 88 digits: each leading byte of zero takes one. Whether the halves fit each other only the chain's adapter can tell. */
+/**
+ * 64 bytes take 64 to 88 digits: each leading byte of zero takes one. Whether the halves fit each other only the
+ * chain's adapter can tell.
+ */
 function isFeePayerKey(text: string): boolean {
   return /^[1-9A-HJ-NP-Za-km-z]{64,88}$/.test(text) || /^\[\s*\d{1,3}(\s*,\s*\d{1,3}){63}\s*\]$/.test(text)
 }

@@ -20,7 +20,10 @@ export function resolveRpc(
   return Object.fromEntries(nodes)
 }
 
-/** Clients of Solana ask the gateway itself what they have to know before they pay (contract 15.13): its own node answers, unless another one is named. */
+/**
+ * Clients of Solana ask the gateway itself what they have to know before they pay (contract 15.13): its own node
+ * answers, unless another one is named.
+ */
 export function nodesOf(
   { rpc }: { readonly rpc: RpcNodes },
   rows: readonly GatewayConfig[],

@@ -1,6 +1,6 @@
 /**
- * The part of the configuration that says which provider serves which product. Settings, variables and defaults are those of the providers'
- * manifests; what stands here are the settings that choose among them.
+ * The part of the configuration that says which provider serves which product. Settings, variables and defaults are
+ * those of the providers' manifests; what stands here are the settings that choose among them.
  */
 import { type TSchema, Type } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
@@ -27,7 +27,10 @@ type Candidate = { readonly manifest: Manifest; readonly offer: Offer<Values, ob
 /** A provider that serves a product, with the values of its settings. */
 export type Choice = Candidate & { readonly settings: Values }
 
-/** Those that serve a product. An empty list switches it off; undefined where nothing is set, which fills nothing in but on devnet. */
+/**
+ * Those that serve a product. An empty list switches it off; undefined where nothing is set, which fills nothing in but
+ * on devnet.
+ */
 export type Services = {
   readonly services: Readonly<Partial<Record<Service, readonly Choice[]>>>
 }
@@ -43,7 +46,10 @@ type ProductSetting = {
   readonly isNamedOnly?: boolean
 }
 
-/** Products in the order of their report, each with the setting that chooses its provider. Without one, whatever is set up serves it. */
+/**
+ * Products in the order of their report, each with the setting that chooses its provider. Without one, whatever is set
+ * up serves it.
+ */
 const PRODUCTS: Readonly<Record<Service, ProductSetting | undefined>> = {
   search: {
     setting: 'search',
@@ -301,12 +307,15 @@ function choiceMistakes(
   const keyless = candidatesFor(product).filter(
     (each) => !each.offer.isOnDevnet && requiredBy(each.manifest, each.offer).length === 0 && each.by !== by,
   )
+  const others = keyless.map((one) => `; ${one.by} needs none`).join('')
+  const given = found.map((one) => nameIn(manifest, one)).join(' and ')
   return [
-    ...missing.map((each) =>
-      name === undefined
-        ? `${nameIn(manifest, each)}: not set; ${found.map((one) => nameIn(manifest, one)).join(' and ')} has no meaning without it. ${manifest.settings[each]?.description}`
-        : `${name}: ${by} needs the environment variable ${variableOf(manifest, each)}, which is not set (${manifest.settings[each]?.description})${keyless.map((one) => `; ${one.by} needs none`).join('')}`,
-    ),
+    ...missing.map((each) => {
+      const { description } = manifest.settings[each] ?? {}
+      if (name !== undefined)
+        return `${name}: ${by} needs the environment variable ${variableOf(manifest, each)}, which is not set (${description})${others}`
+      return `${nameIn(manifest, each)}: not set; ${given} has no meaning without it. ${description}`
+    }),
     ...(offer.check?.(settings) ?? []),
     ...usedBy(manifest, offer).flatMap((each) => keyMistakes(manifest, each, settings[each])),
     ...Object.entries(offer.requires ?? {}).flatMap(([other, why]) =>
@@ -373,7 +382,10 @@ function conditionOf(manifest: Manifest, readers: readonly (Candidate & { readon
 
 // ── reports ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Providers whose calls are the operator's to pay for or to answer for, by the name of their account, with the variable of their key. */
+/**
+ * Providers whose calls are the operator's to pay for or to answer for, by the name of their account, with the variable
+ * of their key.
+ */
 export function keyedServices({ services }: Services): ReadonlyMap<string, string> {
   const keyed = products.flatMap((product) =>
     (services[product] ?? []).flatMap(({ manifest, offer, by, settings }) => {

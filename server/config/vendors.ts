@@ -47,7 +47,10 @@ const ProtocolName = named('images')
 export const ChatProtocolName = named('chat')
 export const VideoProtocolName = named('videos')
 
-/** One account of the operator's: `protocol` makes images, `chat` converses, `video` films, all with the same address and key unless told. */
+/**
+ * One account of the operator's: `protocol` makes images, `chat` converses, `video` films, all with the same address
+ * and key unless told.
+ */
 export const VendorRow = Type.Object(
   {
     protocol: setting('The protocol for images.', ProtocolName),
@@ -175,7 +178,10 @@ export function resolveImages(
   return { rows: overridden.rows, servings }
 }
 
-/** What a row says above what its vendor says. A row of another protocol is another service: it is not to be shown the vendor's own key. */
+/**
+ * What a row says above what its vendor says. A row of another protocol is another service: it is not to be shown the
+ * vendor's own key.
+ */
 export function above<Said extends { readonly protocol?: string }>(
   table: Said | undefined,
   own: Partial<Said>,

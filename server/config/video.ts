@@ -1,4 +1,6 @@
-/** The part of the configuration that says who films: changes to the catalog's video rows, and how each row is served. */
+/**
+ * The part of the configuration that says who films: changes to the catalog's video rows, and how each row is served.
+ */
 import { type Static, Type } from '@sinclair/typebox'
 import { type Json, overrideVideos, type VideoOverride, type VideoRow, videoRows } from '../../core/mod.ts'
 import { addressOf } from './makers.ts'
@@ -88,7 +90,9 @@ export type VideoServing = {
   readonly overrides: Readonly<Record<string, Json>> | undefined
 }
 
-/** Rows for sale and how each is served. `byVendor` finds jobs again whose row has moved to another vendor meanwhile. */
+/**
+ * Rows for sale and how each is served. `byVendor` finds jobs again whose row has moved to another vendor meanwhile.
+ */
 export type ServedVideos = ServedCatalog<VideoRow, VideoServing> & {
   readonly byVendor: ReadonlyMap<string, VideoServing>
 }

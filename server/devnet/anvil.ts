@@ -98,7 +98,8 @@ export async function startAnvil(options: AnvilOptions = {}): Promise<Anvil> {
   const child = spawn('/bin/sh', ['-c', GUARD, 'farebox-devnet', statePath ?? '', binary, ...flags(options)], {
     stdio: ['pipe', 'pipe', 'pipe'],
     detached: true,
-    env: { PATH: process.env['PATH'] ?? '/usr/bin:/bin', HOME: process.env['HOME'] ?? '/tmp' }, // passes on no vendor keys
+    // passes on no vendor keys
+    env: { PATH: process.env['PATH'] ?? '/usr/bin:/bin', HOME: process.env['HOME'] ?? '/tmp' },
   })
   let isExpected = false
   let stderr = ''

@@ -1,4 +1,7 @@
-/** From a row's rails to chains: who verifies and settles, checked before an offer opens, and kept while the process lives. */
+/**
+ * From a row's rails to chains: who verifies and settles, checked before an offer opens, and kept while the process
+ * lives.
+ */
 import { privateKeyToAddress } from 'viem/accounts'
 import { type EvmChain, evmChain } from '../../adapters/chains/evm/mod.ts'
 import { facilitatorChain } from '../../adapters/chains/evm/facilitator.ts'
@@ -68,7 +71,10 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
   }
 }
 
-/** Whoever settles, the chain is read by our own node. What only an adapter can judge, a URL or a key, is the operator's to mend. */
+/**
+ * Whoever settles, the chain is read by our own node. What only an adapter can judge, a URL or a key, is the operator's
+ * to mend.
+ */
 function chainOf(name: string, paymentMethod: PaymentMethod, chaining: Chaining): ServedChain {
   try {
     if (paymentMethod.kind === 'evm') return evmPaymentMethod(paymentMethod, chaining)
@@ -88,7 +94,8 @@ function evmPaymentMethod(
   { network, rpcUrl, asset, payTo, domain, settles }: EvmPaymentMethod,
   { isDevnet, storage, workerId, leaseMs }: Chaining,
 ): ServedChain {
-  // An idle local chain makes no blocks, so the clock of its latest one is minutes behind. And anvil never mines a transaction that
+  // An idle local chain makes no blocks, so the clock of its latest one is minutes behind. And anvil never mines a
+  // transaction that
   // comes while the one before it is being mined: one at a time, each for up to fifty payments, is as fast.
   const row = { network, rpcUrl, asset, payTo, domain, ...(isDevnet && { readAt: 'pending' as const, maxInFlight: 1 }) }
   if (settles.by === 'facilitators')
@@ -119,7 +126,11 @@ function solanaPaymentMethod({ network, rpcUrl, asset: mint, payTo, settles }: S
 }
 
 /** Asks a chain every few seconds to bring itself up to date. */
-function scheduleRefresh(gateway: string, chain: ServedChain, { log, clock, undo, tell }: Opening & { tell(): void }): void {
+function scheduleRefresh(
+  gateway: string,
+  chain: ServedChain,
+  { log, clock, undo, tell }: Opening & { tell(): void },
+): void {
   const { refresh } = chain
   if (!refresh) return
   const stop = new AbortController()
@@ -208,7 +219,10 @@ async function storeKey(gateway: string, chain: ServedChain, { log, clock, undo,
   })()
 }
 
-/** Checks a chain before its offers open. A misconfiguration stops the start; a node that is away is asked again until it answers. */
+/**
+ * Checks a chain before its offers open. A misconfiguration stops the start; a node that is away is asked again until
+ * it answers.
+ */
 async function openChain(gateway: string, chain: ServedChain, { log, clock, undo }: Opening): Promise<void> {
   const first = await chain.check({ now: clock.now() })
   if (first.kind === 'wrong')

@@ -17,7 +17,10 @@ export type LocalSystem = {
   readonly gateways: readonly GatewayConfig[]
 }
 
-/** Starts the local chains; `undo` stops them. The EVM chain is kept beside a SQLite ledger, the others begin anew with each start. */
+/**
+ * Starts the local chains; `undo` stops them. The EVM chain is kept beside a SQLite ledger, the others begin anew with
+ * each start.
+ */
 export async function startLocalSystem(config: Config, { log, clock, undo }: Opening): Promise<LocalSystem> {
   const say = (line: string) => log.info(line)
   const evm = await startEvm(config, log)
@@ -36,7 +39,10 @@ export async function startLocalSystem(config: Config, { log, clock, undo }: Ope
 /** What the buyer has put into the batched gateway, in micro-USDC: ten thousand. */
 const DEPOSIT = 10_000_000_000n
 
-/** The local chain, and the ledger beside it. Where the chain is behind the ledger, both begin anew: paid must stay paid. */
+/**
+ * The local chain, and the ledger beside it. Where the chain is behind the ledger, both begin anew: paid must stay
+ * paid.
+ */
 async function startEvm({ database }: Config, log: Opening['log']): Promise<Devnet> {
   const say = (line: string) => log.info(line)
   if (database.kind !== 'sqlite') return await startDevnet({ log: say })

@@ -278,7 +278,9 @@ async function keptTime(
   return clock
 }
 
-/** The same chain, which sells nothing while the time is not known well enough. What was sold is settled all the same. */
+/**
+ * The same chain, which sells nothing while the time is not known well enough. What was sold is settled all the same.
+ */
 export function timely(chain: Chain, clock: Pick<SharedClock, 'trouble'>): Chain {
   return {
     ...chain,

@@ -117,7 +117,10 @@ function audioVendors(
   return ({ vendor }) => byName.get(vendor) ?? (isDevnet ? byName.get(demo) : undefined)
 }
 
-/** What a row may sell. For play money nobody is rung and no number is rented, but on devnet, where the operator alone can buy; and a deposit needs a transfer of its own. */
+/**
+ * What a row may sell. For play money nobody is rung and no number is rented, but on devnet, where the operator alone
+ * can buy; and a deposit needs a transfer of its own.
+ */
 export function affordable(
   vendors: Vendors,
   { paymentMethods }: Pick<GatewayConfig, 'paymentMethods'>,

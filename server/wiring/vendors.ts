@@ -80,7 +80,9 @@ function warnOfDemo(
   }
 }
 
-/** A row is served as the operator configured it; on devnet the demo draws the rest, elsewhere the rest is not for sale. */
+/**
+ * A row is served as the operator configured it; on devnet the demo draws the rest, elsewhere the rest is not for sale.
+ */
 function imageVendors({ images }: Config, vending: Vending & Counting): Vendors['images'] {
   const { log, isDevnet } = vending
   const { build, standIn } = builderOf('images', vending)
@@ -112,8 +114,9 @@ function chatVendors({ chat }: Config, vending: Vending & Counting): Vendors['ch
 }
 
 /**
- * A job is looked for where it was submitted: a row that names another vendor than its own means that one. On devnet the demo films what nobody is
- * configured for; it does not stand in for rows of family f, whose maker has shut its videos down.
+ * A job is looked for where it was submitted: a row that names another vendor than its own means that one. On devnet
+ * the demo films what nobody is configured for; it does not stand in for rows of family f, whose maker has shut its
+ * videos down.
  */
 function videoVendors({ videos, trustedHosts }: Config, vending: Vending & Counting): NonNullable<Vendors['video']> {
   const { log, isDevnet } = vending

@@ -1,6 +1,6 @@
 /**
- * The messages protocol: Anthropic itself, and what llama.cpp, Ollama and others serve under the same path. Sources: @anthropic-ai/sdk@1.10.0
- * `resources/messages`; decision 75.
+ * The messages protocol: Anthropic itself, and what llama.cpp, Ollama and others serve under the same path. Sources:
+ * @anthropic-ai/sdk@1.10.0 `resources/messages`; decision 75.
  */
 import type { ChatOrder, ChatVendor, SseEvent, ChatFormat } from '../../../core/mod.ts'
 import { messagesFromChat } from '../../../core/products/chat/formats/messages/request_from_chat.ts'

@@ -1,5 +1,7 @@
 /**
- * Calls by Bland, which dials from numbers of the operator's own Twilio account by its `encrypted_key`. Sources: docs.bland.ai (send call, call details). A call rings a person: it is sent once, and never again for a reply that got lost.
+ * Calls by Bland, which dials from numbers of the operator's own Twilio account by its `encrypted_key`. Sources:
+ * docs.bland.ai (send call, call details). A call rings a person: it is sent once, and never again for a reply that got
+ * lost.
  */
 import { type Clock, ApiError, type Fields, type Log, type VoiceVendor } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'

@@ -1,6 +1,6 @@
 /**
- * Characters at BytePlus ModelArk or Volcano Engine, over their control plane: access and secret key, not the key of the models. Actions, states
- * and the envelope in the sources of decision 89; the signature in ark_signature.ts.
+ * Characters at BytePlus ModelArk or Volcano Engine, over their control plane: access and secret key, not the key of
+ * the models. Actions, states and the envelope in the sources of decision 89; the signature in signature.ts.
  */
 import {
   type Clock,
@@ -19,7 +19,10 @@ import { type ErrorClassifier, record, type ErrorReply, type FailureKind } from 
 export type ArkAssetsConfig = {
   readonly accessKey: string
   readonly secretKey: string
-  /** `https://open.ap-southeast-1.byteplusapi.com` and its region unless told; in China `https://open.volcengineapi.com` and `cn-beijing`. */
+  /**
+   * `https://open.ap-southeast-1.byteplusapi.com` and its region unless told; in China `https://open.volcengineapi.com`
+   * and `cn-beijing`.
+   */
   readonly baseUrl?: string | undefined
   readonly region?: string | undefined
   /** The project that assets belong to; the account's own unless told. */

@@ -1,6 +1,7 @@
 /**
- * Seedream by ByteDance, at BytePlus ModelArk or Volcano Engine. Sources: @ai-sdk/bytedance@1.0.29 `dist/index.js` (path, body); cluely/unmodel
- * `src/providers/bytedance/constraints.ts`, which cites ModelArk page 1541523 (sizes, inputs); error codes in the sources of decision 89.
+ * Seedream by ByteDance, at BytePlus ModelArk or Volcano Engine. Sources: @ai-sdk/bytedance@1.0.29 `dist/index.js`
+ * (path, body); cluely/unmodel `src/providers/bytedance/constraints.ts`, which cites ModelArk page 1541523 (sizes,
+ * inputs); error codes in the sources of decision 89.
  */
 import { Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
@@ -23,7 +24,10 @@ const isReply = TypeCompiler.Compile(
   }),
 )
 
-/** "jpeg/png/webp/bmp/tiff/gif/heic/heif" (ModelArk 1541523, single-image input requirements), of those that contract 5.36 takes. */
+/**
+ * "jpeg/png/webp/bmp/tiff/gif/heic/heif" (ModelArk 1541523, single-image input requirements), of those that contract
+ * 5.36 takes.
+ */
 const READS = ['image/png', 'image/jpeg', 'image/webp', 'image/bmp', 'image/gif', 'image/heic', 'image/heif']
 const MAX_SOURCES = 10
 
@@ -79,7 +83,10 @@ const OURS =
   /^(AuthenticationError|AccessDenied|AccountOverdueError|OperationDenied|ModelNotOpen|InvalidEndpointOrModel)/
 const QUOTA = /^(SetLimitExceeded|QuotaExceeded)/
 
-/** `{error: {code, message, param, type}}`. A code may have a part after a dot: `InputImageSensitiveContentDetected.PolicyViolation`. */
+/**
+ * `{error: {code, message, param, type}}`. A code may have a part after a dot:
+ * `InputImageSensitiveContentDetected.PolicyViolation`.
+ */
 function kindOf({ code, message, param }: Envelope, isEdit: boolean): FailureKind | undefined {
   if (/SensitiveContentDetected/.test(code)) return 'policy'
   if (RATE.test(code)) return 'rate_limited'

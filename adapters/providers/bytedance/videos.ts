@@ -1,6 +1,6 @@
 /**
- * Seedance by ByteDance, at BytePlus ModelArk or Volcano Engine. Sources: @ai-sdk/bytedance@1.0.29 `dist/index.js` (path, parts, roles, options);
- * states, options by model and error codes in the sources of decision 89.
+ * Seedance by ByteDance, at BytePlus ModelArk or Volcano Engine. Sources: @ai-sdk/bytedance@1.0.29 `dist/index.js`
+ * (path, parts, roles, options); states, options by model and error codes in the sources of decision 89.
  */
 import type { Json, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
@@ -82,7 +82,10 @@ function contentOf({
   ]
 }
 
-/** The 1.x models take settings out of a prompt, `--duration 12` and `--resolution 1080p` among them: not from a buyer, who has paid for others. */
+/**
+ * The 1.x models take settings out of a prompt, `--duration 12` and `--resolution 1080p` among them: not from a buyer,
+ * who has paid for others.
+ */
 export const plainWords = (prompt: string): string => prompt.replace(/-{2,}(?=\s*[a-z_])/gi, '\u2014')
 
 export const assetUrl = (asset: string): string => (asset.startsWith('asset://') ? asset : `asset://${asset}`)

@@ -1,6 +1,6 @@
 /**
- * DefiLlama: keyless at its three hosts, or with a key at one. Sources: @defillama/api@0.1.3 (paths and hosts); decision 75. Lists are
- * megabytes and change by the hour, so whoever asks within a few minutes shares one.
+ * DefiLlama: keyless at its three hosts, or with a key at one. Sources: @defillama/api@0.1.3 (paths and hosts);
+ * decision 75. Lists are megabytes and change by the hour, so whoever asks within a few minutes shares one.
  */
 import { type Clock, type DataVendor, ApiError, type Log, type PassthroughRequest } from '../../../core/mod.ts'
 import { concurrencyLimiter } from '../../../core/lib/limiter.ts'
@@ -29,7 +29,10 @@ const TIMEOUT_MS = 25_000
 const MAX_REPLY_BYTES = 24 * 1024 * 1024
 const ROOM = 48 * 1024 * 1024
 const FAILED_MS = 1_000
-/** Different lists at a time, and how many may wait: a parameter that means nothing makes any list another one, of megabytes. */
+/**
+ * Different lists at a time, and how many may wait: a parameter that means nothing makes any list another one, of
+ * megabytes.
+ */
 const AT_ONCE = 4
 const MAX_WAITING = 16
 

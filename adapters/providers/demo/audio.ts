@@ -32,7 +32,10 @@ const ALIASES = Object.fromEntries(
   }).flatMap(([id, names]) => names.split(' ').map((name) => [name, id])),
 )
 
-/** The same order makes the same sound. WAV only, and bare samples of speech: an encoder of anything else would not be ours to give away. */
+/**
+ * The same order makes the same sound. WAV only, and bare samples of speech: an encoder of anything else would not be
+ * ours to give away.
+ */
 export function demoAudio(options: ThreadOptions = {}): AudioVendor & { close(): void } {
   const threads = workshop(options)
 
@@ -74,7 +77,10 @@ const LETTERS: Readonly<Record<string, string>> = Object.fromEntries(
     .flatMap((each, at, all) => (at % 2 ? [] : [[each, all[at + 1] ?? '']])),
 )
 
-/** In the letters of English, which is all that it reads. Throws INVALID_BODY where a letter would be left out, or nothing is left: it is paid for. */
+/**
+ * In the letters of English, which is all that it reads. Throws INVALID_BODY where a letter would be left out, or
+ * nothing is left: it is paid for.
+ */
 function readable(text: string): string {
   const known = text.normalize('NFKD').replace(/[ßæÆœŒøØłŁđĐðÐþÞı]/g, (letter) => LETTERS[letter] ?? '')
   if (/(?![A-Za-z0-9])[\p{L}\p{N}]/u.test(known))

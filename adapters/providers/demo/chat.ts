@@ -1,4 +1,7 @@
-/** The echo model: a small deterministic program that repeats its user, and says at the head of its answers that it is no model. */
+/**
+ * The echo model: a small deterministic program that repeats its user, and says at the head of its answers that it is
+ * no model.
+ */
 import { createHash } from 'node:crypto'
 import type { ChatStream, ChatVendor, Fields, Json } from '../../../core/mod.ts'
 import { record } from '../../http/error_replies.ts'
@@ -178,8 +181,8 @@ const size = (value: unknown, otherwise: number): number =>
   typeof value === 'number' && value >= 0 ? Math.floor(value) : otherwise
 
 /**
- * A value that a JSON schema allows: its required fields, the first of its choices, the user's words and numbers elsewhere. A `pattern` is
- * not obeyed; past MOST_VALUES and MOST_CHARACTERS values are null, and fields are left out.
+ * A value that a JSON schema allows: its required fields, the first of its choices, the user's words and numbers
+ * elsewhere. A `pattern` is not obeyed; past MAX_VALUES and MAX_CHARACTERS values are null, and fields are left out.
  */
 function filled(root: unknown, words: string): Json {
   const numbers = words.slice(0, MAX_SCANNED).match(/(?<![\w.-])-?\d{1,15}(?:\.\d{1,6})?/g) ?? []
@@ -268,7 +271,10 @@ function bounded(
 
 // ── counting and writing ────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Cuts what is said to the tokens that it may have: the reasoning spends first. A call whose name is too long for them is not made. */
+/**
+ * Cuts what is said to the tokens that it may have: the reasoning spends first. A call whose name is too long for them
+ * is not made.
+ */
 async function measured({ reasoning, content, call }: Speech, body: Fields, count: Count): Promise<Reply> {
   const most =
     [body.max_completion_tokens, body.max_tokens].find(
@@ -301,7 +307,9 @@ async function measured({ reasoning, content, call }: Speech, body: Fields, coun
   }
 }
 
-/** The longest head of a text that has no more than `most` tokens, give or take what a tokenizer makes of a cut word. */
+/**
+ * The longest head of a text that has no more than `most` tokens, give or take what a tokenizer makes of a cut word.
+ */
 async function cut(
   text: string,
   most: number,

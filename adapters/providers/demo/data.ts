@@ -1,4 +1,7 @@
-/** Made-up data in the shapes of the services that are passed on: each answer, and each row of it, says that it is a sample. */
+/**
+ * Made-up data in the shapes of the services that are passed on: each answer, and each row of it, says that it is a
+ * sample.
+ */
 import { type Clock, type DataVendor, ApiError, type PassthroughRequest } from '../../../core/mod.ts'
 
 const NOTE = 'Sample data of a Farebox without a data service: names and numbers are made up.'

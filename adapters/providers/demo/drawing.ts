@@ -134,7 +134,9 @@ function legible(text: string): string {
     .trim()
 }
 
-/** Writes as much of a text as fits into `width`, in the middle of it; `dot` is how many pixels a dot has on each side. */
+/**
+ * Writes as much of a text as fits into `width`, in the middle of it; `dot` is how many pixels a dot has on each side.
+ */
 function write(to: Raster, text: string, at: { x: number; y: number; width: number; dot: number }): void {
   const room = Math.floor(at.width / (6 * at.dot))
   const visible = text.length > room ? `${text.slice(0, Math.max(0, room - 3))}...`.slice(0, room) : text
@@ -149,7 +151,10 @@ function write(to: Raster, text: string, at: { x: number; y: number; width: numb
   }
 }
 
-/** A band of paper at the foot of an area, with a line for each text; the first is always whole where it can be read at all. */
+/**
+ * A band of paper at the foot of an area, with a line for each text; the first is always whole where it can be read at
+ * all.
+ */
 export function caption(to: Raster, texts: readonly string[], area: Size & { x: number; y: number }): void {
   const lines = texts.map(legible).filter((line) => line !== '')
   const fits = Math.floor((area.width - 4) / (6 * (lines[0]?.length ?? 1)))
@@ -176,8 +181,8 @@ export async function picture({ prompt, width, height, variant }: PictureOrder):
 }
 
 /**
- * The sources side by side, tinted with the hue of the words and with a frame of it. With a mask, what it keeps is the first source's byte for
- * byte. Throws INVALID_IMAGE for what cannot be decoded.
+ * The sources side by side, tinted with the hue of the words and with a frame of it. With a mask, what it keeps is the
+ * first source's byte for byte. Throws INVALID_IMAGE for what cannot be decoded.
  */
 export async function edited({ prompt, width, height, variant, images, mask }: EditOrder): Promise<Uint8Array> {
   const roll = dice(`${prompt}\0${variant}`)

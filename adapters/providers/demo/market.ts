@@ -2,7 +2,10 @@
 import { BAR_SECONDS } from '../../../core/products/market/catalog.ts'
 import type { Clock, Feed, MarketVendor, Resolution, MarketKind } from '../../../core/mod.ts'
 
-/** For each shelf, how far a price strays in half a year, as a fraction, and rows of symbol, description, about what it costs, and decimals. */
+/**
+ * For each shelf, how far a price strays in half a year, as a fraction, and rows of symbol, description, about what it
+ * costs, and decimals.
+ */
 type Row = readonly [symbol: string, description: string, about: number, decimals: number]
 const SHELVES: Readonly<Record<MarketKind, readonly [strays: number, ...rows: Row[]]>> = {
   crypto: [

@@ -1,6 +1,6 @@
 /**
- * Films without a codec to bring along: H.264 in which a macroblock is sent as plain samples (I_PCM) where it changed, and skipped where it did
- * not. Every decoder reads it; a film that hardly moves takes little room.
+ * Films without a codec to bring along: H.264 in which a macroblock is sent as plain samples (I_PCM) where it changed,
+ * and skipped where it did not. Every decoder reads it; a film that hardly moves takes little room.
  */
 import type { Size } from '../lib/fitting.ts'
 import type { Raster } from '../lib/png.ts'
@@ -142,7 +142,10 @@ function boxed(type: string, ...parts: readonly Part[]): Buffer {
   ])
 }
 
-/** The frames as a file whose index comes first, so that it plays while it loads. It has no date: the same film is the same file. */
+/**
+ * The frames as a file whose index comes first, so that it plays while it loads. It has no date: the same film is the
+ * same file.
+ */
 export function mp4Of(
   frames: readonly Uint8Array[],
   film: Size & { rate: number; comment: string },

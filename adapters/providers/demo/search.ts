@@ -1,4 +1,7 @@
-/** Search and web of the demo: nine short documents of our own, ranked by words. Every answer says that it is a sample, and not the web. */
+/**
+ * Search and web of the demo: nine short documents of our own, ranked by words. Every answer says that it is a sample,
+ * and not the web.
+ */
 import { ApiError, type Fields, type SearchJob, type SearchVendor, type WebSearchVendor } from '../../../core/mod.ts'
 
 type Document = { readonly url: string; readonly date: string; readonly title: string; readonly text: string }

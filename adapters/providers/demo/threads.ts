@@ -35,7 +35,10 @@ const MAX_WEIGHT = 1 << 30
 const MAX_IDLE_WEIGHT = 1 << 26
 const CLOSED = 'the demo is closed'
 
-/** Makes orders in their sequence, each on a thread of its own. Idle threads do not keep the process alive; an abort ends the thread. */
+/**
+ * Makes orders in their sequence, each on a thread of its own. Idle threads do not keep the process alive; an abort
+ * ends the thread.
+ */
 export function workshop({ threads = 2, waiting = 64, limitMs = 60_000, program = PROGRAM }: ThreadOptions = {}) {
   const queue: Task[] = []
   const all = new Set<Thread>()

@@ -22,8 +22,8 @@ const LOST = failed('The demo film was lost with its process.')
 const DROPPED = failed('The demo film was not collected in time, and is gone.')
 
 /**
- * Films without sound, one at a time, in memory; the same film for the same job. Handles end with this process. A clip can be read again until
- * newer ones take its place, those first that were read.
+ * Films without sound, one at a time, in memory; the same film for the same job. Handles end with this process. A clip
+ * can be read again until newer ones take its place, those first that were read.
  */
 export function demoVideos({ cacheBytes = 1 << 28, log, ...options }: DemoVideosOptions = {}): VideoVendor & {
   close(): void
@@ -47,7 +47,9 @@ export function demoVideos({ cacheBytes = 1 << 28, log, ...options }: DemoVideos
     tidy()
   }
 
-  /** Drops films that are too much to keep, those first that were read, then the oldest; and forgets the oldest jobs. */
+  /**
+   * Drops films that are too much to keep, those first that were read, then the oldest; and forgets the oldest jobs.
+   */
   function tidy(): void {
     const done = [...films.values()].filter(({ bytes }) => bytes).toSorted((a, b) => Number(b.read) - Number(a.read))
     let size = done.reduce((sum, { bytes }) => sum + (bytes?.length ?? 0), 0)
@@ -99,7 +101,9 @@ export function demoVideos({ cacheBytes = 1 << 28, log, ...options }: DemoVideos
   }
 }
 
-/** What the worker needs of a job. Throws for what it cannot film; links are not followed, only named in the caption. */
+/**
+ * What the worker needs of a job. Throws for what it cannot film; links are not followed, only named in the caption.
+ */
 function orderOf(job: VideoJob): FilmOrder {
   const { seconds, resolution, aspectRatio, seed, image, lastFrame, returnLastFrame = false } = job
   if (!Number.isInteger(seconds) || seconds < 1 || seconds > MAX_SECONDS) {
@@ -133,7 +137,8 @@ This gateway looks at no camera and at no face, and counts every check as passed
 `
 
 /**
- * Characters are enrolled here and nowhere else. Nobody looks at a picture, and nobody is checked; the page says so. The same picture has the same asset id, and a token the same group, in any process. `random` makes tokens.
+ * Characters are enrolled here and nowhere else. Nobody looks at a picture, and nobody is checked; the page says so.
+ * The same picture has the same asset id, and a token the same group, in any process. `random` makes tokens.
  */
 export function demoCharacters({ random }: { random(bytes: number): Uint8Array }): PortraitVendor {
   return {

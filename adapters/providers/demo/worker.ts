@@ -14,7 +14,10 @@ export type SpeechOrder = {
   readonly format: string
 }
 export type AnyOrder = PictureOrder | EditOrder | FilmOrder | SoundOrder | SpeechOrder
-/** A data URI, or the bytes of a film with the data URI of its last frame. Sounds have `seconds`, bare samples their rate. */
+/**
+ * A data URI, or the bytes of a film with the data URI of its last frame. Sounds have `seconds`, bare samples their
+ * rate.
+ */
 export type Made = {
   readonly url?: string
   readonly bytes?: Uint8Array<ArrayBuffer>

@@ -1,6 +1,7 @@
 /**
- * Sandboxes at E2B. Sources: e2b@2.51.0 `dist/index.d.ts` (`SandboxOpts`, `CommandStartOpts`, `SandboxInfo`); decision 80. Its library speaks
- * Connect-RPC to the machine itself, and is loaded when the first sandbox is asked for. Cores and memory are those of the template.
+ * Sandboxes at E2B. Sources: e2b@2.51.0 `dist/index.d.ts` (`SandboxOpts`, `CommandStartOpts`, `SandboxInfo`); decision
+ * 80. Its library speaks Connect-RPC to the machine itself, and is loaded when the first sandbox is asked for. Cores
+ * and memory are those of the template.
  */
 import { optional } from '../../../core/lib/optional.ts'
 import type { Clock, Log, SandboxVendor } from '../../../core/mod.ts'

@@ -1,6 +1,7 @@
 /**
- * ElevenLabs: speech, sound effects and voices. Sources: @elevenlabs/elevenlabs-js@2.73.0 (request types, `TextToSpeechConvertRequestOutputFormat`,
- * `AllowedOutputFormats`, `Voice`); errors as quoted in the sources of decision 75.
+ * ElevenLabs: speech, sound effects and voices. Sources: @elevenlabs/elevenlabs-js@2.73.0 (request types,
+ * `TextToSpeechConvertRequestOutputFormat`, `AllowedOutputFormats`, `Voice`); errors as quoted in the sources of
+ * decision 75.
  */
 import { Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'

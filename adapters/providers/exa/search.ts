@@ -1,6 +1,6 @@
 /**
- * Search by Exa. Sources: exa-js@2.23.0 `dist/index.d.ts` (`AnswerOptions`, `AnswerResponse`, `BaseSearchOptions`, `ContentsOptions`);
- * exa-labs/openapi-spec at 57d9178.
+ * Search by Exa. Sources: exa-js@2.23.0 `dist/index.d.ts` (`AnswerOptions`, `AnswerResponse`, `BaseSearchOptions`,
+ * `ContentsOptions`); exa-labs/openapi-spec at 57d9178.
  */
 import type { Fields, SearchAnswer, SearchJob, SearchVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'

@@ -1,7 +1,7 @@
 /**
- * Exa for those who want its pages themselves. Sources: exa-js@2.23.0 `dist/index.d.ts` (`RegularSearchOptions`, `FindSimilarOptions`,
- * `AnswerOptions`, `ContentsOptions`); decision 75. `/findSimilar` is deprecated there: where it has gone, a search for what the page is
- * about stands in.
+ * Exa for those who want its pages themselves. Sources: exa-js@2.23.0 `dist/index.d.ts` (`RegularSearchOptions`,
+ * `FindSimilarOptions`, `AnswerOptions`, `ContentsOptions`); decision 75. `/findSimilar` is deprecated there: where it
+ * has gone, a search for what the page is about stands in.
  */
 import { type Clock, ApiError, type Fields, type Log, type WebSearchVendor } from '../../../core/mod.ts'
 import type { Fetch } from '../../http/fetch.ts'

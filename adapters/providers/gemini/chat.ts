@@ -1,4 +1,7 @@
-/** Chat by Gemini's `generateContent`. Sources: @google/genai@3.1.0 `genai.d.ts`; request, reply and error shapes in the sources of decision 75. */
+/**
+ * Chat by Gemini's `generateContent`. Sources: @google/genai@3.1.0 `genai.d.ts`; request, reply and error shapes in the
+ * sources of decision 75.
+ */
 import type { ChatVendor, Fields, Rewriter, SseEvent, ChatFormat } from '../../../core/mod.ts'
 import { chatFromGenerateContentReply } from '../../../core/products/chat/formats/generate_content/reply.ts'
 import { generateContentFromChat } from '../../../core/products/chat/formats/generate_content/request.ts'

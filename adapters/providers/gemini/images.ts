@@ -1,6 +1,7 @@
 /**
- * Images by Gemini's `generateContent`. Sources: @google/genai@3.1.0 `genai.d.ts` (ImageConfig, FinishReason, BlockedReason); request and error
- * shapes in the sources of decision 75; input types from Google's image documentation, as read there.
+ * Images by Gemini's `generateContent`. Sources: @google/genai@3.1.0 `genai.d.ts` (ImageConfig, FinishReason,
+ * BlockedReason); request and error shapes in the sources of decision 75; input types from Google's image
+ * documentation, as read there.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
@@ -39,7 +40,10 @@ const isReply = TypeCompiler.Compile(Reply)
 const READS = ['image/png', 'image/jpeg', 'image/webp', 'image/heic', 'image/heif']
 const RATIOS = ['1:1', '2:3', '3:2', '3:4', '4:3', '4:5', '5:4', '9:16', '16:9', '21:9', '1:4', '4:1', '1:8', '8:1']
 
-/** Finish reasons that are the safety system's (FinishReason in genai.d.ts). NO_IMAGE, IMAGE_OTHER and the rest are failures. */
+/**
+ * Finish reasons that are the safety system's (FinishReason in genai.d.ts). NO_IMAGE, IMAGE_OTHER and the rest are
+ * failures.
+ */
 const REFUSALS = new Set([
   'SAFETY',
   'IMAGE_SAFETY',
@@ -132,7 +136,10 @@ function wasRefused({ candidates = [], promptFeedback }: Reply): boolean {
   )
 }
 
-/** `{error: {code, message, status, details}}`. A message about the image counts against the buyer only where there was one. */
+/**
+ * `{error: {code, message, status, details}}`. A message about the image counts against the buyer only where there was
+ * one.
+ */
 const classifierFor =
   (hasImages: boolean): ErrorClassifier =>
   ({ status, body }) => {

@@ -1,4 +1,7 @@
-/** The operator's nodes, by network: JSON-RPC 2.0 over HTTP, passed on as it came. Sources: the JSON-RPC 2.0 specification; contract 15.11. */
+/**
+ * The operator's nodes, by network: JSON-RPC 2.0 over HTTP, passed on as it came. Sources: the JSON-RPC 2.0
+ * specification; contract 15.11.
+ */
 import { type Clock, ApiError, type Log, type RpcAnswer, type RpcCall, type RpcVendor } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { type ErrorFor, record } from '../../http/error_replies.ts'
@@ -110,7 +113,10 @@ function problemIn(said: unknown, calls: RpcCall | readonly RpcCall[]): string |
   return isAtFault ? `its own fault: ${String(record(read[0]?.error).message).slice(0, 200)}` : undefined
 }
 
-/** Each result carries the id of a call, as often as that was asked; an error may stand for a call that the node could not read. */
+/**
+ * Each result carries the id of a call, as often as that was asked; an error may stand for a call that the node could
+ * not read.
+ */
 function isToThem(answers: readonly Readonly<Record<string, unknown>>[], calls: readonly RpcCall[]): boolean {
   const open = new Map<unknown, number>()
   for (const { id } of calls) open.set(id, (open.get(id) ?? 0) + 1)

@@ -1,6 +1,7 @@
 /**
- * MiniMax music: one call, up to minutes, whose status says 200 even when it fails. Sources: platform.minimax.io/docs/api-reference/errorcode (fields, codes).
- * cluely/unmodel notes that new customers are not taken since 2026-08-20, which is not verified; `baseUrl` may be another server of this protocol.
+ * MiniMax music: one call, up to minutes, whose status says 200 even when it fails. Sources:
+ * platform.minimax.io/docs/api-reference/errorcode (fields, codes). cluely/unmodel notes that new customers are not
+ * taken since 2026-08-20, which is not verified; `baseUrl` may be another server of this protocol.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'

@@ -1,6 +1,6 @@
 /**
- * Sandboxes at Modal. Sources: modal@0.11.1 `dist/index.d.ts` (`SandboxCreateParams`, `SandboxExecParams`, `Sandbox`); decision 80. It is gRPC, and
- * its library the only way in; that is loaded when the first sandbox is asked for.
+ * Sandboxes at Modal. Sources: modal@0.11.1 `dist/index.d.ts` (`SandboxCreateParams`, `SandboxExecParams`, `Sandbox`);
+ * decision 80. It is gRPC, and its library the only way in; that is loaded when the first sandbox is asked for.
  */
 import { optional } from '../../../core/lib/optional.ts'
 import type { Clock, Log, SandboxVendor } from '../../../core/mod.ts'

@@ -1,6 +1,6 @@
 /**
- * The OpenAI chat protocol: OpenAI itself, xAI, DeepSeek, Z.ai, and what vLLM, llama.cpp, Ollama and others serve under the same path.
- * Sources: openai@7.55.0 `resources/chat/completions`; decision 75.
+ * The OpenAI chat protocol: OpenAI itself, xAI, DeepSeek, Z.ai, and what vLLM, llama.cpp, Ollama and others serve under
+ * the same path. Sources: openai@7.55.0 `resources/chat/completions`; decision 75.
  */
 import type { ChatOrder, ChatVendor, Fields, Json } from '../../../core/mod.ts'
 import { usageOf } from '../../../core/products/chat/formats/usage.ts'
@@ -12,7 +12,10 @@ import { bearer, under } from '../lib/image_provider.ts'
 import { envelope, type ErrorClassifier, record, errorReplyIn, type FailureKind } from '../../http/error_replies.ts'
 
 export type OpenaiChatConfig = ChatVendorConfig & {
-  /** How the output cap is spelt; `max_completion_tokens` at api.openai.com, whose reasoning models refuse the other, else `max_tokens`. */
+  /**
+   * How the output cap is spelt; `max_completion_tokens` at api.openai.com, whose reasoning models refuse the other,
+   * else `max_tokens`.
+   */
   readonly maxTokensField?: 'max_tokens' | 'max_completion_tokens' | undefined
   /** Whether the server reads `cache_control` of parts and tools, as OpenRouter does; others may refuse it. */
   readonly acceptsCacheControl?: boolean | undefined
@@ -55,7 +58,10 @@ type Taste = {
   readonly drops: ReadonlySet<string>
 }
 
-/** Members of a message, a part, a tool or a call that belong to other wires; strict servers refuse what they do not know. */
+/**
+ * Members of a message, a part, a tool or a call that belong to other wires; strict servers refuse what they do not
+ * know.
+ */
 const FOREIGN = ['reasoning_signature', 'reasoning_blocks', 'content_before_tools', 'citations', 'other_blocks']
 
 function tasteOf({ baseUrl, maxTokensField, acceptsCacheControl = false }: OpenaiChatConfig): Taste {
@@ -72,7 +78,9 @@ function tasteOf({ baseUrl, maxTokensField, acceptsCacheControl = false }: Opena
   return { cap: maxTokensField ?? (isOpenai ? 'max_completion_tokens' : 'max_tokens'), isOpenai, drops }
 }
 
-/** Members of other wires, which come here when a model of theirs is unavailable; a compatible server would refuse them. */
+/**
+ * Members of other wires, which come here when a model of theirs is unavailable; a compatible server would refuse them.
+ */
 const ELSEWHERE = new Set(['context_management', 'output_config', 'speed'])
 
 function write({ body: given, model, stream }: ChatOrder, { cap, isOpenai, drops }: Taste): Fields {

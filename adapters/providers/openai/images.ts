@@ -1,6 +1,6 @@
 /**
- * The OpenAI Images protocol: OpenAI itself, and what LocalAI, vLLM-Omni, Ollama and stable-diffusion.cpp serve under the same paths.
- * Sources: openai@7.55.0 `resources/images.d.ts`; errors as quoted in the sources of decision 75.
+ * The OpenAI Images protocol: OpenAI itself, and what LocalAI, vLLM-Omni, Ollama and stable-diffusion.cpp serve under
+ * the same paths. Sources: openai@7.55.0 `resources/images.d.ts`; errors as quoted in the sources of decision 75.
  */
 import { Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
@@ -75,7 +75,10 @@ export function openaiImages(config: ImageVendorConfig): ImageVendor {
     },
   }
 
-  /** `image` for one source and `image[]` for several, as the SDK writes them; a part without a MIME type is refused (openai-node 1468). */
+  /**
+   * `image` for one source and `image[]` for several, as the SDK writes them; a part without a MIME type is refused
+   * (openai-node 1468).
+   */
   function form(
     fields: Readonly<Record<string, unknown>>,
     images: readonly Picture[],

@@ -1,4 +1,7 @@
-/** OpenAI, and its protocols, which many servers speak: chat, images, videos, and speech from a server of the operator's. */
+/**
+ * OpenAI, and its protocols, which many servers speak: chat, images, videos, and speech from a server of the
+ * operator's.
+ */
 import { SOUND_TIMEOUT_MS } from '../lib/audio_provider.ts'
 import { addressOf, key, needed, provider, RootUrl, setting } from '../manifest.ts'
 import { Type } from '@sinclair/typebox'

@@ -1,6 +1,7 @@
 /**
- * The OpenAI Videos protocol: shut down at OpenAI with Sora, spoken on by vLLM-Omni. Sources: openai@7.55.0 `resources/videos.d.ts`;
- * refusals as quoted in the sources of decision 75; vLLM-Omni's in docs.vllm.ai/projects/vllm-omni, Videos API.
+ * The OpenAI Videos protocol: shut down at OpenAI with Sora, spoken on by vLLM-Omni. Sources: openai@7.55.0
+ * `resources/videos.d.ts`; refusals as quoted in the sources of decision 75; vLLM-Omni's in
+ * docs.vllm.ai/projects/vllm-omni, Videos API.
  */
 import { imageSize } from 'image-size'
 import { decodeDataUri } from '../../../core/lib/base64.ts'

@@ -1,4 +1,7 @@
-/** Polymarket's bridge, asked where it takes the deposits of an account. Sources: docs.polymarket.com (create bridge addresses, supported assets). */
+/**
+ * Polymarket's bridge, asked where it takes the deposits of an account. Sources: docs.polymarket.com (create bridge
+ * addresses, supported assets).
+ */
 import { type BridgeVendor, type Clock, ApiError, type Log } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { serviceErrorFor } from '../lib/passthrough.ts'

@@ -1,5 +1,6 @@
 /**
- * Prediction markets at the venues themselves, without a key. Sources: decision 75 (hosts of Polymarket and Kalshi, from
+ * Prediction markets at the venues themselves, without a key. Sources: decision 75 (hosts of Polymarket and Kalshi,
+ * from
  * @polymarket/clob-client@5.8.1 and kalshi-typescript@3.30.0); contract 15.1.
  */
 import { type Clock, type DataVendor, ApiError, type Log, type PassthroughRequest } from '../../../core/mod.ts'
@@ -19,7 +20,10 @@ export const VENUE_ROOTS = {
 } as const
 type Root = keyof typeof VENUE_ROOTS
 
-/** The word after the venue says which of its servers; whatever follows goes along. Nothing here writes, and nothing needs a key. */
+/**
+ * The word after the venue says which of its servers; whatever follows goes along. Nothing here writes, and nothing
+ * needs a key.
+ */
 const SERVED: Readonly<Record<string, Readonly<Record<string, Root>>>> = {
   polymarket: {
     ...served('gamma', ['markets', 'events', 'tags', 'series', 'public-search']),

@@ -1,6 +1,7 @@
 /**
- * Runs inside Deno, in a process that may read Pyodide's folder and nothing else (machine.ts). Python is in a thread of its own, from which code can
- * reach all of JavaScript: the wall is the process, not the thread. This thread only carries lines, and ends the process with whoever started it.
+ * Runs inside Deno, in a process that may read Pyodide's folder and nothing else (machine.ts). Python is in a thread of
+ * its own, from which code can reach all of JavaScript: the wall is the process, not the thread. This thread only
+ * carries lines, and ends the process with whoever started it.
  */
 import { Buffer } from 'node:buffer'
 import { PRELUDE } from './prelude.ts'
@@ -30,7 +31,9 @@ type Setting = {
   readonly interrupt: Uint8Array
 }
 
-/** Written out as text and run in the thread: it may name nothing from outside itself. Answers to id 0 when it is ready. */
+/**
+ * Written out as text and run in the thread: it may name nothing from outside itself. Answers to id 0 when it is ready.
+ */
 async function interpreter(): Promise<void> {
   const scope = globalThis as unknown as {
     onmessage: (event: { data: unknown }) => void

@@ -1,6 +1,7 @@
 /**
- * One process that runs other people's Python: Deno, which enforces what it may touch, around Pyodide. It may read Pyodide's folder; it has no network, no
- * environment, no other file, no program to start. From outside it is ended for time, memory, output, or work that nobody asked for.
+ * One process that runs other people's Python: Deno, which enforces what it may touch, around Pyodide. It may read
+ * Pyodide's folder; it has no network, no environment, no other file, no program to start. From outside it is ended for
+ * time, memory, output, or work that nobody asked for.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { existsSync, realpathSync } from 'node:fs'
@@ -28,7 +29,10 @@ export type MachineOptions = {
 export type Machine = {
   readonly pid: number
   isAlive(): boolean
-  /** One command at a time. Never rejects but for `signal`; undefined where the machine had ended before. What ends the machine reads as returncode 124 or 137. */
+  /**
+   * One command at a time. Never rejects but for `signal`; undefined where the machine had ended before. What ends the
+   * machine reads as returncode 124 or 137.
+   */
   run(command: readonly string[], at: { seconds: number; signal: AbortSignal }): Promise<Ran | undefined>
   end(): void
   /** Resolves when the process is gone. */
@@ -43,13 +47,19 @@ const LATE = 124
 const UNSTARTED: ReadonlySet<number> = new Set([126, 127])
 
 const START_MS = 60_000
-/** A command that is interrupted has so long to stop before its machine does: below the five seconds of contract, and enough for a busy host. */
+/**
+ * A command that is interrupted has so long to stop before its machine does: below the five seconds of contract, and
+ * enough for a busy host.
+ */
 const GRACE_MS = 4_000
 const CHECK_EVERY_MS = 100
 /** Deno itself, its heap and Pyodide's code, in MB: 165 at rest. */
 const OWN_MEMORY = 320
 const HEAP_MEMORY = 128
-/** Of stdout and of stderr, in bytes, before they are cut; and of all that a process may say to us for one command, where a piece counts for more than it holds. */
+/**
+ * Of stdout and of stderr, in bytes, before they are cut; and of all that a process may say to us for one command,
+ * where a piece counts for more than it holds.
+ */
 export const MAX_OUTPUT = 1 << 20
 const MAX_SENT = 4 * MAX_OUTPUT
 const PIECE = 1_024
@@ -64,14 +74,15 @@ const PAGE_KB = 1_024
 const WASM_PAGES_PER_MB = 16
 
 /**
- * Deno's caches, also one that pages can write to without leave, would be in the home of whoever runs this, and shared: here they cannot be. The
- * graphics card of the host needs no leave either: there is none.
+ * Deno's caches, also one that pages can write to without leave, would be in the home of whoever runs this, and shared:
+ * here they cannot be. The graphics card of the host needs no leave either: there is none.
  */
 const ENVIRONMENT = { DENO_DIR: '/dev/null/none', DENO_WEBGPU_BACKEND: 'none' }
 const FLAGS = ['--quiet', '--no-prompt', '--no-remote', '--no-npm', '--no-config', '--no-lock', '--no-code-cache']
 /**
- * A second wall, by the system: no file grows, no core is dumped, the processor's time is counted should nobody be left to look, and memory is taken
- * from here before it is from the gateway. What a system does not know of this it leaves out.
+ * A second wall, by the system: no file grows, no core is dumped, the processor's time is counted should nobody be left
+ * to look, and memory is taken from here before it is from the gateway. What a system does not know of this it leaves
+ * out.
  */
 const LIMITED =
   '{ echo 1000 > /proc/self/oom_score_adj; ulimit -c 0; ulimit -n 256; ulimit -t "$0"; ulimit -f 0; } 2> /dev/null; exec "$@"'
@@ -210,8 +221,9 @@ export async function startMachine(
 type Hearing = { answered(ran: InterpreterReply): void; isExpected(id: number): boolean; end(reason: string): void }
 
 /**
- * Whatever the process says that is no answer to what was asked ends it; it belongs to one wallet, and can lie to no other. Nothing that it says is
- * looked at twice, and nothing of it is JSON: neither many small pieces nor deep ones hold up who reads them.
+ * Whatever the process says that is no answer to what was asked ends it; it belongs to one wallet, and can lie to no
+ * other. Nothing that it says is looked at twice, and nothing of it is JSON: neither many small pieces nor deep ones
+ * hold up who reads them.
  */
 export function hear(child: Pick<ChildProcess, 'stdin' | 'stdout'>, { answered, isExpected, end }: Hearing): void {
   let pieces: Buffer[] = []
@@ -260,7 +272,10 @@ async function usageOf(pid: number): Promise<{ kb: number; ticks: number; thread
   }
 }
 
-/** The gateway goes first. On Linux each thread has a niceness, which those have that it starts, and each session (a process here is one) may have another. */
+/**
+ * The gateway goes first. On Linux each thread has a niceness, which those have that it starts, and each session (a
+ * process here is one) may have another.
+ */
 async function lower(pid: number): Promise<void> {
   const threads = await readdir(`/proc/${pid}/task`).catch(() => [String(pid)])
   await writeFile(`/proc/${pid}/autogroup`, String(NICE)).catch(() => {})

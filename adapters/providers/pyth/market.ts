@@ -1,7 +1,8 @@
 /**
- * Pyth: prices from Hermes, bars from its TradingView datafeed. Sources: the OpenAPI document of Hermes 0.5.13 (pyth-hermes-client 0.6.0 openapi.json: `/v2/price_feeds`,
- * `/v2/updates/price/latest`, RpcPrice); docs.pyth.network, "API reference" and "TradingView charting" (Bearer keys, `/history` under `/v1/{channel}`);
- * TradingView's UDF for the shape of bars; decision 75 for errors.
+ * Pyth: prices from Hermes, bars from its TradingView datafeed. Sources: the OpenAPI document of Hermes 0.5.13
+ * (pyth-hermes-client 0.6.0 openapi.json: `/v2/price_feeds`, `/v2/updates/price/latest`, RpcPrice); docs.pyth.network,
+ * "API reference" and "TradingView charting" (Bearer keys, `/history` under `/v1/{channel}`); TradingView's UDF for the
+ * shape of bars; decision 75 for errors.
  */
 import { scaled } from '../../../core/lib/decimal_json.ts'
 import type { Bar, Clock, Feed, Log, MarketVendor, Session, MarketKind, Spot } from '../../../core/mod.ts'
@@ -116,8 +117,9 @@ function marketRule(kind: MarketKind): MarketRule {
 }
 
 /**
- * Entries that are no feed are left out, as are those that Pyth calls deprecated: they have gone silent. Undefined where nothing is left, for
- * Pyth has feeds of every type that it is asked for: an empty list would make every symbol unknown.
+ * Entries that are no feed are left out, as are those that Pyth calls deprecated: they have gone silent. Undefined
+ * where nothing is left, for Pyth has feeds of every type that it is asked for: an empty list would make every symbol
+ * unknown.
  */
 function listedOf(text: string): readonly Listed[] | undefined {
   const body: unknown = JSON.parse(text)
@@ -193,7 +195,10 @@ function spotsOf(text: string): ReadonlyMap<string, Spot> | undefined {
 const isInteger = (value: unknown): boolean =>
   typeof value === 'string' ? /^-?\d{1,30}$/.test(value) : Number.isSafeInteger(value)
 
-/** UDF's columns as rows, in the order of time; a bar with a hole is left out. Undefined for what is neither `ok` nor `no_data`. */
+/**
+ * UDF's columns as rows, in the order of time; a bar with a hole is left out. Undefined for what is neither `ok` nor
+ * `no_data`.
+ */
 function barsOf(text: string): readonly Bar[] | undefined {
   const { s, t, o, h, l, c, v } = record(JSON.parse(numbersAsText(text)))
   if (s === 'no_data') return []

@@ -6,7 +6,10 @@ export type ChatScript = (order: ChatOrder, at: { signal: AbortSignal; attempt: 
 
 export type ScriptedChat = ChatVendor & { readonly orders: readonly ChatOrder[] }
 
-/** Records every order. Rejects at once when the signal aborts, and ends a stream at once when it is cancelled, whatever the script does. */
+/**
+ * Records every order. Rejects at once when the signal aborts, and ends a stream at once when it is cancelled, whatever
+ * the script does.
+ */
 export function scriptedChat(
   script: ChatScript = hello,
   { format = 'chat' }: { format?: ChatFormat } = {},

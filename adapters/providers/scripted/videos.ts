@@ -5,7 +5,10 @@ import { orAbort } from '../../http/or_abort.ts'
 export type VideoScript = {
   /** The handle of a job; given nothing, `job-1`, `job-2` and so on. */
   submit?(job: VideoJob, at: { signal: AbortSignal; attempt: number }): Promise<string>
-  /** What one look sees, the first with `times` 1; given nothing: queued, half done, done. The job is undefined where nobody submitted it here. */
+  /**
+   * What one look sees, the first with `times` 1; given nothing: queued, half done, done. The job is undefined where
+   * nobody submitted it here.
+   */
   pollUpstream?(
     job: VideoJob | undefined,
     at: { handle: string; signal: AbortSignal; times: number },

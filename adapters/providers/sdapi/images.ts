@@ -1,6 +1,7 @@
 /**
- * Stable Diffusion WebUI's API (AUTOMATIC1111 and Forge with `--api`), and the `sdapi` of stable-diffusion.cpp. Sources: AUTOMATIC1111
- * `modules/api/api.py` at 0050a354; stable-diffusion.cpp `examples/server/api.md` and `routes_sdapi.cpp` at 0137f168.
+ * Stable Diffusion WebUI's API (AUTOMATIC1111 and Forge with `--api`), and the `sdapi` of stable-diffusion.cpp.
+ * Sources: AUTOMATIC1111 `modules/api/api.py` at 0050a354; stable-diffusion.cpp `examples/server/api.md` and
+ * `routes_sdapi.cpp` at 0137f168.
  */
 import { Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
@@ -24,7 +25,10 @@ const isReply = TypeCompiler.Compile(Type.Object({ images: Type.Array(Type.Strin
 /** What PIL decodes without plug-ins, of the formats of contract 5.36. */
 const READS = ['image/png', 'image/jpeg', 'image/webp', 'image/bmp', 'image/gif']
 
-/** What the mask shows is redrawn from what is there, as the WebUI itself does it; the API's own default begins from a flat fill. */
+/**
+ * What the mask shows is redrawn from what is there, as the WebUI itself does it; the API's own default begins from a
+ * flat fill.
+ */
 const INPAINTING = { inpainting_fill: 1, inpainting_mask_invert: 0 }
 
 /**

@@ -1,6 +1,7 @@
 /**
- * Seedance through a reseller of the token360 kind. Source: a public client's `_build_payload` and `_extract_video_url`, described in
- * the sources of decision 89; no documentation of the vendor's was readable, so replies are read in every shape that the client tries.
+ * Seedance through a reseller of the token360 kind. Source: a public client's `_build_payload` and
+ * `_extract_video_url`, described in the sources of decision 89; no documentation of the vendor's was readable, so
+ * replies are read in every shape that the client tries.
  */
 import type { Json, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
@@ -74,7 +75,10 @@ function orderOf(job: VideoJob): Readonly<Record<string, Json>> {
   }
 }
 
-/** The job may stand at the top or in `data`; its clip there, or one level below in `content` or `video`. A bare `url` may be the job's own. */
+/**
+ * The job may stand at the top or in `data`; its clip there, or one level below in `content` or `video`. A bare `url`
+ * may be the job's own.
+ */
 function read(handle: string, body: unknown): VideoState | undefined {
   const outer = record(body)
   const job = word(outer.status) === '' ? record(outer.data) : outer

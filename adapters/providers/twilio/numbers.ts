@@ -1,6 +1,7 @@
 /**
- * Phone numbers at Twilio, with the account's SID and token. Sources: decision 75 (Lookup v2, AvailablePhoneNumbers and IncomingPhoneNumbers of
- * twilio-oai d50069b and twilio@6.2.0). A number is bought under the name of its order, by which it is found again: Twilio knows no key against doubles.
+ * Phone numbers at Twilio, with the account's SID and token. Sources: decision 75 (Lookup v2, AvailablePhoneNumbers and
+ * IncomingPhoneNumbers of twilio-oai d50069b and twilio@6.2.0). A number is bought under the name of its order, by
+ * which it is found again: Twilio knows no key against doubles.
  */
 import { type Clock, ApiError, type Line, type Log, type PhoneVendor } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
@@ -143,7 +144,9 @@ export function twilio(config: TwilioConfig): PhoneVendor {
     return (Array.isArray(listed) ? listed : []).flatMap((each) => numberIn(each) ?? []).slice(0, TRIES)
   }
 
-  /** Undefined where this number is not to be had. Where it is not known whether it was bought, the account is asked. */
+  /**
+   * Undefined where this number is not to be had. Where it is not known whether it was bought, the account is asked.
+   */
   async function purchase(number: string, order: string, signal: AbortSignal): Promise<Line | undefined> {
     const classify: ErrorClassifier = ({ status, body }) =>
       status < 500 && NOT_TO_BE_HAD.has(envelope(body).code) ? gone() : undefined

@@ -1,6 +1,7 @@
 /**
- * xAI's images. Sources: @ai-sdk/xai@5.0.12 `dist/index.js` (paths, bodies, `respect_moderation`); cluely/unmodel `src/providers/xai/image.ts`, which
- * cites docs.x.ai (ratios, resolutions, `n`); refusals as quoted in the sources of decision 75.
+ * xAI's images. Sources: @ai-sdk/xai@5.0.12 `dist/index.js` (paths, bodies, `respect_moderation`); cluely/unmodel
+ * `src/providers/xai/image.ts`, which cites docs.x.ai (ratios, resolutions, `n`); refusals as quoted in the sources of
+ * decision 75.
  */
 import { Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
@@ -105,7 +106,9 @@ export function xaiImages(config: ImageVendorConfig): ImageVendor {
   }
 }
 
-/** Three shapes of error, read alike by `envelope`. A 403 is moderation where its text says so, and our key elsewhere. */
+/**
+ * Three shapes of error, read alike by `envelope`. A 403 is moderation where its text says so, and our key elsewhere.
+ */
 const classifierFor =
   (isEdit: boolean): ErrorClassifier =>
   ({ status, body }) => {

@@ -1,5 +1,6 @@
 /**
- * Live search by xAI: the responses API with its own `web_search` tool, since `search_parameters` was withdrawn with 410. Sources:
+ * Live search by xAI: the responses API with its own `web_search` tool, since `search_parameters` was withdrawn with
+ * 410. Sources:
  * @ai-sdk/xai@5.0.12 `dist/index.js` (`xaiResponsesResponseSchema`, tool and `include` names); decision 75.
  */
 import type { SearchAnswer, SearchJob, SearchVendor } from '../../../core/mod.ts'

@@ -1,6 +1,6 @@
 /**
- * xAI's videos. Sources: @ai-sdk/xai@5.0.12 `dist/index.js` (paths, body, states, `respect_moderation`); refusals as quoted in
- * the sources of decision 75.
+ * xAI's videos. Sources: @ai-sdk/xai@5.0.12 `dist/index.js` (paths, body, states, `respect_moderation`); refusals as
+ * quoted in the sources of decision 75.
  */
 import type { Json, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
@@ -45,7 +45,10 @@ function orderOf({ model, prompt, seconds, resolution, aspectRatio, image }: Vid
   }
 }
 
-/** Moderation arrives with `done`, as `respect_moderation: false`. A reply with a clip and no status is a finished job, as the SDK reads it. */
+/**
+ * Moderation arrives with `done`, as `respect_moderation: false`. A reply with a clip and no status is a finished job,
+ * as the SDK reads it.
+ */
 function read(handle: string, { status: httpStatus, body }: { status: number; body: unknown }): VideoState | undefined {
   const { status, video, progress } = record(body)
   const { url, duration, respect_moderation } = record(video)
@@ -62,7 +65,9 @@ function read(handle: string, { status: httpStatus, body }: { status: number; bo
 const isModeration = ({ code, message }: Envelope): boolean =>
   [code, message].some((text) => /violates usage guidelines|SAFETY_CHECK_TYPE|moderation|content.policy/i.test(text))
 
-/** Three shapes of error, read alike by `envelope`. A 403 is moderation where its text says so, and our key elsewhere. */
+/**
+ * Three shapes of error, read alike by `envelope`. A 403 is moderation where its text says so, and our key elsewhere.
+ */
 const classifyPollError: ErrorClassifier = ({ status, body }) => {
   const error = envelope(body)
   if (isModeration(error)) return 'policy'

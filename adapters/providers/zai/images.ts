@@ -1,6 +1,6 @@
 /**
- * CogView by Zhipu, at Z.ai or open.bigmodel.cn. Sources: docs.z.ai `api-reference/image/generate-image` (request, reply) and
- * `api-reference/api-code` (error codes), as mapped in the sources of decision 75.
+ * CogView by Zhipu, at Z.ai or open.bigmodel.cn. Sources: docs.z.ai `api-reference/image/generate-image` (request,
+ * reply) and `api-reference/api-code` (error codes), as mapped in the sources of decision 75.
  */
 import { Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'

@@ -1,6 +1,6 @@
 /**
- * The 0x swap API v2. Sources: @0x/swap-ts-sdk@2.1.1 `__generated__/routers.d.ts` (names of errors, shapes), the route table of
- * the sources of decision 75. Its keys and its version travel in headers; nothing of the caller's does.
+ * The 0x swap API v2. Sources: @0x/swap-ts-sdk@2.1.1 `__generated__/routers.d.ts` (names of errors, shapes), the route
+ * table of the sources of decision 75. Its keys and its version travel in headers; nothing of the caller's does.
  */
 import { outages } from '../../../core/lib/outages.ts'
 import {

@@ -5,7 +5,9 @@ export const AUDIO_KINDS = ['speech', 'sound-effects', 'music'] as const
 
 export type AudioKind = (typeof AUDIO_KINDS)[number]
 
-/** Rates in US dollars: for 1,000 characters, for a second that is estimated from the text, or for what one call makes. */
+/**
+ * Rates in US dollars: for 1,000 characters, for a second that is estimated from the text, or for what one call makes.
+ */
 export type AudioBilling = {
   readonly mode: 'per_character' | 'per_second' | 'per_generation' | 'per_track'
   readonly rate: Dollars
@@ -62,8 +64,9 @@ export type MusicJob = {
 }
 
 /**
- * `url` is http(s), often short-lived, or a data URI. `sampleRate` is that of bare samples, which do not say it: 16 bits, little-endian, one
- * channel. `credits` is what the vendor counted; `note` is for the buyer, where no model made this.
+ * `url` is http(s), often short-lived, or a data URI. `sampleRate` is that of bare samples, which do not say it: 16
+ * bits, little-endian, one channel. `credits` is what the vendor counted; `note` is for the buyer, where no model made
+ * this.
  */
 export type MadeAudio = {
   readonly url: string
@@ -82,10 +85,13 @@ export type Voice = {
   readonly previewUrl: string | null
 }
 
-/** What buyers may call the voices: aliases in lower case with the vendor's own ids, the usual one first, and how its other ids look. */
+/**
+ * What buyers may call the voices: aliases in lower case with the vendor's own ids, the usual one first, and how its
+ * other ids look.
+ */
 export type VoiceNames = { readonly aliases: Readonly<Record<string, string>>; readonly ids: RegExp }
 
-/** Makes sounds. Throws a `Fault` for what the caller should hear of; anything else reads as a failed call. */
+/** Makes sounds. Throws an `ApiError` for what the caller should hear of; anything else reads as a failed call. */
 export interface AudioVendor {
   /** What it makes, and in which formats, the usual one first; a kind that is not there it does not make. */
   readonly makes: Readonly<Partial<Record<AudioKind, readonly AudioFormat[]>>>

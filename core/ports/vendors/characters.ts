@@ -8,13 +8,19 @@ export type Enrollment =
   | { readonly kind: 'enrolled'; readonly assetId: string }
   | { readonly kind: 'rejected'; readonly reason: string }
 
-/** A check of a living person that has begun. `link` is where the person goes; absent, to `page`. `token` asks after it from any process. */
+/**
+ * A check of a living person that has begun. `link` is where the person goes; absent, to `page`. `token` asks after it
+ * from any process.
+ */
 export type FaceSession = { readonly token: string; readonly link?: string; readonly expiresInSeconds: number }
 
 /** A person who has passed the check has a group, to which pictures of the same face can be added. */
 export type FaceState = { readonly kind: 'pending' } | { readonly kind: 'active'; readonly groupId: string }
 
-/** Makes characters known to the vendor of videos: invented ones at once, real persons after they have shown themselves. Throws a `Fault` for what the caller should hear of. */
+/**
+ * Makes characters known to the vendor of videos: invented ones at once, real persons after they have shown themselves.
+ * Throws an `ApiError` for what the caller should hear of.
+ */
 export interface PortraitVendor {
   /** The page that people are sent to where the vendor has none of its own, as HTML. */
   readonly page?: string

@@ -2,7 +2,9 @@
 import type { Dollars } from '../../x402/money.ts'
 import type { Fields } from '../../lib/json.ts'
 
-/** What a chat model costs. Rates are list prices in US dollars for a million tokens, without margin (contract 6.37). */
+/**
+ * What a chat model costs. Rates are list prices in US dollars for a million tokens, without margin (contract 6.37).
+ */
 export type ChatBilling =
   | {
       readonly mode: 'paid'
@@ -85,8 +87,9 @@ export type ChatRow = {
 }
 
 /**
- * `chat` is POST /chat/completions, the format between all others; `messages`, `responses` and `generate_content` are the vendor-compatible
- * surfaces of contract 7.1. A translation goes from a format to `chat`, or from `chat` to a format.
+ * `chat` is POST /chat/completions, the format between all others; `messages`, `responses` and `generate_content` are
+ * the vendor-compatible surfaces of contract 7.1. A translation goes from a format to `chat`, or from `chat` to a
+ * format.
  */
 export type ChatFormat = 'chat' | 'messages' | 'responses' | 'generate_content'
 
@@ -108,14 +111,18 @@ export type ChatOrder = {
 }
 
 /**
- * Server-sent events as bytes, as they come, cut anywhere. Ends with undefined; rejects where the connection breaks. An error among the events
- * is passed on like any other: who reads the stream judges it, and one that ends without its last event.
+ * Server-sent events as bytes, as they come, cut anywhere. Ends with undefined; rejects where the connection breaks. An
+ * error among the events is passed on like any other: who reads the stream judges it, and one that ends without its
+ * last event.
  */
 export type ChatStream = {
   next(): Promise<Uint8Array | undefined>
   /** Ends the upstream call at once, and a pending `next` with it. Never throws. */
   cancel(): void
-  /** What an error among its events says, in our words; asked only before the first real event, when it is still a refusal. */
+  /**
+   * What an error among its events says, in our words; asked only before the first real event, when it is still a
+   * refusal.
+   */
   apiErrorOf?(event: SseEvent): Error | undefined
 }
 
@@ -124,8 +131,9 @@ export type ChatAnswer =
   | { readonly kind: 'stream'; readonly stream: ChatStream }
 
 /**
- * Converses. Throws a `Fault` for what the caller should hear of; anything else reads as MODEL_UNAVAILABLE. A whole order gets a whole
- * answer; a stream is answered only when its first event has come, so that an error before it is a refusal like any other.
+ * Converses. Throws an `ApiError` for what the caller should hear of; anything else reads as MODEL_UNAVAILABLE. A whole
+ * order gets a whole answer; a stream is answered only when its first event has come, so that an error before it is a
+ * refusal like any other.
  */
 export interface ChatVendor {
   /** The format that it speaks by itself, in which bodies pass untouched; every vendor takes `chat` as well. */
@@ -133,7 +141,10 @@ export interface ChatVendor {
   ask(order: ChatOrder, at: { signal: AbortSignal }): Promise<ChatAnswer>
 }
 
-/** `most`: a count may end as soon as it exceeds this number; any number above it is then an answer. `spend` is told of work before it is done, and may throw. */
+/**
+ * `most`: a count may end as soon as it exceeds this number; any number above it is then an answer. `spend` is told of
+ * work before it is done, and may throw.
+ */
 export type CountOptions = { readonly limit?: number; spend?(characters: number): void }
 
 export type CountTokens = (text: string, options?: CountOptions) => Promise<number>

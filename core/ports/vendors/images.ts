@@ -46,7 +46,7 @@ export type MadeImage = { readonly url: string; readonly revisedPrompt?: string 
 /** `images` and `mask` are data URIs of recognized image bytes; the mask is a PNG of the first image's dimensions. */
 export type ImageEdit = ImageJob & { readonly images: readonly string[]; readonly mask?: string }
 
-/** Makes images. Throws a `Fault` for what the caller should hear of; anything else reads as a failed call. */
+/** Makes images. Throws an `ApiError` for what the caller should hear of; anything else reads as a failed call. */
 export interface ImageVendor {
   generate(job: ImageJob, at: { signal: AbortSignal }): Promise<readonly MadeImage[]>
   /** Absent where the vendor cannot edit. */

@@ -41,13 +41,19 @@ export type Session = 'pre' | 'post' | 'on'
 
 export type Lane = 'paid' | 'free'
 
-/** Prices and their history. Undefined where there is none for what was asked; throws a `Fault` when the upstream is away. */
+/**
+ * Prices and their history. Undefined where there is none for what was asked; throws an `ApiError` when the upstream is
+ * away.
+ */
 export interface MarketVendor {
   /** Its name in replies. */
   readonly source: string
   feeds(kind: MarketKind, at: { signal: AbortSignal }): Promise<readonly Feed[]>
   latest(feed: Feed, at: { session?: Session; signal: AbortSignal }): Promise<Spot | undefined>
-  /** `from` and `to` in unix seconds, both within. Who pays says so: their questions never wait behind those that cost nothing. */
+  /**
+   * `from` and `to` in unix seconds, both within. Who pays says so: their questions never wait behind those that cost
+   * nothing.
+   */
   bars(
     feed: Feed,
     at: { resolution: Resolution; from: number; to: number; session?: Session; lane?: Lane; signal: AbortSignal },

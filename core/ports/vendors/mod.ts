@@ -1,4 +1,7 @@
-/** Who makes what is sold: every vendor that core asks, a file for each product. Each throws a `Fault` for what the caller should hear of. */
+/**
+ * Who makes what is sold: every vendor that core asks, a file for each product. Each throws an `ApiError` for what the
+ * caller should hear of.
+ */
 import type { AudioRow, AudioVendor } from './audio.ts'
 import type { ChatRow, ChatVendor } from './chat.ts'
 import type { ImageRow, ImageVendor } from './images.ts'
@@ -48,7 +51,10 @@ export interface Vendors {
   chat(row: ChatRow): ChatVendor | undefined
   video?(row: VideoRow): VideoVendor | undefined
   audio?(row: AudioRow): AudioVendor | undefined
-  /** Fetches what a URL points at, behind the private-address guard. Throws when it cannot, or past `maxBytes`; NoMedia where nobody could. */
+  /**
+   * Fetches what a URL points at, behind the private-address guard. Throws when it cannot, or past `maxBytes`; NoMedia
+   * where nobody could.
+   */
   media(url: string, at: Fetching): Promise<{ bytes: Uint8Array; type: string }>
   /** The same, read as it comes: for what is too large to be held. The body errors past `maxBytes`. */
   stream?(url: string, at: Fetching): Promise<MediaStream>

@@ -1,7 +1,10 @@
 /** Who places phone calls, and who rents numbers. */
 import type { Fields } from '../../lib/json.ts'
 
-/** A call to a person, by a voice. `from` and `to` are E.164; times in minutes and milliseconds, as the endpoint has them. */
+/**
+ * A call to a person, by a voice. `from` and `to` are E.164; times in minutes and milliseconds, as the endpoint has
+ * them.
+ */
 export type Ringing = {
   readonly to: string
   readonly from: string
@@ -16,7 +19,10 @@ export type Ringing = {
   readonly voicemail?: { readonly action: string; readonly message?: string }
 }
 
-/** Rings people up. A failure after which it is not known whether somebody is rung is a `TimeoutError` or UPSTREAM_FAILED; any other `Fault` rang nobody. */
+/**
+ * Rings people up. A failure after which it is not known whether somebody is rung is a `TimeoutError` or
+ * UPSTREAM_FAILED; any other `ApiError` rang nobody.
+ */
 export interface VoiceVendor {
   /** Resolves when the call is accepted for dialing; `handle` finds it from any process. Sent once. */
   ring(call: Ringing, at: { signal: AbortSignal }): Promise<{ readonly handle: string }>
@@ -24,16 +30,24 @@ export interface VoiceVendor {
   callStatus(handle: string, at: { signal: AbortSignal }): Promise<Fields | undefined>
 }
 
-/** A number that the operator rents, `id` by its carrier; `order` is what it was bought under, '' where that was not by us. */
+/**
+ * A number that the operator rents, `id` by its carrier; `order` is what it was bought under, '' where that was not by
+ * us.
+ */
 export type Line = { readonly number: string; readonly id: string; readonly order: string }
 
-/** Knows about phone numbers, and rents them. Throws a `Fault` for what the caller should hear of. */
+/** Knows about phone numbers, and rents them. Throws an `ApiError` for what the caller should hear of. */
 export interface PhoneVendor {
-  /** Where numbers are rented, ISO 3166: what one costs its operator differs by country, and its price here does not. */
+  /**
+   * Where numbers are rented, ISO 3166: what one costs its operator differs by country, and its price here does not.
+   */
   readonly countries: readonly string[]
   /** The carrier's record as it came, JSON as text. */
   lookup(number: string, about: 'carrier' | 'fraud', at: { signal: AbortSignal }): Promise<string>
-  /** Buys one number under this order, or finds the one that was bought under it before. Undefined where there is none to be had. */
+  /**
+   * Buys one number under this order, or finds the one that was bought under it before. Undefined where there is none
+   * to be had.
+   */
   buy(
     wanted: { readonly country: string; readonly areaCode?: string; readonly order: string },
     at: { signal: AbortSignal },

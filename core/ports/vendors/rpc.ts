@@ -11,7 +11,10 @@ export type RpcCall = {
 
 export type RpcAnswer = { readonly text: string; readonly isCached: boolean }
 
-/** The operator's nodes. Throws a `Fault` UPSTREAM_FAILED where there is no answer, or only one that the node is at fault for. */
+/**
+ * The operator's nodes. Throws an `ApiError` UPSTREAM_FAILED where there is no answer, or only one that the node is at
+ * fault for.
+ */
 export interface RpcVendor {
   /** Networks that there is a node of, by slug. */
   readonly networks: readonly string[]

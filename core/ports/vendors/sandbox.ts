@@ -15,14 +15,20 @@ export type Ran = { readonly stdout: string; readonly stderr: string; readonly r
 
 export type SandboxState = { readonly kind: 'running' } | { readonly kind: 'ended'; readonly returncode: number | null }
 
-/** Rents machines that run other people's Python, apart from everything else. Throws a `Fault` for what the caller should hear of. */
+/**
+ * Rents machines that run other people's Python, apart from everything else. Throws an `ApiError` for what the caller
+ * should hear of.
+ */
 export interface SandboxVendor {
   /** Stands in the records of its sandboxes: another vendor cannot find them. */
   readonly name: string
   readonly hasGpus: boolean
   /** What it runs, where that is not what was ordered. */
   readonly runtime?: string
-  /** Resolves when it runs. What is ready after `signal` has aborted is ended. `handle` is as unguessable as a key, and finds it from any process. */
+  /**
+   * Resolves when it runs. What is ready after `signal` has aborted is ended. `handle` is as unguessable as a key, and
+   * finds it from any process.
+   */
   create(order: SandboxOrder, at: { signal: AbortSignal }): Promise<{ readonly handle: string }>
   /** Undefined where the sandbox has ended before. The command is ended after `seconds`. */
   exec(

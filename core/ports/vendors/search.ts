@@ -18,7 +18,7 @@ export type SearchAnswer = {
   readonly model: string
 }
 
-/** Searches the live web. Throws a `Fault` for what the caller should hear of. */
+/** Searches the live web. Throws an `ApiError` for what the caller should hear of. */
 export interface SearchVendor {
   search(job: SearchJob, at: { signal: AbortSignal }): Promise<SearchAnswer>
 }
@@ -26,7 +26,10 @@ export interface SearchVendor {
 /** What the web can be asked for, each in the words of its endpoint. */
 export type WebQuestion = 'search' | 'find-similar' | 'answer' | 'contents'
 
-/** Searches the web and reads its pages. Answers, like all that is passed on, with JSON as text: its numbers are not ours to round. */
+/**
+ * Searches the web and reads its pages. Answers, like all that is passed on, with JSON as text: its numbers are not
+ * ours to round.
+ */
 export interface WebSearchVendor {
   ask(question: WebQuestion, order: Fields, at: { signal: AbortSignal }): Promise<string>
 }

@@ -9,7 +9,10 @@ export type SwapCall = {
   readonly body?: Uint8Array
 }
 
-/** `text` is the JSON as it came, for its numbers are not ours to round; `body` the same, parsed, or null where it was none. */
+/**
+ * `text` is the JSON as it came, for its numbers are not ours to round; `body` the same, parsed, or null where it was
+ * none.
+ */
 export type SwapAnswer = {
   readonly status: number
   readonly text: string
@@ -17,7 +20,10 @@ export type SwapAnswer = {
   /** As the upstream wrote it. */ readonly retryAfter?: string
 }
 
-/** The aggregator's own answer, whatever its status. Throws a `Fault` UPSTREAM_TIMEOUT or MODEL_UNAVAILABLE where there is none. */
+/**
+ * The aggregator's own answer, whatever its status. Throws an `ApiError` UPSTREAM_TIMEOUT or MODEL_UNAVAILABLE where
+ * there is none.
+ */
 export interface SwapVendor {
   call(call: SwapCall, at: { signal: AbortSignal }): Promise<SwapAnswer>
   /** Where the affiliate fee goes: the treasury, as an address. */

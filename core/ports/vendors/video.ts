@@ -58,7 +58,10 @@ export type VideoRow = {
   readonly servedBy?: string
 }
 
-/** One video to make. Media are http(s) URLs, or data URIs where their vendor takes them; `asset` is the vendor's own id of an enrolled character. */
+/**
+ * One video to make. Media are http(s) URLs, or data URIs where their vendor takes them; `asset` is the vendor's own id
+ * of an enrolled character.
+ */
 export type VideoJob = {
   readonly model: string
   readonly prompt: string
@@ -93,7 +96,7 @@ export type VideoState =
   /** `reason` is for the buyer, in our words. */
   | { readonly kind: 'failed'; readonly reason: string; readonly code?: 'output_audio_moderation' | 'content_policy' }
 
-/** Makes videos, over minutes and at the vendor's place. Throws a `Fault` for what the caller should hear of. */
+/** Makes videos, over minutes and at the vendor's place. Throws an `ApiError` for what the caller should hear of. */
 export interface VideoVendor {
   /** Resolves when the vendor has taken the job; `handle` finds it from any process, for days. */
   submit(job: VideoJob, at: { signal: AbortSignal }): Promise<{ readonly handle: string }>

@@ -90,7 +90,7 @@ export function characters(body: Fields): number {
   return [...texts, toolsText(body), schemaText(body)].reduce((sum, text) => sum + codePointCount(text), 0)
 }
 
-// ── messages ─────────────────────────────────────────────────────────────────────────────────────────────
+// ── messages ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 type Image = { readonly url: string; readonly isLow: boolean }
 type MessageContent = { readonly text: string; readonly images: number; readonly attachments: number }
@@ -141,7 +141,7 @@ function schemaText({ response_format: format }: Fields): string {
   return isFields(format) && format.type === 'json_schema' ? textOrJson(format.json_schema) : ''
 }
 
-// ── images, audio, files ──────────────────────────────────────────────────────────────────────────────────────────
+// ── images, audio, files ────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Assumed size of an image behind a URL, or one that cannot be decoded. */
 const UNKNOWN_SIZE = { width: 1024, height: 1024 }
@@ -224,7 +224,7 @@ function base64Of(text: string): { bytes: number; isRiff: boolean } {
   return { bytes: Math.floor(((text.length - start) * 3) / 4), isRiff: text.startsWith('UklGR', start) }
 }
 
-// ── unexpected JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── unexpected JSON ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 function isFields(value: Json | undefined): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
@@ -284,7 +284,7 @@ function maxUtf8Bytes(text: string): number {
   return bytes
 }
 
-// ── cache ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── cache ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Shorter texts are cheaper to count again than to hash. */
 const MIN_MEMOIZED_LENGTH = 2_000

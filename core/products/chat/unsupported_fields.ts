@@ -8,7 +8,7 @@ import { type Json, type Fields, isFields } from '../../lib/json.ts'
 import { characters } from './token_estimate.ts'
 import { unsupportedSettings } from './formats/generate_content/request.ts'
 
-// ── unsupported members ────────────────────────────────────────────────────────────────────────────────────────────────
+// ── unsupported members ─────────────────────────────────────────────────────────────────────────────────────────────
 
 const EXTRA_CHARGE = 'is not supported: it has an extra charge, or refers to content of the operator. Leave it out.'
 const MODEL_ROUTING = 'is not supported: it selects another model or vendor than the quoted one. Leave it out.'

@@ -211,7 +211,7 @@ function ringing(asked: CallInput, from: string): Ringing {
   }
 }
 
-// ── at most one call per payment ────────────────────────────────────────────────────────────────────────────────────────────
+// ── at most one call per payment ────────────────────────────────────────────────────────────────────────────────────
 
 function voiceIn({ vendors }: Pick<Order<unknown>, 'vendors'>): VoiceVendor {
   if (vendors.voice) return vendors.voice
@@ -276,7 +276,7 @@ function alreadyCalled(to: string): ApiError {
   })
 }
 
-// ── status ─────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── status ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const text = Type.Union([Type.String(), Type.Null()])
 const utterance = Type.Object({ role: Type.String(), text: Type.String() }, { additionalProperties: true })

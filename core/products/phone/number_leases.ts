@@ -117,7 +117,7 @@ export async function formerOf(
   return former.map(({ data }) => data).toSorted((one, other) => other.expiresAt - one.expiresAt)
 }
 
-// ── start and end ────────────────────────────────────────────────────────────────────────────────────────────
+// ── start and end ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Assigns a bought number to the wallet once this call is paid. False if another wallet has it. */
 export async function rentOut(
@@ -171,7 +171,7 @@ export async function forget(
   await NUMBER.move(records, record, { expiresAt: now }, now)
 }
 
-// ── maintenance ───────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── maintenance ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 type ReleaseContext = {
   readonly records: Records

@@ -62,7 +62,7 @@ function phoneIn({ vendors }: Pick<Order<unknown>, 'vendors'>): PhoneVendor {
   })
 }
 
-// ── lookups ────────────────────────────────────────────────────────────────────────────────────────────
+// ── lookups ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const lookups = (['carrier', 'fraud'] as const).map((about) =>
   paid({
@@ -88,7 +88,7 @@ const lookups = (['carrier', 'fraud'] as const).map((about) =>
   }),
 )
 
-// ── leases ─────────────────────────────────────────────────────────────────────────────────────────────────
+// ── leases ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const buyInput = Type.Object({
   country: Type.Optional(
@@ -309,7 +309,7 @@ const release = paid({
 
 export const phone = [...lookups, buy, renew, list, release]
 
-// ── ownership ───────────────────────────────────────────────────────────────────────────────────────────────
+// ── ownership ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Whether a number is paid for. Unpaid numbers have no owner and are not listed. */
 const isPaidFor = ({ expiresAt: end, lease }: LeasedNumber): boolean => end > lease.from

@@ -360,7 +360,7 @@ function checkId<Given extends { readonly sandbox_id: string }>(given: Given): G
   )
 }
 
-// ── existing sandboxes ────────────────────────────────────────────────────────────────────────────────────────
+// ── existing sandboxes ──────────────────────────────────────────────────────────────────────────────────────────────
 
 /** A sandbox of the payer. Others are reported as not found. */
 async function sandboxOfPayer(

@@ -153,7 +153,7 @@ function asWorkFailed(error: unknown): never {
   })
 }
 
-// ── validation ─────────────────────────────────────────────────────────────────────────────────
+// ── validation ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** An issue as in contract 9.8: `{code, minimum, path, message}`, with zod's codes. */
 type Issue = {

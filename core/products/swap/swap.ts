@@ -267,7 +267,7 @@ function unknownRoute(): Reply {
   return json(404, { error: 'Not found', message: 'The swap passthrough has no such route.', routes }, ERROR)
 }
 
-// ── forwarding ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── forwarding ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function vendorOf({ vendors }: FreeContext) {
   if (vendors.swap) return vendors.swap

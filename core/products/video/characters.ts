@@ -223,7 +223,7 @@ function notActive(): ApiError {
   })
 }
 
-// ── results ──────────────────────────────────────────────────────────────────────────────────────────
+// ── results ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 type StoredCharacter = {
   readonly asset: string
@@ -487,7 +487,7 @@ const page = free({
   },
 })
 
-// ── characters of a wallet ──────────────────────────────────────────────────────────────────────────────────────
+// ── characters of a wallet ──────────────────────────────────────────────────────────────────────────────────────────
 
 type PaidCharacter = { readonly id: string; readonly data: Character; readonly call: Call }
 

@@ -198,7 +198,7 @@ function withPrefix(id: string, rows: readonly VideoRow[]): string {
   return named && !id.includes('/') ? named.id : id
 }
 
-// ── polls and models ───────────────────────────────────────────────────────────────────────────────────────────
+// ── polls and models ────────────────────────────────────────────────────────────────────────────────────────────────
 
 const jobPoll = polled({
   name: 'videos.poll',

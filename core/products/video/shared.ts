@@ -66,7 +66,7 @@ export const videoJob = (poll: string): JobDescription => ({
   query: pollQuery,
 })
 
-// ── price ───────────────────────────────────────────────────────────────────────────────────────────────────
+// ── price ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 type OrderedVideo = {
   readonly row: VideoRow
@@ -143,7 +143,7 @@ export function isAvailable({ model = DEFAULT_MODEL }: VideoRequest, { catalog, 
   return row !== undefined && vendors.video?.(row) !== undefined
 }
 
-// ── stored requests ──────────────────────────────────────────────────────────────────────────────────────────────
+// ── stored requests ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
  * The part of a request that is stored with its call: members of its replies, and under `_` those needed to poll it.
@@ -193,7 +193,7 @@ export function pollQuery(request: Json): Record<string, string> {
   }
 }
 
-// ── vendor jobs ────────────────────────────────────────────────────────────────────────────────────────
+// ── vendor jobs ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
  * Submits a validated request to the vendor of its row. The handle names the vendor, since the job stays there even if

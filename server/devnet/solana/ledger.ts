@@ -210,7 +210,8 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
     const { keys, instructions } = parsed.message
     const called = new Set(instructions.map(({ programIdIndex }) => programIdIndex))
     const snapshot = () =>
-      keys.map((key, i) => (called.has(i) ? walletAccount(key, svm.getBalance(key) ?? 0n) : current(key))) // a program's code is long to copy
+      // a program's code is long to copy
+      keys.map((key, i) => (called.has(i) ? walletAccount(key, svm.getBalance(key) ?? 0n) : current(key)))
     const before = snapshot()
     const outcome = run(parsed, slot, (transaction) => svm.sendTransaction(transaction))
     const after = snapshot()

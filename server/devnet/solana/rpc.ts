@@ -62,7 +62,8 @@ export function solanaRpc(ledger: SolanaLedger, actions: RpcActions): SolanaRpc 
     },
     isBlockhashValid([blockhash, config]) {
       const slot = slotOf(config)
-      return inContext(slot, ledger.slotOfBlockhash(addressOf(blockhash), slot) !== undefined) // as long as an address, and spelled alike
+      // as long as an address, and spelled alike
+      return inContext(slot, ledger.slotOfBlockhash(addressOf(blockhash), slot) !== undefined)
     },
     getMinimumBalanceForRentExemption: ([bytes]) => Number(ledger.rentFor(Number(bytes))),
     getRecentPrioritizationFees() {

@@ -35,7 +35,7 @@ describe('faults', () => {
     expect(new ApiError('TOO_LARGE', { error: 'e' }).message).toBe('e')
     expect(new ApiError('TOO_LARGE', { error: 'e', message: 'm' }).message).toBe('m')
     expect(new ApiError('TOO_LARGE')).toBeInstanceOf(Error)
-    expect(new ApiError('TOO_LARGE').name).toBe('Fault')
+    expect(new ApiError('TOO_LARGE').name).toBe('ApiError')
   })
 
   test('show their code only where the contract has one', () => {

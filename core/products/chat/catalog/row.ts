@@ -2,7 +2,7 @@
 import { dollars } from '../../../x402/money.ts'
 import type { ChatBilling, ChatRow } from '../../../ports/vendors/chat.ts'
 
-// ── rows ────────────────────────────────────────────────────────────────────────────────────────────
+// ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 type RowNames = Pick<ChatRow, 'id' | 'aliases' | 'name' | 'maker' | 'vendor' | 'upstream'>
 type RowFields = Omit<ChatRow, keyof RowNames> & Partial<RowNames> & { readonly also?: readonly string[] }

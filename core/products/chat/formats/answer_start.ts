@@ -75,7 +75,7 @@ const noAnswer = (why: string) =>
     message: `The model did not answer: ${why}. Nothing was charged. Send the same request again.`,
   })
 
-// ── the start of an answer ────────────────────────────────────────────────────────────────────────────────────────────
+// ── the start of an answer ──────────────────────────────────────────────────────────────────────────────────────────
 
 /**
  * Whether an event starts the answer: non-blank text, reasoning, a tool call or a refusal. Chunks of `chat` are read

@@ -38,7 +38,7 @@ function message({ reasoning, reasoning_content = reasoning ?? null, content, ..
   }
 }
 
-// ── emulated JSON output ────────────────────────────────────────────────────────────────────────────────────────
+// ── emulated JSON output ────────────────────────────────────────────────────────────────────────────────────────────
 
 const formatOf = ({ response_format }: Fields): Fields => (isFields(response_format) ? response_format : {})
 

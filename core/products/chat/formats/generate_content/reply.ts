@@ -159,7 +159,7 @@ function replyParts(message: Fields): Fields[] {
   return parts.length > 0 ? parts : [{ text: '' }]
 }
 
-// ── log probabilities ─────────────────────────────────────────────────────────────────────────────────────────
+// ── log probabilities ───────────────────────────────────────────────────────────────────────────────────────────────
 
 export function logprobsFrom(result: Json | undefined): Fields | undefined {
   if (!isFields(result)) return undefined

@@ -104,7 +104,7 @@ export function signedThinking(message: Fields): Fields[] {
   return signature === '' ? [] : [{ type: 'thinking', thinking: textOf(message.reasoning_content), signature }]
 }
 
-// ── images ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── images ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Converts a base64 source to a `data:` URI. */
 export function dataUri(source: Fields, path: string): string {

@@ -144,7 +144,7 @@ function itemEvents(emit: Emit, index: number, item: Fields): void {
   doneItem(emit, index, item)
 }
 
-// ── a chat stream ─────────────────────────────────────────────────────────────────────────────────────
+// ── a chat stream ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 type ReasoningItem = { readonly kind: 'reasoning'; readonly index: number; text: string; isClosed: boolean }
 type MessageItem = {
