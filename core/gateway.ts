@@ -24,7 +24,7 @@ import type { GatewayFacts } from './endpoint/gateway_info.ts'
 import { endpoints as everything } from './products/mod.ts'
 import { changelog } from './products/site/changelog_data.ts'
 import { errorReply, type ErrorFormat } from './http/error_formats.ts'
-import { ApiError } from './http/errors.ts'
+import { ApiError, withRetryAfter } from './http/errors.ts'
 import { callHandlers } from './call/paid_call.ts'
 import type { GatewayContext } from './call/gateway_context.ts'
 import { UPSTREAM_JOB, LOST } from './payment/ledger.ts'
@@ -237,7 +237,7 @@ export function gateway(setup: Setup): Gateway {
   async function handle(request: Request, caller: Caller): Promise<Reply> {
     const found = { name: NO_ENDPOINT }
     try {
-      const reply = await route(request, caller, found)
+      const reply = withRetryAfter(await route(request, caller, found))
       return counted(found.name, request.method === 'HEAD' ? await withoutBody(reply) : reply)
     } catch (error) {
       return counted(found.name, refusal(error, 'plain', request))

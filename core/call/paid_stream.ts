@@ -10,6 +10,9 @@ import { ApiError } from '../http/errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Ports } from '../ports/mod.ts'
 
+/** What became of the price of a stream. `unknown`: its settlement was asked for, and has not answered in time. */
+export type Charge = 'none' | 'settled' | 'unknown'
+
 /**
  * The money side of a stream. Nothing here rejects. `settle` may be called again; it settles once. `isWhole` says that
  * all was handed out.
@@ -23,7 +26,9 @@ export type StreamPayment = {
    */
   readonly settlesEarly?: boolean
   record(bytes: Uint8Array): void
-  settle(how: { readonly isWhole: boolean }): Promise<{ readonly comment: string; readonly isRefused: boolean }>
+  settle(how: {
+    readonly isWhole: boolean
+  }): Promise<{ readonly comment: string; readonly isRefused: boolean; readonly charge: Charge }>
   /** `isAbandoned`: the vendor was asked, and its answer given up for a reason of the reader's. */
   fail(apiError: ApiError, isAbandoned?: boolean): Promise<void>
   /** Whether the call is still ours to work on; asked before each piece is handed out. */
@@ -70,6 +75,7 @@ export function streamReply(
   let cut: ((apiError: ApiError) => void) | undefined
   let out: ReadableStreamDefaultController<Uint8Array> | undefined
   let isSettlementKnown = false
+  let charge: Charge = 'none'
 
   const body = new ReadableStream<Uint8Array>(
     {
@@ -84,7 +90,7 @@ export function streamReply(
           if (over.signal.aborted) return
           if (payment?.isLeased() === false) await holdOn(payment)
           if (over.signal.aborted) return
-          if (bytes === undefined) return await close({ last: stream.closing(), isWhole: true })
+          if (bytes === undefined) return await close({ last: () => stream.closing(), isWhole: true })
           payment?.record(bytes)
           if (payment && isDue(payment)) {
             const isRefused = await settleMidway(payment)
@@ -119,9 +125,21 @@ export function streamReply(
   }
 
   async function settleMidway(payment: StreamPayment): Promise<boolean> {
-    const { isRefused } = await payment.settle({ isWhole: false })
+    const { isRefused } = await settle(payment, { isWhole: false })
     isSettlementKnown = true
     return isRefused
+  }
+
+  async function settle(payment: StreamPayment, how: { readonly isWhole: boolean }) {
+    if (charge === 'none') charge = 'unknown'
+    const settlement = await payment.settle(how)
+    charge = settlement.charge
+    return settlement
+  }
+
+  /** The last event of a stream that ends with an error. It says what the stream has cost (contract 3.24). */
+  function lastEvent(apiError: ApiError): string {
+    return errorEvent(withCharge(apiError, charge), errorFormat, stream.nextSequence?.())
   }
 
   /** The next piece; rejects when the stream is cut while it waits. */
@@ -143,11 +161,11 @@ export function streamReply(
   }
 
   /** The end of a stream that has said all it had to say, or may say no more. */
-  async function close({ last, isWhole }: { last: string; isWhole: boolean }): Promise<void> {
+  async function close({ last, isWhole }: { last: () => string; isWhole: boolean }): Promise<void> {
     if (isWhole && !stream.hasContent()) return await fail(EMPTY)
     over.abort()
-    const { comment } = payment ? await payment.settle({ isWhole }) : { comment: '' }
-    closeWith(comment + last)
+    const { comment } = payment ? await settle(payment, { isWhole }) : { comment: '' }
+    closeWith(comment + last())
     // Upstreams that keep the line open after their last event are not waited for.
     stream.cancel()
   }
@@ -161,7 +179,7 @@ export function streamReply(
         ? error
         : new ApiError('MODEL_UNAVAILABLE', { message: 'The model ended its answer early.' })
     await payment?.fail(apiError, apiError === TOO_SHORT)
-    closeWith(errorEvent(apiError, errorFormat, stream.nextSequence?.()))
+    closeWith(lastEvent(apiError))
   }
 
   /** The last that the reader hears. He may have left while his money moved. */
@@ -210,8 +228,20 @@ export function streamReply(
     if (over.signal.aborted) return
     if (pulledAt !== undefined && !stream.hasContent()) return halt(apiError)
     stream.cancel()
-    await close({ last: errorEvent(apiError, errorFormat, stream.nextSequence?.()), isWhole: false })
+    await close({ last: () => lastEvent(apiError), isWhole: false })
   }
+}
+
+const CHARGES: Readonly<Record<Charge, string>> = {
+  none: 'Nothing was charged.',
+  settled: 'The signed price was charged.',
+  unknown: 'The signed price is charged once its settlement is confirmed, which it was not yet.',
+}
+
+/** What a vendor's error says of money is left out: a stream may have been settled before it. */
+function withCharge({ code, message, parts }: ApiError, charge: Charge): ApiError {
+  const said = message.replace(/ ?Nothing was charged\.(?= |$)/g, '')
+  return new ApiError(code, { ...parts, message: `${said} ${CHARGES[charge]}`.trim() })
 }
 
 const tooLong = (ms: number) =>

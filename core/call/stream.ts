@@ -16,7 +16,7 @@ import type { Call } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
 import * as replies from '../endpoint/replies.ts'
 import { tokensOf } from '../payment/spend_report.ts'
-import { EVENT_STREAM, type StreamPayment, streamReply } from './paid_stream.ts'
+import { type Charge, EVENT_STREAM, type StreamPayment, streamReply } from './paid_stream.ts'
 import { newSecret } from '../lib/ids.ts'
 import type { RequestContext } from './request_context.ts'
 import { receiptHeaders } from '../x402/protocol.ts'
@@ -35,6 +35,7 @@ export type StreamedCalls = {
 type Paidness = {
   readonly headers: Readonly<Record<string, string>>
   readonly isRefused: boolean
+  readonly charge: Charge
   readonly reason?: string
 }
 
@@ -225,7 +226,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
       return await heard(await insisted())
     }
     ports.background(known.catch(again))
-    return { headers: replies.unsettledHeaders('unknown'), isRefused: false }
+    return { headers: replies.unsettledHeaders('unknown'), isRefused: false, charge: 'unknown' }
   }
 
   /** What is not paid when its buyer has it may become a debt. */
@@ -357,7 +358,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
               { result: stored(isWhole) as unknown as Json, usage: tokensOf(stream.usage()), endedAt: clock.now() },
             )
             .catch(unkept)
-        return { comment: commentOf(outcome.headers), isRefused: outcome.isRefused }
+        return { comment: commentOf(outcome.headers), isRefused: outcome.isRefused, charge: outcome.charge }
       },
       isLeased: () => gatewayContext.activeCalls.isLeased(call.id),
       renewLease: (signal) => gatewayContext.activeCalls.renewLease(call.id, signal),
@@ -397,10 +398,11 @@ const JSON_TYPE = 'application/json'
 const callerLeft = () =>
   new ApiError('MODEL_UNAVAILABLE', { message: 'The caller left before the answer was there. Nothing was charged.' })
 const NOT_WHOLE = new ApiError('MODEL_UNAVAILABLE', {
-  message: 'No more than this was kept of the stream: its reader had not read it to its end.',
+  message:
+    'No more than this was kept of the stream: its reader had not read it to its end. Its price was charged once.',
 })
 const TOO_LONG = new ApiError('MODEL_UNAVAILABLE', {
-  message: 'The stream was delivered once, and was too long to be kept.',
+  message: 'The stream was delivered once, and was too long to be kept. Its price was charged once.',
 })
 /** Of a longer stream nothing is kept for one who asks for it again, so that many streams cannot fill the memory. */
 const MAX_KEPT = 131_072
@@ -408,13 +410,13 @@ const MAX_KEPT = 131_072
 const answerOf = ({ made }: Stored) => made as unknown as replies.StoredAnswer
 
 function paidness(paying: Paying, isLost: boolean): Paidness {
-  if (paying.kind === 'settled') return { headers: receiptHeaders(paying.receipt), isRefused: false }
+  if (paying.kind === 'settled') return { headers: receiptHeaders(paying.receipt), isRefused: false, charge: 'settled' }
   if (paying.kind === 'unavailable' && isLost)
-    return { headers: replies.unsettledHeaders(paying.kind), isRefused: true, reason: paying.reason }
-  if (!isRefusal(paying)) return { headers: replies.unsettledHeaders(paying.kind), isRefused: false }
+    return { headers: replies.unsettledHeaders(paying.kind), isRefused: true, charge: 'none', reason: paying.reason }
+  if (!isRefusal(paying)) return { headers: replies.unsettledHeaders(paying.kind), isRefused: false, charge: 'unknown' }
   const reason =
     paying.kind === 'replayed' ? 'the authorization serves another call' : (paying as { reason: string }).reason
-  return { headers: replies.unsettledHeaders('refused'), isRefused: true, reason }
+  return { headers: replies.unsettledHeaders('refused'), isRefused: true, charge: 'none', reason }
 }
 
 const isRefusal = ({ kind }: Paying): boolean => kind === 'refused' || kind === 'rejected' || kind === 'replayed'

@@ -3,7 +3,7 @@
  * (contract 3.15).
  */
 import type { Reply } from './reply.ts'
-import { type ApiError, plain, rowOf } from './errors.ts'
+import { type ApiError, errorHeaders, plain, rowOf } from './errors.ts'
 import type { Json } from '../lib/json.ts'
 import type { ChatFormat } from '../ports/vendors/chat.ts'
 
@@ -16,11 +16,7 @@ export function errorReply(apiError: ApiError, errorFormat: ErrorFormat): Reply 
   const { status, code } = wording(apiError)
   const parts = { status, code, message: sentence(apiError), param: paramOf(apiError), ...apiError.parts }
   const body = envelopes[errorFormat]({ ...parts, message: sentence(apiError) })
-  return {
-    status,
-    headers: { 'content-type': 'application/json', 'cache-control': 'no-store', ...apiError.parts.headers },
-    body: JSON.stringify(body),
-  }
+  return { status, headers: errorHeaders(apiError, status), body: JSON.stringify(body) }
 }
 
 /** By these a payer finds his call on any surface. */

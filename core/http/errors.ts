@@ -1,5 +1,6 @@
 /** Every way to stop short of a result, and how each reads on the wire. */
 import type { Json } from '../lib/json.ts'
+import type { Reply } from './reply.ts'
 
 type Row = {
   readonly status: number
@@ -61,6 +62,8 @@ const table = {
 
 export type ApiErrorCode = keyof typeof table
 
+export const apiErrorCodes = Object.keys(table) as readonly ApiErrorCode[]
+
 /** How a code reads: its status, its label, and its name in the chat dialect. */
 export const rowOf = (code: ApiErrorCode): Row => table[code]
 
@@ -93,13 +96,31 @@ export class ApiError extends Error {
   }
 }
 
+/** What only the operator can change is worth asking for again later than what is busy or away. Seconds. */
+const RETRY_SECONDS: Readonly<Partial<Record<ApiErrorCode, number>>> = { NOT_CONFIGURED: 60, PROVIDER_CONFIG_ERROR: 30 }
+const USUAL_RETRY_SECONDS = 5
+
+/** Headers of every error. A 503 says when to come again (contract 3.25). */
+export function errorHeaders({ code, parts }: ApiError, status: number): Record<string, string> {
+  const retry = status === 503 && { 'retry-after': String(RETRY_SECONDS[code] ?? USUAL_RETRY_SECONDS) }
+  return { 'content-type': 'application/json', 'cache-control': 'no-store', ...retry, ...parts.headers }
+}
+
+/** A reply that an endpoint has written itself, with `Retry-After` where it is a 503 without one. */
+export function withRetryAfter(reply: Reply): Reply {
+  if (reply.status !== 503 || Object.keys(reply.headers).some((name) => name.toLowerCase() === 'retry-after'))
+    return reply
+  return { ...reply, headers: { ...reply.headers, 'retry-after': String(USUAL_RETRY_SECONDS) } }
+}
+
 /** A fault in the plain dialect (contract 3.1); `coded: false` leaves out the codes that it has for programs. */
 export function plain(
   apiError: ApiError,
   { coded = true }: { coded?: boolean } = {},
 ): { status: number; headers: Record<string, string>; body: string } {
   const row: Row = table[apiError.code]
-  const { error, message, details, fields, headers } = apiError.parts
+  const { error, message, details, fields } = apiError.parts
+  const status = apiError.parts.status ?? row.status
   const body = {
     error: error ?? row.error,
     ...(row.coded && coded && { code: apiError.code }),
@@ -107,11 +128,7 @@ export function plain(
     ...fields,
     ...(details !== undefined && { details }),
   }
-  return {
-    status: apiError.parts.status ?? row.status,
-    headers: { 'content-type': 'application/json', 'cache-control': 'no-store', ...headers },
-    body: JSON.stringify(body),
-  }
+  return { status, headers: errorHeaders(apiError, status), body: JSON.stringify(body) }
 }
 
 /** A vendor's rate limit: 429 RATE_LIMITED with its maker and a wait in whole seconds (contract 5.47). */

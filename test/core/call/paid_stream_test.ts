@@ -9,6 +9,8 @@ import { HELLO, MODEL, reading, said, slowChain, STREAM, streaming, table, USED 
 const HI = said({ content: 'Hi' })
 const RECEIPT = /^: payment-response (\S+)$/im
 
+const lastMessage = (text: string): string => JSON.parse(text.slice(text.lastIndexOf('data: ') + 6)).error.message
+
 /** A paid stream of alice's that the test feeds. */
 async function fed(first: readonly string[] = [HI], options: KitOptions = {}) {
   const pieces = chatPieces(...first)
@@ -149,6 +151,58 @@ describe('a stream', () => {
       })
       expect(await callOf()).toBeUndefined()
     }
+  })
+
+  test('ends with an error event that says what was charged, whatever ended it (contract 3.24)', async () => {
+    const NONE = 'Nothing was charged.'
+    const broken = await fed()
+    broken.pieces.end(new Error('secret'))
+    expect(lastMessage(await broken.reader.rest())).toBe(`The model ended its answer early. ${NONE}`)
+
+    const long = await fed()
+    const payer = long.alice.balance()
+    for (let at = 0; at < 500; at += 50) {
+      await long.reader.next()
+      long.pieces.push(HI)
+      await long.streamed(50_000)
+    }
+    expect(lastMessage(await long.reader.rest())).toBe(
+      'The stream was ended after 500 seconds, which is its limit. The signed price was charged.',
+    )
+    expect([long.chain.transfers.length, long.alice.balance() < payer]).toEqual([1, true])
+
+    const stopped = await fed()
+    await stopped.reader.next()
+    stopped.shop.drain()
+    expect(lastMessage(await stopped.reader.rest())).toBe(
+      'The gateway is stopping; the stream ends here. The signed price was charged.',
+    )
+
+    const early = await fed()
+    await early.reader.next()
+    await early.streamed(100_000)
+    early.pieces.push(HI)
+    await early.reader.next()
+    await early.streamed(100_000)
+    early.pieces.push(HI)
+    await early.reader.next()
+    await early.streamed(75_000)
+    early.pieces.end(new Error('secret'))
+    expect(early.chain.transfers).toHaveLength(1)
+    expect(lastMessage(await early.reader.rest())).toBe(
+      'The model ended its answer early. The signed price was charged.',
+    )
+
+    const { chain, open } = slowChain()
+    const unknown = await fed([HI], { chain })
+    await unknown.reader.next()
+    unknown.shop.drain()
+    const rest = unknown.reader.rest()
+    await unknown.clock.advance(10_000)
+    expect(lastMessage(await rest)).toBe(
+      'The gateway is stopping; the stream ends here. The signed price is charged once its settlement is confirmed, which it was not yet.',
+    )
+    open()
   })
 
   test('that stalls for 120 seconds while its reader asks is not settled, and the authorization is free', async () => {

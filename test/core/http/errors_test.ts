@@ -1,5 +1,8 @@
 import { describe, expect, test } from 'bun:test'
-import { ApiError, plain, rateLimited } from '../../../core/http/errors.ts'
+import { errorReply, type ErrorFormat } from '../../../core/http/error_formats.ts'
+import { ApiError, apiErrorCodes, plain, rateLimited } from '../../../core/http/errors.ts'
+import { endpoints } from '../../../core/mod.ts'
+import { kit, ORIGIN } from '../../kit.ts'
 
 const shown = (apiError: ApiError) => {
   const { status, headers, body } = plain(apiError)
@@ -58,5 +61,63 @@ describe('faults', () => {
       retry_after_seconds: 17,
       details: 'The model is at capacity. Nothing was charged.',
     })
+  })
+})
+
+describe('every 503 has Retry-After (contract 3.25)', () => {
+  test('whatever it is called and whoever reads it', () => {
+    const formats: readonly ErrorFormat[] = ['plain', 'market', 'chat', 'messages', 'responses', 'generate_content']
+    const found = formats.flatMap((format) =>
+      apiErrorCodes.flatMap((code) => {
+        const { status, headers } = errorReply(new ApiError(code), format)
+        return status === 503 ? [[code, headers['retry-after']] as const] : []
+      }),
+    )
+    expect(new Set(found.map(([code]) => code))).toEqual(
+      new Set([
+        'WORK_FAILED',
+        'NOT_CONFIGURED',
+        'MODEL_UNAVAILABLE',
+        'PROVIDER_CONFIG_ERROR',
+        'BUSY',
+        'NOT_READY',
+        'PAYMENT_VERIFICATION_UNAVAILABLE',
+      ]),
+    )
+    for (const [, retry] of found) expect(retry).toMatch(/^[1-9]\d*$/)
+    // What says when by itself is not overruled.
+    expect(errorReply(new ApiError('BUSY', { headers: { 'retry-after': '10' } }), 'chat').headers['retry-after']).toBe(
+      '10',
+    )
+  })
+
+  test('on every route of a gateway that sells nothing', async () => {
+    const { shop } = kit({
+      ports: { vendors: { images: () => undefined, chat: () => undefined, video: () => undefined } },
+    })
+    let count = 0
+    for (const endpoint of endpoints) {
+      const path = endpoint.path.replaceAll(/\{(\w+)\.{0,3}\}/g, '$1')
+      for (const body of [
+        '{}',
+        JSON.stringify({ model: 'x', prompt: 'x', messages: [{ role: 'user', content: 'x' }] }),
+      ]) {
+        const method = 'method' in endpoint ? endpoint.method : endpoint.kind === 'sold' ? 'POST' : 'GET'
+        const reply = await shop.fetch(
+          new Request(`${ORIGIN}${path}`, {
+            method,
+            ...(method === 'POST' && { body, headers: { 'content-type': 'application/json' } }),
+          }),
+        )
+        await reply.body?.cancel()
+        if (reply.status !== 503) continue
+        count++
+        expect([endpoint.name, reply.headers.get('retry-after')]).toEqual([
+          endpoint.name,
+          expect.stringMatching(/^[1-9]\d*$/),
+        ])
+      }
+    }
+    expect(count).toBeGreaterThan(20)
   })
 })
