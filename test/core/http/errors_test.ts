@@ -102,7 +102,7 @@ describe('every 503 has Retry-After (contract 3.25)', () => {
         '{}',
         JSON.stringify({ model: 'x', prompt: 'x', messages: [{ role: 'user', content: 'x' }] }),
       ]) {
-        const method = 'method' in endpoint ? endpoint.method : endpoint.kind === 'sold' ? 'POST' : 'GET'
+        const { method } = endpoint
         const reply = await shop.fetch(
           new Request(`${ORIGIN}${path}`, {
             method,
