@@ -28,7 +28,7 @@ import { ApiError, withRetryAfter } from './http/errors.ts'
 import { callHandlers } from './call/paid_call.ts'
 import type { GatewayContext } from './call/gateway_context.ts'
 import { UPSTREAM_JOB, LOST } from './payment/ledger.ts'
-import { budget, holdOn, parseJson, readBody, readRaw } from './http/request_body.ts'
+import { budget, holdOn, parseJson, readBody, readRaw, UNCOUNTED } from './http/request_body.ts'
 import { withDeclaredRecords } from './endpoint/record_kind.ts'
 import { limits, type Window, windowSpent } from './http/rate_limit.ts'
 import { pollUrls } from './call/poll_urls.ts'
@@ -290,7 +290,12 @@ export function gateway(setup: Setup): Gateway {
       const header = (name: string) => request.headers.get(name)
       const most = endpoint.uploads ? gatewayContext.maxUpload : gatewayContext.maxBody
       const bytes = () => readRaw(request, most, hold)
-      const text = () => readBody(request, most, hold)
+      const counting = unpaid.from(caller.ip)
+      const text = async () => {
+        const body = await readBody(request, most, hold)
+        if (body.length > UNCOUNTED) counting.read(body.length)
+        return body
+      }
       const json = async () => await parseJson(await text(), header('content-type'), clock)
       const asked = {
         method: request.method,
@@ -304,7 +309,7 @@ export function gateway(setup: Setup): Gateway {
         text,
         json,
       }
-      return await endpoint.answer(asked, { ...freeContext, countTokens: unpaid.from(caller.ip).countTokens })
+      return await endpoint.answer(asked, { ...freeContext, countTokens: counting.countTokens })
     } catch (error) {
       return refusal(error, endpoint.errorFormat ?? 'plain', request)
     } finally {

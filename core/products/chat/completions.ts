@@ -8,6 +8,7 @@ import {
   type ChatInput,
   findRow,
   isServed,
+  notConfigured,
   priceInputs,
   quote,
   requestRecord,
@@ -16,7 +17,6 @@ import {
 } from './shared.ts'
 import { free, streamed, type StreamedContext, type Offering } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
-import { ApiError } from '../../http/errors.ts'
 import { inputParser, refused } from '../../http/request_body.ts'
 import { print } from '../../x402/money.ts'
 import { chatPrice, chatPriceParts } from './price.ts'
@@ -136,8 +136,7 @@ const estimate = free({
   }),
   async answer(request, context) {
     const order = await chatInputOf(parseChatBody(await request.json()), undefined, context)
-    if (!isServed(order, context))
-      throw new ApiError('NOT_CONFIGURED', { message: `The operator has not configured ${order.row.id}.` })
+    if (!isServed(order, context)) throw notConfigured(order.row)
     const { row, promptTokens, maxTokens, effort } = order
     const isFree = row.billing.mode === 'free'
     return json(200, {

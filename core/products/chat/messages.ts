@@ -7,6 +7,7 @@ import {
   answerChat,
   chatPriceRange,
   type ChatInput,
+  countPrompt,
   findRow,
   isServed,
   quote,
@@ -15,8 +16,9 @@ import {
   sizeRequest,
   type Translation,
 } from './shared.ts'
-import { type RequestHead, streamed } from '../../endpoint/mod.ts'
-import { refused } from '../../http/request_body.ts'
+import { free, type Offering, type RequestHead, streamed } from '../../endpoint/mod.ts'
+import { json } from '../../http/reply.ts'
+import { inputParser, refused } from '../../http/request_body.ts'
 import { type Json, type Fields, fieldsOf, isFields, listOf } from '../../lib/json.ts'
 import { messagesFromChatStream } from './formats/messages/events.ts'
 import { isClientTool } from './formats/messages/request_from_chat.ts'
@@ -56,6 +58,15 @@ const output = Type.Object({
   usage: Type.Object({ input_tokens: Type.Integer(), output_tokens: Type.Integer() }),
 })
 
+const sample = (offering: Offering): Fields => ({
+  model:
+    sampleRow(offering, (row) => row.maker === 'vendor-g' && offering.vendors.chat(row) !== undefined)?.id ??
+    sampleRow(offering)?.id ??
+    '',
+  max_tokens: 1_000,
+  messages: [{ role: 'user', content: 'Why is the sky blue?' }],
+})
+
 const create = streamed<ChatInput>({
   name: 'messages',
   path: '/api/v1/messages',
@@ -71,14 +82,7 @@ const create = streamed<ChatInput>({
   priceRange: chatPriceRange,
   isAvailable: isServed,
   remember: requestRecord,
-  sample: (offering) => ({
-    model:
-      sampleRow(offering, (row) => row.maker === 'vendor-g' && offering.vendors.chat(row) !== undefined)?.id ??
-      sampleRow(offering)?.id ??
-      '',
-    max_tokens: 1_000,
-    messages: [{ role: 'user', content: 'Why is the sky blue?' }],
-  }),
+  sample,
 
   async check(body, head, context) {
     const row = findRow(body.model as string, context)
@@ -100,7 +104,37 @@ const create = streamed<ChatInput>({
   answer: (order) => answerChat(order, (row) => translation(row, `msg_${order.id.replace(/^job_/, '')}`)),
 })
 
-export const messages = [create]
+const countInput = Type.Object({ ...input.properties, max_tokens: Type.Optional(Type.Integer({ minimum: 1 })) })
+const parseCountBody = inputParser(countInput, 'kept')
+
+const countTokens = free({
+  name: 'messages.count_tokens',
+  method: 'POST',
+  path: '/api/v1/messages/count_tokens',
+  uploads: true,
+  summary: 'Count the tokens of a messages request',
+  description:
+    'Free. The input tokens that POST /api/v1/messages would quote for the same body, also of a prompt that is longer than the context window.',
+  tag: 'chat',
+  errorFormat: 'messages',
+  input: countInput,
+  limit: { requests: 120, windowMs: 60_000 },
+  errors: ['INVALID_MODEL', 'INVALID_PARAMETER', 'INVALID_IMAGE', 'EMPTY_CONVERSATION', 'NOT_CONFIGURED'],
+  sample: (offering) => {
+    const { max_tokens: _, ...body } = sample(offering)
+    return { body }
+  },
+  output: Type.Object({ input_tokens: Type.Integer() }),
+  async answer(request, context) {
+    const body = parseCountBody(await request.json()) as Fields
+    const row = findRow(body.model as string, context)
+    checkExtras(body, request)
+    const chat = chatFromMessages(withoutTier(body))
+    return json(200, { input_tokens: await countPrompt({ row, format: 'messages', chat }, context) })
+  },
+})
+
+export const messages = [create, countTokens]
 
 const isClientToolBlock = ({ type }: Fields): boolean =>
   type === undefined || type === null || type === 'custom' || isClientTool(type)

@@ -158,6 +158,26 @@ export async function sizeRequest(
   }
 }
 
+/**
+ * Counts the prompt of a chat request as its quote would, whatever its model costs and however long it is. Throws
+ * NOT_CONFIGURED for a model that nobody here serves.
+ */
+export async function countPrompt(
+  { row, format, chat }: Pick<UnsizedRequest, 'row' | 'format' | 'chat'>,
+  { catalog, vendors, countTokens }: StreamedContext,
+): Promise<number> {
+  const rows = [row, ...(row.fallbacks ?? []).flatMap((id) => catalog.chat.get(id) ?? [])]
+  if (!rows.some((each) => vendors.chat(each) !== undefined)) throw notConfigured(row)
+  checkExtras(chat)
+  checkSizes(chat)
+  checkMessages(chat.messages as ChatBody['messages'], { row, format, isNative: vendors.chat(row)?.format === format })
+  checkLength(chat, upperBound(chat, row))
+  return (await estimatePrompt(chat, { row, countTokens })).total
+}
+
+export const notConfigured = ({ id }: ChatRow): ApiError =>
+  new ApiError('NOT_CONFIGURED', { message: `The operator has not configured ${id}.` })
+
 /** The smallest context window among the row and its fallbacks, any of which may answer. */
 function smallestWindow(row: ChatRow, { catalog }: Pick<Offering, 'catalog'>): number {
   return Math.min(

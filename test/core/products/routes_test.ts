@@ -15,6 +15,7 @@ const ADDITIONS: Readonly<Record<string, string>> = {
   'GET /api/v1/images/image2image/{id}': 'the poll of an edit, where its envelope points (contract 5.3)',
   'POST /api/v1/chat/estimate': 'what a request would cost (contract 6.3)',
   'GET /api/v1/models/{id}': 'one model (contract 8.14)',
+  'POST /api/v1/messages/count_tokens': 'the tokens of a messages request (contract 7.27)',
   'GET /changelog': 'dated changes (contract 21.12)',
   'POST /api/v1beta/models/{model}:streamGenerateContent': 'the stream of generateContent (contract 7.20)',
   'GET /livez': 'whether the process answers (contract 19.8)',

@@ -422,6 +422,28 @@ describe('@anthropic-ai/sdk', () => {
     expect(JSON.parse(textOf(answer))).toEqual({ city: 'Three days: 3', days: 3 })
   })
 
+  test('counts tokens at every turn, free of charge and without a wallet, and pays for what was counted (contract 7.27)', async () => {
+    const before = await till.block()
+    const messages: Anthropic.MessageParam[] = [{ role: 'user', content: ASKED }]
+    const body = { model: ECHO, system: 'Be brief.', tools, messages }
+    const counted = await client(false).messages.countTokens(body)
+    const beta = await client(false).beta.messages.countTokens(body)
+    expect([counted, beta]).toEqual([{ input_tokens: expect.any(Number) }, counted])
+    expect(counted.input_tokens).toBeGreaterThan(20)
+    expect(await till.transfersSince(before)).toEqual([])
+    const { answer } = await till.bought(() => client().messages.create({ ...body, max_tokens: 300 }))
+    messages.push({ role: 'assistant', content: answer.content })
+    const [use] = answer.content.filter(({ type }) => type === 'tool_use')
+    if (use?.type !== 'tool_use') throw new Error('no tool was used')
+    messages.push({ role: 'user', content: [{ type: 'tool_result', tool_use_id: use.id, content: FOUND }] })
+    const next = await client(false).messages.countTokens(body)
+    expect(next.input_tokens).toBeGreaterThan(counted.input_tokens)
+    const refused = await client(false)
+      .messages.countTokens({ ...body, model: 'nobody/nothing' })
+      .catch((error: unknown) => error)
+    expect(refused).toBeInstanceOf(Anthropic.BadRequestError)
+  })
+
   test('converses free of charge without a wallet', async () => {
     const said = await client(false).messages.create({ model: FREE, ...asked })
     const bearer = new Anthropic({ baseURL: `${running.url}/api`, apiKey: null, authToken: 'any' })

@@ -322,7 +322,9 @@ describe('a quote is made from what the list says of the model, and from nothing
       const efforts = row.effort?.scalesQuote ? [undefined, 'low', 'high', 'xhigh', 'max'] : [undefined]
       // Estimates are limited for each gateway and minute.
       const alice = kit({ chatVendor, ports: { countTokens } }).buyer()
-      const contents = ['1', '199992', '199993', '271993', '271994'].filter((tokens) => Number(tokens) < row.contextWindow / 2)
+      const contents = ['1', '199992', '199993', '271993', '271994'].filter(
+        (tokens) => Number(tokens) < row.contextWindow / 2,
+      )
       for (const content of contents)
         for (const reasoning_effort of efforts)
           for (const searches of row.liveSearch ? [false, true] : [false]) {

@@ -1,0 +1,157 @@
+/** POST /api/v1/messages/count_tokens: free, and the count that the quote of the same body is made from (contract 7.27). */
+import { describe, expect, test } from 'bun:test'
+import fc from 'fast-check'
+import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
+import { scriptedChat } from '../../../../adapters/providers/scripted/chat.ts'
+import { chatRows, type ChatFormat, type CountTokens } from '../../../../core/mod.ts'
+import { chatPrice } from '../../../../core/products/chat/price.ts'
+import { kit, type KitOptions } from '../../../kit.ts'
+
+const path = '/api/v1/messages'
+const MODEL = 'vendor-g/chat-4.5-small'
+const row = chatRows.find(({ id }) => id === MODEL)
+const user = (content: unknown = 'Why is the sky blue?') => ({ role: 'user', content })
+
+function shopOf({ format = 'messages' as ChatFormat, ...more }: KitOptions & { format?: ChatFormat } = {}) {
+  const vendor = scriptedChat(undefined, { format })
+  const subject = kit({ chatVendor: vendor, ...more })
+  const alice = subject.buyer()
+  return {
+    ...subject,
+    vendor,
+    quote: (body: unknown) => alice.ask(body, { path }),
+    count: (body: unknown) => alice.ask(body, { path: `${path}/count_tokens` }),
+  }
+}
+
+const text = fc.string({ maxLength: 400 }).map((said) => `a${said}`)
+const block = fc.oneof(
+  text.map((said) => ({ type: 'text', text: said })),
+  fc.constant({ type: 'image', source: { type: 'base64', media_type: 'image/png', data: PIXEL.split(',')[1] } }),
+  text.map((data) => ({ type: 'document', source: { type: 'text', media_type: 'text/plain', data } })),
+)
+const turn = fc.oneof(
+  text.map((said) => user(said)),
+  fc.array(block, { minLength: 1, maxLength: 3 }).map((blocks) => user(blocks)),
+  text.map((said) => ({
+    role: 'assistant',
+    content: [
+      { type: 'thinking', thinking: said, signature: 'c2ln' },
+      { type: 'tool_use', id: 't1', name: 'look', input: { at: said } },
+    ],
+  })),
+  text.map((said) => user([{ type: 'tool_result', tool_use_id: 't1', content: said }])),
+)
+const tool = text.map((description) => ({
+  name: 'look',
+  description,
+  input_schema: { type: 'object', properties: {} },
+}))
+const request = fc.record(
+  { messages: fc.array(turn, { minLength: 1, maxLength: 5 }), system: text, tools: fc.array(tool, { maxLength: 2 }) },
+  { requiredKeys: ['messages'] },
+)
+
+describe('a count', () => {
+  test('is free, asks no vendor, and needs no max_tokens (contract 7.27)', async () => {
+    const { count, vendor, chain } = shopOf()
+    const { status, headers, body } = await count({ model: MODEL, messages: [user()] })
+    expect([status, body]).toEqual([200, { input_tokens: 12 }])
+    expect([headers.has('payment-required'), vendor.orders.length, chain.transfers.length]).toEqual([false, 0, 0])
+  })
+
+  for (const format of ['messages', 'chat'] as const)
+    test(`is what the quote of the same body is made from, on a vendor that speaks ${format} (contract 7.27)`, async () => {
+      if (row?.billing.mode !== 'paid') throw new Error('no row')
+      const { billing } = row
+      await fc.assert(
+        fc.asyncProperty(request, fc.integer({ min: 1, max: 60_000 }), async (asked, max_tokens) => {
+          const { count, quote } = shopOf({ format })
+          const counted = await count({ model: MODEL, ...asked })
+          const quoted = await quote({ model: MODEL, max_tokens, ...asked })
+          expect([counted.status, quoted.status]).toEqual([200, 402])
+          const expected = chatPrice({ billing, promptTokens: counted.body.input_tokens, maxTokens: max_tokens })
+          expect(quoted.body.accepts[0].amount).toBe(String(expected))
+        }),
+        { numRuns: 60 },
+      )
+    })
+
+  test('goes on beyond the context window, so that a client learns how much to leave out (contract 7.27)', async () => {
+    const { count, quote } = shopOf({ ports: { countTokens: async (said) => Number(said) } })
+    const body = { model: MODEL, messages: [user('900000')] }
+    expect((await count(body)).body).toEqual({ input_tokens: 900_007 })
+    expect((await quote({ ...body, max_tokens: 10 })).status).toBe(400)
+  })
+
+  test('counts for models of other makers, free and flat ones as well (contract 7.27)', async () => {
+    const { count } = shopOf({ format: 'chat' })
+    for (const model of ['farebox/echo-free', 'vendor-open/qwen3-32b', 'gpt-6-luna', 'claude-haiku-4.5'])
+      expect([model, (await count({ model, messages: [user()] })).body]).toEqual([model, { input_tokens: 12 }])
+  })
+
+  test('refuses what /messages refuses, in the form of its errors (contract 7.27)', async () => {
+    const { count, quote } = shopOf()
+    const wrong: readonly object[] = [
+      { model: 'nobody/nothing', messages: [user()] },
+      { model: MODEL, messages: [] },
+      { model: MODEL },
+      { messages: [user()] },
+      { model: MODEL, messages: [{ role: 'nobody', content: 'x' }] },
+      { model: MODEL, messages: [user()], tools: [{ type: 'web_search_20250305', name: 'web_search' }] },
+      { model: MODEL, messages: [user()], context_management: {} },
+      { model: MODEL, messages: [user([{ type: 'image', source: { type: 'file', file_id: 'f' } }])] },
+      {
+        model: MODEL,
+        messages: [user([{ type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AA==' } }])],
+      },
+    ]
+    for (const body of wrong) {
+      const [counted, quoted] = [await count(body), await quote({ max_tokens: 10, ...body })]
+      expect([body, counted.status, counted.body]).toEqual([body, 400, quoted.body])
+      expect(counted.body).toMatchObject({ type: 'error', error: { type: 'invalid_request_error' } })
+    }
+  })
+
+  test('of a model that nobody here serves is 503, as the answer would be (contract 7.27)', async () => {
+    const { ports } = shopOf()
+    const { count } = shopOf({ ports: { vendors: { ...ports.vendors, chat: () => undefined } } })
+    const { status, body } = await count({ model: MODEL, messages: [user()] })
+    expect([status, body.type]).toEqual([503, 'error'])
+  })
+})
+
+describe('limits of counting', () => {
+  test('120 requests a minute and address, with Retry-After (contract 7.27)', async () => {
+    const { count, clock } = shopOf()
+    const body = { model: MODEL, messages: [user()] }
+    for (let at = 0; at < 120; at++) expect((await count(body)).status).toBe(200)
+    const { status, headers, body: refused } = await count(body)
+    expect([status, refused.error.type, headers.get('retry-after')]).toEqual([429, 'rate_limit_error', '60'])
+    await clock.advance(60_000)
+    expect((await count(body)).status).toBe(200)
+  })
+
+  test('counted text spends the budget of unpaid work, and so does a large body whose text is short (contract 7.27)', async () => {
+    const countTokens: CountTokens = async (said, { spend } = {}) => (spend?.(said.length), 1)
+    const spent = { model: MODEL, messages: [user('long '.repeat(4_000))] }
+    const { count, clock } = shopOf({ unpaidCharacters: 10_000, ports: { countTokens } })
+    expect((await count(spent)).status).toBe(200)
+    const refused = await count({ model: MODEL, messages: [user('another '.repeat(2_000))] })
+    expect([refused.status, refused.body.error.type]).toEqual([429, 'rate_limit_error'])
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0)
+    await clock.advance(300_000)
+    const large = { model: MODEL, messages: [user('short')], ignored: 'x'.repeat(100_000) }
+    expect((await count(large)).status).toBe(200)
+    expect((await count(large)).status).toBe(429)
+  })
+
+  test('a body over the limit of uploads, and text over that of any prompt, are refused (contract 7.27)', async () => {
+    const { count } = shopOf({ maxBody: 1_000, maxUpload: 2_000 })
+    expect((await count({ model: MODEL, messages: [user('x'.repeat(1_500))] })).status).toBe(200)
+    const { status, body } = await count({ model: MODEL, messages: [user('x'.repeat(3_000))] })
+    expect([status, body.error.type]).toEqual([400, 'invalid_request_error'])
+    const wide = shopOf({ unpaidCharacters: 1e9 })
+    expect((await wide.count({ model: MODEL, messages: [user('x'.repeat(8_388_700))] })).status).toBe(400)
+  })
+})
