@@ -27,15 +27,13 @@ async function documentation(): Promise<readonly string[]> {
   return ['core/CONTRACT.md', 'core/DECISIONS.md', ...guides.map((file) => `server/docs/${file}`)]
 }
 
-/** Worker entry points: the demo runs on threads, and a binary finds their code by its path from the root. */
-const WORKERS = ['adapters/providers/demo/worker.ts']
-
 /** Compiles the server into one executable. Throws with the compiler's output when that fails. */
 export async function compileBinary(out: string): Promise<void> {
-  const compiler = Bun.spawn(
-    [process.execPath, 'build', '--compile', 'server/main.ts', ...WORKERS, '--outfile', resolve(out)],
-    { cwd: ROOT, stdout: 'ignore', stderr: 'pipe' },
-  )
+  const compiler = Bun.spawn([process.execPath, 'build', '--compile', 'server/main.ts', '--outfile', resolve(out)], {
+    cwd: ROOT,
+    stdout: 'ignore',
+    stderr: 'pipe',
+  })
   const output = await compiler.stderr.text()
   if ((await compiler.exited) !== 0) throw new Error(`compiling the binary failed:\n${output}`)
 }

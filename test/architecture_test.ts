@@ -434,3 +434,9 @@ function factories({ text }: Source, port: string): string[] {
 function lines(text: string): number {
   return text.trimEnd().split('\n').length
 }
+
+test('the demo is small: at most 1,200 lines (decision 103)', () => {
+  const folder = join(ROOT, 'adapters/providers/demo')
+  const lines = readdirSync(folder).map((file) => readFileSync(join(folder, file), 'utf8').split('\n').length - 1)
+  expect(lines.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(1_200)
+})

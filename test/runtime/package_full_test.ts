@@ -42,7 +42,7 @@ test('the package holds core, the portable adapters and their types, and nothing
   expect(installed.files).toContain('LICENSE')
   expect(
     installed.files.filter((path) =>
-      /sqlite|demo\/(?:worker|images|videos|audio)|schema|^server\/(?!docs\/\w+\.md$)|^test/.test(path),
+      /sqlite|demo\/(?:drawing|images|film|videos|audio)|schema|^server\/(?!docs\/\w+\.md$)|^test/.test(path),
     ),
   ).toEqual([])
 })

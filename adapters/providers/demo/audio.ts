@@ -1,98 +1,58 @@
-/** The demo audio vendor: flite speaks, sounds and music are made by a small program, and all of it says so. */
+/** The demo audio vendor: speech, sounds and music of tones, labelled as demo. */
+import { setImmediate } from 'node:timers/promises'
 import type { AudioVendor, MadeAudio, Voice } from '../../../core/mod.ts'
-import { badField } from '../lib/audio_provider.ts'
-import { SPOKEN_NOTE } from './flite.ts'
-import { type ThreadOptions, workshop } from './threads.ts'
-import { noteOf } from './tune.ts'
-import type { AnyOrder } from './worker.ts'
+import { secondsOf, wavOf } from '../lib/wav.ts'
+import { dataUri, demoQueue } from './queue.ts'
+import { noteOf, type SoundOrder, soundOf } from './sounds.ts'
 
-/** About five minutes of speech, which takes three seconds. */
-const MAX_TEXT = 5_000
-const [MAX_TUNE_S, USUAL_TUNE_S, USUAL_SOUND_S] = [60, 30, 4]
-/** Only this much of a prompt is handed on. */
-const READ = 2_000
+const [MAX_CHARACTERS, MAX_PROMPT, MAX_WAITING] = [5_000, 2_000, 64]
+const [MAX_MUSIC_SECONDS, DEFAULT_MUSIC_SECONDS, DEFAULT_SOUND_SECONDS] = [60, 30, 4]
+const CHARACTERS_PER_SECOND = 15
 
-const voice = (id: string, name: string, accent: string, gender: string): Voice => {
-  return { id, name, category: 'flite', labels: { accent, gender, language: 'en' }, previewUrl: null }
-}
-const VOICES: readonly Voice[] = [
-  voice('slt', 'SLT', 'american', 'female'),
-  voice('rms', 'RMS', 'american', 'male'),
-  voice('awb', 'AWB', 'scottish', 'male'),
-  voice('kal16', 'KAL', 'american', 'male'),
-]
+const LABELS = { accent: 'none', gender: 'neutral', language: 'en' }
+const VOICES: readonly Voice[] = [{ id: 'tones', name: 'Tones', category: 'demo', labels: LABELS, previewUrl: null }]
+/** The contract's voice names: all of them are the same tones here. */
+const NAMES = `sarah aria laura charlotte alice matilda jessica lily roger liam eric brian george charlie callum daniel
+will chris bill river`
 
-/** The contract's names, by the voice here that is most like theirs. */
-const ALIASES = Object.fromEntries(
-  Object.entries({
-    slt: 'sarah aria laura charlotte alice matilda jessica lily',
-    rms: 'roger liam eric brian',
-    awb: 'george charlie callum daniel',
-    kal16: 'will chris bill river',
-  }).flatMap(([id, names]) => names.split(' ').map((name) => [name, id])),
-)
+/** Equal orders make equal sounds. WAV only, and PCM for speech: other formats would need an encoder. */
+export function demoAudio(): AudioVendor {
+  const limit = demoQueue(MAX_WAITING)
 
-/**
- * The same order makes the same sound. WAV only, and bare samples of speech: an encoder of anything else would not be
- * ours to give away.
- */
-export function demoAudio(options: ThreadOptions = {}): AudioVendor & { close(): void } {
-  const threads = workshop(options)
-
-  async function make(order: AnyOrder, note: string, signal: AbortSignal): Promise<MadeAudio> {
+  async function make(order: SoundOrder, format: string, signal: AbortSignal): Promise<MadeAudio> {
     signal.throwIfAborted()
-    threads.admit()
-    const { url = '', ...made } = await threads.run(order, { signal })
-    return { url, ...made, note }
+    return await limit(async () => {
+      await setImmediate(undefined, { signal })
+      const sound = soundOf(order)
+      const made = { seconds: secondsOf(sound), note: noteOf(order.kind) }
+      if (format === 'pcm') return { url: dataUri(sound.samples, 'audio/pcm'), sampleRate: sound.rate, ...made }
+      return { url: dataUri(wavOf(sound), 'audio/wav'), ...made }
+    }, signal)
   }
 
   return {
     makes: { speech: ['wav', 'pcm'], 'sound-effects': ['wav'], music: ['wav'] },
-    // An id that looks like another vendor's is taken as well, so that clients of that one work here.
-    voiceNames: { aliases: ALIASES, ids: /^(?:slt|rms|awb|kal16|[A-Za-z0-9]{20})$/ },
-    maxCharacters: MAX_TEXT,
-    async speak({ text, voice: wanted, format, speed }, { signal }) {
-      const known = VOICES.some(({ id }) => id === wanted) ? wanted : 'slt'
-      return await make({ kind: 'speech', text: readable(text), voice: known, speed, format }, SPOKEN_NOTE, signal)
+    // Accepts ids that look like another vendor's, so that clients of that vendor work here.
+    voiceNames: {
+      aliases: Object.fromEntries(NAMES.split(/\s+/).map((name) => [name, 'tones'])),
+      ids: /^(?:tones|[A-Za-z0-9]{20})$/,
     },
-    async sound({ text, seconds = USUAL_SOUND_S }, { signal }) {
-      return await make({ kind: 'sound', text: text.slice(0, READ), seconds }, noteOf('sound'), signal)
+    maxCharacters: MAX_CHARACTERS,
+    async speak({ text, format, speed }, { signal }) {
+      const tonesPerSecond = CHARACTERS_PER_SECOND * speed
+      const seconds = Array.from(text).length / tonesPerSecond
+      return await make({ kind: 'speech', text, seconds, tonesPerSecond }, format, signal)
     },
-    async compose({ prompt, seconds = USUAL_TUNE_S }, { signal }) {
-      const order = { kind: 'music', text: prompt.slice(0, READ), seconds: Math.min(seconds, MAX_TUNE_S) } as const
-      return await make(order, noteOf('music'), signal)
+    async sound({ text, format, seconds = DEFAULT_SOUND_SECONDS }, { signal }) {
+      return await make({ kind: 'sound', text: text.slice(0, MAX_PROMPT), seconds, tonesPerSecond: 1 }, format, signal)
+    },
+    async compose({ prompt, seconds: wanted = DEFAULT_MUSIC_SECONDS }, { signal }) {
+      const seconds = Math.min(wanted, MAX_MUSIC_SECONDS)
+      return await make({ kind: 'music', text: prompt.slice(0, MAX_PROMPT), seconds, tonesPerSecond: 4 }, 'wav', signal)
     },
     async voices({ signal }) {
       signal.throwIfAborted()
       return VOICES
     },
-    close: threads.close,
   }
-}
-
-/** Letters that do not come apart into one of English and an accent. */
-const LETTERS: Readonly<Record<string, string>> = Object.fromEntries(
-  'ß ss æ ae Æ Ae œ oe Œ Oe ø o Ø O ł l Ł L đ d Đ D ð th Ð Th þ th Þ Th ı i'
-    .split(' ')
-    .flatMap((each, at, all) => (at % 2 ? [] : [[each, all[at + 1] ?? '']])),
-)
-
-/**
- * In the letters of English, which is all that it reads. Throws INVALID_BODY where a letter would be left out, or
- * nothing is left: it is paid for.
- */
-function readable(text: string): string {
-  const known = text.normalize('NFKD').replace(/[ßæÆœŒøØłŁđĐðÐþÞı]/g, (letter) => LETTERS[letter] ?? '')
-  if (/(?![A-Za-z0-9])[\p{L}\p{N}]/u.test(known))
-    throw badField('input', 'holds letters that the demo cannot say: it reads English only')
-  const marks = known
-    .replace(/[\u2018\u2019\u02bc]/g, "'")
-    .replace(/[\u201c\u201d]/g, '"')
-    .replace(/[\u2010-\u2015]/g, '-')
-  const plain = marks
-    .replace(/[^\x20-\x7e\s]/g, '')
-    .replace(/\s+/g, ' ')
-    .trim()
-  if (/[A-Za-z0-9]/.test(plain)) return plain
-  throw badField('input', 'holds nothing that the demo can say: it reads English only')
 }

@@ -1,66 +1,47 @@
-/** The demo image vendor: pictures drawn from a prompt's hash, edits that tint, and both say so. */
+/** The demo image vendor: pictures and tinted edits, labelled as demo. */
 import type { ImageEdit, ImageJob, ImageVendor } from '../../../core/mod.ts'
+import { orAbort } from '../../http/or_abort.ts'
 import { sourceOf } from '../lib/fitting.ts'
-import { type EditOrder, labelOf, type PictureOrder } from './drawing.ts'
-import { type ThreadOptions, workshop } from './threads.ts'
+import { editedPicture, type EditOrder, labelOf, picture } from './drawing.ts'
+import { dataUri, demoQueue } from './queue.ts'
 
-const LARGEST_SIDE = 4096
-const MAX_IMAGES = 16
-/** Only this much of a prompt is read; its hash is of all of it. */
-const READ = 2_000
+const [MIN_SIDE, MAX_SIDE, MAX_WAITING] = [64, 4096, 256]
 
-/**
- * The same job makes the same pictures, each of exactly the asked size. Every picture, edit and file says that no model
- * made it.
- */
-export function demoImages(options: ThreadOptions = {}): ImageVendor & { close(): void } {
-  const threads = workshop({ waiting: 256, ...options })
+/** Equal jobs make equal pictures, each of exactly the ordered size. */
+export function demoImages({ waiting = MAX_WAITING }: { readonly waiting?: number } = {}): ImageVendor {
+  const limit = demoQueue(waiting)
 
-  async function all(job: ImageJob, more: Pick<EditOrder, 'images' | 'mask'> | undefined, signal: AbortSignal) {
-    const { width, height, n } = job
-    signal.throwIfAborted()
-    check(job)
-    threads.admit(n)
-    const sources = more?.images.reduce((sum, source) => sum + source.width * source.height, 0) ?? 0
-    const weight = width * height * (more ? 40 : 12) + 8 * sources
-    const prompt = job.prompt.length > READ ? `${job.prompt.slice(0, READ)} ${Bun.hash(job.prompt)}` : job.prompt
-    const made = await Promise.all(
-      Array.from({ length: n }, (_, variant) => {
+  async function make(job: ImageJob, sources: Pick<EditOrder, 'images' | 'mask'> | undefined, signal: AbortSignal) {
+    const { prompt, width, height, n } = job
+    if (Math.min(width, height) < MIN_SIDE || Math.max(width, height) > MAX_SIDE)
+      throw new Error(`the demo draws ${MIN_SIDE} to ${MAX_SIDE} pixels a side, not ${width}x${height}`)
+    const work = limit(async () => {
+      const urls: string[] = []
+      for (let variant = 0; variant < n; variant++) {
+        signal.throwIfAborted()
         const order = { prompt, width, height, variant }
-        return threads.run(
-          more ? { kind: 'edit', ...order, ...more } : ({ kind: 'picture', ...order } satisfies PictureOrder),
-          { signal, weight },
-        )
-      }),
-    )
-    return made.map(({ url = '' }) => url)
+        const png = sources ? await editedPicture({ ...order, ...sources }) : await picture(order)
+        urls.push(dataUri(png, 'image/png'))
+      }
+      return urls
+    }, signal)
+    return await orAbort(work, signal)
   }
 
   return {
     async generate(job, { signal }) {
-      return (await all(job, undefined, signal)).map((url) => ({ url }))
+      return (await make(job, undefined, signal)).map((url) => ({ url }))
     },
     async edit(job, { signal }) {
       const revisedPrompt = `${labelOf('edit')}: ${Array.from(job.prompt.slice(0, 400)).slice(0, 200).join('')}`
-      return (await all(job, sourcesOf(job), signal)).map((url) => ({ url, revisedPrompt }))
+      return (await make(job, sourcesOf(job), signal)).map((url) => ({ url, revisedPrompt }))
     },
-    close: threads.close,
   }
 }
 
-/** Throws INVALID_IMAGE with what is accepted, naming the image that is not. */
+/** Throws INVALID_IMAGE with what is accepted, naming the wrong image. */
 function sourcesOf({ images, mask }: ImageEdit): Pick<EditOrder, 'images' | 'mask'> {
-  const named = (index: number) => (images.length > 1 ? `Image ${index + 1}` : 'The image')
-  if (images.length < 1 || images.length > MAX_IMAGES)
-    throw new Error(`the demo edits 1 to ${MAX_IMAGES} images, not ${images.length}`)
-  const sources = images.map((uri, index) => sourceOf(uri, named(index)))
+  const nameOf = (index: number) => (images.length > 1 ? `Image ${index + 1}` : 'The image')
+  const sources = images.map((uri, index) => sourceOf(uri, nameOf(index)))
   return { images: sources, ...(mask !== undefined && { mask: sourceOf(mask, 'The mask', ['PNG']) }) }
-}
-
-function check({ width, height, n }: ImageJob): void {
-  const fits = (side: number) => Number.isInteger(side) && side >= 64 && side <= LARGEST_SIDE
-  if (!fits(width) || !fits(height))
-    throw new Error(`the demo draws 64 to ${LARGEST_SIDE} pixels a side, not ${width}x${height}`)
-  if (!Number.isInteger(n) || n < 1 || n > MAX_IMAGES)
-    throw new Error(`the demo draws 1 to ${MAX_IMAGES} images, not ${n}`)
 }

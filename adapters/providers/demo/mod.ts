@@ -23,19 +23,11 @@ export const manifest = provider({
     prediction: { ...sample, create: (_settings, { clock }) => demoPrediction({ clock }) },
     defi: { ...sample, create: (_settings, { clock }) => demoDefi({ clock }) },
     characters: { isOnDevnet: true, create: (_settings, { random }) => demoCharacters({ random }) },
-    audio: {
-      as: 'embedded',
-      isOnDevnet: true,
-      create: (_settings, { onClose }) => closed(demoAudio(), onClose),
-    },
+    audio: { as: 'embedded', isOnDevnet: true, create: () => demoAudio() },
   },
   protocols: {
     images: {
-      demo: {
-        baseUrl: '',
-        isDemo: true,
-        create: (_config, { onClose }) => closed(demoImages(), onClose),
-      },
+      demo: { baseUrl: '', isDemo: true, create: () => demoImages() },
     },
     chat: {
       echo: {
@@ -47,17 +39,7 @@ export const manifest = provider({
       },
     },
     videos: {
-      demo: {
-        baseUrl: '',
-        isDemo: true,
-        create: (_config, { log, onClose }) => closed(demoVideos({ log }), onClose),
-      },
+      demo: { baseUrl: '', isDemo: true, create: (_config, { log }) => demoVideos({ log }) },
     },
   },
 })
-
-/** Worker threads end with the process. */
-function closed<Vendor extends { close(): void }>(vendor: Vendor, onClose: (step: () => unknown) => void): Vendor {
-  onClose(() => vendor.close())
-  return vendor
-}

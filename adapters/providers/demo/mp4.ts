@@ -1,114 +1,67 @@
 /**
- * Films without a codec to bring along: H.264 in which a macroblock is sent as plain samples (I_PCM) where it changed,
- * and skipped where it did not. Every decoder reads it; a film that hardly moves takes little room.
+ * Writes still pictures as H.264 in MP4: each scene is one key frame of raw samples (I_PCM), followed by frames that
+ * repeat it. Every decoder reads it, and no codec is needed.
  */
+import { setImmediate } from 'node:timers/promises'
 import type { Size } from '../lib/fitting.ts'
 import type { Raster } from '../lib/png.ts'
 
-/** Ends of an area in pixels, to be sent again. */
-export type Area = { readonly left: number; readonly top: number; readonly right: number; readonly bottom: number }
+export type Scene = { readonly picture: Raster; readonly frames: number }
 
-function bits(capacity: number) {
-  const bytes = new Uint8Array(capacity)
-  let [at, open] = [0, 0]
-  const put = (count: number, value: number) => {
-    for (let bit = count - 1; bit >= 0; bit--) {
-      bytes[at] = (bytes[at] as number) | (((value >>> bit) & 1) << (7 - open))
-      if (++open === 8) [at, open] = [at + 1, 0]
-    }
-  }
-  /** Exp-Golomb, as `ue(v)` of the standard. */
-  const ue = (...values: readonly number[]) => {
-    for (const value of values) put(2 * Math.floor(Math.log2(value + 1)) + 1, value + 1)
-  }
-  return {
-    put,
-    ue,
-    align: () => (open > 0 ? put(8 - open, 0) : undefined),
-    samples: (values: Uint8Array) => (bytes.set(values, at), (at += values.length)),
-    /** Ends the unit, and escapes what would read as its beginning. */
-    unit(): Buffer {
-      put(1, 1)
-      if (open > 0) put(8 - open, 0)
-      const parts: Uint8Array[] = []
-      let [from, zeros] = [0, 0]
-      for (let index = 0; index < at; index++) {
-        const value = bytes[index] as number
-        if (zeros >= 2 && value <= 3) {
-          parts.push(bytes.subarray(from, index), Uint8Array.of(3))
-          ;[from, zeros] = [index, 0]
-        }
-        zeros = value === 0 ? zeros + 1 : 0
-      }
-      return Buffer.concat([...parts, bytes.subarray(from, at)])
-    },
-  }
+export const FRAMES_PER_SECOND = 8
+
+/** Bits are text here: 0 and 1. */
+const fixed = (count: number, value: number): string => value.toString(2).padStart(count, '0')
+/** Exp-Golomb codes, `ue(v)` in the standard. */
+const ue = (...values: readonly number[]): string =>
+  values.map((value) => fixed(2 * Math.floor(Math.log2(value + 1)) + 1, value + 1)).join('')
+
+function bytesOf(bits: string): Buffer {
+  return Buffer.from(Array.from({ length: Math.ceil(bits.length / 8) }, (_, at) => byteAt(bits, at)))
+}
+const byteAt = (bits: string, at: number): number => Number.parseInt(bits.slice(at * 8, at * 8 + 8).padEnd(8, '0'), 2)
+
+/** Ends a unit, and escapes what would read as the start of the next. */
+function unit(bits: string): Buffer {
+  const bytes: number[] = []
+  for (const byte of bytesOf(`${bits}1`))
+    bytes.push(...(byte <= 3 && bytes.at(-1) === 0 && bytes.at(-2) === 0 ? [3, byte] : [byte]))
+  return Buffer.from(bytes)
 }
 
-const sizesOf = ({ width, height }: Size) => ({ across: Math.ceil(width / 16), down: Math.ceil(height / 16) })
+const macroblocks = ({ width, height }: Size) => ({ across: Math.ceil(width / 16), down: Math.ceil(height / 16) })
 
-/** What a decoder must know before the first frame: constrained baseline, one reference, colours of BT.709. */
-function parameters(size: Size): { sps: Buffer; pps: Buffer } {
-  const { across, down } = sizesOf(size)
-  const sps = bits(64)
-  for (const byte of [0x67, 66, 0xc0, across * down > 8192 ? 51 : 40]) sps.put(8, byte)
-  sps.ue(0, 0, 2, 1)
-  sps.put(1, 0)
-  sps.ue(across - 1, down - 1)
-  sps.put(3, 0b111)
-  sps.ue(0, (across * 16 - size.width) / 2, 0, (down * 16 - size.height) / 2)
-  sps.put(1, 1)
-  // Of the usability information, only the colours: 5 is no format of old, then three times BT.709.
-  sps.put(3, 0b001)
-  sps.put(5, 0b10101)
-  for (const byte of [1, 1, 1]) sps.put(8, byte)
-  sps.put(6, 0)
-  const pps = bits(16)
-  pps.put(8, 0x68)
-  pps.ue(0, 0)
-  pps.put(2, 0)
-  pps.ue(0, 0, 0)
-  pps.put(3, 0)
-  pps.ue(0, 0, 0)
-  pps.put(3, 0b100)
-  return { sps: sps.unit(), pps: pps.unit() }
+/** Constrained baseline, one reference frame, order of output is order of decoding. */
+function sequenceParameters(size: Size): Buffer {
+  const { across, down } = macroblocks(size)
+  const level = across * down > 8192 ? 51 : 40
+  const cropped = ue(0, (across * 16 - size.width) / 2, 0, (down * 16 - size.height) / 2)
+  const profile = [0x67, 66, 0xc0, level].map((byte) => fixed(8, byte)).join('')
+  return unit(`${profile}${ue(0, 0, 2, 1)}0${ue(across - 1, down - 1)}111${cropped}0`)
 }
 
-/** One frame; without `changed` a key frame. `number` counts frames from the key frame on. */
-export function frame(picture: Raster, number: number, changed?: readonly Area[]): Buffer {
-  const { across, down } = sizesOf(picture)
-  const isIn = (column: number, row: number) =>
-    changed?.some(({ left, top, right, bottom }) => {
-      return column * 16 < right && column * 16 + 16 > left && row * 16 < bottom && row * 16 + 16 > top
-    }) ?? true
-  const sent = Array.from({ length: across * down }, (_, at) => isIn(at % across, Math.floor(at / across)))
-  const slice = bits(sent.filter(Boolean).length * 392 + 128)
-  slice.put(8, changed ? 0x41 : 0x65)
-  slice.ue(0, changed ? 5 : 7, 0)
-  slice.put(4, number % 16)
-  if (changed) slice.put(3, 0)
-  else {
-    slice.ue(0)
-    slice.put(2, 0)
+const PICTURE_PARAMETERS = unit(`${fixed(8, 0x68)}${ue(0, 0)}00${ue(0, 0, 0)}000${ue(0, 0, 0)}100`)
+/** The type I_PCM, aligned to a byte. Samples are never 0, so only the header could need an escape, and it has none. */
+const RAW_MACROBLOCK = bytesOf(ue(25))
+
+async function keyFrame(picture: Raster, id: number): Promise<Buffer> {
+  const { across, down } = macroblocks(picture)
+  const header = `${fixed(8, 0x65)}${ue(0, 7, 0)}0000${ue(id)}00${ue(0, 1)}${ue(25)}`
+  const parts: Uint8Array[] = []
+  for (let at = 0; at < across * down; at++) {
+    if (at % 1_024 === 0) await setImmediate()
+    parts.push(RAW_MACROBLOCK, samplesOf(picture, (at % across) * 16, Math.floor(at / across) * 16))
   }
-  slice.ue(0, 1)
-  let skipped = 0
-  for (const [at, isSent] of sent.entries()) {
-    if (!isSent) {
-      skipped++
-      continue
-    }
-    if (changed) slice.ue(skipped)
-    skipped = 0
-    slice.ue(changed ? 30 : 25)
-    slice.align()
-    slice.samples(samplesOf(picture, (at % across) * 16, Math.floor(at / across) * 16))
-  }
-  if (skipped > 0) slice.ue(skipped)
-  return slice.unit()
+  return Buffer.concat([bytesOf(header), ...parts.slice(1), Uint8Array.of(0x80)])
 }
 
-/** 16 by 16 of luma, then 8 by 8 of both chromas, in the narrow range; beyond the picture its edge is repeated. */
+/** A frame that skips every macroblock. `number` counts from the key frame on. */
+function repeatFrame(size: Size, number: number): Buffer {
+  const { across, down } = macroblocks(size)
+  return unit(`${fixed(8, 0x41)}${ue(0, 5, 0)}${fixed(4, number % 16)}000${ue(0, 1)}${ue(across * down)}`)
+}
+
+/** 16x16 luma, then 8x8 of both chromas, in BT.709 limited range. Beyond the picture its edge is repeated. */
 function samplesOf({ data, width, height }: Raster, x: number, y: number): Uint8Array {
   const samples = new Uint8Array(384)
   const sums = new Float64Array(128)
@@ -125,110 +78,53 @@ function samplesOf({ data, width, height }: Raster, x: number, y: number): Uint8
   return samples
 }
 
-// ── the file ────────────────────────────────────────────────────────────────────────────────────────────────────────
+const u16 = (...values: readonly number[]): number[] => values.flatMap((value) => [(value >>> 8) & 255, value & 255])
+const u32 = (...values: readonly number[]): number[] => values.flatMap((value) => u16(value >>> 16, value))
+const MATRIX = u32(0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x40000000)
 
-type Part = string | Uint8Array | readonly number[]
-const words = (...values: readonly number[]): number[] =>
-  values.flatMap((value) => [value >>> 24, (value >>> 16) & 255, (value >>> 8) & 255, value & 255])
-const halves = (...values: readonly number[]): number[] => values.flatMap((value) => [value >>> 8, value & 255])
-const MATRIX = words(0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x40000000)
-
-function boxed(type: string, ...parts: readonly Part[]): Buffer {
-  const body = parts.map((part) => (typeof part === 'string' ? Buffer.from(part, 'latin1') : Uint8Array.from(part)))
-  return Buffer.concat([
-    Uint8Array.from(words(8 + body.reduce((sum, { length }) => sum + length, 0))),
-    Buffer.from(type, 'latin1'),
-    ...body,
-  ])
+function box(type: string, ...parts: readonly (string | Uint8Array | readonly number[])[]): Buffer {
+  const body = Buffer.concat(parts.map((part) => (part instanceof Uint8Array ? part : Buffer.from(part as string))))
+  return Buffer.concat([Buffer.from(u32(8 + body.length)), Buffer.from(type, 'latin1'), body])
 }
 
-/**
- * The frames as a file whose index comes first, so that it plays while it loads. It has no date: the same film is the
- * same file.
- */
-export function mp4Of(
-  frames: readonly Uint8Array[],
-  film: Size & { rate: number; comment: string },
-): Uint8Array<ArrayBuffer> {
-  const { width, height, rate, comment } = film
-  const { sps, pps } = parameters(film)
-  const count = frames.length
-  const avcC = boxed(
-    'avcC',
-    [1, ...sps.subarray(1, 4), 0xff, 0xe1],
-    halves(sps.length),
-    sps,
-    [1],
-    halves(pps.length),
-    pps,
-  )
-  const sampleEntry = [
-    words(0, 1),
-    words(0, 0, 0, 0),
-    halves(width, height),
-    words(0x480000, 0x480000, 0),
-    halves(1),
-    Buffer.alloc(32),
-    halves(24, 0xffff),
-  ]
-  const table = (start: number) =>
-    boxed(
-      'stbl',
-      boxed('stsd', words(0, 1), boxed('avc1', ...sampleEntry, avcC)),
-      boxed('stts', words(0, 1, count, 1)),
-      boxed('stss', words(0, 1, 1)),
-      boxed('stsc', words(0, 1, 1, count, 1)),
-      boxed('stsz', words(0, 0, count, ...frames.map(({ length }) => length + 4))),
-      boxed('stco', words(0, 1, start)),
-    )
-  const media = (start: number) =>
-    boxed(
-      'minf',
-      boxed('vmhd', words(1, 0, 0)),
-      boxed('dinf', boxed('dref', words(0, 1), boxed('url ', words(1)))),
-      table(start),
-    )
-  const track = (start: number) =>
-    boxed(
-      'trak',
-      boxed('tkhd', words(3, 0, 0, 1, 0, count, 0, 0, 0, 0), MATRIX, words(width << 16, height << 16)),
-      boxed(
-        'mdia',
-        boxed('mdhd', words(0, 0, 0, rate, count), halves(0x55c4, 0)),
-        boxed('hdlr', words(0, 0), 'vide', words(0, 0, 0), 'film\0'),
-        media(start),
-      ),
-    )
-  const value = boxed('data', words(1, 0), Buffer.from(comment))
-  const meta = boxed(
-    'meta',
-    words(0),
-    boxed('hdlr', words(0, 0), 'mdirappl', words(0, 0), [0]),
-    boxed('ilst', boxed('\u00a9cmt', value)),
-  )
-  const index = (start: number) =>
-    boxed(
-      'moov',
-      boxed(
-        'mvhd',
-        words(0, 0, 0, rate, count, 0x10000),
-        halves(0x100, 0),
-        words(0, 0),
-        MATRIX,
-        words(0, 0, 0, 0, 0, 0, 2),
-      ),
-      track(start),
-      boxed('udta', meta),
-    )
-  const type = boxed('ftyp', 'isom', words(512), 'isomiso2avc1mp41')
-  const start = type.length + index(0).length + 8
-  const body = frames.flatMap((each) => [Uint8Array.from(words(each.length)), each])
-  const size = start + frames.reduce((sum, { length }) => sum + 4 + length, 0)
-  const file = new Uint8Array(size)
-  let at = 0
-  for (const part of [type, index(start), Uint8Array.from(words(size - start + 8)), Buffer.from('mdat'), ...body]) {
-    file.set(part, at)
-    at += part.length
+/** The index comes first, so that a film plays while it loads. Without a date: equal films are equal files. */
+export async function mp4Of(scenes: readonly Scene[]): Promise<Uint8Array> {
+  const { width, height } = (scenes[0] as Scene).picture
+  const frames: Buffer[] = []
+  const keys: number[] = []
+  for (const [id, { picture, frames: wanted }] of scenes.entries()) {
+    keys.push(frames.push(await keyFrame(picture, id)))
+    for (let number = 1; number < wanted; number++) frames.push(repeatFrame(picture, number))
   }
-  return file
+  const count = frames.length
+  const sps = sequenceParameters({ width, height })
+  const [spsPart, ppsPart] = [sps, PICTURE_PARAMETERS].map((part) => Buffer.from([...u16(part.length), ...part])) as [
+    Buffer,
+    Buffer,
+  ]
+  const avcC = box('avcC', [1, ...sps.subarray(1, 4), 0xff, 0xe1], spsPart, [1], ppsPart)
+  const entry = [u32(0, 1, 0, 0, 0, 0), u16(width, height), u32(0x480000, 0x480000, 0), u16(1), Buffer.alloc(32)]
+
+  const index = (start: number) => {
+    const stbl = [
+      box('stsd', u32(0, 1), box('avc1', ...entry, u16(24, 0xffff), avcC)),
+      box('stts', u32(0, 1, count, 1)),
+      box('stss', u32(0, keys.length, ...keys)),
+      box('stsc', u32(0, 1, 1, count, 1)),
+      box('stsz', u32(0, 0, count, ...frames.map(({ length }) => length + 4))),
+      box('stco', u32(0, 1, start)),
+    ]
+    const dinf = box('dinf', box('dref', u32(0, 1), box('url ', u32(1))))
+    const minf = box('minf', box('vmhd', u32(1, 0, 0)), dinf, box('stbl', ...stbl))
+    const mdhd = box('mdhd', u32(0, 0, 0, FRAMES_PER_SECOND, count), u16(0x55c4, 0))
+    const mdia = box('mdia', mdhd, box('hdlr', u32(0, 0), 'vide', u32(0, 0, 0), 'film\0'), minf)
+    const tkhd = box('tkhd', u32(3, 0, 0, 1, 0, count, 0, 0, 0, 0), MATRIX, u32(width << 16, height << 16))
+    const times = u32(0, 0, 0, FRAMES_PER_SECOND, count, 0x10000)
+    const mvhd = box('mvhd', times, u16(0x100, 0), u32(0, 0), MATRIX, u32(0, 0, 0, 0, 0, 0, 2))
+    return box('moov', mvhd, box('trak', tkhd, mdia))
+  }
+  const type = box('ftyp', 'isom', u32(512), 'isomiso2avc1mp41')
+  const start = type.length + index(0).length + 8
+  const media = frames.flatMap((frame) => [Buffer.from(u32(frame.length)), frame])
+  return Buffer.concat([type, index(start), box('mdat', ...media)])
 }

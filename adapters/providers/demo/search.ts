@@ -1,7 +1,4 @@
-/**
- * Search and web of the demo: nine short documents of our own, ranked by words. Every answer says that it is a sample,
- * and not the web.
- */
+/** Demo search over nine bundled documents, ranked by shared words. Every answer says that it is a sample. */
 import { ApiError, type Fields, type SearchJob, type SearchVendor, type WebSearchVendor } from '../../../core/mod.ts'
 
 type Document = { readonly url: string; readonly date: string; readonly title: string; readonly text: string }
@@ -27,52 +24,38 @@ news/chat-reasoning|2026-08-27|Chat answers show their reasoning|Since 27 August
 
 const COUNT = `${DOCUMENTS.length} bundled documents`
 const NOTE = `Sample: from ${COUNT}, not from the web.`
-/** Words that say nothing about what is looked for. */
-const COMMON = new Set(
-  'a an and are as at be by do for from has have how i in is it its new of on or that the this to was what when where which who why will with'.split(
-    ' ',
-  ),
-)
+/** Words without meaning for a search. */
+const COMMON = new Set('a an and are as at be by do for from how in is it of on or that the to what with'.split(' '))
 
 /** Lower case, in any script; plurals count as their singular. */
 function wordsOf(text: string): ReadonlySet<string> {
   const words = text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []
-  return new Set(
-    words.map((word) => (word.length > 3 ? word.replace(/s$/, '') : word)).filter((word) => !COMMON.has(word)),
-  )
+  const singular = words.map((word) => (word.length > 3 ? word.replace(/s$/, '') : word))
+  return new Set(singular.filter((word) => !COMMON.has(word)))
 }
 
 const isNews = ({ url }: Document): boolean => url.startsWith('https://news.')
-const PAGES = DOCUMENTS.map((each) => ({
-  each,
-  title: wordsOf(each.title),
-  all: wordsOf(`${each.title} ${each.url} ${each.text}`),
-}))
+const INDEX = DOCUMENTS.map((document) => {
+  const { title, url, text } = document
+  return { document, title: wordsOf(title), all: wordsOf(`${title} ${url} ${text}`) }
+})
 
-/** By the rarity of the words that they share with the query, those of a title twice; equals stay in order. */
+/** Ranks by the number of words shared with the query, title words twice. Ties keep their order. */
 function ranked({
   query,
   sources,
   fromDate = '',
   toDate = '9999',
 }: Omit<SearchJob, 'maxResults'>): readonly Document[] {
-  const wanted = [...wordsOf(query)].map((word) => ({
-    word,
-    weight: 1 / (1 + PAGES.filter(({ all }) => all.has(word)).length),
-  }))
-  return PAGES.map(({ each, title, all }) => ({
-    each,
-    score: wanted.reduce(
-      (sum, { word, weight }) => sum + (Number(title.has(word)) + Number(all.has(word))) * weight,
-      0,
-    ),
-  }))
-    .filter(
-      ({ each, score }) =>
-        score > 0 && sources.includes(isNews(each) ? 'news' : 'web') && each.date >= fromDate && each.date <= toDate,
-    )
+  const words = [...wordsOf(query)]
+  const shared = (known: ReadonlySet<string>) => words.filter((word) => known.has(word)).length
+  return INDEX.map(({ document, title, all }) => {
+    return { document, score: shared(title) + shared(all) }
+  })
+    .filter(({ document, score }) => score > 0 && sources.includes(isNews(document) ? 'news' : 'web'))
+    .filter(({ document: { date } }) => date >= fromDate && date <= toDate)
     .toSorted((a, b) => b.score - a.score)
-    .map(({ each }) => each)
+    .map(({ document }) => document)
 }
 
 function summaryOf(found: readonly Document[]): string {
@@ -82,7 +65,7 @@ function summaryOf(found: readonly Document[]): string {
 }
 
 /**
- * The same query finds the same documents in the same order, always.
+ * Equal queries find the same documents in the same order.
  *
  * @example
  * const search = demoSearch()
@@ -92,46 +75,49 @@ export function demoSearch(): SearchVendor {
     async search(job, { signal }) {
       signal.throwIfAborted()
       const found = ranked(job).slice(0, job.maxResults)
-      return {
-        summary: summaryOf(found),
-        citations: found.map(({ url }) => url),
-        sourcesUsed: found.length,
-        model: 'farebox/sample-search',
-      }
+      const citations = found.map(({ url }) => url)
+      return { summary: summaryOf(found), citations, sourcesUsed: found.length, model: 'farebox/sample-search' }
     },
   }
 }
 
-// ── the web ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 export function demoWeb(): WebSearchVendor {
+  const documentAt = (url: unknown) => DOCUMENTS.find((each) => each.url === url)
+
+  function answer(question: string, order: Fields): Fields {
+    if (question === 'contents') return contentsOf(order.urls as readonly string[])
+    if (question === 'find-similar') {
+      const model = documentAt(order.url)
+      return pagesOf(model ? matching(model.text, order).filter((each) => each !== model) : [], order)
+    }
+    if (question !== 'answer') return pagesOf(matching(String(order.query), order), order)
+    const found = matching(String(order.query), {})
+    return { answer: summaryOf(found), citations: found.slice(0, 3).map(headOf) }
+  }
+
+  function contentsOf(urls: readonly string[]): Fields {
+    const results = urls.map(documentAt).flatMap((found) => {
+      return found ? [{ ...headOf(found), text: `${NOTE}\n\n${found.text}`, author: 'Farebox' }] : []
+    })
+    const statuses = urls.map((url) => ({ id: url, status: documentAt(url) ? 'success' : 'error' }))
+    if (results.length > 0) return { results, statuses }
+    const message = 'The sample web has only the pages that its search finds (payment NOT charged)'
+    throw new ApiError('PASSED_ON', { status: 404, message, fields: { status: 404 } })
+  }
+
   return {
     async ask(question, order, { signal }) {
       signal.throwIfAborted()
-      const at = (url: unknown) => DOCUMENTS.find((each) => each.url === url)
-      const like = at(order.url)
-      if (question === 'contents')
-        return written(contentsOf((order.urls as readonly string[]).map((url) => ({ url, page: at(url) }))))
-      if (question === 'find-similar')
-        return written(pagesOf(like ? matching(like.text, order).filter((each) => each !== like) : [], order))
-      const found = matching(String(order.query), question === 'answer' ? {} : order)
-      return written(
-        question === 'answer'
-          ? { answer: summaryOf(found), citations: found.slice(0, 3).map(named) }
-          : pagesOf(found, order),
-      )
+      const label = { requestId: 'sample', note: NOTE }
+      return JSON.stringify({ ...label, ...answer(question, order), costDollars: { total: 0 } })
     },
   }
 }
 
-const written = (data: Fields): string =>
-  JSON.stringify({ requestId: 'sample', note: NOTE, ...data, costDollars: { total: 0 } })
-const named = ({ url, title }: Document): Readonly<Record<'id' | 'url' | 'title', string>> => ({ id: url, url, title })
+const headOf = ({ url, title }: Document) => ({ id: url, url, title })
 
-function matching(
-  query: string,
-  { category, startPublishedDate: from, endPublishedDate: to }: Fields,
-): readonly Document[] {
+function matching(query: string, order: Fields): readonly Document[] {
+  const { category, startPublishedDate: from, endPublishedDate: to } = order
   const day = (time: unknown) => new Date(String(time)).toISOString().slice(0, 10)
   const dates = { ...(from !== undefined && { fromDate: day(from) }), ...(to !== undefined && { toDate: day(to) }) }
   return ranked({ query, sources: category === 'news' ? ['news'] : ['web', 'news'], ...dates })
@@ -140,24 +126,12 @@ function matching(
 function pagesOf(found: readonly Document[], { numResults = 10, includeDomains, excludeDomains }: Fields): Fields {
   const isIn = (domains: unknown, { url }: Document) =>
     Array.isArray(domains) && domains.includes(new URL(url).hostname)
-  const kept = found.filter(
-    (each) => (includeDomains === undefined || isIn(includeDomains, each)) && !isIn(excludeDomains, each),
-  )
-  const results = kept.slice(0, Number(numResults)).map((each, index) => ({
-    ...named(each),
-    publishedDate: `${each.date}T00:00:00.000Z`,
-    author: 'Farebox',
-    score: 1 / (index + 1),
-  }))
+  const results = found
+    .filter((each) => (includeDomains === undefined || isIn(includeDomains, each)) && !isIn(excludeDomains, each))
+    .slice(0, Number(numResults))
+    .map((each, index) => {
+      const publishedDate = `${each.date}T00:00:00.000Z`
+      return { ...headOf(each), publishedDate, author: 'Farebox', score: 1 / (index + 1) }
+    })
   return { results, resolvedSearchType: 'sample', searchTime: 0 }
-}
-
-function contentsOf(asked: readonly { readonly url: string; readonly page: Document | undefined }[]): Fields {
-  const results = asked.flatMap(({ page }) =>
-    page ? [{ ...named(page), text: `${NOTE}\n\n${page.text}`, author: 'Farebox' }] : [],
-  )
-  if (results.length > 0)
-    return { results, statuses: asked.map(({ url, page }) => ({ id: url, status: page ? 'success' : 'error' })) }
-  const message = 'The sample web has only the pages that its search finds (payment NOT charged)'
-  throw new ApiError('PASSED_ON', { status: 404, message, fields: { status: 404 } })
 }

@@ -14,9 +14,7 @@ const fixed =
 runLaws('grey vendor', imageVendorLaws, fixed(greyVendor()))
 runLaws('scripted vendor', imageVendorLaws, fixed(scriptedVendor(async (job) => greys(job))))
 
-const demo = demoImages()
-afterAll(() => demo.close())
-runLaws('demo images', imageVendorLaws, fixed(demo))
+runLaws('demo images', imageVendorLaws, fixed(demoImages()))
 
 runBroken('vendors', imageVendorLaws, brokenImageVendors)
 

@@ -211,7 +211,7 @@ test('buy speech prints the quote, the transaction and both balances, and saves 
     `balance   ${usd(before)} -> ${usd(after)} USDC`,
     expect.stringMatching(/^hosted    http:.*\/api\/media\/audios\/.*\.wav$/),
     expect.stringMatching(/^speech    hello\.wav, \d(\.\d)? s$/),
-    expect.stringMatching(/^note      Spoken by flite/),
+    expect.stringMatching(/^note      Demo speech by Farebox - not a model/),
     '',
   ])
   expect(await payer.transfersIn(transaction)).toMatchObject([{ value: 2_313n }])

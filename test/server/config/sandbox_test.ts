@@ -91,7 +91,7 @@ describe('sandboxes', () => {
       return { log, undo, ...serviceVendors(config, { clock, log, undo, isDevnet, nodes: {}, timed }) }
     }
     const devnet = wired(true)
-    expect([devnet.sandbox?.name, devnet.undo.length]).toEqual(['embedded', 2])
+    expect([devnet.sandbox?.name, devnet.undo.length]).toEqual(['embedded', 1])
     for (const step of devnet.undo) await step()
     const real = wired(false)
     expect([real.sandbox, real.log.lines[0]?.level]).toEqual([undefined, 'info'])

@@ -63,10 +63,10 @@ const schemaOf = (schema: Fields) => ({ response_format: { type: 'json_schema', 
 const made = async (schema: Fields, text = 'Paris in 3 days') => JSON.parse((await say(text, schemaOf(schema))).content)
 
 describe('what it says', () => {
-  test('says that it is no model, then repeats and counts the last words of the user', async () => {
+  test('says that it is no model, then repeats the last words of the user', async () => {
     const { content } = await say('a red lighthouse')
-    expect(content).toBe(`${ECHO_LABEL} You said: "a red lighthouse". That is 3 words; the longest is "lighthouse".`)
-    expect((await say('')).content).toBe(`${ECHO_LABEL} You said nothing.`)
+    expect(content).toBe(`${ECHO_LABEL} You said: "a red lighthouse".`)
+    expect((await say('')).content).toBe(`${ECHO_LABEL} You said: "".`)
   })
 
   test('the same order gets the same answer; another order has another id', async () => {
@@ -90,16 +90,6 @@ describe('what it says', () => {
     expect(sentences(await say('Write 40 sentences about the sea'))).toHaveLength(40)
     const most = sentences(await say('please write me about 99999 sentences'))
     expect([most.length, new Set(most).size]).toEqual([1_000, 1_000])
-  })
-
-  test('counts the images that it was sent, and says that it cannot see them', async () => {
-    const parts = [
-      { type: 'text', text: 'what is this?' },
-      { type: 'image_url', image_url: { url: 'https://example.com/a.png' } },
-    ]
-    expect((await ask({ messages: [user(parts)] })).choices[0].message.content).toContain(
-      'You sent 1 image, which it cannot see. You said: "what is this?"',
-    )
   })
 
   test('quotes no more than 200 characters, none of them cut in half', async () => {
@@ -145,7 +135,7 @@ describe('limits', () => {
 
   test('reasons when an effort is named, and counts it; max_tokens goes to the reasoning first', async () => {
     const { reasoning, usage, content } = await say('hello there', { reasoning_effort: 'low' })
-    expect(reasoning).toBe('The last message has 2 words. It asks for an answer.')
+    expect(reasoning).toBe('The last message asks for an answer.')
     const thought = await countTokens(reasoning ?? '')
     expect(usage.completion_tokens_details).toEqual({ reasoning_tokens: thought })
     expect(usage.completion_tokens).toBe(thought + (await countTokens(content)))
@@ -222,7 +212,7 @@ describe('tools', () => {
 describe('structured output', () => {
   test('json_object is a JSON object that says what it is', async () => {
     const { content } = await say('two words', { response_format: { type: 'json_object' } })
-    expect(JSON.parse(content)).toEqual({ note: ECHO_LABEL, you_said: 'two words', words: 2 })
+    expect(JSON.parse(content)).toEqual({ note: ECHO_LABEL, you_said: 'two words' })
   })
 
   test('json_schema is filled: words, numbers, first choices, nested objects and arrays, required fields only', async () => {
@@ -259,17 +249,15 @@ describe('structured output', () => {
   test('keeps within bounds and lengths', async () => {
     expect(await made({ type: 'integer', minimum: 5 })).toBe(5)
     expect(await made({ type: 'integer', exclusiveMaximum: 3 })).toBe(2)
-    expect(await made({ type: 'number', multipleOf: 5, minimum: 1 })).toBe(5)
     expect(await made({ type: 'integer' }, '2.7')).toBe(2)
     expect(await made({ type: 'number', exclusiveMinimum: 0, exclusiveMaximum: 1 })).toBe(0.5)
-    expect(await made({ type: 'integer', multipleOf: 0 })).toBe(3)
     expect(await made({ type: 'string', maxLength: 5 })).toBe('Paris')
     expect(await made({ type: 'string', minLength: 20 })).toHaveLength(20)
     expect(await made({ type: 'string', format: 'date' })).toBe('2026-01-01')
     expect(await made({ type: 'array', items: { type: 'boolean' }, maxItems: 0 })).toEqual([])
   })
 
-  test('follows references, unions and sums of schemas', async () => {
+  test('follows references and unions', async () => {
     const $defs = { day: { type: 'integer' } }
     expect(
       await made({ $defs, type: 'object', properties: { day: { $ref: '#/$defs/day' } }, required: ['day'] }),
@@ -277,10 +265,6 @@ describe('structured output', () => {
     expect(await made({ anyOf: [{ type: 'null' }, { type: 'boolean' }] })).toBe(true)
     expect(await made({ oneOf: [{ type: 'null' }] })).toBeNull()
     expect(await made({ type: ['null', 'integer'] })).toBe(3)
-    const more = { properties: { b: { type: 'boolean' } }, required: ['b'] }
-    expect(
-      await made({ type: 'object', properties: { a: { type: 'integer' } }, required: ['a'], allOf: [more] }),
-    ).toEqual({ a: 3, b: true })
   })
 
   test('a schema without an end, or too large, comes to one', async () => {

@@ -1,11 +1,10 @@
-import { afterAll, describe, expect, test } from 'bun:test'
+import { describe, expect, test } from 'bun:test'
 import { crc32, deflateSync } from 'node:zlib'
 import { demoImages } from '../../../../adapters/providers/demo/images.ts'
 import { decodePng, encodePng, type Raster } from '../../../../adapters/providers/lib/png.ts'
 import { ApiError, type ImageEdit } from '../../../../core/mod.ts'
 
 const vendor = demoImages()
-afterAll(() => vendor.close())
 
 const never = new AbortController().signal
 const job = (prompt: string, width = 64, height = 64, n = 1) => ({ model: 'demo', prompt, width, height, n })
@@ -17,12 +16,6 @@ const at = ({ width, data }: Raster, x: number, y: number) => [
   ...data.subarray((y * width + x) * 4, (y * width + x) * 4 + 4),
 ]
 
-/** A vendor whose threads run this text; `order` and `answer` are in scope. */
-const acting = (body: string, options: { threads?: number; waiting?: number; limitMs?: number } = {}) => {
-  const program = `import { parentPort } from 'node:worker_threads'
-    parentPort.on('message', (order) => { const answer = (url) => parentPort.postMessage({ made: { url } }); ${body} })`
-  return demoImages({ threads: 1, ...options, program: new URL(`data:text/javascript,${encodeURIComponent(program)}`) })
-}
 const reason = (work: Promise<unknown> | undefined) =>
   work?.then(
     () => 'made',
@@ -43,7 +36,7 @@ describe('a picture', () => {
     ])
   })
 
-  test('says in its caption and in its file that no model made it, and from which words', async () => {
+  test('says in its picture and in its file that no model made it, and from which words', async () => {
     const [url] = await draw('a café at night ☾', 512, 512)
     const [file, picture] = [bytesOf(url).toString(), read(url)]
     for (const words of ['Demo picture by Farebox - not a model', 'a café at night ☾']) expect(file).toContain(words)
@@ -54,7 +47,7 @@ describe('a picture', () => {
     const ink = Array.from({ length: 512 * 60 }, (_, i) => at(picture, i % 512, 452 + Math.floor(i / 512))).filter(
       ([red]) => red === 59,
     )
-    expect(ink.length).toBeGreaterThan(1_500)
+    expect(ink.length).toBeGreaterThan(500)
   })
 
   test('is the same for the same words, another for others, and n different ones of one prompt', async () => {
@@ -88,8 +81,6 @@ describe('a picture', () => {
   test.each([
     [63, 512],
     [512, 4097],
-    [512.5, 512],
-    [Number.NaN, 512],
   ])('of %p by %p pixels is refused', async (width, height) => {
     expect(await reason(vendor.generate(job('a fox', width, height), { signal: never }))).toStartWith(
       'the demo draws 64 to 4096',
@@ -97,57 +88,30 @@ describe('a picture', () => {
   })
 })
 
-// ── threads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-describe('the threads of the demo', () => {
-  test('an abort rejects at once, drops what waits and frees the thread', async () => {
-    const stub = acting('if (order.prompt === "hang") for (;;); answer(order.prompt)')
+describe('the queue of the demo', () => {
+  test('an abort rejects at once and leaves the queue', async () => {
+    const demo = demoImages()
     const stopped = new AbortController()
-    const hanging = reason(stub.generate(job('hang', 64, 64, 3), stopped))
-    const next = stub.generate(job('next'), { signal: never })
+    const [first, waiting] = [demo.generate(job('a'), { signal: never }), reason(demo.generate(job('b'), stopped))]
     stopped.abort(new Error('enough'))
-    expect([await hanging, await next]).toEqual(['enough', [{ url: 'next' }]])
-    expect(await reason(stub.generate(job('gone'), stopped))).toBe('enough')
-    stub.close()
+    expect([await waiting, (await first).length]).toEqual(['enough', 1])
+    expect(await reason(demo.generate(job('gone'), stopped))).toBe('enough')
   })
 
-  test.each([
-    ['throws', 'throw new Error("boom")', 'boom'],
-    ['exits', 'process.exit(3)', 'no answer'],
-  ])('one that %s fails its picture and is replaced', async (_, crash, why) => {
-    const stub = acting(`if (order.prompt === 'crash') { ${crash} } answer(order.prompt)`)
-    const [lost, kept] = await Promise.all(
-      ['crash', 'after'].map((prompt) => reason(stub.generate(job(prompt), { signal: never }))),
-    )
-    expect([lost?.includes(why), kept]).toEqual([true, 'made'])
-    stub.close()
-  })
-
-  test('one that hangs is ended at its time limit', async () => {
-    const stub = acting('for (;;);', { limitMs: 20 })
-    expect(await reason(stub.generate(job('a'), { signal: never }))).toBe('the demo made nothing: it took too long')
-    stub.close()
-  })
-
-  test('a full queue is BUSY, and close() ends what is left', async () => {
-    const stub = acting('', { waiting: 2 })
-    const left = reason(stub.generate(job('a', 64, 64, 2), { signal: never }))
-    const error = await stub.generate(job('b', 64, 64, 2), { signal: never }).catch((cause: unknown) => cause)
+  test('a full queue is BUSY, and says when to retry', async () => {
+    const demo = demoImages({ waiting: 1 })
+    const accepted = ['a', 'b'].map((prompt) => demo.generate(job(prompt), { signal: never }))
+    const error = await demo.generate(job('c'), { signal: never }).catch((cause: unknown) => cause)
     expect([(error as ApiError).code, (error as ApiError).parts.headers]).toEqual(['BUSY', { 'retry-after': '10' }])
-    stub.close()
-    expect([await left, await reason(stub.generate(job('c'), { signal: never }))]).toEqual([
-      'the demo made nothing: the demo is closed',
-      'the demo is closed',
-    ])
+    expect((await Promise.all(accepted)).flat()).toHaveLength(2)
   })
 
-  test('idle ones let the process end', async () => {
-    const door = new URL('../../../../adapters/providers/demo/images.ts', import.meta.url).href
-    const code = `const { demoImages } = await import(${JSON.stringify(door)})
-      const [{ url }] = await demoImages().generate(${JSON.stringify(job('a fox'))}, { signal: new AbortController().signal })
-      console.log(url.slice(0, 15))`
-    const child = Bun.spawn([process.execPath, '-e', code], { stdout: 'pipe' })
-    expect([await new Response(child.stdout).text(), await child.exited]).toEqual(['data:image/png;\n', 0])
+  test('a large picture leaves turns to other work', async () => {
+    let turns = 0
+    const timer = setInterval(() => turns++, 0)
+    await draw('a sea', 2048, 2048)
+    clearInterval(timer)
+    expect(turns).toBeGreaterThan(3)
   })
 })
 
@@ -221,7 +185,7 @@ describe('an edit', () => {
       expect(at(read(await editUrl('improve it', [flat(color)])), 20, 20)).not.toEqual([...color])
   })
 
-  test('says that no model made it: in its caption, in its file and in its revised prompt', async () => {
+  test('says that no model made it: in its picture, in its file and in its revised prompt', async () => {
     const [made] = (await edit(`night ${'🦊'.repeat(300)}`, [flat(BLUE)], { width: 512, height: 512 })) ?? []
     expect(bytesOf(made?.url).toString()).toContain('Demo edit by Farebox - not a model')
     expect([

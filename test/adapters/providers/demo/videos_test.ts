@@ -1,16 +1,12 @@
-import { afterAll, describe, expect, test } from 'bun:test'
-import { film as filmOf, type FilmOrder, frameSize, RATE } from '../../../../adapters/providers/demo/film.ts'
+import { describe, expect, test } from 'bun:test'
+import { film as filmOf, frameSize } from '../../../../adapters/providers/demo/film.ts'
+import { FRAMES_PER_SECOND } from '../../../../adapters/providers/demo/mp4.ts'
 import { type DemoVideosOptions, demoVideos } from '../../../../adapters/providers/demo/videos.ts'
 import { decodePng, encodePng } from '../../../../adapters/providers/lib/png.ts'
 import type { VideoJob, VideoVendor } from '../../../../core/mod.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { DOOMED, ENDLESS, VENDOR_SAYS, videoVendorLaws } from '../../../conformance/videos.ts'
 import { testLog } from '../../../kit.ts'
-
-const opened: (() => void)[] = []
-afterAll(() => {
-  for (const close of opened) close()
-})
 
 const never = { signal: new AbortController().signal }
 const JOB: VideoJob = { model: 'demo', prompt: 'a red fox in the snow', seconds: 1, resolution: '480p' }
@@ -31,40 +27,23 @@ async function read(from: VideoVendor, handle: string): Promise<Buffer> {
   return bytes
 }
 
-/** A film that is made in this process, and what it said of its progress. */
-async function film(more: Partial<FilmOrder> = {}) {
-  const percents: number[] = []
-  const order: FilmOrder = {
-    kind: 'film',
-    prompt: JOB.prompt,
-    seconds: 1,
-    resolution: '480p',
-    unseen: [],
-    returnLastFrame: false,
-    ...more,
-  }
-  const made = await filmOf(order, (percent) => percents.push(percent))
-  return { ...made, mp4: Buffer.from(made.mp4), percents }
+const film = async (more: Partial<VideoJob> = {}) => {
+  const made = await filmOf({ ...JOB, ...more })
+  return { ...made, mp4: Buffer.from(made.mp4) }
 }
 
-/** A vendor whose thread runs this text; `order` and `say` are in scope. */
-function acting(body: string, options: DemoVideosOptions = {}) {
-  const program = `import { parentPort } from 'node:worker_threads'
-    parentPort.on('message', (order) => { const say = (answer) => parentPort.postMessage(answer); ${body} })`
-  const vendor = demoVideos({ ...options, program: new URL(`data:text/javascript,${encodeURIComponent(program)}`) })
-  opened.push(() => vendor.close())
-  return vendor
-}
-const MAKES = 'say({ made: { bytes: new Uint8Array(100) } });'
+/** A vendor whose films are made by `makeFilm`. */
+const acting = (makeFilm: (job: VideoJob) => Promise<{ mp4: Uint8Array }>, options: DemoVideosOptions = {}) =>
+  demoVideos({ ...options, makeFilm: makeFilm as typeof filmOf })
+const made = async () => ({ mp4: new Uint8Array(100) })
+const endless = () => new Promise<never>(() => {})
 
 runLaws('demo videos', videoVendorLaws, async () => {
-  const actor = acting(
-    `if (order.prompt === '${DOOMED}') return say({ error: '${VENDOR_SAYS}' })
-    if (order.prompt === '${ENDLESS}') return say({ progress: 3 })
-    ${MAKES}`,
-    { threads: 2 },
-  )
-  return { open: async () => actor, close: async () => actor.close() }
+  const actor = acting(async ({ prompt }) => {
+    if (prompt === DOOMED) throw new Error(VENDOR_SAYS)
+    return prompt === ENDLESS ? await endless() : await made()
+  })
+  return { open: async () => actor, close: async () => {} }
 })
 
 // ── the film itself ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -101,15 +80,18 @@ describe('a film', () => {
   ] as const)(
     'has the size and the length that are billed: %s in %s for %i s',
     async (resolution, aspectRatio, seconds, size) => {
-      const { mp4, percents } = await film({ resolution, seconds, aspectRatio })
+      const { mp4 } = await film({ resolution, seconds, aspectRatio })
       const { order, kinds, ...seen } = measured(mp4)
       // 5 is a key frame, 1 is one that builds on the frame before it.
-      expect([seen, kinds]).toEqual([{ size, seconds, keys: [1, 1] }, [5, ...Array(seconds * RATE - 1).fill(1)]])
-      expect([order, percents.length, percents.at(-1)]).toEqual([order.toSorted((a, b) => a - b), seconds * RATE, 99])
+      expect([seen, kinds]).toEqual([
+        { size, seconds, keys: [1, 1] },
+        [5, ...Array(seconds * FRAMES_PER_SECOND - 1).fill(1)],
+      ])
+      expect(order).toEqual(order.toSorted((a, b) => a - b))
     },
   )
 
-  test('is the same file for the same job, another for other words or another seed; each says what it is', async () => {
+  test('is the same file for the same job, another for other words or another seed', async () => {
     const films: Buffer[] = []
     for (const more of [{}, {}, { prompt: 'a café at night ☾' }, { seed: 7 }])
       films.push((await film({ aspectRatio: '1:1', ...more })).mp4)
@@ -117,10 +99,9 @@ describe('a film', () => {
       true,
       3,
     ])
-    expect(films[2]?.toString()).toContain('Demo film by Farebox - not a model: a café at night ☾')
   })
 
-  test('ends with the last frame that was given, over its caption, and hands that frame back when asked', async () => {
+  test('ends with the last frame that was given, labelled, and hands that frame back when asked', async () => {
     const blue = {
       width: 160,
       height: 120,
@@ -143,7 +124,7 @@ describe('a film', () => {
     const { mp4 } = await film({
       image: 'data:image/bmp;base64,Qk0AAAAA',
       lastFrame: 'https://example.com/a.png',
-      unseen: ['2 references'],
+      referenceImages: ['https://example.com/b.png'],
       aspectRatio: '1:1',
     })
     expect(measured(mp4).seconds).toBe(1)
@@ -177,9 +158,8 @@ describe('a film', () => {
 // ── the vendor ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 describe('demoVideos()', () => {
-  test('films on a thread of its own what is filmed here', async () => {
+  test('makes the film that was ordered, and streams it', async () => {
     const vendor = demoVideos()
-    opened.push(() => vendor.close())
     const { handle } = await vendor.submit({ ...JOB, aspectRatio: '1:1' }, never)
     expect(await ended(vendor, handle)).toEqual({ kind: 'done', seconds: 1 })
     expect((await read(vendor, handle)).equals((await film({ aspectRatio: '1:1' })).mp4)).toBe(true)
@@ -188,36 +168,29 @@ describe('demoVideos()', () => {
   test.each([{ seconds: 0 }, { seconds: 31 }, { seconds: 1.5 }, { resolution: '8K' }, { aspectRatio: '0:9' }])(
     'refuses what nobody sells: %j',
     async (job) => {
-      await expect(acting(MAKES).submit({ ...JOB, ...job }, never)).rejects.toThrow('the demo films')
+      await expect(acting(made).submit({ ...JOB, ...job }, never)).rejects.toThrow('the demo films')
     },
   )
 
   test('films one after another; more than may wait are BUSY', async () => {
-    const actor = acting('say({ progress: 40 })', { waiting: 2 })
+    const actor = acting(endless, { waiting: 2 })
     const handles: string[] = []
     for (let at = 0; at < 3; at++) handles.push((await actor.submit(JOB, never)).handle)
     await expect(actor.submit(JOB, never)).rejects.toMatchObject({ code: 'BUSY' })
-    const look = (at: number) => actor.pollUpstream(handles[at] as string, never)
-    for (let state = await look(0); state.kind === 'running' && state.status === 'queued'; state = await look(0))
-      await turn()
+    const states: unknown[] = await Promise.all(handles.map((handle) => actor.pollUpstream(handle, never)))
     const queued = { kind: 'running', status: 'queued' }
-    expect([await look(0), await look(1), await look(2)] as unknown[]).toEqual([
-      { kind: 'running', status: 'in_progress', progress: 40 },
-      queued,
-      queued,
-    ])
-    actor.close()
-    expect(await look(0)).toEqual({ kind: 'failed', reason: 'The demo film was lost with its process.' })
+    expect(states).toEqual([{ kind: 'running', status: 'in_progress', progress: 50 }, queued, queued])
   })
 
-  test('a film that takes too long, or whose thread dies, fails with the reason in the log, and the next one is made', async () => {
+  test('a film that cannot be made fails with the reason in the log, and the next one is made', async () => {
     const log = testLog()
-    const slow = acting('', { limitMs: 20, log })
-    expect(await ended(slow, (await slow.submit(JOB, never)).handle)).toEqual({
-      kind: 'failed',
-      reason: 'The demo film took too long to make.',
-    })
-    const actor = acting(`if (order.prompt === 'dead') throw new Error('boom'); ${MAKES}`, { log })
+    const actor = acting(
+      async ({ prompt }) => {
+        if (prompt === 'dead') throw new Error('boom')
+        return await made()
+      },
+      { log },
+    )
     const handles = [await actor.submit({ ...JOB, prompt: 'dead' }, never), await actor.submit(JOB, never)]
     const states = [await ended(actor, handles[0]?.handle ?? ''), await ended(actor, handles[1]?.handle ?? '')]
     expect(states).toEqual([
@@ -227,20 +200,22 @@ describe('demoVideos()', () => {
     expect(JSON.stringify(log)).toContain('boom')
   })
 
-  test('a clip can be read again, until newer ones take its place, the read ones first', async () => {
-    const actor = acting(MAKES, { cacheBytes: 250 })
+  test('a clip can be read again, until newer ones take its place', async () => {
+    const actor = acting(made, { maxFilms: 2 })
     const handles: string[] = []
     for (let at = 0; at < 3; at++) {
       const { handle } = await actor.submit(JOB, never)
       handles.push(handle)
       await ended(actor, handle)
-      if (at === 1) expect(await read(actor, handle)).toEqual(await read(actor, handle))
+      expect(await read(actor, handle)).toEqual(await read(actor, handle))
     }
     expect(await Promise.all(handles.map(async (handle) => (await actor.pollUpstream(handle, never)).kind))).toEqual([
-      'done',
       'failed',
       'done',
+      'done',
     ])
-    await expect(actor.clip?.(handles[1] as string, never) ?? Promise.resolve()).rejects.toThrow('no such demo film')
+    await expect(actor.clip?.(handles[0] as string, never) ?? Promise.resolve()).rejects.toThrow(
+      'there is no demo film',
+    )
   })
 })
