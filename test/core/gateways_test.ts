@@ -23,7 +23,7 @@ describe('a hidden endpoint', () => {
   })
 })
 
-test('a small catalog sells a few models of each kind, under the same prices', () => {
+test('a small catalog sells a few models of each kind, under the same prices (contract 21.5)', () => {
   const whole = catalog()
   const small = narrowed(whole, SMALL)
   for (const kind of ['images', 'chat', 'video', 'audio'] as const) {
@@ -38,7 +38,7 @@ test('a small catalog sells a few models of each kind, under the same prices', (
     ])
 })
 
-test('documents speak of the gateway that was asked: its label, its offers without what is good for seconds, a wallet of its network', async () => {
+test('documents speak of the gateway that was asked: its label, its offers without what is good for seconds, a wallet of its network (contract 21.8)', async () => {
   const network = 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1'
   const chain = memoryChain({ network })
   let slot = 0
@@ -62,12 +62,29 @@ test('documents speak of the gateway that was asked: its label, its offers witho
   expect((await buyer().ask()).body.accepts[0].extra.recentBlockhash).toStartWith('hash ')
 })
 
-test('a retired gateway answers 404 to everything, in JSON', async () => {
+test('gateways of two networks serve the same paths, and each names its own network and asset in its 402 (contract 21.1)', async () => {
+  const solana = 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1'
+  const rows = [kit(), kit({ networks: [solana], chain: memoryChain({ network: solana }) })]
+  const told = await Promise.all(
+    rows.map(async ({ shop, buyer, chain }) => {
+      const { paths } = (await (await shop.fetch(get('/openapi.json'))).json()) as { paths: object }
+      const { body } = await buyer().ask()
+      const [terms] = chain.terms(START)
+      expect([body.accepts[0].network, body.accepts[0].asset]).toEqual([terms?.network, terms?.asset])
+      return { paths: Object.keys(paths), network: body.accepts[0].network as string }
+    }),
+  )
+  expect(told[1]?.paths).toEqual(told[0]?.paths ?? [])
+  expect(told.map(({ network }) => network)).toEqual(['eip155:84532', solana])
+})
+
+test('a retired gateway answers 404 to everything, in JSON (contract 21.6)', async () => {
   const { fetch } = retiredGateway('ledger')
-  for (const path of ['/', GENERATIONS, '/api/health']) {
-    const { status, body } = await read(await fetch(get(path)))
-    expect([status, body.error]).toEqual([404, 'Not found'])
-  }
+  for (const path of ['/', GENERATIONS, '/api/health', '/openapi.json'])
+    for (const method of ['GET', 'POST', 'OPTIONS']) {
+      const { status, body } = await read(await fetch(new Request(ORIGIN + path, { method })))
+      expect([status, body.error]).toEqual([404, 'Not found'])
+    }
 })
 
 describe('while the chain cannot be asked', () => {

@@ -23,7 +23,7 @@ describe('paths', () => {
     page('old', '/new', { aliases: ['/old', '/older/{id}'] }),
   ]
 
-  test('below a bare /v1, and /v1 itself, are 404 that names /api/v1 (contract 3.8)', async () => {
+  test('below a bare /v1, and /v1 itself, are 404 that names /api/v1 (contract 3.8, 21.9)', async () => {
     for (const path of ['/v1', '/v1/', '/v1/models']) {
       const response = await kit().shop.fetch(new Request(`${ORIGIN}${path}`))
       const { message } = (await response.json()) as { message: string }

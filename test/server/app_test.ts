@@ -217,7 +217,7 @@ describe('proxies', () => {
 })
 
 describe('hosts', () => {
-  test('the Host header chooses the gateway, and the first one answers for hosts that nobody names', async () => {
+  test('the Host header chooses the gateway, and the first one answers for hosts that nobody names (contract 21.2, 21.7)', async () => {
     const [base, solana] = [kit({ name: 'base' }), kit({ name: 'solana' })]
     const shop = open({
       gateways: [
@@ -410,7 +410,7 @@ describe('the access log', () => {
 describe('/devnet', () => {
   const devnet = (origin: string) => ({ network: 'eip155:84532', gateways: [{ base_url: origin }] })
 
-  test('shows the local chain where there is one, and is never kept by a cache', async () => {
+  test('shows the local chain where there is one, and is never kept by a cache (contract 21.7)', async () => {
     const shop = open({ devnet })
     const response = await shop.get('/devnet?x=1')
     expect(response.headers.get('cache-control')).toBe('no-store')
@@ -427,7 +427,7 @@ describe('/devnet', () => {
     expect(await response.json()).toEqual({ error: 'Method not allowed' })
   })
 
-  test('it is not there where the money is real', async () => {
+  test('it is not there where the money is real (contract 21.7)', async () => {
     const shop = open()
     const response = await shop.get('/devnet')
     expect(response.status).toBe(404)

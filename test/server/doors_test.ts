@@ -48,7 +48,7 @@ async function raw(port: number, lines: readonly string[]): Promise<string> {
 describe('/devnet', () => {
   const devnet = () => ({ private_key: 's3cret' })
 
-  test('answers only to a loopback host: a page whose name was rebound to this machine does not read the key', async () => {
+  test('answers only to a loopback host: a page whose name was rebound to this machine does not read the key (contract 21.7)', async () => {
     const { port } = open({ devnet })
     const ask = (host: string) => raw(port, ['GET /devnet HTTP/1.1', `Host: ${host}`])
     const foreign = [

@@ -47,7 +47,7 @@ const strangers: readonly Bad[] = [
     make: (buyer, challenge) => changed(buyer.sign(challenge), { x402Version: 3 }),
   },
   {
-    name: 'of the shape of version 1',
+    name: 'of the shape of version 1 (contract 21.10)',
     code: 'PAYMENT_INVALID',
     says: /x402Version must be 2, got 1/,
     make: (buyer, challenge) =>

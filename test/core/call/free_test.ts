@@ -74,7 +74,7 @@ describe('GET /api/v1/images/models', () => {
 })
 
 describe('GET /api/health', () => {
-  test('says who is up, and since when', async () => {
+  test('says who is up, and since when (contract 19.5)', async () => {
     const { shop, clock } = kit({ name: 'main', version: '1.2.3' })
     await clock.advance(61_500)
     const { status, headers, body } = await read(await get(shop, '/api/health'))

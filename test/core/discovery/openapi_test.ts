@@ -71,7 +71,7 @@ function judgeOf(openapi: any) {
 }
 
 describe('/openapi.json', () => {
-  test('is an OpenAPI 3.1 document of this origin and version, by the schema of OpenAPI itself', async () => {
+  test('is an OpenAPI 3.1 document of this origin and version, by the schema of OpenAPI itself (contract 19.2)', async () => {
     for (const options of [{ version: '1.2.3' }, { version: '1.2.3', chatVendor: scriptedChat() }]) {
       const found = await document('/openapi.json', options)
       expect(found.openapi).toBe('3.1.0')
@@ -81,11 +81,11 @@ describe('/openapi.json', () => {
     }
   })
 
-  test('is served under its well-known name as well', async () => {
+  test('is served under its well-known name as well (contract 19.2)', async () => {
     expect(await document('/.well-known/openapi.json')).toEqual(await document('/openapi.json'))
   })
 
-  test('has every route of the menu that is not hidden under each of its methods, and no other', async () => {
+  test('has every route of the menu that is not hidden under each of its methods, and no other (contract 19.2)', async () => {
     const described = operationsIn(await document('/openapi.json')).map(({ method, path }) => `${method} ${path}`)
     expect([...described].sort()).toEqual(
       shown
@@ -205,7 +205,7 @@ describe('/openapi.json', () => {
     ])
   })
 
-  test('the price range is the least and the most that any quote says', async () => {
+  test('the price range is the least and the most that any quote says (contract 19.10)', async () => {
     const { paths } = await document('/openapi.json')
     const amounts = vectors.flatMap(({ billed }) => Object.values(billed)).sort((a, b) => Number(a) - Number(b))
     const { protocols, price } = paths[GENERATIONS].post['x-payment-info']
@@ -286,7 +286,7 @@ describe('every operation, called with its own example', () => {
 
   for (const operation of operationsIn(told)) {
     const { id, node } = operation
-    test(`${id} answers as documented`, async () => {
+    test(`${id} answers as documented (contract 19.2, 19.10, 19.11)`, async () => {
       const { shop, chain } = whole()
       const response = await shop.fetch(requestOf(operation))
       const { status } = response

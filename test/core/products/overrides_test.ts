@@ -186,7 +186,7 @@ describe('a hidden row', () => {
 })
 
 describe('a redirected row', () => {
-  test('keeps its name and is made by the fallback, at the fallback’s rate', async () => {
+  test('keeps its name and is made by the fallback, at the fallback’s rate (contract 21.11)', async () => {
     const subject = shop({ id: 'vendor-c/image-pro', redirect: 'vendor-c/image-1' })
     const alice = subject.buyer()
     const { body } = await alice.buy({ model: 'vendor-c/image-pro', prompt: 'a fox' })

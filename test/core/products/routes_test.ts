@@ -1,13 +1,19 @@
 /** The menu against the routes of the contract, as its authors wrote them down: `vectors/routes.json`, from contract 22.1. */
 import { describe, expect, test } from 'bun:test'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { scriptedAudio } from '../../../adapters/providers/scripted/audio.ts'
+import { scriptedChat } from '../../../adapters/providers/scripted/chat.ts'
+import { scriptedVideo } from '../../../adapters/providers/scripted/videos.ts'
+import { pathOf, pricedTrial, trialOf } from '../../../core/endpoint/samples.ts'
 import { router } from '../../../core/router.ts'
-import { endpoints } from '../../../core/mod.ts'
-import { embedded, kit, ORIGIN, read, testClock } from '../../kit.ts'
+import { catalog, endpoints } from '../../../core/mod.ts'
+import { type Answer, embedded, kit, ORIGIN, read, testClock } from '../../kit.ts'
 import routes from '../../vectors/routes.json' with { type: 'json' }
 
 type Route = { readonly method: string; readonly path: string; readonly price: string; readonly note?: string }
 const written: readonly Route[] = routes
+const CONTRACT = join(import.meta.dir, '../../../core/CONTRACT.md')
 
 /** What we serve beside the contract, and where it is documented. */
 const ADDITIONS: Readonly<Record<string, string>> = {
@@ -95,6 +101,109 @@ describe('what the contract prices in figures', () => {
       402,
       String(Math.round(Number(route.price) * 1e6)),
     ])
+  })
+})
+
+/** The rows of the table at the end of the contract, a method each. */
+const table = [...readFileSync(CONTRACT, 'utf8').matchAll(/^\| ([A-Z, ]+) \| `([^`]+)` \| (.+) \|$/gm)].flatMap(
+  ([, methods = '', path = '', price = '']) => methods.split(', ').map((method) => ({ method, path, price })),
+)
+
+test('the table of the contract and the list of its routes name the same routes', () => {
+  expect(table.map(asked).sort()).toEqual(written.map(asked).sort())
+})
+
+describe('what a route is, called by nobody in particular', () => {
+  const OPERATOR = 'operator-token-of-thirty-two-chars'
+  /** A gateway that sells everything, with a number that the caller rents and an aggregator that answers. */
+  function whole() {
+    const clock = testClock()
+    const swap = { feeRecipient: `0x${'11'.repeat(20)}`, call: async () => ({ status: 200, body: {}, text: '{}' }) }
+    return kit({
+      chatVendor: scriptedChat(),
+      video: scriptedVideo(),
+      audio: scriptedAudio(),
+      operatorToken: OPERATOR,
+      ports: { clock, vendors: { ...embedded(clock), swap } },
+    })
+  }
+
+  /** What a route of this price answers without a payment, to an order of its own example. */
+  async function answered({ method, path, price }: Route): Promise<Answer> {
+    const { shop, ports } = whole()
+    const found = router(shop.endpoints).match(method, filled(path))
+    if (found.kind !== 'found' && found.kind !== 'discover') throw new Error(`${method} ${path} is ${found.kind}`)
+    const { endpoint } = found
+    const context = { catalog: catalog(), vendors: ports.vendors, countTokens: ports.countTokens }
+    const trial = endpoint.kind === 'sold' ? await pricedTrial(endpoint, context) : trialOf(endpoint, context)
+    const body = method === 'POST' ? JSON.stringify(trial.body ?? {}) : undefined
+    const isOperators = price === 'operator only'
+    const request = new Request(ORIGIN + (isOperators ? path : pathOf(endpoint, trial)), {
+      method,
+      headers: {
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+        ...(isOperators && { authorization: `Bearer ${OPERATOR}` }),
+      },
+      ...(body !== undefined && { body }),
+    })
+    const response = await shop.fetch(request)
+    const text = await response.text()
+    const isJson = response.headers.get('content-type')?.startsWith('application/json')
+    return { status: response.status, headers: response.headers, body: isJson ? JSON.parse(text) : text }
+  }
+
+  const amountOf = (price: string): string | undefined => {
+    const [first = ''] = /^[\d.]+/.exec(price) ?? []
+    const plus = Number(/ \+ ([\d.]+)$/.exec(price)?.[1] ?? 0)
+    return first === '' || price.includes('discovery') ? undefined : String(Math.round((Number(first) + plus) * 1e6))
+  }
+
+  test.each(table.map((route) => [`${route.method} ${route.path}`, route.price, route] as const))(
+    '%s: %s (contract 22.1)',
+    async (_, price, route) => {
+      const { status, headers, body } = await answered(route)
+      if (price === 'free') {
+        // What follows an order, a call or a check that nobody made is not there; it asks for no payment either.
+        expect([200, 400, 404]).toContain(status)
+        expect(headers.has('payment-required')).toBe(false)
+        expect(body.routes).toBeUndefined()
+        if (!/\{(id|callId)\}|realface|gasless\/submit/.test(route.path)) expect(status).toBe(200)
+        return
+      }
+      if (price === 'operator only') {
+        const { status: stranger } = await whole().shop.fetch(new Request(ORIGIN + route.path))
+        return expect([stranger, status]).toEqual([404, 200])
+      }
+      if (price === 'poll')
+        return expect([
+          [404, 'Job not found'],
+          [400, 'Invalid job id'],
+        ]).toContainEqual([status, body.error])
+      expect([status, headers.has('payment-required')]).toEqual([402, true])
+      const amount = amountOf(price)
+      if (amount !== undefined) expect(body.accepts[0].amount).toBe(amount)
+      if (price !== '402 for discovery' && amount !== '0') expect(Number(body.accepts[0].amount)).toBeGreaterThan(999)
+    },
+  )
+
+  test('a gateway serves nine more (contract 22.2)', async () => {
+    const more = [
+      ['GET', '/api/v1/calls/{id}', 404],
+      ['GET', '/api/v1/images/image2image/{id}', 404],
+      ['GET', '/api/v1/models/{id}', 200],
+      ['POST', '/api/v1/chat/estimate', 200],
+      ['POST', '/api/v1beta/models/{model}:streamGenerateContent', 402],
+      ['GET', '/changelog', 200],
+      ['GET', '/docs', 200],
+      ['GET', '/livez', 200],
+      ['GET', '/readyz', 200],
+    ] as const
+    for (const [method, path, status] of more)
+      expect([method, path, (await answered({ method, path, price: '' })).status]).toEqual([method, path, status])
+    const [, text = ''] = /^\*\*22\.2\*\* ([^]*?)\n\n/m.exec(readFileSync(CONTRACT, 'utf8')) ?? []
+    expect([...text.matchAll(/`([A-Z]+) ([^`]+)`/g)].map(([, method, path]) => `${method} ${path}`)).toEqual(
+      more.map(([method, path]) => `${method} ${path}`),
+    )
   })
 })
 

@@ -145,24 +145,28 @@ test('a poll asks for the same life as the order did, on every rail', async () =
   expect(api.balanceOf(address)).toBe(100_000n)
 })
 
-test('five hundred calls at once of a wallet with the price of one start exactly one', async () => {
+test('five hundred calls at once of a wallet with the price of one start exactly one (contract 21.4)', async () => {
   const { vendor, ready } = slowVendor()
   const shop = shopOf(batched, { vendor })
   const { address, client } = buyer(QUOTE)
   const [offer, resource] = await offerOf(shop)
   const payments = await Promise.all(Array.from({ length: 500 }, () => sign(client, offer, resource)))
   const answers = payments.map(async (payment) => {
-    const { status, headers } = await shop.fetch(order(FOX, encodePayment(payment)))
-    if (status === 402) refused.push(status)
-    if (refused.length === 499) ready()
+    const response = await shop.fetch(order(FOX, encodePayment(payment)))
+    const { status, headers } = response
+    if (status === 402) refused.push(((await response.json()) as { code: string }).code)
+    if (status === 402 && refused.length === 499) {
+      expect(settled()).toEqual([])
+      ready()
+    }
     return { status, receipt: headers.get('payment-response') }
   })
-  const refused: number[] = []
+  const refused: string[] = []
+  const settled = () => api.transfers.filter(({ fromAddress }) => fromAddress === address)
   const won = (await Promise.all(answers)).filter(({ status }) => status === 200)
   expect([won.length, refused.length, vendor.jobs.length]).toEqual([1, 499, 1])
-  expect(api.transfers.filter(({ fromAddress }) => fromAddress === address).map(({ id }) => id)).toEqual([
-    decodePaymentResponseHeader(won[0]?.receipt ?? '').transaction,
-  ])
+  expect(new Set(refused)).toEqual(new Set(['PAYMENT_UNFUNDED']))
+  expect(settled().map(({ id }) => id)).toEqual([decodePaymentResponseHeader(won[0]?.receipt ?? '').transaction])
   expect(api.balanceOf(address)).toBe(0n)
 }, 300_000)
 

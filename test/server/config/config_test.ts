@@ -226,7 +226,7 @@ function settlesOf({ gateways: [row] }: Config): unknown {
 }
 
 describe('gateways', () => {
-  test('a row takes what is known of its network, and its secrets from the environment', () => {
+  test('a row takes what is known of its network, and its secrets from the environment (contract 21.2)', () => {
     expect(good(gateway, env).gateways).toEqual([
       {
         name: 'base',
@@ -336,7 +336,7 @@ describe('gateways', () => {
   const keypair = JSON.stringify(Array.from({ length: 64 }, (_, index) => index))
   const nano = `[[gateways]]\nname = "nano"\npay_to = "${PAY_TO}"\nport = 4022\nbatched = { networks = ["eip155:8453"] }\n`
 
-  test('one process serves Base, Solana, nano, a test network and one that is retired', () => {
+  test('one process serves Base, Solana, nano, a test network and one that is retired (contract 21.3, 21.4, 21.5, 21.7)', () => {
     const testnet = `${gateway.replace('"base"', '"testnet"').replace('eip155:8453', 'eip155:84532')}hosts = ["test.example"]\ncatalog = "small"\nhidden = ["portraits"]\npublic_origin = "https://test.example"\n`
     const rows = good(
       `${gateway}${solana}${nano}${testnet}[[gateways]]\nname = "ledger"\nhosts = ["old.example"]\nretired = true\n`,

@@ -166,7 +166,7 @@ describe('what is offered', () => {
     return { chain, checked, networks: chain.terms(START).map(({ network }) => network) }
   }
 
-  test('is what the API supports: its USDC, its wallet contract, and the life that it wants to be left', async () => {
+  test('is what the API supports: its USDC, its wallet contract, and the life that it wants to be left (contract 21.4)', async () => {
     const { chain, checked } = await checking(
       supporting({ scheme: 'upto' }, 7, kindOf('eip155:8453', { minValiditySeconds: 700_000 }), kindOf(NETWORK)),
     )

@@ -241,7 +241,7 @@ describe('check()', () => {
     return { checked, offered }
   }
 
-  test('pins one fee payer, whichever the facilitator names at the moment', async () => {
+  test('pins one fee payer, whichever the facilitator names at the moment (contract 21.3)', async () => {
     const others = [await newKey(), await newKey(), await newKey()].map(({ address }) => address)
     const offers = new Set<unknown>()
     for (const named of others) {

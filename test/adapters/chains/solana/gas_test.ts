@@ -25,7 +25,7 @@ async function twoFeePayers(lamports: readonly [bigint, bigint]) {
   return { h, keys, chain, checked, offered, close }
 }
 
-test('the first fee payer that holds enough is offered, also from the start', async () => {
+test('the first fee payer that holds enough is offered, also from the start (contract 21.3)', async () => {
   const { keys, checked, offered, close, chain } = await twoFeePayers([0n, enough])
   expect(checked.kind).toBe('ready')
   expect(offered()).toEqual([keys[1].address])

@@ -257,7 +257,7 @@ describe('settle()', () => {
     other.close()
   })
 
-  test('accepts whichever fee payer of ours a payment names', async () => {
+  test('accepts whichever fee payer of ours a payment names (contract 21.3)', async () => {
     const second = await newKey()
     node.airdropSol(second.address)
     const { h, payer, offer } = await world()

@@ -1,7 +1,7 @@
 /** Free models: rationed by address, without a row or a question to the database for each (contract 20.2; decision 25). */
 import { describe, expect, test } from 'bun:test'
-import { scriptedChat } from '../../../../adapters/providers/scripted/chat.ts'
-import type { Ports, Storage } from '../../../../core/mod.ts'
+import { scriptedChat, wholeAnswer } from '../../../../adapters/providers/scripted/chat.ts'
+import { ApiError, chatRows, type Ports, type Storage } from '../../../../core/mod.ts'
 import { kit, ORIGIN, read, START } from '../../../kit.ts'
 
 const MINUTE = 60_000
@@ -53,7 +53,7 @@ const limitOf = (headers: Headers) =>
   ['retry-after', 'x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset'].map((name) => headers.get(name))
 
 describe('a free model', () => {
-  test('answers without payment, and says that it is free', async () => {
+  test('answers without payment, and says that it is free (contract 20.1)', async () => {
     const { ask } = shopOf()
     const { status, headers, body } = await ask()
     expect([status, headers.get('x-free-model'), body.model, body.choices[0].message.content]).toEqual([
@@ -81,7 +81,7 @@ describe('a free model', () => {
     expect(text).not.toContain('payment')
   })
 
-  test('takes 30 requests a minute from one address, then 429 with four headers until the minute is over', async () => {
+  test('takes 30 requests a minute from one address, then 429 with four headers until the minute is over (contract 20.2, 20.3)', async () => {
     const { ask, served, clock, vendor } = shopOf()
     expect(await served(30)).toBe(30)
     await clock.advance(20_000)
@@ -100,7 +100,7 @@ describe('a free model', () => {
     expect(await served(1)).toBe(1)
   })
 
-  test('takes 300 requests an hour from one address, then 429 until the hour is over', async () => {
+  test('takes 300 requests an hour from one address, then 429 until the hour is over (contract 20.2, 20.3)', async () => {
     const { ask, served, clock } = shopOf()
     for (let minute = 0; minute < 10; minute++) {
       expect(await served(30)).toBe(30)
@@ -136,7 +136,7 @@ describe('a free model', () => {
     expect((await ask({ ...ORDER, model: 'farebox/echo' })).status).toBe(402)
   })
 
-  test('asks storage for nothing but blocks of permits, and opens no call', async () => {
+  test('asks storage for nothing but blocks of permits, and opens no call (contract 20.5)', async () => {
     const { asked, ask, served } = shopOf()
     expect(await served(30)).toBe(30)
     expect(new Set(asked)).toEqual(new Set(['hit']))
@@ -162,6 +162,18 @@ describe('a free model', () => {
     const open = shopOf({ freeTier: [] })
     expect(await open.served(400)).toBe(400)
     expect(open.asked).toEqual([])
+  })
+
+  test('that is unavailable is answered for by another of the set, for nothing as well (contract 20.4)', async () => {
+    const away = chatRows.find(({ id }) => id === 'vendor-open/gpt-oss-120b')?.upstream
+    const vendor = scriptedChat(async (order) => {
+      if (order.model === away) throw new ApiError('MODEL_UNAVAILABLE')
+      return wholeAnswer()
+    })
+    const { ask, chain } = shopOf({ chatVendor: vendor })
+    const { status, headers, body } = await ask({ ...ORDER, model: 'vendor-open/gpt-oss-120b' })
+    expect([status, headers.get('x-free-model'), body.choices.length, chain.transfers]).toEqual([200, 'true', 1, []])
+    expect(vendor.orders.map(({ model }) => model === away)).toEqual([true, false])
   })
 
   test('whose whole set is unavailable costs the same permit as an answer', async () => {

@@ -33,6 +33,20 @@ describe('GET /api/v1/models', () => {
     expect(shown.length).toBeLessThan(chatRows.length + imageRows.length + videoRows.length + audioRows.length)
   })
 
+  test('leaves out deprecated models, which are quoted all the same (contract 21.11)', async () => {
+    const deprecated = chatRows.filter(({ hidden }) => hidden).map(({ id }) => id)
+    expect(deprecated.length).toBeGreaterThan(2)
+    const shown = (await listed()).map(({ id }) => id)
+    const alice = kit({ chatVendor }).buyer()
+    for (const model of deprecated) {
+      const { status } = await alice.ask(
+        { model, messages: [{ role: 'user', content: 'Hi' }] },
+        { path: '/api/v1/chat/completions' },
+      )
+      expect([model, shown.includes(model), status]).toEqual([model, false, 402])
+    }
+  })
+
   test('gives every field of a paid model, with its list prices as numbers', async () => {
     expect(await entry('vendor-a/chat-6-small')).toEqual({
       id: 'vendor-a/chat-6-small',

@@ -57,7 +57,7 @@ describe('the price of a search', () => {
     }
   })
 
-  test('is what moves, once, under either header name', async () => {
+  test('is what moves, once, under either header name (contract 21.10)', async () => {
     for (const header of ['payment-signature', 'X-PAYMENT']) {
       const { buyer, chain } = stage()
       const { status, headers } = await buyer().buy(QUESTION, { ...AT, header })

@@ -25,7 +25,7 @@ function whole(options: KitOptions = {}) {
 }
 
 describe('/.well-known/x402', () => {
-  test('lists every resource that is for sale, with its price range and our terms', async () => {
+  test('lists every resource that is for sale, with its price range and our terms (contract 19.1)', async () => {
     const found = await document('/.well-known/x402', { version: '1.2.3' })
     expect(found).toMatchObject({ x402Version: 2, version: 1, name: 'Farebox', serviceVersion: '1.2.3' })
     expect(found.resources).toEqual(endpoints.filter(isSold).map(({ path }) => ORIGIN + path.replaceAll('...}', '}')))
@@ -140,7 +140,7 @@ describe('the bazaar extension', () => {
     })
   }
 
-  test('what it declares can be bought: its own body, query and path', async () => {
+  test('what it declares can be bought: its own body, query and path (contract 19.11)', async () => {
     for (const endpoint of endpoints.filter(isSold)) {
       const { trial, body: challenge } = await declared(endpoint)
       const { body, queryParams = {}, pathParams = trial.path } = challenge.extensions.bazaar.info.input

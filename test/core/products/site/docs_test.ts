@@ -28,7 +28,7 @@ async function parsed(html: string) {
 }
 
 describe('/docs', () => {
-  test('is a page on its own: no script, nothing from elsewhere, one style under its hash', async () => {
+  test('is a page on its own: no script, nothing from elsewhere, one style under its hash (contract 19.9)', async () => {
     const response = await open('/docs')
     const html = await response.text()
     expect([response.status, response.headers.get('content-type')]).toEqual([200, 'text/html; charset=utf-8'])
@@ -45,7 +45,7 @@ describe('/docs', () => {
     expect(style).not.toMatch(/url\(|@import/)
   })
 
-  test('has every operation of openapi.json, with its path, its price and an example', async () => {
+  test('has every operation of openapi.json, with its path, its price and an example (contract 19.9)', async () => {
     const html = await (await open('/docs')).text()
     const { paths } = (await read(await open('/openapi.json'))).body
     const { ids } = await parsed(html)
@@ -103,11 +103,15 @@ describe('/docs', () => {
 })
 
 describe('GET /changelog', () => {
-  test('lists the dated changes of the contract, newest first', async () => {
+  test('lists the dated changes of the contract, newest first (contract 19.9, 21.12)', async () => {
     const { status, body, headers } = await read(await open('/changelog'))
     expect([status, body.object, headers.get('cache-control')]).toEqual([200, 'list', 'public, max-age=3600'])
     const dates = body.data.map(({ date }: { date: string }) => date)
     expect(dates).toEqual(['2026-09-29', '2026-08-29', '2026-08-27', '2026-08-26'])
+    const told = (date: string) => JSON.stringify(body.data.find((each: { date: string }) => each.date === date))
+    expect(told('2026-09-29')).toContain('/api/v1/search')
+    expect(told('2026-08-27')).toContain('reasoning_content')
+    expect(told('2026-08-26')).toContain('PAYMENT_INVALID')
   })
 
   test('speaks of paths that are served', () => {

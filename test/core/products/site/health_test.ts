@@ -23,8 +23,16 @@ describe('probes', () => {
       }),
     )
 
-  test('say that the process lives and is ready, without any limit, and ask nobody', async () => {
-    const { shop, ports } = stage()
+  test('say that the process lives and is ready, without any limit, and ask nobody (contract 19.8)', async () => {
+    const asked: string[] = []
+    const watched = <Port extends object>(port: Port): Port =>
+      new Proxy(port, {
+        get: (target, verb: string) => (asked.push(verb), Reflect.get(target, verb) as unknown),
+      })
+    const { shop, ports } = stage({
+      wrap: (inner) => ({ ...inner, storage: watched(inner.storage), objects: watched(inner.objects) }),
+    })
+    asked.length = 0
     for (const [path, status] of [
       ['/livez', 'ok'],
       ['/readyz', 'ready'],
@@ -35,10 +43,11 @@ describe('probes', () => {
       }
       expect((await shop.fetch(new Request(ORIGIN + path, { method: 'HEAD' }), { ip: '192.0.2.1' })).status).toBe(200)
     }
+    expect(asked).toEqual([])
     await ports.storage.close()
   })
 
-  test('say 503 before the chain was checked, while it cannot settle, and while the process stops; why is for the operator', async () => {
+  test('say 503 before the chain was checked, while it cannot settle, and while the process stops; why is for the operator (contract 19.8)', async () => {
     const { ports } = kit()
     const token = 'a-token-of-thirty-two-characters!'
     const unready = async (options: KitOptions, reason: string, leave = false) => {
@@ -57,7 +66,7 @@ describe('probes', () => {
 })
 
 describe('health', () => {
-  test('of a gateway that has just begun is good, and nothing has been seen', async () => {
+  test('of a gateway that has just begun is good, and nothing has been seen (contract 19.6)', async () => {
     const { health } = stage()
     const none = { last_success_at: null, last_failure_at: null, failures_in_a_row: 0 }
     expect(await health('overview')).toEqual({
@@ -95,7 +104,7 @@ describe('health', () => {
     expect((await health('models')).data.map(({ id }: { id: string }) => id)).toEqual(['vendor-a/image-2'])
   })
 
-  test('says that the chain is starting until it has been checked', async () => {
+  test('says that the chain is starting until it has been checked (contract 19.6)', async () => {
     const { ports } = kit()
     const { health, get } = stage({ ports: { chain: { ...ports.chain, terms: () => [] } } })
     expect(await health('chain')).toMatchObject({ status: 'starting', networks: [] })
@@ -103,7 +112,7 @@ describe('health', () => {
     expect((await get('/api/health')).body).toMatchObject({ status: 'ok', ready: false })
   })
 
-  test('of a chain is degraded after three questions without an answer, and good again after the next', async () => {
+  test('of a chain is degraded after three questions without an answer, and good again after the next (contract 19.6)', async () => {
     const { chain, clock, health, buyer } = stage()
     const alice = buyer()
     const payment = alice.sign(await alice.ask())
@@ -161,7 +170,7 @@ describe('health', () => {
     expect(told()).toEqual(['info payments can be verified again'])
   })
 
-  test('of a model is degraded after three failures in a row, of that model alone', async () => {
+  test('of a model is degraded after three failures in a row, of that model alone (contract 19.6)', async () => {
     let isBroken = true
     const vendor = scriptedVendor(async ({ n }) => {
       if (isBroken) throw new Error('https://10.0.0.7/v1?key=s3cret refused')
@@ -239,7 +248,7 @@ describe('health', () => {
     expect(clock.waiting).toBe(0)
   })
 
-  test('is asked 60 times a minute by one address, whichever page it asks for', async () => {
+  test('is asked 60 times a minute by one address, whichever page it asks for (contract 19.7)', async () => {
     const { get, clock } = stage()
     for (let i = 0; i < 60; i++) expect((await get(PATHS[i % PATHS.length] ?? '')).status).toBe(200)
     await clock.advance(15_000)

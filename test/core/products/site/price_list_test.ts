@@ -13,7 +13,7 @@ function stage(options: KitOptions = {}) {
 }
 
 describe('GET /api/pricing', () => {
-  test('has everything on the menu, at the price that openapi.json has', async () => {
+  test('has everything on the menu, at the price that openapi.json has (contract 19.10)', async () => {
     const { get } = stage()
     const { status, body, headers } = await get('/api/pricing')
     expect([status, headers.get('cache-control')]).toEqual([200, 'public, max-age=60'])
@@ -33,7 +33,7 @@ describe('GET /api/pricing', () => {
     expect(listed).toHaveLength(Object.values<object>(paths).flatMap((item) => Object.keys(item)).length)
   })
 
-  test('has every model that /api/v1/models lists, at its rates', async () => {
+  test('has every model that /api/v1/models lists, at its rates (contract 19.10)', async () => {
     const { get } = stage()
     const { models } = (await get('/api/pricing')).body
     const { data } = (await get('/api/v1/models')).body

@@ -303,7 +303,7 @@ describe('a redirection', () => {
     })
   })
 
-  test('to what is unknown, to itself, along a chain or to something dearer is a mistake', () => {
+  test('to what is unknown, to itself, along a chain or to something dearer is a mistake (contract 21.11)', () => {
     expect(mistakes({ id: C1, redirect: 'nobody' })).toEqual([
       `videos ${C1}.redirect: there is no other row called nobody`,
     ])
