@@ -70,7 +70,7 @@ const pagesOf = (count: number) => ({ urls: Array.from({ length: count }, (_, in
 
 describe('the price', () => {
   test.each(vectors)(
-    'of $method $path is $amount micro-USDC ($spec) (contract 9.13, 15.1, 15.4)',
+    'of $method $path is $amount micro-USDC ($spec) (contract 9.13, 9.16, 15.1, 15.4)',
     async ({ method, path, amount, shown, urls, ...more }) => {
       const { send } = stage()
       const body = urls === undefined ? more.body : pagesOf(urls)
@@ -158,7 +158,7 @@ describe('what a vendor is asked', () => {
   })
 
   test('of the web is what the schema knows, and nothing else (contract 9.15)', async () => {
-    const { asked, pay } = stage()
+    const { asked, send, pay } = stage()
     await pay('POST', '/api/v1/exa/search', {
       query: 'q',
       numResults: 3,
@@ -166,10 +166,13 @@ describe('what a vendor is asked', () => {
       contents: { text: true },
       apiKey: 'x',
     })
-    await pay('POST', '/api/v1/exa/find-similar', { url: 'https://a.example/', excludeSourceDomain: true })
+    const like = { url: 'https://a.example/', numResults: 7, excludeSourceDomain: true }
+    await pay('POST', '/api/v1/exa/find-similar', { ...like, apiKey: 'x' })
+    for (const wrong of [{ numResults: 101 }, { excludeSourceDomain: 'yes' }, { url: undefined }])
+      expect((await send('POST', '/api/v1/exa/find-similar', { ...like, ...wrong })).status).toBe(400)
     expect(asked).toEqual([
       ['search', { query: 'q', numResults: 3, category: 'news' }],
-      ['find-similar', { url: 'https://a.example/', excludeSourceDomain: true }],
+      ['find-similar', like],
     ])
   })
 

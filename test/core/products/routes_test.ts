@@ -55,7 +55,7 @@ test('every route of the contract is on the menu', () => {
   expect(missing.map(asked)).toEqual([])
 })
 
-test('every alias that the contract names is served in the same way', () => {
+test('every alias that the contract names is served in the same way (contract 9.13, 11.1, 15.4, 16.1, 18.8)', () => {
   const named: readonly (readonly [string, string, string])[] = [
     ['exa', 'websearch', 'exa'],
     ['zerox', 'dexagg', 'zerox'],
@@ -74,7 +74,7 @@ test('every alias that the contract names is served in the same way', () => {
   }
 })
 
-test('nothing is served beside it but documented additions', () => {
+test('nothing is served beside it but documented additions (contract 22.1)', () => {
   const known = new Set([
     ...written.map(asked),
     ...Object.keys(ADDITIONS).map((line) =>
@@ -186,24 +186,20 @@ describe('what a route is, called by nobody in particular', () => {
     },
   )
 
-  test('a gateway serves nine more (contract 22.2)', async () => {
-    const more = [
-      ['GET', '/api/v1/calls/{id}', 404],
-      ['GET', '/api/v1/images/image2image/{id}', 404],
-      ['GET', '/api/v1/models/{id}', 200],
-      ['POST', '/api/v1/chat/estimate', 200],
-      ['POST', '/api/v1beta/models/{model}:streamGenerateContent', 402],
-      ['GET', '/changelog', 200],
-      ['GET', '/docs', 200],
-      ['GET', '/livez', 200],
-      ['GET', '/readyz', 200],
-    ] as const
-    for (const [method, path, status] of more)
-      expect([method, path, (await answered({ method, path, price: '' })).status]).toEqual([method, path, status])
+  test('a gateway serves what the contract names beside the table (contract 22.2)', async () => {
     const [, text = ''] = /^\*\*22\.2\*\* ([^]*?)\n\n/m.exec(readFileSync(CONTRACT, 'utf8')) ?? []
-    expect([...text.matchAll(/`([A-Z]+) ([^`]+)`/g)].map(([, method, path]) => `${method} ${path}`)).toEqual(
-      more.map(([method, path]) => `${method} ${path}`),
-    )
+    const more = [...text.matchAll(/`([A-Z]+) ([^`]+)`/g)].map(([, method = '', path = '']) => ({ method, path }))
+    expect(more.length).toBeGreaterThan(8)
+    for (const { method, path } of more) {
+      const { status, body } = await answered({ method, path, price: '' })
+      const polls = ['/api/v1/calls/{id}', '/api/v1/images/image2image/{id}']
+      const expected: Readonly<Record<string, number>> = {
+        ...Object.fromEntries(polls.map((poll) => [poll, 404])),
+        '/api/v1beta/models/{model}:streamGenerateContent': 402,
+      }
+      expect([method, path, status]).toEqual([method, path, expected[path] ?? 200])
+      if (polls.includes(path)) expect(body.error).toBe('Job not found')
+    }
   })
 })
 

@@ -359,6 +359,7 @@ describe('gateways', () => {
       ['ledger', 'ledger', undefined, true, 'full', []],
     ])
     expect(rows[1]?.paymentMethods[0]).toMatchObject({
+      network: 'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp',
       asset: 'EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v',
       payTo: WALLET,
       settles: { by: 'fee_payer', keys: [keypair] },
@@ -384,7 +385,11 @@ describe('gateways', () => {
       networks: ['eip155:8453'],
       payTo: PAY_TO,
     })
-    expect(rows[3]).toMatchObject({ hidden: ['portraits'], publicOrigin: 'https://test.example' })
+    expect(rows[3]).toMatchObject({
+      hidden: ['portraits'],
+      publicOrigin: 'https://test.example',
+      paymentMethods: [{ network: 'eip155:84532' }],
+    })
   })
 
   test('a plain offer stands before a batched one', () => {
