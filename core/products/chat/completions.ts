@@ -6,6 +6,7 @@ import {
   answerChat,
   chatPriceRange,
   type ChatInput,
+  countPrompt,
   findRow,
   isServed,
   notConfigured,
@@ -123,35 +124,51 @@ const estimate = free({
     }),
     estimate: Type.Object({
       prompt_tokens: Type.Integer(),
-      max_tokens: Type.Integer(),
-      messages_removed: Type.Integer(),
+      max_tokens: Type.Integer({ description: 'Of each answer, clamped to what the model can give.' }),
+      messages_removed: Type.Integer({ description: 'The oldest turns, where the prompt does not fit.' }),
+      reasoning_effort: Type.Optional(Type.String({ description: 'The effort that is sent upstream.' })),
     }),
-    parts: Type.Object(
-      {},
-      {
-        description:
-          'Exact US dollars: input, output, surcharge, fee. Absent where a request has a flat price, or none.',
-      },
+    parts: Type.Optional(
+      Type.Object(
+        {
+          input: Type.String({ description: 'The prompt at the input rate.' }),
+          output: Type.String({ description: 'The quoted share of max_tokens at the output rate, for every answer.' }),
+          floor_applied: Type.Boolean({ description: 'Whether the minimum stands in place of input and output.' }),
+          surcharge: Type.String({ description: 'Of live search.' }),
+          fee: Type.String(),
+          total: Type.String({ description: 'Their sum, rounded up: price.amount.' }),
+        },
+        {
+          description: 'Exact US dollars. Absent where a request has a flat price, or none.',
+        },
+      ),
     ),
   }),
   async answer(request, context) {
     const order = await chatInputOf(parseChatBody(await request.json()), undefined, context)
     if (!isServed(order, context)) throw notConfigured(order.row)
-    const { row, promptTokens, maxTokens, effort } = order
-    const isFree = row.billing.mode === 'free'
+    const { row, chat: prompt, maxTokens, effort } = order
+    const { mode } = row.billing
+    const promptTokens =
+      mode === 'paid' ? order.promptTokens : await countPrompt({ row, format: 'chat', chat: prompt }, context)
     return json(200, {
       model: row.id,
-      billing_mode: row.billing.mode,
-      price: { amount: isFree ? '0.000000' : print(chatPrice(priceInputs(order))), currency: 'USD' },
+      billing_mode: mode,
+      price: { amount: mode === 'free' ? '0.000000' : print(chatPrice(priceInputs(order))), currency: 'USD' },
       estimate: {
         prompt_tokens: promptTokens,
         max_tokens: maxTokens,
         messages_removed: Number(order.headers['x-messages-removed'] ?? 0),
         ...(effort && { reasoning_effort: effort }),
       },
-      ...(!isFree && { parts: chatPriceParts(priceInputs(order)) }),
+      ...(mode === 'paid' && { parts: partsOf(order) }),
     })
   },
 })
+
+function partsOf(order: ChatInput): Fields {
+  const { input, output, floorApplied, surcharge, fee, total } = chatPriceParts(priceInputs(order))
+  return { input, output, floor_applied: floorApplied, surcharge, fee, total }
+}
 
 export const chat = [completions, estimate, byModel]

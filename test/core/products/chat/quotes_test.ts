@@ -1,6 +1,10 @@
 /** The quotes that were worked out by hand, through the gateway: what is shown, what is signed and what is moved are one number. */
 import { describe, expect, test } from 'bun:test'
+import fc from 'fast-check'
 import { scriptedChat } from '../../../../adapters/providers/scripted/chat.ts'
+import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
+import { chatRows } from '../../../../core/mod.ts'
+import { EFFORTS } from '../../../../core/ports/vendors/chat.ts'
 import vectors from '../../../vectors/chat_quotes.json'
 import { decodeHeader, kit } from '../../../kit.ts'
 
@@ -100,4 +104,86 @@ test('a 402 asks nothing of storage, and nothing of the chain', async () => {
   })
   await buyer().ask({ model: 'farebox/echo', messages: [{ role: 'user', content: 'word' }] }, { path: COMPLETIONS })
   expect(asked).toEqual([])
+})
+
+describe('an estimate is the quote of the same body (contract 6.3)', () => {
+  const said = fc.oneof(
+    fc.string({ maxLength: 200 }).map((text) => `a${text}`),
+    fc.nat(400_000).map(String),
+  )
+  const part = fc.oneof(
+    said.map((text) => ({ type: 'text', text })),
+    fc.constant({ type: 'image_url', image_url: { url: PIXEL } }),
+  )
+  const message = fc.oneof(
+    fc.record({ role: fc.constantFrom('system', 'user', 'assistant'), content: said }),
+    fc.record({ role: fc.constant('user'), content: fc.array(part, { maxLength: 3 }) }),
+    said.map((content) => ({ role: 'tool', tool_call_id: 'c1', content })),
+  )
+  const tool = said.map((description) => ({
+    type: 'function',
+    function: { name: 'look', description, parameters: { type: 'object', properties: {} } },
+  }))
+  const body = fc.record(
+    {
+      model: fc.constantFrom(...chatRows.flatMap(({ id, aliases }) => [id, ...aliases.slice(0, 1)]), 'nobody/nothing'),
+      messages: fc.array(message, { maxLength: 6 }),
+      max_tokens: fc.oneof(fc.integer({ min: 0, max: 20_000 }), fc.integer({ min: 100_000, max: 2_000_000 })),
+      n: fc.integer({ min: 1, max: 9 }),
+      temperature: fc.constantFrom(0, 1, 1.5),
+      tools: fc.array(tool, { maxLength: 2 }),
+      reasoning_effort: fc.constantFrom(...EFFORTS, 'extreme'),
+      response_format: fc.constantFrom(
+        { type: 'json_object' },
+        { type: 'json_schema', json_schema: { name: 'x', schema: {} } },
+      ),
+      search_parameters: fc.constantFrom({ mode: 'on' }, { mode: 'off' }, {}),
+      thinking: fc.constant({ type: 'enabled' }),
+    },
+    { requiredKeys: ['model', 'messages'] },
+  )
+  /** A number is as many tokens as it says. */
+  const countTokens = async (text: string) => Number(/^a?(\d+)$/.exec(text)?.[1] ?? text.length)
+  const micro = (amount: string) => Math.round(Number(amount) * 1e6)
+
+  test('to the unit, its parts add up to it, and what is refused is refused in the same words (contract 6.3)', async () => {
+    const seen = new Set<string>()
+    await fc.assert(
+      fc.asyncProperty(body, async (asked) => {
+        const alice = kit({ chatVendor: scriptedChat(), ports: { countTokens } }).buyer()
+        const quoted = await alice.ask(asked, { path: COMPLETIONS })
+        const estimate = await alice.ask(asked, { path: ESTIMATE })
+        seen.add(`${quoted.status} ${estimate.body.billing_mode}`)
+        if (quoted.status === 400) return expect([estimate.status, estimate.body]).toEqual([400, quoted.body])
+        expect(estimate.status).toBe(200)
+        const { billing_mode, price, parts } = estimate.body
+        expect(parts === undefined).toBe(billing_mode !== 'paid')
+        if (quoted.status === 200) return expect([billing_mode, price.amount]).toEqual(['free', '0.000000'])
+        expect([quoted.status, price]).toEqual([402, quoted.body.price])
+        expect(String(micro(price.amount))).toBe(quoted.body.accepts[0].amount)
+        if (parts === undefined) return
+        const { input, output, floor_applied, surcharge, fee, total } = parts
+        const tokens = Number(input) + Number(output)
+        expect([total, floor_applied]).toEqual([price.amount, tokens < 0.001])
+        const sum = Math.max(tokens, 0.001) + Number(surcharge) + Number(fee)
+        expect(Math.abs(micro(total) - sum * 1e6)).toBeLessThan(1.001)
+      }),
+      { numRuns: 400 },
+    )
+    expect([...seen]).toEqual(expect.arrayContaining(['400 undefined', '402 paid']))
+  })
+
+  test('of a flat price has no parts, and counts the prompt all the same (contract 6.3)', async () => {
+    const { alice } = shopOf()
+    const { body } = await alice.ask(
+      { model: 'vendor-open/qwen3-32b', messages: [{ role: 'user', content: 'five words of a prompt' }] },
+      { path: ESTIMATE },
+    )
+    expect(body).toEqual({
+      model: 'vendor-open/qwen3-32b',
+      billing_mode: 'flat',
+      price: { amount: '0.001000', currency: 'USD' },
+      estimate: { prompt_tokens: 12, max_tokens: 8_192, messages_removed: 0 },
+    })
+  })
 })
