@@ -30,6 +30,7 @@ import type { GatewayContext } from './call/gateway_context.ts'
 import { UPSTREAM_JOB, LOST } from './payment/ledger.ts'
 import { budget, holdOn, parseJson, readBody, readRaw, UNCOUNTED } from './http/request_body.ts'
 import { withDeclaredRecords } from './endpoint/record_kind.ts'
+import { type RequestUrl, requestUrl } from './http/request_url.ts'
 import { limits, type Window, windowSpent } from './http/rate_limit.ts'
 import { pollUrls } from './call/poll_urls.ts'
 import { SECONDARY_RETENTION_MS } from './payment/secondary_payment.ts'
@@ -267,8 +268,8 @@ export function gateway(setup: Setup): Gateway {
 
   /** Names in `found` the endpoint that was called. */
   async function route(request: Request, caller: Caller, found: { name: string }): Promise<Reply> {
-    const url = caller.url ?? new URL(request.url)
-    const path = bareV1 && url.pathname.startsWith('/v1/') ? `/api${url.pathname}` : url.pathname
+    const url = requestUrl(request)
+    const path = bareV1 && url.path.startsWith('/v1/') ? `/api${url.path}` : url.path
     const match = list.match(request.method, path)
     if ('endpoint' in match) found.name = match.endpoint.name
     if (match.kind === 'discover')
@@ -301,7 +302,9 @@ export function gateway(setup: Setup): Gateway {
         method: request.method,
         path,
         params,
-        query: url.searchParams,
+        get query() {
+          return requestContext.query
+        },
         search: url.search,
         origin: requestContext.origin,
         header,
@@ -434,20 +437,23 @@ const STORAGE_AWAY = new ApiError('NOT_READY', {
 /** A request's signal costs more than all else of a quote, so it is asked for only by those who wait for work. */
 function requestContextOf(
   request: Request,
-  url: URL,
+  url: RequestUrl,
   {
     caller: { ip, origin = url.origin, gone },
     params,
     bazaar,
   }: { caller: Caller } & Pick<RequestContext, 'params' | 'bazaar'>,
 ): RequestContext {
+  let query: URLSearchParams | undefined
   return {
     request,
     bazaar,
     origin,
-    path: url.pathname,
+    path: url.path,
     params,
-    query: url.searchParams,
+    get query() {
+      return (query ??= new URLSearchParams(url.search))
+    },
     ip,
     get gone() {
       return gone ?? request.signal

@@ -2,6 +2,7 @@
 import { BlockList, isIP } from 'node:net'
 import { Elysia } from 'elysia'
 import type { Gateway, Reply } from '../core/mod.ts'
+import { type RequestUrl, requestUrl } from '../core/http/request_url.ts'
 import { isSameSecret } from '../core/lib/ids.ts'
 import { isLoopback } from './config/mod.ts'
 import { isPreflight, preflightReply, withCors } from './cors.ts'
@@ -14,8 +15,8 @@ export type AppOptions = {
   readonly log: ServerLog
   readonly publicOrigin?: string | undefined
   readonly trustedProxies?: readonly string[]
-  /** Called when the response to this request is a stream. */
-  readonly onStream?: (request: Request) => void
+  /** Called when a request of this peer has started; the returned function is called when its response begins. */
+  readonly track?: (peer: Address) => (reply: { readonly isStream: boolean }) => void
   /** What GET /devnet returns; absent with real money. */
   readonly devnet?: (origin: string) => unknown
   /** Serves GET /metrics to requests with this bearer token; without it the path returns 404. */
@@ -23,55 +24,66 @@ export type AppOptions = {
 }
 
 type GatewayHost = { readonly gateway: Gateway; readonly hosts: readonly string[]; readonly origin?: string }
-type Address = { address: string; port: number } | null
+type Address = { readonly address: string; readonly port: number } | null
 /** The caller's address, and the host and origin that it called. */
 type RequestAddress = { readonly ip: string; readonly host: string; readonly origin: string }
 
 /** One app for all gateways. Requests for a host that no gateway names go to the first gateway. */
-export function app({ gateways, log, publicOrigin, trustedProxies = [], onStream, devnet, metrics }: AppOptions) {
+export function app({ gateways, log, publicOrigin, trustedProxies = [], track, devnet, metrics }: AppOptions) {
   const byHost = new Map(gateways.flatMap((each) => each.hosts.map((host) => [host.toLowerCase(), each] as const)))
   const [first] = gateways
   if (!first) throw new RangeError('app() needs at least one gateway')
   const proxies = blockList(trustedProxies)
   const newRequestId = requestIds()
+  const parsed = originParser()
   let isProxyReported = false
 
   async function serve(request: Request, peer: Address): Promise<Response> {
-    const startedAt = performance.now()
-    const id = clientRequestId(request) ?? newRequestId()
-    const url = hasSingleHost(request) ? URL.parse(request.url) : null
-    const { ip, host, origin } = url ? addressOf(url, request, peer) : unknownAddress(peer)
-    const reply = url ? await route(request, url, { ip, host, origin }) : badHost
-    const path = url ? pathOf(request.url) : ''
-    log.access({
-      id,
-      method: request.method,
-      path,
-      status: reply.status,
-      ms: Math.round((performance.now() - startedAt) * 10) / 10,
-      ip,
-    })
-    if (reply.body instanceof ReadableStream) onStream?.(request)
-    const headers = path === DEVNET ? reply.headers : withCors(reply.headers, request.headers.get('origin'))
-    return new Response(reply.body as BodyInit | null, {
-      status: reply.status,
-      headers: { ...headers, 'x-request-id': id },
-    })
+    const end = track?.(peer)
+    let isStream = false
+    try {
+      const startedAt = performance.now()
+      const id = clientRequestId(request) ?? newRequestId()
+      const url = requestUrl(request)
+      const base = hasSingleHost(request) ? parsed(url.origin) : null
+      const address = base ? addressOf(base, request, peer) : unknownAddress(peer)
+      const reply = base ? await route(request, url, { ...address, base }) : badHost
+      const path = base ? url.path : ''
+      isStream = reply.body instanceof ReadableStream
+      log.access({
+        id,
+        method: request.method,
+        path,
+        status: reply.status,
+        ms: Math.round((performance.now() - startedAt) * 10) / 10,
+        ip: address.ip,
+      })
+      const origin = path === DEVNET ? undefined : request.headers.get('origin')
+      const headers = origin === undefined ? { ...reply.headers } : withCors(reply.headers, origin)
+      headers['x-request-id'] = id
+      return new Response(reply.body as BodyInit | null, { status: reply.status, headers })
+    } finally {
+      end?.({ isStream })
+    }
   }
 
-  async function route(request: Request, url: URL, { ip, host, origin }: RequestAddress): Promise<Reply> {
+  async function route(
+    request: Request,
+    { path }: RequestUrl,
+    { ip, host, origin, base }: RequestAddress & { readonly base: URL },
+  ): Promise<Reply> {
     if (request.method === 'OPTIONS' && isPreflight(request)) return preflightReply(request)
-    if (devnet && pathOf(request.url) === DEVNET)
-      return isLoopbackRequest(url, host) ? devnetReply(request.method, devnet(origin)) : notLoopback(host)
-    if (metrics && isMetricsRequest(request, metrics.token)) return metricsReply(await metrics.scrape())
+    if (devnet && path === DEVNET)
+      return isLoopbackRequest(base, host) ? devnetReply(request.method, devnet(origin)) : notLoopback(host)
+    if (metrics && path === METRICS && isMetricsRequest(request, metrics.token))
+      return metricsReply(await metrics.scrape())
     const name = byHost.has(host) ? host : host.replace(/:\d+$/, '')
     const target = byHost.get(name) ?? (first as GatewayHost)
-    const page = guideFor(request, target.gateway)
+    const page = guideFor(request.method, path, target.gateway)
     if (page) return page
     return await target.gateway.handle(request, {
       ip,
       origin: target.origin ?? (target === first ? origin : originOf(name, origin)),
-      url,
     })
   }
 
@@ -81,18 +93,18 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], onStream
   }
 
   /** Forwarded headers are trusted only from configured proxies (decision 26). */
-  function addressOf(url: URL, request: Request, peer: Address): RequestAddress {
+  function addressOf(base: URL, request: Request, peer: Address): RequestAddress {
     const direct = peer?.address ?? ''
     if (!proxies || !isIn(proxies, direct)) {
       if (!isProxyReported && request.headers.has('x-forwarded-for')) reportProxy(direct)
-      return { ip: direct, host: url.host, origin: publicOrigin ?? url.origin }
+      return { ip: direct, host: base.host, origin: publicOrigin ?? base.origin }
     }
     const hops = list(request.headers.get('x-forwarded-for')).map(withoutPort).reverse()
     const ip = hops.find((hop) => !isIn(proxies, hop)) ?? direct
-    const host = list(request.headers.get('x-forwarded-host')).at(-1)?.toLowerCase() ?? url.host
+    const host = list(request.headers.get('x-forwarded-host')).at(-1)?.toLowerCase() ?? base.host
     const scheme =
-      list(request.headers.get('x-forwarded-proto')).at(-1) === 'https' ? 'https' : url.protocol.slice(0, -1)
-    return { ip, host, origin: publicOrigin ?? asciiOrigin(scheme, host) ?? url.origin }
+      list(request.headers.get('x-forwarded-proto')).at(-1) === 'https' ? 'https' : base.protocol.slice(0, -1)
+    return { ip, host, origin: publicOrigin ?? parsed(`${scheme}://${host}`)?.origin ?? base.origin }
   }
 
   /** Told once: a caller may send this header as well as a proxy. */
@@ -164,16 +176,15 @@ function devnetReply(method: string, info: unknown): Reply {
 }
 
 /** The guide page at this path. Retired gateways, and those whose `docs` are hidden, have none. */
-function guideFor({ method, url }: Request, { endpoints }: Gateway): Reply | undefined {
+function guideFor(method: string, path: string, { endpoints }: Gateway): Reply | undefined {
   if (method !== 'GET' && method !== 'HEAD') return undefined
-  const page = guide(pathOf(url))
+  const page = guide(path)
   return page && endpoints.some(({ name }) => name === 'docs') ? page : undefined
 }
 
 /** Without the operator's token, /metrics is answered like any unknown path. */
 function isMetricsRequest(request: Request, token: string): boolean {
-  if (request.method !== 'GET' || pathOf(request.url) !== METRICS) return false
-  return isSameSecret(request.headers.get('authorization') ?? '', `Bearer ${token}`)
+  return request.method === 'GET' && isSameSecret(request.headers.get('authorization') ?? '', `Bearer ${token}`)
 }
 
 function metricsReply({ type, body }: { type: string; body: string }): Reply {
@@ -192,12 +203,20 @@ function requestIds(): () => string {
   return () => `${prefix}-${(count++).toString(36).padStart(6, '0')}`
 }
 
-function pathOf(url: string): string {
-  const start = url.indexOf('/', 8)
-  if (start === -1) return '/'
-  const end = url.indexOf('?', start)
-  return end === -1 ? url.slice(start) : url.slice(start, end)
+/** Parses origins; callers send few different ones, so those of late are remembered. */
+function originParser(): (origin: string) => URL | null {
+  const known = new Map<string, URL | null>()
+  return (origin) => {
+    const before = known.get(origin)
+    if (before !== undefined) return before
+    if (known.size >= MAX_ORIGINS) known.clear()
+    const url = URL.parse(origin)
+    known.set(origin, url)
+    return url
+  }
 }
+
+const MAX_ORIGINS = 1_000
 
 const list = (header: string | null): string[] =>
   (header ?? '')
@@ -235,8 +254,4 @@ export function proxyCheck(ranges: readonly string[]): (address: string) => bool
 function isIn(blocks: BlockList, address: string): boolean {
   const plain = address.replace(/^::ffff:/i, '')
   return isIP(plain) !== 0 && blocks.check(plain, isIP(plain) === 6 ? 'ipv6' : 'ipv4')
-}
-
-function asciiOrigin(scheme: string, host: string): string | undefined {
-  return URL.canParse(`${scheme}://${host}`) ? new URL(`${scheme}://${host}`).origin : undefined
 }

@@ -67,7 +67,7 @@ export function preflightReply(request: Request): Reply {
  * Adds CORS headers to those of a reply, if the request has an `Origin`; `Vary` tells caches so (contract 4.5). Exposes
  * only those payment headers that the reply has, to keep the headers of a 402 small.
  */
-export function withCors(headers: Reply['headers'], origin: string | null): Reply['headers'] {
+export function withCors(headers: Reply['headers'], origin: string | null): Record<string, string> {
   const vary = headers.vary === undefined ? 'Origin' : `${headers.vary}, Origin`
   if (origin === null) return { ...headers, vary }
   const present = new Set([...Object.keys(headers).map((name) => name.toLowerCase()), 'x-request-id'])

@@ -13,21 +13,29 @@ export type Listening = {
   stop(now: boolean): Promise<void>
 }
 
-export type InFlight = { add<T>(request: Promise<T>): Promise<T>; finished(): Promise<void> }
+export type InFlight = {
+  /** Counts a request as open until the returned function is called. */
+  begin(): () => void
+  /** Resolves when no request is open. */
+  finished(): Promise<void>
+}
 
-/** Tracks requests until they are answered. `finished` resolves when there are none. */
+/** Counts requests until they are answered. */
 export function inFlight(): InFlight {
-  const open = new Set<Promise<unknown>>()
+  let open = 0
+  let waiting: (() => void)[] = []
+  const end = () => {
+    open -= 1
+    if (open > 0) return
+    for (const resolve of waiting) resolve()
+    waiting = []
+  }
   return {
-    add(request) {
-      const remove = () => void open.delete(request)
-      open.add(request)
-      request.then(remove, remove)
-      return request
+    begin() {
+      open += 1
+      return end
     },
-    async finished() {
-      while (open.size > 0) await Promise.allSettled(open)
-    },
+    finished: () => (open === 0 ? Promise.resolve() : new Promise((resolve) => void waiting.push(resolve))),
   }
 }
 
@@ -54,10 +62,9 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
     isExempt: isProxy,
     onClosed: (counts) => log.warn('connections over the limit were closed', { ...counts, ...limits }),
   })
-  const streamed = new WeakSet<Request>()
   const shared = {
     log,
-    onStream: (request: Request) => void streamed.add(request),
+    track,
     trustedProxies,
     ...devnetOption,
     ...metricsOption,
@@ -89,6 +96,15 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
     throw error
   }
 
+  function track(peer: Parameters<typeof guard.begin>[0]): (reply: { readonly isStream: boolean }) => void {
+    const answered = guard.begin(peer)
+    const end = requests.begin()
+    return (reply) => {
+      answered(reply)
+      end()
+    }
+  }
+
   function open(
     port: number,
     options: Pick<Parameters<typeof app>[0], 'gateways' | 'publicOrigin'>,
@@ -103,19 +119,11 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
         hostname: config.host,
         idleTimeout: 255,
         maxRequestBodySize: Number.MAX_SAFE_INTEGER,
-        fetch: (request, self) => handle(request, self),
+        fetch: elysia.fetch,
       })
       elysia.server = server
       servers.push(server)
       return server
-
-      function handle(request: Request, self: Bun.Server<unknown>): Promise<Response> {
-        const end = guard.begin(self.requestIP(request))
-        const response = Promise.resolve(elysia.fetch(request))
-        const finish = () => end({ isStream: streamed.has(request) })
-        response.then(finish, finish)
-        return requests.add(response)
-      }
     } catch (error) {
       throw listenError(error as Error & { code?: string }, { port, host: config.host, setting })
     }

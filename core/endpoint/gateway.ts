@@ -7,8 +7,6 @@ export type Caller = {
   readonly ip: string
   /** Public origin, where it is another one than the request's own. */
   readonly origin?: string
-  /** The request's URL, where it has been parsed already. */
-  readonly url?: URL
   /** Aborts when the caller has gone; the request's own signal unless told. */
   readonly gone?: AbortSignal
 }

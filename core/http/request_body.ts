@@ -15,10 +15,11 @@ import { clip, quoted } from '../lib/text.ts'
  * has to arrive in time. Throws TOO_LARGE, BUSY, TOO_SLOW or INCOMPLETE_BODY.
  */
 export async function readBody(request: Request, maxBytes: number, budget?: Budget): Promise<string> {
-  if (request.body === null) return ''
   const declared = Number(request.headers.get('content-length') ?? Number.NaN)
+  // To ask for `body` makes a stream, which costs more than to read a small one: only where no length is declared.
+  if (Number.isNaN(declared) && request.body === null) return ''
   if (declared > maxBytes) throw tooLarge(maxBytes)
-  if (declared <= UNCOUNTED) {
+  if (declared <= UNCOUNTED || request.body === null) {
     const text = await readSmall(request, budget)
     if (text.length > maxBytes) throw tooLarge(maxBytes)
     return text

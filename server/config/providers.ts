@@ -4,8 +4,16 @@ import * as index from '../../adapters/providers/index.ts'
 
 export const providers: readonly Manifest[] = Object.values(index)
 
+const protocols = new Map<ModelKind, ReadonlyMap<string, unknown>>()
+
 /** Protocols of one kind of models by name, the demo's last. */
 export function protocolsOf<Kind extends ModelKind>(kind: Kind): ReadonlyMap<string, Protocol<Kind>> {
+  const known = protocols.get(kind) ?? collected(kind)
+  protocols.set(kind, known)
+  return known as ReadonlyMap<string, Protocol<Kind>>
+}
+
+function collected<Kind extends ModelKind>(kind: Kind): ReadonlyMap<string, Protocol<Kind>> {
   const all = providers.flatMap(({ protocols }) =>
     Object.entries((protocols?.[kind] ?? {}) as Readonly<Record<string, Protocol<Kind>>>),
   )
