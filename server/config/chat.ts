@@ -48,6 +48,7 @@ export const ChatSetting = Type.Object(
     ),
     strips: setting('Parameters that are dropped, so that the request succeeds.', Names),
     refuses: setting('Parameters that are answered with 400.', Names),
+    max_stops: setting('Most `stop` strings of a request; more are answered with 400.', Tokens),
     no_forced_tools: setting('Serves a forced `tool_choice` as `auto`.', Type.Boolean()),
     tools_by_responses: setting('Sends function tools over the vendor’s responses API.', Type.Boolean()),
     live_search: setting('Accepts `search_parameters`, at this surcharge per call in US dollars.', Rate),

@@ -95,6 +95,7 @@ function write({ body: given, model, stream }: ChatOrder, { cap, isOpenai, drops
     tools,
     thinking,
     cache_control,
+    response_format,
     ...rest
   } = body
   const most = max_tokens ?? max_completion_tokens
@@ -105,6 +106,7 @@ function write({ body: given, model, stream }: ChatOrder, { cap, isOpenai, drops
     ...(thinking !== undefined && !isOpenai && { thinking }),
     ...(cache_control !== undefined && !drops.has('cache_control') && { cache_control }),
     ...rest,
+    ...(response_format !== undefined && { response_format: named(response_format) }),
     ...(most !== undefined && { [cap]: most }),
     stream,
     ...(stream && { stream_options: { include_usage: true } }),
@@ -121,6 +123,12 @@ function plain(message: Fields, drops: ReadonlySet<string>): Fields {
     ...(text !== undefined && { content: eachOf(text, (part) => without(part, drops)) }),
     ...(tool_calls !== undefined && { tool_calls: eachOf(tool_calls, (call) => without(call, drops)) }),
   }
+}
+
+/** A schema needs a name here, which not every client sends. */
+function named(format: Json): Json {
+  if (!isFields(format) || format.type !== 'json_schema' || !isFields(format.json_schema ?? null)) return format
+  return { ...format, json_schema: { name: 'response', ...(format.json_schema as Fields) } }
 }
 
 const eachOf = (list: Json, change: (entry: Fields) => Fields): Json =>

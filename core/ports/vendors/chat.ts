@@ -68,6 +68,8 @@ export type ChatRow = {
   readonly strips?: readonly string[]
   /** Parameters that are 400 INVALID_PARAMETER; a `temperature` of 1 passes all the same (contract 6.33). */
   readonly refuses?: readonly string[]
+  /** Most `stop` strings of a request; more are 400. Absent where its vendor states none. */
+  readonly maxStops?: number
   /** A forced `tool_choice` is served as `auto`. */
   readonly noForcedTools?: boolean
   /** Function tools go over the responses format, for chat refuses them together with an effort (decision 75). */

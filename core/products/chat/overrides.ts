@@ -33,6 +33,7 @@ export type ChatOverride = {
   readonly images?: NonNullable<ChatRow['images']>
   readonly strips?: readonly string[]
   readonly refuses?: readonly string[]
+  readonly max_stops?: number
   readonly no_forced_tools?: boolean
   readonly tools_by_responses?: boolean
   readonly live_search?: string
@@ -111,8 +112,16 @@ function withOverride(existing: ChatRow | undefined, override: ChatOverride, rep
 
 /** The fields that are copied, renamed to the catalog's names. */
 function directFields(override: ChatOverride, report: Report): Partial<ChatRow> {
-  const { context_window, max_output, no_forced_tools, tools_by_responses, live_search, prompt_cache, ...rest } =
-    override
+  const {
+    context_window,
+    max_output,
+    max_stops,
+    no_forced_tools,
+    tools_by_responses,
+    live_search,
+    prompt_cache,
+    ...rest
+  } = override
   const {
     id: _id,
     input: _in,
@@ -130,6 +139,7 @@ function directFields(override: ChatOverride, report: Report): Partial<ChatRow> 
     ...same,
     ...(context_window !== undefined && { contextWindow: context_window }),
     ...(max_output !== undefined && { maxOutput: max_output }),
+    ...(max_stops !== undefined && { maxStops: max_stops }),
     ...(no_forced_tools !== undefined && { noForcedTools: no_forced_tools }),
     ...(tools_by_responses !== undefined && { toolsByResponses: tools_by_responses }),
     ...(prompt_cache !== undefined && { promptCache: prompt_cache }),

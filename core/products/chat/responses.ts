@@ -217,6 +217,9 @@ function checkStateless(body: Fields): void {
       'tools',
       `${served} is run by the vendor at an extra charge and is not supported; declare functions instead.`,
     )
+  const { tool_choice: choice } = body
+  if (listOf(body.tools).length === 0 && (choice === 'required' || isFields(choice)))
+    throw invalidParameter('tool_choice', 'names a tool, and the request has no tools.')
 }
 
 /**

@@ -24,6 +24,7 @@ import type { Answer, StreamedContext, StreamedOrder, Offering, Price } from '..
 import { ApiError } from '../../http/errors.ts'
 import type { Dollars, Usdc } from '../../x402/money.ts'
 import type { Json, Fields } from '../../lib/json.ts'
+import { checkControls, stopsIn, withoutIdleChoice } from './controls.ts'
 import { chatPrice } from './price.ts'
 import { flatPrice } from '../../x402/pricing.ts'
 import { estimatePrompt, upperBound } from './token_estimate.ts'
@@ -110,10 +111,11 @@ export async function sizeRequest(
   checkExtras(request)
   checkSizes(request)
   checkMessages(request.messages as ChatBody['messages'], { row, format, isNative })
+  checkControls(request, { row, providerFormat, isNative })
   const {
     body: { max_tokens: _, max_completion_tokens: __, stream: ___, model: ____, ...body },
     effort,
-  } = applyModelRules(request, row, { byResponses: format === 'responses' })
+  } = applyModelRules(withoutIdleChoice(request), row, { byResponses: format === 'responses' })
   const requested = requestedTokens(request)
   if (answersOf(request) > 1 && !supportsMultipleAnswers(body, { row, format, providerFormat })) {
     throw invalidParameter(
@@ -301,7 +303,10 @@ function candidatesFor({ row, promptTokens, chat }: ChatInput, { catalog, vendor
     answersOf(chat) === 1 ||
     supportsMultipleAnswers(chat, { row: other, format: 'chat', providerFormat: vendors.chat(other)?.format })
   const isFit = (other: ChatRow) =>
-    other.contextWindow > promptTokens && (!hasImages || other.images !== undefined) && isAble(other)
+    other.contextWindow > promptTokens &&
+    (!hasImages || other.images !== undefined) &&
+    stopsIn(chat.stop).length <= (other.maxStops ?? Number.POSITIVE_INFINITY) &&
+    isAble(other)
   const rows = [row, ...(row.fallbacks ?? []).flatMap((id) => catalog.chat.get(id) ?? []).filter(isFit)]
   return rows.flatMap((candidate) => {
     const vendor = vendors.chat(candidate)

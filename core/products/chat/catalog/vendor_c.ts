@@ -9,6 +9,7 @@ const grok = {
   categories: THINKS_AND_SEES,
   structured: 'forwarded',
   images: 'tiles_448',
+  maxStops: 4,
   liveSearch: dollars('0.30'),
 } as const
 /** The longest answer of this pair and of 4.3 is not published. The pair rejects an effort (decision 75). */

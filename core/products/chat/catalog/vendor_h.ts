@@ -3,7 +3,7 @@ import type { ChatRow } from '../../../ports/vendors/chat.ts'
 import { chatRow, paid, released, THINKS, THINKS_AND_SEES } from './row.ts'
 
 /** Rates of peak hours. Two rows share one upstream, which reasons by default. */
-const deepseek = { contextWindow: 1_000_000, maxOutput: 384_000, structured: 'forwarded' } as const
+const deepseek = { contextWindow: 1_000_000, maxOutput: 384_000, structured: 'forwarded', maxStops: 16 } as const
 
 export const vendorH: readonly ChatRow[] = [
   chatRow('vendor-h/chat-4', 'deepseek/deepseek-flash', {

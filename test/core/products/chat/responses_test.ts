@@ -95,6 +95,14 @@ describe('on a vendor that speaks responses', () => {
     expect(chain.transfers.length).toBe(1)
   })
 
+  test('a tool that must be called, and is not offered, is 400 before the quote (contract 6.59)', async () => {
+    for (const tool_choice of ['required', { type: 'function', name: 'look' }]) {
+      const { ask } = shopOf()
+      const { status, body } = await ask({ model: MODEL, input: 'Hi', tool_choice })
+      expect([status, body.error.param]).toEqual([400, 'tool_choice'])
+    }
+  })
+
   test('a request is passed on verbatim, stateless whatever it says', async () => {
     const said = {
       instructions: 'Be brief.',

@@ -762,6 +762,106 @@ test('an unknown model is answered with models that are served here', async () =
   )
 })
 
+describe('what controls an answer is judged before the quote (contract 6.59)', () => {
+  const schema = (more: Record<string, unknown>) => ({
+    response_format: { type: 'json_schema', json_schema: { name: 'x', schema: {}, ...more } },
+  })
+  const tool = (more: Record<string, unknown>) => ({ tools: [{ type: 'function', function: { name: 'f', ...more } }] })
+  const stops = (count: number) => ({ stop: Array.from({ length: count }, (_, at) => `s${at}`) })
+  const choose = (tool_choice: unknown) => ({ tools: [FUNCTION], tool_choice })
+  const cases: readonly (readonly [string, Record<string, unknown>, string])[] = [
+    ['a tool without a function', { tools: [{ type: 'function' }] }, 'tools.0.function'],
+    ['a tool without a name', tool({ name: undefined }), 'tools.0.function.name'],
+    ['a name with a space', tool({ name: 'look up' }), 'tools.0.function.name'],
+    ['parameters that are a text', tool({ parameters: '{}' }), 'tools.0.function.parameters'],
+    ['a description that is a list', tool({ description: ['x'] }), 'tools.0.function.description'],
+    ['strict that is a text', tool({ strict: 'yes' }), 'tools.0.function.strict'],
+    ['an old function without a name', { functions: [{}] }, 'functions.0.name'],
+    ['a choice that is no word', choose('any'), 'tool_choice'],
+    ['a choice of another type', choose({ type: 'tool', name: 'look' }), 'tool_choice.type'],
+    [
+      'a choice of a tool that is not offered',
+      choose({ type: 'function', function: { name: 'see' } }),
+      'tool_choice.function.name',
+    ],
+    ['a forced choice of no tools', { tool_choice: 'required' }, 'tool_choice'],
+    [
+      'allowed tools of no mode',
+      choose({ type: 'allowed_tools', allowed_tools: { tools: [FUNCTION] } }),
+      'tool_choice.allowed_tools.mode',
+    ],
+    ['a format of no type that exists', { response_format: { type: 'xml' } }, 'response_format.type'],
+    ['a schema that is missing', { response_format: { type: 'json_schema' } }, 'response_format.json_schema'],
+    ['a schema that is a text', schema({ schema: '{}' }), 'response_format.json_schema.schema'],
+    ['a schema with a name of two words', schema({ name: 'my trip' }), 'response_format.json_schema.name'],
+    ['a stop that is empty', { stop: ['x', ''] }, 'stop.1'],
+  ]
+  for (const [name, body, param] of cases) {
+    test(`${name}: 400 that names it, on every model`, async () => {
+      for (const model of ['vendor-a/chat-5.4-mini', 'vendor-b/chat-3.8-flash', 'vendor-g/chat-5.5-large', FREE]) {
+        const refusal = await shopOf().refused({ model, ...body })
+        expect([model, refusal.status, refusal.param]).toEqual([model, 400, param])
+      }
+    })
+  }
+
+  test('as many stop strings pass as the vendor of the model takes, and no more', async () => {
+    for (const [model, most] of [
+      ['vendor-a/chat-5.4-mini', 4],
+      ['vendor-b/chat-3.8-flash', 5],
+      ['vendor-c/chat-4.7', 4],
+      ['vendor-h/chat-4', 16],
+    ] as const) {
+      expect((await shopOf().ask({ model, messages: [user()], ...stops(most) })).status).toBe(402)
+      expect(await shopOf().refused({ model, ...stops(most + 1) })).toMatchObject({
+        status: 400,
+        code: 'INVALID_PARAMETER',
+        param: 'stop',
+        message: `stop: may be at most ${most} strings for ${model}, got ${most + 1}.`,
+      })
+    }
+    expect((await shopOf().ask({ model: 'vendor-g/chat-5.5-large', messages: [user()], ...stops(40) })).status).toBe(
+      402,
+    )
+  })
+
+  test('a stop that the vendor has no place for is refused, not dropped', async () => {
+    const search = { model: 'vendor-c/chat-4.7', stop: 'x', search_parameters: { mode: 'on' } }
+    expect(await shopOf().refused(search)).toMatchObject({ status: 400, param: 'stop' })
+  })
+
+  test('custom tools are refused where the vendor has none', async () => {
+    const tools = [{ type: 'custom', custom: { name: 'grep' } }]
+    for (const format of ['messages', 'generate_content'] as const) {
+      const vendor = scriptedChat(undefined, { format })
+      const { alice } = shopOf({ chatVendor: vendor })
+      const { status, body } = await alice.ask(
+        { model: 'vendor-a/chat-5.4-mini', messages: [user()], tools },
+        { path: COMPLETIONS },
+      )
+      expect([status, body.error.param]).toEqual([400, 'tools.0.type'])
+    }
+    expect((await shopOf().sent({ model: 'vendor-a/chat-5.4-mini', tools })).tools).toEqual(tools)
+  })
+
+  test('a choice that says nothing is left out where there are no tools: vendors refuse it there', async () => {
+    for (const tool_choice of ['auto', 'none'])
+      expect(await shopOf().sent({ model: 'vendor-a/chat-5.4-mini', tool_choice })).not.toHaveProperty('tool_choice')
+  })
+
+  test('what is right passes as it came', async () => {
+    const body = {
+      tools: [FUNCTION],
+      tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: [FUNCTION] } },
+      ...schema({ strict: true }),
+      stop: ['a', '\n'],
+    }
+    expect(await shopOf().sent({ model: 'vendor-d/chat-5.3', ...body })).toMatchObject(body)
+    // Its function tools go over the responses API, which has no stop.
+    expect(await shopOf().refused({ model: 'vendor-a/chat-5.4-mini', ...body })).toMatchObject({ param: 'stop' })
+  })
+})
+
 describe('the rules of a model', () => {
   test('the six-series refuses what its maker refuses, before the 402; a temperature of 1 passes', async () => {
     const refusals = {
