@@ -298,7 +298,7 @@ export function gateway(setup: Setup): Gateway {
         return body
       }
       const json = async () => await parseJson(await text(), header('content-type'), clock)
-      const asked = {
+      const freeRequest = {
         method: request.method,
         path,
         params,
@@ -312,7 +312,7 @@ export function gateway(setup: Setup): Gateway {
         text,
         json,
       }
-      return await endpoint.answer(asked, { ...freeContext, countTokens: counting.countTokens })
+      return await endpoint.answer(freeRequest, { ...freeContext, countTokens: counting.countTokens })
     } catch (error) {
       return refusal(error, endpoint.errorFormat ?? 'plain', request)
     } finally {

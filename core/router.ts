@@ -70,8 +70,9 @@ function routerOf(endpoints: readonly Endpoint[]): Router {
     if (!found) return { kind: 'unknown', nearby: nearby(path) }
     const { byMethod } = found.route
     const { params } = found
-    const looked = byMethod.get('GET') ?? byMethod.get('POST')
-    if (looked && isLook(method, looked, byMethod)) return { kind: 'discover', endpoint: looked, params }
+    const discovered = byMethod.get('GET') ?? byMethod.get('POST')
+    if (discovered && isDiscovery(method, discovered, byMethod))
+      return { kind: 'discover', endpoint: discovered, params }
     const endpoint = byMethod.get(method === 'HEAD' ? 'GET' : method)
     if (endpoint) return { kind: 'found', endpoint, params }
     const allow = allowed(byMethod)
@@ -80,8 +81,8 @@ function routerOf(endpoints: readonly Endpoint[]): Router {
 
   function nearby(path: string): readonly string[] {
     const given = path.split('/')
-    const shown = endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
-    const ranked = shown.map((endpoint) => ({ endpoint, near: shared(given, endpoint.path.split('/')) }))
+    const listed = endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
+    const ranked = listed.map((endpoint) => ({ endpoint, near: shared(given, endpoint.path.split('/')) }))
     ranked.sort((a, b) => b.near - a.near)
     return ranked.slice(0, 5).map(({ endpoint }) => `${endpoint.method} ${endpoint.path}`)
   }
@@ -91,7 +92,11 @@ function routerOf(endpoints: readonly Endpoint[]): Router {
 }
 
 /** HEAD never buys. A GET only looks where nothing is served under it. */
-function isLook(method: string, endpoint: Endpoint, byMethod: ReadonlyMap<string, Endpoint>): endpoint is Sold | Free {
+function isDiscovery(
+  method: string,
+  endpoint: Endpoint,
+  byMethod: ReadonlyMap<string, Endpoint>,
+): endpoint is Sold | Free {
   if (endpoint.kind === 'free') return endpoint.discoverable === true && (method === 'HEAD' || method === 'OPTIONS')
   return isSold(endpoint) && (method === 'HEAD' || (method === 'GET' && !byMethod.has('GET')))
 }

@@ -62,11 +62,11 @@ const SECRET_IDS = [
 
 const MEDIA = '/api/media/'
 /** The folder and the day of an object; its name is what grants access. */
-const SHELF = /^[a-z]{1,20}\/\d{4}-\d{2}-\d{2}\//
+const MEDIA_FOLDER = /^[a-z]{1,20}\/\d{4}-\d{2}-\d{2}\//
 
 /** The path with secret ids masked. Percent-encoding only makes an id longer, so it never shows more of it. */
 export function masked(path: string): string {
-  if (path.startsWith(MEDIA)) return `${MEDIA}${SHELF.exec(path.slice(MEDIA.length))?.[0] ?? ''}...`
+  if (path.startsWith(MEDIA)) return `${MEDIA}${MEDIA_FOLDER.exec(path.slice(MEDIA.length))?.[0] ?? ''}...`
   for (const { prefix, visible } of SECRET_IDS) {
     const start = path.indexOf(prefix)
     if (start < 0) continue

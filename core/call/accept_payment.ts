@@ -272,7 +272,7 @@ export function paymentAcceptance(
     const now = clock.now()
     const authorization: Authorization = { key, payer, payment, offer, expiresAt }
     const fresh = newId(ports.random)
-    const id = tag ? await bindTag(storage, tag, { call: fresh, keep: endpoint.retention, now }) : fresh
+    const id = tag ? await bindTag(storage, tag, { call: fresh, retention: endpoint.retention, now }) : fresh
     const { model, request } = await remembered(verified, { id, now })
     const call = {
       id,

@@ -261,7 +261,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
    */
   async function make(working: OpenedCall<Worked>, deadlineMs = timeouts.maxJobMs): Promise<Done> {
     const { endpoint, input, call } = working
-    const stallsAt = clock.now() + timeouts.maxJobMs
+    const timesOutAt = clock.now() + timeouts.maxJobMs
     try {
       const order = {
         id: call.id,
@@ -288,7 +288,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
         stored,
         raw: made.media?.urls ?? [],
         completion: {
-          result: (await keptOf(endpoint, stored)) as unknown as Json,
+          result: (await toStore(endpoint, stored)) as unknown as Json,
           expiresAt: Math.min(now + endpoint.retention.unclaimedMs, made.until ?? Infinity),
         },
       }
@@ -297,13 +297,13 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
       if (!(error instanceof ApiError))
         log.warn('work failed', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
       const now = clock.now()
-      await fail(storage, call, now < stallsAt ? failureText(apiError) : STALLED, now)
+      await fail(storage, call, now < timesOutAt ? failureText(apiError) : STALLED, now)
       return { kind: 'failed', apiError }
     }
   }
 
   /** What was passed on may be megabytes. */
-  async function keptOf(endpoint: Paid, stored: Stored): Promise<Stored> {
+  async function toStore(endpoint: Paid, stored: Stored): Promise<Stored> {
     return isVerbatim(endpoint) ? { ...stored, made: await pack(stored.made) } : stored
   }
 

@@ -139,13 +139,13 @@ async function orElse<T>(read: () => Promise<T>, otherwise: T): Promise<T> {
  * question is another question.
  */
 function everyQueryValue(query: URLSearchParams): Record<string, string | string[]> {
-  const said = new Map<string, string | string[]>()
+  const values = new Map<string, string | string[]>()
   for (const [name, value] of query) {
-    const before = said.get(name)
+    const before = values.get(name)
     if (Array.isArray(before)) before.push(value)
-    else said.set(name, before === undefined ? value : [before, value])
+    else values.set(name, before === undefined ? value : [before, value])
   }
-  return Object.fromEntries(said)
+  return Object.fromEntries(values)
 }
 
 function notConfigured({ summary }: Sold): ApiError {

@@ -111,8 +111,8 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
         endpoint.delivery === 'stream'
           ? await streamed.serve({ ...working, endpoint })
           : await made.serve({ ...working, endpoint })
-      const isTold = reply.status < 400 || 'payment-response' in reply.headers
-      return isTold ? reply : { ...reply, headers: { ...reply.headers, ...unpaidHeaders(working.call) } }
+      const hasOutcome = reply.status < 400 || 'payment-response' in reply.headers
+      return hasOutcome ? reply : { ...reply, headers: { ...reply.headers, ...unpaidHeaders(working.call) } }
     } catch (error) {
       if (!(error instanceof ApiError)) throw error
       throw new ApiError(error.code, {

@@ -240,8 +240,8 @@ const CHARGES: Readonly<Record<Charge, string>> = {
 
 /** What a vendor's error says of money is left out: a stream may have been settled before it. */
 function withCharge({ code, message, parts }: ApiError, charge: Charge): ApiError {
-  const said = message.replace(/ ?Nothing was charged\.(?= |$)/g, '')
-  return new ApiError(code, { ...parts, message: `${said} ${CHARGES[charge]}`.trim() })
+  const text = message.replace(/ ?Nothing was charged\.(?= |$)/g, '')
+  return new ApiError(code, { ...parts, message: `${text} ${CHARGES[charge]}`.trim() })
 }
 
 const tooLong = (ms: number) =>

@@ -321,13 +321,13 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
       call,
       authorization,
     } = working
-    const kept: Uint8Array[] = []
+    const recorded: Uint8Array[] = []
     let size = 0
     let paid: Promise<Paidness> | undefined
     const body = (isWhole: boolean) => {
-      if (size > MAX_KEPT) return errorEvent(TOO_LONG, errorFormat, stream.nextSequence?.())
+      if (size > MAX_RECORDED) return errorEvent(TOO_LONG, errorFormat, stream.nextSequence?.())
       return (
-        new TextDecoder().decode(concatBytes(kept, size)) +
+        new TextDecoder().decode(concatBytes(recorded, size)) +
         (isWhole ? stream.closing() : errorEvent(NOT_WHOLE, errorFormat, stream.nextSequence?.()))
       )
     }
@@ -342,8 +342,8 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
       settlesEarly: working.settlesEarly ?? false,
       record(bytes) {
         size += bytes.length
-        if (size <= MAX_KEPT) kept.push(bytes)
-        if (size > MAX_KEPT) kept.length = 0
+        if (size <= MAX_RECORDED) recorded.push(bytes)
+        if (size > MAX_RECORDED) recorded.length = 0
       },
       async settle({ isWhole }) {
         const isFirst = paid === undefined
@@ -405,7 +405,7 @@ const TOO_LONG = new ApiError('MODEL_UNAVAILABLE', {
   message: 'The stream was delivered once, and was too long to be kept. Its price was charged once.',
 })
 /** Of a longer stream nothing is kept for one who asks for it again, so that many streams cannot fill the memory. */
-const MAX_KEPT = 131_072
+const MAX_RECORDED = 131_072
 
 const answerOf = ({ made }: Stored) => made as unknown as replies.StoredAnswer
 

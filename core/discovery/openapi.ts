@@ -102,8 +102,8 @@ function requestOf(endpoint: Endpoint, method: string, trial: Trial): Fields {
   const inPath = names.map((name) =>
     parameter('path', name, { schema: properties[name], isRequired: true, example: trial.path[name] }),
   )
-  const asked = Object.keys(properties).filter((name) => !isBody && !names.includes(name))
-  const inQuery = [...new Set([...asked, ...Object.keys(isBody ? {} : trial.query)])].map((name) => {
+  const undeclared = Object.keys(properties).filter((name) => !isBody && !names.includes(name))
+  const inQuery = [...new Set([...undeclared, ...Object.keys(isBody ? {} : trial.query)])].map((name) => {
     return parameter('query', name, {
       schema: properties[name],
       isRequired: required.includes(name),
@@ -255,11 +255,11 @@ function challengeContext(
 
 /** One set of examples for each error format. */
 function rejectionsOf(endpoint: Sold | Polled, facts: GatewayDescription, { example }: Components): Fields {
-  const asked = challengeContext(endpoint, NOMINAL, facts)
+  const challenge = challengeContext(endpoint, NOMINAL, facts)
   return Object.fromEntries(
-    Object.entries(rejectionExamples(asked, NOMINAL)).map(([code, value]) => [
+    Object.entries(rejectionExamples(challenge, NOMINAL)).map(([code, value]) => [
       code,
-      example(`${asked.errorFormat}_${code}`, value),
+      example(`${challenge.errorFormat}_${code}`, value),
     ]),
   )
 }

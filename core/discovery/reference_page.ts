@@ -263,18 +263,18 @@ function responseOf(openapi: Node, status: string, response: Node): string {
   }
   const content = nodeOf(nodeOf(response.content)['application/json'])
   const { required } = nodeOf(content.examples)
-  const shown =
+  const body =
     required === undefined
       ? table('Field', fieldsOf(openapi, nodeOf(content.schema)))
       : exampleOf(nodeOf(required).value)
-  return `<details><summary><b>${status}</b> ${prose(response.description)}</summary>${shown}</details>`
+  return `<details><summary><b>${status}</b> ${prose(response.description)}</summary>${body}</details>`
 }
 
 const exampleOf = (value: unknown): string => `<pre>${escape(JSON.stringify(value, null, 2))}</pre>`
 
 function errors(openapi: Node): string {
   const all = Object.entries(nodeOf(nodeOf(openapi.components).responses))
-  const shown = all.map(([name, response]) => {
+  const body = all.map(([name, response]) => {
     const { description, content } = nodeOf(response)
     const examples = Object.entries(nodeOf(nodeOf(nodeOf(content)['application/json']).examples))
     const each = examples.map(
@@ -283,7 +283,7 @@ function errors(openapi: Node): string {
     )
     return `<section id="error-${escape(name)}"><h3>${escape(name.replaceAll('_', ' '))}</h3><p>${prose(description)}</p>${each.join('')}</section>`
   })
-  return `<h2 id="errors">Errors</h2>\n${shown.join('\n')}`
+  return `<h2 id="errors">Errors</h2>\n${body.join('\n')}`
 }
 
 function changes(changelog: readonly Change[]): string {

@@ -128,8 +128,8 @@ export function unsettled(
   if (endpoint.delivery === 'inline') return bare(endpoint, call, { stored, href, headers, settlement })
   return json(
     200,
-    { id: call.id, ...shownBy(endpoint, call, { stored, href, settlement }), price: priceOf(call), payment },
-    { ...headers, ...toldBy(endpoint, stored) },
+    { id: call.id, ...resultFields(endpoint, call, { stored, href, settlement }), price: priceOf(call), payment },
+    { ...headers, ...effectHeaders(endpoint, stored) },
   )
 }
 
@@ -161,11 +161,11 @@ export function result(endpoint: Sold, call: Call, { stored, receipt, label, hre
       headers: { 'x-payment-status': payment.status, ...receiptHeaders(receipt) },
       settlement,
     })
-  const shown = shownBy(endpoint, call, { stored, href, settlement, ...(raw && { raw }) })
+  const fields = resultFields(endpoint, call, { stored, href, settlement, ...(raw && { raw }) })
   return json(
     200,
-    { id: call.id, ...shown, price: priceOf(call), payment },
-    { ...PRIVATE, ...receiptHeaders(receipt), ...toldBy(endpoint, stored) },
+    { id: call.id, ...fields, price: priceOf(call), payment },
+    { ...PRIVATE, ...receiptHeaders(receipt), ...effectHeaders(endpoint, stored) },
   )
 }
 
@@ -177,7 +177,12 @@ function free(endpoint: Sold, call: Call, { stored, label, href, raw }: Omit<Col
   const payment = { status: 'not_charged', tx_hash: '', network: label }
   return json(
     200,
-    { id: call.id, ...shownBy(endpoint, call, { stored, href, ...(raw && { raw }) }), price: priceOf(call), payment },
+    {
+      id: call.id,
+      ...resultFields(endpoint, call, { stored, href, ...(raw && { raw }) }),
+      price: priceOf(call),
+      payment,
+    },
     { ...PRIVATE, ...NOT_CHARGED },
   )
 }
@@ -191,10 +196,10 @@ type Bare = Pick<Collected, 'stored' | 'href'> & {
  * 200: the result and nothing else, its numbers as exact as they were made; what became of its payment is in the
  * headers.
  */
-export function bare(endpoint: Paid, call: Pick<Call, 'request'>, { headers, ...shown }: Bare): Reply {
+export function bare(endpoint: Paid, call: Pick<Call, 'request'>, { headers, ...showing }: Bare): Reply {
   const { text, headers: own = {} } = endpoint.verbatim
-    ? passed(shown.stored.made)
-    : { text: exactJson(shownBy(endpoint, call, shown)) }
+    ? passed(showing.stored.made)
+    : { text: exactJson(resultFields(endpoint, call, showing)) }
   return { status: 200, headers: { ...PRIVATE, 'content-type': 'application/json', ...own, ...headers }, body: text }
 }
 
@@ -218,9 +223,10 @@ export function answered({ headers, body }: StoredAnswer, paymentHeaders: Readon
 /** An answer that was served before its money moved, or although it did not (contract 6.49). */
 export const unsettledHeaders = (why: string) => ({ 'x-payment-settled': 'false', 'x-payment-settle-error-class': why })
 
-const toldBy = ({ effects }: Paid, { made }: Stored): Readonly<Record<string, string>> => effects?.headers?.(made) ?? {}
+const effectHeaders = ({ effects }: Paid, { made }: Stored): Readonly<Record<string, string>> =>
+  effects?.headers?.(made) ?? {}
 
-function shownBy(
+function resultFields(
   endpoint: Paid,
   call: Pick<Call, 'request'>,
   { stored, href, raw, settlement }: Pick<Collected, 'stored' | 'href' | 'raw'> & Pick<Showing, 'settlement'>,
@@ -239,7 +245,7 @@ export function envelope(
     id: call.id,
     object: endpoint.job.object,
     status,
-    ...told(call.request),
+    ...publicFields(call.request),
     price: priceOf(call),
     payment_status: 'verified',
     created: Math.floor(call.createdAt / 1000),
@@ -322,9 +328,9 @@ export function cannotVerify(reason: string): ApiError {
  * any call instead.
  */
 export function pollUrl({ job }: Sold, { id, request }: Call, key?: string): string {
-  const kept = (request as { readonly _poll?: unknown } | null)?._poll
-  if (typeof kept !== 'string') return keyed(job.poll.replace('{id}', id), key)
-  return key === undefined ? anyCallUrl(id) : keyed(kept, key)
+  const stored = (request as { readonly _poll?: unknown } | null)?._poll
+  if (typeof stored !== 'string') return keyed(job.poll.replace('{id}', id), key)
+  return key === undefined ? anyCallUrl(id) : keyed(stored, key)
 }
 
 /** Where any call is polled, whatever was bought by it. */
@@ -335,7 +341,7 @@ function keyed(url: string, key: string | undefined): string {
 }
 
 /** What is remembered of a request, without what we remember for ourselves. */
-function told(request: Json): Body {
+function publicFields(request: Json): Body {
   return Object.fromEntries(Object.entries(request as Body).filter(([name]) => !name.startsWith('_')))
 }
 

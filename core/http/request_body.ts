@@ -168,20 +168,20 @@ export function budget(
   deadlines: Deadlines,
   { onFreed }: { onFreed?: (() => void) | undefined } = {},
 ): Budget {
-  let held = 0
+  let total = 0
   let freed = 0
   return {
     take(count) {
-      if (held + count > bytes) {
+      if (total + count > bytes) {
         throw new ApiError('BUSY', {
           message: 'Too many uploads are under way. Nothing was charged; send the same request again.',
           headers: { 'retry-after': '2' },
         })
       }
-      held += count
+      total += count
     },
     give(count) {
-      held -= count
+      total -= count
       freed += count
       if (freed < WORTH_COLLECTING) return
       freed = 0
@@ -203,17 +203,17 @@ const COPIES = 3
 
 /** A hold on a budget for one request, in which every byte counts for its copies as well. */
 export function holdOn(shared: Budget): Hold {
-  let held = 0
+  let total = 0
   return {
     take(bytes) {
       shared.take(bytes * COPIES)
-      held += bytes * COPIES
+      total += bytes * COPIES
     },
     give() {},
     deadline: shared.deadline,
     release() {
-      shared.give(held)
-      held = 0
+      shared.give(total)
+      total = 0
     },
   }
 }
@@ -334,21 +334,21 @@ const DEEPEST = 200
  * more.
  */
 function checkDepth(value: object): void {
-  const place = deepPlace(value, DEEPEST)
-  if (!place) return
-  const path = clip(place.slice(0, SHOWN_NAMES).join('.'))
+  const names = tooDeepPath(value, DEEPEST)
+  if (!names) return
+  const path = clip(names.slice(0, MAX_PATH_NAMES).join('.'))
   throw invalidBody([{ path, message: `${path}: nested deeper than ${DEEPEST} levels` }])
 }
 
-const SHOWN_NAMES = 6
+const MAX_PATH_NAMES = 6
 
 /** The names on the way to what lies deeper than `levels`, from the outside; goes no deeper than that itself. */
-function deepPlace(value: object, levels: number): readonly string[] | undefined {
+function tooDeepPath(value: object, levels: number): readonly string[] | undefined {
   if (levels < 0) return []
   for (const [name, inner] of Object.entries(value)) {
     if (typeof inner !== 'object' || inner === null) continue
-    const place = deepPlace(inner, levels - 1)
-    if (place) return [name, ...place]
+    const path = tooDeepPath(inner, levels - 1)
+    if (path) return [name, ...path]
   }
   return undefined
 }

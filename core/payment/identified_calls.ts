@@ -54,8 +54,8 @@ export function tagOf({
  * request.
  */
 export async function taggedCall(storage: Storage, tag: Tag, now: number): Promise<Call | undefined> {
-  const held = await BINDING.get(storage, tag.id, now)
-  return held && (await storage.getCall(bindingOf(held, tag).call))
+  const stored = await BINDING.get(storage, tag.id, now)
+  return stored && (await storage.getCall(bindingOf(stored, tag).call))
 }
 
 /**
@@ -65,20 +65,20 @@ export async function taggedCall(storage: Storage, tag: Tag, now: number): Promi
 export async function bindTag(
   storage: Storage,
   tag: Tag,
-  { call, keep, now }: { call: string; keep: Paid['retention']; now: number },
+  { call, retention, now }: { call: string; retention: Paid['retention']; now: number },
 ): Promise<string> {
   // Never longer than the call itself is kept.
-  const expiresAt = now + Math.min(keep.unclaimedMs, keep.settledMs)
+  const expiresAt = now + Math.min(retention.unclaimedMs, retention.settledMs)
   const binding: Binding = { call, fingerprint: tag.fingerprint }
   // Each further round means that somebody else has got on.
   for (;;) {
     if (await BINDING.put(storage, { id: tag.id, owner: tag.payer, data: binding, expiresAt }, now)) return call
-    const held = await BINDING.get(storage, tag.id, now)
-    if (!held) continue
-    const bound = bindingOf(held, tag)
+    const stored = await BINDING.get(storage, tag.id, now)
+    if (!stored) continue
+    const bound = bindingOf(stored, tag)
     const known = await storage.getCall(bound.call)
     if (!known || !isOver(known, now)) return bound.call
-    if (await BINDING.move(storage, held, { data: binding, expiresAt }, now)) return call
+    if (await BINDING.move(storage, stored, { data: binding, expiresAt }, now)) return call
   }
 }
 

@@ -161,9 +161,9 @@ export function challenge(
   // The hottest path of all: what stands in header and body is written out once, what never changes never.
   const accepts = JSON.stringify(offers)
   const begin = `{"x402Version":${VERSION},"error":${JSON.stringify(error)},"resource":`
-  const told = fitting(MAX_HEADERS - MAX_BESIDE - beside, { begin, resource, offers, accepts })
-  const all = encodeText(told.all)
-  const one = told.one === told.all ? all : encodeText(told.one)
+  const parts = fitting(MAX_HEADERS - MAX_BESIDE - beside, { begin, resource, offers, accepts })
+  const all = encodeText(parts.all)
+  const one = parts.one === parts.all ? all : encodeText(parts.one)
   const extensions = bazaar === undefined ? DECLARED : `${DECLARED},"bazaar":${bazaar}`
   return {
     headers: {
@@ -178,7 +178,7 @@ export function challenge(
 }
 
 /** What `payment-required` says, and what the two others say. */
-type Told = { readonly all: string; readonly one: string }
+type HeaderParts = { readonly all: string; readonly one: string }
 type Telling = {
   readonly begin: string
   readonly resource: Omit<Resource, 'bazaar'>
@@ -191,27 +191,33 @@ type Telling = {
  * the schema of the extension, the description, the end of a long URL, the hints of an offer; offers last of all, from
  * the end, down to one.
  */
-function fitting(room: number, { begin, resource, offers, accepts }: Telling): Told {
+function fitting(room: number, { begin, resource, offers, accepts }: Telling): HeaderParts {
   const { description: _, ...bare } = resource
   const short = { ...bare, url: bare.url.slice(0, SHORT_URL) }
-  const tell = (shown: Partial<Resource>, declared: string, list = accepts, listed = offers): Told => {
-    const frame = (some: string) => `${begin}${JSON.stringify(shown)},"accepts":${some},"extensions":{${declared}}}`
+  const partsOf = (
+    resourceFields: Partial<Resource>,
+    declared: string,
+    list = accepts,
+    listed = offers,
+  ): HeaderParts => {
+    const frame = (some: string) =>
+      `${begin}${JSON.stringify(resourceFields)},"accepts":${some},"extensions":{${declared}}}`
     const all = frame(list)
     return { all, one: listed.length > 1 ? frame(JSON.stringify([firstOf(listed)])) : all }
   }
-  const isRoom = ({ all, one }: Told) => encodedSize(all) + 2 * encodedSize(one) <= room
-  for (const [shown, declared] of [
+  const isRoom = ({ all, one }: HeaderParts) => encodedSize(all) + 2 * encodedSize(one) <= room
+  for (const [resourceFields, declared] of [
     [resource, DECLARED],
     [resource, DECLARED_BRIEFLY],
     [bare, DECLARED_BRIEFLY],
     [short, DECLARED_BRIEFLY],
   ] as const) {
-    const told = tell(shown, declared)
-    if (isRoom(told)) return told
+    const parts = partsOf(resourceFields, declared)
+    if (isRoom(parts)) return parts
   }
   for (let listed = offers.map(withoutHint); ; listed = listed.slice(0, -1)) {
-    const told = tell({ url: short.url }, '', JSON.stringify(listed), listed)
-    if (isRoom(told) || listed.length < 2) return told
+    const parts = partsOf({ url: short.url }, '', JSON.stringify(listed), listed)
+    if (isRoom(parts) || listed.length < 2) return parts
   }
 }
 

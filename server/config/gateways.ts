@@ -75,7 +75,7 @@ export function resolveGateways(
 ): readonly GatewayConfig[] {
   const gateways = rows.map((row, index) => resolveGateway(row, `gateways.${index}`, { env, mistakes }))
   for (const [index, row] of gateways.entries())
-    mistakes.push(...placeProblems(row, { index, shared }).map((problem) => `gateways.${index}${problem}`))
+    mistakes.push(...addressProblems(row, { index, shared }).map((problem) => `gateways.${index}${problem}`))
   for (const name of duplicatesIn(gateways.map((row) => row.name))) mistakes.push(`gateways: two are called ${name}`)
   const hosts = gateways.flatMap((row) => row.hosts.map((host) => host.toLowerCase()))
   for (const host of duplicatesIn(hosts)) mistakes.push(`gateways: two answer for the host ${host}`)
@@ -90,12 +90,12 @@ export function resolveGateways(
 function resolveGateway(row: Row, at: string, reading: Reading): GatewayConfig {
   const { name, hosts = [], hidden = [], retired = false, catalog = 'full', port, public_origin: publicOrigin } = row
   const label = row.label ?? labelOf(row.network) ?? name
-  const place = { ...(port !== undefined && { port }), ...(publicOrigin && { publicOrigin }) }
+  const address = { ...(port !== undefined && { port }), ...(publicOrigin && { publicOrigin }) }
   return {
     name,
     label,
     hosts,
-    ...place,
+    ...address,
     catalog,
     hidden,
     retired,
@@ -107,7 +107,7 @@ function resolveGateway(row: Row, at: string, reading: Reading): GatewayConfig {
  * What would keep callers from a gateway. A name counts as a Host header spells it: in punycode, without the port that
  * is usual.
  */
-function placeProblems(
+function addressProblems(
   { hosts, port, retired }: GatewayConfig,
   { index, shared }: { index: number; shared: number },
 ): readonly string[] {

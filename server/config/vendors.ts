@@ -182,10 +182,10 @@ export function resolveImages(
  * What a row says above what its vendor says. A row of another protocol is another service: it is not to be shown the
  * vendor's own key.
  */
-export function above<Said extends { readonly protocol?: string }>(
-  table: Said | undefined,
-  own: Partial<Said>,
-): Partial<Said> {
+export function above<Table extends { readonly protocol?: string }>(
+  table: Table | undefined,
+  own: Partial<Table>,
+): Partial<Table> {
   return own.protocol && own.protocol !== table?.protocol ? own : { ...table, ...own }
 }
 

@@ -65,7 +65,7 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
     const chain = chainOf(name, paymentMethod, chaining)
     chaining.undo.push(() => chain.close())
     await openChain(name, chain, chaining)
-    await storeKey(name, chain, chaining)
+    await leaseKey(name, chain, chaining)
     scheduleRefresh(name, chain, { ...chaining, tell: teller(name, chain, chaining) })
     return chain
   }
@@ -190,7 +190,7 @@ export function teller(
 }
 
 /** Keeps hold of a relayer key while the process lives, and tries for a free one while it has none. */
-async function storeKey(gateway: string, chain: ServedChain, { log, clock, undo, leaseMs }: Chaining): Promise<void> {
+async function leaseKey(gateway: string, chain: ServedChain, { log, clock, undo, leaseMs }: Chaining): Promise<void> {
   if (!chain.renew) return
   const stop = new AbortController()
   undo.push(async () => {

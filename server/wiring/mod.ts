@@ -86,7 +86,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   undo.push(() => storage.close())
   const { now: askTime } = storage
   const shared =
-    askTime && (await orRefuse('DATABASE_URL', () => keptTime(askTime, { log, undo, leaseMs: config.leaseMs })))
+    askTime && (await orRefuse('DATABASE_URL', () => databaseClock(askTime, { log, undo, leaseMs: config.leaseMs })))
   const clock = shared ?? systemClock
 
   const objects = await orRefuse('OBJECT_STORE', () => openObjects(config))
@@ -104,7 +104,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   })
   if (config.environmentVendors.length > 0)
     log.info('vendors were found in the environment', { vendors: config.environmentVendors })
-  const shelf = catalog({
+  const fullCatalog = catalog({
     images: config.images.rows,
     chat: config.chat.rows,
     video: config.videos.rows,
@@ -153,7 +153,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
         ports,
         allowlists,
         ...(isDevnet && { freeToOrigin: isOwnPage(config.publicOrigin) }),
-        ...gatewaySettings(config, row, { workerId, shelf: shelfOf(row, shelf) }),
+        ...gatewaySettings(config, row, { workerId, catalog: catalogOf(row, fullCatalog) }),
       }),
     )
     gateways.push({ gateway: opened, config: row })
@@ -170,7 +170,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
       calls: left.map(({ id }) => id),
     })
   // Loading it takes a third of a second, which the first buyer should not wait.
-  const isCounted = shelf.chat.all.some((row) => row.billing.mode === 'paid' && vendors.chat(row) !== undefined)
+  const isCounted = fullCatalog.chat.all.some((row) => row.billing.mode === 'paid' && vendors.chat(row) !== undefined)
   if (isCounted)
     warmTokenizer().catch((error: Error) => log.warn('the tokenizer could not be loaded', { error: error.message }))
   return { gateways, storage, clock, workerId, devnet, metrics: meters, drain }
@@ -202,13 +202,13 @@ const MINUTE_MS = 60_000
 function gatewaySettings(
   config: Config,
   row: GatewayConfig,
-  { workerId, shelf }: { workerId: string; shelf: Catalog },
+  { workerId, catalog }: { workerId: string; catalog: Catalog },
 ) {
   return {
     name: row.name,
     label: row.label,
     version: VERSION,
-    catalog: shelf,
+    catalog,
     hidden: row.hidden,
     networks: row.paymentMethods.flatMap((paymentMethod) =>
       paymentMethod.kind === 'batched' ? paymentMethod.networks : [paymentMethod.network],
@@ -237,15 +237,15 @@ function gatewaySettings(
 }
 
 /** The models that a row sells. One that it names and nobody has is the operator's slip. */
-function shelfOf({ name, catalog: named }: GatewayConfig, shelf: Catalog): Catalog {
-  if (named === 'full') return shelf
-  if (named === 'small') return narrowed(shelf, SMALL)
+function catalogOf({ name, catalog: named }: GatewayConfig, full: Catalog): Catalog {
+  if (named === 'full') return full
+  if (named === 'small') return narrowed(full, SMALL)
   const stray = named.find(
-    (id) => !shelf.images.get(id) && !shelf.chat.get(id) && !shelf.video.get(id) && !shelf.audio.get(id),
+    (id) => !full.images.get(id) && !full.chat.get(id) && !full.video.get(id) && !full.audio.get(id),
   )
   if (stray !== undefined)
     throw new StartError(`Gateway ${name}: catalog names ${stray}, which is no model of the catalog`)
-  return narrowed(shelf, named)
+  return narrowed(full, named)
 }
 
 /** No vendor is given up before its own time is over. */
@@ -253,7 +253,7 @@ const longestSubmit = ({ videos }: Config): number =>
   Math.max(SUBMIT_TIMEOUT_MS, ...[...videos.servings.values()].map(({ timeoutMs }) => timeoutMs))
 
 /** The time of the database, asked for several times in a lease. What cannot be asked at the start is asked soon. */
-async function keptTime(
+async function databaseClock(
   ask: () => Promise<number>,
   { log, undo, leaseMs }: { log: ServerLog; undo: (() => unknown)[]; leaseMs: number },
 ): Promise<SharedClock> {

@@ -204,8 +204,8 @@ export function findByScan(reads: SolanaReads, limit = 200): TransactionFinder {
     for (let page = 0; page < MAX_PAGES; page++) {
       const rows = await reads.signatures(exact.source, { before, limit: PAGE, since }, signal)
       if (rows.kind === 'failure') return rows
-      const recent = rows.found.filter(({ time = Number.POSITIVE_INFINITY }) => time * 1000 >= earliest)
-      const candidates = recent
+      const inTime = rows.found.filter(({ time = Number.POSITIVE_INFINITY }) => time * 1000 >= earliest)
+      const candidates = inTime
         .filter((row) => row.memo === undefined || row.memo === memo)
         .map(({ signature }) => signature)
       for (let i = 0; i < candidates.length; i += CONCURRENCY) {
@@ -215,7 +215,7 @@ export function findByScan(reads: SolanaReads, limit = 200): TransactionFinder {
         const found = await inspect(batch, exact, signal)
         if (found) return found
       }
-      if (recent.length < PAGE) return { kind: 'none' }
+      if (inTime.length < PAGE) return { kind: 'none' }
       before = rows.found.at(-1)?.signature
     }
     return TOO_MANY

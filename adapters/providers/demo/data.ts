@@ -1,4 +1,6 @@
-/** Made-up prediction and DeFi data in the shapes of the real services: each answer, and each row, is labelled a sample. */
+/**
+ * Made-up prediction and DeFi data in the shapes of the real services: each answer, and each row, is labelled a sample.
+ */
 import { type Clock, type DataVendor, ApiError, type PassthroughRequest } from '../../../core/mod.ts'
 
 const LABEL = { sample: true, note: 'Sample data: names and numbers are made up.' } as const

@@ -70,8 +70,8 @@ export function demoMarket({ clock }: { clock: Pick<Clock, 'now'> }): MarketVend
 }
 
 /** A price is a sum of sines from four minutes to half a year long, so the range of any interval is known. */
-const LONGEST_WAVE = 15_728_640
-const WAVES = [240, 960, 3_840, 15_360, 61_440, 245_760, 983_040, 3_932_160, LONGEST_WAVE]
+const MAX_WAVE = 15_728_640
+const WAVES = [240, 960, 3_840, 15_360, 61_440, 245_760, 983_040, 3_932_160, MAX_WAVE]
 
 function sampleOf([kind, symbol, name, base, decimals]: Row) {
   const key = `${kind}/${symbol}`
@@ -84,7 +84,7 @@ function sampleOf([kind, symbol, name, base, decimals]: Row) {
     range(from: number, to: number): readonly [low: number, high: number] {
       const ranges = WAVES.map((length, index) => {
         const shift = phase * (index + 3)
-        return sineRange(from / length + shift, to / length + shift, Math.sqrt(length / LONGEST_WAVE))
+        return sineRange(from / length + shift, to / length + shift, Math.sqrt(length / MAX_WAVE))
       })
       const sum = (side: 0 | 1) => base * Math.exp((VOLATILITY / 2) * ranges.reduce((all, each) => all + each[side], 0))
       return [sum(0), sum(1)]

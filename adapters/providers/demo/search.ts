@@ -18,8 +18,8 @@ news/chat-reasoning|2026-08-27|Chat answers show their reasoning|Since 27 August
   .trim()
   .split('\n')
   .map((line) => {
-    const [place = '', date = '', title = '', text = ''] = line.split('|')
-    return { url: `https://${place.replace('/', '.farebox.example/')}`, date, title, text }
+    const [host = '', date = '', title = '', text = ''] = line.split('|')
+    return { url: `https://${host.replace('/', '.farebox.example/')}`, date, title, text }
   })
 
 const COUNT = `${DOCUMENTS.length} bundled documents`

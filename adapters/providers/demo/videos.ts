@@ -21,7 +21,9 @@ type Film = { state: VideoState; mp4?: Uint8Array }
 
 const failed = (reason: string): VideoState => ({ kind: 'failed', reason })
 
-/** Silent films, made one at a time; equal jobs make equal films. Only the newest stay in memory, and can be read again. */
+/**
+ * Silent films, made one at a time; equal jobs make equal films. Only the newest stay in memory, and can be read again.
+ */
 export function demoVideos(options: DemoVideosOptions = {}): VideoVendor {
   const { waiting = MAX_WAITING, maxFilms = MAX_FILMS, log, makeFilm = film } = options
   const limit = concurrencyLimiter(1)

@@ -96,8 +96,8 @@ export function elevenlabs(config: AudioVendorConfig): AudioVendor {
     async speak({ model, text, voice, format, speed }: SpeechJob, { signal }) {
       const path = `/v1/text-to-speech/${encodeURIComponent(voice)}?output_format=${OUTPUTS[format]}`
       const order = { text, model_id: model, ...(speed !== 1 && { voice_settings: { speed } }) }
-      const { bytes, headers: said } = await post(path, order, { signal, classify: classifierFor('input') })
-      const credits = Number(said.get('character-cost') ?? Number.NaN)
+      const { bytes, headers: replyHeaders } = await post(path, order, { signal, classify: classifierFor('input') })
+      const credits = Number(replyHeaders.get('character-cost') ?? Number.NaN)
       return {
         url: soundUri(bytes, format, http),
         ...measured(bytes, format),

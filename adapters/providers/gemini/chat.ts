@@ -46,7 +46,7 @@ export function geminiChat(config: ChatVendorConfig): ChatVendor {
     isAnswer: hasAnswer,
     toChat: (reply, facts) => chatFromGenerateContentReply(reply, factsOf(facts, reply)),
     stream: (facts) => ({
-      rewriter: begunBy((first) => chatFromGenerateContentStream(factsOf(facts, tryJson(first.data)))),
+      rewriter: startedBy((first) => chatFromGenerateContentStream(factsOf(facts, tryJson(first.data)))),
       errorIn: errorEvent,
       isEnding: ({ data }) => ENDS.test(data),
     }),
@@ -68,7 +68,7 @@ function hasAnswer({ candidates, promptFeedback, prompt_feedback }: Fields): boo
 const ENDS = /"(?:finishReason|finish_reason|blockReason|block_reason)": ?"/
 
 /** A rewriter that is made when its first event is there, for it names the reply. */
-function begunBy(make: (first: SseEvent) => Rewriter): Rewriter {
+function startedBy(make: (first: SseEvent) => Rewriter): Rewriter {
   let made: Rewriter | undefined
   return {
     on: (event) => (made ??= make(event)).on(event),

@@ -102,15 +102,15 @@ function silent(network: string, what: string): ApiError {
 }
 
 /** Why this is no answer to what was asked, if it is none. An error that the call has earned is an answer. */
-function problemIn(said: unknown, calls: RpcCall | readonly RpcCall[]): string | undefined {
+function problemIn(reply: unknown, calls: RpcCall | readonly RpcCall[]): string | undefined {
   const isOne = 'method' in calls
-  const answers = isOne ? [said] : said
+  const answers = isOne ? [reply] : reply
   if (!Array.isArray(answers) || answers.length !== (isOne ? 1 : calls.length)) return 'not as many answers as calls'
   const read = answers.map(record)
   if (read.some((answer) => !('result' in answer) && !('error' in answer))) return 'neither a result nor an error'
   if (!isToThem(read, isOne ? [calls] : calls)) return 'answers to other calls'
-  const isAtFault = read.every(({ error }) => NODE_ERRORS.has(Number(record(error).code)))
-  return isAtFault ? `its own fault: ${String(record(read[0]?.error).message).slice(0, 200)}` : undefined
+  const isNodeError = read.every(({ error }) => NODE_ERRORS.has(Number(record(error).code)))
+  return isNodeError ? `its own fault: ${String(record(read[0]?.error).message).slice(0, 200)}` : undefined
 }
 
 /**

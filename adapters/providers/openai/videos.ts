@@ -82,7 +82,7 @@ function pictureIn(bytes: Uint8Array | undefined, uri?: string): Seed {
   const picture = bytes && recognize(bytes)
   if (!picture) throw invalidImage('The seed image is not in a format that this model reads.')
   const { type, width, height } = picture
-  const isTall = type === 'image/jpeg' && liesOnItsSide(bytes) ? width > height : height > width
+  const isTall = type === 'image/jpeg' && isRotated(bytes) ? width > height : height > width
   return {
     bytes,
     type,
@@ -93,7 +93,7 @@ function pictureIn(bytes: Uint8Array | undefined, uri?: string): Seed {
 }
 
 /** Whether a recognized photo is turned before it is looked at, by its EXIF. Reads no further than `recognize` did. */
-function liesOnItsSide(jpeg: Uint8Array): boolean {
+function isRotated(jpeg: Uint8Array): boolean {
   return (imageSize(jpeg.subarray(0, 1 << 20)).orientation ?? 1) > 4
 }
 

@@ -205,8 +205,8 @@ function barsOf(text: string): readonly Bar[] | undefined {
   if (s !== 'ok' || !Array.isArray(t)) return undefined
   const column = (values: unknown, index: number) => decimalOf(Array.isArray(values) ? values[index] : undefined)
   const bars = new Map<number, Bar>()
-  for (const [index, said] of t.entries()) {
-    const time = decimalOf(said) ?? ''
+  for (const [index, given] of t.entries()) {
+    const time = decimalOf(given) ?? ''
     const at = /^\d{1,12}$/.test(time) ? Number(time) : Number.NaN
     const [open, high, low, close] = [o, h, l, c].map((values) => column(values, index))
     if (Number.isNaN(at) || !open || !high || !low || !close) continue

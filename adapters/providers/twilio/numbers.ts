@@ -130,13 +130,13 @@ export function twilio(config: TwilioConfig): PhoneVendor {
     areaCode: string | undefined,
     signal: AbortSignal,
   ): Promise<readonly string[]> {
-    const asked = new URLSearchParams({
+    const query = new URLSearchParams({
       VoiceEnabled: 'true',
       ExcludeAllAddressRequired: 'true',
       PageSize: String(TRIES),
       ...(areaCode && { AreaCode: areaCode }),
     })
-    const url = `${account}/AvailablePhoneNumbers/${encodeURIComponent(country)}/Local.json?${asked}`
+    const url = `${account}/AvailablePhoneNumbers/${encodeURIComponent(country)}/Local.json?${query}`
     const body = await http
       .getJson(url, { signal, headers, classify: orGone })
       .then((answer) => answer.body, isGone(undefined))

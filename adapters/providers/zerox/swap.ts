@@ -110,10 +110,10 @@ export function zerox(config: ZeroxConfig): SwapVendor {
     })
     const { status, ok } = response
     const text = ok ? came : withoutKey(came)
-    const said = parsed(text)
-    if (said === undefined && ok) throw away('answered with something that is not JSON')
+    const json = parsed(text)
+    if (json === undefined && ok) throw away('answered with something that is not JSON')
     const wait = response.headers.get('retry-after')?.trim() ?? ''
-    return { status, text, body: said ?? null, ...(RETRY_AFTER.test(wait) && { retryAfter: wait }) }
+    return { status, text, body: json ?? null, ...(RETRY_AFTER.test(wait) && { retryAfter: wait }) }
   }
 
   /** An aggregator that quotes what it was sent quotes our key; no caller may read it. */

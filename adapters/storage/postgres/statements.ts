@@ -98,7 +98,7 @@ const spendable = db
       same(asset),
     ),
   )
-const recent = db
+const recentlySettled = db
   .select({
     ...exposedCalls,
     bindingStatus: sql<never>`null::text`,
@@ -179,7 +179,7 @@ export const ask = {
   bindingsAmong: rows('bindings_among', bindings, db.select(bindings).from(authorizations).where(among(bindings.call))),
   signed: rows('signed', { signed }, db.select({ signed }).from(authorizations).where(same(bindings.key))),
   /** One statement, so one snapshot: a settlement that ends meanwhile is seen before or after, never in between. */
-  exposedCalls: rows('exposed_calls', exposedCalls, unionAll(spendable, recent)),
+  exposedCalls: rows('exposed_calls', exposedCalls, unionAll(spendable, recentlySettled)),
   /** Null where nothing was ever paid. */
   paid: rows('paid', { sum: quote }, db.select({ sum: sql`sum(${last.amount})`.as('sum') }).from(last)),
   lost: rows(

@@ -97,7 +97,7 @@ export function sqliteStorage(path: string): Storage {
 
   function exposedCalls({ payer, asset }: NewCall, at: { now: number; asOf: number }): readonly ExposedCall[] {
     const since = at.asOf - SETTLED_LOOKBACK_MS
-    return [...ask.spendable.all({ payer, asset, now: at.now }), ...ask.recent.all({ payer, asset, since })]
+    return [...ask.spendable.all({ payer, asset, now: at.now }), ...ask.recentlySettled.all({ payer, asset, since })]
   }
 
   function renewOne(id: string, workerId: string, until: number): boolean {

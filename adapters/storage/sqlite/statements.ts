@@ -123,7 +123,7 @@ export function statements(db: BunSQLiteDatabase) {
         ),
       )
       .prepare(),
-    recent: db
+    recentlySettled: db
       .select({
         ...exposedCall,
         bindingStatus: sql<null>`null`,

@@ -321,15 +321,15 @@ export function trimMessages(
     else if ((role === 'tool' || role === 'function') && turns.length > 0) turns.at(-1)?.push(index)
     else turns.push([index])
   })
-  const keptIndexes = new Set<number>()
+  const included = new Set<number>()
   let remaining = budget - systemTokens
   for (const turn of turns.toReversed()) {
     remaining -= turn.reduce((sum, index) => sum + (tokens[index] ?? 0), 0)
     if (remaining < 0) break
-    for (const index of turn) keptIndexes.add(index)
+    for (const index of turn) included.add(index)
   }
-  if (keptIndexes.size === 0) return undefined
-  return messages.filter(({ role }, index) => role === 'system' || role === 'developer' || keptIndexes.has(index))
+  if (included.size === 0) return undefined
+  return messages.filter(({ role }, index) => role === 'system' || role === 'developer' || included.has(index))
 }
 
 /** 400 with the ids of `rows` most similar to the requested one, and the URL of the full list. */

@@ -101,7 +101,7 @@ const create = streamed<ChatInput>({
     max_output_tokens: 1_000,
   }),
 
-  async check(request, _asked, context) {
+  async check(request, _head, context) {
     const body = request as Fields
     checkStateless(body)
     const row = findRow(body.model as string, context)

@@ -111,8 +111,8 @@ function list({ name, root, title, inPath, row }: Family): Free {
   }
   return feed(endpointFields, async ({ params, query }, { vendors }, signal) => {
     const input = readList(Object.fromEntries(query)) as shared.ListInput
-    const asked = { row: row(params), q: input.q ?? '', limit: shared.limitOf(input.limit) }
-    return exactJson(await shared.listing(shared.marketOf(vendors), asked, signal))
+    const listing = { row: row(params), q: input.q ?? '', limit: shared.limitOf(input.limit) }
+    return exactJson(await shared.listing(shared.marketOf(vendors), listing, signal))
   })
 }
 
@@ -128,14 +128,14 @@ function freePrice({ name, root, title, row }: Family): Free {
     sample,
   }
   const requestOf = ({ params }: FreeRequest) => ({ row: row(params), symbol: params.symbol ?? '', session: undefined })
-  const asked = feed(endpointFields, (request, { vendors }, signal) =>
+  const route = feed(endpointFields, (request, { vendors }, signal) =>
     shared.freeSpot(shared.marketOf(vendors), requestOf(request), signal),
   )
   return {
-    ...asked,
+    ...route,
     answer(request, context) {
       const text = shared.cachedFreeSpot(shared.marketOf(context.vendors), requestOf(request))
-      return text === undefined ? asked.answer(request, context) : shared.marketReply(text)
+      return text === undefined ? route.answer(request, context) : shared.marketReply(text)
     },
   }
 }
@@ -160,7 +160,7 @@ function freeHistory({ name, root, title, row }: Family): Free {
       ...Object.fromEntries(query),
       ...params,
     }) as shared.HistoryInput
-    const asked = {
+    const range = {
       row: row(params),
       symbol: input.symbol,
       session: undefined,
@@ -168,7 +168,7 @@ function freeHistory({ name, root, title, row }: Family): Free {
       now: clock.now(),
       lane: 'free' as const,
     }
-    return exactJson({ ...(await shared.history(shared.marketOf(vendors), asked, signal)), free: true })
+    return exactJson({ ...(await shared.history(shared.marketOf(vendors), range, signal)), free: true })
   })
 }
 
@@ -222,10 +222,14 @@ function paidPrice({ name, root, title, inPath, row }: Family): Paid {
     },
     remember: (input) => ({ model: null, request: { market: row(input).kind, symbol: input.symbol } }),
     async run({ input, vendors, clock }) {
-      const asked = { row: row(input), symbol: input.symbol, session: shared.sessionOf(row(input), input.session) }
+      const spotRequest = {
+        row: row(input),
+        symbol: input.symbol,
+        session: shared.sessionOf(row(input), input.session),
+      }
       return {
         result: await shared.withFeedErrors(
-          within(clock, DEADLINE_MS, (signal) => shared.spot(shared.marketOf(vendors), asked, signal)),
+          within(clock, DEADLINE_MS, (signal) => shared.spot(shared.marketOf(vendors), spotRequest, signal)),
         ),
       }
     },
@@ -255,7 +259,7 @@ function paidHistory({ name, root, title, inPath, row }: Family): Paid {
       request: { market: row(input).kind, symbol: input.symbol, resolution: input.resolution ?? 'D' },
     }),
     async run({ input, vendors, clock, now }) {
-      const asked = {
+      const historyRequest = {
         row: row(input),
         symbol: input.symbol,
         session: shared.sessionOf(row(input), input.session),
@@ -265,7 +269,7 @@ function paidHistory({ name, root, title, inPath, row }: Family): Paid {
       }
       return {
         result: await shared.withFeedErrors(
-          within(clock, DEADLINE_MS, (signal) => shared.history(shared.marketOf(vendors), asked, signal)),
+          within(clock, DEADLINE_MS, (signal) => shared.history(shared.marketOf(vendors), historyRequest, signal)),
         ),
       }
     },

@@ -134,12 +134,12 @@ const call = paid({
   },
 
   async run(order) {
-    const asked = order.input as CallInput
+    const input = order.input as CallInput
     const { origin, records, secretName } = callContextIn(order)
-    const from = await callerNumberOf(order.payer, asked.from, { records, now: order.clock.now() })
-    const handle = await ringOnce(order, ringing(asked, from))
+    const from = await callerNumberOf(order.payer, input.from, { records, now: order.clock.now() })
+    const handle = await ringOnce(order, ringing(input, from))
     const id = await secretName('call_')
-    const data = { handle, to: asked.to, from, maxMinutes: asked.max_duration ?? 5, at: order.now }
+    const data = { handle, to: input.to, from, maxMinutes: input.max_duration ?? 5, at: order.now }
     return {
       result: { call_id: id, poll_url: `${origin}/api/v1/voice/call/${id}` },
       recordsToStore: () => [CALL.stored({ id, data, expiresAt: order.now + RETENTION_MS })],
@@ -187,15 +187,15 @@ async function callerNumberOf(
   return only
 }
 
-function ringing(asked: CallInput, from: string): Ringing {
-  const { to, task, voice = VOICES[0], language = 'en-US', max_duration: maxMinutes = 5, model = 'base' } = asked
+function ringing(input: CallInput, from: string): Ringing {
+  const { to, task, voice = VOICES[0], language = 'en-US', max_duration: maxMinutes = 5, model = 'base' } = input
   const {
     first_sentence: firstSentence,
     wait_for_greeting: waitForGreeting,
     interruption_threshold: interruptionMs,
     voicemail_action: action,
     voicemail_message: message,
-  } = asked
+  } = input
   return {
     to,
     from,

@@ -49,9 +49,10 @@ export function listOf(value: unknown, max: number): readonly unknown[] {
 export function bytesOf(text: unknown, encoding: string): Uint8Array {
   if (encoding !== 'base64' && encoding !== 'base58')
     throw invalidParams(`unsupported encoding: ${encoding}. Supported encodings: base58, base64`)
-  const said = String(text)
-  const bytes = encoding === 'base58' ? decoded(said) : new Uint8Array(Buffer.from(said, 'base64'))
-  if (!bytes || (encoding === 'base64' && base64(bytes) !== said)) throw invalidParams(`invalid ${encoding} encoding`)
+  const encoded = String(text)
+  const bytes = encoding === 'base58' ? decoded(encoded) : new Uint8Array(Buffer.from(encoded, 'base64'))
+  if (!bytes || (encoding === 'base64' && base64(bytes) !== encoded))
+    throw invalidParams(`invalid ${encoding} encoding`)
   return bytes
 }
 

@@ -12,7 +12,7 @@ import { accountView, amountView, innerView, memoOf, returnView, transactionView
 export const GENESIS_HASH = 'EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG'
 const VERSION = { 'solana-core': '3.0.10', 'feature-set': 3_604_001_754 }
 /** Slots after which a status is found only by those who search the history. */
-const RECENT_STATUSES = 300
+const STATUS_CACHE_SLOTS = 300
 const HEALTHY_DISTANCE = 128
 const FEE_PER_SIGNATURE = 5_000n
 const COMPUTE_BUDGET = 'ComputeBudget111111111111111111111111111111'
@@ -127,7 +127,7 @@ export function solanaRpc(ledger: SolanaLedger, actions: RpcActions): SolanaRpc 
     getSignatureStatuses([signatures, config]) {
       const slot = ledger.slotOf('processed')
       const isSearching = configOf(config)['searchTransactionHistory'] === true
-      const isKnown = (landed: Landed) => isSearching || landed.slot > slot - RECENT_STATUSES
+      const isKnown = (landed: Landed) => isSearching || landed.slot > slot - STATUS_CACHE_SLOTS
       const found = listOf(signatures, 256).map((signature) => ledger.find(signatureOf(signature)))
       return inContext(
         slot,

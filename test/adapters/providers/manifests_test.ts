@@ -1,7 +1,7 @@
 /** What every provider says of itself must be complete and true: its settings, its secrets, what it needs, and what it serves. */
 import { describe, expect, test } from 'bun:test'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { basename, join, relative } from 'node:path'
+import { join, relative } from 'node:path'
 import { Type } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import * as index from '../../../adapters/providers/index.ts'
@@ -135,7 +135,7 @@ describe('names', () => {
     const isNamed = new RegExp(`['"\`](${all.join('|')})['"\`]`, 'g')
     const root = join(ROOT, '../..')
     const found = files(join(root, folder))
-      .filter((path) => basename(path) !== 'catalog.ts')
+      .filter((path) => !/\/catalog(\/|\.ts$)/.test(path))
       .flatMap((path) =>
         [...readFileSync(path, 'utf8').matchAll(isNamed)].map(([name]) => `${relative(root, path)}: ${name}`),
       )

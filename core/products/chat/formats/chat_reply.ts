@@ -29,11 +29,11 @@ function message({ reasoning, reasoning_content = reasoning ?? null, content, ..
   const text = typeof content === 'string' ? content : ''
   const isBlank = text.trim() === '' && !rest.refusal
   const textOrReasoning = isBlank ? reasoningText || text : text
-  const shownContent = hasTools ? '' : textOrReasoning
+  const visibleContent = hasTools ? '' : textOrReasoning
   return {
     role: 'assistant',
     ...rest,
-    content: Array.isArray(content) ? content : shownContent,
+    content: Array.isArray(content) ? content : visibleContent,
     ...(reasoningText !== '' && { reasoning_content: reasoningText }),
   }
 }

@@ -1,0 +1,182 @@
+/** Names are terms of the field, and lines end at 120 columns: what architecture, section 3, asks of the source. */
+import { describe, expect, test } from 'bun:test'
+import { readFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { pathsIn } from './graph.ts'
+import { piecesOf } from './source_text.ts'
+
+const ROOT = join(import.meta.dirname, '..')
+/** Where names are checked; a folder is added once its names are in order. */
+const ROOTS = ['core', 'adapters', 'server']
+const MAX_COLUMNS = 120
+
+/** Words that are no part of a name, each with what to write instead. */
+const INSTEAD: Readonly<Record<string, string>> = {
+  house: 'gateway context',
+  hands: 'call context',
+  visit: 'request context',
+  fault: 'error, ApiError',
+  faults: 'errors',
+  dialect: 'error format',
+  dialects: 'error formats',
+  wire: 'chat format',
+  wires: 'chat formats',
+  held: 'upstream job, leased, balance, stored',
+  seal: 'signed poll URL',
+  seals: 'signed poll URLs',
+  sealed: 'signed',
+  tickets: 'ids, hmac',
+  passage: 'passthrough path, request',
+  packed: 'gzip',
+  pulse: 'health status',
+  turnstile: 'concurrency limiter',
+  twice: 'duplicates',
+  strike: 'revert',
+  strikes: 'reverts',
+  recent: 'LRU cache, newest',
+  shelf: 'TTL cache, catalog, market',
+  shelves: 'catalogs, markets',
+  patience: 'timeouts',
+  tend: 'maintain',
+  farewell: 'shutdown',
+  debt: 'unpaid call',
+  debts: 'unpaid calls',
+  owe: 'unpaid',
+  owed: 'unpaid',
+  owes: 'unpaid',
+  lie: 'uncollected, fake reply',
+  lies: 'fake replies',
+  lying: 'uncollected',
+  keep: 'store, retain, retention',
+  keeps: 'stores, retains',
+  kept: 'record, stored',
+  rented: 'leased',
+  enrolled: 'owned characters',
+  serves: 'isAvailable',
+  guest: 'allowlist, interpreter',
+  guests: 'allowlist',
+  switches: 'feature flags',
+  span: 'price range',
+  shown: 'public, visible, listed',
+  said: 'input, request, reply, text',
+  says: 'summary, description',
+  told: 'reported, logged, fields',
+  asked: 'request, requested, args',
+  freely: 'free limits',
+  bond: 'authorization binding',
+  place: 'position, index, address',
+  places: 'positions, slots',
+  fence: 'claim token',
+  look: 'poll, pollUpstream',
+  looks: 'polls',
+  looked: 'polled',
+  parrot: 'echo model',
+  sketch: 'demo',
+  paywall: 'browser 402, payment',
+  rail: 'payment method',
+  rails: 'payment methods',
+  several: 'multi-chain, multiple',
+  joined: 'in-flight, merged',
+  begun: 'started',
+  heal: 'recover',
+  lose: 'drop',
+  stall: 'timeout',
+  stalls: 'times out',
+  purse: 'balance',
+  portraits: 'characters',
+  intake: 'request body',
+  menu: 'router, endpoint registry',
+  clerk: 'handler',
+  till: 'payment',
+  errand: 'task',
+  chore: 'maintenance task',
+}
+
+/** Names that have such a word in its usual meaning: a path prefix, the name, and why. */
+const EXCEPTIONS: readonly (readonly [under: string, name: RegExp, why: string])[] = [
+  ['', /^servesBeforeSettlement$/, 'the term of architecture, section 3, for isServedFirst'],
+  ['adapters/providers/', /^serves$/, 'what a provider serves, in its manifest'],
+  ['server/config/', /^serves$/, 'the same, as it is read there'],
+  ['', /^(recentBlockhash|replaceRecentBlockhash|getRecentPrioritizationFees)$/, 'names of the protocol of Solana'],
+  ['', /^keepAlive$/, 'TCP, and an option of pg'],
+  ['core/products/chat/', /^(fence|CODE_FENCE|withoutCodeFence)$/, 'a code fence of Markdown'],
+  ['adapters/providers/demo/', /^you_said$/, 'a field of an answer of the echo model'],
+  ['server/devnet/solana/', /^wire$/, 'the wire transaction of @solana/kit'],
+  ['server/', /^wire$/, 'the composition root puts the parts together'],
+]
+
+/** Words of the first version that are no English: they stand in no comment and in no string either. */
+const NEVER =
+  /\b(isServedFirst|secondHand|turnstile|seeToHeld|windUp|ownWire|own_wire|noteStruck|farewell|Faults?)\b|\bMOST_[A-Z]|\bLONGEST_[A-Z]/g
+
+const paths = pathsIn(ROOTS).filter((path) => path.endsWith('.ts'))
+const sources = paths.map((path) => {
+  const text = readFileSync(join(ROOT, path), 'utf8')
+  return { path, text, pieces: piecesOf(text) }
+})
+
+function isException(path: string, name: string): boolean {
+  return EXCEPTIONS.some(([under, pattern]) => path.startsWith(under) && pattern.test(name))
+}
+
+/** The words of a name: `pollUpstream`, `POLL_MS` and `poll_urls` begin with `poll`. */
+function wordsOf(name: string): readonly string[] {
+  return name
+    .replace(/([a-z0-9])([A-Z])/g, '$1_$2')
+    .toLowerCase()
+    .split('_')
+}
+
+function badWord(name: string): string | undefined {
+  return wordsOf(name).find((word) => Object.hasOwn(INSTEAD, word))
+}
+
+describe('a name in the source', () => {
+  test('is a term of the field', () => {
+    const found = new Set<string>()
+    for (const { path, text, pieces } of sources)
+      for (const { kind, start, end } of pieces) {
+        if (kind !== 'code') continue
+        for (const [name] of text.slice(start, end).matchAll(/(?<![\w$])[A-Za-z_$][\w$]*/g)) {
+          const word = badWord(name)
+          if (word && !isException(path, name)) found.add(`${path}: ${name}; write ${INSTEAD[word]}`)
+        }
+      }
+    expect([...found]).toEqual([])
+  })
+
+  test('of a file is one as well', () => {
+    const found = paths.filter((path) => badWord(basename(path, '.ts')))
+    expect(found).toEqual([])
+  })
+
+  test('of the first version is in no comment and no string', () => {
+    const found = sources.flatMap(({ path, text }) => (text.match(NEVER) ?? []).map((word) => `${path}: ${word}`))
+    expect(found).toEqual([])
+  })
+
+  test('that is excepted is still there', () => {
+    const unused = EXCEPTIONS.filter(
+      ([under, pattern]) =>
+        !sources.some(
+          ({ path, text }) =>
+            path.startsWith(under) && (text.match(/[A-Za-z_$][\w$]*/g) ?? []).some((name) => pattern.test(name)),
+        ),
+    )
+    expect(unused).toEqual([])
+  })
+})
+
+test('a line of source ends at 120 columns, texts in quotes aside', () => {
+  const found = sources.flatMap(({ path, text, pieces }) =>
+    pieces
+      .map(({ kind, start, end }) => {
+        const part = text.slice(start, end)
+        return kind === 'text' ? part.replace(/[^\n]/g, '') : part
+      })
+      .join('')
+      .split('\n')
+      .flatMap((line, index) => (line.length > MAX_COLUMNS ? [`${path}:${index + 1}`] : [])),
+  )
+  expect(found).toEqual([])
+})
