@@ -85,12 +85,12 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
       })),
     ),
     broken(
-      'a body over the cap is 413, with a body',
+      'a body over the cap is 413, with a body (contract 3.5)',
       'says nothing to a large body',
       saying((response) => (response.status === 413 ? new Response(null, { status: 413 }) : response)),
     ),
     broken(
-      'an unknown field changes nothing',
+      'an unknown field changes nothing (contract 4.2)',
       'refuses unknown fields',
       saying(async (response, request) =>
         (await request.text()).includes('some_unknown_field')
@@ -301,7 +301,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
       acting(() => ({ takeOver: async () => 0 })),
     ),
     broken(
-      'an error reads in the dialect of the endpoint, as JSON that is not cached',
+      'an error reads in the dialect of the endpoint, as JSON that is not cached (contract 3.1)',
       'speaks another dialect when it fails',
       rewriting(
         ({ status }) => status === 500,

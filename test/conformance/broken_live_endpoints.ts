@@ -189,12 +189,12 @@ export function brokenLiveEndpoints(sold: Streamed, order: Order): readonly Brok
       rewriting(503, (body) => ({ ...body, debug: 'secret of the vendor' })),
     ),
     broken(
-      'a stream that breaks off is not charged: it ends with an error of its surface',
+      'a stream that breaks off is not charged: it ends with an error of its surface (contract 3.18, 6.51)',
       'repeats what the vendor said in a stream',
       relaying({ change: (text) => text.replace('The model ended its answer early.', 'secret of the vendor') }),
     ),
     broken(
-      'a settlement of unknown outcome is served, and ends in one transfer',
+      'a settlement of unknown outcome is served, and ends in one transfer (contract 6.49)',
       'never looks at it again',
       acting(() => ({ maintain: async () => {} })),
     ),

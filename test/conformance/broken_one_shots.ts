@@ -96,12 +96,12 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
       })),
     ),
     broken(
-      'a body over the cap is 413, with a body',
+      'a body over the cap is 413, with a body (contract 3.5)',
       'says nothing to a large body',
       saying((response) => (response.status === 413 ? new Response(null, { status: 413 }) : response)),
     ),
     broken(
-      'an unknown field changes nothing, or is refused by its name',
+      'an unknown field changes nothing, or is refused by its name (contract 4.2)',
       'refuses unknown fields',
       saying(async (response, request) =>
         `${request.url}${await request.text()}`.includes('some_unknown_field')
@@ -319,7 +319,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
       acting(() => ({ takeOver: async () => 0 })),
     ),
     broken(
-      'an error reads in the dialect of the endpoint, as JSON that is not cached, and leaks nothing',
+      'an error reads in the dialect of the endpoint, as JSON that is not cached, and leaks nothing (contract 3.19)',
       'speaks another dialect when it fails',
       rewriting(
         ({ status }) => status === 500 || status === 502,

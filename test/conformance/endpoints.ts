@@ -140,7 +140,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'a body over the cap is 413, with a body',
+    name: 'a body over the cap is 413, with a body (contract 3.5)',
     async check(subject) {
       const { shop, endpoint } = await set(subject, { maxBody: 500, maxUpload: 700 })
       const maxBody = endpoint.uploads ? 700 : 500
@@ -153,7 +153,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'an unknown field changes nothing',
+    name: 'an unknown field changes nothing (contract 4.2)',
     async check(subject) {
       const { alice, endpoint, challenge } = await set(subject)
       const { status, body } = await alice.ask(
@@ -465,7 +465,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'an error reads in the dialect of the endpoint, as JSON that is not cached',
+    name: 'an error reads in the dialect of the endpoint, as JSON that is not cached (contract 3.1)',
     async check(subject) {
       const { asked: _, ...makers } = makersThat(() => Promise.reject(new Error('secret of the vendor')))
       const { shop, endpoint, buy, alice, payment } = await set(subject, makers)

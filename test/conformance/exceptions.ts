@@ -15,7 +15,8 @@ export const EXCEPT: Readonly<Record<string, Readonly<Record<string, string>>>> 
       NOBODY,
     'a buyer who hangs up is not charged, and collects by a resend or a poll (contract 2.22)': NOBODY,
     'work that dies with its process is failed, not charged, and its authorization is free': NOBODY,
-    'an error reads in the dialect of the endpoint, as JSON that is not cached, and leaks nothing': NOBODY,
+    'an error reads in the dialect of the endpoint, as JSON that is not cached, and leaks nothing (contract 3.19)':
+      NOBODY,
   },
   'phone.numbers.renew': { 'one fresh authorization pays for one of two calls': ONE_AT_A_TIME },
   'phone.numbers.buy': { 'one fresh authorization pays for one of two calls': OWES },

@@ -393,7 +393,7 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
     },
   },
   {
-    name: 'a stream that breaks off is not charged: it ends with an error of its surface',
+    name: 'a stream that breaks off is not charged: it ends with an error of its surface (contract 3.18, 6.51)',
     async check(subject) {
       let isFirst = true
       const broken: ChatScript = async (order, at) => {
@@ -425,7 +425,7 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
     },
   },
   {
-    name: 'a settlement of unknown outcome is served, and ends in one transfer',
+    name: 'a settlement of unknown outcome is served, and ends in one transfer (contract 6.49)',
     async check(subject) {
       for (const weather of ['landed', 'dropped'] as const) {
         const { buy, order, chain, shop, ports } = await set(subject)

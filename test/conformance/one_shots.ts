@@ -157,7 +157,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'a body over the cap is 413, with a body',
+    name: 'a body over the cap is 413, with a body (contract 3.5)',
     async check(subject) {
       const { raw, endpoint } = await shot(subject, { maxBody: 500, maxUpload: 500 })
       if (!takesBodies(endpoint)) return expect((await raw('POST', { body: '{}' })).status).toBe(405)
@@ -171,7 +171,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'an unknown field changes nothing, or is refused by its name',
+    name: 'an unknown field changes nothing, or is refused by its name (contract 4.2)',
     async check(subject) {
       const known = await shot(subject)
       const { ask, buy, challenge, endpoint, chain } = await shot(subject)
@@ -579,7 +579,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     },
   },
   {
-    name: 'an error reads in the dialect of the endpoint, as JSON that is not cached, and leaks nothing',
+    name: 'an error reads in the dialect of the endpoint, as JSON that is not cached, and leaks nothing (contract 3.19)',
     async check(subject) {
       const { raw, buy, alice, endpoint, payment, challenge } = await shot(subject, {
         before: () => Promise.reject(new Error('secret of the vendor')),

@@ -44,7 +44,7 @@ describe('paths', () => {
     expect(found(list, '/older/7')).toEqual({ name: 'old', params: { id: '7' } })
   })
 
-  test('segments are decoded once', () => {
+  test('segments are decoded once (contract 4.4)', () => {
     expect(found(list, '/a/x%2Fy')).toEqual({ name: 'one', params: { id: 'x/y' } })
     expect(found(list, '/a/x%252Fy')).toEqual({ name: 'one', params: { id: 'x%2Fy' } })
     expect(found(list, '/m/a%20b/c%2Fd/e')).toEqual({ name: 'rest', params: { key: 'a b/c/d/e' } })
@@ -118,7 +118,7 @@ describe('methods over HTTP', () => {
     expect(head.headers.get('payment-required')).toBe(got.headers.get('payment-required'))
   })
 
-  test('HEAD on a free path is GET without its body', async () => {
+  test('HEAD on a free path is GET without its body (contract 4.8)', async () => {
     const { status, headers, body } = await call('HEAD', '/api/v1/images/models')
     expect([status, headers.get('content-type'), body]).toEqual([200, 'application/json', undefined])
   })
@@ -134,7 +134,7 @@ describe('methods over HTTP', () => {
     ])
   })
 
-  test('a wrong method is 405 with Allow, as JSON', async () => {
+  test('a wrong method is 405 with Allow, as JSON (contract 3.7)', async () => {
     for (const [method, path, allow] of [
       ['PUT', GENERATIONS, 'GET, HEAD, OPTIONS, POST'],
       ['DELETE', GENERATIONS, 'GET, HEAD, OPTIONS, POST'],
@@ -147,7 +147,7 @@ describe('methods over HTTP', () => {
     }
   })
 
-  test('an unknown path is 404 with nearby routes, as JSON', async () => {
+  test('an unknown path is 404 with nearby routes, as JSON (contract 3.6)', async () => {
     const { status, headers, body } = await call('GET', '/api/v1/images/generation')
     expect([status, headers.get('content-type'), body.error]).toEqual([404, 'application/json', 'Not found'])
     expect(body.nearby.slice(0, 3)).toEqual([
@@ -174,7 +174,7 @@ describe('methods over HTTP', () => {
     expect((await call('GET', '/api/v1/x/%2e%2e/images/generations')).status).toBe(402)
   })
 
-  test('/v1 names /api/v1, or is served as an alias where the operator says so', async () => {
+  test('/v1 names /api/v1, or is served as an alias where the operator says so (contract 3.8)', async () => {
     const { status, body } = await call('POST', '/v1/images/generations')
     expect(status).toBe(404)
     expect(body.message).toBe('The API is served under /api/v1: try /api/v1/images/generations.')

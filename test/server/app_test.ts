@@ -53,7 +53,7 @@ async function raw({ url }: Shop, lines: readonly string[]): Promise<string> {
 const list = (header: string | null): string[] => (header ?? '').split(',').map((name) => name.trim().toLowerCase())
 
 describe('browsers', () => {
-  test('a preflight allows every payment header, and the one that public clients send by mistake', async () => {
+  test('a preflight allows every payment header, and the one that public clients send by mistake (contract 4.6)', async () => {
     const shop = open()
     for (const path of [GENERATIONS, '/api/v1/images/models', '/nowhere']) {
       const response = await shop.get(path, {
@@ -79,7 +79,7 @@ describe('browsers', () => {
     expect(response.headers.has('access-control-allow-methods')).toBe(false)
   })
 
-  test('every reply to a request with an origin may be read, with every header of the protocol that it carries: 200, 402, 404 and 405', async () => {
+  test('every reply to a request with an origin may be read, with every header of the protocol that it carries: 200, 402, 404 and 405 (contract 4.5)', async () => {
     const shop = open()
     const asked = [
       ['/api/health', {}],
@@ -105,7 +105,7 @@ describe('browsers', () => {
     }
   })
 
-  test('a header of the protocol that a reply carries is exposed', async () => {
+  test('a header of the protocol that a reply carries is exposed (contract 4.5)', async () => {
     const { headers } = await open().get(GENERATIONS, {
       ...ORDER,
       headers: { ...JSON_TYPE, origin: 'https://app.example' },
@@ -117,7 +117,7 @@ describe('browsers', () => {
 })
 
 describe('request ids', () => {
-  test('a plain one is repeated; anything else is replaced', async () => {
+  test('a plain one is repeated; anything else is replaced (contract 4.7)', async () => {
     const shop = open()
     const idFor = async (given: string) =>
       (await shop.get('/api/health', { headers: { 'x-request-id': given } })).headers.get('x-request-id')
@@ -126,7 +126,7 @@ describe('request ids', () => {
       expect(await idFor(bad)).toMatch(/^[0-9a-f]{8}-[0-9a-z]{6}$/)
   })
 
-  test('our own differ, and are those of the access log', async () => {
+  test('our own differ, and are those of the access log (contract 4.7)', async () => {
     const shop = open()
     const ids = await Promise.all([1, 2, 3].map(async () => (await shop.get('/nowhere')).headers.get('x-request-id')))
     expect(new Set(ids).size).toBe(3)
@@ -266,7 +266,7 @@ describe('hosts', () => {
     )
   })
 
-  test('a Host that is no host is a 400 in JSON, and the server goes on', async () => {
+  test('a Host that is no host is a 400 in JSON, and the server goes on (contract 4.16)', async () => {
     const shop = open()
     for (const host of ['färe.bøx', 'a b', '[::1', 'x:99999']) {
       const answer = await raw(shop, ['GET /api/health?key=s3cret HTTP/1.1', `Host: ${host}`])

@@ -266,24 +266,27 @@ describe.each(SITES.filter(({ name }) => isFull || QUICK.includes(name)))('$name
   const { surface, tongue } = site
   const sayable = ROWS.filter(({ said }) => said[tongue])
 
-  test.each(sayable)('$name', async ({ said, reads, wait, alerts, asked = 1, streams = [false, true] }) => {
-    for (const stream of streams) {
-      const shop = await shopAt(site, upstream)
-      const payment = await shop.sign(stream)
-      upstream.be({ kind: 'says', error: said[tongue] as Saying })
-      const before = upstream.asked()
-      const response = await shop.ask(stream, payment)
-      await expectReads(response, { surface, reads })
-      expect(upstream.asked() - before).toBe(asked)
-      if (wait !== undefined)
-        expect([response.headers.get('retry-after'), response.headers.get('x-ratelimit-source')]).toEqual([
-          String(wait),
-          'maker-x',
-        ])
-      expect(shop.alerts().length > 0).toBe(alerts ?? false)
-      await expectRecovery(shop, { payment, stream })
-    }
-  })
+  test.each(sayable)(
+    '$name (contract 3.11, 3.20, 6.54, 6.55, 6.56, 7.9, 7.15, 7.24)',
+    async ({ said, reads, wait, alerts, asked = 1, streams = [false, true] }) => {
+      for (const stream of streams) {
+        const shop = await shopAt(site, upstream)
+        const payment = await shop.sign(stream)
+        upstream.be({ kind: 'says', error: said[tongue] as Saying })
+        const before = upstream.asked()
+        const response = await shop.ask(stream, payment)
+        await expectReads(response, { surface, reads })
+        expect(upstream.asked() - before).toBe(asked)
+        if (wait !== undefined)
+          expect([response.headers.get('retry-after'), response.headers.get('x-ratelimit-source')]).toEqual([
+            String(wait),
+            'maker-x',
+          ])
+        expect(shop.alerts().length > 0).toBe(alerts ?? false)
+        await expectRecovery(shop, { payment, stream })
+      }
+    },
+  )
 
   test.each(['malformed', 'disconnects'] as const)('an upstream that %s before its first word', async (kind) => {
     for (const stream of [false, true]) {
@@ -357,7 +360,7 @@ describe.each(SITES.filter(({ name }) => isFull || QUICK.includes(name)))('$name
   })
 
   test.each(['an error', 'a disconnect', 'silence'] as const)(
-    'a stream that has begun and ends with %s ends with an error event, unsettled',
+    'a stream that has begun and ends with %s ends with an error event, unsettled (contract 3.18, 6.51)',
     async (end) => {
       const shop = await shopAt(site, upstream)
       const payment = await shop.sign(true)

@@ -139,7 +139,7 @@ test('on devnet the pages of this machine and of the public origin may use what 
 })
 
 describe('the Host header', () => {
-  test('given twice is 400 in JSON, even if both are the same', async () => {
+  test('given twice is 400 in JSON, even if both are the same (contract 4.16)', async () => {
     const { port } = open()
     for (const [first, second] of [
       ['a.example', 'b.example'],
@@ -212,7 +212,7 @@ describe('a browser', () => {
     expect(await preflight(url, asked.join(','))).toEqual(expect.arrayContaining(asked))
   })
 
-  test('may send any harmless header, and none that speaks of the connection', async () => {
+  test('may send any harmless header, and none that speaks of the connection (contract 4.6)', async () => {
     const { url } = open()
     const unsafe = [
       'x-forwarded-for',

@@ -10,7 +10,7 @@ const get = (shop: Shop, path: string, headers: Record<string, string> = {}, ip 
 const MODELS = '/api/v1/images/models'
 
 describe('GET /api/v1/images/models', () => {
-  test('lists every model with its sizes at catalog rates, and needs no payment', async () => {
+  test('lists every model with its sizes at catalog rates, and needs no payment (contract 5.44)', async () => {
     const { status, body } = await read(await get(kit().shop, MODELS))
     expect(status).toBe(200)
     expect(body.object).toBe('list')
@@ -56,7 +56,7 @@ describe('GET /api/v1/images/models', () => {
     expect(body.data.map(({ id }: { id: string }) => id)).toEqual(['mine/image'])
   })
 
-  test('takes 100 requests per hour and address, then 429 until the hour is over', async () => {
+  test('takes 100 requests per hour and address, then 429 until the hour is over (contract 5.45)', async () => {
     const { shop, clock } = kit()
     for (let i = 0; i < 100; i++) expect((await get(shop, MODELS)).status).toBe(200)
     await clock.advance(600_000)
@@ -74,7 +74,7 @@ describe('GET /api/v1/images/models', () => {
 })
 
 describe('GET /api/health', () => {
-  test('says who is up, and since when (contract 19.5)', async () => {
+  test('says who is up, and since when (contract 4.18, 19.5)', async () => {
     const { shop, clock } = kit({ name: 'main', version: '1.2.3' })
     await clock.advance(61_500)
     const { status, headers, body } = await read(await get(shop, '/api/health'))

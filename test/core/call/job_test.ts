@@ -35,7 +35,7 @@ async function slowCall(options: Parameters<typeof kit>[0] = {}) {
 }
 
 describe('the inline window', () => {
-  test('is 30 seconds: a millisecond before its end the buyer still waits, then 202 with an envelope, and nothing charged (contract 2.2, 2.3, 5.21)', async () => {
+  test('is 30 seconds: a millisecond before its end the buyer still waits, then 202 with an envelope, and nothing charged (contract 2.2, 2.3, 5.18, 5.19, 5.21)', async () => {
     const { vendor } = slowVendor()
     const { buyer, clock, chain } = kit({ vendor })
     const alice = buyer()
@@ -129,7 +129,7 @@ describe('the inline window', () => {
     }
   })
 
-  test('does not exist for vendor-e/image-pro: always 202, however fast', async () => {
+  test('does not exist for vendor-e/image-pro: always 202, however fast (contract 5.22)', async () => {
     const { buyer, idle, chain, clock } = kit()
     const alice = buyer()
     const challenge = await alice.ask(SLOW)
@@ -301,7 +301,7 @@ describe('a poll', () => {
     }
   })
 
-  test('by another wallet is 403 in every state, and charges neither', async () => {
+  test('by another wallet is 403 in every state, and charges neither (contract 5.2)', async () => {
     const { alice, payment, pollUrl, finish, buyer, chain } = await slowCall()
     const bob = buyer('bob')
     const theirs = bob.sign(await bob.ask())

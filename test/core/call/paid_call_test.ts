@@ -28,7 +28,7 @@ describe('the challenge', () => {
     expect(atob(required) + JSON.stringify(body)).toMatch(/^[ -~]+$/)
   })
 
-  test('says what the contract says (contract 1.6, 1.7, 1.11, 1.13)', async () => {
+  test('says what the contract says (contract 1.6, 1.7, 1.11, 1.13, 4.17, 5.29, 5.30)', async () => {
     const { body } = await kit({ label: 'base' })
       .buyer()
       .ask({ ...FOX, n: 2 })
@@ -231,13 +231,14 @@ describe('bad input', () => {
     ],
   ]
   for (const [name, body, type, error, message] of cases) {
-    test(`${name} is a free 400, with a payment as without one (contract 1.52, 1.53, 3.2, 3.4)`, async () => {
+    test(`${name} is a free 400, with a payment as without one (contract 1.52, 1.53, 3.2, 3.4, 5.16, 5.17, 5.18, 5.19)`, async () => {
       const { shop, buyer, chain, vendor, ports } = kit()
       const alice = buyer()
       const payment = encodePayment(alice.sign(await alice.ask()))
       for (const paid of [{}, { 'payment-signature': payment }, { 'x-payment': payment }]) {
         const answer = await read(await shop.fetch(post(body, { 'content-type': type, ...paid })))
         expect([answer.status, answer.body.error]).toEqual([400, error])
+        if (error === 'Invalid JSON') expect(answer.body.code).toBe('INVALID_JSON')
         expect(answer.body.message).toMatch(message)
         expect(answer.headers.get('payment-required')).toBeNull()
       }
@@ -249,7 +250,7 @@ describe('bad input', () => {
     })
   }
 
-  test('a wrong field is named in details, and a wrong choice comes with its choices', async () => {
+  test('a wrong field is named in details, and a wrong choice comes with its choices (contract 3.3, 5.16, 5.18)', async () => {
     const alice = kit().buyer()
     expect((await alice.ask({ ...FOX, n: 11 })).body.details).toEqual([
       { path: 'n', message: 'n: Expected integer to be less or equal to 10; got 11' },
@@ -274,7 +275,7 @@ describe('bad input', () => {
     expect([status, body.error, body.max_bytes]).toEqual([413, 'Request body too large', 100])
   })
 
-  test('unknown fields are ignored, and an optional null is a default', async () => {
+  test('unknown fields are ignored, and an optional null is a default (contract 4.2, 4.3, 5.18, 5.20)', async () => {
     const { status, body } = await kit()
       .buyer()
       .ask({ ...FOX, quality: 'high', style: {}, response_format: 'b64_json', size: null, n: null })
@@ -291,7 +292,7 @@ describe('bad input', () => {
 })
 
 describe('a purchase', () => {
-  test('answers 200 with hosted images, price, payment and receipt, and moves exactly the quote (contract 1.13, 1.32)', async () => {
+  test('answers 200 with hosted images, price, payment and receipt, and moves exactly the quote (contract 1.13, 1.32, 4.18, 5.23, 5.24, 5.25, 5.26, 5.28)', async () => {
     const { buyer, chain, vendor } = kit({ label: 'base' })
     const alice = buyer()
     const before = alice.balance()
@@ -337,7 +338,7 @@ describe('a purchase', () => {
     ).toBe(200)
   })
 
-  test('shows a rewritten prompt, and a vendor’s URL as source', async () => {
+  test('shows a rewritten prompt, and a vendor’s URL as source (contract 5.25, 5.27)', async () => {
     const vendor = scriptedVendor(async () => [
       { url: 'https://vendor.test/1', revisedPrompt: 'a vivid fox' },
       { url: PIXEL },
@@ -357,7 +358,7 @@ describe('a purchase', () => {
     ])
   })
 
-  test('whose mirror fails is charged once and serves the upstream value, backed_up false (contract 2.26)', async () => {
+  test('whose mirror fails is charged once and serves the upstream value, backed_up false (contract 2.26, 5.24, 5.26)', async () => {
     const vendor = scriptedVendor(async () => [{ url: 'https://vendor.test/1' }, { url: PIXEL }])
     const objects = { put: () => Promise.reject(new Error('disk full')), get: async () => undefined }
     const { buyer, chain } = kit({ vendor, ports: { objects } })
@@ -387,7 +388,7 @@ describe('a purchase', () => {
     }
   })
 
-  test('by an alias id is of the same model, at its price', async () => {
+  test('by an alias id is of the same model, at its price (contract 5.16)', async () => {
     const [row] = catalog().images.all
     if (!row) throw new Error('an empty catalog')
     const alice = kit({ catalog: catalog({ images: [{ ...row, aliases: ['openai/gpt-image-1'] }] }) }).buyer()
@@ -404,7 +405,7 @@ describe('a failure of the work', () => {
       ),
     })
 
-  test('is 500 with details and job_id, charges nothing, and tells no secret of the vendor', async () => {
+  test('is 500 with details and job_id, charges nothing, and tells no secret of the vendor (contract 5.48)', async () => {
     const { buyer, chain, log } = failing(new Error('key sk-123 was refused'))
     const { status, body } = await buyer().buy()
     expect([status, body.error]).toEqual([500, 'Image generation failed'])
@@ -454,7 +455,7 @@ describe('a failure of the work', () => {
     expect(poll.body.error).toStartWith('Image generation failed')
   })
 
-  test('that the vendor can name reads as its fault: policy is 400, a rate limit 429', async () => {
+  test('that the vendor can name reads as its fault: policy is 400, a rate limit 429 (contract 3.10, 5.46, 5.47)', async () => {
     const policy = await failing(new ApiError('CONTENT_POLICY', { details: 'Foxes are not allowed.' }))
       .buyer()
       .buy()
@@ -471,7 +472,7 @@ describe('a failure of the work', () => {
     expect(limited.body).toMatchObject({ code: 'RATE_LIMITED', source: 'vendor-a', retry_after_seconds: 7 })
   })
 
-  test('of a time-out upstream is 500 like any other: generation has no 504', async () => {
+  test('of a time-out upstream is 500 like any other: generation has no 504 (contract 5.49)', async () => {
     const { buyer, chain } = failing(new ApiError('UPSTREAM_TIMEOUT', { details: 'no answer within 600 s' }))
     const { status, body } = await buyer().buy()
     expect([status, body]).toEqual([

@@ -43,7 +43,7 @@ describe('a stream', () => {
     }
   })
 
-  test('is settled at its end, once, and its receipt is a comment before [DONE]', async () => {
+  test('is settled at its end, once, and its receipt is a comment before [DONE] (contract 6.20, 6.48, 6.50)', async () => {
     const { post, signed, chain, alice, ports } = await table(streaming(streamAnswer(HELLO)))
     const payment = await signed()
     const before = alice.balance()
@@ -86,7 +86,7 @@ describe('a stream', () => {
     expect([chain.transfers.length, await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([1, []])
   })
 
-  test('of 500 seconds outlives an authorization of 300, is settled when that has 30 seconds left, and ended at its limit', async () => {
+  test('of 500 seconds outlives an authorization of 300, is settled when that has 30 seconds left, and ended at its limit (contract 6.48, 6.52)', async () => {
     const { reader, pieces, chain, streamed, clock, callOf } = await fed()
     const seconds = async (from: number, to: number) => {
       for (let at = from; at < to; at += 10) {
@@ -129,7 +129,7 @@ describe('a stream', () => {
     ])
   })
 
-  test('that an upstream error ends is not settled: an error event in our words, and the authorization is free', async () => {
+  test('that an upstream error ends is not settled: an error event in our words, and the authorization is free (contract 6.51)', async () => {
     for (const end of [
       new Error('secret of the vendor'),
       'data: {"error":{"message":"secret of the vendor"}}\n\n',
@@ -205,7 +205,7 @@ describe('a stream', () => {
     open()
   })
 
-  test('that stalls for 120 seconds while its reader asks is not settled, and the authorization is free', async () => {
+  test('that stalls for 120 seconds while its reader asks is not settled, and the authorization is free (contract 6.51, 6.52)', async () => {
     const { reader, pieces, chain, clock, streamed, callOf, log } = await fed()
     await reader.next()
     await streamed(110_000)
@@ -217,7 +217,7 @@ describe('a stream', () => {
     expect([pieces.isCancelled(), chain.transfers.length, await callOf(), log.lines]).toEqual([true, 0, undefined, []])
   })
 
-  test('that sends nothing but comments is no answer: 504 after the time that an answer has, however many there are', async () => {
+  test('that sends nothing but comments is no answer: 504 after the time that an answer has, however many there are (contract 6.52, 6.58)', async () => {
     const pieces = chatPieces(': ping\n\n')
     const { post, signed, chain, streamed, ports } = await table(streaming(pieces.answer))
     const asked = post(STREAM, { payment: await signed() }).then(read)
@@ -250,7 +250,7 @@ describe('a stream', () => {
     }
   })
 
-  test('whose reader stalls on purpose with an authorization that outlives it is settled at the limit of the stream', async () => {
+  test('whose reader stalls on purpose with an authorization that outlives it is settled at the limit of the stream (contract 6.48)', async () => {
     const pieces = chatPieces(HI)
     const { post, alice, clock, chain, streamed } = await table(streaming(pieces.answer))
     const payment = alice.sign(await alice.ask(STREAM, { path: '/api/v1/chat/completions' }), {
@@ -373,7 +373,7 @@ describe('a stream', () => {
     }
   })
 
-  test('whose reader leaves after content aborts its vendor at once, and is settled', async () => {
+  test('whose reader leaves after content aborts its vendor at once, and is settled (contract 6.48)', async () => {
     for (const isReading of [false, true]) {
       const { reader, pieces, chain, idle, callOf } = await fed()
       await reader.next()
@@ -415,7 +415,7 @@ describe('a stream', () => {
     }
   })
 
-  test('that the vendor refuses before its first event is an answer like any other: status, no charge, a free authorization', async () => {
+  test('that the vendor refuses before its first event is an answer like any other: status, no charge, a free authorization (contract 6.58)', async () => {
     const { post, signed, chain } = await table(async (_, { attempt }) =>
       attempt === 1 ? Promise.reject(new ApiError('RATE_LIMITED')) : streamAnswer(HELLO),
     )

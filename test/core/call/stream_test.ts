@@ -17,7 +17,7 @@ const settledness = ({ headers }: { headers: Headers }) => [
 ]
 
 describe('a whole answer', () => {
-  test('is stored, then settled, then served with its receipt', async () => {
+  test('is stored, then settled, then served with its receipt (contract 6.46)', async () => {
     const order: unknown[] = []
     const chain = memoryChain({ before: (question) => (question === 'settle' ? look() : undefined) })
     const { alice, post, signed, ports } = await table(undefined, { chain })
@@ -36,7 +36,7 @@ describe('a whole answer', () => {
     expect((await response.json()).choices[0].message.content).toBe('Hello')
   })
 
-  test('waits ten seconds for a slow chain, and is then served; its money is settled in the background', async () => {
+  test('waits ten seconds for a slow chain, and is then served; its money is settled in the background (contract 6.46, 6.49)', async () => {
     const { chain, open } = slowChain()
     const { post, signed, clock, ports, idle } = await table(undefined, { chain })
     const payment = await signed(SKY)
@@ -119,7 +119,7 @@ describe('a whole answer', () => {
     expect([chat.orders.length, chain.transfers.length]).toEqual([0, 0])
   })
 
-  test('that does not come within 120 seconds is 504 TIMEOUT, aborts its vendor and costs nothing', async () => {
+  test('that does not come within 120 seconds is 504 TIMEOUT, aborts its vendor and costs nothing (contract 6.52)', async () => {
     let signal: AbortSignal | undefined
     let isFirst = true
     const { post, signed, clock, chain } = await table(async (_, at) => {

@@ -67,7 +67,7 @@ describe('an order whose work goes on elsewhere', () => {
     expect([subject.chain.transfers, subject.studio.submitted]).toEqual([[], 2])
   })
 
-  test('that finds the largest ones on their way to the vendor is 503, uncharged, and taken when they have arrived', async () => {
+  test('that finds the largest ones on their way to the vendor is 503, uncharged, and taken when they have arrived (contract 3.22)', async () => {
     const arrived = door()
     const subject = cinema({ maxUpload: 100 })
     subject.studio.submit = () => arrived.passed

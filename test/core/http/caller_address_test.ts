@@ -3,7 +3,7 @@ import { addressKey } from '../../../core/http/caller_address.ts'
 import { kit, ORIGIN } from '../../kit.ts'
 
 describe('addressKey()', () => {
-  test('is the same for all addresses of an IPv6 /64, however they are written, and differs between two of them', () => {
+  test('is the same for all addresses of an IPv6 /64, however they are written, and differs between two of them (contract 4.15)', () => {
     const [block, ...same] = [
       '2001:db8:1:2::1',
       '2001:0DB8:0001:0002:ffff:ffff:ffff:ffff',
@@ -16,7 +16,7 @@ describe('addressKey()', () => {
     expect(['::1', '::', 'fe80::1'].map(addressKey)).toEqual(['0:0:0:0::/64', '0:0:0:0::/64', 'fe80:0:0:0::/64'])
   })
 
-  test('is the IPv4 address of an IPv4-mapped one', () => {
+  test('is the IPv4 address of an IPv4-mapped one (contract 4.15)', () => {
     for (const address of ['192.0.2.1', '::ffff:192.0.2.1', '::FFFF:c000:201', '0:0:0:0:0:ffff:192.0.2.1'])
       expect([address, addressKey(address)]).toEqual([address, '192.0.2.1'])
   })
@@ -27,7 +27,7 @@ describe('addressKey()', () => {
   })
 })
 
-test('free requests are counted for the whole /64 of an IPv6 address', async () => {
+test('free requests are counted for the whole /64 of an IPv6 address (contract 4.15)', async () => {
   const { shop } = kit()
   const ask = async (ip: string) => (await shop.fetch(new Request(`${ORIGIN}/api/v1/images/models`), { ip })).status
   const asked = await Promise.all(Array.from({ length: 101 }, (_, at) => ask(`2001:db8:1:2::${at.toString(16)}`)))

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { errorReply, type ErrorFormat } from '../../../core/http/error_formats.ts'
-import { ApiError, apiErrorCodes, plain, rateLimited } from '../../../core/http/errors.ts'
+import { ApiError, type ApiErrorCode, apiErrorCodes, plain, rateLimited } from '../../../core/http/errors.ts'
 import { endpoints } from '../../../core/mod.ts'
 import { kit, ORIGIN } from '../../kit.ts'
 
@@ -18,7 +18,7 @@ describe('faults', () => {
     })
   })
 
-  test('carry message, details, fields and headers', () => {
+  test('carry message, details, fields and headers (contract 3.1)', () => {
     const apiError = new ApiError('WORK_FAILED', {
       error: 'Image generation failed',
       message: 'm',
@@ -50,7 +50,7 @@ describe('faults', () => {
     ])
   })
 
-  test("a vendor's rate limit reads as the contract says", () => {
+  test("a vendor's rate limit reads as the contract says (contract 3.10)", () => {
     const { status, headers, body } = shown(rateLimited('vendor-a', 17))
     expect(status).toBe(429)
     expect(headers).toMatchObject({ 'retry-after': '17', 'x-ratelimit-source': 'vendor-a' })
@@ -120,4 +120,26 @@ describe('every 503 has Retry-After (contract 3.25)', () => {
     }
     expect(count).toBeGreaterThan(20)
   })
+})
+
+test('a chat error says its type by its status (contract 3.16)', () => {
+  const types: Readonly<Record<string, readonly ApiErrorCode[]>> = {
+    rate_limit_error: ['RATE_LIMITED', 'TOO_MANY_REQUESTS', 'FREE_TIER_RATE_LIMITED'],
+    permission_error: ['NOT_ALLOWED', 'PAYER_MISMATCH'],
+    not_found_error: ['NOT_FOUND', 'JOB_NOT_FOUND'],
+    timeout_error: ['UPSTREAM_TIMEOUT'],
+    invalid_request_error: ['INVALID_JSON', 'INVALID_BODY', 'CONTENT_POLICY', 'TOO_LARGE', 'METHOD_NOT_ALLOWED'],
+    api_error: ['MODEL_UNAVAILABLE', 'PROVIDER_CONFIG_ERROR', 'INTERNAL', 'NOT_CONFIGURED', 'BUSY'],
+  }
+  for (const [type, codes] of Object.entries(types))
+    for (const code of codes) {
+      const { body } = errorReply(new ApiError(code, { message: 'm' }), 'chat')
+      expect([code, JSON.parse(String(body)).error.type]).toEqual([code, type])
+    }
+})
+
+test('a body that is too slow is 408, and one that was cut off 400 (contract 4.14)', () => {
+  expect(shown(new ApiError('TOO_SLOW')).status).toBe(408)
+  const { status, body } = shown(new ApiError('INCOMPLETE_BODY'))
+  expect([status, body.error]).toEqual([400, 'Incomplete request body'])
 })

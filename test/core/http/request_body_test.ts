@@ -55,7 +55,7 @@ describe('reading a body', () => {
     }
   })
 
-  test('a body that is declared too large is refused unread', async () => {
+  test('a body that is declared too large is refused unread (contract 3.5)', async () => {
     const { state, request } = streamed('x')
     request.headers.set('content-length', '1000000')
     expect((await apiErrorOf(() => readBody(request, 10))).code).toBe('TOO_LARGE')
@@ -76,7 +76,7 @@ describe('reading a body', () => {
     }
   })
 
-  test('a character split over two chunks stays whole, and a byte order mark is dropped', async () => {
+  test('a character split over two chunks stays whole, and a byte order mark is dropped (contract 4.1)', async () => {
     const bytes = new TextEncoder().encode('\ufeff{"a":"狐"}')
     expect(await readBody(streamed(bytes.slice(0, 10), bytes.slice(10)).request, 100)).toBe('{"a":"狐"}')
   })
@@ -153,7 +153,7 @@ describe('checking fields', () => {
     expect(await problems({ name: null })).toEqual([{ path: 'name', message: 'name: Expected string; got null' }])
   })
 
-  test('every wrong field is named, with what it got and what it may be', async () => {
+  test('every wrong field is named, with what it got and what it may be (contract 3.3)', async () => {
     expect(await problems({ count: 11, tags: ['a', 5, 'c'] })).toEqual([
       { path: 'name', message: 'name: Expected required property; it is missing' },
       { path: 'count', message: 'count: Expected integer to be less or equal to 10; got 11' },
@@ -342,7 +342,7 @@ describe('a budget', () => {
     }
   }
 
-  test('counts what has arrived and not what is promised, turns away what comes on top, and has room again afterwards', async () => {
+  test('counts what has arrived and not what is promised, turns away what comes on top, and has room again afterwards (contract 3.22)', async () => {
     const clock = testClock()
     const shared = budget(4 * MB, deadlines(clock))
     const idle = Array.from({ length: 20 }, () => arriving({ 'content-length': String(30 * MB) }))
@@ -374,7 +374,7 @@ describe('a budget', () => {
     ).toBe('{}')
   })
 
-  test('ends a body that does not arrive in time, and gives back what it held', async () => {
+  test('ends a body that does not arrive in time, and gives back what it held (contract 4.14)', async () => {
     const clock = testClock()
     const shared = budget(2 * MB, deadlines(clock))
     const slow = arriving()
@@ -452,7 +452,7 @@ describe('what a request holds of the budget', () => {
     expect(told).toBe(2)
   })
 
-  test('a small body has a deadline, too', async () => {
+  test('a small body has a deadline, too (contract 4.14)', async () => {
     const clock = testClock()
     const shared = budget(MB, deadlines(clock))
     const body = new ReadableStream<Uint8Array>({ start: (controller) => controller.enqueue(new Uint8Array([123])) })
@@ -471,7 +471,7 @@ describe('the shape of a body', () => {
   const refusal = async (text: string) => await apiErrorOf(() => parseJson(text, null, clock))
   const fields = (count: number) => Array.from({ length: count }, (_, index) => `"k${index}":1`).join(',')
 
-  test('has a limit for fields, values and depth, and what is at the limit passes', async () => {
+  test('has a limit for fields, values and depth, and what is at the limit passes (contract 3.5)', async () => {
     expect(Object.keys((await parseJson(`{${fields(50_000)}}`, null, clock)) as object)).toHaveLength(50_000)
     expect(await parseJson(`[${'1,'.repeat(199_998)}1]`, null, clock)).toHaveLength(199_999)
     const deep = `${'['.repeat(200)}${']'.repeat(200)}`

@@ -113,7 +113,7 @@ describe('characters counted for unpaid requests', () => {
   const BUDGET = 10_000
   const text = (length: number, mark = 'a') => [user(mark.repeat(length))]
 
-  test('have a budget for each address: over it 429 with the wait, until the minute has filled it again', async () => {
+  test('have a budget for each address: over it 429 with the wait, until the minute has filled it again (contract 6.57)', async () => {
     const { ask, clock, seen } = shopOf({ unpaidCharacters: BUDGET })
     expect([(await ask(text(6_000))).status, (await ask(text(6_000))).status]).toEqual([402, 402])
     const { status, headers, body } = await ask(text(6_000))
@@ -125,6 +125,13 @@ describe('characters counted for unpaid requests', () => {
     expect((await ask(text(500))).status).toBe(402)
     expect((await ask(text(500), { path: '/api/v1/chat/estimate' })).status).toBe(200)
     expect((await ask(text(500), { path: '/api/v1/chat/estimate' })).status).toBe(429)
+  })
+
+  test('are 10,000,000 a minute where nobody has configured another number (contract 6.57)', async () => {
+    const { ask, seen } = shopOf()
+    let asked = 0
+    while ((await ask([user('a'.repeat(60_000))])).status === 402 && asked < 200) asked++
+    expect([asked < 200, seen.characters >= 10_000_000, seen.characters < 10_060_000]).toEqual([true, true, true])
   })
 
   test('count for a whole IPv6 /64, and for all gateways of a process together', async () => {

@@ -60,7 +60,7 @@ describe('thirty chats at once of a wallet that never paid, and is emptied while
     )
   })
 
-  test('give one stream away, which is worth less than the cap: the second is settled before it says anything, and ends there', async () => {
+  test('give one stream away, which is worth less than the cap: the second is settled before it says anything, and ends there (contract 6.48)', async () => {
     const { asked, answers, given, paid, worth } = await emptied(STREAM)
     expect({ asked, given, paid, worth: print(usdc(worth)) }).toEqual({
       asked: 2,

@@ -6,7 +6,7 @@ const statuses = (answers: readonly Answer[]) =>
   answers.map(({ body }) => body.payment?.status ?? body.code ?? body.status).sort()
 
 describe('a used authorization', () => {
-  test('is PAYMENT_REPLAY under both header names, with job_id, poll_url and recoverable, and buys nothing more (contract 1.22, 1.23, 1.42)', async () => {
+  test('is PAYMENT_REPLAY under both header names, with job_id, poll_url and recoverable, and buys nothing more (contract 1.22, 1.23, 1.42, 5.23)', async () => {
     const { buyer, chain, vendor, keyed } = kit()
     const alice = buyer()
     const payment = alice.sign(await alice.ask())

@@ -22,7 +22,7 @@ async function blocked(options: KitOptions = {}) {
 }
 
 describe('an answer whose payment is refused', () => {
-  test('is withheld: 402 says why, and where it can be collected', async () => {
+  test('is withheld: 402 says why, and where it can be collected (contract 6.47)', async () => {
     const { response, chain, log, alice } = await blocked()
     const { status, headers, body } = await read(response)
     expect([status, body.error, body.details, body.recoverable, headers.get('x-payment-settled')]).toEqual([

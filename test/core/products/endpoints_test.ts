@@ -90,14 +90,16 @@ describe('an endpoint of the fewest words', () => {
     ])
   })
 
-  test('fails as an internal error, under its own schema', async () => {
+  test('fails as an internal error, under its own schema (contract 3.13)', async () => {
     const broken = { ...verse, run: () => Promise.reject(new Error('no ink')) } as Paid
-    const alice = kit({ endpoints: [broken] }).buyer()
+    const { buyer, chain } = kit({ endpoints: [broken] })
+    const alice = buyer()
     expect((await alice.ask({ about: '' }, verse)).body.details).toEqual([
       { path: 'about', message: 'about: Expected string length greater or equal to 1; got ""' },
     ])
     const { status, body } = await alice.buy({ about: 'rain' }, verse)
-    expect([status, body.error]).toEqual([500, 'Internal server error'])
+    expect([status, body.error, JSON.stringify(body).includes('no ink')]).toEqual([500, 'Internal server error', false])
+    expect(chain.transfers).toEqual([])
   })
 
   test('becomes a job under /api/v1/calls when it is slow', async () => {

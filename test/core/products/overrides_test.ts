@@ -45,7 +45,7 @@ describe('an override', () => {
     }
   })
 
-  test('of the sizes replaces them all, with their rates', async () => {
+  test('of the sizes replaces them all, with their rates (contract 8.10)', async () => {
     const subject = shop({ id: IMAGE_1, sizes: { '1024x1024': '0.03', '512x512': '0.01' } })
     const alice = subject.buyer()
     expect((await alice.ask(FOX)).body.price).toMatchObject({ amount: '0.032500', pricePerImage: 0.03 })
@@ -186,7 +186,7 @@ describe('a hidden row', () => {
 })
 
 describe('a redirected row', () => {
-  test('keeps its name and is made by the fallback, at the fallback’s rate (contract 21.11)', async () => {
+  test('keeps its name and is made by the fallback, at the fallback’s rate (contract 8.8, 21.11)', async () => {
     const subject = shop({ id: 'vendor-c/image-pro', redirect: 'vendor-c/image-1' })
     const alice = subject.buyer()
     const { body } = await alice.buy({ model: 'vendor-c/image-pro', prompt: 'a fox' })

@@ -325,7 +325,7 @@ describe('an answer', () => {
 })
 
 describe('a question that comes to nothing', () => {
-  test('keeps the service’s own status and words, and takes nothing (contract 15.3)', async () => {
+  test('keeps the service’s own status and words, and takes nothing (contract 3.21, 15.3)', async () => {
     const refusal = new ApiError('PASSED_ON', {
       status: 404,
       message: 'Predexon 404: no such market (payment NOT charged)',
@@ -347,7 +347,7 @@ describe('a question that comes to nothing', () => {
     }
   })
 
-  test('because a service is away is 502, and the same signed request buys later', async () => {
+  test('because a service is away is 502, and the same signed request buys later (contract 3.21)', async () => {
     let isDown = true
     const { chain, buyer } = stage(() =>
       isDown

@@ -7,7 +7,7 @@ import { isSold } from '../../../core/endpoint/mod.ts'
 import { pathOf, pricedTrial, trialOf } from '../../../core/endpoint/samples.ts'
 import { rowOf } from '../../../core/http/errors.ts'
 import { catalog, endpoints } from '../../../core/mod.ts'
-import { embedded, kit, ORIGIN, read, testClock } from '../../kit.ts'
+import { embedded, FOX, kit, ORIGIN, read, testClock } from '../../kit.ts'
 
 /** A gateway that sells everything. */
 function whole() {
@@ -22,7 +22,8 @@ function whole() {
 
 test('an offer lasts 600 seconds for images, videos, music, background responses and funding, and 300 for all else (contract 1.51)', async () => {
   const { shop, ports, buyer } = whole()
-  const LONG = /^\/api\/v1\/(images\/(generations|image2image)|videos(\/generations)?|audio\/generations|polymarket-funding\/fund)$/
+  const LONG =
+    /^\/api\/v1\/(images\/(generations|image2image)|videos(\/generations)?|audio\/generations|polymarket-funding\/fund)$/
   for (const endpoint of endpoints.filter(isSold)) {
     const trial = await pricedTrial(endpoint, {
       catalog: catalog(),
@@ -88,4 +89,55 @@ test('a payment header on a free route changes nothing (contract 1.55)', async (
     asked++
   }
   expect(asked).toBeGreaterThan(15)
+})
+
+test('voice, phone and sandbox refuse fields that they do not know; media, search and audio ignore them (contract 4.2)', () => {
+  const refusing = endpoints
+    .filter(isSold)
+    .filter((endpoint) => endpoint.delivery !== 'stream' && endpoint.unknownFields === 'refused')
+    .map(({ path }) => path)
+  expect(refusing.length).toBeGreaterThan(5)
+  for (const path of refusing) expect(path).toMatch(/^\/api\/v1\/(voice|phone|sandbox|modal)\//)
+  const dropping = endpoints.filter(isSold).filter(({ path }) => !refusing.includes(path))
+  for (const { path } of dropping) expect(path).not.toMatch(/^\/api\/v1\/(voice|phone|sandbox)\//)
+})
+
+test('an address may ask for pictures as often as it likes (contract 4.11)', async () => {
+  const { shop } = whole()
+  const ask = () =>
+    shop.fetch(new Request(`${ORIGIN}/api/v1/images/generations`, { method: 'POST' }), { ip: '192.0.2.1' })
+  const statuses = new Set<number>()
+  for (let count = 0; count < 500; count++) statuses.add((await ask()).status)
+  expect(statuses).toEqual(new Set([402]))
+})
+
+test('headers that SDKs send, and that curl leaves out, change nothing (contract 4.12)', async () => {
+  const sdk = {
+    'x-api-key': 'sk-1',
+    'anthropic-version': '2023-06-01',
+    'x-stainless-lang': 'js',
+    'x-stainless-retry-count': '2',
+    'user-agent': 'OpenAI/JS 6.0',
+  }
+  const orders: readonly (readonly [string, object])[] = [
+    ['/api/v1/images/generations', FOX],
+    ['/api/v1/chat/completions', { model: 'farebox/echo', messages: [{ role: 'user', content: 'word' }] }],
+    ['/api/v1/messages', { model: 'farebox/echo', max_tokens: 9, messages: [{ role: 'user', content: 'word' }] }],
+  ]
+  const { shop } = whole()
+  for (const [path, body] of orders) {
+    const ask = async (headers: Record<string, string>) =>
+      await read(
+        await shop.fetch(
+          new Request(ORIGIN + path, {
+            method: 'POST',
+            headers: { 'content-type': 'application/json', ...headers },
+            body: new Blob([JSON.stringify(body)]).stream(),
+          }),
+        ),
+      )
+    const [bare, dressed] = [await ask({}), await ask(sdk)]
+    expect([path, bare.status, dressed.status, dressed.body]).toEqual([path, 402, 402, bare.body])
+    expect(dressed.headers.get('payment-required')).toBe(bare.headers.get('payment-required'))
+  }
 })

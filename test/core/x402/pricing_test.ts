@@ -9,7 +9,7 @@ import vectors from '../../vectors/pricing.json'
 const { images } = catalog()
 
 describe('image prices', () => {
-  test('every row of the contract is in the catalog at its rate, and nothing else is', () => {
+  test('every row of the contract is in the catalog at its rate, and nothing else is (contract 5.8, 5.9, 5.12, 5.13)', () => {
     const rows = images.all.flatMap(({ id, sizes }) =>
       sizes.map(({ size, rate }) => `${id} ${size} ${Number(rate.num) / Number(rate.den)}`),
     )
@@ -30,7 +30,7 @@ describe('image prices', () => {
     })
   }
 
-  test('the gateway quotes every row and every n at the billed price', async () => {
+  test('the gateway quotes every row and every n at the billed price (contract 5.1, 5.4, 5.5, 5.6, 5.7, 5.8, 5.9, 5.10, 5.11, 5.12, 5.13, 5.14, 5.29)', async () => {
     const buyer = kit().buyer()
     for (const { model, size, rate, billed } of vectors) {
       for (const [n, amount] of Object.entries(billed)) {
@@ -40,6 +40,14 @@ describe('image prices', () => {
         expect(body.accepts[0].amount).toBe(String(Math.round(Number(amount) * 1e6)))
       }
     }
+  })
+
+  test('vendor-e/image-pro costs one price below 2.36 million pixels and another above (contract 5.15)', () => {
+    const sizes = images.get('vendor-e/image-pro')?.sizes ?? []
+    const below = sizes.filter(({ width, height }) => width * height < 2_360_000)
+    const above = sizes.filter(({ width, height }) => width * height > 2_360_000)
+    const bill = (some: typeof sizes) => [...new Set(some.map(({ rate }) => print(mediaPrice(rate, 1))))]
+    expect([below.length, above.length, bill(below), bill(above)]).toEqual([3, 5, ['0.048250'], ['0.095500']])
   })
 
   test('the fee is added once, after the margin, and the sum rounded up once (contract 1.14, 1.16)', () => {

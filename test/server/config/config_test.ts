@@ -53,7 +53,7 @@ describe('defaults', () => {
     })
   })
 
-  test('the file sets everything', () => {
+  test('the file sets everything (contract 5.22)', () => {
     const config = good(`
       port = 0
       host = "0.0.0.0"

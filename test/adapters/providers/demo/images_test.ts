@@ -197,7 +197,7 @@ describe('an edit', () => {
     ])
   })
 
-  test('keeps what a mask keeps byte for byte, half transparent pixels too, and changes what it opens', async () => {
+  test('keeps what a mask keeps byte for byte, half transparent pixels too, and changes what it opens (contract 5.39)', async () => {
     const hole = (x: number, y: number) => x >= 20 && x < 80 && y >= 10
     const picture = read(
       await editUrl('night', [uri(png(96, 64, noisy))], {

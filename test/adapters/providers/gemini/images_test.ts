@@ -69,7 +69,7 @@ describe('what geminiImages() sends', () => {
     expect(server.seen).toHaveLength(1)
   })
 
-  test('to edit: the images first, then the words; HEIC as it is', async () => {
+  test('to edit: the images first, then the words; HEIC as it is (contract 5.38)', async () => {
     const { server, vendor } = vendorOn(good)
     await vendor.edit?.({ ...PRO, images: [PIXEL, HEIC.replace('image/heic', 'image/png')] }, calm())
     expect(server.seen[0]?.json.contents[0].parts).toEqual([

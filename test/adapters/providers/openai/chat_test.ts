@@ -90,7 +90,7 @@ describe('what openaiChat() sends', () => {
     })
   })
 
-  test('for a stream, its own `stream_options`, and that it takes events uncompressed', async () => {
+  test('for a stream, its own `stream_options`, and that it takes events uncompressed (contract 6.12)', async () => {
     const { headers, json } = await sent(ordered({ stream_options: { include_usage: false, mine: 1 } }, STREAMED))
     expect([headers.get('accept'), headers.get('accept-encoding')]).toEqual(['text/event-stream', 'identity'])
     expect(json).toMatchObject({ stream: true, stream_options: { include_usage: true } })
@@ -122,7 +122,7 @@ describe('what openaiChat() sends', () => {
     expect((await sent(ordered(body))).json).toMatchObject(body)
   })
 
-  test('nothing that only the gateway understands', async () => {
+  test('nothing that only the gateway understands (contract 6.15)', async () => {
     const message = { role: 'assistant', content: 'a', reasoning_content: 'hm' }
     const body = {
       prompt_cache: true,

@@ -138,7 +138,7 @@ describe('what openaiImages() sends', () => {
     ['HEIC', HEIC],
     ['GIF', GIF],
     ['no image at all', 'data:image/png;base64,PGh0bWw+'],
-  ])('%s is refused before anything is sent', async (_, image) => {
+  ])('%s is refused before anything is sent (contract 5.38)', async (_, image) => {
     const { server, vendor, log } = vendorOn(() => made(1))
     expect(
       await outcome(

@@ -43,7 +43,7 @@ describe('the chat catalog', () => {
     }
   })
 
-  test('is found by the makers’ own ids, dotted and dashed, with and without the maker', () => {
+  test('is found by the makers’ own ids, dotted and dashed, with and without the maker (contract 8.7)', () => {
     const called = {
       'vendor-a/chat-6-large': ['openai/gpt-6-sol', 'gpt-6-sol'],
       'vendor-a/chat-6.1-large': ['openai/gpt-6.1-sol', 'gpt-6.1-sol', 'openai/gpt-6-1-sol', 'gpt-6-1-sol'],
@@ -127,7 +127,7 @@ describe('the chat catalog', () => {
     expect(chatRows.filter(({ effort }) => effort?.scalesQuote)).toEqual([...series('gpt-6')])
   })
 
-  test('begins long prompts where the contract says, at its multiples', () => {
+  test('begins long prompts where the contract says, at its multiples (contract 6.40)', () => {
     const long = {
       'vendor-a': { from: 272_001, input: 2, output: 1.5 },
       'vendor-b': { from: 200_001, input: 2, output: 1.5 },
@@ -148,7 +148,7 @@ describe('the chat catalog', () => {
     expect(of('vendor-c').every(({ billing }) => billing.mode === 'paid' && billing.long)).toBe(true)
   })
 
-  test('searches live at 0.30 on 4.5, 4.6, 4.7 and 4.20, at 0.12 on 4.3, and nowhere else', () => {
+  test('searches live at 0.30 on 4.5, 4.6, 4.7 and 4.20, at 0.12 on 4.3, and nowhere else (contract 6.17)', () => {
     const searching = chatRows
       .filter(({ liveSearch }) => liveSearch)
       .map(({ upstream, liveSearch }) => [upstream, number(liveSearch ?? dollars('0'))])
@@ -197,7 +197,7 @@ describe('the chat catalog', () => {
     )
   })
 
-  test('has flat prices of 0.001 and 0.002 alone', () => {
+  test('has flat prices of 0.001 and 0.002 alone (contract 6.41)', () => {
     const prices = chatRows.flatMap(({ billing }) => (billing.mode === 'flat' ? [number(billing.price)] : []))
     expect([...new Set(prices)].sort()).toEqual([0.001, 0.002])
   })
@@ -425,7 +425,7 @@ describe('a fallback', () => {
 })
 
 describe('a redirected chat row', () => {
-  test('keeps what it is called, and is priced and served as the other', () => {
+  test('keeps what it is called, and is priced and served as the other (contract 8.8)', () => {
     const [from, to] = [known('vendor-a/chat-5.4'), known('vendor-a/chat-5.4-mini')]
     const { id, aliases, name, description, maker, created } = from
     expect(row(id, { id, redirect: to.id })).toEqual({
@@ -452,7 +452,7 @@ describe('a redirected chat row', () => {
     expect(made.vendor).toBe('vendor-g')
   })
 
-  test('is a mistake to a dearer row, to a free one, to itself, or to one that is redirected too', () => {
+  test('is a mistake to a dearer row, to a free one, to itself, or to one that is redirected too (contract 8.8)', () => {
     expect(mistakes({ id: SMALL, redirect: FLAGSHIP })).toEqual([`chat ${SMALL}.redirect: ${FLAGSHIP} costs more`])
     expect(mistakes({ id: SMALL, redirect: 'vendor-open/gpt-oss-20b' })).toHaveLength(1)
     expect(mistakes({ id: SMALL, redirect: SMALL })).toEqual([`chat ${SMALL}.redirect: no other row is named ${SMALL}`])

@@ -81,7 +81,7 @@ describe('a free model', () => {
     expect(text).not.toContain('payment')
   })
 
-  test('takes 30 requests a minute from one address, then 429 with four headers until the minute is over (contract 20.2, 20.3)', async () => {
+  test('takes 30 requests a minute from one address, then 429 with four headers until the minute is over (contract 4.10, 20.2, 20.3)', async () => {
     const { ask, served, clock, vendor } = shopOf()
     expect(await served(30)).toBe(30)
     await clock.advance(20_000)

@@ -68,7 +68,7 @@ function shopOf(
 }
 
 describe('on a vendor that speaks generateContent', () => {
-  test('an answer is passed on verbatim', async () => {
+  test('an answer is passed on verbatim (contract 7.20, 7.23)', async () => {
     const { buy, chain } = shopOf()
     const { status, headers, body } = await buy(order())
     expect([status, body]).toEqual([200, ANSWER])
@@ -121,7 +121,7 @@ describe('on a vendor that speaks generateContent', () => {
     }
   })
 
-  test('as many candidates are quoted as are asked for upstream, in either spelling', async () => {
+  test('as many candidates are quoted as are asked for upstream, in either spelling (contract 7.20)', async () => {
     // 12 tokens of prompt at 0.75, 10% of 10,000 tokens at 3.75 for each, and the fee.
     const config = { maxOutputTokens: 10_000 }
     for (const [more, count] of [
@@ -155,7 +155,7 @@ describe('on a vendor that speaks generateContent', () => {
     } as never)
   })
 
-  test('a stream is passed on as it comes', async () => {
+  test('a stream is passed on as it comes (contract 7.20, 7.23)', async () => {
     const events = [
       '{"candidates":[{"content":{"role":"model","parts":[{"text":"Bl"}]}}]}',
       '{"candidates":[{"content":{"role":"model","parts":[{"text":"ue."}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":3}}',
@@ -170,7 +170,7 @@ describe('on a vendor that speaks generateContent', () => {
 })
 
 describe('on any other vendor', () => {
-  test('a request goes out as chat, and its answer comes back as candidates', async () => {
+  test('a request goes out as chat, and its answer comes back as candidates (contract 7.23)', async () => {
     const { buy, vendor } = shopOf(async () => wholeAnswer({ content: 'Blue.', reasoning: 'Rayleigh.' }), {
       format: 'chat',
     })
@@ -217,7 +217,7 @@ describe('on any other vendor', () => {
 })
 
 describe('its paths', () => {
-  test('are four, under v1beta and v1, the slash of the id raw or as %2F, by any alias', async () => {
+  test('are four, under v1beta and v1, the slash of the id raw or as %2F, by any alias (contract 7.20, 7.21, 7.25)', async () => {
     for (const version of ['v1beta', 'v1']) {
       for (const model of [MODEL, MODEL.replace('/', '%2F'), 'gemini-3.8-flash', 'google/gemini-3.8-flash']) {
         const whole = shopOf()
@@ -326,7 +326,7 @@ describe('a refusal', () => {
     ['a size that is a text', { generationConfig: { maxOutputTokens: '100' } }],
   ]
   for (const [name, more] of REFUSED) {
-    test(`${name}: 400 in the vendor's envelope, before any 402`, async () => {
+    test(`${name}: 400 in the vendor's envelope, before any 402 (contract 7.24)`, async () => {
       const { ask, vendor } = shopOf()
       const { status, body } = await ask(order(more))
       expect([status, body, vendor.orders.length]).toEqual([
@@ -359,7 +359,7 @@ describe('a refusal', () => {
     expect([status, body.error.message.startsWith('generationConfig.candidateCount: ')]).toEqual([400, true])
   })
 
-  test('a 402 is in the envelope too, and carries the whole challenge', async () => {
+  test('a 402 is in the envelope too, and carries the whole challenge (contract 3.20, 7.24)', async () => {
     const { status, headers, body } = await shopOf().ask(order())
     expect(status).toBe(402)
     expect(body).toMatchObject({

@@ -91,7 +91,7 @@ function shopOf(
 }
 
 describe('on a vendor that speaks messages', () => {
-  test('an answer is passed on verbatim: its id, its own model, thinking blocks with their signatures', async () => {
+  test('an answer is passed on verbatim: its id, its own model, thinking blocks with their signatures (contract 7.2)', async () => {
     const { buy, chain } = shopOf()
     const { status, headers, body } = await buy(order())
     expect([status, body]).toEqual([200, ANSWER])
@@ -99,7 +99,7 @@ describe('on a vendor that speaks messages', () => {
     expect(chain.transfers.length).toBe(1)
   })
 
-  test('a request is passed on verbatim, but for model and stream, which the vendor writes', async () => {
+  test('a request is passed on verbatim, but for model and stream, which the vendor writes (contract 7.1)', async () => {
     const { buy, vendor } = shopOf()
     const said = {
       max_tokens: 4_000,
@@ -161,7 +161,7 @@ describe('on a vendor that speaks messages', () => {
     expect(chain.transfers.length).toBe(1)
   })
 
-  test('the headers of the format go on; keys do not, and are not looked at', async () => {
+  test('the headers of the format go on; keys do not, and are not looked at (contract 4.12, 7.6)', async () => {
     const { post, vendor } = shopOf()
     const headers = {
       'anthropic-version': '2023-06-01',
@@ -178,7 +178,7 @@ describe('on a vendor that speaks messages', () => {
     expect(vendor.orders[0]?.body.context_management).toEqual({ edits: [] })
   })
 
-  test('a key buys nothing: without a payment it is a 402', async () => {
+  test('a key buys nothing: without a payment it is a 402 (contract 4.13, 7.6)', async () => {
     const { shop } = shopOf()
     const headers = {
       'content-type': 'application/json',
@@ -190,7 +190,7 @@ describe('on a vendor that speaks messages', () => {
     ).toBe(402)
   })
 
-  test('thinking without a budget gets one below max_tokens, as does one that the clamped max_tokens cannot hold; it is left out where there is no room', async () => {
+  test('thinking without a budget gets one below max_tokens, as does one that the clamped max_tokens cannot hold; it is left out where there is no room (contract 6.14)', async () => {
     const { buy, vendor } = shopOf()
     const sent = async (more: Record<string, unknown>) => {
       expect((await buy(order(more))).status).toBe(200)
@@ -253,7 +253,7 @@ describe('on a vendor that speaks messages', () => {
 })
 
 describe('on any other vendor', () => {
-  test('a request goes out as chat, and its answer comes back as a message', async () => {
+  test('a request goes out as chat, and its answer comes back as a message (contract 7.3, 7.4)', async () => {
     const toolCalls = [{ id: 'call_1', name: 'look', arguments: { at: 'fox' } }]
     const { buy, vendor } = shopOf(
       async () =>
@@ -302,7 +302,7 @@ describe('on any other vendor', () => {
     })
   })
 
-  test('reasons to stop are told in the words of the format', async () => {
+  test('reasons to stop are told in the words of the format (contract 7.4)', async () => {
     for (const [finish, stop_reason] of [
       ['stop', 'end_turn'],
       ['length', 'max_tokens'],
@@ -313,7 +313,7 @@ describe('on any other vendor', () => {
     }
   })
 
-  test('a stream comes back as the events of the format, closed by message_stop', async () => {
+  test('a stream comes back as the events of the format, closed by message_stop (contract 7.5)', async () => {
     const { post } = shopOf(undefined as never, { chatVendor: scriptedChat(), format: 'chat' })
     const text = await (await post(order({ model: OTHER, stream: true }))).text()
     const names = text
@@ -331,7 +331,7 @@ describe('on any other vendor', () => {
     ])
   })
 
-  test('the quote is that of chat for the same conversation', async () => {
+  test('the quote is that of chat for the same conversation (contract 7.1)', async () => {
     const { ask, alice } = shopOf()
     const messages = await ask(order({ model: OTHER, system: 'Be very brief.' }))
     const chat = await alice.ask(
@@ -428,7 +428,7 @@ describe('a refusal', () => {
     ],
   ]
   for (const [name, more] of REFUSED) {
-    test(`${name}: 400 in the vendor's envelope, without a code, before any 402`, async () => {
+    test(`${name}: 400 in the vendor's envelope, without a code, before any 402 (contract 7.7, 7.9)`, async () => {
       for (const model of [NATIVE, OTHER]) {
         const { ask, vendor } = shopOf()
         const { status, body } = await ask(order({ model, ...more }))
@@ -480,7 +480,7 @@ describe('a refusal', () => {
     }
   })
 
-  test('a 402 is in the envelope too, carries the whole challenge, and no code', async () => {
+  test('a 402 is in the envelope too, carries the whole challenge, and no code (contract 3.20, 7.9)', async () => {
     const { ask } = shopOf()
     const { status, headers, body } = await ask(order())
     expect(status).toBe(402)
@@ -501,7 +501,7 @@ describe('a refusal', () => {
     expect(headers.get('www-authenticate')).toStartWith('X402 requirements=')
   })
 
-  test('a rejected payment says "Payment verification failed", without a code', async () => {
+  test('a rejected payment says "Payment verification failed", without a code (contract 7.9)', async () => {
     const { alice, ask, chain } = shopOf()
     const payment = alice.sign(await ask(order()), { from: chain.wallet('poor') })
     const { status, headers, body } = await alice.buy(order(), { path, payment })
@@ -554,7 +554,7 @@ test('sealed thoughts are part of the quote', async () => {
   expect((await amount(400_000)) - (await amount(4))).toBeGreaterThan(100_000)
 })
 
-test('both spellings of the makers are known, with the maker and without', async () => {
+test('both spellings of the makers are known, with the maker and without (contract 7.8)', async () => {
   for (const model of ['claude-sonnet-4-6', 'anthropic/claude-sonnet-4.6', 'claude-sonnet-4.6'])
     expect([model, (await shopOf().ask(order({ model }))).status]).toEqual([model, 402])
 })

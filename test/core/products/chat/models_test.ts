@@ -23,7 +23,7 @@ const listed = async (options: KitOptions = {}): Promise<any[]> => (await read(a
 const entry = async (id: string) => (await listed()).find((model) => model.id === id)
 
 describe('GET /api/v1/models', () => {
-  test('lists every row that is not hidden, chat, images, videos and sounds, without payment', async () => {
+  test('lists every row that is not hidden, chat, images, videos and sounds, without payment (contract 8.1, 8.3, 8.6)', async () => {
     const { status, headers, body } = await read(await get())
     expect([status, headers.get('content-type'), body.object]).toEqual([200, 'application/json', 'list'])
     const shown = [...chatRows, ...imageRows, ...videoRows, ...audioRows]
@@ -47,7 +47,7 @@ describe('GET /api/v1/models', () => {
     }
   })
 
-  test('gives every field of a paid model, with its list prices as numbers', async () => {
+  test('gives every field of a paid model, with its list prices as numbers (contract 8.2, 8.5, 8.6)', async () => {
     expect(await entry('vendor-a/chat-6-small')).toEqual({
       id: 'vendor-a/chat-6-small',
       object: 'model',
@@ -81,7 +81,7 @@ describe('GET /api/v1/models', () => {
     expect((await entry('vendor-c/chat-4.3')).pricing.search_surcharge).toBe(0.12)
   })
 
-  test('gives a flat price with its fee inside, and a free model as costing nothing', async () => {
+  test('gives a flat price with its fee inside, and a free model as costing nothing (contract 8.4, 8.5)', async () => {
     expect(await entry('vendor-open/qwen3-235b')).toMatchObject({ billing_mode: 'flat', pricing: { flat: 0.002 } })
     expect(await entry('vendor-open/gpt-oss-120b')).toMatchObject({
       billing_mode: 'free',
@@ -89,7 +89,7 @@ describe('GET /api/v1/models', () => {
     })
   })
 
-  test('gives images with margin inside, at 1024x1024 or else at the first size', async () => {
+  test('gives images with margin inside, at 1024x1024 or else at the first size (contract 8.4, 8.5)', async () => {
     expect(await entry('vendor-a/image-1')).toEqual({
       id: 'vendor-a/image-1',
       object: 'model',
@@ -111,7 +111,7 @@ describe('GET /api/v1/models', () => {
     expect((await listed({ catalog: catalog({ images, chat: [] }) }))[0].pricing.per_image).toBe(0.042)
   })
 
-  test('gives videos by the second with margin inside, by resolution where that differs, and how long they are', async () => {
+  test('gives videos by the second with margin inside, by resolution where that differs, and how long they are (contract 8.4, 8.5)', async () => {
     expect(await entry('vendor-c/video-1')).toEqual({
       id: 'vendor-c/video-1',
       object: 'model',
@@ -137,7 +137,7 @@ describe('GET /api/v1/models', () => {
     })
   })
 
-  test('gives videos that are billed by the token as such, with what a second at 720p comes to', async () => {
+  test('gives videos that are billed by the token as such, with what a second at 720p comes to (contract 8.4)', async () => {
     expect(await entry('vendor-e/video-2.5')).toMatchObject({
       billing_mode: 'per_token',
       pricing: {
@@ -149,7 +149,7 @@ describe('GET /api/v1/models', () => {
     })
   })
 
-  test('gives sounds by the character with margin inside, by the estimated second without, by the sound and by the track', async () => {
+  test('gives sounds by the character with margin inside, by the estimated second without, by the sound and by the track (contract 8.3, 8.4, 8.5)', async () => {
     expect(await entry('elevenlabs/flash-v2.5')).toEqual({
       id: 'elevenlabs/flash-v2.5',
       object: 'model',
@@ -177,6 +177,16 @@ describe('GET /api/v1/models', () => {
     })
   })
 
+  test('says what a model does, and how it is billed, in these words and no others (contract 8.3, 8.4)', async () => {
+    const all = await listed()
+    const [CATEGORIES, MODES] = [
+      'chat reasoning coding vision image video audio speech tts sound-effects music'.split(' '),
+      'paid flat free per_image per_second per_token per_character per_generation per_track'.split(' '),
+    ]
+    expect([...new Set(all.flatMap(({ categories }) => categories))].toSorted()).toEqual(CATEGORIES.toSorted())
+    expect([...new Set(all.map(({ billing_mode }) => billing_mode))].toSorted()).toEqual(MODES.toSorted())
+  })
+
   test('leaves out videos that are hidden or retired', async () => {
     const [first, second, ...rest] = videoRows
     if (!first || !second) throw new Error('an empty catalog')
@@ -186,7 +196,7 @@ describe('GET /api/v1/models', () => {
     ).toEqual(rest.map(({ id }) => id))
   })
 
-  test('leaves out what the operator has not configured', async () => {
+  test('leaves out what the operator has not configured (contract 8.1, 8.6, 8.9)', async () => {
     const vendors = {
       chat: ({ vendor }: ChatRow) => (vendor === 'embedded' ? chatVendor : undefined),
       images: () => undefined,
@@ -234,9 +244,11 @@ describe('GET /api/v1/models', () => {
     expect(await listed({ catalog: catalog({ chat: [], images: [], video: [], audio: [] }) })).toEqual([])
   })
 
-  test('ignores a query, and answers HEAD without a body', async () => {
+  test('ignores a query, and answers HEAD without a body (contract 8.1)', async () => {
     const { shop } = kit({ chatVendor })
-    expect((await shop.fetch(new Request(`${ORIGIN}/api/v1/models?format=json`))).status).toBe(200)
+    const [plain, asked] = [`${ORIGIN}/api/v1/models`, `${ORIGIN}/api/v1/models?format=json`]
+    const texts = [plain, asked].map(async (url) => await (await shop.fetch(new Request(url))).text())
+    expect(await texts[1]).toBe((await texts[0]) as string)
     const head = await shop.fetch(new Request(`${ORIGIN}/api/v1/models`, { method: 'HEAD' }))
     expect([head.status, await head.text()]).toEqual([200, ''])
     expect((await (await shop.fetch(new Request(`${ORIGIN}/api/v1/models`))).json()).data.length).toBeGreaterThan(60)

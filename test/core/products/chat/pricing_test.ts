@@ -94,18 +94,18 @@ describe('a chat price', () => {
   const quote = (more: Partial<Parameters<typeof chatPrice>[0]> = {}) =>
     chatPrice({ billing: PAID, promptTokens: 100, maxTokens: 10_000, ...more })
 
-  test('never counts more output than max_tokens, whatever the effort', () => {
+  test('never counts more output than max_tokens, whatever the effort (contract 6.38)', () => {
     const whole = roundUp(plus(dollars('0.1002'), FEE))
     for (const effort of EFFORTS) expect(quote({ effort, scalesQuote: true })).toBeLessThanOrEqual(whole)
   })
 
-  test('grows with the effort only where the row says so', () => {
+  test('grows with the effort only where the row says so (contract 6.38)', () => {
     const scaled = EFFORTS.map((effort) => Number(quote({ effort, scalesQuote: true }) - quote()))
     expect(scaled).toEqual([0, 0, 0, 0, 15_000, 20_000, 35_000])
     expect(new Set(EFFORTS.map((effort) => quote({ effort })))).toEqual(new Set([quote()]))
   })
 
-  test('is long for the whole request from the first long token on', () => {
+  test('is long for the whole request from the first long token on (contract 6.39)', () => {
     expect([999, 1000].map((promptTokens) => Number(quote({ promptTokens })))).toEqual([
       999 * 2 + 10_000 + 1000,
       1000 * 4 + 15_000 + 1000,
@@ -118,7 +118,7 @@ describe('a chat price', () => {
     expect(Number(quote({ billing, promptTokens: 1, maxTokens: 10, surcharge: dollars('0.0000008') }))).toBe(2002)
   })
 
-  test('of a flat row is what the row says, fee inside, and a surcharge is not forgotten', () => {
+  test('of a flat row is what the row says, fee inside, and a surcharge is not forgotten (contract 6.41)', () => {
     const billing = { mode: 'flat', price: dollars('0.002') } as const
     expect(Number(quote({ billing, effort: 'max', scalesQuote: true }))).toBe(2000)
     expect(Number(quote({ billing, surcharge: dollars('0.3') }))).toBe(302_000)
@@ -131,7 +131,7 @@ describe('a chat price', () => {
 })
 
 describe('its parts', () => {
-  test('are exact decimals, and say whether the floor was applied', () => {
+  test('are exact decimals, and say whether the floor was applied (contract 6.17, 6.37)', () => {
     const small = chatPriceParts({
       billing: { mode: 'paid', input: dollars('0.03'), output: dollars('0.13') },
       promptTokens: 7,

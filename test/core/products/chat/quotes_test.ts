@@ -6,7 +6,7 @@ import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { chatRows } from '../../../../core/mod.ts'
 import { EFFORTS } from '../../../../core/ports/vendors/chat.ts'
 import vectors from '../../../vectors/chat_quotes.json'
-import { decodeHeader, kit } from '../../../kit.ts'
+import { decodeHeader, kit, ORIGIN, read } from '../../../kit.ts'
 
 const COMPLETIONS = '/api/v1/chat/completions'
 const ESTIMATE = '/api/v1/chat/estimate'
@@ -34,7 +34,7 @@ describe('a quote that was worked out by hand', () => {
   for (const vector of vectors.quotes.filter(({ micro_usdc }) => micro_usdc !== null)) {
     const amount = vector.micro_usdc ?? ''
 
-    test(`${vector.name}: asked, estimated, signed and settled, it is ${amount}`, async () => {
+    test(`${vector.name}: asked, estimated, signed and settled, it is ${amount} (contract 1.14, 1.15, 6.1, 6.3, 6.17, 6.37, 6.38, 6.39, 6.41)`, async () => {
       const { alice, chain, vendor } = shopOf()
       const body = bodyOf(vector)
       const challenge = await alice.ask(body, { path: COMPLETIONS })
@@ -81,7 +81,7 @@ describe('a quote that was worked out by hand', () => {
   }
 })
 
-test('several answers are each quoted: n times the output share', async () => {
+test('several answers are each quoted: n times the output share (contract 6.45)', async () => {
   const { alice } = shopOf()
   const body = { model: 'vendor-d/chat-5.3', messages: [{ role: 'user', content: 'word' }], max_tokens: 10_000 }
   const one = await alice.ask(body, { path: COMPLETIONS })
@@ -186,4 +186,26 @@ describe('an estimate is the quote of the same body (contract 6.3)', () => {
       estimate: { prompt_tokens: 12, max_tokens: 8_192, messages_removed: 0 },
     })
   })
+})
+
+test('an estimate is free, says its parts, and is given 120 times a minute to an address (contract 6.3)', async () => {
+  const { shop, chain, clock } = shopOf()
+  const body = { model: 'farebox/echo', messages: [{ role: 'user', content: 'word' }], max_tokens: 1_000 }
+  const ask = async (ip = '192.0.2.1') =>
+    await read(
+      await shop.fetch(
+        new Request(ORIGIN + ESTIMATE, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json' },
+          body: JSON.stringify(body),
+        }),
+        { ip },
+      ),
+    )
+  const { status, body: told } = await ask()
+  expect([status, told.price.amount, told.parts.fee, told.parts.total]).toEqual([200, '0.002000', '0.001000', '0.002000'])
+  for (let count = 1; count < 120; count++) expect((await ask()).status).toBe(200)
+  expect([(await ask()).status, (await ask('192.0.2.2')).status]).toEqual([429, 200])
+  await clock.advance(60_000)
+  expect([(await ask()).status, chain.transfers]).toEqual([200, []])
 })

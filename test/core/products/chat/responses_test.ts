@@ -103,7 +103,7 @@ describe('on a vendor that speaks responses', () => {
     }
   })
 
-  test('a request is passed on verbatim, stateless whatever it says', async () => {
+  test('a request is passed on verbatim, stateless whatever it says (contract 7.10)', async () => {
     const said = {
       instructions: 'Be brief.',
       input: [
@@ -142,7 +142,7 @@ describe('on a vendor that speaks responses', () => {
     expect(chain.transfers.length).toBe(1)
   })
 
-  test('max_output_tokens is the ceiling of the model where nothing is said, and never above it', async () => {
+  test('max_output_tokens is the ceiling of the model where nothing is said, and never above it (contract 7.13)', async () => {
     const { buy, vendor } = shopOf()
     expect((await buy({ model: MODEL, input: 'Hello' })).headers.get('x-max-tokens-capped')).toBeNull()
     const { headers } = await buy(order({ max_output_tokens: 500_000 }))
@@ -150,7 +150,7 @@ describe('on a vendor that speaks responses', () => {
     expect(vendor.orders.map(({ body }) => body.max_output_tokens)).toEqual([128_000, 128_000])
   })
 
-  test('the effort that is sent is the effort that is quoted, max among them', async () => {
+  test('the effort that is sent is the effort that is quoted, max among them (contract 6.38, 7.10, 7.14)', async () => {
     // 12 tokens of prompt at 2, and 10% of 100,000 tokens at 10, times the effort's multiple, and the fee.
     const cases = [
       ['none', 'none', 100_000],
@@ -303,7 +303,7 @@ describe('a refusal', () => {
     ['half an answer', { n: 0.5 }, 'n'],
   ]
   for (const [name, more, param] of REFUSED) {
-    test(`${name}: 400 invalid_request_error that names ${param}, before any 402`, async () => {
+    test(`${name}: 400 invalid_request_error that names ${param}, before any 402 (contract 7.11, 7.16)`, async () => {
       const { ask, vendor } = shopOf()
       const { status, body } = await ask(order(more))
       expect([status, body, vendor.orders.length]).toEqual([400, envelope(param), 0])
@@ -329,7 +329,7 @@ describe('a refusal', () => {
     ).toBe(402)
   })
 
-  test('a model of another maker, or a free one, is pointed to chat', async () => {
+  test('a model of another maker, or a free one, is pointed to chat (contract 7.12)', async () => {
     const others = [
       'vendor-g/chat-5.5-large',
       'vendor-b/chat-3.8-flash',
@@ -352,7 +352,7 @@ describe('a refusal', () => {
     }
   })
 
-  test('a prompt that does not fit is 400: nothing is trimmed here', async () => {
+  test('a prompt that does not fit is 400: nothing is trimmed here (contract 7.15)', async () => {
     const input = [
       { role: 'user', content: Array.from({ length: 40_000 }, () => 'word').join(' ') },
       { role: 'user', content: 'And now?' },
@@ -361,7 +361,7 @@ describe('a refusal', () => {
     expect([status, body.error.code]).toEqual([400, 'context_length_exceeded'])
   })
 
-  test('a 402 has an object as error, and carries the whole challenge; the price is the signed amount', async () => {
+  test('a 402 has an object as error, and carries the whole challenge; the price is the signed amount (contract 7.15)', async () => {
     const { status, headers, body } = await shopOf().ask(order())
     expect(status).toBe(402)
     expect(body).toMatchObject({
@@ -380,7 +380,7 @@ describe('a refusal', () => {
     expect(body.accepts[0].maxTimeoutSeconds).toBe(300)
   })
 
-  test('a rejected payment is told without a code, with a fresh challenge', async () => {
+  test('a rejected payment is told without a code, with a fresh challenge (contract 3.20)', async () => {
     const { alice, ask, chain } = shopOf()
     const payment = alice.sign(await ask(order()), { from: chain.wallet('poor') })
     const { status, headers, body } = await alice.buy(order(), { path, payment })
@@ -426,7 +426,7 @@ describe('in the background', () => {
     return { ...shop, challenge, payment, created, id, finish }
   }
 
-  test('is quoted for 600 seconds and queued at once, uncharged, with an id and without output', async () => {
+  test('is quoted for 600 seconds and queued at once, uncharged, with an id and without output (contract 7.16, 7.17)', async () => {
     const { challenge, created, chain } = await underWay()
     expect(challenge.body.accepts[0].maxTimeoutSeconds).toBe(600)
     expect(created.status).toBe(200)
@@ -442,7 +442,7 @@ describe('in the background', () => {
     expect(chain.transfers).toEqual([])
   })
 
-  test('is in progress while it is made, and completed with its output when it is settled', async () => {
+  test('is in progress while it is made, and completed with its output when it is settled (contract 7.17, 7.18)', async () => {
     const { get, id, finish, chain, clock } = await underWay()
     await clock.settle()
     expect((await get(`${path}/${id}`)).body).toMatchObject({ id, status: 'in_progress', output: [] })
@@ -478,7 +478,7 @@ describe('in the background', () => {
     expect((await get(`${path}/${id}`)).status).toBe(200)
   })
 
-  test('shows no output while its settlement is under way', async () => {
+  test('shows no output while its settlement is under way (contract 7.17)', async () => {
     const held = door()
     const { get, text, id, finish, chain, clock } = await underWay({
       chain: memoryChain({ before: (question) => (question === 'settle' ? held.passed : undefined) }),
@@ -553,7 +553,7 @@ describe('in the background', () => {
     await clock.settle()
   })
 
-  test('may be attached to before it is completed: the first events at once, the rest when it is settled', async () => {
+  test('may be attached to before it is completed: the first events at once, the rest when it is settled (contract 7.18)', async () => {
     const { shop, id, finish, clock } = await underWay()
     const response = await shop.fetch(new Request(`${ORIGIN}${path}/${id}?stream=true`))
     expect(response.headers.get('content-type')).toBe('text/event-stream; charset=utf-8')
@@ -575,7 +575,7 @@ describe('in the background', () => {
     expect((await reader.read()).done).toBe(true)
   })
 
-  test('may be attached to after it is completed, from any event on', async () => {
+  test('may be attached to after it is completed, from any event on (contract 7.18)', async () => {
     const { text, id, finish } = await underWay()
     await finish()
     const all = eventsIn(await text(`${path}/${id}?stream=true`))
@@ -593,7 +593,7 @@ describe('in the background', () => {
       expect((await get(`${path}/${id}?stream=true&starting_after=${after}`)).status).toBe(400)
   })
 
-  test('a cancel charges nothing, stops the work and frees the authorization', async () => {
+  test('a cancel charges nothing, stops the work and frees the authorization (contract 7.19)', async () => {
     let isAborted = false
     const shop = shopOf(
       (_, { signal, attempt }) =>
@@ -622,7 +622,7 @@ describe('in the background', () => {
     expect(chain.transfers.length).toBe(1)
   })
 
-  test('a cancelled one that comes to an end all the same is neither shown nor charged', async () => {
+  test('a cancelled one that comes to an end all the same is neither shown nor charged (contract 7.19)', async () => {
     const { get, cancel, id, finish, chain } = await underWay()
     await cancel(id)
     await finish()
@@ -693,7 +693,7 @@ describe('in the background', () => {
     expect((await get(`${path}/${id}`)).status).toBe(404)
   })
 
-  test('is for listed wallets alone where the operator has listed any: 403, uncharged; answers in the foreground are for all', async () => {
+  test('is for listed wallets alone where the operator has listed any: 403, uncharged; answers in the foreground are for all (contract 7.16)', async () => {
     const { ask, alice, buyer, chain, vendor } = shopOf(async () => wholeAnswer(), {
       format: 'chat',
       allowlists: { background: [memoryChain().wallet('bob').toUpperCase().replace('0X', '0x')] },

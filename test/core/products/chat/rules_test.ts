@@ -44,7 +44,7 @@ function shopOf(more: Parameters<typeof kit>[0] = {}) {
 const words = (count: number) => Array.from({ length: count }, () => 'word').join(' ')
 
 describe('what is forwarded', () => {
-  test('parameters that nobody here knows go to the vendor as they came', async () => {
+  test('parameters that nobody here knows go to the vendor as they came (contract 4.2, 6.10, 6.11)', async () => {
     const unknown = {
       seed: 7,
       logprobs: true,
@@ -65,7 +65,7 @@ describe('what is forwarded', () => {
     })
   })
 
-  test('stream_options is never forwarded, and neither are model and stream: the vendor writes them', async () => {
+  test('stream_options is never forwarded, and neither are model and stream: the vendor writes them (contract 6.12)', async () => {
     const { vendor, ask } = shopOf()
     const body = { model: FREE, messages: [user()], stream_options: { include_usage: false }, stream: false }
     await ask(body)
@@ -73,7 +73,7 @@ describe('what is forwarded', () => {
     expect(vendor.orders[0]).toMatchObject({ model: 'echo', stream: false, format: 'chat' })
   })
 
-  test('messages go as they came: names, tool calls, echoed reasoning, and members that nobody knows', async () => {
+  test('messages go as they came: names, tool calls, echoed reasoning, and members that nobody knows (contract 6.6, 6.7)', async () => {
     const messages = [
       { role: 'system', content: 'Be brief.' },
       { role: 'user', content: [{ type: 'text', text: 'Look.', cache_control: { type: 'ephemeral' } }] },
@@ -91,7 +91,7 @@ describe('what is forwarded', () => {
     expect((await sent({ model: 'vendor-d/chat-5.3', messages })).messages).toEqual(messages)
   })
 
-  test('no system text is added to a conversation', async () => {
+  test('no system text is added to a conversation (contract 6.24)', async () => {
     const { sent } = shopOf()
     expect((await sent({ model: 'vendor-g/chat-5.5-large' })).messages).toEqual([user()])
   })
@@ -333,7 +333,7 @@ describe('what is refused before anybody pays', () => {
     ['a model that is a number', { model: 7 }, 'INVALID_REQUEST_BODY', 'model'],
   ]
   for (const [name, more, code, param] of cases) {
-    test(name, async () => {
+    test(`${name} is 400 and asks no vendor (contract 6.4, 6.5, 6.6, 6.7, 6.10, 6.13, 6.16, 6.45, 6.54)`, async () => {
       const { refused } = shopOf()
       const refusal = await refused({ model: 'vendor-d/chat-5.3', ...more })
       expect([refusal.status, refusal.code]).toEqual([400, code])
@@ -346,7 +346,7 @@ describe('what is refused before anybody pays', () => {
     })
   }
 
-  test('every refusal has one envelope: message, type, code and param, with message and code beside it', async () => {
+  test('every refusal has one envelope: message, type, code and param, with message and code beside it (contract 3.15)', async () => {
     const { refused } = shopOf()
     const { body } = await refused({ model: 'vendor-d/chat-5.3', reasoning_effort: 'extreme' })
     const message = 'reasoning_effort: must be one of none, minimal, low, medium, high, xhigh, max, got "extreme".'
@@ -363,7 +363,7 @@ describe('what is refused before anybody pays', () => {
     expect(body.details.map(({ path }: { path: string }) => path)).toEqual(['temperature', 'top_p'])
   })
 
-  test('a body that is no JSON, or no object', async () => {
+  test('a body that is no JSON, or no object (contract 6.54)', async () => {
     const { shop } = shopOf()
     const post = async (body: string, type = 'application/json') =>
       read(
@@ -383,7 +383,7 @@ describe('what is refused before anybody pays', () => {
     expect((await post('{}', 'text/plain')).body.code).toBe('INVALID_REQUEST_BODY')
   })
 
-  test('a body over the limit is 400 REQUEST_TOO_LARGE', async () => {
+  test('a body over the limit is 400 REQUEST_TOO_LARGE (contract 3.5, 6.54)', async () => {
     const { refused } = shopOf({ maxUpload: 1_000 })
     const refusal = await refused({ model: FREE, messages: [user(words(1_000))] })
     expect([refusal.status, refusal.code]).toEqual([400, 'REQUEST_TOO_LARGE'])
@@ -404,7 +404,7 @@ describe('what is refused before anybody pays', () => {
     expect([status, body.code]).toEqual([400, 'INVALID_REQUEST_BODY'])
   })
 
-  test('a model that nobody here serves is 503 before any 402, and is not estimated', async () => {
+  test('a model that nobody here serves is 503 before any 402, and is not estimated (contract 8.9)', async () => {
     const { refused } = shopOf({ ports: { vendors: { chat: () => undefined } } })
     for (const path of [COMPLETIONS, '/api/v1/chat/vendor-d/chat-5.3', '/api/v1/chat/estimate']) {
       const refusal = await refused({ model: 'vendor-d/chat-5.3' }, path)
@@ -414,7 +414,7 @@ describe('what is refused before anybody pays', () => {
 })
 
 describe('models and paths', () => {
-  test('an unknown model is 400 without a code, with alternatives and the way to the catalog', async () => {
+  test('an unknown model is 400 without a code, with alternatives and the way to the catalog (contract 6.4)', async () => {
     const { refused } = shopOf()
     const { status, code, message, body } = await refused({ model: 'vendor-a/chat-7-flagship' })
     expect([status, code, body.error.code]).toEqual([400, null, null])
@@ -426,7 +426,7 @@ describe('models and paths', () => {
     for (const id of body.alternatives) expect(catalog().chat.get(id)?.hidden ?? false).toBe(false)
   })
 
-  test('every public id and every alias is routed to its row', async () => {
+  test('every public id and every alias is routed to its row (contract 8.7)', async () => {
     const { alice } = shopOf()
     for (const row of chatRows.filter(({ billing }) => billing.mode !== 'free')) {
       for (const model of [row.id, ...row.aliases]) {
@@ -454,7 +454,7 @@ describe('models and paths', () => {
     }
   })
 
-  test('a hidden row is still served', async () => {
+  test('a hidden row is still served (contract 8.6)', async () => {
     const hidden = chatRows.filter((row) => row.hidden)
     expect(hidden.length).toBeGreaterThan(0)
     for (const { id } of hidden) {
@@ -465,7 +465,7 @@ describe('models and paths', () => {
     }
   })
 
-  test('the path may name the model, its slash raw or as %2F, and then the body need not', async () => {
+  test('the path may name the model, its slash raw or as %2F, and then the body need not (contract 4.4, 6.2)', async () => {
     for (const name of ['farebox/echo', 'farebox%2Fecho', 'gpt-6-sol', 'openai/gpt-6-sol']) {
       const { alice, vendor } = shopOf()
       const path = `/api/v1/chat/${name}`
@@ -492,7 +492,7 @@ describe('models and paths', () => {
     expect(refusal.message).toStartWith('Unknown model: vendor-z/chat-1')
   })
 
-  test('completions and estimate are no models, whatever a row is called', async () => {
+  test('completions and estimate are no models, whatever a row is called (contract 6.2)', async () => {
     const [row] = chatRows
     if (!row) throw new Error('an empty catalog')
     const chat = [{ ...row, id: 'completions', aliases: [] }, { ...row, id: 'estimate', aliases: [] }, row]
@@ -508,14 +508,14 @@ describe('max_tokens', () => {
   const capped = (headers: Headers) =>
     ['capped', 'requested', 'effective'].map((name) => headers.get(`x-max-tokens-${name}`))
 
-  test('is the smaller of the ceiling and 8192 where nothing is said, without a header', async () => {
+  test('is the smaller of the ceiling and 8192 where nothing is said, without a header (contract 4.3, 6.8)', async () => {
     const { alice, vendor } = shopOf()
     const answer = await alice.buy({ model: 'vendor-a/chat-6-flagship', messages: [user()] }, { path: COMPLETIONS })
     expect(vendor.orders[0]?.body.max_tokens).toBe(8192)
     expect(capped(answer.headers)).toEqual([null, null, null])
   })
 
-  test('is clamped to the ceiling of the model, and the headers say so', async () => {
+  test('is clamped to the ceiling of the model, and the headers say so (contract 6.8, 6.9)', async () => {
     const { alice, vendor } = shopOf()
     const answer = await alice.buy(
       { model: 'vendor-a/chat-6-flagship', messages: [user()], max_tokens: 200_000 },
@@ -525,7 +525,7 @@ describe('max_tokens', () => {
     expect(capped(answer.headers)).toEqual(['true', '200000', '128000'])
   })
 
-  test('is clamped to what the prompt leaves of the window, and the headers say so', async () => {
+  test('is clamped to what the prompt leaves of the window, and the headers say so (contract 6.8, 6.9)', async () => {
     const { alice, vendor } = shopOf()
     const answer = await alice.buy(
       { model: 'farebox/echo', messages: [user(words(32_000))], max_tokens: 5_000 },
@@ -535,7 +535,7 @@ describe('max_tokens', () => {
     expect(capped(answer.headers)).toEqual(['true', '5000', '761'])
   })
 
-  test('may be called max_completion_tokens, and goes on under one name; max_tokens wins', async () => {
+  test('may be called max_completion_tokens, and goes on under one name; max_tokens wins (contract 6.8)', async () => {
     const { sent } = shopOf()
     expect(await sent({ model: 'vendor-d/chat-5.3', max_completion_tokens: 77 })).toEqual({
       messages: [user()],
@@ -564,7 +564,7 @@ describe('a prompt that is too long', () => {
   }
   const result = { role: 'tool', tool_call_id: 'c1', content: 'a fox' }
 
-  test('loses its oldest turns before it is quoted; the system stays, and the headers count what went', async () => {
+  test('loses its oldest turns before it is quoted; the system stays, and the headers count what went (contract 6.43)', async () => {
     const { alice, vendor } = shopOf()
     const system = { role: 'system', content: 'Be brief.' }
     const late = { role: 'system', content: 'Be polite.' }
@@ -601,7 +601,7 @@ describe('a prompt that is too long', () => {
     expect(vendor.orders[1]?.body.messages).toEqual([user('And now?')])
   })
 
-  test('is refused where the system and the last turn alone do not fit', async () => {
+  test('is refused where the system and the last turn alone do not fit (contract 6.44)', async () => {
     const { refused } = shopOf()
     for (const messages of [
       [user('Hello'), user(words(33_000))],
@@ -661,7 +661,7 @@ describe('what costs nothing beyond the quote', () => {
     expect(body).toMatchObject({ messages: [user(parts as never)], modalities: ['text'], store: false })
   })
 
-  test('on every surface: what chat refuses is refused by its own name there too', async () => {
+  test('on every surface: what chat refuses is refused by its own name there too (contract 6.45)', async () => {
     const surfaces = [
       ['/api/v1/messages', { model: 'vendor-a/chat-5.4', max_tokens: 10, messages: [user()] }],
       ['/api/v1/responses', { model: 'vendor-a/chat-5.4', input: 'x' }],
@@ -749,7 +749,7 @@ describe('the text of a request', () => {
   })
 })
 
-test('an unknown model is answered with models that are served here', async () => {
+test('an unknown model is answered with models that are served here (contract 6.4)', async () => {
   const vendor = scriptedChat()
   const { ask } = shopOf({
     ports: { vendors: { chat: ({ id }) => (id === 'vendor-d/chat-5.3' ? vendor : undefined) } },
@@ -863,7 +863,7 @@ describe('what controls an answer is judged before the quote (contract 6.59)', (
 })
 
 describe('the rules of a model', () => {
-  test('the six-series refuses what its maker refuses, before the 402; a temperature of 1 passes', async () => {
+  test('the six-series refuses what its maker refuses, before the 402; a temperature of 1 passes (contract 6.33)', async () => {
     const refusals = {
       temperature: 0.7,
       top_p: 0.9,
@@ -882,14 +882,14 @@ describe('the rules of a model', () => {
     expect(await shopOf().sent({ model: 'vendor-a/chat-5.6-medium', ...refusals })).toMatchObject(refusals)
   })
 
-  test('the newest of vendor-g are spared the sampling parameters that they reject; older ones get them', async () => {
+  test('the newest of vendor-g are spared the sampling parameters that they reject; older ones get them (contract 6.31)', async () => {
     const sampling = { temperature: 0.7, top_p: 0.9, top_k: 40 }
     for (const model of ['vendor-g/chat-5.5-large', 'vendor-g/chat-5.1-flagship', 'vendor-g/chat-4.8-large'])
       expect(await shopOf().sent({ model, ...sampling })).toEqual({ messages: [user()], max_tokens: 8192 })
     expect(await shopOf().sent({ model: 'vendor-g/chat-4.5-small', ...sampling })).toMatchObject(sampling)
   })
 
-  test('a forced tool choice is served as auto where the model rejects it', async () => {
+  test('a forced tool choice is served as auto where the model rejects it (contract 6.32)', async () => {
     for (const tool_choice of ['required', { type: 'function', function: { name: 'look' } }]) {
       expect(
         (await shopOf().sent({ model: 'vendor-g/chat-5.5-large', tools: [FUNCTION], tool_choice })).tool_choice,
@@ -904,7 +904,7 @@ describe('the rules of a model', () => {
       ).toBe(tool_choice)
   })
 
-  test('effort: raised and lowered as the contract says, with tools and without', async () => {
+  test('effort: raised and lowered as the contract says, with tools and without (contract 6.13, 6.34, 6.35)', async () => {
     const asked = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max', undefined] as const
     const sentBy = async (model: string, more: Record<string, unknown> = {}) => {
       const { sent } = shopOf()
@@ -934,7 +934,7 @@ describe('the rules of a model', () => {
     }
   })
 
-  test('tools on the five-point-six series force the effort none, whatever was asked', async () => {
+  test('tools on the five-point-six series force the effort none, whatever was asked (contract 6.36)', async () => {
     for (const reasoning_effort of ['high', 'max', undefined]) {
       expect(
         (
@@ -952,7 +952,7 @@ describe('the rules of a model', () => {
     expect((await shopOf().sent({ model: 'vendor-a/chat-5.6-large', tools: [] })).reasoning_effort).toBeUndefined()
   })
 
-  test('six-series tools go over the responses API, where they run at the requested effort; nothing else does', async () => {
+  test('six-series tools go over the responses API, where they run at the requested effort; nothing else does (contract 6.35)', async () => {
     const by = async (more: Record<string, unknown>) => {
       const { sent, vendor } = shopOf()
       await sent(more)
@@ -963,7 +963,7 @@ describe('the rules of a model', () => {
     expect(await by({ model: 'vendor-a/chat-5.6-large', tools: [FUNCTION] })).toBeUndefined()
   })
 
-  test('live search goes on with its parameters and by the way that can do it; mode off is not sent at all', async () => {
+  test('live search goes on with its parameters and by the way that can do it; mode off is not sent at all (contract 6.16)', async () => {
     const search_parameters = {
       mode: 'on',
       sources: [{ type: 'web' }],
@@ -989,12 +989,12 @@ describe('the rules of a model', () => {
     expect([refusal.status, refusal.code, refusal.param]).toEqual([400, 'INVALID_PARAMETER', 'search_parameters'])
   })
 
-  test('prompt_cache is consumed where there is nothing to ask for', async () => {
+  test('prompt_cache is consumed where there is nothing to ask for (contract 6.15)', async () => {
     expect((await shopOf().sent({ model: 'vendor-d/chat-5.3', prompt_cache: true })).prompt_cache).toBeUndefined()
     expect((await shopOf().sent({ model: 'vendor-g/chat-5.5-large', prompt_cache: true })).prompt_cache).toBe(true)
   })
 
-  test('thinking is accepted enabled, with a budget and without, and disabled', async () => {
+  test('thinking is accepted enabled, with a budget and without, and disabled (contract 6.14)', async () => {
     for (const thinking of [
       { type: 'enabled', budget_tokens: 2_000 },
       { type: 'enabled' },
@@ -1017,7 +1017,7 @@ describe('images', () => {
   })
   const VISION = 'vendor-a/chat-5.6-medium'
 
-  test('by address and as data go on as they came', async () => {
+  test('by address and as data go on as they came (contract 6.7)', async () => {
     for (const url of ['https://example.com/a.png', 'http://example.com/a.png', PIXEL]) {
       const { sent } = shopOf()
       expect(await sent({ model: VISION, ...see(url) })).toMatchObject(see(url) as never)
@@ -1054,7 +1054,7 @@ describe('images', () => {
       expect((await shopOf().refused({ model: VISION, messages: [user([part])] })).status).toBe(400)
   })
 
-  test('are refused by a model that sees none, with a way out', async () => {
+  test('are refused by a model that sees none, with a way out (contract 6.7)', async () => {
     const refusal = await shopOf().refused({ model: 'vendor-d/chat-5.3', ...see(PIXEL) })
     expect([refusal.status, refusal.code]).toEqual([400, 'INVALID_PARAMETER'])
     expect(refusal.message).toContain('vision')
@@ -1065,7 +1065,7 @@ describe('structured outputs', () => {
   const schema = { type: 'object', properties: { sky: { type: 'string' } } }
   const asked = { type: 'json_schema', json_schema: { name: 'sky', schema } }
 
-  test('are forwarded verbatim where the decoder enforces the shape', async () => {
+  test('are forwarded verbatim where the decoder enforces the shape (contract 6.18)', async () => {
     for (const model of ['vendor-a/chat-6-large', 'vendor-h/chat-4-pro', 'vendor-d/chat-5.3']) {
       for (const response_format of [{ type: 'json_object' }, asked]) {
         expect(await shopOf().sent({ model, response_format })).toMatchObject({ response_format, messages: [user()] })
@@ -1073,7 +1073,7 @@ describe('structured outputs', () => {
     }
   })
 
-  test('are asked for at the end of the system prompt elsewhere, and a fence is stripped', async () => {
+  test('are asked for at the end of the system prompt elsewhere, and a fence is stripped (contract 6.19)', async () => {
     for (const model of ['vendor-g/chat-5.5-large', 'vendor-b/chat-3.8-flash']) {
       const vendor = scriptedChat(async () => wholeAnswer({ content: '```json\n{"sky":"blue"}\n```' }))
       const { alice } = shopOf({ chatVendor: vendor })
@@ -1149,7 +1149,7 @@ describe('a probe', () => {
 })
 
 describe('a 402 of chat', () => {
-  test('has a string error, the challenge and the price', async () => {
+  test('has a string error, the challenge and the price (contract 3.17, 6.42)', async () => {
     const { ask } = shopOf()
     const { status, headers, body } = await ask({ model: 'farebox/echo', messages: [user('word')] })
     expect(status).toBe(402)
@@ -1167,12 +1167,13 @@ describe('a 402 of chat', () => {
     expect(headers.get('www-authenticate')).toBe(`X402 requirements=${headers.get('payment-required')}`)
   })
 
-  test('of a rejected payment says why, by a code and a debug text, with a fresh challenge', async () => {
+  test('of a rejected payment says why, by a code and a debug text, with a fresh challenge (contract 3.17)', async () => {
     const body = { model: 'farebox/echo', messages: [user('word')] }
     const { alice, buyer, chain, clock, vendor } = shopOf()
     const challenge = await alice.ask(body, { path: COMPLETIONS })
     const refusal = async (payment: ReturnType<typeof alice.sign>) => {
       const answer = await alice.buy(body, { path: COMPLETIONS, payment })
+      const { debug, payer } = answer.body
       expect(answer.status).toBe(402)
       expect(answer.body).toMatchObject({
         x402Version: 2,
@@ -1182,6 +1183,9 @@ describe('a 402 of chat', () => {
         accepts: [{ amount: '2233' }],
       })
       expect(answer.headers.has('payment-required')).toBe(true)
+      // Nobody has signed where the signature does not hold.
+      const { from } = payment.payload.authorization as { from: string }
+      expect([debug, payer?.toLowerCase()]).toEqual([debug, /signature/.test(debug) ? undefined : from.toLowerCase()])
       return answer.body.code
     }
     expect(await refusal(alice.sign(challenge, { by: buyer('mallory').wallet }))).toBe('PAYMENT_INVALID')

@@ -64,7 +64,7 @@ async function refused(body: unknown): Promise<any> {
 }
 
 describe('the challenge', () => {
-  test('says what the contract says, and has no generation_info', async () => {
+  test('says what the contract says, and has no generation_info (contract 5.29, 5.30)', async () => {
     const {
       status,
       body: { extensions, ...body },
@@ -80,7 +80,7 @@ describe('the challenge', () => {
     })
   })
 
-  test('quotes what generation quotes, for every editing model, size and count', async () => {
+  test('quotes what generation quotes, for every editing model, size and count (contract 5.31)', async () => {
     const subject = kit()
     const editing = vectors.filter(({ model }) => EDITORS.includes(model))
     expect(new Set(editing.map(({ model }) => model)).size).toBe(EDITORS.length)
@@ -94,7 +94,7 @@ describe('the challenge', () => {
     }
   })
 
-  test('does not cost more for more sources or a mask', async () => {
+  test('does not cost more for more sources or a mask (contract 5.35)', async () => {
     const one = await ask(SNOW)
     for (const body of [
       { ...SNOW, image: copies(4) },
@@ -139,7 +139,7 @@ describe('the challenge', () => {
 })
 
 describe('the model', () => {
-  test('is vendor-a/image-2 unless told', async () => {
+  test('is vendor-a/image-2 unless told (contract 5.32)', async () => {
     const subject = kit()
     expect((await buy(SNOW, subject)).status).toBe(200)
     const [row] = imageRows.filter(({ id }) => id === 'vendor-a/image-2')
@@ -148,7 +148,7 @@ describe('the model', () => {
     ])
   })
 
-  test('is one that edits: any other id is 400 and lists those that do', async () => {
+  test('is one that edits: any other id is 400 and lists those that do (contract 5.32)', async () => {
     for (const model of [
       'vendor-c/image-1',
       'vendor-d/image-cv4',
@@ -201,7 +201,7 @@ describe('fields', () => {
 })
 
 describe('source images', () => {
-  test('of every accepted format are recognised by their content', async () => {
+  test('of every accepted format are recognised by their content (contract 5.36)', async () => {
     for (const [type, bytes] of Object.entries(pictures)) {
       const image = dataUri(bytes, type)
       const subject = kit()
@@ -223,7 +223,7 @@ describe('source images', () => {
     expect(details[0].message).toContain('does not decode to a recognizable image')
   })
 
-  test('that are garbage in a valid data URI are 400, and say so', async () => {
+  test('that are garbage in a valid data URI are 400, and say so (contract 5.36, 5.37, 5.39)', async () => {
     const garbage = dataUri(new Uint8Array(64).fill(7))
     const body = await refused({ ...SNOW, image: garbage })
     expect(body).toMatchObject({
@@ -234,13 +234,13 @@ describe('source images', () => {
     expect((await refused({ ...SNOW, mask: garbage })).details[0].path).toBe('mask')
   })
 
-  test('start with data:image/', async () => {
+  test('start with data:image/ (contract 5.36)', async () => {
     for (const image of ['https://example.com/fox.png', 'data:text/plain;base64,aGVsbG8=', PIXEL.slice(5)]) {
       expect((await refused({ ...SNOW, image })).details[0].message).toContain('data:image/')
     }
   })
 
-  test('may be as many as the model fuses; one more is 400 and states the maximum', async () => {
+  test('may be as many as the model fuses; one more is 400 and states the maximum (contract 5.31, 5.34)', async () => {
     for (const [model, most] of [
       ['vendor-a/image-1', 4],
       ['vendor-a/image-2', 4],
@@ -260,6 +260,12 @@ describe('source images', () => {
       }
     }
   })
+})
+
+test('a source image may be as large as what one request may hold (contract 5.41)', async () => {
+  const large = new Uint8Array(Buffer.concat([png(), new Uint8Array(20 << 20)]))
+  expect((await ask({ ...SNOW, image: dataUri(large) })).status).toBe(402)
+  expect((await ask({ ...SNOW, image: dataUri(new Uint8Array(Buffer.concat([large, large]))) })).status).toBe(413)
 })
 
 describe('a mask', () => {
@@ -285,7 +291,7 @@ describe('a mask', () => {
     ])
   })
 
-  test('to a vendor-b model is 400 before payment', async () => {
+  test('to a vendor-b model is 400 before payment (contract 5.40)', async () => {
     for (const model of EDITORS.filter((id) => id.startsWith('vendor-b'))) {
       expect((await refused({ ...SNOW, model, image: SOURCE, mask })).details).toMatchObject([
         { path: 'mask', message: expect.stringContaining('vendor-a') },
@@ -293,13 +299,13 @@ describe('a mask', () => {
     }
   })
 
-  test('of other dimensions than its source is 400, and states both', async () => {
+  test('of other dimensions than its source is 400, and states both (contract 5.39)', async () => {
     const { message } = await refused({ ...SNOW, image: SOURCE, mask: dataUri(png({ width: 4, height: 6 })) })
     expect(message).toContain('6x4, got 4x6')
     expect((await ask({ ...SNOW, image: dataUri(jpeg({ width: 6, height: 4 })), mask })).status).toBe(402)
   })
 
-  test('that is no PNG is 400, whatever its type says', async () => {
+  test('that is no PNG is 400, whatever its type says (contract 5.39)', async () => {
     for (const [type, bytes] of Object.entries(pictures)) {
       if (type === 'image/png') continue
       expect((await refused({ ...SNOW, image: SOURCE, mask: dataUri(bytes) })).message).toContain(
@@ -315,7 +321,7 @@ describe('a mask', () => {
 })
 
 describe('a multipart form', () => {
-  test('orders what the same JSON would', async () => {
+  test('orders what the same JSON would (contract 4.1, 5.33)', async () => {
     const source = png({ width: 6, height: 4 })
     const { answer, job } = await order(() =>
       form(
@@ -333,7 +339,7 @@ describe('a multipart form', () => {
     expect(job).toEqual(subject.vendor.jobs[0] as never)
   })
 
-  test('repeats image[] for several sources, in order', async () => {
+  test('repeats image[] for several sources, in order (contract 5.33)', async () => {
     const sources = ['image/heic', 'image/png', 'image/webp'].map(
       (type) => [type, pictures[type] ?? new Uint8Array()] as const,
     )
@@ -358,7 +364,7 @@ describe('a multipart form', () => {
     }
   })
 
-  test('takes one image[] for a single source, with a mask', async () => {
+  test('takes one image[] for a single source, with a mask (contract 5.33)', async () => {
     const { answer, job } = await order(() => form(PROMPT, ['image[]', file(png())], ['mask', file(png())]))
     expect([answer.status, job?.images, job?.mask]).toEqual([200, [dataUri(png())], dataUri(png())])
     const { details } = await refused(
@@ -367,7 +373,7 @@ describe('a multipart form', () => {
     expect(details).toMatchObject([{ path: 'mask' }])
   })
 
-  test('takes a file without an image type for PNG', async () => {
+  test('takes a file without an image type for PNG (contract 5.33)', async () => {
     for (const type of ['', 'application/octet-stream', 'text/plain']) {
       const { job } = await order(() => form(PROMPT, ['image', file(png(), type)]))
       expect([type, job?.images]).toEqual([type, [dataUri(png())]])
@@ -538,7 +544,7 @@ describe('the slow path', () => {
     return { ...subject, alice, payment, envelope: await answer, finish: () => (ready(), subject.idle()) }
   }
 
-  test('is 202 after 30 seconds, with an envelope of an edit job under the poll path of generation', async () => {
+  test('is 202 after 30 seconds, with an envelope of an edit job under the poll path of generation (contract 5.43)', async () => {
     const { envelope, chain } = await slowEdit()
     expect(envelope.status).toBe(202)
     expect(envelope.body).toEqual({
@@ -557,7 +563,7 @@ describe('the slow path', () => {
     expect(chain.transfers).toEqual([])
   })
 
-  test('is polled as an edit job, charged by the first poll that finds it ready, with hosted images', async () => {
+  test('is polled as an edit job, charged by the first poll that finds it ready, with hosted images (contract 5.2, 5.3, 5.43)', async () => {
     const { alice, payment, envelope, finish, chain } = await slowEdit()
     const { poll_url } = envelope.body
     const running = await alice.poll(poll_url, payment)
@@ -614,7 +620,7 @@ describe('the slow path', () => {
 describe('a failure of the work', () => {
   const failing = (error: unknown) => kit({ vendor: scriptedVendor(() => Promise.reject(error)) })
 
-  test('is 500 Image editing failed, with job_id and details', async () => {
+  test('is 500 Image editing failed, with job_id and details (contract 5.48)', async () => {
     const subject = failing(new Error('key sk-123 was refused'))
     const { status, body } = await buy(SNOW, subject)
     expect([status, body]).toEqual([
@@ -625,7 +631,7 @@ describe('a failure of the work', () => {
     expect(subject.chain.transfers).toEqual([])
   })
 
-  test('of a rate limit is 429 with error and details only, and the headers of generation', async () => {
+  test('of a rate limit is 429 with error and details only, and the headers of generation (contract 5.47)', async () => {
     const subject = failing(rateLimited('vendor-a', 7))
     const { status, headers, body } = await buy(SNOW, subject)
     expect([status, body]).toEqual([429, { error: 'Rate limit exceeded', details: expect.any(String) }])
@@ -637,7 +643,7 @@ describe('a failure of the work', () => {
     })
   })
 
-  test('of a time-out upstream is 504 Image editing timed out', async () => {
+  test('of a time-out upstream is 504 Image editing timed out (contract 5.49)', async () => {
     const subject = failing(new ApiError('UPSTREAM_TIMEOUT', { details: 'The model did not answer in time.' }))
     const { status, body } = await buy(SNOW, subject)
     expect([status, body, subject.chain.transfers.length]).toEqual([
@@ -647,7 +653,7 @@ describe('a failure of the work', () => {
     ])
   })
 
-  test('that is the buyer’s is 400, free: a file that the model refuses, and its content policy', async () => {
+  test('that is the buyer’s is 400, free: a file that the model refuses, and its content policy (contract 5.38, 5.46)', async () => {
     for (const [code, error] of [
       ['INVALID_IMAGE', 'Invalid input image'],
       ['CONTENT_POLICY', 'Content policy violation'],

@@ -62,7 +62,7 @@ const away = () =>
   )
 
 describe('free feeds', () => {
-  test('answer with a price, exactly as the contract names its fields, and free: true (contract 10.8, 10.10)', async () => {
+  test('answer with a price, exactly as the contract names its fields, and free: true (contract 4.17, 4.18, 10.8, 10.10)', async () => {
     const latest = async () => ({
       price: '94123.123456789012345678',
       confidence: '0.0000000000001',
@@ -245,7 +245,7 @@ describe('free feeds', () => {
     )
   })
 
-  test('answer HEAD and OPTIONS with a 402 that asks for nothing (contract 10.14)', async () => {
+  test('answer HEAD and OPTIONS with a 402 that asks for nothing (contract 4.8, 10.14)', async () => {
     const { shop } = market()
     for (const path of [
       'crypto/list',

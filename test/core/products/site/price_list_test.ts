@@ -13,7 +13,7 @@ function stage(options: KitOptions = {}) {
 }
 
 describe('GET /api/pricing', () => {
-  test('has everything on the menu, at the price that openapi.json has (contract 19.10)', async () => {
+  test('has everything on the menu, at the price that openapi.json has (contract 8.11, 19.10)', async () => {
     const { get } = stage()
     const { status, body, headers } = await get('/api/pricing')
     expect([status, headers.get('cache-control')]).toEqual([200, 'public, max-age=60'])
@@ -29,11 +29,16 @@ describe('GET /api/pricing', () => {
       for (const method of methods)
         expect([path, paths[path][method.toLowerCase()]['x-payment-info']?.price ?? 'free']).toEqual([path, price])
     }
+    for (const { path, price } of body.endpoints.filter(({ price }: { price: unknown }) => price !== 'free')) {
+      const { mode, amount, min, max } = price
+      const isTold = mode === 'fixed' ? /^\d+\.\d{6}$/.test(amount) : mode === 'dynamic' && Number(min) < Number(max)
+      expect([path, isTold]).toEqual([path, true])
+    }
     const listed = body.endpoints.flatMap(({ methods }: { methods: string[] }) => methods)
     expect(listed).toHaveLength(Object.values<object>(paths).flatMap((item) => Object.keys(item)).length)
   })
 
-  test('has every model that /api/v1/models lists, at its rates (contract 19.10)', async () => {
+  test('has every model that /api/v1/models lists, at its rates (contract 8.11, 19.10)', async () => {
     const { get } = stage()
     const { models } = (await get('/api/pricing')).body
     const { data } = (await get('/api/v1/models')).body
@@ -56,7 +61,7 @@ describe('GET /api/pricing', () => {
     expect(body.endpoints.length).toBeGreaterThan(10)
   })
 
-  test('takes 100 requests per hour and address', async () => {
+  test('takes 100 requests per hour and address (contract 3.12, 4.10, 8.11)', async () => {
     const { get, clock } = stage()
     for (let i = 0; i < 100; i++) expect((await get('/api/pricing')).status).toBe(200)
     await clock.advance(60_000)
@@ -72,7 +77,7 @@ describe('GET /api/pricing', () => {
 })
 
 describe('GET /brand/numbers.json', () => {
-  test('counts what is listed, and what is on the menu', async () => {
+  test('counts what is listed, and what is on the menu (contract 8.12)', async () => {
     const { get } = stage()
     const { body } = await get('/brand/numbers.json')
     const { data } = (await get('/api/v1/models')).body

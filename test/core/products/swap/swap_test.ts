@@ -556,13 +556,13 @@ describe('trade analytics', () => {
   const PATHS = ['/trade-analytics/swap', '/trade-analytics/gasless']
   const operator = { headers: { authorization: 'Bearer operator-secret' } }
 
-  test.each(PATHS)('%s is the operator’s, with its query as it came (contract 11.14)', async (path) => {
+  test.each(PATHS)('%s is the operator’s, with its query as it came (contract 3.9, 11.14)', async (path) => {
     const { get, calls } = stage(undefined, { operatorToken: 'operator-secret' })
     expect((await get(`/api/v1/dexagg${path}?cursor=a%3D&startTimestamp=1`, operator)).status).toBe(200)
     expect(calls).toEqual([{ method: 'GET', path, query: '?cursor=a%3D&startTimestamp=1' }])
   })
 
-  test('is 404 to everybody else, like any path that does not exist (contract 11.14)', async () => {
+  test('is 404 to everybody else, like any path that does not exist (contract 3.9, 11.14)', async () => {
     const { get, send, calls } = stage(undefined, { operatorToken: 'operator-secret' })
     const unknown = await get('/api/v1/dexagg/nothing/here')
     for (const path of PATHS) {

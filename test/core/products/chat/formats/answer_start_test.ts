@@ -121,7 +121,7 @@ describe.each(CASES)('on $name: a model whose stream says nothing', ({ path, bod
     }
   }
 
-  test.each(NOTHING)('but %s falls over to the next, and nothing of it is told', async (_, pieces) => {
+  test.each(NOTHING)('but %s falls over to the next, and nothing of it is told (contract 6.58)', async (_, pieces) => {
     const { status, headers, text, orders, transfers } = await ask([() => streamAnswer(pieces), well])
     expect([status, headers.get('x-fallback-used'), headers.get('x-original-model'), orders.length]).toEqual([
       200,
@@ -152,7 +152,7 @@ describe.each(CASES)('on $name: a model whose stream says nothing', ({ path, bod
   })
 
   test.each<[unknown]>([['   \n '], [[{ type: 'text', text: ' ' }]]])(
-    'or whose whole answer is %j: likewise',
+    'or whose whole answer is %j: likewise (contract 6.29)',
     async (content) => {
       const { stream: _, ...plain } = body
       const whole = { path: path.replace(':streamGenerateContent?alt=sse', ':generateContent'), body: plain as Fields }
@@ -189,7 +189,7 @@ describe.each(CASES)('on $name: a model whose stream says nothing', ({ path, bod
 })
 
 describe('a paid stream', () => {
-  test('is begun by its first word, no earlier and no later; what came before goes out with it, as it came', async () => {
+  test('is begun by its first word, no earlier and no later; what came before goes out with it, as it came (contract 6.58)', async () => {
     const pieces = chatPieces(': ping\n\n', ROLE)
     const { post, signed, clock } = await table(streaming(pieces.answer))
     let response: Response | undefined
@@ -204,7 +204,7 @@ describe('a paid stream', () => {
   })
 
   test.each(NOTHING)(
-    'of %s is 503 with Retry-After, uncharged, its upstream is left, and the same payment buys afterwards',
+    'of %s is 503 with Retry-After, uncharged, its upstream is left, and the same payment buys afterwards (contract 6.29, 6.58)',
     async (_, pieces) => {
       let isCancelled = false
       let isWell = false
@@ -358,7 +358,7 @@ describe('an answer of white space in a format that its vendor speaks', () => {
       expect([good.status, good.paid, good.text.includes(JSON.stringify(' \n Hi  \n'))]).toEqual([200, 1, true])
     })
 
-    test(`${wire}: is not settled as a stream`, async () => {
+    test(`${wire}: is not settled as a stream (contract 6.29)`, async () => {
       const streamed = wire === 'generate_content' ? body : { ...body, stream: true }
       for (const pieces of streams)
         expect((await buy(wire, streamAnswer(pieces), { path: streamPath, body: streamed })).paid).toBe(0)

@@ -42,7 +42,7 @@ const said = async (message: Fields, finish?: string) => (await replyTo(choice(m
 const CALLS = [{ id: 'call_1', type: 'function', function: { name: 'look', arguments: '{}' } }]
 
 describe('an answer', () => {
-  test('has the shape of the contract, under the public id', async () => {
+  test('has the shape of the contract, under the public id (contract 6.20)', async () => {
     expect(await replyTo(choice({ role: 'assistant', content: 'Hello' }))).toEqual({
       id: 'chatcmpl-9',
       object: 'chat.completion',
@@ -90,7 +90,7 @@ describe('an answer', () => {
     ])
   })
 
-  test('that the model declines is a 200, and is paid for', async () => {
+  test('that the model declines is a 200, and is paid for (contract 6.30)', async () => {
     const { alice, chain } = shopOf(async () => wholeAnswer({ content: '', finish: 'content_filter' }))
     const { status, body } = await alice.buy(ORDER, { path })
     expect([status, body.choices[0].finish_reason, body.choices[0].message.content, chain.transfers.length]).toEqual([
@@ -141,7 +141,7 @@ describe('reasoning', () => {
     }
   })
 
-  test('is the text of an answer that has no other, so that nobody pays for a blank', async () => {
+  test('is the text of an answer that has no other, so that nobody pays for a blank (contract 6.28)', async () => {
     for (const content of [null, '', undefined]) {
       expect(
         (await said({ ...(content !== undefined && { content }), reasoning_content: 'Rayleigh.' })).message,
@@ -160,7 +160,7 @@ describe('reasoning', () => {
 describe('usage', () => {
   const usage = async (counted: Fields) => (await replyTo({ ...choice({ content: 'Hello' }), usage: counted })).usage
 
-  test('carries every detail under the names of the contract', async () => {
+  test('carries every detail under the names of the contract (contract 6.22)', async () => {
     const full = {
       prompt_tokens: 100,
       completion_tokens: 50,
@@ -296,7 +296,7 @@ const FAILURES: readonly Failing[] = [
 
 describe('a failure', () => {
   for (const { name, error, status, code, headers = {} } of FAILURES) {
-    test(`${name} is ${status} ${code}, uncharged; the same signed request then succeeds and is charged once`, async () => {
+    test(`${name} is ${status} ${code}, uncharged; the same signed request then succeeds and is charged once (contract 3.10, 6.54, 6.55, 6.56)`, async () => {
       const { alice, chain, vendor } = shopOf(async (_, { attempt }) =>
         attempt === 1 ? Promise.reject(error) : wholeAnswer(),
       )
@@ -363,7 +363,7 @@ const named = (headers: Headers) =>
 describe('a fallback', () => {
   const free = { ...ORDER, model: FIRST }
 
-  test('answers where a free model is unavailable, and three headers and the body say who did', async () => {
+  test('answers where a free model is unavailable, and three headers and the body say who did (contract 6.53)', async () => {
     const { alice, vendor } = shopOf(without([FIRST]))
     const answer = await alice.ask(free, { path })
     expect([answer.status, answer.body.model, answer.headers.get('x-free-model')]).toEqual([200, SECOND, 'true'])

@@ -480,7 +480,7 @@ describe('requests', () => {
     })
   })
 
-  test('prompt_cache marks the last user turn, the system text and the last tool, and never more than four blocks', () => {
+  test('prompt_cache marks the last user turn, the system text and the last tool, and never more than four blocks (contract 6.15)', () => {
     const tools = [1, 2].map((at) => ({ type: 'function', function: { name: `f${at}` } }))
     const messages = [
       { role: 'system', content: 's' },
