@@ -139,7 +139,7 @@ const ROOT = join(import.meta.dirname, '..')
 export function pathsIn(rooms: readonly string[]): string[] {
   return rooms
     .flatMap((room) => readdirSync(join(ROOT, room), { recursive: true, withFileTypes: true }))
-    .filter((entry) => entry.isFile())
+    .filter((entry) => entry.isFile() && !entry.parentPath.includes('node_modules'))
     .map((entry) => join(entry.parentPath, entry.name).slice(ROOT.length + 1))
     .sort()
 }

@@ -58,10 +58,10 @@ const tests: Step = {
   ],
 }
 
-/** Deno and Postgres, which only full tests run (`test/package.json`). */
+/** Deno and Postgres, which only full tests run (`test/programs`). */
 const installation: Step = {
   name: 'programs of the full tests',
-  command: [process.execPath, 'install', '--frozen-lockfile', '--cwd', 'test'],
+  command: [process.execPath, 'install', '--frozen-lockfile', '--cwd', 'test/programs'],
 }
 
 /** Two halves of the same histories, one per core: as many as fit into CI beside the tests, on cores that others use too. */

@@ -7,6 +7,7 @@ import { realVendors } from '../../../server/config/mod.ts'
 import type { Environment } from '../../../server/config/settings.ts'
 import { serviceVendors } from '../../../server/wiring/services.ts'
 import { testLog } from '../../kit.ts'
+import { PROGRAMS } from '../../programs/mod.ts'
 import { isFull } from '../../scope.ts'
 import { good, mistakes, servedBy, settingsOf } from './config_kit.ts'
 
@@ -89,7 +90,7 @@ describe('sandboxes', () => {
   // Deno is a program of the full tests; the server looks for it on PATH.
   const path = process.env.PATH
   beforeAll(() => {
-    if (isFull) process.env.PATH = `${dirname(findPrograms(import.meta.url).deno)}${delimiter}${path}`
+    if (isFull) process.env.PATH = `${dirname(findPrograms(PROGRAMS).deno)}${delimiter}${path}`
   })
   afterAll(() => {
     process.env.PATH = path

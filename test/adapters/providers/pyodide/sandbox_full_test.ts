@@ -15,6 +15,7 @@ import {
 } from '../../../../adapters/providers/pyodide/machine.ts'
 import type { Ran } from '../../../../core/mod.ts'
 import { testLog } from '../../../kit.ts'
+import { PROGRAMS } from '../../../programs/mod.ts'
 import { hostile, SECRETS } from './hostile_commands.ts'
 
 const at = { signal: new AbortController().signal }
@@ -29,7 +30,7 @@ const clock: typeof systemClock = {
   ...systemClock,
   wait: (ms, signal) => systemClock.wait(ms < 1_000 ? ms : ms * stretch, signal),
 }
-const programs = findPrograms(import.meta.url)
+const programs = findPrograms(PROGRAMS)
 const connections: string[] = []
 const log = testLog()
 let vendor: EmbeddedSandbox
@@ -315,7 +316,7 @@ describe('a process', () => {
       const program = `import { startMachine, findPrograms } from ${JSON.stringify(join(import.meta.dir, '../../../../adapters/providers/pyodide/machine.ts'))}
       import { systemClock as clock } from ${JSON.stringify(join(import.meta.dir, '../../../../adapters/local.ts'))}
       const guest = ${JSON.stringify(`data:application/javascript,${encodeURIComponent(`${READY} new Worker(URL.createObjectURL(new Blob(["for(;;);"], { type: "text/javascript" })), { type: "module" }); for await (const _ of Deno.stdin.readable); Deno.exit(0)`)}`)}
-      const { pid } = await startMachine({ programs: findPrograms(${JSON.stringify(import.meta.url)}), cwd: ${JSON.stringify(folder)}, memory: 64, clock, guest }, { signal: new AbortController().signal })
+      const { pid } = await startMachine({ programs: findPrograms(${JSON.stringify(PROGRAMS)}), cwd: ${JSON.stringify(folder)}, memory: 64, clock, guest }, { signal: new AbortController().signal })
       console.log(pid)
       setInterval(() => {}, 1_000)`
       const parent = Bun.spawn([process.execPath, '-e', program], { stdout: 'pipe', stderr: 'inherit' })

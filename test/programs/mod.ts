@@ -1,0 +1,2 @@
+/** Deno and Postgres, which only full tests run: `bun install --cwd test/programs`. They are resolved from this folder. */
+export const PROGRAMS = import.meta.url
