@@ -385,7 +385,7 @@ export function gateway(setup: Setup): Gateway {
       if (endpoint?.delivery !== 'upstream_job') continue
       ports.background(
         pollUpstream(endpoint, call).catch((error: Error) =>
-          log.warn('a job could not be looked at', { call: call.id, error: error.message }),
+          log.warn('an upstream job could not be polled', { call: call.id, error: error.message }),
         ),
       )
     }
@@ -398,7 +398,7 @@ export function gateway(setup: Setup): Gateway {
       : []
   })
 
-  /** Whoever holds the lease of a chore has done it lately, or is at it. */
+  /** Runs each task on one replica at a time: the lease of a task lasts until it is due again. */
   async function runMaintenanceTasks(now: number): Promise<void> {
     for (const { name: maintenanceTask, everyMs, do: work } of maintenanceTasks) {
       if ((taskDueAt.get(maintenanceTask) ?? 0) > now) continue
@@ -406,7 +406,7 @@ export function gateway(setup: Setup): Gateway {
       if (!(await storage.lease(maintenanceTask, `${workerId}:${name}`, { now, until: now + everyMs }))) continue
       const doing = within(clock, everyMs, (signal) => work({ records: storage, vendors, clock, log, signal }))
       ports.background(
-        doing.catch((error: Error) => log.warn('a chore was not done', { maintenanceTask, error: error.message })),
+        doing.catch((error: Error) => log.warn('a maintenance task failed', { maintenanceTask, error: error.message })),
       )
     }
   }
@@ -430,7 +430,7 @@ export function gateway(setup: Setup): Gateway {
 
 const STORAGE_AWAY = new ApiError('NOT_READY', {
   message:
-    'The gateway cannot reach its storage just now. Send the same request again in a few seconds: an authorization is charged at most once.',
+    'The gateway cannot reach its storage. Send the same request again in a few seconds: an authorization is charged at most once.',
   headers: { 'retry-after': '5' },
 })
 

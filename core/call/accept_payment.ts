@@ -238,7 +238,7 @@ export function paymentAcceptance(
     return (
       block &&
       unfunded(
-        'this wallet has had an answer whose payment was refused, or lets several results lie; collect that call to pay for it',
+        'this wallet has an unpaid or uncollected result; collect that call first (poll_url)',
         await recovery(block.call, true),
       )
     )
@@ -253,7 +253,7 @@ export function paymentAcceptance(
     return (
       waiting &&
       unfunded(
-        'more results wait for this wallet than it can pay for; collect one first',
+        'this wallet has more uncollected results than it can pay for; collect one first (poll_url)',
         await recovery(waiting, true),
       )
     )

@@ -28,7 +28,7 @@ export type Orders = {
   receive(endpoint: Sold, requestContext: RequestContext, hold: Hold): Promise<Received>
   check(endpoint: Sold, received: unknown, checking: Checking): Promise<Quoted>
   unchecked(endpoint: Paid, received: unknown): Quoted
-  /** Throws where an address, or a web page, may have nothing free of this just now. */
+  /** Throws when an address has used up its free tier, or a web page may not use it. */
   rationFree(endpoint: Sold, requestContext: RequestContext): Promise<void>
 }
 
@@ -99,7 +99,7 @@ export function orders(gatewayContext: GatewayContext): Orders {
     return { input, price: endpoint.delivery === 'stream' ? endpoint.price(input) : endpoint.price(input, context) }
   }
 
-  /** The quote of raw input: whoever pays it is told what is wrong with it. */
+  /** Prices raw input without checking it. A bad input is refused once the call is paid. */
   function unchecked(endpoint: Paid, received: unknown): { input: unknown; price: Price | 'free' } {
     if (!endpoint.isAvailable(received, context)) throw notConfigured(endpoint)
     return { input: received, price: endpoint.price(received, context) }
@@ -167,10 +167,11 @@ function freeTierSpent(
   resetAt: number,
   now: number,
 ): ApiError {
+  const retryAfter = String(Math.max(1, Math.ceil((resetAt - now) / 1000)))
   return new ApiError('FREE_TIER_RATE_LIMITED', {
-    message: `What is free answers ${requests} requests in ${minutes(windowMs)} from one address. Wait, or choose what is paid.`,
+    message: `Free tier limit reached: ${requests} requests per ${minutes(windowMs)} per IP address. Retry after ${retryAfter} s, or use a paid model.`,
     headers: {
-      'retry-after': String(Math.max(1, Math.ceil((resetAt - now) / 1000))),
+      'retry-after': retryAfter,
       'x-ratelimit-limit': String(requests),
       'x-ratelimit-remaining': '0',
       'x-ratelimit-reset': String(Math.ceil(resetAt / 1000)),
@@ -178,4 +179,4 @@ function freeTierSpent(
   })
 }
 
-const minutes = (ms: number): string => (ms === 60_000 ? 'a minute' : `${ms / 60_000} minutes`)
+const minutes = (ms: number): string => (ms === 60_000 ? 'minute' : `${ms / 60_000} minutes`)

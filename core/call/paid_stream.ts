@@ -257,7 +257,7 @@ const TOO_SHORT = new ApiError('UPSTREAM_TIMEOUT', {
     'The answer had not begun when the authorization had too little time left to be settled. Nothing was charged.',
 })
 const TAKEN = new ApiError('MODEL_UNAVAILABLE', {
-  message: 'This stream was taken for lost, and its payment now serves another call; the stream ends here.',
+  message: 'This stream was declared lost and its payment now serves another call. The stream ends here.',
 })
 const AWAY = new ApiError('MODEL_UNAVAILABLE', {
   message: 'The gateway could not reach its storage for too long; the stream ends here.',

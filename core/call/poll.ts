@@ -257,9 +257,9 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
         throw error
       if (!isOrder && (error as Error).name === 'TimeoutError')
         throw new ApiError('UPSTREAM_TIMEOUT', {
-          message: 'The model could not be asked in time. The job goes on; poll again in a few seconds.',
+          message: 'The model did not answer in time. The job continues; poll again in a few seconds.',
         })
-      log.warn('a job could not be looked at', { call: known.id, error: (error as Error).message })
+      log.warn('an upstream job could not be polled', { call: known.id, error: (error as Error).message })
       return { call: known }
     }
   }

@@ -113,7 +113,11 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
     } catch (error) {
       const apiError = apiErrorOf(endpoint, error)
       if (!(error instanceof ApiError))
-        log.warn('a job was not taken', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
+        log.warn('a vendor did not accept a job', {
+          call: call.id,
+          endpoint: endpoint.name,
+          error: (error as Error).message,
+        })
       await fail(storage, call, apiError.message, clock.now())
       throw apiError
     } finally {

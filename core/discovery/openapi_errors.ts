@@ -139,7 +139,7 @@ const EXAMPLE_PARTS: Readonly<Partial<Record<ApiErrorCode, ApiErrorParts>>> = {
     },
   },
   FREE_TIER_RATE_LIMITED: {
-    message: 'Free models answer 30 requests in 1 minutes from one address. Wait, or choose a paid model.',
+    message: 'Free tier limit reached: 30 requests per minute per IP address. Retry after 12 s, or use a paid model.',
     headers: {
       'retry-after': '60',
       'x-ratelimit-limit': '30',

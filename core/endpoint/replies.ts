@@ -271,7 +271,7 @@ export function running(
 }
 
 export const CHAIN_AWAY =
-  'The chain cannot be asked just now. This poll charged nothing. Poll again with the same authorization.'
+  'The chain is temporarily unreachable. This poll charged nothing. Poll again with the same authorization.'
 export const CONFIRMING =
   'The result is ready; its settlement is being confirmed. Poll again with the same authorization.'
 
