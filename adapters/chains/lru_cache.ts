@@ -9,15 +9,21 @@ export type LruCache<V> = {
 
 export function lruCache<V>(limit: number): LruCache<V> {
   const entries = new Map<string, V>()
+  // One iterator for all evictions: a new one would walk over every deleted entry first, 30 µs each (decision 114).
+  let oldest = entries.keys()
   return {
     get: (key) => entries.get(key),
     set(key, value) {
       entries.delete(key)
       entries.set(key, value)
-      const oldest = entries.size > limit ? entries.keys().next().value : undefined
-      if (oldest !== undefined) entries.delete(oldest)
+      if (entries.size <= limit) return
+      const first = oldest.next().value
+      if (first !== undefined) entries.delete(first)
     },
     delete: (key) => void entries.delete(key),
-    clear: () => entries.clear(),
+    clear() {
+      entries.clear()
+      oldest = entries.keys()
+    },
   }
 }
