@@ -9,7 +9,7 @@ const HOUR = 3_600_000
 const never = new Promise<never>(() => {})
 
 describe('nobody polls:', () => {
-  test('the sweep collects and mirrors, charges nothing, and the film can be claimed for 48 hours', async () => {
+  test('the sweep collects and mirrors, charges nothing, and the film can be claimed for 48 hours (contract 2.23)', async () => {
     for (const [ms, status] of [
       [48 * HOUR - 1, 200],
       [48 * HOUR, 400],

@@ -98,7 +98,7 @@ describe('a wallet that leaves its calls while the model works', () => {
     expect(chat.orders).toHaveLength(5)
   })
 
-  test('is served again after a day, and other wallets and other products are served all the time', async () => {
+  test('is served again after a day, and other wallets and other products are served all the time (contract 1.62)', async () => {
     const { leave, order, alice, signed, post, buyer, clock, state } = await leaving()
     for (let call = 0; call < 5; call++) await leave(SKY)
     state.isSlow = false

@@ -111,9 +111,10 @@ test('an address may ask for pictures as often as it likes (contract 4.11)', asy
   expect(statuses).toEqual(new Set([402]))
 })
 
-test('headers that SDKs send, and that curl leaves out, change nothing (contract 4.12)', async () => {
+test('headers that SDKs send, and that curl leaves out, change nothing (contract 4.12, 4.13)', async () => {
   const sdk = {
     'x-api-key': 'sk-1',
+    authorization: 'Bearer sk-1',
     'anthropic-version': '2023-06-01',
     'x-stainless-lang': 'js',
     'x-stainless-retry-count': '2',

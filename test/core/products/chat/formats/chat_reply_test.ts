@@ -130,7 +130,7 @@ describe('reasoning', () => {
       ).toEqual({ role: 'assistant', content: 'Blue.' })
   })
 
-  test('on a tool turn never leaks into the content, which is the empty text', async () => {
+  test('on a tool turn never leaks into the content, which is the empty text (contract 6.26)', async () => {
     for (const content of [null, '', 'I will look.', undefined]) {
       const { message, finish_reason } = await said(
         { ...(content !== undefined && { content }), reasoning_content: 'Let me look.', tool_calls: CALLS },
