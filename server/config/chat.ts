@@ -46,6 +46,7 @@ export const ChatSetting = Type.Object(
       'Accepts images, and how their tokens are counted.',
       oneOf('tiles_512', 'area_750', 'tiles_768', 'tiles_448'),
     ),
+    reads: setting('What it reads beside text and images.', Type.Array(oneOf('file', 'audio', 'video'))),
     strips: setting('Parameters that are dropped, so that the request succeeds.', Names),
     refuses: setting('Parameters that are answered with 400.', Names),
     max_stops: setting('Most `stop` strings of a request; more are answered with 400.', Tokens),

@@ -127,6 +127,7 @@ function rowOf(model: string, isFree: boolean): ChatSetting {
     context_window: 131_072,
     max_output: 16_384,
     images: 'tiles_512',
+    reads: ['file', 'audio'],
     surfaces: ['responses'],
     ...(isFree ? { free: true } : { flat: '0.001' }),
   }

@@ -40,6 +40,10 @@ export type EffortRules = {
 /** How a vendor counts the tokens of an image in the prompt. */
 export type ImageTokens = 'tiles_512' | 'area_750' | 'tiles_768' | 'tiles_448'
 
+/** Inputs other than text and images: documents such as PDF, sounds, and clips, as the list names them. */
+export const CHAT_MEDIA = ['file', 'audio', 'video'] as const
+export type ChatMedium = (typeof CHAT_MEDIA)[number]
+
 /** One chat model for sale. */
 export type ChatRow = {
   /** Public id, `<vendor>/<model>`. */
@@ -63,6 +67,8 @@ export type ChatRow = {
   readonly structured: 'forwarded' | 'emulated'
   /** Absent where it sees no images. */
   readonly images?: ImageTokens
+  /** What it reads beside text and images. Anything else is 400 before the quote. */
+  readonly reads?: readonly ChatMedium[]
   readonly effort?: EffortRules
   /** Parameters that are dropped, so that the request succeeds (contract 6.31). */
   readonly strips?: readonly string[]

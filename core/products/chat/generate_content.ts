@@ -106,8 +106,8 @@ function checkExtras({ serviceTier, generationConfig, contents, systemInstructio
   checkTurns(contents, 'contents')
   const count = partCounter()
   for (const [path, content] of (contents as readonly Fields[]).entries())
-    checkParts(content, { path: `contents.${path}`, count, depth: MAX_DEPTH })
-  checkParts(systemInstruction, { path: 'systemInstruction', count, depth: MAX_DEPTH })
+    checkParts(content, { path: `contents.${path}`, count, depth: MAX_DEPTH, isUser: content.role !== 'model' })
+  checkParts(systemInstruction, { path: 'systemInstruction', count, depth: MAX_DEPTH, isUser: false })
 }
 
 /** Most levels of nesting: contents have parts, a part may answer a call, and that answer has media parts. */
@@ -116,17 +116,26 @@ const MAX_DEPTH = 16
 /** Members with the caller's own JSON, in which vendors do not resolve files. */
 const FREE_FORM: ReadonlySet<string> = new Set(['args', 'response', 'partMetadata', 'partmetadata'])
 
-type PartCheck = { readonly path: string; readonly count: ReturnType<typeof partCounter>; readonly depth: number }
+type PartCheck = {
+  readonly path: string
+  readonly count: ReturnType<typeof partCounter>
+  readonly depth: number
+  /** Only turns of the user may hold media: others are not read, and are not counted. */
+  readonly isUser: boolean
+}
 
-/** Refuses file references: they name files in the operator's account, or URLs whose content was not quoted. */
-function checkParts(value: Json | undefined, { path, count, depth }: PartCheck): void {
+/**
+ * Refuses file references, which name files in the operator's account or URLs whose content was not quoted, and media
+ * where they are not read.
+ */
+function checkParts(value: Json | undefined, { path, count, depth, isUser }: PartCheck): void {
   if (typeof value !== 'object' || value === null) return
   if (depth === 0) throw refused(path, 'is nested too deeply')
   if (Array.isArray(value)) {
     count(value, path)
     for (const [index, part] of (value as readonly Json[]).entries()) {
       if (part === null) throw refused(`${path}.${index}`, 'must be an object')
-      checkParts(part, { path: `${path}.${index}`, count, depth: depth - 1 })
+      checkParts(part, { path: `${path}.${index}`, count, depth: depth - 1, isUser })
     }
     return
   }
@@ -134,7 +143,9 @@ function checkParts(value: Json | undefined, { path, count, depth }: PartCheck):
     const name = spelling.replaceAll('_', '')
     if (/^filedata$/i.test(name) && inner !== null)
       throw invalidParameter(`${path}.fileData`, 'is not supported; send the content itself, as inlineData.')
-    if (!FREE_FORM.has(name)) checkParts(inner, { path: `${path}.${name}`, count, depth: depth - 1 })
+    if (/^inlinedata$/i.test(name) && inner !== null && !isUser)
+      throw invalidParameter(`${path}.inlineData`, 'is not read here; send images, files and sounds in a user turn.')
+    if (!FREE_FORM.has(name)) checkParts(inner, { path: `${path}.${name}`, count, depth: depth - 1, isUser })
   }
 }
 

@@ -31,6 +31,7 @@ export type ChatOverride = {
   readonly free?: boolean
   readonly structured?: ChatRow['structured']
   readonly images?: NonNullable<ChatRow['images']>
+  readonly reads?: NonNullable<ChatRow['reads']>
   readonly strips?: readonly string[]
   readonly refuses?: readonly string[]
   readonly max_stops?: number

@@ -1,6 +1,6 @@
 /** The schema of a chat request, and the rules of its model that apply before the quote (contract 6.4). */
 import { type Static, Type } from '@sinclair/typebox'
-import { EFFORTS, type ChatRow, type Effort, type ChatFormat } from '../../ports/vendors/chat.ts'
+import { EFFORTS, type ChatMedium, type ChatRow, type Effort, type ChatFormat } from '../../ports/vendors/chat.ts'
 import { ApiError } from '../../http/errors.ts'
 import { clip, isWebUrl, quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
@@ -116,8 +116,52 @@ function checkPart(part: Fields | null, { at, row, format, isNative }: MessageCh
   if (part.type === 'file' && !isNative) checkFile(part.file, `${at}.file`)
   if (part.type === 'input_audio' && !isNative)
     checkBase64(isFields(part.input_audio) ? part.input_audio.data : undefined, `${at}.input_audio.data`)
+  if (!reads(row, part)) throw unreadable(part, { at, row })
   if (part.type === 'image_url') checkImage(part.image_url, { at: `${at}.image_url.url`, row })
 }
+
+/** The kinds of parts that not every model reads. */
+const MEDIA: ReadonlyMap<unknown, ChatMedium> = new Map([
+  ['file', 'file'],
+  ['input_audio', 'audio'],
+  ['video_url', 'video'],
+] as const)
+
+/** What a model takes, as the list names it. */
+export const inputModalities = ({ images, reads: media = [] }: ChatRow): readonly string[] => [
+  'text',
+  ...(images === undefined ? [] : ['image']),
+  ...media,
+]
+
+/** Whether a model reads this part, images aside. */
+function reads(row: ChatRow, { type }: Fields): boolean {
+  const medium = MEDIA.get(type)
+  return medium === undefined || row.reads?.includes(medium) === true
+}
+
+/** Whether a model reads every part of a request: it may stand in for another one only then. */
+export const readsAll = (row: ChatRow, { messages }: Fields): boolean =>
+  (messages as readonly Fields[]).every(
+    ({ content }) =>
+      !Array.isArray(content) ||
+      content.every(
+        (part) => !isFields(part) || (reads(row, part) && (part.type !== 'image_url' || row.images !== undefined)),
+      ),
+  )
+
+function unreadable(part: Fields, { at, row }: { readonly at: string; readonly row: ChatRow }): ApiError {
+  const { file_data } = isFields(part.file) ? part.file : {}
+  const [, type = ''] =
+    /^data:([\w.+/-]{1,100})[;,]/.exec(typeof file_data === 'string' ? file_data.slice(0, 120) : '') ?? []
+  const medium = MEDIA.get(part.type) ?? 'file'
+  return new ApiError('INVALID_PARAMETER', {
+    message: `${row.id} cannot read ${NOUNS[medium]}${type === '' ? '' : ` (${type})`}; it reads ${inputModalities(row).join(', ')}. Choose a model whose input_modalities at GET /api/v1/models name ${medium}.`,
+    param: `${at}.${String(part.type)}`,
+  })
+}
+
+const NOUNS: Readonly<Record<ChatMedium, string>> = { file: 'files', audio: 'audio', video: 'video' }
 
 /** A file must be inline: an id refers to the operator's account, and the content of a URL was not quoted. */
 function checkFile(file: Json | undefined, at: string): void {

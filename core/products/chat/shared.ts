@@ -15,6 +15,7 @@ import {
   checkMessages,
   invalidParameter,
   outputCap,
+  readsAll,
   requestedTokens,
   applyModelRules,
   trimMessages,
@@ -296,15 +297,14 @@ export type Translation = {
 
 type Candidate = { readonly row: ChatRow; readonly vendor: ChatVendor }
 
-/** The row and its fallbacks, limited to those that are available, hold the prompt and accept its images. */
+/** The row and its fallbacks, limited to those that are available, hold the prompt and read its parts. */
 function candidatesFor({ row, promptTokens, chat }: ChatInput, { catalog, vendors }: Offering): readonly Candidate[] {
-  const hasImages = row.images !== undefined && row.fallbacks !== undefined && containsImages(chat)
   const isAble = (other: ChatRow) =>
     answersOf(chat) === 1 ||
     supportsMultipleAnswers(chat, { row: other, format: 'chat', providerFormat: vendors.chat(other)?.format })
   const isFit = (other: ChatRow) =>
     other.contextWindow > promptTokens &&
-    (!hasImages || other.images !== undefined) &&
+    readsAll(other, chat) &&
     stopsIn(chat.stop).length <= (other.maxStops ?? Number.POSITIVE_INFINITY) &&
     isAble(other)
   const rows = [row, ...(row.fallbacks ?? []).flatMap((id) => catalog.chat.get(id) ?? []).filter(isFit)]
@@ -313,11 +313,6 @@ function candidatesFor({ row, promptTokens, chat }: ChatInput, { catalog, vendor
     return vendor ? [{ row: candidate, vendor }] : []
   })
 }
-
-const containsImages = ({ messages }: Fields): boolean =>
-  (messages as readonly Fields[]).some(
-    ({ content }) => Array.isArray(content) && content.some((part) => (part as Fields).type === 'image_url'),
-  )
 
 /** Calls the model, and its fallbacks in order while each is unavailable. */
 export async function answerChat(

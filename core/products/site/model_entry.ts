@@ -9,6 +9,7 @@ import type { VideoBilling, VideoRow } from '../../ports/vendors/video.ts'
 import { asNumber, FEE, FLOOR, withMargin } from '../../x402/pricing.ts'
 import { MAX_SPEECH_SECONDS } from '../audio/price.ts'
 import { EFFORT_FACTORS, OUTPUT_SHARE } from '../chat/price.ts'
+import { inputModalities } from '../chat/request.ts'
 import { videoGenerationFee, videoRate } from '../video/price.ts'
 
 const rate = (description: string) => Type.Optional(Type.Number({ description }))
@@ -24,6 +25,11 @@ export const modelSchema = Type.Object({
   context_window: Type.Optional(Type.Integer({ description: 'Tokens; chat models only.' })),
   max_output: Type.Optional(Type.Integer({ description: 'Tokens; chat models only.' })),
   categories: Type.Array(Type.String()),
+  input_modalities: Type.Optional(
+    Type.Array(Type.String(), {
+      description: 'What it reads: text, image, file (such as PDF), audio, video. Chat models only.',
+    }),
+  ),
   billing_mode: Type.String({
     description:
       '`paid` is per token, `flat` per request, `free` needs no payment, `per_image` is for each image; videos are `per_second`, or `per_token` of the clip; sounds `per_character`, `per_second`, `per_generation` or `per_track`.',
@@ -83,6 +89,7 @@ export function chatEntry(row: ChatRow) {
     context_window: contextWindow,
     max_output: maxOutput,
     categories,
+    input_modalities: inputModalities(row),
     billing_mode: billing.mode,
     pricing: chatPricing(row),
   }

@@ -8,6 +8,7 @@ const gpt = {
   categories: THINKS_AND_SEES,
   structured: 'forwarded',
   images: 'tiles_512',
+  reads: ['file'],
   maxStops: 4,
   surfaces: ['responses'],
 } as const

@@ -8,6 +8,7 @@ const gemini = {
   categories: THINKS_AND_SEES,
   structured: 'emulated',
   images: 'tiles_768',
+  reads: ['file', 'audio', 'video'],
   maxStops: 5,
   surfaces: ['generate_content'],
 } as const

@@ -8,6 +8,7 @@ const claude = {
   categories: THINKS_AND_SEES,
   structured: 'emulated',
   images: 'area_750',
+  reads: ['file'],
   promptCache: true,
 } as const
 /**

@@ -273,6 +273,7 @@ describe('an override of a chat row', () => {
       ],
       [{ live_search: '0.2' }, { liveSearch: dollars('0.2') }],
       [{ surfaces: [] }, { surfaces: [] }],
+      [{ reads: ['audio'] }, { reads: ['audio'] }],
       [{ fallbacks: [SMALL] }, { fallbacks: [SMALL] }],
       [{ hidden: true }, { hidden: true }],
     ]

@@ -58,6 +58,7 @@ describe('GET /api/v1/models', () => {
       context_window: 1_050_000,
       max_output: 128_000,
       categories: ['chat', 'reasoning', 'coding', 'vision'],
+      input_modalities: ['text', 'image', 'file'],
       billing_mode: 'paid',
       pricing: {
         input: 0.1,

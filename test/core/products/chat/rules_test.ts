@@ -657,7 +657,7 @@ describe('what costs nothing beyond the quote', () => {
       plugins: null,
       generationConfig: { mediaResolution: 'LOW' },
     }
-    const body = await shopOf().sent({ model: 'vendor-d/chat-5.3', messages: [user(parts as never)], ...usual })
+    const body = await shopOf().sent({ model: 'vendor-b/chat-3.8-flash', messages: [user(parts as never)], ...usual })
     expect(body).toMatchObject({ messages: [user(parts as never)], modalities: ['text'], store: false })
   })
 

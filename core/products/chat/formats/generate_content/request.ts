@@ -320,7 +320,9 @@ function messagesOf(contents: Json | undefined): Fields[] {
     const answers = parts.flatMap(({ functionResponse }) =>
       isFields(functionResponse) ? [answer(functionResponse)] : [],
     )
-    const text = parts.flatMap(chatPart)
+    // An answer of a function may hold media beside its JSON; chat has them in the next message of the user.
+    const media = parts.flatMap(({ functionResponse }) => listOf(camel(functionResponse).parts).map(camel))
+    const text = [...media, ...parts].flatMap(chatPart)
     if (text.length === 0) return answers
     const isText = text.every(({ type }) => type === 'text')
     return [...answers, { role: 'user', content: isText && text.length === 1 ? textOf(text[0]?.text) : text }]
