@@ -203,7 +203,12 @@ test('an estimate is free, says its parts, and is given 120 times a minute to an
       ),
     )
   const { status, body: told } = await ask()
-  expect([status, told.price.amount, told.parts.fee, told.parts.total]).toEqual([200, '0.002000', '0.001000', '0.002000'])
+  expect([status, told.price.amount, told.parts.fee, told.parts.total]).toEqual([
+    200,
+    '0.002000',
+    '0.001000',
+    '0.002000',
+  ])
   for (let count = 1; count < 120; count++) expect((await ask()).status).toBe(200)
   expect([(await ask()).status, (await ask('192.0.2.2')).status]).toEqual([429, 200])
   await clock.advance(60_000)
