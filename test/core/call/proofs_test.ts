@@ -179,6 +179,13 @@ describe('a link to fill a wallet', () => {
     expect((await link(alice)).status).toBe(200)
   })
 
+  test('is made exactly thirty times an hour from an address, whoever asks (contract 18.6)', async () => {
+    const { acts, buyer } = await desk()
+    for (const name of ['bob', 'carol', 'dave'])
+      for (let n = 0; n < 10; n++) expect((await link(buyer(name))).status).toBe(200)
+    expect([(await link(buyer('eve'))).status, acts.links.length]).toEqual([429, 30])
+  })
+
   test('is for a wallet on Base: any other address is 400, and a gateway that is paid on Solana alone sells none (contract 18.4)', async () => {
     const { alice, restart } = await desk()
     for (const address of ['7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU', '0x1', `${alice.wallet}\n`])

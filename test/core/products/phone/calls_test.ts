@@ -87,6 +87,21 @@ describe('a call', () => {
   })
 
   test.each([
+    { task: 'x'.repeat(10) },
+    { task: 'x'.repeat(4_000) },
+    { max_duration: 1 },
+    { max_duration: 30 },
+    { interruption_threshold: 50 },
+    { interruption_threshold: 500 },
+    { first_sentence: 'x'.repeat(500) },
+    { model: 'enhanced' },
+    { voicemail_action: 'leave_message', voicemail_message: 'x'.repeat(1_000) },
+  ])('at a bound is quoted: %j (contract 17.7, 17.8)', async (more) => {
+    const { alice } = await booth()
+    expect((await alice.ask({ ...ORDER, ...more }, { path: CALL })).status).toBe(402)
+  })
+
+  test.each([
     [{ to: '4155550123' }, 'to'],
     [{ to: '+19005550123' }, 'to'],
     [{ to: '+881600000000' }, 'to'],

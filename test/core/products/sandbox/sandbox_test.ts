@@ -102,6 +102,20 @@ describe('an order', () => {
     },
   )
 
+  test('may be at each of its bounds (contract 16.5, 16.8)', async () => {
+    const { alice } = stage()
+    const words = Array.from({ length: 32 }, () => 'x'.repeat(2_000))
+    for (const [path, body] of [
+      [CREATE, { timeout: 10 }],
+      [CREATE, { timeout: 86_400 }],
+      [CREATE, { cpu: 1, memory: 1_024 }],
+      [CREATE, { cpu: 8, memory: 32_768, gpu: 'T4' }],
+      [EXEC, { sandbox_id: ID, command: words, timeout: 1 }],
+      [EXEC, { sandbox_id: ID, command: ['ls'], timeout: 60 }],
+    ] as const)
+      expect([path, (await alice.ask(body, { path })).status]).toEqual([path, 402])
+  })
+
   test('without a word is for five minutes of one core and 512 MB; an empty setup is none, and a GPU brings more (contract 16.5, 16.6, 16.7)', async () => {
     const { alice, sandbox, clock } = stage()
     const { body } = await alice.buy({ setup_commands: [] }, { path: CREATE })
@@ -272,7 +286,7 @@ describe('a sandbox whose payment was refused', () => {
     )
   })
 
-  test('can be paid for as long as it lives and no longer', async () => {
+  test('can be paid for as long as it lives and no longer (contract 16.12)', async () => {
     const { alice, chain, streamed } = stage()
     chain.simulate('refused')
     const withheld = await alice.buy({ timeout: 60 }, { path: CREATE })
@@ -312,7 +326,7 @@ describe('a sandbox whose payment was refused', () => {
     )
     await streamed(6 * MINUTE)
     expect(await alive()).toEqual([true, true])
-    await streamed(2 * MINUTE)
+    await streamed(MINUTE + 10_000)
     expect(await alive()).toEqual([true, false])
   })
 

@@ -426,7 +426,7 @@ test('the documents are given the schema of a search as it is', () => {
     properties: {
       query: { type: 'string', minLength: 1, maxLength: 1000 },
       sources: { type: 'array' },
-      max_results: { type: 'integer', maximum: 50 },
+      max_results: { type: 'integer', minimum: 1, maximum: 50 },
       from_date: { format: 'date' },
     },
   })

@@ -175,7 +175,8 @@ describe('an invented character', () => {
     [{ name: 'Ada', image_url: 'https://' }, 'image_url'],
   ])('%j is 400 before the quote (contract 13.1)', async (body, path) => {
     const { buyer } = studio()
-    expect((await buyer().ask({ ...ADA, name: 'x'.repeat(64) }, { path: PORTRAIT })).status).toBe(402)
+    for (const name of ['x', 'x'.repeat(64)])
+      expect((await buyer().ask({ ...ADA, name }, { path: PORTRAIT })).status).toBe(402)
     const answer = await buyer().ask(body, { path: PORTRAIT })
     expect([answer.status, answer.body.details[0].path]).toEqual([400, path])
   })
