@@ -33,6 +33,13 @@ import { withDeclaredRecords } from './endpoint/record_kind.ts'
 import { type RequestUrl, requestUrl } from './http/request_url.ts'
 import { limits, type Window, windowSpent } from './http/rate_limit.ts'
 import { pollUrls } from './call/poll_urls.ts'
+import {
+  noteStoredMedia,
+  type Retention,
+  retention as usualRetention,
+  retentionOf,
+  settledMsOf,
+} from './payment/retention.ts'
 import { SECONDARY_RETENTION_MS } from './payment/secondary_payment.ts'
 import { sharedBy } from './lib/per_process.ts'
 import { activeCalls } from './payment/active_calls.ts'
@@ -59,6 +66,8 @@ export type Setup = {
   readonly catalog?: Catalog
   readonly endpoints?: readonly Endpoint[]
   readonly timeouts?: Partial<Timeouts>
+  /** How long results, ledger rows and media are kept. Give `pruneExpired` the same. */
+  readonly retention?: Partial<Retention>
   /** Names this process in its calls; random unless told. Must differ between two processes that share a storage. */
   readonly workerId?: string
   /** Replaces every inline window, in milliseconds; 0 makes every call a job. */
@@ -129,7 +138,9 @@ export function gateway(setup: Setup): Gateway {
   const { ports: bare, healthStatus } = withHealthStatus(metered(setup.ports), name)
   const { chain, clock, log, meter = silent } = bare
   const catalog = setup.catalog ?? contractCatalog()
-  const list = router(visibleEndpoints(setup.endpoints ?? everything, setup.hidden ?? []))
+  const visible = visibleEndpoints(setup.endpoints ?? everything, setup.hidden ?? [])
+  const retention: Retention = { ...usualRetention, ...setup.retention }
+  const list = router(setup.retention ? visible.map((endpoint) => withRetention(endpoint, retention)) : visible)
   const timeouts: Timeouts = { ...usual, ...setup.timeouts }
   const workerId = setup.workerId ?? newId(bare.random)
   const active = activeCalls({
@@ -178,7 +189,14 @@ export function gateway(setup: Setup): Gateway {
     maxBody: setup.maxBody ?? 1 << 20,
     maxUpload,
     bodies,
-    mirror: mirrors({ ports, maxBytes: setup.maxMedia ?? 64 << 20 }),
+    mirror: mirrors({
+      ports,
+      maxBytes: setup.maxMedia ?? 64 << 20,
+      async onStored(call, keys) {
+        const now = clock.now()
+        await noteStoredMedia(storage, { call, keys, due: now + timeouts.maxJobMs + retention.unclaimedMs }, now)
+      },
+    }),
     newWallet: {
       ...NEW_WALLET,
       ...setup.newWallet,
@@ -328,8 +346,10 @@ export function gateway(setup: Setup): Gateway {
   }
 
   const hasUpstreamJobs = [...list.sold.values()].some(({ delivery }) => delivery === 'upstream_job')
-  const retainUntil = (call: Call): number =>
-    clock.now() + (list.sold.get(call.endpoint)?.retention.settledMs ?? SECONDARY_RETENTION_MS)
+  const retainUntil = (call: Call): number => {
+    const endpoint = list.sold.get(call.endpoint)
+    return clock.now() + (endpoint ? settledMsOf(call, endpoint.retention) : SECONDARY_RETENTION_MS)
+  }
 
   const { renew } = active
 
@@ -460,6 +480,9 @@ function requestContextOf(
     },
   }
 }
+
+const withRetention = (endpoint: Endpoint, retention: Retention): Endpoint =>
+  isSold(endpoint) ? { ...endpoint, retention: retentionOf(endpoint, retention) } : endpoint
 
 /** Throws for a name that hides nothing: it was meant to. */
 function visibleEndpoints(endpoints: readonly Endpoint[], hidden: readonly string[]): readonly Endpoint[] {

@@ -1,4 +1,5 @@
 /** The public door of core: everything that an embedding program or an adapter may use. */
+export { pruneExpired, type Retention, retention } from './payment/retention.ts'
 export { type Timeouts, timeouts } from './payment/timeouts.ts'
 export { AUDIO_KINDS, type AudioKind, type AudioRow } from './ports/vendors/audio.ts'
 export { type AudioOverride, overrideAudio } from './products/audio/overrides.ts'

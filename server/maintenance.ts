@@ -1,12 +1,23 @@
 /**
  * Periodic maintenance: renews work leases, fails calls of dead processes, reconciles settlements of unknown outcome
- * and prunes expired records.
+ * and deletes what has expired: results, ledger rows, media and records.
  */
-import type { Clock, Gateway, Log, Storage } from '../core/mod.ts'
+import {
+  type Clock,
+  type Gateway,
+  type Log,
+  type Objects,
+  pruneExpired,
+  type Retention,
+  type Storage,
+} from '../core/mod.ts'
 
 export type MaintenanceOptions = {
   readonly gateways: readonly Gateway[]
   readonly storage: Storage
+  readonly objects: Objects
+  /** What is deleted when; as the gateways have it. */
+  readonly retention: Retention
   readonly clock: Clock
   readonly log: Log
   readonly workerId: string
@@ -17,7 +28,16 @@ export type MaintenanceOptions = {
 const PRUNE_EVERY_MS = 3_600_000
 
 /** Starts the loops. A failed round is logged and tried again. `stop` resolves when the current rounds have ended. */
-export function startMaintenance({ gateways, storage, clock, log, workerId, everyMs = 5_000 }: MaintenanceOptions): {
+export function startMaintenance({
+  gateways,
+  storage,
+  objects,
+  retention,
+  clock,
+  log,
+  workerId,
+  everyMs = 5_000,
+}: MaintenanceOptions): {
   stop(): Promise<void>
 } {
   const stopped = new AbortController()
@@ -27,7 +47,8 @@ export function startMaintenance({ gateways, storage, clock, log, workerId, ever
     const now = clock.now()
     if (now - prunedAt < PRUNE_EVERY_MS) return
     prunedAt = now
-    if (await storage.lease('prune', workerId, { now, until: now + 60_000 })) await storage.prune(now)
+    if (await storage.lease('prune', workerId, { now, until: now + 60_000 }))
+      await pruneExpired({ storage, objects, clock, log }, retention)
   }
 
   async function renew(): Promise<void> {

@@ -79,6 +79,11 @@ export function diskObjects(dir: string): Objects {
       const isLarge = part !== null && part.last - part.first >= SMALL_BYTES
       return { body: isLarge ? content.stream() : await content.bytes(), size, type, ...(range && { part }) }
     },
+
+    /** Empty folders stay: another writer may be about to use them. */
+    async delete(key) {
+      if (isObjectKey(key)) await rm(pathOf(key)).catch(absent)
+    },
   }
 }
 

@@ -39,6 +39,10 @@ export function memoryObjects(): Objects {
       const part = resolveRange(range, size)
       return { body: part ? bytes.slice(part.first, part.last + 1) : new Uint8Array(0), size, type, part }
     },
+
+    async delete(key) {
+      stored.delete(key)
+    },
   }
 }
 

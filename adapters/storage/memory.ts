@@ -9,6 +9,7 @@ import {
   type Window,
   type Write,
   expiryAction,
+  isLedgerRowOver,
   unexpired,
   decideClaim,
   decideFinish,
@@ -253,6 +254,18 @@ export function memoryStorage(): Storage {
       for (const [name, { expiresAt }] of leases) if (expiresAt <= now && leases.delete(name)) touched++
       for (const [key, { resetAt }] of rateWindows) if (resetAt <= now && rateWindows.delete(key)) touched++
       return touched
+    },
+
+    async pruneLedger(before, now) {
+      let deleted = 0
+      for (const call of rows.values()) {
+        const own = bindingsOf(call.id)
+        if (!isLedgerRowOver(call, own, { before, now })) continue
+        for (const { key } of own) perform({ kind: 'free', key })
+        rows.delete(call.id)
+        deleted++
+      }
+      return deleted
     },
 
     async close() {},

@@ -43,6 +43,8 @@ export type Mirroring = {
   /** Largest image, and largest piece of anything that has to be held whole. */
   readonly maxBytes: number
   readonly maxStreamBytes?: number
+  /** Called with the keys of a call's own media, once it is stored. */
+  readonly onStored?: (call: string, keys: readonly string[]) => Promise<void>
 }
 
 export type Mirror = (id: string, media: MadeMedia | undefined) => Promise<readonly Hosted[]>
@@ -52,7 +54,7 @@ export type Mirror = (id: string, media: MadeMedia | undefined) => Promise<reado
  * before they pay. A piece that fails keeps its upstream value; this never throws. What is streamed is never held
  * whole, and what is fetched waits for a place: each folder has its own, so that no picture waits for clips.
  */
-export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: Mirroring): Mirror {
+export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES, onStored }: Mirroring): Mirror {
   const { clock, objects, vendors, log, random } = ports
   const limiters = new Map<string, ConcurrencyLimiter>()
 
@@ -61,7 +63,19 @@ export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: 
     const { folder, urls, streams, kinds, foreign = false } = media
     const day = new Date(clock.now()).toISOString().slice(0, 10)
     const secret = newSecret(random)
-    return await Promise.all(urls.map(host))
+    const hosted = await Promise.all(urls.map(host))
+    // What a character is made of lives as long as the character.
+    if (onStored && !foreign)
+      await onStored(
+        id,
+        hosted.flatMap(({ key }) => key ?? []),
+      ).catch((error: Error) =>
+        log.warn('where media is stored could not be noted; it will not be deleted', {
+          call: id,
+          error: error.message,
+        }),
+      )
+    return hosted
 
     async function host(url: string, index: number): Promise<Hosted> {
       const source = sourceOf(url)

@@ -4,6 +4,7 @@
  */
 import { type IsPaid, isPaid, results, storedOf } from './result.ts'
 import { failIfOverdue, type SettleContext, settleCall } from '../payment/settle.ts'
+import { settledMsOf } from '../payment/retention.ts'
 import { within } from '../lib/timers.ts'
 import type { Polled, Sold, Stored, UpstreamJob } from '../endpoint/mod.ts'
 import type { Reply } from '../http/reply.ts'
@@ -172,7 +173,9 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
         message: 'What was made has ended before it was paid for. Nothing was charged; order it again.',
       })
     const stored = await storedOf(endpoint, call)
-    const paying = await settleCall(money, call, authorization, { retainUntil: now + endpoint.retention.settledMs })
+    const paying = await settleCall(money, call, authorization, {
+      retainUntil: now + settledMsOf(call, endpoint.retention),
+    })
     if (isPaid(paying)) return result({ endpoint, call, requestContext }, { stored }, paying)
     if (paying.kind === 'unknown' && isOrder && endpoint.delivery === 'inline')
       return servedUnsettled({ endpoint, call, requestContext }, stored, paying.kind)

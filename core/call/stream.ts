@@ -4,6 +4,7 @@
  */
 import { concatBytes } from '../lib/bytes.ts'
 import { abandon, fail, type SettleContext, type Paying, settleCall } from '../payment/settle.ts'
+import { settledMsOf } from '../payment/retention.ts'
 import { deadlines } from '../lib/timers.ts'
 import { noteAbandonedCall, noteUnpaidCall } from '../payment/unpaid_calls.ts'
 import { errorEvent } from '../http/error_formats.ts'
@@ -201,7 +202,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
       }
       return await settleCall(money, call, authorization, {
         completion,
-        retainUntil: now + endpoint.retention.settledMs,
+        retainUntil: now + settledMsOf(call, endpoint.retention),
         isDelivered: true,
       })
     }

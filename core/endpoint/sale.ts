@@ -77,7 +77,7 @@ export type Sale<Input> = Common & {
   /** Takes files: its bodies may be as large as an upload, and share a budget of bytes in flight. */
   readonly uploads?: true
   /** How long an unsettled result can be claimed, and a settled one is kept (contract 2.23). */
-  readonly retention: { readonly unclaimedMs: number; readonly settledMs: number }
+  readonly retention: { readonly unclaimedMs: number; readonly settledMs: number; readonly backgroundMs?: number }
   readonly output: TSchema
   readonly effects?: Effects
 }

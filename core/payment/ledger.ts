@@ -374,6 +374,16 @@ export function expiryAction(
   return isFree(call, now) || bindings.every((binding) => binding.expiresAt <= now) ? 'delete' : 'none'
 }
 
+/** Whether `pruneLedger` deletes this call. Its authorizations can move no money any more, so none can be replayed. */
+export function isLedgerRowOver(
+  call: Pick<Row, 'paymentStatus' | 'settledAt' | 'emptied'>,
+  bindings: readonly Pick<AuthorizationBinding, 'expiresAt'>[],
+  { before, now }: { before: number; now: number },
+): boolean {
+  const isOld = call.paymentStatus === 'settled' && call.emptied && (call.settledAt ?? Infinity) <= before
+  return isOld && bindings.every((binding) => binding.expiresAt <= now)
+}
+
 // ── records ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** The record, unless it has expired at `now`. Expired records are treated as absent. */

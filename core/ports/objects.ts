@@ -15,7 +15,7 @@ export type StoredObject = {
   readonly part?: { readonly first: number; readonly last: number } | null
 }
 
-/** Media bytes under keys such as `images/2026-11-20/<id>-0.png`. What is put is never changed. */
+/** Media bytes under keys such as `images/2026-11-20/<id>-0.png`. What is put is never changed, only deleted. */
 export interface Objects {
   put(key: string, bytes: Uint8Array, type: string): Promise<void>
   /**
@@ -25,6 +25,8 @@ export interface Objects {
   putStream?(key: string, body: ReadableStream<Uint8Array>, type: string): Promise<{ readonly size: number }>
   /** A store that knows no ranges answers with the whole. */
   get(key: string, range?: ByteRange): Promise<StoredObject | undefined>
+  /** Deletes an object. What is not there is deleted already; a key that no store takes is ignored. */
+  delete(key: string): Promise<void>
   /**
    * Where anybody may fetch the object without the gateway; undefined, or absent, where only the gateway can serve it.
    */

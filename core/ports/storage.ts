@@ -263,6 +263,11 @@ export interface Storage {
    * many rows it changed. The ledger stays.
    */
   prune(now: number): Promise<number>
+  /**
+   * Deletes ledger rows: settled calls whose result `prune` has deleted, that settled at or before `before`, and whose
+   * authorizations have all expired at `now`. Returns how many.
+   */
+  pruneLedger(before: number, now: number): Promise<number>
   close(): Promise<void>
 }
 

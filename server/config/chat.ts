@@ -112,7 +112,8 @@ export function resolveChat(
   const servings = new Map<string, ChatServing>()
   for (const row of overridden.rows) {
     const table = tables.get(row.vendor)
-    const merged = above(table, own.get(row.servedBy ?? row.id) ?? {})
+    const fields = own.get(row.servedBy ?? row.id) ?? {}
+    const merged = above(table, fields)
     if (!merged.protocol) continue
     const isNowhere =
       protocolOf('chat', merged.protocol).isCommon && table?.protocol !== merged.protocol && !merged.base_url
@@ -121,7 +122,7 @@ export function resolveChat(
     servings.set(row.id, {
       protocol: merged.protocol,
       baseUrl: merged.base_url,
-      key: keyOf(merged, env, mistakes),
+      key: keyOf(merged, { at: fields.key_env ? `chat ${row.id}` : `vendors.${row.vendor}`, env, mistakes }),
       timeoutMs: (merged.timeout_seconds ?? TIMEOUT_S) * 1000,
       parameters: merged.parameters as ChatServing['parameters'],
       overrides: merged.overrides as ChatServing['overrides'],

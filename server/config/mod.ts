@@ -5,13 +5,16 @@ import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import { parse } from 'smol-toml'
 import { databases } from '../../adapters/storage/databases.ts'
+import type { Retention } from '../../core/mod.ts'
+import { isFields } from '../../core/lib/json.ts'
 import { dollars, roundUp, type Usdc } from '../../core/x402/money.ts'
 import { type GatewayConfig, GatewayRow, resolveGateways } from './gateways.ts'
 import { type ServedChat, ChatSetting, resolveChat } from './chat.ts'
-import type { Environment } from './settings.ts'
+import { type Environment, nearestName } from './settings.ts'
 import { fromEnvironment } from './makers.ts'
 import { type AudioConfig, audioSettings, resolveAudio } from './audio.ts'
 import { keyedServices, resolveServices, type Services, serviceSettings, serviceVariables } from './services.ts'
+import { resolveRetention, RetentionTable, retentionVariables } from './retention.ts'
 import { resolveRpc, type RpcNodes } from './rpc.ts'
 import { resolveVideos, type ServedVideos, VideoSetting } from './video.ts'
 import { oneOf, setting } from '../../adapters/providers/manifest.ts'
@@ -113,6 +116,13 @@ export const File = Type.Object(
       'Accepts reference videos and sounds in video requests. `false` answers them with 503.',
       Type.Boolean({ default: true }),
     ),
+    retention: setting(
+      'How long results, ledger rows and media are kept. See [retention](#retention).',
+      RetentionTable,
+      {
+        usual: '48 hours unpaid, 30 days paid',
+      },
+    ),
     poll_keys: setting(
       'Hex keys of 16 to 64 bytes that sign poll URLs. The first one signs; all of them are accepted.',
       Type.Array(Type.String({ pattern: '^([0-9a-fA-F]{2}){16,64}$' }), { minItems: 1, maxItems: 20 }),
@@ -188,6 +198,7 @@ export const variables: Readonly<Record<string, string>> = {
   MAX_CONNECTIONS: 'max_connections',
   MAX_CONNECTIONS_PER_ADDRESS: 'max_connections_per_address',
   UNPAID_CHARACTERS_PER_MINUTE: 'unpaid_characters_per_minute',
+  ...retentionVariables,
   ...serviceVariables,
 }
 
@@ -228,6 +239,7 @@ export type Config = Services & {
    */
   readonly videos: ServedVideos
   readonly featureFlags: { readonly referenceMedia?: boolean }
+  readonly retention: Retention
   /** In hex, newest first; undefined where storage keeps one. */
   readonly pollKeys: readonly string[] | undefined
   /** Vendors that no file names: a key in the environment brought them. */
@@ -286,7 +298,11 @@ export function parseConfig(toml: string, env: Environment = {}, path = 'farebox
   for (const [variable, setting] of Object.entries(variables)) {
     const value = env[variable]
     if (value === undefined || value === '') continue
-    settings[setting] = typed(schemaOf(setting), value)
+    const [name = setting, member] = setting.split('.')
+    const read = typed(schemaOf(name, member), value)
+    // A table that is none is told as it stands in the file.
+    if (member === undefined) settings[name] = read
+    else if (isFields(settings[name] ?? {})) settings[name] = { ...(settings[name] as object), [member]: read }
     origin.set(setting, variable)
   }
   const mistakes = problems(settings, origin)
@@ -294,10 +310,11 @@ export function parseConfig(toml: string, env: Environment = {}, path = 'farebox
   return resolve(settings as Static<typeof File>, env)
 }
 
-function schemaOf(setting: string): TSchema {
+function schemaOf(name: string, member?: string): TSchema {
   const properties: Readonly<Record<string, TSchema>> = File.properties
-  const schema = properties[setting]
-  if (!schema) throw new Error(`a variable stands for ${setting}, which is no setting`)
+  const table = properties[name]
+  const schema = member === undefined ? table : (table?.properties as Record<string, TSchema> | undefined)?.[member]
+  if (!schema) throw new Error(`a variable stands for ${name}${member ? `.${member}` : ''}, which is no setting`)
   return schema
 }
 
@@ -319,11 +336,16 @@ function problems(settings: unknown, origin: ReadonlyMap<string, string>): strin
     if (found.has(name)) continue
     const isUnknown = message.startsWith('Unexpected property')
     const problem = isUnknown
-      ? 'there is no such setting'
+      ? unknownSetting(name, schema)
       : `${allowed(schema, { name, message, value })}${valueText(name, value)}`
-    found.set(name, `${origin.get(name.split('.', 1)[0] ?? name) ?? name}: ${problem}`)
+    found.set(name, `${origin.get(name) ?? origin.get(name.split('.', 1)[0] ?? name) ?? name}: ${problem}`)
   }
   return [...found.values()]
+}
+
+function unknownSetting(name: string, { properties = {} }: TSchema): string {
+  const meant = nearestName(name.split('.').at(-1) ?? name, Object.keys(properties as object))
+  return `there is no such setting${meant === undefined ? '' : `; did you mean ${meant}?`}`
 }
 
 /** What a pattern asks for, in words. */
@@ -370,6 +392,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
     mistakes.push(
       `body_memory_bytes: must be at least six times max_upload_bytes (${6 * maxUpload}), got ${file.body_memory_bytes}`,
     )
+  const retention = resolveRetention(file.retention ?? {}, mistakes)
   const isDevnet = gateways.length === 0
   const host = file.host ?? '127.0.0.1'
   const named = file.vendors ?? {}
@@ -417,6 +440,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       chat,
       videos,
       featureFlags: file.reference_media === undefined ? {} : { referenceMedia: file.reference_media },
+      retention,
       pollKeys: file.poll_keys,
       environmentVendors: Object.keys(found.vendors),
       receiptMs: (file.chat_receipt_seconds ?? 10) * 1000,

@@ -7,3 +7,33 @@ export const Variable = Type.String({ pattern: '^[A-Z_][A-Z0-9_]{0,49}$' })
 export const Rate = Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,9})?$' })
 
 export type Environment = Readonly<Record<string, string | undefined>>
+
+/** The name that was probably meant; undefined where none is near. */
+export function nearestName(given: string, names: readonly string[]): string | undefined {
+  const ranked = names.map((name) => ({ name, edits: editsBetween(given.toLowerCase(), name) }))
+  const [first] = ranked.toSorted((a, b) => a.edits - b.edits)
+  return first && first.edits <= Math.max(2, Math.floor(first.name.length / 3)) && first.edits < first.name.length - 1
+    ? first.name
+    : undefined
+}
+
+/** Letters to insert, delete, replace or swap with the next one (restricted Damerau-Levenshtein distance). */
+function editsBetween(one: string, other: string): number {
+  let before: number[] = []
+  let last = Array.from({ length: other.length + 1 }, (_, column) => column)
+  for (let row = 1; row <= one.length; row++) {
+    const next = [row]
+    for (let column = 1; column <= other.length; column++) {
+      const isSame = one[row - 1] === other[column - 1]
+      const isSwapped = one[row - 1] === other[column - 2] && one[row - 2] === other[column - 1]
+      next[column] = Math.min(
+        (last[column] ?? 0) + 1,
+        (next[column - 1] ?? 0) + 1,
+        (last[column - 1] ?? 0) + (isSame ? 0 : 1),
+        isSwapped ? (before[column - 2] ?? Number.POSITIVE_INFINITY) + 1 : Number.POSITIVE_INFINITY,
+      )
+    }
+    ;[before, last] = [last, next]
+  }
+  return last[other.length] ?? 0
+}

@@ -162,12 +162,13 @@ export function resolveImages(
   const servings = new Map<string, Serving>()
   for (const row of overridden.rows) {
     const fields = servingFields(own.get(row.servedBy ?? row.id))
+    const at = fields.key_env ? `images ${row.id}` : `vendors.${row.vendor}`
     const merged = above(vendors[row.vendor], fields)
     if (!merged.protocol) continue
     servings.set(row.id, {
       protocol: merged.protocol,
       baseUrl: merged.base_url,
-      key: keyOf(merged, env, mistakes),
+      key: keyOf(merged, { at, env, mistakes }),
       timeoutMs: (merged.timeout_seconds ?? TIMEOUT_S) * 1000,
       parameters: merged.parameters as Serving['parameters'],
       overrides: merged.overrides as Serving['overrides'],
@@ -189,15 +190,14 @@ export function above<Table extends { readonly protocol?: string }>(
   return own.protocol && own.protocol !== table?.protocol ? own : { ...table, ...own }
 }
 
-/** The key that a variable holds; a variable that is not set is a mistake, told once. */
+/** The key that a variable holds; a variable that is not set is a mistake, told once, of the vendor or row that names it. */
 export function keyOf(
   { key_env }: { readonly key_env?: string },
-  env: Environment,
-  mistakes: string[],
+  { at, env, mistakes }: { readonly at: string; readonly env: Environment; readonly mistakes: string[] },
 ): string | undefined {
   const key = key_env && env[key_env]
-  const missing = `vendors: the environment variable ${key_env} is not set`
-  if (key_env && !key && !mistakes.includes(missing)) mistakes.push(missing)
+  const missing = `.key_env: the environment variable ${key_env} is not set`
+  if (key_env && !key && !mistakes.some((mistake) => mistake.endsWith(missing))) mistakes.push(`${at}${missing}`)
   return key || undefined
 }
 

@@ -123,7 +123,8 @@ export function resolveVideos(
   const servings = new Map<string, VideoServing>()
   for (const row of overridden.rows) {
     const table = tables.get(row.vendor)
-    const merged = above(table, own.get(row.servedBy ?? row.id) ?? {})
+    const fields = own.get(row.servedBy ?? row.id) ?? {}
+    const merged = above(table, fields)
     const isNowhere =
       merged.protocol &&
       protocolOf('videos', merged.protocol).isCommon &&
@@ -131,12 +132,18 @@ export function resolveVideos(
       !merged.base_url
     if (isNowhere && !row.servedBy)
       mistakes.push(`videos ${row.id}.base_url: missing; ${merged.protocol} alone does not say whose server that is`)
-    const served = servingOf(merged, { env, mistakes })
+    const served = servingOf(merged, {
+      at: fields.key_env ? `videos ${row.id}` : `vendors.${row.vendor}`,
+      env,
+      mistakes,
+    })
     if (served) servings.set(row.id, served)
   }
   const byVendor = new Map(
     [...tables].flatMap(([name, table]) =>
-      [servingOf(table, { env, mistakes })].flatMap((served) => (served ? [[name, served] as const] : [])),
+      [servingOf(table, { at: `vendors.${name}`, env, mistakes })].flatMap((served) =>
+        served ? [[name, served] as const] : [],
+      ),
     ),
   )
   return { rows: overridden.rows, servings, byVendor }
@@ -144,13 +151,13 @@ export function resolveVideos(
 
 function servingOf(
   { protocol, base_url, timeout_seconds, parameters, overrides, ...keyed }: Fields,
-  { env, mistakes }: Resolving,
+  resolving: Resolving & { readonly at: string },
 ): VideoServing | undefined {
   if (!protocol) return undefined
   return {
     protocol,
     baseUrl: base_url,
-    key: keyOf(keyed, env, mistakes),
+    key: keyOf(keyed, resolving),
     timeoutMs: (timeout_seconds ?? TIMEOUT_S) * 1000,
     parameters: parameters as VideoServing['parameters'],
     overrides: overrides as VideoServing['overrides'],

@@ -42,6 +42,7 @@ export const VERSION = manifest.version
 export type Wired = {
   readonly gateways: readonly { readonly gateway: Gateway; readonly config: GatewayConfig }[]
   readonly storage: Storage
+  readonly objects: Objects
   readonly clock: Clock
   readonly workerId: string
   readonly devnet: LocalSystem | undefined
@@ -173,7 +174,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const isCounted = fullCatalog.chat.all.some((row) => row.billing.mode === 'paid' && vendors.chat(row) !== undefined)
   if (isCounted)
     warmTokenizer().catch((error: Error) => log.warn('the tokenizer could not be loaded', { error: error.message }))
-  return { gateways, storage, clock, workerId, devnet, metrics: meters, drain }
+  return { gateways, storage, objects, clock, workerId, devnet, metrics: meters, drain }
 
   function background(work: Promise<unknown>): void {
     pending.add(work)
@@ -226,6 +227,7 @@ function gatewaySettings(
     featureFlags: config.featureFlags,
     timeouts: { workLeaseMs: config.leaseMs, receiptMs: config.receiptMs, submitMs: longestSubmit(config) },
     newWallet: config.newWallet,
+    retention: config.retention,
     freeTier: [
       { requests: config.freePerMinute, windowMs: MINUTE_MS },
       { requests: config.freePerHour, windowMs: 60 * MINUTE_MS },

@@ -11,7 +11,7 @@ import { sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
 import { countTokens, warmTokenizer } from '../../adapters/token_counter.ts'
 import { openaiChat } from '../../adapters/providers/openai/chat.ts'
 import { CHAT_TIMEOUT_MS } from '../../adapters/providers/lib/chat/provider.ts'
-import { gateway } from '../../core/mod.ts'
+import { gateway, retention } from '../../core/mod.ts'
 import { app } from '../../server/app.ts'
 import { serverLog } from '../../server/log.ts'
 import { startMaintenance } from '../../server/maintenance.ts'
@@ -96,7 +96,15 @@ async function startFarebox({ baseUrl, dir }: Given): Promise<Standing> {
   }
   const workerId = randomBytes(12).toString('hex')
   const shop = gateway({ ports, name: 'bench', label: 'base-sepolia', workerId, freeTier: FREE_TIER })
-  const sweeping = startMaintenance({ gateways: [shop], storage, clock: systemClock, log, workerId })
+  const sweeping = startMaintenance({
+    gateways: [shop],
+    storage,
+    objects: memoryObjects(),
+    retention,
+    clock: systemClock,
+    log,
+    workerId,
+  })
   const elysia = app({ gateways: [{ gateway: shop, hosts: [] }], log })
   const server = serve((request) => elysia.fetch(request))
   elysia.server = server

@@ -9,11 +9,12 @@ import { memoryChain } from '../../adapters/chains/memory.ts'
 import { evmChain } from '../../adapters/chains/evm/mod.ts'
 import { systemClock } from '../../adapters/local.ts'
 import { diskObjects } from '../../adapters/objects/disk.ts'
+import { memoryObjects } from '../../adapters/objects/memory.ts'
 import { sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
 import { cachedMarket } from '../../adapters/providers/lib/market_cache.ts'
 import { demoMarket } from '../../adapters/providers/demo/market.ts'
 import { scriptedVendor } from '../../adapters/providers/scripted/images.ts'
-import { endpoints, gateway } from '../../core/mod.ts'
+import { endpoints, gateway, retention } from '../../core/mod.ts'
 import { app } from '../../server/app.ts'
 import { parseConfig } from '../../server/config/mod.ts'
 import { startDevnet } from '../../server/devnet/mod.ts'
@@ -88,7 +89,15 @@ async function startShop({ dir }: Given): Promise<Standing> {
   }
   const workerId = randomBytes(12).toString('hex')
   const shop = gateway({ ports, name: 'devnet', label: 'base-sepolia', workerId })
-  const sweeping = startMaintenance({ gateways: [shop], storage, clock: systemClock, log, workerId })
+  const sweeping = startMaintenance({
+    gateways: [shop],
+    storage,
+    objects: memoryObjects(),
+    retention,
+    clock: systemClock,
+    log,
+    workerId,
+  })
   const { fetch } = app({ gateways: [{ gateway: shop, hosts: [] }], log }) as unknown as {
     fetch: (request: Request) => Promise<Response>
   }
@@ -146,7 +155,15 @@ async function startPrices({ dir }: Given): Promise<Standing> {
     each.kind === 'free' && each.limit ? { ...each, limit: { ...each.limit, requests: 1_000_000_000 } } : each,
   )
   const shop = gateway({ ports, name: 'bench', label: 'base-sepolia', workerId, endpoints: roomy })
-  const sweeping = startMaintenance({ gateways: [shop], storage, clock: systemClock, log, workerId })
+  const sweeping = startMaintenance({
+    gateways: [shop],
+    storage,
+    objects: memoryObjects(),
+    retention,
+    clock: systemClock,
+    log,
+    workerId,
+  })
   const elysia = app({ gateways: [{ gateway: shop, hosts: [] }], log })
   const server = serve((request) => elysia.fetch(request))
   elysia.server = server

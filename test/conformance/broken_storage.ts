@@ -905,6 +905,9 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       },
     }),
   ),
+  broken('pruneLedger() deletes emptied calls that settled long ago, and nothing else', 'deletes nothing', () => ({
+    pruneLedger: async () => 0,
+  })),
   broken('what was spent, and for how many tokens, survives prune()', 'empties too much', (good) => {
     let isPruned = false
     return {

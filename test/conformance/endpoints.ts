@@ -321,7 +321,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
       let puts = 0
       const put = () => (puts++, Promise.reject(new Error('disk full')))
       const { endpoint, alice, payment, collect, chain, clock, keyed } = await set(subject, {
-        ports: { objects: { put, get: async () => undefined } },
+        ports: { objects: { put, get: async () => undefined, delete: async () => {} } },
       })
       const first = await collect()
       // What waits at its vendor's place is tried again for a minute.

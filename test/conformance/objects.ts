@@ -251,6 +251,25 @@ function lawsOf(piece: number): readonly Law<Objects>[] {
       },
     },
     {
+      name: 'what is deleted is gone, for every handle, and its key can be put again',
+      async check(subject) {
+        const [objects, other] = [await subject.open(), await subject.open()]
+        await objects.put('images/a', text('first'), PNG)
+        await objects.put('images/a/b', text('below'), PNG)
+        await objects.delete('images/a')
+        expect([await objects.get('images/a'), await other.get('images/a', { first: 0, last: 1 })]).toEqual([
+          undefined,
+          undefined,
+        ])
+        expect(await read(other, 'images/a/b')).toEqual(text('below'))
+        for (const key of ['images/a', 'never', 'never/there', '../images/a/b', '', '/images/a/b', '.incoming'])
+          await other.delete(key)
+        expect(await read(objects, 'images/a/b')).toEqual(text('below'))
+        await putStream(other, 'images/a', pieces(text('second'), 2), PNG)
+        expect(await read(objects, 'images/a')).toEqual(text('second'))
+      },
+    },
+    {
       name: 'a range is that part of the object',
       async check(subject) {
         const objects = await subject.open()

@@ -1589,6 +1589,41 @@ const spending: readonly Law<Storage>[] = [
       expect(await storage.getCall('chat')).toMatchObject({ usage: { input: 3, output: 4 } })
     },
   },
+  {
+    name: 'pruneLedger() deletes emptied calls that settled long ago, and nothing else',
+    async check(subject) {
+      const storage = await subject.open()
+      const [settledAt, past] = [T, T + HOUR]
+      const settled = async (id: string, more: { expiresAt?: number; shelf?: number; at?: number } = {}) => {
+        await completed(storage, id, { expiresAt: more.expiresAt ?? past }, more.shelf ?? past)
+        const now = more.at ?? settledAt
+        await storage.finishSettlement(id, await claimed(storage, id), { kind: 'paid', receipt: receipt() }, { now })
+      }
+      await settled('old')
+      await settled('kept', { shelf: past + 1 })
+      await settled('spendable', { expiresAt: past + 1 })
+      await settled('young', { at: settledAt + 1 })
+      await completed(storage, 'unresolved', { expiresAt: past }, past)
+      await storage.finishSettlement(
+        'unresolved',
+        await claimed(storage, 'unresolved'),
+        { kind: 'unresolved' },
+        { now: T },
+      )
+      await storage.prune(past)
+      expect(await storage.pruneLedger(settledAt - 1, past)).toBe(0)
+      const [, ...others] = ['old', 'kept', 'spendable', 'young', 'unresolved']
+      const before = await Promise.all(others.map((id) => storage.getCall(id)))
+      expect(before.every(Boolean)).toBe(true)
+
+      expect(await storage.pruneLedger(settledAt, past)).toBe(1)
+      expect(await storage.getCall('old')).toBeUndefined()
+      expect(await storage.callOf(keyOf('old'), past)).toBeUndefined()
+      expect(await Promise.all(others.map((id) => storage.getCall(id)))).toEqual(before)
+      expect(await storage.pruneLedger(settledAt, past)).toBe(0)
+      expect(await storage.pruneLedger(settledAt + 1, past + 1)).toBe(2)
+    },
+  },
 ]
 
 export const storageLaws: readonly Law<Storage>[] = [

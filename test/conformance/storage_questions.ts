@@ -127,6 +127,7 @@ export function questions(random: () => number): () => Question {
       { verb: 'lease', put: (storage) => storage.lease('sweep', owner, { now: at, until: at + 100 }) },
       { verb: 'hit', put: (storage) => storage.hit(bucket, take, at) },
       { verb: 'prune', put: (storage) => storage.prune(at) },
+      { verb: 'pruneLedger', put: (storage) => storage.pruneLedger(at - 500 * take, at) },
     )
   }
 }

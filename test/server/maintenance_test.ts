@@ -1,8 +1,9 @@
 import { expect, test } from 'bun:test'
-import { type Gateway, retiredGateway } from '../../core/mod.ts'
+import { type Gateway, retention, retiredGateway } from '../../core/mod.ts'
+import { memoryObjects } from '../../adapters/objects/memory.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { startMaintenance } from '../../server/maintenance.ts'
-import { testClock, testLog } from '../kit.ts'
+import { FOX, kit, testClock, testLog } from '../kit.ts'
 
 test('an outage that makes every loop fail is one alert; another reason is another', async () => {
   const [clock, log] = [testClock(), testLog()]
@@ -12,7 +13,16 @@ test('an outage that makes every loop fail is one alert; another reason is anoth
   }
   const gateways = ['one', 'two'].map((name) => ({ ...retiredGateway(name), renew: step, maintain: step }))
   const storage = { ...memoryStorage(), lease: () => Promise.reject(new Error('connection refused')) }
-  const maintenance = startMaintenance({ gateways, storage, clock, log, workerId: 'one', everyMs: 1_000 })
+  const maintenance = startMaintenance({
+    gateways,
+    storage,
+    objects: memoryObjects(),
+    retention,
+    clock,
+    log,
+    workerId: 'one',
+    everyMs: 1_000,
+  })
   const alerts = () => log.lines.filter(({ level }) => level === 'alert').map(({ fields }) => fields.error)
   await clock.advance(1_000)
   await clock.advance(1_000)
@@ -42,6 +52,8 @@ test('a gateway whose chain hangs, or whose maintenance fails, does not hold up 
   const maintenance = startMaintenance({
     gateways,
     storage: memoryStorage(),
+    objects: memoryObjects(),
+    retention,
     clock,
     log,
     workerId: 'one',
@@ -54,5 +66,38 @@ test('a gateway whose chain hangs, or whose maintenance fails, does not hold up 
     Array(3).fill(['maintenance failed; it will be retried', 'no']),
   )
   stuck.resolve()
+  await maintenance.stop()
+})
+
+test('deletes once an hour what the settings say has expired: results, ledger rows and media (contract 2.24)', async () => {
+  const day = 86_400_000
+  const kept = { ...retention, settledMs: 2 * day, ledgerMs: 40 * day, mediaMs: 5 * day }
+  const { buyer, ports, clock, log } = kit({ retention: kept })
+  const { storage, objects } = ports
+  const maintenance = startMaintenance({
+    gateways: [],
+    storage,
+    objects,
+    retention: kept,
+    clock,
+    log,
+    workerId: 'one',
+    everyMs: 3_600_000,
+  })
+  const { body } = await buyer().buy(FOX)
+  const [, key = ''] = (body.data[0].url as string).split('/api/media/')
+  const seen = async () => {
+    const call = await storage.getCall(body.id)
+    return [call && call.result !== null, (await objects.get(key)) !== undefined]
+  }
+  for (const [days, expected] of [
+    [1, [true, true]],
+    [2, [false, true]],
+    [4, [false, false]],
+    [36, [undefined, false]],
+  ] as const) {
+    for (let hour = 0; hour < 24 * days; hour++) await clock.advance(3_600_000)
+    expect([days, await seen()]).toEqual([days, [...expected]])
+  }
   await maintenance.stop()
 })

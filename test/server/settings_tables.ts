@@ -11,6 +11,7 @@ import { AudioSetting } from '../../server/config/audio.ts'
 import { ChatSetting } from '../../server/config/chat.ts'
 import { GatewayRow } from '../../server/config/gateways.ts'
 import { BatchedRow, FacilitatorRow } from '../../server/config/payment_methods.ts'
+import { RetentionTable } from '../../server/config/retention.ts'
 import { ImageSetting, VendorRow } from '../../server/config/vendors.ts'
 import { providers } from '../../server/config/providers.ts'
 import { products, settingsFor } from '../../server/config/services.ts'
@@ -28,6 +29,7 @@ export const rows: Readonly<Record<string, TObject>> = {
   chat: ChatSetting,
   videos: VideoSetting,
   audio: AudioSetting,
+  retention: RetentionTable,
 }
 
 /**
@@ -47,7 +49,9 @@ export function withTables(page: string): string {
 
 function tableOf(names: readonly string[] | undefined, row: string | undefined): readonly string[] {
   if (names) return fileTable(names)
-  return row === undefined ? keyTable() : rowTable(rowOf(row))
+  if (row === undefined) return keyTable()
+  const isInEnvironment = Object.values(variables).some((name) => name.startsWith(`${row}.`))
+  return isInEnvironment ? environmentTable(row, rowOf(row)) : rowTable(rowOf(row))
 }
 
 /** Settings of the file that a marker of the page names, in order. */
@@ -98,6 +102,15 @@ function fileTable(names: readonly string[]): readonly string[] {
     if (!schema) throw new Error(`a marker names the setting ${name}, which does not exist`)
     const variable = Object.keys(variables).find((each) => variables[each] === name)
     return line([`\`${name}\``, variable ? `\`${variable}\`` : '', usual(schema), described(schema)])
+  })
+  return [line(['Setting', 'Environment', 'Default', 'Description']), '|---|---|---|---|', ...lines]
+}
+
+/** A table whose settings the environment has as well. */
+function environmentTable(table: string, { properties }: TObject): readonly string[] {
+  const lines = Object.entries(properties).map(([name, schema]) => {
+    const variable = Object.keys(variables).find((each) => variables[each] === `${table}.${name}`)
+    return line([`\`${name}\``, `\`${variable}\``, usual(schema), described(schema)])
   })
   return [line(['Setting', 'Environment', 'Default', 'Description']), '|---|---|---|---|', ...lines]
 }

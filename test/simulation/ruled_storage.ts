@@ -124,5 +124,6 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
           (gateway ?? row.gateway) === row.gateway,
       ),
     prune: async () => 0,
+    pruneLedger: async () => 0,
   }
 }

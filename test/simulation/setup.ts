@@ -206,6 +206,7 @@ function portsOf(index: number, world: () => World): Ports {
     moveRecord: (...asked) => store('moveRecord', (inner) => inner.moveRecord(...asked)),
     listRecords: (...asked) => store('listRecords', (inner) => inner.listRecords(...asked)),
     prune: (now) => store('prune', (inner) => inner.prune(now)),
+    pruneLedger: (...asked) => store('pruneLedger', (inner) => inner.pruneLedger(...asked)),
     close: async () => {},
   }
 
@@ -259,7 +260,7 @@ function portsOf(index: number, world: () => World): Ports {
   return {
     storage,
     chain,
-    objects: { put: async () => {}, get: async () => undefined },
+    objects: { put: async () => {}, get: async () => undefined, delete: async () => {} },
     vendors: {
       images: () => ({ generate }),
       chat: () => talker,

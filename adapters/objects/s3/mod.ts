@@ -40,7 +40,7 @@ export type S3Objects = Objects & {
 
 /**
  * Objects in a bucket of S3 or a compatible store. A key is written only if absent: checked first, because some stores
- * ignore `If-None-Match: *`, and sent as that condition too. Needs GetObject, PutObject, AbortMultipartUpload and
+ * ignore `If-None-Match: *`, and sent as that condition too. Needs GetObject, PutObject, DeleteObject, AbortMultipartUpload and
  * ListBucket (without it S3 answers 403 for missing keys). Errors contain codes only. Add a lifecycle rule that removes
  * unfinished multipart uploads: a crash leaves one.
  */
@@ -177,6 +177,15 @@ export function s3Objects(config: S3Config): S3Objects {
         if (statusOf(error) === 416) return emptyPart((await sizeOf(key)) ?? 0)
         throw toStoreError(error, 'get')
       }
+    },
+
+    /** S3 answers 204 for a key that is not there; some compatible stores answer 404. */
+    async delete(key) {
+      if (!isObjectKey(key)) return
+      const { sdk, client } = await store()
+      await client.send(new sdk.DeleteObjectCommand({ Bucket: bucket, Key: pathOf(key) })).catch((error: unknown) => {
+        if (statusOf(error) !== 404 || nameOf(error) === 'NoSuchBucket') throw toStoreError(error, 'delete')
+      })
     },
 
     url: (key) => (base === undefined || !isObjectKey(key) ? undefined : `${base}/${key}`),

@@ -214,6 +214,23 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       return touched
     },
 
+    async pruneLedger(before, now) {
+      let deleted = 0
+      for (;;) {
+        const found = await write({
+          turn: 'prune',
+          read: (send) => send(ask.overLedgerRows, { before, now, limit: BATCH }),
+          async write(over, send) {
+            const ids = { ids: over.map(({ id }) => id) }
+            await Promise.all([send(ask.unbindAmong, ids), send(ask.deleteAmong, ids)])
+            return over.length
+          },
+        })
+        deleted += found
+        if (found < BATCH) return deleted
+      }
+    },
+
     close,
   }
 }

@@ -84,6 +84,9 @@ export const calls = pgTable(
     index('calls_expiring')
       .on(call.expiresAt, call.id)
       .where(sql`not emptied`),
+    index('calls_emptied')
+      .on(call.settledAt, call.id)
+      .where(sql`emptied`),
   ],
 )
 

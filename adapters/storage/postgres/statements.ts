@@ -267,6 +267,24 @@ export const ask = {
       .limit(sql.placeholder('limit'))
       .for('no key update', { skipLocked: true }),
   ),
+  overLedgerRows: rows(
+    'over_ledger_rows',
+    { id },
+    db
+      .select({ id })
+      .from(calls)
+      .where(
+        and(
+          sql`${emptied}`,
+          sql`${paymentStatus} = 'settled'`,
+          lte(settledAt, given('before', settledAt)),
+          sql`not exists (select 1 from authorizations a where a.call = ${id} and a.expires_at > ${given('now', bindings.expiresAt)})`,
+        ),
+      )
+      .orderBy(asc(settledAt), asc(id))
+      .limit(sql.placeholder('limit'))
+      .for('no key update', { skipLocked: true }),
+  ),
   record: rows(
     'record',
     getTableColumns(records),

@@ -78,6 +78,10 @@ export const migrations: readonly Migration[] = [
       CREATE INDEX rate_windows_reset ON rate_windows (reset_at);
     `,
   },
+  {
+    name: 'ledger retention',
+    sql: 'CREATE INDEX calls_emptied ON calls (settled_at, id) WHERE emptied = 1;',
+  },
 ]
 
 /**

@@ -270,6 +270,22 @@ export function sqliteStorage(path: string): Storage {
       return touched
     },
 
+    async pruneLedger(before, now) {
+      let deleted = 0
+      for (;;) {
+        const found = await write(() => {
+          const over = ask.overLedgerRows.all({ before, now, limit: BATCH })
+          for (const { id } of over) {
+            ask.unbindAll.run({ id })
+            ask.deleteCall.run({ id })
+          }
+          return over.length
+        })
+        deleted += found
+        if (found < BATCH) return deleted
+      }
+    },
+
     async close() {
       await settle()
       // `true` finalizes prepared statements too. Without it they stay open, and the write-ahead log is never merged

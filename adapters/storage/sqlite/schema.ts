@@ -88,6 +88,9 @@ export const calls = sqliteTable(
     index('calls_expiring')
       .on(call.expiresAt, call.id)
       .where(sql`emptied = 0`),
+    index('calls_emptied')
+      .on(call.settledAt, call.id)
+      .where(sql`emptied = 1`),
   ],
 )
 

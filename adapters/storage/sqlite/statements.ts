@@ -202,6 +202,20 @@ export function statements(db: BunSQLiteDatabase) {
       .orderBy(asc(expiresAt), asc(id))
       .limit(given('limit'))
       .prepare(),
+    overLedgerRows: db
+      .select({ id })
+      .from(calls)
+      .where(
+        and(
+          sql`${emptied} = 1`,
+          sql`${paymentStatus} = 'settled'`,
+          lte(settledAt, given('before')),
+          sql`not exists (select 1 from authorizations where call = ${calls.id} and expires_at > ${given('now')})`,
+        ),
+      )
+      .orderBy(asc(settledAt), asc(id))
+      .limit(given('limit'))
+      .prepare(),
     record: db
       .select()
       .from(records)

@@ -145,7 +145,13 @@ describe('GET /api/media', () => {
     let cancelled = 0
     const body = () => new ReadableStream<Uint8Array>({ cancel: () => void cancelled++ })
     const { shop } = kit({
-      ports: { objects: { put: async () => {}, get: async () => ({ body: body(), size: 3, type: 'image/png' }) } },
+      ports: {
+        objects: {
+          put: async () => {},
+          get: async () => ({ body: body(), size: 3, type: 'image/png' }),
+          delete: async () => {},
+        },
+      },
     })
     const path = '/api/media/images/a.png'
     expect((await get(shop, path, { 'if-none-match': '"images/a.png"' })).status).toBe(304)

@@ -100,7 +100,11 @@ describe('mirroring', () => {
       ['warn', 'the data URI does not decode'],
       ['warn', 'not to be fetched'],
     ])
-    const full: Objects = { put: () => Promise.reject(new Error('disk full')), get: async () => undefined }
+    const full: Objects = {
+      put: () => Promise.reject(new Error('disk full')),
+      get: async () => undefined,
+      delete: async () => {},
+    }
     expect(await bench({ objects: full }).host(PIXEL)).toEqual([{ key: null, url: PIXEL, source: 'data:image/png' }])
   })
 
@@ -213,13 +217,15 @@ describe('mirroring a stream', () => {
 
   test('holds a stream where the store or the vendors cannot do otherwise, up to what may be held', async () => {
     const { put, get } = memoryObjects()
-    const small = bench({ objects: { put, get } })
+    const small = bench({ objects: { put, get, delete: async () => {} } })
     expect((await small.pour(async () => clip().media))[0]?.key).toBe(`${SECRET}-0.mp4`)
     expect(
-      await bench({ objects: { put, get } }).pour(async () => clip({ pieces: [piece(600), piece(600)] }).media),
+      await bench({ objects: { put, get, delete: async () => {} } }).pour(
+        async () => clip({ pieces: [piece(600), piece(600)] }).media,
+      ),
     ).toEqual(FELL_BACK)
     const fetched = bench({
-      objects: { put, get: async () => undefined },
+      objects: { put, get: async () => undefined, delete: async () => {} },
       stream: () => Promise.reject(new Error('not to be streamed')),
       media: async () => ({ bytes: piece(1), type: 'video/mp4' }),
     })

@@ -360,7 +360,11 @@ describe('a purchase', () => {
 
   test('whose mirror fails is charged once and serves the upstream value, backed_up false (contract 2.26, 5.24, 5.26)', async () => {
     const vendor = scriptedVendor(async () => [{ url: 'https://vendor.test/1' }, { url: PIXEL }])
-    const objects = { put: () => Promise.reject(new Error('disk full')), get: async () => undefined }
+    const objects = {
+      put: () => Promise.reject(new Error('disk full')),
+      get: async () => undefined,
+      delete: async () => {},
+    }
     const { buyer, chain } = kit({ vendor, ports: { objects } })
     const { status, body } = await buyer().buy()
     expect(status).toBe(200)

@@ -162,7 +162,7 @@ describe('vendors that converse', () => {
     ] as const
     for (const [toml, name] of bad) expect([toml, mistakes(toml)[0]]).toEqual([toml, expect.stringContaining(name)])
     expect(mistakes('[vendors.vendor-a]\nprotocol = "openai-images"\nchat = "openai"\nkey_env = "GONE"')).toEqual([
-      'vendors: the environment variable GONE is not set',
+      'vendors.vendor-a.key_env: the environment variable GONE is not set',
     ])
     expect(mistakes(row('vendor-a/chat-6-small', 'key_env = "sk-s3cret"')).join()).not.toContain('s3cret')
   })

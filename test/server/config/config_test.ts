@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { audioRows, chatRows, imageRows, videoRows } from '../../../core/mod.ts'
+import { audioRows, chatRows, imageRows, retention, videoRows } from '../../../core/mod.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import { type Config, isLoopback, readConfig, parseConfig } from '../../../server/config/mod.ts'
 import type { Environment } from '../../../server/config/settings.ts'
@@ -38,6 +38,7 @@ describe('defaults', () => {
       audio: { rows: audioRows },
       services: expect.anything(),
       featureFlags: {},
+      retention,
       pollKeys: undefined,
       environmentVendors: [],
       receiptMs: 10_000,
@@ -132,6 +133,48 @@ describe('environment', () => {
     expect(config).toMatchObject({ port: 4020, inlineMs: 0, drainMs: 1_500, maxBody: 4096, logLevel: 'warn' })
   })
 
+  test('lifetimes are settings, in the file and in the environment, which wins (contract 2.24)', () => {
+    const [hour, day] = [3_600_000, 86_400_000]
+    const file = '[retention]\nunclaimed_hours = 24\nsettled_days = 40\nledger_days = 400'
+    expect(good(file).retention).toEqual({
+      unclaimedMs: 24 * hour,
+      settledMs: 40 * day,
+      backgroundMs: day,
+      ledgerMs: 400 * day,
+    })
+    const env = { RETENTION_UNCLAIMED_HOURS: '72', RETENTION_MEDIA_DAYS: '90', RETENTION_BACKGROUND_HOURS: '1' }
+    expect(good(file, env).retention).toEqual({
+      unclaimedMs: 72 * hour,
+      settledMs: 40 * day,
+      backgroundMs: hour,
+      ledgerMs: 400 * day,
+      mediaMs: 90 * day,
+    })
+  })
+
+  test('lifetimes out of bounds, or that would delete what a result still shows, are mistakes by name', () => {
+    for (const [file, env, mistake] of [
+      [
+        '[retention]\nsettled_days = 0',
+        {},
+        'retention.settled_days: expected integer to be greater or equal to 1, got 0',
+      ],
+      [
+        '',
+        { RETENTION_LEDGER_DAYS: '7' },
+        'RETENTION_LEDGER_DAYS: expected integer to be greater or equal to 31, got 7',
+      ],
+      ['', { RETENTION_UNCLAIMED_HOURS: 'soon' }, 'RETENTION_UNCLAIMED_HOURS: expected integer, got "soon"'],
+      [
+        '[retention]\nmedia_days = 7',
+        {},
+        'retention.media_days: must be at least retention.settled_days, which is 30, got 7',
+      ],
+      ['retention = 30', { RETENTION_MEDIA_DAYS: '60' }, 'retention: expected object, got 30'],
+    ] as const)
+      expect(mistakes(file, env)).toEqual([mistake])
+  })
+
   test('variables that are none of ours are none of our business', () => {
     expect(mistakes('', { PATH: '/bin', PORTS: 'x', FAREBOX_BUYER_KEY: 'x' })).toEqual([])
   })
@@ -160,7 +203,12 @@ describe('mistakes', () => {
   })
 
   test('an unknown setting is named, at every depth', () => {
-    expect(mistakes('prot = 80')).toEqual(['prot: there is no such setting'])
+    expect(mistakes('prot = 80')).toEqual(['prot: there is no such setting; did you mean port?'])
+    expect(mistakes('databse_url = "memory:"\n[retention]\nmedia_day = 40')).toEqual([
+      'databse_url: there is no such setting; did you mean database_url?',
+      'retention.media_day: there is no such setting; did you mean media_days?',
+    ])
+    expect(mistakes('colour = "red"')).toEqual(['colour: there is no such setting'])
     expect(mistakes(`${gateway}chain = 1`, env)).toEqual(['gateways.0.chain: there is no such setting'])
     expect(mistakes('[vendors.vendor-a]\nprotocol = "demo"\nmodel = "x"')).toEqual([
       'vendors.vendor-a.model: there is no such setting',
@@ -578,10 +626,10 @@ describe('vendors and rows', () => {
   })
 
   test('a key that is not in the environment is named once, wherever it is missing', () => {
-    expect(mistakes(vendor)).toEqual(['vendors: the environment variable OPENAI_KEY is not set'])
+    expect(mistakes(vendor)).toEqual(['vendors.vendor-a.key_env: the environment variable OPENAI_KEY is not set'])
     expect(
       mistakes(vendor + image('vendor-b/image-pro', 'protocol = "gemini-images"', 'key_env = "GONE"'), keys),
-    ).toEqual(['vendors: the environment variable GONE is not set'])
+    ).toEqual(['images vendor-b/image-pro.key_env: the environment variable GONE is not set'])
   })
 
   test('sizes, rates, ids and unknown fields are checked by name, and a key in the wrong place is not shown', () => {

@@ -179,7 +179,7 @@ describe('vendors that film', () => {
     [
       'a variable that is not set',
       '[vendors.x]\nvideo = "seedance"\nkey_env = "NO_KEY"',
-      'vendors: the environment variable NO_KEY is not set',
+      'vendors.x.key_env: the environment variable NO_KEY is not set',
     ],
     [
       'two ways to bill',

@@ -1,0 +1,150 @@
+/**
+ * How long results, ledger rows and media are kept, and what maintenance deletes of them (contract 2.29). Media goes
+ * after what it belongs to: never while an unsettled call may still be paid for, nor while a settled result names it.
+ */
+import { Type } from '@sinclair/typebox'
+import { type ReadRecord, recordKind } from '../endpoint/record_kind.ts'
+import { JOB_RETENTION } from '../endpoint/sale.ts'
+import type { Sold } from '../endpoint/mod.ts'
+import type { Call, Ports, Storage } from '../ports/mod.ts'
+
+/** Lifetimes in milliseconds. What has none is kept for ever. */
+export type Retention = {
+  /** How long a result that nobody has paid for can be claimed. */
+  readonly unclaimedMs: number
+  /** How long a settled result can be read again. Endpoints that keep less than 30 days keep no more than this. */
+  readonly settledMs: number
+  /** How long a settled background response can be read. */
+  readonly backgroundMs: number
+  /** How long the ledger row of a settled call is kept; longer than its result. */
+  readonly ledgerMs?: number
+  /** How long media of a settled call is kept; no shorter than its result. */
+  readonly mediaMs?: number
+}
+
+const DAY_MS = 86_400_000
+
+export const retention: Retention = { ...JOB_RETENTION, backgroundMs: DAY_MS }
+
+/** The lifetimes of an endpoint's results. Its own are kept where they are shorter than usual, and than the setting. */
+export function retentionOf({ retention: own }: Pick<Sold, 'retention'>, wanted: Retention): Sold['retention'] {
+  const lifetime = (name: keyof typeof JOB_RETENTION) =>
+    own[name] >= JOB_RETENTION[name] ? wanted[name] : Math.min(own[name], wanted[name])
+  return { unclaimedMs: lifetime('unclaimedMs'), settledMs: lifetime('settledMs'), backgroundMs: wanted.backgroundMs }
+}
+
+/** How long the result of this call is kept once it has settled. */
+export function settledMsOf(
+  { request }: Pick<Call, 'request'>,
+  { settledMs, backgroundMs = settledMs }: Sold['retention'],
+): number {
+  return (request as { readonly _background?: unknown } | null)?._background === true ? backgroundMs : settledMs
+}
+
+// ── media ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** The objects of one call, filed under the day on which they are looked at. `settledAt` is known once it has settled. */
+const STORED = recordKind({
+  kind: 'stored_media',
+  version: 1,
+  schema: Type.Object({
+    call: Type.String(),
+    keys: Type.Array(Type.String()),
+    settledAt: Type.Optional(Type.Integer()),
+  }),
+})
+/** The first day that has not been looked at. */
+const SWEEP = recordKind({ kind: 'media_sweep', version: 1, schema: Type.Object({ day: Type.Integer() }) })
+const CURSOR = 'cursor'
+
+type StoredMedia = { readonly call: string; readonly keys: readonly string[]; readonly settledAt?: number }
+
+/** Records outlive every day on which they are looked at, however long no process runs. */
+const RECORD_MS = 3_650 * DAY_MS
+/** Where no sweep is known, the days before this one that are looked at. */
+const FIRST_DAYS = 30
+/** Media that is kept for ever is looked at so often, in case the setting changes. */
+const RECHECK_MS = 30 * DAY_MS
+const BATCH = 100
+
+const dayOf = (ms: number): number => Math.floor(ms / DAY_MS)
+const ownerOf = (day: number): string => `day:${day}`
+
+/** Notes where the media of a call lies, so that it can be deleted: it is looked at from `due` on. */
+export async function noteStoredMedia(
+  storage: Pick<Storage, 'putRecord'>,
+  { due, ...data }: StoredMedia & { readonly due: number },
+  now: number,
+): Promise<void> {
+  const day = Math.max(dayOf(due), dayOf(now)) + 1
+  const [first] = data.keys
+  if (first === undefined) return
+  const record = { id: `${day}/${first}`, owner: ownerOf(day), expiresAt: day * DAY_MS + RECORD_MS }
+  await STORED.put(storage, { ...record, data: { ...data, keys: [...data.keys] } }, now)
+}
+
+type Pruning = Pick<Ports, 'storage' | 'objects' | 'clock' | 'log'>
+
+/**
+ * Deletes what has expired: results and unpaid calls, ledger rows where they have a lifetime, and media. To be called
+ * now and then by one process at a time.
+ *
+ * @example
+ * await pruneExpired({ storage, objects, clock, log }, { ...retention, mediaMs: 90 * 86_400_000 })
+ */
+export async function pruneExpired(ports: Pruning, { ledgerMs, mediaMs }: Retention): Promise<void> {
+  const { storage, clock } = ports
+  await storage.prune(clock.now())
+  if (ledgerMs !== undefined) await storage.pruneLedger(clock.now() - ledgerMs, clock.now())
+  await sweepMedia(ports, mediaMs)
+}
+
+/** Looks at the media whose day has come: deletes it, or files it under a later day. */
+async function sweepMedia(ports: Pruning, mediaMs: number | undefined): Promise<void> {
+  const { storage, clock, log } = ports
+  const today = dayOf(clock.now())
+  const known = await SWEEP.get(storage, CURSOR, clock.now())
+  const failures: string[] = []
+  for (let day = known?.data.day ?? today - FIRST_DAYS; day <= today; day++) {
+    for (;;) {
+      const found = await STORED.list(storage, ownerOf(day), { now: clock.now(), limit: BATCH })
+      if (found.length === 0) break
+      for (const media of found) {
+        const due = await nextLook(ports, media, mediaMs).catch((error: Error) => {
+          failures.push(error.message)
+          return { ...media.data, due: clock.now() }
+        })
+        if (due) await noteStoredMedia(storage, due, clock.now())
+        await STORED.move(storage, media, { expiresAt: clock.now() }, clock.now())
+      }
+    }
+  }
+  const data = { day: today + 1 }
+  const expiresAt = clock.now() + RECORD_MS
+  const isMoved = known && (await SWEEP.move(storage, known, { data, expiresAt }, clock.now()))
+  if (!isMoved) await SWEEP.put(storage, { id: CURSOR, owner: CURSOR, data, expiresAt }, clock.now())
+  if (failures.length > 0)
+    log.alert('expired media could not be deleted; it is tried again tomorrow', {
+      count: failures.length,
+      error: failures[0],
+    })
+}
+
+/** When this media is to be looked at again; undefined once it is deleted. */
+async function nextLook(
+  { storage, objects, clock }: Pruning,
+  { data }: ReadRecord<StoredMedia>,
+  mediaMs: number | undefined,
+): Promise<(StoredMedia & { readonly due: number }) | undefined> {
+  const call = await storage.getCall(data.call)
+  const settledAt = call?.settledAt ?? data.settledAt
+  const isNamed = call !== undefined && (settledAt === undefined || call.result !== null)
+  const isKept = settledAt !== undefined && mediaMs === undefined
+  const endsAt = settledAt === undefined || mediaMs === undefined ? 0 : settledAt + mediaMs
+  if (isNamed || isKept || endsAt > clock.now()) {
+    const due = isKept ? clock.now() + RECHECK_MS : endsAt
+    return { ...data, ...(settledAt !== undefined && { settledAt }), due }
+  }
+  for (const key of data.keys) await objects.delete(key)
+  return undefined
+}

@@ -1,0 +1,66 @@
+/** The part of the configuration that says how long results, ledger rows and media are kept. */
+import { type Static, Type } from '@sinclair/typebox'
+import type { Retention } from '../../core/mod.ts'
+import { setting } from '../../adapters/providers/manifest.ts'
+
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
+/** A year of hours, ten years of days. */
+const MAX_HOURS = 8_760
+const MAX_DAYS = 3_650
+/** What a wallet has spent is told for 30 days (contract 18.2). */
+const MIN_LEDGER_DAYS = 31
+
+/** The table `[retention]`. */
+export const RetentionTable = Type.Object(
+  {
+    unclaimed_hours: setting(
+      'How long a result that nobody has paid for can be collected, in hours.',
+      Type.Integer({ minimum: 1, maximum: MAX_HOURS, default: 48 }),
+    ),
+    settled_days: setting(
+      'How long a paid result can be read again, in days. Products that keep less, such as chat (one day) and forwarded data (one hour), keep no more than this.',
+      Type.Integer({ minimum: 1, maximum: MAX_DAYS, default: 30 }),
+    ),
+    background_hours: setting(
+      'How long a paid background response can be read, in hours.',
+      Type.Integer({ minimum: 1, maximum: MAX_HOURS, default: 24 }),
+    ),
+    ledger_days: setting(
+      'How long the ledger row of a paid call is kept, in days. At least `settled_days`. A wallet whose rows are all gone counts as new.',
+      Type.Integer({ minimum: MIN_LEDGER_DAYS, maximum: MAX_DAYS }),
+      { usual: 'for ever' },
+    ),
+    media_days: setting(
+      'How long images, clips and sounds of a paid call are kept, in days. At least `settled_days`. Media of a call that nobody paid for is deleted with the call.',
+      Type.Integer({ minimum: 1, maximum: MAX_DAYS }),
+      { usual: 'for ever' },
+    ),
+  },
+  { additionalProperties: false },
+)
+
+/** Environment variables of this table. */
+export const retentionVariables: Readonly<Record<string, string>> = {
+  RETENTION_UNCLAIMED_HOURS: 'retention.unclaimed_hours',
+  RETENTION_SETTLED_DAYS: 'retention.settled_days',
+  RETENTION_BACKGROUND_HOURS: 'retention.background_hours',
+  RETENTION_LEDGER_DAYS: 'retention.ledger_days',
+  RETENTION_MEDIA_DAYS: 'retention.media_days',
+}
+
+/** The lifetimes, with mistakes added by name: what is shown must not be deleted before what shows it. */
+export function resolveRetention(table: Static<typeof RetentionTable>, mistakes: string[]): Retention {
+  const { unclaimed_hours = 48, settled_days = 30, background_hours = 24, ledger_days, media_days } = table
+  for (const [name, days] of Object.entries({ ledger_days, media_days })) {
+    if (days !== undefined && days < settled_days)
+      mistakes.push(`retention.${name}: must be at least retention.settled_days, which is ${settled_days}, got ${days}`)
+  }
+  return {
+    unclaimedMs: unclaimed_hours * HOUR_MS,
+    settledMs: settled_days * DAY_MS,
+    backgroundMs: background_hours * HOUR_MS,
+    ...(ledger_days !== undefined && { ledgerMs: ledger_days * DAY_MS }),
+    ...(media_days !== undefined && { mediaMs: media_days * DAY_MS }),
+  }
+}
