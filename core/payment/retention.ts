@@ -43,7 +43,7 @@ export function settledMsOf(
 
 // ── media ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The objects of one call, filed under the day on which they are looked at. `settledAt` is known once it has settled. */
+/** The objects of one call, filed under the day on which they are looked at. `settledAt`: once it has settled. */
 const STORED = recordKind({
   kind: 'stored_media',
   version: 1,
@@ -110,7 +110,7 @@ async function sweepMedia(ports: Pruning, mediaMs: number | undefined): Promise<
       const found = await STORED.list(storage, ownerOf(day), { now: clock.now(), limit: BATCH })
       if (found.length === 0) break
       for (const media of found) {
-        const due = await nextLook(ports, media, mediaMs).catch((error: Error) => {
+        const due = await whenDue(ports, media, mediaMs).catch((error: Error) => {
           failures.push(error.message)
           return { ...media.data, due: clock.now() }
         })
@@ -131,7 +131,7 @@ async function sweepMedia(ports: Pruning, mediaMs: number | undefined): Promise<
 }
 
 /** When this media is to be looked at again; undefined once it is deleted. */
-async function nextLook(
+async function whenDue(
   { storage, objects, clock }: Pruning,
   { data }: ReadRecord<StoredMedia>,
   mediaMs: number | undefined,
@@ -139,10 +139,10 @@ async function nextLook(
   const call = await storage.getCall(data.call)
   const settledAt = call?.settledAt ?? data.settledAt
   const isNamed = call !== undefined && (settledAt === undefined || call.result !== null)
-  const isKept = settledAt !== undefined && mediaMs === undefined
+  const isPermanent = settledAt !== undefined && mediaMs === undefined
   const endsAt = settledAt === undefined || mediaMs === undefined ? 0 : settledAt + mediaMs
-  if (isNamed || isKept || endsAt > clock.now()) {
-    const due = isKept ? clock.now() + RECHECK_MS : endsAt
+  if (isNamed || isPermanent || endsAt > clock.now()) {
+    const due = isPermanent ? clock.now() + RECHECK_MS : endsAt
     return { ...data, ...(settledAt !== undefined && { settledAt }), due }
   }
   for (const key of data.keys) await objects.delete(key)

@@ -190,7 +190,9 @@ export function above<Table extends { readonly protocol?: string }>(
   return own.protocol && own.protocol !== table?.protocol ? own : { ...table, ...own }
 }
 
-/** The key that a variable holds; a variable that is not set is a mistake, told once, of the vendor or row that names it. */
+/**
+ * The key that a variable holds. A variable that is not set is a mistake of the vendor or row that names it, told once.
+ */
 export function keyOf(
   { key_env }: { readonly key_env?: string },
   { at, env, mistakes }: { readonly at: string; readonly env: Environment; readonly mistakes: string[] },

@@ -40,9 +40,9 @@ export type S3Objects = Objects & {
 
 /**
  * Objects in a bucket of S3 or a compatible store. A key is written only if absent: checked first, because some stores
- * ignore `If-None-Match: *`, and sent as that condition too. Needs GetObject, PutObject, DeleteObject, AbortMultipartUpload and
- * ListBucket (without it S3 answers 403 for missing keys). Errors contain codes only. Add a lifecycle rule that removes
- * unfinished multipart uploads: a crash leaves one.
+ * ignore `If-None-Match: *`, and sent as that condition too. Needs GetObject, PutObject, DeleteObject,
+ * AbortMultipartUpload and ListBucket (without it S3 answers 403 for missing keys). Errors contain codes only. Add a
+ * lifecycle rule that removes unfinished multipart uploads: a crash leaves one.
  */
 export function s3Objects(config: S3Config): S3Objects {
   const { bucket, publicBaseUrl } = config
