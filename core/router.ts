@@ -10,8 +10,7 @@ export type Match =
   | { kind: 'discover'; endpoint: Sold | Free; params: Readonly<Record<string, string>> }
   | { kind: 'options'; allow: string }
   | { kind: 'wrong_method'; allow: string }
-  /** `nearby` are the endpoints that are not hidden, the most similar path first. */
-  | { kind: 'unknown'; nearby: readonly Endpoint[] }
+  | { kind: 'unknown'; nearby: readonly string[] }
 
 export type Router = {
   readonly endpoints: readonly Endpoint[]
@@ -80,12 +79,12 @@ function routerOf(endpoints: readonly Endpoint[]): Router {
     return method === 'OPTIONS' ? { kind: 'options', allow } : { kind: 'wrong_method', allow }
   }
 
-  function nearby(path: string): readonly Endpoint[] {
+  function nearby(path: string): readonly string[] {
     const given = path.split('/')
     const listed = endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
     const ranked = listed.map((endpoint) => ({ endpoint, near: shared(given, endpoint.path.split('/')) }))
     ranked.sort((a, b) => b.near - a.near)
-    return ranked.map(({ endpoint }) => endpoint)
+    return ranked.slice(0, 5).map(({ endpoint }) => `${endpoint.method} ${endpoint.path}`)
   }
 
   const sold = endpoints.filter(isSold)

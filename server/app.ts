@@ -5,7 +5,7 @@ import type { Gateway, Reply } from '../core/mod.ts'
 import { type RequestUrl, requestUrl } from '../core/http/request_url.ts'
 import { isSameSecret } from '../core/lib/ids.ts'
 import { isLoopback } from './config/mod.ts'
-import { isPreflight, preflightReply, withCors } from './cors.ts'
+import { corsHeaders, isPreflight, preflightReply } from './cors.ts'
 import { guide } from './docs/guides.ts'
 import type { ServerLog } from './log.ts'
 
@@ -36,6 +36,7 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], track, d
   const proxies = blockList(trustedProxies)
   const newRequestId = requestIds()
   const parsed = originParser()
+  const headersFor = corsHeaders()
   let isProxyReported = false
 
   async function serve(request: Request, peer: Address): Promise<Response> {
@@ -58,10 +59,10 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], track, d
         ms: Math.round((performance.now() - startedAt) * 10) / 10,
         ip: address.ip,
       })
-      const origin = path === DEVNET ? undefined : request.headers.get('origin')
-      const headers = origin === undefined ? { ...reply.headers } : withCors(reply.headers, origin)
-      headers['x-request-id'] = id
-      return new Response(reply.body as BodyInit | null, { status: reply.status, headers })
+      const headers = path === DEVNET ? reply.headers : headersFor(reply.headers, request.headers.get('origin'))
+      const response = new Response(reply.body as BodyInit | null, { status: reply.status, headers })
+      response.headers.set('x-request-id', id)
+      return response
     } finally {
       end?.({ isStream })
     }

@@ -67,12 +67,27 @@ export function preflightReply(request: Request): Reply {
  * Adds CORS headers to those of a reply, if the request has an `Origin`; `Vary` tells caches so (contract 4.5). Exposes
  * only those payment headers that the reply has, to keep the headers of a 402 small.
  */
-export function withCors(headers: Reply['headers'], origin: string | null): Record<string, string> {
+function withCors(headers: Reply['headers'], origin: string | null): Record<string, string> {
   const vary = headers.vary === undefined ? 'Origin' : `${headers.vary}, Origin`
   if (origin === null) return { ...headers, vary }
   const present = new Set([...Object.keys(headers).map((name) => name.toLowerCase()), 'x-request-id'])
   const exposed = EXPOSED_HEADERS.filter((name) => present.has(name.toLowerCase())).join(', ')
   return { ...headers, vary, 'access-control-allow-origin': '*', 'access-control-expose-headers': exposed }
+}
+
+/**
+ * Makes response headers of a reply's. Those that many replies share are made once for callers without an origin, and
+ * once for pages.
+ */
+export function corsHeaders(): (headers: Reply['headers'], origin: string | null) => Headers | Record<string, string> {
+  const [plain, forPages] = [new WeakMap<object, Headers>(), new WeakMap<object, Headers>()]
+  return (headers, origin) => {
+    if (!Object.isFrozen(headers)) return withCors(headers, origin)
+    const known = origin === null ? plain : forPages
+    const made = known.get(headers) ?? new Headers(withCors(headers, origin))
+    known.set(headers, made)
+    return made
+  }
 }
 
 /**

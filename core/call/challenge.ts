@@ -17,6 +17,8 @@ import { besideOf, paymentHeader, type RequestContext, resourceOf } from './requ
 export type Demand = { readonly price: Price; readonly offers: readonly Offer[]; readonly why: replies.Body }
 
 export type Challenges = {
+  /** The 402 of an order that came without a payment. */
+  quote(endpoint: Sold, requestContext: RequestContext, price: Price): Reply
   demand(endpoint: Sold | Free, requestContext: RequestContext, demanded: Demand): Reply
   /** The 402 that a probe without a body gets: the default price (contract 1.53). */
   discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply>
@@ -30,7 +32,26 @@ export function challenges(
   const { vendors, countTokens } = ports
   const context = { catalog, vendors, countTokens, featureFlags, networks }
 
-  return { demand, discover }
+  const written = new Map<string, { readonly offers: readonly Offer[]; readonly reply: Reply }>()
+
+  return { quote, demand, discover }
+
+  /** Orders at one price are answered alike, so a 402 is written once, and again when its offers have changed. */
+  function quote(endpoint: Sold, requestContext: RequestContext, price: Price): Reply {
+    const { request, origin, path } = requestContext
+    const offers = offering.at(price)
+    if (isBrowser(request.headers))
+      return demand(endpoint, requestContext, { offers, price, why: replies.paymentRequired(price) })
+    const words = JSON.stringify([price.publicPrice, price.also])
+    const key = `${endpoint.name} ${price.amount} ${besideOf(request)} ${origin}${path} ${words}`
+    const known = written.get(key)
+    if (known?.offers === offers) return known.reply
+    const made = demand(endpoint, requestContext, { offers, price, why: replies.paymentRequired(price) })
+    const reply = { ...made, headers: Object.freeze(made.headers) }
+    if (written.size >= MAX_WRITTEN) written.clear()
+    written.set(key, { offers, reply })
+    return reply
+  }
 
   async function discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply> {
     if (endpoint.kind === 'free') return ofNothing(endpoint, requestContext)
@@ -81,6 +102,9 @@ export function challenges(
     return isVisitor ? replies.demandPage(reply, asking) : reply
   }
 }
+
+/** A 402 takes about 8 KB. */
+const MAX_WRITTEN = 500
 
 /** A quote of nothing, for what is free. */
 const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }

@@ -49,13 +49,15 @@ export function orders(gatewayContext: GatewayContext): Orders {
   /** The body, and how to read it: as a form where the endpoint takes one, else as JSON. */
   async function receive(
     endpoint: Sold,
-    { request, params, query }: RequestContext,
+    requestContext: RequestContext,
     hold: Hold,
   ): Promise<{ body: string | Uint8Array; value(): Promise<unknown> }> {
+    const { request, params } = requestContext
     const type = request.headers.get('content-type')
     const isRaw = endpoint.order === 'quote_then_check' && paymentHeader(request) === null
     const { arrange } = endpoint
     if (arrange) {
+      const { query } = requestContext
       const written = request.method === 'POST' ? await readBody(request, gatewayContext.maxBody, hold) : ''
       const read = async () => (written === '' ? undefined : await parseJson(written, type, clock))
       const fields = Object.fromEntries(query)
@@ -64,6 +66,7 @@ export function orders(gatewayContext: GatewayContext): Orders {
       return { body: written === '' && query.size === 0 ? '' : JSON.stringify(fields) + written, value }
     }
     if (endpoint.from === 'query') {
+      const { query } = requestContext
       const fields = {
         ...(endpoint.unknownFields === 'kept' ? everyQueryValue(query) : Object.fromEntries(query)),
         ...params,
@@ -95,7 +98,7 @@ export function orders(gatewayContext: GatewayContext): Orders {
       endpoint.delivery === 'stream'
         ? await endpoint.check(read, head, { ...context, countTokens })
         : endpoint.check(read, context)
-    if (!endpoint.isAvailable(input, context)) throw notConfigured(endpoint, endpoint.remember(input).model)
+    if (!endpoint.isAvailable(input, context)) throw notConfigured(endpoint)
     return { input, price: endpoint.delivery === 'stream' ? endpoint.price(input) : endpoint.price(input, context) }
   }
 
@@ -148,10 +151,9 @@ function everyQueryValue(query: URLSearchParams): Record<string, string | string
   return Object.fromEntries(values)
 }
 
-/** Names the model that was asked for, else the service. */
-function notConfigured({ name }: Sold, model: string | null = null): ApiError {
+function notConfigured({ summary }: Sold): ApiError {
   return new ApiError('NOT_CONFIGURED', {
-    message: `${model ?? name.split('.', 1)[0]}: the operator has not configured it. Nothing was charged.`,
+    message: `${summary}: the operator has not configured this model. Nothing was charged.`,
   })
 }
 

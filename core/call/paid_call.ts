@@ -1,6 +1,5 @@
 /** One paid call from start to finish. The only file that knows the order of work and money (decision 9). */
 import type { Free, Paid, Polled, RequestHead, Sold } from '../endpoint/mod.ts'
-import * as replies from '../endpoint/replies.ts'
 import type { Reply } from '../http/reply.ts'
 import { ApiError } from '../http/errors.ts'
 import { type Hold, holdOn, UNCOUNTED } from '../http/request_body.ts'
@@ -38,7 +37,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   const { poll, collect, recovery } = polls(gatewayContext, offering, upstream)
   const streamed = streamedCalls(gatewayContext)
   const { receive, check, unchecked, rationFree } = orders(gatewayContext)
-  const { demand, discover } = challenges(gatewayContext, offering, { check, unchecked })
+  const { quote, demand, discover } = challenges(gatewayContext, offering, { check, unchecked })
   const acceptPayment = paymentAcceptance(gatewayContext, { offering, demand, collect, recovery })
 
   return {
@@ -79,11 +78,12 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     if (price === 'free') return await serveFree(endpoint, input, requestContext)
 
     // 3: the challenge.
-    const offers = offering.at(price)
     if (header === null) {
+      const reply = quote(endpoint, requestContext, price)
       meter.quoted(endpoint.name)
-      return demand(endpoint, requestContext, { offers, price, why: replies.paymentRequired(price) })
+      return reply
     }
+    const offers = offering.at(price)
 
     // 4 to 7: who signed, is it known, would it pay, and the call that it opens.
     const bodyText = typeof body === 'string' ? body : JSON.stringify(received)

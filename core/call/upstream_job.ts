@@ -3,7 +3,7 @@
  * collected by one. No process owns such a call, so none takes it along when it dies.
  */
 import { type Completion, fail } from '../payment/settle.ts'
-import { deadlines, within } from '../lib/timers.ts'
+import { within } from '../lib/timers.ts'
 import type { Paid, Stored, UpstreamJob, UpstreamStatus } from '../endpoint/mod.ts'
 import { ApiError } from '../http/errors.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
@@ -67,7 +67,7 @@ const WAIT_MS = 20_000
 
 export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUpload }: GatewayContext): UpstreamJobs {
   const { storage, clock, log, vendors } = ports
-  const sending = budget(ORDERS_AT_ONCE * maxUpload, deadlines(clock))
+  const sending = budget(ORDERS_AT_ONCE * maxUpload, clock)
 
   return { submit, pollUpstream: pollUpstream, failure }
 

@@ -15,10 +15,16 @@ const SLICE = 4 << 20
 
 /**
  * Refuses a text that would take long to parse or to walk, whatever it means. Others are answered between two slices.
- * Throws TOO_LARGE, or INVALID_BODY for depth.
+ * Throws TOO_LARGE, or INVALID_BODY for depth. Returns a promise where the text is long.
  */
-export async function checkShape(text: string, clock: Clock): Promise<void> {
+export function checkShape(text: string, clock: Clock): Promise<void> | undefined {
   const scan = scanner(text)
+  if (text.length > SLICE) return inSlices(text, scan, clock)
+  scan(text.length)
+  return undefined
+}
+
+async function inSlices(text: string, scan: (end: number) => void, clock: Clock): Promise<void> {
   for (let end = SLICE; end < text.length; end += SLICE) {
     scan(end)
     await clock.wait(0)

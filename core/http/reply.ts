@@ -2,6 +2,7 @@
 
 export type Reply = {
   readonly status: number
+  /** Frozen where many replies share them, so that a host may keep what it makes of them. */
   readonly headers: Readonly<Record<string, string>>
   readonly body: string | Uint8Array | ReadableStream<Uint8Array> | null
 }

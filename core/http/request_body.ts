@@ -3,7 +3,7 @@ import { concatBytes } from '../lib/bytes.ts'
 import type { TObject } from '@sinclair/typebox'
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
 import type { Clock } from '../lib/clock.ts'
-import type { Deadlines } from '../lib/timers.ts'
+import { deadlines, sharedDeadlines } from '../lib/timers.ts'
 import { ApiError } from './errors.ts'
 import { checkShape } from './json_shape.ts'
 import type { Json } from '../lib/json.ts'
@@ -52,8 +52,11 @@ async function readSmall(request: Request, budget: Budget | undefined): Promise<
   const reading = request.text().catch(endedEarly)
   if (!budget) return await reading
   return await new Promise((resolve, reject) => {
-    const late = budget.deadline(() => reject(tooSlow()), SMALL_ARRIVAL_MS)
-    reading.then(resolve, reject).finally(late.end)
+    const end = budget.smallDeadline(() => reject(tooSlow()))
+    reading.then(
+      (text) => (end(), resolve(text)),
+      (error: Error) => (end(), reject(error)),
+    )
   })
 }
 
@@ -142,6 +145,8 @@ export type Budget = {
   give(bytes: number): void
   /** Calls `late` when a body has taken longer than this to arrive. */
   deadline(late: () => void, ms: number): { isOver(): boolean; end(): void }
+  /** Calls `late` when a small body has not arrived within 30 s, or up to 5 s later. Returns what ends the wait. */
+  smallDeadline(late: () => void): () => void
 }
 
 /** What one request holds of a budget until it is answered: `give` returns nothing, `release` everything. */
@@ -149,7 +154,7 @@ export type Hold = Budget & { release(): void }
 
 /** Long enough for the largest body on a slow line, and for a small one. */
 const ARRIVAL_MS = 120_000
-const SMALL_ARRIVAL_MS = 30_000
+const SMALL_ARRIVAL = { ms: 30_000, everyMs: 5_000 }
 
 /**
  * So many bytes are given back before `onFreed` is called: a collection of garbage costs about as much as to read that
@@ -163,14 +168,12 @@ const WORTH_COLLECTING = 32 << 20
  *
  * Counts what has arrived and not what is promised: idle connections take nothing from others.
  */
-export function budget(
-  bytes: number,
-  deadlines: Deadlines,
-  { onFreed }: { onFreed?: (() => void) | undefined } = {},
-): Budget {
+export function budget(bytes: number, clock: Clock, { onFreed }: { onFreed?: (() => void) | undefined } = {}): Budget {
+  const { after } = deadlines(clock)
   let total = 0
   let freed = 0
   return {
+    smallDeadline: sharedDeadlines(clock, SMALL_ARRIVAL),
     take(count) {
       if (total + count > bytes) {
         throw new ApiError('BUSY', {
@@ -189,7 +192,7 @@ export function budget(
     },
     deadline(late, ms) {
       let isOver = false
-      const end = deadlines.after(ms, () => {
+      const end = after(ms, () => {
         isOver = true
         late()
       })
@@ -211,6 +214,7 @@ export function holdOn(shared: Budget): Hold {
     },
     give() {},
     deadline: shared.deadline,
+    smallDeadline: shared.smallDeadline,
     release() {
       shared.give(total)
       total = 0
@@ -223,13 +227,14 @@ export function holdOn(shared: Budget): Hold {
  * walked while others wait, INVALID_JSON for text that is not JSON.
  */
 export async function parseJson(text: string, contentType: string | null, clock: Clock): Promise<unknown> {
-  const type = contentType?.split(';', 1)[0]?.trim().toLowerCase()
-  if (type && type !== 'application/json' && !type.endsWith('+json')) {
+  const type = contentType === JSON_TYPE ? JSON_TYPE : contentType?.split(';', 1)[0]?.trim().toLowerCase()
+  if (type && type !== JSON_TYPE && !type.endsWith('+json')) {
     throw new ApiError('INVALID_CONTENT_TYPE', {
       message: `The content type must be application/json, got ${clip(type)}.`,
     })
   }
-  await checkShape(text, clock)
+  const checking = checkShape(text, clock)
+  if (checking) await checking
   try {
     return JSON.parse(text)
   } catch {
@@ -240,6 +245,8 @@ export async function parseJson(text: string, contentType: string | null, clock:
     throw new ApiError('INVALID_JSON', { message })
   }
 }
+
+const JSON_TYPE = 'application/json'
 
 export type InputParser = (value: unknown) => Record<string, unknown>
 

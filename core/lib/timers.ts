@@ -72,6 +72,48 @@ export function deadlines(clock: Clock): Deadlines {
 }
 
 /**
+ * Deadlines of one length that are nearly always met, such as the arrival of a small body: they are checked together,
+ * so each is told up to `everyMs` late, and none has a timer of its own.
+ */
+export function sharedDeadlines(
+  clock: Clock,
+  { ms, everyMs }: { readonly ms: number; readonly everyMs: number },
+): (late: () => void) => () => void {
+  const slots: (Pending | undefined)[] = []
+  const empty: number[] = []
+  let isChecking = false
+
+  return (late) => {
+    const entry = { at: clock.now() + ms, late }
+    const slot = empty.pop() ?? slots.length
+    slots[slot] = entry
+    if (!isChecking) void check()
+    return () => {
+      if (slots[slot] === entry) clear(slot)
+    }
+  }
+
+  function clear(slot: number): void {
+    slots[slot] = undefined
+    empty.push(slot)
+  }
+
+  async function check(): Promise<void> {
+    isChecking = true
+    while (empty.length < slots.length) {
+      await clock.wait(everyMs)
+      const now = clock.now()
+      for (const [slot, entry] of slots.entries()) {
+        if (!entry || entry.at > now) continue
+        clear(slot)
+        entry.late()
+      }
+    }
+    isChecking = false
+  }
+}
+
+/**
  * Runs `work` under a deadline. Its signal aborts when time is up, and the returned promise then rejects even if `work`
  * goes on.
  */

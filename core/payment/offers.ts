@@ -2,7 +2,7 @@
 import { within } from '../lib/timers.ts'
 import { ApiError } from '../http/errors.ts'
 import type { Identity, Ports, Verdict } from '../ports/mod.ts'
-import { type OfferTerms, offerOf, fits, notOnOffer } from '../x402/offer.ts'
+import { fits, notOnOffer, offerOf, type OfferTerms, type Terms } from '../x402/offer.ts'
 import type { Offer, Payment } from '../x402/protocol.ts'
 import type { Timeouts } from './timeouts.ts'
 
@@ -39,9 +39,11 @@ export type OffersContext = {
 }
 
 export function offersOf({ ports: { chain, clock }, timeouts }: OffersContext): Offers {
+  const written = offersOfPrice()
   return {
     at({ amount, maxTimeoutSeconds }, otherwise = []) {
       const terms = chain.terms(clock.now())
+      if (terms.length > 0 && otherwise.length === 0) return written(terms, { amount, maxTimeoutSeconds })
       const [sold] = otherwise
       const before = sold && terms.find((each) => fits(each, sold) && isNamed(each, sold))
       const price = { amount, maxTimeoutSeconds: maxTimeoutSeconds - (before?.minValiditySeconds ?? 0) }
@@ -80,6 +82,24 @@ export function offersOf({ ports: { chain, clock }, timeouts }: OffersContext): 
       within(clock, timeouts.verifyMs, (signal) => chain.verify(payment, offer, { now: clock.now(), signal })).catch(
         couldNotAsk,
       ),
+  }
+}
+
+/** Prices whose offers are remembered. */
+const MAX_PRICES = 1_000
+
+/** Makes the offers of a price once for as long as the terms are the same. */
+function offersOfPrice(): (terms: readonly Terms[], price: OfferTerms) => readonly Offer[] {
+  const known = new Map<string, readonly Offer[]>()
+  let current: readonly Terms[] = []
+  return (terms, price) => {
+    if (terms.length !== current.length || terms.some((each, index) => each !== current[index])) known.clear()
+    if (known.size >= MAX_PRICES) known.clear()
+    current = terms
+    const key = `${price.amount} ${price.maxTimeoutSeconds}`
+    const offers = known.get(key) ?? terms.map((each) => offerOf(each, price))
+    known.set(key, offers)
+    return offers
   }
 }
 

@@ -8,7 +8,6 @@ import {
   type ChatInput,
   countPrompt,
   findRow,
-  isChatOffered,
   isServed,
   notConfigured,
   priceInputs,
@@ -73,7 +72,6 @@ const shared = {
   price: quote,
   priceRange: chatPriceRange,
   isAvailable: isServed,
-  isOffered: isChatOffered(),
   remember: requestRecord,
   sample: (offering: Offering): Fields => ({ model: sampleRow(offering)?.id ?? '', ...EXAMPLE }),
   check: (
@@ -106,7 +104,6 @@ const parseChatBody = inputParser(ChatBody, 'kept')
 
 const estimate = free({
   name: 'chat.estimate',
-  isOffered: isChatOffered(),
   method: 'POST',
   path: '/api/v1/chat/estimate',
   uploads: true,

@@ -9,7 +9,6 @@ import {
   type ChatInput,
   countPrompt,
   findRow,
-  isChatOffered,
   isServed,
   quote,
   requestRecord,
@@ -82,7 +81,6 @@ const create = streamed<ChatInput>({
   price: quote,
   priceRange: chatPriceRange,
   isAvailable: isServed,
-  isOffered: isChatOffered(),
   remember: requestRecord,
   sample,
 

@@ -11,7 +11,6 @@ import {
   chatPriceRange,
   type ChatInput,
   findRow,
-  isChatOffered,
   isServed,
   quote,
   requestRecord,
@@ -89,9 +88,8 @@ const create = streamed<ChatInput>({
   uploads: true,
   errorFormat: 'responses',
   price: quote,
-  priceRange: (offering) => chatPriceRange(offering, isOnSurface),
+  priceRange: chatPriceRange,
   isAvailable: isServed,
-  isOffered: isChatOffered(isOnSurface),
   remember: ({ row, own, background }) => ({
     ...requestRecord({ row } as ChatInput),
     request: { model: row.id, ...(background && { ...echoedRequest(own), _background: true }) },
@@ -324,8 +322,6 @@ const CANCELLED = 'cancelled'
 
 const get = free({
   name: 'responses.get',
-  follows: true,
-  isOffered: isChatOffered(isOnSurface),
   path: '/api/v1/responses/{id}',
   summary: 'Poll a background response, or attach to it',
   description:
@@ -347,8 +343,6 @@ const get = free({
 
 const cancel = free({
   name: 'responses.cancel',
-  follows: true,
-  isOffered: isChatOffered(isOnSurface),
   method: 'POST',
   path: '/api/v1/responses/{id}/cancel',
   summary: 'Cancel a background response',

@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { Type } from '@sinclair/typebox'
 import { ApiError } from '../../../core/http/errors.ts'
-import { deadlines } from '../../../core/lib/timers.ts'
 import { budget, holdOn, inputParser, parseJson, readBody, readRaw } from '../../../core/http/request_body.ts'
 import { decodeDataUri } from '../../../core/lib/base64.ts'
 import { clip, isWebUrl, quoted } from '../../../core/lib/text.ts'
@@ -344,7 +343,7 @@ describe('a budget', () => {
 
   test('counts what has arrived and not what is promised, turns away what comes on top, and has room again afterwards (contract 3.22)', async () => {
     const clock = testClock()
-    const shared = budget(4 * MB, deadlines(clock))
+    const shared = budget(4 * MB, clock)
     const idle = Array.from({ length: 20 }, () => arriving({ 'content-length': String(30 * MB) }))
     for (const { request } of idle) readBody(request, 32 * MB, shared).catch(() => {})
     const first = arriving()
@@ -364,7 +363,7 @@ describe('a budget', () => {
   })
 
   test('lets small bodies pass whatever else is under way', async () => {
-    const shared = budget(0, deadlines(testClock()))
+    const shared = budget(0, testClock())
     expect(
       await readBody(
         new Request('http://x.test', { method: 'POST', body: '{}', headers: { 'content-length': '2' } }),
@@ -376,7 +375,7 @@ describe('a budget', () => {
 
   test('ends a body that does not arrive in time, and gives back what it held (contract 4.14)', async () => {
     const clock = testClock()
-    const shared = budget(2 * MB, deadlines(clock))
+    const shared = budget(2 * MB, clock)
     const slow = arriving()
     const reading = readRaw(slow.request, 8 * MB, shared)
     slow.send(2 * MB)
@@ -403,6 +402,7 @@ describe('what a request holds of the budget', () => {
         take: (bytes: number) => void (state.held += bytes),
         give: (bytes: number) => void (state.held -= bytes),
         deadline,
+        smallDeadline: () => () => {},
       },
     }
   }
@@ -444,7 +444,7 @@ describe('what a request holds of the budget', () => {
 
   test('what was given back is told, so that garbage can be collected: once for 32 MiB', () => {
     let told = 0
-    const shared = budget(64 * MB, deadlines(testClock()), { onFreed: () => void (told += 1) })
+    const shared = budget(64 * MB, testClock(), { onFreed: () => void (told += 1) })
     for (let at = 0; at < 10; at++) {
       shared.take(8 * MB)
       shared.give(8 * MB)
@@ -454,7 +454,7 @@ describe('what a request holds of the budget', () => {
 
   test('a small body has a deadline, too (contract 4.14)', async () => {
     const clock = testClock()
-    const shared = budget(MB, deadlines(clock))
+    const shared = budget(MB, clock)
     const body = new ReadableStream<Uint8Array>({ start: (controller) => controller.enqueue(new Uint8Array([123])) })
     const reading = readBody(
       new Request('http://x.test', { method: 'POST', body, headers: { 'content-length': '10' } }),

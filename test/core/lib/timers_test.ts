@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test'
-import { deadlines } from '../../../core/lib/timers.ts'
+import { deadlines, sharedDeadlines } from '../../../core/lib/timers.ts'
 import { testClock } from '../../kit.ts'
 
 test('each deadline is told once, at its time, in any order of their making', async () => {
@@ -50,4 +50,20 @@ test('a deadline made while others are told is kept', async () => {
   await clock.advance(10)
   await clock.advance(10)
   expect(told).toEqual(['again'])
+})
+
+test('shared deadlines are told at the first check after their time, and leave no timer behind when all are met', async () => {
+  const clock = testClock()
+  const after = sharedDeadlines(clock, { ms: 30_000, everyMs: 5_000 })
+  const told: string[] = []
+  const met = after(() => told.push('met'))
+  after(() => told.push('late'))
+  for (let second = 0; second < 25; second += 5) await clock.advance(5_000)
+  met()
+  expect(told).toEqual([])
+  await clock.advance(5_000)
+  expect(told).toEqual(['late'])
+  expect(clock.waiting).toBe(0)
+  after(() => told.push('again'))
+  expect(clock.waiting).toBe(1)
 })
