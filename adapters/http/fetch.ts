@@ -155,11 +155,14 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
           return { bytes, type, headers: response.headers }
         },
       ),
-    postStream: (url, body, options) =>
-      call(
+    postStream(url, body, options) {
+      const startedAt = clock.now()
+      return call(
         { url, model: modelIn(url, body), body: JSON.stringify(body), options, headers: STREAM_HEADERS },
-        (response, controller) => openStream(response, controller, { ...options, model: modelIn(url, body) }),
-      ),
+        (response, controller) =>
+          openStream(response, controller, { ...options, model: modelIn(url, body), beginsBy: startedAt + timeoutMs }),
+      )
+    },
     failure,
     errorFrom,
   }
@@ -228,7 +231,7 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
   async function openStream(
     response: Response,
     controller: AbortController,
-    { signal, classify, model }: RequestOptions & { readonly model: string },
+    { signal, classify, model, beginsBy }: RequestOptions & { readonly model: string; readonly beginsBy: number },
   ): Promise<StreamReply> {
     const type = response.headers.get('content-type') ?? ''
     if (/\bjson\b/i.test(type)) return { kind: 'whole', body: await result(response, controller) }
@@ -247,7 +250,8 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
       const error = reply && errorFrom(reply, classify, model)
       return error instanceof ApiError ? error : undefined
     }
-    return { kind: 'stream', stream: chatStream({ reader, first }, { signal, controller, broken, apiErrorOf }) }
+    const stream = chatStream({ reader, first }, { signal, controller, broken, apiErrorOf })
+    return { kind: 'stream', stream: { ...stream, beginsBy } }
   }
 
   async function result(response: Response, controller: AbortController): Promise<unknown> {

@@ -5,7 +5,7 @@
  */
 import { type Static, type TObject, type TOptional, type TProperties, type TSchema, Type } from '@sinclair/typebox'
 import type { AudioVendor, ChatVendor, Clock, ImageVendor, Log, Vendors, VideoVendor } from '../../core/mod.ts'
-import type { ChatVendorConfig } from './lib/chat/provider.ts'
+import type { ChatStyle as Style, ChatVendorConfig } from './lib/chat/provider.ts'
 import type { ImageVendorConfig } from './lib/image_provider.ts'
 import type { VideoVendorConfig } from './lib/video_provider.ts'
 
@@ -53,6 +53,10 @@ export function environmentOnly<Schema extends TSchema>(description: string, sch
 export const Url = Type.String({ pattern: '^https?://' })
 /** The root of an API, to which paths are added. Its value is not shown: an address may hold a key. */
 export const RootUrl = Type.String({ pattern: '^https?://', isRoot: true })
+
+/** How a chat server takes the output limit and reasoning. */
+export const CHAT_STYLES = ['openai', 'compatible'] as const satisfies readonly Style[]
+export type ChatStyle = (typeof CHAT_STYLES)[number]
 
 /** One of these words. */
 export const oneOf = <const Words extends readonly string[]>(...words: Words) =>
@@ -171,6 +175,8 @@ export type Account<Settings = Values> = {
   readonly key: keyof Settings & string
   /** The setting of another address. */
   readonly address: keyof Settings & string
+  /** The setting of the style of its chat, where servers at another address differ. */
+  readonly chatStyle?: keyof Settings & string
   /** The protocol that it speaks for each kind. */
   readonly speaks: Readonly<Partial<Record<ModelKind, string>>>
   /** Where it serves the family of its chat protocol; where the protocol's own maker does unless told. */

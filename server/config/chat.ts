@@ -8,7 +8,8 @@ import { addressOf } from './makers.ts'
 import { protocolOf } from './providers.ts'
 import { oneOf, setting } from '../../adapters/providers/manifest.ts'
 import { type Environment, Rate } from './settings.ts'
-import { above, ChatProtocolName, keyOf, serving, type ServedCatalog, type VendorTable } from './vendors.ts'
+import type { ChatStyle } from '../../adapters/providers/manifest.ts'
+import { above, ChatProtocolName, chatStyle, keyOf, serving, type ServedCatalog, type VendorTable } from './vendors.ts'
 
 const strict = { additionalProperties: false }
 const Name = Type.String({ minLength: 1, maxLength: 200 })
@@ -66,6 +67,7 @@ export const ChatSetting = Type.Object(
     redirect: setting('The id of the model that does the work instead.', Name),
     protocol: setting('The protocol of this model, where it is not its vendor’s.', ChatProtocolName),
     ...serving,
+    style: chatStyle,
     timeout_seconds: setting(
       'Longest wait for a whole answer, or for the first event of a stream, in seconds.',
       serving.timeout_seconds,
@@ -83,6 +85,7 @@ export type ChatServing = {
   readonly baseUrl: string | undefined
   readonly key: string | undefined
   readonly timeoutMs: number
+  readonly style?: ChatStyle
   readonly parameters: Readonly<Record<string, Json>> | undefined
   readonly overrides: Readonly<Record<string, Json>> | undefined
 }
@@ -124,6 +127,7 @@ export function resolveChat(
       baseUrl: merged.base_url,
       key: keyOf(merged, { at: fields.key_env ? `chat ${row.id}` : `vendors.${row.vendor}`, env, mistakes }),
       timeoutMs: (merged.timeout_seconds ?? TIMEOUT_S) * 1000,
+      ...(merged.style && { style: merged.style }),
       parameters: merged.parameters as ChatServing['parameters'],
       overrides: merged.overrides as ChatServing['overrides'],
     })
@@ -131,7 +135,7 @@ export function resolveChat(
   return { rows: overridden.rows, servings }
 }
 
-type Fields = Partial<Pick<ChatSetting, 'protocol' | keyof typeof serving>>
+type Fields = Partial<Pick<ChatSetting, 'protocol' | 'style' | keyof typeof serving>>
 
 /**
  * What a vendor's table says of chat. Without an address it is the maker's; a key of one maker is never sent to
@@ -145,6 +149,7 @@ function tableOf(
     key_env,
     chat_base_url,
     chat_timeout_seconds,
+    chat_style,
     chat_parameters,
     chat_overrides,
   }: VendorTable[string],
@@ -158,14 +163,16 @@ function tableOf(
     base_url: address === 'own' ? undefined : address,
     key_env,
     timeout_seconds: chat_timeout_seconds,
+    style: chat_style,
     parameters: chat_parameters,
     overrides: chat_overrides,
   }
   return given(fields)
 }
 
-function servingFields({ protocol, base_url, key_env, timeout_seconds, parameters, overrides }: ChatSetting): Fields {
-  return given({ protocol, base_url, key_env, timeout_seconds, parameters, overrides })
+function servingFields(setting: ChatSetting): Fields {
+  const { protocol, base_url, key_env, timeout_seconds, style, parameters, overrides } = setting
+  return given({ protocol, base_url, key_env, timeout_seconds, style, parameters, overrides })
 }
 
 function given(fields: { readonly [Name in keyof Fields]: Fields[Name] | undefined }): Fields {
@@ -178,6 +185,7 @@ function overrideOf(setting: ChatSetting) {
     base_url: _url,
     key_env: _key,
     timeout_seconds: _time,
+    style: _style,
     parameters: _parameters,
     overrides: _overrides,
     ...fields

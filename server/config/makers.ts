@@ -2,6 +2,7 @@
  * Vendors that come alive by an environment variable alone: the makers' own services, and a chat server of the
  * operator's.
  */
+import { CHAT_STYLES, type ChatStyle } from '../../adapters/providers/manifest.ts'
 import type { ChatSetting } from './chat.ts'
 import type { Environment } from './settings.ts'
 import { type Maker, makers, protocolOf, protocolsOf } from './providers.ts'
@@ -42,7 +43,7 @@ export function fromEnvironment(
 }
 
 function tableOf(
-  { name, key, address, speaks, manifest }: Maker,
+  { name, key, address, chatStyle, speaks, manifest }: Maker,
   { env, mistakes }: { env: Environment; mistakes: string[] },
 ): [string, VendorTable[string]][] {
   const { environment } = manifest
@@ -50,6 +51,13 @@ function tableOf(
   if (!found) return []
   // Where a maker has several names, the address goes by the name of the key.
   const beside = found.replace(/_API_KEY$/, '_BASE_URL')
+  const style =
+    chatStyle &&
+    styleIn(
+      env,
+      Object.keys(environment).find((variable) => environment[variable] === chatStyle),
+      mistakes,
+    )
   const url = environment[beside] === address ? addressIn(env, beside, mistakes) : undefined
   return [
     [
@@ -60,9 +68,19 @@ function tableOf(
         ...(speaks.chat && { chat: speaks.chat }),
         ...(speaks.videos && { video: speaks.videos }),
         ...(url && { base_url: url }),
+        ...(style && { chat_style: style }),
       },
     ],
   ]
+}
+
+function styleIn(env: Environment, variable = '', mistakes: string[]): ChatStyle | undefined {
+  const named = env[variable]
+  if (!named) return undefined
+  const style = CHAT_STYLES.find((each) => each === named)
+  if (!style)
+    mistakes.push(`${variable}: must be ${CHAT_STYLES.join(' or ')}, got ${JSON.stringify(named.slice(0, 40))}`)
+  return style
 }
 
 function addressIn(env: Environment, variable: string, mistakes: string[]): string | undefined {

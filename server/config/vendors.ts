@@ -1,7 +1,7 @@
 /** The part of the configuration that says who makes what: vendors, and changes to the catalog's image rows. */
 import { type Static, Type } from '@sinclair/typebox'
 import { type ImageOverride, type ImageRow, imageRows, type Json, overrideImages } from '../../core/mod.ts'
-import { oneOf, setting, Url } from '../../adapters/providers/manifest.ts'
+import { CHAT_STYLES, oneOf, setting, Url } from '../../adapters/providers/manifest.ts'
 import type { ModelKind } from '../../adapters/providers/manifest.ts'
 import { protocolsOf } from './providers.ts'
 import { type Environment, Rate, Variable } from './settings.ts'
@@ -31,6 +31,11 @@ export const serving = {
   parameters: setting(PARAMETERS, Fields),
   overrides: setting(OVERRIDES, Fields),
 }
+export const chatStyle = setting(
+  'How the protocol openai-chat spells the output cap and reasoning at this server: as OpenAI does (`max_completion_tokens`, no `thinking`), or as compatible servers do (`max_tokens`, `thinking`, `reasoning_content`).',
+  oneOf(...CHAT_STYLES),
+  { usual: 'as the family of each model asks: OpenAI’s models as OpenAI, all others as compatible' },
+)
 const imageServing = {
   ...serving,
   per_call: setting('Most images to ask for in one upstream call.', Type.Integer({ minimum: 1, maximum: 10 }), {
@@ -61,6 +66,7 @@ export const VendorRow = Type.Object(
     chat: setting('The protocol for chat.', ChatProtocolName),
     chat_base_url: setting('The root of the chat API.', Url, { usual: '`base_url`' }),
     chat_timeout_seconds: setting(CHAT_SECONDS, Seconds, per(120)),
+    chat_style: chatStyle,
     chat_parameters: setting(`Chat: ${lower(PARAMETERS)}`, Fields),
     chat_overrides: setting(`Chat: ${lower(OVERRIDES)}`, Fields),
     video: setting('The protocol for videos.', VideoProtocolName),

@@ -5,7 +5,7 @@
 import type { ChatOrder, ChatVendor, Fields, Json } from '../../../core/mod.ts'
 import { usageOf } from '../../../core/products/chat/formats/usage.ts'
 import { asStream } from '../lib/chat/translation.ts'
-import { type ChatVendorConfig, chatHttp, writeChat } from '../lib/chat/provider.ts'
+import { type ChatStyle, type ChatVendorConfig, chatHttp, writeChat } from '../lib/chat/provider.ts'
 import { chatErrorClassifier, contextError } from '../lib/chat/error_replies.ts'
 import type { VendorHttp } from '../../http/fetch.ts'
 import { bearer, under } from '../lib/image_provider.ts'
@@ -13,8 +13,8 @@ import { envelope, type ErrorClassifier, record, errorReplyIn, type FailureKind 
 
 export type OpenaiChatConfig = ChatVendorConfig & {
   /**
-   * How the output cap is spelt; `max_completion_tokens` at api.openai.com, whose reasoning models refuse the other,
-   * else `max_tokens`.
+   * How the output cap is spelt; `max_completion_tokens` for OpenAI's own models, which refuse the other where they
+   * reason, else `max_tokens`.
    */
   readonly maxTokensField?: 'max_tokens' | 'max_completion_tokens' | undefined
   /** Whether the server reads `cache_control` of parts and tools, as OpenRouter does; others may refuse it. */
@@ -32,13 +32,16 @@ export function openaiChat(config: OpenaiChatConfig): ChatVendor {
   const http = chatHttp(config, 'openai-chat')
   const url = under(config.baseUrl, '/chat/completions')
   const headers = { ...bearer(config.key), ...config.headers }
-  const taste = tasteOf(config)
+  const tastes = { openai: tasteOf(config, true), compatible: tasteOf(config, false) }
 
   return {
     format: 'chat',
     async ask(order, { signal }) {
-      const sent = writeChat(config, { order: write(order, taste) })
-      const classify = chatErrorClassifier({ body: order.body, sent, streams: order.stream, callerPath }, openaiQuirks)
+      const sent = writeChat(config, { order: write(order, tastes[styleOf(config, order)]) })
+      const classify = chatErrorClassifier(
+        { body: order.body, ours: order.ours, sent, streams: order.stream, callerPath },
+        openaiQuirks,
+      )
       const options = { headers, signal, classify }
       if (!order.stream)
         return { kind: 'whole', body: read(await http.postJson(url, sent, options), { http, classify }) }
@@ -53,7 +56,7 @@ export function openaiChat(config: OpenaiChatConfig): ChatVendor {
 /** What a server takes beyond the protocol, and what it refuses. */
 type Taste = {
   readonly cap: 'max_tokens' | 'max_completion_tokens'
-  /** OpenAI itself, which refuses the reasoning members that DeepSeek and Z.ai need. */
+  /** Models of OpenAI, which refuse the reasoning members that DeepSeek and Z.ai need. */
   readonly isOpenai: boolean
   readonly drops: ReadonlySet<string>
 }
@@ -64,10 +67,22 @@ type Taste = {
  */
 const FOREIGN = ['reasoning_signature', 'reasoning_blocks', 'content_before_tools', 'citations', 'other_blocks']
 
-function tasteOf({ baseUrl, maxTokensField, acceptsCacheControl = false }: OpenaiChatConfig): Taste {
+/** What the catalog calls OpenAI. */
+const OPENAI_FAMILY = 'vendor-a'
+
+/**
+ * By the family of the model wherever it is served, unless the operator says that the server is different (decision
+ * 116). An order without a family goes by its host: api.openai.com and its regions, such as eu.api.openai.com.
+ */
+function styleOf({ style, baseUrl }: OpenaiChatConfig, { family }: ChatOrder): ChatStyle {
+  if (style) return style
+  const isOpenai =
+    family === undefined ? /^(?:[\w-]+\.)?api\.openai\.com$/.test(new URL(baseUrl).hostname) : family === OPENAI_FAMILY
+  return isOpenai ? 'openai' : 'compatible'
+}
+
+function tasteOf({ baseUrl, maxTokensField, acceptsCacheControl = false }: OpenaiChatConfig, isOpenai: boolean): Taste {
   const { hostname } = new URL(baseUrl)
-  // Also its regional hosts, such as eu.api.openai.com.
-  const isOpenai = /^(?:[\w-]+\.)?api\.openai\.com$/.test(hostname)
   const drops = new Set([
     ...FOREIGN,
     // Signatures of thoughts, which Google's own host wants back.

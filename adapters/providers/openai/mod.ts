@@ -3,7 +3,7 @@
  * operator's.
  */
 import { SOUND_TIMEOUT_MS } from '../lib/audio_provider.ts'
-import { addressOf, key, needed, provider, RootUrl, setting } from '../manifest.ts'
+import { addressOf, CHAT_STYLES, environmentOnly, key, needed, oneOf, provider, RootUrl, setting } from '../manifest.ts'
 import { Type } from '@sinclair/typebox'
 import { openaiChat } from './chat.ts'
 import { openaiImages } from './images.ts'
@@ -23,6 +23,10 @@ export const manifest = provider({
   settings: {
     openai_api_key: key('The API key of OpenAI.'),
     openai_base_url: addressOf('OpenAI'),
+    openai_chat_style: environmentOnly(
+      'Whether a server at `OPENAI_BASE_URL` takes parameters of chat as OpenAI does, or as compatible servers do. Unset: as the family of each model asks.',
+      oneOf(...CHAT_STYLES),
+    ),
     speech_base_url: needed(
       'A server that speaks the OpenAI speech protocol, such as `http://localhost:8880/v1`.',
       RootUrl,
@@ -34,6 +38,7 @@ export const manifest = provider({
   environment: {
     OPENAI_API_KEY: 'openai_api_key',
     OPENAI_BASE_URL: 'openai_base_url',
+    OPENAI_CHAT_STYLE: 'openai_chat_style',
     SPEECH_BASE_URL: 'speech_base_url',
     SPEECH_API_KEY: 'speech_api_key',
     SPEECH_MODELS: 'speech_models',
@@ -66,6 +71,7 @@ export const manifest = provider({
     name: 'vendor-a',
     key: 'openai_api_key',
     address: 'openai_base_url',
+    chatStyle: 'openai_chat_style',
     speaks: { images: 'openai-images', chat: 'openai' },
   },
 })

@@ -88,6 +88,8 @@ export type ChatRow = {
   readonly surfaces?: readonly ('responses' | 'generate_content')[]
   /** Ids of rows that are asked instead, in order, while this one is unavailable; none of them costs more. */
   readonly fallbacks?: readonly string[]
+  /** Whose model does the work, where that is not `maker`: an operator has redirected this row. */
+  readonly family?: string
   /** The row that does the work instead, where an operator has redirected this one. */
   readonly servedBy?: string
   /** Sold, but not listed. */
@@ -112,6 +114,10 @@ export type ChatOrder = {
   readonly model: string
   readonly body: Fields
   readonly stream: boolean
+  /** Members of `body` that the gateway has set or changed; a refusal of one is the operator's to mend. */
+  readonly ours?: readonly string[]
+  /** Whose model it is, such as `vendor-a`: how a protocol that many servers speak spells the parameters. */
+  readonly family?: string
   /** Asks a vendor that has both to serve `chat` over its responses API, which can do more. */
   readonly by?: 'responses'
   /** Headers of the caller's that belong to the format, such as `anthropic-beta`; lower case. */
@@ -131,6 +137,8 @@ export type ChatStream = {
    * What an error among its events says, in our words; asked only before the first real event, when it is still a
    * refusal.
    */
+  /** When the answer has to have begun, in milliseconds since 1970, however many comments come before. */
+  readonly beginsBy?: number
   apiErrorOf?(event: SseEvent): Error | undefined
 }
 

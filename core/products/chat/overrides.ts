@@ -242,6 +242,7 @@ function redirected(
   if (problem) report('redirect', `${redirect} ${problem}`)
   const { id, aliases, name, description, maker, created, hidden, fallbacks } = row
   const { surfaces: fallbackSurfaces, hidden: _hidden, fallbacks: _fallbacks, ...served } = fallback
+  const family = fallback.family ?? fallback.maker
   const surfaces = row.surfaces?.filter((surface) => fallbackSurfaces?.includes(surface)) ?? []
   return {
     ...served,
@@ -252,6 +253,7 @@ function redirected(
     maker,
     created,
     servedBy: fallback.id,
+    ...(family !== maker && { family }),
     contextWindow: Math.min(row.contextWindow, fallback.contextWindow),
     maxOutput: Math.min(row.maxOutput, fallback.maxOutput),
     ...(surfaces.length > 0 && { surfaces }),

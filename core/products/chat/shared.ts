@@ -22,7 +22,7 @@ import {
   unknownModel,
 } from './request.ts'
 import type { Answer, StreamedContext, StreamedOrder, Offering, Price } from '../../endpoint/mod.ts'
-import { ApiError } from '../../http/errors.ts'
+import { ApiError, type ApiErrorCode } from '../../http/errors.ts'
 import type { Dollars, Usdc } from '../../x402/money.ts'
 import type { Json, Fields } from '../../lib/json.ts'
 import { checkControls, stopsIn, withoutIdleChoice } from './controls.ts'
@@ -44,6 +44,8 @@ export type ChatInput = {
   /** The request in the API's own format, for a vendor of that format. `chat` is for all others. */
   readonly own: Fields
   readonly chat: Fields
+  /** The same as the caller sent it, before the rules of its model. */
+  readonly asked: Fields
   readonly stream: boolean
   /** Estimated; 0 where neither the price nor a limit depends on it. */
   readonly promptTokens: number
@@ -146,6 +148,7 @@ export async function sizeRequest(
     row,
     format,
     chat,
+    asked: request,
     own: own ? own({ maxTokens, row, effort }) : chat,
     stream,
     promptTokens: fitted.promptTokens,
@@ -330,7 +333,7 @@ export async function answerChat(
       }
     } catch (error) {
       const isLast = index === candidates.length - 1
-      if (isLast || order.signal.aborted || !isModelUnavailable(error, input.row)) throw error
+      if (isLast || order.signal.aborted || !isModelUnavailable(error)) throw error
       log.warn('model unavailable, trying its fallback', {
         model: candidate.row.id,
         fallback: candidates[index + 1]?.row.id,
@@ -341,10 +344,18 @@ export async function answerChat(
   throw new ApiError('NOT_CONFIGURED')
 }
 
-function isModelUnavailable(error: unknown, { billing }: ChatRow): boolean {
+/** Full, too slow, away, refusing this gateway, or not there: another model may answer (contract 6.58). */
+const UNAVAILABLE: ReadonlySet<ApiErrorCode> = new Set([
+  'RATE_LIMITED',
+  'UPSTREAM_TIMEOUT',
+  'MODEL_UNAVAILABLE',
+  'PROVIDER_CONFIG_ERROR',
+  'NOT_CONFIGURED',
+])
+
+function isModelUnavailable(error: unknown): boolean {
   if (!(error instanceof ApiError)) return true
-  if (error.code === 'RATE_LIMITED') return billing.mode === 'free'
-  return error.code === 'MODEL_UNAVAILABLE' || error.code === 'PROVIDER_CONFIG_ERROR' || error.code === 'NOT_CONFIGURED'
+  return UNAVAILABLE.has(error.code)
 }
 
 /** Headers that name the model that answered (contract 6.53). */
@@ -359,6 +370,21 @@ function servedByHeaders(requestedRow: ChatRow, served: ChatRow): Readonly<Recor
   }
 }
 
+/** Whose model a row is served by. */
+const familyOf = ({ family, maker }: ChatRow): string => family ?? maker
+
+/** Members that the caller did not send, or not so. */
+function setByGateway(body: Fields, { asked, maxTokens }: ChatInput): readonly string[] {
+  const isCallersLimit = requestedTokens(asked) === maxTokens
+  return Object.keys(body).filter((name) => {
+    if (name === 'max_tokens' || name === 'max_output_tokens') return !isCallersLimit
+    return RULED.has(name) && body[name] !== asked[name]
+  })
+}
+
+/** What the rules of a row set or change. */
+const RULED: ReadonlySet<string> = new Set(['reasoning_effort', 'tool_choice'])
+
 async function askModel(
   { row, vendor }: Candidate,
   { input, signal, clock }: StreamedOrder<ChatInput>,
@@ -370,7 +396,16 @@ async function askModel(
   const body = isNative ? input.own : bodyFor(row, input)
   const viaResponses = !isNative && usesResponsesApi(row, body)
   const answer = await vendor.ask(
-    { format, model: row.upstream, body, stream, headers: forwardedHeaders, ...(viaResponses && { by: 'responses' }) },
+    {
+      format,
+      model: row.upstream,
+      family: familyOf(row),
+      ours: setByGateway(body, input),
+      body,
+      stream,
+      headers: forwardedHeaders,
+      ...(viaResponses && { by: 'responses' }),
+    },
     { signal },
   )
   const model = { upstream: row.upstream, publicId: row.id }
@@ -379,7 +414,11 @@ async function askModel(
     const stream = streamTranslation
       ? translated(answer.stream, streamTranslation.stream())
       : forwardedStream(answer.stream, isNative ? { format } : { format, model })
-    return { kind: 'stream', headers: {}, stream: await whenAnswerStarts(stream, { signal }) }
+    return {
+      kind: 'stream',
+      headers: {},
+      stream: await whenAnswerStarts(stream, { signal, clock, beginsBy: answer.stream.beginsBy }),
+    }
   }
   if (isNative) return { kind: 'whole', headers: {}, body: nonEmpty(answer.body, format), usage: usageIn(answer.body) }
   const isJsonEmulated = row.structured === 'emulated' && asksForJson(input.chat)

@@ -49,6 +49,7 @@ describe('vendors that converse', () => {
     expect(wins('parameters = { seed = 1 }')).toEqual({ ...served, parameters: { seed: 1 } })
     expect(wins('overrides = { service_tier = "flex" }')).toEqual({ ...served, overrides: { service_tier: 'flex' } })
     expect(wins('hidden = true')).toEqual(served)
+    expect(wins('style = "compatible"')).toEqual({ ...served, style: 'compatible' })
     expect(serving(vendor + row('vendor-a/chat-6-small', 'timeout_seconds = 5'), 'vendor-a/chat-6-large')).toEqual(
       served,
     )
@@ -198,6 +199,15 @@ describe('keys in the environment', () => {
     expect(config.environmentVendors).toEqual(['vendor-g'])
     expect(vendorsOf(config)).toEqual(['vendor-g'])
     expect(config.images.servings.get('vendor-a/image-1')?.key).toBe('k')
+  })
+
+  test('OPENAI_CHAT_STYLE says how the server at OPENAI_BASE_URL takes parameters, where it differs (contract 6.61)', () => {
+    const styleOf = (env: Record<string, string>) =>
+      good('', { OPENAI_API_KEY: 'k', ...env }).chat.servings.get('vendor-a/chat-6-small')?.style
+    expect([styleOf({}), styleOf({ OPENAI_CHAT_STYLE: 'compatible' })]).toEqual([undefined, 'compatible'])
+    expect(mistakes('', { OPENAI_API_KEY: 'k', OPENAI_CHAT_STYLE: 'azure' })).toEqual([
+      'OPENAI_CHAT_STYLE: must be openai or compatible, got "azure"',
+    ])
   })
 
   test('an empty variable is none, and X_BASE_URL says another address for X_API_KEY', () => {

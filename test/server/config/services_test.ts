@@ -190,6 +190,7 @@ describe('what can be said wrongly', () => {
       SWAP_FEE_RECIPIENT: PAYER,
       PHONE_COUNTRIES: 'US',
       TWILIO_FRAUD_FIELDS: 'sim_swap',
+      OPENAI_CHAT_STYLE: 'compatible',
       SANDBOX_MOST: '2',
       SANDBOX_MEMORY_MB: '128',
     }

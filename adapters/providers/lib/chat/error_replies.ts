@@ -46,6 +46,8 @@ export const chatErrorFor: ErrorFor = (kind, { maker, retrySeconds }) => {
 export type RefusedRequest = {
   /** What the caller sent. An error may name these members and no others. */
   readonly body: Fields
+  /** Members of `body` that the gateway has set or changed. */
+  readonly ours?: readonly string[] | undefined
   /** What went upstream. A rejected member that is only here is ours, so the operator must fix it. */
   readonly sent: Fields
   readonly streams: boolean
@@ -155,18 +157,34 @@ function byWords({ status, body }: ErrorReply, { streams }: RefusedRequest): Fai
 
 function byField({ status, body }: ErrorReply, request: RefusedRequest): FailureKind | ApiError | undefined {
   if (status !== 400 && status !== 422) return undefined
-  const { message: words, param } = envelope(body)
+  const { code, message: words, param } = envelope(body)
   const message = words.slice(0, MAX_WORDS)
   const { callerPath = (path: string) => path } = request
-  const named = [param, ...pathsIn(body), ...quotedIn(message), ...wordsIn(message, request.body)].map(callerPath)
-  const known = named.map((path) => knownPath(path, request.body)).find(Boolean)
+  const said = [param, ...pathsIn(body), ...quotedIn(message), ...wordsIn(message, request.body)]
+  const known = said.map((path) => knownPath(callerPath(path), request.body)).find(Boolean)
+  if (known && isOurs(known, { request, said: `${code} ${message}` })) return 'operator'
   if (known)
     return new ApiError('INVALID_PARAMETER', {
       message: `The model did not accept \`${known}\`. Nothing was charged.`,
       param: known,
     })
-  const [first = ''] = param.split(/[.[\]]/)
-  return OPERATOR_WORDS.test(message) || (first !== '' && Object.hasOwn(request.sent, first)) ? 'operator' : undefined
+  const others = [...said, ...wordsIn(message, request.sent)].map(firstOf)
+  return OPERATOR_WORDS.test(message) || others.some((name) => name !== '' && Object.hasOwn(request.sent, name))
+    ? 'operator'
+    : undefined
+}
+
+const firstOf = (path: string): string => path.split(/[.[\]]/)[0] ?? ''
+
+/** How the output limit is spelt is the gateway's choice. */
+const LIMITS = new Set(['max_tokens', 'max_completion_tokens', 'max_output_tokens'])
+const UNKNOWN_WORDS =
+  /\b(?:unsupported|unknown|unrecogni[sz]ed|unexpected|extra)[ _](?:parameter|field|argument|key|member|input|keyword)|not supported|not permitted|instead/i
+
+/** Whether the gateway has set a refused member by itself, or chosen its name. */
+function isOurs(path: string, { request, said }: { readonly request: RefusedRequest; readonly said: string }): boolean {
+  const name = firstOf(path)
+  return (request.ours ?? []).includes(name) || (LIMITS.has(name) && UNKNOWN_WORDS.test(said))
 }
 
 /** Paths from validators: FastAPI's `detail[].loc`, Google's `error.details[].fieldViolations[].field`. */

@@ -49,7 +49,13 @@ export function nativeFormat(config: ChatVendorConfig, native: NativeFormat): Ch
     const facts = { model: order.model, created: Math.floor(clock.now() / 1000) }
     const sent = writeChat(config, { order: isNative ? native.own(order) : native.fromChat(order) })
     const classify = chatErrorClassifier(
-      { body: order.body, sent, streams: order.stream, callerPath: (path) => native.callerPath(path, order.format) },
+      {
+        body: order.body,
+        ours: order.ours,
+        sent,
+        streams: order.stream,
+        callerPath: (path) => native.callerPath(path, order.format),
+      },
       native.quirks,
     )
     const { url, headers } = native.address(order)

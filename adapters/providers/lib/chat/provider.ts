@@ -4,6 +4,8 @@ import { chatErrorFor } from './error_replies.ts'
 import { type Fetch, type VendorHttp, vendorHttp } from '../../../http/fetch.ts'
 import { writeOrder } from '../image_provider.ts'
 
+export type ChatStyle = 'openai' | 'compatible'
+
 export type ChatVendorConfig = {
   /** Root of the API, before the protocol's own paths, for example `https://api.openai.com/v1`. */
   readonly baseUrl: string
@@ -19,6 +21,12 @@ export type ChatVendorConfig = {
   readonly parameters?: Fields | undefined
   /** Merged into every request above everything else. A null removes a field. */
   readonly overrides?: Fields | undefined
+  /**
+   * How the openai-chat protocol spells the output cap and reasoning, where the server is different from what the family
+   * of the model asks for. `openai`: `max_completion_tokens`, no `thinking` and no `reasoning_content`. `compatible`:
+   * `max_tokens`, with both.
+   */
+  readonly style?: ChatStyle | undefined
   /** Added to the headers of every request, such as `openai-organization`. */
   readonly headers?: Readonly<Record<string, string>> | undefined
   readonly clock: Clock

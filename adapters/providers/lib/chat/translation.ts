@@ -62,7 +62,12 @@ export async function translatedStream(
 
   await begin()
   isAnswered = true
-  return { next, cancel, apiErrorOf: () => refused }
+  return {
+    next,
+    cancel,
+    apiErrorOf: () => refused,
+    ...(upstream.beginsBy !== undefined && { beginsBy: upstream.beginsBy }),
+  }
 
   async function begin(): Promise<void> {
     const done = new AbortController()

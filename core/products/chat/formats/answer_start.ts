@@ -1,4 +1,5 @@
 /** Holds a stream back until the answer starts, so that an error before it can still be sent as an HTTP error. */
+import type { Clock } from '../../../lib/clock.ts'
 import type { AnswerStream } from '../../../endpoint/mod.ts'
 import { ApiError } from '../../../http/errors.ts'
 import { MAX_EVENT, parseEvent, tryJson } from './sse.ts'
@@ -12,6 +13,9 @@ const MAX_BUFFERED = MAX_EVENT
 /** A stream that knows whether its answer has started: with text, reasoning, a tool call or a refusal. */
 export type TrackedStream = AnswerStream & { hasStarted(): boolean }
 
+/** `beginsBy` is when it has to have started, in milliseconds since 1970, whatever comments come before. */
+type Start = { readonly signal: AbortSignal; readonly clock: Clock; readonly beginsBy?: number | undefined }
+
 /**
  * Resolves with the stream when its answer starts. Earlier bytes (comments, the chunk that names the role) are buffered
  * and sent with it, unchanged. Rejects and cancels the stream where it fails or ends before, or where `MAX_BUFFERED`
@@ -19,7 +23,7 @@ export type TrackedStream = AnswerStream & { hasStarted(): boolean }
  */
 export async function whenAnswerStarts(
   stream: TrackedStream,
-  { signal }: { readonly signal: AbortSignal },
+  { signal, clock, beginsBy }: Start,
 ): Promise<AnswerStream> {
   const buffered: Uint8Array[] = []
   let size = 0
@@ -27,6 +31,14 @@ export async function whenAnswerStarts(
   const cancel = () => stream.cancel()
   signal.addEventListener('abort', cancel, { once: true })
   if (signal.aborted) cancel()
+  const started = new AbortController()
+  let isLate = false
+  if (beginsBy !== undefined)
+    void clock.wait(Math.max(0, beginsBy - clock.now()), started.signal).then(() => {
+      if (started.signal.aborted) return
+      isLate = true
+      stream.cancel()
+    })
   try {
     while (!stream.hasStarted()) {
       const bytes = await stream.next()
@@ -39,10 +51,12 @@ export async function whenAnswerStarts(
     if (!stream.hasStarted()) throw noAnswer('it ended without an answer')
   } catch (error) {
     stream.cancel()
+    if (isLate) throw late()
     throw error instanceof ApiError && error.parts.message === BROKEN_OFF
       ? noAnswer('the stream was interrupted')
       : error
   } finally {
+    started.abort()
     signal.removeEventListener('abort', cancel)
   }
   let isRead = false
@@ -65,6 +79,9 @@ export async function whenAnswerStarts(
     nextSequence: () => stream.nextSequence?.() ?? 0,
   }
 }
+
+const late = () =>
+  new ApiError('UPSTREAM_TIMEOUT', { message: 'The model did not begin its answer in time. Nothing was charged.' })
 
 const BROKEN_OFF = 'The model ended its answer early.'
 

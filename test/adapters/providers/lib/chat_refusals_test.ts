@@ -40,6 +40,21 @@ const rows: readonly Row[] = [
   ['another 4xx', 410, e({}), 'PROVIDER_CONFIG_ERROR !'],
   ['a redirect', 307, '', 'PROVIDER_CONFIG_ERROR !'],
   ['a member that only we sent', 400, e({ param: 'service_tier' }), 'PROVIDER_CONFIG_ERROR !'],
+  [
+    'a limit by a name that the gateway chose (contract 6.63)',
+    400,
+    m("Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.", {
+      code: 'unsupported_parameter',
+      param: 'max_tokens',
+    }),
+    'PROVIDER_CONFIG_ERROR !',
+  ],
+  [
+    'a member that only we sent, in words (contract 6.63)',
+    400,
+    m('Unknown field service_tier'),
+    'PROVIDER_CONFIG_ERROR !',
+  ],
   ['an internal error', 500, e({ type: 'server_error' }), 'MODEL_UNAVAILABLE'],
   ['a bad gateway', 502, '<html>', 'MODEL_UNAVAILABLE'],
   ['an outage', 503, e({}), 'MODEL_UNAVAILABLE'],
@@ -206,6 +221,19 @@ describe.each([
       ),
     ).toEqual([])
   })
+})
+
+test('a refusal of a member that the gateway set is the operator’s, of one that the caller sent the caller’s (contract 6.63)', async () => {
+  const refusal = m('max_tokens is too large: 64.', { param: 'max_tokens' })
+  const read = async (ours?: readonly string[]) => {
+    const { chat, log } = vendor(() => Response.json(refusal, { status: 400, headers }))
+    return await reading(chat.ask({ ...ordered(ASKED), ...(ours && { ours }) }, calm()), log)
+  }
+  expect([await read(['max_tokens']), await read(['tool_choice']), await read()]).toEqual([
+    'PROVIDER_CONFIG_ERROR !',
+    'INVALID_PARAMETER max_tokens',
+    'INVALID_PARAMETER max_tokens',
+  ])
 })
 
 describe('an error in place of the first event of a stream', () => {

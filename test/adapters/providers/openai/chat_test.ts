@@ -165,6 +165,27 @@ describe('what openaiChat() sends', () => {
     expect(JSON.parse(body)).not.toHaveProperty('max_completion_tokens')
   })
 
+  test('parameters by the family of the model, wherever it is served, unless the server is said to differ (contract 6.61)', async () => {
+    const body = {
+      thinking: { type: 'enabled' },
+      reasoning_effort: 'low',
+      messages: [{ role: 'assistant', content: 'a', reasoning_content: 'hm' }, ...(HELLO.body.messages as Fields[])],
+    }
+    const asks = async (family: string, style?: OpenaiChatConfig['style']) => {
+      const { json } = await sent({ ...ordered(body), family }, { style })
+      const cap = json.max_completion_tokens === 64 ? 'max_completion_tokens' : 'max_tokens'
+      const [{ reasoning_content }] = json.messages as [{ reasoning_content?: string }]
+      expect(json).toMatchObject({ [cap]: 64, reasoning_effort: 'low' })
+      return [cap, 'thinking' in json, reasoning_content ?? '']
+    }
+    const asOpenai = ['max_completion_tokens', false, '']
+    const asOthers = ['max_tokens', true, 'hm']
+    expect(await asks('vendor-a')).toEqual(asOpenai)
+    for (const family of ['vendor-c', 'vendor-d', 'vendor-h', 'vendor-open', 'local'])
+      expect([family, await asks(family)]).toEqual([family, asOthers])
+    expect([await asks('vendor-a', 'compatible'), await asks('vendor-d', 'openai')]).toEqual([asOthers, asOpenai])
+  })
+
   test("the operator's parameters below the caller's, overrides above all, headers beside the key", async () => {
     const more = {
       parameters: { temperature: 1, service_tier: 'flex', model: 'mine', stream: true },

@@ -862,6 +862,23 @@ describe('what controls an answer is judged before the quote (contract 6.59)', (
   })
 })
 
+test('the vendor is told whose model it is, and which members the gateway has set (contract 6.61, 6.63)', async () => {
+  const ours = async (body: Record<string, unknown>) => {
+    const { sent, vendor } = shopOf()
+    await sent(body)
+    const { family, ours } = vendor.orders.at(-1) ?? {}
+    return [family, ours]
+  }
+  expect(await ours({ model: 'vendor-d/chat-5.3' })).toEqual(['vendor-d', ['max_tokens']])
+  expect(await ours({ model: 'vendor-d/chat-5.3', max_tokens: 64, temperature: 1 })).toEqual(['vendor-d', []])
+  expect(await ours({ model: 'vendor-d/chat-5.3', max_completion_tokens: 64 })).toEqual(['vendor-d', []])
+  expect(await ours({ model: 'vendor-d/chat-5.3', max_tokens: 999_999 })).toEqual(['vendor-d', ['max_tokens']])
+  expect(await ours({ model: 'vendor-a/chat-6-flagship', max_tokens: 64, reasoning_effort: 'minimal' })).toEqual([
+    'vendor-a',
+    ['reasoning_effort'],
+  ])
+})
+
 describe('the rules of a model', () => {
   test('the six-series refuses what its maker refuses, before the 402; a temperature of 1 passes (contract 6.33)', async () => {
     const refusals = {

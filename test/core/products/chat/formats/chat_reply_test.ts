@@ -404,7 +404,7 @@ describe('a fallback', () => {
     }
   })
 
-  test('of a paid model is paid once at the quoted price, and a rate limit is told instead', async () => {
+  test('of a paid model is paid once at the quoted price, and answers where the model is full or too slow (contract 6.62)', async () => {
     const flat = { ...ORDER, model: 'vendor-open/qwen3-235b' }
     const { alice, chain } = shopOf(without([flat.model]))
     const answer = await alice.buy(flat, { path })
@@ -416,7 +416,11 @@ describe('a fallback', () => {
     expect(named(answer.headers)).toEqual(['true', flat.model, 'vendor-open/qwen3-32b'])
     expect(chain.transfers.map(({ value }) => value)).toEqual([2_000n])
     const limited = shopOf(without([flat.model], () => rateLimited('vendor-open', 5)))
-    expect([(await limited.alice.buy(flat, { path })).status, limited.vendor.orders.length]).toEqual([429, 1])
+    expect([(await limited.alice.buy(flat, { path })).status, limited.vendor.orders.length]).toEqual([200, 2])
+    const slow = shopOf(without([flat.model], () => new ApiError('UPSTREAM_TIMEOUT')))
+    expect([(await slow.alice.buy(flat, { path })).status, slow.vendor.orders.length]).toEqual([200, 2])
+    const full = shopOf(without([flat.model, 'vendor-open/qwen3-32b'], () => rateLimited('vendor-open', 5)))
+    expect([(await full.alice.buy(flat, { path })).status, full.chain.transfers.length]).toEqual([429, 0])
   })
 
   test('is asked where the operator has not configured the model itself', async () => {
