@@ -52,7 +52,8 @@ import type { Call, NewWalletLimit, Ports } from './ports/mod.ts'
 import { withHealthStatus } from './endpoint/health_status.ts'
 import { isSameSecret, newId } from './lib/ids.ts'
 import { unpaidWork } from './http/unpaid_work.ts'
-import type { RequestContext } from './call/request_context.ts'
+import { paymentHeader, type RequestContext } from './call/request_context.ts'
+import { trialOf } from './endpoint/samples.ts'
 import type { Caller, Gateway } from './endpoint/gateway.ts'
 
 /** What differs from one gateway to the next. Only `ports` must be given. */
@@ -63,6 +64,8 @@ export type Setup = {
   /** What replies call the network, for example `base`. */
   readonly label?: string
   readonly version?: string
+  /** Where to reach the operator, for its documents: an http(s) URL or an e-mail address. Its docs page unless told. */
+  readonly contact?: string
   readonly catalog?: Catalog
   readonly endpoints?: readonly Endpoint[]
   readonly timeouts?: Partial<Timeouts>
@@ -208,12 +211,15 @@ export function gateway(setup: Setup): Gateway {
   const { handlePaid, discover, poll, pollUpstream, cancel, drain } = callHandlers(gatewayContext)
   const { objects, vendors, countTokens } = ports
   const terms = () => withoutHints(chain.terms(clock.now()))
+  const { networks, featureFlags, allowlists } = gatewayContext
+  const offering = { catalog, vendors, countTokens, networks, featureFlags, allowlists }
   const documents = documentsOf(list.endpoints, {
     label,
     version,
     terms,
     changes: changelog,
-    offering: { catalog, vendors, countTokens, networks: gatewayContext.networks },
+    offering,
+    ...(setup.contact !== undefined && { contact: setup.contact }),
   })
   let isDraining = false
   const leaveRotation = () => void (isDraining = true)
@@ -290,11 +296,18 @@ export function gateway(setup: Setup): Gateway {
     const path = bareV1 && url.path.startsWith('/v1/') ? `/api${url.path}` : url.path
     const match = list.match(request.method, path)
     if ('endpoint' in match) found.name = match.endpoint.name
-    if (match.kind === 'discover')
-      return await discover(match.endpoint, requestContextOf(request, url, { caller, params: match.params, bazaar }))
+    if (match.kind === 'discover') {
+      const { endpoint: looked, params: given } = match
+      const shown = isSold(looked) && isTemplate(given) ? trialOf(looked, offering).path : given
+      return await discover(looked, requestContextOf(request, url, { caller, params: shown, bazaar }))
+    }
     if (match.kind === 'options') return { status: 204, headers: { allow: match.allow }, body: null }
     if (match.kind === 'wrong_method') throw wrongMethod(request.method, path, match.allow)
-    if (match.kind === 'unknown') throw unknownPath(path, match.nearby)
+    if (match.kind === 'unknown')
+      throw unknownPath(
+        path,
+        match.nearby.filter((endpoint) => documents.offered().includes(endpoint)),
+      )
     const { endpoint, params } = match
     const requestContext = requestContextOf(request, url, {
       caller,
@@ -304,6 +317,8 @@ export function gateway(setup: Setup): Gateway {
     if (endpoint.kind === 'poll') return await poll(endpoint, requestContext, params.id ?? '')
     if (endpoint.kind !== 'free') {
       try {
+        if (isTemplate(params) && paymentHeader(request) === null)
+          return await discover(endpoint, { ...requestContext, params: trialOf(endpoint, offering).path })
         return await handlePaid(endpoint, requestContext)
       } catch (error) {
         return refusal(error, endpoint.errorFormat, request)
@@ -451,7 +466,18 @@ export function gateway(setup: Setup): Gateway {
     return new Response(body as BodyInit | null, { status, headers })
   }
 
-  return { name, endpoints: list.endpoints, handle, fetch, renew, maintain, takeOver, leaveRotation, drain }
+  return {
+    name,
+    endpoints: list.endpoints,
+    offered: documents.offered,
+    handle,
+    fetch,
+    renew,
+    maintain,
+    takeOver,
+    leaveRotation,
+    drain,
+  }
 }
 
 const STORAGE_AWAY = new ApiError('NOT_READY', {
@@ -509,10 +535,17 @@ function wrongMethod(method: string, path: string, allow: string): ApiError {
   })
 }
 
+/** Indexers ask for paths as the documents write them, braces included (contract 19.14). */
+const isTemplate = (params: Readonly<Record<string, string>>): boolean =>
+  Object.entries(params).some(([name, value]) => value === `{${name}}`)
+
 /** Names routes that the caller may have meant (contract 3.6). */
-function unknownPath(path: string, nearby: readonly string[]): ApiError {
+const MAX_NEARBY = 5
+
+function unknownPath(path: string, similar: readonly Endpoint[]): ApiError {
   const isBare = path === '/v1' || path.startsWith('/v1/')
   const meant = isBare ? `The API is served under /api/v1: try /api${path}.` : 'There is nothing at this path.'
+  const nearby = similar.slice(0, MAX_NEARBY).map((endpoint) => `${endpoint.method} ${endpoint.path}`)
   return new ApiError('NOT_FOUND', { message: meant, fields: { nearby } })
 }
 

@@ -10,7 +10,8 @@ export type Match =
   | { kind: 'discover'; endpoint: Sold | Free; params: Readonly<Record<string, string>> }
   | { kind: 'options'; allow: string }
   | { kind: 'wrong_method'; allow: string }
-  | { kind: 'unknown'; nearby: readonly string[] }
+  /** `nearby` are the endpoints that are not hidden, the most similar path first. */
+  | { kind: 'unknown'; nearby: readonly Endpoint[] }
 
 export type Router = {
   readonly endpoints: readonly Endpoint[]
@@ -79,12 +80,12 @@ function routerOf(endpoints: readonly Endpoint[]): Router {
     return method === 'OPTIONS' ? { kind: 'options', allow } : { kind: 'wrong_method', allow }
   }
 
-  function nearby(path: string): readonly string[] {
+  function nearby(path: string): readonly Endpoint[] {
     const given = path.split('/')
     const listed = endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
     const ranked = listed.map((endpoint) => ({ endpoint, near: shared(given, endpoint.path.split('/')) }))
     ranked.sort((a, b) => b.near - a.near)
-    return ranked.slice(0, 5).map(({ endpoint }) => `${endpoint.method} ${endpoint.path}`)
+    return ranked.map(({ endpoint }) => endpoint)
   }
 
   const sold = endpoints.filter(isSold)

@@ -101,7 +101,6 @@ const UNPROVEN = `
 
   6.21 6.23 6.25 6.27
 
-  19.3 19.4
 `.match(/\d+\.\d+/g)
 
 function named(files: readonly Source[]): Set<string> {

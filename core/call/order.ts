@@ -98,7 +98,7 @@ export function orders(gatewayContext: GatewayContext): Orders {
       endpoint.delivery === 'stream'
         ? await endpoint.check(read, head, { ...context, countTokens })
         : endpoint.check(read, context)
-    if (!endpoint.isAvailable(input, context)) throw notConfigured(endpoint)
+    if (!endpoint.isAvailable(input, context)) throw notConfigured(endpoint, endpoint.remember(input).model)
     return { input, price: endpoint.delivery === 'stream' ? endpoint.price(input) : endpoint.price(input, context) }
   }
 
@@ -151,9 +151,10 @@ function everyQueryValue(query: URLSearchParams): Record<string, string | string
   return Object.fromEntries(values)
 }
 
-function notConfigured({ summary }: Sold): ApiError {
+/** Names the model that was asked for, else the service. */
+function notConfigured({ name }: Sold, model: string | null = null): ApiError {
   return new ApiError('NOT_CONFIGURED', {
-    message: `${summary}: the operator has not configured this model. Nothing was charged.`,
+    message: `${model ?? name.split('.', 1)[0]}: the operator has not configured it. Nothing was charged.`,
   })
 }
 

@@ -2,7 +2,7 @@
 import type { Free, JobDescription, Sold } from '../endpoint/mod.ts'
 import { isBrowser } from '../http/browser_402.ts'
 import type { Proof } from '../ports/mod.ts'
-import { PAYMENT_HEADERS, type Resource } from '../x402/protocol.ts'
+import { type Bazaar, PAYMENT_HEADERS, type Resource } from '../x402/protocol.ts'
 
 /** One HTTP request, as far as selling needs it. */
 export type RequestContext = {
@@ -17,7 +17,7 @@ export type RequestContext = {
   /** Aborts when the caller has gone. */
   readonly gone: AbortSignal
   /** How an indexer may call what is sold, as JSON; undefined where it is not to be told. */
-  readonly bazaar: (endpoint: Sold | Free) => string | undefined
+  readonly bazaar: (endpoint: Sold | Free) => Bazaar | undefined
 }
 
 /** Either header name; when both are there they are equal, or the protocol's own wins. */

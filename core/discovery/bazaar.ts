@@ -31,6 +31,19 @@ export function bazaarOf(endpoint: Sold | Free, offering: Offering): string {
   return inAscii(written.find((text) => text.length <= MAX) ?? written.at(-1) ?? '')
 }
 
+/** The shortest form, for headers: how to call, and that there is an input and an output; OpenAPI says the rest. */
+export function briefBazaarOf(endpoint: Sold | Free): string {
+  const isGet = endpoint.kind === 'free' || endpoint.from === 'query'
+  const input = isGet
+    ? { type: 'http', method: 'GET' }
+    : { type: 'http', method: endpoint.method, bodyType: 'json', body: {} }
+  const properties = {
+    input: { properties: isGet ? { queryParams: {} } : { body: {} } },
+    output: { properties: { example: {} } },
+  }
+  return JSON.stringify({ info: { input }, schema: { properties } })
+}
+
 /** JSON in ASCII. */
 const inAscii = (json: string): string =>
   json.replace(/[^ -~]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)
@@ -42,19 +55,23 @@ function template({ path }: Endpoint): Fields {
   return namesIn(path).length > 0 ? { routeTemplate: path.replaceAll(/\{(\w+)(?:\.{3})?\}/g, ':$1') } : {}
 }
 
+/** Indexers want to know that there is one; OpenAPI describes it. */
+const OUTPUT = { type: 'object', properties: { example: { type: 'object' } } }
+
 /** A minimal JSON Schema of `info`; OpenAPI describes the fields. */
 function schemaOf({ type, method, bodyType, ...parts }: Fields, depth: 'deep' | 'shallow' = 'deep'): Fields {
   const properties = {
     type: { const: type },
     method: { const: method },
     ...(bodyType !== undefined && { bodyType: { const: bodyType } }),
+    ...(bodyType === undefined && { queryParams: { type: 'object' } }),
     ...typesOf(parts, depth),
   }
   const input = { type: 'object', properties, required: ['type', 'method'] }
   return {
     $schema: 'https://json-schema.org/draft/2020-12/schema',
     type: 'object',
-    properties: { input },
+    properties: { input, output: OUTPUT },
     required: ['input'],
   }
 }

@@ -10,6 +10,8 @@ export type GatewayDescription = {
   readonly label: string
   readonly version: string
   terms(): readonly Terms[]
+  /** Where to reach the operator: an http(s) URL or an e-mail address. */
+  readonly contact?: string
   readonly offering: StreamedContext
   /** Changelog entries, newest first. */
   readonly changes: readonly Change[]

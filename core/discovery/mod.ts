@@ -1,46 +1,63 @@
 /** The discovery documents of a gateway, derived from its endpoints and cached. */
-import { bazaarOf } from './bazaar.ts'
+import { bazaarOf, briefBazaarOf } from './bazaar.ts'
 import type { GatewayDescription } from './document_input.ts'
 import { DOCS_POLICY, docsPage, escape } from './reference_page.ts'
 import type { Endpoint, Free, Sold } from '../endpoint/mod.ts'
+import { offeredIn } from '../endpoint/samples.ts'
 import type { GatewayFacts } from '../endpoint/gateway_info.ts'
+import type { Bazaar } from '../x402/protocol.ts'
 import { openapi } from './openapi.ts'
 import { priceList } from './price_list.ts'
 import { wellKnown } from './well_known.ts'
 
 export type Documents = {
+  /** What is served as the gateway is configured. */
+  offered(): readonly Endpoint[]
   readonly documents: Pick<GatewayFacts, 'openapi' | 'wellKnown' | 'docs' | 'pricing'>
-  /** The `bazaar` extension of an endpoint as JSON; undefined for one that indexers must not call. */
-  bazaar(endpoint: Sold | Free): string | undefined
+  /** The `bazaar` extension of an endpoint; undefined for one that indexers must not call. */
+  bazaar(endpoint: Sold | Free): Bazaar | undefined
 }
 
 /** Placeholder for the origin in cached documents; reserved, so no host has this name (RFC 6761). */
 const PLACEHOLDER_ORIGIN = 'https://gateway.invalid'
 
 export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescription): Documents {
-  const bazaarByName = new Map<string, string>()
+  const bazaarByName = new Map<string, Bazaar>()
   // Payment terms become available after the start and may change with the chain configuration.
   const key = () => JSON.stringify(facts.terms())
-  const described = memoized(() => openapi(endpoints, PLACEHOLDER_ORIGIN, facts), key)
+  // Rows and vendors do not change while a gateway runs.
+  const offered = memoized(
+    () => offeredIn(endpoints, facts.offering),
+    () => '',
+  )
+  const describe = (shown: readonly Endpoint[]) =>
+    openapi(shown, facts, { origin: PLACEHOLDER_ORIGIN, offered: new Set(offered()) })
+  const described = memoized(() => describe(offered()), key)
   const written = memoized(async () => JSON.stringify(await described()), key)
+  const everything = memoized(async () => JSON.stringify(await describe(endpoints)), key)
   const page = memoized(
     async () => docsPage(await described(), { origin: PLACEHOLDER_ORIGIN, label: facts.label, changes: facts.changes }),
     key,
   )
-  const listed = memoized(() => JSON.stringify(wellKnown(endpoints, PLACEHOLDER_ORIGIN, facts)), key)
+  const listed = memoized(() => JSON.stringify(wellKnown(offered(), PLACEHOLDER_ORIGIN, facts)), key)
   const inJson = (origin: string) => JSON.stringify(origin).slice(1, -1)
   return {
+    offered,
     documents: {
-      openapi: async (origin) => (await written()).replaceAll(PLACEHOLDER_ORIGIN, () => inJson(origin)),
+      openapi: async (origin, { all = false } = {}) =>
+        (await (all ? everything() : written())).replaceAll(PLACEHOLDER_ORIGIN, () => inJson(origin)),
       docs: async (origin) => ({
         html: (await page()).replaceAll(PLACEHOLDER_ORIGIN, () => escape(origin)),
         policy: DOCS_POLICY,
       }),
       wellKnown: (origin) => listed().replaceAll(PLACEHOLDER_ORIGIN, () => inJson(origin)),
-      pricing: () => priceList(endpoints, facts.offering),
+      pricing: () => priceList(offered(), facts.offering),
     },
     bazaar(endpoint) {
-      const known = bazaarByName.get(endpoint.name) ?? bazaarOf(endpoint, facts.offering)
+      const known = bazaarByName.get(endpoint.name) ?? {
+        whole: bazaarOf(endpoint, facts.offering),
+        brief: briefBazaarOf(endpoint),
+      }
       bazaarByName.set(endpoint.name, known)
       return known
     },

@@ -2,7 +2,7 @@
  * The endpoints as OpenAPI 3.1: every field, price and error, each with an example. Prices come from the code that
  * quotes them.
  */
-import { bazaarOf } from './bazaar.ts'
+import { bazaarOf, briefBazaarOf } from './bazaar.ts'
 import {
   type Endpoint,
   type Free,
@@ -41,20 +41,35 @@ type Fields = Readonly<Record<string, unknown>>
 export const DESCRIPTION =
   'Sells AI by the call. A request without payment is answered 402 with an exact quote; sign a USDC authorization (x402 version 2) and send the request again with a payment header. Money moves only when there is a result.'
 
-/** Builds the document. Rejects only if a sample request fails unexpectedly. */
+/**
+ * Builds the document of these endpoints. Those that are not `offered` are marked `x-available: false`. Rejects only if
+ * a sample request fails unexpectedly.
+ */
 export async function openapi(
   endpoints: readonly Endpoint[],
-  origin: string,
   facts: GatewayDescription,
+  { origin, offered }: { readonly origin: string; readonly offered: ReadonlySet<Endpoint> },
 ): Promise<Fields> {
   const listed = endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
   const parts = components()
+  const gets = new Set(
+    listed.flatMap((endpoint) => (methodsOf(endpoint).includes('GET') ? pathsOf(endpoint).map(shapeOf) : [])),
+  )
   const paths: Record<string, Record<string, unknown>> = {}
   for (const endpoint of listed) {
     const trial = isSold(endpoint) ? await pricedTrial(endpoint, facts.offering) : trialOf(endpoint, facts.offering)
-    const path = endpoint.path.replaceAll('...}', '}')
-    for (const method of methodsOf(endpoint))
-      paths[path] = { ...paths[path], [method.toLowerCase()]: operation(endpoint, method, { trial, facts, parts }) }
+    const marks = offered.has(endpoint) ? {} : { 'x-available': false }
+    for (const [index, written] of pathsOf(endpoint).entries()) {
+      const path = written.replaceAll('...}', '}')
+      const operations: Record<string, unknown> = {}
+      const operationContext = { trial, facts, parts, suffix: index === 0 ? '' : `.alias_${index}` }
+      const alias = index === 0 ? {} : { 'x-alias-of': endpoint.path.replaceAll('...}', '}') }
+      for (const method of methodsOf(endpoint))
+        operations[method.toLowerCase()] = { ...operation(endpoint, method, operationContext), ...alias, ...marks }
+      if (isSold(endpoint) && !gets.has(shapeOf(written)))
+        operations.get = { ...quoteOperation(endpoint, operationContext), ...alias, ...marks }
+      paths[path] = { ...paths[path], ...operations }
+    }
   }
   return {
     openapi: '3.1.0',
@@ -63,29 +78,98 @@ export async function openapi(
       version: facts.version,
       description: DESCRIPTION,
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+      contact: contactOf(facts, origin),
+      'x-guidance': guidance(listed, origin),
     },
     servers: [{ url: origin }],
     tags: [...new Set(listed.map(({ tag }) => tag))].map((name) => ({ name })),
     paths,
-    components: componentsIn(paths, parts),
+    components: {
+      ...componentsIn(paths, parts),
+      ...(listed.some(({ kind }) => kind === 'poll') && { securitySchemes: SECURITY_SCHEMES }),
+    },
     externalDocs: { url: `${origin}/docs`, description: 'The same as a page.' },
   }
 }
 
-type OperationContext = { readonly trial: Trial; readonly facts: GatewayDescription; readonly parts: Components }
+type OperationContext = {
+  readonly trial: Trial
+  readonly facts: GatewayDescription
+  readonly parts: Components
+  /** Of operation ids; '' at the endpoint's own path. */
+  readonly suffix: string
+}
+
+const pathsOf = ({ path, aliases = [] }: Endpoint): readonly string[] => [path, ...aliases]
+const shapeOf = (path: string): string => path.replaceAll(/\{[^}]*\}/g, '{}')
+/** Whether all that is sold here is free, so that there is nothing to pay. */
+const isFree = ({ price }: Trial): boolean => price === 'free'
+
+/** A poll is read by the wallet that ordered, which proves itself by a payment header or by sign-in-with-x. */
+const SECURITY_SCHEMES = {
+  wallet: {
+    type: 'apiKey',
+    in: 'header',
+    name: paymentParameter.name,
+    description: 'A payment header, or sign-in-with-x, of the wallet that submitted the job. It proves the wallet.',
+    'x-agentcash-auth-kind': 'siwx',
+  },
+}
+
+function contactOf({ contact = '' }: GatewayDescription, origin: string): Fields {
+  if (contact.includes('@') && !contact.startsWith('http')) return { email: contact }
+  return { url: contact === '' ? `${origin}/docs` : contact }
+}
+
+/** What an agent has to know before its first call. */
+function guidance(shown: readonly Endpoint[], origin: string): string {
+  const sold = [...new Set(shown.filter(isSold).map(({ tag }) => tag))]
+  return [
+    `This gateway sells ${sold.join(', ')} by the call, paid in USDC by x402 version 2. No account, no API key.`,
+    'Send the request without payment: the 402 has the exact price of this very request. Sign one of its offers and send the same request again with the payment in PAYMENT-SIGNATURE.',
+    'A 400 says which field is wrong, and comes before the 402. A failure costs nothing.',
+    'A 202 has a poll_url: GET it as it is, every 2 to 5 seconds, with a payment header of the same wallet. The first poll that finds the result ready charges for it, once.',
+    'If a reply is lost, send the same request with the same signed payment again: it is charged once.',
+    `Models and rates: ${origin}/api/v1/models and ${origin}/api/pricing. As a page: ${origin}/docs.`,
+  ].join('\n')
+}
+
+/** GET on the path of a paid POST: the 402 of the default price. It never sells. */
+function quoteOperation(endpoint: Sold, operationContext: OperationContext): Fields {
+  const { name, summary, tag, path } = endpoint
+  const { trial, suffix } = operationContext
+  const { parameters = [] } = requestOf(endpoint, 'GET', trial) as { readonly parameters?: readonly Fields[] }
+  const inPath = parameters.filter((each) => each.in === 'path')
+  const refusals = Object.entries(errorsOf(endpoint, operationContext)).filter(([status]) => status.startsWith('5'))
+  return {
+    operationId: `${name}.quote${suffix}`,
+    summary: `${summary}: the default price`,
+    description: `Answers 402 with the price of the example of POST ${path.replaceAll('...}', '}')}, and never sells.`,
+    tags: [tag],
+    'x-quote-of': name,
+    security: [],
+    ...(inPath.length > 0 && { parameters: inPath }),
+    responses: { 402: demand('The default price. Nothing was charged.', {}, {}), ...Object.fromEntries(refusals) },
+  }
+}
 
 function operation(endpoint: Endpoint, method: string, operationContext: OperationContext): Fields {
   const { name, summary, description, tag, aliases = [] } = endpoint
   const also = aliases.length > 0 ? `Also at ${aliases.join(', ')}.` : undefined
   const words = [description, also].filter((text) => text !== undefined).join(' ')
   return {
-    operationId: method === endpoint.method ? name : `${name}.${method.toLowerCase()}`,
+    operationId: `${method === endpoint.method ? name : `${name}.${method.toLowerCase()}`}${operationContext.suffix}`,
     summary,
     ...(words !== '' && { description: words }),
     tags: [tag],
-    ...(isSold(endpoint) && {
-      'x-payment-info': { protocols: ['x402'], price: priceRange(endpoint, operationContext.facts.offering) },
-    }),
+    ...(isSold(endpoint) && !isFree(operationContext.trial)
+      ? {
+          'x-payment-info': {
+            protocols: [{ x402: {} }],
+            price: priceRange(endpoint, operationContext.facts.offering),
+          },
+        }
+      : { security: endpoint.kind === 'poll' ? [{ wallet: [] }] : [] }),
     ...requestOf(endpoint, method, operationContext.trial),
     responses: responsesOf(endpoint, operationContext),
   }
@@ -232,7 +316,10 @@ function answersOf(endpoint: Endpoint, { trial, facts, parts }: OperationContext
 
 function quotedExample(endpoint: Sold, price: Price, facts: GatewayDescription): unknown {
   return demandExample(
-    { ...challengeContext(endpoint, price, facts), bazaar: bazaarOf(endpoint, facts.offering) },
+    {
+      ...challengeContext(endpoint, price, facts),
+      bazaar: { whole: bazaarOf(endpoint, facts.offering), brief: briefBazaarOf(endpoint) },
+    },
     price,
   )
 }
@@ -271,7 +358,12 @@ function demand(description: string, own: Fields, shared: Fields): Fields {
   return {
     description,
     headers,
-    content: { 'application/json': { schema: ref('PaymentRequired'), examples: { ...own, ...shared } } },
+    content: {
+      'application/json': {
+        schema: ref('PaymentRequired'),
+        ...(Object.keys({ ...own, ...shared }).length > 0 && { examples: { ...own, ...shared } }),
+      },
+    },
   }
 }
 

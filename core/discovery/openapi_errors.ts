@@ -5,7 +5,7 @@ import { json, type Reply } from '../http/reply.ts'
 import { ApiError, type ApiErrorCode, type ApiErrorParts, rateLimited, rowOf } from '../http/errors.ts'
 import * as replies from '../endpoint/replies.ts'
 import { namesIn } from '../endpoint/samples.ts'
-import type { Offer } from '../x402/protocol.ts'
+import type { Bazaar, Offer } from '../x402/protocol.ts'
 
 const BODY: readonly ApiErrorCode[] = ['INVALID_JSON', 'INVALID_CONTENT_TYPE', 'INVALID_BODY', 'TOO_LARGE']
 const PAYING: readonly ApiErrorCode[] = [
@@ -209,7 +209,7 @@ export type ChallengeContext = {
 
 /** The 402 body of an unpaid request. */
 export function demandExample(
-  { offers, label, errorFormat, bazaar }: ChallengeContext & { readonly bazaar: string },
+  { offers, label, errorFormat, bazaar }: ChallengeContext & { readonly bazaar: Bazaar },
   price: Price,
 ): unknown {
   return bodyOf(

@@ -98,7 +98,8 @@ function paying(origin: string): string {
   return `<h2 id="paying">Paying</h2>
 <section>
 <p>Send a request. Whatever costs money is answered <code>402</code> with an exact price in USDC, for this very request. Sign that offer, and send the
-same request again with the signature in <code>PAYMENT-SIGNATURE</code>. You are charged once, when the result is there, and never for a failure.</p>
+same request again with the signature in <code>PAYMENT-SIGNATURE</code>. You are charged once, when the result is there, and never for a failure.
+GET on a path that is paid by POST answers <code>402</code> with its default price.</p>
 <pre>${escape([...CLIENT, `const reply = await pay('${origin}/api/...', { method: 'POST', headers, body })`].join('\n'))}</pre>
 <p>What takes longer than its reply may last is answered <code>202</code> with a <code>poll_url</code>. GET it, as it is, with a payment header of the same wallet: the
 first poll that finds the result ready charges for it, once. Its <code>key</code> is for you alone: with it the payment that you sent goes on reading the result.
@@ -119,8 +120,10 @@ type Operation = {
 
 function operationsIn(openapi: Node): readonly Operation[] {
   return Object.entries(nodeOf(openapi.paths)).flatMap(([path, item]) =>
-    Object.entries(nodeOf(item)).map(([method, operation]) => {
+    Object.entries(nodeOf(item)).flatMap(([method, operation]) => {
       const node = nodeOf(operation)
+      // The page names aliases in prose, and says once what GET on a paid path answers.
+      if (node['x-alias-of'] !== undefined || node['x-quote-of'] !== undefined) return []
       return {
         id: String(node.operationId),
         summary: String(node.summary),

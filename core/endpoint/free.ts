@@ -83,6 +83,8 @@ export type Free = Common & {
   readonly sample?: Sample | ((offering: Offering) => Sample)
   /** Where it words its refusals itself, and takes any body: examples of them, for the documents. */
   readonly refusals?: readonly { readonly name: string; readonly summary: string; readonly reply: Reply }[]
+  /** It asks for what an order or an earlier call made, by its id: documents have no example of it. */
+  readonly follows?: true
   /** Left out of OpenAPI and discovery: it serves other endpoints. */
   readonly hidden?: true
   answer(request: FreeRequest, context: FreeContext): Reply | Promise<Reply>

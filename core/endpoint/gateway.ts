@@ -14,6 +14,8 @@ export type Caller = {
 export type Gateway = {
   readonly name: string
   readonly endpoints: readonly Endpoint[]
+  /** Those of them that can be bought or used as it is configured: what its documents show. */
+  offered(): readonly Endpoint[]
   /** Answers a request. Never rejects. */
   handle(request: Request, caller: Caller): Promise<Reply>
   /** The same as a web-standard Response. */
@@ -37,6 +39,7 @@ export function retiredGateway(name: string): Gateway {
   return {
     name,
     endpoints: [],
+    offered: () => [],
     handle,
     async fetch() {
       const { status, headers, body } = await handle()

@@ -19,9 +19,10 @@ export type GatewayFacts = {
   terms(): readonly Terms[]
   /** What it has seen of its chain and its models lately. */
   readonly healthStatus: HealthStatus
-  /** What is on the menu, and what one call of it costs. */
+  /** What this gateway serves as it is configured, and what one call of it costs. */
   pricing(): readonly Priced[]
-  openapi(origin: string): Promise<string>
+  /** `all` adds what is not configured, marked `x-available: false`. */
+  openapi(origin: string, options?: { readonly all?: boolean }): Promise<string>
   wellKnown(origin: string): string
   /** The reference page as HTML, and the Content-Security-Policy that it is served under. */
   docs(origin: string): Promise<{ readonly html: string; readonly policy: string }>

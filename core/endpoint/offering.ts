@@ -14,6 +14,8 @@ export type Context = {
   readonly featureFlags?: { readonly referenceMedia?: boolean }
   /** Those that this gateway is paid on, CAIP-2. */
   readonly networks?: readonly string[]
+  /** The operator's lists of wallets, by name. */
+  readonly allowlists?: Readonly<Record<string, readonly string[]>>
 }
 
 /** What is on the shelf, and who of the operator's vendors can make it. */

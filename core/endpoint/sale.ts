@@ -30,6 +30,11 @@ export type Common = {
   readonly tag: string
   /** Errors of its own, for the documents; what its kind, dialect and input bring with them is known already. */
   readonly errors?: readonly ApiErrorCode[]
+  /**
+   * Whether this gateway serves it as it is configured: documents leave out what is not served. Unless told, what is free is served, what is paid where
+   * its sample can be bought, and a poll where anything that it polls is served.
+   */
+  isOffered?(offering: Offering): boolean
 }
 
 /** Whatever is sold by the call. It is checked first and then quoted: bad input never costs a signature. */

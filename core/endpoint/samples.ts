@@ -1,5 +1,15 @@
 /** Requests that anybody may try: what documents show, indexers are told, and default prices are made from. */
-import type { Endpoint, Streamed, StreamedContext, Offering, Paid, Price, Sample, Sold } from './mod.ts'
+import {
+  type Endpoint,
+  isSold,
+  type Offering,
+  type Paid,
+  type Price,
+  type Sample,
+  type Sold,
+  type Streamed,
+  type StreamedContext,
+} from './mod.ts'
 import { ApiError } from '../http/errors.ts'
 
 /** A whole request, in the parts in which it is sent. `price` is undefined where nobody here can serve it. */
@@ -17,8 +27,7 @@ export function namesIn(path: string): readonly string[] {
 
 /** What is asked of an endpoint in the example of its documents. */
 export function trialOf(endpoint: Endpoint, offering: Offering): Trial {
-  if (endpoint.kind === 'poll')
-    return { path: Object.fromEntries(namesIn(endpoint.path).map((name) => [name, NO_JOB])), query: {} }
+  if (endpoint.kind === 'poll' || (endpoint.kind === 'free' && endpoint.follows)) return NO_EXAMPLE
   if (endpoint.kind === 'free')
     return freeTrial(endpoint.path, typeof endpoint.sample === 'function' ? endpoint.sample(offering) : endpoint.sample)
   const sample = orderOf(endpoint, offering)
@@ -28,8 +37,8 @@ export function trialOf(endpoint: Endpoint, offering: Offering): Trial {
   return { path: textFields(sample, isIn), query: textFields(sample, (name) => !isIn(name)) }
 }
 
-/** The id of no job: whoever polls it is told so, and nothing else happens. */
-const NO_JOB = '00000000000000000000000000000000'
+/** What follows an order is asked for by an id that the order made: no example of it would be answered. */
+const NO_EXAMPLE: Trial = { path: {}, query: {} }
 
 function freeTrial(path: string, { path: given = {}, query = {}, body }: Sample = {}): Trial {
   const names = namesIn(path).map((name) => [name, given[name] ?? name])
@@ -54,7 +63,25 @@ export async function pricedTrial(endpoint: Sold, context: StreamedContext): Pro
   return { ...trial, price: quiet(() => paidPrice(endpoint, context)) }
 }
 
-function paidPrice(endpoint: Paid, context: StreamedContext): Price | 'free' | undefined {
+/** The endpoints that this gateway serves as it is configured, in their order. */
+export function offeredIn(endpoints: readonly Endpoint[], offering: Offering): readonly Endpoint[] {
+  const sold = new Set(endpoints.filter((endpoint) => isSold(endpoint) && isServed(endpoint, offering)))
+  const isPolled = (names: readonly string[] | 'all') =>
+    names === 'all' ? sold.size > 0 : [...sold].some(({ name }) => names.includes(name))
+  return endpoints.filter((endpoint) =>
+    endpoint.kind === 'poll'
+      ? isPolled(endpoint.of)
+      : sold.has(endpoint) || (!isSold(endpoint) && isServed(endpoint, offering)),
+  )
+}
+
+function isServed(endpoint: Exclude<Endpoint, { kind: 'poll' }>, offering: Offering): boolean {
+  if (endpoint.isOffered) return endpoint.isOffered(offering)
+  if (endpoint.kind === 'free' || endpoint.delivery === 'stream') return true
+  return quiet(() => paidPrice(endpoint, offering)) !== undefined
+}
+
+function paidPrice(endpoint: Paid, context: Offering): Price | 'free' | undefined {
   const sample = orderOf(endpoint, context)
   const input = endpoint.order === 'quote_then_check' ? sample : endpoint.check(sample, context)
   return endpoint.isAvailable(input, context) ? endpoint.price(input, context) : undefined

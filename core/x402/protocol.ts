@@ -85,10 +85,11 @@ const DECLARED_BRIEFLY = JSON.stringify({ [IDENTIFIER]: { info: { required: fals
  */
 export type Receipt = { transaction: string; network: string; payer: string; amount: string; block?: number }
 
-/**
- * `bazaar`, already JSON, is the extension of that name in the body (reference 6.1), and is no part of the resource.
- */
-export type Resource = { url: string; description: string; mimeType: string; bazaar?: string | undefined }
+/** The `bazaar` extension as JSON: as the body has it, and as headers have it. */
+export type Bazaar = { readonly whole: string; readonly brief: string }
+
+/** `bazaar` is the extension of that name (reference 6.1), and is no part of the resource. */
+export type Resource = { url: string; description: string; mimeType: string; bazaar?: Bazaar | undefined }
 
 const isPayment = TypeCompiler.Compile(Payment)
 
@@ -161,10 +162,10 @@ export function challenge(
   // The hottest path of all: what stands in header and body is written out once, what never changes never.
   const accepts = JSON.stringify(offers)
   const begin = `{"x402Version":${VERSION},"error":${JSON.stringify(error)},"resource":`
-  const parts = fitting(MAX_HEADERS - MAX_BESIDE - beside, { begin, resource, offers, accepts })
+  const parts = fitting(MAX_HEADERS - MAX_BESIDE - beside, { begin, resource, offers, accepts, bazaar: bazaar?.brief })
   const all = encodeText(parts.all)
   const one = parts.one === parts.all ? all : encodeText(parts.one)
-  const extensions = bazaar === undefined ? DECLARED : `${DECLARED},"bazaar":${bazaar}`
+  const extensions = bazaar === undefined ? DECLARED : `${DECLARED},"bazaar":${bazaar.whole}`
   return {
     headers: {
       'content-type': 'application/json',
@@ -184,14 +185,16 @@ type Telling = {
   readonly resource: Omit<Resource, 'bazaar'>
   readonly offers: readonly Offer[]
   readonly accepts: string
+  readonly bazaar: string | undefined
 }
 
 /**
- * The fullest way to tell it whose three headers take so many bytes. What goes first is what a signature does not need:
- * the schema of the extension, the description, the end of a long URL, the hints of an offer; offers last of all, from
- * the end, down to one.
+ * The fullest way to tell it whose three headers take so many bytes. Indexers read the header alone, so `bazaar` stands
+ * before the schema of the identifier, which no client reads. What goes first is what a signature does not need:
+ * `bazaar`, that schema, the description, the end of a long URL, the hints of an offer; offers last of all, from the
+ * end, down to one.
  */
-function fitting(room: number, { begin, resource, offers, accepts }: Telling): HeaderParts {
+function fitting(room: number, { begin, resource, offers, accepts, bazaar }: Telling): HeaderParts {
   const { description: _, ...bare } = resource
   const short = { ...bare, url: bare.url.slice(0, SHORT_URL) }
   const partsOf = (
@@ -206,7 +209,9 @@ function fitting(room: number, { begin, resource, offers, accepts }: Telling): H
     return { all, one: listed.length > 1 ? frame(JSON.stringify([firstOf(listed)])) : all }
   }
   const isRoom = ({ all, one }: HeaderParts) => encodedSize(all) + 2 * encodedSize(one) <= room
+  const indexed = `${DECLARED_BRIEFLY},"bazaar":${bazaar}`
   for (const [resourceFields, declared] of [
+    ...(bazaar === undefined ? [] : [[resource, indexed] as const, [bare, indexed] as const]),
     [resource, DECLARED],
     [resource, DECLARED_BRIEFLY],
     [bare, DECLARED_BRIEFLY],

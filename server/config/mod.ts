@@ -44,6 +44,11 @@ export const File = Type.Object(
       Type.String({ pattern: '^https?://[^/]+$' }),
       { usual: 'the Host header of each request' },
     ),
+    contact: setting(
+      'Where to reach you, for the documents that clients and indexers read: an http(s) URL or an e-mail address.',
+      Type.String({ pattern: '^(https?://\\S+|[^\\s@:/]+@[^\\s@:/]+)$', maxLength: 200 }),
+      { usual: 'the docs page of the gateway' },
+    ),
     database_url: setting(
       'Where calls and payments are recorded: `memory:`, `sqlite:<path>` or `postgres://…`. SQLite serves one process; Postgres serves any number of replicas.',
       Type.String({ pattern: '^(memory:|sqlite:.+|postgres(ql)?://.+)$', default: `sqlite:${DEFAULT_DIR}/farebox.db` }),
@@ -179,6 +184,7 @@ export const variables: Readonly<Record<string, string>> = {
   PORT: 'port',
   HOST: 'host',
   PUBLIC_ORIGIN: 'public_origin',
+  OPERATOR_CONTACT: 'contact',
   DATABASE_URL: 'database_url',
   OBJECT_STORE: 'object_store',
   OPERATOR_TOKEN: 'operator_token',
@@ -206,6 +212,8 @@ export type Config = Services & {
   readonly port: number
   readonly host: string
   readonly publicOrigin: string | undefined
+  /** Where to reach the operator: an http(s) URL or an e-mail address. */
+  readonly contact: string | undefined
   readonly database:
     | { readonly kind: 'memory' }
     | { readonly kind: 'sqlite'; readonly path: string }
@@ -351,6 +359,7 @@ function unknownSetting(name: string, { properties = {} }: TSchema): string {
 /** What a pattern asks for, in words. */
 const WORDS: Readonly<Record<string, string>> = {
   database_url: 'must be memory:, sqlite:FILE or postgres://…',
+  contact: 'must be an http or https URL, or an e-mail address',
   operator_token: 'must have at least 16 characters, without spaces',
   poll_keys: 'must be 32 to 128 hex digits, an even number of them',
 }
@@ -423,6 +432,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       port: file.port ?? 4020,
       host,
       publicOrigin: file.public_origin,
+      contact: file.contact,
       database: databaseOf(database),
       objects: objectsOf(objects, env),
       operatorToken: file.operator_token,

@@ -233,6 +233,7 @@ function gatewaySettings(
       { requests: config.freePerHour, windowMs: 60 * MINUTE_MS },
     ],
     ...(config.inlineMs !== undefined && { inlineMs: config.inlineMs }),
+    ...(config.contact !== undefined && { contact: config.contact }),
     ...(config.operatorToken !== undefined && { operatorToken: config.operatorToken }),
     ...(config.pollKeys && { pollKeys: config.pollKeys }),
   }

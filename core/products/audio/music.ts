@@ -76,8 +76,8 @@ const compose = paid({
       'Still working; a track takes up to a few minutes. Nothing has been charged. Poll again in 3 to 5 seconds.',
   },
 
-  check({ model, prompt, instrumental = false, lyrics, duration_seconds }, { catalog }) {
-    const row = shared.rowFor(catalog, 'music', model)
+  check({ model, prompt, instrumental = false, lyrics, duration_seconds }, offering) {
+    const row = shared.rowFor(offering, 'music', model)
     shared.checkText('prompt', prompt, { length: charactersIn(prompt), max: row.maxCharacters, of: row.id })
     if (lyrics !== undefined && instrumental)
       throw refused('lyrics', `cannot be combined with instrumental: true, got ${quoted(lyrics)}; send one of them`)
@@ -93,7 +93,7 @@ const compose = paid({
   },
 
   price({ model }, { catalog }) {
-    const row = shared.rowFor(catalog, 'music', model)
+    const row = shared.rowFor({ catalog }, 'music', model)
     const generation_info = {
       model: row.id,
       generation_time: 'up to a few minutes',
@@ -126,7 +126,7 @@ const compose = paid({
       ...(lyrics !== undefined && { lyrics }),
       ...(seconds !== undefined && { seconds }),
     }
-    if (!vendor.compose) throw shared.notConfigured()
+    if (!vendor.compose) throw shared.notConfigured(row.id)
     const { url, note, ...made } = await vendor.compose(job, { signal: order.signal })
     const sung = instrumental ? undefined : (made.lyrics ?? lyrics)
     const track = {
@@ -165,6 +165,7 @@ const models = free({
   path: '/api/v1/audio/models',
   summary: 'List the audio models and their catalog rates',
   tag: 'audio',
+  isOffered: (offering) => shared.KINDS.some((kind) => shared.isOffered(kind)(offering)),
   limit: { requests: 100, windowMs: HOUR_MS },
   output: Type.Object({
     object: Type.Literal('list'),

@@ -2,7 +2,7 @@
 import { Type } from '@sinclair/typebox'
 import type { AudioKind, AudioRow, AudioFormat, AudioVendor, MadeAudio } from '../../ports/vendors/audio.ts'
 import type { Catalog } from '../../endpoint/offering.ts'
-import type { Hosted, Made, Offering, Order, Showing, Stored } from '../../endpoint/mod.ts'
+import type { Context, Hosted, Made, Offering, Order, Showing, Stored } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { clip, quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
@@ -58,14 +58,18 @@ export const rowsOf = (catalog: Catalog, kind: AudioKind): readonly AudioRow[] =
   catalog.audio.all.filter((row) => row.kind === kind)
 
 /** The requested row, or the first of its kind by default. Throws INVALID_MODEL, which lists the valid ids. */
-export function rowFor(catalog: Catalog, kind: AudioKind, model: string | undefined): AudioRow {
+export function rowFor(
+  { catalog, vendors }: Context & Partial<Pick<Offering, 'vendors'>>,
+  kind: AudioKind,
+  model: string | undefined,
+): AudioRow {
   const rows = rowsOf(catalog, kind)
   const row = model === undefined ? rows[0] : catalog.audio.get(model)
   if (row?.kind === kind) return row
-  const available = rows.filter(({ hidden }) => !hidden).map(({ id }) => id)
+  const available = rows.filter((each) => !each.hidden && (!vendors || vendorOf(each, { vendors }))).map(({ id }) => id)
   const problem = row ? `${row.id} makes ${row.kind}, not ${kind}.` : `Unknown model: ${clip(model)}.`
   throw new ApiError('INVALID_MODEL', {
-    message: `${problem} Available models: ${available.join(', ')}.`,
+    message: `${problem} Available models: ${available.join(', ') || 'none'}.`,
     fields: { available_models: available },
   })
 }
@@ -97,10 +101,18 @@ export function availableRows(offering: Offering, kind: AudioKind): readonly Aud
   return made.length > 0 ? made : listed
 }
 
+export const KINDS = ['speech', 'sound-effects', 'music'] as const satisfies readonly AudioKind[]
+
+/** Whether any listed row of a kind is available here. */
+export const isOffered =
+  (kind: AudioKind) =>
+  (offering: Offering): boolean =>
+    rowsOf(offering.catalog, kind).some((row) => !row.hidden && vendorOf(row, offering) !== undefined)
+
 export const isAvailable =
   (kind: AudioKind) =>
   ({ model }: { readonly model?: string }, offering: Offering): boolean =>
-    vendorOf(rowFor(offering.catalog, kind, model), offering) !== undefined
+    vendorOf(rowFor(offering, kind, model), offering) !== undefined
 
 /** The example, with a model that is available here. */
 export function sampleOf<Order extends object>(example: Order, kind: AudioKind, offering: Offering): Order {
@@ -157,20 +169,20 @@ export function workOf(
   kind: AudioKind,
   { input, catalog, vendors }: Order<{ readonly model?: string }>,
 ): { row: AudioRow; vendor: AudioVendor } {
-  const row = rowFor(catalog, kind, input.model)
+  const row = rowFor({ catalog, vendors }, kind, input.model)
   const vendor = vendorOf(row, { vendors })
-  if (!vendor) throw notConfigured()
+  if (!vendor) throw notConfigured(row.id)
   return { row, vendor }
 }
 
-export const notConfigured = (): ApiError =>
+export const notConfigured = (id: string): ApiError =>
   new ApiError('NOT_CONFIGURED', {
-    message: 'The operator has not configured a provider for this. Nothing was charged.',
+    message: `${id}: the operator has not configured it. Nothing was charged.`,
   })
 
 /** Maps vendor failures to 504 for a timeout, else 502 (contract 14.13). */
 export function withUpstreamErrors(work: Promise<MadeAudio> | undefined): Promise<MadeAudio> {
-  if (!work) throw notConfigured()
+  if (!work) throw notConfigured('audio')
   return work.catch((error: unknown) => {
     if (error instanceof ApiError) throw error
     if ((error as Error).name === 'TimeoutError')

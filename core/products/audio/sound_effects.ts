@@ -33,7 +33,7 @@ const generate = paid({
   errors: ['UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
 
   check({ model, response_format, text, ...options }, offering) {
-    const row = shared.rowFor(offering.catalog, KIND, model)
+    const row = shared.rowFor(offering, KIND, model)
     shared.checkText('text', text, { length: charactersIn(text), max: row.maxCharacters, of: row.id })
     return {
       ...options,
@@ -44,7 +44,7 @@ const generate = paid({
   },
 
   price({ model }, { catalog }) {
-    const row = shared.rowFor(catalog, KIND, model)
+    const row = shared.rowFor({ catalog }, KIND, model)
     return {
       amount: audioPrice(row.billing),
       maxTimeoutSeconds: 300,

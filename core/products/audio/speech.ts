@@ -53,7 +53,7 @@ const speak = paid({
   errors: ['UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
 
   check({ model, input: text, voice, response_format, speed = 1 }, offering) {
-    const row = shared.rowFor(offering.catalog, 'speech', model)
+    const row = shared.rowFor(offering, 'speech', model)
     const vendor = shared.vendorOf(row, offering)
     shared.checkText('input', text, {
       length: charactersIn(text),
@@ -112,7 +112,7 @@ const speak = paid({
 })
 
 function quoteOf({ model, input: text }: Static<typeof input>, { catalog }: Context) {
-  const row = shared.rowFor(catalog, 'speech', model)
+  const row = shared.rowFor({ catalog }, 'speech', model)
   const size = { characters: charactersIn(text), seconds: spokenSeconds(text) }
   return { row, ...size, amount: audioPrice(row.billing, size) }
 }
@@ -137,6 +137,7 @@ const voices = free({
   summary: 'List the voices',
   description: 'Cached for five minutes.',
   tag: 'audio',
+  isOffered: shared.isOffered('speech'),
   limit: { requests: 60, windowMs: MINUTE_MS },
   errors: ['UPSTREAM_FAILED', 'NOT_CONFIGURED'],
   output: Type.Object({
@@ -163,7 +164,7 @@ const voices = free({
         .flatMap((row) => (row.hidden ? [] : (shared.vendorOf(row, context) ?? []))),
     )
     if (vendors.size === 0)
-      throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured a speech provider.' })
+      throw new ApiError('NOT_CONFIGURED', { message: 'audio.speech: the operator has not configured it.' })
     const lists = await Promise.all([...vendors].map((vendor) => listOf(vendor, context)))
     const note = 'Send voice_id or alias as voice. A voice speaks with the models of its own vendor.'
     return json(

@@ -8,6 +8,7 @@ import {
   type ChatInput,
   countPrompt,
   findRow,
+  isChatOffered,
   isServed,
   notConfigured,
   priceInputs,
@@ -72,6 +73,7 @@ const shared = {
   price: quote,
   priceRange: chatPriceRange,
   isAvailable: isServed,
+  isOffered: isChatOffered(),
   remember: requestRecord,
   sample: (offering: Offering): Fields => ({ model: sampleRow(offering)?.id ?? '', ...EXAMPLE }),
   check: (
@@ -104,6 +106,7 @@ const parseChatBody = inputParser(ChatBody, 'kept')
 
 const estimate = free({
   name: 'chat.estimate',
+  isOffered: isChatOffered(),
   method: 'POST',
   path: '/api/v1/chat/estimate',
   uploads: true,

@@ -8,6 +8,7 @@ import {
   chatPriceRange,
   type ChatInput,
   findRow,
+  isChatOffered,
   isServed,
   quote,
   requestRecord,
@@ -45,6 +46,9 @@ const output = Type.Object({
 const isOnSurface = ({ surfaces, billing }: ChatRow): boolean =>
   billing.mode !== 'free' && (surfaces ?? []).includes('generate_content')
 
+/** Nobody may buy this where the operator lists no wallet. */
+const ALLOWLIST = 'generate_content'
+
 const shared = {
   tag: 'chat',
   input,
@@ -52,10 +56,12 @@ const shared = {
   uploads: true,
   errorFormat: 'generate_content',
   price: quote,
-  priceRange: chatPriceRange,
+  priceRange: (offering: Offering) => chatPriceRange(offering, isOnSurface),
   isAvailable: isServed,
+  isOffered: (offering: Offering) =>
+    (offering.allowlists?.[ALLOWLIST] ?? []).length > 0 && isChatOffered(isOnSurface)(offering),
   remember: requestRecord,
-  allowlists: (): Allowlist => ({ name: 'generate_content', unset: 'nobody' }),
+  allowlists: (): Allowlist => ({ name: ALLOWLIST, unset: 'nobody' }),
   sample: (): Fields => ({ contents: [{ role: 'user', parts: [{ text: 'Why is the sky blue?' }] }] }),
   answer: (order: Parameters<typeof answerChat>[0]) => answerChat(order, translation),
 } as const
@@ -152,7 +158,10 @@ function checkParts(value: Json | undefined, { path, count, depth, isUser }: Par
 /** A discovery request without a body names no model. */
 function anyRow(offering: Offering): ChatRow {
   const row = sampleRow(offering, isOnSurface)
-  if (!row) throw new ApiError('NOT_CONFIGURED')
+  if (!row)
+    throw new ApiError('NOT_CONFIGURED', {
+      message: 'generate_content: the operator has not configured it. Nothing was charged.',
+    })
   return row
 }
 

@@ -9,6 +9,7 @@ import {
   type ChatInput,
   countPrompt,
   findRow,
+  isChatOffered,
   isServed,
   quote,
   requestRecord,
@@ -81,6 +82,7 @@ const create = streamed<ChatInput>({
   price: quote,
   priceRange: chatPriceRange,
   isAvailable: isServed,
+  isOffered: isChatOffered(),
   remember: requestRecord,
   sample,
 

@@ -11,6 +11,7 @@ import {
   chatPriceRange,
   type ChatInput,
   findRow,
+  isChatOffered,
   isServed,
   quote,
   requestRecord,
@@ -88,8 +89,9 @@ const create = streamed<ChatInput>({
   uploads: true,
   errorFormat: 'responses',
   price: quote,
-  priceRange: chatPriceRange,
+  priceRange: (offering) => chatPriceRange(offering, isOnSurface),
   isAvailable: isServed,
+  isOffered: isChatOffered(isOnSurface),
   remember: ({ row, own, background }) => ({
     ...requestRecord({ row } as ChatInput),
     request: { model: row.id, ...(background && { ...echoedRequest(own), _background: true }) },
@@ -322,6 +324,8 @@ const CANCELLED = 'cancelled'
 
 const get = free({
   name: 'responses.get',
+  follows: true,
+  isOffered: isChatOffered(isOnSurface),
   path: '/api/v1/responses/{id}',
   summary: 'Poll a background response, or attach to it',
   description:
@@ -343,6 +347,8 @@ const get = free({
 
 const cancel = free({
   name: 'responses.cancel',
+  follows: true,
+  isOffered: isChatOffered(isOnSurface),
   method: 'POST',
   path: '/api/v1/responses/{id}/cancel',
   summary: 'Cancel a background response',

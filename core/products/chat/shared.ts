@@ -23,11 +23,10 @@ import {
 } from './request.ts'
 import type { Answer, StreamedContext, StreamedOrder, Offering, Price } from '../../endpoint/mod.ts'
 import { ApiError, type ApiErrorCode } from '../../http/errors.ts'
-import type { Dollars, Usdc } from '../../x402/money.ts'
+import { type Dollars, type Usdc, usdc } from '../../x402/money.ts'
 import type { Json, Fields } from '../../lib/json.ts'
 import { checkControls, stopsIn, withoutIdleChoice } from './controls.ts'
 import { chatPrice } from './price.ts'
-import { flatPrice } from '../../x402/pricing.ts'
 import { estimatePrompt, upperBound } from './token_estimate.ts'
 import { whenAnswerStarts } from './formats/answer_start.ts'
 import { isEmpty } from './formats/empty_answer.ts'
@@ -182,7 +181,7 @@ export async function countPrompt(
 }
 
 export const notConfigured = ({ id }: ChatRow): ApiError =>
-  new ApiError('NOT_CONFIGURED', { message: `The operator has not configured ${id}.` })
+  new ApiError('NOT_CONFIGURED', { message: `${id}: the operator has not configured it. Nothing was charged.` })
 
 /** The smallest context window among the row and its fallbacks, any of which may answer. */
 function smallestWindow(row: ChatRow, { catalog }: Pick<Offering, 'catalog'>): number {
@@ -249,13 +248,18 @@ export function quote(input: ChatInput): Price | 'free' {
 }
 
 /**
- * Lowest and highest quote over the available rows: an empty request, and a full context window with the longest
- * answers.
+ * Lowest and highest quote over the available rows that fit: an empty request, and a full context window with the
+ * longest answers. Of all rows that fit where none is available, so that the documentation has a price.
  */
-export function chatPriceRange({ catalog, vendors }: Offering): { min: Usdc; max: Usdc } {
-  const rows = catalog.chat.all.filter((row) => row.billing.mode !== 'free' && vendors.chat(row) !== undefined)
-  const amounts = (rows.length > 0 ? rows : catalog.chat.all.filter((row) => row.billing.mode !== 'free')).flatMap(
-    (row) => {
+export function chatPriceRange(
+  { catalog, vendors }: Offering,
+  fits: (row: ChatRow) => boolean = () => true,
+): { min: Usdc; max: Usdc } {
+  const fitting = catalog.chat.all.filter(fits)
+  const served = fitting.filter((row) => vendors.chat(row) !== undefined)
+  const amounts = (served.length > 0 ? served : fitting)
+    .filter((row) => row.billing.mode !== 'free')
+    .flatMap((row) => {
       const { billing, effort, liveSearch, contextWindow, maxOutput } = row
       const most = {
         billing,
@@ -266,23 +270,34 @@ export function chatPriceRange({ catalog, vendors }: Offering): { min: Usdc; max
         surcharge: liveSearch,
       }
       return [chatPrice({ billing, promptTokens: 0, maxTokens: 0 }), chatPrice(most)]
-    },
-  )
-  const [first = flatPrice('0')] = amounts
+    })
+  const [first = usdc(0n)] = amounts
   return {
     min: amounts.reduce((a, b) => (a < b ? a : b), first),
     max: amounts.reduce((a, b) => (a > b ? a : b), first),
   }
 }
 
-/** The first available paid row that fits; else the first that fits, so that the documentation has a price. */
-export function sampleRow(
-  { catalog, vendors }: Offering,
-  fits: (row: ChatRow) => boolean = () => true,
-): ChatRow | undefined {
-  const rows = catalog.chat.all.filter((row) => row.billing.mode !== 'free' && !row.hidden && fits(row))
-  return rows.find((row) => vendors.chat(row) !== undefined) ?? rows[0]
+/**
+ * The first available row that fits, a paid one if there is any; else the first that fits, so that the documentation
+ * has a price.
+ */
+export function sampleRow(offering: Offering, fits: (row: ChatRow) => boolean = () => true): ChatRow | undefined {
+  const rows = listedRows(offering, fits)
+  const served = rows.filter((row) => offering.vendors.chat(row) !== undefined)
+  return served.find(isPaid) ?? served[0] ?? rows.find(isPaid)
 }
+
+/** Whether any listed row that fits is available. */
+export const isChatOffered =
+  (fits: (row: ChatRow) => boolean = () => true) =>
+  (offering: Offering): boolean =>
+    listedRows(offering, fits).some((row) => offering.vendors.chat(row) !== undefined)
+
+const listedRows = ({ catalog }: Offering, fits: (row: ChatRow) => boolean): readonly ChatRow[] =>
+  catalog.chat.all.filter((row) => !row.hidden && fits(row))
+
+const isPaid = ({ billing }: ChatRow): boolean => billing.mode !== 'free'
 
 export function isServed(input: ChatInput, offering: Offering): boolean {
   return offering.vendors.chat(input.row) !== undefined || candidatesFor(input, offering).length > 0

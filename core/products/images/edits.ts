@@ -71,10 +71,9 @@ const edit = paid({
   delivery: 'hybrid',
   windowMs: shared.imageWindow,
 
-  check({ model = DEFAULT_MODEL, prompt, size = shared.DEFAULT_SIZE, n = 1, image, mask }, { catalog }) {
-    const row = catalog.images.get(model)
-    const editors = catalog.images.all.filter(EDITS.matches)
-    if (!row?.edits) throw shared.invalidModel(`${clip(model)} does not edit images.`, editors)
+  check({ model = DEFAULT_MODEL, prompt, size = shared.DEFAULT_SIZE, n = 1, image, mask }, offering) {
+    const row = offering.catalog.images.get(model)
+    if (!row?.edits) throw shared.invalidModel(`${clip(model)} does not edit images.`, offering, EDITS)
     shared.checkOrder(row, { prompt, size })
     const sources = typeof image === 'string' ? [image] : image
     const { maxImages, mask: takesMask } = row.edits

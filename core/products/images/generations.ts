@@ -39,9 +39,9 @@ const generations = paid({
   failure: 'Image generation failed',
   job: shared.imageJob('image.generation.job'),
 
-  check({ model, prompt, size = shared.DEFAULT_SIZE, n = 1 }, { catalog }) {
-    const row = catalog.images.get(model)
-    if (!row) throw shared.invalidModel(`Unknown model: ${clip(model)}.`, catalog.images.all)
+  check({ model, prompt, size = shared.DEFAULT_SIZE, n = 1 }, offering) {
+    const row = offering.catalog.images.get(model)
+    if (!row) throw shared.invalidModel(`Unknown model: ${clip(model)}.`, offering, GENERATES)
     shared.checkOrder(row, { prompt, size })
     return { model: row.id, prompt, size, n }
   },
@@ -94,6 +94,7 @@ const models = free({
   path: '/api/v1/images/models',
   summary: 'List the image models and their catalog rates',
   tag: 'images',
+  isOffered: (offering) => shared.servedRows(offering, GENERATES).length > 0,
   limit: { requests: 100, windowMs: HOUR_MS },
   output: Type.Object({
     object: Type.Literal('list'),

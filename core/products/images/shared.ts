@@ -82,11 +82,11 @@ export function checkOrder(row: ImageRow, { prompt, size }: { prompt: string; si
   })
 }
 
-/** 400 that lists the valid model ids, except hidden ones. */
-export function invalidModel(problem: string, rows: readonly ImageRow[]): ApiError {
-  const available = rows.filter(({ hidden }) => !hidden).map(({ id }) => id)
+/** 400 that lists the model ids that this gateway sells. */
+export function invalidModel(problem: string, offering: Offering, requirement: Requirement): ApiError {
+  const available = servedRows(offering, requirement).map(({ id }) => id)
   return new ApiError('INVALID_MODEL', {
-    message: `${problem} Available models: ${available.join(', ')}.`,
+    message: `${problem} Available models: ${available.join(', ') || 'none'}.`,
     fields: { available_models: available },
   })
 }
@@ -105,16 +105,17 @@ export function imagePrice(order: ImageOrder, context: Context): Price {
 export type Requirement = { matches(row: ImageRow): boolean; isServedBy(vendor: ImageVendor): boolean }
 
 /** The listed rows that are available here; all matching rows where none is, so that the documentation has a price. */
-export function availableRows(
-  { catalog, vendors }: Offering,
-  { matches, isServedBy }: Requirement,
-): readonly ImageRow[] {
-  const rows = catalog.images.all.filter(matches)
-  const available = rows.filter((row) => {
-    const vendor = vendors.images(row)
-    return !row.hidden && vendor !== undefined && isServedBy(vendor)
+export function availableRows(offering: Offering, requirement: Requirement): readonly ImageRow[] {
+  const available = servedRows(offering, requirement)
+  return available.length > 0 ? available : offering.catalog.images.all.filter(requirement.matches)
+}
+
+/** The listed rows that are available here. */
+export function servedRows({ catalog, vendors }: Offering, { matches, isServedBy }: Requirement): readonly ImageRow[] {
+  return catalog.images.all.filter((row) => {
+    const vendor = row.hidden || !matches(row) ? undefined : vendors.images(row)
+    return vendor !== undefined && isServedBy(vendor)
   })
-  return available.length > 0 ? available : rows
 }
 
 /** The example, adapted to the first of these rows if its model is not among them. */

@@ -89,6 +89,7 @@ function feed(
     tag: 'market data',
     errorFormat: 'market',
     discoverable: true,
+    isOffered: ({ vendors }) => vendors.market !== undefined,
     answer: async (request, context) =>
       shared.marketReply(
         await shared.withFeedErrors(

@@ -96,7 +96,7 @@ export function limitOf(given: string | undefined): number {
 export function marketOf({ market }: Vendors): MarketVendor {
   if (market) return market
   throw new ApiError('NOT_CONFIGURED', {
-    message: 'The operator has not configured a price feed. Nothing was charged.',
+    message: 'market data: the operator has not configured it. Nothing was charged.',
   })
 }
 

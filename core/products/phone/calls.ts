@@ -215,7 +215,7 @@ function ringing(input: CallInput, from: string): Ringing {
 
 function voiceIn({ vendors }: Pick<Order<unknown>, 'vendors'>): VoiceVendor {
   if (vendors.voice) return vendors.voice
-  throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured calls. Nothing was charged.' })
+  throw new ApiError('NOT_CONFIGURED', { message: 'voice: the operator has not configured it. Nothing was charged.' })
 }
 
 /**
@@ -288,8 +288,9 @@ const status = free({
   description:
     'The record of the call as its vendor keeps it, for everybody who has its call_id, which only the reply to the paid request tells: of calls that were made here alone. Free.',
   tag: 'voice',
+  isOffered: ({ vendors }) => vendors.voice !== undefined,
   limit: { requests: 120, windowMs: MINUTE_MS },
-  sample: { path: { callId: 'call_0123456789abcdef0123456789abcdef' } },
+  follows: true,
   errors: ['NOT_FOUND', 'NOT_CONFIGURED', 'UPSTREAM_FAILED'],
   output: Type.Object(
     {

@@ -58,7 +58,7 @@ const shared = {
 function phoneIn({ vendors }: Pick<Order<unknown>, 'vendors'>): PhoneVendor {
   if (vendors.phone) return vendors.phone
   throw new ApiError('NOT_CONFIGURED', {
-    message: 'The operator has not configured phone numbers. Nothing was charged.',
+    message: 'phone: the operator has not configured it. Nothing was charged.',
   })
 }
 

@@ -419,5 +419,5 @@ function withTimeout<T>(
 
 function vendorIn({ vendors }: { readonly vendors: Offering['vendors'] }): SandboxVendor {
   if (vendors.sandbox) return vendors.sandbox
-  throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured sandboxes. Nothing was charged.' })
+  throw new ApiError('NOT_CONFIGURED', { message: 'sandbox: the operator has not configured it. Nothing was charged.' })
 }

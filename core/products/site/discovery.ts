@@ -2,13 +2,17 @@
 import { Type } from '@sinclair/typebox'
 import { free } from '../../endpoint/mod.ts'
 import type { Reply } from '../../http/reply.ts'
+import { refused } from '../../http/request_body.ts'
+import { quoted } from '../../lib/text.ts'
 
 const openapi = free({
   name: 'discovery.openapi',
   path: '/openapi.json',
   aliases: ['/.well-known/openapi.json'],
   summary: 'This API as OpenAPI 3.1',
-  description: 'Every endpoint, field, price and error, each with an example.',
+  description:
+    'Every endpoint, field, price and error, each with an example, of what this gateway sells. `all=1` adds what it could sell, marked `x-available: false`.',
+  input: Type.Object({ all: Type.Optional(Type.Literal('1')) }),
   tag: 'discovery',
   output: Type.Object({
     openapi: Type.String(),
@@ -16,7 +20,11 @@ const openapi = free({
     paths: Type.Object({}),
     components: Type.Object({}),
   }),
-  answer: async ({ origin }, { gateway }) => document(await gateway.openapi(origin)),
+  async answer({ origin, query }, { gateway }) {
+    const all = query.get('all')
+    if (all !== null && all !== '1') throw refused('all', `must be 1, got ${quoted(all)}`)
+    return document(await gateway.openapi(origin, { all: all === '1' }))
+  },
 })
 
 const price = Type.Object({

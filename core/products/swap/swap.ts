@@ -1,7 +1,7 @@
 /** A free passthrough of a swap aggregator that adds the gateway's fee to every price and quote (contract 11.2). */
 import { type TObject, Type } from '@sinclair/typebox'
 import { within } from '../../lib/timers.ts'
-import { type Free, type FreeContext, free } from '../../endpoint/mod.ts'
+import { type Free, type FreeContext, free, type Offering } from '../../endpoint/mod.ts'
 import { json, type Reply } from '../../http/reply.ts'
 import { ApiError } from '../../http/errors.ts'
 import type { Json } from '../../lib/json.ts'
@@ -188,6 +188,8 @@ const REFUSALS = [
   },
 ]
 
+const isOffered = ({ vendors }: Offering): boolean => vendors.swap !== undefined
+
 const passthroughRoutes = ROUTES.map(({ name, method, path, summary, input, takesFee }) =>
   free({
     name,
@@ -196,6 +198,7 @@ const passthroughRoutes = ROUTES.map(({ name, method, path, summary, input, take
     aliases: [ALIAS + path],
     summary,
     tag: 'swap',
+    isOffered,
     output: answer,
     errors: ['NOT_CONFIGURED'],
     refusals: takesFee ? [...REFUSALS, NO_SELL_TOKEN] : REFUSALS,
@@ -219,6 +222,7 @@ const status = free({
   summary: 'Status of a gasless swap: pending, submitted, confirmed',
   description: 'The all-zeros hash is a placeholder, and is not asked for.',
   tag: 'swap',
+  isOffered,
   input: chain,
   sample: { path: { trade_hash: `0x${'0'.repeat(64)}` }, query: { chainId: SAMPLE.chainId } },
   output: answer,
@@ -272,7 +276,7 @@ function unknownRoute(): Reply {
 function vendorOf({ vendors }: FreeContext) {
   if (vendors.swap) return vendors.swap
   throw new ApiError('NOT_CONFIGURED', {
-    message: 'The operator has not configured a swap aggregator on this gateway.',
+    message: 'swap: the operator has not configured it.',
   })
 }
 

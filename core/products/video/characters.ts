@@ -71,13 +71,15 @@ const characterFields = {
 
 const price = (): Price => ({ amount: flatPrice(PRICE_USD), maxTimeoutSeconds: 300, publicPrice: {} })
 
+const canEnroll = ({ vendors }: Offering): boolean => vendors.characters !== undefined
+
 /** Shared by both enrollments. */
 const shared = {
   tag: 'video',
   delivery: 'inline',
   failure: 'Enrollment failed',
   price,
-  isAvailable: (_input: unknown, { vendors }: Offering) => vendors.characters !== undefined,
+  isAvailable: (_input: unknown, offering: Offering) => canEnroll(offering),
 } as const
 
 const portraitInput = Type.Object({ name: NAME, image_url: IMAGE })
@@ -190,7 +192,7 @@ function checkInput<Given extends { readonly name: string; readonly image_url: s
 function vendorIn({ vendors }: { readonly vendors: Offering['vendors'] }): PortraitVendor {
   if (vendors.characters) return vendors.characters
   throw new ApiError('NOT_CONFIGURED', {
-    message: 'The operator has not configured the enrollment of characters. Nothing was charged.',
+    message: 'characters: the operator has not configured it. Nothing was charged.',
   })
 }
 
@@ -340,6 +342,7 @@ const init = free({
   description:
     'Answers with a link that the person opens on a phone, for a check of about one minute that a living person is there. No document is asked for. Free.',
   tag: 'video',
+  isOffered: canEnroll,
   limit: { requests: 10, windowMs: HOUR_MS },
   input: initInput,
   sample: { body: { name: 'Ada' } },
@@ -433,9 +436,10 @@ const status = free({
   path: '/api/v1/realface/status',
   summary: 'Whether a person has passed the check',
   tag: 'video',
+  isOffered: canEnroll,
   limit: { requests: 300, windowMs: HOUR_MS },
   input: Type.Object({ groupId: Type.String({ description: 'The group_id of an init.' }) }),
-  sample: { query: { groupId: 'rf_0123456789abcdef0123456789abcdef' } },
+  follows: true,
   errors: ['NOT_CONFIGURED', 'NOT_FOUND', 'ENROLLMENT_FAILED', 'UPSTREAM_TIMEOUT'],
   output: Type.Object({
     object: Type.Literal('realface.status'),
@@ -514,6 +518,7 @@ function list(field: 'portraits' | 'realfaces', { type, summary }: { type: Chara
     summary,
     description: `Newest first, ${MAX_LISTED} at most; count is the number of all.`,
     tag: 'wallet',
+    isOffered: canEnroll,
     limit: WALLET_LISTS,
     sample: (offering) => ({ path: { address: sampleWallet(offering) } }),
     errors: ['INVALID_BODY'],

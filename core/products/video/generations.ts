@@ -248,6 +248,7 @@ const models = free({
   path: '/api/v1/video/models',
   summary: 'List the video models, their rates and capabilities',
   tag: 'video',
+  isOffered: (offering) => shared.availableRows(offering).some((row) => offering.vendors.video?.(row) !== undefined),
   limit: { requests: 100, windowMs: HOUR_MS },
   output: Type.Object({ object: Type.Literal('list'), data: Type.Array(model) }),
   answer: (_request, offering) => json(200, catalogOf(offering)),

@@ -1,7 +1,7 @@
 /** Validates video requests (contract 12.1) before the 402. Errors name the field, the value and what is allowed. */
 import { type Static, Type } from '@sinclair/typebox'
 import type { VideoRow } from '../../ports/vendors/video.ts'
-import type { Context } from '../../endpoint/mod.ts'
+import type { Context, Offering } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { clip, isWebUrl, quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
@@ -98,9 +98,11 @@ export type VideoContext = Context & { readonly featureFlags?: FeatureFlags }
  */
 export function checkVideo(
   order: VideoRequest,
-  { catalog, featureFlags }: VideoContext,
+  offering: VideoContext & Partial<Pick<Offering, 'vendors'>>,
 ): VideoRequest & { model: string; prompt: string; duration_seconds: number; resolution: string } {
-  const row = rowOf(order.model ?? DEFAULT_MODEL, catalog.video)
+  const { featureFlags } = offering
+  const listed = listedIn(offering)
+  const row = rowOf(order.model ?? DEFAULT_MODEL, offering.catalog.video, listed)
   const prompt = order.prompt ?? ''
   if (prompt.trim() === '')
     throw refused(
@@ -110,7 +112,7 @@ export function checkVideo(
   const duration_seconds = secondsOf(row, order.duration_seconds)
   const resolution = resolutionOf(row, order.resolution)
   checkRatio(row, order.aspect_ratio)
-  checkCapabilities(row, order, catalog.video.all)
+  checkCapabilities(row, order, listed)
   checkCombinations(order)
   checkMedia(order)
   checkInputType(order)
@@ -126,13 +128,18 @@ export function inferredInputType(order: VideoRequest): InputType {
   return order.image_url !== undefined || order.real_face_asset_id !== undefined ? 'image' : 'text'
 }
 
-function rowOf(id: string, { all, get }: Context['catalog']['video']): VideoRow {
+/** The listed rows that are available here; all listed rows where the vendors are not known. */
+function listedIn({ catalog, vendors }: Context & Partial<Pick<Offering, 'vendors'>>): readonly VideoRow[] {
+  return catalog.video.all.filter((row) => isListed(row) && (!vendors || vendors.video?.(row) !== undefined))
+}
+
+function rowOf(id: string, { get }: Context['catalog']['video'], listed: readonly VideoRow[]): VideoRow {
   const row = get(id)
   if (row && !row.retired) return row
-  const available = all.filter(isListed).map((each) => each.id)
+  const available = listed.map((each) => each.id)
   const problem = row ? `${row.id} is no longer available.` : `Unknown model: ${clip(id)}.`
   throw new ApiError('INVALID_MODEL', {
-    message: `${problem} Available models: ${available.join(', ')}.`,
+    message: `${problem} Available models: ${available.join(', ') || 'none'}.`,
     fields: { available_models: available },
   })
 }
@@ -198,7 +205,7 @@ function checkCapabilities(row: VideoRow, order: VideoRequest, rows: readonly Vi
   ] as const
   for (const [field, capability] of requirements) {
     if (order[field] === undefined || row[capability]) continue
-    const supporting = rows.filter((each) => each[capability] && isListed(each)).map(({ id }) => id)
+    const supporting = rows.filter((each) => each[capability]).map(({ id }) => id)
     throw refused(
       field,
       `${row.id} does not support it, got ${quoted(order[field])}; models that do: ${supporting.join(', ') || 'none'}`,

@@ -172,7 +172,9 @@ const dollarsOf = (amount: Usdc): number => Number(print(amount))
 
 function bridgeIn({ vendors }: Pick<Order<unknown>, 'vendors'>): BridgeVendor {
   if (vendors.bridge) return vendors.bridge
-  throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured deposits. Nothing was charged.' })
+  throw new ApiError('NOT_CONFIGURED', {
+    message: 'polymarket-funding: the operator has not configured it. Nothing was charged.',
+  })
 }
 
 function paymentIn({ depositAuthorization }: Pick<FundInput, 'depositAuthorization'>): Payment {

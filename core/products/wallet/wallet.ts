@@ -38,7 +38,9 @@ const balance = free({
     const address = walletOf(query.get('address') ?? '', gateway)
     const [terms] = gateway.terms()
     if (!chain.balance)
-      throw new ApiError('NOT_CONFIGURED', { message: 'The chain of this gateway does not support balance reads.' })
+      throw new ApiError('NOT_CONFIGURED', {
+        message: 'balance: the chain of this gateway does not support balance reads.',
+      })
     if (!terms) throw chainUnavailable()
     const read = chain.balance
     const baseUnits = await within(clock, CHAIN_TIMEOUT_MS, (signal) => read(address, { signal })).catch(

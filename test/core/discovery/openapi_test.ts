@@ -8,15 +8,14 @@ import { PIXEL, type Script, scriptedVendor } from '../../../adapters/providers/
 import { scriptedChat } from '../../../adapters/providers/scripted/chat.ts'
 import { endpoints } from '../../../core/products/mod.ts'
 import { flatPrice, paid } from '../../../core/mod.ts'
+import { router } from '../../../core/router.ts'
 import vectors from '../../vectors/pricing.json'
 import { type Answer, embedded, GENERATIONS, kit, type KitOptions, ORIGIN, read, testClock } from '../../kit.ts'
 
 const document = async (path: string, options: KitOptions = {}) =>
-  (await read(await kit(options).shop.fetch(new Request(ORIGIN + path)))).body
+  (await read(await whole(options).shop.fetch(new Request(ORIGIN + path)))).body
 
 const shown = endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
-const methodsOf = (endpoint: (typeof endpoints)[number]) =>
-  ('methods' in endpoint && endpoint.methods) || [endpoint.method]
 
 /** A gateway that can serve everything on the menu. */
 function whole(options: KitOptions = {}) {
@@ -30,11 +29,20 @@ function whole(options: KitOptions = {}) {
     video: scriptedVideo(),
     audio: scriptedAudio(),
     ports: { clock, vendors: { ...embedded(clock), swap } },
+    allowlists: { generate_content: [`0x${'22'.repeat(20)}`] },
     ...options,
   })
 }
 
 type Operation = { readonly id: string; readonly method: string; readonly path: string; readonly node: any }
+
+/** Whether an operation asks for what an order has made. */
+const isFollowed = (id: string): boolean =>
+  endpoints.some(
+    (endpoint) =>
+      endpoint.name === id.replace(/\.alias_\d+$/, '') &&
+      (endpoint.kind === 'poll' || (endpoint.kind === 'free' && endpoint.follows === true)),
+  )
 
 const operationsIn = ({ paths }: any): readonly Operation[] =>
   Object.entries<Record<string, any>>(paths).flatMap(([path, item]) =>
@@ -81,24 +89,44 @@ describe('/openapi.json', () => {
     }
   })
 
+  test('says where the operator is reached, its docs page unless told, and what an agent has to know (contract 19.16)', async () => {
+    const infoOf = async (contact?: string) =>
+      (await document('/openapi.json', contact === undefined ? {} : { contact })).info
+    expect((await infoOf()).contact).toEqual({ url: `${ORIGIN}/docs` })
+    expect((await infoOf('https://shop.example/help')).contact).toEqual({ url: 'https://shop.example/help' })
+    expect((await infoOf('help@shop.example')).contact).toEqual({ email: 'help@shop.example' })
+    const guidance = (await infoOf())['x-guidance']
+    expect(guidance).toContain('PAYMENT-SIGNATURE')
+    expect(guidance.length).toBeLessThan(4_000)
+  })
+
+  test('an endpoint that nobody may buy, because no wallet is listed for it, is not advertised (contract 19.4)', async () => {
+    const path = '/api/v1beta/models/{model}:generateContent'
+    expect(Object.keys((await document('/openapi.json')).paths)).toContain(path)
+    expect(Object.keys((await document('/openapi.json', { allowlists: {} })).paths)).not.toContain(path)
+    expect((await document('/openapi.json?all=1', { allowlists: {} })).paths[path].post['x-available']).toBe(false)
+  })
+
   test('is served under its well-known name as well (contract 19.2)', async () => {
     expect(await document('/.well-known/openapi.json')).toEqual(await document('/openapi.json'))
   })
 
-  test('has every route of the menu that is not hidden under each of its methods, and no other (contract 19.2)', async () => {
-    const described = operationsIn(await document('/openapi.json')).map(({ method, path }) => `${method} ${path}`)
-    expect([...described].sort()).toEqual(
-      shown
-        .flatMap((endpoint) =>
-          methodsOf(endpoint).map((method) => `${method} ${endpoint.path.replaceAll('...}', '}')}`),
-        )
-        .sort(),
-    )
+  test('has each path of every endpoint that is not hidden, with each GET and POST that answers there (contract 19.2, 19.13)', async () => {
+    const { paths } = await document('/openapi.json')
+    const written = shown.flatMap(({ path, aliases = [] }) => [path, ...aliases])
+    expect(Object.keys(paths).sort()).toEqual([...new Set(written.map((path) => path.replaceAll('...}', '}')))].sort())
+    for (const path of written) {
+      const { match } = router(endpoints)
+      const answers = (method: string) =>
+        ['found', 'discover'].includes(match(method, path.replaceAll(/\{[^}]*\}/g, 'x')).kind)
+      const described = Object.keys(paths[path.replaceAll('...}', '}')]).sort()
+      expect([path, described]).toEqual([path, ['GET', 'POST'].filter(answers).map((method) => method.toLowerCase())])
+    }
   })
 
   test('says what the swap passthrough really answers: its own words, and no fault that it never speaks', async () => {
     const openapi = await document('/openapi.json')
-    const swaps = operationsIn(openapi).filter(({ id }) => id.startsWith('swap.'))
+    const swaps = operationsIn(openapi).filter(({ id }) => id.startsWith('swap.') && !id.includes('.alias_'))
     expect(swaps.length).toBe(9)
     for (const { id, node } of swaps) {
       const shown = Object.entries<any>(node.responses).flatMap(([status, response]) =>
@@ -139,7 +167,10 @@ describe('/openapi.json', () => {
     expect(refs.length).toBeGreaterThan(5)
     for (const ref of refs) expect([ref, typeof resolve(openapi, ref)]).toEqual([ref, 'object'])
     for (const [kind, members] of Object.entries<object>(openapi.components))
-      for (const name of Object.keys(members)) expect(refs).toContain(`#/components/${kind}/${name}`)
+      for (const name of Object.keys(members))
+        if (kind !== 'securitySchemes') expect(refs).toContain(`#/components/${kind}/${name}`)
+    const named = operationsIn(openapi).flatMap(({ node }) => (node.security ?? []).flatMap(Object.keys))
+    expect([...new Set(named)]).toEqual(Object.keys(openapi.components.securitySchemes))
   })
 
   test('operation ids differ, tags are declared, and path parameters are described', async () => {
@@ -158,11 +189,12 @@ describe('/openapi.json', () => {
     }
   })
 
-  test('every field has a type, and every parameter of a path an example', async () => {
+  test('every field has a type, and every parameter of a path an example, unless it follows an order', async () => {
     for (const { id, node } of operationsIn(await document('/openapi.json', { chatVendor: scriptedChat() }))) {
       for (const parameter of (node.parameters ?? []).filter(({ $ref }: { $ref?: string }) => !$ref)) {
         expect([id, parameter.name, typeof parameter.schema]).toEqual([id, parameter.name, 'object'])
-        if (parameter.in === 'path') expect([id, typeof parameter.example]).toEqual([id, 'string'])
+        if (parameter.in === 'path')
+          expect([id, typeof parameter.example]).toEqual([id, isFollowed(id) ? 'undefined' : 'string'])
       }
       if (node.requestBody)
         expect([id, typeof node.requestBody.content['application/json'].example]).toEqual([id, 'object'])
@@ -177,8 +209,9 @@ describe('/openapi.json', () => {
       expect([id, errors.length > 0]).toEqual([id, true])
       for (const [status, response] of errors) {
         const { schema, examples } = resolved(openapi, response).content['application/json']
-        expect([id, status, Object.keys(examples).length > 0]).toEqual([id, status, true])
-        for (const [code, example] of Object.entries(examples))
+        const isQuote = status === '402' && node['x-quote-of'] !== undefined
+        expect([id, status, Object.keys(examples ?? {}).length > 0]).toEqual([id, status, !isQuote])
+        for (const [code, example] of Object.entries(examples ?? {}))
           expect([id, status, code, judge(schema, resolved(openapi, example).value)]).toEqual([id, status, code, []])
       }
     }
@@ -209,7 +242,7 @@ describe('/openapi.json', () => {
     const { paths } = await document('/openapi.json')
     const amounts = vectors.flatMap(({ billed }) => Object.values(billed)).sort((a, b) => Number(a) - Number(b))
     const { protocols, price } = paths[GENERATIONS].post['x-payment-info']
-    expect(protocols).toEqual(['x402'])
+    expect(protocols).toEqual([{ x402: {} }])
     expect(price).toEqual({ mode: 'dynamic', currency: 'USD', min: amounts[0], max: amounts.at(-1) })
   })
 
@@ -272,6 +305,7 @@ describe('every operation, called with its own example', () => {
     const filled = given
       .filter((each: any) => each.in === 'path')
       .reduce((text: string, { name, example }: any) => text.replace(`{${name}}`, encodeURIComponent(example)), path)
+      .replaceAll(/\{\w+\}/g, 'none')
     const query = new URLSearchParams(
       given.filter((each: any) => each.in === 'query').map(({ name, example }: any) => [name, example]),
     )
@@ -317,16 +351,10 @@ describe('every operation, called with its own example', () => {
       const { status } = await shop.fetch(requestOf(operation))
       if (status !== 200) others.push(`${status} ${operation.id}`)
     }
-    const followed = (id: string) =>
-      endpoints.some(
-        (endpoint) =>
-          endpoint.name === id &&
-          (endpoint.kind === 'poll' ||
-            endpoint.path.includes('{id}') ||
-            id === 'realface.status' ||
-            id === 'voice.status'),
-      )
-    expect(others.filter((other) => !(/^40[04] /.test(other) && followed(other.slice(4))))).toEqual([])
+    const unexpected = others.filter(
+      (other) => !(/^40[04] /.test(other) && isFollowed(other.slice(4))) && !/^402 .*\.quote\b/.test(other),
+    )
+    expect(unexpected).toEqual([])
   })
 })
 

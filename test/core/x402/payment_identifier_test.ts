@@ -36,10 +36,10 @@ describe('a challenge', () => {
     const alice = buyer()
     const challenge = await alice.ask()
     const { extensions } = decodeHeader(challenge.headers.get('payment-required'))
-    expect(extensions['payment-identifier']).toMatchObject({
-      info: { required: false },
-      schema: { properties: { id: { minLength: 16, maxLength: 128 } }, required: ['required'] },
-    })
+    const declared = { info: { required: false } }
+    const schema = { properties: { id: { minLength: 16, maxLength: 128 } }, required: ['required'] }
+    expect(extensions['payment-identifier']).toMatchObject(declared)
+    expect(challenge.body.extensions['payment-identifier']).toMatchObject({ ...declared, schema })
     expect(JSON.stringify([...challenge.headers]).length).toBeLessThan(6_000)
     expect((await alice.buy(FOX, { payment: { ...alice.sign(challenge), extensions } })).status).toBe(200)
   })

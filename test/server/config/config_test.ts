@@ -19,6 +19,7 @@ describe('defaults', () => {
       port: 4020,
       host: '127.0.0.1',
       publicOrigin: undefined,
+      contact: undefined,
       database: { kind: 'sqlite', path: '.farebox/farebox.db' },
       objects: { kind: 'file', dir: '.farebox/media' },
       operatorToken: undefined,

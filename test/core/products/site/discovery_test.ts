@@ -10,7 +10,7 @@ import { catalog } from '../../../../core/mod.ts'
 import { decodeHeader, embedded, GENERATIONS, kit, type KitOptions, ORIGIN, read, testClock } from '../../../kit.ts'
 
 const document = async (path: string, options: KitOptions = {}) =>
-  (await read(await kit(options).shop.fetch(new Request(ORIGIN + path)))).body
+  (await read(await whole(options).shop.fetch(new Request(ORIGIN + path)))).body
 
 /** A gateway that can sell everything on the menu. */
 function whole(options: KitOptions = {}) {
@@ -20,6 +20,7 @@ function whole(options: KitOptions = {}) {
     video: scriptedVideo(),
     audio: scriptedAudio(),
     ports: { clock, vendors: { ...embedded(clock) } },
+    allowlists: { generate_content: [`0x${'22'.repeat(20)}`] },
     ...options,
   })
 }
@@ -118,9 +119,13 @@ describe('the bazaar extension', () => {
   }
 
   for (const endpoint of endpoints.filter(isSold)) {
-    test(`${endpoint.name} tells an indexer how to call it, in the body of its challenge and in its discovery document (contract 1.5, 1.8)`, async () => {
+    test(`${endpoint.name} tells an indexer how to call it, in its challenge and in its discovery document (contract 1.5, 1.8)`, async () => {
       const { status, body, required } = await declared(endpoint)
-      expect([status, Object.keys(required.extensions)]).toEqual([402, ['payment-identifier']])
+      expect([status, Object.keys(required.extensions)]).toEqual([402, ['payment-identifier', 'bazaar']])
+      const { properties } = required.extensions.bazaar.schema
+      const { body: inBody, queryParams: inQuery } = properties.input.properties
+      expect([typeof (inBody ?? inQuery), typeof properties.output.properties.example]).toEqual(['object', 'object'])
+      expect(required.extensions.bazaar.info.input.method).toBe(endpoint.method)
       const { info, schema } = body.extensions.bazaar
       const { services } = await read(await whole().shop.fetch(new Request(`${ORIGIN}/.well-known/x402`))).then(
         (answer) => answer.body,

@@ -1,0 +1,67 @@
+/** The auditor of the ecosystem, over loopback: it has nothing to say that a field of ours could change. */
+import { afterAll, describe, expect, test } from 'bun:test'
+import { dirname } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { Kit } from '../kit.ts'
+import { PROGRAMS } from '../programs/mod.ts'
+import { devnetGateway, oneVendorGateway } from './advertised.ts'
+
+/** `@agentcash/discovery` stands in test/programs, which the type checker does not know. */
+const auditor = (await import(Bun.resolveSync('@agentcash/discovery', dirname(fileURLToPath(PROGRAMS))))) as any
+
+type Warning = { readonly code: string; readonly severity: string }
+
+const listening: { stop(now: boolean): unknown }[] = []
+afterAll(() => {
+  for (const server of listening) server.stop(true)
+})
+
+function serve({ shop }: Kit): string {
+  let callers = 0
+  const server = Bun.serve({
+    port: 0,
+    hostname: '127.0.0.1',
+    fetch: (request) => shop.fetch(request, { ip: `192.0.2.${callers++}` }),
+  })
+  listening.push(server)
+  return `http://127.0.0.1:${server.port}`
+}
+
+/** What `discovery <origin>` says: of the document, of each operation, and of the 402 of each paid one. */
+async function audit(origin: string) {
+  const found = (await auditor.getOpenAPI(origin)).unwrapOr(null)
+  const warnings: Warning[] = [
+    ...auditor.getWarningsForOpenAPI(found),
+    ...(await auditor.getWarningsForFavicon(origin)).unwrapOr([]),
+  ]
+  if (!found || auditor.isOpenApiParseFailure(found)) return { routes: 0, paid: 0, warnings }
+  const l2 = auditor.checkL2ForOpenAPI(found)
+  warnings.push(...auditor.getWarningsForL2(l2), ...auditor.getWarningsForL4(auditor.checkL4ForOpenAPI(found)))
+  let paid = 0
+  for (const { path, method } of l2.routes) {
+    const l3 = auditor.getL3ForOpenAPI(found, path, method)
+    if (l3?.authMode === 'paid') {
+      const probes = (await auditor.getProbe(origin + path)).unwrapOr([])
+      const probe = probes.find((each: { readonly method: string }) => each.method === method)
+      expect([method, path, typeof probe?.paymentRequiredBody]).toEqual([method, path, 'object'])
+      l3.paymentRequiredBody = probe?.paymentRequiredBody
+      paid++
+    }
+    warnings.push(...auditor.getWarningsForL3(l3))
+  }
+  return { routes: l2.routes.length, paid, warnings }
+}
+
+describe('the auditor @agentcash/discovery', () => {
+  test('has nothing to say of a gateway with one vendor (contract 19.16)', async () => {
+    const { routes, paid, warnings } = await audit(serve(oneVendorGateway()))
+    expect(warnings).toEqual([])
+    expect([routes <= 40, paid >= 4]).toEqual([true, true])
+  })
+
+  test('says of a devnet that it sells more than 40 operations, and nothing else (contract 19.16)', async () => {
+    const { paid, warnings } = await audit(serve(devnetGateway()))
+    expect(warnings.map(({ code, severity }: Warning) => [severity, code])).toEqual([['warn', 'L2_ROUTE_COUNT_HIGH']])
+    expect(paid).toBeGreaterThan(40)
+  })
+})
