@@ -154,7 +154,8 @@ function greet({ url, wired }: Running, config: Config): void {
     endpoints:
       gateways
         .find((row) => !row.config.retired)
-        ?.gateway.offered().filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden).length ?? 0,
+        ?.gateway.offered()
+        .filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden).length ?? 0,
   }
   console.log(greeting({ ...summary, isDevnet: devnet !== undefined, real: realVendors(config) }).join('\n'))
   if (devnet && !isLoopback(config.host))

@@ -226,7 +226,7 @@ describe('one fresh authorization', () => {
         202,
         '3',
         'in_progress',
-        expect.stringContaining('chain cannot be asked'),
+        expect.stringContaining('chain is temporarily unreachable'),
       ])
       expect(chain.transfers).toEqual([])
       isBroken = false

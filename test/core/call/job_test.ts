@@ -372,7 +372,7 @@ describe('a poll', () => {
           'in_progress',
           'verified',
         ])
-        expect(body.note).toContain('cannot be asked')
+        expect(body.note).toContain('temporarily unreachable')
       }
     }
     expect(chain.transfers).toEqual([])
