@@ -34,7 +34,7 @@ import { type Metrics, metrics } from '../metrics.ts'
 import { StartError } from '../start_error.ts'
 import { chains } from './chains.ts'
 import { type LocalSystem, startLocalSystem } from './devnet.ts'
-import { affordable } from './services.ts'
+import { affordable, tellWhyNoDeposits } from './services.ts'
 import { untimed, vendorsOf } from './vendors.ts'
 
 export const VERSION = manifest.version
@@ -103,6 +103,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     countTokens: counted,
     nodes: nodesOf(config, rows, { isDevnet }),
   })
+  tellWhyNoDeposits(vendors, rows, log)
   if (config.environmentVendors.length > 0)
     log.info('vendors were found in the environment', { vendors: config.environmentVendors })
   const fullCatalog = catalog({

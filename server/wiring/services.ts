@@ -136,3 +136,20 @@ export function affordable(
     ...(transfers && bridge && { bridge }),
   }
 }
+
+/** Says why deposits are off although a bridge is set: it takes them on networks that no gateway is paid on. */
+export function tellWhyNoDeposits(
+  { bridge }: Pick<Vendors, 'bridge'>,
+  gateways: readonly Pick<GatewayConfig, 'name' | 'paymentMethods'>[],
+  log: Log,
+): void {
+  if (!bridge) return
+  const paidOn = gateways.flatMap(({ paymentMethods }) =>
+    paymentMethods.flatMap((method) => (method.kind === 'evm' ? [method.network] : [])),
+  )
+  if (paidOn.some((network) => bridge.networks.includes(network))) return
+  log.warn('off: Polymarket funding, because its bridge takes no deposits on the networks that gateways are paid on', {
+    bridge: bridge.networks,
+    gateways: [...new Set(paidOn)],
+  })
+}

@@ -1,5 +1,6 @@
 /** Links of Coinbase's onramp, each for one visit. Sources: docs.cdp.coinbase.com (session token authentication). */
 import type { Clock, Log, OnrampVendor } from '../../../core/mod.ts'
+import { outages } from '../../../core/lib/outages.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { serviceErrorFor } from '../lib/passthrough.ts'
 import { record } from '../../http/error_replies.ts'
@@ -28,17 +29,20 @@ export function coinbaseOnramp(config: CoinbaseOnrampConfig): OnrampVendor {
     maxBytes: 64 * 1024,
     errorFor,
   })
+  const signing = outages({ log, clock, over: 'the key of Coinbase signs again' })
   const url = `${baseUrl.replace(/\/+$/, '')}/onramp/v1/token`
 
   return {
     async link({ address, network, asset, ip }, { signal }) {
       const token = await bearer('POST', new URL(url), clock.now()).catch((error: Error) => {
-        log.alert('the key of Coinbase cannot sign: its setting needs the operator', {
-          vendor: 'coinbase',
-          error: error.message,
+        signing.failed('coinbase', {
+          reason: 'key',
+          message: 'the key of Coinbase cannot sign: its setting needs the operator',
+          fields: { vendor: 'coinbase', error: error.message },
         })
         throw errorFor('operator', { maker: 'Coinbase', what: 'the key cannot sign', retrySeconds: 0 })
       })
+      signing.worked('coinbase')
       const body = {
         addresses: [{ address, blockchains: [network] }],
         assets: [asset],

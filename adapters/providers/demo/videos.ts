@@ -29,12 +29,12 @@ export function demoVideos(options: DemoVideosOptions = {}): VideoVendor {
   const limit = concurrencyLimiter(1)
   const films = new Map<string, Film>()
 
-  async function make(made: Film, order: VideoJob): Promise<void> {
+  async function make(made: Film, handle: string, order: VideoJob): Promise<void> {
     made.state = { kind: 'running', status: 'in_progress', progress: 50 }
     try {
       const { mp4, lastFrame } = await makeFilm(order)
       const more = lastFrame && { lastFrameUrl: dataUri(lastFrame, 'image/png') }
-      Object.assign(made, { mp4, state: { kind: 'done', seconds: order.seconds, ...more } })
+      Object.assign(made, { mp4, state: { kind: 'done', seconds: order.seconds, requestId: handle, ...more } })
     } catch (cause) {
       made.state = failed('The demo film could not be made.')
       log?.warn('a demo film failed', { error: String(cause), prompt: order.prompt.slice(0, 80) })
@@ -56,7 +56,7 @@ export function demoVideos(options: DemoVideosOptions = {}): VideoVendor {
       const handle = randomUUID()
       const made: Film = { state: { kind: 'running', status: 'queued' } }
       films.set(handle, made)
-      void limit(() => make(made, order))
+      void limit(() => make(made, handle, order))
       return { handle }
     },
     async pollUpstream(handle, { signal }) {

@@ -325,6 +325,9 @@ function usageOf(
   }
 }
 
+/** The source of a clip that its vendor hands out without a URL (contract 12.53). */
+const INLINE = 'data:video/mp4'
+
 /** The members of the 200 body, except id, price and payment. */
 export function videoResponse({ made, media, created }: Stored, { request, href }: Showing): Record<string, Json> {
   const { model, duration_seconds } = request as unknown as StoredVideoRequest
@@ -333,7 +336,7 @@ export function videoResponse({ made, media, created }: Stored, { request, href 
   const urlOf = (piece: Stored['media'][number]) => (piece.key === null ? (piece.url ?? '') : href(piece.key))
   const data = {
     url: video ? urlOf(video) : '',
-    ...(video?.source && { source_url: video.source }),
+    ...(video && { source_url: video.source || INLINE }),
     duration_seconds: seconds === undefined ? duration_seconds : Math.round(seconds),
     ...(requestId !== undefined && { request_id: requestId }),
     backed_up: video?.key !== null && video !== undefined,

@@ -142,6 +142,10 @@ describe('coinbaseOnramp()', () => {
       seen,
       log.lines.map(({ level }) => level),
     ]).toEqual(['NOT_CONFIGURED', [], ['alert']])
+    // A person is told once of an outage, however many requests run into it.
+    for (let count = 0; count < 3; count++)
+      await vendor.link({ address: WALLET, network: 'base', asset: 'USDC', ip: '' }, calm()).catch(() => {})
+    expect(log.lines.map(({ level }) => level)).toEqual(['alert'])
   })
 })
 

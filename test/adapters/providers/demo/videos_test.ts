@@ -161,7 +161,7 @@ describe('demoVideos()', () => {
   test('makes the film that was ordered, and streams it', async () => {
     const vendor = demoVideos()
     const { handle } = await vendor.submit({ ...JOB, aspectRatio: '1:1' }, never)
-    expect(await ended(vendor, handle)).toEqual({ kind: 'done', seconds: 1 })
+    expect(await ended(vendor, handle)).toEqual({ kind: 'done', seconds: 1, requestId: handle })
     expect((await read(vendor, handle)).equals((await film({ aspectRatio: '1:1' })).mp4)).toBe(true)
   })
 
@@ -195,7 +195,7 @@ describe('demoVideos()', () => {
     const states = [await ended(actor, handles[0]?.handle ?? ''), await ended(actor, handles[1]?.handle ?? '')]
     expect(states).toEqual([
       { kind: 'failed', reason: 'The demo film could not be made.' },
-      { kind: 'done', seconds: 1 },
+      { kind: 'done', seconds: 1, requestId: handles[1]?.handle ?? '' },
     ])
     expect(JSON.stringify(log)).toContain('boom')
   })

@@ -347,13 +347,18 @@ describe('a poll', () => {
     ])
   })
 
-  test('fetches a clip that has no URL of its own, which then has no source', async () => {
+  test('fetches a clip that has no URL of its own; its source says its type (contract 12.53)', async () => {
     const { body } = await polled(
       { model: 'vendor-f/video-1' },
       { pollUpstream: inTurn({ kind: 'done' }), clip: async () => clipOf() },
     )
     expect(body.data).toEqual([
-      { url: expect.stringMatching(/\/api\/media\/videos\/.+\.mp4$/), duration_seconds: 4, backed_up: true },
+      {
+        url: expect.stringMatching(/\/api\/media\/videos\/.+\.mp4$/),
+        source_url: 'data:video/mp4',
+        duration_seconds: 4,
+        backed_up: true,
+      },
     ])
   })
 
