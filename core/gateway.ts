@@ -297,9 +297,9 @@ export function gateway(setup: Setup): Gateway {
     const match = list.match(request.method, path)
     if ('endpoint' in match) found.name = match.endpoint.name
     if (match.kind === 'discover') {
-      const { endpoint: looked, params: given } = match
-      const shown = isSold(looked) && isTemplate(given) ? trialOf(looked, offering).path : given
-      return await discover(looked, requestContextOf(request, url, { caller, params: shown, bazaar }))
+      const { endpoint: probed, params: given } = match
+      const values = isSold(probed) && isTemplate(given) ? trialOf(probed, offering).path : given
+      return await discover(probed, requestContextOf(request, url, { caller, params: values, bazaar }))
     }
     if (match.kind === 'options') return { status: 204, headers: { allow: match.allow }, body: null }
     if (match.kind === 'wrong_method') throw wrongMethod(request.method, path, match.allow)

@@ -30,8 +30,8 @@ export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescri
     () => offeredIn(endpoints, facts.offering),
     () => '',
   )
-  const describe = (shown: readonly Endpoint[]) =>
-    openapi(shown, facts, { origin: PLACEHOLDER_ORIGIN, offered: new Set(offered()) })
+  const describe = (listed: readonly Endpoint[]) =>
+    openapi(listed, facts, { origin: PLACEHOLDER_ORIGIN, offered: new Set(offered()) })
   const described = memoized(() => describe(offered()), key)
   const written = memoized(async () => JSON.stringify(await described()), key)
   const everything = memoized(async () => JSON.stringify(await describe(endpoints)), key)

@@ -122,8 +122,8 @@ function contactOf({ contact = '' }: GatewayDescription, origin: string): Fields
 }
 
 /** What an agent has to know before its first call. */
-function guidance(shown: readonly Endpoint[], origin: string): string {
-  const sold = [...new Set(shown.filter(isSold).map(({ tag }) => tag))]
+function guidance(listed: readonly Endpoint[], origin: string): string {
+  const sold = [...new Set(listed.filter(isSold).map(({ tag }) => tag))]
   return [
     `This gateway sells ${sold.join(', ')} by the call, paid in USDC by x402 version 2. No account, no API key.`,
     'Send the request without payment: the 402 has the exact price of this very request. Sign one of its offers and send the same request again with the payment in PAYMENT-SIGNATURE.',

@@ -31,8 +31,8 @@ export type Common = {
   /** Errors of its own, for the documents; what its kind, dialect and input bring with them is known already. */
   readonly errors?: readonly ApiErrorCode[]
   /**
-   * Whether this gateway serves it as it is configured: documents leave out what is not served. Unless told, what is free is served, what is paid where
-   * its sample can be bought, and a poll where anything that it polls is served.
+   * Whether this gateway serves it as it is configured; documents leave out what is not served. The default: free
+   * endpoints are served, paid ones where their sample can be bought, and polls where anything that they poll is.
    */
   isOffered?(offering: Offering): boolean
 }

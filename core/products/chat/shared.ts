@@ -44,7 +44,7 @@ export type ChatInput = {
   readonly own: Fields
   readonly chat: Fields
   /** The same as the caller sent it, before the rules of its model. */
-  readonly asked: Fields
+  readonly body: Fields
   readonly stream: boolean
   /** Estimated; 0 where neither the price nor a limit depends on it. */
   readonly promptTokens: number
@@ -147,7 +147,7 @@ export async function sizeRequest(
     row,
     format,
     chat,
-    asked: request,
+    body: request,
     own: own ? own({ maxTokens, row, effort }) : chat,
     stream,
     promptTokens: fitted.promptTokens,
@@ -389,11 +389,11 @@ function servedByHeaders(requestedRow: ChatRow, served: ChatRow): Readonly<Recor
 const familyOf = ({ family, maker }: ChatRow): string => family ?? maker
 
 /** Members that the caller did not send, or not so. */
-function setByGateway(body: Fields, { asked, maxTokens }: ChatInput): readonly string[] {
-  const isCallersLimit = requestedTokens(asked) === maxTokens
+function setByGateway(body: Fields, { body: sent, maxTokens }: ChatInput): readonly string[] {
+  const isCallersLimit = requestedTokens(sent) === maxTokens
   return Object.keys(body).filter((name) => {
     if (name === 'max_tokens' || name === 'max_output_tokens') return !isCallersLimit
-    return RULED.has(name) && body[name] !== asked[name]
+    return RULED.has(name) && body[name] !== sent[name]
   })
 }
 

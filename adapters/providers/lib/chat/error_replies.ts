@@ -160,15 +160,15 @@ function byField({ status, body }: ErrorReply, request: RefusedRequest): Failure
   const { code, message: words, param } = envelope(body)
   const message = words.slice(0, MAX_WORDS)
   const { callerPath = (path: string) => path } = request
-  const said = [param, ...pathsIn(body), ...quotedIn(message), ...wordsIn(message, request.body)]
-  const known = said.map((path) => knownPath(callerPath(path), request.body)).find(Boolean)
-  if (known && isOurs(known, { request, said: `${code} ${message}` })) return 'operator'
+  const named = [param, ...pathsIn(body), ...quotedIn(message), ...wordsIn(message, request.body)]
+  const known = named.map((path) => knownPath(callerPath(path), request.body)).find(Boolean)
+  if (known && isOurs(known, { request, words: `${code} ${message}` })) return 'operator'
   if (known)
     return new ApiError('INVALID_PARAMETER', {
       message: `The model did not accept \`${known}\`. Nothing was charged.`,
       param: known,
     })
-  const others = [...said, ...wordsIn(message, request.sent)].map(firstOf)
+  const others = [...named, ...wordsIn(message, request.sent)].map(firstOf)
   return OPERATOR_WORDS.test(message) || others.some((name) => name !== '' && Object.hasOwn(request.sent, name))
     ? 'operator'
     : undefined
@@ -182,9 +182,9 @@ const UNKNOWN_WORDS =
   /\b(?:unsupported|unknown|unrecogni[sz]ed|unexpected|extra)[ _](?:parameter|field|argument|key|member|input|keyword)|not supported|not permitted|instead/i
 
 /** Whether the gateway has set a refused member by itself, or chosen its name. */
-function isOurs(path: string, { request, said }: { readonly request: RefusedRequest; readonly said: string }): boolean {
+function isOurs(path: string, { request, words }: { readonly request: RefusedRequest; readonly words: string }): boolean {
   const name = firstOf(path)
-  return (request.ours ?? []).includes(name) || (LIMITS.has(name) && UNKNOWN_WORDS.test(said))
+  return (request.ours ?? []).includes(name) || (LIMITS.has(name) && UNKNOWN_WORDS.test(words))
 }
 
 /** Paths from validators: FastAPI's `detail[].loc`, Google's `error.details[].fieldViolations[].field`. */

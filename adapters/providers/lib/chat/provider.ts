@@ -22,8 +22,8 @@ export type ChatVendorConfig = {
   /** Merged into every request above everything else. A null removes a field. */
   readonly overrides?: Fields | undefined
   /**
-   * How the openai-chat protocol spells the output cap and reasoning, where the server is different from what the family
-   * of the model asks for. `openai`: `max_completion_tokens`, no `thinking` and no `reasoning_content`. `compatible`:
+   * How the openai-chat protocol spells the output cap and reasoning, where the server is different from what the
+   * family of the model asks for. `openai`: `max_completion_tokens`, no `thinking` and no `reasoning_content`. `compatible`:
    * `max_tokens`, with both.
    */
   readonly style?: ChatStyle | undefined
