@@ -27,11 +27,11 @@ import { type Dollars, type Usdc, usdc } from '../../x402/money.ts'
 import type { Json, Fields } from '../../lib/json.ts'
 import { checkControls, stopsIn, withoutIdleChoice } from './controls.ts'
 import { chatPrice } from './price.ts'
-import { estimatePrompt, upperBound } from './token_estimate.ts'
+import { characters, estimatePrompt, upperBound } from './token_estimate.ts'
 import { whenAnswerStarts } from './formats/answer_start.ts'
 import { isEmpty } from './formats/empty_answer.ts'
 import { translated, forwardedStream } from './formats/forwarded_stream.ts'
-import { usageOf } from './formats/usage.ts'
+import { estimatedUsage, usageOf } from './formats/usage.ts'
 import type { StreamTranslator } from './formats/stream_translator.ts'
 import { asksForJson, plainReply, withJsonInstruction, withoutCodeFence } from './formats/chat_reply.ts'
 
@@ -423,12 +423,14 @@ async function askModel(
     },
     { signal },
   )
+  const showsReasoningTokens = familyOf(row) === 'vendor-a'
+  const estimate = (length: number) => estimatedUsage({ prompt: promptOf(input), characters: length })
   const model = { upstream: row.upstream, publicId: row.id }
   if (answer.kind === 'stream') {
     const streamTranslation = isNative ? undefined : translation
     const stream = streamTranslation
-      ? translated(answer.stream, streamTranslation.stream())
-      : forwardedStream(answer.stream, isNative ? { format } : { format, model })
+      ? translated(answer.stream, streamTranslation.stream(), { showsReasoningTokens, estimate })
+      : forwardedStream(answer.stream, isNative ? { format } : { format, model, showsReasoningTokens, estimate })
     return {
       kind: 'stream',
       headers: {},
@@ -440,6 +442,8 @@ async function askModel(
   const reply = plainReply(isJsonEmulated ? withoutCodeFence(answer.body) : answer.body, {
     model: row.id,
     created: Math.floor(clock.now() / 1000),
+    showsReasoningTokens,
+    estimate: (choices) => estimate(charactersIn(choices)),
   })
   return {
     kind: 'whole',
@@ -448,6 +452,12 @@ async function askModel(
     usage: usageIn(reply),
   }
 }
+
+/** Tokens of the prompt; at four characters a token where neither the price nor a limit needed a count. */
+const promptOf = ({ promptTokens, chat }: ChatInput): number => promptTokens || Math.ceil(characters(chat) / 4)
+
+const charactersIn = (choices: readonly Fields[]): number =>
+  choices.reduce((sum, { message }) => sum + characters({ messages: [message as Json] }), 0)
 
 /** Returns the answer. Throws MODEL_UNAVAILABLE for an empty one, which is not charged. */
 function nonEmpty(body: Fields, format: ChatFormat): Fields {

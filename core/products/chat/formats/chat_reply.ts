@@ -1,12 +1,25 @@
 /** Complete chat replies in the contract's shape, and JSON output emulated by an instruction (contract 6.19). */
 import { type Json, type Fields, isFields, objectsOf } from '../../../lib/json.ts'
-import { usageOf } from './usage.ts'
+import { splitThinking } from './think_tags.ts'
+import { isCounted, usageOf, withoutReasoningTokens } from './usage.ts'
+
+type ReplyFacts = {
+  readonly model: string
+  readonly created: number
+  /** Whether its usage counts reasoning by itself (contract 6.23). */
+  readonly showsReasoningTokens?: boolean
+  /** Its usage where the vendor counts nothing (contract 6.65). */
+  readonly estimate?: (choices: readonly Fields[]) => Fields
+}
 
 /**
  * Normalizes a vendor's reply and puts in the public model id. `content` is empty on a tool turn. A reply without text
  * gets its reasoning as text, so that nobody pays for an empty answer (contract 6.26).
  */
-export function plainReply(reply: Fields, { model, created }: { model: string; created: number }): Fields {
+export function plainReply(
+  reply: Fields,
+  { model, created, showsReasoningTokens = true, estimate }: ReplyFacts,
+): Fields {
   const choices = objectsOf(reply.choices).map((choice, index) => ({
     ...choice,
     index: choice.index ?? index,
@@ -19,19 +32,27 @@ export function plainReply(reply: Fields, { model, created }: { model: string; c
     created: typeof reply.created === 'number' ? reply.created : created,
     model,
     choices,
-    ...(isFields(reply.usage) && { usage: usageOf(reply.usage) }),
+    ...usage(),
+  }
+
+  function usage(): { usage?: Fields } {
+    const counted = isFields(reply.usage) ? usageOf(reply.usage) : undefined
+    if (estimate && !isCounted(counted)) return { usage: estimate(choices) }
+    return counted ? { usage: showsReasoningTokens ? counted : withoutReasoningTokens(counted) } : {}
   }
 }
 
 function message({ reasoning, reasoning_content = reasoning ?? null, content, ...rest }: Fields): Fields {
-  const reasoningText = typeof reasoning_content === 'string' ? reasoning_content : ''
+  const { content: text, reasoning: inline } = splitThinking(typeof content === 'string' ? content : '')
+  const told = typeof reasoning_content === 'string' ? reasoning_content : ''
+  const reasoningText = [told, inline].filter((thought) => thought.trim() !== '').join('\n') || told
   const hasTools = Array.isArray(rest.tool_calls) && rest.tool_calls.length > 0
-  const text = typeof content === 'string' ? content : ''
   const isBlank = text.trim() === '' && !rest.refusal
   const textOrReasoning = isBlank ? reasoningText || text : text
   const visibleContent = hasTools ? '' : textOrReasoning
   return {
     role: 'assistant',
+    ...(hasTools && text.trim() !== '' && { content_before_tools: text }),
     ...rest,
     content: Array.isArray(content) ? content : visibleContent,
     ...(reasoningText !== '' && { reasoning_content: reasoningText }),

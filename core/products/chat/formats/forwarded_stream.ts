@@ -1,11 +1,12 @@
 /** Forwards vendor streams: bytes pass unchanged, and only relevant events are parsed (decision 25). */
 import { concatBytes } from '../../../lib/bytes.ts'
 import { ApiError } from '../../../http/errors.ts'
-import { type Json, type Fields, isFields, objectsOf } from '../../../lib/json.ts'
+import { type Json, type Fields, fieldsOf, given, isFields, objectsOf, textOf } from '../../../lib/json.ts'
 import { brokenOff, isAnswerStart, isContentEvent, type TrackedStream } from './answer_start.ts'
 import { isEmpty, isNonBlank } from './empty_answer.ts'
 import { type EventSplitter, eventSplitter, MAX_EVENT, parseEvent, sseJson, tryJson } from './sse.ts'
-import { usageOf } from './usage.ts'
+import { thinkSplitter } from './think_tags.ts'
+import { isCounted, usageOf, withoutReasoningTokens } from './usage.ts'
 import type { StreamTranslator } from './stream_translator.ts'
 import type { SseEvent, ChatFormat, ChatStream } from '../../../ports/vendors/chat.ts'
 
@@ -35,6 +36,10 @@ export type StreamFormat = {
    * The upstream model id (the first chunk may name another, such as a dated one) and the public id that replaces it.
    */
   readonly model?: { readonly upstream: string; readonly publicId: string }
+  /** Whether usage counts reasoning by itself (contract 6.23). */
+  readonly showsReasoningTokens?: boolean
+  /** Usage by the characters of the answer, where the vendor counts nothing (contract 6.65). */
+  readonly estimate?: (characters: number) => Fields
 }
 
 /**
@@ -43,7 +48,10 @@ export type StreamFormat = {
  * events, and end the stream. Throws an ApiError for an error event, after the events before it, and for a stream that
  * is interrupted.
  */
-export function forwardedStream(upstream: ChatStream, { format, model }: StreamFormat): TrackedStream {
+export function forwardedStream(
+  upstream: ChatStream,
+  { format, model, showsReasoningTokens = true, estimate }: StreamFormat,
+): TrackedStream {
   const decoder = new TextDecoder()
   const encoder = new TextEncoder()
   let rename = model && model.upstream !== model.publicId ? renamer(model.upstream, model.publicId) : undefined
@@ -68,6 +76,13 @@ export function forwardedStream(upstream: ChatStream, { format, model }: StreamF
   let isFinished = false
   let isOver = false
   let failure: ApiError | undefined
+  /** Splits inline reasoning from the text of each choice that has had a tag. */
+  const splitters = new Map<number, ReturnType<typeof thinkSplitter>>()
+  let isSplitting = false
+  /** The beginning of the stream, and how many characters it has had in all. */
+  const samples: string[] = []
+  let sampled = 0
+  let passed = 0
   let closing = ''
   /** The last text with a numbered event. */
   let lastNumbered = ''
@@ -124,8 +139,12 @@ export function forwardedStream(upstream: ChatStream, { format, model }: StreamF
     const out = data === '[DONE]' || (data !== undefined && tryJson(data)) ? normalized([buffered]) : undefined
     isOver = true
     if (!isFinished) failure ??= brokenOff()
-    if (isFinished && format === 'chat') closing = DONE
-    return out
+    if (!isFinished || format !== 'chat' || closing !== '') return out
+    closing = DONE
+    const counted = estimated()
+    if (counted === '') return out
+    const text = new TextDecoder().decode(out ?? NOTHING) + counted
+    return encoder.encode(rename ? rename(text) : text)
   }
 
   /** Processes complete events. */
@@ -141,7 +160,9 @@ export function forwardedStream(upstream: ChatStream, { format, model }: StreamF
 
   function processed(text: string): string {
     if (format === 'generate_content') count(text)
-    const out = isOpening || marks.test(text) || !PLAIN[format].test(text) ? processEvents(text) : text
+    const out =
+      isOpening || isTagged(text) || marks.test(text) || !PLAIN[format].test(text) ? processEvents(text) : text
+    if (estimate) sample(out)
     if (format === 'chat') hasStarted ||= hasContent
     else {
       hasContent ||= CONTENT[format].test(out) && out.split(EVENT_END).some((raw) => isContentEvent(raw, format))
@@ -158,7 +179,7 @@ export function forwardedStream(upstream: ChatStream, { format, model }: StreamF
       try {
         // Most events that arrived together need no parsing.
         const isPlain = PLAIN[format].test(raw)
-        const event = isOpening || !isPlain || marks.test(raw) ? parseEvent(raw) : undefined
+        const event = isOpening || !isPlain || isTagged(raw) || marks.test(raw) ? parseEvent(raw) : undefined
         if (event && !isPlain && event.data !== '[DONE]' && !tryJson(event.data)) throw brokenOff()
         if (event) out += readEvent(event, raw)
         if (!event) out += isPlain ? raw : keepAlive(raw)
@@ -175,7 +196,7 @@ export function forwardedStream(upstream: ChatStream, { format, model }: StreamF
       isFinished = true
       isOver = true
       closing = DONE
-      return ''
+      return estimated()
     }
     const payload = tryJson(data)
     if (event === 'error' || (payload && isError(payload))) throw upstreamFailure({ event, data })
@@ -184,15 +205,75 @@ export function forwardedStream(upstream: ChatStream, { format, model }: StreamF
       currentModel = payload.model
       rename = currentModel === model.publicId ? undefined : renamer(currentModel, model.publicId)
     }
-    const thought = withReasoningContent(payload)
+    const thought = withoutThinkTags(withReasoningContent(payload))
     const before = isOpening ? openingChunk(thought) : ''
     const finish = FINISH.exec(data)?.[1]
     if (finish === 'error') throw upstreamFailure({ event, data })
     if (finish !== undefined) isFinished = true
     if (finish === 'content_filter') hasContent = true
-    if (isFields(thought.usage)) usage = usageOf(thought.usage)
+    if (isFields(thought.usage))
+      usage = showsReasoningTokens ? usageOf(thought.usage) : withoutReasoningTokens(usageOf(thought.usage))
     const out = isFields(thought.usage) ? { ...thought, usage } : thought
     return before + (out === payload ? raw : sseJson(out))
+  }
+
+  /** Whether a text may hold a `<think>` tag, or the rest of one. */
+  function isTagged(text: string): boolean {
+    return format === 'chat' && (text.includes('<') || text.includes('\\u003c') || isSplitting)
+  }
+
+  function withoutThinkTags(chunk: Fields): Fields {
+    const choices = objectsOf(chunk.choices)
+    const split = choices.map(splitChoice)
+    isSplitting = [...splitters.values()].some((splitter) => splitter.isOpen())
+    return split.every((choice, index) => choice === choices[index]) ? chunk : { ...chunk, choices: split }
+  }
+
+  function splitChoice(choice: Fields): Fields {
+    const delta = isFields(choice.delta) ? choice.delta : {}
+    const { content, reasoning_content: told, ...rest } = delta
+    const piece = typeof content === 'string' ? content : ''
+    const index = typeof choice.index === 'number' ? choice.index : 0
+    const known = splitters.get(index)
+    if (!known && !piece.includes('<')) return choice
+    const splitter = known ?? thinkSplitter()
+    splitters.set(index, splitter)
+    const first = splitter.push(piece)
+    const last = typeof choice.finish_reason === 'string' ? splitter.end() : { content: '', reasoning: '' }
+    const [said, thought] = [first.content + last.content, first.reasoning + last.reasoning]
+    if (said === piece && thought === '') return choice
+    const reasoningContent = (typeof told === 'string' ? told : '') + thought
+    return {
+      ...choice,
+      delta: {
+        ...rest,
+        ...(said !== '' && { content: said }),
+        ...(reasoningContent !== '' && { reasoning_content: reasoningContent }),
+      },
+    }
+  }
+
+  function sample(text: string): void {
+    passed += text.length
+    if (sampled >= SAMPLE) return
+    sampled += text.length
+    samples.push(text)
+  }
+
+  /** A chunk with the estimated usage; '' where the vendor has counted, or nothing is estimated. */
+  function estimated(): string {
+    if (!estimate || (isFields(usage) && isCounted(usage))) return ''
+    const chunks = samples
+      .join('')
+      .split(EVENT_END)
+      .flatMap((raw): Fields[] => [tryJson(parseEvent(raw)?.data ?? '') ?? {}])
+    const length = chunks.reduce(
+      (sum, { choices }) => sum + objectsOf(choices).reduce((all, { delta }) => all + deltaLength(delta), 0),
+      0,
+    )
+    usage = estimate(Math.ceil((length * passed) / Math.max(1, sampled)))
+    const { id, created, model: named } = chunks[0] ?? {}
+    return sseJson(given({ id, object: 'chat.completion.chunk', created, model: named, choices: [], usage }))
   }
 
   /** Handles a chunk before the first text. Returns the text to send before it. */
@@ -269,9 +350,13 @@ export function forwardedStream(upstream: ChatStream, { format, model }: StreamF
  * Translates a `chat` stream for a caller of another format. The closing events are those with which the translator
  * ends.
  */
-export function translated(upstream: ChatStream, rewriter: StreamTranslator): TrackedStream {
+export function translated(
+  upstream: ChatStream,
+  rewriter: StreamTranslator,
+  options: Pick<StreamFormat, 'showsReasoningTokens' | 'estimate'> = {},
+): TrackedStream {
   const encoder = new TextEncoder()
-  const inner = forwardedStream(upstream, { format: 'chat' })
+  const inner = forwardedStream(upstream, { format: 'chat', ...options })
   const splitter = eventSplitter()
   let closing = ''
   let lastNumbered = ''
@@ -335,6 +420,19 @@ function withReasoningContent(chunk: Fields): Fields {
     return { ...choice, delta: { ...delta, reasoning_content: reasoning as Json } }
   })
   return { ...chunk, choices: renamed }
+}
+
+/** Characters of a stream that are kept to estimate its usage. */
+const SAMPLE = 65_536
+
+/** Characters of an answer in one delta. */
+function deltaLength(delta: Json | undefined): number {
+  if (!isFields(delta)) return 0
+  const calls = objectsOf(delta.tool_calls).map((call) => fieldsOf(call.function))
+  return [delta.content, delta.reasoning_content, ...calls.flatMap(({ name, arguments: args }) => [name, args])].reduce(
+    (sum: number, text) => sum + textOf(text).length,
+    0,
+  )
 }
 
 const SEQUENCE = '"sequence_number":'

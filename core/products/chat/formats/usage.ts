@@ -45,6 +45,25 @@ export function usageOf(usage: Fields): Fields {
   }
 }
 
+/** Whether a vendor has counted anything. */
+export const isCounted = (usage: Fields | undefined): usage is Fields =>
+  usage !== undefined && first(usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) > 0
+
+/** Usage without its count of reasoning, which is part of `completion_tokens`. */
+export function withoutReasoningTokens(usage: Fields): Fields {
+  const { completion_tokens_details, ...rest } = usage
+  const { reasoning_tokens: _, ...details } = fieldsOf(completion_tokens_details)
+  return { ...rest, ...(Object.keys(details).length > 0 && { completion_tokens_details: details }) }
+}
+
+const CHARACTERS_PER_TOKEN = 4
+
+/** Usage where a vendor counts nothing, at four characters a token; marked as such (contract 6.65). */
+export function estimatedUsage({ prompt, characters }: { prompt: number; characters: number }): Fields {
+  const completion = Math.ceil(characters / CHARACTERS_PER_TOKEN)
+  return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion, estimated: true }
+}
+
 /** The first count above zero; 0 where there is none. */
 function first(...counts: readonly (Json | undefined)[]): number {
   return (

@@ -136,7 +136,7 @@ export function generateContentFromChatReply(reply: Fields, facts: { readonly mo
 /** The parts of a message or delta. Its tool calls must be complete. Empty where the message has no content. */
 export function partsFrom(message: Fields): Fields[] {
   const thought = textOf(message.reasoning_content) || textOf(message.reasoning)
-  const visibleText = contentText(message.content) + textOf(message.refusal)
+  const visibleText = (contentText(message.content) || textOf(message.content_before_tools)) + textOf(message.refusal)
   const signature = signatureOf(message)
   const images = listOf(message.images).flatMap((image) => {
     const inlineData = dataUriParts(textOf(fieldsOf(fieldsOf(image).image_url).url))

@@ -61,6 +61,7 @@ describe('an answer', () => {
       created: START / 1000,
       model: 'vendor-d/chat-5.3',
       choices: [{ index: 0, message: { role: 'assistant', content: 'Hello' }, finish_reason: 'stop' }],
+      usage: expect.objectContaining({ estimated: true }),
     })
   })
 
@@ -136,7 +137,13 @@ describe('reasoning', () => {
         { ...(content !== undefined && { content }), reasoning_content: 'Let me look.', tool_calls: CALLS },
         'tool_calls',
       )
-      expect(message).toEqual({ role: 'assistant', content: '', reasoning_content: 'Let me look.', tool_calls: CALLS })
+      expect(message).toEqual({
+        role: 'assistant',
+        content: '',
+        reasoning_content: 'Let me look.',
+        tool_calls: CALLS,
+        ...(content === 'I will look.' && { content_before_tools: content }),
+      })
       expect(finish_reason).toBe('tool_calls')
     }
   })
@@ -157,6 +164,20 @@ describe('reasoning', () => {
   })
 })
 
+describe('a <think> block', () => {
+  test('inside of a text is moved to the reasoning, closed or not', async () => {
+    for (const [content, visible, thought] of [
+      ['<think>I think.</think>\n\nBlue.', 'Blue.', 'I think.'],
+      ['It is <think>hm</think>blue.', 'It is blue.', 'hm'],
+      ['Blue.<think>cut', 'Blue.', 'cut'],
+    ])
+      expect((await said({ content: content as string })).message).toMatchObject({
+        content: visible,
+        reasoning_content: thought,
+      })
+  })
+})
+
 describe('usage', () => {
   const usage = async (counted: Fields) => (await replyTo({ ...choice({ content: 'Hello' }), usage: counted })).usage
 
@@ -168,7 +189,8 @@ describe('usage', () => {
       prompt_tokens_details: { cached_tokens: 40, cached_creation_tokens: 20 },
       completion_tokens_details: { reasoning_tokens: 30 },
     }
-    expect(await usage(full)).toEqual({ ...full, cache_read_input_tokens: 40, cache_creation_input_tokens: 20 })
+    const { completion_tokens_details: _, ...counted } = full
+    expect(await usage(full)).toEqual({ ...counted, cache_read_input_tokens: 40, cache_creation_input_tokens: 20 })
   })
 
   test('has no cache members where nothing was cached', async () => {
@@ -190,7 +212,26 @@ describe('usage', () => {
         total_tokens: 45,
         completion_tokens_details: { reasoning_tokens: 30 },
       }),
-    ).toMatchObject({ completion_tokens: 35, total_tokens: 45, completion_tokens_details: { reasoning_tokens: 30 } })
+    ).toMatchObject({ completion_tokens: 35, total_tokens: 45 })
+  })
+
+  test('counts reasoning by itself for models of vendor-a only', async () => {
+    const counted = { prompt_tokens: 1, completion_tokens: 5, completion_tokens_details: { reasoning_tokens: 3 } }
+    const body = { ...choice({ content: 'Hello' }), usage: counted }
+    const of = async (model: string) => (await replyTo(body, { ...ORDER, model })).usage.completion_tokens_details
+    expect([await of('vendor-a/chat-5.4-mini'), await of('vendor-d/chat-5.3')]).toEqual([
+      { reasoning_tokens: 3 },
+      undefined,
+    ])
+  })
+
+  test('is estimated and marked where the vendor counts nothing (contract 6.65)', async () => {
+    for (const counted of [undefined, {}, { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }]) {
+      const { usage: _, ...bare } = choice({ content: 'Hello' })
+      const { usage } = await replyTo({ ...bare, ...(counted && { usage: counted }) })
+      expect(usage.prompt_tokens).toBeGreaterThan(0)
+      expect(usage).toMatchObject({ completion_tokens: 2, estimated: true })
+    }
   })
 
   test('adds up where a vendor leaves the total out', async () => {

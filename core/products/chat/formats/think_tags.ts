@@ -1,0 +1,65 @@
+/** Reasoning that a model writes into its text, between `<think>` and `</think>` (contract 6.25). */
+
+export type Split = { readonly content: string; readonly reasoning: string }
+
+const OPEN = '<think>'
+const CLOSE = '</think>'
+
+/**
+ * Splits a text that arrives in pieces. What may be the start of a tag is held back until the next piece; `end` gives
+ * what is left.
+ */
+export function thinkSplitter() {
+  let isInside = false
+  let held = ''
+  /** White space between the end of a block and the text after it. */
+  let isAfterBlock = false
+
+  function push(piece: string, isLast = false): Split {
+    let rest = held + piece
+    held = ''
+    let content = ''
+    let reasoning = ''
+    const take = (text: string): void => {
+      if (isInside) return void (reasoning += text)
+      const visible = isAfterBlock ? text.trimStart() : text
+      if (visible !== '') isAfterBlock = false
+      content += visible
+    }
+    for (;;) {
+      const tag = isInside ? CLOSE : OPEN
+      const at = rest.indexOf(tag)
+      if (at < 0) break
+      take(rest.slice(0, at))
+      rest = rest.slice(at + tag.length)
+      isInside = !isInside
+      isAfterBlock = !isInside
+    }
+    const kept = isLast ? 0 : partial(rest, isInside ? CLOSE : OPEN)
+    held = kept > 0 ? rest.slice(-kept) : ''
+    take(kept > 0 ? rest.slice(0, -kept) : rest)
+    return { content, reasoning }
+  }
+
+  return {
+    push: (piece: string): Split => push(piece),
+    end: (): Split => push('', true),
+    /** Whether the next piece has to be looked at, whatever it says. */
+    isOpen: (): boolean => isInside || held !== '' || isAfterBlock,
+  }
+}
+
+/** How many characters at the end of a text may be the start of a tag. */
+function partial(text: string, tag: string): number {
+  for (let length = Math.min(tag.length - 1, text.length); length > 0; length--)
+    if (tag.startsWith(text.slice(-length))) return length
+  return 0
+}
+
+/** Splits a whole text. */
+export function splitThinking(text: string): Split {
+  if (!text.includes(OPEN)) return { content: text, reasoning: '' }
+  const splitter = thinkSplitter()
+  const [first, last] = [splitter.push(text), splitter.end()]
+  return { content: first.content + last.content, reasoning: first.reasoning + last.reasoning }
+}

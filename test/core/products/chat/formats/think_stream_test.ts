@@ -1,0 +1,45 @@
+/** Inline reasoning and usage that nobody counted, in a stream. */
+import { expect, test } from 'bun:test'
+import { chunk, DONE, streamAnswer } from '../../../../../adapters/providers/scripted/chat.ts'
+import { objectsOf } from '../../../../../core/lib/json.ts'
+import { forwardedStream } from '../../../../../core/products/chat/formats/forwarded_stream.ts'
+import { estimatedUsage } from '../../../../../core/products/chat/formats/usage.ts'
+
+async function read(pieces: readonly string[]) {
+  const answer = streamAnswer(pieces)
+  if (answer.kind !== 'stream') throw new Error('a stream is scripted')
+  const stream = forwardedStream(answer.stream, {
+    format: 'chat',
+    estimate: (characters) => estimatedUsage({ prompt: 7, characters }),
+  })
+  let text = ''
+  for (let bytes = await stream.next(); bytes; bytes = await stream.next()) text += new TextDecoder().decode(bytes)
+  const events = [...text.matchAll(/^data: (\{.*)$/gm)].map(([, data = '']) => JSON.parse(data))
+  const deltas = events.flatMap(({ choices }) => objectsOf(choices).map(({ delta }) => delta as any))
+  const said = (name: string) => deltas.map((delta) => delta[name] ?? '').join('')
+  return { content: said('content'), reasoning: said('reasoning_content'), usage: events.at(-1)?.usage, stream }
+}
+
+test('a <think> block is moved to the reasoning wherever it is cut', async () => {
+  const whole = '<think>I think.</think>\n\nBlue <b>.'
+  for (let size = 1; size <= whole.length; size++) {
+    const pieces = whole.match(new RegExp(`[^]{1,${size}}`, 'g')) ?? []
+    const { content, reasoning } = await read([
+      ...pieces.map((content) => chunk({ content })),
+      chunk({}, { finish: 'stop' }),
+      DONE,
+    ])
+    expect([size, content, reasoning]).toEqual([size, 'Blue <b>.', 'I think.'])
+  }
+})
+
+test('what only looks like a tag is text, also as the last thing said', async () => {
+  for (const text of ['a < b', 'a <thin', '<thinking>x', 'a <'])
+    expect((await read([chunk({ content: text }), chunk({}, { finish: 'stop' }), DONE])).content).toBe(text)
+})
+
+test('usage that the vendor leaves out is estimated in a last chunk, and marked (contract 6.65)', async () => {
+  const { usage, stream } = await read([chunk({ content: 'Hello' }), chunk({}, { finish: 'stop' }), DONE])
+  expect(usage).toEqual({ prompt_tokens: 7, completion_tokens: 2, total_tokens: 9, estimated: true })
+  expect([stream.usage(), stream.closing()]).toEqual([usage, DONE])
+})
