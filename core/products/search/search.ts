@@ -73,7 +73,7 @@ const endpoint = paid({
       ...countIssues(given.max_results),
       ...dateIssues(given),
     ]
-    if (issues.length > 0) throw new ApiError('INVALID_BODY', { details: issues.slice(0, 10) })
+    if (issues.length > 0) throw new ApiError('INVALID_BODY', { details: issues.slice(0, 10).map(issueBody) })
     return given
   },
 
@@ -155,13 +155,16 @@ function asWorkFailed(error: unknown): never {
 
 // ── validation ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** An issue as in contract 9.8: `{code, minimum, path, message}`, with zod's codes. */
+/** An issue with zod's codes; its path by segments. */
 type Issue = {
   readonly code: string
   readonly path: readonly (string | number)[]
   readonly message: string
   readonly [more: string]: Json
 }
+
+/** As in contract 9.8: `{code, minimum, path, message}`, the path dotted (contract 3.23). */
+const issueBody = (issue: Issue): Json => ({ ...issue, path: issue.path.join('.') })
 
 function queryIssues(query: unknown): readonly Issue[] {
   const path = ['query']
