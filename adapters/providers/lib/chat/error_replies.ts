@@ -182,7 +182,10 @@ const UNKNOWN_WORDS =
   /\b(?:unsupported|unknown|unrecogni[sz]ed|unexpected|extra)[ _](?:parameter|field|argument|key|member|input|keyword)|not supported|not permitted|instead/i
 
 /** Whether the gateway has set a refused member by itself, or chosen its name. */
-function isOurs(path: string, { request, words }: { readonly request: RefusedRequest; readonly words: string }): boolean {
+function isOurs(
+  path: string,
+  { request, words }: { readonly request: RefusedRequest; readonly words: string },
+): boolean {
   const name = firstOf(path)
   return (request.ours ?? []).includes(name) || (LIMITS.has(name) && UNKNOWN_WORDS.test(words))
 }

@@ -23,8 +23,8 @@ export type ChatVendorConfig = {
   readonly overrides?: Fields | undefined
   /**
    * How the openai-chat protocol spells the output cap and reasoning, where the server is different from what the
-   * family of the model asks for. `openai`: `max_completion_tokens`, no `thinking` and no `reasoning_content`. `compatible`:
-   * `max_tokens`, with both.
+   * family of the model asks for. `openai`: `max_completion_tokens`, no `thinking` and no `reasoning_content`.
+   * `compatible`: `max_tokens`, with both.
    */
   readonly style?: ChatStyle | undefined
   /** Added to the headers of every request, such as `openai-organization`. */
