@@ -1,6 +1,6 @@
 /**
- * Steps 4 to 7 of a paid call: who signed, whether that authorization is known, whether it would pay, and the call that
- * it opens. Each step takes what the one before found out, and answers with more of it, or with why no call is opened.
+ * Steps 4 to 7 of a paid call: identify the payer, look for an earlier use of the authorization, verify the payment,
+ * open the call. Each step extends the result of the one before it, or returns why no call is opened.
  */
 import type { Allowlist, Price, Sold } from '../endpoint/mod.ts'
 import { servesBeforeSettlement } from '../endpoint/mod.ts'
@@ -26,7 +26,7 @@ import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import type { Polls } from './poll.ts'
 import type { RequestContext } from './request_context.ts'
 
-/** An order that was checked and priced; `asked` is its body as text, from which its fingerprint is made. */
+/** A validated and priced order. `asked` is its body as text; the fingerprint is computed from it. */
 export type PricedOrder = {
   readonly endpoint: Sold
   readonly input: unknown
@@ -37,7 +37,7 @@ export type PricedOrder = {
   readonly requestContext: RequestContext
 }
 
-/** Step 4: an order that somebody has signed for. */
+/** Step 4: an order with a signed payment. */
 type Signed = PricedOrder & {
   readonly kind: 'signed'
   readonly payment: Payment
@@ -45,16 +45,19 @@ type Signed = PricedOrder & {
   readonly key: string
   readonly expiresAt: number
   readonly offer: Offer
-  /** What exposure is summed over. */
+  /** Exposure is summed per asset. */
   readonly asset: string
   readonly fingerprint: string
   readonly tag: Tag | undefined
 }
 
-/** Step 6: its authorization would pay. */
+/** Step 6: the payment has been verified. */
 type Verified = Signed & { readonly verdict: Extract<Verdict, { kind: 'valid' }> }
 
-/** Why no call is opened. `refused` has a code; of `replayed` the authorization already serves a call. */
+/**
+ * Why no call is opened. `refused` carries an error code; `replayed` means that the authorization already serves a
+ * call.
+ */
 type Refused = {
   readonly kind: 'refused'
   readonly code: PaymentCode
@@ -127,8 +130,8 @@ export function paymentAcceptance(
   // ── 5: is its authorization known, or the request itself? ─────────────────────────────────────────────────────────
 
   /**
-   * The answer to a repetition under a payment identifier: what a poll would say of the call. Nothing, where there is
-   * no call, or it came to nothing.
+   * Answers a repeated payment identifier as a poll of its call would. Undefined when there is no call, or when the
+   * call failed.
    */
   async function repeatOf({ endpoint, tag, requestContext }: Signed): Promise<Reply | undefined> {
     if (!tag) return undefined
@@ -141,8 +144,8 @@ export function paymentAcceptance(
   }
 
   /**
-   * Before its first send only the wallet can have the authorization; after it everybody has, and the caller must be
-   * the one of the order (contract 1.41).
+   * Before the authorization is first sent, only the wallet can have it. Afterwards it is public, so the caller must be
+   * the one who placed the order (contract 1.41).
    */
   async function replay(signed: Signed, call: Call): Promise<Reply> {
     const { endpoint, requestContext } = signed
@@ -157,8 +160,8 @@ export function paymentAcceptance(
   }
 
   /**
-   * The answer to the same signed request, sent again because its reply was lost (contract 1.39). Nothing while it is
-   * made, or when it is too late.
+   * Answers an identical signed request that was sent again because its reply was lost (contract 1.39). Undefined while
+   * the call is still running, and after the resend period.
    */
   async function resend(endpoint: Sold, call: Call, requestContext: RequestContext): Promise<Reply | undefined> {
     if (
@@ -172,7 +175,7 @@ export function paymentAcceptance(
     return isLate && call.paymentStatus === 'settled' ? undefined : await answerAgain(endpoint, call, requestContext)
   }
 
-  /** To one who is known to have sent the order. */
+  /** Repeats the reply to a caller who is known to have sent the order. */
   async function answerAgain(endpoint: Sold, call: Call, requestContext: RequestContext): Promise<Reply> {
     const key = await gatewayContext.pollUrls.keyOf(call.id)
     const running = (unpaid: Call) =>
@@ -201,13 +204,13 @@ export function paymentAcceptance(
     return winner ? { kind: 'replayed', call: winner } : verdict
   }
 
-  /** Why this wallet is not worked for, where it is not. Throws where the operator has not listed it. */
+  /** Returns why this wallet may not order, or undefined. Throws when the wallet is not on the operator's allowlist. */
   async function admit(verified: Verified): Promise<Refused | undefined> {
     const { endpoint, input, price, payer, asset, verdict } = verified
     const short = endpoint.delivery === 'stream' ? shortLife(verified) : undefined
     if (short) return short
     if (endpoint.delivery === 'stream' && !isAllowed(payer, endpoint.allowlists?.(input))) throw notAdmitted(payer)
-    // What moves nothing adds to no debt; it may be the very link by which a wallet is filled.
+    // A call that moves no money adds no exposure, and it may be the on-ramp link that funds the wallet.
     if (price.amount === 0n) return undefined
     return servesBeforeSettlement(endpoint)
       ? await blockedFor({ payer, asset })
@@ -215,7 +218,8 @@ export function paymentAcceptance(
   }
 
   /**
-   * An authorization that may end before its answer does. An offer of a chain or an operator may allow less than usual.
+   * Refuses an authorization that could expire before its answer is ready. The offer of a chain or an operator may
+   * allow less time than usual.
    */
   function shortLife({ expiresAt, offer }: Verified): Refused | undefined {
     const left = expiresAt - clock.now()
@@ -226,7 +230,7 @@ export function paymentAcceptance(
     )
   }
 
-  /** What was delivered to this wallet and not paid for, or was left by it. */
+  /** Refuses a wallet that has an unpaid or an uncollected result. */
   async function blockedFor(wallet: Pick<Signed, 'payer' | 'asset'>): Promise<Refused | undefined> {
     const now = clock.now()
     const since = now - timeouts.unpaidBlockMs
@@ -244,7 +248,7 @@ export function paymentAcceptance(
     )
   }
 
-  /** Jobs that this wallet lets lie, beyond what it can pay for. */
+  /** Refuses a wallet with more uncollected jobs than it can pay for. */
   async function waitingFor(
     wallet: Pick<Signed, 'payer' | 'asset'>,
     { next, holds }: { next: bigint; holds: bigint },
@@ -304,22 +308,25 @@ export function paymentAcceptance(
     }
   }
 
-  /** What the call keeps of its request: what polls show, its signed poll URL, and from where it was ordered. */
+  /**
+   * What the call stores of its request: the fields that polls show, the signed poll URL, and a keyed hash of the
+   * caller's address.
+   */
   async function remembered(
     { endpoint, input, requestContext }: Verified,
     { id, now }: { id: string; now: number },
   ): Promise<Pick<Call, 'model' | 'request'>> {
     const { pollUrls } = gatewayContext
     const { model, request } = endpoint.remember(input)
-    // A poll URL ends no earlier than what it may collect.
+    // A poll URL must live at least as long as the result that it collects.
     const longest = timeouts.maxJobMs + Math.max(endpoint.retention.unclaimedMs, endpoint.retention.settledMs)
     const signed = await pollUrls.signed(endpoint, request, { id, expiresAt: now + longest })
     return { model, request: { ...signed, ...(await pollUrls.from(id, requestContext.ip)) } }
   }
 
   /**
-   * What this payer can be held to; what moves nothing needs no cap. A new wallet is held to less where the answer
-   * comes before the money.
+   * The exposure cap of this payer; a call that moves no money needs none. A new wallet has a lower cap where answers
+   * are served before settlement.
    */
   function capFor({ endpoint, input, price, verdict }: Verified): { readonly cap?: ReturnType<typeof capOf> } {
     if (price.amount === 0n) return {}
@@ -339,13 +346,13 @@ export function paymentAcceptance(
     })
   }
 
-  /** Whoever came first with the same identifier may meanwhile have what this one is refused. */
+  /** Refuses, unless a concurrent request with the same payment identifier has opened a call in the meantime. */
   async function refuse(signed: Signed, refused: Refused): Promise<Reply> {
     const { payer } = signed
     return (await repeatOf(signed)) ?? reject(signed, { ...refused, more: { payer, ...refused.more } })
   }
 
-  /** Nothing is opened: the same signed request is good for another try (contract 1.27). */
+  /** No call is opened: the same signed request can be sent again (contract 1.27). */
   function unverified(order: PricedOrder, reason: string): Reply {
     if (gatewayContext.unverifiable === 402)
       return reject(order, {

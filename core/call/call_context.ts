@@ -1,4 +1,4 @@
-/** What one call hands to its work. */
+/** Builds the context that one call hands to its work. */
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import type { Offers } from '../payment/offers.ts'
 import type { CallContext } from '../endpoint/call_context.ts'

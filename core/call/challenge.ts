@@ -1,5 +1,5 @@
 /**
- * Step 3 of a paid call: the challenge of what was not paid for, and of what is only looked at. No database, no
+ * Step 3 of a paid call: the 402 for requests without a payment, and for probes. Uses neither the database nor the
  * network.
  */
 import type { Free, Price, RequestHead, Sold } from '../endpoint/mod.ts'
@@ -13,14 +13,14 @@ import type { GatewayContext } from './gateway_context.ts'
 import type { Orders } from './order.ts'
 import { besideOf, paymentHeader, type RequestContext, resourceOf } from './request_context.ts'
 
-/** What is asked for, and why it is asked for in this reply. */
+/** The price, the offers, and the body fields that say why payment is required. */
 export type Demand = { readonly price: Price; readonly offers: readonly Offer[]; readonly why: replies.Body }
 
 export type Challenges = {
-  /** The 402 of an order that came without a payment. */
+  /** The 402 for an order without a payment. */
   quote(endpoint: Sold, requestContext: RequestContext, price: Price): Reply
   demand(endpoint: Sold | Free, requestContext: RequestContext, demanded: Demand): Reply
-  /** The 402 that a probe without a body gets: the default price (contract 1.53). */
+  /** The 402 for a probe without a body, at the default price (contract 1.53). */
   discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply>
 }
 
@@ -36,7 +36,7 @@ export function challenges(
 
   return { quote, demand, discover }
 
-  /** Orders at one price are answered alike, so a 402 is written once, and again when its offers have changed. */
+  /** A 402 depends only on the price and the offers, so it is built once and cached until the offers change. */
   function quote(endpoint: Sold, requestContext: RequestContext, price: Price): Reply {
     const { request, origin, path } = requestContext
     const offers = offering.at(price)
@@ -83,7 +83,9 @@ export function challenges(
     })
   }
 
-  /** For what is free here: asks for nothing, so that the methods that a path allows do not depend on its price. */
+  /**
+   * The discovery 402 of a free endpoint asks for no payment. The methods of a path then do not depend on its price.
+   */
   function ofNothing(endpoint: Sold | Free, requestContext: RequestContext): Reply {
     const why = replies.freeOfCharge(endpoint.summary)
     return demand(endpoint, requestContext, { offers: offering.at(NOTHING), price: NOTHING, why })
@@ -103,9 +105,9 @@ export function challenges(
   }
 }
 
-/** A 402 takes about 8 KB. */
+/** Maximum number of cached 402s, about 8 KB each. */
 const MAX_WRITTEN = 500
 
-/** A quote of nothing, for what is free. */
+/** A price of zero, for free endpoints. */
 const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }
 const NO_REQUEST_HEAD: RequestHead = { params: {}, header: () => null }

@@ -1,4 +1,4 @@
-/** What one gateway is made of, as its flow sees it. */
+/** What the call engine needs to know of one gateway. */
 import type { Timeouts } from '../payment/timeouts.ts'
 import type { Catalog } from '../endpoint/offering.ts'
 import type { Context, Sold } from '../endpoint/mod.ts'
@@ -24,32 +24,32 @@ export type GatewayContext = {
   readonly pollUrls: PollUrls
   readonly networks: readonly string[]
   readonly featureFlags: NonNullable<Context['featureFlags']>
-  /** Status of the answer while the chain cannot be asked (contract 1.27). */
+  /** HTTP status when the chain cannot be reached (contract 1.27). */
   readonly unverifiable: 402 | 503
-  /** What an address may ask of free models. */
+  /** Rate limits of free models for each IP address. */
   readonly freeTier: readonly Window[]
-  /** Whether a web page of this origin may use what is free; absent, every page may. */
+  /** Whether web pages of this origin may use free models. Absent: all may. */
   readonly freeToOrigin?: (origin: string) => boolean
-  /** Wallets by the name of their list, in lower case (contract 1.58). */
+  /** Wallets in lower case, by allowlist name (contract 1.58). */
   readonly allowlists: Readonly<Record<string, readonly string[]>>
-  /** Names this process in the calls that it works on. */
+  /** Identifies this process in the calls that it works on. */
   readonly workerId: string
-  /** The calls that this process works on. */
+  /** Calls that this process works on. */
   readonly activeCalls: ActiveCalls
   /** Largest request body, in bytes. */
   readonly maxBody: number
   readonly maxUpload: number
-  /** What all request bodies of this process may hold at a time. */
+  /** Memory budget shared by all request bodies of this process. */
   readonly bodies: Budget
-  /** Makes the media of all calls durable. */
+  /** Copies media to durable storage. */
   readonly mirror: Mirror
-  /** What a wallet that never paid may have open of what is served before it is paid for (contract 1.47). */
+  /** Limits for wallets that have never paid, on calls that are served before settlement (contract 1.47). */
   readonly newWallet: NewWalletLimit
   /** Overrides every inline window, in milliseconds. */
   readonly inlineMs?: number
 }
 
-/** A call that has been opened, and is to be worked on. */
+/** A call that has been opened and is ready for its work. */
 export type OpenedCall<Endpoint extends Sold = Sold> = {
   readonly endpoint: Endpoint
   readonly input: unknown
@@ -57,7 +57,7 @@ export type OpenedCall<Endpoint extends Sold = Sold> = {
   readonly authorization: Authorization
   readonly requestContext: RequestContext
   /**
-   * Its wallet has never paid and may open no other call like it: a stream is settled before any content leaves
+   * The wallet has never paid and may have no other such call open, so its stream is settled before any content is sent
    * (contract 1.47).
    */
   readonly settlesEarly?: boolean

@@ -1,4 +1,4 @@
-/** Work that makes a result: in the reply while its window lasts, else as a job. Steps 8 to 12 of a paid call. */
+/** Steps 8 to 12 for calls that make a result: answered in the reply within the inline window, otherwise as a job. */
 import { isPaid, isVerbatim, results } from './result.ts'
 import {
   abandon,
@@ -31,21 +31,18 @@ import { gone, type RequestContext } from './request_context.ts'
 
 export type Jobs = {
   serve(working: OpenedCall<Paid>): Promise<Reply>
-  /**
-   * The result of an order that costs nothing: no call is opened, and nothing is kept. Throws an ApiError where there
-   * is none.
-   */
+  /** Serves a free order. No call is opened and nothing is stored. Throws an ApiError when the work fails. */
   serveFree(endpoint: Paid, input: unknown, requestContext: RequestContext): Promise<Reply>
 }
 
-/** Work that this process does. */
+/** Deliveries whose work runs in this process. */
 type Worked = Inline | Hybrid | Job
 
 type Done =
   | { kind: 'made'; stored: Stored; raw: readonly string[]; completion: Completion }
   | { kind: 'failed'; apiError: ApiError }
 
-/** How long a reply waits beyond its window for a settlement that is under way (contract 2.28). */
+/** How long a reply waits past its inline window for a settlement in flight (contract 2.28). */
 const SETTLE_GRACE_MS = 3_000
 
 export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream: UpstreamJobs): Jobs {
@@ -60,7 +57,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
 
   return { serve, serveFree }
 
-  /** Answers inline while the window lasts and the caller stays. The work goes on in any case. */
+  /** Answers inline while the window is open and the caller is connected. The work continues in either case. */
   async function serve(working: OpenedCall<Paid>): Promise<Reply> {
     const { endpoint, input, call, requestContext } = working
     if (endpoint.delivery === 'upstream_job')
@@ -95,8 +92,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
   }
 
   /**
-   * How long an order is waited for in its own reply. What is a job at once stays one, whatever the gateway says of all
-   * others.
+   * The inline window in milliseconds. An order that is a job from the start stays one, whatever the gateway overrides.
    */
   function windowOf(endpoint: Hybrid | Job, input: unknown): number {
     if (endpoint.delivery === 'job') return 0
@@ -105,7 +101,10 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
     return own === 0 ? 0 : (gatewayContext.inlineMs ?? own)
   }
 
-  /** A job may outlive its authorization: it is noted, in case its wallet leaves it and orders others. */
+  /**
+   * Replies 202. The job may outlive its authorization, so it is recorded as unpaid in case the wallet abandons it and
+   * orders others.
+   */
   async function accepted(
     { endpoint, authorization }: OpenedCall<Paid>,
     call: Call,
@@ -149,8 +148,8 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
   }
 
   /**
-   * One shot: the result in this reply or not at all. The work goes on without its caller; its result then waits for a
-   * poll to pay.
+   * Inline delivery: the result is in this reply or not served at all. If the caller disconnects, the work continues
+   * and a poll pays for its result.
    */
   async function serveAtOnce(working: OpenedCall<Inline>): Promise<Reply> {
     const work = workAtOnce(working).catch((error) => release(working.call, error))
@@ -158,7 +157,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
     return await work
   }
 
-  /** Where the fate of its payment is unknown the result is served all the same (decision 16). */
+  /** When the outcome of the settlement is unknown, the result is served anyway (decision 16). */
   async function workAtOnce(working: OpenedCall<Inline>): Promise<Reply> {
     const { endpoint, call, requestContext, authorization } = working
     const done = await make(working, timeouts.answerMs)
@@ -175,7 +174,8 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
       isDelivered: true,
     })
     if (isPaid(paying)) return result(working, done, paying)
-    // What ended unsent can never be paid: it is withheld, though the chain cannot confirm that just now.
+    // An authorization that expired unsent can never be settled, so the result is withheld even though the chain cannot
+    // confirm this now.
     const isLost = paying.kind === 'unavailable' && authorization.expiresAt <= clock.now()
     if (isLost)
       return replies.inlineRefusal(endpoint, call, {
@@ -186,15 +186,15 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
       await noteUnpaid(call)
       return servedUnsettled(working, done.stored, paying.kind)
     }
-    // Too short an authorization makes results lie as surely as a caller who leaves.
+    // An authorization that is too short leaves a result uncollected, just as a caller who disconnects does.
     if (authorization.expiresAt <= clock.now()) await noteUnpaid(call)
     if (endpoint.effects?.costsOperator) await noteUnpaid(call)
     return await refusal(working, paying)
   }
 
   /**
-   * A wallet that lets results lie, or whose payment then fails, is not worked for without end. What costs nothing is
-   * never owed.
+   * Records an unpaid result, so that a wallet that abandons results or whose payments fail is eventually blocked. Free
+   * calls are never owed.
    */
   async function noteUnpaid(call: Call): Promise<void> {
     if (call.quote === 0n) return
@@ -203,7 +203,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
   }
 
   /**
-   * Works, then settles at once, unless the inline turn is over or the caller has gone: the result then waits for a
+   * Runs the work, then settles at once. If the inline window has closed or the caller has left, the result waits for a
    * poll to pay.
    */
   async function workInline(
@@ -224,7 +224,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
   }
 
   /**
-   * Why a result that was made is not in the reply. One that came too late is not kept: its call had already failed.
+   * Why a finished result is not in the reply. A result that came too late is not stored: its call had already failed.
    */
   async function refusal(
     { endpoint, call }: OpenedCall<Paid>,
@@ -255,10 +255,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
     return abandon(storage, call, { error, now: clock.now() })
   }
 
-  /**
-   * Runs the work under the stall deadline and mirrors its media. A failure is recorded here, which frees the
-   * authorization.
-   */
+  /** Runs the work under the stall deadline and mirrors its media. Records a failure, which frees the authorization. */
   async function make(working: OpenedCall<Worked>, deadlineMs = timeouts.maxJobMs): Promise<Done> {
     const { endpoint, input, call } = working
     const timesOutAt = clock.now() + timeouts.maxJobMs
@@ -302,7 +299,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
     }
   }
 
-  /** What was passed on may be megabytes. */
+  /** Compresses verbatim results, which may be megabytes. */
   async function toStore(endpoint: Paid, stored: Stored): Promise<Stored> {
     return isVerbatim(endpoint) ? { ...stored, made: await pack(stored.made) } : stored
   }
@@ -325,12 +322,12 @@ function asApiError(endpoint: Paid, error: unknown): ApiError {
   })
 }
 
-/** Why work failed, as the ledger keeps it and a poll says it. */
+/** The failure as the ledger stores it and a poll shows it. */
 export function failureText({ message, parts }: ApiError): string {
   return typeof parts.details === 'string' ? `${message}: ${parts.details}` : message
 }
 
-/** An inline failure that is not the buyer's names its job (contract 5.48). */
+/** An inline failure that is not the caller's fault names its job (contract 5.48). */
 function failure({ errorFormat }: Sold, call: Call, apiError: ApiError): Reply {
   if (apiError.code !== 'WORK_FAILED') return errorReply(apiError, errorFormat)
   return errorReply(

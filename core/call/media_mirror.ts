@@ -1,4 +1,4 @@
-/** From a vendor's short-lived or inline media to durable, hosted objects. */
+/** Copies a vendor's short-lived or inline media to durable storage. */
 import { within } from '../lib/timers.ts'
 import type { Hosted, MadeMedia, OpenMedia } from '../endpoint/mod.ts'
 import { decodeDataUri } from '../lib/base64.ts'
@@ -7,7 +7,7 @@ import { newSecret } from '../lib/ids.ts'
 import { type ConcurrencyLimiter, concurrencyLimiter } from '../lib/limiter.ts'
 import { type MediaStream, NoMedia } from '../ports/vendors/media.ts'
 
-/** What is mirrored, and how its files are called. Any other type is passed on, never hosted under our origin. */
+/** File extension by media type. Other types are passed through as links and never hosted under our origin. */
 const EXTENSIONS: Readonly<Record<string, string>> = {
   'image/png': 'png',
   'image/jpeg': 'jpg',
@@ -23,36 +23,33 @@ const EXTENSIONS: Readonly<Record<string, string>> = {
   'audio/pcm': 'pcm',
 }
 
-/** Longest for media that is fetched whole, and longest without a byte of media that is streamed. */
+/** Deadline of a buffered download, and the longest silence of a streamed one. */
 const FETCH_MS = 60_000
-/** Longest for one streamed piece, however steadily it drips, and longest that one waits for others. */
+/** Deadline of one streamed file, and the longest wait for a free slot. */
 const STREAM_MS = 10 * 60_000
 /**
- * Largest piece that is streamed: it takes room in the store, and none in memory. An image stays within `maxBytes` all
- * the same.
+ * Largest streamed file, in bytes. Streaming takes space in the store but no memory. Images stay within `maxBytes` in
+ * any case.
  */
 const MAX_STREAM_BYTES = 2 * 1024 ** 3
-/**
- * Pieces of one folder that are fetched at a time. On their way to S3 eight clips hold 280 MB, and fifty 1.1 GB (Bun
- * 1.4.4).
- */
+/** Concurrent downloads per folder. On their way to S3, eight clips take 280 MB and fifty 1.1 GB (Bun 1.4.4). */
 const AT_ONCE = 8
 
 export type Mirroring = {
   readonly ports: Pick<Ports, 'objects' | 'vendors' | 'clock' | 'log' | 'random'>
-  /** Largest image, and largest piece of anything that has to be held whole. */
+  /** Largest image, and largest file of any kind that has to be buffered, in bytes. */
   readonly maxBytes: number
   readonly maxStreamBytes?: number
-  /** Called with the keys of a call's own media, once it is stored. */
+  /** Called with the storage keys of a call's own media after they are stored. */
   readonly onStored?: (call: string, keys: readonly string[]) => Promise<void>
 }
 
 export type Mirror = (id: string, media: MadeMedia | undefined) => Promise<readonly Hosted[]>
 
 /**
- * Stores every piece of media under a key that nobody can guess, least of all from the job's id: buyers know that
- * before they pay. A piece that fails keeps its upstream value; this never throws. What is streamed is never held
- * whole, and what is fetched waits for a place: each folder has its own, so that no picture waits for clips.
+ * Stores each media file under an unguessable key. The key does not derive from the job id, which buyers know before
+ * they pay. A file that fails keeps its upstream URL; this never throws. Streamed files are never buffered. Each folder
+ * has its own download slots, so images do not wait for clips.
  */
 export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES, onStored }: Mirroring): Mirror {
   const { clock, objects, vendors, log, random } = ports
@@ -64,13 +61,13 @@ export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES, on
     const day = new Date(clock.now()).toISOString().slice(0, 10)
     const secret = newSecret(random)
     const hosted = await Promise.all(urls.map(host))
-    // What a character is made of lives as long as the character.
+    // Media of a character live as long as the character.
     if (onStored && !foreign)
       await onStored(
         id,
         hosted.flatMap(({ key }) => key ?? []),
       ).catch((error: Error) =>
-        log.warn('where media is stored could not be noted; it will not be deleted', {
+        log.warn('could not record where media is stored; it will not be deleted', {
           call: id,
           error: error.message,
         }),
@@ -85,7 +82,7 @@ export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES, on
       const open = streams?.[index] ?? (foreign ? undefined : openingOf(url))
       const store = () => (open ? pour(open, keyOf) : put(url, { keyOf, foreign }))
       try {
-        // What is in our hands already takes no more room by being stored.
+        // A data URI is in memory already, so it needs no download slot.
         const key = url.startsWith('data:') ? await store() : await placed(folder, store)
         return { key, url: null, source }
       } catch (error) {
@@ -96,14 +93,14 @@ export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES, on
     }
   }
 
-  /** Rejects where none of the folder's places is free in time. */
+  /** Waits for a free slot of the folder. Rejects when none is free in time. */
   async function placed<T>(folder: string, work: () => Promise<T>): Promise<T> {
     const turn = limiters.get(folder) ?? concurrencyLimiter(AT_ONCE)
     limiters.set(folder, turn)
     const [whenAnswerStarts, late] = [new AbortController(), new AbortController()]
     void clock
       .wait(STREAM_MS, whenAnswerStarts.signal)
-      .then(() => late.abort(new Error('too many others were being mirrored')))
+      .then(() => late.abort(new Error('no download slot became free in time')))
     return await turn(() => {
       whenAnswerStarts.abort()
       return work()
@@ -128,7 +125,7 @@ export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES, on
     return decoded
   }
 
-  /** How a URL is streamed; undefined where it has to be held whole. */
+  /** How to stream a URL; undefined when it has to be buffered. */
   function openingOf(url: string): OpenMedia | undefined {
     const { stream } = vendors
     if (!stream || !objects.putStream || url.startsWith('data:')) return undefined
@@ -164,10 +161,7 @@ export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES, on
     }
   }
 
-  /**
-   * The same body, cut off where it grows too large, falls silent, or `cut` says so. Read only when it is asked for
-   * more.
-   */
+  /** The same body with a size limit and an idle timeout, which also stops when `cut` aborts. Reads only on demand. */
   function watched({ body, type }: MediaStream, cut: AbortController): ReadableStream<Uint8Array> {
     const reader = body.getReader()
     const most = type.startsWith('image/') || !objects.putStream ? maxBytes : maxStreamBytes
@@ -194,11 +188,11 @@ export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES, on
   }
 }
 
-/** Whether all that was made is there, hosted or at least linked. */
+/** Whether every file is available, hosted or at least linked. */
 export const isWhole = (media: readonly Hosted[]): boolean =>
   media.every(({ key, url }) => key !== null || Boolean(url))
 
-/** Of what does not say what it is, nothing is known; all else is of its kind or nothing. */
+/** Content types that say nothing about the content. Any other type must match the expected kind. */
 const UNSAID = /^(?:(?:application|binary)\/octet-stream)?$/
 
 function extensionOf(type: string, kind: string | undefined): string {
@@ -209,7 +203,7 @@ function extensionOf(type: string, kind: string | undefined): string {
   return extension
 }
 
-/** Ends with the signal, and with its reason, though the read may never end. */
+/** Rejects with the signal's reason when it aborts, even when the read never ends. */
 function orCut<T>(reading: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const cut = () => reject(signal.reason)
@@ -223,7 +217,7 @@ async function gathered(body: ReadableStream<Uint8Array>): Promise<Uint8Array> {
   return new Uint8Array(await new Response(body).arrayBuffer())
 }
 
-/** For inline media only the type is kept, never the payload (contract 5.25). */
+/** Inline media keeps only its type, never the payload (contract 5.25). */
 function sourceOf(url: string): string {
   if (!url.startsWith('data:')) return url
   return /^data:[^;,]*/.exec(url)?.[0] ?? 'data:'

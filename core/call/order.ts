@@ -1,4 +1,4 @@
-/** Steps 1 and 2 of a paid call: what was sent, read and checked, and what it costs. No database, no network. */
+/** Steps 1 and 2 of a paid call: read, validate and price the request. Uses neither the database nor the network. */
 import { addressKey } from '../http/caller_address.ts'
 import { ApiError } from '../http/errors.ts'
 import {
@@ -18,21 +18,21 @@ import type { CountTokens } from '../ports/vendors/chat.ts'
 import type { GatewayContext } from './gateway_context.ts'
 import { paymentHeader, type RequestContext } from './request_context.ts'
 
-/** An input and its price. */
+/** A validated input and its price. */
 export type Quoted = { readonly input: unknown; readonly price: Price | 'free' }
 type Checking = { readonly head: RequestHead; readonly countTokens: CountTokens }
-/** The body as it came, and how to read it. */
+/** The raw body and a parser for it. */
 export type Received = { readonly body: string | Uint8Array; value(): unknown }
 
 export type Orders = {
   receive(endpoint: Sold, requestContext: RequestContext, hold: Hold): Promise<Received>
   check(endpoint: Sold, received: unknown, checking: Checking): Promise<Quoted>
   unchecked(endpoint: Paid, received: unknown): Quoted
-  /** Throws when an address has used up its free tier, or a web page may not use it. */
+  /** Throws when an address has used up its free tier, or when the web page may not use it. */
   rationFree(endpoint: Sold, requestContext: RequestContext): Promise<void>
 }
 
-/** What reads and prices the orders of one gateway. */
+/** Reads and prices the orders of one gateway. */
 export function orders(gatewayContext: GatewayContext): Orders {
   const { catalog, ports, featureFlags, networks } = gatewayContext
   const { clock, vendors, countTokens: count } = ports
@@ -46,7 +46,7 @@ export function orders(gatewayContext: GatewayContext): Orders {
 
   return { receive, check, unchecked, rationFree }
 
-  /** The body, and how to read it: as a form where the endpoint takes one, else as JSON. */
+  /** Reads the body and returns a parser for it: multipart where the endpoint takes forms, otherwise JSON. */
   async function receive(
     endpoint: Sold,
     requestContext: RequestContext,
@@ -85,8 +85,7 @@ export function orders(gatewayContext: GatewayContext): Orders {
   }
 
   /**
-   * The order as the endpoint understands it, and what it costs. Throws an ApiError for a bad one, and for one that
-   * nobody here can serve.
+   * Validates and prices the order. Throws an ApiError when it is invalid, or when no configured vendor can serve it.
    */
   async function check(
     endpoint: Sold,
@@ -102,13 +101,13 @@ export function orders(gatewayContext: GatewayContext): Orders {
     return { input, price: endpoint.delivery === 'stream' ? endpoint.price(input) : endpoint.price(input, context) }
   }
 
-  /** Prices raw input without checking it. A bad input is refused once the call is paid. */
+  /** Prices raw input without validating it. Bad input is refused when the call is paid. */
   function unchecked(endpoint: Paid, received: unknown): { input: unknown; price: Price | 'free' } {
     if (!endpoint.isAvailable(received, context)) throw notConfigured(endpoint)
     return { input: received, price: endpoint.price(received, context) }
   }
 
-  /** Free answers are rationed by address; a payment that comes with the request is not looked at (contract 1.55). */
+  /** Free answers are rate limited by address; a payment in the request is ignored (contract 1.55). */
   async function rationFree(endpoint: Sold, requestContext: RequestContext): Promise<void> {
     const page = requestContext.request.headers.get('origin')
     if (page !== null && gatewayContext.freeToOrigin?.(page) === false) throw foreignPage(page)
@@ -138,8 +137,8 @@ async function orElse<T>(read: () => Promise<T>, otherwise: T): Promise<T> {
 }
 
 /**
- * A query for what is passed on: what it says several times is a list, and whoever takes one text refuses it. Half of a
- * question is another question.
+ * The query of a passthrough request. A repeated parameter becomes a list, which schemas that expect one text refuse:
+ * dropping a value would change the question.
  */
 function everyQueryValue(query: URLSearchParams): Record<string, string | string[]> {
   const values = new Map<string, string | string[]>()
@@ -151,21 +150,21 @@ function everyQueryValue(query: URLSearchParams): Record<string, string | string
   return Object.fromEntries(values)
 }
 
-/** Names the model that was asked for, else the service. */
+/** The error names the requested model, or the service when there is none. */
 function notConfigured({ name }: Sold, model: string | null = null): ApiError {
   return new ApiError('NOT_CONFIGURED', {
     message: `${model ?? name.split('.', 1)[0]}: the operator has not configured it. Nothing was charged.`,
   })
 }
 
-/** Somebody's web page, in a browser on this machine, is not the person who started the gateway. */
+/** A web page in the local browser does not speak for the person who started the gateway. */
 function foreignPage(origin: string): ApiError {
   return new ApiError('NOT_ALLOWED', {
     message: `Free models are not served to web pages of ${clip(origin)}. Call from a page on localhost, or without a browser.`,
   })
 }
 
-/** 429 with the four headers; the reset in unix seconds (contract 4.10). */
+/** 429 with the four rate limit headers; the reset is in unix seconds (contract 4.10). */
 function freeTierSpent(
   { requests, windowMs }: { requests: number; windowMs: number },
   resetAt: number,

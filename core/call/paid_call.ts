@@ -1,4 +1,4 @@
-/** One paid call from start to finish. The only file that knows the order of work and money (decision 9). */
+/** One paid call from start to finish. This file alone knows the order of work and payment (decision 9). */
 import type { Free, Paid, Polled, RequestHead, Sold } from '../endpoint/mod.ts'
 import type { Reply } from '../http/reply.ts'
 import { ApiError } from '../http/errors.ts'
@@ -19,12 +19,12 @@ import { type UpstreamJobs, upstreamJobs } from './upstream_job.ts'
 
 export type CallHandlers = {
   handlePaid(endpoint: Sold, requestContext: RequestContext): Promise<Reply>
-  /** The 402 that a probe without a body gets: the default price (contract 1.53). */
+  /** The 402 for a probe without a body, at the default price (contract 1.53). */
   discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply>
   poll(endpoint: Polled, requestContext: RequestContext, id: string): Promise<Reply>
-  /** Sees to a call whose work goes on at its vendor's place. */
+  /** Polls the vendor of an upstream job. */
   pollUpstream: UpstreamJobs['pollUpstream']
-  /** Stops the work of an unfinished call, which then costs nothing. False when it had ended. */
+  /** Cancels an unfinished call, which then costs nothing. False when it had already ended. */
   cancel(id: string, why: string): Promise<boolean>
   drain(): void
 }
@@ -59,7 +59,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   }
 
   async function handleOrder(endpoint: Sold, requestContext: RequestContext, hold: Hold): Promise<Reply> {
-    // 1: what was sent.
+    // 1: read the request.
     const header = paymentHeader(requestContext.request)
     const { body, value } = await receive(endpoint, requestContext, hold)
     if (body.length === 0 && header === null && endpoint.from === 'body')
@@ -68,7 +68,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     if (body.length > UNCOUNTED) counting.read(body.length)
     const received = await value()
 
-    // 2: what it costs. Some quote before they check, so that a probe always learns the price.
+    // 2: price it. Some endpoints quote before they validate, so that a probe always learns the price.
     const probed =
       header === null && endpoint.order === 'quote_then_check' ? unchecked(endpoint as Paid, received) : undefined
     const { input, price } =
@@ -85,7 +85,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     }
     const offers = offering.at(price)
 
-    // 4 to 7: who signed, is it known, would it pay, and the call that it opens.
+    // 4 to 7: identify the payer, find replays, verify the payment, open the call.
     const bodyText = typeof body === 'string' ? body : JSON.stringify(received)
     const accepted = await acceptPayment(
       { endpoint, input, price, offers, counting, bodyText: bodyText, requestContext },
@@ -93,11 +93,11 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     )
     if (accepted.kind === 'reply') return accepted.reply
 
-    // 8 to 12: the work, its result, the settlement and the reply, by the endpoint's delivery.
+    // 8 to 12: work, result, settlement and reply, by the delivery of the endpoint.
     return await serve(accepted.opened)
   }
 
-  /** Free answers are rationed by address; a payment that comes with the request is not looked at (contract 1.55). */
+  /** Free answers are rate limited by address; a payment in the request is ignored (contract 1.55). */
   async function serveFree(endpoint: Sold, input: unknown, requestContext: RequestContext): Promise<Reply> {
     await rationFree(endpoint, requestContext)
     return endpoint.delivery === 'stream'
@@ -123,7 +123,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   }
 }
 
-/** What a failure after verification says of its payment (contract 1.65). */
+/** Headers that say what a failure after verification means for the payment (contract 1.65). */
 const unpaidHeaders = ({ offer, payer }: Call): Record<string, string> =>
   refusalHeaders({ reason: 'the call failed; this payment was not charged', network: offer.network, payer })
 

@@ -1,6 +1,6 @@
 /**
- * A stream on its way to its reader: pulled piece by piece, cut when it stalls or lasts too long, and settled on its
- * way where it is paid.
+ * Delivers a stream to its reader: pulled event by event, ended when it stalls or runs too long, and settled on the way
+ * when it is paid.
  */
 import { errorEvent, type ErrorFormat } from '../http/error_formats.ts'
 import type { Timeouts } from '../payment/timeouts.ts'
@@ -10,30 +10,27 @@ import { ApiError } from '../http/errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Ports } from '../ports/mod.ts'
 
-/** What became of the price of a stream. `unknown`: its settlement was asked for, and has not answered in time. */
+/** Payment outcome of a stream. `unknown`: the settlement was sent and not confirmed in time. */
 export type Charge = 'none' | 'settled' | 'unknown'
 
 /**
- * The money side of a stream. Nothing here rejects. `settle` may be called again; it settles once. `isWhole` says that
- * all was handed out.
+ * The payment side of a stream. No method rejects. `settle` is idempotent. `isWhole` says that everything was
+ * delivered.
  */
 export type StreamPayment = {
-  /** When the stream has to be settled at the latest, in milliseconds since 1970. */
+  /** Latest moment to settle the stream, in milliseconds since 1970. */
   readonly settleBy: number
-  /**
-   * It is settled once content has begun, before that is handed out; where the payment is refused, the stream ends
-   * there.
-   */
+  /** Settle when content arrives, before any of it is delivered. If the payment is refused, the stream ends there. */
   readonly settlesEarly?: boolean
   record(bytes: Uint8Array): void
   settle(how: {
     readonly isWhole: boolean
   }): Promise<{ readonly comment: string; readonly isRefused: boolean; readonly charge: Charge }>
-  /** `isAbandoned`: the vendor was asked, and its answer given up for a reason of the reader's. */
+  /** `isAbandoned`: the vendor was asked, and its answer was dropped because of the reader. */
   fail(apiError: ApiError, isAbandoned?: boolean): Promise<void>
-  /** Whether the call is still ours to work on; asked before each piece is handed out. */
+  /** Whether this process still owns the call. Checked before each event is delivered. */
   isLeased(): boolean
-  /** The same, asked of storage: false when another call has taken the authorization. */
+  /** Checks ownership in storage: false when another call has taken the authorization. */
   renewLease(signal: AbortSignal): Promise<boolean>
 }
 
@@ -41,7 +38,7 @@ export type Streaming = {
   readonly clock: Clock
   readonly timeouts: Timeouts
   readonly background: Ports['background']
-  /** How to end each stream that is under way. */
+  /** A function to end each active stream. */
   readonly open: Set<() => void>
 }
 
@@ -59,9 +56,9 @@ export const EVENT_STREAM = {
 }
 
 /**
- * The reply of a stream. Nothing is buffered: the upstream is read when the reader asks, and hangs up when the reader
- * does. A paid one settles at its end, at its deadline, when its reader leaves after content, or shortly before its
- * authorization ends; an error ends it unsettled.
+ * The reply of a stream. Nothing is buffered: the upstream is read on demand and closed when the reader leaves. A paid
+ * stream is settled at its end, at its deadline, when the reader leaves after content, or shortly before its
+ * authorization expires. An error ends it unsettled.
  */
 export function streamReply(
   { clock, timeouts, background, open }: Streaming,
@@ -117,8 +114,8 @@ export function streamReply(
   return { status: 200, headers: { ...EVENT_STREAM, ...headers }, body }
 
   /**
-   * Nothing more is handed out before the settlement has answered. A process that stood still may wake with its
-   * deadline long past, and with much that waits in the vendor's socket.
+   * Once due, nothing more is delivered before the settlement has been confirmed. A process that was suspended may wake
+   * long past the deadline with much data waiting in the vendor's socket.
    */
   function isDue({ settlesEarly, settleBy }: StreamPayment): boolean {
     return !isSettlementKnown && stream.hasContent() && (settlesEarly === true || clock.now() >= settleBy)
@@ -137,12 +134,12 @@ export function streamReply(
     return settlement
   }
 
-  /** The last event of a stream that ends with an error. It says what the stream has cost (contract 3.24). */
+  /** The last event of a stream that ends with an error. It states what was charged (contract 3.24). */
   function lastEvent(apiError: ApiError): string {
     return errorEvent(withCharge(apiError, charge), errorFormat, stream.nextSequence?.())
   }
 
-  /** The next piece; rejects when the stream is cut while it waits. */
+  /** The next event. Rejects when the stream is ended while waiting. */
   function next(): Promise<Uint8Array | undefined> {
     return new Promise((resolve, reject) => {
       cut = reject
@@ -151,8 +148,8 @@ export function streamReply(
   }
 
   /**
-   * This process stood still for longer than its promise, or could not renew it: nothing more is given before it is
-   * known whose call it is.
+   * This process was suspended for longer than its lease, or could not renew it. Nothing more is delivered until
+   * ownership of the call is confirmed.
    */
   async function holdOn({ renewLease }: StreamPayment): Promise<void> {
     isHolding = true
@@ -160,13 +157,13 @@ export function streamReply(
     if (!isOurs && !over.signal.aborted) throw TAKEN
   }
 
-  /** The end of a stream that has said all it had to say, or may say no more. */
+  /** Ends a stream that is complete or has reached its limit. */
   async function close({ last, isWhole }: { last: () => string; isWhole: boolean }): Promise<void> {
     if (isWhole && !stream.hasContent()) return await fail(EMPTY)
     over.abort()
     const { comment } = payment ? await settle(payment, { isWhole }) : { comment: '' }
     closeWith(comment + last())
-    // Upstreams that keep the line open after their last event are not waited for.
+    // Do not wait for upstreams that keep the connection open after their last event.
     stream.cancel()
   }
 
@@ -182,7 +179,7 @@ export function streamReply(
     closeWith(lastEvent(apiError))
   }
 
-  /** The last that the reader hears. He may have left while his money moved. */
+  /** Sends the last text to the reader, who may have left during settlement. */
   function closeWith(text: string): void {
     try {
       if (text !== '') out?.enqueue(encoder.encode(text))
@@ -192,7 +189,7 @@ export function streamReply(
     }
   }
 
-  /** One timer for all limits: it sleeps until the next of them could be passed, and never once per piece. */
+  /** One timer for all limits. It sleeps until the next limit, instead of being reset for each event. */
   async function watch(): Promise<void> {
     let settleBy = payment?.settleBy ?? Number.POSITIVE_INFINITY
     for (;;) {
@@ -202,28 +199,25 @@ export function streamReply(
       if (over.signal.aborted) return
       const then = clock.now()
       const isStalled = pulledAt !== undefined && then - pulledAt >= timeouts.answerMs
-      // The model has answered; it is our storage that does not: what was handed out is paid for.
+      // The model has answered but our storage does not respond: what was delivered is paid for.
       if (isStalled && isHolding) return await terminate(AWAY)
       if (isStalled) return halt(STALLED)
       if (then >= endsAt) return await terminate(tooLong(timeouts.streamMs))
       if (then < settleBy) continue
       settleBy = Number.POSITIVE_INFINITY
-      // The reader asks and has had nothing: there is nothing to pay for, and no time left to pay.
+      // The reader has received nothing, so nothing is owed, and no time is left to settle.
       if (pulledAt !== undefined && !stream.hasContent()) return halt(TOO_SHORT)
       if (payment && (await settleMidway(payment))) return halt(REFUSED)
     }
   }
 
-  /**
-   * Ends a stream with an error. Where nobody asks for the next piece, nobody is waiting to be told: it is said at
-   * once.
-   */
+  /** Ends a stream with an error. When no read is pending, it ends at once instead of at the next read. */
   function halt(apiError: ApiError): void {
     if (pulledAt !== undefined) return cut?.(apiError)
     background(fail(apiError))
   }
 
-  /** Ends it from here: what was handed out is paid for, and the reader is told why there is no more. */
+  /** Ends the stream here: what was delivered is paid for, and the reader is told why it ends. */
   async function terminate(apiError: ApiError): Promise<void> {
     if (over.signal.aborted) return
     if (pulledAt !== undefined && !stream.hasContent()) return halt(apiError)
@@ -238,26 +232,25 @@ const CHARGES: Readonly<Record<Charge, string>> = {
   unknown: 'The signed price is charged once its settlement is confirmed, which it was not yet.',
 }
 
-/** What a vendor's error says of money is left out: a stream may have been settled before it. */
+/** Removes what a vendor's error says about charges, because the stream may have been settled before it. */
 function withCharge({ code, message, parts }: ApiError, charge: Charge): ApiError {
   const text = message.replace(/ ?Nothing was charged\.(?= |$)/g, '')
   return new ApiError(code, { ...parts, message: `${text} ${CHARGES[charge]}`.trim() })
 }
 
 const tooLong = (ms: number) =>
-  new ApiError('UPSTREAM_TIMEOUT', { message: `The stream was ended after ${ms / 1000} seconds, which is its limit.` })
+  new ApiError('UPSTREAM_TIMEOUT', { message: `The stream reached its limit of ${ms / 1000} seconds.` })
 const STOPPING = new ApiError('MODEL_UNAVAILABLE', { message: 'The gateway is stopping; the stream ends here.' })
 const LEFT = new ApiError('MODEL_UNAVAILABLE', {
-  message: 'The caller left before the answer began. Nothing was charged.',
+  message: 'The caller disconnected before the answer began. Nothing was charged.',
 })
 const EMPTY = new ApiError('MODEL_UNAVAILABLE', { message: 'The model ended without an answer. Nothing was charged.' })
 const STALLED = new ApiError('UPSTREAM_TIMEOUT', { message: 'The model stopped in the middle of its answer.' })
 const TOO_SHORT = new ApiError('UPSTREAM_TIMEOUT', {
-  message:
-    'The answer had not begun when the authorization had too little time left to be settled. Nothing was charged.',
+  message: 'The authorization was about to expire before the answer began. Nothing was charged.',
 })
 const TAKEN = new ApiError('MODEL_UNAVAILABLE', {
-  message: 'This stream was declared lost and its payment now serves another call. The stream ends here.',
+  message: 'Another call has taken over the payment of this stream. The stream ends here.',
 })
 const AWAY = new ApiError('MODEL_UNAVAILABLE', {
   message: 'The gateway could not reach its storage for too long; the stream ends here.',

@@ -1,6 +1,6 @@
 /**
- * Polls: what a wallet is told of its call, and what it pays for by asking. Steps 4, 6, 11 and 12, for a call that is
- * there.
+ * Polls: report the state of a call to its wallet, and settle a finished one. Steps 4, 6, 11 and 12 for an existing
+ * call.
  */
 import { type IsPaid, isPaid, results, storedOf } from './result.ts'
 import { failIfOverdue, type SettleContext, settleCall } from '../payment/settle.ts'
@@ -23,16 +23,16 @@ import { decodePayment, refusalHeaders } from '../x402/protocol.ts'
 
 export type Polls = {
   poll(endpoint: Polled, requestContext: RequestContext, id: string): Promise<Reply>
-  /** What a wallet gets for a call that it has opened. */
+  /** Answers a wallet that polls or collects its call. */
   collect(endpoint: Sold, found: Call, collecting: Collecting): Promise<Reply>
   /**
-   * How a replayed payment finds its call, with its key for the rightful; nothing, where the call can no longer be
-   * collected here.
+   * The fields by which a replayed payment finds its call, with the poll key for its rightful owner. Empty when the
+   * call can no longer be collected here.
    */
   recovery(call: Call, isRightful: boolean): Promise<replies.Body>
 }
 
-/** What a running job says beside its state. */
+/** What a poll of a running job reports beside its state. */
 type RunningFields = {
   readonly note?: string
   readonly progress?: number
@@ -41,9 +41,9 @@ type RunningFields = {
 }
 
 /**
- * `more` joins the body of a 402. `isOrder`: this is the order itself, sent again, and not a poll. `isProven`: the
- * wallet has signed for this poll. `isKeyed`: the caller has shown that this is its call, by the poll key or as the
- * order's sender; any authorization of the wallet will then do.
+ * `more` is added to the body of a 402. `isOrder`: this is the order itself sent again, not a poll. `isProven`: the
+ * wallet has signed for this poll. `isKeyed`: the caller has shown the poll key or has sent the order; any
+ * authorization of the wallet is then accepted.
  */
 export type Collecting = {
   readonly requestContext: RequestContext
@@ -58,7 +58,7 @@ type Showing = Pick<Collecting, 'running' | 'isOrder'> & {
   readonly now: number
 }
 
-/** How long a poll waits to hear whether what it pays for is there. */
+/** How long a poll waits to learn whether its result is still available. */
 const STANDS_MS = 10_000
 
 export function polls(gatewayContext: GatewayContext, offering: Offers, upstream: UpstreamJobs): Polls {
@@ -82,7 +82,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     if (!found || !endpoint || found.gateway !== gatewayContext.name || isForgotten(found, now)) throw unknown()
     await gatewayContext.pollUrls.check(route, endpoint, { id, requestContext, now })
     const running = (call: Call, fields?: RunningFields) => replies.running(endpoint, call, fields)
-    // HEAD must change nothing and tell nothing, so it proves nothing.
+    // HEAD must change nothing and reveal nothing, so it proves nothing.
     const proof =
       requestContext.request.method === 'HEAD'
         ? undefined
@@ -92,7 +92,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
       isTimely(proof, now) &&
       proof.wallet === found.payer &&
       (await chain.proves?.(proof)) === true
-    // Whose proof does not hold is told what a stranger is told (contract 2.18).
+    // A caller with an invalid proof gets the same answer as a stranger (contract 2.18).
     if (proof && !isProven) throw unknown()
     return await collect(endpoint, found, {
       requestContext,
@@ -110,7 +110,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     const now = clock.now()
     const keyedUrl = replies.pollUrl(endpoint, found, await gatewayContext.pollUrls.keyOf(found.id))
     let isRightful = isKeyed || isProven
-    // Who came without the key, and has proven the wallet, is given it: the next poll needs no proof.
+    // A caller without the key who has proven the wallet receives the key: the next poll needs no proof.
     const running = (call: Call, fields: RunningFields = {}) =>
       runs(call, isRightful && !isKeyed ? { ...fields, poll_url: keyedUrl } : fields)
     const collected = async (call: Call, paid: IsPaid) =>
@@ -146,7 +146,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
       found.offer,
       ...offers.filter((offer) => !isSamePaymentMethod(offer, found.offer)),
     ])
-    // Public clients end a job on anything but 202 and 504 (decision 66).
+    // Public clients give up on any status other than 202 and 504 (decision 66).
     if (identified.kind === 'unavailable') return running(found, { note: replies.CHAIN_AWAY })
     if (identified.kind === 'refused') return reject(identified.code, identified.reason)
     const { payer, key, expiresAt, offer } = identified
@@ -170,7 +170,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     const { call } = state
     if (!(await isThere(endpoint, call)))
       throw new ApiError('NOT_FOUND', {
-        message: 'What was made has ended before it was paid for. Nothing was charged; order it again.',
+        message: 'The result expired before it was paid for. Nothing was charged; order it again.',
       })
     const stored = await storedOf(endpoint, call)
     const paying = await settleCall(money, call, authorization, {
@@ -183,7 +183,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     if (paying.kind === 'unresolved')
       return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(requestContext) })
     if (paying.kind === 'unavailable') return running(call, { note: replies.CHAIN_AWAY })
-    // What only a fresh signature can mend is a payment that does not verify (contract 2.14).
+    // The payment cannot be verified, and only a fresh signature helps (contract 2.14).
     if (paying.kind === 'rejected') return reject(paying.code, paying.reason)
     const refusal = (reason: string) => refusalHeaders({ reason, network: offer.network, payer })
     if (paying.kind === 'refused' && paying.code) return reject(paying.code, paying.reason, refusal(paying.reason))
@@ -196,7 +196,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     return require(replies.settlementFailed(paying.reason, endpoint), refusal(paying.reason))
   }
 
-  /** What may have been paid for already is there in any case. */
+  /** Whether the result is still available. Always true once it may have been paid for. */
   async function isThere(endpoint: Sold, call: Call): Promise<boolean> {
     if (
       endpoint.delivery === 'stream' ||
@@ -219,12 +219,15 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     return (
       (await asking.catch(
         (error: Error) =>
-          void log.warn('nobody could tell whether a result is still there', { call: call.id, error: error.message }),
+          void log.warn('could not check whether a result is still available', { call: call.id, error: error.message }),
       )) ?? true
     )
   }
 
-  /** What one who has shown that the call is his is told of it; the call itself where only its money is missing. */
+  /**
+   * Reports a call to a caller who has shown that it is theirs. Returns the call itself when only its payment is
+   * missing.
+   */
   async function show(
     endpoint: Sold,
     found: Call,
@@ -244,8 +247,8 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
   }
 
   /**
-   * A vendor that cannot be asked is told to a poll where waiting helps, and never to the order itself; the job goes
-   * on.
+   * Polls the vendor. When it cannot be reached, a poll is told to wait and the job continues; an order never hears of
+   * it.
    */
   async function pollOnce(
     endpoint: UpstreamJob,

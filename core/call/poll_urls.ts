@@ -1,6 +1,6 @@
 /**
- * Poll URLs that only we can have written: each has an unguessable `key` of its call (contract 2.4), and for video a
- * query that is signed and says when it ends (contract 12.42).
+ * Signed poll URLs. Each carries an unguessable `key` of its call (contract 2.4); those of video also carry a signed
+ * query with an expiry (contract 12.42).
  */
 import { hmac } from '@noble/hashes/hmac'
 import { sha256 } from '@noble/hashes/sha256'
@@ -15,36 +15,33 @@ import { isSameSecret, isSignedQuery, signQuery } from '../lib/ids.ts'
 import type { RequestContext } from './request_context.ts'
 import { KEY } from '../endpoint/replies.ts'
 
-/** Where a call remembers, as a keyed hash, the address that ordered it. */
+/** The field in which a call stores a keyed hash of the caller's address. */
 const FROM = '_from'
 /** 128 bits in hex. */
 const KEY_CHARACTERS = 32
 
 export type PollUrls = {
-  /** What is remembered of a request, with its poll URL where that is a signed one. */
+  /** The stored request fields, with the poll URL when it is signed. */
   signed(
     endpoint: Sold,
     request: Readonly<Record<string, Json>>,
     at: { id: string; expiresAt: number },
   ): Promise<Readonly<Record<string, Json>>>
-  /** Throws INVALID_JOB_ID for a query that we have not signed, or whose time is over. */
+  /** Throws INVALID_JOB_ID when the query is not signed by us or has expired. */
   check(poll: Polled, endpoint: Sold, at: { id: string; requestContext: RequestContext; now: number }): Promise<void>
-  /**
-   * The poll key of a call. Who shows it has read one of our replies to the buyer; it is in no payment, and on no
-   * chain.
-   */
+  /** The poll key of a call. Only replies to the buyer contain it; no payment and no chain does. */
   keyOf(id: string): Promise<string>
-  /** Whether this is a poll key of the call, under any of our secrets. Takes the same time for every wrong one. */
+  /** Whether this is the poll key of the call under any of our secrets. Takes constant time. */
   isKey(id: string, given: string): Promise<boolean>
-  /** What a call remembers of the address that ordered it; nothing where that is not known. Not the address itself. */
+  /** A keyed hash of the caller's address, to be stored with the call; empty when the address is unknown. */
   from(id: string, ip: string): Promise<Readonly<Record<string, string>>>
   /** Whether the call was ordered from this address. */
   isFrom(call: Pick<Call, 'id' | 'request'>, ip: string): Promise<boolean>
-  /** A name that nobody can make of the id of its call, for what everybody may read who knows the name. */
+  /** A name that cannot be derived from the call's id, for resources that are public to anyone who knows the name. */
   secretName(id: string, prefix: string): Promise<string>
 }
 
-/** The key in the query of a poll; '' for none, and for several. */
+/** The poll key in the query; '' when it is absent or repeated. */
 export function keyIn(query: URLSearchParams): string {
   const [key = '', ...more] = query.getAll(KEY)
   return more.length > 0 ? '' : key
@@ -59,8 +56,8 @@ const OURS = { id: 'poll', owner: 'gateway' } as const
 const FOREVER = Number.MAX_SAFE_INTEGER
 
 /**
- * Signs with the first of the given keys, in hex, and accepts them all: put a new one in front to rotate. Without any,
- * all replicas of a storage share one that the first of them makes and keeps there. Throws for a key that is none.
+ * Signs with the first of the given hex keys and accepts all of them: put a new key in front to rotate. Without keys,
+ * the replicas of a storage share one that the first of them creates and stores. Throws for an invalid key.
  */
 export function pollUrls(
   { storage, clock, random }: Pick<Ports, 'storage' | 'clock' | 'random'>,
@@ -106,7 +103,7 @@ export function pollUrls(
     return shortMac(newest, text)
   }
 
-  /** Looks at all secrets, whichever fits. */
+  /** Tries every secret, so the time does not reveal which one matched. */
   async function isSigned(text: string, given: string): Promise<boolean> {
     const matches = (await known()).filter((secret) => isSameSecret(given, shortMac(secret, text)))
     return matches.length > 0
@@ -123,12 +120,12 @@ export function pollUrls(
     const now = clock.now()
     await SECRET.put(storage, { ...OURS, data: { key: bytesToHex(random(32)) }, expiresAt: FOREVER }, now)
     const stored = await SECRET.get(storage, OURS.id, now)
-    if (!stored) throw new Error('the key that signs poll URLs was not kept')
+    if (!stored) throw new Error('the key that signs poll URLs could not be stored')
     return [hexToBytes(stored.data.key)]
   }
 }
 
-/** Never says the key. */
+/** The error never contains the key. */
 function keyOf(hex: string, index: number): Uint8Array {
   if (/^([0-9a-f]{2}){16,}$/i.test(hex)) return hexToBytes(hex)
   throw new RangeError(`poll key ${index + 1} must be at least 16 bytes in hex`)

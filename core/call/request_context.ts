@@ -1,26 +1,26 @@
-/** What a request says about paying: its header, the offer that it fits, and whether its caller is still there. */
+/** The payment side of a request: its header, the offer that it matches, and whether its caller is still connected. */
 import type { Free, JobDescription, Sold } from '../endpoint/mod.ts'
 import { isBrowser } from '../http/browser_402.ts'
 import type { Proof } from '../ports/mod.ts'
 import { type Bazaar, PAYMENT_HEADERS, type Resource } from '../x402/protocol.ts'
 
-/** One HTTP request, as far as selling needs it. */
+/** One HTTP request, as the call engine sees it. */
 export type RequestContext = {
   readonly request: Request
   readonly origin: string
-  /** Path as called, without the query; it goes into `resource.url`. */
+  /** Path as called, without the query; used for `resource.url`. */
   readonly path: string
   readonly params: Readonly<Record<string, string>>
   readonly query: URLSearchParams
-  /** Address for rate windows. */
+  /** Client address for rate limits. */
   readonly ip: string
-  /** Aborts when the caller has gone. */
+  /** Aborts when the caller disconnects. */
   readonly gone: AbortSignal
-  /** How an indexer may call what is sold, as JSON; undefined where it is not to be told. */
+  /** The bazaar extension of an endpoint as JSON; undefined when it should not be advertised. */
   readonly bazaar: (endpoint: Sold | Free) => Bazaar | undefined
 }
 
-/** Either header name; when both are there they are equal, or the protocol's own wins. */
+/** The payment header under either name. When both are present they are equal, or the protocol's own name wins. */
 export function paymentHeader(request: Request): string | null {
   for (const name of PAYMENT_HEADERS) {
     const value = request.headers.get(name)
@@ -30,12 +30,12 @@ export function paymentHeader(request: Request): string | null {
 }
 
 /**
- * How a wallet shows that a job is its own without paying: headers, signed as `poll:v1:<kind>:<job id>:<unix seconds>`
+ * Proof that a job belongs to a wallet, without a payment: headers signed as `poll:v1:<kind>:<job id>:<unix seconds>`
  * (contract 2.17).
  */
 export type PollProof = Proof & { readonly seconds: number }
 
-/** Nothing where the headers are not there, or where a payment says who asks. */
+/** Undefined when the headers are absent, or when a payment already identifies the caller. */
 export function proofOf(
   request: Request,
   { job, id }: { job: Pick<JobDescription, 'object'>; id: string },
@@ -49,12 +49,12 @@ export function proofOf(
   return { wallet, signature, seconds: Number(timestamp), message: `poll:v1:${kind}:${id}:${timestamp}` }
 }
 
-/** Five minutes to either side of our clock. */
+/** Whether the timestamp is within five minutes of our clock. */
 export function isTimely({ seconds }: PollProof, now: number): boolean {
   return Math.abs(now / 1000 - seconds) <= 300
 }
 
-/** What the challenge says is being paid for. */
+/** The resource that the challenge names. */
 export function resourceOf(endpoint: Sold | Free, { origin, path, bazaar }: RequestContext): Resource {
   return {
     url: `${origin}${path}`,
@@ -64,15 +64,12 @@ export function resourceOf(endpoint: Sold | Free, { origin, path, bazaar }: Requ
   }
 }
 
-/**
- * Bytes that a 402 carries beside its challenge, in headers for a page of another origin and in those of the page that
- * a browser is shown.
- */
+/** Bytes that a 402 carries beside its challenge: CORS headers, and those of the HTML page for browsers. */
 export function besideOf({ headers }: Request): number {
   return (headers.has('origin') ? 150 : 0) + (isBrowser(headers) ? 100 : 0)
 }
 
-/** Resolves when the caller has gone, and never after `stop`. */
+/** Resolves when the caller disconnects, and never after `stop`. */
 export function gone(signal: AbortSignal, stop: AbortSignal): Promise<undefined> {
   return new Promise((resolve) => {
     if (signal.aborted) return resolve(undefined)

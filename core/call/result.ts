@@ -1,4 +1,4 @@
-/** The result of a call as a reply: with its receipt, free, or served although its payment has not settled. */
+/** The reply that carries a result: paid with a receipt, free, or served although its settlement is unconfirmed. */
 import type { Paid, Sold, Stored } from '../endpoint/mod.ts'
 import * as replies from '../endpoint/replies.ts'
 import type { Reply } from '../http/reply.ts'
@@ -39,7 +39,7 @@ export function results({ ports, label }: Pick<GatewayContext, 'ports' | 'label'
     })
   }
 
-  /** The result of a one shot although its payment has not settled; `why` is the class that its header names. */
+  /** An inline result whose settlement is unconfirmed; `why` is the error class in its header. */
   function servedUnsettled(
     { endpoint, call, requestContext }: Pick<OpenedCall<Paid>, 'endpoint' | 'call' | 'requestContext'>,
     stored: Stored,
@@ -54,18 +54,19 @@ export function results({ ports, label }: Pick<GatewayContext, 'ports' | 'label'
   }
 
   /**
-   * Where a hosted object is fetched: its store's public address, else this gateway under the origin that was called.
+   * The URL of a hosted object: the public address of its store, otherwise this gateway under the origin that was
+   * called.
    */
   function hrefOn({ origin }: RequestContext): (key: string) => string {
     return (key) => ports.objects.url?.(key) ?? `${origin}/api/media/${key}`
   }
 }
 
-/** The result of a completed call, unpacked where it was passed on. */
+/** The result of a completed call, decompressed when it is passed through verbatim. */
 export async function storedOf(endpoint: Sold, { result }: Pick<Call, 'result'>): Promise<Stored> {
   const stored = result as unknown as Stored
   return isVerbatim(endpoint) ? { ...stored, made: await gunzipJson(stored.made) } : stored
 }
 
-/** Whether it is passed on as it came. */
+/** Whether the result is passed through verbatim. */
 export const isVerbatim = (endpoint: Sold): boolean => endpoint.delivery === 'inline' && endpoint.verbatim === true

@@ -1,7 +1,4 @@
-/**
- * Answers that are given as they are made, whole or streamed, and settled after they were made. Steps 8 to 12 of such a
- * call (decision 17).
- */
+/** Steps 8 to 12 for answers that are settled after they are made, whole or streamed (decision 17). */
 import { concatBytes } from '../lib/bytes.ts'
 import { abandon, fail, type SettleContext, type Paying, settleCall } from '../payment/settle.ts'
 import { settledMsOf } from '../payment/retention.ts'
@@ -23,16 +20,16 @@ import type { RequestContext } from './request_context.ts'
 import { receiptHeaders } from '../x402/protocol.ts'
 
 export type StreamedCalls = {
-  /** An answer that costs nothing: neither a call nor a database is involved. */
+  /** Serves a free answer. Uses neither a call nor the database. */
   serveFree(endpoint: Streamed, input: unknown, requestContext: RequestContext): Promise<Reply>
   serve(working: OpenedCall<Streamed>): Promise<Reply>
-  /** Stops unfinished work that nobody waits for. False when it had ended. */
+  /** Cancels unfinished background work. False when it had already ended. */
   cancel(id: string, why: string): Promise<boolean>
-  /** Ends every stream that is under way, paid for as far as it went. */
+  /** Stops active streams and settles what was delivered. */
   drain(): void
 }
 
-/** What became of the money of an answer, as its headers or its last comment say. */
+/** Payment outcome of an answer, as its headers or its last comment report it. */
 type Paidness = {
   readonly headers: Readonly<Record<string, string>>
   readonly isRefused: boolean
@@ -88,16 +85,16 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   }
 
   /**
-   * When an answer has to be there, to be paid with this authorization. One that lives less than twice the margin is
-   * used halfway.
+   * Latest moment at which the answer must exist to be paid with this authorization. One that lives for less than twice
+   * the margin is used halfway.
    */
   function lastMoment({ expiresAt }: OpenedCall['authorization'], now: number): number {
     return Math.max(expiresAt - timeouts.marginMs, (now + expiresAt) / 2)
   }
 
   /**
-   * Asks the endpoint; what goes wrong fails the call, which frees its authorization, and is said in the caller's
-   * dialect.
+   * Asks the endpoint. A failure fails the call, which frees its authorization, and is reported in the caller's error
+   * format.
    */
   async function attempt(
     { endpoint, input, call, authorization }: OpenedCall<Streamed>,
@@ -109,7 +106,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     try {
       return await ask(endpoint, { id: call.id, input, payer: call.payer, signal }, ms)
     } catch (error) {
-      // An authorization that ends early leaves the vendor as surely as its caller does.
+      // Whether the time limit is set by an authorization that expires early.
       const isCutShort = ms < timeouts.answerMs && clock.now() - now >= ms
       throw await failed(call, error as ApiError, { isAbandoned: wasSent && (signal.aborted || isCutShort) })
     }
@@ -127,16 +124,15 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     return apiError
   }
 
-  /** The vendor was asked, and its answer given up for a reason of the buyer's. */
+  /** The vendor was asked, and its answer was dropped because of the buyer. */
   async function noteAbandoned(call: Call): Promise<void> {
     const now = clock.now()
     await noteAbandonedCall({ storage, log }, call, { now, until: now + timeouts.unpaidBlockMs })
   }
 
   /**
-   * Never rejects with anything but an ApiError, and at once when `signal` aborts, whatever the vendor does. The
-   * time-out is that of the first event where the answer is a stream; a stream that has begun is ended by its reader,
-   * who pays for what he had.
+   * Rejects only with an ApiError, and at once when `signal` aborts, whatever the vendor does. For a stream the timeout
+   * covers the first event only; after that its reader ends it and pays for what was delivered.
    */
   async function ask(
     endpoint: Streamed,
@@ -160,7 +156,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
           reject(new Error(`no answer within ${ms} ms`))
         })
         endpoint.answer({ ...order, catalog, vendors, countTokens, clock, log, signal: stop.signal }).then((answer) => {
-          // One that comes when nobody waits any more would be read by nobody.
+          // Cancel a stream that arrives after the caller has stopped waiting.
           if (stop.signal.aborted && answer.kind === 'stream') answer.stream.cancel()
           resolve(answer)
         }, reject)
@@ -184,9 +180,10 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   }
 
   /**
-   * Stores the answer, then settles it; waits for the money only so long, for the answer is served unless its payment
-   * is known to be refused (contract 6.46). Rejects where a whole answer cannot be stored: it is then not served, and
-   * not charged. One that is out is seen to the end, as is one that is served before its money moved.
+   * Stores the answer, then settles it. Waits for the settlement only for a while: the answer is served unless its
+   * payment is known to be refused (contract 6.46). Rejects when a whole answer cannot be stored: it is then neither
+   * served nor charged. Answers that were already delivered are settled to the end, as are those that are served before
+   * settlement.
    */
   async function settle(
     { endpoint, call, authorization }: OpenedCall<Streamed>,
@@ -209,7 +206,8 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     const insisted = async (): Promise<Paying> =>
       (await insist(authorization, { call, what: 'the settlement of an answer that was delivered' }, attempt)) ??
       (await givenAway(call))
-    // What ended unsent can never be paid: it is withheld, though the chain cannot confirm that just now.
+    // An authorization that expired unsent can never be settled, so the answer is withheld even though the chain cannot
+    // confirm this now.
     const isLost = ({ kind }: Paying) => kind === 'unavailable' && authorization.expiresAt <= clock.now()
     const heard = async (paying: Paying): Promise<Paidness> =>
       paidness(answer === 'unread' ? paying : await noted(call, paying, answer), isLost(paying))
@@ -230,7 +228,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     return { headers: replies.unsettledHeaders('unknown'), isRefused: false, charge: 'unknown' }
   }
 
-  /** What is not paid when its buyer has it may become a debt. */
+  /** Records an answer as unpaid when its buyer has it and the payment failed. */
   async function noted(call: Call, paying: Paying, answer: 'whole' | 'streamed'): Promise<Paying> {
     if (paying.kind === 'settled') return paying
     const now = clock.now()
@@ -245,7 +243,8 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   }
 
   /**
-   * Does what storage refused once more, while the authorization lives; undefined when it has ended. A person is told.
+   * Retries a failed storage operation while the authorization is valid, and alerts the operator; undefined when it has
+   * expired.
    */
   async function insist<T>(
     authorization: OpenedCall['authorization'],
@@ -280,7 +279,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     return { kind: 'unavailable', reason: 'storage failed until the authorization had ended' }
   }
 
-  /** Work that nobody waits for: its output cannot be read before it is settled (contract 7.17). */
+  /** Background work: its output cannot be read before it is settled (contract 7.17). */
   async function workAlone(working: OpenedCall<Streamed>): Promise<void> {
     const { call } = working
     const stop = new AbortController()
@@ -310,8 +309,8 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   }
 
   /**
-   * The money side of a paid stream. What is stored of one that is not whole ends with an error, so that nobody takes
-   * it for the answer.
+   * The payment side of a stream. A partial stream is stored with an error at its end, so that it cannot be mistaken
+   * for the whole answer.
    */
   function streamPaymentOf(
     working: OpenedCall<Streamed>,
@@ -350,7 +349,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
         const isFirst = paid === undefined
         paid ??= settle(working, stored(isWhole), 'streamed')
         const outcome = await paid
-        // Settled on its way: the rest has come since.
+        // It was settled on the way, so the rest has to be added.
         if (!isFirst)
           await storage
             .moveCall(
@@ -375,7 +374,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   }
 
   function unkept(error: Error): void {
-    log.warn('the rest of a stream that was settled on its way could not be kept', { error: error.message })
+    log.warn('could not store the rest of a stream that was settled before its end', { error: error.message })
   }
 
   function storedOf({ headers, usage }: Pick<Answer & { kind: 'whole' }, 'headers' | 'usage'>, body: string): Stored {
@@ -384,7 +383,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   }
 }
 
-/** A model that is unavailable says when to come again (contract 6.54). */
+/** Adds Retry-After to the error of an unavailable model (contract 6.54). */
 function worthAnother(apiError: ApiError): ApiError {
   const { code, parts } = apiError
   if (
@@ -397,15 +396,17 @@ function worthAnother(apiError: ApiError): ApiError {
 
 const JSON_TYPE = 'application/json'
 const callerLeft = () =>
-  new ApiError('MODEL_UNAVAILABLE', { message: 'The caller left before the answer was there. Nothing was charged.' })
+  new ApiError('MODEL_UNAVAILABLE', {
+    message: 'The caller disconnected before the answer was ready. Nothing was charged.',
+  })
 const NOT_WHOLE = new ApiError('MODEL_UNAVAILABLE', {
   message:
-    'No more than this was kept of the stream: its reader had not read it to its end. Its price was charged once.',
+    'Only this part of the stream was stored, because its reader disconnected before the end. It was charged once.',
 })
 const TOO_LONG = new ApiError('MODEL_UNAVAILABLE', {
-  message: 'The stream was delivered once, and was too long to be kept. Its price was charged once.',
+  message: 'The stream was delivered once and was too long to be stored. It was charged once.',
 })
-/** Of a longer stream nothing is kept for one who asks for it again, so that many streams cannot fill the memory. */
+/** Longer streams are not stored for replays, so that many streams cannot fill the memory. */
 const MAX_RECORDED = 131_072
 
 const answerOf = ({ made }: Stored) => made as unknown as replies.StoredAnswer
@@ -422,7 +423,10 @@ function paidness(paying: Paying, isLost: boolean): Paidness {
 
 const isRefusal = ({ kind }: Paying): boolean => kind === 'refused' || kind === 'rejected' || kind === 'replayed'
 
-/** The receipt of a stream, for its headers have long gone: comments, which clients that do not know them pass over. */
+/**
+ * The receipt of a stream as SSE comments, because its headers have already been sent. Clients ignore comments that
+ * they do not know.
+ */
 function commentOf(headers: Readonly<Record<string, string>>): string {
   return `${Object.entries(headers)
     .map(([name, value]) => `: ${name} ${value}`)

@@ -1,6 +1,6 @@
 /**
- * Work that goes on at the vendor's place: submitted in the order, looked at by whoever polls and by the sweep,
- * collected by one. No process owns such a call, so none takes it along when it dies.
+ * Jobs that run at the vendor: submitted with the order, polled by callers and by the maintenance sweep, collected
+ * once. No process owns such a call, so a crash loses none.
  */
 import { type Completion, fail } from '../payment/settle.ts'
 import { within } from '../lib/timers.ts'
@@ -17,20 +17,22 @@ import type { Json } from '../lib/json.ts'
 import { newSecret } from '../lib/ids.ts'
 
 export type UpstreamJobs = {
-  /** Hands the job to the vendor. Throws an ApiError, the call then failed, where it is not taken in time. */
+  /**
+   * Submits the job to the vendor. Throws an ApiError, and fails the call, when the vendor does not accept it in time.
+   */
   submit(working: OpenedCall<UpstreamJob>): Promise<Call>
   /**
-   * What the vendor says of a running call by now; it is completed or failed by this where the vendor is done. Throws a
-   * ApiError only for a caller.
+   * Polls the vendor of a running call, and completes or fails the call when the vendor is done. Throws an ApiError
+   * only for the caller's benefit.
    */
   pollUpstream(endpoint: Paid, call: Call): Promise<Seen>
-  /** What a failed call adds to its reply. */
+  /** Fields that a failed call adds to its reply. */
   failure(call: Call, now: number): Promise<Readonly<Record<string, Json>>>
 }
 
 export type Seen = { readonly call: Call; readonly progress?: number; readonly elapsedSeconds: number }
 
-/** `missed`: when what was made could not be had for the first time, and for the last. */
+/** `missed`: when fetching the result first and last failed. */
 const HANDLE = recordKind({
   kind: 'upstream_job',
   version: 1,
@@ -43,24 +45,23 @@ const HANDLE = recordKind({
 type Handle = Parameters<typeof HANDLE.put>[1]['data']
 
 /**
- * How many of the largest orders may be on their way to vendors at a time: each is held four times over, 125 MB of one
- * of 28 (Bun 1.4.4).
+ * Concurrent submissions of the largest orders. Each is held four times over: 125 MB for an order of 28 MB (Bun 1.4.4).
  */
 const ORDERS_AT_ONCE = 4
-/** The vendor is asked at most so often for one call, however many poll. */
+/** Minimum interval between two polls of the vendor for one call, whatever the number of callers. */
 const POLL_EVERY_MS = 2_000
 const POLL_TIMEOUT_MS = 10_000
-/** Who looks or collects says so often that it is alive; one that dies keeps the others from it for so long. */
+/** Lease for polling and collecting a call, renewed while the work goes on. After a crash the others wait this long. */
 const ALONE_MS = 30_000
 /**
- * What cannot be had is asked for again for so long, and so often: a media host may be a little behind, and a store has
- * its moments.
+ * How long, and how often, a missing result is fetched again: a media host may lag behind, and a store may fail for a
+ * moment.
  */
 const MISSING_MS = 60_000
 const MISSED_EVERY_MS = 15_000
-const GONE = 'The model finished, and its result could not be fetched.'
+const GONE = 'The model finished, but its result could not be fetched.'
 /**
- * A caller waits so long for a result to be mirrored; with its settlement that stays under the 60 seconds of public
+ * How long a caller waits for the mirroring of a result. With the settlement this stays under the 60 seconds of public
  * clients.
  */
 const WAIT_MS = 20_000
@@ -71,7 +72,7 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
 
   return { submit, pollUpstream: pollUpstream, failure }
 
-  /** Goes on without its caller, who finds the job by the authorization. */
+  /** Continues without its caller, who finds the job by the authorization. */
   function submit(working: OpenedCall<UpstreamJob>): Promise<Call> {
     const submitting = handOver(working)
     ports.background(submitting.catch(() => {}))
@@ -100,7 +101,7 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
       const startedAt = clock.now()
       const expiresAt = startedAt + timeouts.maxJobMs + endpoint.retention.unclaimedMs
       await HANDLE.put(storage, { id: call.id, owner: call.payer, data, expiresAt }, startedAt)
-      // A millisecond past the hour, so that it ends as stalled and never as lost.
+      // One millisecond past the hour, so that it ends as stalled and never as lost.
       const started = {
         workStatus: 'in_progress',
         workerId: UPSTREAM_JOB,
@@ -141,7 +142,7 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
   async function pollUpstream(endpoint: Paid, known: Call): Promise<Seen> {
     if (endpoint.delivery !== 'upstream_job' || !isRunningUpstream(known)) return seen(known)
     const asking = alone(known.id, async () => {
-      // It may have ended since it was read: what has ended is not asked about again.
+      // It may have ended since it was read. Do not poll the vendor for an ended call.
       const call = (await storage.getCall(known.id)) ?? known
       return isRunningUpstream(call) ? await ask(endpoint, call) : seen(call)
     })
@@ -180,7 +181,8 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
   }
 
   /**
-   * Does what one may do at a time for a call, over all replicas; undefined where another is at it, or was just now.
+   * Runs the work under a lease that all replicas share; undefined when another replica holds it or has just released
+   * it.
    */
   async function alone<T>(id: string, work: () => Promise<T>): Promise<T | undefined> {
     const [name, by] = [`${HANDLE.kind}:${id}`, newSecret(ports.random)]
@@ -197,7 +199,7 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
         await hold(ALONE_MS)
       }
     })()
-    // Nobody is kept out any longer, that is all: the call is completed once.
+    // Losing the lease only lets others in; the call is still completed once.
     renewed.catch(() => {})
     try {
       return await work()
@@ -207,7 +209,7 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
     }
   }
 
-  /** Mirrors what was made, then completes the call: a result is stored before its money moves. */
+  /** Mirrors the result, then completes the call: a result is stored before it is settled. */
   async function collect(
     endpoint: Paid,
     call: Call,
@@ -215,8 +217,8 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
   ): Promise<void> {
     const media = await mirror(call.id, made.media)
     const now = clock.now()
-    // The first piece is what is sold. What only our key leads to is asked for as long as the job may run; what has a
-    // link, for a minute.
+    // The first file is the product. A file that only our key can fetch is retried for as long as the job may run, a
+    // file with a link for a minute.
     const [main] = media
     if (main?.url === '') throw new Error('the result could neither be hosted nor linked')
     if (main?.key === null && (await isAwaited(record, now))) return
@@ -231,7 +233,7 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
     if (!isWon) log.warn('a result came too late: its call had already ended', { call: call.id })
   }
 
-  /** Notes that what was made could not be had; whether it is asked for again. */
+  /** Records that the result could not be fetched. Returns whether to try again. */
   async function isAwaited(record: ReadRecord<Handle>, now: number): Promise<boolean> {
     const { missed = { since: now }, ...data } = record.data
     if (now - missed.since >= MISSING_MS) return false
@@ -245,7 +247,7 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
   }
 }
 
-/** Characters of all texts in an order. */
+/** Total length of all texts in an order. */
 function lengthOf(value: unknown): number {
   if (typeof value === 'string') return value.length
   return typeof value === 'object' && value !== null

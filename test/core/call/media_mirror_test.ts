@@ -342,6 +342,6 @@ describe('a crowd of streams', () => {
     while (last.length === 0 && clock.now() < START + 3_600_000) await clock.advance(50_000)
     expect([whenAnswerStarts, clock.now() - START]).toEqual([16, 650_000])
     expect(last).toEqual([{ key: null, url: 'https://vendor.test/a', source: 'https://vendor.test/a' }])
-    expect(log.lines.at(-1)?.fields.error).toBe('too many others were being mirrored')
+    expect(log.lines.at(-1)?.fields.error).toBe('no download slot became free in time')
   })
 })

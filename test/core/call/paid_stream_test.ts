@@ -167,7 +167,7 @@ describe('a stream', () => {
       await long.streamed(50_000)
     }
     expect(lastMessage(await long.reader.rest())).toBe(
-      'The stream was ended after 500 seconds, which is its limit. The signed price was charged.',
+      'The stream reached its limit of 500 seconds. The signed price was charged.',
     )
     expect([long.chain.transfers.length, long.alice.balance() < payer]).toEqual([1, true])
 

@@ -115,7 +115,7 @@ describe('the same signed request, sent again', () => {
     ])
   })
 
-  test('of a stream too long to be kept says so in an event, and never gets an empty answer', async () => {
+  test('of a stream too long to be stored says so in an event, and never gets an empty answer', async () => {
     const long = said({ content: 'x'.repeat(50_000) })
     const { post, signed } = await table(
       streaming(streamAnswer([long, long, long, said({}, { finish: 'stop' }), DONE])),
@@ -126,7 +126,7 @@ describe('the same signed request, sent again', () => {
     expect([
       again.status,
       again.headers.get('content-type'),
-      (await again.text()).includes('too long to be kept'),
+      (await again.text()).includes('too long to be stored'),
     ]).toEqual([200, 'text/event-stream; charset=utf-8', true])
   })
 
