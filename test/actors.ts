@@ -1,4 +1,7 @@
-/** Those who act upon the world, for tests: nobody is called, nothing is bought, and all that they are asked is written down. */
+/**
+ * Those who act upon the world, for tests: nobody is called, nothing is bought, and all that they are asked is written
+ * down.
+ */
 import { ApiError, type Line, type Ringing, type Storage, usdc, type Vendors } from '../core/mod.ts'
 import { NUMBER, TERM_MS, NO_EXPIRY } from '../core/products/phone/number_leases.ts'
 

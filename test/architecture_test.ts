@@ -86,7 +86,10 @@ test('adapters import core and adapters, never server', () => {
   expect(strays(inRoom('adapters'), (target) => !/^(server|test)\//.test(target))).toEqual([])
 })
 
-/** What each kind of adapter may import beside its own folder. Providers are made from what they share and from the guarded fetch. */
+/**
+ * What each kind of adapter may import beside its own folder. Providers are made from what they share and from the
+ * guarded fetch.
+ */
 const KINDS: Readonly<Record<string, readonly string[]>> = {
   http: [],
   storage: [],

@@ -41,12 +41,12 @@ type Citation = { readonly at: string; readonly number: string }
 function citations(pattern: RegExp, files: readonly Source[]): Citation[] {
   return files.flatMap(({ path, text }) =>
     [...text.matchAll(pattern)].flatMap(({ 1: numbers = '', index }) =>
-      [...numbers.matchAll(/\d+(?:\.\d+)?/g)].map(([number]) => ({ at: place(path, text, index), number })),
+      [...numbers.matchAll(/\d+(?:\.\d+)?/g)].map(([number]) => ({ at: position(path, text, index), number })),
     ),
   )
 }
 
-function place(path: string, text: string, index: number): string {
+function position(path: string, text: string, index: number): string {
   return `${path}:${text.slice(0, index).split('\n').length}`
 }
 
@@ -86,12 +86,15 @@ test('an area, or a decision with a point, is no citation', () => {
   const area = new RegExp(String.raw`\bcontract${GAP}\d+(?![.\d])`, 'gi')
   const point = new RegExp(String.raw`\bdecision${GAP}\d+\.\d`, 'gi')
   const stray = sources.flatMap(({ path, text }) =>
-    [area, point].flatMap((pattern) => [...text.matchAll(pattern)].map(({ index }) => place(path, text, index))),
+    [area, point].flatMap((pattern) => [...text.matchAll(pattern)].map(({ index }) => position(path, text, index))),
   )
   expect(stray).toEqual([])
 })
 
-/** A title that ends with its statements: the first argument of a test, the name of a law, or the first cell of a table's row. */
+/**
+ * A title that ends with its statements: the first argument of a test, the name of a law, or the first cell of a
+ * table's row.
+ */
 const TITLE = /(?:[([]\s*|\bname:\s*)(['"`])(?:(?!\1)[^\n\\]|\\.)*\(contract (\d+\.\d+(?:, \d+\.\d+)*)\)\1/g
 
 /** Statements that no test names yet. The list only gets shorter: a new statement comes with its test. */
@@ -151,7 +154,7 @@ const BARE = /[(;,]\s*(?:clients|vendors|x402) \d+(?:\.\d+)+\b/gi
 test('nothing cites a page that the repository does not have', () => {
   const found = sources.flatMap(({ path, text }) =>
     [...ELSEWHERE, FILES, BARE].flatMap((pattern) =>
-      [...text.matchAll(pattern)].map(({ 0: cited, index }) => `${place(path, text, index)}: ${cited}`),
+      [...text.matchAll(pattern)].map(({ 0: cited, index }) => `${position(path, text, index)}: ${cited}`),
     ),
   )
   expect(found).toEqual([])

@@ -1,11 +1,14 @@
 /**
- * The import graph as data, and the rules of layout as pure functions over it: which tier may import which, no circles, no crowded folders.
- * `bun test/graph.ts` prints the folders of core and their arrows.
+ * The import graph as data, and the rules of layout as pure functions over it: which tier may import which, no circles,
+ * no crowded folders. `bun test/graph.ts` prints the folders of core and their arrows.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 
-/** Files by their path from the root, each with what it imports: other files by path, packages by specifier. Type imports count. */
+/**
+ * Files by their path from the root, each with what it imports: other files by path, packages by specifier. Type
+ * imports count.
+ */
 export type Graph = ReadonlyMap<string, readonly string[]>
 
 /** Core's tiers, each after all that it may import; products and discovery stop before payment. */
@@ -114,16 +117,16 @@ export function circles(graph: Graph): string[][] {
   const lowest = new Map<string, number>()
   const open: string[] = []
   const found: string[][] = []
-  for (const node of graph.keys()) if (!order.has(node)) visit(node)
+  for (const node of graph.keys()) if (!order.has(node)) walk(node)
   return found
 
-  function visit(node: string): void {
+  function walk(node: string): void {
     order.set(node, order.size)
     lowest.set(node, order.get(node) ?? 0)
     open.push(node)
     for (const target of graph.get(node) ?? []) {
       if (!graph.has(target)) continue
-      if (!order.has(target)) visit(target)
+      if (!order.has(target)) walk(target)
       if (open.includes(target)) lowest.set(node, Math.min(lowest.get(node) ?? 0, lowest.get(target) ?? 0))
     }
     if (lowest.get(node) !== order.get(node)) return

@@ -133,15 +133,18 @@ export const oneNode: RpcVendor = {
 const heard = ({ id, method }: RpcCall) => ({ jsonrpc: '2.0', id, result: method })
 
 /** Stands for a machine that somebody has rented already. */
-export const RENTED = 'rented'
+export const LEASED = 'rented'
 
-function rented() {
+function leased() {
   const sandbox = scriptedSandbox()
-  sandbox.add(RENTED)
+  sandbox.add(LEASED)
   return sandbox
 }
 
-/** The embedded vendors of what is sold in one shot, and stand-ins of those that nothing embedded stands in for. No kit has them unless told, so that tests can be without. */
+/**
+ * The embedded vendors of what is sold in one shot, and stand-ins of those that nothing embedded stands in for. No kit
+ * has them unless told, so that tests can be without.
+ */
 export function embedded(
   clock: Clock,
 ): Pick<
@@ -172,7 +175,7 @@ export function embedded(
     defi: demoDefi({ clock }),
     market: demoMarket({ clock }),
     characters: demoCharacters({ random: countingRandom() }),
-    sandbox: rented(),
+    sandbox: leased(),
   }
 }
 

@@ -1,7 +1,8 @@
 /**
- * `bun run test`: types, lint, format and the quick tests. `bun run test:full`: every test (test/README.md says which are which) and 60,000
- * simulated histories. Both take parts of paths: `bun run test core server/app` runs the test files whose path contains one of these.
- * Ends with the time of each step and the line `N passed, N failed`; a step that is not a test run counts as one.
+ * `bun run test`: types, lint, format and the quick tests. `bun run test:full`: every test (test/README.md says which
+ * are which) and 60,000 simulated histories. Both take parts of paths: `bun run test core server/app` runs the test
+ * files whose path contains one of these. Ends with the time of each step and the line `N passed, N failed`; a step
+ * that is not a test run counts as one.
  */
 import { join } from 'node:path'
 import { FULL, isFull } from './scope.ts'
@@ -13,8 +14,11 @@ type Ended = Count & { readonly name: string; readonly ms: number }
 const ROOT = join(import.meta.dirname, '..')
 const tool = (path: string, ...args: readonly string[]) => [process.execPath, join(ROOT, 'node_modules', path), ...args]
 
-/** Not of the checkout: what the compiler knows about files that have not changed, and how long each test file takes here. */
-const KEPT = join(ROOT, 'node_modules/.cache/farebox')
+/**
+ * Not of the checkout: what the compiler knows about files that have not changed, and how long each test file takes
+ * here.
+ */
+const CACHE = join(ROOT, 'node_modules/.cache/farebox')
 const typed = (project: string): readonly string[] =>
   tool(
     'typescript/bin/tsc',
@@ -24,7 +28,7 @@ const typed = (project: string): readonly string[] =>
     '2',
     '--incremental',
     '--tsBuildInfoFile',
-    join(KEPT, `${project === '.' ? 'all' : project}.tsbuildinfo`),
+    join(CACHE, `${project === '.' ? 'all' : project}.tsbuildinfo`),
   )
 
 const types: Step = { name: 'types', command: typed('.') }
@@ -39,8 +43,8 @@ const filters = process.argv.slice(2).filter((argument) => argument !== FULL)
 const isComplete = isFull || filters.some((filter) => filter.includes('_full'))
 
 /**
- * Two workers, each of which keeps the modules that it has loaded. The slowest files start first. The timeout is for a test that hangs: no test
- * measures time, and a busy machine may take ten times as long as an idle one.
+ * Two workers, each of which keeps the modules that it has loaded. The slowest files start first. The timeout is for a
+ * test that hangs: no test measures time, and a busy machine may take ten times as long as an idle one.
  */
 const tests: Step = {
   name: isFull ? 'every test' : 'quick tests',
@@ -50,7 +54,7 @@ const tests: Step = {
     '--parallel=2',
     '--no-isolate',
     '--timeout=120000',
-    `--timings=${join(KEPT, `timings${isFull ? '_full' : ''}.json`)}`,
+    `--timings=${join(CACHE, `timings${isFull ? '_full' : ''}.json`)}`,
     '--timings=test/slowest.json',
     '--update-timings',
     ...(isComplete ? [] : ['--path-ignore-patterns=**/*_full_test.ts']),
@@ -64,7 +68,10 @@ const installation: Step = {
   command: [process.execPath, 'install', '--frozen-lockfile', '--cwd', 'test/programs'],
 }
 
-/** Two halves of the same histories, one per core: as many as fit into CI beside the tests, on cores that others use too. */
+/**
+ * Two halves of the same histories, one per core: as many as fit into CI beside the tests, on cores that others use
+ * too.
+ */
 const HISTORIES = 60_000
 const histories: readonly Step[] = [0, 1].map((half) => ({
   name: `${HISTORIES / 2} histories, half ${half + 1}`,

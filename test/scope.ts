@@ -1,4 +1,7 @@
-/** How much runs: the quick tests of `bun run test`, or everything, with `bun run test:full` or `FAREBOX_TESTS=full` (test/README.md). */
+/**
+ * How much runs: the quick tests of `bun run test`, or everything, with `bun run test:full` or `FAREBOX_TESTS=full`
+ * (test/README.md).
+ */
 export const FULL = 'full'
 
 export const isFull: boolean =

@@ -1,6 +1,7 @@
 /**
- * Chat, side by side: a bare Bun proxy, `@portkey-ai/gateway` and Farebox (a free model; and a paid one, on a cash chain) before one upstream, whole
- * and streamed, at 1 and at 32 in flight, taking turns. And the memory of 500 open streams. Prints, never asserts.
+ * Chat, side by side: a bare Bun proxy, `@portkey-ai/gateway` and Farebox (a free model; and a paid one, on a cash
+ * chain) before one upstream, whole and streamed, at 1 and at 32 in flight, taking turns. And the memory of 500 open
+ * streams. Prints, never asserts.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -285,19 +286,19 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
         raw(entrant, bodyOf(entrant, true)),
       ])
       const warm = (await each.facts()).rss
-      const held = await load.run(
-        { port: each.port, connections: plan.streams, ms: 5_000, isStream: true, isHeld: true },
+      const streamed = await load.run(
+        { port: each.port, connections: plan.streams, ms: 5_000, isStream: true, isOpen: true },
         [raw(entrant, bodyOf(entrant, true, { user: UPSTREAM_JOB }))],
       )
       const full = (await each.facts()).rss
-      const open = held.good === plan.streams ? count(held.good) : `${count(held.good)} of ${plan.streams}`
+      const open = streamed.good === plan.streams ? count(streamed.good) : `${count(streamed.good)} of ${plan.streams}`
       rows.push([
         label,
         fixed(started, 0),
         fixed(warm, 0),
         open,
         fixed(full, 0),
-        fixed(((full - warm) * 1000) / Math.max(1, held.good), 0),
+        fixed(((full - warm) * 1000) / Math.max(1, streamed.good), 0),
       ])
       each.child.kill()
     }
@@ -308,7 +309,7 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
     const dir = mkdtempSync(join(scratch, `chat-${name}-`))
     const flags = profile ? ['--cpu-prof', '--cpu-prof-md', '--cpu-prof-dir', join(profile, `chat-${name}`)] : []
     const { promise, resolve, reject } = Promise.withResolvers<Ready>()
-    let told: (facts: Facts) => void = () => {}
+    let report: (facts: Facts) => void = () => {}
     const child = Bun.spawn(
       [process.execPath, ...flags, join(import.meta.dir, 'chat_gateways.ts'), name, JSON.stringify({ ...given, dir })],
       {
@@ -317,7 +318,7 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
         stdin: 'ignore',
         stdout: Bun.file(join(dir, 'log')),
         stderr: 'inherit',
-        ipc: (message: Ready | Facts) => ('port' in message ? resolve(message) : told(message)),
+        ipc: (message: Ready | Facts) => ('port' in message ? resolve(message) : report(message)),
       },
     )
     children.push(child)
@@ -327,7 +328,7 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
       port,
       child,
       facts() {
-        const facts = new Promise<Facts>((tell) => (told = tell))
+        const facts = new Promise<Facts>((tell) => (report = tell))
         child.send('facts')
         return facts
       },

@@ -1,6 +1,7 @@
 /**
- * Processes of the chat bench: `bun chat_gateways.ts <name> <json>`. Says over IPC where it listens, answers `facts`, and ends with its parent.
- * upstream: the model. bare: Bun.serve that passes everything on. farebox: the product as the server has it, before the same upstream.
+ * Processes of the chat bench: `bun chat_gateways.ts <name> <json>`. Says over IPC where it listens, answers `facts`,
+ * and ends with its parent. upstream: the model. bare: Bun.serve that passes everything on. farebox: the product as the
+ * server has it, before the same upstream.
  */
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
@@ -36,7 +37,7 @@ type Standing = { readonly port: number; facts(): Partial<Facts>; stop(): Promis
 export const BUYERS = 256
 /** Wallets of the cash chain exist by name. */
 export const buyerName = (index: number): string => `buyer ${index % BUYERS}`
-const PURSE = 1_000_000_000_000n
+const BALANCE = 1_000_000_000_000n
 /** Raised by configuration, on the same path. */
 const FREE_TIER = [
   { requests: 1_000_000_000, windowMs: 60_000 },
@@ -72,7 +73,7 @@ async function startFarebox({ baseUrl, dir }: Given): Promise<Standing> {
   const log = serverLog('info')
   const storage = sqliteStorage(join(dir, 'farebox.db'))
   const chain = memoryChain()
-  for (let index = 0; index < BUYERS; index++) chain.fund(chain.wallet(buyerName(index)), PURSE)
+  for (let index = 0; index < BUYERS; index++) chain.fund(chain.wallet(buyerName(index)), BALANCE)
   const vendor = openaiChat({
     baseUrl,
     key: 'bench',

@@ -1,14 +1,15 @@
 /**
- * The load generator of the chat bench, a process of its own: raw sockets, one request at a time on each, prebuilt bytes. It knows streams, and
- * takes an answer for good only when all of it came. One JSON command per line on stdin, one JSON line each on stdout; ends with its stdin.
+ * The load generator of the chat bench, a process of its own: raw sockets, one request at a time on each, prebuilt
+ * bytes. It knows streams, and takes an answer for good only when all of it came. One JSON command per line on stdin,
+ * one JSON line each on stdout; ends with its stdin.
  */
 import { readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { EVENTS, LAST_WORDS } from './upstream.ts'
 
 /**
- * `file` holds a JSON list of raw HTTP requests, sent round and round for `ms`; with `isOnce` each once at most. With `isHeld` every connection
- * sends one, has its first bytes, and stays open until the next command.
+ * `file` holds a JSON list of raw HTTP requests, sent round and round for `ms`; with `isOnce` each once at most. With
+ * `isHeld` every connection sends one, has its first bytes, and stays open until the next command.
  */
 export type Command = {
   readonly port: number
@@ -17,12 +18,15 @@ export type Command = {
   readonly ms: number
   readonly isStream: boolean
   readonly isOnce?: boolean
-  readonly isHeld?: boolean
+  readonly isOpen?: boolean
 }
 
 export type Measured = {
   readonly good: number
-  /** All others, by status or by what was missing; `closed` is a connection that ended without a whole answer, `silent` one that gave none in time. */
+  /**
+   * All others, by status or by what was missing; `closed` is a connection that ended without a whole answer, `silent`
+   * one that gave none in time.
+   */
   readonly bad: Readonly<Record<string, number>>
   /** The first answer that was not good. */
   readonly complaint: string
@@ -40,7 +44,7 @@ export type Measured = {
 const GRACE_MS = 10_000
 
 type Line = {
-  held: Buffer[]
+  open: Buffer[]
   size: number
   bodyAt: number
   end: 'unknown' | 'chunked' | number
@@ -50,7 +54,7 @@ type Line = {
   isWaiting: boolean
 }
 
-const nothing = () => ({ held: [], size: 0, bodyAt: 0, end: 'unknown' as const, firstAt: 0 })
+const nothing = () => ({ open: [], size: 0, bodyAt: 0, end: 'unknown' as const, firstAt: 0 })
 
 let openSockets: readonly Bun.Socket<Line>[] = []
 
@@ -61,7 +65,7 @@ async function measure({
   ms,
   isStream,
   isOnce = false,
-  isHeld = false,
+  isOpen = false,
 }: Command): Promise<Measured> {
   for (const socket of openSockets) socket.terminate()
   openSockets = []
@@ -104,13 +108,13 @@ async function measure({
     data.isWaiting = false
     latencies.push(lastAt - data.sentAt)
     firsts.push(data.firstAt - data.sentAt)
-    const text = Buffer.concat(data.held).toString('latin1')
-    const missing = isHeld
+    const text = Buffer.concat(data.open).toString('latin1')
+    const missing = isOpen
       ? missed(text, { isStream: false, words: 'data: ' })
       : missed(text, { isStream, words: LAST_WORDS })
     if (missing) fail(missing, text)
     if (!missing) good++
-    if (!isHeld) return next(socket)
+    if (!isOpen) return next(socket)
     if (good + (bad.closed ?? 0) === connections) done()
   }
 
@@ -127,9 +131,9 @@ async function measure({
         data(socket, chunk) {
           const { data } = socket
           if (!data.isWaiting) return
-          data.held.push(Buffer.from(chunk))
+          data.open.push(Buffer.from(chunk))
           data.size += chunk.length
-          if (isWhole(data, isHeld)) answered(socket)
+          if (isWhole(data, isOpen)) answered(socket)
         },
         drain: (socket) => push(socket, socket.data.unsent),
         close(socket) {
@@ -156,7 +160,7 @@ async function measure({
   }, ms + GRACE_MS)
   await over
   clearTimeout(limit)
-  if (isHeld) openSockets = [...open]
+  if (isOpen) openSockets = [...open]
   const seconds = (lastAt - startedAt) / 1000
   const { user, system } = process.cpuUsage(cpu)
   latencies.sort((a, b) => a - b)
@@ -173,10 +177,13 @@ async function measure({
   }
 }
 
-/** Notes where the body begins and when its first byte came; true when all of it is there, or, of a held stream, its first bytes. */
-function isWhole(data: Line, isHeld: boolean): boolean {
+/**
+ * Notes where the body begins and when its first byte came; true when all of it is there, or, of a held stream, its
+ * first bytes.
+ */
+function isWhole(data: Line, isOpen: boolean): boolean {
   if (data.end === 'unknown') {
-    const bytes = data.held.length === 1 ? data.held[0] : Buffer.concat(data.held)
+    const bytes = data.open.length === 1 ? data.open[0] : Buffer.concat(data.open)
     const end = bytes?.indexOf('\r\n\r\n') ?? -1
     if (!bytes || end === -1) return false
     const length = /\r\ncontent-length: (\d+)/i.exec(bytes.toString('latin1', 0, end))?.[1]
@@ -184,16 +191,16 @@ function isWhole(data: Line, isHeld: boolean): boolean {
     data.end = length === undefined ? 'chunked' : Number(length)
   }
   if (data.firstAt === 0 && data.size > data.bodyAt) data.firstAt = performance.now()
-  if (isHeld) return data.firstAt > 0
+  if (isOpen) return data.firstAt > 0
   if (data.end !== 'chunked') return data.size >= data.bodyAt + data.end
-  return endsWith(data.held, '0\r\n\r\n') && data.size > data.bodyAt
+  return endsWith(data.open, '0\r\n\r\n') && data.size > data.bodyAt
 }
 
 /** The last chunk is empty. What stands before it is JSON or events, and never ends so. */
-function endsWith(held: readonly Buffer[], end: string): boolean {
-  const last = held.at(-1)
+function endsWith(open: readonly Buffer[], end: string): boolean {
+  const last = open.at(-1)
   if (!last) return false
-  const tail = last.length >= end.length ? last : Buffer.concat(held.slice(-end.length))
+  const tail = last.length >= end.length ? last : Buffer.concat(open.slice(-end.length))
   return tail.toString('latin1', Math.max(0, tail.length - end.length)) === end
 }
 

@@ -1,6 +1,7 @@
 /**
- * How much memory a gateway needs to mirror a clip of 500 MB from its vendor to the object store: the high-water mark of its process, read from
- * outside. Alone: `bun test/bench/clip.ts`. The vendor's host, the S3 server and the gateways are processes of their own, on loopback.
+ * How much memory a gateway needs to mirror a clip of 500 MB from its vendor to the object store: the high-water mark
+ * of its process, read from outside. Alone: `bun test/bench/clip.ts`. The vendor's host, the S3 server and the gateways
+ * are processes of their own, on loopback.
  */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -67,7 +68,9 @@ async function startS3(): Promise<void> {
 const FILM = { model: 'vendor-c/video-1', prompt: 'a red fox runs through the snow' }
 const FILMS = { path: '/api/v1/videos/generations' }
 
-/** Sells a clip of one megabyte first, so that all is loaded that a sale needs; then, when it is told to, the long one. */
+/**
+ * Sells a clip of one megabyte first, so that all is loaded that a sale needs; then, when it is told to, the long one.
+ */
 async function startGateway(host: string, store: Store): Promise<void> {
   const objects = store.kind === 'disk' ? diskObjects(store.dir) : s3Objects(store.config)
   const video = scriptedVideo({
@@ -191,7 +194,10 @@ function kilobytes(pid: number, field: 'VmRSS' | 'VmHWM'): number {
   return Number(new RegExp(`${field}:\\s+(\\d+) kB`).exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1])
 }
 
-/** The high-water mark begins anew (proc(5), clear_refs). Where that is not allowed it counts from the start of the process. */
+/**
+ * The high-water mark begins anew (proc(5), clear_refs). Where that is not allowed it counts from the start of the
+ * process.
+ */
 function forgetPeak(pid: number): void {
   try {
     writeFileSync(`/proc/${pid}/clear_refs`, '5')

@@ -1,7 +1,7 @@
 /**
- * One contestant, a process of its own: `bun contestant.ts <name> <json>`. Says where it listens over IPC, and ends with its parent.
- * gateway: the product as `bun run start` has it. shop: the same, before a scripted vendor. prices: the same, before
- * made-up prices. peer: @x402/hono. bare: Bun.serve.
+ * One contestant, a process of its own: `bun contestant.ts <name> <json>`. Says where it listens over IPC, and ends
+ * with its parent. gateway: the product as `bun run start` has it. shop: the same, before a scripted vendor. prices:
+ * the same, before made-up prices. peer: @x402/hono. bare: Bun.serve.
  */
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
@@ -127,7 +127,10 @@ async function startPeer({ dir, amount = '22000' }: Given): Promise<Standing> {
   }
 }
 
-/** The source's clock stands, so that every answer is as long as the first; the cache's goes, and asks again every five seconds. */
+/**
+ * The source's clock stands, so that every answer is as long as the first; the cache's goes, and asks again every five
+ * seconds.
+ */
 async function startPrices({ dir }: Given): Promise<Standing> {
   const log = serverLog('info')
   const storage = sqliteStorage(join(dir, 'farebox.db'))

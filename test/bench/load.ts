@@ -1,11 +1,15 @@
 /**
- * The load generator, a process of its own: raw sockets, one request at a time on each, prebuilt bytes. `fetch` would measure itself.
- * Reads one JSON command per line from stdin, answers with one JSON line on stdout, ends with its stdin.
+ * The load generator, a process of its own: raw sockets, one request at a time on each, prebuilt bytes. `fetch` would
+ * measure itself. Reads one JSON command per line from stdin, answers with one JSON line on stdout, ends with its
+ * stdin.
  */
 import { readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 
-/** `file` holds a JSON list of raw HTTP requests: sent round and round for `ms`, or, without `ms`, each once. `length` is that of every good body, where it is known. */
+/**
+ * `file` holds a JSON list of raw HTTP requests: sent round and round for `ms`, or, without `ms`, each once. `length`
+ * is that of every good body, where it is known.
+ */
 export type Command = {
   readonly port: number
   readonly connections: number
@@ -16,7 +20,10 @@ export type Command = {
 }
 
 export type Measured = {
-  /** Answers with the wanted status, and all others by status; `length` is a body of another length, `closed` is a connection that ended without an answer, `silent` one that gave none in time. */
+  /**
+   * Answers with the wanted status, and all others by status; `length` is a body of another length, `closed` is a
+   * connection that ended without an answer, `silent` one that gave none in time.
+   */
   readonly good: number
   readonly bad: Readonly<Record<string, number>>
   /** The first answer that was not wanted. */
@@ -31,7 +38,7 @@ export type Measured = {
 /** One run may take so long; what is not answered by then never will be. */
 const LIMIT_MS = 20_000
 
-type Line = { held: Buffer | undefined; unsent: string; sentAt: number; isWaiting: boolean }
+type Line = { partial: Buffer | undefined; unsent: string; sentAt: number; isWaiting: boolean }
 
 async function measure({ port, connections, file, ms, wanted, length }: Command): Promise<Measured> {
   const requests = JSON.parse(readFileSync(file, 'utf8')) as readonly string[]
@@ -55,14 +62,14 @@ async function measure({ port, connections, file, ms, wanted, length }: Command)
       socket: {
         open(socket) {
           open.add(socket)
-          socket.data = { held: undefined, unsent: '', sentAt: 0, isWaiting: false }
+          socket.data = { partial: undefined, unsent: '', sentAt: 0, isWaiting: false }
           next(socket)
         },
         data(socket, chunk) {
           const line = socket.data
-          const bytes = line.held ? Buffer.concat([line.held, chunk]) : chunk
+          const bytes = line.partial ? Buffer.concat([line.partial, chunk]) : chunk
           const answer = read(bytes)
-          line.held = answer ? undefined : Buffer.from(bytes)
+          line.partial = answer ? undefined : Buffer.from(bytes)
           if (!answer) return
           line.isWaiting = false
           latencies.push(performance.now() - line.sentAt)

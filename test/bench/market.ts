@@ -1,6 +1,6 @@
 /**
- * Prices, side by side: Farebox with a warm cache before made-up prices, and a bare Bun.serve that answers with the same bytes, at 1 and at 32 in
- * flight, taking turns. Prints, never asserts.
+ * Prices, side by side: Farebox with a warm cache before made-up prices, and a bare Bun.serve that answers with the
+ * same bytes, at 1 and at 32 in flight, taking turns. Prints, never asserts.
  */
 import type { Contestant, Entered, Generator } from './run.ts'
 import { count, fixed, goal, median, table, total } from './print.ts'
@@ -51,7 +51,7 @@ export async function market({ load, enter, isQuick }: MarketBench): Promise<voi
     IN_FLIGHT.flatMap((inFlight) =>
       Object.entries(LABELS).map(([name, label]) => {
         const runs = runsOf(name, inFlight)
-        const middle = (of: (run: Measured) => number, places: number) => fixed(median(runs.map(of)), places)
+        const middle = (of: (run: Measured) => number, decimals: number) => fixed(median(runs.map(of)), decimals)
         const answers = runs.reduce((sum, { good }) => sum + good, 0)
         const failed = runs.reduce((sum, { bad }) => sum + total(bad), 0)
         return [

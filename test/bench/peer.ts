@@ -1,4 +1,7 @@
-/** The peer: `@x402/hono` in front of the same vendor, with an in-process facilitator, a local signer and a queue of nonces. */
+/**
+ * The peer: `@x402/hono` in front of the same vendor, with an in-process facilitator, a local signer and a queue of
+ * nonces.
+ */
 import { x402Facilitator } from '@x402/core/facilitator'
 import type { FacilitatorClient } from '@x402/core/server'
 import { toFacilitatorEvmSigner } from '@x402/evm'
@@ -14,9 +17,10 @@ import type { Devnet } from '../../server/devnet/mod.ts'
 import { GENERATIONS } from '../server/clients/payer.ts'
 
 /**
- * Tuned in its favour: gas and fees are fixed, so that a settlement costs one send, and receipts are looked for every 5 ms. Waiting for
- * each receipt inside the send (eth_sendRawTransactionSync) made it a fifth faster alone and slower with others; sending without
- * waiting for the one before is a third faster at 32 in flight, until anvil forgets to mine one, and all behind it are stuck.
+ * Tuned in its favour: gas and fees are fixed, so that a settlement costs one send, and receipts are looked for every 5
+ * ms. Waiting for each receipt inside the send (eth_sendRawTransactionSync) made it a fifth faster alone and slower
+ * with others; sending without waiting for the one before is a third faster at 32 in flight, until anvil forgets to
+ * mine one, and all behind it are stuck.
  */
 const RECEIPT_MS = 5
 const GAS = { gas: 120_000n, maxFeePerGas: 10_000_000_000n, maxPriorityFeePerGas: 0n }
@@ -85,7 +89,10 @@ async function facilitator(devnet: Devnet): Promise<FacilitatorClient> {
   }
 }
 
-/** Again, a few times, where a block came in between: a node without history refuses such a read, and Farebox asks again as well. */
+/**
+ * Again, a few times, where a block came in between: a node without history refuses such a read, and Farebox asks again
+ * as well.
+ */
 async function steadily<T>(read: () => Promise<T>): Promise<T> {
   for (let again = 0; ; again++) {
     try {
@@ -96,7 +103,10 @@ async function steadily<T>(read: () => Promise<T>): Promise<T> {
   }
 }
 
-/** One send at a time, so that one that fails leaves no gap for those behind it to be stuck at: the count is then read again. */
+/**
+ * One send at a time, so that one that fails leaves no gap for those behind it to be stuck at: the count is then read
+ * again.
+ */
 function nonces(count: () => Promise<number>) {
   let next: number | undefined
   let last: Promise<unknown> = Promise.resolve()

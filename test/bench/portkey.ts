@@ -1,4 +1,7 @@
-/** Portkey's open-source gateway as its package starts it: on Node, for which it is made; and on Bun, where it runs as well. */
+/**
+ * Portkey's open-source gateway as its package starts it: on Node, for which it is made; and on Bun, where it runs as
+ * well.
+ */
 import { createInterface } from 'node:readline'
 import { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
@@ -18,8 +21,9 @@ function program(): string {
 }
 
 /**
- * On Node it adds its headers to those of fetch's own Response, which are immutable there with the server library that is installed beside it: every
- * stream would be a 500. So a reply of fetch gets headers that can be added to, as its own release had them.
+ * On Node it adds its headers to those of fetch's own Response, which are immutable there with the server library that
+ * is installed beside it: every stream would be a 500. So a reply of fetch gets headers that can be added to, as its
+ * own release had them.
  */
 const MUTABLE_HEADERS = `data:text/javascript,${encodeURIComponent(`
   const send = globalThis.fetch
@@ -29,14 +33,17 @@ const MUTABLE_HEADERS = `data:text/javascript,${encodeURIComponent(`
   }
 `)}`
 
-/** Starts it without its console, and resolves when it says that it is ready. Undefined where there is no such runtime. */
+/**
+ * Starts it without its console, and resolves when it says that it is ready. Undefined where there is no such runtime.
+ */
 export async function portkey(runtime: Runtime): Promise<Portkey | undefined> {
   const path = runtime === 'bun' ? process.execPath : Bun.which('node')
   if (!path) return undefined
   const port = freePort()
   const preload = runtime === 'node' ? ['--import', MUTABLE_HEADERS] : []
   const child = Bun.spawn([path, ...preload, program(), `--port=${port}`, '--headless'], {
-    // Nothing else of our environment: it reads many settings. Loopback is a host that it calls unasked, and only by this list.
+    // Nothing else of our environment: it reads many settings. Loopback is a host that it calls unasked, and only by
+    // this list.
     env: { PATH: process.env.PATH ?? '', NODE_ENV: 'production', TRUSTED_CUSTOM_HOSTS: '127.0.0.1' },
     stdin: 'ignore',
     stdout: 'pipe',

@@ -3,9 +3,10 @@
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): void {
   const widths = head.map((title, column) => Math.max(title.length, ...rows.map((row) => row[column]?.length ?? 0)))
   for (const row of [head, ...rows]) {
-    console.log(
-      `  ${row.map((cell, column) => (column === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[column] ?? 0))).join('  ')}`,
+    const cells = row.map((cell, column) =>
+      column === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[column] ?? 0),
     )
+    console.log(`  ${cells.join('  ')}`)
   }
 }
 
@@ -21,5 +22,5 @@ export function median(values: readonly number[]): number {
 
 export const total = (bad: Readonly<Record<string, number>>): number =>
   Object.values(bad).reduce((sum, each) => sum + each, 0)
-export const fixed = (value: number, places: number): string => value.toFixed(places)
+export const fixed = (value: number, decimals: number): string => value.toFixed(decimals)
 export const count = (value: number): string => Math.round(value).toLocaleString('en')

@@ -1,6 +1,7 @@
 /**
- * `bun run bench`: what Farebox costs beside a bare Bun.serve and beside @x402/hono, measured in one run. Prints, never asserts.
- * `bun run bench -- chat` runs one part alone: challenges, paid, market or chat. `--quick` for a look while developing; `--prof DIR` for CPU profiles of the contestants.
+ * `bun run bench`: what Farebox costs beside a bare Bun.serve and beside @x402/hono, measured in one run. Prints, never
+ * asserts. `bun run bench -- chat` runs one part alone: challenges, paid, market or chat. `--quick` for a look while
+ * developing; `--prof DIR` for CPU profiles of the contestants.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'
@@ -29,7 +30,9 @@ const CONNECTIONS = 64
 const BUYERS = 256
 const WARM_CONNECTIONS = 16
 const WARM_IMAGES = 128
-/** `paid` is images per round by how many are in flight. Bounded in time as well: everything is ended after LIMIT_MS. */
+/**
+ * `paid` is images per round by how many are in flight. Bounded in time as well: everything is ended after LIMIT_MS.
+ */
 const FULL: Plan = { rounds: 5, roundMs: 1_500, warmMs: 1_500, paidRounds: 3, paid: { 1: 60, 32: 400, 128: 640 } }
 const QUICK: Plan = { rounds: 3, roundMs: 500, warmMs: 500, paidRounds: 1, paid: { 1: 20, 32: 160, 128: 256 } }
 const LIMIT_MS = 300_000
@@ -115,10 +118,10 @@ function generator(): Generator {
 
 async function challenges(load: Generator): Promise<void> {
   const farebox = await contestant('gateway')
-  const asked = await ask(farebox.port)
-  const hono = await contestant('peer', { amount: asked.challenge.accepts[0].amount })
-  const repeated = asked.headers.filter(([name]) => !['date', 'content-length', 'connection'].includes(name))
-  const bare = await contestant('bare', { repeat: { status: asked.status, headers: repeated, body: asked.body } })
+  const reply = await ask(farebox.port)
+  const hono = await contestant('peer', { amount: reply.challenge.accepts[0].amount })
+  const repeated = reply.headers.filter(([name]) => !['date', 'content-length', 'connection'].includes(name))
+  const bare = await contestant('bare', { repeat: { status: reply.status, headers: repeated, body: reply.body } })
   const field = [farebox, bare, hono]
   const seen = new Map<string, Measured[]>(field.map(({ name }) => [name, []]))
   const command = { connections: CONNECTIONS, wanted: 402 }

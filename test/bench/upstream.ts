@@ -1,4 +1,6 @@
-/** The model of the chat bench: answers at once in OpenAI chat, whole or as a stream of 50 pieces, and counts who asked. */
+/**
+ * The model of the chat bench: answers at once in OpenAI chat, whole or as a stream of 50 pieces, and counts who asked.
+ */
 
 /** Every whole answer and every stream contains it, near its end. */
 export const LAST_WORDS = 'and that is the end of it.'
@@ -29,11 +31,11 @@ export function upstream(): Upstream {
     hostname: '127.0.0.1',
     idleTimeout: 255,
     async fetch(request) {
-      const asked = (await request.json()) as { model: string; stream?: boolean; user?: string }
+      const order = (await request.json()) as { model: string; stream?: boolean; user?: string }
       const [, name = ''] = new URL(request.url).pathname.split('/')
       requests[name] = (requests[name] ?? 0) + 1
-      if (!asked.stream) return Response.json(whole(asked.model))
-      return new Response(streamOf(piecesOf(asked.model), asked.user === UPSTREAM_JOB), {
+      if (!order.stream) return Response.json(whole(order.model))
+      return new Response(streamOf(piecesOf(order.model), order.user === UPSTREAM_JOB), {
         headers: { 'content-type': 'text/event-stream; charset=utf-8' },
       })
     },
@@ -79,8 +81,8 @@ function piecesOf(model: string): readonly Uint8Array[] {
 }
 
 /** Each piece is a packet of its own: others get a turn in between. */
-function streamOf(pieces: readonly Uint8Array[], isHeld: boolean): ReadableStream {
-  const sent = isHeld ? pieces.slice(0, PIECES / 2) : pieces
+function streamOf(pieces: readonly Uint8Array[], isOpen: boolean): ReadableStream {
+  const sent = isOpen ? pieces.slice(0, PIECES / 2) : pieces
   return new ReadableStream({
     type: 'direct',
     async pull(controller: ReadableStreamDirectController) {
@@ -89,7 +91,7 @@ function streamOf(pieces: readonly Uint8Array[], isHeld: boolean): ReadableStrea
         await controller.flush()
         await new Promise<void>((resolve) => void setImmediate(resolve))
       }
-      if (isHeld) await new Promise<never>(() => {})
+      if (isOpen) await new Promise<never>(() => {})
       controller.close()
     },
   } as unknown as UnderlyingByteSource)

@@ -6,7 +6,10 @@ export const never = (): At => ({ signal: new AbortController().signal })
 /** One turn of the event loop, for whatever waits for I/O. */
 export const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
 
-/** What work that was aborted while it ran came to: the reason it rejected with, `running` if it did not stop quickly, or `made`, for a vendor may have been faster than the abort. */
+/**
+ * What work that was aborted while it ran came to: the reason it rejected with, `running` if it did not stop quickly,
+ * or `made`, for a vendor may have been faster than the abort.
+ */
 export async function stopped(begin: (at: At) => Promise<unknown>, reason: Error): Promise<unknown> {
   const controller = new AbortController()
   const work = begin(controller).then(

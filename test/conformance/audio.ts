@@ -3,11 +3,18 @@ import { type AudioFormat, type AudioKind, type AudioVendor, ApiError, type Made
 import { type At, never, stopped } from './abort.ts'
 import type { Law } from './law.ts'
 
-/** For vendors that can be told: one behind a stand-in refuses this text, and puts VENDOR_SAYS into all that it says of the refusal. */
+/**
+ * For vendors that can be told: one behind a stand-in refuses this text, and puts VENDOR_SAYS into all that it says of
+ * the refusal.
+ */
 export const BARRED = 'is refused at once'
-export const VENDOR_SAYS = 'upstream text zebra-7431'
+export const UPSTREAM_TEXT = 'upstream text zebra-7431'
 
-type Asked = { readonly kind: AudioKind; readonly format: AudioFormat; make(text: string, at: At): Promise<MadeAudio> }
+type AudioRequest = {
+  readonly kind: AudioKind
+  readonly format: AudioFormat
+  make(text: string, at: At): Promise<MadeAudio>
+}
 
 const TEXT = 'Hello from the gateway.'
 const TYPES: Readonly<Record<AudioFormat, string>> = {
@@ -25,7 +32,7 @@ const HEADS: Readonly<Record<AudioFormat, RegExp>> = {
 }
 
 /** Everything that a vendor says it makes. */
-function madeBy(vendor: AudioVendor): readonly Asked[] {
+function madeBy(vendor: AudioVendor): readonly AudioRequest[] {
   const [voice = 'voice'] = Object.values(vendor.voiceNames.aliases)
   return Object.entries(vendor.makes).flatMap(([kind, formats]) =>
     formats.map((format) => ({
@@ -45,7 +52,7 @@ function madeBy(vendor: AudioVendor): readonly Asked[] {
   )
 }
 
-const kindsOf = (vendor: AudioVendor): readonly Asked[] =>
+const kindsOf = (vendor: AudioVendor): readonly AudioRequest[] =>
   madeBy(vendor).filter(({ kind }, index, all) => all.findIndex((each) => each.kind === kind) === index)
 
 export const audioVendorLaws: readonly Law<AudioVendor>[] = [
@@ -127,7 +134,7 @@ export const audioVendorLaws: readonly Law<AudioVendor>[] = [
         const { message, stack, parts, cause } = error as ApiError
         expect([
           error instanceof ApiError,
-          [message, stack, JSON.stringify(parts), String(cause)].join('\n').includes(VENDOR_SAYS),
+          [message, stack, JSON.stringify(parts), String(cause)].join('\n').includes(UPSTREAM_TEXT),
         ]).toEqual([true, false])
       }
     },

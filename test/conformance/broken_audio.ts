@@ -1,7 +1,7 @@
 import { TONE } from '../../adapters/providers/scripted/audio.ts'
 import { type AudioVendor, ApiError } from '../../core/mod.ts'
 import { turn } from './abort.ts'
-import { BARRED, VENDOR_SAYS } from './audio.ts'
+import { BARRED, UPSTREAM_TEXT } from './audio.ts'
 import type { Broken } from './law.ts'
 
 /** Keeps every law; takes a few turns, so that an abort can come in between. */
@@ -44,7 +44,7 @@ export const brokenAudioVendors: readonly Broken<AudioVendor>[] = [
     'says how long a sound is in seconds, or nothing of it; of bare samples their rate as well',
     'counts in milliseconds',
     (good) => ({
-      speak: async (...asked) => ({ ...(await good.speak?.(...asked)), url: TONE, seconds: 10_000 }),
+      speak: async (...args) => ({ ...(await good.speak?.(...args)), url: TONE, seconds: 10_000 }),
     }),
   ),
   broken(
@@ -58,7 +58,7 @@ export const brokenAudioVendors: readonly Broken<AudioVendor>[] = [
   broken('a refused text is a fault, in words that are not the vendor’s', 'repeats what its vendor said', (good) => ({
     speak: (job, at) =>
       job.text === BARRED
-        ? Promise.reject(new ApiError('CONTENT_POLICY', { details: VENDOR_SAYS }))
+        ? Promise.reject(new ApiError('CONTENT_POLICY', { details: UPSTREAM_TEXT }))
         : (good.speak?.(job, at) as never),
   })),
   broken(

@@ -221,9 +221,9 @@ export const brokenChains: readonly Broken<ChainHarness>[] = [
       return {
         settle(payment, offer, at) {
           const alike = `${field(payment, 'from')} ${field(payment, 'value')}`
-          const joined = flying.get(alike) ?? chain.settle(payment, offer, at).finally(() => flying.delete(alike))
-          flying.set(alike, joined)
-          return joined
+          const merged = flying.get(alike) ?? chain.settle(payment, offer, at).finally(() => flying.delete(alike))
+          flying.set(alike, merged)
+          return merged
         },
       }
     },
@@ -384,7 +384,7 @@ export const brokenChains: readonly Broken<ChainHarness>[] = [
     const read = new Map<string, Usdc>()
     return {
       async balance(address, at) {
-        const now = await held(chain, address, at)
+        const now = await balanceOf(chain, address, at)
         const first = read.get(address) ?? now
         read.set(address, first)
         return first
@@ -395,7 +395,7 @@ export const brokenChains: readonly Broken<ChainHarness>[] = [
     'balance() rejects what is no address, and a node that does not answer',
     'has nothing to say, so it says nothing',
     (chain) => ({
-      balance: (address, at) => held(chain, address, at).catch(() => usdc(0n)),
+      balance: (address, at) => balanceOf(chain, address, at).catch(() => usdc(0n)),
     }),
   ),
 ]
@@ -498,7 +498,7 @@ function afterFate(chain: Chain, change: (fate: Fate, payment: Payment, now: num
   return async (payment, offer, at) => change(await chain.fate(payment, offer, at), payment, at.now / 1000)
 }
 
-async function held(chain: Chain, address: string, at: { signal: AbortSignal }): Promise<Usdc> {
+async function balanceOf(chain: Chain, address: string, at: { signal: AbortSignal }): Promise<Usdc> {
   if (!chain.balance) throw new Error('it cannot be asked')
   return await chain.balance(address, at)
 }

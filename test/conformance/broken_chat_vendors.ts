@@ -29,13 +29,13 @@ export function dutifulChat(): ChatHarness {
   let inProgress = 0
 
   /** Ends when the signal aborts, if ever. */
-  const stall = (signal?: AbortSignal) =>
+  const hang = (signal?: AbortSignal) =>
     new Promise<never>((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason)))
 
   async function whole(isCalling: boolean, signal: AbortSignal): Promise<ChatAnswer> {
     inProgress++
     try {
-      return conduct === 'stalls' ? await stall(signal) : wholeAnswer(isCalling ? { toolCalls: [CALL] } : {})
+      return conduct === 'stalls' ? await hang(signal) : wholeAnswer(isCalling ? { toolCalls: [CALL] } : {})
     } finally {
       inProgress--
     }
@@ -43,9 +43,9 @@ export function dutifulChat(): ChatHarness {
 
   function stream(isCalling: boolean): ChatAnswer {
     inProgress++
-    const said = isCalling ? { tool_calls: [{ index: 0, ...toolCall(CALL) }] } : { content: 'Hello' }
+    const delta = isCalling ? { tool_calls: [{ index: 0, ...toolCall(CALL) }] } : { content: 'Hello' }
     const first = chunk({ role: 'assistant', content: '' })
-    const rest = [chunk(said), chunk({}, { finish: isCalling ? 'tool_calls' : 'stop' }), usageChunk(), DONE]
+    const rest = [chunk(delta), chunk({}, { finish: isCalling ? 'tool_calls' : 'stop' }), usageChunk(), DONE]
     const isFailing = conduct === 'errs' || conduct === 'breaks'
     const pieces = isFailing ? [first, ERRORS[conduct as keyof typeof ERRORS]] : [first, ...rest]
     let isOver = false
@@ -58,7 +58,7 @@ export function dutifulChat(): ChatHarness {
       onCancel: over,
       gate(index) {
         if (index === pieces.length || pieces[index] instanceof Error) over()
-        return isStalling && index > 0 ? stall() : undefined
+        return isStalling && index > 0 ? hang() : undefined
       },
     })
   }
@@ -252,7 +252,7 @@ export const brokenChatVendors: readonly Broken<ChatHarness>[] = [
     },
   ),
   broken(
-    'a refusal is a Fault of ask(), whether a stream was asked for or not',
+    'a refusal is an ApiError of ask(), whether a stream was asked for or not',
     'hands out a stream that fails at once',
     (good) => async (order, at) => {
       try {
@@ -285,15 +285,15 @@ export const brokenChatVendors: readonly Broken<ChatHarness>[] = [
     'a stream is handed out as it comes',
     'is an event behind',
     spoiled((good) => {
-      let held: Uint8Array | undefined
+      let stored: Uint8Array | undefined
       return {
         async next() {
-          const piece = held ?? (await good.next())
-          held = piece && (await good.next())
+          const piece = stored ?? (await good.next())
+          stored = piece && (await good.next())
           return piece
         },
         cancel() {
-          held = undefined
+          stored = undefined
           good.cancel()
         },
       }

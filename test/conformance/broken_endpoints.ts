@@ -109,12 +109,12 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
       'nothing is asked of a vendor before the payment is verified (contract 1.29)',
       'starts to work for anybody who signs anything',
       onChain(({ identify }, { vendors }) => ({
-        async identify(...asked) {
+        async identify(...args) {
           void vendors
             .images({} as never)
-            ?.generate({ model: '', prompt: '', width: 1, height: 1, n: 1 }, { signal: asked[2].signal })
+            ?.generate({ model: '', prompt: '', width: 1, height: 1, n: 1 }, { signal: args[2].signal })
             .catch(() => {})
-          return await identify(...asked)
+          return await identify(...args)
         },
       })),
     ),
@@ -122,8 +122,8 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
       'a chain that cannot be asked is told as the row says, 503 with Retry-After or 402 with a challenge, and the same payment buys later',
       'blames the payment for a silent node',
       onChain(({ verify }) => ({
-        async verify(...asked) {
-          const verdict = await verify(...asked)
+        async verify(...args) {
+          const verdict = await verify(...args)
           return verdict.kind === 'unavailable'
             ? { kind: 'refused', code: 'PAYMENT_INVALID', reason: verdict.reason }
             : verdict
@@ -157,7 +157,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
       withHeader(({ status }) => status === 200, 'x-payment-receipt', null),
     ),
     broken('the reply has the shape that the menu promises', 'tells times as text', {
-      endpoint: (good) => ({ ...good, show: (...asked) => ({ ...good.show(...asked), created: 'today' }) }),
+      endpoint: (good) => ({ ...good, show: (...args) => ({ ...good.show(...args), created: 'today' }) }),
     }),
     broken(
       'a used authorization is refused under both header names, and names its job',
@@ -201,8 +201,8 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
             return await good.openCall(call, authorization, at)
           },
           async callOf(key, now) {
-            const held = await good.getCall(ids.get(key) ?? '')
-            return held?.error?.startsWith(sold.failure) ? held : await good.callOf(key, now)
+            const stored = await good.getCall(ids.get(key) ?? '')
+            return stored?.error?.startsWith(sold.failure) ? stored : await good.callOf(key, now)
           },
         }
       }),
@@ -210,7 +210,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
     broken(
       'media that cannot be mirrored is served as the vendor made it, and not called backed up',
       'takes a full disk for a good one',
-      below(({ objects }) => ({ objects: { ...objects, put: (...asked) => objects.put(...asked).catch(() => {}) } })),
+      below(({ objects }) => ({ objects: { ...objects, put: (...args) => objects.put(...args).catch(() => {}) } })),
     ),
     broken(
       'polls at the same moment settle once: one reads settled, the others already_settled (contract 1.31, 2.10)',
@@ -224,8 +224,8 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
       'another wallet is refused with 403, and neither is charged (contract 2.7)',
       'takes everybody for one wallet',
       onChain(({ identify }) => ({
-        async identify(...asked) {
-          const identity = await identify(...asked)
+        async identify(...args) {
+          const identity = await identify(...args)
           return identity.kind === 'known' ? { ...identity, payer: 'everybody' } : identity
         },
       })),
@@ -245,8 +245,8 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
       'a paid result stays readable when its authorization has expired and its wallet is empty',
       'does not know a wallet by an expired signature',
       onChain(({ identify }, { clock }) => ({
-        async identify(...asked) {
-          const identity = await identify(...asked)
+        async identify(...args) {
+          const identity = await identify(...args)
           return identity.kind === 'known' && identity.expiresAt <= clock.now()
             ? { kind: 'refused', code: 'PAYMENT_UNFUNDED', reason: 'it has expired' }
             : identity
@@ -263,12 +263,12 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
             ids.push(call.id)
             return good.openCall(call, ...rest)
           },
-          async unsettled(...asked) {
+          async unsettled(...args) {
             const calls = await Promise.all(ids.map((id) => good.getCall(id)))
             const unpaid = calls.filter(
               (call): call is Call => call?.workStatus === 'completed' && call.paymentStatus === 'verified',
             )
-            return [...(await good.unsettled(...asked)), ...unpaid]
+            return [...(await good.unsettled(...args)), ...unpaid]
           },
         }
       }),
@@ -289,8 +289,8 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
       'a settlement of unknown outcome is 202, and ends in one transfer',
       'takes a lost answer for a refusal',
       onChain(({ settle }) => ({
-        async settle(...asked) {
-          const settlement = await settle(...asked)
+        async settle(...args) {
+          const settlement = await settle(...args)
           return settlement.kind === 'unknown' ? { ...settlement, kind: 'refused' } : settlement
         },
       })),

@@ -143,8 +143,8 @@ export function brokenLiveEndpoints(sold: Streamed, order: Order): readonly Brok
       below(({ chain }) => ({
         chain: {
           ...chain,
-          async settle(...asked) {
-            const settled = await chain.settle(...asked)
+          async settle(...args) {
+            const settled = await chain.settle(...args)
             return settled.kind === 'settled'
               ? { ...settled, receipt: { ...settled.receipt, transaction: '0x00' } }
               : settled
@@ -221,13 +221,13 @@ export function brokenLiveEndpoints(sold: Streamed, order: Order): readonly Brok
     broken(
       'a stream that ends before its first word is a status, uncharged, and the same signed request buys afterwards',
       'begins before there is a word',
-      saying(begunTooEarly),
+      saying(startedTooEarly),
     ),
   ]
 }
 
 /** The reply of a gateway that has said 200 before it knew. */
-async function begunTooEarly(response: Response): Promise<Response> {
+async function startedTooEarly(response: Response): Promise<Response> {
   if (response.status !== 503) return response
   const text = await response.text()
   if (!text.includes('The model did not answer: it ')) return new Response(text, response)

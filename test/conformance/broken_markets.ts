@@ -9,7 +9,7 @@ const PRICES: Readonly<Record<string, string>> = {
   'XAU-USD': '2900.25',
   AAPL: '240',
 }
-const SHELVES: Readonly<Partial<Record<MarketKind, readonly string[]>>> = {
+const SYMBOLS: Readonly<Partial<Record<MarketKind, readonly string[]>>> = {
   crypto: ['BTC-USD'],
   fx: ['EUR-USD'],
   commodity: ['XAU-USD'],
@@ -37,9 +37,9 @@ async function turns(count: number, signal: AbortSignal): Promise<void> {
 export function plainMarket(): MarketVendor {
   return {
     source: 'plain',
-    async feeds(shelf, { signal }) {
+    async feeds(market, { signal }) {
       await turns(3, signal)
-      return (SHELVES[shelf] ?? []).map(feedOf)
+      return (SYMBOLS[market] ?? []).map(feedOf)
     },
     async latest({ key }, { signal }) {
       await turns(3, signal)
@@ -80,11 +80,11 @@ const broken = (
 
 export const brokenMarketVendors: readonly Broken<MarketVendor>[] = [
   broken('every shelf lists what it has, each symbol once, with a name and an id', 'lists a symbol twice', (good) => ({
-    feeds: async (shelf, at) =>
-      (await good.feeds(shelf, at)).flatMap((feed) => (feed.symbol === 'EUR-USD' ? [feed, feed] : [feed])),
+    feeds: async (market, at) =>
+      (await good.feeds(market, at)).flatMap((feed) => (feed.symbol === 'EUR-USD' ? [feed, feed] : [feed])),
   })),
   broken('every shelf lists what it has, each symbol once, with a name and an id', 'leaves the id out', (good) => ({
-    feeds: async (shelf, at) => (await good.feeds(shelf, at)).map((feed) => ({ ...feed, feedId: '' })),
+    feeds: async (market, at) => (await good.feeds(market, at)).map((feed) => ({ ...feed, feedId: '' })),
   })),
   broken(
     'a price is a plain decimal with an interval that is not negative, at a time in whole seconds',
@@ -142,7 +142,7 @@ export const brokenMarketVendors: readonly Broken<MarketVendor>[] = [
     'an aborted signal ends the wait with its reason, before it begins and while it lasts',
     'does not look up from its lists',
     (good) => ({
-      feeds: (shelf) => good.feeds(shelf, { signal: new AbortController().signal }),
+      feeds: (market) => good.feeds(market, { signal: new AbortController().signal }),
     }),
   ),
   broken('one who gives up does not end the wait of another', 'lets the first to come lead all', (good) => {

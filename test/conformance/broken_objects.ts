@@ -1,4 +1,7 @@
-/** One deliberately broken object store per law. Each has a single defect, on which its law must fail and every other must hold. */
+/**
+ * One deliberately broken object store per law. Each has a single defect, on which its law must fail and every other
+ * must hold.
+ */
 import { memoryObjects } from '../../adapters/objects/memory.ts'
 import { isObjectKey } from '../../core/ports/objects.ts'
 import type { Objects } from '../../core/ports/mod.ts'
@@ -133,14 +136,14 @@ export const brokenObjects: readonly Broken<Objects>[] = [
   })),
   broken('of a stream a few parts are held at a time', 'holds on to every one', (good) => ({
     async putStream(key, body, type) {
-      const held: unknown[] = []
+      const pieces: unknown[] = []
       const read = async (reader: Reader) => {
         const next = await reader.read()
-        held.push(next.value)
+        pieces.push(next.value)
         return next
       }
       const stored = await poured(good, key, { body: relayed(body, { read }), type })
-      held.length = 0
+      pieces.length = 0
       return stored
     },
   })),

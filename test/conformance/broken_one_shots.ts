@@ -125,11 +125,11 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
       'nothing is asked of a vendor before the payment is verified (contract 1.29)',
       'works for those whose payment does not verify',
       onChain(({ verify }, { vendors: { search, market } }) => ({
-        async verify(...asked) {
-          const verdict = await verify(...asked)
+        async verify(...args) {
+          const verdict = await verify(...args)
           if (verdict.kind !== 'refused') return verdict
-          await search?.search({ query: 'x', sources: ['web'], maxResults: 1 }, asked[2]).catch(() => {})
-          await market?.feeds('us', asked[2]).catch(() => {})
+          await search?.search({ query: 'x', sources: ['web'], maxResults: 1 }, args[2]).catch(() => {})
+          await market?.feeds('us', args[2]).catch(() => {})
           return verdict
         },
       })),
@@ -138,8 +138,8 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
       'a chain that cannot be asked is told as the row says, 503 with Retry-After or 402 with a challenge, and the same payment buys later',
       'blames the payment for a silent node',
       onChain(({ verify }) => ({
-        async verify(...asked) {
-          const verdict = await verify(...asked)
+        async verify(...args) {
+          const verdict = await verify(...args)
           return verdict.kind === 'unavailable'
             ? { kind: 'refused', code: 'PAYMENT_INVALID', reason: verdict.reason }
             : verdict
@@ -234,8 +234,8 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
             return await good.openCall(call, authorization, at)
           },
           async callOf(key, now) {
-            const held = await good.getCall(ids.get(key) ?? '')
-            return held?.workStatus === 'failed' && held.error !== LOST ? held : await good.callOf(key, now)
+            const stored = await good.getCall(ids.get(key) ?? '')
+            return stored?.workStatus === 'failed' && stored.error !== LOST ? stored : await good.callOf(key, now)
           },
         }
       }),
@@ -249,8 +249,8 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
       'a settlement of unknown outcome is served all the same, and ends in one transfer (contract 1.35)',
       'takes a lost answer for a refusal',
       onChain(({ settle }) => ({
-        async settle(...asked) {
-          const settlement = await settle(...asked)
+        async settle(...args) {
+          const settlement = await settle(...args)
           return settlement.kind === 'unknown' ? { ...settlement, kind: 'refused' } : settlement
         },
       })),
@@ -266,8 +266,8 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
       'polls and resends at the same moment settle once: one reads settled, the others already_settled',
       'takes a settlement that is under way for one that cannot be',
       onStorage((good) => ({
-        async claimSettlement(...asked) {
-          const claim = await good.claimSettlement(...asked)
+        async claimSettlement(...args) {
+          const claim = await good.claimSettlement(...args)
           return claim.kind === 'taken' ? { kind: 'nothing' } : claim
         },
       })),
@@ -276,8 +276,8 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
       'another wallet is refused with 403, and neither is charged (contract 2.7)',
       'takes everybody for one wallet',
       onChain(({ identify }) => ({
-        async identify(...asked) {
-          const identity = await identify(...asked)
+        async identify(...args) {
+          const identity = await identify(...args)
           return identity.kind === 'known' ? { ...identity, payer: 'everybody' } : identity
         },
       })),
@@ -303,12 +303,12 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
             ids.push(call.id)
             return good.openCall(call, ...rest)
           },
-          async unsettled(...asked) {
+          async unsettled(...args) {
             const calls = await Promise.all(ids.map((id) => good.getCall(id)))
             const unpaid = calls.filter(
               (call): call is Call => call?.workStatus === 'completed' && call.paymentStatus !== 'settled',
             )
-            return [...(await good.unsettled(...asked)), ...unpaid]
+            return [...(await good.unsettled(...args)), ...unpaid]
           },
         }
       }),

@@ -1,4 +1,7 @@
-/** One deliberately broken storage per law. Each has a single defect, on which its law must fail and every other must hold. */
+/**
+ * One deliberately broken storage per law. Each has a single defect, on which its law must fail and every other must
+ * hold.
+ */
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { mayMove, mayMoveRecord } from '../../core/payment/ledger.ts'
 import { parseAtomic, usdc } from '../../core/x402/money.ts'
@@ -6,11 +9,14 @@ import type { Authorization, Call, StoredRecord, Spend, Storage } from '../../co
 import type { Receipt } from '../../core/x402/protocol.ts'
 import type { Broken } from './law.ts'
 
-/** Replaces some verbs of a good storage. Called once per subject, or once per handle where the defect sits in the handle. */
+/**
+ * Replaces some verbs of a good storage. Called once per subject, or once per handle where the defect sits in the
+ * handle.
+ */
 type Defect = (good: Storage) => Partial<Storage>
 
 export const brokenStorages: readonly Broken<Storage>[] = [
-  // ── opening ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── opening ────────────────────────────────────────────────────────────────────────────────────────────────────────
   broken('openCall() gives one winner among twenty racers', 'looks first and inserts later', (good) => ({
     async openCall(call, authorization, at) {
       const known = await good.callOf(authorization.key, at.lostBy ?? at.now)
@@ -121,7 +127,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     }
   }),
 
-  // ── exposure ────────────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── exposure ───────────────────────────────────────────────────────────────────────────────────────────────────────
   broken(
     'openCall() lets 500 racing calls of one payer spend a balance once',
     'sums first and inserts later',
@@ -132,8 +138,8 @@ export const brokenStorages: readonly Broken<Storage>[] = [
           const isAlone = inFlight++ === 0
           await turn()
           inFlight--
-          const isKept = isAlone || cap?.newWallet || cap?.observed === undefined
-          return good.openCall(call, authorization, { ...at, ...(cap && isKept && { cap }) })
+          const isAllowed = isAlone || cap?.newWallet || cap?.observed === undefined
+          return good.openCall(call, authorization, { ...at, ...(cap && isAllowed && { cap }) })
         },
       }
     },
@@ -265,7 +271,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     }),
   ),
 
-  // ── moving ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── moving ─────────────────────────────────────────────────────────────────────────────────────────────────────────
   broken('moveCall() is won once among twenty racers', 'compares first and sets later', (good) => ({
     async moveCall(id, from, patch) {
       const before = await good.getCall(id)
@@ -346,7 +352,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     'takes back what another call was opened with',
     (good) => ({
       async renew(owner, ids, until) {
-        const held = await good.renew(owner, ids, until)
+        const stored = await good.renew(owner, ids, until)
         const calls = await Promise.all(ids.map((id) => good.getCall(id)))
         const lost = calls.flatMap((call) =>
           call?.workerId === owner && call.error?.startsWith('The work was lost') ? [call.id] : [],
@@ -357,7 +363,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
             { workStatus: ['failed'] },
             { workStatus: 'in_progress', error: null, leaseExpiresAt: until },
           )
-        return [...held, ...lost]
+        return [...stored, ...lost]
       },
     }),
   ),
@@ -402,7 +408,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     'lists them as they were opened',
     (good) => {
       const opened: string[] = []
-      const placeOf = ({ id }: Call) => opened.indexOf(id)
+      const positionOf = ({ id }: Call) => opened.indexOf(id)
       return {
         openCall(call, authorization, at) {
           opened.push(call.id)
@@ -411,7 +417,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         async lostCalls(now, limit) {
           const lost = await good.lostCalls(now, 1_000)
           return lost
-            .toSorted((one, other) => one.leaseExpiresAt - other.leaseExpiresAt || placeOf(one) - placeOf(other))
+            .toSorted((one, other) => one.leaseExpiresAt - other.leaseExpiresAt || positionOf(one) - positionOf(other))
             .slice(0, limit)
         },
       }
@@ -422,25 +428,25 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     'lists settlements as they were claimed',
     (good) => {
       const ends = new Map<string, number>()
-      const places = new Map<string, number>()
+      const positions = new Map<string, number>()
       const of = (among: ReadonlyMap<string, number>, { id }: Call) => among.get(id) ?? 0
       return {
         claimSettlement(id, authorization, at) {
-          places.set(id, places.size)
+          positions.set(id, positions.size)
           ends.set(id, at.until)
           return good.claimSettlement(id, authorization, at)
         },
         async unsettled(before, limit, gateway) {
           const due = await good.unsettled(before, 1_000, gateway)
           return due
-            .toSorted((one, other) => of(ends, one) - of(ends, other) || of(places, one) - of(places, other))
+            .toSorted((one, other) => of(ends, one) - of(ends, other) || of(positions, one) - of(positions, other))
             .slice(0, limit)
         },
       }
     },
   ),
 
-  // ── claiming ────────────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── claiming ───────────────────────────────────────────────────────────────────────────────────────────────────────
   broken('claimSettlement() gives one winner among twenty racers', 'looks first and claims later', (good) => {
     let inFlight = 0
     return {
@@ -584,7 +590,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     finishSettlement: (id, token, outcome, at) => good.finishSettlement(id, 1_000 - token, outcome, at),
   })),
 
-  // ── finishing ───────────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── finishing ──────────────────────────────────────────────────────────────────────────────────────────────────────
   broken('only the current token ends a claim', 'believes any token that says dead', (good) => {
     const claims = claimsOf(good)
     return {
@@ -643,15 +649,15 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     }
   }),
   broken('a refused later authorization is freed', 'keeps it for ever', (good) => {
-    const kept = new Map<string, string>()
+    const stored = new Map<string, string>()
     return {
       async claimSettlement(id, authorization, at) {
         const claim = await good.claimSettlement(id, authorization, at)
-        if (authorization && claim.kind === 'yours') kept.set(authorization.key, id)
+        if (authorization && claim.kind === 'yours') stored.set(authorization.key, id)
         return claim
       },
       async callOf(key, now) {
-        const id = kept.get(key)
+        const id = stored.get(key)
         return (await good.callOf(key, now)) ?? (id === undefined ? undefined : await good.getCall(id))
       },
     }
@@ -678,8 +684,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         if (claim.kind === 'yours' || claim.kind === 'retry') ends.set(id, at.until)
         return claim
       },
-      unsettled: async (...asked) =>
-        (await good.unsettled(...asked)).filter(({ id }) => (ends.get(id) ?? 0) <= asked[0]),
+      unsettled: async (...args) => (await good.unsettled(...args)).filter(({ id }) => (ends.get(id) ?? 0) <= args[0]),
     }
   }),
   broken('unsettled() lists claims that ran out, longest first', 'lists the newest first', (good) => {
@@ -707,17 +712,17 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         if (outcome.kind === 'unresolved') unresolved.add(id)
         return good.finishSettlement(id, token, outcome, at)
       },
-      async unsettled(...asked) {
+      async unsettled(...args) {
         const more = await Promise.all([...unresolved].map((id) => good.getCall(id)))
         return [
-          ...(await good.unsettled(...asked)),
+          ...(await good.unsettled(...args)),
           ...more.filter((call) => call?.paymentStatus === 'unresolved'),
         ] as Call[]
       },
     }
   }),
 
-  // ── owned records ───────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── owned records ──────────────────────────────────────────────────────────────────────────────────────────────────
   broken('putRecord() gives one winner among twenty racers', 'looks first and inserts later', (good) => ({
     async putRecord(record, now) {
       if (await good.getRecord(record.kind, record.id, now)) return false
@@ -730,7 +735,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     getRecord: (kind, id, now) => good.getRecord(kind, id, now - 1),
   })),
   broken('a record comes back as it was given, and nobody holds it', 'joins kind and id without a seam', (good) => {
-    const joined = (record: StoredRecord): StoredRecord => ({
+    const merged = (record: StoredRecord): StoredRecord => ({
       ...record,
       kind: '',
       id: `${record.kind}${record.id}`,
@@ -741,8 +746,8 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       ...(record.data as Pick<StoredRecord, 'kind' | 'id' | 'data'>),
     })
     return {
-      putRecord: (record, now) => good.putRecord(joined(record), now),
-      moveRecord: (record, from, now) => good.moveRecord(joined(record), joined({ ...record, data: from }).data, now),
+      putRecord: (record, now) => good.putRecord(merged(record), now),
+      moveRecord: (record, from, now) => good.moveRecord(merged(record), merged({ ...record, data: from }).data, now),
       async getRecord(kind, id, now) {
         const found = await good.getRecord('', `${kind}${id}`, now)
         return found && { ...apart(found), kind, id }
@@ -757,8 +762,10 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     async moveRecord(record, from, now) {
       const seen = await good.getRecord(record.kind, record.id, now)
       await turn()
-      const held = await good.getRecord(record.kind, record.id, now)
-      return held !== undefined && mayMoveRecord(seen, { record, from, now }) && good.moveRecord(record, held.data, now)
+      const stored = await good.getRecord(record.kind, record.id, now)
+      return (
+        stored !== undefined && mayMoveRecord(seen, { record, from, now }) && good.moveRecord(record, stored.data, now)
+      )
     },
   })),
   broken(
@@ -766,8 +773,8 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     'asks nobody whose it is',
     (good) => ({
       async moveRecord(record, from, now) {
-        const held = await good.getRecord(record.kind, record.id, now)
-        return good.moveRecord({ ...record, owner: held?.owner ?? record.owner }, from, now)
+        const stored = await good.getRecord(record.kind, record.id, now)
+        return good.moveRecord({ ...record, owner: stored?.owner ?? record.owner }, from, now)
       },
     }),
   ),
@@ -779,7 +786,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     }),
   ),
 
-  // ── upkeep ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── upkeep ─────────────────────────────────────────────────────────────────────────────────────────────────────────
   broken(
     'two handles on one database agree',
     'reads its own cache until it writes itself',
@@ -842,7 +849,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     }),
   ),
 
-  // ── spending ────────────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── spending ───────────────────────────────────────────────────────────────────────────────────────────────────────
   broken(
     'claimSettlement() keeps how many tokens the result took, of the first result only',
     'keeps the last count',
@@ -864,14 +871,14 @@ export const brokenStorages: readonly Broken<Storage>[] = [
           if (outcome.kind === 'unresolved') unresolved++
           return good.finishSettlement(id, token, outcome, at)
         },
-        ...told(good, (spend) => ({ ...spend, calls: spend.calls + unresolved })),
+        ...spendChanged(good, (spend) => ({ ...spend, calls: spend.calls + unresolved })),
       }
     },
   ),
   broken(
     'spendByModel() sums what the receipts say, exactly, and the quote where one does not say it in base units',
     'sums in doubles',
-    (good) => told(good, (spend) => ({ ...spend, spent: usdc(BigInt(Number(spend.spent))) })),
+    (good) => spendChanged(good, (spend) => ({ ...spend, spent: usdc(BigInt(Number(spend.spent))) })),
   ),
   broken(
     'spendByModel() sums what the receipts say, exactly, and the quote where one does not say it in base units',
@@ -893,7 +900,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
   broken(
     'spendByModel() keeps gateways, endpoints, models and assets apart, dearest first, then by name',
     'takes no model for an empty name',
-    (good) => told(good, (spend) => ({ ...spend, model: spend.model ?? '' })),
+    (good) => spendChanged(good, (spend) => ({ ...spend, model: spend.model ?? '' })),
   ),
   broken(
     'spendByModel() knows a wallet by the spelling in which it is stored',
@@ -915,13 +922,13 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         isPruned = true
         return good.prune(now)
       },
-      ...told(good, (spend) => (isPruned ? { ...spend, inputTokens: 0, outputTokens: 0 } : spend)),
+      ...spendChanged(good, (spend) => (isPruned ? { ...spend, inputTokens: 0, outputTokens: 0 } : spend)),
     }
   }),
 ]
 
 /** Changes what a good storage says of each sum. */
-function told(good: Storage, change: (spend: Spend) => Spend): Partial<Storage> {
+function spendChanged(good: Storage, change: (spend: Spend) => Spend): Partial<Storage> {
   return { spendByModel: async (payer, since) => (await good.spendByModel(payer, since)).map(change) }
 }
 
@@ -937,7 +944,10 @@ function broken(law: string, but: string, defect: Defect, { perHandle = false } 
   }
 }
 
-/** Takes its arguments by value, so that a defect that waits before it reads them has only the defect that it is there for. */
+/**
+ * Takes its arguments by value, so that a defect that waits before it reads them has only the defect that it is there
+ * for.
+ */
 function copying(storage: Storage): Storage {
   return {
     ...storage,

@@ -1,19 +1,19 @@
 import { ApiError, type VideoJob, type VideoState, type VideoVendor } from '../../core/mod.ts'
 import type { Broken, Subject } from './law.ts'
-import { BARRED, CLIP_JOB, DOOMED, ENDLESS, VENDOR_SAYS } from './videos.ts'
+import { BARRED, CLIP_JOB, DOOMED, ENDLESS, UPSTREAM_TEXT } from './videos.ts'
 
 const turns = async (count: number) => {
   for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve))
 }
 
-type Kept = { readonly job: VideoJob; polls: number }
+type StoredJob = { readonly job: VideoJob; polls: number }
 
 /** What another instance sees as well. */
-export type Jobs = Map<string, Kept>
+export type Jobs = Map<string, StoredJob>
 
 const CLIP_URL = 'https://clips.example/'
 
-function stateOf(handle: string, { job, polls }: Kept): VideoState {
+function stateOf(handle: string, { job, polls }: StoredJob): VideoState {
   if (job.prompt === ENDLESS || polls < 3)
     return { kind: 'running', status: polls < 2 ? 'queued' : 'in_progress', progress: Math.min(polls * 10, 90) }
   if (job.prompt === DOOMED) return { kind: 'failed', reason: 'The model could not make this clip.' }
@@ -32,10 +32,10 @@ export function reelVendor(jobs: Jobs = new Map()): VideoVendor {
     },
     async pollUpstream(handle, { signal }) {
       await work(signal)
-      const kept = jobs.get(handle)
-      if (!kept) return { kind: 'failed', reason: 'The model lost this job.' }
-      kept.polls++
-      return stateOf(handle, kept)
+      const job = jobs.get(handle)
+      if (!job) return { kind: 'failed', reason: 'The model lost this job.' }
+      job.polls++
+      return stateOf(handle, job)
     },
   }
 }
@@ -87,22 +87,22 @@ export const brokenVideoVendors: readonly Broken<VideoVendor>[] = [
     state.kind === 'done' ? { kind: 'done' } : state,
   ),
   seeing('a failed job says why, in words that are not the vendor’s', 'passes on what the vendor said', (state) =>
-    state.kind === 'failed' ? { ...state, reason: `The vendor said: ${VENDOR_SAYS}.` } : state,
+    state.kind === 'failed' ? { ...state, reason: `The vendor said: ${UPSTREAM_TEXT}.` } : state,
   ),
   broken(
     'a job that is refused is a fault, in words that are not the vendor’s',
     'passes on what the vendor said',
     (good) => ({
-      submit: (job, at) => (job.prompt === BARRED ? Promise.reject(new Error(VENDOR_SAYS)) : good.submit(job, at)),
+      submit: (job, at) => (job.prompt === BARRED ? Promise.reject(new Error(UPSTREAM_TEXT)) : good.submit(job, at)),
     }),
   ),
   broken('what has ended stays as it was, however often it is looked at', 'throws once it has told the end', (good) => {
-    const told = new Set<string>()
+    const reported = new Set<string>()
     return {
       async pollUpstream(handle, at) {
-        if (told.has(handle)) throw new Error('gone')
+        if (reported.has(handle)) throw new Error('gone')
         const state = await good.pollUpstream(handle, at)
-        if (state.kind !== 'running') told.add(handle)
+        if (state.kind !== 'running') reported.add(handle)
         return state
       },
     }

@@ -7,10 +7,10 @@ import type { Subject } from './law.ts'
 const START = Date.UTC(2026, 10, 20)
 
 export function cashHarness(): ChainHarness {
-  let asked = 0
+  let requestCount = 0
   let wallets = 0
   let marked = 0
-  const cash = memoryChain({ before: () => void asked++ })
+  const cash = memoryChain({ before: () => void requestCount++ })
   const balance = (address: string) => cash.balanceOf(address)
   let now = START
   cash.advance(now)
@@ -49,7 +49,7 @@ export function cashHarness(): ChainHarness {
       now = seconds * 1000
       cash.advance(now)
     },
-    reads: () => asked,
+    reads: () => requestCount,
     outage: cash.outage,
     drop(what) {
       cash.simulate(what === 'sends' ? 'dropped' : 'landed')

@@ -22,7 +22,7 @@ export type Transfer = { readonly from: string; readonly to: string; readonly va
 export type Ways = {
   /** An address that nobody holds, and how a payment to it names it. */
   readonly stranger: string
-  readonly shown: string
+  readonly printed: string
   /** Other spellings of an address that mean the same one. */
   spellings(address: string): readonly string[]
   /** What is nearly an address. */
@@ -61,7 +61,10 @@ export type ChainHarness = {
   reads(): number
   /** The node does not answer, or does again. */
   outage(on: boolean): void
-  /** Sends vanish before they arrive, or arrive while their answers and receipts vanish, until `heal`. Resolves when one has. */
+  /**
+   * Sends vanish before they arrive, or arrive while their answers and receipts vanish, until `heal`. Resolves when one
+   * has.
+   */
   drop(what: 'sends' | 'answers'): Promise<void>
   recover(): void
   /** Remembers the chain as it is from here on; `rewind(true)` shows it so again, as a node that is behind does. */
@@ -86,7 +89,7 @@ const NOBODY = STRANGER.replace('dEaD', '0b0b')
 
 const EIP3009: Ways = {
   stranger: NOBODY,
-  shown: NOBODY,
+  printed: NOBODY,
   spellings: (address) => [shout(address)],
   notAddresses: (address) => ['', 'alice', address.slice(0, -1), `${address}00`, 'x'.repeat(42)],
   malformed({ payload }, offer) {
@@ -205,8 +208,8 @@ const identifying: readonly Law<ChainHarness>[] = [
     name: 'identify() refuses a payment to another recipient',
     async check(subject) {
       const h = await subject.open()
-      const { stranger, shown } = waysOf(h)
-      await expectInvalid(h, await h.sign(await h.payer(), h.offer, { to: stranger }), shown)
+      const { stranger, printed } = waysOf(h)
+      await expectInvalid(h, await h.sign(await h.payer(), h.offer, { to: stranger }), printed)
     },
   },
   refusesAccepted('identify() refuses another asset', 'asset', STRANGER),
@@ -285,8 +288,8 @@ const verifying: readonly Law<ChainHarness>[] = [
         const verdict = await verify(h, await h.sign(payer, h.offer, { validBefore }), now * 1000)
         expect(verdict).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
         if (verdict.kind === 'refused')
-          for (const said of ['authorization.validBefore', String(validBefore), String(latest)])
-            expect(verdict.reason).toContain(said)
+          for (const text of ['authorization.validBefore', String(validBefore), String(latest)])
+            expect(verdict.reason).toContain(text)
       }
     },
   },
@@ -586,9 +589,9 @@ const looking: readonly Law<ChainHarness>[] = [
       const behind = await verify(h, next)
       h.rewind(false)
       const verdicts = [behind, await verify(h, next)]
-      const told = h.tellsBlocks === false ? 'undefined' : 'number'
+      const blockType = h.tellsBlocks === false ? 'undefined' : 'number'
       expect(verdicts[1]).toMatchObject({ kind: 'valid', balance: RICH - CENT })
-      expect([typeof block, verdicts[1]?.kind === 'valid' && typeof verdicts[1].block]).toEqual([told, told])
+      expect([typeof block, verdicts[1]?.kind === 'valid' && typeof verdicts[1].block]).toEqual([blockType, blockType])
       for (const verdict of verdicts) {
         if (verdict.kind !== 'valid' || verdict.block === undefined || block === undefined) continue
         expect([verdict.block >= block, verdict.balance as bigint]).toEqual([
@@ -682,8 +685,8 @@ function receiptOf(answer: Settlement | Fate): Receipt {
 async function expectReal(h: ChainHarness, payer: Payer, answer: Settlement | Fate): Promise<void> {
   const receipt = receiptOf(answer)
   const { transaction } = receipt
-  const { block, ...told } = receipt
-  expect(told).toEqual({ transaction, network: h.offer.network, payer: payer.address, amount: h.offer.amount })
+  const { block, ...rest } = receipt
+  expect(rest).toEqual({ transaction, network: h.offer.network, payer: payer.address, amount: h.offer.amount })
   expect(['number', 'undefined']).toContain(typeof block)
   const moved = { from: payer.address.toLowerCase(), to: h.offer.payTo.toLowerCase(), value: CENT }
   expect(await h.transfersIn(transaction)).toContainEqual(moved)

@@ -1,13 +1,16 @@
-/** What every chat vendor promises, as data. Nothing here looks at what is said: a stand-in may answer every order with the same words. */
+/**
+ * What every chat vendor promises, as data. Nothing here looks at what is said: a stand-in may answer every order with
+ * the same words.
+ */
 import { expect } from 'bun:test'
 import { type ChatOrder, type ChatStream, type ChatVendor, ApiError, type Fields, type Json } from '../../core/mod.ts'
 import { never, turn } from './abort.ts'
 import { type Law, type Subject, waitLimitMs } from './law.ts'
 
 /**
- * How an upstream behaves towards the orders that come from now on. `refuses`: 429, before anything else. `errs`: a first event, then an error in
- * the manner of its protocol. `breaks`: a first event, then the connection ends without an end of stream. `stalls`: a first event if it
- * streams, then nothing, on an open connection.
+ * How an upstream behaves towards the orders that come from now on. `refuses`: 429, before anything else. `errs`: a
+ * first event, then an error in the manner of its protocol. `breaks`: a first event, then the connection ends without
+ * an end of stream. `stalls`: a first event if it streams, then nothing, on an open connection.
  */
 export type Conduct = 'serves' | 'refuses' | 'errs' | 'breaks' | 'stalls'
 
@@ -19,7 +22,10 @@ export type ChatHarness = {
   /** Absent for a program that has none; it excepts the laws that need one (`withoutUpstream`). */
   readonly upstream?: {
     conduct(conduct: Conduct): void | Promise<void>
-    /** Calls that the upstream is still at work on; never below zero. A cancelled one ends when the upstream sees that its caller has gone. */
+    /**
+     * Calls that the upstream is still at work on; never below zero. A cancelled one ends when the upstream sees that
+     * its caller has gone.
+     */
     inProgress(): number
   }
 }
@@ -75,7 +81,7 @@ const chunksOf = (pieces: readonly string[]): any[] =>
     .filter((data) => data !== '[DONE]')
     .map((data) => JSON.parse(data))
 
-type Joined = {
+type Merged = {
   content: string
   reasoning: string
   calls: { id: unknown; type: unknown; name: string; text: string }[]
@@ -83,8 +89,8 @@ type Joined = {
 }
 
 /** What the deltas of the first choice come to. */
-function joined(chunks: readonly any[]): Joined {
-  const sum: Joined = { content: '', reasoning: '', calls: [], finish: null }
+function merged(chunks: readonly any[]): Merged {
+  const sum: Merged = { content: '', reasoning: '', calls: [], finish: null }
   for (const { delta = {}, finish_reason } of chunks.flatMap(({ choices }) => choices ?? [])) {
     sum.content += delta.content ?? ''
     sum.reasoning += delta.reasoning_content ?? ''
@@ -101,7 +107,7 @@ function joined(chunks: readonly any[]): Joined {
 }
 
 /** A whole answer in the same form. */
-function messageOf(body: any): Joined {
+function messageOf(body: any): Merged {
   const { message = {}, finish_reason: finish } = body.choices?.[0] ?? {}
   const calls = (message.tool_calls ?? []).map((call: any) => ({
     id: call.id,
@@ -113,14 +119,14 @@ function messageOf(body: any): Joined {
 }
 
 /** What there is of an answer, whatever it says. */
-const formOf = ({ content, calls, finish }: Joined) => ({
+const formOf = ({ content, calls, finish }: Merged) => ({
   speaks: content !== '',
   calls: calls.map(({ name }) => name),
   finish,
 })
 
 const streamed = async (harness: ChatHarness, body: Fields) =>
-  joined(chunksOf(await drain(await askStream(harness, body))))
+  merged(chunksOf(await drain(await askStream(harness, body))))
 const wholly = async (harness: ChatHarness, body: Fields) => messageOf(await askWhole(harness, body))
 
 function expectSum(usage: any): void {
@@ -129,7 +135,7 @@ function expectSum(usage: any): void {
   expect(usage.total_tokens).toBe(usage.prompt_tokens + usage.completion_tokens)
 }
 
-function expectCalled({ calls, finish }: Joined): void {
+function expectCalled({ calls, finish }: Merged): void {
   expect([calls.length > 0, finish]).toEqual([true, 'tool_calls'])
   for (const { id, type, name, text } of calls) {
     expect([typeof id === 'string' && id !== '', type, name]).toEqual([true, 'function', NAME])
@@ -162,7 +168,10 @@ async function upstreamOf({ upstream }: ChatHarness, conduct: Conduct): Promise<
   return upstream
 }
 
-/** Calls that the upstream still works on, once it has had a second to notice that they are over; those of the law before, on a shared one. */
+/**
+ * Calls that the upstream still works on, once it has had a second to notice that they are over; those of the law
+ * before, on a shared one.
+ */
 async function left(upstream: NonNullable<ChatHarness['upstream']>): Promise<number> {
   for (const until = performance.now() + waitLimitMs(); upstream.inProgress() > 0 && performance.now() < until;)
     await turn()
@@ -329,7 +338,7 @@ const stopping: readonly Law<ChatHarness>[] = [
     const doomed = await askStream(harness, PLAIN, controller)
     const other = await askStream(harness, PLAIN)
     controller.abort(new Error('gone'))
-    expect(typeof joined(chunksOf(await drain(other))).finish).toBe('string')
+    expect(typeof merged(chunksOf(await drain(other))).finish).toBe('string')
     await errorOf(doomed.next())
   }),
   law('orders that were stopped do not wear their vendor out', async (harness) => {
@@ -345,7 +354,7 @@ const stopping: readonly Law<ChatHarness>[] = [
 ]
 
 const failing: readonly Law<ChatHarness>[] = [
-  law('a refusal is a Fault of ask(), whether a stream was asked for or not', async (harness) => {
+  law('a refusal is an ApiError of ask(), whether a stream was asked for or not', async (harness) => {
     await upstreamOf(harness, 'refuses')
     for (const stream of [false, true])
       expect(await errorOf(harness.vendor.ask(orderOf(harness.model, PLAIN, stream), never()))).toBeInstanceOf(ApiError)
@@ -361,10 +370,10 @@ const failing: readonly Law<ChatHarness>[] = [
   }),
   law('a stream is handed out as it comes', async (harness) => {
     await upstreamOf(harness, 'stalls')
-    const asked = await endOf(askStream(harness, PLAIN))
-    if (asked === 'running' || asked.error !== undefined)
+    const request = await endOf(askStream(harness, PLAIN))
+    if (request === 'running' || request.error !== undefined)
       throw new Error('the stream was not answered at its first event')
-    const stream = asked.value as ChatStream
+    const stream = request.value as ChatStream
     expect(await endOf(stream.next())).toEqual({ value: expect.any(Uint8Array) })
     stream.cancel()
   }),

@@ -18,7 +18,7 @@ import {
   located,
   ORIGIN,
   read,
-  RENTED,
+  LEASED,
   testClock,
 } from '../kit.ts'
 import type { Subject } from './law.ts'
@@ -49,7 +49,10 @@ export type Defect = {
   readonly dress?: NonNullable<KitOptions['dress']>
 }
 
-/** Sells an endpoint beside all the others. `setup` is made anew for every gateway of the fixture: `inlineMs: 0` makes every call a job. */
+/**
+ * Sells an endpoint beside all the others. `setup` is made anew for every gateway of the fixture: `inlineMs: 0` makes
+ * every call a job.
+ */
 export async function endpointFixture(
   good: Paid,
   { endpoint: spoil = (same) => same, ...defect }: Defect = {},
@@ -136,7 +139,7 @@ export type OneShotScene = Kit & {
   readonly challenge: Answer
   readonly payment: Payment
   /** How often a vendor was asked. */
-  asked(): number
+  requestCount(): number
   /** Sends the example without payment; `more` joins it. */
   ask(at?: At): Promise<Answer>
   /** Sends the example with this payment. */
@@ -155,17 +158,20 @@ export type OneShotScene = Kit & {
     },
   ): Promise<Answer>
   /** A sale whose settlement was refused: its result is kept and unpaid. Answers with its poll URL. */
-  kept(payment?: Payment): Promise<string>
+  sellJob(payment?: Payment): Promise<string>
 }
 
-/** Alice before a fixture that sells inline. `before` is awaited in every question to a vendor; what it throws, the vendor throws. */
+/**
+ * Alice before a fixture that sells inline. `before` is awaited in every question to a vendor; what it throws, the
+ * vendor throws.
+ */
 export async function shot(
   subject: Subject<EndpointFixture>,
   { before, ...options }: KitOptions & { before?: () => unknown } = {},
 ): Promise<OneShotScene> {
   const { endpoint, away, open } = await subject.open()
   const clock = testClock()
-  const { vendors, asked } = watched(clock, before)
+  const { vendors, requestCount } = watched(clock, before)
   const subjects = open({ ...options, ports: { clock, vendors, ...options.ports } })
   const alice = subjects.buyer()
   const { method, path, example } = endpoint
@@ -178,7 +184,7 @@ export async function shot(
       {
         id: sandbox_id,
         owner: alice.wallet,
-        data: { vendor: 'scripted', handle: RENTED, ends: FOREVER },
+        data: { vendor: 'scripted', handle: LEASED, ends: FOREVER },
         expiresAt: FOREVER,
       },
       clock.now(),
@@ -222,14 +228,14 @@ export async function shot(
     )
   }
 
-  async function kept(by = alice.sign(challenge)): Promise<string> {
+  async function sellJob(by = alice.sign(challenge)): Promise<string> {
     subjects.chain.simulate('refused')
     const { status, body } = await buy({ payment: by })
     expect(status).toBe(402)
     return body.poll_url
   }
 
-  return { ...subjects, endpoint, away, alice, challenge, payment, asked, ask, buy, another, raw, kept }
+  return { ...subjects, endpoint, away, alice, challenge, payment, requestCount, ask, buy, another, raw, sellJob }
 }
 
 /** What is sold to those who rent a number. */
@@ -259,7 +265,7 @@ function watched(clock: Clock, before: () => unknown = () => {}) {
   const heard = Object.fromEntries(Object.entries(audio).map(([part, member]) => spied(part, member))) as typeof audio
   return {
     vendors: { ...(Object.fromEntries(each) as ReturnType<typeof embedded>), audio: () => heard },
-    asked: () => count,
+    requestCount: () => count,
   }
 }
 

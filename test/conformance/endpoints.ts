@@ -47,7 +47,7 @@ type Makers = {
   readonly vendor: ScriptedVendor
   readonly video: ScriptedVideo
   readonly audio: ScriptedAudio
-  /** Jobs that they were given. */ asked(): number
+  /** Jobs that they were given. */ requestCount(): number
 }
 
 /** Those who make pictures, films and sounds, after `before`: what it throws, they throw. */
@@ -58,7 +58,7 @@ function makersThat(before: () => Promise<unknown> | undefined = () => undefined
     submit: async (_, { attempt }) => (await before(), `job-${attempt}`),
   })
   const audio = scriptedAudio(async () => (await before(), { url: TONE }))
-  return { vendor, video, audio, asked: () => vendor.jobs.length + video.jobs.length + audio.jobs.length }
+  return { vendor, video, audio, requestCount: () => vendor.jobs.length + video.jobs.length + audio.jobs.length }
 }
 
 /** What the vendor's own URL of a result is. */
@@ -118,10 +118,10 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
       const url = ORIGIN + endpoint.path
       for (const request of [post(endpoint, null), new Request(url), new Request(url, { method: 'HEAD' })]) {
         const response = await shop.fetch(request)
-        const [quoted, asked] = [response, challenge].map(({ headers }) =>
+        const [quoted, order] = [response, challenge].map(({ headers }) =>
           quoteIn(headers.get('payment-required'), endpoint),
         )
-        expect([request.method, response.status, quoted]).toEqual([request.method, 402, asked])
+        expect([request.method, response.status, quoted]).toEqual([request.method, 402, order])
       }
     },
   },
@@ -184,9 +184,9 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'nothing is asked of a vendor before the payment is verified (contract 1.29)',
     async check(subject) {
-      const { asked, ...makers } = makersThat()
+      const { requestCount, ...makers } = makersThat()
       const before: number[] = []
-      const chain = memoryChain({ before: (question) => void (question === 'verify' && before.push(asked())) })
+      const chain = memoryChain({ before: (question) => void (question === 'verify' && before.push(requestCount())) })
       const { alice, challenge, buy, collect } = await set(subject, { ...makers, chain })
       expect((await buy({ payment: alice.sign(challenge, { value: 1n }) })).status).toBe(402)
       expect((await collect()).status).toBe(200)
@@ -305,10 +305,12 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     name: 'a failure of the vendor charges nothing, and the same signed request buys afterwards (contract 1.28, 2.25)',
     async check(subject) {
       let isBroken = true
-      const { asked, ...makers } = makersThat(() => (isBroken ? Promise.reject(new Error('out of paint')) : undefined))
+      const { requestCount, ...makers } = makersThat(() =>
+        isBroken ? Promise.reject(new Error('out of paint')) : undefined,
+      )
       const { collect, chain } = await set(subject, makers)
       const { status, body } = await collect()
-      if (asked() === 0) return
+      if (requestCount() === 0) return
       expect(status === 200 ? body.payment_status : status).toBe(status === 200 ? 'not_charged' : 500)
       expect(chain.transfers).toEqual([])
       isBroken = false
@@ -329,15 +331,15 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
       const { status, body } = first.status === 202 ? await alice.poll(await keyed(first.body.id), payment) : first
       expect([status, chain.transfers.length]).toEqual([200, 1])
       if (puts === 0) return
-      const kept = await alice.poll(await keyed(body.id), payment)
-      for (const said of [body, kept.body].map((each) => JSON.stringify(each))) {
+      const polled = await alice.poll(await keyed(body.id), payment)
+      for (const text of [body, polled.body].map((each) => JSON.stringify(each))) {
         expect([
-          said.includes(madeBy(endpoint)),
-          said.includes('"backed_up":true'),
-          said.includes('/api/media/'),
+          text.includes(madeBy(endpoint)),
+          text.includes('"backed_up":true'),
+          text.includes('/api/media/'),
         ]).toEqual([true, false, false])
       }
-      expect(JSON.stringify(kept.body)).toContain('"backed_up":false')
+      expect(JSON.stringify(polled.body)).toContain('"backed_up":false')
     },
   },
   {
@@ -400,7 +402,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     name: 'a buyer who hangs up is not charged, and collects by polling',
     async check(subject) {
       const { passed, open } = door()
-      const { asked, ...makers } = makersThat(() => passed)
+      const { requestCount, ...makers } = makersThat(() => passed)
       const { alice, buy, idle, clock, chain, payment } = await set(subject, makers)
       const gone = new AbortController()
       const answer = buy({ gone: gone.signal })
@@ -409,7 +411,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
       open()
       await answer
       await idle()
-      if (asked() === 0) return
+      if (requestCount() === 0) return
       expect(chain.transfers).toEqual([])
       const { body } = await buy()
       expect(statusOf(await alice.poll(body.poll_url, payment))).toBe('settled')
@@ -449,11 +451,11 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     name: 'work that dies with its process is failed, not charged, and its authorization is free',
     async check(subject) {
       const { passed, open } = door()
-      const { asked, ...makers } = makersThat(() => passed)
+      const { requestCount, ...makers } = makersThat(() => passed)
       const { buy, collect, clock, restart, chain } = await set(subject, makers)
       void buy()
       await clock.settle()
-      if (asked() === 0) return
+      if (requestCount() === 0) return
       const shop = restart()
       await shop.takeOver()
       // The other process has the authorization by the time that the work of the dead one goes on.
@@ -467,7 +469,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'an error reads in the dialect of the endpoint, as JSON that is not cached (contract 3.1)',
     async check(subject) {
-      const { asked: _, ...makers } = makersThat(() => Promise.reject(new Error('secret of the vendor')))
+      const { requestCount: _, ...makers } = makersThat(() => Promise.reject(new Error('secret of the vendor')))
       const { shop, endpoint, buy, alice, payment } = await set(subject, makers)
       const bad = await read(await shop.fetch(post(endpoint, '{"broken')))
       const answers = [bad, await buy(), await alice.poll('/api/v1/calls/none', payment)].filter(

@@ -1,13 +1,21 @@
 import { expect, test } from 'bun:test'
 import { isFull } from '../scope.ts'
 
-/** Something under test, fresh for each law. `open` gives one more handle on the same state, or the same one where there is only one. */
+/**
+ * Something under test, fresh for each law. `open` gives one more handle on the same state, or the same one where there
+ * is only one.
+ */
 export type Subject<T> = { open(): Promise<T>; close(): Promise<void> }
 
-/** A promise that every adapter of a port keeps; `check` throws when it is broken, and needs nothing but the subject. */
+/**
+ * A promise that every adapter of a port keeps; `check` throws when it is broken, and needs nothing but the subject.
+ */
 export type Law<T> = { readonly name: string; check(subject: Subject<T>): Promise<void> }
 
-/** An adapter with one defect, and the law that has to catch it. `but` says what it does wrong: "forgets the second token". */
+/**
+ * An adapter with one defect, and the law that has to catch it. `but` says what it does wrong: "forgets the second
+ * token".
+ */
 export type Broken<T> = { readonly law: string; readonly but: string; readonly make: () => Promise<Subject<T>> }
 
 /** How long a law waits for what never comes from a broken adapter. A working one has as long as its machine needs. */
@@ -34,8 +42,8 @@ export function runLaws<T>(
 }
 
 /**
- * Registers one test per broken adapter: its law must fail on it. In full, every other law must hold as well, so that each law is needed. Also
- * tests that no law goes without a broken adapter.
+ * Registers one test per broken adapter: its law must fail on it. In full, every other law must hold as well, so that
+ * each law is needed. Also tests that no law goes without a broken adapter.
  */
 export function runBroken<T>(suite: string, laws: readonly Law<T>[], broken: readonly Broken<T>[]): void {
   test(`${suite}: every law has an adapter that breaks it`, () => {

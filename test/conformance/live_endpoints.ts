@@ -39,7 +39,7 @@ export type StreamedDefect = {
 }
 
 /** The wallets of the buyers: what is sold to the listed only is sold to them. */
-const GUESTS = ['alice', 'bob'].map((name) => memoryChain().wallet(name))
+const ALLOWLIST = ['alice', 'bob'].map((name) => memoryChain().wallet(name))
 
 /** Whole and streamed, as far as the endpoint has both. */
 export function ordersOf(endpoint: Streamed, rows: Catalog = catalog()): readonly Order[] {
@@ -72,7 +72,7 @@ export async function streamedFixture(
       ...kit({
         endpoints: router,
         chatVendor: chat,
-        allowlists: { generate_content: GUESTS },
+        allowlists: { generate_content: ALLOWLIST },
         ...defect,
         ...setup?.(),
         ...options,
@@ -126,13 +126,13 @@ async function set(
     return await shop.fetch(request, { ip: '192.0.2.1', ...(gone && { gone }) })
   }
   async function buy(at: Parameters<Scene['send']>[0] = {}): Promise<Bought> {
-    const { status, headers, text } = await told(await send(at))
+    const { status, headers, text } = await summaryOf(await send(at))
     return { status, headers, text, body: text.startsWith('{') ? JSON.parse(text) : undefined }
   }
   return { ...subjects, endpoint, order, away, alice, challenge, payment, send, buy }
 }
 
-async function told(response: Response) {
+async function summaryOf(response: Response) {
   return { status: response.status, headers: response.headers, text: await response.text() }
 }
 
@@ -148,9 +148,13 @@ function receiptIn(
   { headers, text }: Bought,
   { isStream }: Order,
 ): { response: string | null; receipt: string | null; settled: string | null } {
-  const said = (name: string) =>
+  const headerOf = (name: string) =>
     isStream ? (new RegExp(`^: ${name} (\\S+)$`, 'm').exec(text)?.[1] ?? null) : headers.get(name)
-  return { response: said('payment-response'), receipt: said('x-payment-receipt'), settled: said('x-payment-settled') }
+  return {
+    response: headerOf('payment-response'),
+    receipt: headerOf('x-payment-receipt'),
+    settled: headerOf('x-payment-settled'),
+  }
 }
 
 /** How the last event of a stream begins. */
@@ -268,9 +272,9 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
     name: 'exactly the quote moves, after the answer is stored, and the receipt says so (contract 1.1, 1.32)',
     async check(subject) {
       const stored: unknown[] = []
-      const chain = memoryChain({ before: (question) => (question === 'settle' ? look() : undefined) })
+      const chain = memoryChain({ before: (question) => (question === 'settle' ? inspect() : undefined) })
       const { ports, buy, order, alice, challenge } = await set(subject, { chain })
-      async function look(): Promise<void> {
+      async function inspect(): Promise<void> {
         stored.push(
           ...(await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)).map(({ workStatus, result }) => [
             workStatus,
@@ -410,11 +414,11 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
           .split('\n')
           .at(-1)
           ?.replace(/^data: /, '') ?? ''
-      const said = JSON.parse(data)
+      const headerOf = JSON.parse(data)
       const isOurs =
         endpoint.errorFormat === 'responses'
-          ? said.type === 'error' && typeof said.message === 'string'
-          : isSpoken(endpoint.errorFormat, said)
+          ? headerOf.type === 'error' && typeof headerOf.message === 'string'
+          : isSpoken(endpoint.errorFormat, headerOf)
       expect([text.includes('Hel'), text.includes('secret'), isOurs, chain.transfers.length]).toEqual([
         true,
         false,
@@ -466,9 +470,9 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
       expect(chain.transfers).toHaveLength(0)
       expect((await buy({ payment: alice.sign(challenge) })).status).toBe(402)
       const identity = await chain.identify(payment, payment.accepted, { now: 0, signal: new AbortController().signal })
-      const owed = identity.kind === 'known' ? await ports.storage.callOf(identity.key, 0) : undefined
+      const unpaid = identity.kind === 'known' ? await ports.storage.callOf(identity.key, 0) : undefined
       const again = await buy()
-      expect([owed?.paymentStatus, again.status, chain.transfers.length]).toEqual(['refused', 200, 1])
+      expect([unpaid?.paymentStatus, again.status, chain.transfers.length]).toEqual(['refused', 200, 1])
       expect((await buy({ payment: alice.sign(challenge) })).status).toBe(200)
     },
   },
@@ -512,8 +516,8 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
         ['data: {"error":{"message":"secret of the vendor"}}\n\n'],
       ]) {
         const { buy, order, chain } = await set(subject, {
-          script: async (asked, at) =>
-            at.attempt === 1 && asked.stream ? streamAnswer(pieces) : await hello(asked, at),
+          script: async (order, at) =>
+            at.attempt === 1 && order.stream ? streamAnswer(pieces) : await hello(order, at),
         })
         if (!order.isStream) return
         const { status, headers } = await buy()

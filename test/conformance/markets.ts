@@ -11,9 +11,9 @@ export const NOW = START / 1000
 const HOUR = 3_600
 const DAY = 24 * HOUR
 
-async function feedOf(market: MarketVendor, shelf: MarketKind, symbol: string): Promise<Feed> {
-  const found = (await market.feeds(shelf, never())).find((feed) => feed.symbol === symbol)
-  if (!found) throw new Error(`${shelf} has no ${symbol}`)
+async function feedOf(market: MarketVendor, kind: MarketKind, symbol: string): Promise<Feed> {
+  const found = (await market.feeds(kind, never())).find((feed) => feed.symbol === symbol)
+  if (!found) throw new Error(`${kind} has no ${symbol}`)
   return found
 }
 
@@ -25,11 +25,11 @@ export const marketVendorLaws: readonly Law<MarketVendor>[] = [
     name: 'every shelf lists what it has, each symbol once, with a name and an id',
     async check(subject) {
       const market = await subject.open()
-      for (const shelf of ['crypto', 'fx', 'commodity', ...STOCK_MARKETS] as const) {
-        const feeds = await market.feeds(shelf, never())
+      for (const kind of ['crypto', 'fx', 'commodity', ...STOCK_MARKETS] as const) {
+        const feeds = await market.feeds(kind, never())
         expect(new Set(feeds.map(({ symbol }) => symbol)).size).toBe(feeds.length)
         for (const feed of feeds)
-          expect([shelf, ...Object.values(feed).filter((text) => text.trim() === '')]).toEqual([shelf])
+          expect([kind, ...Object.values(feed).filter((text) => text.trim() === '')]).toEqual([kind])
       }
     },
   },

@@ -199,14 +199,14 @@ function lawsOf(piece: number): readonly Law<Objects>[] {
       async check(subject) {
         const objects = await subject.open()
         const given: WeakRef<Uint8Array>[] = []
-        let held = 0
+        let buffered = 0
         const body = new ReadableStream<Uint8Array>(
           {
             async pull(controller) {
               if (given.length === 48) {
                 await new Promise((resolve) => setImmediate(resolve))
                 Bun.gc(true)
-                held = given.filter((bytes) => bytes.deref() !== undefined).length
+                buffered = given.filter((bytes) => bytes.deref() !== undefined).length
                 return controller.close()
               }
               const bytes = new Uint8Array(piece)
@@ -217,7 +217,7 @@ function lawsOf(piece: number): readonly Law<Objects>[] {
           { highWaterMark: 0 },
         )
         await putStream(objects, 'video/long.mp4', body, 'video/mp4')
-        expect(held).toBeLessThan(32)
+        expect(buffered).toBeLessThan(32)
       },
     },
     {
@@ -276,7 +276,7 @@ function lawsOf(piece: number): readonly Law<Objects>[] {
         const bytes = pattern(700_000).map((byte) => byte & 127)
         await objects.put('ranged', bytes, 'video/mp4')
         const whole = bytes.length - 1
-        const asked: readonly [ByteRange, number, number][] = [
+        const ranges: readonly [ByteRange, number, number][] = [
           [{ first: 0 }, 0, whole],
           [{ first: 0, last: 1 }, 0, 1],
           [{ first: 5, last: 5 }, 5, 5],
@@ -286,7 +286,7 @@ function lawsOf(piece: number): readonly Law<Objects>[] {
           [{ first: -10 }, whole - 9, whole],
           [{ first: -800_000 }, 0, whole],
         ]
-        for (const [range, first, last] of asked) {
+        for (const [range, first, last] of ranges) {
           const found = await objects.get('ranged', range)
           expect(found).toMatchObject({ size: bytes.length, type: 'video/mp4', part: { first, last } })
           expect(Bun.hash(await new Response(found?.body as BodyInit).bytes())).toBe(

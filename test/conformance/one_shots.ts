@@ -10,9 +10,12 @@ import { expectNothingRead, expectOwnerReads, strangerHears } from './public_pay
 import { deserted, isAway, shot, type EndpointFixture } from './endpoint_fixture.ts'
 
 /** Nothing is made again for whoever collects it; what can end by itself is looked at. */
-const looksOf = ({ isStillValid: stands }: EndpointFixture['endpoint']): number => (stands ? 1 : 0)
+const pollsOf = ({ isStillValid: stands }: EndpointFixture['endpoint']): number => (stands ? 1 : 0)
 
-/** What is settled before its reply, and answers with nothing but its result. Every other paid endpoint may become a job. */
+/**
+ * What is settled before its reply, and answers with nothing but its result. Every other paid endpoint may become a
+ * job.
+ */
 export const isOneShot = (endpoint: Endpoint): endpoint is Inline =>
   endpoint.kind === 'sold' && endpoint.delivery === 'inline'
 
@@ -29,9 +32,11 @@ function badOrders(endpoint: Paid): {
       bodies: takesBodies(endpoint) ? bodies : [],
       fields: names.flatMap((name) => ['?', 'x'.repeat(200)].map((wrong) => ({ [name]: wrong }))),
     }
-  const said = (name: string) => !path.includes(`{${name}}`)
-  const without = (input.required ?? []).filter(said).map((name) => ({ ...(example as object), [name]: undefined }))
-  const wrong = names.filter(said).map((name) => ({ ...(example as object), [name]: { wrong: true } }))
+  const isOwnMember = (name: string) => !path.includes(`{${name}}`)
+  const without = (input.required ?? [])
+    .filter(isOwnMember)
+    .map((name) => ({ ...(example as object), [name]: undefined }))
+  const wrong = names.filter(isOwnMember).map((name) => ({ ...(example as object), [name]: { wrong: true } }))
   return { bodies: [...bodies, ...[...without, ...wrong].map((body) => JSON.stringify(body))], fields: [] }
 }
 
@@ -84,8 +89,8 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       for (const { amount } of accepts) expect(body.price.amount).toBe(dollars(amount, decimals))
       if (endpoint.errorFormat !== 'market') return
       expect(body.x402.accepts).toEqual(accepts)
-      const [shown] = /\/api\/v1\/[^\s"]+/.exec(JSON.stringify(body.example)) ?? []
-      expect((await read(await shop.fetch(new Request(ORIGIN + shown)))).body.accepts).toEqual(accepts)
+      const [printed] = /\/api\/v1\/[^\s"]+/.exec(JSON.stringify(body.example)) ?? []
+      expect((await read(await shop.fetch(new Request(ORIGIN + printed)))).body.accepts).toEqual(accepts)
     },
   },
   {
@@ -110,7 +115,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'a probe is answered with the quote, and buys nothing even with a payment',
     async check(subject) {
-      const { endpoint, challenge, payment, raw, asked, chain } = await shot(subject)
+      const { endpoint, challenge, payment, raw, requestCount, chain } = await shot(subject)
       const required = challenge.headers.get('payment-required')
       const methods = endpoint.methods ?? [endpoint.method]
       const polls = ['HEAD', ...(methods.includes('GET') ? [] : ['GET'])]
@@ -124,7 +129,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       }
       const { status, headers } = await raw('OPTIONS')
       expect([status, methods.every((method) => headers.get('allow')?.includes(method))]).toEqual([204, true])
-      expect([asked(), chain.transfers]).toEqual([0, []])
+      expect([requestCount(), chain.transfers]).toEqual([0, []])
     },
   },
   {
@@ -162,11 +167,11 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       const { raw, endpoint } = await shot(subject, { maxBody: 500, maxUpload: 500 })
       if (!takesBodies(endpoint)) return expect((await raw('POST', { body: '{}' })).status).toBe(405)
       for (const body of ['{}'.padEnd(501), flood(501)]) {
-        const { status, body: said } = await raw('POST', {
+        const { status, body: isOwnMember } = await raw('POST', {
           body,
           headers: typeof body === 'string' ? { 'content-length': '501' } : {},
         })
-        expect([status, typeof said?.error]).toEqual([413, 'string'])
+        expect([status, typeof isOwnMember?.error]).toEqual([413, 'string'])
       }
     },
   },
@@ -230,24 +235,24 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     name: 'nothing is asked of a vendor before the payment is verified (contract 1.29)',
     async check(subject) {
       const before: number[] = []
-      const scene: { asked?: () => number } = {}
+      const scene: { requestCount?: () => number } = {}
       const chain = memoryChain({
-        before: (question) => void (question === 'verify' && before.push(scene.asked?.() ?? -1)),
+        before: (question) => void (question === 'verify' && before.push(scene.requestCount?.() ?? -1)),
       })
-      const { alice, challenge, buy, asked } = Object.assign(scene, await shot(subject, { chain }))
+      const { alice, challenge, buy, requestCount } = Object.assign(scene, await shot(subject, { chain }))
       expect((await buy({ payment: alice.sign(challenge, { value: 1n }) })).status).toBe(402)
-      expect(asked()).toBe(0)
+      expect(requestCount()).toBe(0)
       expect((await buy()).status).toBe(200)
-      expect([before, asked() > 0]).toEqual([[0, 0], true])
+      expect([before, requestCount() > 0]).toEqual([[0, 0], true])
     },
   },
   {
     name: 'a chain that cannot be asked is told as the row says, 503 with Retry-After or 402 with a challenge, and the same payment buys later',
     async check(subject) {
-      const { chain, away, buy, asked } = await shot(subject)
+      const { chain, away, buy, requestCount } = await shot(subject)
       chain.outage(true)
       expect(isAway(await buy())).toEqual(away)
-      expect(asked()).toBe(0)
+      expect(requestCount()).toBe(0)
       chain.outage(false)
       expect((await buy()).status).toBe(200)
     },
@@ -256,9 +261,9 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     name: 'nothing is settled before the result is stored (contract 1.30)',
     async check(subject) {
       const settling: unknown[] = []
-      const chain = memoryChain({ before: (question) => (question === 'settle' ? look() : undefined) })
+      const chain = memoryChain({ before: (question) => (question === 'settle' ? inspect() : undefined) })
       const { ports, buy } = await shot(subject, { chain })
-      async function look(): Promise<void> {
+      async function inspect(): Promise<void> {
         const calls = await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)
         settling.push(...calls.map(({ workStatus, result }) => [workStatus, result !== null]))
       }
@@ -303,9 +308,9 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'an identical resend within ten minutes gets the stored reply, already settled (contract 1.39)',
     async check(subject) {
-      const { buy, clock, chain, asked } = await shot(subject)
+      const { buy, clock, chain, requestCount } = await shot(subject)
       const first = await buy()
-      const work = asked()
+      const work = requestCount()
       for (const [header, passing] of [
         ['payment-signature', 0],
         ['x-payment', RESEND - 1],
@@ -316,15 +321,15 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
         expect([status, headers.get('x-payment-status'), body]).toEqual([200, 'already_settled', first.body])
         expect(headers.get('payment-response')).toBe(first.headers.get('payment-response'))
       }
-      expect([chain.transfers.length, asked()]).toEqual([1, work])
+      expect([chain.transfers.length, requestCount()]).toEqual([1, work])
     },
   },
   {
     name: 'an identical resend after ten minutes is a replay, and makes nothing (contract 1.39)',
     async check(subject) {
-      const { buy, clock, chain, asked, endpoint } = await shot(subject)
+      const { buy, clock, chain, requestCount, endpoint } = await shot(subject)
       await buy()
-      const work = asked()
+      const work = requestCount()
       await clock.advance(RESEND + 1)
       const { status, body } = await buy()
       expect([status, body.error, body.code]).toEqual([
@@ -332,15 +337,15 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
         replayError(endpoint),
         isCoded(endpoint) ? 'PAYMENT_REPLAY' : undefined,
       ])
-      expect([chain.transfers.length, asked()]).toEqual([1, work])
+      expect([chain.transfers.length, requestCount()]).toEqual([1, work])
     },
   },
   {
     name: 'another request with a used authorization is refused under both header names, and names its call (contract 1.24, 1.25)',
     async check(subject) {
-      const { alice, buy, another, chain, payment, endpoint, asked, keyed } = await shot(subject)
+      const { alice, buy, another, chain, payment, endpoint, requestCount, keyed } = await shot(subject)
       const bought = await buy()
-      const work = asked()
+      const work = requestCount()
       for (const header of ['payment-signature', 'x-payment']) {
         const { status, headers, body } = await another({ header })
         const code = isCoded(endpoint) ? 'PAYMENT_REPLAY' : undefined
@@ -355,7 +360,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
         const collected = await alice.poll(await keyed(body.job_id), payment)
         expect([collected.status, collected.body]).toEqual([200, bought.body])
       }
-      expect([chain.transfers.length, asked()]).toEqual([1, work])
+      expect([chain.transfers.length, requestCount()]).toEqual([1, work])
     },
   },
   {
@@ -390,7 +395,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       const alone = await shot(subject)
       await alone.buy()
       const ready = door()
-      const { alice, buy, clock, chain, payment, asked } = await shot(subject, { before: () => ready.passed })
+      const { alice, buy, clock, chain, payment, requestCount } = await shot(subject, { before: () => ready.passed })
       const buying = Array.from({ length: 20 }, () => buy())
       await clock.settle()
       ready.open()
@@ -399,7 +404,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       const pollUrls = [
         ...new Set(answers.flatMap(({ status, body }) => (status === 402 ? (body.poll_url ?? []) : []))),
       ]
-      expect([pollUrls.length, chain.transfers.length, asked()]).toEqual([1, 1, alone.asked()])
+      expect([pollUrls.length, chain.transfers.length, requestCount()]).toEqual([1, 1, alone.requestCount()])
       expect((await alice.poll(pollUrls[0], payment)).status).toBe(200)
     },
   },
@@ -427,30 +432,30 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'a refused settlement withholds the result, which a poll or a resend collects and pays for (contract 1.30, 1.33)',
     async check(subject) {
-      const { endpoint, alice, buy, asked, chain, payment } = await shot(subject)
+      const { endpoint, alice, buy, requestCount, chain, payment } = await shot(subject)
       chain.simulate('refused', 'refused')
       const withheld = await buy()
       const polled = await alice.poll(withheld.body.poll_url, payment)
       for (const { status, headers, body } of [withheld, polled]) {
-        const shown = Object.keys(body).filter(
+        const visible = Object.keys(body).filter(
           (name) => membersOf(endpoint)?.includes(name) && !CHALLENGED.includes(name),
         )
-        expect([status, body.error, shown]).toEqual([402, 'Payment settlement failed', []])
+        expect([status, body.error, visible]).toEqual([402, 'Payment settlement failed', []])
         expect(decodeHeader(headers.get('payment-response'))).toMatchObject({
           success: false,
           transaction: '',
           errorReason: expect.any(String),
         })
       }
-      const work = asked()
+      const work = requestCount()
       expect(paidness(await alice.poll(withheld.body.poll_url, payment))).toBe('settled')
       const again = await shot(subject)
       again.chain.simulate('refused')
       await again.buy()
       expect(paidness(await again.buy())).toBe('settled')
-      expect([chain.transfers.length, asked(), again.chain.transfers.length, again.asked()]).toEqual([
+      expect([chain.transfers.length, requestCount(), again.chain.transfers.length, again.requestCount()]).toEqual([
         1,
-        work + looksOf(endpoint),
+        work + pollsOf(endpoint),
         1,
         work,
       ])
@@ -501,20 +506,20 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     name: 'a buyer who hangs up is not charged, and collects by a resend or a poll (contract 2.22)',
     async check(subject) {
       for (const way of ['resend', 'poll'] as const) {
-        const { alice, buy, another, chain, payment, asked, endpoint } = await deserted(subject)
+        const { alice, buy, another, chain, payment, requestCount, endpoint } = await deserted(subject)
         expect(chain.transfers).toEqual([])
-        const work = asked()
+        const work = requestCount()
         const pollUrl = (await another()).body.poll_url
         expect(paidness(way === 'resend' ? await buy() : await alice.poll(pollUrl, payment))).toBe('settled')
-        expect([chain.transfers.length, asked()]).toEqual([1, work + looksOf(endpoint)])
+        expect([chain.transfers.length, requestCount()]).toEqual([1, work + pollsOf(endpoint)])
       }
     },
   },
   {
     name: 'polls and resends at the same moment settle once: one reads settled, the others already_settled',
     async check(subject) {
-      const { alice, buy, kept, payment, clock, chain } = await shot(subject)
-      const pollUrl = await kept(payment)
+      const { alice, buy, sellJob: stored, payment, clock, chain } = await shot(subject)
+      const pollUrl = await stored(payment)
       const collecting = Array.from({ length: 6 }, (_, index) =>
         index % 2 === 0 ? alice.poll(pollUrl, payment) : buy(),
       )
@@ -529,8 +534,8 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'another wallet is refused with 403, and neither is charged (contract 2.7)',
     async check(subject) {
-      const { buyer, kept, chain, challenge } = await shot(subject)
-      const pollUrl = await kept()
+      const { buyer, sellJob: stored, chain, challenge } = await shot(subject)
+      const pollUrl = await stored()
       const bob = buyer('bob')
       const { status, body } = await bob.poll(pollUrl, bob.sign(challenge))
       expect([status, body.error, chain.transfers.length]).toEqual([403, 'Payment payer mismatch', 0])
@@ -539,8 +544,8 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'one fresh authorization pays for one of two calls',
     async check(subject) {
-      const { alice, kept, clock, challenge, chain } = await shot(subject)
-      const pollUrls = [await kept(), await kept()]
+      const { alice, sellJob: stored, clock, challenge, chain } = await shot(subject)
+      const pollUrls = [await stored(), await stored()]
       await clock.advance(HOUR)
       const fresh = alice.sign(challenge)
       const answers = await Promise.all(pollUrls.map((pollUrl) => alice.poll(pollUrl, fresh)))
@@ -551,8 +556,8 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'a result that nobody collects is never charged',
     async check(subject) {
-      const { kept, chain, clock, shop } = await shot(subject)
-      await kept()
+      const { sellJob: stored, chain, clock, shop } = await shot(subject)
+      await stored()
       for (let hours = 0; hours < 50; hours += 5) {
         await shop.maintain()
         await clock.advance(5 * HOUR)
@@ -563,9 +568,9 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'work that dies with its process is failed, not charged, and its authorization is free',
     async check(subject) {
-      let asked = 0
+      let requestCount = 0
       const { buy, clock, restart, chain } = await shot(subject, {
-        before: () => (asked++ === 0 ? new Promise<never>(() => {}) : undefined),
+        before: () => (requestCount++ === 0 ? new Promise<never>(() => {}) : undefined),
       })
       void buy()
       await clock.settle()

@@ -1,6 +1,7 @@
 /**
- * What a stranger can do who has read a settlement on the chain (contract 1.41): the whole authorization is public there, and its signature with it. What the
- * chain does not publish is missing from the payment that he makes of it: the extensions, and our own poll URLs.
+ * What a stranger can do who has read a settlement on the chain (contract 1.41): the whole authorization is public
+ * there, and its signature with it. What the chain does not publish is missing from the payment that he makes of it:
+ * the extensions, and our own poll URLs.
  */
 import { expect } from 'bun:test'
 import type { Gateway, Payment } from '../../core/mod.ts'
@@ -40,9 +41,9 @@ export async function strangerHears(
         { [name]: header, ...(body !== undefined && { 'content-type': 'application/json' }) },
         body,
       )
-      const told = found(response.text)
-      if (told.poll_url !== undefined) urls.add(told.poll_url)
-      if (told.job_id !== undefined) ids.add(told.job_id)
+      const reported = found(response.text)
+      if (reported.poll_url !== undefined) urls.add(reported.poll_url)
+      if (reported.job_id !== undefined) ids.add(reported.job_id)
     }
   }
   for (const id of ids) {
@@ -61,12 +62,12 @@ export async function strangerHears(
   return heard
 
   async function ask(method: string, path: string, headers: Record<string, string>, body?: unknown): Promise<Heard> {
-    const said = typeof body === 'string' || body === undefined ? body : JSON.stringify(body)
+    const text = typeof body === 'string' || body === undefined ? body : JSON.stringify(body)
     const response = await shop.fetch(
       new Request(path.startsWith('http') ? path : ORIGIN + path, {
         method,
         headers,
-        ...(said !== undefined && method !== 'GET' && { body: said }),
+        ...(text !== undefined && method !== 'GET' && { body: text }),
       }),
       { ip: STRANGER },
     )
@@ -93,11 +94,11 @@ function found(text: string): { readonly job_id?: string; readonly poll_url?: st
 /** Throws where a stranger was told anything but that he has to pay, or that there is no such thing. */
 export function expectNothingRead(heard: readonly Heard[]): void {
   const isRefused = ({ status }: Heard) => [400, 402, 404].includes(status)
-  const isTold = ({ headers, text }: Heard) =>
+  const namesReceipt = ({ headers, text }: Heard) =>
     headers.has('payment-response') || headers.has('x-payment-receipt') || /[?&]key=[0-9a-f]{32}/.test(text)
   expect(
     heard
-      .filter((each) => !isRefused(each) || isTold(each))
+      .filter((each) => !isRefused(each) || namesReceipt(each))
       .map(({ what, status, text }) => `${what}: ${status} ${text.slice(0, 200)}`),
   ).toEqual([])
   expect(heard.some(({ text }) => text.includes('PAYMENT_REPLAY') || text.includes('already used'))).toBe(true)
@@ -111,8 +112,8 @@ type Reading = {
 }
 
 /**
- * The rest of contract 2.4, of a call that is paid: its original payment reads at the URL with its key and at no other, and a fresh signature reads without any
- * key, whatever the wallet holds. `found` is where a stranger was sent.
+ * The rest of contract 2.4, of a call that is paid: its original payment reads at the URL with its key and at no other,
+ * and a fresh signature reads without any key, whatever the wallet holds. `found` is where a stranger was sent.
  */
 export async function expectOwnerReads(
   { shop, keyed, fresh, empty }: Reading,
@@ -124,7 +125,7 @@ export async function expectOwnerReads(
         ip: STRANGER,
       })
     ).status
-  const reads = async (...asked: Parameters<typeof status>) => (await status(...asked)) === 200
+  const reads = async (...args: Parameters<typeof status>) => (await status(...args)) === 200
   const [url, other] = [await keyed(id), (await keyed(`job_${'f'.repeat(32)}`)).split('?')[1]]
   const bare = `/api/v1/calls/${id}`
   expect([

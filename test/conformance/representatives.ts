@@ -11,7 +11,10 @@ function behaviourOf(endpoint: Sold): string {
   return [...common, ...[verbatim, stands, arrange, methods, effects].map((each) => each !== undefined)].join()
 }
 
-/** One endpoint of each behaviour; in full, every endpoint. `beside` are endpoints of the test's own, which always take part. */
+/**
+ * One endpoint of each behaviour; in full, every endpoint. `beside` are endpoints of the test's own, which always take
+ * part.
+ */
 export function representatives(...beside: readonly Endpoint[]): readonly Endpoint[] {
   if (isFull) return [...endpoints, ...beside]
   const chosen = new Map<string, Endpoint>()
@@ -23,7 +26,9 @@ export function representatives(...beside: readonly Endpoint[]): readonly Endpoi
   return [...chosen.values(), ...beside]
 }
 
-/** One endpoint of each delivery, for gateways that differ in their chain and catalog alone; in full, every endpoint. */
+/**
+ * One endpoint of each delivery, for gateways that differ in their chain and catalog alone; in full, every endpoint.
+ */
 export function oneOfEachDelivery(): readonly Endpoint[] {
   if (isFull) return endpoints
   const chosen = new Map<string, Endpoint>()

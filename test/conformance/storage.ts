@@ -1,4 +1,7 @@
-/** What every storage promises, as data. Each law runs on a fresh database; `subject.open()` twice gives two handles on it. */
+/**
+ * What every storage promises, as data. Each law runs on a fresh database; `subject.open()` twice gives two handles on
+ * it.
+ */
 import { expect } from 'bun:test'
 import { LOST } from '../../core/payment/ledger.ts'
 import { limits } from '../../core/http/rate_limit.ts'
@@ -232,10 +235,10 @@ const opening: readonly Law<Storage>[] = [
     name: 'nobody holds a row of the storage',
     async check(subject) {
       const storage = await subject.open()
-      const asked = newCall('call', { request: { prompt: 'a cat' } })
+      const request = newCall('call', { request: { prompt: 'a cat' } })
       const authorization = signed(keyOf('call'))
-      const opening = storage.openCall(asked, authorization, at())
-      spoil(asked)
+      const opening = storage.openCall(request, authorization, at())
+      spoil(request)
       spoil(authorization)
       const answer = await opening
       if (answer.kind === 'opened') spoil(answer.call)
@@ -273,9 +276,9 @@ const exposure: readonly Law<Storage>[] = [
       await opened(storage, 'lost', { key: 'shared', until: T + 1 })
       await opened(storage, 'other')
       const later = T + MINUTE
-      const asked = newCall('call', { quote: usdc(15_000n) })
+      const request = newCall('call', { quote: usdc(15_000n) })
       const tight = { observed: usdc(24_999n), asOf: later }
-      expect(await storage.openCall(asked, signed('shared'), at(later, tight))).toEqual({
+      expect(await storage.openCall(request, signed('shared'), at(later, tight))).toEqual({
         kind: 'over',
         sum: usdc(25_000n),
       })
@@ -283,7 +286,7 @@ const exposure: readonly Law<Storage>[] = [
       expect(await storage.callOf('shared', later)).toBeUndefined()
       expect(await storage.getCall('lost')).toMatchObject({ workStatus: 'queued', endedAt: null })
       const enough = { observed: usdc(25_000n), asOf: later }
-      expect((await storage.openCall(asked, signed('shared'), at(later, enough))).kind).toBe('opened')
+      expect((await storage.openCall(request, signed('shared'), at(later, enough))).kind).toBe('opened')
     },
   },
   {
@@ -419,9 +422,9 @@ const exposure: readonly Law<Storage>[] = [
     name: 'a wallet is new in an asset until a call of it has settled there, at whatever gateway',
     async check(subject) {
       const [one, two] = await handles(subject)
-      let asked = 0
+      let requestCount = 0
       const kindsOf = async () => {
-        const chats = times(3, () => newCall(`chat ${asked++}`, { endpoint: 'chat', quote: usdc(1n) }))
+        const chats = times(3, () => newCall(`chat ${requestCount++}`, { endpoint: 'chat', quote: usdc(1n) }))
         const answers: Opened[] = []
         for (const chat of chats) answers.push(await one.openCall(chat, signed(`key of ${chat.id}`), at(T, NEWCOMER)))
         for (const { id } of chats)
@@ -439,9 +442,11 @@ const exposure: readonly Law<Storage>[] = [
     name: 'a wallet that has paid opens what it likes, and is told beyond what it has paid and beyond what a new one may have (contract 1.47)',
     async check(subject) {
       const [one, two] = await handles(subject)
-      let asked = 0
-      const told = async (payer: string, ...quotes: readonly bigint[]) => {
-        const calls = quotes.map((quote) => newCall(`chat ${asked++}`, { endpoint: 'chat', quote: usdc(quote), payer }))
+      let requestCount = 0
+      const observed = async (payer: string, ...quotes: readonly bigint[]) => {
+        const calls = quotes.map((quote) =>
+          newCall(`chat ${requestCount++}`, { endpoint: 'chat', quote: usdc(quote), payer }),
+        )
         const open = (call: NewCall, n: number) =>
           (n % 2 ? one : two).openCall(call, signed(`key of ${call.id}`), at(T, NEWCOMER))
         const answers = await Promise.all(calls.map(open))
@@ -450,9 +455,9 @@ const exposure: readonly Law<Storage>[] = [
         return answers.flatMap((answer) => (answer.kind === 'opened' ? [answer.atLimit ?? false] : [])).sort()
       }
       await spent(one, 'small', { amount: '2', payer: '0xsmall' })
-      expect(await told('0xsmall', 50_000n)).toEqual([false])
-      expect(await told('0xsmall', 50_001n)).toEqual([true])
-      expect(await told('0xsmall', ...times(9, () => 10_000n))).toEqual([
+      expect(await observed('0xsmall', 50_000n)).toEqual([false])
+      expect(await observed('0xsmall', 50_001n)).toEqual([true])
+      expect(await observed('0xsmall', ...times(9, () => 10_000n))).toEqual([
         ...times(5, () => false),
         ...times(4, () => true),
       ])
@@ -460,14 +465,14 @@ const exposure: readonly Law<Storage>[] = [
       await spent(one, 'first', { amount: '60000', quote: usdc(1n), payer: '0xlarge', endpoint: 'images' })
       await spent(two, 'second', { amount: '40000', payer: '0xlarge', gateway: 'another', settledAt: T - 90 * HOUR })
       await spent(two, 'elsewhere', { amount: '900000', payer: '0xlarge', asset: 'eip155:1/0xother' })
-      expect(await told('0xlarge', 100_000n)).toEqual([false])
-      expect(await told('0xlarge', 100_001n)).toEqual([true])
-      expect(await told('0xlarge', 60_000n, 60_000n)).toEqual([false, true])
+      expect(await observed('0xlarge', 100_000n)).toEqual([false])
+      expect(await observed('0xlarge', 100_001n)).toEqual([true])
+      expect(await observed('0xlarge', 60_000n, 60_000n)).toEqual([false, true])
       for (let n = 0; n < 99; n++)
         await spent(n % 2 ? one : two, `later ${n}`, { amount: '1', payer: '0xlarge', settledAt: T + MINUTE + n })
       // The newest hundred count: the call of 40,000 is the 101st.
-      expect(await told('0xlarge', 60_099n)).toEqual([false])
-      expect(await told('0xlarge', 60_100n)).toEqual([true])
+      expect(await observed('0xlarge', 60_099n)).toEqual([false])
+      expect(await observed('0xlarge', 60_100n)).toEqual([true])
     },
   },
 ]
@@ -601,12 +606,12 @@ const moves: readonly Law<Storage>[] = [
       await storage.moveCall('failed', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
       const many = times(300, (n) => `call ${n}`)
       for (const id of many) await opened(storage, id)
-      const held = await storage.renew(
+      const leased = await storage.renew(
         'me',
         ['queued', 'promised for longer', 'of another', 'completed', 'failed', 'of nobody', ...many],
         T + MINUTE,
       )
-      expect([...held].sort()).toEqual(['queued', 'promised for longer', ...many].sort())
+      expect([...leased].sort()).toEqual(['queued', 'promised for longer', ...many].sort())
       expect(await storage.renew('me', [], T + MINUTE)).toEqual([])
     },
   },
@@ -1204,9 +1209,9 @@ const keeping: readonly Law<Storage>[] = [
       ]
       for (const each of records) {
         const given = structuredClone(each)
-        const isKept = storage.putRecord(given, T)
+        const isStored = storage.putRecord(given, T)
         spoil(given)
-        expect(await isKept).toBe(true)
+        expect(await isStored).toBe(true)
       }
       for (const each of records) {
         const read = () => storage.getRecord(each.kind, each.id, T)
@@ -1363,21 +1368,21 @@ const upkeep: readonly Law<Storage>[] = [
       const storage = await subject.open()
       const past = T + 10 * HOUR
       const alive: string[] = []
-      const keep = async (
+      const store = async (
         id: string,
         outcome: Outcome | undefined,
-        more: { expiresAt?: number; shelf?: number } = {},
+        more: { expiresAt?: number; callExpiresAt?: number } = {},
       ) => {
-        await completed(storage, id, { expiresAt: more.expiresAt ?? T + HOUR }, more.shelf ?? T)
+        await completed(storage, id, { expiresAt: more.expiresAt ?? T + HOUR }, more.callExpiresAt ?? T)
         if (outcome) await storage.finishSettlement(id, await claimed(storage, id), outcome, { now: T })
         alive.push(id)
       }
-      await keep('settling', { kind: 'unknown' })
-      await keep('unresolved', { kind: 'unresolved' })
-      await keep('payable', undefined, { expiresAt: past + 1 })
-      await keep('refused and payable', { kind: 'refused' }, { expiresAt: past + 1 })
-      await keep('unclaimed', undefined, { shelf: past + 1 })
-      await keep('settled', { kind: 'paid', receipt: receipt() }, { shelf: past + 1 })
+      await store('settling', { kind: 'unknown' })
+      await store('unresolved', { kind: 'unresolved' })
+      await store('payable', undefined, { expiresAt: past + 1 })
+      await store('refused and payable', { kind: 'refused' }, { expiresAt: past + 1 })
+      await store('unclaimed', undefined, { callExpiresAt: past + 1 })
+      await store('settled', { kind: 'paid', receipt: receipt() }, { callExpiresAt: past + 1 })
       await opened(storage, 'unfinished', { expiresAt: T + HOUR }, T)
       alive.push('unfinished')
       await storage.lease('sweep', 'me', { now: T, until: past + 1 })
@@ -1486,7 +1491,7 @@ const spending: readonly Law<Storage>[] = [
         { workStatus: ['queued'] },
         { workStatus: 'failed', error: 'upstream', usage: { input: 1, output: 1 } },
       )
-      const sum = { ...SKETCH, calls: 3, spent: usdc(30_000n), inputTokens: 120, outputTokens: 8, lastAt: T + 3 }
+      const sum = { ...DEMO, calls: 3, spent: usdc(30_000n), inputTokens: 120, outputTokens: 8, lastAt: T + 3 }
       expect(await storage.spendByModel(PAYER, T)).toEqual([sum])
       expect(await storage.spendByModel('0xnobody', T)).toEqual([])
     },
@@ -1594,13 +1599,13 @@ const spending: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       const [settledAt, past] = [T, T + HOUR]
-      const settled = async (id: string, more: { expiresAt?: number; shelf?: number; at?: number } = {}) => {
-        await completed(storage, id, { expiresAt: more.expiresAt ?? past }, more.shelf ?? past)
+      const settled = async (id: string, more: { expiresAt?: number; callExpiresAt?: number; at?: number } = {}) => {
+        await completed(storage, id, { expiresAt: more.expiresAt ?? past }, more.callExpiresAt ?? past)
         const now = more.at ?? settledAt
         await storage.finishSettlement(id, await claimed(storage, id), { kind: 'paid', receipt: receipt() }, { now })
       }
       await settled('old')
-      await settled('kept', { shelf: past + 1 })
+      await settled('kept', { callExpiresAt: past + 1 })
       await settled('spendable', { expiresAt: past + 1 })
       await settled('young', { at: settledAt + 1 })
       await completed(storage, 'unresolved', { expiresAt: past }, past)
@@ -1701,9 +1706,9 @@ function at<C>(now = T, cap?: C): { now: number; until: number; cap?: C } {
 }
 
 /** Opens a call that is queued, until far ahead unless told; `expiresAt` is its authorization's, `shelf` its own. */
-async function opened(storage: Storage, id: string, shape: Shape = {}, shelf = T + 48 * HOUR): Promise<Call> {
+async function opened(storage: Storage, id: string, shape: Shape = {}, callExpiresAt = T + 48 * HOUR): Promise<Call> {
   const { key = keyOf(id), until = T + 100 * HOUR, expiresAt = T + HOUR, ...call } = shape
-  const answer = await storage.openCall(newCall(id, { ...call, expiresAt: shelf }), signed(key, expiresAt), {
+  const answer = await storage.openCall(newCall(id, { ...call, expiresAt: callExpiresAt }), signed(key, expiresAt), {
     now: T,
     until,
   })
@@ -1716,8 +1721,8 @@ function record(more: Partial<StoredRecord> = {}): StoredRecord {
 }
 
 /** A call with a result, unpaid. */
-async function completed(storage: Storage, id: string, shape: Shape = {}, shelf?: number): Promise<void> {
-  await opened(storage, id, shape, shelf)
+async function completed(storage: Storage, id: string, shape: Shape = {}, callExpiresAt?: number): Promise<void> {
+  await opened(storage, id, shape, callExpiresAt)
   await storage.moveCall(id, { workStatus: ['queued'] }, { workStatus: 'completed', result: { made: id }, endedAt: T })
 }
 
@@ -1727,7 +1732,7 @@ async function claimed(storage: Storage, id: string, now = T): Promise<number> {
 }
 
 /** What `spendByModel` says of a call that is made without a shape, beside the numbers. */
-const SKETCH = { gateway: 'devnet', endpoint: 'images', model: 'sketch/small', asset: ASSET } satisfies Partial<Spend>
+const DEMO = { gateway: 'devnet', endpoint: 'images', model: 'sketch/small', asset: ASSET } satisfies Partial<Spend>
 
 /** A settled call: `amount` is what its receipt says, `shelf` the end of its shelf life. */
 async function spent(
@@ -1739,9 +1744,9 @@ async function spent(
     settledAt = T,
     ...shape
   }: Partial<NewCall> & { usage?: Usage; amount?: string; settledAt?: number },
-  shelf = T + 48 * HOUR,
+  callExpiresAt = T + 48 * HOUR,
 ): Promise<void> {
-  await completed(storage, id, shape, shelf)
+  await completed(storage, id, shape, callExpiresAt)
   if (usage) await storage.moveCall(id, { workStatus: ['completed'] }, { usage })
   const outcome: Outcome = { kind: 'paid', receipt: { ...receipt(), amount } }
   await storage.finishSettlement(id, await claimed(storage, id), outcome, { now: settledAt })

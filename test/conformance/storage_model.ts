@@ -1,6 +1,7 @@
 /**
- * A random life of calls, settlers and a chain over one storage: crashes, stalled settlers, dropped and late broadcasts, cancels,
- * lost owners, polls with fresh signatures. Whatever happens, no buyer may be charged twice for a call.
+ * A random life of calls, settlers and a chain over one storage: crashes, stalled settlers, dropped and late
+ * broadcasts, cancels, lost owners, polls with fresh signatures. Whatever happens, no buyer may be charged twice for a
+ * call.
  */
 import { usdc } from '../../core/x402/money.ts'
 import type { Authorization, Claim, NewCall, Outcome, Storage } from '../../core/ports/mod.ts'
@@ -24,10 +25,12 @@ type Settler = {
   readonly key: string
   readonly token: number
   hasSent: boolean
-  readonly mustLook: boolean
+  readonly mustPoll: boolean
 }
 
-/** Plays `steps` random moves, then lets the reconciler finish. Answers with what went wrong: the empty list is the law. */
+/**
+ * Plays `steps` random moves, then lets the reconciler finish. Answers with what went wrong: the empty list is the law.
+ */
 export async function playMoney(storage: Storage, seed: number, steps: number): Promise<readonly string[]> {
   const random = dice(seed)
   const coins = new Map<string, Coin>()
@@ -85,16 +88,16 @@ export async function playMoney(storage: Storage, seed: number, steps: number): 
   }
 
   function hire(call: string, key: string, answer: Claim): void {
-    if (answer.kind === 'yours') settlers.push({ call, key, token: answer.token, hasSent: false, mustLook: false })
+    if (answer.kind === 'yours') settlers.push({ call, key, token: answer.token, hasSent: false, mustPoll: false })
     if (answer.kind !== 'retry') return
-    settlers.push({ call, key: answer.authorization.key, token: answer.token, hasSent: false, mustLook: answer.sent })
+    settlers.push({ call, key: answer.authorization.key, token: answer.token, hasSent: false, mustPoll: answer.sent })
   }
 
   async function settle(): Promise<void> {
     const settler = one(settlers)
     if (!settler || chance(0.5)) return
     const its = coin(settler.key)
-    if (settler.mustLook || settler.hasSent) {
+    if (settler.mustPoll || settler.hasSent) {
       if (its.state === 'spent') return await finish(settler, { kind: 'paid', receipt: receiptOf(settler.key) })
       if (isDead(its)) return await finish(settler, { kind: 'dead' })
     }

@@ -83,10 +83,10 @@ export function questions(random: () => number): () => Question {
     }
     if (pick < 0.75) {
       const [token, end] = [1 + upTo(3), outcome()]
-      const shelf = random() < 0.3 ? { expiresAt: at + upTo(3_000) } : {}
+      const expiry = random() < 0.3 ? { expiresAt: at + upTo(3_000) } : {}
       return {
         verb: 'finishSettlement',
-        put: (storage) => storage.finishSettlement(some, token, end, { now: at, ...shelf }),
+        put: (storage) => storage.finishSettlement(some, token, end, { now: at, ...expiry }),
       }
     }
     const owner = one('me', 'you')
@@ -96,7 +96,7 @@ export function questions(random: () => number): () => Question {
     const next = id()
     const after = one('', some)
     const payer = one('0xa', '0xb')
-    const kept = {
+    const record = {
       kind: one('asset', 'number'),
       id: one('x', 'y'),
       owner,
@@ -114,16 +114,16 @@ export function questions(random: () => number): () => Question {
       },
       { verb: 'unsettled', put: (storage) => storage.unsettled(at, 1 + take) },
       { verb: 'spendByModel', put: (storage) => storage.spendByModel(payer, at - 500 * take) },
-      { verb: 'putRecord', put: (storage) => storage.putRecord(kept, at) },
-      { verb: 'getRecord', put: (storage) => storage.getRecord(kept.kind, kept.id, at) },
+      { verb: 'putRecord', put: (storage) => storage.putRecord(record, at) },
+      { verb: 'getRecord', put: (storage) => storage.getRecord(record.kind, record.id, at) },
       {
         verb: 'listRecords',
         put: async (storage) =>
-          (await storage.listRecords(kept.kind, owner, { now: at, limit: 9 })).toSorted((a, b) =>
+          (await storage.listRecords(record.kind, owner, { now: at, limit: 9 })).toSorted((a, b) =>
             a.id < b.id ? -1 : 1,
           ),
       },
-      { verb: 'moveRecord', put: (storage) => storage.moveRecord(kept, { count: seen }, at) },
+      { verb: 'moveRecord', put: (storage) => storage.moveRecord(record, { count: seen }, at) },
       { verb: 'lease', put: (storage) => storage.lease('sweep', owner, { now: at, until: at + 100 }) },
       { verb: 'hit', put: (storage) => storage.hit(bucket, take, at) },
       { verb: 'prune', put: (storage) => storage.prune(at) },

@@ -4,13 +4,14 @@ import { never, stopped, turn } from './abort.ts'
 import type { Law } from './law.ts'
 
 /**
- * What becomes of a job is in its prompt, for vendors that can be told: one behind a stand-in reads these words, and puts VENDOR_SAYS into all
- * that it says of a refusal or a failure. A vendor that makes what it is asked for may make these as well.
+ * What becomes of a job is in its prompt, for vendors that can be told: one behind a stand-in reads these words, and
+ * puts VENDOR_SAYS into all that it says of a refusal or a failure. A vendor that makes what it is asked for may make
+ * these as well.
  */
 export const ENDLESS = 'never ends'
 export const DOOMED = 'fails in the end'
 export const BARRED = 'is refused at once'
-export const VENDOR_SAYS = 'upstream text zebra-7431'
+export const UPSTREAM_TEXT = 'upstream text zebra-7431'
 
 export const CLIP_JOB: VideoJob = { model: 'any', prompt: 'a red fox in the snow', seconds: 4, resolution: '480p' }
 const OTHER: VideoJob = { ...CLIP_JOB, prompt: 'a lighthouse at night', seconds: 8 }
@@ -78,7 +79,7 @@ export const videoVendorLaws: readonly Law<VideoVendor>[] = [
       const state = await made(await subject.open(), { ...CLIP_JOB, prompt: DOOMED })
       if (state.kind === 'done') return
       expect(state.reason).toMatch(/^[A-Z][^{}<>]{8,200}\.$/)
-      expect(state.reason).not.toContain(VENDOR_SAYS)
+      expect(state.reason).not.toContain(UPSTREAM_TEXT)
     },
   },
   {
@@ -87,7 +88,7 @@ export const videoVendorLaws: readonly Law<VideoVendor>[] = [
       const vendor = await subject.open()
       const error = await vendor.submit({ ...CLIP_JOB, prompt: BARRED }, never()).catch((reason: unknown) => reason)
       if (!(error instanceof Error)) return
-      expect([error instanceof ApiError, allOf(error).includes(VENDOR_SAYS)]).toEqual([true, false])
+      expect([error instanceof ApiError, allOf(error).includes(UPSTREAM_TEXT)]).toEqual([true, false])
     },
   },
   {

@@ -1,21 +1,24 @@
 /** A process that is struck by death, or by one failing answer, for tests of what is left after it. */
 import type { ImageVendor, Ports } from '../../core/mod.ts'
 
-/** What befalls a process at its k-th question to the world, before that takes effect or right after: death, or an error that it survives. */
+/**
+ * What befalls a process at its k-th question to the world, before that takes effect or right after: death, or an error
+ * that it survives.
+ */
 export type Blow = { readonly at: number; readonly after: boolean; readonly kills: boolean }
 
 /** Ports of a process that is struck. After a death nothing is done and nothing answers, as after kill -9. */
 export function injected(ports: Ports, { at, after, kills }: Blow) {
-  const asked: string[] = []
+  const requests: string[] = []
   const never = new Promise<never>(() => {})
   let isDead = false
   let isFaultInjected = false
 
-  function step<Asked extends unknown[], Answered>(name: string, ask: (...asked: Asked) => Promise<Answered>) {
-    return (...question: Asked): Promise<Answered> => {
+  function step<Args extends unknown[], Answered>(name: string, ask: (...args: Args) => Promise<Answered>) {
+    return (...question: Args): Promise<Answered> => {
       if (isDead) return never
-      asked.push(name)
-      const isHit = asked.length === at
+      requests.push(name)
+      const isHit = requests.length === at
       isFaultInjected ||= isHit
       isDead = isHit && kills
       const blow = () => (isDead ? never : Promise.reject(new Error('connection reset')))
@@ -48,5 +51,5 @@ export function injected(ports: Ports, { at, after, kills }: Blow) {
     vendors: { ...ports.vendors, ...actors, images, media: step('media', ports.vendors.media) },
     background: (work) => void work.catch(() => {}),
   }
-  return { ports: doomed, asked, isFaultInjected: () => isFaultInjected }
+  return { ports: doomed, requests, isFaultInjected: () => isFaultInjected }
 }

@@ -1,4 +1,7 @@
-/** The endpoint laws on every gateway of the inventory (contract 21.1): the same endpoints, whatever the row says of network, offers and catalog. */
+/**
+ * The endpoint laws on every gateway of the inventory (contract 21.1): the same endpoints, whatever the row says of
+ * network, offers and catalog.
+ */
 import { memoryChain } from '../../adapters/chains/memory.ts'
 import { catalog, narrowed, SMALL } from '../../core/mod.ts'
 import { endpointLaws } from '../conformance/endpoints.ts'

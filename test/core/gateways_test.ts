@@ -1,4 +1,7 @@
-/** What differs from one gateway to the next is a row: hidden endpoints, how an absent chain reads, who proves himself without paying. */
+/**
+ * What differs from one gateway to the next is a row: hidden endpoints, how an absent chain reads, who proves himself
+ * without paying.
+ */
 import { describe, expect, test } from 'bun:test'
 import { type MemoryChain, memoryChain } from '../../adapters/chains/memory.ts'
 import { Type } from '@sinclair/typebox'
@@ -53,21 +56,21 @@ test('documents speak of the gateway that was asked: its label, its offers witho
       })),
   }
   const { shop, buyer } = kit({ name: 'solana', label: 'solana-devnet', networks: [network], chain: hinting })
-  const told = async () => await (await shop.fetch(get('/openapi.json'))).text()
-  const first = await told()
+  const described = async () => await (await shop.fetch(get('/openapi.json'))).text()
+  const first = await described()
   expect([
     first.includes('solana-devnet'),
     first.includes('recentBlockhash'),
     first.includes('7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU'),
   ]).toEqual([true, false, true])
-  expect(await told()).toBe(first)
+  expect(await described()).toBe(first)
   expect((await buyer().ask()).body.accepts[0].extra.recentBlockhash).toStartWith('hash ')
 })
 
 test('gateways of two networks serve the same paths, and each names its own network and asset in its 402 (contract 21.1)', async () => {
   const solana = 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1'
   const rows = [kit(), kit({ networks: [solana], chain: memoryChain({ network: solana }) })]
-  const told = await Promise.all(
+  const described = await Promise.all(
     rows.map(async ({ shop, buyer, chain }) => {
       const { paths } = (await (await shop.fetch(get('/openapi.json'))).json()) as { paths: object }
       const { body } = await buyer().ask()
@@ -76,8 +79,8 @@ test('gateways of two networks serve the same paths, and each names its own netw
       return { paths: Object.keys(paths), network: body.accepts[0].network as string }
     }),
   )
-  expect(told[1]?.paths).toEqual(told[0]?.paths ?? [])
-  expect(told.map(({ network }) => network)).toEqual(['eip155:84532', solana])
+  expect(described[1]?.paths).toEqual(described[0]?.paths ?? [])
+  expect(described.map(({ network }) => network)).toEqual(['eip155:84532', solana])
 })
 
 test('a retired gateway answers 404 to everything, in JSON (contract 21.6)', async () => {
@@ -216,7 +219,7 @@ describe('a poll that proves itself by signed headers (contract 2.17)', () => {
     const subject = await stage()
     const now = Math.floor(START / 1000)
     const unknown = { status: 404, error: 'Job not found' }
-    for (const lie of [
+    for (const fakeReply of [
       { wallet: subject.chain.wallet('mallory') },
       { job: 'f'.repeat(32) },
       { kind: 'video' },
@@ -225,8 +228,8 @@ describe('a poll that proves itself by signed headers (contract 2.17)', () => {
       { seconds: Number.NaN },
       { signed: 'nonsense' },
     ]) {
-      const { status, body } = await proved(subject, lie)
-      expect([lie, { status, error: body.error }]).toEqual([lie, unknown])
+      const { status, body } = await proved(subject, fakeReply)
+      expect([fakeReply, { status, error: body.error }]).toEqual([fakeReply, unknown])
     }
     expect((await proved(subject, { seconds: now - 300 })).status).toBe(402)
   })
@@ -244,10 +247,10 @@ describe('a payment that died while its work was done', () => {
     let isDead = true
     return {
       ...chain,
-      settle: async (...asked) =>
-        isDead ? { kind: 'refused', reason: 'its blockhash has expired' } : await chain.settle(...asked),
-      async fate(...asked) {
-        if (!isDead) return await chain.fate(...asked)
+      settle: async (...args) =>
+        isDead ? { kind: 'refused', reason: 'its blockhash has expired' } : await chain.settle(...args),
+      async fate(...args) {
+        if (!isDead) return await chain.fate(...args)
         isDead = false
         return { kind: 'dead', code: 'PAYMENT_BLOCKHASH_STALE' }
       },
@@ -273,19 +276,19 @@ test('a job that waits for its payment outlives the fee payer that its offer nam
   const rotating: MemoryChain = {
     ...chain,
     terms: (now) => chain.terms(now).map((terms) => ({ ...terms, extra: { ...terms.extra, ...offered } })),
-    async identify(payment, offer, ...asked) {
+    async identify(payment, offer, ...args) {
       const isIts = payment.accepted.extra?.feePayer === offer.extra?.feePayer
       return isIts
-        ? await chain.identify(payment, offer, ...asked)
+        ? await chain.identify(payment, offer, ...args)
         : { kind: 'refused', code: 'PAYMENT_INVALID', reason: 'its fee payer is another one' }
     },
-    settle: async (payment, offer, ...asked) =>
+    settle: async (payment, offer, ...args) =>
       offer.extra?.feePayer === offered.feePayer
-        ? await chain.settle(payment, offer, ...asked)
+        ? await chain.settle(payment, offer, ...args)
         : { kind: 'refused', reason: 'nobody signs for it' },
-    fate: async (payment, offer, ...asked) =>
+    fate: async (payment, offer, ...args) =>
       offer.extra?.feePayer === offered.feePayer
-        ? await chain.fate(payment, offer, ...asked)
+        ? await chain.fate(payment, offer, ...args)
         : { kind: 'dead', code: 'PAYMENT_BLOCKHASH_STALE' },
   }
   const { alice, payment, pollUrl } = await readyJob(kit({ inlineMs: 0, chain: rotating }))
@@ -308,8 +311,8 @@ describe('what a wallet may have open', () => {
     const chain = memoryChain()
     const purses: MemoryChain = {
       ...chain,
-      async identify(...asked) {
-        const identity = await chain.identify(...asked)
+      async identify(...args) {
+        const identity = await chain.identify(...args)
         return identity.kind === 'known' ? { ...identity, fundedBy: 'DEPOSIT' } : identity
       },
     }

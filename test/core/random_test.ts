@@ -1,4 +1,7 @@
-/** Random bodies and payment headers, valid, almost valid and garbage. A failure prints the seed and the path that repeat it. */
+/**
+ * Random bodies and payment headers, valid, almost valid and garbage. A failure prints the seed and the path that
+ * repeat it.
+ */
 import { expect, test } from 'bun:test'
 import * as fc from 'fast-check'
 import { memoryChain } from '../../adapters/chains/memory.ts'
@@ -219,8 +222,8 @@ function open() {
   const state = { verified: 0 }
   const chain: typeof cash = {
     ...cash,
-    async verify(...asked) {
-      const verdict = await cash.verify(...asked)
+    async verify(...args) {
+      const verdict = await cash.verify(...args)
       if (verdict.kind === 'valid') state.verified++
       return verdict
     },

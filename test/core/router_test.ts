@@ -91,8 +91,8 @@ describe('a menu', () => {
   })
 
   test('keeps all endpoints in order, and the paid ones by name', () => {
-    const { endpoints: kept, sold } = router(endpoints)
-    expect(kept).toEqual(endpoints)
+    const { endpoints: registered, sold } = router(endpoints)
+    expect(registered).toEqual(endpoints)
     expect([...sold.keys()]).toEqual(endpoints.filter(({ kind }) => kind === 'sold').map(({ name }) => name))
   })
 

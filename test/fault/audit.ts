@@ -127,17 +127,17 @@ function judged(
   settled: ReadonlyMap<string, Row>,
   owners: Map<string, Purchase>,
 ): readonly string[] {
-  const said = oddities.map((oddity) => `${buyer.address} was told: ${oddity}`)
-  if (!delivered) return [...said, `${buyer.address} left without a picture: ${JSON.stringify([...answers])}`]
+  const reports = oddities.map((oddity) => `${buyer.address} was told: ${oddity}`)
+  if (!delivered) return [...reports, `${buyer.address} left without a picture: ${JSON.stringify([...answers])}`]
   const row = settled.get(delivered.id)
-  if (!row) return [...said, `call ${delivered.id} was delivered and is not paid`]
-  if (owners.has(delivered.id)) return [...said, `call ${delivered.id} was delivered for two purchases`]
+  if (!row) return [...reports, `call ${delivered.id} was delivered and is not paid`]
+  if (owners.has(delivered.id)) return [...reports, `call ${delivered.id} was delivered for two purchases`]
   owners.set(delivered.id, { buyer, delivered, oddities, answers } as Purchase)
   if (row.payer.toLowerCase() !== buyer.address.toLowerCase())
-    return [...said, `call ${delivered.id} was paid by ${row.payer}, not by its buyer`]
+    return [...reports, `call ${delivered.id} was paid by ${row.payer}, not by its buyer`]
   return lineOf(row).transaction === delivered.transaction
-    ? said
-    : [...said, `call ${delivered.id} names a transaction that is not its own`]
+    ? reports
+    : [...reports, `call ${delivered.id} names a transaction that is not its own`]
 }
 
 export function lineOf({ payer, quote, receipt, paid }: Row): Line {

@@ -1,4 +1,6 @@
-/** Careful clients: they resend what they have signed until they know better, and write down everything they were told. */
+/**
+ * Careful clients: they resend what they have signed until they know better, and write down everything they were told.
+ */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import { pollKey } from '../../core/call/poll_urls.ts'
@@ -27,7 +29,7 @@ export type Purchase = {
   /** Everything signed for it, in order. */
   readonly signed: Payment[]
   /** Every call that it was told of. */
-  readonly told: Set<string>
+  readonly reported: Set<string>
   /** The call that delivered, and its picture's address; undefined while nothing has arrived. */
   delivered: { readonly id: string; readonly transaction: string; readonly url: string } | undefined
   /** What no client should be told. */
@@ -55,7 +57,7 @@ export const newPurchase = (
   order,
   lifeSeconds,
   signed: [],
-  told: new Set(),
+  reported: new Set(),
   delivered: undefined,
   oddities: [],
   answers: new Map(),
@@ -88,8 +90,9 @@ export async function buy(
     if (isAway) return await pause(pollMs / 2 + chance.below(pollMs))
     const { status, body } = answer
     const id = body?.job_id ?? body?.id
-    if (typeof id === 'string') purchase.told.add(id)
-    if (status === 200 && body.status === 'failed') return void (poll = undefined) // not charged: the same authorization is free again
+    if (typeof id === 'string') purchase.reported.add(id)
+    // Not charged: the same authorization is free again.
+    if (status === 200 && body.status === 'failed') return void (poll = undefined)
     if (status === 200) return deliver(answer)
     if (status === 202) {
       poll = body.poll_url ?? poll
@@ -160,7 +163,10 @@ async function request(url: string, { method, payment, body }: Request): Promise
   return { status: response.status, headers: response.headers, body: text === '' ? undefined : JSON.parse(text) }
 }
 
-/** Asks for a delivered result once more, and for its picture. Undefined when both are as they should be, else what is wrong. */
+/**
+ * Asks for a delivered result once more, and for its picture. Undefined when both are as they should be, else what is
+ * wrong.
+ */
 export async function fetchAgain(
   { delivered, signed, order }: Purchase,
   { origin }: Replica,

@@ -7,7 +7,7 @@ import { type Board, buy, newPurchase, type Order, type Purchase } from './buyer
 import { type Point, points, type Scene } from './kill_points.ts'
 import { type Killed, killAt } from './killer.ts'
 import type { Replica } from './replicas.ts'
-import { bury, type Stage, stage } from './stage.ts'
+import { bury, type Stage, stage } from './fixture.ts'
 
 export type FaultOptions = {
   readonly seed: number
@@ -15,7 +15,9 @@ export type FaultOptions = {
   readonly kills: number
   /** Share of messages between gateway and chain that meet trouble; 0.05 unless told. */
   readonly trouble?: number
-  /** Ends what a dead process held at once, as if its leases' half minute had passed: a short run has no time to wait. */
+  /**
+   * Ends what a dead process held at once, as if its leases' half minute had passed: a short run has no time to wait.
+   */
   readonly hasten?: boolean
   readonly log?: (line: string) => void
   /** May look into the books, and spoil them, after the audit and before everything ends. */
@@ -26,7 +28,7 @@ export type FaultReport = Audit & {
   readonly kills: readonly Killed[]
   readonly seconds: number
   /** Messages between the gateway and the chain, and what they met. */
-  readonly wire: Readonly<Record<string, number>>
+  readonly rpc: Readonly<Record<string, number>>
   /** What buyers' requests came back with. */
   readonly answers: ReadonlyMap<string, number>
   readonly alerts: readonly string[]
@@ -55,7 +57,7 @@ export async function fault({
   const undo: (() => unknown)[] = []
   try {
     const proxy = { chance: dice(0), slowMs: hasten ? 300 : 3_000, silentShare: hasten ? 0 : 0.3 }
-    const { replicas, people, pool, node, payTo, media, dir, wire } = await stage(undo, { buyers, proxy })
+    const { replicas, people, pool, node, payTo, media, dir, rpc } = await stage(undo, { buyers, proxy })
     log(`seed ${seed}: ${buyers} buyers, ${kills} kills; ready after ${seconds(startedAt)} s`)
 
     const board: Board = new Set()
@@ -67,8 +69,8 @@ export async function fault({
       pollMs: hasten ? 150 : 1_000,
       hurriedSeconds: hasten ? 9 : 40,
     })
-    const scene: Scene = { pool, proxy: wire, media, board }
-    wire.setTrouble(trouble)
+    const scene: Scene = { pool, proxy: rpc, media, board }
+    rpc.setTrouble(trouble)
     const killed = await rampage({
       replicas,
       scene,
@@ -81,7 +83,7 @@ export async function fault({
     })
     shopping.releaseAll()
     await shopping.over
-    wire.setTrouble(0)
+    rpc.setTrouble(0)
     await quiet(pool)
     const ledgerRows: Ledger = { pool, rpcUrl: node.url, payTo, purchases: shopping.purchases, replicas }
     const audited = await audit(ledgerRows)
@@ -94,7 +96,7 @@ export async function fault({
       ...audited,
       kills: killed,
       seconds: Number(seconds(startedAt)),
-      wire: { ...wire.counts },
+      rpc: { ...rpc.counts },
       answers,
       alerts,
       pids: replicas.flatMap((each) => each.pids),
@@ -116,7 +118,10 @@ type Shopping = {
   readonly hurriedSeconds: number
 }
 
-/** Buyers come in waves, so that there is business at each kill; each buys one picture or two, one after the other. Some sign for a short time. */
+/**
+ * Buyers come in waves, so that there is business at each kill; each buys one picture or two, one after the other. Some
+ * sign for a short time.
+ */
 function shop(people: Stage['people'], { replicas, board, chance: dice, waves, pollMs, hurriedSeconds }: Shopping) {
   const gates = Array.from({ length: waves }, () => Promise.withResolvers<void>())
   const purchases: Purchase[] = []
@@ -160,7 +165,9 @@ type Rampage = {
   log(line: string): void
 }
 
-/** Kills one replica after the other, each point first once and then what was missed; starts each again after a while. */
+/**
+ * Kills one replica after the other, each point first once and then what was missed; starts each again after a while.
+ */
 async function rampage({
   replicas,
   scene,
@@ -186,9 +193,10 @@ async function rampage({
     for (const point of kill.hit) hit.add(point)
     killed.push(kill)
     const downMs = hasten ? chance.below(200) : 200 + chance.below(4_000)
-    log(
-      `${(kill.afterMs / 1000).toFixed(1).padStart(6)} s  killed ${kill.replica.padEnd(3)} at ${aim.padEnd(9)} ${kill.hit.includes(aim) ? '' : 'MISSED '}after ${kill.tries} looks, calls at ${kill.hit.join(' ') || 'none'}; back in ${downMs} ms`,
-    )
+    const seconds = (kill.afterMs / 1000).toFixed(1).padStart(6)
+    const missed = kill.hit.includes(aim) ? '' : 'MISSED '
+    const where = `at ${aim.padEnd(9)} ${missed}after ${kill.tries} looks, calls at ${kill.hit.join(' ') || 'none'}`
+    log(`${seconds} s  killed ${kill.replica.padEnd(3)} ${where}; back in ${downMs} ms`)
     restarts.push(restart(target, downMs))
   }
   await Promise.all(restarts)
@@ -216,7 +224,10 @@ async function keyed(replicas: readonly Replica[], { pool }: Scene, chance: Chan
   throw new Error('no replica holds a relayer key')
 }
 
-/** Waits until no call is under way and none is in doubt, no longer than the bound; what is left then is the audit's to name. */
+/**
+ * Waits until no call is under way and none is in doubt, no longer than the bound; what is left then is the audit's to
+ * name.
+ */
 async function quiet(pool: Pool): Promise<void> {
   const until = performance.now() + BOUND_MS
   while (performance.now() < until) {

@@ -1,4 +1,7 @@
-/** The short form of `bun run fault`: real processes, a bad wire, kills; what dead processes held ends at once instead of after half a minute. */
+/**
+ * The short form of `bun run fault`: real processes, a bad wire, kills; what dead processes held ends at once instead
+ * of after half a minute.
+ */
 import { expect, test } from 'bun:test'
 import { existsSync } from 'node:fs'
 import { audit, type Ledger } from './audit.ts'
@@ -18,39 +21,39 @@ function isAlive(pid: number): boolean {
 /** What the audit says of books that somebody has spoiled; they are as before when it has said it. */
 async function spoiled({ pool, ...ledgerRows }: Ledger): Promise<Readonly<Record<string, readonly string[]>>> {
   const one = `id = (SELECT min(id) FROM calls WHERE payment_status = 'settled')`
-  const said = async (changed: Partial<Ledger> = {}) => (await audit({ pool, ...ledgerRows, ...changed })).violations
+  const textOf = async (changed: Partial<Ledger> = {}) => (await audit({ pool, ...ledgerRows, ...changed })).violations
   const during = async (spoil: string, mend: string) => {
     await pool.query(`UPDATE calls SET ${spoil} WHERE ${one}`)
-    const violations = await said()
+    const violations = await textOf()
     await pool.query(`UPDATE calls SET ${mend} WHERE ${one}`)
     return violations
   }
   const [first, second] = ledgerRows.purchases
-  const twice = ledgerRows.purchases.map((purchase) =>
+  const duplicates = ledgerRows.purchases.map((purchase) =>
     purchase === second ? { ...purchase, delivered: first!.delivered } : purchase,
   )
   return {
     unit: await during('quote = quote + 1', 'quote = quote - 1'),
     transaction: await during(`receipt = replace(receipt, '0x', '0y')`, `receipt = replace(receipt, '0y', '0x')`),
-    charged: await said({ purchases: ledgerRows.purchases.slice(1) }),
-    undelivered: await said({
+    charged: await textOf({ purchases: ledgerRows.purchases.slice(1) }),
+    undelivered: await textOf({
       purchases: ledgerRows.purchases.map((purchase) =>
         purchase === first ? { ...purchase, delivered: undefined } : purchase,
       ),
     }),
-    twice: await said({ purchases: twice }),
-    whole: await said(),
+    duplicates: await textOf({ purchases: duplicates }),
+    whole: await textOf(),
   }
 }
 
 test(`kill -9 and a bad wire leave every picture paid once, nobody charged for nothing and no job stuck (seed ${SEED})`, async () => {
-  let said: Awaited<ReturnType<typeof spoiled>> = {}
+  let input: Awaited<ReturnType<typeof spoiled>> = {}
   const report = await fault({
     seed: SEED,
     buyers: 12,
     kills: 2,
     hasten: true,
-    afterwards: async (ledgerRows) => void (said = await spoiled(ledgerRows)),
+    afterwards: async (ledgerRows) => void (input = await spoiled(ledgerRows)),
   })
   const { counts, kills, violations, ledgerSum, chainSum } = report
   expect(violations).toEqual([])
@@ -65,10 +68,10 @@ test(`kill -9 and a bad wire leave every picture paid once, nobody charged for n
   expect(existsSync(report.dir)).toBe(false)
 
   // An audit that finds nothing wrong with anything would find nothing here either.
-  expect(said.whole).toEqual([])
-  expect(said.unit).toContainEqual(expect.stringContaining('in the ledger, not on the chain'))
-  expect(said.transaction).toContainEqual(expect.stringContaining('on the chain, not in the ledger'))
-  expect(said.charged).toContainEqual(expect.stringContaining('was charged, and nobody has its result'))
-  expect(said.undelivered).toContainEqual(expect.stringContaining('left without a picture'))
-  expect(said.twice).toContainEqual(expect.stringContaining('delivered for two purchases'))
+  expect(input.whole).toEqual([])
+  expect(input.unit).toContainEqual(expect.stringContaining('in the ledger, not on the chain'))
+  expect(input.transaction).toContainEqual(expect.stringContaining('on the chain, not in the ledger'))
+  expect(input.charged).toContainEqual(expect.stringContaining('was charged, and nobody has its result'))
+  expect(input.undelivered).toContainEqual(expect.stringContaining('left without a picture'))
+  expect(input.duplicates).toContainEqual(expect.stringContaining('delivered for two purchases'))
 }, 300_000)

@@ -1,4 +1,7 @@
-/** Where in a paid call a replica is, seen from outside while it is frozen: the database, the files, the wire and the buyers say it. */
+/**
+ * Where in a paid call a replica is, seen from outside while it is frozen: the database, the files, the wire and the
+ * buyers say it.
+ */
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -61,7 +64,7 @@ export async function pointsOf(
   for (const { nonce, replica, isPost } of board) {
     if (replica !== name) continue
     const row = byNonce.get(nonce)
-    if (isPost && !row && proxy.hasAsked(name, nonce)) hit.add('asked')
+    if (isPost && !row && proxy.hasRequested(name, nonce)) hit.add('asked')
     if (row?.paymentStatus === 'settled' && row.isClaimed) hit.add('recorded')
   }
   for (const { key, workStatus, paymentStatus, isOwn, isClaimed } of rows) {
@@ -73,7 +76,9 @@ export async function pointsOf(
   if ((await orphans()).length > 0 && own.length === 0) hit.add('put')
   return hit
 
-  /** Files that no result names. Those of the dead were counted before; the living store theirs in less than the pause. */
+  /**
+   * Files that no result names. Those of the dead were counted before; the living store theirs in less than the pause.
+   */
   async function orphans(): Promise<readonly string[]> {
     if ((await unnamed()).length === 0) return []
     await pause(STORE_MS)
@@ -100,7 +105,7 @@ const seenOrphans = new Set<string>()
 
 function settlingAt(nonce: string, name: string, { broadcasts }: RpcProxy): Point {
   const carried = [...broadcasts.values()].filter(({ replica, raw }) => replica === name && raw.includes(nonce))
-  if (carried.some(({ isReceiptTold }) => isReceiptTold)) return 'receipt'
+  if (carried.some(({ isReceiptSent }) => isReceiptSent)) return 'receipt'
   return carried.some(({ isWithNode }) => isWithNode) ? 'broadcast' : 'stored'
 }
 

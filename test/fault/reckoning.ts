@@ -1,6 +1,6 @@
 /** The reckoning after a storm: what was read, the ledger and the chain have to be one story. It changes nothing. */
 import { differing } from './audit.ts'
-import { type Errand, isAfterReply } from './errands.ts'
+import { type Task, isAfterReply } from './tasks.ts'
 
 /** Money that moved, by the nonce of its authorization. */
 export type Moved = {
@@ -19,7 +19,7 @@ export type LedgerRow = {
 }
 
 export type Facts = {
-  readonly errands: readonly Errand[]
+  readonly tasks: readonly Task[]
   /** Everything that was paid to the seller, from the first block on. */
   readonly chain: readonly Moved[]
   readonly ledger: readonly LedgerRow[]
@@ -28,7 +28,7 @@ export type Facts = {
   /** Nonces of everything that any buyer has ever signed. */
   readonly signed: ReadonlySet<string>
   /** What could not be collected by whoever paid for it, and what was said instead. */
-  readonly uncollected: ReadonlyMap<Errand, string>
+  readonly uncollected: ReadonlyMap<Task, string>
 }
 
 /** What one wallet that has never settled anything may have open after the reply (contract 1.47). */
@@ -47,7 +47,7 @@ export type Invariant = keyof typeof INVARIANTS
 export type Reckoning = {
   readonly counts: Readonly<
     Record<
-      | 'errands'
+      | 'tasks'
       | 'whole'
       | 'part'
       | 'refused'
@@ -65,19 +65,21 @@ export type Reckoning = {
   /** Worth, in micro-USDC, of what was given away beyond the cap, and within it. */
   readonly given: bigint
   readonly capped: bigint
-  /** Beyond the cap as well, by drained wallets that had paid something: contract 1.47 sets them none. Not a violation. */
+  /**
+   * Beyond the cap as well, by drained wallets that had paid something: contract 1.47 sets them none. Not a violation.
+   */
   readonly taken: bigint
   readonly violations: readonly { readonly invariant: Invariant; readonly text: string }[]
 }
 
-export function reckon({ errands, chain, ledger, drained, signed, uncollected }: Facts): Reckoning {
+export function reckon({ tasks, chain, ledger, drained, signed, uncollected }: Facts): Reckoning {
   const violations: { invariant: Invariant; text: string }[] = []
   const violate = (invariant: Invariant, text: string) => void violations.push({ invariant, text })
   const byNonce = new Map(chain.map((line) => [line.nonce, line]))
-  const movedFor = (errand: Errand) => errand.signed.flatMap((payment) => byNonce.get(nonceOf(payment)) ?? [])
-  const gifts: { readonly errand: Errand; readonly count: number }[] = []
+  const movedFor = (task: Task) => task.signed.flatMap((payment) => byNonce.get(nonceOf(payment)) ?? [])
+  const gifts: { readonly task: Task; readonly count: number }[] = []
   const counts = {
-    errands: errands.length,
+    tasks: tasks.length,
     whole: 0,
     part: 0,
     refused: 0,
@@ -91,54 +93,54 @@ export function reckon({ errands, chain, ledger, drained, signed, uncollected }:
   }
   let paid = 0n
 
-  for (const errand of errands) {
-    const moved = movedFor(errand)
-    const who = `${errand.ware} of ${errand.buyer.address}`
+  for (const task of tasks) {
+    const moved = movedFor(task)
+    const who = `${task.ware} of ${task.buyer.address}`
     counts.transfers += moved.length
-    counts.answers += errand.works.size
+    counts.answers += task.works.size
     paid += moved.reduce((sum, { units }) => sum + units, 0n)
-    if (errand.end === 'whole') counts.whole++
-    if (errand.end === 'part') counts.part++
-    if (errand.end === 'refused') counts.refused++
+    if (task.end === 'whole') counts.whole++
+    if (task.end === 'part') counts.part++
+    if (task.end === 'refused') counts.refused++
     if (moved.length > 1)
       violate(
         'chargedOnce',
         `${who} was charged ${moved.length} times: ${moved.map(({ transaction }) => transaction).join(' ')}`,
       )
-    const spare = errand.works.size - moved.length
-    if (spare > 0) gifts.push({ errand, count: spare })
-    if (moved.length === 0 && errand.works.size === 0 && errand.partBytes > 0) counts.partsUnpaid++
-    const said = uncollected.get(errand)
-    if (said !== undefined)
-      violate('nothingLost', `${who} was paid in ${moved[0]?.transaction}, and asked for it gives ${said}`)
-    if (errand.end === 'left') violate('nothingStuck', `${who} was never served: ${shown(errand)}`)
-    for (const oddity of errand.oddities) violate('noSurprise', `${who}: ${oddity}`)
+    const spare = task.works.size - moved.length
+    if (spare > 0) gifts.push({ task, count: spare })
+    if (moved.length === 0 && task.works.size === 0 && task.partBytes > 0) counts.partsUnpaid++
+    const uncollectedReason = uncollected.get(task)
+    if (uncollectedReason !== undefined)
+      violate('nothingLost', `${who} was paid in ${moved[0]?.transaction}, and asked for it gives ${uncollectedReason}`)
+    if (task.end === 'left') violate('nothingStuck', `${who} was never served: ${printed(task)}`)
+    for (const oddity of task.oddities) violate('noSurprise', `${who}: ${oddity}`)
   }
 
   const open = new Map<string, { calls: number; units: bigint }>()
   const payers = new Set(chain.map(({ payer }) => payer.toLowerCase()))
   let [given, capped, taken] = [0n, 0n, 0n]
-  for (const { errand, count } of gifts) {
-    const wallet = walletOf(errand)
-    const isFled = isAfterReply(errand.ware) && drained.has(wallet)
-    const held = open.get(wallet) ?? { calls: 0, units: 0n }
-    const [calls, units] = [held.calls + count, held.units + errand.quote * BigInt(count)]
+  for (const { task, count } of gifts) {
+    const wallet = walletOf(task)
+    const isFled = isAfterReply(task.ware) && drained.has(wallet)
+    const exposed = open.get(wallet) ?? { calls: 0, units: 0n }
+    const [calls, units] = [exposed.calls + count, exposed.units + task.quote * BigInt(count)]
     if (isFled && calls <= CAP.calls && units <= CAP.units) {
       open.set(wallet, { calls, units })
       counts.capped += count
-      capped += errand.quote * BigInt(count)
+      capped += task.quote * BigInt(count)
       continue
     }
     if (isFled && payers.has(wallet)) {
       counts.taken += count
-      taken += errand.quote * BigInt(count)
+      taken += task.quote * BigInt(count)
       continue
     }
     counts.given += count
-    given += errand.quote * BigInt(count)
+    given += task.quote * BigInt(count)
     violate(
       'nothingGiven',
-      `${errand.ware} of ${walletOf(errand)}: ${count} of ${errand.works.size} answers unpaid, each ${errand.quote}`,
+      `${task.ware} of ${walletOf(task)}: ${count} of ${task.works.size} answers unpaid, each ${task.quote}`,
     )
   }
 
@@ -169,6 +171,6 @@ export const isStuck = ({ workStatus, paymentStatus }: Pick<LedgerRow, 'workStat
   paymentStatus === 'settling' ||
   paymentStatus === 'unresolved'
 
-export const nonceOf = ({ payload }: Errand['signed'][number]): string => payload.authorization.nonce.toLowerCase()
-export const walletOf = ({ buyer }: Errand): string => buyer.address.toLowerCase()
-const shown = ({ answers, poll }: Errand): string => `${JSON.stringify([...answers])}${poll ? `, polling ${poll}` : ''}`
+export const nonceOf = ({ payload }: Task['signed'][number]): string => payload.authorization.nonce.toLowerCase()
+export const walletOf = ({ buyer }: Task): string => buyer.address.toLowerCase()
+const printed = ({ answers, poll }: Task): string => `${JSON.stringify([...answers])}${poll ? `, polling ${poll}` : ''}`

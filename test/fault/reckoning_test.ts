@@ -2,7 +2,7 @@
 import { expect, test } from 'bun:test'
 import { privateKeyToAccount } from 'viem/accounts'
 import type { Payment } from '../server/clients/payer.ts'
-import { type Errand, newErrand, type Ware } from './errands.ts'
+import { type Task, newTask, type Ware } from './tasks.ts'
 import { CAP, type Facts, INVARIANTS, type Invariant, nonceOf, reckon } from './reckoning.ts'
 
 const PRICE = 20_000n
@@ -11,9 +11,9 @@ const signature = (index: number) =>
   ({ payload: { authorization: { nonce: `0x${index.toString(16).padStart(64, '0')}` } } }) as unknown as Payment
 
 /** Somebody who has read one answer for one signature. */
-function served(index: number, { ware = 'stream', of = index }: { ware?: Ware; of?: number } = {}): Errand {
-  const errand = newErrand({ ware, buyer: buyer(of), ms: 0, about: `errand ${index}` })
-  return Object.assign(errand, {
+function served(index: number, { ware = 'stream', of = index }: { ware?: Ware; of?: number } = {}): Task {
+  const task = newTask({ ware, buyer: buyer(of), ms: 0, about: `task ${index}` })
+  return Object.assign(task, {
     signed: [signature(index)],
     works: new Set([`work ${index}`]),
     quote: PRICE,
@@ -21,11 +21,11 @@ function served(index: number, { ware = 'stream', of = index }: { ware?: Ware; o
   })
 }
 
-/** Books in which every errand is paid once. */
-function wholeBooks(errands: readonly Errand[] = [served(1), served(2), served(3, { ware: 'video' })]): Facts {
-  const chain = errands.map((errand, index) => ({
-    nonce: nonceOf(errand.signed[0]!),
-    payer: errand.buyer.address.toLowerCase(),
+/** Books in which every task is paid once. */
+function wholeBooks(tasks: readonly Task[] = [served(1), served(2), served(3, { ware: 'video' })]): Facts {
+  const chain = tasks.map((task, index) => ({
+    nonce: nonceOf(task.signed[0]!),
+    payer: task.buyer.address.toLowerCase(),
     units: PRICE,
     transaction: `0xt${index}`,
   }))
@@ -38,7 +38,7 @@ function wholeBooks(errands: readonly Errand[] = [served(1), served(2), served(3
     paymentStatus: 'settled',
   }))
   return {
-    errands,
+    tasks,
     chain,
     ledger,
     drained: new Set(),
@@ -54,17 +54,17 @@ const broken = (facts: Facts): readonly Invariant[] => [
 test('whole books have no violation, and count what they hold', () => {
   const { counts, paid, violations } = reckon(wholeBooks())
   expect(violations).toEqual([])
-  expect(counts).toMatchObject({ errands: 3, whole: 3, answers: 3, transfers: 3, given: 0 })
+  expect(counts).toMatchObject({ tasks: 3, whole: 3, answers: 3, transfers: 3, given: 0 })
   expect(paid).toBe(3n * PRICE)
 })
 
 const spoils: Readonly<Record<string, { readonly breaks: Invariant; spoil(ledgerRows: Facts): Facts }>> = {
-  'two signatures of one errand moved money': {
+  'two signatures of one task moved money': {
     breaks: 'chargedOnce',
-    spoil({ errands: [first, second, ...rest], ...ledgerRows }) {
+    spoil({ tasks: [first, second, ...rest], ...ledgerRows }) {
       return {
         ...ledgerRows,
-        errands: [
+        tasks: [
           { ...first!, signed: [...first!.signed, ...second!.signed], works: new Set(['work 1', 'work 2']) },
           ...rest,
         ],
@@ -77,7 +77,7 @@ const spoils: Readonly<Record<string, { readonly breaks: Invariant; spoil(ledger
   },
   'what was paid cannot be collected': {
     breaks: 'nothingLost',
-    spoil: (ledgerRows) => ({ ...ledgerRows, uncollected: new Map([[ledgerRows.errands[0]!, '404']]) }),
+    spoil: (ledgerRows) => ({ ...ledgerRows, uncollected: new Map([[ledgerRows.tasks[0]!, '404']]) }),
   },
   'an answer was read and not paid': {
     breaks: 'nothingGiven',
@@ -85,9 +85,9 @@ const spoils: Readonly<Record<string, { readonly breaks: Invariant; spoil(ledger
   },
   'one payment bought two answers': {
     breaks: 'nothingGiven',
-    spoil: ({ errands: [first, ...rest], ...ledgerRows }) => ({
+    spoil: ({ tasks: [first, ...rest], ...ledgerRows }) => ({
       ...ledgerRows,
-      errands: [{ ...first!, works: new Set(['work 1', 'work 9']) }, ...rest],
+      tasks: [{ ...first!, works: new Set(['work 1', 'work 9']) }, ...rest],
     }),
   },
   'the ledger misses a transfer': {
@@ -96,9 +96,9 @@ const spoils: Readonly<Record<string, { readonly breaks: Invariant; spoil(ledger
   },
   'the chain misses what the ledger says': {
     breaks: 'trueLedger',
-    spoil: ({ errands: [first, ...errands], ...ledgerRows }) => ({
+    spoil: ({ tasks: [first, ...tasks], ...ledgerRows }) => ({
       ...ledgerRows,
-      errands: [{ ...first!, works: new Set() }, ...errands],
+      tasks: [{ ...first!, works: new Set() }, ...tasks],
       chain: ledgerRows.chain.slice(1),
     }),
   },
@@ -133,14 +133,14 @@ const spoils: Readonly<Record<string, { readonly breaks: Invariant; spoil(ledger
     breaks: 'nothingStuck',
     spoil: (ledgerRows) => ({
       ...ledgerRows,
-      errands: [...ledgerRows.errands, { ...served(9), works: new Set(), end: 'left' }],
+      tasks: [...ledgerRows.tasks, { ...served(9), works: new Set(), end: 'left' }],
     }),
   },
   'somebody was told 500': {
     breaks: 'noSurprise',
-    spoil: ({ errands: [first, ...rest], ...ledgerRows }) => ({
+    spoil: ({ tasks: [first, ...rest], ...ledgerRows }) => ({
       ...ledgerRows,
-      errands: [{ ...first!, oddities: ['500'] }, ...rest],
+      tasks: [{ ...first!, oddities: ['500'] }, ...rest],
     }),
   },
 }
@@ -157,9 +157,9 @@ test('every invariant is broken by some of these', () => {
 test('a wallet that was drained before it paid anything may have two answers, worth 0.05 USDC together', () => {
   const unpaid = [11, 12, 13].map((index) => served(index, { of: 11 }))
   const drained = new Set([buyer(11).address.toLowerCase()])
-  const ledgerRows = (errands: readonly Errand[]) => ({
+  const ledgerRows = (tasks: readonly Task[]) => ({
     ...wholeBooks(),
-    errands: [...wholeBooks().errands, ...errands],
+    tasks: [...wholeBooks().tasks, ...tasks],
     drained,
   })
   const two = reckon(ledgerRows(unpaid.slice(0, 2)))

@@ -148,10 +148,10 @@ export async function replica({ name, dir, databaseUrl, env, guard }: ReplicaOpt
 
 function greeting(child: ChildProcess, alerts: string[]): Promise<void> {
   return new Promise((resolve, reject) => {
-    let said = ''
+    let output = ''
     let rest = ''
-    const timer = setTimeout(() => reject(new Error(`a replica did not start in time: ${said}`)), START_MS)
-    child.stderr?.on('data', (chunk) => (said = (said + String(chunk)).slice(-4_000)))
+    const timer = setTimeout(() => reject(new Error(`a replica did not start in time: ${output}`)), START_MS)
+    child.stderr?.on('data', (chunk) => (output = (output + String(chunk)).slice(-4_000)))
     child.stdout?.on('data', (chunk) => {
       const lines = (rest + String(chunk)).split('\n')
       rest = lines.pop() ?? ''
@@ -160,13 +160,16 @@ function greeting(child: ChildProcess, alerts: string[]): Promise<void> {
         if (line.includes('"alert":true')) alerts.push(line.slice(0, 500))
       }
     })
-    child.once('exit', (code, signal) => reject(new Error(`a replica ended with ${code ?? signal}: ${said}`)))
+    child.once('exit', (code, signal) => reject(new Error(`a replica ended with ${code ?? signal}: ${output}`)))
     child.once('exit', () => clearTimeout(timer))
     void once(child, 'spawn').catch(reject)
   })
 }
 
-/** `gateways` are rows of TOML; `films` is the origin of whoever films, on this machine; `talks` of whoever converses and answers JSON-RPC. */
+/**
+ * `gateways` are rows of TOML; `films` is the origin of whoever films, on this machine; `talks` of whoever converses
+ * and answers JSON-RPC.
+ */
 export type Shop = {
   readonly gateways: string
   readonly media: string

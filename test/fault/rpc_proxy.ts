@@ -1,11 +1,17 @@
-/** Between the replicas and the node: a wire that loses, delays and repeats, and that can be stopped at a chosen message. */
+/**
+ * Between the replicas and the node: a wire that loses, delays and repeats, and that can be stopped at a chosen
+ * message.
+ */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import { type Hex, keccak256 } from 'viem'
 import type { Chance } from '../simulation/chance.ts'
 
-/** asked: the node does not know it yet. answered: the node has acted, the replica does not know. told: the replica may know. */
+/**
+ * asked: the node does not know it yet. answered: the node has acted, the replica does not know. told: the replica may
+ * know.
+ */
 export type Stage = 'asked' | 'answered' | 'told'
 export type Moment = {
   readonly replica: string
@@ -17,7 +23,7 @@ export type Moment = {
 export type Watcher = (moment: Moment) => Promise<'cut' | 'go'> | undefined
 
 /** One transaction that a replica has sent. */
-export type Broadcast = { readonly replica: string; readonly raw: string; isWithNode: boolean; isReceiptTold: boolean }
+export type Broadcast = { readonly replica: string; readonly raw: string; isWithNode: boolean; isReceiptSent: boolean }
 
 export type RpcProxy = {
   urlOf(replica: string): string
@@ -29,7 +35,7 @@ export type RpcProxy = {
   /** By hash, everything that was ever sent. */
   readonly broadcasts: ReadonlyMap<Hex, Broadcast>
   /** Whether this replica has ever asked about something; `needle` in lower case. */
-  hasAsked(replica: string, needle: string): boolean
+  hasRequested(replica: string, needle: string): boolean
   readonly counts: { messages: number; dropped: number; delayed: number; repeated: number; limited: number }
   close(): void
 }
@@ -80,10 +86,10 @@ export async function rpcProxy({ upstream, chance, slowMs, silentShare }: ProxyO
     if (await stop('answered', answer)) return hangUp()
     const back = await trouble()
     if (back === 'dropped') return drop()
-    const told = back === 'repeated' ? await ask(question) : answer
-    response.writeHead(200, { 'content-type': 'application/json' }).end(told)
-    for (const [hash, broadcast] of broadcasts) if (isReceiptOf(told, hash)) broadcast.isReceiptTold = true
-    await stop('told', told)
+    const reply = back === 'repeated' ? await ask(question) : answer
+    response.writeHead(200, { 'content-type': 'application/json' }).end(reply)
+    for (const [hash, broadcast] of broadcasts) if (isReceiptOf(reply, hash)) broadcast.isReceiptSent = true
+    await stop('told', reply)
   }
 
   async function ask(question: string): Promise<string> {
@@ -119,7 +125,7 @@ export async function rpcProxy({ upstream, chance, slowMs, silentShare }: ProxyO
       replica,
       raw: raw.toLowerCase(),
       isWithNode: false,
-      isReceiptTold: false,
+      isReceiptSent: false,
     }
     broadcasts.set(hash, broadcast)
     return broadcast
@@ -131,7 +137,7 @@ export async function rpcProxy({ upstream, chance, slowMs, silentShare }: ProxyO
     setLimited: (chosen) => void (limitedShare = chosen),
     watch: (chosen) => void (watcher = chosen),
     broadcasts,
-    hasAsked: (replica, needle) => questions.get(replica)?.some((question) => question.includes(needle)) ?? false,
+    hasRequested: (replica, needle) => questions.get(replica)?.some((question) => question.includes(needle)) ?? false,
     counts,
     close() {
       server.close()

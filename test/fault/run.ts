@@ -1,15 +1,17 @@
 /**
- * `bun run fault [--seed N] [--buyers 200] [--kills 10] [--hasten]`: two gateway processes on one Postgres and one chain, a bad wire between
- * them and the chain, buyers, and a hand that kills. Prints the schedule and the counts; exits with 1 unless every unit of money is where it
- * belongs and, with enough kills, every kill point was hit. `--hasten` ends what the dead held at once. Then the same for videos
- * and for the other rails, scene by scene; `--kills 0` plays these alone. Then bad weather: pauses, a database that goes away, clocks that
- * differ, a node that refuses, wallets that are drained, over a mix of everything that is sold. `--minutes 10` plays the weather alone, scene
- * by scene and then all of it at once, for so long; `--scene TEXT` only the scenes of weather whose name contains the text.
+ * `bun run fault [--seed N] [--buyers 200] [--kills 10] [--hasten]`: two gateway processes on one Postgres and one
+ * chain, a bad wire between them and the chain, buyers, and a hand that kills. Prints the schedule and the counts;
+ * exits with 1 unless every unit of money is where it belongs and, with enough kills, every kill point was hit.
+ * `--hasten` ends what the dead held at once. Then the same for videos and for the other rails, scene by scene;
+ * `--kills 0` plays these alone. Then bad weather: pauses, a database that goes away, clocks that differ, a node that
+ * refuses, wallets that are drained, over a mix of everything that is sold. `--minutes 10` plays the weather alone,
+ * scene by scene and then all of it at once, for so long; `--scene TEXT` only the scenes of weather whose name contains
+ * the text.
  */
 import { parseArgs } from 'node:util'
 import { fault, type FaultOptions, type FaultReport } from './fault.ts'
 import { type Point, points, sayings } from './kill_points.ts'
-import { railFaults } from './rails.ts'
+import { paymentMethodFaults } from './payment_methods.ts'
 import { storm, type StormReport } from './storm.ts'
 import { INVARIANTS, type Invariant } from './reckoning.ts'
 import { type SceneReport, videoFaults } from './videos.ts'
@@ -21,7 +23,7 @@ function reported({
   chainSum,
   kills,
   seconds,
-  wire,
+  rpc,
   answers,
   alerts,
   violations,
@@ -32,7 +34,7 @@ function reported({
   return [
     `counts: ${list(Object.entries(counts))}`,
     `answers: ${list([...answers].toSorted(([, a], [, b]) => b - a))}`,
-    `wire: ${list(Object.entries(wire))}`,
+    `wire: ${list(Object.entries(rpc))}`,
     `money: ledger ${ledgerSum}, chain ${chainSum} micro-USDC`,
     'kill points:',
     ...points.map((point) => `  ${point.padEnd(9)} ${String(hits(point)).padStart(3)} kills  ${sayings[point]}`),
@@ -64,8 +66,8 @@ async function main(): Promise<void> {
   const isWeatherAlone = values.minutes !== undefined || values.scene !== undefined
   if (isWeatherAlone) process.exit(weathered(await storm(weathering)) ? 0 : 1)
   const arePicturesWhole = kills === 0 || (await pictures({ seed, buyers, kills, hasten: values.hasten }))
-  const areVideosWhole = told('videos', await videoFaults({ seed, log: console.log }))
-  const arePaymentMethodsComplete = told('rails', await railFaults({ log: console.log }))
+  const areVideosWhole = listed('videos', await videoFaults({ seed, log: console.log }))
+  const arePaymentMethodsComplete = listed('rails', await paymentMethodFaults({ log: console.log }))
   const isWeathered = weathered(await storm(weathering))
   process.exit(arePicturesWhole && areVideosWhole && arePaymentMethodsComplete && isWeathered ? 0 : 1)
 }
@@ -80,20 +82,22 @@ function weathered({ scenes }: StormReport): boolean {
       `  ${String(violations.filter((each) => each.invariant === invariant).length).padStart(4)} violations of: ${law}`,
     )
   }
+  const count = (key: 'tasks' | 'answers' | 'transfers' | 'given' | 'capped' | 'taken') =>
+    sum(({ counts }) => counts[key])
   console.log(
-    `${sum(({ counts }) => counts.errands)} errands, ${sum(({ counts }) => counts.answers)} answers, ${sum(({ counts }) => counts.transfers)} transfers of ${sum(({ paid }) => paid)} micro-USDC`,
+    `${count('tasks')} tasks, ${count('answers')} answers, ${count('transfers')} transfers of ${sum(({ paid }) => paid)} micro-USDC`,
   )
   console.log(
-    `given away: ${sum(({ counts }) => counts.given)} worth ${sum(({ given }) => given)}; within the cap of wallets that never settled anything: ${sum(({ counts }) => counts.capped)} worth ${sum(({ capped }) => capped)} micro-USDC`,
+    `given away: ${count('given')} worth ${sum(({ given }) => given)}; within the cap of wallets that never settled anything: ${count('capped')} worth ${sum(({ capped }) => capped)} micro-USDC`,
   )
   console.log(
-    `taken beyond the cap by drained wallets that had paid something before, to which contract 1.47 sets none: ${sum(({ counts }) => counts.taken)} worth ${sum(({ taken }) => taken)} micro-USDC`,
+    `taken beyond the cap by drained wallets that had paid something before, to which contract 1.47 sets none: ${count('taken')} worth ${sum(({ taken }) => taken)} micro-USDC`,
   )
   console.log(`${scenes.length} scenes of weather, ${violations.length} violations`)
   return violations.length === 0
 }
 
-function told(what: string, { scenes, violations }: SceneReport): boolean {
+function listed(what: string, { scenes, violations }: SceneReport): boolean {
   for (const violation of violations) console.log(`VIOLATION: ${violation}`)
   console.log(`${scenes} scenes of ${what}, ${violations.length} violations`)
   return violations.length === 0

@@ -3,12 +3,12 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import { type Chance, chance, seedOf } from '../simulation/chance.ts'
 import { lineOf, paidOnChain, type Row } from './audit.ts'
-import { again, collect, type Errand, newErrand, run, type Walk, WARES, type Ware } from './errands.ts'
+import { again, collect, type Task, newTask, run, type Walk, WARES, type Ware } from './tasks.ts'
 import { isStuck, nonceOf, reckon, type Reckoning } from './reckoning.ts'
-import { type Stage, stage } from './stage.ts'
+import { type Stage, stage } from './fixture.ts'
 import { studio } from './studio.ts'
 import { type Talker, talker } from './talker.ts'
-import { drain, EARLY, type Fault, type FaultName, faults, LEASE_SECONDS, type Sky } from './weather.ts'
+import { drain, EARLY, type Disruption, type DisruptionName, faults, LEASE_SECONDS, type Sky } from './weather.ts'
 
 export type StormOptions = {
   readonly seed: number
@@ -41,7 +41,7 @@ type Town = Stage & {
   readonly signed: Set<string>
 }
 
-type Scene = { readonly name: string; play(town: Town): Promise<readonly Errand[]> }
+type Scene = { readonly name: string; play(town: Town): Promise<readonly Task[]> }
 
 const BUYERS = 330
 const REGULARS = 90
@@ -53,7 +53,7 @@ const LEAD_MS = 10_000
 const ANSWER_MS = 6_000
 
 const scenes: readonly Scene[] = [
-  ...(Object.keys(faults) as FaultName[]).map((name) => ({
+  ...(Object.keys(faults) as DisruptionName[]).map((name) => ({
     name,
     play: (town: Town) => underFault(town, { fault: faults[name], isEarly: EARLY.has(name) }),
   })),
@@ -105,17 +105,17 @@ export async function storm({ seed, minutes, scene, log = () => {} }: StormOptio
       const began = performance.now()
       const alertsOf = () => town.replicas.reduce((count, { alerts }) => count + alerts.length, 0)
       const before = alertsOf()
-      const errands = await play(town)
+      const tasks = await play(town)
       await quiet(town)
       const figures = {
-        ...(await judged(town, errands)),
+        ...(await judged(town, tasks)),
         name,
         seconds: (performance.now() - began) / 1000,
         alerts: alertsOf() - before,
-        heard: heardBy(errands),
+        heard: heardBy(tasks),
       }
       played.push(figures)
-      for (const line of told(figures)) log(line)
+      for (const line of reportLines(figures)) log(line)
     }
   } finally {
     for (const step of undo.toReversed()) await step()
@@ -130,36 +130,36 @@ export async function storm({ seed, minutes, scene, log = () => {} }: StormOptio
  */
 async function underFault(
   town: Town,
-  { fault, isEarly }: { fault: Fault; isEarly: boolean },
-): Promise<readonly Errand[]> {
-  const errands: Errand[] = []
+  { fault, isEarly }: { fault: Disruption; isEarly: boolean },
+): Promise<readonly Task[]> {
+  const tasks: Task[] = []
   const going: Promise<unknown>[] = []
   const [a, b] = town.replicas
-  const begunBefore = town.talks.whenAnswerStarts()
+  const startedBefore = town.talks.whenAnswerStarts()
   const whenAnswerStarts = Promise.withResolvers<void>()
   const fall = () => fault({ ...town, a, b, whenAnswerStarts: whenAnswerStarts.resolve })
   const early = isEarly ? fall() : undefined
   await Promise.race([whenAnswerStarts.promise, early ?? Promise.resolve()])
   const buyers = [...town.regulars]
   const wish = (ware: Ware, first: number, ms = ANSWER_MS) => {
-    const errand = newErrand({ ware, buyer: buyers.pop()!, ms, about: `errand ${errands.length} of ${Date.now()}` })
-    errands.push(errand)
-    going.push(run(errand, { ...walkOf(town), first }))
-    return errand
+    const task = newTask({ ware, buyer: buyers.pop()!, ms, about: `task ${tasks.length} of ${Date.now()}` })
+    tasks.push(task)
+    going.push(run(task, { ...walkOf(town), first }))
+    return task
   }
   // Each asks one replica for the price and orders at the other.
   for (let index = 0; index < 8; index++) wish('stream', index % 2)
   const greedy = Array.from({ length: 8 }, (_, index) => wish('stream', index % 2))
   for (let index = 0; index < 4; index++) wish('chat', index % 2)
-  await underWay(town, errands.length, begunBefore)
+  await underWay(town, tasks.length, startedBefore)
   for (const ware of ['picture', 'slow picture', 'video', 'one-shot', 'chat'] as const)
     for (const first of [0, 1]) wish(ware, first, 500)
   const raining = early ?? fall()
-  going.push(...greedy.map((errand, index) => sendAgain(errand, town.replicas[index % 2]!)))
+  going.push(...greedy.map((task, index) => sendAgain(task, town.replicas[index % 2]!)))
   await raining
   for (const ware of WARES) for (const first of [0, 1]) wish(ware, first, 500)
   await Promise.all(going)
-  return errands
+  return tasks
 }
 
 async function underWay({ talks }: Town, answers: number, before: number): Promise<void> {
@@ -172,48 +172,48 @@ async function underWay({ talks }: Town, answers: number, before: number): Promi
 }
 
 /** While its first answer is on its way, from when the lease of whoever gives it may be over. */
-async function sendAgain(errand: Errand, at: Stage['replicas'][number]): Promise<void> {
+async function sendAgain(task: Task, at: Stage['replicas'][number]): Promise<void> {
   await pause((LEASE_SECONDS + 1) * 1_000)
-  for (let tries = 0; tries < 5 && errand.end === undefined && errand.signed.length > 0; tries++) {
-    await again(errand, at)
+  for (let tries = 0; tries < 5 && task.end === undefined && task.signed.length > 0; tries++) {
+    await again(task, at)
     await pause(1_000)
   }
 }
 
-const GUESTS = 3
+const COUNTERPARTIES = 3
 const AT_ONCE = 10
 /** How long each of their answers takes, and for how long none has begun when their wallets are emptied. */
-const GUEST_ANSWER_MS = 4_000
+const COUNTERPARTY_ANSWER_MS = 4_000
 const CALM_MS = 700
 
 /**
- * Wallets that never paid anything are emptied while their answers are made: some have ordered ten answers each, whole and
- * streamed, as many as the gateway lets begin; one has ordered pictures and videos.
+ * Wallets that never paid anything are emptied while their answers are made: some have ordered ten answers each, whole
+ * and streamed, as many as the gateway lets begin; one has ordered pictures and videos.
  */
-async function drainedAtWork(town: Town): Promise<readonly Errand[]> {
-  const errands: Errand[] = []
-  const wallets = town.strangers.splice(0, GUESTS + 1)
+async function drainedAtWork(town: Town): Promise<readonly Task[]> {
+  const tasks: Task[] = []
+  const wallets = town.strangers.splice(0, COUNTERPARTIES + 1)
   const shop = async (buyer: PrivateKeyAccount, index: number) => {
     town.drained.add(buyer.address.toLowerCase())
-    const wares: readonly Ware[] = index === GUESTS ? ['slow picture', 'video'] : ['chat', 'stream']
+    const wares: readonly Ware[] = index === COUNTERPARTIES ? ['slow picture', 'video'] : ['chat', 'stream']
     const own = Array.from({ length: AT_ONCE }, (_, turn) =>
-      newErrand({ ware: wares[turn % 2]!, buyer, ms: GUEST_ANSWER_MS, about: `drained ${turn} of ${Date.now()}` }),
+      newTask({ ware: wares[turn % 2]!, buyer, ms: COUNTERPARTY_ANSWER_MS, about: `drained ${turn} of ${Date.now()}` }),
     )
-    errands.push(...own)
-    const going = own.map((errand) => run(errand, { ...walkOf(town), isFickle: true, waitMs: 30_000 }))
-    await (index === GUESTS ? ordered(own) : nothingMoreBegins(town))
+    tasks.push(...own)
+    const going = own.map((task) => run(task, { ...walkOf(town), isFickle: true, waitMs: 30_000 }))
+    await (index === COUNTERPARTIES ? ordered(own) : nothingMoreBegins(town))
     await drain(buyer, town)
     await Promise.all(going)
-    for (const errand of own) if (errand.end === 'left') errand.end = 'refused'
+    for (const task of own) if (task.end === 'left') task.end = 'refused'
   }
   await Promise.all(wallets.map(shop))
-  return errands
+  return tasks
 }
 
 /** One of its jobs is under way. */
-async function ordered(errands: readonly Errand[]): Promise<void> {
+async function ordered(tasks: readonly Task[]): Promise<void> {
   for (const until = performance.now() + LEAD_MS; performance.now() < until; await pause(20)) {
-    if (errands.some(({ poll }) => poll !== undefined)) return
+    if (tasks.some(({ poll }) => poll !== undefined)) return
   }
 }
 
@@ -232,9 +232,9 @@ const CROWD = 10
 async function allWeathers(
   town: Town,
   { endsAt, log }: { endsAt: number; log: (line: string) => void },
-): Promise<readonly Errand[]> {
+): Promise<readonly Task[]> {
   const { chance: dice, replicas } = town
-  const errands: Errand[] = []
+  const tasks: Task[] = []
   const buyers = [...town.regulars]
   let isOver = false
 
@@ -242,15 +242,15 @@ async function allWeathers(
     while (!isOver) {
       const buyer = buyers.shift()
       if (!buyer) return
-      const errand = newErrand({
+      const task = newTask({
         ware: dice.pick(WARES),
         buyer,
         ms: dice.below(7_000),
-        about: `errand ${errands.length} of ${Date.now()}`,
+        about: `task ${tasks.length} of ${Date.now()}`,
       })
-      errands.push(errand)
-      const greed = dice.isLucky(0.2) && errand.ware === 'stream' ? sendAgain(errand, dice.pick(replicas)) : undefined
-      await Promise.all([run(errand, walkOf(town)), greed])
+      tasks.push(task)
+      const greed = dice.isLucky(0.2) && task.ware === 'stream' ? sendAgain(task, dice.pick(replicas)) : undefined
+      await Promise.all([run(task, walkOf(town)), greed])
       buyers.push(buyer)
       await pause(dice.below(1_500))
     }
@@ -261,9 +261,9 @@ async function allWeathers(
   const lastAt = endsAt - 45_000
   while (performance.now() < lastAt) {
     await pause(2_000 + dice.below(5_000))
-    if (town.strangers.length > 2 * GUESTS && dice.isLucky(0.2))
-      shopping.push(drainedAtWork(town).then((drained) => void errands.push(...drained)))
-    const name = dice.pick(Object.keys(faults) as FaultName[])
+    if (town.strangers.length > 2 * COUNTERPARTIES && dice.isLucky(0.2))
+      shopping.push(drainedAtWork(town).then((drained) => void tasks.push(...drained)))
+    const name = dice.pick(Object.keys(faults) as DisruptionName[])
     log(`${((endsAt - performance.now()) / 1000).toFixed(0).padStart(6)} s to go: ${name}`)
     const [a, b] = dice.isLucky(0.5) ? replicas : ([replicas[1], replicas[0]] as const)
     const sky: Sky = { ...town, a, b, whenAnswerStarts: () => {} }
@@ -271,7 +271,7 @@ async function allWeathers(
   }
   isOver = true
   await Promise.all(shopping)
-  return errands
+  return tasks
 }
 
 const walkOf = ({ replicas, chance: dice }: Town): Walk => ({ replicas, chance: dice, waitMs: WAIT_MS })
@@ -290,7 +290,7 @@ async function quiet({ pool, stuck }: Town): Promise<void> {
   }
 }
 
-async function judged(town: Town, errands: readonly Errand[]): Promise<Reckoning> {
+async function judged(town: Town, tasks: readonly Task[]): Promise<Reckoning> {
   const { pool, node, payTo, replicas, drained, signed } = town
   const facts = async () => {
     const chain = (await paidOnChain({ rpcUrl: node.url, payTo })).map((line) => ({
@@ -306,30 +306,30 @@ async function judged(town: Town, errands: readonly Errand[]): Promise<Reckoning
   }
   const { chain: before } = await facts()
   const moved = new Set(before.map(({ nonce }) => nonce))
-  const paid = errands.filter(({ signed }) => signed.some((payment) => moved.has(nonceOf(payment))))
-  const uncollected = new Map<Errand, string>()
+  const paid = tasks.filter(({ signed }) => signed.some((payment) => moved.has(nonceOf(payment))))
+  const uncollected = new Map<Task, string>()
   await Promise.all(
-    paid.map(async (errand, index) => {
-      const said = await collect(errand, index % 2 === 0 ? replicas : replicas.toReversed())
-      if (said !== undefined) uncollected.set(errand, said)
+    paid.map(async (task, index) => {
+      const uncollectedReason = await collect(task, index % 2 === 0 ? replicas : replicas.toReversed())
+      if (uncollectedReason !== undefined) uncollected.set(task, uncollectedReason)
     }),
   )
   const { chain, ledger: all } = await facts()
   const ledger = all.filter(({ id }) => !town.stuck.has(id))
   for (const row of ledger) if (isStuck(row)) town.stuck.add(row.id)
-  for (const errand of errands) for (const payment of errand.signed) signed.add(nonceOf(payment))
-  return reckon({ errands, chain, ledger, drained, signed, uncollected })
+  for (const task of tasks) for (const payment of task.signed) signed.add(nonceOf(payment))
+  return reckon({ tasks, chain, ledger, drained, signed, uncollected })
 }
 
-function heardBy(errands: readonly Errand[]): ReadonlyMap<string, number> {
+function heardBy(tasks: readonly Task[]): ReadonlyMap<string, number> {
   const heard = new Map<string, number>()
-  for (const [what, count] of errands.flatMap(({ answers }) => [...answers]))
+  for (const [what, count] of tasks.flatMap(({ answers }) => [...answers]))
     heard.set(what, (heard.get(what) ?? 0) + count)
   return heard
 }
 
 /** What the command prints of a scene. */
-export function told({
+export function reportLines({
   name,
   seconds,
   counts,
@@ -341,12 +341,12 @@ export function told({
   heard,
   violations,
 }: SceneFigures): readonly string[] {
-  const { errands, whole, part, refused, answers, transfers, partsUnpaid } = counts
+  const { tasks, whole, part, refused, answers, transfers, partsUnpaid } = counts
   const kinds = new Map<string, number>()
   for (const { invariant } of violations) kinds.set(invariant, (kinds.get(invariant) ?? 0) + 1)
   const list = (entries: Iterable<readonly [string, number]>) => [...entries].map(([what, count]) => `${what} ${count}`)
   const broken = kinds.size > 0 ? ` (${list(kinds).join(', ')})` : ''
-  const ends = `${errands} errands: ${whole} whole, ${part} paid in part, ${refused} refused`
+  const ends = `${tasks} tasks: ${whole} whole, ${part} paid in part, ${refused} refused`
   const gifts = `given away ${counts.given} worth ${given}; within the cap ${counts.capped} worth ${capped}; taken by payers ${counts.taken} worth ${taken}`
   return [
     `${seconds.toFixed(1).padStart(6)} s  ${name}`,
@@ -354,9 +354,9 @@ export function told({
       `${ends}; ${answers} answers, ${transfers} transfers of ${paid} micro-USDC`,
       `${gifts}; ${counts.inDoubt} of drained wallets in doubt; ${partsUnpaid} parts unpaid; ${alerts} alerts; ${violations.length} violations${broken}`,
       `heard: ${list([...heard].toSorted(([, one], [, other]) => other - one)).join(', ')}`,
-      ...violations.slice(0, MAX_SHOWN).map(({ invariant, text }) => `VIOLATION ${invariant}: ${text.slice(0, 400)}`),
+      ...violations.slice(0, MAX_PRINTED).map(({ invariant, text }) => `VIOLATION ${invariant}: ${text.slice(0, 400)}`),
     ].map((line) => `          ${line}`),
   ]
 }
 
-const MAX_SHOWN = 8
+const MAX_PRINTED = 8

@@ -1,7 +1,10 @@
-/** A stand-in for xAI that films when it is told to, and that can be stopped in the middle of taking a job or of giving a clip away. */
+/**
+ * A stand-in for xAI that films when it is told to, and that can be stopped in the middle of taking a job or of giving
+ * a clip away.
+ */
 import { CLIP_BYTES } from '../../adapters/providers/scripted/videos.ts'
 
-export type Place = 'submit' | 'clip'
+export type Step = 'submit' | 'clip'
 
 export type Studio = {
   readonly origin: string
@@ -10,7 +13,7 @@ export type Studio = {
   /** Every job that it has taken is done from now on. */
   finish(): void
   /** The next one that comes to this place is kept there: `reached` when it is, until `release`. */
-  hold(place: Place): { readonly reached: Promise<void>; release(): void }
+  hold(step: Step): { readonly reached: Promise<void>; release(): void }
   stop(): Promise<void>
 }
 
@@ -19,16 +22,16 @@ const CLIP_SIZE = 1 << 20
 export function studio(): Studio {
   const clip = new Uint8Array(CLIP_SIZE).fill(7)
   clip.set(CLIP_BYTES)
-  const holds = new Map<Place, { reach(): void; readonly released: Promise<void> }>()
+  const holds = new Map<Step, { reach(): void; readonly released: Promise<void> }>()
   const done = new Set<string>()
   let taken = 0
 
   /** Waits where somebody is held. */
-  async function pass(place: Place): Promise<void> {
-    const held = holds.get(place)
-    holds.delete(place)
-    held?.reach()
-    await held?.released
+  async function pass(step: Step): Promise<void> {
+    const hold = holds.get(step)
+    holds.delete(step)
+    hold?.reach()
+    await hold?.released
   }
 
   const server = Bun.serve({
@@ -72,9 +75,9 @@ export function studio(): Studio {
     finish() {
       for (let job = 1; job <= taken; job++) done.add(`r-${job}`)
     },
-    hold(place) {
+    hold(step) {
       const [reached, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
-      holds.set(place, { reach: reached.resolve, released: released.promise })
+      holds.set(step, { reach: reached.resolve, released: released.promise })
       return { reached: reached.promise, release: released.resolve }
     },
     stop: () => server.stop(true),

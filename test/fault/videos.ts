@@ -1,4 +1,7 @@
-/** One video after the other, and a hand that kills the replica that has it where that hurts most; the other replica has to make up for it. */
+/**
+ * One video after the other, and a hand that kills the replica that has it where that hurts most; the other replica has
+ * to make up for it.
+ */
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -10,7 +13,7 @@ import { chance, seedOf } from '../simulation/chance.ts'
 import { type Answer, decodeHeader, encodePayment, type Payment, signOffer } from '../server/clients/payer.ts'
 import type { Replica } from './replicas.ts'
 import { type Moment, sentIn } from './rpc_proxy.ts'
-import { bury, type Stage, stage } from './stage.ts'
+import { bury, type Stage, stage } from './fixture.ts'
 import { type Studio, studio } from './studio.ts'
 
 const GENERATIONS = '/api/v1/videos/generations'
@@ -39,11 +42,11 @@ type Scene = (world: World) => Promise<{ payment: Payment; poll: string }>
 const scenes: Readonly<Record<string, Scene>> = {
   async 'killed while the vendor takes the job'({ a, b, films, buyer, pool, expect }) {
     const payment = await sign(b, buyer)
-    const held = films.hold('submit')
+    const hold = films.hold('submit')
     const lost = post(a, payment)
-    await held.reached
+    await hold.reached
     await a.kill()
-    held.release()
+    hold.release()
     expect((await lost) === undefined, 'its order has no answer')
     const early = await post(b, payment)
     expect(early?.body.code === 'PAYMENT_REPLAY', 'its authorization is not free while it may live')
@@ -64,9 +67,9 @@ const scenes: Readonly<Record<string, Scene>> = {
   },
 
   async 'killed while the clip is mirrored'({ a, b, films, buyer, pool, expect }) {
-    const { payment, poll, held, lost } = await untilHalfMirrored({ a, b, films, buyer })
+    const { payment, poll, hold, lost } = await untilHalfMirrored({ a, b, films, buyer })
     await a.kill()
-    held.release()
+    hold.release()
     expect((await lost) === undefined, 'its poll has no answer')
     expect((await get(b, poll, payment))?.status === 202, 'nobody else mirrors while it may live')
     await bury(a.life(), { pool })
@@ -81,9 +84,9 @@ const scenes: Readonly<Record<string, Scene>> = {
     pool,
     expect,
   }) {
-    const { payment, poll, held, lost } = await untilHalfMirrored({ a, b, films, buyer })
+    const { payment, poll, hold, lost } = await untilHalfMirrored({ a, b, films, buyer })
     a.freeze()
-    held.release()
+    hold.release()
     await bury(a.life(), { pool })
     const delivered = await collect(b, poll, payment)
     a.thaw()
@@ -201,23 +204,23 @@ async function unnamed({ media, pool }: Stage): Promise<readonly string[]> {
 async function untilHalfMirrored({ a, b, films, buyer }: Pick<World, 'a' | 'b' | 'films' | 'buyer'>) {
   const payment = await sign(b, buyer)
   const poll: string = (await post(a, payment))?.body.poll_url
-  const held = films.hold('clip')
+  const hold = films.hold('clip')
   films.finish()
   const lost = get(a, poll, payment)
-  await held.reached
-  return { payment, poll, held, lost }
+  await hold.reached
+  return { payment, poll, hold, lost }
 }
 
 /** Kills `a` in the middle of its settlement, and cuts what it was saying. */
 async function killedAt(
-  { a, b, films, buyer, pool, wire, expect }: World,
+  { a, b, films, buyer, pool, rpc, expect }: World,
   isThere: (moment: Moment) => boolean,
 ): Promise<{ payment: Payment; poll: string }> {
   const payment = await sign(b, buyer)
   const poll = (await post(a, payment))?.body.poll_url
   films.finish()
   let isDead = false
-  wire.watch((moment) => {
+  rpc.watch((moment) => {
     if (isDead || moment.replica !== a.name || !isThere(moment)) return undefined
     isDead = true
     return a.kill().then(() => 'cut')
@@ -227,7 +230,7 @@ async function killedAt(
     await get(a, poll, payment)
     await pause(POLL_MS)
   }
-  wire.watch(undefined)
+  rpc.watch(undefined)
   expect(isDead, 'it died there')
   await bury(a.life(), { pool })
   return { payment, poll }
@@ -246,7 +249,7 @@ async function sign({ origin }: Replica, buyer: PrivateKeyAccount): Promise<Paym
 }
 
 const post = ({ origin }: Replica, payment: Payment) =>
-  told(
+  answerOf(
     fetch(origin + GENERATIONS, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'payment-signature': encodePayment(payment) },
@@ -255,10 +258,10 @@ const post = ({ origin }: Replica, payment: Payment) =>
   )
 
 const get = ({ origin }: Replica, poll: string, payment: Payment) =>
-  told(fetch(origin + poll, { headers: { 'payment-signature': encodePayment(payment) } }))
+  answerOf(fetch(origin + poll, { headers: { 'payment-signature': encodePayment(payment) } }))
 
 /** Undefined where the replica died before it answered. */
-export async function told(answering: Promise<Response>): Promise<Answer | undefined> {
+export async function answerOf(answering: Promise<Response>): Promise<Answer | undefined> {
   try {
     const response = await answering
     return { status: response.status, headers: response.headers, body: await response.json() }

@@ -1,4 +1,4 @@
-/** Faults that last for a while and then end: each begins, waits, and mends what it did before it resolves. */
+/** Disruptions that last for a while and then end: each begins, waits, and mends what it did before it resolves. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { encodeFunctionData, type Hex, parseAbi, toHex } from 'viem'
 import type { PrivateKeyAccount } from 'viem/accounts'
@@ -6,7 +6,7 @@ import { rpc } from '../../server/devnet/anvil.ts'
 import { DEVNET_ASSET } from '../../server/devnet/mod.ts'
 import type { Chance } from '../simulation/chance.ts'
 import type { Replica } from './replicas.ts'
-import { bury, type Stage } from './stage.ts'
+import { bury, type Stage } from './fixture.ts'
 
 /** `a` and `b` are the two replicas, in any order. `begun` is told when a wrong clock has begun to tick. */
 export type Sky = Stage & {
@@ -15,7 +15,7 @@ export type Sky = Stage & {
   readonly chance: Chance
   whenAnswerStarts(): void
 }
-export type Fault = (sky: Sky) => Promise<void>
+export type Disruption = (sky: Sky) => Promise<void>
 
 export const LEASE_SECONDS = 5
 const PAUSE_MS = 8_000
@@ -35,12 +35,12 @@ export const faults = {
   'a clock is 35 s ahead': async (sky) => await skewed(sky, SKEW_MS),
   'a clock is 35 s behind': async (sky) => await skewed(sky, -SKEW_MS),
 
-  'the node answers 429': async ({ wire }) => {
-    wire.setLimited(0.5)
+  'the node answers 429': async ({ rpc }) => {
+    rpc.setLimited(0.5)
     await pause(8_000)
-    wire.setLimited(1)
+    rpc.setLimited(1)
     await pause(4_000)
-    wire.setLimited(0)
+    rpc.setLimited(0)
   },
 
   'a replica is killed': async ({ b, pool }) => {
@@ -49,10 +49,10 @@ export const faults = {
     await bury(life, { pool }).catch(() => {})
     await b.start()
   },
-} satisfies Readonly<Record<string, Fault>>
-export type FaultName = keyof typeof faults
+} satisfies Readonly<Record<string, Disruption>>
+export type DisruptionName = keyof typeof faults
 /** Those that have to be there before the buyers come. */
-export const EARLY: ReadonlySet<FaultName> = new Set(['a clock is 35 s ahead', 'a clock is 35 s behind'])
+export const EARLY: ReadonlySet<DisruptionName> = new Set(['a clock is 35 s ahead', 'a clock is 35 s behind'])
 
 async function frozen(replica: Replica, ms: number): Promise<void> {
   replica.freeze()
@@ -90,14 +90,14 @@ const SINK: Hex = '0x000000000000000000000000000000000000dEaD'
 /** A wallet moves everything elsewhere, past the gateway, by a transfer of its own. Resolves when it is empty. */
 export async function drain({ address }: PrivateKeyAccount, { node: { url } }: Pick<Stage, 'node'>): Promise<void> {
   const data = encodeFunctionData({ abi: TOKEN, functionName: 'balanceOf', args: [address] })
-  const held = async () =>
+  const balance = async () =>
     BigInt(await rpc<Hex>(url, 'eth_call', [{ to: DEVNET_ASSET, data }, 'latest']).catch(betweenBlocks))
   await rpc(url, 'anvil_impersonateAccount', [address])
   await rpc(url, 'anvil_setBalance', [address, toHex(10n ** 18n)])
   await rpc(url, 'eth_sendTransaction', [
-    { from: address, to: DEVNET_ASSET, data: transfer(await held()), gas: toHex(200_000) },
+    { from: address, to: DEVNET_ASSET, data: transfer(await balance()), gas: toHex(200_000) },
   ])
-  for (const until = performance.now() + 10_000; (await held()) > 0n && performance.now() < until;) await pause(50)
+  for (const until = performance.now() + 10_000; (await balance()) > 0n && performance.now() < until;) await pause(50)
 
   /** The node may be asked while it changes from one block to the next. */
   async function betweenBlocks(): Promise<Hex> {

@@ -7,7 +7,9 @@ const FOLDERS = ['core/payment', 'core/call']
 
 export type Applied = { readonly path: string; readonly text: string }
 
-/** The one file that a mutant changes, with its new text; a reason where the mutant applies nowhere or more than once. */
+/**
+ * The one file that a mutant changes, with its new text; a reason where the mutant applies nowhere or more than once.
+ */
 export function apply({ find, put }: Mutant, root: string): Applied | string {
   const pattern = new RegExp(find.trim().split(/\s+/).map(loose).join('\\s+'), 'g')
   const found: Applied[] = []

@@ -1,6 +1,7 @@
 /**
- * Mistakes in the money rules of core/payment and core/call that the quick tests must notice. `find` is source text in which white space does not
- * count; it stands once in the two folders, so that a file may be renamed or split. A test in full says which mutants no longer apply.
+ * Mistakes in the money rules of core/payment and core/call that the quick tests must notice. `find` is source text in
+ * which white space does not count; it stands once in the two folders, so that a file may be renamed or split. A test
+ * in full says which mutants no longer apply.
  */
 export type Mutant = { readonly name: string; readonly find: string; readonly put: string }
 

@@ -1,6 +1,7 @@
 /**
- * `bun run mutants`: makes each mistake of `mutants.ts` in a copy of the sources and runs the quick tests of the money rules, which have to fail.
- * `bun run mutants owed poll` takes those whose name contains one of these; `--full` runs the tests in full. Ends with the mutants that live.
+ * `bun run mutants`: makes each mistake of `mutants.ts` in a copy of the sources and runs the quick tests of the money
+ * rules, which have to fail. `bun run mutants owed poll` takes those whose name contains one of these; `--full` runs
+ * the tests in full. Ends with the mutants that live.
  */
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -75,9 +76,9 @@ try {
   const alive: string[] = []
   for (const mutant of chosen) {
     const started = performance.now()
-    const said = await judged(mutant)
-    if (!said.startsWith('killed')) alive.push(mutant.name)
-    console.log(`${((performance.now() - started) / 1000).toFixed(1).padStart(6)} s  ${mutant.name}: ${said}`)
+    const verdict = await judged(mutant)
+    if (!verdict.startsWith('killed')) alive.push(mutant.name)
+    console.log(`${((performance.now() - started) / 1000).toFixed(1).padStart(6)} s  ${mutant.name}: ${verdict}`)
   }
   console.log(`${chosen.length - alive.length} of ${chosen.length} mutants killed`)
   process.exitCode = alive.length === 0 ? 0 : 1

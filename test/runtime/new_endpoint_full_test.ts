@@ -1,4 +1,7 @@
-/** Adding a product is one file and one line: the guide's own example, put into a copy of this repository, is sold and held to every law there. */
+/**
+ * Adding a product is one file and one line: the guide's own example, put into a copy of this repository, is sold and
+ * held to every law there.
+ */
 import { afterAll, expect, test } from 'bun:test'
 import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -30,7 +33,7 @@ async function copied(): Promise<void> {
   await symlink(join(ROOT, 'node_modules'), join(copy, 'node_modules'))
 }
 
-async function run(...args: readonly string[]): Promise<{ code: number; said: string }> {
+async function run(...args: readonly string[]): Promise<{ code: number; output: string }> {
   const child = Bun.spawn([process.execPath, ...args], {
     cwd: copy,
     env: { ...process.env, FAREBOX_TESTS: FULL },
@@ -38,10 +41,11 @@ async function run(...args: readonly string[]): Promise<{ code: number; said: st
     stderr: 'pipe',
   })
   const [code, out, err] = await Promise.all([child.exited, child.stdout.text(), child.stderr.text()])
-  return { code, said: out + err }
+  return { code, output: out + err }
 }
 
-const count = (said: string, word: string): number => Number(new RegExp(`^ *(\\d+) ${word}$`, 'm').exec(said)?.[1] ?? 0)
+const count = (output: string, word: string): number =>
+  Number(new RegExp(`^ *(\\d+) ${word}$`, 'm').exec(output)?.[1] ?? 0)
 
 test('one file and one line: the laws of endpoints, gateways and documents run on it, and the house stands', async () => {
   await copied()
@@ -66,8 +70,8 @@ test('one file and one line: the laws of endpoints, gateways and documents run o
     'test/core/discovery/openapi_test.ts',
     'test/core/products/site/discovery_test.ts',
   )
-  expect([laws.code, count(laws.said, 'fail')]).toEqual([0, 0])
+  expect([laws.code, count(laws.output, 'fail')]).toEqual([0, 0])
   // 27 laws inline and as a job, once more on each of three gateways, and its place in the documents.
-  expect(count(laws.said, 'pass')).toBeGreaterThan(130)
+  expect(count(laws.output, 'pass')).toBeGreaterThan(130)
   expect(await run('test', 'test/architecture_test.ts')).toMatchObject({ code: 0 })
 }, 300_000)

@@ -8,7 +8,7 @@ import { privateKeyToAccount } from 'viem/accounts'
 import manifest from '../../package.json' with { type: 'json' }
 import { type Devnet, startDevnet } from '../../server/devnet/mod.ts'
 import { read } from '../kit.ts'
-import { type Installed, installPackage } from './packed.ts'
+import { type Installed, installPackage } from './package.ts'
 import { blocks, guideText, readme } from './readme.ts'
 
 const TSC = join(import.meta.dirname, '../../node_modules/typescript/bin/tsc')

@@ -1,4 +1,7 @@
-/** What the README and the guides show, done: their commands exist, their output is the real one, their programs run (the embedding one: package_test.ts). */
+/**
+ * What the README and the guides show, done: their commands exist, their output is the real one, their programs run
+ * (the embedding one: package_test.ts).
+ */
 import { afterAll, beforeAll, expect, test } from 'bun:test'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -66,7 +69,7 @@ test('every command of the README and of the guides is a script of the package',
 })
 
 test('the greeting in the README is the one that is printed', () => {
-  const [, shown] = blocks(readme, '## Run', '')
+  const [, printed] = blocks(readme, '## Run', '')
   const facts = {
     version: manifest.version,
     origin: 'http://127.0.0.1:4020',
@@ -76,11 +79,11 @@ test('the greeting in the README is the one that is printed', () => {
     isDevnet: true,
     real: [],
   }
-  expect(shown?.trimEnd().split('\n')).toEqual([...greeting(facts)])
+  expect(printed?.trimEnd().split('\n')).toEqual([...greeting(facts)])
 })
 
 test('the answer that the README buys is the one that is sold; an ellipsis stands for what it leaves out', async () => {
-  const [command = '', shown = ''] = blocks(readme, '## Buy something', '')
+  const [command = '', expected = ''] = blocks(readme, '## Buy something', '')
   const [, words = ''] = /run buy -- chat "(.*)"/.exec(command) ?? []
   const child = Bun.spawn([process.execPath, 'server/cli/buy.ts', 'chat', words, '--url', running.url], {
     cwd: ROOT,
@@ -88,20 +91,20 @@ test('the answer that the README buys is the one that is sold; an ellipsis stand
     stdout: 'pipe',
   })
   const printed = (await child.stdout.text()).replace(/0x[0-9a-fA-F]{40,64}/g, '0x…')
-  const [head = '', tail = ''] = shown.split('\n…\n')
+  const [head = '', tail = ''] = expected.split('\n…\n')
   expect([printed.slice(0, head.length), printed.slice(-tail.length)]).toEqual([head, tail])
 })
 
 test('the program in the README buys a picture', async () => {
   const [snippet = ''] = blocks(readme, '## Buy something', 'js')
   expect(snippet.trimEnd().split('\n').length).toBeLessThanOrEqual(10)
-  const { said, complained } = await runAsBuyer(snippet)
+  const { output, complained } = await runAsBuyer(snippet)
   expect(complained).toBe('')
-  expect(said).toMatch(/status: ["']settled["']/)
+  expect(output).toMatch(/status: ["']settled["']/)
 })
 
 /** A program that pays with the funded wallet, at the gateway of this test. */
-async function runAsBuyer(program: string): Promise<{ said: string; complained: string }> {
+async function runAsBuyer(program: string): Promise<{ output: string; complained: string }> {
   const { buyer } = (await (await fetch(`${running.url}/devnet`)).json()) as { buyer: { private_key: string } }
   const env = { PATH: process.env.PATH ?? '', FAREBOX_BUYER_KEY: buyer.private_key }
   const child = Bun.spawn([process.execPath, '-e', program.replace('http://127.0.0.1:4020', running.url)], {
@@ -110,15 +113,15 @@ async function runAsBuyer(program: string): Promise<{ said: string; complained: 
     stdout: 'pipe',
     stderr: 'pipe',
   })
-  const [said, complained] = await Promise.all([child.stdout.text(), child.stderr.text()])
-  return { said, complained }
+  const [output, complained] = await Promise.all([child.stdout.text(), child.stderr.text()])
+  return { output, complained }
 }
 
 test('the SDK in the quickstart pays and streams', async () => {
   const [snippet = ''] = blocks(quickstart, '## Buy from a program', 'js')
-  const { said, complained } = await runAsBuyer(snippet)
+  const { output, complained } = await runAsBuyer(snippet)
   expect(complained).toBe('')
-  expect(said).toContain('You said: "Why is the sky blue?"')
+  expect(output).toContain('You said: "Why is the sky blue?"')
 })
 
 test('the keys and servers that the guide names bring their vendors to life', () => {
@@ -189,10 +192,10 @@ test('the lines that start a provider start it', () => {
         })
         if (!read.ok) return read.mistakes
         // What devnet fills in is left out, unless the line names it.
-        const isSaid = (name: string) => line.toLowerCase().includes(name)
+        const isNamed = (name: string) => line.toLowerCase().includes(name)
         const named = Object.entries(read.config.services).map(([product, choices]) => [
           product,
-          choices.flatMap(({ by, offer }) => (offer.isOnDevnet && !isSaid(`${product}=${by}`) ? [] : [by])),
+          choices.flatMap(({ by, offer }) => (offer.isOnDevnet && !isNamed(`${product}=${by}`) ? [] : [by])),
         ])
         return Object.fromEntries(named.filter(([, choices]) => (choices?.length ?? 0) > 0))
       })
@@ -213,9 +216,9 @@ test('the metrics that the guide names are those that the operator reads, with t
   const watched = await startGateway({ OPERATOR_TOKEN: credentials })
   try {
     const response = await fetch(`${watched.url}/metrics`, { headers: { authorization: `Bearer ${credentials}` } })
-    const shown = [...(await response.text()).matchAll(/^# TYPE (farebox_\w+) /gm)].map(([, name]) => name)
+    const printed = [...(await response.text()).matchAll(/^# TYPE (farebox_\w+) /gm)].map(([, name]) => name)
     const named = [...operations.matchAll(/`(farebox_\w+)`/g)].map(([, name]) => name)
-    expect(shown.toSorted()).toEqual(named.toSorted())
+    expect(printed.toSorted()).toEqual(named.toSorted())
   } finally {
     await watched.stop()
   }

@@ -1,4 +1,7 @@
-/** A program that embeds the installed package: a challenge, an identify and a call. Plain Node or Bun; stops at the first surprise. */
+/**
+ * A program that embeds the installed package: a challenge, an identify and a call. Plain Node or Bun; stops at the
+ * first surprise.
+ */
 import assert from 'node:assert/strict'
 import { gateway, type Offer, type Payment } from 'farebox'
 import {

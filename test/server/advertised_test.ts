@@ -75,14 +75,14 @@ for (const [name, open] of Object.entries(GATEWAYS)) {
 
     test('a probe without a body of any advertised paid path is the 402 of what is sold there (contract 19.14)', async () => {
       const kit = open()
-      const asked: string[] = []
+      const requests: string[] = []
       for (const { id, method, path, node } of operationsIn(await get(kit, '/openapi.json'))) {
         if (node['x-payment-info'] === undefined && node['x-quote-of'] === undefined) continue
         const { status } = await kit.shop.fetch(new Request(ORIGIN + path, { method }))
-        asked.push(`${status} ${id}`)
+        requests.push(`${status} ${id}`)
       }
-      expect(asked.filter((answer) => !answer.startsWith('402 '))).toEqual([])
-      expect(asked.some((answer) => answer.endsWith(' messages'))).toBe(true)
+      expect(requests.filter((answer) => !answer.startsWith('402 '))).toEqual([])
+      expect(requests.some((answer) => answer.endsWith(' messages'))).toBe(true)
     })
 
     test('every operation says how it is authorized and what it takes and gives, as auditors ask (contract 19.16)', async () => {
@@ -161,10 +161,10 @@ describe('a gateway with one vendor', () => {
   })
 
   test('prices span what is sold, not the catalog (contract 19.10)', async () => {
-    const spanOf = async (kit: Kit, path: string) =>
+    const rangeOf = async (kit: Kit, path: string) =>
       (await get(kit, '/openapi.json')).paths[path].post['x-payment-info'].price
     const path = '/api/v1/images/generations'
-    const [one, all] = [await spanOf(oneVendorGateway(), path), await spanOf(devnetGateway(), path)]
+    const [one, all] = [await rangeOf(oneVendorGateway(), path), await rangeOf(devnetGateway(), path)]
     expect(Number(one.max) - Number(one.min)).toBeLessThan(Number(all.max) - Number(all.min))
   })
 
@@ -200,8 +200,8 @@ describe('a gateway with one vendor', () => {
       ['/api/v1/images/generations', { model: 'vendor-e/image-pro', prompt: 'a fox' }],
       ['/api/v1/chat/completions', { model: 'vendor-g/none', messages: [{ role: 'user', content: 'hi' }] }],
     ] as const) {
-      const { status, body: said } = await post(kit, path, body)
-      answers[path] = `${status} ${said.message ?? said.error?.message}`
+      const { status, body: reply } = await post(kit, path, body)
+      answers[path] = `${status} ${reply.message ?? reply.error?.message}`
     }
     expect(answers).toMatchObject({
       '/api/v1/phone/lookup': '503 phone: the operator has not configured it. Nothing was charged.',

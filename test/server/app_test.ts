@@ -81,14 +81,14 @@ describe('browsers', () => {
 
   test('every reply to a request with an origin may be read, with every header of the protocol that it carries: 200, 402, 404 and 405 (contract 4.5)', async () => {
     const shop = open()
-    const asked = [
+    const requests = [
       ['/api/health', {}],
       [GENERATIONS, ORDER],
       ['/nowhere', {}],
       ['/api/health', { method: 'DELETE' }],
     ] as const
     const ask = (more: Record<string, string>) =>
-      Promise.all(asked.map(([path, init]) => shop.get(path, { ...init, headers: { ...JSON_TYPE, ...more } })))
+      Promise.all(requests.map(([path, init]) => shop.get(path, { ...init, headers: { ...JSON_TYPE, ...more } })))
     const replies = await ask({ origin: 'https://app.example' })
     expect(replies.map(({ status }) => status)).toEqual([200, 402, 404, 405])
     for (const { headers } of await ask({})) {
@@ -154,7 +154,7 @@ describe('proxies', () => {
   })
 
   test('that are not trusted are told to the operator once, and trusted ones never', async () => {
-    for (const [trustedProxies, told] of [
+    for (const [trustedProxies, origins] of [
       [[], 1],
       [['10.0.0.0/8'], 1],
       [['127.0.0.0/8'], 0],
@@ -164,7 +164,7 @@ describe('proxies', () => {
       expect(shop.log.lines).toEqual([])
       for (let n = 0; n < 3; n++) await shop.get('/livez', { headers: { 'x-forwarded-for': '192.0.2.7' } })
       expect(shop.log.lines.map(({ level, fields }) => [level, fields])).toEqual(
-        Array.from({ length: told }, () => ['warn', { peer: '127.0.0.1' }]),
+        Array.from({ length: origins }, () => ['warn', { peer: '127.0.0.1' }]),
       )
     }
   })
@@ -225,12 +225,12 @@ describe('hosts', () => {
         { gateway: solana.shop, hosts: ['Solana.Example', 'solana.example:8080'] },
       ],
     })
-    const askedAs = async (host: string) =>
+    const originAs = async (host: string) =>
       ((await (await shop.get('/api/health', { headers: { host } })).json()) as { gateway: string }).gateway
-    expect(await askedAs('solana.example')).toBe('solana')
-    expect(await askedAs('SOLANA.example:8080')).toBe('solana')
-    expect(await askedAs('base.example')).toBe('base')
-    expect(await askedAs('nobody.example')).toBe('base')
+    expect(await originAs('solana.example')).toBe('solana')
+    expect(await originAs('SOLANA.example:8080')).toBe('solana')
+    expect(await originAs('base.example')).toBe('base')
+    expect(await originAs('nobody.example')).toBe('base')
   })
 
   test('what a gateway says of itself is under its own name: the process has a public origin for the first one only', async () => {
@@ -251,11 +251,11 @@ describe('hosts', () => {
         servers[0]?.url,
       ]
     }
-    const told = await Promise.all(
+    const origins = await Promise.all(
       ['base.example', 'evil.example', 'SOL.example', 'sol.example:8443', 'nano.example'].map(originAs),
     )
     const both = (origin: string) => [origin, origin]
-    expect(told).toEqual(
+    expect(origins).toEqual(
       [
         'https://images.example',
         'https://images.example',

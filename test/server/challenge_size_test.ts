@@ -1,4 +1,7 @@
-/** The headers of a 402 as proxies count them: nginx forwards 4,096 bytes unless it is told otherwise, contract 1.5 leaves it 3,500. */
+/**
+ * The headers of a 402 as proxies count them: nginx forwards 4,096 bytes unless it is told otherwise, contract 1.5
+ * leaves it 3,500.
+ */
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../adapters/chains/memory.ts'
 import { scriptedAudio } from '../../adapters/providers/scripted/audio.ts'
@@ -50,7 +53,7 @@ const SOLANA: Terms = {
 }
 
 /** What a gateway may offer: each rail alone, and every order in which several are configured. */
-const RAILS: Readonly<Record<string, readonly Terms[]>> = {
+const METHODS: Readonly<Record<string, readonly Terms[]>> = {
   'an EVM chain': [EVM],
   Solana: [SOLANA],
   'batched payments': [BATCHED],
@@ -137,7 +140,7 @@ async function challengesOf(terms: readonly Terms[], origin: string) {
   return found
 }
 
-describe.each(Object.entries(RAILS))('a gateway paid by %s', (_, terms) => {
+describe.each(Object.entries(METHODS))('a gateway paid by %s', (_, terms) => {
   test.each(ORIGINS)(
     `asks in less than ${MAX} bytes of headers at every endpoint, to a browser and to a program, as %s (contract 1.5)`,
     async (origin) => {
@@ -152,13 +155,13 @@ describe.each(Object.entries(RAILS))('a gateway paid by %s', (_, terms) => {
       const [all, one] = ['payment-required', 'x-payment-required'].map((name) => decodeHeader(headers.get(name)))
       expect(headers.get('www-authenticate')).toBe(`X402 requirements=${headers.get('x-payment-required')}`)
       // Of four rails that begin with Solana the last does not fit everywhere: the body has it.
-      const told = terms.length > 3 ? terms.slice(0, Math.max(3, all.accepts.length)) : terms
+      const listed = terms.length > 3 ? terms.slice(0, Math.max(3, all.accepts.length)) : terms
       expect(all.accepts.map(({ network, extra }: Terms) => [network, extra.name])).toEqual(
-        told.map(({ network, extra }) => [network, extra.name]),
+        listed.map(({ network, extra }) => [network, extra.name]),
       )
       expect([one.accepts, one.error]).toEqual([[all.accepts[0]], all.error])
       if (terms.length === 1) expect(headers.get('x-payment-required')).toBe(headers.get('payment-required'))
-      if (text.startsWith('{')) expect(JSON.parse(text).accepts.slice(0, told.length)).toMatchObject(all.accepts)
+      if (text.startsWith('{')) expect(JSON.parse(text).accepts.slice(0, listed.length)).toMatchObject(all.accepts)
       if (text.startsWith('{')) expect(JSON.parse(text).accepts.length).toBe(terms.length)
     }
   })
@@ -187,7 +190,7 @@ describe('a 402', () => {
   }
 
   test('of a refused settlement has room for its reason as well, whatever a node says', () => {
-    for (const terms of Object.values(RAILS)) {
+    for (const terms of Object.values(METHODS)) {
       const refusal = refusalHeaders({
         reason: 'execution reverted: '.repeat(90),
         network: SOLANA.network,

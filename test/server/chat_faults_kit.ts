@@ -66,7 +66,10 @@ export const SITES: readonly Site[] = [
 
 // ── the upstream ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What the upstream does next. `streams` sends its events as they stand, and ends as it is told once the test has let it go on. */
+/**
+ * What the upstream does next. `streams` sends its events as they stand, and ends as it is told once the test has let
+ * it go on.
+ */
 export type Mood =
   | { readonly kind: 'well'; readonly finish?: string }
   | { readonly kind: 'says'; readonly error: Saying }
@@ -109,7 +112,7 @@ export async function upstreamOf() {
   await mock.start()
   return {
     /** How often it was asked. */
-    asked: () => mock.getRequests().length,
+    requestCount: () => mock.getRequests().length,
     be(next: Mood) {
       mood = next
       mock.clearChaos()
@@ -167,10 +170,10 @@ export async function shopAt({ surface, protocol, model }: Site, upstream: Upstr
   }
 }
 
-type Asked = { readonly model: string; readonly stream: boolean }
+type ModelRequest = { readonly model: string; readonly stream: boolean }
 
 const messages = [{ role: 'user', content: QUESTION }]
-const bodies: Readonly<Record<Surface, (asked: Asked) => Fields>> = {
+const bodies: Readonly<Record<Surface, (request: ModelRequest) => Fields>> = {
   chat: ({ model, stream }) => ({ model, messages, max_tokens: 100, temperature: 1, stream }),
   messages: ({ model, stream }) => ({ model, messages, max_tokens: 100, temperature: 1, stream }),
   responses: ({ model, stream }) => ({ model, input: QUESTION, max_output_tokens: 100, temperature: 1, stream }),
@@ -180,7 +183,7 @@ const bodies: Readonly<Record<Surface, (asked: Asked) => Fields>> = {
   }),
 }
 
-function pathOf(surface: Surface, { model, stream }: Asked): string {
+function pathOf(surface: Surface, { model, stream }: ModelRequest): string {
   if (surface === 'chat') return COMPLETIONS
   if (surface === 'generate_content')
     return `/api/v1beta/models/${model}:${stream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`

@@ -1,4 +1,7 @@
-/** What goes wrong upstream, as callers of every surface read it: never charged, and the same signed request works once the fault is gone. */
+/**
+ * What goes wrong upstream, as callers of every surface read it: never charged, and the same signed request works once
+ * the fault is gone.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { reading } from '../core/call/stream_kit.ts'
 import { decodeHeader, door } from '../kit.ts'
@@ -26,11 +29,11 @@ afterAll(() => upstream.stop())
 type Reads = Readonly<Record<Surface, string>>
 type Row = {
   readonly name: string
-  readonly said: Readonly<Partial<Record<Tongue, Saying>>>
+  readonly replies: Readonly<Partial<Record<Tongue, Saying>>>
   readonly reads: Reads
   readonly wait?: number
   readonly alerts?: true
-  readonly asked?: number
+  readonly requestCount?: number
   readonly streams?: readonly boolean[]
 }
 
@@ -65,7 +68,7 @@ const other = (status: number, type: string, message: string): Saying => ({ stat
 const ROWS: readonly Row[] = [
   {
     name: 'a rate limit',
-    said: {
+    replies: {
       openai: openai(429, 'rate_limit_exceeded', 'Rate limit reached', { type: 'requests' }),
       anthropic: other(429, 'rate_limit_error', 'Number of request tokens has exceeded your limit'),
       gemini: other(429, 'RESOURCE_EXHAUSTED', 'Quota exceeded for requests per minute'),
@@ -80,7 +83,7 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'an account that is spent',
-    said: {
+    replies: {
       openai: openai(429, 'insufficient_quota', 'You exceeded your current quota', { type: 'insufficient_quota' }),
       anthropic: other(400, 'invalid_request_error', 'Your credit balance is too low to access the API.'),
       gemini: other(429, 'RESOURCE_EXHAUSTED', 'Your prepayment credits are depleted.'),
@@ -90,7 +93,7 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'a parameter that it refuses',
-    said: {
+    replies: {
       openai: openai(400, 'decimal_above_max_value', 'Invalid value', { param: 'temperature' }),
       anthropic: other(400, 'invalid_request_error', 'temperature: range: 0..1'),
       gemini: other(400, 'INVALID_ARGUMENT', "Invalid value at 'generation_config.temperature'"),
@@ -99,7 +102,7 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'a conversation that is too long',
-    said: {
+    replies: {
       openai: openai(400, 'context_length_exceeded', 'Your input exceeds the context window of this model.'),
       anthropic: other(400, 'invalid_request_error', 'prompt is too long: 200107 tokens > 200000 maximum'),
       gemini: other(
@@ -112,7 +115,7 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'a content filter',
-    said: {
+    replies: {
       openai: openai(400, 'content_filter', 'The response was filtered'),
       anthropic: other(400, 'invalid_request_error', 'Output blocked by content filtering policy'),
     },
@@ -120,7 +123,7 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'a picture that it cannot read',
-    said: {
+    replies: {
       openai: openai(400, 'invalid_image_url', 'Failed to download image'),
       anthropic: other(400, 'invalid_request_error', 'Could not process image'),
       gemini: other(400, 'INVALID_ARGUMENT', 'Unable to process input image'),
@@ -129,7 +132,7 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'a body that is too large',
-    said: {
+    replies: {
       openai: openai(413, 'request_too_large', 'Request too large'),
       anthropic: other(413, 'request_too_large', 'Request exceeds the maximum size'),
       gemini: other(413, 'INVALID_ARGUMENT', 'Request payload size exceeds the limit'),
@@ -138,7 +141,7 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'a model that does not stream',
-    said: {
+    replies: {
       openai: openai(400, 'unsupported_value', 'Your organization must be verified to stream this model.', {
         param: 'stream',
       }),
@@ -148,7 +151,7 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'a key that is refused',
-    said: {
+    replies: {
       openai: openai(401, 'invalid_api_key', 'Incorrect API key provided'),
       anthropic: other(401, 'authentication_error', 'invalid x-api-key'),
       gemini: other(401, 'UNAUTHENTICATED', 'API key not valid'),
@@ -158,7 +161,7 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'a model that is gone',
-    said: {
+    replies: {
       openai: openai(404, 'model_not_found', 'The model does not exist'),
       anthropic: other(404, 'not_found_error', 'model: claude-x'),
       gemini: other(404, 'NOT_FOUND', 'models/gemini-x is not found'),
@@ -168,7 +171,7 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'a server that fails',
-    said: {
+    replies: {
       openai: openai(500, 'server_error', 'The server had an error', { type: 'server_error' }),
       anthropic: other(500, 'api_error', 'Internal server error'),
       gemini: other(500, 'INTERNAL', 'An internal error has occurred'),
@@ -177,17 +180,17 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'a server that is overloaded, which is asked once more',
-    said: {
+    replies: {
       openai: openai(503, 'server_overloaded', 'Slow down', { type: 'server_error' }),
       anthropic: other(529, 'overloaded_error', 'Overloaded'),
       gemini: other(503, 'UNAVAILABLE', 'The model is overloaded'),
     },
     reads: DOWN,
-    asked: 2,
+    requestCount: 2,
   },
   {
     name: 'a server that gives up',
-    said: {
+    replies: {
       openai: openai(504, 'timeout', 'Timed out', { type: 'server_error' }),
       anthropic: other(504, 'timeout_error', 'Request timed out'),
       gemini: other(504, 'DEADLINE_EXCEEDED', 'Deadline expired'),
@@ -265,19 +268,19 @@ const QUICK = [
 
 describe.each(SITES.filter(({ name }) => isFull || QUICK.includes(name)))('$name', (site: Site) => {
   const { surface, tongue } = site
-  const sayable = ROWS.filter(({ said }) => said[tongue])
+  const sayable = ROWS.filter(({ replies }) => replies[tongue])
 
   test.each(sayable)(
     '$name (contract 3.11, 3.20, 6.54, 6.55, 6.56, 7.9, 7.15, 7.24)',
-    async ({ said, reads, wait, alerts, asked = 1, streams = [false, true] }) => {
+    async ({ replies, reads, wait, alerts, requestCount = 1, streams = [false, true] }) => {
       for (const stream of streams) {
         const shop = await shopAt(site, upstream)
         const payment = await shop.sign(stream)
-        upstream.be({ kind: 'says', error: said[tongue] as Saying })
-        const before = upstream.asked()
+        upstream.be({ kind: 'says', error: replies[tongue] as Saying })
+        const before = upstream.requestCount()
         const response = await shop.ask(stream, payment)
         await expectReads(response, { surface, reads })
-        expect(upstream.asked() - before).toBe(asked)
+        expect(upstream.requestCount() - before).toBe(requestCount)
         if (wait !== undefined)
           expect([response.headers.get('retry-after'), response.headers.get('x-ratelimit-source')]).toEqual([
             String(wait),
@@ -320,10 +323,10 @@ describe.each(SITES.filter(({ name }) => isFull || QUICK.includes(name)))('$name
   test('a stream that is refused after it has named its speaker is refused in the words of its vendor', async () => {
     const shop = await shopAt(site, upstream)
     const payment = await shop.sign(true)
-    const wire = chatFormatOf(site)
+    const format = chatFormatOf(site)
     upstream.be({
       kind: 'streams',
-      events: `: ping\n\n${preludes[wire].join('')}${limits[wire]}`,
+      events: `: ping\n\n${preludes[format].join('')}${limits[format]}`,
       goesOn: Promise.resolve(),
       last: '',
     })
@@ -344,10 +347,10 @@ describe.each(SITES.filter(({ name }) => isFull || QUICK.includes(name)))('$name
       last: '',
       onSent: sent.open,
     })
-    const asked = shop.ask(true, payment)
+    const requestCount = shop.ask(true, payment)
     await sent.passed
     await shop.streamed(120_000)
-    await expectReads(await asked, {
+    await expectReads(await requestCount, {
       surface,
       reads: {
         chat: '504 TIMEOUT',
@@ -365,10 +368,10 @@ describe.each(SITES.filter(({ name }) => isFull || QUICK.includes(name)))('$name
     async (end) => {
       const shop = await shopAt(site, upstream)
       const payment = await shop.sign(true)
-      const wire = chatFormatOf(site)
+      const format = chatFormatOf(site)
       const more = door()
-      const last = { 'an error': errors[wire], 'a disconnect': 'disconnects', silence: '' }[end]
-      upstream.be({ kind: 'streams', events: whenAnswerStarts[wire].join(''), goesOn: more.passed, last })
+      const last = { 'an error': errors[format], 'a disconnect': 'disconnects', silence: '' }[end]
+      upstream.be({ kind: 'streams', events: whenAnswerStarts[format].join(''), goesOn: more.passed, last })
       const response = await shop.ask(true, payment)
       expect([response.status, response.headers.get('content-type')]).toEqual([200, 'text/event-stream; charset=utf-8'])
       const reader = reading(response)
@@ -503,10 +506,10 @@ const preludes: Readonly<Record<UpstreamFormat, readonly string[]>> = {
 }
 
 /** Streams with status 200 in which nobody says anything. */
-const NOTHING: Readonly<Record<string, (wire: UpstreamFormat) => string>> = {
+const NOTHING: Readonly<Record<string, (format: UpstreamFormat) => string>> = {
   comments: () => ': OPENROUTER PROCESSING\n\n'.repeat(3),
-  'a speaker': (wire) => preludes[wire].join(''),
-  'comments, a speaker and an error': (wire) => `: ping\n\n${preludes[wire].join('')}${errors[wire]}`,
+  'a speaker': (format) => preludes[format].join(''),
+  'comments, a speaker and an error': (format) => `: ping\n\n${preludes[format].join('')}${errors[format]}`,
   garbage: () => `upstream connect error (${SECRET})`,
   'events that are garbage': () => 'data: nonsense\n\n',
   HTML: () => `<!doctype html>\n\n<title>502 Bad Gateway (${SECRET})</title>\n\n`,

@@ -1,4 +1,7 @@
-/** Who converses on a started gateway: the echo model without any key, a maker's service with one, and whom the operator lets in. */
+/**
+ * Who converses on a started gateway: the echo model without any key, a maker's service with one, and whom the operator
+ * lets in.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { ExactEvmScheme } from '@x402/evm'
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
@@ -167,11 +170,11 @@ describe('what the operator sets', () => {
       `generate_content_payers = ["0x${'1'.repeat(40)}"]\n${playGateway()}[vendors.embedded]\nchat = "echo"\n`,
     )
     expect((await buy(stranger, CONTENTS, GENERATE)).status).toBe(403)
-    const guest = await startWith(
+    const listed = await startWith(
       playMoney(),
       `generate_content_payers = ["${devnetOf(plain).evm.buyer.address}"]\n${playGateway()}[vendors.embedded]\nchat = "echo"\n`,
     )
-    expect((await buy(guest, CONTENTS, GENERATE)).status).toBe(200)
+    expect((await buy(listed, CONTENTS, GENERATE)).status).toBe(200)
   })
 
   test('answers in the background are for everybody, or for the wallets that are listed', async () => {

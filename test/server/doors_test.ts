@@ -182,11 +182,11 @@ describe('a caller who hangs up in mid-body', () => {
 })
 
 describe('a browser', () => {
-  const preflight = async (url: string, asked: string) => {
+  const preflight = async (url: string, request: string) => {
     const headers = {
       origin: 'https://app.example',
       'access-control-request-method': 'POST',
-      'access-control-request-headers': asked,
+      'access-control-request-headers': request,
     }
     const response = await fetch(`${url}/api/v1/chat/completions`, { method: 'OPTIONS', headers })
     return (response.headers.get('access-control-allow-headers') ?? '').split(', ')
@@ -207,9 +207,9 @@ describe('a browser', () => {
     })
     await client.chat.completions.create({ model: 'm', messages: [] })
     // A page cannot set these: the browser writes them itself.
-    const asked = sent.filter((name) => !['user-agent', 'content-length'].includes(name))
-    expect(asked.filter((name) => name.startsWith('x-stainless-')).length).toBeGreaterThan(4)
-    expect(await preflight(url, asked.join(','))).toEqual(expect.arrayContaining(asked))
+    const requests = sent.filter((name) => !['user-agent', 'content-length'].includes(name))
+    expect(requests.filter((name) => name.startsWith('x-stainless-')).length).toBeGreaterThan(4)
+    expect(await preflight(url, requests.join(','))).toEqual(expect.arrayContaining(requests))
   })
 
   test('may send any harmless header, and none that speaks of the connection (contract 4.6)', async () => {

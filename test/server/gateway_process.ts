@@ -18,7 +18,9 @@ export type GatewayProcess = {
 export type GatewayProcesses = {
   /** A new directory, removed after the tests of the file. */
   dir(): string
-  /** Starts a gateway in `dir`, on a free port and in its own database unless told. It inherits nothing but the path. */
+  /**
+   * Starts a gateway in `dir`, on a free port and in its own database unless told. It inherits nothing but the path.
+   */
   start(dir: string, env?: Readonly<Record<string, string>>): GatewayProcess
 }
 
@@ -53,9 +55,9 @@ export function gatewayProcesses(): GatewayProcesses {
     const greeting = Promise.withResolvers<string>()
     greeting.promise.catch(() => {})
     const waiting = new Map<string, () => void>()
-    let said = ''
+    let output = ''
     const out = gather(child.stdout, (text) => {
-      said = text
+      output = text
       const url = /^ {2}look around: +(\S+)\/docs\/guide\//m.exec(text)?.[1]
       if (url) greeting.resolve(url)
       for (const [awaited, found] of waiting) if (text.includes(awaited)) found()
@@ -65,7 +67,7 @@ export function gatewayProcesses(): GatewayProcesses {
       return { code: child.exitCode, out, err }
     })
     const printed = (text: string) =>
-      new Promise<void>((resolve) => (said.includes(text) ? resolve() : waiting.set(text, resolve)))
+      new Promise<void>((resolve) => (output.includes(text) ? resolve() : waiting.set(text, resolve)))
     const made = { exited, url: greeting.promise, printed, kill: (signal: NodeJS.Signals) => child.kill(signal) }
     started.push(made)
     return made
@@ -107,24 +109,24 @@ function commandLine(pid: string): string {
 export function imageHost(): {
   /** Points the gateway to it: `MODEL` is drawn here. */
   readonly env: Readonly<Record<string, string>>
-  readonly asked: Promise<void>
+  readonly requested: Promise<void>
   release(): void
   stop(): Promise<void>
 } {
-  const [asked, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const [requested, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const server = Bun.serve({
     port: 0,
     hostname: '127.0.0.1',
     idleTimeout: 0,
     async fetch() {
-      asked.resolve()
+      requested.resolve()
       await released.promise
       return Response.json({ data: [{ b64_json: PNG }] })
     },
   })
   return {
     env: { OPENAI_API_KEY: 'key-of-the-test', OPENAI_BASE_URL: `${server.url}v1`, INLINE_WINDOW_SECONDS: '240' },
-    asked: asked.promise,
+    requested: requested.promise,
     release: () => released.resolve(),
     stop: () => server.stop(true),
   }

@@ -71,14 +71,14 @@ test('a gateway whose chain hangs, or whose maintenance fails, does not hold up 
 
 test('deletes once an hour what the settings say has expired: results, ledger rows and media (contract 2.24)', async () => {
   const day = 86_400_000
-  const kept = { ...retention, settledMs: 2 * day, ledgerMs: 40 * day, mediaMs: 5 * day }
-  const { buyer, ports, clock, log } = kit({ retention: kept })
+  const retained = { ...retention, settledMs: 2 * day, ledgerMs: 40 * day, mediaMs: 5 * day }
+  const { buyer, ports, clock, log } = kit({ retention: retained })
   const { storage, objects } = ports
   const maintenance = startMaintenance({
     gateways: [],
     storage,
     objects,
-    retention: kept,
+    retention: retained,
     clock,
     log,
     workerId: 'one',

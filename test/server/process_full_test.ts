@@ -1,4 +1,7 @@
-/** The binary as an operator meets it: real processes, signals, kill -9, ports and files. Nothing here sleeps: it reads lines and exits. */
+/**
+ * The binary as an operator meets it: real processes, signals, kill -9, ports and files. Nothing here sleeps: it reads
+ * lines and exits.
+ */
 import { describe, expect, test } from 'bun:test'
 import { rmSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer, type Server } from 'node:net'
@@ -33,12 +36,12 @@ describe('a gateway process', () => {
     const host = imageHost()
     const killed = farebox(dir, host.env)
     const payer = await payerAt(await killed.url)
-    const [kept, lost] = [header(await payer.sign(SMALL)), header(await payer.sign(HOSTED))]
-    const bought = await payer.post(SMALL, kept)
+    const [retained, lost] = [header(await payer.sign(SMALL)), header(await payer.sign(HOSTED))]
+    const bought = await payer.post(SMALL, retained)
     expect(bought.status).toBe(200)
     const balance = await payer.balance()
     const working = payer.post(HOSTED, lost).catch((error: Error) => error)
-    await host.asked
+    await host.requested
     const replay = await payer.post(HOSTED, lost)
     expect(replay).toMatchObject({ status: 402, body: { code: 'PAYMENT_REPLAY' } })
     const poll = replay.body.poll_url
@@ -63,7 +66,7 @@ describe('a gateway process', () => {
         error: expect.stringContaining('lost when the server stopped'),
       },
     })
-    const collected = await again.get((await again.post(SMALL, kept)).body.poll_url, kept)
+    const collected = await again.get((await again.post(SMALL, retained)).body.poll_url, retained)
     expect(collected).toMatchObject({
       status: 200,
       body: { payment: { status: 'already_settled', tx_hash: bought.body.payment.tx_hash } },
@@ -96,7 +99,8 @@ describe('a gateway process', () => {
     const again = await payerAt(await second.url)
     expect(await again.balance()).toBe(1_000_000_000_000n)
     expect(await again.get(`${GENERATIONS}/${bought.body.id}`, paid)).toMatchObject({ status: 404 })
-    expect(await again.post(SMALL, paid)).toMatchObject({ status: 200, body: { payment: { status: 'settled' } } }) // its nonce is unused again
+    // Its nonce is unused again.
+    expect(await again.post(SMALL, paid)).toMatchObject({ status: 200, body: { payment: { status: 'settled' } } })
     second.kill('SIGTERM')
     const { out } = await second.exited
     expect(out).toContain('the local chain is behind the ledger: both were reset')

@@ -1,4 +1,7 @@
-/** One process of each kind: the gateway on its local chains, and the buyer's command. process_full_test.ts and buy_full_test.ts have the rest. */
+/**
+ * One process of each kind: the gateway on its local chains, and the buyer's command. process_full_test.ts and
+ * buy_full_test.ts have the rest.
+ */
 import { expect, test } from 'bun:test'
 import { join } from 'node:path'
 import { encodePayment, payerAt, pngSize } from './clients/payer.ts'
@@ -37,7 +40,7 @@ test('a gateway process sells on both local chains; SIGTERM lets a request under
 
   const signed = { 'payment-signature': encodePayment(await payer.sign(HOSTED)) }
   const working = payer.post(HOSTED, signed)
-  await host.asked
+  await host.requested
   gateway.kill('SIGTERM')
   await gateway.printed('draining')
   host.release()

@@ -1,4 +1,7 @@
-/** Search, prices and swaps on a started gateway: what devnet has without a key, which source a key brings, and what the operator may see of it. */
+/**
+ * Search, prices and swaps on a started gateway: what devnet has without a key, which source a key brings, and what the
+ * operator may see of it.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { ExactEvmScheme } from '@x402/evm'
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'

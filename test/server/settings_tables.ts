@@ -33,8 +33,9 @@ export const rows: Readonly<Record<string, TObject>> = {
 }
 
 /**
- * `<!-- settings: port, host -->` names settings of the file, `<!-- settings of gateways -->` a table of it, `<!-- settings for search, market -->`
- * products, with the settings of their providers, and `<!-- keys -->` what the environment alone gives. A table ends at the next marker.
+ * `<!-- settings: port, host -->` names settings of the file, `<!-- settings of gateways -->` a table of it, `<!--
+ * settings for search, market -->` products, with the settings of their providers, and `<!-- keys -->` what the
+ * environment alone gives. A table ends at the next marker.
  */
 const MARKED = /(<!-- (?:keys|settings(?:: ([\w, ]+)| of (\w+)| for ([\w, ]+))) -->\n)[^]*?(<!-- end -->)/g
 
@@ -138,8 +139,8 @@ function allowed(schema: TSchema): string {
   const words = (schema.anyOf as readonly TSchema[] | undefined)?.flatMap((each) =>
     each.const === undefined ? [] : [`\`${each.const}\``],
   )
-  const isSaid = words?.every((word) => String(schema.description).includes(word))
-  if (words && words.length === schema.anyOf.length) return isSaid ? '' : `One of ${words.join(', ')}.`
+  const isDescribed = words?.every((word) => String(schema.description).includes(word))
+  if (words && words.length === schema.anyOf.length) return isDescribed ? '' : `One of ${words.join(', ')}.`
   if (schema.type === 'boolean') return '`true` or `false`.'
   if (schema.type !== 'integer' && schema.type !== 'number') return ''
   const kind = schema.type === 'integer' ? 'Integer' : 'Number'

@@ -4,7 +4,7 @@ import type { ChatAnswer } from '../../core/mod.ts'
 import { timeouts } from '../../core/payment/timeouts.ts'
 import { chatPieces, DONE } from '../../adapters/providers/scripted/chat.ts'
 import { app } from '../../server/app.ts'
-import { COMPLETIONS, reading, said, STREAM, table, USED } from '../core/call/stream_kit.ts'
+import { COMPLETIONS, reading, deltaChunk, STREAM, table, USED } from '../core/call/stream_kit.ts'
 import { door, encodePayment, type KitOptions } from '../kit.ts'
 
 const main = await Bun.file(new URL('../../server/listen.ts', import.meta.url)).text()
@@ -50,7 +50,7 @@ async function served(answer: ChatAnswer, options: KitOptions = {}) {
 
 describe('over a real connection', () => {
   test('the first event arrives before the second is made, and the receipt before [DONE]', async () => {
-    const pieces = chatPieces(said({ role: 'assistant', content: 'zero' }))
+    const pieces = chatPieces(deltaChunk({ role: 'assistant', content: 'zero' }))
     const { ask, chain } = await served(pieces.answer)
     const response = await ask()
     expect([response.status, response.headers.get('content-type'), response.headers.get('transfer-encoding')]).toEqual([
@@ -59,19 +59,19 @@ describe('over a real connection', () => {
       'chunked',
     ])
     const reader = reading(response)
-    expect(await reader.next()).toBe(said({ role: 'assistant', content: 'zero' }))
+    expect(await reader.next()).toBe(deltaChunk({ role: 'assistant', content: 'zero' }))
     for (const word of ['one', 'two', 'three']) {
       await pieces.requested()
-      pieces.push(said({ content: word }))
-      expect(await reader.next()).toBe(said({ content: word }))
+      pieces.push(deltaChunk({ content: word }))
+      expect(await reader.next()).toBe(deltaChunk({ content: word }))
     }
-    pieces.push(said({}, { finish: 'stop' }), USED, DONE)
+    pieces.push(deltaChunk({}, { finish: 'stop' }), USED, DONE)
     expect(await reader.rest()).toMatch(/\n\n: payment-response \S+\n: x-payment-receipt \S+\n\ndata: \[DONE\]\n\n$/)
     expect(chain.transfers).toHaveLength(1)
   })
 
   test('a client that disconnects after content ends the upstream, and is charged', async () => {
-    const pieces = chatPieces(said({ content: 'Hi' }))
+    const pieces = chatPieces(deltaChunk({ content: 'Hi' }))
     const { ask, chain, cancelled, idle } = await served(pieces.answer)
     const leaving = new AbortController()
     const reader = reading(await ask(leaving.signal))
@@ -84,7 +84,7 @@ describe('over a real connection', () => {
   })
 
   test('a client that disconnects before content ends the upstream, and is not charged', async () => {
-    const pieces = chatPieces(said({ role: 'assistant', content: '' }))
+    const pieces = chatPieces(deltaChunk({ role: 'assistant', content: '' }))
     const { ask, chain, cancelled, idle } = await served(pieces.answer)
     const leaving = new AbortController()
     const answer = ask(leaving.signal).catch((error: Error) => error.name)
@@ -96,16 +96,16 @@ describe('over a real connection', () => {
   })
 
   test('a client that disconnects while its answer is awaited ends the upstream call, and is not charged', async () => {
-    const [asked, aborted] = [door(), door()]
+    const [send, aborted] = [door(), door()]
     const ask = (_: unknown, { signal }: { signal: AbortSignal }) => {
       signal.addEventListener('abort', () => aborted.open())
-      asked.open()
+      send.open()
       return new Promise<never>(() => {})
     }
     const subject = await served(chatPieces().answer, { chatVendor: { format: 'chat', ask } })
     const leaving = new AbortController()
     const answer = subject.ask(leaving.signal).catch((error: Error) => error.name)
-    await asked.passed
+    await send.passed
     leaving.abort()
     await aborted.passed
     expect([await answer, subject.chain.transfers.length]).toEqual(['AbortError', 0])
@@ -113,7 +113,7 @@ describe('over a real connection', () => {
 
   test('a client that does not read holds its upstream back', async () => {
     let reads = 0
-    const piece = new TextEncoder().encode(said({ content: 'x'.repeat(65_536) }))
+    const piece = new TextEncoder().encode(deltaChunk({ content: 'x'.repeat(65_536) }))
     const { server, headers, cancelled, idle, chain } = await served({
       kind: 'stream',
       stream: { next: async () => (reads++, piece), cancel() {} },

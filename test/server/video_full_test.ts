@@ -1,4 +1,7 @@
-/** Videos on a started gateway: what devnet films without a key, what it costs on chain, and that whoever is configured films instead. */
+/**
+ * Videos on a started gateway: what devnet films without a key, what it costs on chain, and that whoever is configured
+ * films instead.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { systemClock } from '../../adapters/local.ts'
 import { CLIP_BYTES } from '../../adapters/providers/scripted/videos.ts'
@@ -225,13 +228,13 @@ describe('the vendor of a row', () => {
     const read = parseConfig(toml, env)
     if (!read.ok) throw new Error(read.mistakes.join('\n'))
     const undo: (() => unknown)[] = []
-    const told: string[] = []
+    const lines: string[] = []
     const names = new Map<object, string>()
     const timed: Timed = (name, vendor) => (names.set(vendor, name), vendor)
     const { video } = vendorsOf(
       { ...read.config, services: {} },
       {
-        log: { ...log, warn: (message) => void told.push(message) },
+        log: { ...log, warn: (message) => void lines.push(message) },
         clock: systemClock,
         undo,
         timed,
@@ -241,7 +244,7 @@ describe('the vendor of a row', () => {
       },
     )
     for (const step of undo) step()
-    return { told, nameOf: (row: VideoRow) => names.get(video?.(row) ?? {}), video }
+    return { lines, nameOf: (row: VideoRow) => names.get(video?.(row) ?? {}), video }
   }
 
   test('is the one of its row; a job that was submitted elsewhere is looked for there', () => {
@@ -260,8 +263,8 @@ describe('the vendor of a row', () => {
       wired('', { isDevnet: true }).nameOf(c),
       wired('', { isDevnet: true }).nameOf(f),
     ]).toEqual([undefined, 'demo', undefined])
-    const told = wired('[vendors.vendor-c]\nvideo = "demo"')
-    expect([told.nameOf(c), told.told]).toEqual([
+    const lines = wired('[vendors.vendor-c]\nvideo = "demo"')
+    expect([lines.nameOf(c), lines.lines]).toEqual([
       'demo',
       Array(2).fill('this model is served by the demo, not by a model, for real money'),
     ])

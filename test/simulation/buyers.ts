@@ -11,7 +11,7 @@ export function post(world: World, process: Process, signed: Signed): Actor {
   const request = requestOf('POST', signed.product.path, { body: signed.product.body, header: signed.header })
   const name = `${ownerOf(process.index)} post ${signed.name} #${world.step}`
   world.say(() => name)
-  signed.isShown = true
+  signed.isPresented = true
   const { isDeaf } = world.setup.rule
   return world.start(
     { name, kind: 'post', process, signed },
@@ -29,7 +29,7 @@ export function poll(world: World, process: Process, { id, signed }: { id: strin
   })
   const name = `${ownerOf(process.index)} poll ${world.ledgerRows.nameOf(id)} ${signed.name} #${world.step}`
   world.say(() => name)
-  signed.isShown = true
+  signed.isPresented = true
   return world.start({ name, kind: 'poll', process, signed, call: id }, ({ gone }) =>
     process.gateway.handle(request, { ip: BUYER, gone: gone.signal }),
   )

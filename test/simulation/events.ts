@@ -10,7 +10,9 @@ type Event = (world: World, habits: Habits) => void
 
 /** No run does everything: one that does a few things often goes deeper than one that does all of them now and then. */
 export type Habits = {
-  /** Share of steps in which something goes on that was begun before, and share of those that leave it asleep instead. */
+  /**
+   * Share of steps in which something goes on that was begun before, and share of those that leave it asleep instead.
+   */
   readonly releases: number
   readonly sleeps: number
   /** How many calls there are to be. */
@@ -61,7 +63,8 @@ export function habitsOf({ chance }: World): Habits {
 
 /**
  * Habits of a harsh run. What is signed outlives it, so that nothing but a wallet can keep its answers from being paid.
- * Nobody crashes: who is killed between the last word of a stream and its claim has given it away, and no rule mends that.
+ * Nobody crashes: who is killed between the last word of a stream and its claim has given it away, and no rule mends
+ * that.
  */
 export function harshHabitsOf(world: World): Habits {
   const often = <T>(...of: readonly T[]): T => world.chance.pick(of)
@@ -121,7 +124,10 @@ function postAgain(world: World): void {
   if (process && world.signed.length > 0) post(world, process, world.chance.pick(world.signed))
 }
 
-/** With what opened the call, with anything that its buyer has ever signed, or with a new signature, at times for another price. */
+/**
+ * With what opened the call, with anything that its buyer has ever signed, or with a new signature, at times for
+ * another price.
+ */
 function pollSomehow(world: World, { lives }: Habits): void {
   const { chance, ledgerRows, signed, setup } = world
   const process = alive(world)

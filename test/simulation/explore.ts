@@ -1,4 +1,7 @@
-/** One run: everything that can go wrong, in an order that its seed decides; then all is well again, and the books are closed. */
+/**
+ * One run: everything that can go wrong, in an order that its seed decides; then all is well again, and the books are
+ * closed.
+ */
 import { alive, openerOf, poll, post, maintain } from './buyers.ts'
 import type { Violation } from './ledger.ts'
 import { type Habits, habitsOf, harshHabitsOf, PRICE, step } from './events.ts'
@@ -42,7 +45,10 @@ function headStart(world: World, { lives }: Habits): void {
   world.isCalm = false
 }
 
-/** The node answers, wallets are full, time passes: whatever was in doubt must now become known, and whatever was made, collected. */
+/**
+ * The node answers, wallets are full, time passes: whatever was in doubt must now become known, and whatever was made,
+ * collected.
+ */
 function quiet(world: World): void {
   const { chance, cash, ledgerRows } = world
   world.say(() => '── all is well again')
@@ -68,9 +74,9 @@ function quiet(world: World): void {
   finish(world)
   if (!ledgerRows.violation) ledgerRows.judgeGifts()
   for (const id of ledgerRows.calls) if (!ledgerRows.violation) settleUp(world, process, id)
-  const shown = world.signed.filter((signed) => signed.isShown && world.isSpendable(signed))
-  for (let tries = 0; tries < 2 && shown.length > 0 && !ledgerRows.violation; tries++)
-    useAgain(world, process, shown.splice(chance.below(shown.length), 1))
+  const presented = world.signed.filter((signed) => signed.isPresented && world.isSpendable(signed))
+  for (let tries = 0; tries < 2 && presented.length > 0 && !ledgerRows.violation; tries++)
+    useAgain(world, process, presented.splice(chance.below(presented.length), 1))
 }
 
 /** The node stays away until every authorization has been over for ten minutes. */
@@ -98,18 +104,21 @@ function finish(world: World): void {
   world.ledgerRows.violate('nothingStuck', 'something goes on for ever')
 }
 
-/** Polls with what the call was paid with, then with what opened it, then with a new signature: one of them must collect it. */
+/**
+ * Polls with what the call was paid with, then with what opened it, then with a new signature: one of them must collect
+ * it.
+ */
 function settleUp(world: World, process: Process, id: string): void {
   const { ledgerRows } = world
   const opener = openerOf(world, id)
   const spent = world.signed.filter(
-    ({ key, buyer, isShown }) =>
-      isShown && buyer === opener.buyer && ledgerRows.moved(key) !== undefined && ledgerRows.servedBy(key).has(id),
+    ({ key, buyer, isPresented }) =>
+      isPresented && buyer === opener.buyer && ledgerRows.moved(key) !== undefined && ledgerRows.servedBy(key).has(id),
   )
   for (const signed of [...spent, opener, world.sign(opener.buyer, opener.product, 600)]) {
-    const asked = poll(world, process, { id, signed })
+    const actor = poll(world, process, { id, signed })
     finish(world)
-    if (ledgerRows.violation || asked.reply?.status === 200) return
+    if (ledgerRows.violation || actor.reply?.status === 200) return
   }
   const call = ledgerRows.row(id)
   ledgerRows.violate(
@@ -118,7 +127,10 @@ function settleUp(world: World, process: Process, id: string): void {
   )
 }
 
-/** Sends the same signed request again: it is served, or leads to a call that can be collected with it. One that was handed out for a call serves that call alone (contract 1.41). */
+/**
+ * Sends the same signed request again: it is served, or leads to a call that can be collected with it. One that was
+ * handed out for a call serves that call alone (contract 1.41).
+ */
 function useAgain(world: World, process: Process, [signed]: readonly Signed[]): void {
   const { ledgerRows } = world
   if (!signed || !world.isSpendable(signed) || signed.expiresAt < world.now + 7_000) return

@@ -57,7 +57,7 @@ export type Ledger = {
   // What processes and the chain do, as it happens.
   opened(opened: Opened, authorization: Authorization, at: { cap?: Pick<Cap, 'observed'> }): Opened
   claiming(actor: Actor | undefined, id: string): void
-  claimed(claim: Claim, asked: { id: string; offered: Authorization | undefined; at: { now: number } }): Claim
+  claimed(claim: Claim, request: { id: string; offered: Authorization | undefined; at: { now: number } }): Claim
   settling(actor: Actor | undefined, payment: Payment): Attempt | undefined
   answered(attempt: Attempt | undefined): void
   sending(actor: Actor | undefined, payment: Payment, signed: Signed): void
@@ -86,14 +86,17 @@ export function ledgerRows(world: World): Ledger {
   const firstSent = new Map<string, number>()
   const transfers = new Map<string, { readonly key: string; readonly transfer: MemoryTransfer }>()
   const movedIn = new Map<string, string>()
-  /** Landed by its payer before any gateway sent it; the call that it served then. What it buys is the payer's own affair. */
+  /**
+   * Landed by its payer before any gateway sent it; the call that it served then. What it buys is the payer's own
+   * affair.
+   */
   const own = new Map<string, string | undefined>()
   const payments = new Map<string, Set<string>>()
-  const shownFor = new Map<string, string>()
+  const spentOn = new Map<string, string>()
   /** By key of an authorization: the call that it was claimed for. */
   const handed = new Map<string, string>()
   /** The claim that a payment was handed out for, by identity: the same authorization may be handed out twice. */
-  const claims = new WeakMap<Payment, { readonly call: string; readonly askedAt: number }>()
+  const claims = new WeakMap<Payment, { readonly call: string; readonly requestedAt: number }>()
   const attempts = new Set<Attempt>()
   /** Calls for which an authorization was handed out while it still could move money, and calls given away. */
   const tried = new Set<string>()
@@ -156,7 +159,10 @@ export function ledgerRows(world: World): Ledger {
     return found
   }
 
-  /** The result may be given away (decision 16): something was sent in time, and for long nobody has been able to find out what became of it. */
+  /**
+   * The result may be given away (decision 16): something was sent in time, and for long nobody has been able to find
+   * out what became of it.
+   */
   function judgeUnresolved(id: string): void {
     unresolved.add(id)
     if (!tried.has(id))
@@ -184,8 +190,8 @@ export function ledgerRows(world: World): Ledger {
         'resultHasMoney',
         `${actor.name} shows ${nameOf(id)} for a transfer of ${transfer.value} that is not its price`,
       )
-    const before = shownFor.get(payment.tx_hash) ?? id
-    shownFor.set(payment.tx_hash, before)
+    const before = spentOn.get(payment.tx_hash) ?? id
+    spentOn.set(payment.tx_hash, before)
     if (before !== id)
       return violate('oneCall', `${nameOfKey(found.key)} paid for ${nameOf(before)} and for ${nameOf(id)}`)
     if (world.isFlaky) return
@@ -284,7 +290,7 @@ export function ledgerRows(world: World): Ledger {
       const key = given ? `${nameOfKey(given.key)}, token ${'token' in claim ? claim.token : ''}` : ''
       world.say(() => `   -> ${claim.kind} ${key}${claim.kind === 'retry' && claim.sent ? ', sent before' : ''}`)
       if (!given) return claim
-      claims.set(given.payment, { call: id, askedAt: at.now })
+      claims.set(given.payment, { call: id, requestedAt: at.now })
       handed.set(given.key, id)
       if (at.now < given.expiresAt) tried.add(id)
       return claim
@@ -298,7 +304,7 @@ export function ledgerRows(world: World): Ledger {
         call: claim.call,
         at: world.now,
         actor,
-        isTimely: world.now - claim.askedAt <= CLAIM_TO_SETTLE_MS,
+        isTimely: world.now - claim.requestedAt <= CLAIM_TO_SETTLE_MS,
         isAnswered: false,
       }
       for (const other of attempts) {
@@ -315,23 +321,23 @@ export function ledgerRows(world: World): Ledger {
       if (attempt) attempt.isAnswered = true
     },
 
-    sending(actor, payment, { key, name: shown }) {
+    sending(actor, payment, { key, name: listed }) {
       const claim = claims.get(payment)
-      if (!claim) return violate('oneCall', `${shown} is sent without a claim`)
+      if (!claim) return violate('oneCall', `${listed} is sent without a claim`)
       const to = sends.get(key) ?? new Set()
       sends.set(key, to.add(claim.call))
       if (!firstSent.has(key)) firstSent.set(key, world.step)
       actor?.sent.add(key)
-      if (to.size > 1) violate('oneCall', `${shown} is sent for ${[...to].map(nameOf).join(' and for ')}`)
+      if (to.size > 1) violate('oneCall', `${listed} is sent for ${[...to].map(nameOf).join(' and for ')}`)
       const call = row(claim.call)
       if (call?.workStatus !== 'completed' || call.result === null)
-        violate('moneyHasResult', `${shown} is sent for ${nameOf(claim.call)}, which has no result`)
+        violate('moneyHasResult', `${listed} is sent for ${nameOf(claim.call)}, which has no result`)
     },
 
-    landed(by, { key, name: shown }, transfer) {
+    landed(by, { key, name: listed }, transfer) {
       transfers.set(transfer.transaction, { key, transfer })
       movedIn.set(key, transfer.transaction)
-      world.say(() => `   ${shown} moves money`)
+      world.say(() => `   ${listed} moves money`)
       for (const id of sends.get(key) ?? []) pay(id, key)
       if (sends.has(key) || by === 'gateway') return
       const bound = peek(world.storage.callOf(key, world.now)) as Call | undefined
@@ -354,10 +360,9 @@ export function ledgerRows(world: World): Ledger {
       if (reply.status === 200 && isAnswer) return judgeLive(actor, text)
       const body = JSON.parse(text)
       const id = body.id ?? body.job_id
-      world.say(
-        () =>
-          `${actor.name}: ${[reply.status, body.status ?? body.code ?? body.error, body.payment?.status, id && nameOf(id)].filter(Boolean).join(' ')}`,
-      )
+      const outcome = body.status ?? body.code ?? body.error
+      const parts = () => [reply.status, outcome, body.payment?.status, id && nameOf(id)].filter(Boolean)
+      world.say(() => `${actor.name}: ${parts().join(' ')}`)
       const isOther = actor.call !== undefined && row(actor.call)?.payer !== actor.signed?.buyer.wallet
       if (isOther && reply.status !== 403 && !world.isFlaky)
         violate('onlyThePayer', `${actor.name} gets ${reply.status}`)
@@ -417,8 +422,8 @@ export function ledgerRows(world: World): Ledger {
       for (const [, { key }] of unknown)
         violate('trueLedger', `${nameOfKey(key)} moved money that the ledger does not know`)
       const sum = [...transfers.values()].reduce((total, { transfer }) => total + transfer.value, 0n)
-      const held = world.cash.balanceOf(world.cash.offer(1n).payTo)
-      if (held !== sum) violate('trueLedger', `the transfers come to ${sum}, the balance to ${held}`)
+      const balance = world.cash.balanceOf(world.cash.offer(1n).payTo)
+      if (balance !== sum) violate('trueLedger', `the transfers come to ${sum}, the balance to ${balance}`)
     },
   }
 }

@@ -1,4 +1,7 @@
-/** A storage in memory whose decisions can be exchanged: with none exchanged it keeps every rule, as `memoryStorage` does. */
+/**
+ * A storage in memory whose decisions can be exchanged: with none exchanged it keeps every rule, as `memoryStorage`
+ * does.
+ */
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { type ExposedCall, SETTLED_CALLS } from '../../core/payment/exposure.ts'
 import { usdc } from '../../core/x402/money.ts'
@@ -17,7 +20,7 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
   const boundTo = (key: string): ledger.Row | undefined => rows.get(bindings.get(key)?.call ?? '')
   const bindingsOf = (id: string): Bound[] =>
     [...bindings.values()].filter((binding) => binding.call === id).sort((a, b) => a.position - b.position)
-  const shown = (row: ledger.Row): Call => row
+  const callOf = (row: ledger.Row): Call => row
 
   function call(id: string): ledger.Row {
     const row = rows.get(id)
@@ -55,14 +58,14 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
     }
   }
 
-  const listed = (keep: (row: ledger.Row) => boolean): Call[] => [...rows.values()].filter(keep).map(shown)
+  const listed = (matches: (row: ledger.Row) => boolean): Call[] => [...rows.values()].filter(matches).map(callOf)
 
   return {
     ...memoryStorage(),
-    async openCall(asked, authorization, at) {
+    async openCall(request, authorization, at) {
       const { answer, writes } = decideOpen(
-        { call: asked, authorization },
-        { bound: boundTo(authorization.key), exposedCalls: exposedCalls(asked), settled: settledBy(asked) },
+        { call: request, authorization },
+        { bound: boundTo(authorization.key), exposedCalls: exposedCalls(request), settled: settledBy(request) },
         at,
       )
       perform(writes)

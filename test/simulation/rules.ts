@@ -1,4 +1,7 @@
-/** The rules of settling (decisions 12, 13, 15, 16, 18), each switched off by what stands behind a port: the model must miss every one. */
+/**
+ * The rules of settling (decisions 12, 13, 15, 16, 18), each switched off by what stands behind a port: the model must
+ * miss every one.
+ */
 import {
   type AuthorizationBinding,
   decideClaim,
@@ -140,12 +143,12 @@ export const featureFlags: readonly Switch[] = [
         isFree(call, now) || (call.paymentStatus !== 'settled' && call.leaseExpiresAt <= now)
       return ruledStorage({
         isFree: isLet,
-        decideOpen(asked, seen, at) {
+        decideOpen(opening, seen, at) {
           const bound =
             seen.bound && isLet(seen.bound, at.now)
               ? { ...seen.bound, workStatus: 'failed' as const, paymentStatus: 'verified' as const }
               : seen.bound
-          return decideOpen(asked, { ...seen, bound }, at)
+          return decideOpen(opening, { ...seen, bound }, at)
         },
       })
     },
@@ -181,7 +184,7 @@ export const featureFlags: readonly Switch[] = [
     name: 'open calls of a wallet are summed against its balance',
     breaks: ['exposure'],
     storage: () =>
-      ruledStorage({ decideOpen: (asked, seen, { now, until }) => decideOpen(asked, seen, { now, until }) }),
+      ruledStorage({ decideOpen: (opening, seen, { now, until }) => decideOpen(opening, seen, { now, until }) }),
   },
   { name: 'who has gone is not charged by the reply that he does not read', breaks: ['goneIsFree'], isDeaf: true },
   {
@@ -190,8 +193,8 @@ export const featureFlags: readonly Switch[] = [
     storage: () =>
       ruledStorage({
         isFree: () => false,
-        decideOpen: (asked, seen, at) =>
-          seen.bound ? { answer: { kind: 'replayed', id: seen.bound.id }, writes: [] } : decideOpen(asked, seen, at),
+        decideOpen: (opening, seen, at) =>
+          seen.bound ? { answer: { kind: 'replayed', id: seen.bound.id }, writes: [] } : decideOpen(opening, seen, at),
       }),
   },
   {

@@ -1,7 +1,9 @@
 /**
- * `bun test/simulation/run.ts --runs 400000 --seed 7` explores; `--replay SEED` tells one run; `--without "rule"` does either with that rule
- * switched off; `--rules` lists them; `--harsh` does either in bad weather: pauses, a storage that goes away, clocks that differ, a node that
- * answers 429, wallets that take their money away, with chat and streams among what is sold; `--storage sqlite` or `postgres` does either on that storage. Ends with 1 when a law was broken.
+ * `bun test/simulation/run.ts --runs 400000 --seed 7` explores; `--replay SEED` tells one run; `--without "rule"` does
+ * either with that rule switched off; `--rules` lists them; `--harsh` does either in bad weather: pauses, a storage
+ * that goes away, clocks that differ, a node that answers 429, wallets that take their money away, with chat and
+ * streams among what is sold; `--storage sqlite` or `postgres` does either on that storage. Ends with 1 when a law was
+ * broken.
  */
 import { parseArgs } from 'node:util'
 import { LAWS } from './ledger.ts'
@@ -57,7 +59,7 @@ async function tell(rule: Rule, seed: number): Promise<boolean> {
   return run.violation === undefined
 }
 
-async function look(rule: Rule): Promise<boolean> {
+async function explore(rule: Rule): Promise<boolean> {
   const [seed, runs, skip] = [values.seed, values.runs, values.skip].map(Number) as [number, number, number]
   console.log(
     `${runs} runs, seed ${seed}, ${values.without === undefined ? rule.name : `without: ${rule.name}`}, on ${values.storage}`,
@@ -80,7 +82,7 @@ async function main(): Promise<boolean> {
   const store = await openStore(name)
   try {
     const rule = on(store, name, built)
-    return values.replay === undefined ? await look(rule) : await tell(rule, Number(values.replay))
+    return values.replay === undefined ? await explore(rule) : await tell(rule, Number(values.replay))
   } finally {
     await store.close()
   }

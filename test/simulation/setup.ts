@@ -1,4 +1,7 @@
-/** What outlives a run, and gateways of the real core, built for each run, whose ports ask the world of the run that is on. */
+/**
+ * What outlives a run, and gateways of the real core, built for each run, whose ports ask the world of the run that is
+ * on.
+ */
 import { drainMicrotasks } from 'bun:jsc'
 import { peek } from 'bun'
 import { memoryChain } from '../../adapters/chains/memory.ts'
@@ -25,10 +28,13 @@ import type { LawName } from './ledger.ts'
 import type { Product } from './products.ts'
 import { ownerOf, type Process, START, type World } from './world.ts'
 
-/** What the buyers of the model buy; a gateway is used for many runs, so it may sell nothing for which it remembers anything. */
-const MENU = [...images, ...calls]
+/**
+ * What the buyers of the model buy; a gateway is used for many runs, so it may sell nothing for which it remembers
+ * anything.
+ */
+const ENDPOINTS = [...images, ...calls]
 /** Chat remembers deadlines, so that its gateways are made anew for each run. */
-const FULL_MENU = [...MENU, ...chat]
+const ALL_ENDPOINTS = [...ENDPOINTS, ...chat]
 
 /** Signs poll URLs; in a database the key would be one more write that is asked for in every run. */
 const POLL_SECRET = '5e'.repeat(32)
@@ -39,13 +45,19 @@ export const pollUrl = (id: string, path: string = POSTED): string =>
 export const POSTED = '/api/v1/images/generations'
 const COMPLETIONS = '/api/v1/chat/completions'
 
-/** A rule of the house, switched off by what stands behind a port, never inside core; or, with only a name, the house as it is built. */
+/**
+ * A rule of the house, switched off by what stands behind a port, never inside core; or, with only a name, the house as
+ * it is built.
+ */
 export type Rule = {
   readonly name: string
   readonly storage?: () => Storage
   readonly chain?: (chain: Chain, facts: ChainFacts) => Chain
   readonly timeouts?: Partial<Timeouts>
-  /** Pauses, a storage that goes away, clocks that differ and a node that refuses, with chat and streams among what is sold. */
+  /**
+   * Pauses, a storage that goes away, clocks that differ and a node that refuses, with chat and streams among what is
+   * sold.
+   */
   readonly isHarsh?: boolean
   /** The gateway never hears that a caller has gone. */
   readonly isDeaf?: boolean
@@ -90,7 +102,7 @@ export function setup(rule: Rule): Setup {
   const open = (index: number) =>
     gateway({
       ports: portsOf(index, world),
-      endpoints: rule.isHarsh ? FULL_MENU : MENU,
+      endpoints: rule.isHarsh ? ALL_ENDPOINTS : ENDPOINTS,
       label: 'model',
       pollKeys: [POLL_SECRET],
       workerId: ownerOf(index),
@@ -132,9 +144,9 @@ const MAX_TOKENS = 64_000
 
 /** The offer is read off a real 402. */
 function productOf(name: Product['name'], { path, body }: Pick<Product, 'path' | 'body'>, shop: Gateway): Product {
-  const asked = shop.handle(requestOf('POST', path, { body }), { ip: '', gone: NEVER })
+  const pending = shop.handle(requestOf('POST', path, { body }), { ip: '', gone: NEVER })
   drainMicrotasks()
-  const reply = peek(asked) as Reply
+  const reply = peek(pending) as Reply
   const { accepts } = JSON.parse(String(reply.body)) as { accepts: [Offer] }
   return { name, path, body, offer: accepts[0] }
 }
@@ -154,7 +166,10 @@ export function requestOf(method: string, path: string, { body, header }: { body
   } as unknown as Request
 }
 
-/** Everything that a process asks goes through the world, which decides when it is done and when it is answered; the books are kept on the way. */
+/**
+ * Everything that a process asks goes through the world, which decides when it is done and when it is answered; the
+ * books are kept on the way.
+ */
 function portsOf(index: number, world: () => World): Ports {
   const process = (): Process => {
     const found = world().processes[index]
@@ -197,16 +212,16 @@ function portsOf(index: number, world: () => World): Ports {
       store(`finishSettlement ${outcome.kind}`, async (inner, { ledgerRows }) =>
         ledgerRows.finished(await inner.finishSettlement(id, token, outcome, at), id, outcome),
       ),
-    unsettled: (...asked) => store('unsettled', (inner) => inner.unsettled(...asked)),
+    unsettled: (...args) => store('unsettled', (inner) => inner.unsettled(...args)),
     spendByModel: (payer, since) => store('spendByModel', (inner) => inner.spendByModel(payer, since)),
     lease: (name, workerId, at) => store('lease', (inner) => inner.lease(name, workerId, at)),
     hit: (bucket, take, now) => store('hit', (inner) => inner.hit(bucket, take, now)),
-    putRecord: (...asked) => store('putRecord', (inner) => inner.putRecord(...asked)),
-    getRecord: (...asked) => store('getRecord', (inner) => inner.getRecord(...asked)),
-    moveRecord: (...asked) => store('moveRecord', (inner) => inner.moveRecord(...asked)),
-    listRecords: (...asked) => store('listRecords', (inner) => inner.listRecords(...asked)),
+    putRecord: (...args) => store('putRecord', (inner) => inner.putRecord(...args)),
+    getRecord: (...args) => store('getRecord', (inner) => inner.getRecord(...args)),
+    moveRecord: (...args) => store('moveRecord', (inner) => inner.moveRecord(...args)),
+    listRecords: (...args) => store('listRecords', (inner) => inner.listRecords(...args)),
     prune: (now) => store('prune', (inner) => inner.prune(now)),
-    pruneLedger: (...asked) => store('pruneLedger', (inner) => inner.pruneLedger(...asked)),
+    pruneLedger: (...args) => store('pruneLedger', (inner) => inner.pruneLedger(...args)),
     close: async () => {},
   }
 
@@ -250,10 +265,10 @@ function portsOf(index: number, world: () => World): Ports {
         usageChunk(),
         DONE,
       ]
-      const told = streamAnswer(pieces, {
+      const answer = streamAnswer(pieces, {
         gate: () => world().ask(process(), { label: 'piece', isStorage: false, run: async () => {} }),
       })
-      return told
+      return answer
     },
   }
 

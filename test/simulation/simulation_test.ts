@@ -36,9 +36,9 @@ test(`${HARSH_RUNS} histories in bad weather, with chat and streams, keep every 
 }, 300_000)
 
 test('a seed makes the same history again, and two seeds two of them', async () => {
-  const told = (seed: number) => replay(AS_BUILT, seed).then(({ lines }) => lines.join('\n'))
-  expect(await told(1)).toBe(await told(1))
-  expect(await told(1)).not.toBe(await told(2))
+  const transcript = (seed: number) => replay(AS_BUILT, seed).then(({ lines }) => lines.join('\n'))
+  expect(await transcript(1)).toBe(await transcript(1))
+  expect(await transcript(1)).not.toBe(await transcript(2))
 })
 
 test('the storage whose rules can be switched off keeps every law while they are on', async () => {

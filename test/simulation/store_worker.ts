@@ -1,15 +1,18 @@
-/** The other end of `stores.ts`: a real storage, which is asked one thing at a time by somebody who stands still meanwhile. */
+/**
+ * The other end of `stores.ts`: a real storage, which is asked one thing at a time by somebody who stands still
+ * meanwhile.
+ */
 import { type MessagePort, workerData } from 'node:worker_threads'
 import { Client } from 'pg'
 import { postgresStorage } from '../../adapters/storage/postgres/mod.ts'
 import { sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
 import type { Storage } from '../../core/ports/mod.ts'
 
-export type Place =
+export type Location =
   | { readonly kind: 'sqlite'; readonly path: string }
   | { readonly kind: 'postgres'; readonly url: string }
-export type WorkerData = { readonly place: Place; readonly port: MessagePort; readonly bell: Int32Array }
-export type Asked = { readonly verb: string; readonly given: readonly unknown[] }
+export type WorkerData = { readonly location: Location; readonly port: MessagePort; readonly bell: Int32Array }
+export type StoreRequest = { readonly verb: string; readonly given: readonly unknown[] }
 export type Answered = { readonly value: unknown } | { readonly error: string }
 
 /** A storage that is as empty as a new one after each `renewed`. */
@@ -27,7 +30,10 @@ function sqlite(path: string): Real {
   }
 }
 
-/** Migrated once. DELETE and VACUUM leave what TRUNCATE would, in a hundredth of the time: the place of a row, which decides among equals, is that of its run. */
+/**
+ * Migrated once. DELETE and VACUUM leave what TRUNCATE would, in a hundredth of the time: the place of a row, which
+ * decides among equals, is that of its run.
+ */
 function postgres(url: string): Real {
   const storage = postgresStorage(url)
   const cleaner = new Client({ connectionString: url })
@@ -46,11 +52,11 @@ function postgres(url: string): Real {
   }
 }
 
-const { place, port, bell } = workerData as WorkerData
-const real = place.kind === 'sqlite' ? sqlite(place.path) : postgres(place.url)
+const { location, port, bell } = workerData as WorkerData
+const real = location.kind === 'sqlite' ? sqlite(location.path) : postgres(location.url)
 let storage: Storage | undefined
 
-async function perform({ verb, given }: Asked): Promise<unknown> {
+async function perform({ verb, given }: StoreRequest): Promise<unknown> {
   if (verb === 'close') return await real.close()
   if (verb === 'renewed') {
     storage = await real.renewed()
@@ -61,13 +67,13 @@ async function perform({ verb, given }: Asked): Promise<unknown> {
   return await ask(...given)
 }
 
-port.on('message', (asked: Asked) => {
+port.on('message', (request: StoreRequest) => {
   const answer = (answered: Answered) => {
     port.postMessage(answered)
     Atomics.store(bell, 0, 1)
     Atomics.notify(bell, 0)
   }
-  perform(asked).then(
+  perform(request).then(
     (value) => answer({ value }),
     (error: Error) => answer({ error: error.message }),
   )

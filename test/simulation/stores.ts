@@ -1,9 +1,12 @@
-/** The storages that the model runs on. A run never waits, so a real one works in a thread of its own, and the run stands still until it has answered. */
+/**
+ * The storages that the model runs on. A run never waits, so a real one works in a thread of its own, and the run
+ * stands still until it has answered.
+ */
 import { MessageChannel, receiveMessageOnPort, Worker } from 'node:worker_threads'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import type { Storage } from '../../core/ports/mod.ts'
 import { postgresServer } from '../adapters/storage/postgres/postgres_server.ts'
-import type { Answered, Asked, Place, WorkerData } from './store_worker.ts'
+import type { Answered, StoreRequest, Location, WorkerData } from './store_worker.ts'
 
 export const STORES = ['memory', 'sqlite', 'postgres'] as const
 export type StoreName = (typeof STORES)[number]
@@ -32,19 +35,19 @@ export async function openStore(name: StoreName): Promise<Store> {
 }
 
 /** Each verb has been answered when it returns: its promise is settled already, as those of `memoryStorage` are. */
-function standing(place: Place): Store {
+function standing(location: Location): Store {
   const { port1: near, port2: port } = new MessageChannel()
   const bell = new Int32Array(new SharedArrayBuffer(4))
-  const workerData: WorkerData = { place, port, bell }
+  const workerData: WorkerData = { location, port, bell }
   const worker = new Worker(new URL('store_worker.ts', import.meta.url), { workerData, transferList: [port] })
 
-  function ask(asked: Asked): unknown {
+  function ask(request: StoreRequest): unknown {
     Atomics.store(bell, 0, 0)
-    near.postMessage(asked)
+    near.postMessage(request)
     // The bell for the answer before may still be ringing.
     while (Atomics.load(bell, 0) === 0) {
       if (Atomics.wait(bell, 0, 0, LIMIT_MS) === 'timed-out')
-        throw new Error(`${place.kind} does not answer ${asked.verb}`)
+        throw new Error(`${location.kind} does not answer ${request.verb}`)
     }
     const { message } = receiveMessageOnPort(near) as { message: Answered }
     if ('error' in message) throw new Error(message.error)

@@ -16,8 +16,8 @@ const PATHS = [
   / takes over: lostCalls/,
 ]
 
-const told = async (rule: Rule, seed: number): Promise<string> => (await replay(rule, seed)).lines.join('\n')
-const telling = (rule: Rule): Promise<string[]> => Array.fromAsync(SEEDS, (seed) => told(rule, seed))
+const transcript = async (rule: Rule, seed: number): Promise<string> => (await replay(rule, seed)).lines.join('\n')
+const telling = (rule: Rule): Promise<string[]> => Array.fromAsync(SEEDS, (seed) => transcript(rule, seed))
 
 describe.each([
   { name: 'sqlite', runs: 300 },
@@ -37,7 +37,7 @@ describe.each([
     const [first] = found
     if (first)
       throw new Error(
-        `bun test/simulation/run.ts --storage ${name} --replay ${first.seed}\n${await told(rule, first.seed)}`,
+        `bun test/simulation/run.ts --storage ${name} --replay ${first.seed}\n${await transcript(rule, first.seed)}`,
       )
   }, 300_000)
 

@@ -1,6 +1,7 @@
 /**
- * The world of one run: a storage, a chain with weather, and a scheduler that decides in which order everything is done and answered.
- * Nothing here waits for anything: `drainMicrotasks` runs the gateways until they have nothing left to do but ask.
+ * The world of one run: a storage, a chain with weather, and a scheduler that decides in which order everything is done
+ * and answered. Nothing here waits for anything: `drainMicrotasks` runs the gateways until they have nothing left to do
+ * but ask.
  */
 import { drainMicrotasks } from 'bun:jsc'
 import { peek } from 'bun'
@@ -34,7 +35,7 @@ export type Signed = {
   readonly expiresAt: number
   isCancelled: boolean
   /** A gateway has seen it. */
-  isShown: boolean
+  isPresented: boolean
 }
 
 /** `skewMs`: how far its clock is ahead. */
@@ -148,7 +149,9 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
   const byKey = new Map<string, Signed>()
   const bySignature = new Map<unknown, Signed>()
   const often = (...shares: readonly number[]) => dice.pick(shares)
-  /** Shares of what is answered without anybody coming between, done now but answered later, lost; and of the weather. */
+  /**
+   * Shares of what is answered without anybody coming between, done now but answered later, lost; and of the weather.
+   */
   const climate = {
     atOnce: often(0.2, 0.5, 0.7, 0.85),
     lateAnswers: often(0, 0.1, 0.25),
@@ -210,13 +213,13 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
     }
     const isLost = item.isStorage && dice.isLucky(climate.lost)
     if (!isLost && !dice.isLucky(climate.lateAnswers)) return void item.run().then(item.resolve, item.reject)
-    const keep = (answer: Item['answer']) => {
+    const store = (answer: Item['answer']) => {
       item.answer = isLost ? { error: gone } : answer
       items.push(item)
     }
     item.run().then(
-      (value) => keep({ value }),
-      (error: Error) => keep({ error }),
+      (value) => store({ value }),
+      (error: Error) => store({ error }),
     )
   }
 
@@ -337,7 +340,10 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
       return going.length === 0 ? undefined : Math.min(...going.map(({ due }) => due))
     },
 
-    /** What was asked and not yet done is lost, or done all the same: at once by a storage that dies with its process, else any time. */
+    /**
+     * What was asked and not yet done is lost, or done all the same: at once by a storage that dies with its process,
+     * else any time.
+     */
     crash(process) {
       world.say(() => `${ownerOf(process.index)} crashes`)
       process.isAlive = false
@@ -417,7 +423,7 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
         identity,
         expiresAt,
         isCancelled: false,
-        isShown: false,
+        isPresented: false,
       }
       world.signed.push(signed)
       byKey.set(key, signed)

@@ -38,16 +38,16 @@ describe('cash', () => {
   })
 
   test('before() holds a question until a test lets it go', async () => {
-    const asked: string[] = []
+    const requests: string[] = []
     let release = () => {}
-    const held = new Promise<void>((resolve) => (release = resolve))
-    const cash = memoryChain({ before: (question) => (asked.push(question), held) })
+    const blocked = new Promise<void>((resolve) => (release = resolve))
+    const cash = memoryChain({ before: (question) => (requests.push(question), blocked) })
     const offer = cash.offer(1n)
     const verdict = cash.verify(cash.sign(offer, { from: cash.wallet('alice'), now: START }), offer, {
       now: START,
       signal: timeouts(),
     })
-    expect(asked).toEqual(['verify'])
+    expect(requests).toEqual(['verify'])
     release()
     expect(await verdict).toMatchObject({ code: 'PAYMENT_UNFUNDED' })
   })

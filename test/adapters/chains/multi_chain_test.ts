@@ -17,11 +17,11 @@ function beside(): Chain {
   return chain
 }
 
-for (const [place, around] of [
+for (const [position, around] of [
   ['first', (chain: Chain) => [chain, beside()]],
   ['last', (chain: Chain) => [beside(), chain]],
 ] as const) {
-  runLaws(`several, ${place}`, chainLaws, async () => {
+  runLaws(`several, ${position}`, chainLaws, async () => {
     const h = cashHarness()
     const chain = multiChain(around(h.chain))
     return cashSubject({
@@ -39,10 +39,10 @@ const plainOffer: Offer = { ...nano.offer, maxTimeoutSeconds: 300, extra: { name
 const plain = () => memoryChain({ network: plainOffer.network, asset: plainOffer.asset, payTo: plainOffer.payTo })
 
 /** A chain that notes what it is asked. */
-function noting(chain: Chain, asked: string[], name: string): Chain {
+function noting(chain: Chain, requests: string[], name: string): Chain {
   const note =
     <A extends unknown[], R>(what: string, ask: (...args: A) => R) =>
-    (...args: A): R => (asked.push(`${name} ${what}`), ask(...args))
+    (...args: A): R => (requests.push(`${name} ${what}`), ask(...args))
   return {
     ...chain,
     identify: note('identify', chain.identify),
@@ -53,8 +53,8 @@ function noting(chain: Chain, asked: string[], name: string): Chain {
 }
 
 test('terms are in the order of the rails', () => {
-  const several = multiChain([plain(), nano.chain, beside()])
-  expect(several.terms(START).map(({ network, extra }) => [network, extra.name])).toEqual([
+  const multiple = multiChain([plain(), nano.chain, beside()])
+  expect(multiple.terms(START).map(({ network, extra }) => [network, extra.name])).toEqual([
     [plainOffer.network, 'USDC'],
     [plainOffer.network, 'GatewayWalletBatched'],
     ['eip155:1', 'USDC'],
@@ -63,35 +63,35 @@ test('terms are in the order of the rails', () => {
 })
 
 test('a payment is asked about where its offer belongs, though two rails share network and asset', async () => {
-  const asked: string[] = []
+  const requests: string[] = []
   const cash = plain()
   cash.fund(cash.wallet('alice'), 1_000_000n)
-  const several = multiChain([noting(cash, asked, 'plain'), noting(nano.chain, asked, 'nano')])
+  const multiple = multiChain([noting(cash, requests, 'plain'), noting(nano.chain, requests, 'nano')])
   const batched = await nano.sign(await nano.payer(), nano.offer)
   const simple = cash.sign(plainOffer, { from: cash.wallet('alice'), now: START })
   for (const [payment, offer] of [
     [batched, nano.offer],
     [simple, plainOffer],
   ] as const) {
-    expect((await several.identify(payment, offer, at)).kind).toBe('known')
-    expect((await several.verify(payment, offer, at)).kind).toBe('valid')
-    expect((await several.settle(payment, offer, at)).kind).toBe('settled')
-    expect((await several.fate(payment, offer, at)).kind).toBe('paid')
+    expect((await multiple.identify(payment, offer, at)).kind).toBe('known')
+    expect((await multiple.verify(payment, offer, at)).kind).toBe('valid')
+    expect((await multiple.settle(payment, offer, at)).kind).toBe('settled')
+    expect((await multiple.fate(payment, offer, at)).kind).toBe('paid')
   }
   const steps = ['identify', 'verify', 'settle', 'fate']
-  expect(asked).toEqual([...steps.map((step) => `nano ${step}`), ...steps.map((step) => `plain ${step}`)])
+  expect(requests).toEqual([...steps.map((step) => `nano ${step}`), ...steps.map((step) => `plain ${step}`)])
 })
 
 test('an offer sold earlier finds its rail: by the terms as they were, or by its signature', async () => {
   let isOpen = true
   const closing = (chain: Chain): Chain => ({ ...chain, terms: (now) => (isOpen ? chain.terms(now) : []) })
   const [before, after]: [string[], string[]] = [[], []]
-  const several = multiChain([closing(plain()), noting(closing(nano.chain), before, 'nano')])
+  const multiple = multiChain([closing(plain()), noting(closing(nano.chain), before, 'nano')])
   const payment = await nano.sign(await nano.payer(), nano.offer)
-  expect((await several.verify(payment, nano.offer, at)).kind).toBe('valid')
+  expect((await multiple.verify(payment, nano.offer, at)).kind).toBe('valid')
   isOpen = false
   const restarted = multiChain([closing(plain()), noting(closing(nano.chain), after, 'nano')])
-  for (const chain of [several, restarted]) expect((await chain.settle(payment, nano.offer, at)).kind).toBe('settled')
+  for (const chain of [multiple, restarted]) expect((await chain.settle(payment, nano.offer, at)).kind).toBe('settled')
   expect((await restarted.fate(payment, nano.offer, at)).kind).toBe('paid')
   expect([before, after]).toEqual([
     ['nano verify', 'nano settle'],

@@ -5,7 +5,18 @@ import { vendorHttp } from '../../../adapters/http/fetch.ts'
 import { mediaFetcher } from '../../../adapters/http/media_download.ts'
 import { retrySeconds, failureKindOf } from '../../../adapters/http/error_replies.ts'
 import { START } from '../../kit.ts'
-import { calm, drip, flood, KEY, outcome, PNG, said, setup, standIn, until } from '../providers/lib/provider_kit.ts'
+import {
+  calm,
+  drip,
+  flood,
+  KEY,
+  outcome,
+  PNG,
+  errorText,
+  setup,
+  standIn,
+  until,
+} from '../providers/lib/provider_kit.ts'
 
 const bytes = Buffer.from(PNG, 'base64')
 const image = (body: Uint8Array = bytes, type = 'image/png') =>
@@ -98,14 +109,14 @@ describe('mediaFetcher()', () => {
   test('calls the address that it judged: a name that answers otherwise the second time is asked once', async () => {
     const { host, seen } = standIn(() => image())
     const port = host.split(':')[1]
-    let asked = 0
+    let requestCount = 0
     const lookup = async () =>
-      asked++ === 0 ? [{ address: '127.0.0.1', family: 4 }] : [{ address: '127.0.0.9', family: 4 }]
+      requestCount++ === 0 ? [{ address: '127.0.0.1', family: 4 }] : [{ address: '127.0.0.9', family: 4 }]
     await mediaFetcher({ trusted: [`rebinding.example.com:${port}`], lookup })(
       `http://rebinding.example.com:${port}/`,
       at,
     )
-    expect([asked, seen[0]?.headers.get('host')]).toEqual([1, `rebinding.example.com:${port}`])
+    expect([requestCount, seen[0]?.headers.get('host')]).toEqual([1, `rebinding.example.com:${port}`])
   })
 })
 
@@ -133,7 +144,7 @@ describe('vendorHttp()', () => {
     const work = http(made).postJson(`http://127.0.0.1:${port}/?key=${KEY}`, {}, calm())
     expect(await outcome(work, made.log)).toBe('failure')
     expect(made.clock.pauses).toEqual([500])
-    expect(await said(work, made.log)).not.toContain(KEY)
+    expect(await errorText(work, made.log)).not.toContain(KEY)
   })
 
   test.each([400, 401, 404, 429, 500, 504])('never asks again after %d', async (status) => {
@@ -143,9 +154,9 @@ describe('vendorHttp()', () => {
   })
 
   test('never asks again when the connection breaks: the vendor may be at work', async () => {
-    let asked = 0
+    let requestCount = 0
     const server = createServer((socket) => {
-      asked++
+      requestCount++
       socket.once('data', () => socket.destroy())
     })
     const port = await new Promise<number>((resolve) =>
@@ -153,7 +164,7 @@ describe('vendorHttp()', () => {
     )
     const made = setup('')
     expect(await outcome(http(made).postJson(`http://127.0.0.1:${port}/`, {}, calm()), made.log)).toBe('failure')
-    expect([asked, made.clock.pauses]).toEqual([1, []])
+    expect([requestCount, made.clock.pauses]).toEqual([1, []])
     server.close()
   })
 
@@ -162,7 +173,8 @@ describe('vendorHttp()', () => {
     const server = createServer((socket) => {
       socket.on('error', () => {}).on('close', () => (isLeft = true))
       const piece = `8000\r\n${' '.repeat(0x8000)}\r\n`
-      // A turn for others between two pieces: a write that fails calls back at once, before the socket is known to be destroyed.
+      // A turn for others between two pieces: a write that fails calls back at once, before the socket is known to be
+      // destroyed.
       const pour = (): void => void (!socket.destroyed && socket.write(piece, () => setImmediate(pour)))
       socket.once('data', () =>
         socket.write(
@@ -218,20 +230,21 @@ describe('vendorHttp()', () => {
     const made = setup(url)
     const vendor = http(made)
     const ask = (model: string) => vendor.postJson(url, { model }, calm()).catch(() => {})
-    const told = () => made.log.lines.splice(0).map(({ level, fields }) => `${level} ${fields.model ?? fields.subject}`)
+    const alerts = () =>
+      made.log.lines.splice(0).map(({ level, fields }) => `${level} ${fields.model ?? fields.subject}`)
     for (let times = 0; times < 20; times++) await ask('one')
-    expect(told()).toEqual(['alert one'])
+    expect(alerts()).toEqual(['alert one'])
     await ask('two')
     status = 302
     await ask('two')
     await ask('two')
-    expect(told()).toEqual(['alert two', 'alert two'])
+    expect(alerts()).toEqual(['alert two', 'alert two'])
     status = 200
     await ask('one')
     await ask('one')
-    expect(told()).toEqual(['info one'])
+    expect(alerts()).toEqual(['info one'])
     await ask('two')
-    expect(told()).toEqual(['info two', 'info two'])
+    expect(alerts()).toEqual(['info two', 'info two'])
   })
 
   test('ends with the caller, and with its reason', async () => {

@@ -14,7 +14,7 @@ import {
   recorded,
   recordings,
   replay,
-  said,
+  errorText,
   setup,
   standIn,
   until,
@@ -201,7 +201,7 @@ for (const [protocol, { ask, read, expected }] of Object.entries(TABLE)) {
     test.each(Object.entries(expected))('%s reads as %s, and quotes no key', async (name, outcomeOf) => {
       const { work, log } = ask(() => replay(recorded(protocol, name)))
       expect(await outcome(work as Promise<unknown>, log)).toBe(outcomeOf)
-      const words = await said(work as Promise<unknown>, log)
+      const words = await errorText(work as Promise<unknown>, log)
       const quotes = prose(recorded(protocol, name).body).filter((sentence) => words.includes(sentence))
       expect([[KEY, ENCRYPTED, 'a.b.c'].filter((secret) => words.includes(secret)), quotes.length > 0]).toEqual([
         [],

@@ -1,4 +1,7 @@
-/** What every provider says of itself must be complete and true: its settings, its secrets, what it needs, and what it serves. */
+/**
+ * What every provider says of itself must be complete and true: its settings, its secrets, what it needs, and what it
+ * serves.
+ */
 import { describe, expect, test } from 'bun:test'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join, relative } from 'node:path'

@@ -20,7 +20,7 @@ runBroken('vendors', imageVendorLaws, brokenImageVendors)
 
 describe('the media guard', () => {
   const PNG = Uint8Array.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0])
-  const asked: string[] = []
+  const requests: string[] = []
   let port = 0
   let stop = () => {}
 
@@ -33,7 +33,7 @@ describe('the media guard', () => {
 
   function answer(request: Request): Response {
     const { pathname, searchParams } = new URL(request.url)
-    asked.push(pathname)
+    requests.push(pathname)
     const location = searchParams.get('to')
     if (location !== null) return new Response(null, { status: 302, headers: { location } })
     if (pathname === '/image') return new Response(PNG, { headers: { 'content-type': 'image/png; charset=x' } })
@@ -98,7 +98,7 @@ describe('the media guard', () => {
   })
 
   test('calls nobody at a private address: named, numeric, one of several, or behind a redirect', async () => {
-    asked.length = 0
+    requests.length = 0
     const refused = [
       'http://private.test:PORT/image',
       'http://mixed.test:PORT/image',
@@ -110,10 +110,10 @@ describe('the media guard', () => {
       'http://169.254.169.254/latest/meta-data',
     ]
     for (const url of refused) await expect(load(url)).rejects.toThrow('private address')
-    expect(asked).toEqual([])
+    expect(requests).toEqual([])
     for (const url of ['http://private.test:PORT/image', 'http://127.0.0.1:PORT/image'])
       await expect(load(`http://trusted.test:PORT/?to=${encodeURIComponent(url)}`)).rejects.toThrow('private address')
-    expect(asked).toEqual(['/', '/'])
+    expect(requests).toEqual(['/', '/'])
   })
 
   test('calls nobody without an address, over another protocol, or with credentials', async () => {
@@ -137,7 +137,7 @@ describe('the media guard', () => {
     await expect(load('http://trusted.test:PORT/image', 1_000, AbortSignal.abort(reason))).rejects.toBe(reason)
     const controller = new AbortController()
     const silent = load('http://trusted.test:PORT/silent', 1_000, controller.signal)
-    while (!asked.includes('/silent')) await new Promise((resolve) => setImmediate(resolve))
+    while (!requests.includes('/silent')) await new Promise((resolve) => setImmediate(resolve))
     controller.abort(reason)
     await expect(silent).rejects.toBe(reason)
   })

@@ -4,7 +4,7 @@ import { POLL_TIMEOUT_MS, SUBMIT_TIMEOUT_MS } from '../../../adapters/providers/
 import { CLIP } from '../../../adapters/providers/scripted/videos.ts'
 import { CLIP_JOB } from '../../conformance/videos.ts'
 import { makerOf, protocolsOf } from './lib/protocols.ts'
-import { type Answer, calm, drip, flood, KEY, outcome, said, until } from './lib/provider_kit.ts'
+import { type Answer, calm, drip, flood, KEY, outcome, errorText, until } from './lib/provider_kit.ts'
 import { STATES, vendorOn } from './lib/video_kit.ts'
 
 const protocols = [...protocolsOf('videos').keys()]
@@ -175,7 +175,7 @@ describe.each(protocols)('%s', (protocol) => {
     const { vendor, log } = on(() =>
       Response.json({ error: { code: 'invalid_api_key', message: `the key ${KEY} is wrong` } }, { status: 401 }),
     )
-    expect(await said(vendor.submit(CLIP_JOB, calm()), log)).not.toContain(KEY)
-    expect(await said(vendor.pollUpstream('job-1', calm()), log)).not.toContain(KEY)
+    expect(await errorText(vendor.submit(CLIP_JOB, calm()), log)).not.toContain(KEY)
+    expect(await errorText(vendor.pollUpstream('job-1', calm()), log)).not.toContain(KEY)
   })
 })

@@ -32,7 +32,7 @@ async function memory(): Promise<Subject<Storage>> {
 }
 
 async function sqlite(): Promise<Subject<Storage>> {
-  const { path, remove } = place()
+  const { path, remove } = temporaryPath()
   const opened: Storage[] = []
   return {
     async open() {
@@ -100,7 +100,7 @@ test('sqlite and memory storage give the same answers to the same questions', as
 // ── the database ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 test('sqlite storage: what was answered survives kill -9', async () => {
-  const { path, remove } = place()
+  const { path, remove } = temporaryPath()
   const first = sqliteStorage(path)
   await first.openCall(newCall('call'), signed('key'), { now: T, until: T + 1 })
   await first.close()
@@ -147,18 +147,18 @@ test('sqlite storage: verbs that arrive together are answered one by one, and on
 })
 
 test('sqlite storage: close() answers what was asked before it, and nothing after', async () => {
-  const { path, remove } = place()
+  const { path, remove } = temporaryPath()
   const storage = sqliteStorage(path)
-  const asked = storage.openCall(newCall('call'), signed('key'), { now: T, until: T + 1 })
+  const pending = storage.openCall(newCall('call'), signed('key'), { now: T, until: T + 1 })
   await storage.close()
-  expect((await asked).kind).toBe('opened')
+  expect((await pending).kind).toBe('opened')
   await expect(storage.getCall('call')).rejects.toThrow('closed')
   await expect(storage.lease('sweep', 'me', { now: T, until: T + 1 })).rejects.toThrow('closed')
   remove()
 })
 
 test('sqlite storage: while another process writes, readers go on and writers wait without blocking', async () => {
-  const { path, remove } = place()
+  const { path, remove } = temporaryPath()
   const storage = sqliteStorage(path)
   await storage.openCall(newCall('before'), signed('key 1'), { now: T, until: T + 1 })
   const other = new Database(path)
@@ -197,7 +197,7 @@ test('sqlite storage: what is written together is written at once, but for large
 })
 
 test("sqlite storage: the folder is made, and the files are their owner's only", async () => {
-  const { path, remove } = place('deep/er')
+  const { path, remove } = temporaryPath('deep/er')
   const storage = sqliteStorage(path)
   const hold = holdAlone(path)
   for (const file of [path, `${path}-wal`, `${path}.lock`])
@@ -209,17 +209,17 @@ test("sqlite storage: the folder is made, and the files are their owner's only",
 })
 
 test('sqlite storage: no statement looks through a table of calls, authorizations or windows', async () => {
-  const { path, remove } = place()
+  const { path, remove } = temporaryPath()
   const prepare = Database.prototype.prepare
   const spy = spyOn(Database.prototype, 'prepare')
   const storage = sqliteStorage(path)
-  const asked = new Set(
+  const request = new Set(
     spy.mock.calls.map(([sql]) => String(sql)).filter((sql) => /^(select|update|delete)\b/.test(sql)),
   )
   spy.mockRestore()
   const database = new Database(path)
   const scans: string[] = []
-  for (const sql of asked) {
+  for (const sql of request) {
     const values = Array.from(sql.matchAll(/\?/g), () => 1)
     const plan = prepare.call(database, `EXPLAIN QUERY PLAN ${sql}`).all(...values) as { detail: string }[]
     // Sums of groups are made of what the index alone has given.
@@ -232,7 +232,7 @@ test('sqlite storage: no statement looks through a table of calls, authorization
     for (const { detail } of plan)
       if (/^SCAN (?!leases|last$)|TEMP B-TREE/.test(detail) && !allowed) scans.push(`${detail}: ${sql}`)
   }
-  expect(asked.size).toBeGreaterThan(15)
+  expect(request.size).toBeGreaterThan(15)
   expect(scans).toEqual([])
   database.close()
   await storage.close()
@@ -242,14 +242,14 @@ test('sqlite storage: no statement looks through a table of calls, authorization
 // ── one process ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 test('holdAlone() refuses everybody else at once, until it is released', async () => {
-  const { path, remove } = place()
+  const { path, remove } = temporaryPath()
   const hold = holdAlone(path)
   expect(hold).toBeDefined()
   expect(holdAlone(path)).toBeUndefined()
-  expect(await heldByChild(path)).toBe('refused')
+  expect(await lockedByChild(path)).toBe('refused')
   hold?.release()
   hold?.release()
-  expect(await heldByChild(path)).toBe('held')
+  expect(await lockedByChild(path)).toBe('held')
   const again = holdAlone(path)
   expect(again).toBeDefined()
   again?.release()
@@ -257,7 +257,7 @@ test('holdAlone() refuses everybody else at once, until it is released', async (
 })
 
 test('holdAlone() is over when its process is killed, and not before', async () => {
-  const { path, remove } = place()
+  const { path, remove } = temporaryPath()
   const child = spawn(`
     const { holdAlone } = await import(${SQLITE})
     holdAlone(${JSON.stringify(path)})
@@ -275,14 +275,14 @@ test('holdAlone() is over when its process is killed, and not before', async () 
   remove()
 })
 
-async function heldByChild(path: string): Promise<string> {
+async function lockedByChild(path: string): Promise<string> {
   const child = spawn(`
     const { holdAlone } = await import(${SQLITE})
     console.log(holdAlone(${JSON.stringify(path)}) ? 'held' : 'refused')
   `)
-  const said = await new Response(child.stdout).text()
+  const output = await new Response(child.stdout).text()
   await child.exited
-  return said.trim()
+  return output.trim()
 }
 
 // ── migrations ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -361,7 +361,7 @@ test('migrate() takes each step once, and a step that fails leaves nothing behin
 })
 
 test('a database of a newer or another Farebox is refused, and left as it is', () => {
-  const { path, remove } = place()
+  const { path, remove } = temporaryPath()
   const database = new Database(path)
   migrate(database, [...migrations, { name: 'from the future', sql: 'CREATE TABLE future (x)' }])
   database.close()
@@ -378,7 +378,7 @@ test('a database of a newer or another Farebox is refused, and left as it is', (
 })
 
 test('a file that is no database is refused', async () => {
-  const { path, remove } = place()
+  const { path, remove } = temporaryPath()
   await Bun.write(path, 'This is a letter to my aunt, and certainly not a database. '.repeat(100))
   expect(() => sqliteStorage(path)).toThrow('file is not a database')
   remove()
@@ -386,7 +386,7 @@ test('a file that is no database is refused', async () => {
 
 // ── what the tests above speak of ───────────────────────────────────────────────────────────────────────────────────
 
-function place(folder = '.'): { path: string; remove(): void } {
+function temporaryPath(folder = '.'): { path: string; remove(): void } {
   const dir = mkdtempSync(join(tmpdir(), 'farebox-storage-'))
   return { path: join(dir, folder, 'farebox.sqlite'), remove: () => rmSync(dir, { recursive: true, force: true }) }
 }

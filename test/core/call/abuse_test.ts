@@ -12,14 +12,14 @@ import {
 } from '../../../adapters/providers/scripted/chat.ts'
 import type { ChatAnswer, SearchVendor } from '../../../core/mod.ts'
 import { door, kit } from '../../kit.ts'
-import { HELLO, reading, said, SKY, STREAM, table, USED } from './stream_kit.ts'
+import { HELLO, reading, deltaChunk, SKY, STREAM, table, USED } from './stream_kit.ts'
 
 const RESPONSES = '/api/v1/responses'
 const SEARCH = '/api/v1/search'
 
 describe('an answer that its caller waits for', () => {
   test('can neither be polled nor cancelled: it would be free', async () => {
-    const pieces = chatPieces(said({ role: 'assistant', content: 'Hello' }))
+    const pieces = chatPieces(deltaChunk({ role: 'assistant', content: 'Hello' }))
     const { post, signed, shop, chain, idle } = await table(async () => pieces.answer)
     const order = { model: 'vendor-a/chat-5.4-mini', input: 'hi', stream: true }
     const response = await post(order, { path: RESPONSES, payment: await signed(order, { path: RESPONSES }) })
@@ -40,7 +40,7 @@ describe('an answer that its caller waits for', () => {
   })
 
   test('is paid for as far as it went when the gateway stops', async () => {
-    const pieces = chatPieces(said({ role: 'assistant', content: 'Hello' }))
+    const pieces = chatPieces(deltaChunk({ role: 'assistant', content: 'Hello' }))
     const { post, signed, shop, chain, idle } = await table(async () => pieces.answer)
     const reader = reading(await post(STREAM, { payment: await signed() }))
     expect(await reader.next()).toContain('Hello')
@@ -61,8 +61,8 @@ describe('nobody pays', () => {
     },
     'a stream of nothing': streamAnswer([DONE]),
     'a stream of a role and an end': streamAnswer([
-      said({ role: 'assistant', content: '' }),
-      said({}, { finish: 'stop' }),
+      deltaChunk({ role: 'assistant', content: '' }),
+      deltaChunk({}, { finish: 'stop' }),
       USED,
       DONE,
     ]),
@@ -107,7 +107,7 @@ test.each(['hangs up on', 'signs too short an authorization for'] as const)(
     const { buyer, chain, clock, idle } = kit({ ports: { vendors: { search: slow } } })
     const alice = buyer()
     const order = { query: 'What is x402?' }
-    const lying: { payment: ReturnType<typeof alice.sign> }[] = []
+    const uncollected: { payment: ReturnType<typeof alice.sign> }[] = []
     for (let count = 0; count < 5; count++) {
       ready = door()
       const gone = new AbortController()
@@ -120,7 +120,7 @@ test.each(['hangs up on', 'signs too short an authorization for'] as const)(
       ready.open()
       await bought
       await idle()
-      lying.push({ payment })
+      uncollected.push({ payment })
     }
     const { status, body } = await alice.buy(order, { path: SEARCH })
     expect([status, body.code, body.recoverable, chain.transfers.length]).toEqual([402, 'PAYMENT_UNFUNDED', true, 0])

@@ -20,7 +20,7 @@ const NOW = BigInt(START / 1000)
 type Bad = {
   readonly name: string
   readonly code: string
-  readonly says: RegExp
+  readonly reason: RegExp
   make(buyer: Buyer, challenge: Answer, kit: Kit): Payment | string
 }
 
@@ -37,19 +37,19 @@ const withPayload = (more: object) => (buyer: Buyer, challenge: Answer) => {
 }
 
 const strangers: readonly Bad[] = [
-  { name: 'not base64', code: 'PAYMENT_INVALID', says: /is not base64$/, make: () => '{"x402Version":2}' },
-  { name: 'empty', code: 'PAYMENT_INVALID', says: /is not base64$/, make: () => '' },
-  { name: 'not JSON', code: 'PAYMENT_INVALID', says: /not base64 of JSON/, make: () => btoa('pay me') },
+  { name: 'not base64', code: 'PAYMENT_INVALID', reason: /is not base64$/, make: () => '{"x402Version":2}' },
+  { name: 'empty', code: 'PAYMENT_INVALID', reason: /is not base64$/, make: () => '' },
+  { name: 'not JSON', code: 'PAYMENT_INVALID', reason: /not base64 of JSON/, make: () => btoa('pay me') },
   {
     name: 'of the wrong version',
     code: 'PAYMENT_INVALID',
-    says: /x402Version must be 2, got 3/,
+    reason: /x402Version must be 2, got 3/,
     make: (buyer, challenge) => changed(buyer.sign(challenge), { x402Version: 3 }),
   },
   {
     name: 'of the shape of version 1 (contract 21.10)',
     code: 'PAYMENT_INVALID',
-    says: /x402Version must be 2, got 1/,
+    reason: /x402Version must be 2, got 1/,
     make: (buyer, challenge) =>
       btoa(
         JSON.stringify({
@@ -63,67 +63,67 @@ const strangers: readonly Bad[] = [
   {
     name: 'of another scheme',
     code: 'PAYMENT_INVALID',
-    says: /accepts upto on .* but on offer is exact/,
+    reason: /accepts upto on .* but on offer is exact/,
     make: accepting({ scheme: 'upto' }),
   },
   {
     name: 'of another scheme in another script',
     code: 'PAYMENT_INVALID',
-    says: /^the payment accepts \? on/,
+    reason: /^the payment accepts \? on/,
     make: accepting({ scheme: '狐' }),
   },
   {
     name: 'on another network',
     code: 'PAYMENT_INVALID',
-    says: /eip155:8453/,
+    reason: /eip155:8453/,
     make: accepting({ network: 'eip155:8453' }),
   },
   {
     name: 'in another asset',
     code: 'PAYMENT_INVALID',
-    says: /0x0{39}1/,
+    reason: /0x0{39}1/,
     make: accepting({ asset: `0x${'0'.repeat(39)}1` }),
   },
   {
     name: 'to another recipient',
     code: 'PAYMENT_INVALID',
-    says: /recipient_mismatch/,
+    reason: /recipient_mismatch/,
     make: signed({ to: `0x${'1'.repeat(40)}` }),
   },
   {
     name: 'signed with another key',
     code: 'PAYMENT_INVALID',
-    says: /signature/,
+    reason: /signature/,
     make: (buyer, challenge, { chain }) => buyer.sign(challenge, { by: chain.wallet('mallory') }),
   },
   {
     name: 'signed for another domain name',
     code: 'PAYMENT_INVALID',
-    says: /signature/,
+    reason: /signature/,
     make: signed({ name: 'USD Coin' }),
   },
   {
     name: 'with a signature of a wrong length',
     code: 'PAYMENT_INVALID',
-    says: /signature/,
+    reason: /signature/,
     make: withPayload({ signature: '0x1234' }),
   },
   {
     name: 'with a signature that is no hex',
     code: 'PAYMENT_INVALID',
-    says: /payload\/signature is malformed: expected 0x and the hex digits of 1 to 4096 bytes; got "signed"$/,
+    reason: /payload\/signature is malformed: expected 0x and the hex digits of 1 to 4096 bytes; got "signed"$/,
     make: withPayload({ signature: 'signed' }),
   },
   {
     name: 'without an authorization',
     code: 'PAYMENT_INVALID',
-    says: /payload\/authorization is malformed: .*; it is missing$/,
+    reason: /payload\/authorization is malformed: .*; it is missing$/,
     make: withPayload({ authorization: undefined }),
   },
   {
     name: 'with a value that was changed after signing',
     code: 'PAYMENT_INVALID',
-    says: /signature/,
+    reason: /signature/,
     make: (buyer, challenge) =>
       withPayload({ authorization: { ...(buyer.sign(challenge).payload.authorization as object), value: '1' } })(
         buyer,
@@ -136,27 +136,27 @@ const unspendable: readonly Bad[] = [
   {
     name: 'one unit too low',
     code: 'PAYMENT_INVALID',
-    says: /value is 21999 base units; the price is exactly 22000/,
+    reason: /value is 21999 base units; the price is exactly 22000/,
     make: signed({ value: 21_999n }),
   },
   {
     name: 'one unit too high',
     code: 'PAYMENT_INVALID',
-    says: /value is 22001 base units; the price is exactly 22000/,
+    reason: /value is 22001 base units; the price is exactly 22000/,
     make: signed({ value: 22_001n }),
   },
-  { name: 'expired', code: 'PAYMENT_UNFUNDED', says: /valid_before/, make: signed({ validBefore: NOW - 1n }) },
+  { name: 'expired', code: 'PAYMENT_UNFUNDED', reason: /valid_before/, make: signed({ validBefore: NOW - 1n }) },
   {
     name: 'with less than six seconds to live',
     code: 'PAYMENT_UNFUNDED',
-    says: /valid_before.*at least 6 seconds/,
+    reason: /valid_before.*at least 6 seconds/,
     make: signed({ validBefore: NOW + 5n }),
   },
-  { name: 'not yet valid', code: 'PAYMENT_UNFUNDED', says: /valid_after/, make: signed({ validAfter: NOW + 1n }) },
+  { name: 'not yet valid', code: 'PAYMENT_UNFUNDED', reason: /valid_after/, make: signed({ validAfter: NOW + 1n }) },
   {
     name: 'from an empty wallet',
     code: 'PAYMENT_UNFUNDED',
-    says: /balance is 0 base units; the price is 22000/,
+    reason: /balance is 0 base units; the price is 22000/,
     make(buyer, challenge, { chain }) {
       chain.drain(buyer.wallet)
       return buyer.sign(challenge)
@@ -165,7 +165,7 @@ const unspendable: readonly Bad[] = [
   {
     name: 'with a nonce that was used on chain',
     code: 'PAYMENT_REPLAY',
-    says: /used or canceled/,
+    reason: /used or canceled/,
     make(buyer, challenge, { chain }) {
       const payment = buyer.sign(challenge)
       chain.submit(payment)
@@ -175,7 +175,7 @@ const unspendable: readonly Bad[] = [
   {
     name: 'with a nonce that was cancelled on chain',
     code: 'PAYMENT_REPLAY',
-    says: /used or canceled/,
+    reason: /used or canceled/,
     make(buyer, challenge, { chain }) {
       const payment = buyer.sign(challenge)
       chain.cancel(payment)
@@ -187,14 +187,14 @@ const unspendable: readonly Bad[] = [
 const encoded = (bad: Payment | string): string =>
   typeof bad === 'string' ? bad : Buffer.from(JSON.stringify(bad)).toString('base64')
 
-function expectRejection({ status, headers, body }: Answer, { code, says }: Bad): void {
+function expectRejection({ status, headers, body }: Answer, { code, reason }: Bad): void {
   expect([status, body.error, body.code, typeof body.message]).toEqual([
     402,
     'Payment verification failed',
     code,
     'string',
   ])
-  expect(body.details).toMatch(says)
+  expect(body.details).toMatch(reason)
   const required = headers.get('payment-required') ?? ''
   expect([headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([
     required,

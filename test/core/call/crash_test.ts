@@ -3,7 +3,10 @@ import type { Gateway, Payment } from '../../../core/mod.ts'
 import { type Answer, type Buyer, FOX, type Kit, kit, type KitOptions } from '../../kit.ts'
 import { type Blow, injected } from '../fault_injection.ts'
 
-/** How the world goes on: another process that knows the first one is dead, or that waits for its leases to run out; or the same one. */
+/**
+ * How the world goes on: another process that knows the first one is dead, or that waits for its leases to run out; or
+ * the same one.
+ */
 type Recovery = 'takeOver' | 'leases' | 'survival'
 
 async function recover({ clock, ports }: Kit, shop: Gateway, recovery: Recovery): Promise<void> {
@@ -121,24 +124,24 @@ async function play(
   { options, tell }: Story,
   blow: Omit<Blow, 'kills'>,
   recovery: Recovery,
-): Promise<{ asked: readonly string[]; isFaultInjected: boolean }> {
+): Promise<{ requests: readonly string[]; isFaultInjected: boolean }> {
   const subject = kit(options)
   const { ports, chain, vendor, restart } = subject
   const alice = subject.buyer()
   const first = alice.sign(await alice.ask())
   const doomed = injected(ports, { ...blow, kills: recovery !== 'survival' })
   const old = restart({ workerId: 'first', ports: doomed.ports })
-  const told = await tell(subject, alice, { shop: old, payment: first })
-  const [isFaultInjected, asked] = [doomed.isFaultInjected(), [...doomed.asked]]
-  const label = `${isFaultInjected ? `struck ${blow.after ? 'after' : 'before'} ${asked[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
+  const purchase = await tell(subject, alice, { shop: old, payment: first })
+  const [isFaultInjected, requests] = [doomed.isFaultInjected(), [...doomed.requests]]
+  const label = `${isFaultInjected ? `struck ${blow.after ? 'after' : 'before'} ${requests[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
 
   const shop = recovery === 'survival' ? old : restart({ workerId: 'second' })
   await recover(subject, shop, recovery)
   const [paid, jobs] = [chain.transfers.length, vendor.jobs.length]
   const { status, body } = await insist(subject, alice, {
-    payment: told.payment ?? first,
+    payment: purchase.payment ?? first,
     shop,
-    pollUrl: told.pollUrl,
+    pollUrl: purchase.pollUrl,
   }).catch((error: Error) => {
     throw new Error(`${label}: ${error.message}`)
   })
@@ -157,7 +160,7 @@ async function play(
     await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10),
   ]
   expect([label, left]).toEqual([label, [[], []]])
-  return { asked, isFaultInjected }
+  return { requests, isFaultInjected }
 }
 
 describe('kill -9, or one failing answer, at any moment leaves at most one transfer, no paid result lost and no authorization stuck', () => {
@@ -166,9 +169,9 @@ describe('kill -9, or one failing answer, at any moment leaves at most one trans
       test(`in ${name}: ${recovery}`, async () => {
         for (const after of [false, true]) {
           for (let at = 1; ; at++) {
-            const { isFaultInjected, asked } = await play(story, { at, after }, recovery)
+            const { isFaultInjected, requests } = await play(story, { at, after }, recovery)
             if (isFaultInjected) continue
-            expect([asked, asked.length >= story.least]).toEqual([asked, true])
+            expect([requests, requests.length >= story.least]).toEqual([requests, true])
             break
           }
         }

@@ -61,14 +61,14 @@ describe('a settlement of unknown outcome', () => {
   })
 
   test('is asked about before it is sent again', async () => {
-    const asked: string[] = []
+    const requests: string[] = []
     const { shop } = await doubtful(
       'landed',
-      kit({ chain: memoryChain({ before: (question) => void asked.push(question) }) }),
+      kit({ chain: memoryChain({ before: (question) => void requests.push(question) }) }),
     )
-    asked.length = 0
+    requests.length = 0
     await shop.maintain()
-    expect(asked).toEqual(['fate'])
+    expect(requests).toEqual(['fate'])
   })
 
   test('is asked about with the end of its life as it was told first, whatever is told later', async () => {
@@ -250,19 +250,19 @@ describe('tend()', () => {
 
   test('of two processes at once settles once, and a call that is settled meanwhile is left alone', async () => {
     const gate = door()
-    let asked = 0
-    const hold = () => (asked++, gate.passed)
+    let requestCount = 0
+    const hold = () => (requestCount++, gate.passed)
     const chain = memoryChain({ before: (question) => (question === 'fate' ? hold() : undefined) })
     const { shop, restart, clock, ports, answer } = await doubtful('landed', kit({ chain }))
     const both = [shop.maintain(), restart().maintain()]
     await clock.settle()
     gate.open()
     await Promise.all(both)
-    expect([(await ports.storage.getCall(answer.body.id))?.paymentStatus, chain.transfers.length, asked]).toEqual([
-      'settled',
-      1,
-      1,
-    ])
+    expect([
+      (await ports.storage.getCall(answer.body.id))?.paymentStatus,
+      chain.transfers.length,
+      requestCount,
+    ]).toEqual(['settled', 1, 1])
     const stale = await ports.storage.getCall(answer.body.id)
     const behind = { ...ports.storage, unsettled: async () => (stale ? [stale] : []) }
     await restart({ ports: { ...ports, storage: behind } }).maintain()
@@ -319,14 +319,14 @@ describe('a storage that fails', () => {
   ) => {
     const storage = memoryStorage()
     let isBroken = true
-    const broken = async (...asked: never[]): Promise<never> => {
-      if (after) await (storage[verb] as (...asked: never[]) => Promise<unknown>)(...asked)
+    const broken = async (...args: never[]): Promise<never> => {
+      if (after) await (storage[verb] as (...args: never[]) => Promise<unknown>)(...args)
       throw new Error('disk full')
     }
-    const once = (...asked: never[]) => {
-      if (!isBroken) return (storage[verb] as (...asked: never[]) => Promise<unknown>)(...asked)
+    const once = (...args: never[]) => {
+      if (!isBroken) return (storage[verb] as (...args: never[]) => Promise<unknown>)(...args)
       isBroken = false
-      return broken(...asked)
+      return broken(...args)
     }
     return { ...storage, [verb]: once } as typeof storage
   }

@@ -1,4 +1,7 @@
-/** What acts upon the world under kill -9 and failing answers: nothing is done twice, nothing is paid twice, and what was paid for is had. */
+/**
+ * What acts upon the world under kill -9 and failing answers: nothing is done twice, nothing is paid twice, and what
+ * was paid for is had.
+ */
 import { describe, expect, test } from 'bun:test'
 import { type Actors, actors, BRIDGE, LINE, rentTo } from '../../actors.ts'
 import { type Answer, type Buyer, encodePayment, kit, type Kit, START } from '../../kit.ts'
@@ -61,7 +64,7 @@ async function insist({ clock }: Kit, send: (pollUrl?: string) => Promise<Answer
 async function play(
   { path, body, paid, touched }: Story,
   { at, after, kills }: { at: number; after: boolean; kills: boolean },
-): Promise<{ asked: readonly string[]; isFaultInjected: boolean }> {
+): Promise<{ requests: readonly string[]; isFaultInjected: boolean }> {
   const acts = actors()
   const subject = kit({ ports: { vendors: { voice: acts.voice, phone: acts.phone, bridge: acts.bridge } } })
   const { ports, chain, clock, restart } = subject
@@ -73,7 +76,7 @@ async function play(
   const old = restart({ workerId: 'first', ports: doomed.ports })
   void alice.buy(order, { path, payment, shop: old })
   for (let n = 0; n < 3; n++) await clock.advance(3_000)
-  const [isFaultInjected, asked] = [doomed.isFaultInjected(), [...doomed.asked]]
+  const [isFaultInjected, requests] = [doomed.isFaultInjected(), [...doomed.requests]]
 
   const shop = kills ? restart() : old
   if (kills) await shop.takeOver()
@@ -85,9 +88,9 @@ async function play(
     pollUrl === undefined ? alice.buy(order, { path, payment, shop }) : alice.poll(pollUrl, payment, { shop }),
   )
   await shop.maintain()
-  const label = isFaultInjected ? `struck ${after ? 'after' : 'before'} ${asked[at - 1]} (question ${at})` : 'unhurt'
+  const label = isFaultInjected ? `struck ${after ? 'after' : 'before'} ${requests[at - 1]} (question ${at})` : 'unhurt'
   expect([label, chain.transfers.map(({ value }) => value), touched(acts)]).toEqual([label, [...paid], 1])
-  return { asked, isFaultInjected }
+  return { requests, isFaultInjected }
 }
 
 describe('kill -9, or one failing answer, at any moment: done once, paid once, and had', () => {
@@ -96,9 +99,9 @@ describe('kill -9, or one failing answer, at any moment: done once, paid once, a
       test(`in ${name}: ${kills ? 'death' : 'survival'}`, async () => {
         for (const after of [false, true]) {
           for (let at = 1; ; at++) {
-            const { isFaultInjected, asked } = await play(story, { at, after, kills })
+            const { isFaultInjected, requests } = await play(story, { at, after, kills })
             if (isFaultInjected) continue
-            expect([asked, asked.length >= story.least]).toEqual([asked, true])
+            expect([requests, requests.length >= story.least]).toEqual([requests, true])
             break
           }
         }

@@ -10,13 +10,13 @@ const statuses = (answers: readonly Answer[]) =>
 describe('an authorization that ends before it is spent', () => {
   /** A chain that counts what it is asked. */
   function counting() {
-    const asked: string[] = []
-    return { asked, chain: memoryChain({ before: (question) => void asked.push(question) }) }
+    const requests: string[] = []
+    return { requests, chain: memoryChain({ before: (question) => void requests.push(question) }) }
   }
 
   test('during the work is refused inline without being sent; a fresh one collects', async () => {
     const { vendor, ready } = slowVendor()
-    const { asked, chain } = counting()
+    const { requests, chain } = counting()
     const { buyer, clock } = kit({ vendor, chain })
     const alice = buyer()
     const payment = alice.sign(await alice.ask(), { validBefore: BigInt(clock.now() / 1000 + 6) })
@@ -24,7 +24,7 @@ describe('an authorization that ends before it is spent', () => {
     await clock.advance(6_000)
     ready()
     const { status, body } = await answer
-    expect([status, body.error, body.recoverable, asked]).toEqual([
+    expect([status, body.error, body.recoverable, requests]).toEqual([
       402,
       'Payment settlement failed',
       true,
@@ -38,7 +38,7 @@ describe('an authorization that ends before it is spent', () => {
 
   test('while its chain is silent is 202 inline and on a poll: nobody knows yet, and nothing was sent', async () => {
     const { vendor, ready } = slowVendor()
-    const { asked, chain } = counting()
+    const { requests, chain } = counting()
     const { buyer, clock, shop, ports } = kit({ vendor, chain })
     const alice = buyer()
     const payment = alice.sign(await alice.ask(), { validBefore: BigInt(clock.now() / 1000 + 6) })
@@ -54,7 +54,7 @@ describe('an authorization that ends before it is spent', () => {
     expect((await ports.storage.getCall(body.id))?.paymentStatus).not.toBe('unresolved')
     chain.outage(false)
     expect((await alice.poll(body.poll_url, payment)).body.error).toBe('Payment settlement failed')
-    expect(asked).not.toContain('settle')
+    expect(requests).not.toContain('settle')
   })
 
   test('is dead at its very end: a millisecond before, it still pays', async () => {
@@ -140,15 +140,15 @@ describe('one fresh authorization', () => {
   })
 
   test('does not make an original suspect that was never sent: it is sent at once, and refused as such', async () => {
-    const asked: string[] = []
+    const requests: string[] = []
     const { alice, pollUrl, chain } = await readyJob(
-      kit({ inlineMs: 0, chain: memoryChain({ before: (question) => void asked.push(question) }) }),
+      kit({ inlineMs: 0, chain: memoryChain({ before: (question) => void requests.push(question) }) }),
     )
     const fresh = alice.sign(await alice.poll(pollUrl))
-    asked.length = 0
+    requests.length = 0
     chain.simulate('refused')
     expect((await alice.poll(pollUrl, fresh)).body.error).toBe('Payment settlement failed')
-    expect(asked).toEqual(['settle', 'fate'])
+    expect(requests).toEqual(['settle', 'fate'])
   })
 
   test('may be signed for a recipient that has changed since: the fresh challenge is what counts', async () => {

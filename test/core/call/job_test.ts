@@ -175,9 +175,9 @@ describe('a poll', () => {
     const call = await ports.storage.getCall(envelope.body.id)
     const media = (call?.result as unknown as { media: readonly { key: string }[] } | undefined)?.media ?? []
     expect(media).toHaveLength(1)
-    const said = JSON.stringify([envelope.body, unpaid.body, [...envelope.headers], [...unpaid.headers]])
+    const replies = JSON.stringify([envelope.body, unpaid.body, [...envelope.headers], [...unpaid.headers]])
     const secrets = media.map(({ key }) => /([0-9a-f]{32})-/.exec(key)?.[1] ?? '')
-    expect(secrets.filter((secret) => secret.length !== 32 || said.includes(secret))).toEqual([])
+    expect(secrets.filter((secret) => secret.length !== 32 || replies.includes(secret))).toEqual([])
     expect(media.filter(({ key }) => key.includes(envelope.body.id))).toEqual([])
   })
 

@@ -168,11 +168,11 @@ describe('mirroring a stream', () => {
     pieces = [piece(3), piece(4)],
     end = 'closes' as Error | 'closes' | 'stalls',
   } = {}) {
-    const seen = { asked: 0, left: false }
+    const seen = { requestCount: 0, left: false }
     const body = new ReadableStream<Uint8Array>(
       {
         pull(controller) {
-          const next = pieces[seen.asked++]
+          const next = pieces[seen.requestCount++]
           if (next) return controller.enqueue(next)
           if (end === 'stalls') return new Promise(() => {})
           if (end === 'closes') return controller.close()

@@ -12,11 +12,11 @@ const NO_GAS: Settlement = { kind: 'unavailable', reason: 'nothing was sent: ins
 function dry() {
   const clock = testClock()
   const cash = memoryChain()
-  const state = { isDry: true, asked: 0 }
+  const state = { isDry: true, requestCount: 0 }
   const chain = {
     ...cash,
     settle: async (...given: Parameters<typeof cash.settle>) => {
-      state.asked++
+      state.requestCount++
       return state.isDry ? NO_GAS : await cash.settle(...given)
     },
   }

@@ -24,9 +24,9 @@ function world({ before = async () => {}, ...options }: KitOptions & { before?: 
   const clock = testClock()
   const { search, market } = embedded(clock)
   const patient = {
-    search: async (...asked: Parameters<NonNullable<typeof search>['search']>) => (
+    search: async (...args: Parameters<NonNullable<typeof search>['search']>) => (
       await before(),
-      (await search?.search(...asked)) as never
+      (await search?.search(...args)) as never
     ),
   }
   return kit({ ...options, ports: { clock, vendors: { search: patient, ...(market && { market }) } } })
@@ -53,10 +53,10 @@ describe('a one-shot sale under a storage that fails', () => {
       ...ports,
       storage: {
         ...storage,
-        [verb]: (...asked: never[]) =>
+        [verb]: (...args: never[]) =>
           isDown
             ? ((isDown = false), Promise.reject(new Error('disk full')))
-            : (storage[verb] as (...asked: never[]) => unknown)(...asked),
+            : (storage[verb] as (...rest: never[]) => unknown)(...args),
       },
     })
   }
@@ -99,8 +99,8 @@ describe('a one-shot result', () => {
 
   test('that comes after its authorization went to another call is withheld, and charges nothing', async () => {
     const [ready, second] = [door(), door()]
-    let asked = 0
-    const subject = world({ before: () => (asked++ === 0 ? ready.passed : second.passed) })
+    let requestCount = 0
+    const subject = world({ before: () => (requestCount++ === 0 ? ready.passed : second.passed) })
     const { buy } = await signed(subject)
     const late = buy()
     await subject.clock.settle()

@@ -493,8 +493,8 @@ describe('a failure of the work', () => {
 
   test('is a vendor that went away between quote and work', async () => {
     const vendor = scriptedVendor()
-    let asked = 0
-    const images = () => (asked++ < 2 ? vendor : undefined)
+    let requestCount = 0
+    const images = () => (requestCount++ < 2 ? vendor : undefined)
     const { buyer, chain } = kit({ ports: { vendors: { images, media: () => Promise.reject() } } })
     const { status, body } = await buyer().buy()
     expect([status, body.error, chain.transfers.length]).toEqual([503, 'Not configured', 0])

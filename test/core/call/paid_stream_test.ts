@@ -4,9 +4,9 @@ import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { chatPieces, DONE, streamAnswer } from '../../../adapters/providers/scripted/chat.ts'
 import { ApiError, endpoints } from '../../../core/mod.ts'
 import { decodeHeader, door, type KitOptions, read } from '../../kit.ts'
-import { HELLO, MODEL, reading, said, slowChain, STREAM, streaming, table, USED } from './stream_kit.ts'
+import { HELLO, MODEL, reading, deltaChunk, slowChain, STREAM, streaming, table, USED } from './stream_kit.ts'
 
-const HI = said({ content: 'Hi' })
+const HI = deltaChunk({ content: 'Hi' })
 const RECEIPT = /^: payment-response (\S+)$/im
 
 const lastMessage = (text: string): string => JSON.parse(text.slice(text.lastIndexOf('data: ') + 6)).error.message
@@ -30,14 +30,14 @@ async function fed(first: readonly string[] = [HI], options: KitOptions = {}) {
 
 describe('a stream', () => {
   test('leaves as it comes: each piece before the next one is made, and headers that no proxy holds back', async () => {
-    const { reader, pieces, response } = await fed([said({ role: 'assistant', content: '' }), HI])
+    const { reader, pieces, response } = await fed([deltaChunk({ role: 'assistant', content: '' }), HI])
     expect([response.headers.get('content-type'), response.headers.get('x-accel-buffering')]).toEqual([
       'text/event-stream; charset=utf-8',
       'no',
     ])
-    expect(await reader.next()).toBe(said({ role: 'assistant', content: '' }))
+    expect(await reader.next()).toBe(deltaChunk({ role: 'assistant', content: '' }))
     expect(await reader.next()).toBe(HI)
-    for (const piece of [said({ content: ' there' }), HI]) {
+    for (const piece of [deltaChunk({ content: ' there' }), HI]) {
       pieces.push(piece)
       expect(await reader.next()).toBe(piece)
     }
@@ -66,9 +66,9 @@ describe('a stream', () => {
     let reads = 0
     const { post, signed, clock } = await table(streaming(streamAnswer(HELLO, { gate: () => void reads++ })))
     const reader = reading(await post(STREAM, { payment: await signed() }))
-    for (const asked of [2, 2, 2, 3]) {
+    for (const requestCount of [2, 2, 2, 3]) {
       await clock.settle()
-      expect(reads).toBe(asked)
+      expect(reads).toBe(requestCount)
       await reader.next()
     }
   })
@@ -220,12 +220,12 @@ describe('a stream', () => {
   test('that sends nothing but comments is no answer: 504 after the time that an answer has, however many there are (contract 6.52, 6.58)', async () => {
     const pieces = chatPieces(': ping\n\n')
     const { post, signed, chain, streamed, ports } = await table(streaming(pieces.answer))
-    const asked = post(STREAM, { payment: await signed() }).then(read)
+    const pending = post(STREAM, { payment: await signed() }).then(read)
     for (let at = 0; at < 120; at += 10) {
       pieces.push(': ping\n\n')
       await streamed(10_000)
     }
-    const { status, body } = await asked
+    const { status, body } = await pending
     expect([
       status,
       body.code,
@@ -285,7 +285,7 @@ describe('a stream', () => {
       expect(await reader.next()).toBe(HI)
       if (!isFunded) chain.drain(alice.wallet)
       await clock.advance(280_000)
-      pieces.push(said({ content: ' there' }), said({}, { finish: 'stop' }), USED, DONE)
+      pieces.push(deltaChunk({ content: ' there' }), deltaChunk({}, { finish: 'stop' }), USED, DONE)
       pieces.end()
       let text = ''
       const rest = reader.rest().then((all) => (text = all))
@@ -308,7 +308,7 @@ describe('a stream', () => {
     })
     const { reader, pieces, clock, idle } = await fed([HI], { chain })
     expect(await reader.next()).toBe(HI)
-    pieces.push(said({ content: ' there' }), said({}, { finish: 'stop' }), USED, DONE)
+    pieces.push(deltaChunk({ content: ' there' }), deltaChunk({}, { finish: 'stop' }), USED, DONE)
     pieces.end()
     await clock.advance(400_000)
     const text = await reader.rest()
@@ -364,7 +364,7 @@ describe('a stream', () => {
 
   test('whose reader leaves before content aborts its vendor at once, costs nothing, and leaves the authorization free', async () => {
     for (const reads of [0, 1]) {
-      const { reader, pieces, chain, idle, callOf } = await fed([said({ role: 'assistant', content: '' }), HI])
+      const { reader, pieces, chain, idle, callOf } = await fed([deltaChunk({ role: 'assistant', content: '' }), HI])
       for (let read = 0; read < reads; read++) await reader.next()
       await reader.leave()
       expect(pieces.isCancelled()).toBe(true)
@@ -453,14 +453,14 @@ describe('a stream of a vendor that speaks the format of its reader', () => {
     { candidates: [{ content: { parts: [{ text: 'Hi' }] } }] },
     { candidates: [{ content: { parts: [{ text: '!' }] }, finishReason: 'STOP' }] },
   ].map((data) => `data: ${JSON.stringify(data)}\n\n`)
-  const asked = [{ role: 'user', content: 'Hi?' }]
+  const requests = [{ role: 'user', content: 'Hi?' }]
   const surfaces = [
     [
       'messages',
       MESSAGES,
       1,
       '/api/v1/messages',
-      { model: 'vendor-g/chat-5.1-flagship', max_tokens: 100, messages: asked, stream: true },
+      { model: 'vendor-g/chat-5.1-flagship', max_tokens: 100, messages: requests, stream: true },
     ],
     [
       'responses',
@@ -477,7 +477,7 @@ describe('a stream of a vendor that speaks the format of its reader', () => {
       { contents: [{ role: 'user', parts: [{ text: 'Hi?' }] }] },
     ],
   ] as const
-  for (const [format, told, held, path, body] of surfaces) {
+  for (const [format, lines, buffered, path, body] of surfaces) {
     const open = async (...pieces: readonly (string | Error)[]) => {
       const subject = await table(undefined, {
         chatVendor: { format, ask: async () => streamAnswer(pieces) },
@@ -488,19 +488,19 @@ describe('a stream of a vendor that speaks the format of its reader', () => {
     }
 
     test(`${format}: passes as it came, with the receipt before its last event`, async () => {
-      const { text, chain } = await open(...told)
-      const last = told.slice(told.length - held).join('')
+      const { text, chain } = await open(...lines)
+      const last = lines.slice(lines.length - buffered).join('')
       expect([
-        text.startsWith(told.slice(0, told.length - held).join('')),
+        text.startsWith(lines.slice(0, lines.length - buffered).join('')),
         text.endsWith(`\n\n${last}`),
         chain.transfers.length,
       ]).toEqual([true, true, 1])
-      expect(text.replace(/^: .*\n: .*\n\n/m, '')).toBe(told.join(''))
+      expect(text.replace(/^: .*\n: .*\n\n/m, '')).toBe(lines.join(''))
     })
 
     test(`${format}: one that breaks off is not charged, and ends with an error of its surface`, async () => {
       for (const end of [[], [new Error('secret')], ['event: error\ndata: {"error":{"message":"secret"}}\n\n']]) {
-        const first = told.slice(0, format === 'generate_content' ? 1 : 2)
+        const first = lines.slice(0, format === 'generate_content' ? 1 : 2)
         const { text, chain } = await open(...first, ...end)
         expect([text.startsWith(first.join('')), text.includes('secret'), chain.transfers.length]).toEqual([
           true,
@@ -517,7 +517,7 @@ describe('a stream of a vendor that speaks the format of its reader', () => {
 
 describe('two hundred streams at once', () => {
   test('each get their pieces in turn, and each are settled once', async () => {
-    const each = Array.from({ length: 200 }, () => chatPieces(said({ content: 'round' })))
+    const each = Array.from({ length: 200 }, () => chatPieces(deltaChunk({ content: 'round' })))
     let at = 0
     const { post, buyer, signed, chain, idle } = await table(async () => (each[at++] as (typeof each)[number]).answer)
     const readers = []
@@ -527,11 +527,11 @@ describe('two hundred streams at once', () => {
     }
     for (const reader of readers) await reader.next()
     for (let round = 0; round < 5; round++) {
-      const piece = said({ content: `round ${round}` })
+      const piece = deltaChunk({ content: `round ${round}` })
       for (const pieces of each) pieces.push(piece)
       expect(new Set(await Promise.all(readers.map((reader) => reader.next())))).toEqual(new Set([piece]))
     }
-    for (const pieces of each) pieces.push(said({}, { finish: 'stop' }), USED, DONE)
+    for (const pieces of each) pieces.push(deltaChunk({}, { finish: 'stop' }), USED, DONE)
     const ends = await Promise.all(readers.map((reader) => reader.rest()))
     await idle()
     expect([
@@ -549,10 +549,10 @@ describe('a storage that fails under a stream', () => {
   ) => {
     const storage = memoryStorage()
     let left = times
-    const broken = async (...asked: never[]): Promise<unknown> => {
-      const ask = storage[verb] as (...asked: never[]) => Promise<unknown>
-      if (left-- <= 0) return await ask(...asked)
-      if (after) await ask(...asked)
+    const broken = async (...args: never[]): Promise<unknown> => {
+      const ask = storage[verb] as (...args: never[]) => Promise<unknown>
+      if (left-- <= 0) return await ask(...args)
+      if (after) await ask(...args)
       throw new Error('disk full')
     }
     return { ...storage, [verb]: broken } as typeof storage

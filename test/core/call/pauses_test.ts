@@ -1,24 +1,27 @@
-/** A process that stands still, and a storage that is away, for longer than a lease: nothing is lost, and nothing is given away. */
+/**
+ * A process that stands still, and a storage that is away, for longer than a lease: nothing is lost, and nothing is
+ * given away.
+ */
 import { describe, expect, test } from 'bun:test'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { chatPieces, DONE } from '../../../adapters/providers/scripted/chat.ts'
 import type { Call, Gateway, Storage } from '../../../core/mod.ts'
 import { FOX, kit, slowVendor } from '../../kit.ts'
-import { reading, said, STREAM, table, USED } from './stream_kit.ts'
+import { reading, deltaChunk, STREAM, table, USED } from './stream_kit.ts'
 
 const LEASE = 5_000
 const PAUSE = 8_000
-const HI = said({ content: 'Hi' })
-const END = [said({ content: ' there' }), said({}, { finish: 'stop' }), USED, DONE]
+const HI = deltaChunk({ content: 'Hi' })
+const END = [deltaChunk({ content: ' there' }), deltaChunk({}, { finish: 'stop' }), USED, DONE]
 
 /** A storage in memory that answers nobody while it is away. */
 function shaky() {
   const inner = memoryStorage()
   let isAway = false
   const away =
-    (ask: (...asked: never[]) => unknown) =>
-    (...asked: never[]) =>
-      isAway ? Promise.reject(new Error('connection refused')) : ask(...asked)
+    (ask: (...args: never[]) => unknown) =>
+    (...args: never[]) =>
+      isAway ? Promise.reject(new Error('connection refused')) : ask(...args)
   const storage = Object.fromEntries(
     Object.entries(inner).map(([verb, ask]) => [verb, away(ask as never)]),
   ) as unknown as Storage

@@ -11,8 +11,8 @@ const [OLD, NEW, OTHER] = ['01'.repeat(32), '02'.repeat(32), '03'.repeat(32)] as
 
 /** The URL with its query changed. */
 function changed(url: string, change: (query: URLSearchParams) => unknown): string {
-  const [path, asked] = url.split('?') as [string, string]
-  const query = new URLSearchParams(asked)
+  const [path, request] = url.split('?') as [string, string]
+  const query = new URLSearchParams(request)
   change(query)
   return `${path}?${query}`
 }
@@ -22,7 +22,7 @@ const random = (fill: number) => (bytes: number) => new Uint8Array(bytes).fill(f
 describe('a signed poll URL', () => {
   test('is taken as it was given, and in no other way: hand-built, changed, cut or extended it is 400 Invalid job id, and asks nobody (contract 2.12)', async () => {
     const { alice, payment, pollUrl, id, studio, chain } = await shoot()
-    studio.says = () => DONE
+    studio.status = () => DONE
     const [path] = pollUrl.split('?') as [string]
     const bad = {
       'without a query': path,
@@ -45,7 +45,7 @@ describe('a signed poll URL', () => {
         expect([how, status, body.error]).toEqual([how, 400, 'Invalid job id'])
       }
     }
-    expect([studio.looked, chain.transfers]).toEqual([[], []])
+    expect([studio.polled, chain.transfers]).toEqual([[], []])
     expect((await alice.poll(pollUrl, payment)).status).toBe(200)
   })
 
@@ -84,7 +84,7 @@ describe('a signed poll URL', () => {
 
   test('lives as long as what it may collect: 30 days where that is paid, and is 400 after its end', async () => {
     const { alice, payment, pollUrl, studio, clock, chain } = await shoot()
-    studio.says = () => DONE
+    studio.status = () => DONE
     await alice.poll(pollUrl, payment)
     await clock.advance(30 * DAY - 1)
     expect((await alice.poll(pollUrl, payment)).body.payment.status).toBe('already_settled')
@@ -120,8 +120,8 @@ describe('poll keys', () => {
   test('that are no keys are refused at the start, and not repeated in what is said', () => {
     for (const bad of ['', 'secret', 'ab'.repeat(15), `${'ab'.repeat(16)}a`, 'zz'.repeat(32)]) {
       const { ports } = kit()
-      const told = () => pollUrls(ports, [OLD, bad])
-      expect(told).toThrow('poll key 2 must be at least 16 bytes in hex')
+      const create = () => pollUrls(ports, [OLD, bad])
+      expect(create).toThrow('poll key 2 must be at least 16 bytes in hex')
     }
     expect(() => cinema({ pollKeys: ['x'] })).toThrow(RangeError)
   })
@@ -151,8 +151,8 @@ describe('poll keys', () => {
     let isAway = true
     const storage: Storage = {
       ...good,
-      getRecord: (...asked) =>
-        isAway && asked[0] === 'poll_secret' ? Promise.reject(new Error('connection reset')) : good.getRecord(...asked),
+      getRecord: (...args) =>
+        isAway && args[0] === 'poll_secret' ? Promise.reject(new Error('connection reset')) : good.getRecord(...args),
     }
     const subject = cinema({ pollKeys: [], ports: { storage } })
     const alice = subject.buyer()
@@ -164,10 +164,13 @@ describe('poll keys', () => {
 
   test('are asked of storage once, not for each poll', async () => {
     const storage = memoryStorage()
-    let asked = 0
+    let requestCount = 0
     const counted: Storage = {
       ...storage,
-      getRecord: (...question) => ((asked += Number(question[0] === 'poll_secret')), storage.getRecord(...question)),
+      getRecord: (...question) => (
+        (requestCount += Number(question[0] === 'poll_secret')),
+        storage.getRecord(...question)
+      ),
     }
     const sealing = pollUrls({ storage: counted, clock: testClock(), random: random(1) })
     const { shop } = cinema()
@@ -179,6 +182,6 @@ describe('poll keys', () => {
             ._poll as string,
       ),
     )
-    expect([asked, new Set(urls).size]).toEqual([1, 3])
+    expect([requestCount, new Set(urls).size]).toEqual([1, 3])
   })
 })

@@ -92,8 +92,8 @@ for (const path of [ONRAMP, RELEASE]) {
       const subject = await desk({
         ports: {
           vendors: {
-            phone: { ...phone, release: (...asked) => (isAway ? failing() : phone.release(...asked)) },
-            onramp: { link: (...asked) => (isAway ? failing() : onramp.link(...asked)) },
+            phone: { ...phone, release: (...args) => (isAway ? failing() : phone.release(...args)) },
+            onramp: { link: (...args) => (isAway ? failing() : onramp.link(...args)) },
           },
         },
       })
@@ -208,8 +208,8 @@ describe('the price of', () => {
     '$path is what line $line of the specification says (contract 17.1, 17.2, 17.3, 17.4, 17.7, 18.7, 18.8)',
     async ({ path, amount, body }) => {
       const { alice } = await desk()
-      const { status, body: said } = await alice.ask(body, { path })
-      expect([status, said.price.amount, said.accepts[0].amount]).toEqual([
+      const { status, body: reply } = await alice.ask(body, { path })
+      expect([status, reply.price.amount, reply.accepts[0].amount]).toEqual([
         402,
         amount,
         String(Math.round(Number(amount) * 1e6)),
@@ -230,8 +230,8 @@ describe('the price of', () => {
 test('nothing of it is sold where nobody is named, with a message for the buyer (contract 1.57)', async () => {
   const { buyer } = kit()
   for (const { path, body } of vectors) {
-    const { status, body: said, headers } = await buyer().ask(body, { path })
-    expect([path, status, headers.has('payment-required'), said.message]).toEqual([
+    const { status, body: reply, headers } = await buyer().ask(body, { path })
+    expect([path, status, headers.has('payment-required'), reply.message]).toEqual([
       path,
       503,
       false,

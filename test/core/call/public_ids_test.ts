@@ -1,4 +1,7 @@
-/** Ids that read by themselves are made with a secret: whoever knows the id of a call, which PAYMENT_REPLAY tells everybody, cannot make them (contract 1.41). */
+/**
+ * Ids that read by themselves are made with a secret: whoever knows the id of a call, which PAYMENT_REPLAY tells
+ * everybody, cannot make them (contract 1.41).
+ */
 import { expect, test } from 'bun:test'
 import { idFrom } from '../../../core/lib/ids.ts'
 import { masked } from '../../../server/log.ts'
@@ -18,18 +21,18 @@ test('the record of a phone call is not found by what a replay tells of its job'
   const { status, body } = await alice.buy(ORDER, { path: CALL, payment })
   expect(status).toBe(200)
   const { job_id } = (await alice.buy({ ...ORDER, max_duration: 6 }, { path: CALL, payment })).body
-  const look = async (id: string) =>
+  const statusOf = async (id: string) =>
     (await read(await shop.fetch(new Request(`${ORIGIN}${CALL}/${id}`), { ip: STRANGER }))).status
-  expect([await look(idFrom(job_id, 'call_')), await look(body.call_id)]).toEqual([404, 200])
+  expect([await statusOf(idFrom(job_id, 'call_')), await statusOf(body.call_id)]).toEqual([404, 200])
 })
 
 test('an address is kept with the call as a keyed hash, and another one does not fit it', async () => {
   const { buyer, ports } = kit()
   const { body } = await buyer().buy(FOX)
-  const kept = JSON.stringify((await ports.storage.getCall(body.id))?.request)
+  const stored = JSON.stringify((await ports.storage.getCall(body.id))?.request)
   expect([
-    kept.includes('192.0.2.1'),
-    /"_from":"[0-9a-f]{32}"/.test(kept),
+    stored.includes('192.0.2.1'),
+    /"_from":"[0-9a-f]{32}"/.test(stored),
     JSON.stringify(body).includes('_from'),
   ]).toEqual([false, true, false])
 })

@@ -2,11 +2,11 @@ import { describe, expect, test } from 'bun:test'
 import { chatPieces, DONE, scriptedChat, streamAnswer, wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
 import type { Gateway, Payment } from '../../../core/mod.ts'
 import { encodePayment, kit, type Kit, ORIGIN, read } from '../../kit.ts'
-import { COMPLETIONS, HELLO, reading, said, SKY, STREAM, streaming, table, USED } from './stream_kit.ts'
+import { COMPLETIONS, HELLO, reading, deltaChunk, SKY, STREAM, streaming, table, USED } from './stream_kit.ts'
 import { type Blow, injected } from '../fault_injection.ts'
 
 const MINUTE = 60_000
-const HI = said({ content: 'Hi' })
+const HI = deltaChunk({ content: 'Hi' })
 
 describe('the same signed request, sent again', () => {
   test('while it runs is PAYMENT_REPLAY and names its call, whole and streamed (contract 1.42)', async () => {
@@ -97,7 +97,7 @@ describe('the same signed request, sent again', () => {
     expect(chain.transfers).toHaveLength(1)
     const early = await (await post(STREAM, { payment })).text()
     expect([early.startsWith(HI), early.includes('[DONE]'), early.includes('"error"')]).toEqual([true, false, true])
-    pieces.push(said({ content: ' there' }), said({}, { finish: 'stop' }), USED, DONE)
+    pieces.push(deltaChunk({ content: ' there' }), deltaChunk({}, { finish: 'stop' }), USED, DONE)
     await reader.rest()
     const identity = await chain.identify(payment, payment.accepted, {
       now: clock.now(),
@@ -116,9 +116,9 @@ describe('the same signed request, sent again', () => {
   })
 
   test('of a stream too long to be stored says so in an event, and never gets an empty answer', async () => {
-    const long = said({ content: 'x'.repeat(50_000) })
+    const long = deltaChunk({ content: 'x'.repeat(50_000) })
     const { post, signed } = await table(
-      streaming(streamAnswer([long, long, long, said({}, { finish: 'stop' }), DONE])),
+      streaming(streamAnswer([long, long, long, deltaChunk({}, { finish: 'stop' }), DONE])),
     )
     const payment = await signed()
     expect((await (await post(STREAM, { payment })).text()).length).toBeGreaterThan(150_000)
@@ -169,10 +169,10 @@ describe('the same signed request, sent again', () => {
       const first = await (await post(SKY, { payment })).text()
       const [home, away] = [await post(SKY, { payment }), await post(SKY, { payment, ip: ELSEWHERE })]
       expect([isNamed, home.status, await home.text(), away.status]).toEqual([isNamed, 200, first, isNamed ? 200 : 402])
-      const told = await away.text()
-      if (isNamed) expect(told).toBe(first)
+      const reported = await away.text()
+      if (isNamed) expect(reported).toBe(first)
       else
-        expect([told.includes('PAYMENT_REPLAY'), /[?&]key=/.test(told), told.includes('Hello')]).toEqual([
+        expect([reported.includes('PAYMENT_REPLAY'), /[?&]key=/.test(reported), reported.includes('Hello')]).toEqual([
           true,
           false,
           false,
@@ -272,7 +272,7 @@ async function play(body: object, { at, after }: Omit<Blow, 'kills'>, recovery: 
       await step().catch(() => {})
   }
   const heard = await Promise.race([first, clock.settle().then(() => undefined)])
-  const [isFaultInjected, asked] = [doomed.isFaultInjected(), [...doomed.asked]]
+  const [isFaultInjected, requests] = [doomed.isFaultInjected(), [...doomed.requests]]
   const paid = chain.transfers.length
   let last = await send(shop)
   // One that survives may be struck only now.
@@ -291,7 +291,8 @@ async function play(body: object, { at, after }: Omit<Blow, 'kills'>, recovery: 
       ).status,
     }
   await shop.maintain()
-  const label = `${recovery}: ${isFaultInjected ? `${after ? 'after' : 'before'} ${asked[at - 1]} (${at})` : 'unhurt'}, heard ${heard?.status}, last ${last.status} ${last.text.slice(0, 200)}`
+  const point = isFaultInjected ? `${after ? 'after' : 'before'} ${requests[at - 1]} (${at})` : 'unhurt'
+  const label = `${recovery}: ${point}, heard ${heard?.status}, last ${last.status} ${last.text.slice(0, 200)}`
   expect([label, last.status, paid <= 1, chain.transfers.length]).toEqual([label, 200, true, 1])
   const left = [
     await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 10),
@@ -301,7 +302,7 @@ async function play(body: object, { at, after }: Omit<Blow, 'kills'>, recovery: 
   const isOut = heard?.status === 200 && (heard.text.includes('[DONE]') || body === SKY)
   if (isOut && isFaultInjected && recovery === 'survival' && paid === 0)
     throw new Error(`${label}: delivered, and not settled by itself`)
-  return { asked, isFaultInjected }
+  return { requests, isFaultInjected }
 }
 
 describe('kill -9, or one failing answer, at any moment leaves at most one transfer and no authorization stuck', () => {
@@ -310,9 +311,9 @@ describe('kill -9, or one failing answer, at any moment leaves at most one trans
       test(`in a ${body === STREAM ? 'streamed' : 'whole'} answer: ${recovery}`, async () => {
         for (const after of [false, true]) {
           for (let at = 1; ; at++) {
-            const { isFaultInjected, asked } = await play(body, { at, after }, recovery)
+            const { isFaultInjected, requests } = await play(body, { at, after }, recovery)
             if (isFaultInjected) continue
-            expect([asked, asked.length >= 8]).toEqual([asked, true])
+            expect([requests, requests.length >= 8]).toEqual([requests, true])
             break
           }
         }

@@ -17,15 +17,15 @@ export const SKY = { model: MODEL, messages: [{ role: 'user', content: 'Why is t
 export const STREAM = { ...SKY, stream: true }
 
 /** A chunk that goes out as it came in: its model has our name already. */
-export const said = (delta: Fields, more: Fields = {}): string => chunk(delta, { ...more, model: MODEL })
+export const deltaChunk = (delta: Fields, more: Fields = {}): string => chunk(delta, { ...more, model: MODEL })
 export const USED = usageChunk(USAGE, { model: MODEL })
 
 /** The events of a whole streamed answer. */
 export const HELLO = [
-  said({ role: 'assistant', content: '' }),
-  said({ content: 'Hel' }),
-  said({ content: 'lo' }),
-  said({}, { finish: 'stop' }),
+  deltaChunk({ role: 'assistant', content: '' }),
+  deltaChunk({ content: 'Hel' }),
+  deltaChunk({ content: 'lo' }),
+  deltaChunk({}, { finish: 'stop' }),
   USED,
   DONE,
 ]

@@ -19,9 +19,9 @@ const settledness = ({ headers }: { headers: Headers }) => [
 describe('a whole answer', () => {
   test('is stored, then settled, then served with its receipt (contract 6.46)', async () => {
     const order: unknown[] = []
-    const chain = memoryChain({ before: (question) => (question === 'settle' ? look() : undefined) })
+    const chain = memoryChain({ before: (question) => (question === 'settle' ? inspect() : undefined) })
     const { alice, post, signed, ports } = await table(undefined, { chain })
-    async function look(): Promise<void> {
+    async function inspect(): Promise<void> {
       for (const { workStatus, result } of await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9))
         order.push([workStatus, result !== null])
     }
@@ -208,10 +208,10 @@ describe('a storage that fails under a whole answer', () => {
   const failing = (verb: Verb, after: boolean, times = 1) => {
     const storage = memoryStorage()
     let left = times
-    const broken = async (...asked: never[]): Promise<unknown> => {
-      const ask = storage[verb] as (...asked: never[]) => Promise<unknown>
-      if (left-- <= 0) return await ask(...asked)
-      if (after) await ask(...asked)
+    const broken = async (...args: never[]): Promise<unknown> => {
+      const ask = storage[verb] as (...args: never[]) => Promise<unknown>
+      if (left-- <= 0) return await ask(...args)
+      if (after) await ask(...args)
       throw new Error('disk full')
     }
     return { ...storage, [verb]: broken } as typeof storage
@@ -241,10 +241,10 @@ describe('a storage that fails under a whole answer', () => {
     let isBroken = true
     const slow = {
       ...storage,
-      claimSettlement: async (...asked: Parameters<typeof storage.claimSettlement>) => {
+      claimSettlement: async (...args: Parameters<typeof storage.claimSettlement>) => {
         if (isBroken) await clock.wait(11_000)
         if (isBroken) throw new Error('disk full')
-        return await storage.claimSettlement(...asked)
+        return await storage.claimSettlement(...args)
       },
     }
     const { post, signed, clock, chain, log, streamed, idle } = await table(undefined, { ports: { storage: slow } })

@@ -4,7 +4,10 @@ import type { Answer, Buyer } from '../../kit.ts'
 import { cinema, type Cinema, DONE, order, signed } from '../products/video/film.ts'
 import { type Blow, injected } from '../fault_injection.ts'
 
-/** How the world goes on: another process that knows the first one is dead, or that waits for its leases to run out; or the same one. */
+/**
+ * How the world goes on: another process that knows the first one is dead, or that waits for its leases to run out; or
+ * the same one.
+ */
 type Recovery = 'takeOver' | 'leases' | 'survival'
 
 type At = { readonly shop: Gateway; readonly payment: Payment }
@@ -16,7 +19,7 @@ const stories: Readonly<Record<string, { least: number; tell(cinema: Cinema, ali
       least: 16,
       async tell({ clock, studio }, alice, at) {
         const answer = await unlessDead(clock, order(alice, at.payment, at))
-        studio.says = () => DONE
+        studio.status = () => DONE
         if (answer?.body.poll_url) await unlessDead(clock, alice.poll(answer.body.poll_url, at.payment, at))
       },
     },
@@ -24,7 +27,7 @@ const stories: Readonly<Record<string, { least: number; tell(cinema: Cinema, ali
       least: 18,
       async tell({ clock, studio }, alice, at) {
         const answer = await unlessDead(clock, order(alice, at.payment, at))
-        studio.says = () => DONE
+        studio.status = () => DONE
         await Promise.race([at.shop.maintain().catch(() => {}), clock.settle()])
         await clock.settle()
         if (answer?.body.poll_url) await unlessDead(clock, alice.poll(answer.body.poll_url, at.payment, at))
@@ -34,7 +37,7 @@ const stories: Readonly<Record<string, { least: number; tell(cinema: Cinema, ali
       least: 11,
       async tell({ clock, studio }, alice, at) {
         const answer = await unlessDead(clock, order(alice, at.payment, at))
-        studio.says = () => ({ kind: 'failed', error: 'no foxes' })
+        studio.status = () => ({ kind: 'failed', error: 'no foxes' })
         if (answer?.body.poll_url) await unlessDead(clock, alice.poll(answer.body.poll_url, at.payment, at))
       },
     },
@@ -66,7 +69,7 @@ async function play(
   story: string,
   blow: Omit<Blow, 'kills'>,
   recovery: Recovery,
-): Promise<{ asked: readonly string[]; isFaultInjected: boolean }> {
+): Promise<{ requests: readonly string[]; isFaultInjected: boolean }> {
   const subject = cinema()
   const { clock, studio, ports, chain, restart, idle } = subject
   const alice = subject.buyer()
@@ -74,12 +77,12 @@ async function play(
   const doomed = injected(ports, { ...blow, kills: recovery !== 'survival' })
   const old = restart({ workerId: 'first', ports: doomed.ports })
   await stories[story]!.tell(subject, alice, { shop: old, payment })
-  const [isFaultInjected, asked] = [doomed.isFaultInjected(), [...doomed.asked]]
-  const label = `${story}: ${isFaultInjected ? `struck ${blow.after ? 'after' : 'before'} ${asked[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
+  const [isFaultInjected, requests] = [doomed.isFaultInjected(), [...doomed.requests]]
+  const label = `${story}: ${isFaultInjected ? `struck ${blow.after ? 'after' : 'before'} ${requests[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
 
   const shop = recovery === 'survival' ? old : restart({ workerId: 'second' })
   if (recovery === 'takeOver') await shop.takeOver()
-  studio.says = () => DONE
+  studio.status = () => DONE
   for (const ms of [29_000, 1_000, 29_000, 16_000]) {
     const sweep = recovery === 'survival' ? [shop.renew, shop.maintain] : [shop.maintain]
     await clock.advance(ms)
@@ -99,7 +102,7 @@ async function play(
     await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10),
   ]
   expect([label, left]).toEqual([label, [[], []]])
-  return { asked, isFaultInjected }
+  return { requests, isFaultInjected }
 }
 
 describe('kill -9, or one failing answer, at any moment of a job at its vendor leaves at most one transfer, and no authorization stuck', () => {
@@ -108,9 +111,9 @@ describe('kill -9, or one failing answer, at any moment of a job at its vendor l
       test(`in ${name}: ${recovery}`, async () => {
         for (const after of [false, true]) {
           for (let at = 1; ; at++) {
-            const { isFaultInjected, asked } = await play(name, { at, after }, recovery)
+            const { isFaultInjected, requests } = await play(name, { at, after }, recovery)
             if (isFaultInjected) continue
-            expect([asked, asked.length >= least]).toEqual([asked, true])
+            expect([requests, requests.length >= least]).toEqual([requests, true])
             break
           }
         }

@@ -17,7 +17,7 @@ describe('nobody polls:', () => {
       const subject = await shoot()
       const { alice, pollUrl, studio, shop, clock, chain, ports, id, idle } = subject
       await clock.advance(50 * 60_000)
-      studio.says = () => DONE
+      studio.status = () => DONE
       await shop.maintain()
       await idle()
       expect([await ports.storage.getCall(id), chain.transfers, studio.fetched]).toMatchObject([
@@ -25,13 +25,13 @@ describe('nobody polls:', () => {
         [],
         1,
       ])
-      studio.says = () => Promise.reject(new Error('the vendor has forgotten it'))
+      studio.status = () => Promise.reject(new Error('the vendor has forgotten it'))
       await clock.advance(ms)
       const answer = await alice.poll(pollUrl, await signed(alice))
       expect([ms, answer.status, chain.transfers.length]).toEqual([ms, status, status === 200 ? 1 : 0])
       await shop.maintain()
       await ports.storage.prune(clock.now())
-      expect([(await ports.storage.getCall(id)) === undefined, studio.looked.length]).toEqual([status === 400, 1])
+      expect([(await ports.storage.getCall(id)) === undefined, studio.polled.length]).toEqual([status === 400, 1])
     }
   })
 
@@ -46,7 +46,7 @@ describe('nobody polls:', () => {
     ] as const) {
       await subject.shop.maintain()
       await subject.idle()
-      expect([subject.studio.looked.length, new Set(subject.studio.looked).size]).toEqual([polls, films])
+      expect([subject.studio.polled.length, new Set(subject.studio.polled).size]).toEqual([polls, films])
       await subject.shop.maintain()
       await subject.clock.advance(15_000)
     }
@@ -68,19 +68,19 @@ describe('nobody polls:', () => {
     }
     await shop.maintain()
     await idle()
-    expect(studio.looked.length).toBe(1)
+    expect(studio.polled.length).toBe(1)
   })
 
   test('the sweep goes on where a vendor fails, and leaves films of other gateways to them', async () => {
     const { studio, shop, clock, restart, log, ports, id, idle } = await shoot()
     await restart({ name: 'solana' }).maintain()
     await idle()
-    expect(studio.looked).toEqual([])
-    studio.says = () => Promise.reject(rateLimited('studio', 9))
+    expect(studio.polled).toEqual([])
+    studio.status = () => Promise.reject(rateLimited('studio', 9))
     await shop.maintain()
     await idle()
     expect(log.lines.filter(({ level }) => level === 'alert')).toEqual([])
-    studio.says = () => DONE
+    studio.status = () => DONE
     await clock.advance(15_000)
     await shop.maintain()
     await idle()
@@ -93,7 +93,7 @@ describe('nobody polls:', () => {
       await clock.advance(HOUR)
       const nearly = await alice.poll(pollUrl, payment)
       expect([nearly.status, nearly.body.elapsed_seconds]).toEqual([202, 3600])
-      studio.says = () => DONE
+      studio.status = () => DONE
       await clock.advance(1)
       if (by === 'the sweep') await shop.maintain()
       await idle()
@@ -118,7 +118,7 @@ describe('processes that come and go', () => {
       workStatus: 'in_progress',
       leaseExpiresAt: START + HOUR + 1,
     })
-    studio.says = () => DONE
+    studio.status = () => DONE
     await clock.advance(2_000)
     const { body } = await alice.poll(pollUrl, alice.sign(await alice.poll(pollUrl)), { shop: second })
     expect(body.payment.status).toBe('settled')
@@ -128,7 +128,7 @@ describe('processes that come and go', () => {
   test('a replica that dies between mirror and completion is made up for by another when its turn ends', async () => {
     const subject = await shoot()
     const { alice, payment, pollUrl, studio, clock, ports, restart, chain } = subject
-    studio.says = () => DONE
+    studio.status = () => DONE
     const dying = restart({
       workerId: 'dying',
       ports: {
@@ -150,7 +150,7 @@ describe('processes that come and go', () => {
   test('a replica that dies between completion and settlement leaves a film that another settles', async () => {
     const subject = await shoot()
     const { alice, payment, pollUrl, studio, clock, ports, restart, chain } = subject
-    studio.says = () => DONE
+    studio.status = () => DONE
     const dying = restart({
       workerId: 'dying',
       ports: { ...ports, background: () => {}, storage: { ...ports.storage, claimSettlement: () => never } },
@@ -173,9 +173,9 @@ describe('processes that come and go', () => {
 })
 
 /** Answers the first question, and never again. */
-function once<Asked extends unknown[], Answered>(
-  ask: (...asked: Asked) => Promise<Answered>,
-): (...asked: Asked) => Promise<Answered> {
-  let asked = 0
-  return (...question) => (asked++ === 0 ? ask(...question) : never)
+function once<Args extends unknown[], Answered>(
+  ask: (...args: Args) => Promise<Answered>,
+): (...rest: Args) => Promise<Answered> {
+  let requestCount = 0
+  return (...question) => (requestCount++ === 0 ? ask(...question) : never)
 }

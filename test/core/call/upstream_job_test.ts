@@ -40,7 +40,7 @@ describe('an order whose work goes on elsewhere', () => {
       '3',
       null,
     ])
-    expect([chain.transfers, studio.submitted, studio.looked]).toEqual([[], 1, []])
+    expect([chain.transfers, studio.submitted, studio.polled]).toEqual([[], 1, []])
     expect(await ports.storage.getCall(id)).toMatchObject({
       workStatus: 'in_progress',
       paymentStatus: 'verified',
@@ -54,7 +54,7 @@ describe('an order whose work goes on elsewhere', () => {
     const alice = subject.buyer()
     const payment = await signed(alice)
     let signal: AbortSignal | undefined
-    subject.studio.submit = (asked) => ((signal = asked.signal), never)
+    subject.studio.submit = (order) => ((signal = order.signal), never)
     let isAnswered = false
     const answer = order(alice, payment).finally(() => (isAnswered = true))
     await subject.clock.advance(19_999)
@@ -96,13 +96,13 @@ describe('an order whose work goes on elsewhere', () => {
       [rateLimited('studio', 7), 429, 'Rate limit exceeded', '7'],
       [new Error('socket closed: key=secret'), 500, 'Film generation failed', null],
     ] as const
-    for (const [error, expected, said, wait] of refusals) {
+    for (const [error, expected, message, wait] of refusals) {
       const subject = cinema()
       const alice = subject.buyer()
       const payment = await signed(alice)
       subject.studio.submit = () => Promise.reject(error)
       const { status, headers, body } = await order(alice, payment)
-      expect([status, body.error, headers.get('retry-after')]).toEqual([expected, said, wait])
+      expect([status, body.error, headers.get('retry-after')]).toEqual([expected, message, wait])
       expect(JSON.stringify(body)).not.toContain('secret')
       subject.studio.submit = () => {}
       expect((await order(alice, payment)).status).toBe(202)
@@ -142,7 +142,7 @@ describe('an order whose work goes on elsewhere', () => {
     taken.open()
     const { status } = await late
     expect([status, other.status]).toEqual([500, 202])
-    subject.studio.says = () => DONE
+    subject.studio.status = () => DONE
     expect((await alice.poll(other.body.poll_url, payment)).body.payment.status).toBe('settled')
   })
 
@@ -163,7 +163,7 @@ describe('an order whose work goes on elsewhere', () => {
     taken.open()
     await idle
     const { body } = await order(alice, payment)
-    subject.studio.says = () => DONE
+    subject.studio.status = () => DONE
     expect((await alice.poll(body.poll_url, payment)).body.payment.status).toBe('settled')
   })
 
@@ -190,17 +190,17 @@ describe('an order whose work goes on elsewhere', () => {
     })
     const payment = await named()
     const first = await order(alice, payment)
-    for (const says of [
+    for (const status of [
       () => ({ kind: 'running' }) as const,
       () => Promise.reject(rateLimited('studio', 7)),
       () => Promise.reject(new Error('away')),
     ]) {
-      subject.studio.says = says
+      subject.studio.status = status
       await subject.clock.advance(2_000)
       const again = await order(alice, await named())
       expect([again.status, again.body]).toEqual([202, { ...first.body, status: 'in_progress' }])
     }
-    subject.studio.says = () => DONE
+    subject.studio.status = () => DONE
     await subject.clock.advance(2_000)
     const { status, body } = await order(alice, payment)
     expect([status, body.id, body.payment.status, subject.studio.submitted, subject.chain.transfers.length]).toEqual([
@@ -251,7 +251,7 @@ describe('a poll', () => {
   test('of a film that failed says why and what to do, uncharged, and its authorization is free', async () => {
     const { alice, payment, pollUrl, id, studio, chain } = await shoot()
     const fields = { error_code: 'output_audio_moderation', retry_with: { generate_audio: false } }
-    studio.says = () => ({ kind: 'failed', error: 'The soundtrack was refused.', fields })
+    studio.status = () => ({ kind: 'failed', error: 'The soundtrack was refused.', fields })
     const failed = await alice.poll(pollUrl, payment)
     const expected = {
       id,
@@ -264,21 +264,21 @@ describe('a poll', () => {
       note: 'Nothing was charged.',
     }
     expect([failed.status, failed.body]).toEqual([200, expected])
-    studio.says = () => DONE
+    studio.status = () => DONE
     expect((await alice.poll(pollUrl, payment)).body).toEqual(expected)
-    expect([studio.looked.length, chain.transfers]).toEqual([1, []])
+    expect([studio.polled.length, chain.transfers]).toEqual([1, []])
     expect((await order(alice, payment)).status).toBe(202)
   })
 
   test('whose vendor cannot be asked is 202; 504 where it does not answer in 10 seconds; 429 where it has no room; and the film goes on (contract 2.15)', async () => {
     const { alice, payment, pollUrl, studio, clock, chain } = await shoot()
-    studio.says = () => Promise.reject(new Error('socket closed'))
+    studio.status = () => Promise.reject(new Error('socket closed'))
     const away = await alice.poll(pollUrl, payment)
     expect([away.status, away.body.status]).toEqual([202, 'in_progress'])
 
     await clock.advance(2_000)
     let signal: AbortSignal | undefined
-    studio.says = (_handle, looking) => ((signal = looking.signal), never)
+    studio.status = (_handle, looking) => ((signal = looking.signal), never)
     const hanging = alice.poll(pollUrl, payment)
     await clock.advance(9_999)
     expect(signal?.aborted).toBe(false)
@@ -286,11 +286,11 @@ describe('a poll', () => {
     expect([(await hanging).status, signal?.aborted, clock.waiting]).toEqual([504, true, 0])
 
     await clock.advance(2_000)
-    studio.says = () => Promise.reject(new ApiError('UPSTREAM_TIMEOUT'))
+    studio.status = () => Promise.reject(new ApiError('UPSTREAM_TIMEOUT'))
     expect((await alice.poll(pollUrl, payment)).status).toBe(504)
 
     await clock.advance(2_000)
-    studio.says = () => Promise.reject(rateLimited('studio', 9))
+    studio.status = () => Promise.reject(rateLimited('studio', 9))
     const limited = await alice.poll(pollUrl, payment)
     expect([
       limited.status,
@@ -300,7 +300,7 @@ describe('a poll', () => {
     ]).toEqual([429, 'RATE_LIMITED', '9', 9])
 
     await clock.advance(2_000)
-    studio.says = () => DONE
+    studio.status = () => DONE
     expect([(await alice.poll(pollUrl, payment)).body.payment.status, chain.transfers.length]).toEqual(['settled', 1])
   })
 
@@ -308,15 +308,15 @@ describe('a poll', () => {
     const { alice, pollUrl, id, studio, buyer } = await shoot()
     const bob = buyer('bob')
     const theirs = await bob.poll(pollUrl, await signed(bob))
-    expect([theirs.status, theirs.body.error, studio.looked]).toEqual([403, 'Payment payer mismatch', []])
+    expect([theirs.status, theirs.body.error, studio.polled]).toEqual([403, 'Payment payer mismatch', []])
     const challenge = await alice.poll(pollUrl)
-    expect([challenge.status, challenge.body.job_id, challenge.body.accepts[0].amount, studio.looked]).toEqual([
+    expect([challenge.status, challenge.body.job_id, challenge.body.accepts[0].amount, studio.polled]).toEqual([
       402,
       id,
       '400000',
       [],
     ])
-    studio.says = () => DONE
+    studio.status = () => DONE
     expect((await alice.poll(pollUrl, alice.sign(challenge))).body.payment.status).toBe('settled')
   })
 
@@ -333,7 +333,7 @@ describe('a poll', () => {
     ] as const) {
       await clock.advance(ms)
       const statuses = new Set((await crowd()).map(({ status }) => status))
-      expect([...statuses, studio.looked.length]).toEqual([202, polls])
+      expect([...statuses, studio.polled.length]).toEqual([202, polls])
     }
   })
 })
@@ -359,7 +359,7 @@ describe('a film that is done', () => {
 
   test('is mirrored, then completed, then settled by the first poll; the next one reads the same, already settled', async () => {
     const { alice, payment, pollUrl, id, studio, events, chain, clock } = await watched()
-    studio.says = () => DONE
+    studio.status = () => DONE
     const first = await alice.poll(pollUrl, payment)
     expect([first.status, first.body]).toEqual([
       200,
@@ -384,7 +384,7 @@ describe('a film that is done', () => {
     await clock.advance(10_000)
     const second = await alice.poll(pollUrl, payment)
     expect(second.body).toEqual({ ...first.body, payment: { ...first.body.payment, status: 'already_settled' } })
-    expect([events.length, studio.looked.length, alice.balance()]).toEqual([3, 1, 100_000_000n - QUOTE])
+    expect([events.length, studio.polled.length, alice.balance()]).toEqual([3, 1, 100_000_000n - QUOTE])
   })
 
   for (const [kind, open] of [
@@ -394,7 +394,7 @@ describe('a film that is done', () => {
     test(`is one mirror, one transfer and one URL to 50 pollers at once at two gateways over ${kind}`, async () => {
       const storage = open()
       const { alice, payment, pollUrl, studio, events, shop, restart, clock } = await watched({ ports: { storage } })
-      studio.says = () => DONE
+      studio.status = () => DONE
       const shops = [shop, restart()]
       const insist = async (n: number): Promise<{ url: string; status: string }> => {
         for (;;) {
@@ -411,7 +411,7 @@ describe('a film that is done', () => {
         new Set(got.map(({ url }) => url)).size,
         got.filter(({ status }) => status === 'settled').length,
       ]).toEqual([1, 1])
-      expect([events, studio.fetched, studio.looked.length]).toEqual([['mirrored', 'completed', 'settled'], 1, 1])
+      expect([events, studio.fetched, studio.polled.length]).toEqual([['mirrored', 'completed', 'settled'], 1, 1])
       await storage.close()
     })
   }
@@ -423,7 +423,7 @@ describe('a film that is done', () => {
     const { alice, payment, pollUrl, studio, clock, restart, idle } = await shoot(
       cinema({ ports: { vendors: { media } } }),
     )
-    studio.says = () => DONE
+    studio.status = () => DONE
     const slow = alice.poll(pollUrl, payment)
     let isAnswered = false
     void slow.then(() => (isAnswered = true))
@@ -441,7 +441,7 @@ describe('a film that is done', () => {
     expect([
       (await alice.poll(pollUrl, payment)).body.payment.status,
       fetches,
-      studio.looked.length,
+      studio.polled.length,
       clock.waiting,
     ]).toEqual(['settled', 1, 1, 0])
   })
@@ -461,7 +461,7 @@ describe('a film that is done', () => {
       },
     })
     const { alice, payment, pollUrl, studio, clock, idle, log } = await shoot(cinema({ wrap }))
-    studio.says = () => DONE
+    studio.status = () => DONE
     const slow = alice.poll(pollUrl, payment)
     await clock.advance(20_000)
     expect((await slow).status).toBe(202)
@@ -477,45 +477,48 @@ describe('a film that is done', () => {
     expect((await alice.poll(pollUrl, payment)).body.payment.status).toBe('settled')
   })
 
-  /** A film that is done, and what becomes of it when its clip cannot be fetched at first, or ever; minutes pass in quarters. */
+  /**
+   * A film that is done, and what becomes of it when its clip cannot be fetched at first, or ever; minutes pass in
+   * quarters.
+   */
   async function missed(media: (times: number) => ReturnType<Vendors['media']>) {
     let times = 0
     const film = await shoot(cinema({ ports: { vendors: { media: () => media(++times) } } }))
     const { alice, payment, pollUrl, studio, clock } = film
-    studio.says = () => DONE
-    const told: unknown[] = []
+    studio.status = () => DONE
+    const reported: unknown[] = []
     for (let quarter = 0; quarter < 5; quarter++) {
       for (let polls = 0; polls < 3; polls++) {
         const { status, body } = await alice.poll(pollUrl, payment)
-        if (polls === 0) told.push([status, body.status])
+        if (polls === 0) reported.push([status, body.status])
         await clock.advance(5_000)
       }
     }
-    return { ...film, told, times, last: (await alice.poll(pollUrl, payment)).body }
+    return { ...film, reported, times, last: (await alice.poll(pollUrl, payment)).body }
   }
   const RUNS = [202, 'in_progress']
   const SOLD = [200, 'completed']
 
   test('that cannot be mirrored just now is tried again, four times a minute however many poll', async () => {
-    const { told, times, last, chain } = await missed(async (nth) => {
+    const { reported, times, last, chain } = await missed(async (nth) => {
       if (nth < 3) throw new Error('connection reset')
       return { bytes: new Uint8Array([1]), type: 'image/png' }
     })
-    expect([told, times]).toEqual([[RUNS, RUNS, SOLD, SOLD, SOLD], 3])
+    expect([reported, times]).toEqual([[RUNS, RUNS, SOLD, SOLD, SOLD], 3])
     expect([last.data[0].backed_up, chain.transfers.length]).toEqual([true, 1])
   })
 
   test('that could not be mirrored for a minute is served from its vendor, and charged', async () => {
-    const { told, times, last, chain } = await missed(() => Promise.reject(new Error('connection reset')))
-    expect([told, times]).toEqual([[RUNS, RUNS, RUNS, RUNS, SOLD], 5])
+    const { reported, times, last, chain } = await missed(() => Promise.reject(new Error('connection reset')))
+    expect([reported, times]).toEqual([[RUNS, RUNS, RUNS, RUNS, SOLD], 5])
     expect([last.data[0].url, last.data[0].backed_up, chain.transfers.length]).toEqual([CLIP, false, 1])
   })
 
   test('that nobody can have has failed after a minute, uncharged, its authorization free', async () => {
-    const { told, last, chain, alice, payment } = await missed(() =>
+    const { reported, last, chain, alice, payment } = await missed(() =>
       Promise.reject(new NoMedia('the media host answered 404')),
     )
-    expect(told).toEqual([RUNS, RUNS, RUNS, RUNS, [200, 'failed']])
+    expect(reported).toEqual([RUNS, RUNS, RUNS, RUNS, [200, 'failed']])
     expect([last.payment_status, chain.transfers]).toEqual(['not_charged', []])
     expect((await order(alice, payment)).status).toBe(202)
   })
@@ -523,7 +526,7 @@ describe('a film that is done', () => {
   test('that only our key leads to is looked for beyond the minute: there is no link to sell', async () => {
     const { alice, payment, pollUrl, studio, clock, chain } = await shoot(cinema())
     const streams: OpenMedia[] = [() => Promise.reject(new Error('connection reset'))]
-    studio.says = () => ({
+    studio.status = () => ({
       kind: 'done',
       made: { result: { seconds: 8 }, media: { folder: 'films', urls: [''], streams, kinds: ['video'] } },
     })
@@ -539,29 +542,29 @@ describe('a film that is done', () => {
   test('stays done: what its vendor says afterwards changes nothing, to a poll that comes late either (contract 2.1)', async () => {
     const { alice, payment, pollUrl, id, studio, ports, clock, restart, shop } = await shoot()
     const before = (await ports.storage.getCall(id))!
-    studio.says = () => DONE
+    studio.status = () => DONE
     await shop.maintain()
     await clock.advance(15_000)
     const stale = { ...ports, storage: { ...ports.storage, getCall: late(ports.storage.getCall, before) } }
-    for (const says of [
+    for (const summary of [
       () => ({ kind: 'running' }) as const,
       () => DONE,
       () => ({ kind: 'failed', error: 'lost' }) as const,
       () => Promise.reject(new Error('404')),
     ]) {
-      studio.says = says
+      studio.status = summary
       const { status, body } = await alice.poll(pollUrl, payment, { shop: restart({ ports: stale }) })
       expect([status, body.status]).toEqual([200, 'completed'])
       await clock.advance(15_000)
       await shop.maintain()
     }
-    expect([studio.looked.length, studio.fetched]).toEqual([1, 1])
+    expect([studio.polled.length, studio.fetched]).toEqual([1, 1])
   })
 
   test('while another answer was under way is completed by one of them', async () => {
     const { alice, payment, pollUrl, id, studio, ports, clock } = await shoot()
     const end = door()
-    studio.says = async () => (await end.passed, DONE)
+    studio.status = async () => (await end.passed, DONE)
     const slow = alice.poll(pollUrl, payment)
     await clock.settle()
     const other = { made: { other: true }, media: [], created: 1 }
@@ -577,7 +580,7 @@ describe('a film that is done', () => {
 
   test('and whose settlement is refused is 402 with a fresh challenge, and collected later', async () => {
     const { alice, payment, pollUrl, id, studio, chain } = await shoot()
-    studio.says = () => DONE
+    studio.status = () => DONE
     chain.simulate('refused')
     const refused = await alice.poll(pollUrl, payment)
     expect([refused.status, refused.body.error, refused.body.job_id, chain.transfers]).toEqual([
@@ -599,7 +602,7 @@ describe('a film that is done', () => {
 
   test('is collected with a fresh signature of the same wallet when the first has expired', async () => {
     const { alice, payment, pollUrl, studio, clock, chain } = await shoot()
-    studio.says = () => DONE
+    studio.status = () => DONE
     await clock.advance(600_000)
     const late = await alice.poll(pollUrl, payment)
     expect([late.status, late.body.error, chain.transfers]).toEqual([402, 'Payment settlement failed', []])
@@ -609,6 +612,6 @@ describe('a film that is done', () => {
 
 /** Answers with what was there before, to the first who asks after each film. */
 function late<Found>(now: (id: string) => Promise<Found>, before: Found): (id: string) => Promise<Found> {
-  let asked = 0
-  return (id) => (asked++ % 2 === 0 ? Promise.resolve(before) : now(id))
+  let order = 0
+  return (id) => (order++ % 2 === 0 ? Promise.resolve(before) : now(id))
 }

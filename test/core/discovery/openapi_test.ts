@@ -15,7 +15,7 @@ import { type Answer, embedded, GENERATIONS, kit, type KitOptions, ORIGIN, read,
 const document = async (path: string, options: KitOptions = {}) =>
   (await read(await whole(options).shop.fetch(new Request(ORIGIN + path)))).body
 
-const shown = endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
+const listed = endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
 
 /** A gateway that can serve everything on the menu. */
 function whole(options: KitOptions = {}) {
@@ -113,7 +113,7 @@ describe('/openapi.json', () => {
 
   test('has each path of every endpoint that is not hidden, with each GET and POST that answers there (contract 19.2, 19.13)', async () => {
     const { paths } = await document('/openapi.json')
-    const written = shown.flatMap(({ path, aliases = [] }) => [path, ...aliases])
+    const written = listed.flatMap(({ path, aliases = [] }) => [path, ...aliases])
     expect(Object.keys(paths).sort()).toEqual([...new Set(written.map((path) => path.replaceAll('...}', '}')))].sort())
     for (const path of written) {
       const { match } = router(endpoints)
@@ -129,7 +129,7 @@ describe('/openapi.json', () => {
     const swaps = operationsIn(openapi).filter(({ id }) => id.startsWith('swap.') && !id.includes('.alias_'))
     expect(swaps.length).toBe(9)
     for (const { id, node } of swaps) {
-      const shown = Object.entries<any>(node.responses).flatMap(([status, response]) =>
+      const listed = Object.entries<any>(node.responses).flatMap(([status, response]) =>
         Object.entries<any>(resolved(openapi, response).content['application/json'].examples ?? {}).map(
           ([name, { value }]) => [status, name, value] as const,
         ),
@@ -139,11 +139,11 @@ describe('/openapi.json', () => {
         id,
         ['200', '400', ...(id === 'swap.gasless_submit' ? ['413'] : []), '429', '500', '502', '503'],
       ])
-      expect([id, shown.some(([, name]) => name === 'no_sell_token')]).toEqual([id, takesFee])
-      expect(shown.filter(([, name]) => ['INVALID_BODY', 'INVALID_JSON', 'MODEL_UNAVAILABLE'].includes(name))).toEqual(
+      expect([id, listed.some(([, name]) => name === 'no_sell_token')]).toEqual([id, takesFee])
+      expect(listed.filter(([, name]) => ['INVALID_BODY', 'INVALID_JSON', 'MODEL_UNAVAILABLE'].includes(name))).toEqual(
         [],
       )
-      for (const [status, , value] of shown)
+      for (const [status, , value] of listed)
         if (['400', '429'].includes(status))
           expect([id, Object.keys(value)]).toEqual([id, ['error', 'message', 'status', 'details']])
       expect(Object.keys(resolved(openapi, node.responses[429]).headers)).toEqual(['Retry-After'])
@@ -154,10 +154,10 @@ describe('/openapi.json', () => {
     const histories = operationsIn(await document('/openapi.json')).filter(({ path }) => path.includes('/history/'))
     expect(histories.length).toBe(10)
     for (const { id, node } of histories) {
-      const asked = node.parameters.find(({ name }: { name: string }) => name === 'from') ?? {
+      const price = node.parameters.find(({ name }: { name: string }) => name === 'from') ?? {
         required: node.requestBody.content['application/json'].schema.required.includes('from'),
       }
-      expect([id, asked.required]).toEqual([id, true])
+      expect([id, price.required]).toEqual([id, true])
     }
   })
 
@@ -296,7 +296,7 @@ describe('/openapi.json', () => {
   })
 })
 
-const told = (await read(await whole().shop.fetch(new Request(`${ORIGIN}/openapi.json`)))).body
+const reported = (await read(await whole().shop.fetch(new Request(`${ORIGIN}/openapi.json`)))).body
 
 describe('every operation, called with its own example', () => {
   /** The request that an operation's examples make. */
@@ -316,16 +316,16 @@ describe('every operation, called with its own example', () => {
     })
   }
 
-  const judge = judgeOf(told)
+  const judge = judgeOf(reported)
 
-  for (const operation of operationsIn(told)) {
+  for (const operation of operationsIn(reported)) {
     const { id, node } = operation
     test(`${id} answers as documented (contract 19.2, 19.10, 19.11)`, async () => {
       const { shop, chain } = whole()
       const response = await shop.fetch(requestOf(operation))
       const { status } = response
       const type = response.headers.get('content-type')?.split(';', 1)[0] ?? ''
-      const described = resolved(told, node.responses[status])?.content?.[type]
+      const described = resolved(reported, node.responses[status])?.content?.[type]
       expect([status, type, typeof described]).toEqual([status, type, 'object'])
       const text = await response.text()
       const body = type === 'application/json' ? JSON.parse(text) : text
@@ -338,15 +338,15 @@ describe('every operation, called with its own example', () => {
   function expectPrice({ node }: Operation, status: number, body: any): void {
     expect([status, body]).toEqual([402, node.responses[402].content['application/json'].examples.required.value])
     const { mode, amount, min = amount, max = amount } = node['x-payment-info'].price
-    const asked = Number(body.accepts[0].amount) / 1e6
-    expect([mode === 'fixed' || min !== max, asked >= Number(min), asked <= Number(max)]).toEqual([true, true, true])
-    expect(Number(body.price.amount)).toBe(asked)
+    const price = Number(body.accepts[0].amount) / 1e6
+    expect([mode === 'fixed' || min !== max, price >= Number(min), price <= Number(max)]).toEqual([true, true, true])
+    expect(Number(body.price.amount)).toBe(price)
   }
 
   test('answers 200 where it is free, but for what follows an order and for what has to be said in a body', async () => {
     const { shop } = whole()
     const others: string[] = []
-    for (const operation of operationsIn(told)) {
+    for (const operation of operationsIn(reported)) {
       if (operation.node['x-payment-info']) continue
       const { status } = await shop.fetch(requestOf(operation))
       if (status !== 200) others.push(`${status} ${operation.id}`)

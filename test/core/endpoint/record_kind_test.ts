@@ -1,4 +1,7 @@
-/** Records that outlive a call have a declared kind, a version and a schema, and older versions are brought up to date when they are read. */
+/**
+ * Records that outlive a call have a declared kind, a version and a schema, and older versions are brought up to date
+ * when they are read.
+ */
 import { describe, expect, test } from 'bun:test'
 import { Type } from '@sinclair/typebox'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
@@ -114,7 +117,7 @@ describe('storage', () => {
       price: () => ({ amount: flatPrice('0.01'), maxTimeoutSeconds: 300, publicPrice: {} }),
       async run(order) {
         const record = stored({ version: 1, data: {} }, { kind: 'teapot' })
-        return { result: { isKept: await callContextIn(order).records.putRecord(record, order.now) } }
+        return { result: { isStored: await callContextIn(order).records.putRecord(record, order.now) } }
       },
       show: () => ({}),
     })

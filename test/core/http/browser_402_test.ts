@@ -38,7 +38,7 @@ describe('a browser on a paid route', () => {
   test('reads what is sold, its price, how to pay, and that looking is free', async () => {
     const html = await (await get(BROWSER)).text()
     expect(html).toStartWith('<!doctype html>')
-    for (const said of [
+    for (const text of [
       'Generate images from a prompt',
       '0.022000 USDC',
       'base-sepolia',
@@ -46,7 +46,7 @@ describe('a browser on a paid route', () => {
       'Nothing was charged',
       '/openapi.json',
     ])
-      expect(html).toContain(said)
+      expect(html).toContain(text)
   })
 
   test('on a feed that is read by GET sees a GET, and its example', async () => {

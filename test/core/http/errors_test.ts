@@ -4,14 +4,14 @@ import { ApiError, type ApiErrorCode, apiErrorCodes, plain, rateLimited } from '
 import { endpoints } from '../../../core/mod.ts'
 import { kit, ORIGIN } from '../../kit.ts'
 
-const shown = (apiError: ApiError) => {
+const rendered = (apiError: ApiError) => {
   const { status, headers, body } = plain(apiError)
   return { status, headers, body: JSON.parse(body) }
 }
 
 describe('faults', () => {
   test('read as their label, and nothing more, unless told more', () => {
-    expect(shown(new ApiError('JOB_NOT_FOUND'))).toEqual({
+    expect(rendered(new ApiError('JOB_NOT_FOUND'))).toEqual({
       status: 404,
       headers: { 'content-type': 'application/json', 'cache-control': 'no-store' },
       body: { error: 'Job not found' },
@@ -26,7 +26,7 @@ describe('faults', () => {
       fields: { job_id: 'job_1' },
       headers: { 'x-a': 'b' },
     })
-    expect(shown(apiError)).toEqual({
+    expect(rendered(apiError)).toEqual({
       status: 500,
       headers: { 'content-type': 'application/json', 'cache-control': 'no-store', 'x-a': 'b' },
       body: { error: 'Image generation failed', message: 'm', job_id: 'job_1', details: ['d'] },
@@ -42,8 +42,8 @@ describe('faults', () => {
   })
 
   test('show their code only where the contract has one', () => {
-    expect(shown(new ApiError('INVALID_BODY')).body).toEqual({ error: 'Invalid request body' })
-    const { status, body } = shown(new ApiError('PAYMENT_VERIFICATION_UNAVAILABLE'))
+    expect(rendered(new ApiError('INVALID_BODY')).body).toEqual({ error: 'Invalid request body' })
+    const { status, body } = rendered(new ApiError('PAYMENT_VERIFICATION_UNAVAILABLE'))
     expect([status, body]).toEqual([
       503,
       { error: 'Payment verification unavailable', code: 'PAYMENT_VERIFICATION_UNAVAILABLE' },
@@ -51,7 +51,7 @@ describe('faults', () => {
   })
 
   test("a vendor's rate limit reads as the contract says (contract 3.10)", () => {
-    const { status, headers, body } = shown(rateLimited('vendor-a', 17))
+    const { status, headers, body } = rendered(rateLimited('vendor-a', 17))
     expect(status).toBe(429)
     expect(headers).toMatchObject({ 'retry-after': '17', 'x-ratelimit-source': 'vendor-a' })
     expect(body).toEqual({
@@ -139,7 +139,7 @@ test('a chat error says its type by its status (contract 3.16)', () => {
 })
 
 test('a body that is too slow is 408, and one that was cut off 400 (contract 4.14)', () => {
-  expect(shown(new ApiError('TOO_SLOW')).status).toBe(408)
-  const { status, body } = shown(new ApiError('INCOMPLETE_BODY'))
+  expect(rendered(new ApiError('TOO_SLOW')).status).toBe(408)
+  const { status, body } = rendered(new ApiError('INCOMPLETE_BODY'))
   expect([status, body.error]).toEqual([400, 'Incomplete request body'])
 })

@@ -9,9 +9,9 @@ const hourly = { requests: 100, windowMs: HOUR }
 function counted() {
   const storage = memoryStorage()
   let hits = 0
-  const hit: typeof storage.hit = (...asked) => {
+  const hit: typeof storage.hit = (...args) => {
     hits++
-    return storage.hit(...asked)
+    return storage.hit(...args)
   }
   return { storage: { hit }, hits: () => hits }
 }
@@ -74,7 +74,7 @@ describe('rate windows', () => {
   test('a question that storage does not answer fails all who wait for it, and what was granted is counted by the next', async () => {
     const storage = memoryStorage()
     let isAway = false
-    const windows = limits({ hit: (...asked) => (isAway ? Promise.reject(new Error('away')) : storage.hit(...asked)) })
+    const windows = limits({ hit: (...args) => (isAway ? Promise.reject(new Error('away')) : storage.hit(...args)) })
     expect(await takeMany(windows, 5)).toBe(5)
     isAway = true
     const waiting = await Promise.allSettled(

@@ -168,7 +168,7 @@ describe('checking fields', () => {
   })
 
   test('numbers that are no count are refused, however large', async () => {
-    for (const [text, shown] of [
+    for (const [text, printed] of [
       ['1.5', '1.5'],
       ['1e999', 'Infinity'],
       ['-1e999', '-Infinity'],
@@ -177,19 +177,19 @@ describe('checking fields', () => {
       ['true', 'true'],
     ] as const) {
       const [problem] = await problems(JSON.parse(`{"name":"fox","count":${text}}`))
-      expect(problem?.message).toEndWith(`; got ${shown}`)
+      expect(problem?.message).toEndWith(`; got ${printed}`)
     }
   })
 
   test('anything but an object is refused as a whole', async () => {
-    for (const [value, shown] of [
+    for (const [value, printed] of [
       [null, 'null'],
       [[], 'an array'],
       ['fox', '"fox"'],
       [5, '5'],
       [true, 'true'],
     ] as const) {
-      expect(await problems(value)).toEqual([{ path: '', message: `Expected a JSON object, got ${shown}` }])
+      expect(await problems(value)).toEqual([{ path: '', message: `Expected a JSON object, got ${printed}` }])
     }
   })
 
@@ -290,8 +290,8 @@ test('what keeps unknown fields keeps a thousand, and no million; what drops the
 
 test('a field called __proto__ is no way to say a thing for the price alone', () => {
   const schema = Type.Object({ model: Type.String(), max_tokens: Type.Optional(Type.Number()) })
-  const said = inputParser(schema, 'kept')(JSON.parse('{"model":"m","__proto__":{"max_tokens":1}}'))
-  expect([said.max_tokens, Object.getPrototypeOf(said) === Object.prototype]).toEqual([undefined, true])
+  const input = inputParser(schema, 'kept')(JSON.parse('{"model":"m","__proto__":{"max_tokens":1}}'))
+  expect([input.max_tokens, Object.getPrototypeOf(input) === Object.prototype]).toEqual([undefined, true])
   expect(() => inputParser(schema, 'kept')(JSON.parse('{"__proto__":{"model":"m"}}'))).toThrow('model')
 })
 
@@ -395,12 +395,12 @@ describe('what a request holds of the budget', () => {
 
   /** A budget that says what is held. */
   function scale() {
-    const state = { held: 0 }
+    const state = { buffered: 0 }
     return {
       state,
       shared: {
-        take: (bytes: number) => void (state.held += bytes),
-        give: (bytes: number) => void (state.held -= bytes),
+        take: (bytes: number) => void (state.buffered += bytes),
+        give: (bytes: number) => void (state.buffered -= bytes),
         deadline,
         smallDeadline: () => () => {},
       },
@@ -414,7 +414,7 @@ describe('what a request holds of the budget', () => {
     })
 
   test('is three times a body, from its arrival until the request is answered; twice that where characters take two bytes', async () => {
-    for (const [text, held] of [
+    for (const [text, buffered] of [
       ['a'.repeat(MB), 3 * MB],
       [`${'a'.repeat(MB - 3)}狐`, 6 * MB],
       ['é'.repeat(MB / 2), 3 * MB],
@@ -422,34 +422,34 @@ describe('what a request holds of the budget', () => {
       const { state, shared } = scale()
       const hold = holdOn(shared)
       expect(await readBody(bodyOf(text), 2 * MB, hold)).toBe(text)
-      expect(state.held).toBe(held)
+      expect(state.buffered).toBe(buffered)
       hold.release()
       hold.release()
-      expect(state.held).toBe(0)
+      expect(state.buffered).toBe(0)
     }
   })
 
   test('is nothing for a small body', async () => {
     const { state, shared } = scale()
     await readBody(bodyOf('狐'.repeat(20_000)), MB, holdOn(shared))
-    expect(state.held).toBe(0)
+    expect(state.buffered).toBe(0)
   })
 
   test('a form is held like any other body', async () => {
     const { state, shared } = scale()
     const hold = holdOn(shared)
     await readRaw(bodyOf('a'.repeat(MB)), 2 * MB, hold)
-    expect(state.held).toBe(3 * MB)
+    expect(state.buffered).toBe(3 * MB)
   })
 
   test('what was given back is told, so that garbage can be collected: once for 32 MiB', () => {
-    let told = 0
-    const shared = budget(64 * MB, testClock(), { onFreed: () => void (told += 1) })
+    let reported = 0
+    const shared = budget(64 * MB, testClock(), { onFreed: () => void (reported += 1) })
     for (let at = 0; at < 10; at++) {
       shared.take(8 * MB)
       shared.give(8 * MB)
     }
-    expect(told).toBe(2)
+    expect(reported).toBe(2)
   })
 
   test('a small body has a deadline, too (contract 4.14)', async () => {

@@ -87,13 +87,13 @@ describe('counting ends where the window is passed', () => {
   })
 
   test('of the tokenizer itself: it says more than asked for, and looks at no more', async () => {
-    let looked = 0
+    let polled = 0
     const tokens = await countTokens('fox '.repeat(100_000), {
       limit: 1_000,
-      spend: (characters) => void (looked += characters),
+      spend: (characters) => void (polled += characters),
     })
     expect(tokens).toBeGreaterThan(1_000)
-    expect(looked).toBeLessThan(6_000)
+    expect(polled).toBeLessThan(6_000)
     const whole = await countTokens('fox '.repeat(1_000))
     expect(await countTokens('fox '.repeat(1_000), { limit: whole })).toBe(whole)
   })
@@ -129,9 +129,13 @@ describe('characters counted for unpaid requests', () => {
 
   test('are 10,000,000 a minute where nobody has configured another number (contract 6.57)', async () => {
     const { ask, seen } = shopOf()
-    let asked = 0
-    while ((await ask([user('a'.repeat(60_000))])).status === 402 && asked < 200) asked++
-    expect([asked < 200, seen.characters >= 10_000_000, seen.characters < 10_060_000]).toEqual([true, true, true])
+    let requestCount = 0
+    while ((await ask([user('a'.repeat(60_000))])).status === 402 && requestCount < 200) requestCount++
+    expect([requestCount < 200, seen.characters >= 10_000_000, seen.characters < 10_060_000]).toEqual([
+      true,
+      true,
+      true,
+    ])
   })
 
   test('count for a whole IPv6 /64, and for all gateways of a process together', async () => {

@@ -5,29 +5,29 @@ import { testClock } from '../../kit.ts'
 test('each deadline is told once, at its time, in any order of their making', async () => {
   const clock = testClock()
   const { after } = deadlines(clock)
-  const told: string[] = []
+  const alerts: string[] = []
   for (const [name, ms] of Object.entries({ late: 900, soon: 100, same: 100, middle: 500 }))
-    after(ms, () => told.push(name))
+    after(ms, () => alerts.push(name))
   await clock.advance(99)
-  expect(told).toEqual([])
+  expect(alerts).toEqual([])
   await clock.advance(1)
-  expect(told).toEqual(['soon', 'same'])
+  expect(alerts).toEqual(['soon', 'same'])
   await clock.advance(399)
-  expect(told).toHaveLength(2)
+  expect(alerts).toHaveLength(2)
   await clock.advance(10_000)
-  expect(told).toEqual(['soon', 'same', 'middle', 'late'])
+  expect(alerts).toEqual(['soon', 'same', 'middle', 'late'])
 })
 
 test('what was met is not told, and meeting it twice takes nobody else away', async () => {
   const clock = testClock()
   const { after } = deadlines(clock)
-  const told: string[] = []
-  const met = after(100, () => told.push('first'))
+  const alerts: string[] = []
+  const met = after(100, () => alerts.push('first'))
   met()
-  const other = after(100, () => told.push('second'))
+  const other = after(100, () => alerts.push('second'))
   met()
   await clock.advance(100)
-  expect(told).toEqual(['second'])
+  expect(alerts).toEqual(['second'])
   other()
 })
 
@@ -45,25 +45,25 @@ test('where nothing is pending no timer is left, and where many are there is one
 test('a deadline made while others are told is kept', async () => {
   const clock = testClock()
   const { after } = deadlines(clock)
-  const told: string[] = []
-  after(10, () => void after(10, () => told.push('again')))
+  const alerts: string[] = []
+  after(10, () => void after(10, () => alerts.push('again')))
   await clock.advance(10)
   await clock.advance(10)
-  expect(told).toEqual(['again'])
+  expect(alerts).toEqual(['again'])
 })
 
 test('shared deadlines are told at the first check after their time, and leave no timer behind when all are met', async () => {
   const clock = testClock()
   const after = sharedDeadlines(clock, { ms: 30_000, everyMs: 5_000 })
-  const told: string[] = []
-  const met = after(() => told.push('met'))
-  after(() => told.push('late'))
+  const alerts: string[] = []
+  const met = after(() => alerts.push('met'))
+  after(() => alerts.push('late'))
   for (let second = 0; second < 25; second += 5) await clock.advance(5_000)
   met()
-  expect(told).toEqual([])
+  expect(alerts).toEqual([])
   await clock.advance(5_000)
-  expect(told).toEqual(['late'])
+  expect(alerts).toEqual(['late'])
   expect(clock.waiting).toBe(0)
-  after(() => told.push('again'))
+  after(() => alerts.push('again'))
   expect(clock.waiting).toBe(1)
 })

@@ -5,7 +5,7 @@ import { type Abandoned, judgeAbandoned } from '../../../core/payment/abandoned_
 import { usdc } from '../../../core/x402/money.ts'
 import type { Payment } from '../../../core/mod.ts'
 import { FOX, type KitOptions, read } from '../../kit.ts'
-import { COMPLETIONS, HELLO, said, SKY, STREAM, table } from '../call/stream_kit.ts'
+import { COMPLETIONS, HELLO, deltaChunk, SKY, STREAM, table } from '../call/stream_kit.ts'
 
 const DAY = 86_400_000
 const DEAR = { ...SKY, max_tokens: 100_000 }
@@ -61,7 +61,7 @@ describe('a wallet that leaves its calls while the model works', () => {
 
   test('by a reader who leaves a stream before its first word', async () => {
     const { post, signed, chat, idle } = await table(
-      async () => chatPieces(said({ role: 'assistant' }), said({ content: 'Hi' })).answer,
+      async () => chatPieces(deltaChunk({ role: 'assistant' }), deltaChunk({ content: 'Hi' })).answer,
     )
     for (let call = 0; call < 9; call++) {
       const response = await post(STREAM, { payment: await signed() })

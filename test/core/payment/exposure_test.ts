@@ -1,22 +1,25 @@
-/** What may be open of one wallet: while its balance cannot be read, right after a purchase, and before it has ever paid (contract 1.47, 1.46). */
+/**
+ * What may be open of one wallet: while its balance cannot be read, right after a purchase, and before it has ever paid
+ * (contract 1.47, 1.46).
+ */
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { chatPieces, streamAnswer, wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
 import { print, usdc } from '../../../core/x402/money.ts'
 import { door, FOX, kit, type KitOptions, read } from '../../kit.ts'
-import { HELLO, reading, said, SKY, slowChain, STREAM, streaming, table } from '../call/stream_kit.ts'
+import { HELLO, reading, deltaChunk, SKY, slowChain, STREAM, streaming, table } from '../call/stream_kit.ts'
 
 const CALLS = 30
 
 /**
- * Thirty chats at once of one wallet that is emptied while the model works. Answers that say something count as given away where nothing
- * was paid for them; `worth` is what they were quoted at.
+ * Thirty chats at once of one wallet that is emptied while the model works. Answers that say something count as given
+ * away where nothing was paid for them; `worth` is what they were quoted at.
  */
 async function emptied(body: typeof SKY, options: KitOptions = {}) {
   const gate = door()
-  let asked = 0
+  let requestCount = 0
   const subject = await table(async ({ stream }) => {
-    asked++
+    requestCount++
     await gate.passed
     return stream ? streamAnswer(HELLO) : wholeAnswer()
   }, options)
@@ -34,7 +37,7 @@ async function emptied(body: typeof SKY, options: KitOptions = {}) {
   const given = answers.filter(({ status, text }) => status === 200 && /Hel|Hello/.test(text)).length
   return {
     ...subject,
-    asked,
+    requestCount,
     answers,
     given,
     paid: chain.transfers.length,
@@ -44,9 +47,9 @@ async function emptied(body: typeof SKY, options: KitOptions = {}) {
 
 describe('thirty chats at once of a wallet that never paid, and is emptied while the model works', () => {
   test('give no whole answer away: two are worked on and withheld, the others refused before any work (contract 1.47)', async () => {
-    const { asked, answers, given, paid, worth } = await emptied(SKY)
-    expect({ asked, given, paid, worth: print(usdc(worth)) }).toEqual({
-      asked: 2,
+    const { requestCount, answers, given, paid, worth } = await emptied(SKY)
+    expect({ requestCount, given, paid, worth: print(usdc(worth)) }).toEqual({
+      requestCount: 2,
       given: 0,
       paid: 0,
       worth: '0.000000',
@@ -61,9 +64,9 @@ describe('thirty chats at once of a wallet that never paid, and is emptied while
   })
 
   test('give one stream away, which is worth less than the cap: the second is settled before it says anything, and ends there (contract 6.48)', async () => {
-    const { asked, answers, given, paid, worth } = await emptied(STREAM)
-    expect({ asked, given, paid, worth: print(usdc(worth)) }).toEqual({
-      asked: 2,
+    const { requestCount, answers, given, paid, worth } = await emptied(STREAM)
+    expect({ requestCount, given, paid, worth: print(usdc(worth)) }).toEqual({
+      requestCount: 2,
       given: 1,
       paid: 0,
       worth: '0.002000',
@@ -73,8 +76,8 @@ describe('thirty chats at once of a wallet that never paid, and is emptied while
 
   test('give nothing away where one call is all that such a wallet may have open (contract 1.47)', async () => {
     for (const body of [SKY, STREAM]) {
-      const { asked, given, paid } = await emptied(body, { newWallet: { calls: 1 } })
-      expect({ asked, given, paid }).toEqual({ asked: 1, given: 0, paid: 0 })
+      const { requestCount, given, paid } = await emptied(body, { newWallet: { calls: 1 } })
+      expect({ requestCount, given, paid }).toEqual({ requestCount: 1, given: 0, paid: 0 })
     }
   })
 })
@@ -91,17 +94,17 @@ describe('a wallet that never paid', () => {
   })
 
   test('may begin with a call that is dearer than its cap: alone, and settled before a stream of it says anything (contract 1.59)', async () => {
-    const pieces = chatPieces(said({ role: 'assistant', content: '' }), said({ content: 'Hel' }))
+    const pieces = chatPieces(deltaChunk({ role: 'assistant', content: '' }), deltaChunk({ content: 'Hel' }))
     const { post, signed, chain, clock } = await table(streaming(pieces.answer), { newWallet: { worth: usdc(1n) } })
     const payments = [await signed(STREAM), await signed(SKY)] as const
     const reader = reading(await post(STREAM, { payment: payments[0] }))
     expect((await read(await post(SKY, { payment: payments[1] }))).body.code).toBe('PAYMENT_UNFUNDED')
-    expect(await reader.next()).toBe(said({ role: 'assistant', content: '' }))
+    expect(await reader.next()).toBe(deltaChunk({ role: 'assistant', content: '' }))
     await clock.settle()
     expect(chain.transfers).toHaveLength(0)
-    expect(await reader.next()).toBe(said({ content: 'Hel' }))
+    expect(await reader.next()).toBe(deltaChunk({ content: 'Hel' }))
     expect(chain.transfers).toHaveLength(1)
-    pieces.push(said({ content: 'lo' }, {}), said({}, { finish: 'stop' }), 'data: [DONE]\n\n')
+    pieces.push(deltaChunk({ content: 'lo' }, {}), deltaChunk({}, { finish: 'stop' }), 'data: [DONE]\n\n')
     pieces.end()
     const rest = await reader.rest()
     expect([rest.includes('lo'), rest.includes(': payment-response '), chain.transfers.length]).toEqual([true, true, 1])
@@ -178,8 +181,8 @@ describe('exposure', () => {
     const chain = memoryChain()
     const blind = {
       ...chain,
-      verify: async (...asked: Parameters<typeof chain.verify>) => {
-        const verdict = await chain.verify(...asked)
+      verify: async (...args: Parameters<typeof chain.verify>) => {
+        const verdict = await chain.verify(...args)
         return verdict.kind === 'valid' ? { kind: verdict.kind, asOf: verdict.asOf } : verdict
       },
     }
@@ -215,8 +218,8 @@ describe('exposure', () => {
     const node: { shows?: number } = {}
     const late = {
       ...base,
-      verify: async (...asked: Parameters<typeof base.verify>) => {
-        const verdict = await base.verify(...asked)
+      verify: async (...args: Parameters<typeof base.verify>) => {
+        const verdict = await base.verify(...args)
         return verdict.kind === 'valid' && node.shows !== undefined
           ? { ...verdict, balance: usdc(44_000n), block: node.shows }
           : verdict

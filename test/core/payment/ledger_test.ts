@@ -97,26 +97,26 @@ describe('exposure', () => {
     block: null,
     ...more,
   })
-  const owed = (...exposedCalls: readonly ExposedCall[]) =>
+  const exposed = (...exposedCalls: readonly ExposedCall[]) =>
     exposure(exposedCalls, { now: T, asOf: T, without: 'let go' })
 
   test('counts what may still be spent, each call once', () => {
     expect(
-      owed(
+      exposed(
         unpaidRecord(),
         unpaidRecord({ bindingStatus: 'sent' }),
         unpaidRecord({ id: 'other', paymentStatus: 'settling' }),
       ),
     ).toBe(usdc(10n))
     expect(
-      owed(
+      exposed(
         unpaidRecord({ bindingStatus: 'dead' }),
         unpaidRecord({ bindingStatus: 'paid' }),
         unpaidRecord({ bindingStatus: null, bindingExpiresAt: null }),
       ),
     ).toBe(usdc(0n))
     expect(
-      owed(
+      exposed(
         unpaidRecord({ bindingExpiresAt: T }),
         unpaidRecord({ workStatus: 'failed' }),
         unpaidRecord({ id: 'let go' }),
@@ -126,7 +126,7 @@ describe('exposure', () => {
 
   test('counts what was settled since the balance was read, less the lag of a node', () => {
     const settled = (settledAt: number) =>
-      owed(unpaidRecord({ paymentStatus: 'settled', bindingStatus: 'paid', settledAt }))
+      exposed(unpaidRecord({ paymentStatus: 'settled', bindingStatus: 'paid', settledAt }))
     expect([settled(T), settled(T - 5_000), settled(T - 5_001)]).toEqual([usdc(5n), usdc(5n), usdc(0n)])
   })
 })
@@ -206,9 +206,9 @@ describe('claiming', () => {
   })
 
   test('is exclusive to the millisecond', () => {
-    const held = head({ paymentStatus: 'settling', claimKey: 'first', claimExpiresAt: T + 1 })
-    expect(claim(held, [binding({ status: 'sent' })])).toEqual({ kind: 'taken', until: T + 1 })
-    expect(claim({ ...held, claimExpiresAt: T }, [binding({ status: 'sent' })])).toMatchObject({
+    const claimed = head({ paymentStatus: 'settling', claimKey: 'first', claimExpiresAt: T + 1 })
+    expect(claim(claimed, [binding({ status: 'sent' })])).toEqual({ kind: 'taken', until: T + 1 })
+    expect(claim({ ...claimed, claimExpiresAt: T }, [binding({ status: 'sent' })])).toMatchObject({
       kind: 'retry',
       sent: true,
     })

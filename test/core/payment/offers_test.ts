@@ -23,17 +23,20 @@ const PRICE = { amount: usdc(7n), maxTimeoutSeconds: 300 }
 const refused = (reason: string): Identity => ({ kind: 'refused', code: 'PAYMENT_INVALID', reason })
 
 function offering(terms: readonly Terms[], knows = '') {
-  const asked: unknown[] = []
+  const requests: unknown[] = []
   const chain = {
     terms: () => terms,
     async identify(_, { extra }) {
-      asked.push(extra?.name)
+      requests.push(extra?.name)
       return extra?.name === knows
         ? { kind: 'known', payer: 'p', key: 'k', expiresAt: 1 }
         : refused(String(extra?.name))
     },
   } as Partial<Chain> as Chain
-  return { asked, ...offersOf({ ports: { chain, clock: testClock() }, timeouts } as unknown as GatewayContext) }
+  return {
+    requests,
+    ...offersOf({ ports: { chain, clock: testClock() }, timeouts } as unknown as GatewayContext),
+  }
 }
 
 test('at() asks for the time of the work, and where it takes more to settle, for that on top', () => {
@@ -62,11 +65,11 @@ test('identify() judges the offer that the payment names before others of its ne
     ['plain', 'plain', ['plain']],
     [undefined, 'batched', ['plain', 'batched']],
   ] as const) {
-    const { at, identify, asked } = offering([paymentMethod('plain'), paymentMethod('batched')], knows)
+    const { at, identify, requests } = offering([paymentMethod('plain'), paymentMethod('batched')], knows)
     expect(await identify(naming(named), at(PRICE))).toMatchObject({ kind: 'known', offer: { extra: { name: knows } } })
-    expect(asked).toEqual([...order])
+    expect(requests).toEqual([...order])
   }
-  const { at, identify, asked } = offering([paymentMethod('plain'), paymentMethod('batched')])
+  const { at, identify, requests } = offering([paymentMethod('plain'), paymentMethod('batched')])
   expect(await identify(naming('batched'), at(PRICE))).toEqual(refused('batched') as never)
-  expect(asked).toEqual(['batched', 'plain'])
+  expect(requests).toEqual(['batched', 'plain'])
 })

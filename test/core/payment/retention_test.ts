@@ -84,10 +84,10 @@ describe('lifetimes', () => {
       await subject.pass(59 * DAY)
       expect(await subject.ports.storage.getCall(body.id)).toMatchObject({ paymentStatus: 'settled', result: null })
       await subject.pass(2 * DAY)
-      const isKept = subject === forever
-      expect((await subject.ports.storage.getCall(body.id)) !== undefined).toBe(isKept)
+      const isRetained = subject === forever
+      expect((await subject.ports.storage.getCall(body.id)) !== undefined).toBe(isRetained)
       const spent = await subject.ports.storage.spendByModel(subject.buyer().wallet, 0)
-      expect(spent.length).toBe(isKept ? 1 : 0)
+      expect(spent.length).toBe(isRetained ? 1 : 0)
     }
     expect([chain.transfers.length, shop.name]).toEqual([1, 'default'])
   })

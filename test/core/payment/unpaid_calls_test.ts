@@ -47,7 +47,7 @@ describe('an answer whose payment is refused', () => {
   })
 
   test('is withheld in the words of the surface that was called', async () => {
-    const said: Record<string, unknown> = {}
+    const replies: Record<string, unknown> = {}
     const bodies = {
       '/api/v1/messages': { model: SKY.model, max_tokens: 10, messages: SKY.messages },
       '/api/v1/responses': { model: SKY.model, input: 'Hello', max_output_tokens: 20 },
@@ -63,9 +63,9 @@ describe('an answer whose payment is refused', () => {
         'string',
         'string',
       ])
-      said[path] = refused.body.type ?? refused.body.error.type ?? refused.body.error
+      replies[path] = refused.body.type ?? refused.body.error.type ?? refused.body.error
     }
-    expect(said).toEqual({
+    expect(replies).toEqual({
       '/api/v1/messages': 'error',
       '/api/v1/responses': 'payment_required',
       [COMPLETIONS]: 'Payment settlement failed',
@@ -312,10 +312,10 @@ describe('owe() and owedBy()', () => {
     await Promise.all([...calls, ...calls].map((each) => recordUnpaidCall(storage, each, at)))
     const found = new Set<string>()
     for (let round = 0; round < 20; round++) {
-      const owed = await unpaidCallOf(storage, call(''), 1)
-      if (!owed) break
-      found.add(owed.id)
-      storage.set({ ...owed, paymentStatus: 'settled' })
+      const unpaid = await unpaidCallOf(storage, call(''), 1)
+      if (!unpaid) break
+      found.add(unpaid.id)
+      storage.set({ ...unpaid, paymentStatus: 'settled' })
     }
     expect([found.size, await unpaidCallOf(storage, call(''), 1)]).toEqual([20, undefined])
   })
@@ -324,8 +324,13 @@ describe('owe() and owedBy()', () => {
     const storage = remembering(call('a'), call('b'))
     await recordUnpaidCall(storage, call('a'), { now: 0, until: 100 })
     await recordUnpaidCall(storage, call('b'), { now: 50, until: 150 })
-    const owed = async (now: number) => (await unpaidCallOf(storage, call(''), now))?.id
-    expect([await owed(99), await owed(100), await owed(149), await owed(150)]).toEqual(['a', 'b', 'b', undefined])
+    const unpaid = async (now: number) => (await unpaidCallOf(storage, call(''), now))?.id
+    expect([await unpaid(99), await unpaid(100), await unpaid(149), await unpaid(150)]).toEqual([
+      'a',
+      'b',
+      'b',
+      undefined,
+    ])
   })
 
   test('what is paid, failed or forgotten is dropped; what is in doubt is kept, and counts when it is refused', async () => {
@@ -353,9 +358,9 @@ describe('owe() and owedBy()', () => {
     const written: Json[] = []
     const counting = {
       ...storage,
-      moveRecord: async (...asked: Parameters<typeof storage.moveRecord>) => (
-        written.push(asked[0].data),
-        await storage.moveRecord(...asked)
+      moveRecord: async (...args: Parameters<typeof storage.moveRecord>) => (
+        written.push(args[0].data),
+        await storage.moveRecord(...args)
       ),
     }
     for (const each of calls) await recordUnpaidCall(counting, each, at)

@@ -14,7 +14,10 @@ import { isOneShot, oneShotLaws } from '../../conformance/one_shots.ts'
 import { endpointFixture } from '../../conformance/endpoint_fixture.ts'
 import { kit } from '../../kit.ts'
 
-/** The fewest words that make an endpoint: no vendor, no model, no poll path of its own (server/docs/adding_a_product.md). */
+/**
+ * The fewest words that make an endpoint: no vendor, no model, no poll path of its own
+ * (server/docs/adding_a_product.md).
+ */
 const verse = paid({
   name: 'verse',
   path: '/api/v1/verse',
@@ -43,7 +46,8 @@ for (const endpoint of representatives(verse)) {
 }
 
 for (const endpoint of endpoints) {
-  // What is held upstream settles by polls alone, whoever has left: two of the defects cannot show there, and the others show on the pictures, as do those of music.
+  // What is held upstream settles by polls alone, whoever has left: two of the defects cannot show there, and the
+  // others show on the pictures, as do those of music.
   if (endpoint.kind === 'sold' && endpoint.delivery !== 'stream' && !isOneShot(endpoint) && endpoint.tag === 'images')
     runBroken(endpoint.name, endpointLaws, brokenEndpoints(endpoint))
 }
@@ -55,7 +59,10 @@ for (const endpoint of representatives().filter((each) =>
   (oneShots as readonly Endpoint[]).includes(each),
 ) as readonly Inline[])
   runLaws(endpoint.name, oneShotLaws, () => endpointFixture(endpoint), { except: EXCEPT[endpoint.name] ?? {} })
-/** One of each kind, of those that are checked and quoted in the same order, is enough to see the laws fail; what is passed on has no shape of ours to break. */
+/**
+ * One of each kind, of those that are checked and quoted in the same order, is enough to see the laws fail; what is
+ * passed on has no shape of ours to break.
+ */
 for (const endpoint of new Map(
   oneShots
     .filter(({ name, verbatim, effects }) => !verbatim && !effects && !EXCEPT[name])

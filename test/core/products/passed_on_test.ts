@@ -1,4 +1,7 @@
-/** Web search, prediction markets and DeFi data: what they cost, what their vendors are asked, and what becomes of the answer. */
+/**
+ * Web search, prediction markets and DeFi data: what they cost, what their vendors are asked, and what becomes of the
+ * answer.
+ */
 import { describe, expect, test } from 'bun:test'
 import { defiLlama } from '../../../adapters/providers/defillama/defi.ts'
 import { predexon } from '../../../adapters/providers/predexon/markets.ts'
@@ -31,16 +34,20 @@ const PROTOCOLS = '/api/v1/defidata/protocols'
 const WALLET = `0x${'ab'.repeat(20)}`
 
 type Stage = Kit & {
-  readonly asked: unknown[]
+  readonly requests: unknown[]
   send(method: string, path: string, body?: unknown): Promise<Answer>
   pay(method: string, path: string, body?: unknown): Promise<Answer>
 }
 
 /** Every vendor answers what `answer` gives, and what it is asked is kept. */
 function stage(answer: () => Promise<string> = async () => '{}', options: KitOptions = {}): Stage {
-  const asked: unknown[] = []
-  const data: DataVendor = { ask: async (passage: PassthroughRequest) => (asked.push(passage), await answer()) }
-  const websearch: WebSearchVendor = { ask: async (question, order) => (asked.push([question, order]), await answer()) }
+  const requests: unknown[] = []
+  const data: DataVendor = {
+    ask: async (passthrough: PassthroughRequest) => (requests.push(passthrough), await answer()),
+  }
+  const websearch: WebSearchVendor = {
+    ask: async (question, order) => (requests.push([question, order]), await answer()),
+  }
   const subject = kit({ ports: { vendors: { websearch, prediction: data, defi: data } }, ...options })
   const alice = subject.buyer()
   const request = (method: string, path: string, body: unknown, headers: Record<string, string> = {}) =>
@@ -63,7 +70,7 @@ function stage(answer: () => Promise<string> = async () => '{}', options: KitOpt
       ),
     )
   }
-  return { ...subject, asked, send, pay }
+  return { ...subject, requests, send, pay }
 }
 
 const pagesOf = (count: number) => ({ urls: Array.from({ length: count }, (_, index) => `https://a.example/${index}`) })
@@ -71,7 +78,7 @@ const pagesOf = (count: number) => ({ urls: Array.from({ length: count }, (_, in
 describe('the price', () => {
   test.each(vectors)(
     'of $method $path is $amount micro-USDC ($spec) (contract 9.13, 9.16, 15.1, 15.4)',
-    async ({ method, path, amount, shown, urls, ...more }) => {
+    async ({ method, path, amount, printed, urls, ...more }) => {
       const { send } = stage()
       const body = urls === undefined ? more.body : pagesOf(urls)
       const quoted = await send(method, path, body)
@@ -80,7 +87,7 @@ describe('the price', () => {
         quoted.body.accepts[0].amount,
         quoted.body.price.amount,
         quoted.body.price.currency,
-      ]).toEqual([402, amount, shown, 'USD'])
+      ]).toEqual([402, amount, printed, 'USD'])
     },
   )
 
@@ -105,11 +112,11 @@ describe('the price', () => {
 
 describe('what a vendor is asked', () => {
   test('of markets is the path and the query, sorted and encoded; a body of a POST stands for the query', async () => {
-    const { asked, pay } = stage()
+    const { requests, pay } = stage()
     await pay('GET', `${MARKETS}?q=a%26b%3D%27c&limit=5`)
     await pay('POST', MARKETS, { limit: 5, q: "a&b='c" })
     await pay('POST', MARKETS)
-    expect(asked).toEqual([
+    expect(requests).toEqual([
       { path: 'polymarket/markets', query: 'limit=5&q=a%26b%3D%27c' },
       { path: 'polymarket/markets', query: 'limit=5&q=a%26b%3D%27c' },
       { path: 'polymarket/markets', query: '' },
@@ -117,29 +124,29 @@ describe('what a vendor is asked', () => {
   })
 
   test('that says a thing twice is 400 before the quote, and nothing is left out of it', async () => {
-    const { asked, send } = stage()
+    const { requests, send } = stage()
     for (const path of [`${MARKETS}?id=1&id=2`, `${PROTOCOLS}?x=1&x=1&x=2`]) {
       const { status, body } = await send('GET', path)
       expect([status, body.message.includes('must be text, got an array')]).toEqual([400, true])
     }
-    expect(asked).toEqual([])
+    expect(requests).toEqual([])
   })
 
   test('of wallets is a list in a body, however it came (contract 15.2)', async () => {
-    const { asked, send, pay } = stage()
+    const { requests, send, pay } = stage()
     const many = { addresses: Array.from({ length: 200 }, () => WALLET) }
     expect((await send('POST', IDENTITIES, many)).status).toBe(402)
     expect((await send('POST', IDENTITIES, { addresses: [...many.addresses, WALLET] })).status).toBe(400)
     await pay('POST', IDENTITIES, { addresses: [WALLET, WALLET] })
     await pay('GET', `${IDENTITIES}?addresses=${WALLET}`)
-    expect(asked.map((each) => (each as PassthroughRequest).body)).toEqual([
+    expect(requests.map((each) => (each as PassthroughRequest).body)).toEqual([
       { addresses: [WALLET, WALLET] },
       { addresses: [WALLET] },
     ])
   })
 
   test('of DeFi is one of five paths, with the query (contract 15.5)', async () => {
-    const { asked, pay } = stage()
+    const { requests, pay } = stage()
     for (const path of [
       'protocols',
       'protocol/aave-v3',
@@ -148,7 +155,7 @@ describe('what a vendor is asked', () => {
       'prices/base:0xAb,coingecko:bitcoin?searchWidth=4h',
     ])
       await pay('GET', `/api/v1/defillama/${path}`)
-    expect(asked).toEqual([
+    expect(requests).toEqual([
       { path: 'protocols', query: '' },
       { path: 'protocol/aave-v3', query: '' },
       { path: 'chains', query: '' },
@@ -158,7 +165,7 @@ describe('what a vendor is asked', () => {
   })
 
   test('of the web is what the schema knows, and nothing else (contract 9.15)', async () => {
-    const { asked, send, pay } = stage()
+    const { requests, send, pay } = stage()
     await pay('POST', '/api/v1/exa/search', {
       query: 'q',
       numResults: 3,
@@ -170,14 +177,14 @@ describe('what a vendor is asked', () => {
     await pay('POST', '/api/v1/exa/find-similar', { ...like, apiKey: 'x' })
     for (const wrong of [{ numResults: 101 }, { excludeSourceDomain: 'yes' }, { url: undefined }])
       expect((await send('POST', '/api/v1/exa/find-similar', { ...like, ...wrong })).status).toBe(400)
-    expect(asked).toEqual([
+    expect(requests).toEqual([
       ['search', { query: 'q', numResults: 3, category: 'news' }],
       ['find-similar', like],
     ])
   })
 
   test('of the web may be filtered by number, category, dates and domains (contract 9.14)', async () => {
-    const { asked, pay } = stage()
+    const { requests, pay } = stage()
     const order = {
       query: 'q',
       numResults: 100,
@@ -188,11 +195,11 @@ describe('what a vendor is asked', () => {
       excludeDomains: ['b.example'],
     }
     expect((await pay('POST', '/api/v1/websearch/search', order)).status).toBe(200)
-    expect(asked).toEqual([['search', order]])
+    expect(requests).toEqual([['search', order]])
   })
 
   test('of pages is a list of 1 to 100 addresses, priced before it is paid for (contract 9.16)', async () => {
-    const { asked, send, pay } = stage()
+    const { requests, send, pay } = stage()
     for (const [count, amount] of [
       [1, '3000'],
       [100, '201000'],
@@ -201,7 +208,7 @@ describe('what a vendor is asked', () => {
       expect((await pay('POST', CONTENTS, pagesOf(count))).status).toBe(200)
     }
     for (const count of [0, 101]) expect((await send('POST', CONTENTS, pagesOf(count))).status).toBe(400)
-    expect(asked).toEqual([
+    expect(requests).toEqual([
       ['contents', pagesOf(1)],
       ['contents', pagesOf(100)],
     ])
@@ -252,13 +259,13 @@ describe('an answer', () => {
     const long = JSON.stringify(
       Array.from({ length: 4_000 }, (_, index) => ({ name: `Ärztekammer ${index}`, tvl: index / 7 })),
     )
-    const kept: number[] = []
+    const lifetimes: number[] = []
     const keeping = (ports: Ports): Ports => ({
       ...ports,
       storage: {
         ...ports.storage,
         claimSettlement: (id, authorization, at) => (
-          kept.push(JSON.stringify(at.result ?? null).length),
+          lifetimes.push(JSON.stringify(at.result ?? null).length),
           ports.storage.claimSettlement(id, authorization, at)
         ),
       },
@@ -276,16 +283,16 @@ describe('an answer', () => {
     expect([
       (await ask()) === long,
       (await ask()) === long,
-      subject.asked.length,
+      subject.requests.length,
       subject.chain.transfers.length,
     ]).toEqual([true, true, 1, 1])
-    expect(kept[0]).toBeLessThan(long.length / 2)
+    expect(lifetimes[0]).toBeLessThan(long.length / 2)
   })
 
   test('of the embedded ones says that it is a sample', async () => {
     const clock = testClock()
     const { pay } = stage(undefined, { ports: { clock, vendors: embedded(clock) } })
-    const told: readonly [string, string, object?][] = [
+    const described: readonly [string, string, object?][] = [
       ['GET', MARKETS],
       ['GET', '/api/v1/pm/binance/candles/BTCUSDT'],
       ['POST', IDENTITIES, { addresses: [WALLET] }],
@@ -299,7 +306,7 @@ describe('an answer', () => {
       ['POST', '/api/v1/websearch/answer', { query: 'what is usdc' }],
       ['POST', CONTENTS, { urls: ['https://sample.farebox.example/usdc', 'https://a.example/'] }],
     ]
-    for (const [method, path, body] of told) {
+    for (const [method, path, body] of described) {
       const { status, body: answer } = await pay(method, path, body)
       expect([path, status, JSON.stringify(answer).toLowerCase().includes('sample')]).toEqual([path, 200, true])
     }
@@ -385,7 +392,7 @@ describe('a question that comes to nothing', () => {
   })
 
   test('because a venue refuses it keeps the status; because it is away is 502, and because of our key 503 (contract 15.3)', async () => {
-    for (const [theirs, ours, said] of [
+    for (const [theirs, ours, suffix] of [
       [400, 400, 'payment NOT charged'],
       [404, 404, 'payment NOT charged'],
       [422, 422, 'payment NOT charged'],
@@ -405,7 +412,7 @@ describe('a question that comes to nothing', () => {
       await clock.advance(5_000)
       const { status, body } = await asking
       expect([theirs, status, chain.transfers]).toEqual([theirs, ours, []])
-      expect(JSON.stringify(body)).toContain(said)
+      expect(JSON.stringify(body)).toContain(suffix)
     }
   })
 

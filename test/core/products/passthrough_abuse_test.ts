@@ -1,4 +1,7 @@
-/** Those who try to lead a passthrough astray, as data: every one is refused before the quote, none is forwarded, and nobody is charged. */
+/**
+ * Those who try to lead a passthrough astray, as data: every one is refused before the quote, none is forwarded, and
+ * nobody is charged.
+ */
 import { describe, expect, test } from 'bun:test'
 import { defiLlama } from '../../../adapters/providers/defillama/defi.ts'
 import { exaWeb } from '../../../adapters/providers/exa/web.ts'
@@ -322,11 +325,11 @@ describe.each(Object.entries(families))('%s', (_, { list, method, good: [, goodP
     async (_what, path, body) => {
       const payment = encodePayment(await signed)
       for (const headers of [{}, { 'payment-signature': payment }]) {
-        const { status, headers: answered, body: said } = await send(method, path, { body, headers })
+        const { status, headers: answered, body: reply } = await send(method, path, { body, headers })
         expect([
           REFUSED.includes(status) ? 'refused' : status,
           answered.has('payment-required'),
-          typeof said?.error,
+          typeof reply?.error,
         ]).toEqual(['refused', false, 'string'])
       }
       expect([sent, chain.transfers]).toEqual([[], []])
@@ -377,8 +380,8 @@ test.each(good)(
       () => new Response(null, { status: 302, headers: { location: 'http://169.254.169.254/latest/meta-data' } }),
     )
     const payment = encodePayment(alice.sign(await send(method, path, { body })))
-    const { status, body: said } = await send(method, path, { body, headers: { 'payment-signature': payment } })
-    expect([status, JSON.stringify(said).includes('169.254'), sent.length, chain.transfers]).toEqual([
+    const { status, body: reply } = await send(method, path, { body, headers: { 'payment-signature': payment } })
+    expect([status, JSON.stringify(reply).includes('169.254'), sent.length, chain.transfers]).toEqual([
       503,
       false,
       1,

@@ -1,4 +1,7 @@
-/** The menu against the routes of the contract, as its authors wrote them down: `vectors/routes.json`, from contract 22.1. */
+/**
+ * The menu against the routes of the contract, as its authors wrote them down: `vectors/routes.json`, from contract
+ * 22.1.
+ */
 import { describe, expect, test } from 'bun:test'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -33,7 +36,7 @@ const ADDITIONS: Readonly<Record<string, string>> = {
 
 /** Names of segments are ours to choose. */
 const shape = (path: string): string => path.replaceAll(/\{\w+(\.{3})?\}/g, '{}')
-const asked = ({ method, path }: Pick<Route, 'method' | 'path'>): string => `${method} ${shape(path)}`
+const requestLine = ({ method, path }: Pick<Route, 'method' | 'path'>): string => `${method} ${shape(path)}`
 const served = endpoints.flatMap((endpoint) => {
   const methods = 'methods' in endpoint && endpoint.methods ? endpoint.methods : [endpoint.method]
   const isSold = endpoint.kind === 'sold'
@@ -44,7 +47,7 @@ const served = endpoints.flatMap((endpoint) => {
 const isDiscovery = ({ price }: Route): boolean => price === 'discovery'
 
 test('the contract has 106 routes, none of them twice', () => {
-  expect([written.length, new Set(written.map(asked)).size]).toEqual([106, 106])
+  expect([written.length, new Set(written.map(requestLine)).size]).toEqual([106, 106])
 })
 
 test('every route of the contract is on the menu', () => {
@@ -52,7 +55,7 @@ test('every route of the contract is on the menu', () => {
   const missing = written.filter(
     (route) => match(route.method, filled(route.path)).kind !== (isDiscovery(route) ? 'discover' : 'found'),
   )
-  expect(missing.map(asked)).toEqual([])
+  expect(missing.map(requestLine)).toEqual([])
 })
 
 test('every alias that the contract names is served in the same way (contract 9.13, 11.1, 15.4, 16.1, 18.8)', () => {
@@ -63,29 +66,29 @@ test('every alias that the contract names is served in the same way (contract 9.
     ['modal/sandbox', 'sandbox', 'modal/sandbox'],
     ['defillama', 'defidata', 'defillama'],
   ]
-  const paths = new Set(served.map(asked))
+  const paths = new Set(served.map(requestLine))
   for (const route of written) {
     const [, from = '', to = ''] = named.find(([word]) => route.note === `alias ${word}`) ?? []
     if (from !== '' && !route.path.includes('trade-analytics'))
-      expect([asked(route), paths.has(asked({ ...route, path: route.path.replace(`/${from}`, `/${to}`) }))]).toEqual([
-        asked(route),
-        true,
-      ])
+      expect([
+        requestLine(route),
+        paths.has(requestLine({ ...route, path: route.path.replace(`/${from}`, `/${to}`) })),
+      ]).toEqual([requestLine(route), true])
   }
 })
 
 test('nothing is served beside it but documented additions (contract 22.1)', () => {
   const known = new Set([
-    ...written.map(asked),
+    ...written.map(requestLine),
     ...Object.keys(ADDITIONS).map((line) =>
-      asked({ method: line.split(' ')[0] ?? '', path: line.split(' ')[1] ?? '' }),
+      requestLine({ method: line.split(' ')[0] ?? '', path: line.split(' ')[1] ?? '' }),
     ),
   ])
   const extra = served.filter(
     ({ isAlias, endpoint, ...route }) =>
-      !isAlias && !('hidden' in endpoint && endpoint.hidden) && !known.has(asked(route)),
+      !isAlias && !('hidden' in endpoint && endpoint.hidden) && !known.has(requestLine(route)),
   )
-  expect(extra.map(asked)).toEqual([])
+  expect(extra.map(requestLine)).toEqual([])
 })
 
 describe('what the contract prices in figures', () => {
@@ -94,7 +97,7 @@ describe('what the contract prices in figures', () => {
   const { shop } = kit({ audio: scriptedAudio(), ports: { clock, vendors: embedded(clock) } })
 
   test.each(figures.map((route) => [`${route.method} ${route.path}`, route] as const))('%s', async (_, route) => {
-    const found = served.find((each) => asked(each) === asked(route))
+    const found = served.find((each) => requestLine(each) === requestLine(route))
     const { status, body } = await read(await shop.fetch(new Request(ORIGIN + filled(route.path))))
     expect([found?.isSold, status, body.accepts?.[0]?.amount]).toEqual([
       true,
@@ -110,7 +113,7 @@ const table = [...readFileSync(CONTRACT, 'utf8').matchAll(/^\| ([A-Z, ]+) \| `([
 )
 
 test('the table of the contract and the list of its routes name the same routes', () => {
-  expect(table.map(asked).sort()).toEqual(written.map(asked).sort())
+  expect(table.map(requestLine).sort()).toEqual(written.map(requestLine).sort())
 })
 
 describe('what a route is, called by nobody in particular', () => {

@@ -1,4 +1,7 @@
-/** What every sale has in common, read off the endpoints themselves: how long it may take, what it costs at least, when it checks. */
+/**
+ * What every sale has in common, read off the endpoints themselves: how long it may take, what it costs at least, when
+ * it checks.
+ */
 import { expect, test } from 'bun:test'
 import { scriptedAudio } from '../../../adapters/providers/scripted/audio.ts'
 import { scriptedChat } from '../../../adapters/providers/scripted/chat.ts'
@@ -38,8 +41,8 @@ test('an offer lasts 600 seconds for images, videos, music, background responses
     ])
   }
   const background = { model: 'vendor-a/chat-5.4-mini', input: 'Why is the sky blue?', background: true }
-  const asked = await buyer().ask(background, { path: '/api/v1/responses' })
-  expect([asked.status, asked.body.accepts[0].maxTimeoutSeconds]).toEqual([402, 600])
+  const reply = await buyer().ask(background, { path: '/api/v1/responses' })
+  expect([reply.status, reply.body.accepts[0].maxTimeoutSeconds]).toEqual([402, 600])
 })
 
 test('no call that costs anything costs less than the fee of 0.001 (contract 1.14)', () => {
@@ -74,7 +77,7 @@ test('409 is the status of an identifier, and of endpoints that name it (contrac
 
 test('a payment header on a free route changes nothing (contract 1.55)', async () => {
   const offering = { catalog: catalog(), vendors: whole().ports.vendors }
-  let asked = 0
+  let requestCount = 0
   for (const endpoint of endpoints) {
     if (endpoint.kind !== 'free' || endpoint.method !== 'GET') continue
     const url = ORIGIN + pathOf(endpoint, trialOf(endpoint, offering))
@@ -86,9 +89,9 @@ test('a payment header on a free route changes nothing (contract 1.55)', async (
     const [one, other] = await Promise.all(answers.map((answer) => answer.text()))
     expect([endpoint.path, answers[1]?.status, other]).toEqual([endpoint.path, answers[0]?.status, one])
     expect([endpoint.path, paying.chain.transfers]).toEqual([endpoint.path, []])
-    asked++
+    requestCount++
   }
-  expect(asked).toBeGreaterThan(15)
+  expect(requestCount).toBeGreaterThan(15)
 })
 
 test('voice, phone and sandbox refuse fields that they do not know; media, search and audio ignore them (contract 4.2)', () => {

@@ -45,8 +45,8 @@ describe('a challenge', () => {
   })
 
   test('takes any identifier of 16 to 128 allowed characters; another one is 400, naming the field, before anything is asked (contract 1.43, 1.44)', async () => {
-    const asked: string[] = []
-    const { buyer, vendor } = kit({ chain: memoryChain({ before: (question) => void asked.push(question) }) })
+    const requests: string[] = []
+    const { buyer, vendor } = kit({ chain: memoryChain({ before: (question) => void requests.push(question) }) })
     const alice = buyer()
     for (const id of [
       'x'.repeat(15),
@@ -67,7 +67,7 @@ describe('a challenge', () => {
       ])
       expect(body.message).toContain('16 to 128 characters')
     }
-    expect([asked, vendor.jobs.length]).toEqual([[], 0])
+    expect([requests, vendor.jobs.length]).toEqual([[], 0])
     for (const id of ['x'.repeat(16), 'Z'.repeat(128), '_-_-_-_-_-_-_-_-'])
       expect((await alice.buy(FOX, { payment: await fresh(alice, id) })).status).toBe(200)
   })
@@ -270,10 +270,10 @@ describe('the same identifier', () => {
   test('with two requests at once serves one of them', async () => {
     const { buyer, chain, vendor } = kit()
     const alice = buyer()
-    const asked = [FOX, { ...FOX, prompt: 'a blue fox' }].map(async (body) =>
+    const pending = [FOX, { ...FOX, prompt: 'a blue fox' }].map(async (body) =>
       alice.buy(body, { payment: await fresh(alice) }),
     )
-    expect((await Promise.all(asked)).map(({ status }) => status).sort()).toEqual([200, 409])
+    expect((await Promise.all(pending)).map(({ status }) => status).sort()).toEqual([200, 409])
     expect([chain.transfers.length, vendor.jobs.length]).toEqual([1, 1])
   })
 
@@ -408,22 +408,25 @@ describe('kill -9, or one failing answer, at any moment of a purchase under an i
     await Promise.race([work, clock.settle()])
   }
 
-  /** Buys under one identifier from a process that is struck, then again with fresh authorizations until there is a result. */
+  /**
+   * Buys under one identifier from a process that is struck, then again with fresh authorizations until there is a
+   * result.
+   */
   async function play(
-    story: { inlineMs?: number; isTwice: boolean },
+    story: { inlineMs?: number; isDuplicate: boolean },
     blow: { at: number; after: boolean },
     recovery: Recovery,
   ) {
-    const { inlineMs, isTwice } = story
+    const { inlineMs, isDuplicate } = story
     const subject = kit(inlineMs === undefined ? {} : { inlineMs })
     const { ports, chain, vendor, clock, restart } = subject
     const alice = subject.buyer()
     const doomed = injected(ports, { ...blow, kills: recovery !== 'survival' })
     const old = restart({ workerId: 'first', ports: doomed.ports })
     const buy = async (shop: Gateway) => alice.buy(FOX, { payment: await fresh(alice), shop })
-    await unlessDead(subject, Promise.all([buy(old), ...(isTwice ? [buy(old)] : [])]))
-    const [isFaultInjected, asked] = [doomed.isFaultInjected(), [...doomed.asked]]
-    const label = `${isFaultInjected ? `struck ${blow.after ? 'after' : 'before'} ${asked[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
+    await unlessDead(subject, Promise.all([buy(old), ...(isDuplicate ? [buy(old)] : [])]))
+    const [isFaultInjected, requests] = [doomed.isFaultInjected(), [...doomed.requests]]
+    const label = `${isFaultInjected ? `struck ${blow.after ? 'after' : 'before'} ${requests[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
 
     const shop = recovery === 'survival' ? old : restart({ workerId: 'second' })
     if (recovery === 'takeOver') await shop.takeOver()
@@ -452,23 +455,23 @@ describe('kill -9, or one failing answer, at any moment of a purchase under an i
       await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10),
     ]
     expect([label, left]).toEqual([label, [[], []]])
-    return { asked, isFaultInjected }
+    return { requests, isFaultInjected }
   }
 
   const stories = {
-    'an inline purchase': { isTwice: false, least: 11 },
-    'two at once, with two authorizations': { isTwice: true, least: 17 },
-    'a job': { inlineMs: 0, isTwice: false, least: 10 },
+    'an inline purchase': { isDuplicate: false, least: 11 },
+    'two at once, with two authorizations': { isDuplicate: true, least: 17 },
+    'a job': { inlineMs: 0, isDuplicate: false, least: 10 },
   }
   for (const [name, story] of Object.entries(stories)) {
     for (const recovery of ['takeOver', 'leases', 'survival'] as const) {
       test(`in ${name}: ${recovery}`, async () => {
         for (const after of [false, true]) {
           for (let at = 1; ; at++) {
-            const { isFaultInjected, asked } = await play(story, { at, after }, recovery)
+            const { isFaultInjected, requests } = await play(story, { at, after }, recovery)
             if (isFaultInjected) continue
-            expect([asked, asked.length >= story.least]).toEqual([asked, true])
-            expect(asked).toContain('putRecord')
+            expect([requests, requests.length >= story.least]).toEqual([requests, true])
+            expect(requests).toContain('putRecord')
             break
           }
         }

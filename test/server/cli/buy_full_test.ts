@@ -27,19 +27,19 @@ function openaiServer(): Bun.Server<undefined> {
   const event = (delta: unknown) =>
     `data: ${JSON.stringify({ id: 'x', choices: [{ index: 0, delta, finish_reason: null }] })}\n\n`
   const fetch = async (request: Request) => {
-    const asked = (await request.json()) as { model: string; messages: readonly { role: string; content: string }[] }
-    const said = asked.messages.map(({ role, content }) => `${role}=${content}`).join(';')
+    const order = (await request.json()) as { model: string; messages: readonly { role: string; content: string }[] }
+    const message = order.messages.map(({ role, content }) => `${role}=${content}`).join(';')
     const end =
-      asked.model === 'breaker'
+      order.model === 'breaker'
         ? 'data: {"error":{"message":"out of memory"}}\n\n'
         : `data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: {"id":"x","choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}\n\ndata: [DONE]\n\n`
     const events = [
       event({ role: 'assistant', reasoning_content: 'Hm.' }),
-      event({ content: `I heard ${said}` }),
+      event({ content: `I heard ${message}` }),
       end,
     ].map((text) => new TextEncoder().encode(text))
     const pull = async (to: ReadableStreamDefaultController<Uint8Array>) => {
-      if (asked.model === 'breaker' && events.length === 1) await printed.promise
+      if (order.model === 'breaker' && events.length === 1) await printed.promise
       const next = events.shift()
       return next ? to.enqueue(next) : to.close()
     }

@@ -1,4 +1,7 @@
-/** The makers' own clients, unchanged but for their address and a fetch that pays, against one devnet gateway: real answers, real transfers. */
+/**
+ * The makers' own clients, unchanged but for their address and a fetch that pays, against one devnet gateway: real
+ * answers, real transfers.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import Anthropic from '@anthropic-ai/sdk'
 import { type FunctionDeclaration, GoogleGenAI, Type } from '@google/genai'
@@ -8,11 +11,11 @@ import { ECHO_LABEL } from '../../../adapters/providers/demo/chat.ts'
 import { parseConfig } from '../../../server/config/mod.ts'
 import { type Running, start } from '../../../server/main.ts'
 import { door } from '../../kit.ts'
-import { type Till, tillAt } from './chat_kit.ts'
+import { type Checkout, checkoutAt } from './chat_kit.ts'
 
 const ECHO = 'farebox/echo'
 const FREE = 'farebox/echo-free'
-const ASKED = 'Please look at the weather in Bern: call get_weather.'
+const QUESTION = 'Please look at the weather in Bern: call get_weather.'
 const FOUND = '{"sky":"fog over the Aare"}'
 const CITY = {
   type: 'object' as const,
@@ -43,7 +46,7 @@ const slow = Bun.serve({
 })
 
 let running: Running
-let till: Till
+let checkout: Checkout
 
 beforeAll(async () => {
   const read = parseConfig('', {
@@ -55,7 +58,7 @@ beforeAll(async () => {
   })
   if (!read.ok) throw new Error(read.mistakes.join('\n'))
   running = await start(read.config, log)
-  till = await tillAt(running.url)
+  checkout = await checkoutAt(running.url)
 })
 
 afterAll(async () => {
@@ -74,21 +77,21 @@ function expectReceipt(header: string | null | undefined): void {
   expect(decodePaymentResponseHeader(header ?? '')).toMatchObject({
     success: true,
     network: 'eip155:84532',
-    payer: till.payer.account.address,
+    payer: checkout.payer.account.address,
     transaction: expect.stringMatching(/^0x[0-9a-f]{64}$/),
   })
 }
 
 describe('openai', () => {
   const client = (pays = true) =>
-    new OpenAI({ baseURL: `${running.url}/api/v1`, apiKey: 'any', ...(pays && { fetch: till.pay }) })
+    new OpenAI({ baseURL: `${running.url}/api/v1`, apiKey: 'any', ...(pays && { fetch: checkout.pay }) })
   const messages = [{ role: 'user' as const, content: 'Hello there, gateway' }]
   const tools = [
     { type: 'function' as const, function: { name: 'get_weather', description: 'Looks outside.', parameters: CITY } },
   ]
 
   test('chats, reads its usage, and finds the receipt beside the answer', async () => {
-    const { answer, sales } = await till.bought(() =>
+    const { answer, sales } = await checkout.bought(() =>
       client().chat.completions.create({ model: ECHO, messages }).withResponse(),
     )
     const { data, response } = answer
@@ -105,7 +108,7 @@ describe('openai', () => {
   })
 
   test('streams', async () => {
-    const { answer: chunks } = await till.bought(async () =>
+    const { answer: chunks } = await checkout.bought(async () =>
       gathered(await client().chat.completions.create({ model: ECHO, messages, stream: true })),
     )
     expect(chunks.length).toBeGreaterThan(10)
@@ -117,8 +120,8 @@ describe('openai', () => {
   })
 
   test('gathers a stream to the answer that comes whole', async () => {
-    const { answer: whole } = await till.bought(() => client().chat.completions.create({ model: ECHO, messages }))
-    const { answer: streamed } = await till.bought(async () => {
+    const { answer: whole } = await checkout.bought(() => client().chat.completions.create({ model: ECHO, messages }))
+    const { answer: streamed } = await checkout.bought(async () => {
       const run = client().chat.completions.stream({ model: ECHO, messages })
       return { final: await run.finalChatCompletion(), usage: await run.totalUsage() }
     })
@@ -127,9 +130,9 @@ describe('openai', () => {
   })
 
   test('calls a tool, whole and streamed, and gets an answer for its result', async () => {
-    const asked = [{ role: 'user' as const, content: ASKED }]
-    const { answer: first } = await till.bought(() =>
-      client().chat.completions.create({ model: ECHO, messages: asked, tools }),
+    const requests = [{ role: 'user' as const, content: QUESTION }]
+    const { answer: first } = await checkout.bought(() =>
+      client().chat.completions.create({ model: ECHO, messages: requests, tools }),
     )
     const { message, finish_reason } = first.choices[0]!
     const [call] = message.tool_calls ?? []
@@ -139,14 +142,14 @@ describe('openai', () => {
       'get_weather',
       ['city', 'days'],
     ])
-    const { answer: streamed } = await till.bought(() =>
-      client().chat.completions.stream({ model: ECHO, messages: asked, tools }).finalChatCompletion(),
+    const { answer: streamed } = await checkout.bought(() =>
+      client().chat.completions.stream({ model: ECHO, messages: requests, tools }).finalChatCompletion(),
     )
     expect(streamed.choices[0]?.message.tool_calls).toMatchObject([{ type: 'function', function: call.function }])
-    const { answer: last } = await till.bought(() =>
+    const { answer: last } = await checkout.bought(() =>
       client().chat.completions.create({
         model: ECHO,
-        messages: [...asked, message, { role: 'tool', tool_call_id: call.id, content: FOUND }],
+        messages: [...requests, message, { role: 'tool', tool_call_id: call.id, content: FOUND }],
         tools,
       }),
     )
@@ -165,19 +168,19 @@ describe('openai', () => {
         function: (found: unknown) => (seen.push(found), FOUND),
       },
     }
-    const { answer, sales } = await till.bought(() =>
+    const { answer, sales } = await checkout.bought(() =>
       client()
-        .chat.completions.runTools({ model: ECHO, messages: [{ role: 'user', content: ASKED }], tools: [tool] })
+        .chat.completions.runTools({ model: ECHO, messages: [{ role: 'user', content: QUESTION }], tools: [tool] })
         .finalContent(),
     )
     expect(answer).toContain('fog over the Aare')
-    expect(seen).toMatchObject([{ city: ASKED, days: 1 }])
+    expect(seen).toMatchObject([{ city: QUESTION, days: 1 }])
     expect(sales).toHaveLength(2)
   })
 
   test('gets JSON of the schema that it asked for', async () => {
     const response_format = { type: 'json_schema' as const, json_schema: { name: 'trip', strict: true, schema: CITY } }
-    const { answer } = await till.bought(() =>
+    const { answer } = await checkout.bought(() =>
       client().chat.completions.parse({
         model: ECHO,
         messages: [{ role: 'user', content: 'Three days: 3' }],
@@ -188,8 +191,8 @@ describe('openai', () => {
   })
 
   test('asks the responses API, whole and streamed', async () => {
-    const asked = { model: ECHO, instructions: 'Be brief.', input: 'Hello there, gateway' }
-    const { answer } = await till.bought(() => client().responses.create(asked).withResponse())
+    const request = { model: ECHO, instructions: 'Be brief.', input: 'Hello there, gateway' }
+    const { answer } = await checkout.bought(() => client().responses.create(request).withResponse())
     expect(answer.data).toMatchObject({
       object: 'response',
       status: 'completed',
@@ -199,8 +202,8 @@ describe('openai', () => {
     expect(answer.data.output_text).toContain('You said: "Hello there, gateway".')
     expect(answer.data.usage?.total_tokens).toBe(answer.data.usage!.input_tokens + answer.data.usage!.output_tokens)
     expectReceipt(answer.response.headers.get('payment-response'))
-    const { answer: events } = await till.bought(async () =>
-      gathered(await client().responses.create({ ...asked, stream: true })),
+    const { answer: events } = await checkout.bought(async () =>
+      gathered(await client().responses.create({ ...request, stream: true })),
     )
     expect(events[0]?.type).toBe('response.created')
     expect(events.map((event) => (event.type === 'response.output_text.delta' ? event.delta : '')).join('')).toBe(
@@ -210,24 +213,24 @@ describe('openai', () => {
       type: 'response.completed',
       response: { usage: { total_tokens: answer.data.usage!.total_tokens } },
     })
-    const { answer: final } = await till.bought(() => client().responses.stream(asked).finalResponse())
+    const { answer: final } = await checkout.bought(() => client().responses.stream(request).finalResponse())
     expect(final.output_text).toBe(answer.data.output_text)
   })
 
   test('calls a tool through the responses API, gives its result, and gets JSON', async () => {
     const functions = [{ type: 'function' as const, name: 'get_weather', parameters: CITY, strict: true }]
-    const input: OpenAI.Responses.ResponseInputItem[] = [{ role: 'user', content: ASKED }]
-    const { answer: first } = await till.bought(() =>
+    const input: OpenAI.Responses.ResponseInputItem[] = [{ role: 'user', content: QUESTION }]
+    const { answer: first } = await checkout.bought(() =>
       client().responses.create({ model: ECHO, input, tools: functions }),
     )
     const call = first.output.find(({ type }) => type === 'function_call')
     if (call?.type !== 'function_call') throw new Error('no function was called')
     const result = { type: 'function_call_output' as const, call_id: call.call_id, output: FOUND }
-    const { answer: last } = await till.bought(() =>
+    const { answer: last } = await checkout.bought(() =>
       client().responses.create({ model: ECHO, input: [...input, call, result], tools: functions }),
     )
     expect(last.output_text).toContain('fog over the Aare')
-    const { answer: made } = await till.bought(() =>
+    const { answer: made } = await checkout.bought(() =>
       client().responses.parse({
         model: ECHO,
         input: 'Three days: 3',
@@ -238,7 +241,7 @@ describe('openai', () => {
   })
 
   test('orders an answer in the background, retrieves it whole and as events, and pays once', async () => {
-    const before = await till.block()
+    const before = await checkout.block()
     const queued = await client().responses.create({ model: ECHO, input: 'Hello there, gateway', background: true })
     expect(queued).toMatchObject({ status: 'queued', background: true, output: [] })
     expect(await running.wired.drain(10_000)).toBe(0)
@@ -248,19 +251,19 @@ describe('openai', () => {
       'completed',
       expect.stringContaining('You said: "Hello there, gateway".'),
     ])
-    const [paid, ...more] = await till.transfersSince(before)
-    expect([paid?.value, more]).toEqual([till.quoted(), []])
+    const [paid, ...more] = await checkout.transfersSince(before)
+    expect([paid?.value, more]).toEqual([checkout.quoted(), []])
     expectReceipt(response.headers.get('payment-response'))
     expect(response.headers.get('x-payment-receipt')).toBe(paid!.transaction)
     const events = await gathered(await client(false).responses.retrieve(queued.id, { stream: true }))
     expect(events.at(-1)).toMatchObject({ type: 'response.completed', response: { id: queued.id, usage: data.usage } })
     const rest = await gathered(await client(false).responses.retrieve(queued.id, { stream: true, starting_after: 3 }))
     expect(rest).toEqual(events.slice(4))
-    expect(await till.transfersSince(before)).toHaveLength(1)
+    expect(await checkout.transfersSince(before)).toHaveLength(1)
   })
 
   test('cancels what is under way in the background, which costs nothing and ends the work', async () => {
-    const before = await till.block()
+    const before = await checkout.block()
     const { id } = await client().responses.create({ model: 'openai/gpt-6-luna', input: 'Hello', background: true })
     await arrived.passed
     const cancelled = await client().responses.cancel(id)
@@ -268,7 +271,7 @@ describe('openai', () => {
     await left.passed
     expect(await client().responses.retrieve(id)).toMatchObject({ id, status: 'cancelled' })
     expect(await running.wired.drain(10_000)).toBe(0)
-    expect(await till.transfersSince(before)).toEqual([])
+    expect(await checkout.transfersSince(before)).toEqual([])
   })
 
   test('lists the models, with the echo model among them', async () => {
@@ -281,12 +284,12 @@ describe('openai', () => {
   })
 
   test('retrieves a model by its id and by an alias, slash and all, and reads that there is no such model (contract 8.14)', async () => {
-    for (const [asked, id] of [
+    for (const [request, id] of [
       [ECHO, ECHO],
       ['openai/gpt-6-luna', 'vendor-a/chat-6-small'],
       ['gpt-6-luna', 'vendor-a/chat-6-small'],
     ] as const)
-      expect(await client(false).models.retrieve(asked)).toMatchObject({
+      expect(await client(false).models.retrieve(request)).toMatchObject({
         id,
         object: 'model',
         owned_by: id.split('/')[0],
@@ -307,7 +310,7 @@ describe('openai', () => {
     const streamed = await client(false).chat.completions.stream({ model: FREE, messages }).finalChatCompletion()
     expect(streamed.choices[0]?.message.content).toBe(data.choices[0]!.message.content)
     const made = await client(false)
-      .chat.completions.stream({ model: FREE, messages: [{ role: 'user', content: ASKED }], tools })
+      .chat.completions.stream({ model: FREE, messages: [{ role: 'user', content: QUESTION }], tools })
       .finalChatCompletion()
     expect(made.choices[0]?.message.tool_calls).toHaveLength(1)
   })
@@ -332,16 +335,16 @@ describe('openai', () => {
 
 describe('@anthropic-ai/sdk', () => {
   const client = (pays = true) =>
-    new Anthropic({ baseURL: `${running.url}/api`, apiKey: 'any', ...(pays && { fetch: till.pay }) })
-  const asked = { max_tokens: 300, messages: [{ role: 'user' as const, content: 'Hello there, gateway' }] }
+    new Anthropic({ baseURL: `${running.url}/api`, apiKey: 'any', ...(pays && { fetch: checkout.pay }) })
+  const request = { max_tokens: 300, messages: [{ role: 'user' as const, content: 'Hello there, gateway' }] }
   const tools = [{ name: 'get_weather', description: 'Looks outside.', input_schema: CITY }]
   const textOf = ({ content }: Anthropic.Message) =>
     content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('')
 
   test('converses, reads its usage, and finds the receipt beside the answer', async () => {
-    const { answer, sales } = await till.bought(() =>
+    const { answer, sales } = await checkout.bought(() =>
       client()
-        .messages.create({ model: ECHO, system: 'Be brief.', ...asked })
+        .messages.create({ model: ECHO, system: 'Be brief.', ...request })
         .withResponse(),
     )
     expect(answer.data).toMatchObject({
@@ -358,8 +361,8 @@ describe('@anthropic-ai/sdk', () => {
   })
 
   test('streams, by events and to the final message', async () => {
-    const { answer: events } = await till.bought(async () =>
-      gathered(await client().messages.create({ model: ECHO, ...asked, stream: true })),
+    const { answer: events } = await checkout.bought(async () =>
+      gathered(await client().messages.create({ model: ECHO, ...request, stream: true })),
     )
     expect(events.map(({ type }) => type).filter((type, index, all) => type !== all[index - 1])).toEqual([
       'message_start',
@@ -369,9 +372,9 @@ describe('@anthropic-ai/sdk', () => {
       'message_delta',
       'message_stop',
     ])
-    const { answer: final } = await till.bought(() =>
+    const { answer: final } = await checkout.bought(() =>
       client()
-        .messages.stream({ model: ECHO, ...asked })
+        .messages.stream({ model: ECHO, ...request })
         .finalMessage(),
     )
     expect(final).toMatchObject({ model: ECHO, stop_reason: 'end_turn' })
@@ -381,16 +384,16 @@ describe('@anthropic-ai/sdk', () => {
   })
 
   test('uses a tool, whole and streamed, and gets an answer for its result', async () => {
-    const question = { role: 'user' as const, content: ASKED }
-    const { answer: first } = await till.bought(() =>
-      client().messages.create({ model: ECHO, ...asked, messages: [question], tools }),
+    const question = { role: 'user' as const, content: QUESTION }
+    const { answer: first } = await checkout.bought(() =>
+      client().messages.create({ model: ECHO, ...request, messages: [question], tools }),
     )
     const use = first.content.find((block) => block.type === 'tool_use')
     if (!use) throw new Error('no tool was used')
-    expect([first.stop_reason, use.name, use.input]).toEqual(['tool_use', 'get_weather', { city: ASKED, days: 1 }])
-    const { answer: streamed } = await till.bought(() =>
+    expect([first.stop_reason, use.name, use.input]).toEqual(['tool_use', 'get_weather', { city: QUESTION, days: 1 }])
+    const { answer: streamed } = await checkout.bought(() =>
       client()
-        .messages.stream({ model: ECHO, ...asked, messages: [question], tools })
+        .messages.stream({ model: ECHO, ...request, messages: [question], tools })
         .finalMessage(),
     )
     expect(streamed.content).toMatchObject([{ type: 'tool_use', name: 'get_weather', input: use.input as object }])
@@ -398,10 +401,10 @@ describe('@anthropic-ai/sdk', () => {
       role: 'user' as const,
       content: [{ type: 'tool_result' as const, tool_use_id: use.id, content: FOUND }],
     }
-    const { answer: last } = await till.bought(() =>
+    const { answer: last } = await checkout.bought(() =>
       client().messages.create({
         model: ECHO,
-        ...asked,
+        ...request,
         messages: [question, { role: 'assistant', content: first.content }, result],
         tools,
       }),
@@ -411,10 +414,10 @@ describe('@anthropic-ai/sdk', () => {
 
   test('gets JSON of the schema that it asked for', async () => {
     const output_config = { format: { type: 'json_schema' as const, schema: CITY } }
-    const { answer } = await till.bought(() =>
+    const { answer } = await checkout.bought(() =>
       client().messages.create({
         model: ECHO,
-        ...asked,
+        ...request,
         messages: [{ role: 'user', content: 'Three days: 3' }],
         output_config,
       }),
@@ -423,15 +426,15 @@ describe('@anthropic-ai/sdk', () => {
   })
 
   test('counts tokens at every turn, free of charge and without a wallet, and pays for what was counted (contract 7.27)', async () => {
-    const before = await till.block()
-    const messages: Anthropic.MessageParam[] = [{ role: 'user', content: ASKED }]
+    const before = await checkout.block()
+    const messages: Anthropic.MessageParam[] = [{ role: 'user', content: QUESTION }]
     const body = { model: ECHO, system: 'Be brief.', tools, messages }
     const counted = await client(false).messages.countTokens(body)
     const beta = await client(false).beta.messages.countTokens(body)
     expect([counted, beta]).toEqual([{ input_tokens: expect.any(Number) }, counted])
     expect(counted.input_tokens).toBeGreaterThan(20)
-    expect(await till.transfersSince(before)).toEqual([])
-    const { answer } = await till.bought(() => client().messages.create({ ...body, max_tokens: 300 }))
+    expect(await checkout.transfersSince(before)).toEqual([])
+    const { answer } = await checkout.bought(() => client().messages.create({ ...body, max_tokens: 300 }))
     messages.push({ role: 'assistant', content: answer.content })
     const [use] = answer.content.filter(({ type }) => type === 'tool_use')
     if (use?.type !== 'tool_use') throw new Error('no tool was used')
@@ -445,16 +448,16 @@ describe('@anthropic-ai/sdk', () => {
   })
 
   test('converses free of charge without a wallet', async () => {
-    const said = await client(false).messages.create({ model: FREE, ...asked })
+    const message = await client(false).messages.create({ model: FREE, ...request })
     const bearer = new Anthropic({ baseURL: `${running.url}/api`, apiKey: null, authToken: 'any' })
-    const streamed = await bearer.messages.stream({ model: FREE, ...asked }).finalMessage()
-    expect(textOf(said)).toStartWith(ECHO_LABEL)
-    expect(textOf(streamed)).toBe(textOf(said))
+    const streamed = await bearer.messages.stream({ model: FREE, ...request }).finalMessage()
+    expect(textOf(message)).toStartWith(ECHO_LABEL)
+    expect(textOf(streamed)).toBe(textOf(message))
   })
 
   test('reads a refusal as its own error', async () => {
     const refused = await client(false)
-      .messages.create({ model: 'nobody/nothing', ...asked })
+      .messages.create({ model: 'nobody/nothing', ...request })
       .catch((error: unknown) => error)
     expect(refused).toBeInstanceOf(Anthropic.BadRequestError)
     expect(refused).toMatchObject({
@@ -465,7 +468,7 @@ describe('@anthropic-ai/sdk', () => {
       },
     })
     const unpaid = await client(false)
-      .messages.create({ model: ECHO, ...asked })
+      .messages.create({ model: ECHO, ...request })
       .catch((error: unknown) => error)
     expect(unpaid).toMatchObject({ status: 402, error: { type: 'error', error: { type: 'payment_required' } } })
   })
@@ -473,8 +476,11 @@ describe('@anthropic-ai/sdk', () => {
 
 describe('@google/genai', () => {
   const client = (pays = true) =>
-    new GoogleGenAI({ apiKey: 'any', httpOptions: { baseUrl: `${running.url}/api`, ...(pays && { fetch: till.pay }) } })
-  const asked = { model: ECHO, contents: 'Hello there, gateway' }
+    new GoogleGenAI({
+      apiKey: 'any',
+      httpOptions: { baseUrl: `${running.url}/api`, ...(pays && { fetch: checkout.pay }) },
+    })
+  const request = { model: ECHO, contents: 'Hello there, gateway' }
   const declaration: FunctionDeclaration = {
     name: 'get_weather',
     description: 'Looks outside.',
@@ -487,8 +493,8 @@ describe('@google/genai', () => {
   const tools = [{ functionDeclarations: [declaration] }]
 
   test('generates content, reads its usage, and finds the receipt beside the answer', async () => {
-    const { answer, sales } = await till.bought(() =>
-      client().models.generateContent({ ...asked, config: { systemInstruction: 'Be brief.' } }),
+    const { answer, sales } = await checkout.bought(() =>
+      client().models.generateContent({ ...request, config: { systemInstruction: 'Be brief.' } }),
     )
     expect(answer.text).toContain('You said: "Hello there, gateway".')
     expect([answer.modelVersion, answer.candidates?.[0]?.finishReason as string]).toEqual([ECHO, 'STOP'])
@@ -500,8 +506,8 @@ describe('@google/genai', () => {
   })
 
   test('streams', async () => {
-    const { answer: chunks } = await till.bought(async () =>
-      gathered(await client().models.generateContentStream(asked)),
+    const { answer: chunks } = await checkout.bought(async () =>
+      gathered(await client().models.generateContentStream(request)),
     )
     expect(chunks.length).toBeGreaterThan(10)
     expect(chunks.map(({ text }) => text ?? '').join('')).toContain('You said: "Hello there, gateway".')
@@ -509,17 +515,17 @@ describe('@google/genai', () => {
   })
 
   test('calls a function, whole and streamed, and gets an answer for its result', async () => {
-    const question = { role: 'user', parts: [{ text: ASKED }] }
-    const { answer: first } = await till.bought(() =>
+    const question = { role: 'user', parts: [{ text: QUESTION }] }
+    const { answer: first } = await checkout.bought(() =>
       client().models.generateContent({ model: ECHO, contents: [question], config: { tools } }),
     )
     const [call] = first.functionCalls ?? []
-    expect(call).toMatchObject({ name: 'get_weather', args: { city: ASKED, days: 1 } })
-    const { answer: chunks } = await till.bought(async () =>
+    expect(call).toMatchObject({ name: 'get_weather', args: { city: QUESTION, days: 1 } })
+    const { answer: chunks } = await checkout.bought(async () =>
       gathered(await client().models.generateContentStream({ model: ECHO, contents: [question], config: { tools } })),
     )
     expect(chunks.flatMap(({ functionCalls }) => functionCalls ?? [])).toMatchObject([
-      { name: 'get_weather', args: { city: ASKED, days: 1 } },
+      { name: 'get_weather', args: { city: QUESTION, days: 1 } },
     ])
     const turns = [
       question,
@@ -529,7 +535,7 @@ describe('@google/genai', () => {
         parts: [{ functionResponse: { id: call!.id!, name: 'get_weather', response: { sky: 'fog over the Aare' } } }],
       },
     ]
-    const { answer: last } = await till.bought(() =>
+    const { answer: last } = await checkout.bought(() =>
       client().models.generateContent({ model: ECHO, contents: turns, config: { tools } }),
     )
     expect(last.text).toContain('fog over the Aare')
@@ -537,7 +543,7 @@ describe('@google/genai', () => {
 
   test('keeps a chat, each turn paid once', async () => {
     const chat = client().chats.create({ model: ECHO })
-    const { answer, sales } = await till.bought(async () => [
+    const { answer, sales } = await checkout.bought(async () => [
       await chat.sendMessage({ message: 'One' }),
       ...(await gathered(await chat.sendMessageStream({ message: 'Two' }))),
     ])
@@ -549,7 +555,7 @@ describe('@google/genai', () => {
   test('gets JSON of the schema that it asked for, in either of its two spellings', async () => {
     for (const schema of [{ responseSchema: declaration.parameters! }, { responseJsonSchema: CITY }]) {
       const config = { responseMimeType: 'application/json', ...schema }
-      const { answer } = await till.bought(() =>
+      const { answer } = await checkout.bought(() =>
         client().models.generateContent({ model: ECHO, contents: 'Three days: 3', config }),
       )
       expect(JSON.parse(answer.text ?? '')).toEqual({ city: 'Three days: 3', days: 3 })
@@ -559,7 +565,7 @@ describe('@google/genai', () => {
   test('reads a refusal as its own error: free models are for chat, and a wallet is needed', async () => {
     const refusal = async (model: string) =>
       await client(false)
-        .models.generateContent({ ...asked, model })
+        .models.generateContent({ ...request, model })
         .catch((error: unknown) => error)
     expect(await refusal(FREE)).toMatchObject({
       status: 400,

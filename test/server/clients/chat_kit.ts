@@ -8,14 +8,17 @@ import { decodeHeader, payerAt } from './payer.ts'
 
 const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
 
-/** One answer to a paid request: what its 402 asked for, what its headers said, and the comments of its stream, once that is read. */
+/**
+ * One answer to a paid request: what its 402 asked for, what its headers said, and the comments of its stream, once
+ * that is read.
+ */
 export type Sale = { readonly quote: bigint; readonly headers: Headers; comments: string }
 export type Bought<T> = { readonly answer: T; readonly sales: readonly Sale[] }
 
-export type Till = Awaited<ReturnType<typeof tillAt>>
+export type Checkout = Awaited<ReturnType<typeof checkoutAt>>
 
 /** The devnet's buyer, as a client has him: nothing but a `fetch`, made by @x402/fetch without a single option. */
-export async function tillAt(url: string) {
+export async function checkoutAt(url: string) {
   const payer = await payerAt(url)
   const { rpc_url, asset } = payer.devnet
   const from = pad(payer.account.address.toLowerCase() as Hex)
@@ -73,8 +76,8 @@ export async function tillAt(url: string) {
   }
 
   /**
-   * Runs `work`, and expects that the chain has one Transfer of the quoted amount to the seller for every answer that was paid, no other, and
-   * that each answer carries its receipt: in its headers, or in a comment of its stream.
+   * Runs `work`, and expects that the chain has one Transfer of the quoted amount to the seller for every answer that
+   * was paid, no other, and that each answer carries its receipt: in its headers, or in a comment of its stream.
    */
   async function bought<T>(work: () => Promise<T>): Promise<Bought<T>> {
     sales = []
@@ -101,6 +104,7 @@ export async function tillAt(url: string) {
 }
 
 function receiptOf(sale: Sale | undefined) {
-  const said = sale?.headers.get('payment-response') ?? /^: payment-response (\S+)$/im.exec(sale?.comments ?? '')?.[1]
-  return said ? decodePaymentResponseHeader(said) : undefined
+  const receipt =
+    sale?.headers.get('payment-response') ?? /^: payment-response (\S+)$/im.exec(sale?.comments ?? '')?.[1]
+  return receipt ? decodePaymentResponseHeader(receipt) : undefined
 }

@@ -1,4 +1,6 @@
-/** Public x402 clients, unmodified, and every bad payment, against one devnet gateway: a real node, real transactions. */
+/**
+ * Public x402 clients, unmodified, and every bad payment, against one devnet gateway: a real node, real transactions.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -65,7 +67,10 @@ const official = () =>
   wrapFetchWithPaymentFromConfig(fetch, {
     schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(payer.account) }],
   })
-/** The payment as the calldata of its settlement tells it: nine words behind the selector of `transferWithAuthorization`. */
+/**
+ * The payment as the calldata of its settlement tells it: nine words behind the selector of
+ * `transferWithAuthorization`.
+ */
 async function publishedIn(transaction: Hex, accepted: Payment['accepted']): Promise<Payment> {
   const { input } = (await rpc(payer.devnet.rpc_url, 'eth_getTransactionByHash', [transaction])) as { input: Hex }
   const words = input.slice(input.indexOf('e3ee160e') + 8).match(/.{64}/g) ?? []
@@ -497,7 +502,7 @@ describe('four gateways in one process', () => {
 
   test('sell the same at the same price, each for its own money and under its own origin', async () => {
     const gateways = await listed()
-    const told = await Promise.all(
+    const lines = await Promise.all(
       gateways.map(async ({ base_url, name }) => [
         name,
         (await offersAt(base_url)).map(({ scheme, network, amount, extra }) => [
@@ -509,7 +514,7 @@ describe('four gateways in one process', () => {
       ]),
     )
     const evm = ['exact', 'eip155:84532', '22000', 'USDC']
-    expect(told).toEqual([
+    expect(lines).toEqual([
       ['devnet', [evm]],
       ['solana', [['exact', 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1', '22000', 'transaction']]],
       ['nano', [evm, ['exact', 'eip155:84532', '22000', 'GatewayWalletBatched']]],
@@ -551,16 +556,16 @@ describe('four gateways in one process', () => {
         { network: 'solana:*', client: new ExactSvmScheme(signer, { rpcUrl: `${base_url}/api/v1/solana/rpc` }) },
       ],
     })
-    const asked = await pay(
+    const reply = await pay(
       `${base_url}/api/v1/solana/rpc`,
       order({ jsonrpc: '2.0', id: 7, method: 'getSlot', params: [] }),
     )
     expect([
-      asked.status,
-      asked.headers.get('x-network'),
-      ((await asked.json()) as { result: unknown }).result,
+      reply.status,
+      reply.headers.get('x-network'),
+      ((await reply.json()) as { result: unknown }).result,
     ]).toEqual([200, 'solana-devnet', expect.any(Number)])
-    expect(decodePaymentResponseHeader(asked.headers.get('payment-response') ?? '')).toMatchObject({
+    expect(decodePaymentResponseHeader(reply.headers.get('payment-response') ?? '')).toMatchObject({
       success: true,
       payer: signer.address,
       amount: '1500',
@@ -590,14 +595,15 @@ describe('four gateways in one process', () => {
       })
     const foreign = (await offersAt(solana?.base_url ?? ''))[0] as Payment['accepted']
     const batched = (await offersAt(nano?.base_url ?? ''))[1] as Payment['accepted']
-    const lies = [
+    const fakeReplies = [
       await send(solana?.base_url ?? '', payment),
       await send(solana?.base_url ?? '', { ...payment, accepted: foreign }),
       await send(running.url, { ...payment, accepted: foreign }),
     ]
-    for (const response of lies)
+    for (const response of fakeReplies)
       expect([response.status, ((await response.json()) as { code: string }).code]).toEqual([402, 'PAYMENT_INVALID'])
-    // Of the two offers of nano it fits the one that it was signed for, and it pays once: at one of the gateways that share the asset.
+    // Of the two offers of nano it fits the one that it was signed for, and it pays once: at one of the gateways that
+    // share the asset.
     expect((await send(nano?.base_url ?? '', { ...payment, accepted: batched })).status).toBe(200)
     expect(((await (await send(running.url, payment)).json()) as { code: string }).code).toBe('PAYMENT_REPLAY')
   })

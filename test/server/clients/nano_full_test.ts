@@ -1,4 +1,6 @@
-/** The nano rail as its buyers see it: the vendor's public client, unchanged, and a plain one that must not be misled. */
+/**
+ * The nano rail as its buyers see it: the vendor's public client, unchanged, and a plain one that must not be misled.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { BatchEvmScheme, GatewayClient } from '@circle-fin/x402-batching/client'
 import { ExactEvmScheme } from '@x402/evm'
@@ -197,7 +199,10 @@ test('@x402/fetch with the plain scheme picks the plain offer, which comes first
 
 const PAID = `0x${'ab'.repeat(32)}`
 
-/** Knows who signed over the token itself, by the real adapter and no node; everybody can pay. What it settles goes to `seen`. */
+/**
+ * Knows who signed over the token itself, by the real adapter and no node; everybody can pay. What it settles goes to
+ * `seen`.
+ */
 function plainChain(seen: Payment[]): Chain {
   const nobody = () => Promise.reject(new Error('no node is asked'))
   const { identify } = evmIdentity(

@@ -62,7 +62,9 @@ const TRANSFER_WITH_AUTHORIZATION = {
 }
 const CANCEL_AUTHORIZATION = { CancelAuthorization: [field('address', 'authorizer'), field('bytes32', 'nonce')] }
 
-/** What is signed other than the offer asks for; `as` signs in the payer's place, `domain` replaces the token's name. */
+/**
+ * What is signed other than the offer asks for; `as` signs in the payer's place, `domain` replaces the token's name.
+ */
 export type Twist = {
   readonly authorization?: Partial<Authorization>
   readonly as?: PrivateKeyAccount

@@ -81,8 +81,8 @@ async function open(paymentMethod: PaymentMethod, options: KitOptions = {}) {
     },
 
     /** The seller has the quote, once, in the transaction that the receipt names. */
-    expectPaid(said: string | undefined, quote: bigint): void {
-      const receipt = decodePaymentResponseHeader(said ?? '')
+    expectPaid(text: string | undefined, quote: bigint): void {
+      const receipt = decodePaymentResponseHeader(text ?? '')
       expect(receipt).toMatchObject({ success: true, network: NETWORK, payer: buyer.address })
       expect(node.transfersIn(receipt.transaction)).toEqual([{ from: buyer.address, to: seller.address, value: quote }])
     },
@@ -99,7 +99,10 @@ async function open(paymentMethod: PaymentMethod, options: KitOptions = {}) {
 
 type World = Awaited<ReturnType<typeof open>>
 
-/** A door that opens when every call but one has been answered, or when a second job has begun: whoever waits for more would wait for ever. */
+/**
+ * A door that opens when every call but one has been answered, or when a second job has begun: whoever waits for more
+ * would wait for ever.
+ */
 function onlyOne(calls: number) {
   const gate = door()
   let answered = 0
@@ -322,7 +325,7 @@ test(
       const bought = await buy(COMPLETIONS, HELLO)
       expect(bought.status).toBe(200)
       const { transaction: signature } = decodePaymentResponseHeader(bought.headers.get('payment-response') ?? '')
-      const asked = {
+      const request = {
         jsonrpc: '2.0',
         id: 1,
         method: 'getTransaction',
@@ -332,7 +335,7 @@ test(
         await fetch(node.url, {
           method: 'POST',
           headers: { 'content-type': 'application/json' },
-          body: JSON.stringify(asked),
+          body: JSON.stringify(request),
         })
       ).json()) as { result: { transaction: [string, string] } }
       const [offer] = (await read(await ask(COMPLETIONS, HELLO))).body.accepts

@@ -305,8 +305,8 @@ describe('gateways', () => {
       'gateways.0.asset',
       'gateways.0.asset_name',
     ])
-    const said = `${elsewhere}asset = "${PAY_TO}"\nasset_name = "Coin"\nasset_version = "1"\nlabel = "mainnet"\nhosts = ["pay.example"]`
-    expect(good(said, env).gateways[0]).toMatchObject({
+    const settings = `${elsewhere}asset = "${PAY_TO}"\nasset_name = "Coin"\nasset_version = "1"\nlabel = "mainnet"\nhosts = ["pay.example"]`
+    expect(good(settings, env).gateways[0]).toMatchObject({
       paymentMethods: [{ asset: PAY_TO, domain: { name: 'Coin', version: '1' } }],
       label: 'mainnet',
       hosts: ['pay.example'],
@@ -332,15 +332,18 @@ describe('gateways', () => {
 
   test('as many relayer keys as there are replicas, each another one', () => {
     const keys = { ...env, RELAYER_KEY_2: `0x${'7'.repeat(64)}` }
-    const several = (second: string) => gateway.replace('"RELAYER_KEY"', `["RELAYER_KEY", "${second}"]`)
-    expect(settlesOf(good(several('RELAYER_KEY_2'), keys))).toEqual({ by: 'relayer', keys: [KEY, keys.RELAYER_KEY_2] })
-    expect(mistakes(several('RELAYER_KEY'), keys)).toEqual([
+    const withSecond = (second: string) => gateway.replace('"RELAYER_KEY"', `["RELAYER_KEY", "${second}"]`)
+    expect(settlesOf(good(withSecond('RELAYER_KEY_2'), keys))).toEqual({
+      by: 'relayer',
+      keys: [KEY, keys.RELAYER_KEY_2],
+    })
+    expect(mistakes(withSecond('RELAYER_KEY'), keys)).toEqual([
       'gateways.0.relayer_key_env: two variables hold the same key',
     ])
     expect(
-      mistakes(several('RELAYER_KEY_4'), { ...keys, RELAYER_KEY_4: KEY.toUpperCase().replace('0X', '0x') }),
+      mistakes(withSecond('RELAYER_KEY_4'), { ...keys, RELAYER_KEY_4: KEY.toUpperCase().replace('0X', '0x') }),
     ).toEqual(['gateways.0.relayer_key_env: two variables hold the same key'])
-    expect(mistakes(several('RELAYER_KEY_3'), keys)).toEqual([
+    expect(mistakes(withSecond('RELAYER_KEY_3'), keys)).toEqual([
       'gateways.0.relayer_key_env: the environment variable RELAYER_KEY_3 is not set',
     ])
   })
@@ -571,9 +574,9 @@ describe('vendors and rows', () => {
       'slow = false',
       'edits = { max_images = 2, mask = true }',
     )
-    const { images: shelf } = good(local)
-    expect([...shelf.servings.keys()]).toEqual(['vendor-e/image-pro'])
-    expect(shelf.rows.find(({ id }) => id === 'vendor-e/image-pro')).toMatchObject({
+    const { images: catalog } = good(local)
+    expect([...catalog.servings.keys()]).toEqual(['vendor-e/image-pro'])
+    expect(catalog.rows.find(({ id }) => id === 'vendor-e/image-pro')).toMatchObject({
       slow: false,
       edits: { maxImages: 2, mask: true },
     })
@@ -589,8 +592,8 @@ describe('vendors and rows', () => {
       'name = "Brush"',
       'maker = "house"',
     )
-    const { images: shelf } = good(`[vendors.local]\nprotocol = "sdapi"\nbase_url = "http://127.0.0.1:7860"\n${row}`)
-    expect(shelf.rows.at(-1)).toMatchObject({
+    const { images: catalog } = good(`[vendors.local]\nprotocol = "sdapi"\nbase_url = "http://127.0.0.1:7860"\n${row}`)
+    expect(catalog.rows.at(-1)).toMatchObject({
       id: 'house/brush',
       aliases: ['brush'],
       name: 'Brush',
@@ -598,7 +601,7 @@ describe('vendors and rows', () => {
       vendor: 'local',
       upstream: 'brush-9',
     })
-    expect(shelf.servings.get('house/brush')).toMatchObject({ protocol: 'sdapi', key: undefined })
+    expect(catalog.servings.get('house/brush')).toMatchObject({ protocol: 'sdapi', key: undefined })
     expect(mistakes(image('house/brush', 'vendor = "local"'))).toEqual([
       'images house/brush: not in the built-in catalog, so vendor, upstream and sizes are required',
     ])
@@ -608,9 +611,9 @@ describe('vendors and rows', () => {
     const rows =
       image('vendor-a/image-2', 'redirect = "vendor-a/image-1"') +
       image('vendor-a/image-1', 'key_env = "OTHER_KEY"', 'upstream = "today"')
-    const { images: shelf } = good(vendor + rows, keys)
-    expect(shelf.servings.get('vendor-a/image-2')).toEqual({ ...served, key: 's3cret-b' })
-    expect(shelf.rows.find(({ id }) => id === 'vendor-a/image-2')).toMatchObject({
+    const { images: catalog } = good(vendor + rows, keys)
+    expect(catalog.servings.get('vendor-a/image-2')).toEqual({ ...served, key: 's3cret-b' })
+    expect(catalog.rows.find(({ id }) => id === 'vendor-a/image-2')).toMatchObject({
       upstream: 'today',
       servedBy: 'vendor-a/image-1',
     })

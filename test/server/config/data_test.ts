@@ -69,13 +69,14 @@ describe('web search, prediction markets and DeFi data', () => {
     expect(mistakes('', { DEFIDATA: 'zapper' })).toEqual([
       expect.stringMatching(/^DEFIDATA: must be one of .*defillama.*, sample, off, got "zapper"$/),
     ])
-    const told = mistakes('', { PREDEXON_API_KEY: 'two s3cret', PREDEXON_BASE_URL: 'https://s3cret:x@p.example' }).join(
-      '\n',
-    )
+    const errors = mistakes('', {
+      PREDEXON_API_KEY: 'two s3cret',
+      PREDEXON_BASE_URL: 'https://s3cret:x@p.example',
+    }).join('\n')
     expect([
-      told.includes('PREDEXON_API_KEY: holds a blank'),
-      told.includes('predexon_base_url (PREDEXON_BASE_URL): must be the root'),
-      told.includes('s3cret'),
+      errors.includes('PREDEXON_API_KEY: holds a blank'),
+      errors.includes('predexon_base_url (PREDEXON_BASE_URL): must be the root'),
+      errors.includes('s3cret'),
     ]).toEqual([true, true, false])
   })
 })

@@ -45,8 +45,8 @@ test('named, with their keys, they are there, and count as real', () => {
     {},
   ])
   expect(realVendors(config)).toEqual(['bland', 'twilio', 'coinbase'])
-  const told = { ...TWILIO, PHONE: 'twilio', TWILIO_BASE_URL: 'http://twilio.lan', PHONE_COUNTRIES: 'US,GB' }
-  expect(settingsOf(good('', told), 'phone')).toMatchObject({
+  const env = { ...TWILIO, PHONE: 'twilio', TWILIO_BASE_URL: 'http://twilio.lan', PHONE_COUNTRIES: 'US,GB' }
+  expect(settingsOf(good('', env), 'phone')).toMatchObject({
     twilio_base_url: 'http://twilio.lan',
     phone_countries: 'US,GB',
   })

@@ -37,11 +37,11 @@ describe('search', () => {
     const keys = { EXA_API_KEY: 'e', XAI_API_KEY: 'x' }
     const settings = (config: Config) => config.services.search?.map((each) => each.settings)
     expect(settings(good('', keys))).toEqual([{ xai_api_key: 'x' }, { exa_api_key: 'e' }])
-    const told = good('xai_search_model = "grok-5"\nexa_base_url = "http://exa.lan"', {
+    const reported = good('xai_search_model = "grok-5"\nexa_base_url = "http://exa.lan"', {
       ...keys,
       XAI_BASE_URL: 'http://xai.lan/v1',
     })
-    expect(settings(told)).toEqual([
+    expect(settings(reported)).toEqual([
       { xai_api_key: 'x', xai_base_url: 'http://xai.lan/v1', xai_search_model: 'grok-5' },
       { exa_api_key: 'e', exa_base_url: 'http://exa.lan' },
     ])
@@ -158,14 +158,14 @@ describe('what can be said wrongly', () => {
     'https://api.example/\nv1',
   ])('an address that is no root is a mistake by its name: %p', (address) => {
     const env = { PYTH_API_KEY: 'p', EXA_API_KEY: 'e', ...ZEROX }
-    const told = mistakes('', {
+    const reported = mistakes('', {
       ...env,
       EXA_BASE_URL: address,
       PYTH_HERMES_URL: address,
       PYTH_HISTORY_URL: address,
       ZEROX_BASE_URL: address,
     })
-    expect(told).toEqual(
+    expect(reported).toEqual(
       [
         'exa_base_url (EXA_BASE_URL)',
         'pyth_hermes_url (PYTH_HERMES_URL)',
@@ -203,7 +203,7 @@ describe('what can be said wrongly', () => {
       ),
     )
     const rpc = '[rpc]\nbase-mainnet = "http://node.lan"\n'
-    const told = ['e2b', 'modal', 'embedded'].map((sandbox) =>
+    const reported = ['e2b', 'modal', 'embedded'].map((sandbox) =>
       mistakes(`${choices}sandbox = "${sandbox}"\n${rpc}`, env).map((mistake) => mistake.split(':')[0]),
     )
     const [e2b, modal, embedded] = [
@@ -211,7 +211,7 @@ describe('what can be said wrongly', () => {
       ['modal_app (MODAL_APP)'],
       ['sandbox_most (SANDBOX_MOST)', 'sandbox_memory_mb (SANDBOX_MEMORY_MB)'],
     ]
-    expect(told).toEqual([
+    expect(reported).toEqual([
       [...modal, ...embedded],
       [...e2b, ...embedded],
       [...e2b, ...modal],

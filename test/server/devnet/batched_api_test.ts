@@ -1,4 +1,6 @@
-/** The stand-in of the batched payments' API, asked by the vendor's own client: it words things as the real one does. */
+/**
+ * The stand-in of the batched payments' API, asked by the vendor's own client: it words things as the real one does.
+ */
 import { afterAll, describe, expect, test } from 'bun:test'
 import { BatchEvmScheme } from '@circle-fin/x402-batching/client'
 import { BatchFacilitatorClient } from '@circle-fin/x402-batching/server'
@@ -51,7 +53,7 @@ async function sign(account: PrivateKeyAccount, requirements = wanted): Promise<
   }
 }
 
-const held = async (address: string) =>
+const balanceOf = async (address: string) =>
   (await (await post('balances', { token: 'USDC', sources: [{ depositor: address, domain: 6 }] })).json()).balances
 const post = (path: string, body: object) =>
   fetch(`${api.url}/v1/${path}`, { method: 'POST', body: JSON.stringify(body) })
@@ -81,7 +83,7 @@ test('/settle takes the money at once, and the seller has it when the batch is c
     network: 'eip155:84532',
     payer: account.address,
   })
-  expect(await held(account.address)).toEqual([{ domain: 6, depositor: account.address, balance: '0.015' }])
+  expect(await balanceOf(account.address)).toEqual([{ domain: 6, depositor: account.address, balance: '0.015' }])
   const before = api.balanceOf(SELLER)
   for (const status of ['received', 'batched', 'confirmed', 'completed']) {
     const [transfer] = await search(`from=${account.address}`)

@@ -47,15 +47,15 @@ async function world() {
   const pay = async (amount = CENT) =>
     signedBy(feePayer, await halfSigned(buyer, { node, feePayer: feePayer.address, seller, amount }))
   const half = () => halfSigned(buyer, { node, feePayer: feePayer.address, seller, amount: CENT })
-  const send = (wire: Base64EncodedWireTransaction) =>
-    rpc.sendTransaction(wire, { encoding: 'base64', skipPreflight: true }).send()
+  const send = (transaction: Base64EncodedWireTransaction) =>
+    rpc.sendTransaction(transaction, { encoding: 'base64', skipPreflight: true }).send()
   const ask = (method: string, ...params: readonly unknown[]) =>
     post(node.url, { jsonrpc: '2.0', id: 1, method, params })
   const status = async (of: Signature) =>
     (await rpc.getSignatureStatuses([of]).send()).value[0]?.confirmationStatus ?? null
-  const held = async (owner: string, commitment: Commitment) =>
+  const balanceOf = async (owner: string, commitment: Commitment) =>
     BigInt((await rpc.getTokenAccountBalance(await accountOf(address(owner)), { commitment }).send()).value.amount)
-  return { node, rpc, feePayer, buyer, seller, pay, half, send, ask, status, held }
+  return { node, rpc, feePayer, buyer, seller, pay, half, send, ask, status, balanceOf }
 }
 
 const wallet = (seed: number) => createKeyPairSignerFromPrivateKeyBytes(new Uint8Array(32).fill(seed))
@@ -111,13 +111,13 @@ const isCutOff = (asking: Promise<unknown>) =>
 
 test('a payment of the official client lands once, however often it is sent, and moves its tokens', async () => {
   const { node, rpc, feePayer, buyer, seller, pay, send } = await world()
-  const wire = await pay()
-  const { messageBytes } = getTransactionDecoder().decode(getBase64Encoder().encode(wire))
+  const transaction = await pay()
+  const { messageBytes } = getTransactionDecoder().decode(getBase64Encoder().encode(transaction))
   expect(
     (await rpc.getFeeForMessage(getBase64Decoder().decode(messageBytes) as TransactionMessageBytesBase64).send()).value,
   ).toBe(lamports(FEE))
-  const [id, ...again] = await Promise.all([send(wire), send(wire), send(wire)])
-  expect([...again, await send(wire)]).toEqual([id, id, id])
+  const [id, ...again] = await Promise.all([send(transaction), send(transaction), send(transaction)])
+  expect([...again, await send(transaction)]).toEqual([id, id, id])
   expect([await node.balanceOf(buyer.address), await node.balanceOf(seller)]).toEqual([RICH - CENT, CENT])
   expect(node.lamportsOf(feePayer.address)).toBe(LAMPORTS - FEE)
   expect(node.transfersIn(id)).toEqual([{ from: buyer.address, to: seller, value: CENT }])
@@ -205,8 +205,8 @@ test('a blockhash lives for 150 slots; what is sent later never lands, and only 
 test('a preflight refuses what has landed, and what would fail; unchecked it fails in its block, and the fee is taken', async () => {
   const { node, rpc, feePayer, pay, send, ask } = await world()
   const [good, greedy] = [await pay(), await pay(RICH + 1n)]
-  const checked = (wire: string) =>
-    ask('sendTransaction', wire, { encoding: 'base64', preflightCommitment: 'confirmed' })
+  const checked = (transaction: string) =>
+    ask('sendTransaction', transaction, { encoding: 'base64', preflightCommitment: 'confirmed' })
   await send(good)
   expect((await checked(good)).error).toMatchObject({
     code: -32002,
@@ -231,10 +231,12 @@ test('a preflight refuses what has landed, and what would fail; unchecked it fai
 
 test('simulateTransaction() needs the missing signature only when told to look, and moves nothing', async () => {
   const { node, rpc, buyer, seller, half } = await world()
-  const wire = (await half()) as Base64EncodedWireTransaction
+  const transaction = (await half()) as Base64EncodedWireTransaction
   const simulate = (options: object) =>
     rpc
-      .simulateTransaction(wire, { encoding: 'base64', commitment: 'confirmed', ...options } as { encoding: 'base64' })
+      .simulateTransaction(transaction, { encoding: 'base64', commitment: 'confirmed', ...options } as {
+        encoding: 'base64'
+      })
       .send()
   const at = await accountOf(address(seller))
   const seen = await simulate({ accounts: { addresses: [at], encoding: 'jsonParsed' } })
@@ -251,24 +253,24 @@ test('simulateTransaction() needs the missing signature only when told to look, 
 })
 
 test('what has landed is processed, then confirmed, then finalized, and each commitment reads its own past', async () => {
-  const { node, rpc, buyer, pay, send, status, held } = await world()
-  const wire = await pay()
+  const { node, rpc, buyer, pay, send, status, balanceOf } = await world()
+  const transaction = await pay()
   node.setLag(2)
-  const id = await send(wire)
+  const id = await send(transaction)
   const read = async () => [
     await status(id),
-    await held(buyer.address, 'processed'),
-    await held(buyer.address, 'confirmed'),
-    await held(buyer.address, 'finalized'),
+    await balanceOf(buyer.address, 'processed'),
+    await balanceOf(buyer.address, 'confirmed'),
+    await balanceOf(buyer.address, 'finalized'),
   ]
   const after = RICH - CENT
   expect(await read()).toEqual(['processed', after, RICH, RICH])
-  const look = () =>
+  const poll = () =>
     rpc.getTransaction(id, { encoding: 'base64', maxSupportedTransactionVersion: 0, commitment: 'confirmed' }).send()
-  expect(await look()).toBeNull()
+  expect(await poll()).toBeNull()
   node.advance(2)
   expect(await read()).toEqual(['confirmed', after, after, RICH])
-  expect((await look())?.transaction).toEqual([wire, 'base64'])
+  expect((await poll())?.transaction).toEqual([transaction, 'base64'])
   node.advance(ROOT_DEPTH)
   expect(await read()).toEqual(['finalized', after, after, after])
   node.advance(300)
@@ -280,15 +282,15 @@ test('what has landed is processed, then confirmed, then finalized, and each com
 
 test('a fork takes back what was only processed; on its way again, it lands where its blockhash lives', async () => {
   const { node, buyer, pay, send, status } = await world()
-  const wire = await pay()
+  const transaction = await pay()
   node.setLag(1)
   node.advance(1)
-  const id = await send(wire)
+  const id = await send(transaction)
   expect(await status(id)).toBe('processed')
   expect(node.fork()).toEqual([id])
   expect([await status(id), await node.balanceOf(buyer.address)]).toEqual([null, RICH])
   node.setDelay(3)
-  await send(wire)
+  await send(transaction)
   node.advance(2)
   expect(await status(id)).toBeNull()
   node.advance(2)
@@ -296,7 +298,7 @@ test('a fork takes back what was only processed; on its way again, it lands wher
 })
 
 test('a node may be down, lose sends, answers or landings, fall behind, and lie', async () => {
-  const { node, rpc, buyer, pay, send, status, held, ask } = await world()
+  const { node, rpc, buyer, pay, send, status, balanceOf, ask } = await world()
   const [one, two, three] = [await pay(), await pay(), await pay()]
   node.outage(true)
   const before = node.reads()
@@ -327,12 +329,12 @@ test('a node may be down, lose sends, answers or landings, fall behind, and lie'
   const id = await send(two)
   expect(await status(id)).toBe('confirmed')
   node.rewind(true)
-  expect([await status(id), await held(buyer.address, 'confirmed')]).toEqual([null, RICH - CENT])
+  expect([await status(id), await balanceOf(buyer.address, 'confirmed')]).toEqual([null, RICH - CENT])
   expect((await ask('getSlot', { commitment: 'processed', minContextSlot: node.slot() + 1 })).error).toMatchObject({
     code: -32016,
   })
   node.rewind(false)
-  expect([await status(id), await held(buyer.address, 'confirmed')]).toEqual(['confirmed', RICH - 2n * CENT])
+  expect([await status(id), await balanceOf(buyer.address, 'confirmed')]).toEqual(['confirmed', RICH - 2n * CENT])
 
   await node.freeze(buyer.address)
   expect(node.landed(await send(three))).toMatchObject({ err: { InstructionError: [2, { Custom: 17 }] } })

@@ -11,12 +11,12 @@ test('a bridge that takes deposits on none of the gateways’ networks is off, a
       GatewayConfig,
       'name' | 'paymentMethods'
     >[]
-  const told = (vendors: { bridge?: BridgeVendor }, ...networks: string[]) => {
+  const report = (vendors: { bridge?: BridgeVendor }, ...networks: string[]) => {
     const log = testLog()
     tellWhyNoDeposits(vendors, gateways(...networks), log)
     return log.lines.map(({ level, message, fields }) => ({ level, message, fields }))
   }
-  expect(told({ bridge }, 'eip155:84532', 'eip155:84532')).toEqual([
+  expect(report({ bridge }, 'eip155:84532', 'eip155:84532')).toEqual([
     {
       level: 'warn',
       message:
@@ -24,5 +24,5 @@ test('a bridge that takes deposits on none of the gateways’ networks is off, a
       fields: { bridge: ['eip155:8453', 'eip155:137'], gateways: ['eip155:84532'] },
     },
   ])
-  expect([told({ bridge }, 'eip155:84532', 'eip155:8453'), told({}, 'eip155:84532')]).toEqual([[], []])
+  expect([report({ bridge }, 'eip155:84532', 'eip155:8453'), report({}, 'eip155:84532')]).toEqual([[], []])
 })

@@ -44,8 +44,8 @@ export function plainReply(
 
 function message({ reasoning, reasoning_content = reasoning ?? null, content, ...rest }: Fields): Fields {
   const { content: text, reasoning: inline } = splitThinking(typeof content === 'string' ? content : '')
-  const told = typeof reasoning_content === 'string' ? reasoning_content : ''
-  const reasoningText = [told, inline].filter((thought) => thought.trim() !== '').join('\n') || told
+  const reported = typeof reasoning_content === 'string' ? reasoning_content : ''
+  const reasoningText = [reported, inline].filter((thought) => thought.trim() !== '').join('\n') || reported
   const hasTools = Array.isArray(rest.tool_calls) && rest.tool_calls.length > 0
   const isBlank = text.trim() === '' && !rest.refusal
   const textOrReasoning = isBlank ? reasoningText || text : text

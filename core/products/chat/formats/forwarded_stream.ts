@@ -231,7 +231,7 @@ export function forwardedStream(
 
   function splitChoice(choice: Fields): Fields {
     const delta = isFields(choice.delta) ? choice.delta : {}
-    const { content, reasoning_content: told, ...rest } = delta
+    const { content, reasoning_content: reported, ...rest } = delta
     const piece = typeof content === 'string' ? content : ''
     const index = typeof choice.index === 'number' ? choice.index : 0
     const known = splitters.get(index)
@@ -240,14 +240,14 @@ export function forwardedStream(
     splitters.set(index, splitter)
     const first = splitter.push(piece)
     const last = typeof choice.finish_reason === 'string' ? splitter.end() : { content: '', reasoning: '' }
-    const [said, thought] = [first.content + last.content, first.reasoning + last.reasoning]
-    if (said === piece && thought === '') return choice
-    const reasoningContent = (typeof told === 'string' ? told : '') + thought
+    const [visibleText, thought] = [first.content + last.content, first.reasoning + last.reasoning]
+    if (visibleText === piece && thought === '') return choice
+    const reasoningContent = (typeof reported === 'string' ? reported : '') + thought
     return {
       ...choice,
       delta: {
         ...rest,
-        ...(said !== '' && { content: said }),
+        ...(visibleText !== '' && { content: visibleText }),
         ...(reasoningContent !== '' && { reasoning_content: reasoningContent }),
       },
     }

@@ -11,13 +11,13 @@ const CLOSE = '</think>'
  */
 export function thinkSplitter() {
   let isInside = false
-  let held = ''
+  let buffered = ''
   /** White space between the end of a block and the text after it. */
   let isAfterBlock = false
 
   function push(piece: string, isLast = false): Split {
-    let rest = held + piece
-    held = ''
+    let rest = buffered + piece
+    buffered = ''
     let content = ''
     let reasoning = ''
     const take = (text: string): void => {
@@ -35,9 +35,9 @@ export function thinkSplitter() {
       isInside = !isInside
       isAfterBlock = !isInside
     }
-    const kept = isLast ? 0 : partial(rest, isInside ? CLOSE : OPEN)
-    held = kept > 0 ? rest.slice(-kept) : ''
-    take(kept > 0 ? rest.slice(0, -kept) : rest)
+    const length = isLast ? 0 : partial(rest, isInside ? CLOSE : OPEN)
+    buffered = length > 0 ? rest.slice(-length) : ''
+    take(length > 0 ? rest.slice(0, -length) : rest)
     return { content, reasoning }
   }
 
@@ -45,7 +45,7 @@ export function thinkSplitter() {
     push: (piece: string): Split => push(piece),
     end: (): Split => push('', true),
     /** Whether the next piece has to be looked at, whatever it says. */
-    isOpen: (): boolean => isInside || held !== '' || isAfterBlock,
+    isOpen: (): boolean => isInside || buffered !== '' || isAfterBlock,
   }
 }
 

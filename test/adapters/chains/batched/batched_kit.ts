@@ -1,4 +1,7 @@
-/** The stand-in of the batched payments' API, a fetch that can show it as it was, and the hands that the chain laws need. */
+/**
+ * The stand-in of the batched payments' API, a fetch that can show it as it was, and the hands that the chain laws
+ * need.
+ */
 import { type Hex, keccak256, toHex } from 'viem'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { type BatchedChain, batchedChain, type BatchedConfig } from '../../../../adapters/chains/batched/mod.ts'
@@ -28,7 +31,10 @@ export type Harness = ChainHarness & {
 let keys = 0
 export const key = (): Hex => keccak256(toHex(`batched key ${keys++}`))
 
-/** An authorization that dies at `validBefore`, as the laws speak of it, is signed to live on for as long as the API wants. */
+/**
+ * An authorization that dies at `validBefore`, as the laws speak of it, is signed to live on for as long as the API
+ * wants.
+ */
 function lived({ validBefore, ...signing }: Signing): Signing {
   if (validBefore === undefined) return signing
   const end = validBefore + RESERVE
@@ -46,12 +52,12 @@ export async function harness(change: Partial<BatchedConfig> = {}): Promise<Harn
 
   /** Keeps what the API said, so that it can be said again when it is to look as it was. */
   async function through(input: Parameters<typeof fetch>[0], init?: RequestInit): Promise<Response> {
-    const asked = `${String(input)} ${String(init?.body)}`
-    if (asked.includes('/transfers')) onSearch()
-    const known = answers.get(asked)
+    const request = `${String(input)} ${String(init?.body)}`
+    if (request.includes('/transfers')) onSearch()
+    const known = answers.get(request)
     if (memory === 'replaying' && known !== undefined) return new Response(known)
     const response = await fetch(input, init)
-    if (memory === 'marking' && known === undefined) answers.set(asked, await response.clone().text())
+    if (memory === 'marking' && known === undefined) answers.set(request, await response.clone().text())
     return response
   }
 

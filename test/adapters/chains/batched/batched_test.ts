@@ -1,4 +1,7 @@
-/** The nano rail: the laws on a stand-in of the API, what a doubtful reply means, what is offered, and who is called when a batch fails. */
+/**
+ * The nano rail: the laws on a stand-in of the API, what a doubtful reply means, what is offered, and who is called
+ * when a batch fails.
+ */
 import { afterAll, describe, expect, test } from 'bun:test'
 import { CHAIN_CONFIGS } from '@circle-fin/x402-batching/client'
 import type { Hex } from 'viem'
@@ -19,7 +22,7 @@ import { runLaws } from '../../../conformance/law.ts'
 import { FOX, GENERATIONS, kit, START, testLog } from '../../../kit.ts'
 import { batchedSubject, type Harness, harness, key, RESERVE, WALLET } from './batched_kit.ts'
 import { ASSET, NETWORK, signPayment } from '../evm/evm_kit.ts'
-import { type Answer, type Asked, type Desk, desk } from '../facilitator/facilitator_kit.ts'
+import { type Answer, type ApiRequest, type Desk, desk } from '../facilitator/facilitator_kit.ts'
 
 runLaws('batched', chainLaws, batchedSubject, {
   except: {
@@ -29,8 +32,8 @@ runLaws('batched', chainLaws, batchedSubject, {
 })
 
 const own = await harness()
-const told = desk()
-afterAll(() => Promise.all([own.close(), told.close()]))
+const logged = desk()
+afterAll(() => Promise.all([own.close(), logged.close()]))
 
 const at = (now = START) => ({ now, signal: AbortSignal.timeout(10_000) })
 const DAY_MS = 86_400_000
@@ -84,13 +87,13 @@ describe('identify()', () => {
   test.each([
     ['Base', base, fromBase],
     ['Base Sepolia', sepolia, fromSepolia],
-  ] as const)('knows the golden signature of %s, whatever is on offer today', async (_, place, signature) => {
-    const [payment, offer] = golden(place, signature)
+  ] as const)('knows the golden signature of %s, whatever is on offer today', async (_, wallet, signature) => {
+    const [payment, offer] = golden(wallet, signature)
     expect(await own.chain.identify(payment, offer, at())).toEqual({
       kind: 'known',
       payer: '0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A',
-      key: `${place.network}/${place.wallet.toLowerCase()}/0x19e7e376e7c213b7e7e7e46cc70a5dd086daff2a/${nonce}`,
-      fundedBy: place.wallet.toLowerCase(),
+      key: `${wallet.network}/${wallet.wallet.toLowerCase()}/0x19e7e376e7c213b7e7e7e46cc70a5dd086daff2a/${nonce}`,
+      fundedBy: wallet.wallet.toLowerCase(),
       expiresAt: (4_102_444_800 - Number(RESERVE)) * 1000,
     })
   })
@@ -160,8 +163,14 @@ describe('what is offered', () => {
   const all = Object.keys(DOMAINS)
 
   async function checking(supported: Answer, change: Partial<BatchedConfig> = {}) {
-    told.supported = supported
-    const chain = batchedChain({ apiUrl: told.url, networks: [], payTo: own.config.payTo, alert: () => {}, ...change })
+    logged.supported = supported
+    const chain = batchedChain({
+      apiUrl: logged.url,
+      networks: [],
+      payTo: own.config.payTo,
+      alert: () => {},
+      ...change,
+    })
     const checked = await chain.check({ now: START })
     return { chain, checked, networks: chain.terms(START).map(({ network }) => network) }
   }
@@ -268,7 +277,7 @@ describe('what is offered', () => {
 
   test('check() of an API that does not answer is unavailable, and names no URL', async () => {
     const { checked, networks } = await checking(() => new Response('<html>', { status: 503 }), {
-      apiUrl: `${told.url}/secret-of-mine?key=hush`,
+      apiUrl: `${logged.url}/secret-of-mine?key=hush`,
     })
     expect(checked).toMatchObject({ kind: 'unavailable' })
     expect(JSON.stringify(checked)).not.toMatch(/secret|hush|127\.0\.0\.1/)
@@ -279,13 +288,13 @@ describe('what is offered', () => {
 
   test('is asked for again by refresh(), every five minutes, and kept while the API is away', async () => {
     const { chain } = await checking(supporting(kindOf(NETWORK)))
-    told.answer = () => Response.json({ transfers: [] })
+    logged.answer = () => Response.json({ transfers: [] })
     const walletAt = async (now: number) => (await chain.refresh({ now }), chain.terms(now)[0]?.extra.verifyingContract)
     const moved = `0x${'7'.repeat(40)}`
-    told.supported = supporting(kindOf(NETWORK, { verifyingContract: moved }))
+    logged.supported = supporting(kindOf(NETWORK, { verifyingContract: moved }))
     expect(await walletAt(START + 299_999)).toBe(WALLET)
     expect(await walletAt(START + 300_000)).toBe(moved)
-    told.supported = () => new Response('<html>', { status: 503 })
+    logged.supported = () => new Response('<html>', { status: 503 })
     expect(await walletAt(START + 600_000)).toBe(moved)
   })
 
@@ -318,8 +327,8 @@ describe('verify()', () => {
     const verdict = await verify(own, payment)
     expect(verdict).toMatchObject({ kind: 'refused', code: 'PAYMENT_UNFUNDED' })
     if (verdict.kind === 'refused')
-      for (const said of ['authorization_validity_too_short', '604799', String(own.offer.maxTimeoutSeconds)])
-        expect(verdict.reason).toContain(said)
+      for (const text of ['authorization_validity_too_short', '604799', String(own.offer.maxTimeoutSeconds)])
+        expect(verdict.reason).toContain(text)
   })
 
   test('refuses an authorization that outlives its offer by more than a month, and takes one of a month', async () => {
@@ -377,16 +386,21 @@ describe('a doubtful reply', () => {
 
   /** A chain before a desk that says what it is told, and one signed payment. */
   async function asking(say: Say, change: Partial<BatchedConfig> = {}) {
-    told.supported = () => Response.json(own.api.supported)
-    const chain = batchedChain({ ...own.config, apiUrl: told.url, fetch: fetch as typeof globalThis.fetch, ...change })
+    logged.supported = () => Response.json(own.api.supported)
+    const chain = batchedChain({
+      ...own.config,
+      apiUrl: logged.url,
+      fetch: fetch as typeof globalThis.fetch,
+      ...change,
+    })
     await chain.check({ now: START })
     const payer = await own.payer()
     const payment = await own.sign(payer, own.offer)
     const saying = (next: Say) => {
-      told.answer = (asked, request) => (next[asked.path.split('/').at(-1) as keyof Say] ?? tired)(asked, request)
+      logged.answer = (order, request) => (next[order.path.split('/').at(-1) as keyof Say] ?? tired)(order, request)
     }
     saying({ transfers: none, balances: rich, ...say })
-    told.asked.length = 0
+    logged.requests.length = 0
     const { authorization } = payment.payload as { authorization: Record<'from' | 'to' | 'value' | 'nonce', string> }
     const { from, to, value, nonce } = authorization
     const transfer = {
@@ -419,7 +433,7 @@ describe('a doubtful reply', () => {
     () =>
       Response.json(body, { status })
   const receipt = { transaction: ID, network: NETWORK, amount: '10000' }
-  const settles = (desk: Desk): Asked[] => desk.asked.filter(({ path }) => path.endsWith('/settle'))
+  const settles = (desk: Desk): ApiRequest[] => desk.requests.filter(({ path }) => path.endsWith('/settle'))
 
   test('a settlement sends our offer and the bare authorization, whatever the buyer sent beside them', async () => {
     const { chain, payment } = await asking({ settle: saying({ success: true, transaction: ID, network: NETWORK }) })
@@ -441,7 +455,7 @@ describe('a doubtful reply', () => {
       accepted: own.offer,
       payload: { signature, authorization },
     }
-    expect(settles(told).map(({ json }) => json)).toEqual([{ paymentPayload, paymentRequirements: own.offer }])
+    expect(settles(logged).map(({ json }) => json)).toEqual([{ paymentPayload, paymentRequirements: own.offer }])
   })
 
   const outcomes: readonly [string, Answer, string][] = [
@@ -467,7 +481,7 @@ describe('a doubtful reply', () => {
   test.each(outcomes)('settle() takes %s for what it is', async (_, settle, kind) => {
     const made = await asking({ settle })
     expect((await made.settle()).kind).toBe(kind as never)
-    expect(settles(told)).toHaveLength(1)
+    expect(settles(logged)).toHaveLength(1)
   })
 
   test('settle() of a used nonce is settled by a transfer of ours, refused by one of somebody else', async () => {
@@ -495,13 +509,13 @@ describe('a doubtful reply', () => {
     expect(await made.settle()).toMatchObject({ kind: 'settled' })
     made.saying({ transfers: none })
     expect([(await made.settle()).kind, (await made.fate()).kind]).toEqual(['settled', 'paid'])
-    expect(settles(told)).toHaveLength(3)
+    expect(settles(logged)).toHaveLength(3)
   })
 
   test('settle() by twenty at once is one request, and what could not be sent says so', async () => {
     const made = await asking({ settle: tired })
     const all = await Promise.all(Array.from({ length: 20 }, made.settle))
-    expect([new Set(all.map(({ kind }) => kind)), settles(told).length]).toEqual([new Set(['unknown']), 1])
+    expect([new Set(all.map(({ kind }) => kind)), settles(logged).length]).toEqual([new Set(['unknown']), 1])
     const gone = desk()
     await gone.close()
     const away = batchedChain({ ...own.config, apiUrl: gone.url })
@@ -589,7 +603,7 @@ describe('a doubtful reply', () => {
     const made = await asking({ transfers: tired, balances: tired })
     for (let i = 0; i < 5; i++) expect(await made.verify()).toMatchObject({ kind: 'unavailable' })
     expect(await made.verify()).toMatchObject({ kind: 'unavailable', reason: expect.stringContaining('is paused') })
-    expect(told.asked).toHaveLength(10)
+    expect(logged.requests).toHaveLength(10)
     made.saying({ transfers: none, balances: rich })
     const later = at(START + 30_000)
     await made.chain.fate(made.payment, own.offer, later)
@@ -608,17 +622,17 @@ describe('refresh()', () => {
   }
   const alerts = ({ log }: Pick<Harness, 'log'>) =>
     log.lines.filter(({ level }) => level === 'alert').map(({ fields }) => fields)
-  const look = (h: { chain: BatchedChain }, now: number) => h.chain.refresh({ now })
+  const poll = (h: { chain: BatchedChain }, now: number) => h.chain.refresh({ now })
 
   test('calls a person once for a payment that has failed, and paid stays paid', () =>
     using({}, async (h) => {
       const [failing, fine] = [await sold(h), await sold(h)]
-      await look(h, START)
+      await poll(h, START)
       expect(alerts(h)).toEqual([])
       h.api.advance(failing.transfer, 'failed')
       h.api.advance(fine.transfer, 'completed')
-      await look(h, START + 60_000)
-      await look(h, START + 120_000)
+      await poll(h, START + 60_000)
+      await poll(h, START + 120_000)
       const { from: payer } = failing.payment.payload.authorization as { from: string }
       expect(alerts(h)).toEqual([
         { transfer: failing.transfer, status: 'failed', payer, amount: '0.010000', network: NETWORK },
@@ -632,7 +646,7 @@ describe('refresh()', () => {
       h.api.advance((await sold(h)).transfer, 'failed')
       const log = testLog()
       const chain = batchedChain({ ...h.config, alert: log.alert })
-      await look({ chain }, START)
+      await poll({ chain }, START)
       expect(alerts({ log })).toHaveLength(1)
     }))
 
@@ -640,22 +654,22 @@ describe('refresh()', () => {
     using({}, async (h) => {
       for (const status of ['received', 'batched', 'confirmed', 'completed'] as const)
         h.api.advance((await sold(h)).transfer, status)
-      await look(h, START + DAY_MS - 1)
+      await poll(h, START + DAY_MS - 1)
       expect(alerts(h)).toEqual([])
-      await look(h, START + DAY_MS + 60_000)
+      await poll(h, START + DAY_MS + 60_000)
       expect(alerts(h).map(({ status }) => status)).toEqual(['received', 'batched', 'confirmed'])
     }))
 
   test('asks once a minute, about us alone, and bears an API that is away', () =>
     using({}, async (h) => {
       const before = h.api.reads()
-      for (const ms of [0, 1_000, 59_999]) await look(h, START + ms)
+      for (const ms of [0, 1_000, 59_999]) await poll(h, START + ms)
       expect(h.api.reads() - before).toBe(4)
       h.outage(true)
-      await look(h, START + 60_000)
+      await poll(h, START + 60_000)
       h.outage(false)
       h.api.advance((await sold(h)).transfer, 'failed')
-      await look(h, START + 120_000)
+      await poll(h, START + 120_000)
       expect(alerts(h)).toHaveLength(1)
     }))
 
@@ -665,12 +679,12 @@ describe('refresh()', () => {
       const young = (await sold(h)).transfer
       h.api.advance((await sold(h)).transfer, 'failed')
       const log = testLog()
-      told.supported = () => Response.json(h.api.supported)
-      told.answer = () => Response.json({ transfers: h.api.transfers })
-      await look({ chain: batchedChain({ ...h.config, apiUrl: told.url, alert: log.alert }) }, START)
+      logged.supported = () => Response.json(h.api.supported)
+      logged.answer = () => Response.json({ transfers: h.api.transfers })
+      await poll({ chain: batchedChain({ ...h.config, apiUrl: logged.url, alert: log.alert }) }, START)
       expect(alerts({ log }).map(({ status }) => status)).toEqual(['failed'])
-      await look({ chain: batchedChain({ ...h.config, apiUrl: told.url, payTo: WALLET, alert: log.alert }) }, START)
-      await look({ chain: batchedChain({ ...h.config, apiUrl: told.url, alert: log.alert }) }, START + DAY_MS)
+      await poll({ chain: batchedChain({ ...h.config, apiUrl: logged.url, payTo: WALLET, alert: log.alert }) }, START)
+      await poll({ chain: batchedChain({ ...h.config, apiUrl: logged.url, alert: log.alert }) }, START + DAY_MS)
       expect(alerts({ log }).map(({ transfer, status }) => (transfer === young ? 'young' : status))).toEqual([
         'failed',
         'failed',
@@ -687,10 +701,10 @@ describe('refresh()', () => {
         [109, true],
       ] as const) {
         h.outage(isDown)
-        await look(h, START + minutes * 60_000)
+        await poll(h, START + minutes * 60_000)
       }
       expect(alerts(h)).toEqual([])
-      for (const minutes of [110, 111, 200]) await look(h, START + minutes * 60_000)
+      for (const minutes of [110, 111, 200]) await poll(h, START + minutes * 60_000)
       expect(alerts(h)).toEqual([{ reason: expect.any(String) }])
     }))
 })

@@ -57,10 +57,10 @@ for (const [does, code] of Object.entries(CODES)) {
       async (h) => {
         const bad = await many(20, () => paymentOf(h, code))
         const good = await many(5, async () => h.sign(await h.payer(), h.offer))
-        const asked: Message[][] = []
+        const requests: Message[][] = []
         const isAbout = asks(new Set(bad.map(fromOf)))
         h.line.judge = (messages) => {
-          if (messages.some(isAbout)) asked.push([...messages])
+          if (messages.some(isAbout)) requests.push([...messages])
           return 'fine'
         }
         const [identities, verdicts, others] = await Promise.all([
@@ -72,7 +72,7 @@ for (const [does, code] of Object.entries(CODES)) {
         for (const { kind } of [...identities, ...others]) expect(kind).toBe('refused')
         const again = await Promise.all(bad.map((payment) => h.chain.verify(payment, h.offer, at(h))))
         for (const { kind } of again) expect(kind).toBe('refused')
-        for (const messages of asked) {
+        for (const messages of requests) {
           const [call] = (messages.find(isAbout)?.params ?? []) as readonly { gas?: Hex }[]
           expect(BigInt(call?.gas ?? 0)).toBe(CONTRACT_LIMITS.gas)
         }
@@ -124,34 +124,34 @@ test('few contracts are asked at a time, and one contract less often than all', 
     const [wallet, ...others] = await many(12, () => paymentOf(h, YES))
     const every = [wallet, ...others] as readonly Payment[]
     const isAbout = asks(new Set(every.map(fromOf)))
-    const held: (() => void)[] = []
+    const blocked: (() => void)[] = []
     let most = 0
-    let isHeld: () => void = () => {}
+    let blockedOne: () => void = () => {}
     h.line.judge = (messages) => {
       if (!messages.some(isAbout)) return 'fine'
       return async (_, forward) => {
         await new Promise<void>((go) => {
-          held.push(go)
-          most = Math.max(most, held.length)
-          isHeld()
+          blocked.push(go)
+          most = Math.max(most, blocked.length)
+          blockedOne()
         })
         return forward()
       }
     }
     const until = async (count: number) => {
-      while (held.length < count) await new Promise<void>((seen) => (isHeld = seen))
+      while (blocked.length < count) await new Promise<void>((seen) => (blockedOne = seen))
     }
     const same = Array.from({ length: 6 }, () => h.chain.identify(wallet as Payment, h.offer, at(h)))
     await until(CONTRACT_LIMITS.maxAtOncePerContract)
     // a round trip, in which a third would have come
     await h.chain.verify(await h.sign(await h.payer(), h.offer), h.offer, at(h))
-    expect(held).toHaveLength(CONTRACT_LIMITS.maxAtOncePerContract)
+    expect(blocked).toHaveLength(CONTRACT_LIMITS.maxAtOncePerContract)
     const rest = others.map((payment) => h.chain.identify(payment, h.offer, at(h)))
     await until(CONTRACT_LIMITS.maxAtOnce)
     await h.chain.verify(await h.sign(await h.payer(), h.offer), h.offer, at(h))
     expect(most).toBe(CONTRACT_LIMITS.maxAtOnce)
     h.recover()
-    for (const go of held.splice(0)) go()
+    for (const go of blocked.splice(0)) go()
     for (const { kind } of await Promise.all([...same, ...rest])) expect(kind).toBe('known')
   }))
 
@@ -181,9 +181,9 @@ test('an error of 300 KB is the wallet’s own; a page of the proxy’s is the n
     const payment = await paymentOf(h, YES)
     const isAbout = asks(new Set([fromOf(payment)]))
     const long = 'revert '.repeat(43_000)
-    const says = async (messages: readonly Message[]) =>
+    const reply = async (messages: readonly Message[]) =>
       messages.map(({ id }) => ({ id, error: { code: 3, message: long } }))
-    h.line.judge = (messages) => (messages.some(isAbout) ? says : 'fine')
+    h.line.judge = (messages) => (messages.some(isAbout) ? reply : 'fine')
     expect(await h.chain.identify(payment, h.offer, at(h))).toMatchObject({ kind: 'refused' })
     h.line.judge = (messages) => (messages.some(isAbout) ? 'garbage' : 'fine')
     expect(await h.chain.identify(payment, h.offer, at(h))).toMatchObject({ kind: 'unavailable' })

@@ -62,7 +62,10 @@ async function withChain(
 describe('EIP-712', () => {
   const base = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913'
   const gateway = { name: 'GatewayWalletBatched', version: '1' }
-  /** EIP-3009, and test signatures of its typed data: domain, its separator, and digest and signature of one authorization in it. */
+  /**
+   * EIP-3009, and test signatures of its typed data: domain, its separator, and digest and signature of one
+   * authorization in it.
+   */
   const golden = [
     {
       domain: { name: 'USD Coin', version: '2' },
@@ -451,13 +454,14 @@ describe('an authorization that is used, nobody knows on what,', () => {
       const payment = await h.sign(await h.payer(), h.offer)
       const isOurs = ({ method }: Message) => method === 'eth_sendRawTransactionSync'
       let isSent = false
-      // its receipt is taken back: to us it reads as reverted, while a node that shows no logs says that the authorization is used
+      // its receipt is taken back: to us it reads as reverted, while a node that shows no logs says that the
+      // authorization is used
       h.line.judge = () => async (messages, forward) => {
         const replies = await forward()
         isSent ||= messages.some(isOurs)
-        const said = (id: number) => replies.find((each) => each.id === id)
+        const textOf = (id: number) => replies.find((each) => each.id === id)
         return messages.map((message) => {
-          const reply = said(message.id) ?? { id: message.id }
+          const reply = textOf(message.id) ?? { id: message.id }
           if (isOurs(message)) return { ...reply, result: { ...(reply.result as object), logs: [] } }
           return message.method === 'eth_getLogs' ? { id: message.id, result: [] } : reply
         })
@@ -481,14 +485,14 @@ describe('a bad signature', () => {
     withChain(async (h) => {
       const payer = privateKeyToAccount(chainWorld.key())
       const flood = await Promise.all(Array.from({ length: 40 }, () => forged(h, payer)))
-      let asked = 0
+      let requestCount = 0
       h.line.judge = (messages) => {
-        asked += messages.length
+        requestCount += messages.length
         return 'fine'
       }
       expect(await kinds(h, h.chain.identify, flood)).toEqual(['refused'])
       for (const each of flood) expect(await kinds(h, h.chain.identify, [each])).toEqual(['refused'])
-      expect(asked).toBe(2)
+      expect(requestCount).toBe(2)
     }))
 
   test('of an account that has gained code is judged by that code when the account is forgotten', () =>

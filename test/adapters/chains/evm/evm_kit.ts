@@ -101,7 +101,10 @@ function balanceSlot(address: string): Hex {
 export type Message = { readonly id: number; readonly method: string; readonly params: readonly unknown[] }
 type Reply = { readonly id: number; readonly result?: unknown; readonly error?: { code: number; message: string } }
 
-/** What happens to one HTTP request: `deaf` arrives, but its answer is lost; `lost` never arrives. A function answers in the node's place. */
+/**
+ * What happens to one HTTP request: `deaf` arrives, but its answer is lost; `lost` never arrives. A function answers in
+ * the node's place.
+ */
 export type ApiError = 'fine' | 'lost' | 'deaf' | 'busy' | 'garbage' | Stand
 export type Stand = (
   messages: readonly Message[],
@@ -109,11 +112,13 @@ export type Stand = (
 ) => Promise<readonly Reply[]>
 
 /** What the node says, but for some messages something else. */
-export function instead(isIt: (message: Message) => boolean, said: object): Stand {
+export function instead(isIt: (message: Message) => boolean, input: object): Stand {
   return async (messages, forward) => {
     const replies = await forward()
     return messages.map((message) =>
-      isIt(message) ? { id: message.id, ...said } : (replies.find(({ id }) => id === message.id) ?? { id: message.id }),
+      isIt(message)
+        ? { id: message.id, ...input }
+        : (replies.find(({ id }) => id === message.id) ?? { id: message.id }),
     )
   }
 }
@@ -224,13 +229,13 @@ export async function evmHarness(
   world: World,
   change: Partial<EvmConfig> & { judge?: Line['judge'] } = {},
 ): Promise<EvmHarness> {
-  const wire = line()
-  wire.judge = change.judge
+  const format = line()
+  format.judge = change.judge
   const relayerKey = world.key()
   await world.ask('anvil_setBalance', privateKeyToAccount(relayerKey).address, toHex(10n ** 20n))
   const payTo = privateKeyToAccount(world.key()).address
   const base = { network: NETWORK, rpcUrl: world.url, asset: ASSET, payTo, domain: DOMAIN, relayerKey }
-  const config: EvmConfig = { ...base, fetch: wire.fetch, resendMs: 64, pollMs: 4, ...change }
+  const config: EvmConfig = { ...base, fetch: format.fetch, resendMs: 64, pollMs: 4, ...change }
   const chain = evmChain(config)
   const checked = await chain.check()
   if (checked.kind !== 'ready') throw new Error(JSON.stringify(checked))
@@ -247,17 +252,17 @@ export async function evmHarness(
   ): Promise<readonly Reply[]> {
     const replies = await forward()
     return messages.map(({ id, method, params }) => {
-      const said = JSON.stringify([method, params])
+      const text = JSON.stringify([method, params])
       const reply = replies.find((each) => each.id === id) as Reply
-      if (marked.has(said)) return { ...reply, result: marked.get(said) }
-      if (!answers.has(said)) answers.set(said, reply.result)
+      if (marked.has(text)) return { ...reply, result: marked.get(text) }
+      if (!answers.has(text)) answers.set(text, reply.result)
       return reply
     })
   }
 
   return {
     chain,
-    line: wire,
+    line: format,
     config,
     offer,
     now: world.now,
@@ -302,13 +307,13 @@ export async function evmHarness(
       await world.act(ASSET, transferCall(exact))
     },
     mineAt: world.mineAt,
-    reads: () => wire.count,
+    reads: () => format.count,
     outage(on) {
-      wire.judge = on ? () => 'lost' : undefined
+      format.judge = on ? () => 'lost' : undefined
     },
     drop(what) {
       return new Promise((resolve) => {
-        wire.judge = (messages) => {
+        format.judge = (messages) => {
           const isSending = messages.some(isSend)
           if (isSending) resolve()
           if (what === 'answers') return isSending || messages.some(isReceipt) ? 'deaf' : 'fine'
@@ -317,15 +322,15 @@ export async function evmHarness(
       })
     },
     recover() {
-      wire.judge = undefined
+      format.judge = undefined
     },
     mark() {
-      wire.judge = () => recording
+      format.judge = () => recording
       answers.clear()
     },
     rewind(on) {
       marked.clear()
-      if (on) for (const [said, result] of answers) marked.set(said, result)
+      if (on) for (const [text, result] of answers) marked.set(text, result)
     },
   }
 }

@@ -1,4 +1,7 @@
-/** Payers who would burn the relayer's gas: what passes rehearsal and reverts on chain ends, and takes nobody else with it. */
+/**
+ * Payers who would burn the relayer's gas: what passes rehearsal and reverts on chain ends, and takes nobody else with
+ * it.
+ */
 import { afterAll, expect, test } from 'bun:test'
 import { type Hex, pad, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'

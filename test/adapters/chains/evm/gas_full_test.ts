@@ -193,8 +193,8 @@ test('and by itself at the reading of a minute, before a buyer notices', () =>
 test('without a funded key it says of each why it does not serve', () =>
   withChain(async (h) => {
     const { addresses, open, close } = await replicas(h, 3)
-    const [held, poor, coded] = addresses as [Hex, Hex, Hex]
-    await give(held, ETHER)
+    const [balance, poor, coded] = addresses as [Hex, Hex, Hex]
+    await give(balance, ETHER)
     await give(poor, 1n)
     await give(coded, ETHER)
     await chainWorld.ask('anvil_setCode', coded, '0x00')
@@ -205,12 +205,12 @@ test('without a funded key it says of each why it does not serve', () =>
     expect(two.keys().map(({ kind }) => kind)).toEqual(['elsewhere', 'low', 'wrong'])
     const closed = two.closed?.(now)
     expect(closed?.code).toBe('no_gas')
-    for (const said of [
-      `${held}: another replica holds it`,
+    for (const text of [
+      `${balance}: another replica holds it`,
       `${poor}: account ${poor} holds 0.000000000000000001 ether`,
       `${coded}: account ${coded} has code`,
     ])
-      expect(closed?.reason).toContain(said)
+      expect(closed?.reason).toContain(text)
     expect(two.terms(now)).toEqual([])
     close()
   }))
@@ -270,8 +270,8 @@ test('a gateway without gas answers 503 with Retry-After before any 402, and tel
     const seen = await health('/api/v1/health/chain')
     expect(seen).toMatchObject({ status: 'degraded', reason: 'no_gas', networks: [] })
     expect(JSON.stringify(seen)).not.toContain(address)
-    const told = await health('/api/v1/health/chain', { headers: { authorization: 'Bearer 0123456789abcdef' } })
-    expect(told).toMatchObject({ detail: expect.stringContaining(`account ${address} holds`) })
+    const reported = await health('/api/v1/health/chain', { headers: { authorization: 'Bearer 0123456789abcdef' } })
+    expect(reported).toMatchObject({ detail: expect.stringContaining(`account ${address} holds`) })
     close()
   }))
 
@@ -288,12 +288,12 @@ test('a transaction under way with a key that is left keeps its lease until it i
     let arrived: () => void = () => {}
     const isOut = new Promise<void>((resolve) => (arrived = resolve))
     let go: () => void = () => {}
-    const held = new Promise<void>((resolve) => (go = resolve))
+    const balance = new Promise<void>((resolve) => (go = resolve))
     h.line.judge = (messages) => {
       if (!messages.some((message) => isSend(message) && message.params[0] !== '0x')) return 'fine' // a check sends nothing
       return async (_, forward) => {
         arrived()
-        await held
+        await balance
         await give(first, ETHER)
         return forward()
       }

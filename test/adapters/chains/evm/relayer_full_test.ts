@@ -109,10 +109,10 @@ describe('a send', () => {
     'max fee per gas less than block base fee',
     'internal error',
   ]
-  for (const said of words) {
-    test(`that is answered with "${said}" goes through, once`, () =>
+  for (const text of words) {
+    test(`that is answered with "${text}" goes through, once`, () =>
       withChain(async (h) => {
-        h.line.judge = refusingOnce(said)
+        h.line.judge = refusingOnce(text)
         await expectOnePaid(h, await settle(h, await onePayment(h)))
       }))
   }
@@ -134,13 +134,13 @@ describe('a send', () => {
 
   test('stops waiting for receipts with a node that no longer hands them out', () =>
     withChain(async (h) => {
-      let asked = 0
+      let requestCount = 0
       h.line.judge = (messages) => {
-        if (messages.some(({ method }) => method === 'eth_sendRawTransactionSync')) asked++
+        if (messages.some(({ method }) => method === 'eth_sendRawTransactionSync')) requestCount++
         return noSync()
       }
       for (const payment of await payments(h, 3)) expect(await settle(h, payment)).toMatchObject({ kind: 'settled' })
-      expect(asked).toBe(1)
+      expect(requestCount).toBe(1)
     }))
 
   test('whose nonce somebody else takes each time is unknown after the third, and nothing moves', () =>
@@ -515,11 +515,11 @@ describe('a secret', () => {
       const payment = await onePayment(h)
       const secrets = ['pass+word!', 'k3y-of-the-path', 'query-k3y-123', 'alice-user']
       const rpcUrl = `http://alice-user:${encodeURIComponent('pass+word!')}@node.example/v2/k3y-of-the-path?apikey=query-k3y-123`
-      const told = (said: unknown) =>
+      const leaked = (outcome: unknown) =>
         secrets.filter((secret) =>
-          [secret, encodeURIComponent(secret)].some((form) => JSON.stringify(said).includes(form)),
+          [secret, encodeURIComponent(secret)].some((form) => JSON.stringify(outcome).includes(form)),
         )
-      const says: readonly (() => Response)[] = [
+      const answers: readonly (() => Response)[] = [
         () => Response.json({ message: rpcUrl }, { status: 401 }),
         () => new Response(rpcUrl),
         () => {
@@ -527,24 +527,24 @@ describe('a secret', () => {
         },
       ]
       const echo = (async (_: unknown, init?: RequestInit) => {
-        const asked = JSON.parse(String(init?.body)) as Message | Message[]
+        const requests = JSON.parse(String(init?.body)) as Message | Message[]
         const message = `bad key k3y-of-the-path (query-k3y-123) at ${rpcUrl}`
-        const replies = (Array.isArray(asked) ? asked : [asked]).map(({ id }) => ({
+        const replies = (Array.isArray(requests) ? requests : [requests]).map(({ id }) => ({
           id,
           error: { code: -32000, message },
         }))
-        return Response.json(Array.isArray(asked) ? replies : replies[0])
+        return Response.json(Array.isArray(requests) ? replies : replies[0])
       }) as typeof fetch
-      for (const answer of [...says.map((say) => (async () => say()) as unknown as typeof fetch), echo]) {
+      for (const answer of [...answers.map((say) => (async () => say()) as unknown as typeof fetch), echo]) {
         const chain = evmChain({ ...h.config, rpcUrl, fetch: answer })
-        const said = [
+        const outcomes = [
           await chain.check(),
           await chain.verify(payment, h.offer, at(h)),
           await chain.settle(payment, h.offer, at(h)),
           await chain.fate(payment, h.offer, at(h)),
         ]
-        expect(told(said)).toEqual([])
-        expect(said.map((each) => each.kind)).toEqual(['unavailable', 'unavailable', 'unknown', 'unknown'])
+        expect(leaked(outcomes)).toEqual([])
+        expect(outcomes.map((each) => each.kind)).toEqual(['unavailable', 'unavailable', 'unknown', 'unknown'])
         chain.close()
       }
     }))
@@ -558,7 +558,7 @@ describe('a secret', () => {
       domain: DOMAIN,
       relayerKey: `0x${'11'.repeat(32)}`,
     }
-    const said = (change: object) => {
+    const errorOf = (change: object) => {
       try {
         evmChain({ ...base, ...change }).close()
         return 'fine'
@@ -566,13 +566,13 @@ describe('a secret', () => {
         return String(error)
       }
     }
-    expect(said({})).toBe('fine')
+    expect(errorOf({})).toBe('fine')
     for (const relayerKey of ['hunter2', `0x${'ff'.repeat(32)}`, `0x${'00'.repeat(32)}`, '']) {
-      expect(said({ relayerKey })).toBe('RangeError: relayerKey must be 0x and 64 hex digits of a valid private key')
+      expect(errorOf({ relayerKey })).toBe('RangeError: relayerKey must be 0x and 64 hex digits of a valid private key')
     }
     for (const rpcUrl of ['hunter2', 'ftp://hunter2', 'http://'])
-      expect(said({ rpcUrl })).toBe('RangeError: rpcUrl must be an http or https URL')
-    expect(said({ network: 'base' })).toContain('eip155:<chain id>')
+      expect(errorOf({ rpcUrl })).toBe('RangeError: rpcUrl must be an http or https URL')
+    expect(errorOf({ network: 'base' })).toContain('eip155:<chain id>')
   })
 })
 

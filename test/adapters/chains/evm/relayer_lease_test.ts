@@ -1,4 +1,7 @@
-/** Relayer keys that replicas share: one key per replica at a time, and none of them sends with a key that another one holds. */
+/**
+ * Relayer keys that replicas share: one key per replica at a time, and none of them sends with a key that another one
+ * holds.
+ */
 import { describe, expect, test } from 'bun:test'
 import { type MemoryChain, memoryChain } from '../../../../adapters/chains/memory.ts'
 import type { EvmChain } from '../../../../adapters/chains/evm/mod.ts'
@@ -42,7 +45,7 @@ function fleet(keys: readonly string[] = ['one'], cash: MemoryChain = memoryChai
       return {
         ...cash,
         check: () => state.check(),
-        settle: (...asked) => (sender.settled++, cash.settle(...asked)),
+        settle: (...args) => (sender.settled++, cash.settle(...args)),
         refresh: async () => {},
         gas: () => gasOf(key),
         keyStatus: async (other) => readingOf(other),
@@ -294,8 +297,8 @@ describe('two gateways over one key', () => {
     const payment = alice.sign(await alice.ask())
     const { body } = await alice.buy(FOX, { payment })
     await first.idle()
-    const asked = await alice.poll(body.poll_url, undefined, { shop: second.shop })
-    expect([asked.status, asked.body.accepts.length]).toEqual([402, 1])
+    const reply = await alice.poll(body.poll_url, undefined, { shop: second.shop })
+    expect([reply.status, reply.body.accepts.length]).toEqual([402, 1])
     const waiting = await alice.poll(body.poll_url, payment, { shop: second.shop })
     expect([waiting.status, cash.transfers.length]).toEqual([202, 0])
     await clock.advance(1_000)

@@ -11,16 +11,16 @@ import { type Answer, desk, HANGS, VALID } from './facilitator_kit.ts'
 import { until } from '../../providers/lib/provider_kit.ts'
 
 const NOW = Date.UTC(2026, 10, 20)
-const [told, other] = [desk(), desk()]
-afterAll(() => Promise.all([told.close(), other.close()]))
+const [logged, other] = [desk(), desk()]
+afterAll(() => Promise.all([logged.close(), other.close()]))
 
 let drawn = 0
 const random = (bytes: number) => new Uint8Array(bytes).fill(++drawn)
 
 function api(answer: Answer, { row = {}, ...config }: Partial<ApiConfig> & { row?: Partial<FacilitatorRow> } = {}) {
-  told.answer = answer
-  for (const each of [told, other]) each.asked.length = 0
-  const made = facilitatorApi({ url: told.url, ...row }, { random, ...config })
+  logged.answer = answer
+  for (const each of [logged, other]) each.requests.length = 0
+  const made = facilitatorApi({ url: logged.url, ...row }, { random, ...config })
   const ask = (now = NOW, more: { timeoutMs?: number; signal?: AbortSignal } = {}) =>
     made.request('verify', { body: { hello: 'there' }, read: parseVerifyReply, now, timeoutMs: 5_000, ...more })
   const settle = () => made.request('settle', { body: {}, read: parseVerifyReply, now: NOW, timeoutMs: 5_000 })
@@ -32,12 +32,12 @@ const yes = { kind: 'result', value: { kind: 'valid' } }
 const leftAlone = { kind: 'failure', unsent: true, reason: expect.stringContaining('is paused') }
 
 describe('a request', () => {
-  const stalls: Answer = () =>
+  const hangs: Answer = () =>
     new Response(new ReadableStream({ start: (it) => it.enqueue(new TextEncoder().encode('{"isValid":')) }))
 
   test.each([
     ['hangs', HANGS],
-    ['stops in mid-reply', stalls],
+    ['stops in mid-reply', hangs],
   ])('ends at its deadline when the facilitator %s, and counts as sent', async (_, answer) => {
     const { request: ask, close } = api(answer)
     expect(await ask(NOW, { timeoutMs: 10 })).toEqual({ kind: 'failure', reason: 'no reply in 10 ms', unsent: false })
@@ -47,9 +47,9 @@ describe('a request', () => {
   test('ends with its caller, and at once when closed', async () => {
     const { request: ask, close } = api(HANGS)
     const stop = new AbortController()
-    const asked = ask(NOW, { signal: stop.signal })
+    const pending = ask(NOW, { signal: stop.signal })
     stop.abort()
-    expect(await asked).toMatchObject({ kind: 'failure', unsent: false })
+    expect(await pending).toMatchObject({ kind: 'failure', unsent: false })
     const last = ask()
     close()
     expect(await last).toMatchObject({ kind: 'failure', unsent: false })
@@ -67,31 +67,31 @@ describe('a request', () => {
 describe('verdicts', () => {
   // two at once may arrive in either order
   test.each([1, 2])('are asked for %d at once; the others wait their turn, in order', async (verdicts) => {
-    const held: (() => void)[] = []
-    const { request: ask } = api(() => new Promise((resolve) => held.push(() => resolve(VALID()))), {
+    const blocked: (() => void)[] = []
+    const { request: ask } = api(() => new Promise((resolve) => blocked.push(() => resolve(VALID()))), {
       maxVerdicts: verdicts,
     })
     const ends: number[] = []
-    const asked = [0, 1, 2, 3].map((index) => ask().then(() => ends.push(index)))
+    const pending = [0, 1, 2, 3].map((index) => ask().then(() => ends.push(index)))
     for (let served = 0; served < 4; served++) {
-      await until(() => held.length > served)
-      expect(held.length).toBeLessThanOrEqual(served + verdicts)
-      held[served]?.()
+      await until(() => blocked.length > served)
+      expect(blocked.length).toBeLessThanOrEqual(served + verdicts)
+      blocked[served]?.()
       await until(() => ends.length > served)
     }
-    await Promise.all(asked)
-    expect([verdicts === 1 ? ends : ends.toSorted(), told.asked.length]).toEqual([[0, 1, 2, 3], 4])
+    await Promise.all(pending)
+    expect([verdicts === 1 ? ends : ends.toSorted(), logged.requests.length]).toEqual([[0, 1, 2, 3], 4])
   })
 
   test('that never get their turn are not sent, and say nothing against the facilitator', async () => {
     const { request: ask, close } = api(HANGS, { maxVerdicts: 1, failures: 2 })
     const first = ask()
-    await until(() => told.asked.length === 1)
+    await until(() => logged.requests.length === 1)
     const crowd = await Promise.all(Array.from({ length: 9 }, () => ask(NOW, { timeoutMs: 5 })))
-    expect(new Set(crowd.map(({ kind, ...said }) => `${kind} ${JSON.stringify(said)}`))).toEqual(
+    expect(new Set(crowd.map(({ kind, ...errorText }) => `${kind} ${JSON.stringify(errorText)}`))).toEqual(
       new Set(['failure {"reason":"too many concurrent requests: no slot within 5 ms","unsent":true}']),
     )
-    expect(told.asked).toHaveLength(1)
+    expect(logged.requests).toHaveLength(1)
     close()
     expect(await first).toMatchObject({ kind: 'failure', reason: expect.not.stringContaining('is paused') })
   })
@@ -103,7 +103,7 @@ describe('verdicts', () => {
       close,
     } = api(({ path }) => (path.endsWith('/settle') ? Response.json({ isValid: true }) : HANGS()), { maxVerdicts: 1 })
     const verdict = ask()
-    await until(() => told.asked.length === 1)
+    await until(() => logged.requests.length === 1)
     expect(await settle()).toMatchObject(yes)
     close()
     await verdict
@@ -115,18 +115,18 @@ describe('a breaker', () => {
     const { request: ask } = api(busy)
     for (let i = 0; i < 5; i++) expect(await ask()).toMatchObject({ kind: 'failure', unsent: false })
     expect(await ask(NOW + 29_999)).toMatchObject(leftAlone)
-    expect(told.asked).toHaveLength(5)
+    expect(logged.requests).toHaveLength(5)
     const all = await Promise.all([ask(NOW + 30_000), ask(NOW + 30_000), ask(NOW + 30_000)])
     expect(all.filter(({ kind }) => kind === 'failure')).toHaveLength(3)
-    expect(told.asked).toHaveLength(6)
+    expect(logged.requests).toHaveLength(6)
     expect(await ask(NOW + 59_999)).toMatchObject(leftAlone)
-    told.answer = VALID
+    logged.answer = VALID
     expect(await ask(NOW + 60_000)).toEqual(yes as never)
     expect(await Promise.all([ask(NOW + 60_001), ask(NOW + 60_001)])).toEqual([yes, yes] as never)
-    told.answer = busy
+    logged.answer = busy
     for (let i = 0; i < 5; i++) expect(await ask(NOW + 60_002)).toMatchObject({ kind: 'failure', unsent: false })
     expect(await ask(NOW + 60_003)).toMatchObject(leftAlone)
-    expect(told.asked).toHaveLength(14)
+    expect(logged.requests).toHaveLength(14)
   })
 
   test('opens for one that hangs, so that nobody waits for it any more', async () => {
@@ -142,19 +142,19 @@ describe('a breaker', () => {
   ])('does not open for %s', async (_, answer) => {
     const { request: ask } = api(busy, { failures: 2 })
     for (let i = 0; i < 6; i++) {
-      told.answer = i === 0 ? busy : answer
+      logged.answer = i === 0 ? busy : answer
       await ask()
     }
-    expect(told.asked).toHaveLength(6)
+    expect(logged.requests).toHaveLength(6)
   })
 
   test('does not open for callers who leave', async () => {
     const { request: ask, close } = api(HANGS, { failures: 1 })
     const stop = new AbortController()
-    const asked = ask(NOW, { signal: stop.signal })
+    const pending = ask(NOW, { signal: stop.signal })
     stop.abort()
-    await asked
-    told.answer = VALID
+    await pending
+    logged.answer = VALID
     expect(await ask()).toEqual(yes as never)
     close()
   })
@@ -169,7 +169,7 @@ describe('a redirect', () => {
   test('within the origin is followed, as the request that it was', async () => {
     const { request: ask } = api(to('/v2/verify'))
     expect(await ask()).toEqual(yes as never)
-    expect(told.asked.map(({ method, path, json }) => [method, path, json.hello])).toEqual([
+    expect(logged.requests.map(({ method, path, json }) => [method, path, json.hello])).toEqual([
       ['POST', '/x402/verify', 'there'],
       ['POST', '/v2/verify', 'there'],
     ])
@@ -178,7 +178,7 @@ describe('a redirect', () => {
   test('is followed once', async () => {
     const { request: ask } = api(() => new Response(null, { status: 307, headers: { location: '/again' } }))
     expect(await ask()).toMatchObject({ kind: 'failure', unsent: true, setting: 'url' })
-    expect(told.asked).toHaveLength(2)
+    expect(logged.requests).toHaveLength(2)
   })
 
   test('to another origin is followed only where configured', async () => {
@@ -189,17 +189,17 @@ describe('a redirect', () => {
       unsent: true,
       setting: 'url',
     })
-    expect(other.asked).toEqual([])
+    expect(other.requests).toEqual([])
     expect(await api(to(`${other.url}/verify`), { row: { redirectOrigins: [origin] } }).request()).toEqual(yes as never)
   })
 
   test.each([301, 302, 303])('with status %d, which would lose the request, is not followed', async (status) => {
     const { request: ask } = api(to('/v2/verify', status))
     expect(await ask()).toMatchObject({ kind: 'failure', unsent: false })
-    expect(told.asked).toHaveLength(1)
+    expect(logged.requests).toHaveLength(1)
   })
 
-  test.each([`http://user:pass@${new URL(told.url).host}/`, 'file:///etc/passwd', 'javascript:1', '//', ''])(
+  test.each([`http://user:pass@${new URL(logged.url).host}/`, 'file:///etc/passwd', 'javascript:1', '//', ''])(
     'to %j is not followed',
     async (location) => {
       expect(await api(to(location)).request()).toMatchObject({ kind: 'failure', unsent: true })
@@ -273,7 +273,7 @@ describe('a token for CDP', () => {
   const bearerOf = ({ headers }: { headers: Headers }) => String(headers.get('authorization')).replace('Bearer ', '')
 
   test('is made for each request, and for the address that a redirect leads to', async () => {
-    const { host } = new URL(told.url)
+    const { host } = new URL(logged.url)
     const { request: ask } = api(
       ({ path }) =>
         path === '/x402/verify'
@@ -282,7 +282,7 @@ describe('a token for CDP', () => {
       { row: { cdp } },
     )
     expect(await ask()).toEqual(yes as never)
-    const tokens = told.asked.map(bearerOf)
+    const tokens = logged.requests.map(bearerOf)
     expect(tokens.map((token) => decoded(parts(token)[1]).uris)).toEqual([
       [`POST ${host}/x402/verify`],
       [`POST ${host}/v2/verify`],
@@ -300,7 +300,7 @@ describe('a token for CDP', () => {
       },
     )
     expect(await ask()).toEqual(yes as never)
-    expect(other.asked.map(({ headers }) => headers.has('authorization'))).toEqual([false])
+    expect(other.requests.map(({ headers }) => headers.has('authorization'))).toEqual([false])
   })
 
   test("that cannot be made stops the request before it is sent, and is the setting's fault", async () => {
@@ -311,7 +311,7 @@ describe('a token for CDP', () => {
       unsent: true,
       setting: 'cdp_key_secret',
     })
-    expect(told.asked).toEqual([])
+    expect(logged.requests).toEqual([])
   })
 
   test("that the facilitator does not accept is the key's fault", async () => {
@@ -323,7 +323,7 @@ describe('a token for CDP', () => {
 // ── secrets ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 describe('no secret', () => {
-  const url = `${told.url}/path-key-0123456789?token=query-key-0123456789`
+  const url = `${logged.url}/path-key-0123456789?token=query-key-0123456789`
   const rpcUrl = 'http://127.0.0.1:9/rpc-key-0123456789'
   const payTo = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
   const offer = offerTo(payTo)
@@ -332,7 +332,7 @@ describe('no secret', () => {
   const at = { now: NOW, signal: AbortSignal.timeout(30_000) }
 
   /** Everything that a chain says in answer to everything that it is asked. */
-  async function said(more: { fetch?: typeof fetch } = {}): Promise<string> {
+  async function errorText(more: { fetch?: typeof fetch } = {}): Promise<string> {
     const chain = facilitatorChain({ ...config, facilitators: [{ url, cdp }], ...more })
     const payment = await signPayment(privateKeyToAccount(`0x${'11'.repeat(32)}`), offer, { now: NOW })
     const answers = [
@@ -373,18 +373,18 @@ describe('no secret', () => {
   ]
 
   test.each(leaks)('is in what %s comes to', async (_, answer) => {
-    told.answer = answer
-    told.supported = answer
-    told.asked.length = 0
-    const text = await said()
-    const tokens = told.asked.map(({ headers }) => String(headers.get('authorization')).slice('Bearer '.length))
+    logged.answer = answer
+    logged.supported = answer
+    logged.requests.length = 0
+    const text = await errorText()
+    const tokens = logged.requests.map(({ headers }) => String(headers.get('authorization')).slice('Bearer '.length))
     expect(found(text, tokens)).toEqual([])
     expect(tokens.map((token) => token.length > 200)).toEqual([true, true])
   })
 
   test('is in what the error of a broken connection comes to', async () => {
     const broken = () => Promise.reject(new Error(`${url} ${rpcUrl} ${KEY_ID} ${ED_SECRET}`))
-    expect(found(await said({ fetch: broken as never }), [])).toEqual([])
+    expect(found(await errorText({ fetch: broken as never }), [])).toEqual([])
   })
 
   test.each([

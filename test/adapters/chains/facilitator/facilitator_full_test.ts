@@ -1,4 +1,7 @@
-/** Payments through facilitators: the laws on the reference one, which of several is asked what, and what is found before anything is sold. */
+/**
+ * Payments through facilitators: the laws on the reference one, which of several is asked what, and what is found
+ * before anything is sold.
+ */
 import { afterAll, describe, expect, test } from 'bun:test'
 import { concatHex, type Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
@@ -26,12 +29,12 @@ import {
 
 const chainWorld = await world()
 const reference = await referenceDesk(chainWorld)
-const told = desk()
+const logged = desk()
 const other = desk()
-const h = await harness(chainWorld, [told])
+const h = await harness(chainWorld, [logged])
 afterAll(async () => {
   h.chain.close()
-  await Promise.all([reference, told, other].map((each) => each.close()))
+  await Promise.all([reference, logged, other].map((each) => each.close()))
   await chainWorld.close()
 })
 
@@ -48,7 +51,7 @@ async function using(
   change: Partial<FacilitatorConfig> = {},
 ): Promise<void> {
   const made = await harness(chainWorld, desks, change)
-  for (const each of desks) each.asked.length = 0
+  for (const each of desks) each.requests.length = 0
   try {
     await work(made)
   } finally {
@@ -97,7 +100,7 @@ describe('of 50 calls at once of a wallet with the price of one, one starts', ()
         return String(input).startsWith(chainWorld.url) ? await answer() : VALID()
       }
       await using(
-        [told],
+        [logged],
         async (own) => {
           const subject = kit({
             ports: { clock: testClock(own.now()) },
@@ -129,8 +132,8 @@ describe('of 50 calls at once of a wallet with the price of one, one starts', ()
 // ── what is asked, and of whom ──────────────────────────────────────────────────────────────────────────────────────
 
 test('a request holds our offer and the bare authorization, whatever the buyer sent beside them', () =>
-  using([told], async (own) => {
-    told.answer = VALID
+  using([logged], async (own) => {
+    logged.answer = VALID
     const payment = await signed(own)
     const { authorization, signature } = payment.payload as { authorization: object; signature: string }
     const accepted = { ...payment.accepted, asset: lower(ASSET), amount: '1', extra: { name: 'Gold' } }
@@ -142,19 +145,19 @@ test('a request holds our offer and the bare authorization, whatever the buyer s
       resource: 7,
       extensions: { bazaar: 'z'.repeat(1_000) },
     } as never)
-    const [asked] = told.asked
-    expect(asked).toMatchObject({ method: 'POST', path: '/x402/verify' })
-    expect(asked?.json).toEqual({
+    const [request] = logged.requests
+    expect(request).toMatchObject({ method: 'POST', path: '/x402/verify' })
+    expect(request?.json).toEqual({
       x402Version: 2,
       paymentPayload: { x402Version: 2, accepted: own.offer, payload: { signature, authorization } },
       paymentRequirements: own.offer,
     })
-    expect(asked?.headers.get('content-type')).toBe('application/json')
-    expect(asked?.headers.has('authorization')).toBe(false)
+    expect(request?.headers.get('content-type')).toBe('application/json')
+    expect(request?.headers.has('authorization')).toBe(false)
   }))
 
 describe('a second facilitator', () => {
-  const [good, failing] = [told, other]
+  const [good, failing] = [logged, other]
   const pays = (payment: Payment) => async () =>
     Response.json({ success: true, transaction: await land(chainWorld, payment) })
   const closed = async () => {
@@ -189,7 +192,7 @@ describe('a second facilitator', () => {
     using([failing, good], async (own) => {
       failing.answer = () => Response.json({ isValid: false, invalidReason: 'invalid_exact_evm_signature' })
       expect(await verify(own, await signed(own))).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
-      expect(good.asked).toEqual([])
+      expect(good.requests).toEqual([])
     }))
 
   test.each(ways)('is not sent a settlement when the first %s', async (_, answer) => {
@@ -203,7 +206,7 @@ describe('a second facilitator', () => {
           kind: 'unknown',
           reason: expect.stringContaining('may have been sent'),
         })
-        expect(good.asked).toEqual([])
+        expect(good.requests).toEqual([])
       },
       { settleMs: deadline(answer) },
     )
@@ -242,54 +245,51 @@ describe('a second facilitator', () => {
 })
 
 test('twenty who settle at once are one request, and one that comes after the reply sends again', () =>
-  using([told], async (own) => {
+  using([logged], async (own) => {
     const payment = await signed(own)
-    told.answer = () => Response.json({ success: false, errorReason: 'settlement_pending' })
+    logged.answer = () => Response.json({ success: false, errorReason: 'settlement_pending' })
     const all = await Promise.all(Array.from({ length: 20 }, () => settle(own, payment)))
-    expect([new Set(all.map(({ kind }) => kind)), told.asked.length]).toEqual([new Set(['unknown']), 1])
-    told.answer = async () => Response.json({ success: true, transaction: await land(chainWorld, payment) })
+    expect([new Set(all.map(({ kind }) => kind)), logged.requests.length]).toEqual([new Set(['unknown']), 1])
+    logged.answer = async () => Response.json({ success: true, transaction: await land(chainWorld, payment) })
     expect(await settle(own, payment)).toMatchObject({ kind: 'settled' })
-    expect(told.asked).toHaveLength(2)
+    expect(logged.requests).toHaveLength(2)
   }))
 
 test('a payment of another price is not even shown to a facilitator', () =>
-  using([told], async (own) => {
+  using([logged], async (own) => {
     const payment = await own.sign(await own.payer(), own.offer, { value: 10_001n })
-    told.answer = async () =>
+    logged.answer = async () =>
       Response.json({ isValid: true, success: true, transaction: await land(chainWorld, payment) })
     const refusal = { kind: 'refused', reason: expect.stringContaining('10001') }
     expect([await verify(own, payment), await settle(own, payment)]).toEqual([
       expect.objectContaining(refusal),
       expect.objectContaining(refusal),
     ])
-    expect(told.asked).toEqual([])
+    expect(logged.requests).toEqual([])
   }))
 
 test('a facilitator that fails is left alone by the time that callers tell', () =>
   using(
-    [told],
+    [logged],
     async (own) => {
       const [payment, now] = [await signed(own), own.now()]
       const verdictAt = async (ms: number) =>
         (await own.chain.verify(payment, own.offer, { ...at(own), now: now + ms })).kind
-      told.answer = () => new Response('<html>', { status: 502 })
+      logged.answer = () => new Response('<html>', { status: 502 })
       expect([await verdictAt(0), await verdictAt(1)]).toEqual(['unavailable', 'unavailable'])
-      told.answer = VALID
-      expect([await verdictAt(9_999), told.asked.length, await verdictAt(10_001), told.asked.length]).toEqual([
-        'unavailable',
-        2,
-        'valid',
-        3,
-      ])
+      logged.answer = VALID
+      expect([await verdictAt(9_999), logged.requests.length, await verdictAt(10_001), logged.requests.length]).toEqual(
+        ['unavailable', 2, 'valid', 3],
+      )
     },
     { failures: 2, openMs: 10_000 },
   ))
 
 test('a settlement that nobody waits for is not sent on to the next facilitator', () =>
-  using([told, other], async (own) => {
+  using([logged, other], async (own) => {
     const stop = new AbortController()
     const reached = Promise.withResolvers<void>()
-    told.answer = () => {
+    logged.answer = () => {
       stop.abort()
       reached.resolve()
       return new Response(null, { status: 308, headers: { location: 'https://www.example.com/settle' } })
@@ -299,7 +299,7 @@ test('a settlement that nobody waits for is not sent on to the next facilitator'
     await reached.promise
     expect(settlement).toMatchObject({ kind: 'unknown' })
     expect(await own.chain.fate(payment, own.offer, at(own))).toEqual({ kind: 'open' })
-    expect(other.asked).toEqual([])
+    expect(other.requests).toEqual([])
   }))
 
 describe('an authorization that is used, nobody knows on what,', () => {
@@ -310,12 +310,12 @@ describe('an authorization that is used, nobody knows on what,', () => {
     own.line.judge = () => instead(({ method }) => method === 'eth_getLogs', { result: [] })
     return payment
   }
-  const says = (errorReason: string) => () => Response.json({ success: false, errorReason })
+  const refusing = (errorReason: string) => () => Response.json({ success: false, errorReason })
 
   test('is refused when the facilitator did nothing', () =>
-    using([told], async (own) => {
+    using([logged], async (own) => {
       const payment = await hidden(own)
-      told.answer = says('invalid_exact_evm_signature')
+      logged.answer = refusing('invalid_exact_evm_signature')
       expect(await settle(own, payment)).toMatchObject({
         kind: 'refused',
         reason: expect.stringContaining('nothing was sent'),
@@ -330,11 +330,11 @@ describe('an authorization that is used, nobody knows on what,', () => {
     }))
 
   test('is unknown from when the facilitator may have sent it', () =>
-    using([told], async (own) => {
+    using([logged], async (own) => {
       const payment = await hidden(own)
-      told.answer = says('settlement_pending')
+      logged.answer = refusing('settlement_pending')
       expect(await settle(own, payment)).toMatchObject({ kind: 'unknown' })
-      told.answer = says('invalid_exact_evm_signature')
+      logged.answer = refusing('invalid_exact_evm_signature')
       expect(await settle(own, payment)).toMatchObject({ kind: 'unknown' })
     }))
 })
@@ -405,7 +405,7 @@ describe('check()', () => {
   ]
   test.each(unfit)('names the URL of a facilitator that %s', async (_, supported) => {
     other.supported = supported
-    const { named, open } = await checked({ facilitators: [{ url: told.url }, { url: other.url }] })
+    const { named, open } = await checked({ facilitators: [{ url: logged.url }, { url: other.url }] })
     expect({ named, open }).toEqual({ named: ['facilitators.1.url'], open: false })
     other.supported = () => Response.json(SUPPORTED)
   })
@@ -449,7 +449,7 @@ describe('check()', () => {
 
   test('warns of one facilitator that is away, and waits while all are', async () => {
     other.supported = () => new Response('<html>', { status: 502 })
-    const facilitators = [{ url: other.url }, { url: told.url }]
+    const facilitators = [{ url: other.url }, { url: logged.url }]
     const [some, none] = [await checked({ facilitators }), await checked({ facilitators: facilitators.slice(0, 1) })]
     expect(some).toMatchObject({
       result: { kind: 'ready', warnings: [expect.stringContaining('facilitators.0.url')] },

@@ -1,4 +1,7 @@
-/** Facilitators for tests: the reference class of @x402/evm over HTTP, stand-ins that say what they are told, and chains that use them. */
+/**
+ * Facilitators for tests: the reference class of @x402/evm over HTTP, stand-ins that say what they are told, and chains
+ * that use them.
+ */
 import { x402Facilitator } from '@x402/core/facilitator'
 import { toFacilitatorEvmSigner } from '@x402/evm'
 import { registerExactEvmScheme } from '@x402/evm/exact/facilitator'
@@ -19,20 +22,25 @@ import { ASSET, evmHarness, isReceipt, type Line, NETWORK, type World } from '..
 
 // ── a facilitator's door ────────────────────────────────────────────────────────────────────────────────────────────
 
-export type Asked = { readonly method: string; readonly path: string; readonly headers: Headers; readonly json: any }
-export type Answer = (asked: Asked, request: Request) => Response | Promise<Response>
+export type ApiRequest = {
+  readonly method: string
+  readonly path: string
+  readonly headers: Headers
+  readonly json: any
+}
+export type Answer = (order: ApiRequest, request: Request) => Response | Promise<Response>
 
 /** A server on loopback that keeps what it was asked, /supported aside, and says what `answer` says. */
 export type Desk = {
   readonly url: string
-  readonly asked: Asked[]
+  readonly requests: ApiRequest[]
   answer: Answer
   supported: Answer
   close(): Promise<void>
 }
 
 export function desk(answer: Answer = () => new Response('nobody is here', { status: 503 })): Desk {
-  const asked: Asked[] = []
+  const requests: ApiRequest[] = []
   const server = Bun.serve({
     port: 0,
     hostname: '127.0.0.1',
@@ -42,13 +50,13 @@ export function desk(answer: Answer = () => new Response('nobody is here', { sta
       const text = await request.text()
       const one = { method, path: new URL(url).pathname, headers, json: text ? JSON.parse(text) : undefined }
       if (one.path.endsWith('/supported')) return await made.supported(one, request)
-      asked.push(one)
+      requests.push(one)
       return await made.answer(one, request)
     },
   })
   const made: Desk = {
     url: `http://127.0.0.1:${server.port}/x402`,
-    asked,
+    requests,
     answer,
     supported: () => Response.json(SUPPORTED),
     close: () => server.stop(true),
@@ -60,7 +68,10 @@ export const SUPPORTED = { kinds: [{ x402Version: 2, scheme: 'exact', network: N
 export const VALID = () => Response.json({ isValid: true })
 export const HANGS = () => new Promise<Response>(() => {})
 
-/** The reference facilitator, with a relayer of its own. It takes nonces one after another, without which it loses payments under load. */
+/**
+ * The reference facilitator, with a relayer of its own. It takes nonces one after another, without which it loses
+ * payments under load.
+ */
 export async function referenceDesk(world: World): Promise<Desk> {
   const account = privateKeyToAccount(world.key())
   await world.ask('anvil_setBalance', account.address, toHex(10n ** 20n))
@@ -108,12 +119,12 @@ export async function harness(
   const base = await evmHarness(world)
   base.chain.close()
   const { line, offer } = base
-  let asked = 0
+  let requestCount = 0
   let judge: ((path: string) => 'fine' | 'lost' | 'deaf') | undefined
   const through = async (input: Parameters<typeof fetch>[0], init?: RequestInit): Promise<Response> => {
     const url = String(input)
     if (url.startsWith(world.url)) return line.fetch(input, init)
-    asked++
+    requestCount++
     const apiError = judge?.(new URL(url).pathname) ?? 'fine'
     if (apiError === 'lost') throw new TypeError('the socket was closed')
     const response = await fetch(input, init)
@@ -140,7 +151,7 @@ export async function harness(
     ...base,
     chain,
     config,
-    reads: () => base.reads() + asked,
+    reads: () => base.reads() + requestCount,
     outage(on) {
       base.outage(on)
       judge = on ? () => 'lost' : undefined

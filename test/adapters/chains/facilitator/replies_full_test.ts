@@ -1,4 +1,6 @@
-/** What a facilitator may say, in every dialect that we know of, and what it comes to, whatever has happened on chain. */
+/**
+ * What a facilitator may say, in every dialect that we know of, and what it comes to, whatever has happened on chain.
+ */
 import { afterAll, describe, expect, test } from 'bun:test'
 import { type Hex, keccak256, toHex } from 'viem'
 import type { FacilitatorConfig } from '../../../../adapters/chains/evm/facilitator.ts'
@@ -8,12 +10,12 @@ import { instead, isReceipt, NETWORK, world } from '../evm/evm_kit.ts'
 import { type Answer, desk, HANGS, type Harness, harness, land, VALID } from './facilitator_kit.ts'
 
 const chainWorld = await world()
-const told = desk()
+const logged = desk()
 /** A chain of `told` alone, whose breaker never opens. */
-const h = await harness(chainWorld, [told], { failures: 1_000, confirmMs: 2 })
+const h = await harness(chainWorld, [logged], { failures: 1_000, confirmMs: 2 })
 afterAll(async () => {
   h.chain.close()
-  await told.close()
+  await logged.close()
   await chainWorld.close()
 })
 
@@ -26,7 +28,7 @@ async function requestAlone(
   work: (own: Harness) => Promise<void>,
   change: Partial<FacilitatorConfig> = {},
 ): Promise<void> {
-  const own = await harness(chainWorld, [told], change)
+  const own = await harness(chainWorld, [logged], change)
   try {
     await work(own)
   } finally {
@@ -103,20 +105,20 @@ const settlements = rowsOf('settle', {
 
 describe('a verdict', () => {
   test.each(verdicts)('$name reads as $expected', async ({ vector, expected }) => {
-    told.answer = saying(vector)
+    logged.answer = saying(vector)
     const verdict = await verify(h, await signed(h))
     expect(String(verdict.kind === 'refused' ? verdict.code : verdict.kind)).toBe(expected)
   })
 
   test.each(verdicts)('$name does not hide that the authorization is used', async ({ vector }) => {
-    told.answer = saying(vector)
+    logged.answer = saying(vector)
     const payment = await signed(h)
     await land(chainWorld, payment)
     expect(await verify(h, payment)).toMatchObject({ kind: 'refused', code: 'PAYMENT_REPLAY' })
   })
 
   test('of a facilitator that knows no balances does not hide an empty wallet', async () => {
-    told.answer = VALID
+    logged.answer = VALID
     expect(await verify(h, await signed(h, 9_999n))).toMatchObject({
       kind: 'refused',
       code: 'PAYMENT_UNFUNDED',
@@ -125,7 +127,7 @@ describe('a verdict', () => {
   })
 
   test('stands without a balance when only our own node is away', async () => {
-    told.answer = VALID
+    logged.answer = VALID
     h.line.judge = () => 'lost'
     const verdict = await verify(h, await signed(h))
     h.line.judge = undefined
@@ -135,7 +137,7 @@ describe('a verdict', () => {
 
 describe('a settlement', () => {
   test.each(settlements)('$name of what has not landed is $expected', async ({ vector, expected }) => {
-    told.answer = saying(vector)
+    logged.answer = saying(vector)
     const payment = await signed(h)
     expect(String((await settle(h, payment)).kind)).toBe(expected)
     expect(await h.chain.fate(payment, h.offer, at(h))).toEqual({ kind: 'open' })
@@ -144,7 +146,7 @@ describe('a settlement', () => {
   test.each(settlements)('$name of what has landed is settled, with that transfer', async ({ vector }) => {
     const payment = await signed(h)
     const transaction = await land(chainWorld, payment)
-    told.answer = saying(vector, transaction)
+    logged.answer = saying(vector, transaction)
     expect(await settle(h, payment)).toMatchObject({
       kind: 'settled',
       receipt: { transaction, network: NETWORK, amount: '10000' },
@@ -152,7 +154,7 @@ describe('a settlement', () => {
   })
 
   test.each(settlements)('$name of what was canceled is refused', async ({ vector }) => {
-    told.answer = saying(vector)
+    logged.answer = saying(vector)
     const payer = await h.payer()
     const payment = await h.sign(payer, h.offer)
     await h.cancel(payer, payment)
@@ -162,7 +164,7 @@ describe('a settlement', () => {
   test('that a facilitator proves with another transfer is unknown', async () => {
     const [payment, another] = [await signed(h), await signed(h)]
     const transaction = await land(chainWorld, another)
-    told.answer = () => Response.json({ success: true, transaction, network: NETWORK })
+    logged.answer = () => Response.json({ success: true, transaction, network: NETWORK })
     expect(await settle(h, payment)).toMatchObject({
       kind: 'unknown',
       reason: expect.stringContaining('our node does not show it'),
@@ -175,7 +177,7 @@ describe('a settlement', () => {
       result: { transactionHash: STRAY, status: '0x0', blockNumber: '0x1', logs: [] },
     })
     h.line.judge = (messages) => (messages.some(isReceipt) ? reverted : 'fine')
-    told.answer = () =>
+    logged.answer = () =>
       Response.json({ success: false, errorReason: 'invalid_exact_evm_transaction_failed', transaction: STRAY })
     expect(await settle(h, payment)).toMatchObject({ kind: 'refused' })
     h.line.judge = undefined
@@ -185,7 +187,7 @@ describe('a settlement', () => {
     requestAlone(async (own) => {
       const payment = await signed(own)
       const transaction = await land(chainWorld, payment)
-      told.answer = () => Response.json({ success: true, transaction })
+      logged.answer = () => Response.json({ success: true, transaction })
       let polls = 0
       own.line.judge = (messages) =>
         messages.some(isReceipt) && ++polls <= 3 ? instead(isReceipt, { result: null }) : 'fine'
@@ -196,7 +198,7 @@ describe('a settlement', () => {
   test('that our node cannot confirm is unknown, and later paid', async () => {
     const payment = await signed(h)
     const transaction = await land(chainWorld, payment)
-    told.answer = () => Response.json({ success: true, transaction })
+    logged.answer = () => Response.json({ success: true, transaction })
     h.line.judge = () => 'lost'
     expect(await settle(h, payment)).toMatchObject({ kind: 'unknown' })
     h.line.judge = undefined
@@ -206,7 +208,7 @@ describe('a settlement', () => {
   test('that landed although the facilitator hangs is settled by its fate', () =>
     requestAlone(
       async (own) => {
-        told.answer = HANGS
+        logged.answer = HANGS
         const payment = await signed(own)
         const transaction = await land(chainWorld, payment)
         expect(await settle(own, payment)).toMatchObject({ kind: 'settled', receipt: { transaction } })
@@ -217,14 +219,14 @@ describe('a settlement', () => {
   test('that a hung facilitator never sent is unknown and open, and settles when sent again', () =>
     requestAlone(
       async (own) => {
-        told.answer = HANGS
+        logged.answer = HANGS
         const payment = await signed(own)
         expect(await settle(own, payment)).toMatchObject({
           kind: 'unknown',
           reason: expect.stringContaining('may have been sent'),
         })
         expect(await own.chain.fate(payment, own.offer, at(own))).toEqual({ kind: 'open' })
-        told.answer = async () => Response.json({ success: true, transaction: await land(chainWorld, payment) })
+        logged.answer = async () => Response.json({ success: true, transaction: await land(chainWorld, payment) })
         expect(await settle(own, payment)).toMatchObject({ kind: 'settled' })
       },
       { settleMs: 250 }, // a real answer has to come in within it

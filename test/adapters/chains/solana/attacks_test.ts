@@ -1,4 +1,7 @@
-/** Transactions that break one rule of the protocol each: refused under the protocol's own word, and not one lamport of the fee payer's spent. */
+/**
+ * Transactions that break one rule of the protocol each: refused under the protocol's own word, and not one lamport of
+ * the fee payer's spent.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { createHash } from 'node:crypto'
 import { AccountRole, type Address, address, getAddressDecoder, type Instruction } from '@solana/kit'
@@ -52,7 +55,7 @@ type Attack = {
   /** Changes a good payment's transaction before it is signed. */
   readonly draft?: (draft: Draft, w: World) => Draft | Promise<Draft>
   /** Bends the bytes after that. */
-  readonly bytes?: (wire: Uint8Array, w: World) => Uint8Array | Promise<Uint8Array>
+  readonly bytes?: (transaction: Uint8Array, w: World) => Uint8Array | Promise<Uint8Array>
   /** Bends the payment after that. */
   readonly payment?: (payment: Payment, w: World) => Payment
   readonly offer?: (offer: Offer) => Offer
@@ -83,8 +86,8 @@ const put =
     const instruction = typeof made === 'function' ? await made(given) : made
     return { ...draft, instructions: draft.instructions.with(at, instruction) }
   }
-const paying = (said: (w: World) => Partial<Parameters<typeof transfer>[0]>) =>
-  put(2, (given) => transfer({ from: given.payer.address, to: given.offer.payTo, amount: 10_000n, ...said(given) }))
+const paying = (changed: (w: World) => Partial<Parameters<typeof transfer>[0]>) =>
+  put(2, (given) => transfer({ from: given.payer.address, to: given.offer.payTo, amount: 10_000n, ...changed(given) }))
 const rest =
   (...instructions: readonly Instruction[]) =>
   (draft: Draft): Draft => ({ ...draft, instructions: [...draft.instructions.slice(0, 3), ...instructions] })
@@ -102,8 +105,8 @@ const MESSAGE = 1 + 64 * 2
 /** Signs a message again that was changed after it was built. */
 const resigned =
   (change: (message: Buffer) => Uint8Array) =>
-  async (wire: Uint8Array, { payer }: World): Promise<Uint8Array> => {
-    const message = change(Buffer.from(wire.slice(MESSAGE)))
+  async (transaction: Uint8Array, { payer }: World): Promise<Uint8Array> => {
+    const message = change(Buffer.from(transaction.slice(MESSAGE)))
     const signature = await crypto.subtle.sign('Ed25519', payer.keyPair.privateKey, Uint8Array.from(message))
     return Uint8Array.from([2, ...new Uint8Array(64), ...new Uint8Array(signature), ...message])
   }
@@ -113,23 +116,35 @@ const count = (message: Uint8Array) => message[ACCOUNTS] as number
 const spliced = (message: Uint8Array, at: number, length: number, ...bytes: readonly number[]) =>
   Uint8Array.from([...message.slice(0, at), ...bytes, ...message.slice(at + length)])
 
-/** A signature that WebCrypto takes and no validator does: its R is the point at infinity, which only the owner of the key can make fit. */
-async function smallR(wire: Uint8Array, { payer }: World): Promise<Uint8Array> {
+/**
+ * A signature that WebCrypto takes and no validator does: its R is the point at infinity, which only the owner of the
+ * key can make fit.
+ */
+async function smallR(transaction: Uint8Array, { payer }: World): Promise<Uint8Array> {
   const number = (bytes: Uint8Array) => bytes.reduceRight((sum, byte) => sum * 256n + BigInt(byte), 0n)
   const half = createHash('sha512').update(payer.bytes.subarray(0, 32)).digest().subarray(0, 32)
   half[0] = (half[0] ?? 0) & 248
   half[31] = ((half[31] ?? 0) & 127) | 64
   const r = Uint8Array.from({ length: 32 }, (_, i) => (i === 0 ? 1 : 0))
-  const hash = createHash('sha512').update(r).update(payer.bytes.subarray(32)).update(wire.subarray(MESSAGE)).digest()
+  const hash = createHash('sha512')
+    .update(r)
+    .update(payer.bytes.subarray(32))
+    .update(transaction.subarray(MESSAGE))
+    .digest()
   const s = (number(hash) * number(half)) % ORDER
   const signature = Uint8Array.from([
     ...r,
     ...Array.from({ length: 32 }, (_, i) => Number((s >> BigInt(8 * i)) & 255n)),
   ])
   expect(
-    await crypto.subtle.verify('Ed25519', payer.keyPair.publicKey, signature, Uint8Array.from(wire.subarray(MESSAGE))),
+    await crypto.subtle.verify(
+      'Ed25519',
+      payer.keyPair.publicKey,
+      signature,
+      Uint8Array.from(transaction.subarray(MESSAGE)),
+    ),
   ).toBe(true)
-  return Uint8Array.from([...wire.subarray(0, 65), ...signature, ...wire.subarray(MESSAGE)])
+  return Uint8Array.from([...transaction.subarray(0, 65), ...signature, ...transaction.subarray(MESSAGE)])
 }
 
 // ── the attacks ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -171,10 +186,13 @@ const protocol: readonly Attack[] = [
 
 const forms: readonly Attack[] = (
   [
-    { does: 'is followed by a byte', bytes: (wire) => Uint8Array.from([...wire, 0]) },
-    { does: 'lacks its last byte', bytes: (wire) => wire.slice(0, -1) },
-    { does: 'is signatures and nothing else', bytes: (wire) => wire.slice(0, MESSAGE) },
-    { does: 'counts its signatures in two bytes', bytes: (wire) => Uint8Array.from([0x82, 0, ...wire.slice(1)]) },
+    { does: 'is followed by a byte', bytes: (transaction) => Uint8Array.from([...transaction, 0]) },
+    { does: 'lacks its last byte', bytes: (transaction) => transaction.slice(0, -1) },
+    { does: 'is signatures and nothing else', bytes: (transaction) => transaction.slice(0, MESSAGE) },
+    {
+      does: 'counts its signatures in two bytes',
+      bytes: (transaction) => Uint8Array.from([0x82, 0, ...transaction.slice(1)]),
+    },
     {
       does: 'counts its instructions in two bytes',
       bytes: resigned((message) => spliced(message, accountAt(count(message)) + 32, 1, 0x84, 0)),
@@ -202,16 +220,19 @@ const forms: readonly Attack[] = (
       does: 'calls the fee payer',
       bytes: resigned((message) => spliced(message, accountAt(count(message)) + 33, 1, 0)),
     },
-    { does: 'has fewer signatures than its message wants', bytes: (wire) => Uint8Array.from([1, ...wire.slice(65)]) },
+    {
+      does: 'has fewer signatures than its message wants',
+      bytes: (transaction) => Uint8Array.from([1, ...transaction.slice(65)]),
+    },
     {
       does: 'has more signatures than its message wants',
-      bytes: (wire) => Uint8Array.from([3, ...wire.slice(1, 65), ...wire.slice(1)]),
+      bytes: (transaction) => Uint8Array.from([3, ...transaction.slice(1, 65), ...transaction.slice(1)]),
     },
     { does: 'only reads its fee payer', bytes: resigned((message) => spliced(message, 2, 1, 2)) },
     { does: 'has more read-only accounts than accounts', bytes: resigned((message) => spliced(message, 3, 1, 99)) },
     {
       does: 'is longer than a packet',
-      bytes: (wire) => Uint8Array.from([...wire, ...new Uint8Array(1233 - wire.length)]),
+      bytes: (transaction) => Uint8Array.from([...transaction, ...new Uint8Array(1233 - transaction.length)]),
     },
     { does: 'is empty', bytes: () => new Uint8Array() },
     {
@@ -240,27 +261,36 @@ const signatures: readonly Attack[] = [
   {
     does: 'is signed by somebody else',
     reason: UNSIGNED,
-    bytes: async (wire, { thief }) =>
+    bytes: async (transaction, { thief }) =>
       Uint8Array.from([
-        ...wire.slice(0, 65),
+        ...transaction.slice(0, 65),
         ...new Uint8Array(
-          await crypto.subtle.sign('Ed25519', thief.keyPair.privateKey, Uint8Array.from(wire.slice(MESSAGE))),
+          await crypto.subtle.sign('Ed25519', thief.keyPair.privateKey, Uint8Array.from(transaction.slice(MESSAGE))),
         ),
-        ...wire.slice(MESSAGE),
+        ...transaction.slice(MESSAGE),
       ]),
   },
-  { does: 'was changed after it was signed', reason: UNSIGNED, bytes: (wire) => wire.with(wire.length - 3, 0x21) },
+  {
+    does: 'was changed after it was signed',
+    reason: UNSIGNED,
+    bytes: (transaction) => transaction.with(transaction.length - 3, 0x21),
+  },
   {
     does: 'is signed with the high twin of S',
     reason: UNSIGNED,
-    bytes: (wire) => Uint8Array.from([...wire.slice(0, 97), ...highS(wire.subarray(97, 129)), ...wire.slice(MESSAGE)]),
+    bytes: (transaction) =>
+      Uint8Array.from([
+        ...transaction.slice(0, 97),
+        ...highS(transaction.subarray(97, 129)),
+        ...transaction.slice(MESSAGE),
+      ]),
   },
   { does: 'is signed with an R that validators refuse', reason: UNSIGNED, bytes: smallR },
   {
     does: 'moves the money of the key that everybody has',
     reason: UNSIGNED,
     draft: paying(() => ({ from: NOBODY })),
-    bytes: (wire) => Uint8Array.from([...wire.slice(0, 65), ...ANYBODYS, ...wire.slice(MESSAGE)]),
+    bytes: (transaction) => Uint8Array.from([...transaction.slice(0, 65), ...ANYBODYS, ...transaction.slice(MESSAGE)]),
   },
   {
     does: "moves another wallet's money without its signature",
@@ -412,13 +442,13 @@ const money: readonly Attack[] = [
     does: 'moves the tokens of another fee payer of ours',
     reason: DRAINS,
     draft: paying(({ second }) => ({ from: second.address })),
-    bytes: async (wire, { second }) =>
+    bytes: async (transaction, { second }) =>
       Uint8Array.from([
-        ...wire.slice(0, 65),
+        ...transaction.slice(0, 65),
         ...new Uint8Array(
-          await crypto.subtle.sign('Ed25519', second.keyPair.privateKey, Uint8Array.from(wire.slice(MESSAGE))),
+          await crypto.subtle.sign('Ed25519', second.keyPair.privateKey, Uint8Array.from(transaction.slice(MESSAGE))),
         ),
-        ...wire.slice(MESSAGE),
+        ...transaction.slice(MESSAGE),
       ]),
   },
   {
@@ -604,7 +634,7 @@ for (const [about, list] of Object.entries(attacks)) {
 
 async function refuses(
   { reason, code = 'PAYMENT_INVALID', draft, bytes, payment: bend, offer: turn, first }: Attack,
-  isAsked: boolean,
+  isRequested: boolean,
 ): Promise<void> {
   const { node, h, payer, second } = w
   const offer = turn?.(w.offer) ?? w.offer
@@ -614,7 +644,7 @@ async function refuses(
   const payment = bend ? bend(given, w) : given
   await first?.(payment, w)
   const fundedBy = () => [second.address, String(w.offer.extra?.feePayer)].map((each) => node.lamportsOf(each))
-  const [before, sent, asked] = [fundedBy(), node.reads('sendTransaction'), node.reads()]
+  const [before, sent, requestCount] = [fundedBy(), node.reads('sendTransaction'), node.reads()]
 
   const verdict = await h.chain.verify(payment, offer, at())
   const settlement = await h.chain.settle(payment, offer, at())
@@ -623,7 +653,7 @@ async function refuses(
   expect(verdict).toMatchObject({ kind: 'refused', code })
   if (verdict.kind === 'refused') expect(verdict.reason.split(':')[0]).toBe(`invalid_exact_svm_${reason}`)
   expect(settlement.kind).toBe('refused')
-  expect([fundedBy(), node.reads('sendTransaction'), node.reads() > asked]).toEqual([before, sent, isAsked])
+  expect([fundedBy(), node.reads('sendTransaction'), node.reads() > requestCount]).toEqual([before, sent, isRequested])
 }
 
 const at = () => ({ now: w.node.now(), signal: AbortSignal.timeout(5_000) })

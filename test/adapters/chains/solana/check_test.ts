@@ -33,7 +33,7 @@ const [feePayer, second, seller, poor] = [await newKey(), await newKey(), await 
 for (const each of [feePayer, second]) node.airdropSol(each.address)
 await node.openAccount(seller.address)
 await node.openAccount(second.address)
-const held = await tokenAccount(seller.address, MINT, TOKEN)
+const stored = await tokenAccount(seller.address, MINT, TOKEN)
 afterAll(() => node.stop())
 
 const METHODS = ['getGenesisHash', 'getMultipleAccounts', 'getTransaction', 'getLatestBlockhash']
@@ -83,7 +83,7 @@ describe('check()', () => {
     ['a mint that is a wallet', { mint: seller.address }, ['mint: ']],
     ['a mint that is not there', { mint: poor.address }, ['mint: ']],
     ['a recipient without an account', { payTo: poor.address }, ['pay_to: ']],
-    ['a recipient that is a token account', { payTo: held }, ['pay_to: ', 'pay_to: ']],
+    ['a recipient that is a token account', { payTo: stored }, ['pay_to: ', 'pay_to: ']],
     ['a recipient that pays fees', { payTo: second.address }, ['pay_to: ']],
     ['a fee payer without SOL, where it is the only one', { feePayerKeys: [poor.secret] }, ['fee_payer_keys.0: ']],
     ['a fee payer whose halves are of two keys', { feePayerKeys: [mended.halves] }, ['fee_payer_keys.0: ']],
@@ -133,12 +133,12 @@ describe('check()', () => {
     node.outage(true)
     expect(await check()).toMatchObject({ kind: 'unavailable' })
     node.outage(false)
-    for (const [method, said] of [
+    for (const [method, value] of [
       ['getGenesisHash', 7],
       ['getTransaction', undefined],
       ['getMultipleAccounts', {}],
     ] as const) {
-      node.fakeReply(method, () => said)
+      node.fakeReply(method, () => value)
       expect([method, (await check()).kind]).toEqual([method, 'unavailable'])
       node.fakeReply(method)
     }
@@ -268,9 +268,9 @@ test("the guards of wallets and memos may follow a transfer, up to seven instruc
   const guard = { programAddress: LIGHTHOUSE, data: Uint8Array.of(0), accounts: [readonly(buyer.address)] }
   const judging = { network: NETWORK, feePayers: [String(offer.extra?.feePayer)] as never, caps: DEFAULT_FEE_LIMITS }
   const judged = async (rest: readonly (typeof guard | ReturnType<typeof memo>)[], wanted?: string) => {
-    const asked = wanted === undefined ? offer : { ...offer, extra: { ...offer.extra, memo: wanted } }
-    const wire = await chatFormatOf({ ...draft, instructions: [...draft.instructions.slice(0, 3), ...rest] })
-    return (await checkPayment(paymentOf(asked, base64(wire)), asked, judging)).kind
+    const terms = wanted === undefined ? offer : { ...offer, extra: { ...offer.extra, memo: wanted } }
+    const transaction = await chatFormatOf({ ...draft, instructions: [...draft.instructions.slice(0, 3), ...rest] })
+    return (await checkPayment(paymentOf(terms, base64(transaction)), terms, judging)).kind
   }
   expect(await judged([])).toBe('exact')
   expect(await judged([guard, guard, guard, memo('thanks')])).toBe('exact')

@@ -40,7 +40,7 @@ afterEach(() => {
   node.fakeReply('getTransaction')
   puppet.supported = supporting(feePayer.address)
   puppet.answer = VALID
-  puppet.asked.length = 0
+  puppet.requests.length = 0
 })
 afterAll(() => Promise.all([reference.close(), puppet.close(), node.stop()]))
 
@@ -50,7 +50,7 @@ type World = { readonly h: FacilitatorHarness; readonly payer: Key; readonly pay
 
 async function world(settle: Answer, change: Partial<SolanaFacilitatorConfig> = {}): Promise<World> {
   puppet.supported = supporting(feePayer.address)
-  puppet.answer = (asked, request) => (asked.path.endsWith('/verify') ? VALID() : settle(asked, request))
+  puppet.answer = (order, request) => (order.path.endsWith('/verify') ? VALID() : settle(order, request))
   const h = await facilitatorHarness(node, [puppet], { confirmMs: 4, settleMs: 500, ...change })
   open.push(h)
   const payer = await h.payer()
@@ -91,7 +91,7 @@ describe('settle()', () => {
     }
     expect(await h.chain.settle(loud, h.offer, at())).toMatchObject({ kind: 'refused' })
     const { transaction } = payment.payload
-    expect(puppet.asked.at(-1)?.json).toEqual({
+    expect(puppet.requests.at(-1)?.json).toEqual({
       x402Version: 2,
       paymentPayload: { x402Version: 2, accepted: h.offer, payload: { transaction } },
       paymentRequirements: h.offer,
@@ -203,7 +203,7 @@ test('a payer of many transactions can be proven not to have paid: none is looke
   const exact = await checkPayment(payment, h.offer, { network: h.offer.network, feePayers: [feePayer.address] })
   if (exact.kind === 'refused') throw new Error(exact.reason)
   const now = node.now()
-  const looked: string[] = []
+  const polled: string[] = []
   const rows = Array.from({ length: 1_000 }, (_, i) => ({
     signature: `${i}`,
     time: i === 0 ? undefined : now / 1000 - i,
@@ -212,14 +212,14 @@ test('a payer of many transactions can be proven not to have paid: none is looke
   const reads = {
     signatures: async () => ({ kind: 'signatures', found: rows }),
     transaction: async (signature: string) => (
-      looked.push(signature),
+      polled.push(signature),
       { kind: 'landed', id: 'another', failed: false, tokenChange: () => 0n }
     ),
   } as unknown as SolanaReads
   expect(await findByScan(reads)(exact, {})).toMatchObject({ kind: 'failure' })
-  looked.length = 0
+  polled.length = 0
   expect(await findByScan(reads)(exact, { earliest: now - 150_000 })).toEqual({ kind: 'none' })
-  expect(looked).toEqual(Array.from({ length: 151 }, (_, i) => `${i}`))
+  expect(polled).toEqual(Array.from({ length: 151 }, (_, i) => `${i}`))
 })
 
 describe('check()', () => {

@@ -60,12 +60,12 @@ export async function facilitatorHarness(
 ): Promise<FacilitatorHarness> {
   const base = await solanaHarness(node)
   base.chain.close()
-  let asked = 0
+  let requestCount = 0
   let judge: ((method: string) => 'fine' | 'lost' | 'deaf') | undefined
   const through = async (input: Parameters<typeof fetch>[0], init?: RequestInit): Promise<Response> => {
     const url = String(input)
     const isNode = url.startsWith(node.url)
-    asked++
+    requestCount++
     const apiError =
       judge?.(isNode ? (JSON.parse(String(init?.body)) as { method: string }).method : new URL(url).pathname) ?? 'fine'
     if (apiError === 'lost') throw new TypeError('the socket was closed')
@@ -95,7 +95,7 @@ export async function facilitatorHarness(
     config,
     offer,
     feePayer: desks[0]?.feePayer ?? base.feePayer,
-    reads: () => asked,
+    reads: () => requestCount,
     outage(on) {
       judge = on ? () => 'lost' : undefined
     },

@@ -59,10 +59,10 @@ async function world(change: Partial<SolanaConfig> = {}): Promise<World> {
 }
 
 const at = (now = node.now()) => ({ now, signal: AbortSignal.timeout(5_000) })
-type Asked = { readonly chain: SolanaChain; readonly offer: Offer }
-const verify = ({ chain, offer }: Asked, payment: Payment, now?: number) => chain.verify(payment, offer, at(now))
-const settle = ({ chain, offer }: Asked, payment: Payment, now?: number) => chain.settle(payment, offer, at(now))
-const fate = ({ chain, offer }: Asked, payment: Payment, now?: number) => chain.fate(payment, offer, at(now))
+type Target = { readonly chain: SolanaChain; readonly offer: Offer }
+const verify = ({ chain, offer }: Target, payment: Payment, now?: number) => chain.verify(payment, offer, at(now))
+const settle = ({ chain, offer }: Target, payment: Payment, now?: number) => chain.settle(payment, offer, at(now))
+const fate = ({ chain, offer }: Target, payment: Payment, now?: number) => chain.fate(payment, offer, at(now))
 const receiptOf = (answer: Settlement | Fate) => ('receipt' in answer ? answer.receipt : answer)
 const DEAD: Fate = { kind: 'dead', code: 'PAYMENT_BLOCKHASH_STALE' }
 const contextAt = (slot: number) => ({ slot, apiVersion: '3.0.10' })
@@ -102,10 +102,10 @@ describe('identify()', () => {
 
   test("gives one key, whatever stands in the fee payer's place, and another one to every message", async () => {
     const { h, payer, offer, payment } = await world()
-    const wire = Buffer.from(String(payment.payload.transaction), 'base64')
-    wire.fill(0xab, 1, 65)
+    const transaction = Buffer.from(String(payment.payload.transaction), 'base64')
+    transaction.fill(0xab, 1, 65)
     const known = await h.chain.identify(payment, offer, at())
-    expect(await h.chain.identify(paymentOf(offer, base64(wire)), offer, at())).toEqual(known)
+    expect(await h.chain.identify(paymentOf(offer, base64(transaction)), offer, at())).toEqual(known)
     expect(known).not.toEqual(await h.chain.identify(await h.sign(payer, offer), offer, at()))
   })
 
@@ -192,18 +192,18 @@ describe('verify()', () => {
     other.close()
   })
 
-  const SAYS: readonly (readonly [string, unknown])[] = [
+  const REASONS: readonly (readonly [string, unknown])[] = [
     ['AccountInUse', 'AccountInUse'],
     ['WouldExceedMaxBlockCostLimit', 'WouldExceedMaxBlockCostLimit'],
     ['InsufficientFundsForFee', 'InsufficientFundsForFee'],
     ['no rent for the fee payer', { InsufficientFundsForRent: { account_index: 0 } }],
     ['a blockhash that is our own hint is not found', 'BlockhashNotFound'],
   ]
-  test.each(SAYS)("is unavailable where the trouble is the node's or the fee payer's: %s", async (says, err) => {
+  test.each(REASONS)("is unavailable where the trouble is the node's or the fee payer's: %s", async (reason, err) => {
     const { h, payment } = await world()
     node.fakeReply('simulateTransaction', () => ({ context: contextAt(1), value: { err, logs: [] } }))
     expect(await verify(h, payment)).toMatchObject({ kind: 'unavailable' })
-    const isFee = /Fee$|fee payer$/.test(says) // known to have sent nothing, and nothing that the payer could mend
+    const isFee = /Fee$|fee payer$/.test(reason) // known to have sent nothing, and nothing that the payer could mend
     expect(await settle(h, payment)).toMatchObject({ kind: isFee ? 'unavailable' : 'unknown' })
     expect(node.balanceOf(String(h.offer.payTo))).resolves.toBe(0n)
   })
@@ -349,8 +349,8 @@ describe('settle()', () => {
 
   /** The payer's money goes between rehearsal and block. */
   async function fails({ h, payment, payer }: World): Promise<Settlement> {
-    let kept: unknown
-    node.fakeReply('getMultipleAccounts', (truth) => (kept ??= truth))
+    let stored: unknown
+    node.fakeReply('getMultipleAccounts', (truth) => (stored ??= truth))
     node.fakeReply('simulateTransaction', () => ({ context: contextAt(1), value: { err: null } }))
     await verify(h, payment)
     await node.fund(payer.address, 0n)
@@ -440,12 +440,12 @@ describe('fate()', () => {
     node.advance(BLOCKHASH_EXPIRED + FINAL)
     toFullSecond()
     const other = await restarted(h)
-    const look = () => other.fate(payment, h.offer, at())
-    expect((await look()).kind).toBe('unknown')
+    const poll = () => other.fate(payment, h.offer, at())
+    expect((await poll()).kind).toBe('unknown')
     node.advance(FINAL + 37)
-    expect((await look()).kind).toBe('unknown')
+    expect((await poll()).kind).toBe('unknown')
     node.advance(1)
-    expect(await look()).toEqual(DEAD)
+    expect(await poll()).toEqual(DEAD)
     other.close()
   })
 
@@ -454,12 +454,12 @@ describe('fate()', () => {
     await fate(h, payment)
     await h.submit(payment)
     node.advance(BLOCKHASH_EXPIRED + FINAL)
-    let asked = 0
+    let requestCount = 0
     node.fakeReply('getSignatureStatuses', (truth) =>
-      ++asked === 1 ? { context: contextAt(node.slot()), value: [null] } : truth,
+      ++requestCount === 1 ? { context: contextAt(node.slot()), value: [null] } : truth,
     )
     expect(await fate(h, payment)).toMatchObject({ kind: 'paid', receipt: { payer: payer.address, amount: '10000' } })
-    expect(asked).toBe(2)
+    expect(requestCount).toBe(2)
   })
 
   test('is not dead because a status says that it failed, where its transaction says that it paid', async () => {

@@ -33,7 +33,10 @@ export const COMPUTE_BUDGET = address('ComputeBudget1111111111111111111111111111
 export const MEMO = address('MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr')
 export const LIGHTHOUSE = address('L2TExMFKdjpN9kozasaurPirfHy9P8sbXoAN1qA3S95')
 const NOON = Date.UTC(2030, 0, 1, 12)
-/** Everybody's key: whoever likes signs for it, any message, with the base point for R and one for S. WebCrypto does not mind. */
+/**
+ * Everybody's key: whoever likes signs for it, any message, with the base point for R and one for S. WebCrypto does not
+ * mind.
+ */
 export const NOBODY = getAddressDecoder().decode(Uint8Array.from({ length: 32 }, (_, i) => (i === 0 ? 1 : 0)))
 export const ANYBODYS = Uint8Array.from({ length: 64 }, (_, i) => [0x58, ...Array<number>(31).fill(0x66), 1][i] ?? 0)
 /** Order of the group of Ed25519. */
@@ -82,7 +85,10 @@ export async function blockhashOf(node: SolanaNode, commitment = 'processed'): P
 
 // ── transactions ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** A transaction to be built. Those of `signers` sign who must; whoever else must is left out, as the fee payer is by clients. */
+/**
+ * A transaction to be built. Those of `signers` sign who must; whoever else must is left out, as the fee payer is by
+ * clients.
+ */
 export type Draft = {
   readonly version?: 'legacy' | 0
   readonly feePayer: Address
@@ -162,12 +168,12 @@ export async function draftOf(
   node: SolanaNode,
   payer: KeyPairSigner,
   offer: Offer,
-  said: { to?: string; amount?: bigint } = {},
+  options: { to?: string; amount?: bigint } = {},
 ): Promise<Draft> {
   const moved = await transfer({
     from: payer.address,
-    to: said.to ?? offer.payTo,
-    amount: said.amount ?? BigInt(offer.amount),
+    to: options.to ?? offer.payTo,
+    amount: options.amount ?? BigInt(offer.amount),
   })
   return {
     feePayer: offer.extra?.feePayer as Address,
@@ -218,7 +224,7 @@ export async function solanaHarness(node: SolanaNode, change: Partial<SolanaConf
   const offer: Offer = { ...terms, amount: '10000', maxTimeoutSeconds: 60 }
   const keys = new Map<string, Key>()
   const key = ({ address }: Payer) => keys.get(address) as Key
-  const shown = await tokenAccount(STRANGER, MINT, TOKEN)
+  const account = await tokenAccount(STRANGER, MINT, TOKEN)
 
   return {
     chain,
@@ -228,7 +234,7 @@ export async function solanaHarness(node: SolanaNode, change: Partial<SolanaConf
     key,
     offer,
     now: node.now,
-    ways: waysOf(shown),
+    ways: waysOf(account),
     async payer(balance = 1_000_000n) {
       const made = await newKey()
       keys.set(made.address, made)
@@ -271,8 +277,8 @@ export async function cosigned(payment: Payment, feePayer: Key): Promise<string>
 }
 
 /** The payer's signature stands second, at 65. */
-function bent(wire: Uint8Array, forge: Forgery | undefined): Uint8Array {
-  const bytes = Uint8Array.from(wire)
+function bent(transaction: Uint8Array, forge: Forgery | undefined): Uint8Array {
+  const bytes = Uint8Array.from(transaction)
   if (forge === 'another key') bytes.set(bytes.subarray(65, 97).toReversed(), 65)
   if (forge === 'high s') bytes.set(highS(bytes.subarray(97, 129)), 97)
   if (forge === 'too short') return bytes.subarray(0, -1)
@@ -286,10 +292,10 @@ export function highS(s: Uint8Array): Uint8Array {
 }
 
 /** A minute and a half of slots: a blockhash has run out, and its end is finalized. */
-function waysOf(shown: string): Ways {
+function waysOf(account: string): Ways {
   return {
     stranger: STRANGER,
-    shown,
+    printed: account,
     spellings: (address) => [address],
     notAddresses: (address) => [
       '',

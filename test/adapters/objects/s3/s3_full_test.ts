@@ -54,12 +54,12 @@ test('s3 objects: what is stored is what was put, no framing around it', async (
 test('s3 objects: a stream goes in parts of five megabytes, and a short one in one request', async () => {
   const config = servers.minded.fresh()
   const objects = s3Objects(config)
-  const asked = async (work: () => Promise<unknown> | undefined) => {
+  const requestsOf = async (work: () => Promise<unknown> | undefined) => {
     const before = servers.minded.requests.length
     await work()
     return servers.minded.requests.slice(before).map((request) => request.split(' ', 1)[0])
   }
-  expect(await asked(() => objects.putStream?.('video/long.mp4', growing({ pieces: 12 }), 'video/mp4'))).toEqual([
+  expect(await requestsOf(() => objects.putStream?.('video/long.mp4', growing({ pieces: 12 }), 'video/mp4'))).toEqual([
     'HEAD',
     'POST',
     'PUT',
@@ -68,12 +68,12 @@ test('s3 objects: a stream goes in parts of five megabytes, and a short one in o
     'HEAD',
     'POST',
   ])
-  expect(await asked(() => objects.putStream?.('video/short.mp4', growing({ pieces: 4 }), 'video/mp4'))).toEqual([
+  expect(await requestsOf(() => objects.putStream?.('video/short.mp4', growing({ pieces: 4 }), 'video/mp4'))).toEqual([
     'HEAD',
     'HEAD',
     'PUT',
   ])
-  expect(await asked(() => objects.putStream?.('video/long.mp4', growing({ pieces: 20 }), 'video/mp4'))).toEqual([
+  expect(await requestsOf(() => objects.putStream?.('video/long.mp4', growing({ pieces: 20 }), 'video/mp4'))).toEqual([
     'HEAD',
   ])
 })
@@ -95,11 +95,11 @@ test.each([
 ])('s3 objects: a stream of which %s', async (_, troubles, [outcome = '', last]) => {
   const store = partsServer(troubles)
   const objects = s3Objects({ ...servers.minded.fresh(), endpoint: store.url })
-  const said = await objects
+  const text = await objects
     .putStream?.('video/a.mp4', growing({ pieces: 20 }), 'video/mp4')
     .then(({ size }) => `${size} bytes`, String)
-  expect(said).toContain(outcome)
-  expect(store.asked.at(-1)).toBe(last)
+  expect(text).toContain(outcome)
+  expect(store.requestsOf.at(-1)).toBe(last)
   expect(store.most()).toBeLessThanOrEqual(2)
   await store.stop()
 })
@@ -200,7 +200,10 @@ test('s3 objects: url() is public where there is a public address, and only for 
   expect(objects.url?.('../secret')).toBeUndefined()
 })
 
-/** A store that has troubles with parts: it refuses one (or to begin, as 0), has meanwhile got the key from somebody else, or does not say that it has completed. */
+/**
+ * A store that has troubles with parts: it refuses one (or to begin, as 0), has meanwhile got the key from somebody
+ * else, or does not say that it has completed.
+ */
 function partsServer({
   refused,
   isTaken = false,
@@ -210,7 +213,7 @@ function partsServer({
   isTaken?: boolean
   isLost?: boolean
 }) {
-  const asked: string[] = []
+  const requestsOf: string[] = []
   let [flying, most, size] = [0, 0, 0]
   let stored: number | undefined
   const denied = () => new Response('<Error><Code>AccessDenied</Code></Error>', { status: 403 })
@@ -220,7 +223,7 @@ function partsServer({
     async fetch(request) {
       const { method } = request
       const query = new URL(request.url).searchParams
-      asked.push(method)
+      requestsOf.push(method)
       if (method === 'HEAD')
         return stored === undefined ? new Response(null, { status: 404 }) : new Response(new Uint8Array(stored))
       if (method === 'PUT') {
@@ -244,5 +247,10 @@ function partsServer({
       return new Response('<CompleteMultipartUploadResult><ETag>"e"</ETag></CompleteMultipartUploadResult>')
     },
   })
-  return { url: `http://127.0.0.1:${server.port}`, asked, most: () => most, stop: () => server.stop(true) }
+  return {
+    url: `http://127.0.0.1:${server.port}`,
+    requestsOf: requestsOf,
+    most: () => most,
+    stop: () => server.stop(true),
+  }
 }

@@ -1,4 +1,7 @@
-/** Teaches `s3rver` to keep a part before it says so, and to drop an upload: it answers while bytes are still on their way to the file. */
+/**
+ * Teaches `s3rver` to keep a part before it says so, and to drop an upload: it answers while bytes are still on their
+ * way to the file.
+ */
 import { createHash } from 'node:crypto'
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'

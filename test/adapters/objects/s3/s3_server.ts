@@ -1,4 +1,7 @@
-/** A real S3 server for tests, on loopback: `s3rver`, which ignores `If-None-Match` on puts, and the same taught to mind or to refuse it. */
+/**
+ * A real S3 server for tests, on loopback: `s3rver`, which ignores `If-None-Match` on puts, and the same taught to mind
+ * or to refuse it.
+ */
 import { createHash } from 'node:crypto'
 import { mkdir, mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -56,7 +59,9 @@ export async function s3Server(conditions: 'minded' | 'ignored' | 'refused'): Pr
   }
 }
 
-/** `If-None-Match: *` as Amazon defines it: of all that write a key at once the first is stored, the rest are told 412. */
+/**
+ * `If-None-Match: *` as Amazon defines it: of all that write a key at once the first is stored, the rest are told 412.
+ */
 function conditionally(server: S3rver): S3rver['middleware'][number] {
   const last = new Map<string, Promise<void>>()
   return async (context, next) => {

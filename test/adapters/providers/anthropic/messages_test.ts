@@ -24,7 +24,7 @@ import {
   wholeOf,
 } from '../lib/chat_kit.ts'
 import { ERROR_FORMATS, eventsOf, inPieces, lawful } from '../lib/chat_stand_in.ts'
-import { calm, KEY, PNG, said, type Seen, standIn, until } from '../lib/provider_kit.ts'
+import { calm, KEY, PNG, errorText, type Seen, standIn, until } from '../lib/provider_kit.ts'
 
 runLaws(
   'anthropicMessages()',
@@ -463,7 +463,7 @@ describe('a refusal of anthropicMessages()', () => {
       const { vendor, log } = vendorOn(() => Response.json(body, { status, headers: { 'retry-after': '17' } }))
       const work = vendor.ask(order, calm())
       expect(await reading(work, log)).toBe(expected)
-      const words = await said(work, log)
+      const words = await errorText(work, log)
       expect([words.includes(KEY), words.includes('org-9f8e7d')]).toEqual([false, false])
     }
   })

@@ -4,7 +4,7 @@ import { arkAssets, type ArkAssetsConfig } from '../../../../adapters/providers/
 import { signedHeaders } from '../../../../adapters/providers/bytedance/signature.ts'
 import type { PortraitVendor } from '../../../../core/mod.ts'
 import { START, testClock, testLog } from '../../../kit.ts'
-import { calm, outcome, said, standIn } from '../lib/provider_kit.ts'
+import { calm, outcome, errorText, standIn } from '../lib/provider_kit.ts'
 
 const KEYS = {
   accessKey: 'AKTESTtesttest',
@@ -73,8 +73,8 @@ describe('a signed call', () => {
 
 // ── the vendor ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-type Said = { readonly result?: unknown; readonly code?: string; readonly message?: string; readonly status?: number }
-type Script = Record<string, (body: any, nth: number) => Said>
+type Reply = { readonly result?: unknown; readonly code?: string; readonly message?: string; readonly status?: number }
+type Script = Record<string, (body: any, nth: number) => Reply>
 
 /** A control plane on loopback that refuses what is not signed, and answers each action as a test says. */
 function plane(script: Script, more: Partial<ArkAssetsConfig> = {}) {
@@ -92,7 +92,7 @@ function plane(script: Script, more: Partial<ArkAssetsConfig> = {}) {
       code,
       message = '',
       status = code ? 400 : 200,
-    }: Said = isSigned
+    }: Reply = isSigned
       ? (script[action]?.(json, nth) ?? { code: 'InvalidAction' })
       : { code: 'SignatureDoesNotMatch', status: 403 }
     return Response.json(
@@ -141,10 +141,10 @@ async function polls(
   { clock, isAsking }: Pick<ReturnType<typeof plane>, 'clock' | 'isAsking'>,
   isOver: () => boolean,
 ): Promise<void> {
-  for (let look = 0; !isOver() && look < 500;) {
+  for (let polls = 0; !isOver() && polls < 500;) {
     await clock.settle()
     if (clock.waiting === 0 || isAsking()) continue
-    look += 1
+    polls += 1
     await clock.advance(3_000)
   }
 }
@@ -216,18 +216,18 @@ describe('a real person', () => {
   })
 
   test('has passed when the result names a group, and not while it is absent, empty or not found', async () => {
-    const states = async (result: Said) =>
+    const states = async (result: Reply) =>
       await plane({ ...GOOD, GetVisualValidateResult: () => result }).vendor.status('bt-1', calm())
     expect(await states({ result: { GroupId: 'group-9' } })).toEqual({ kind: 'active', groupId: 'group-9' })
-    for (const said of [
+    for (const input of [
       { result: {} },
       { result: { GroupId: '' } },
       { result: null },
       { code: 'NotFound.Result', status: 404 },
       { code: 'ResourceNotFound', status: 200 },
       { status: 404 },
-    ] as Said[]) {
-      expect([said, await states(said)] as unknown[]).toEqual([said, { kind: 'pending' }])
+    ] as Reply[]) {
+      expect([input, await states(input)] as unknown[]).toEqual([input, { kind: 'pending' }])
     }
   })
 
@@ -253,7 +253,9 @@ describe('a real person', () => {
 
 test('an answer in another shape says which action it was', async () => {
   const { vendor, log } = plane({ ...GOOD, CreateAssetGroup: () => ({ result: { Name: 'Ada' } }) })
-  expect(await said(vendor.enroll(ADA, calm()), log)).toContain('ark-assets answered CreateAssetGroup in another shape')
+  expect(await errorText(vendor.enroll(ADA, calm()), log)).toContain(
+    'ark-assets answered CreateAssetGroup in another shape',
+  )
 })
 
 describe('a refusal', () => {
@@ -288,13 +290,13 @@ describe('a refusal', () => {
     ],
     ['status', 'GetVisualValidateResult', { code: 'AccessDenied', status: 200 }, 'operator'],
   ] as const)('%s, %s with %j, reads as %s', async (way, action, answer, reads) => {
-    const { vendor, log } = plane({ ...GOOD, [action]: () => answer as Said })
+    const { vendor, log } = plane({ ...GOOD, [action]: () => answer as Reply })
     expect(await outcome((ways[way] as (vendor: PortraitVendor) => Promise<unknown>)(vendor), log)).toBe(reads)
   })
 
   test('of the signature is the operator’s to mend, and quotes neither key nor words', async () => {
     const { vendor, log } = plane({}, { secretKey: 'another-secret-key-of-test' })
-    const words = await said(vendor.enroll(ADA, calm()), log)
+    const words = await errorText(vendor.enroll(ADA, calm()), log)
     expect(words).toContain('SignatureDoesNotMatch')
     for (const secret of [KEYS.accessKey, 'another-secret-key-of-test']) expect(words).not.toContain(secret)
     expect(log.lines.some(({ level }) => level === 'alert')).toBe(true)

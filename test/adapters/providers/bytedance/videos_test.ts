@@ -4,7 +4,7 @@ import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { seedance } from '../../../../adapters/providers/bytedance/videos.ts'
 import { type ApiError, plain } from '../../../../core/http/errors.ts'
 import { runLaws } from '../../../conformance/law.ts'
-import { CLIP_JOB, VENDOR_SAYS, videoVendorLaws } from '../../../conformance/videos.ts'
+import { CLIP_JOB, UPSTREAM_TEXT, videoVendorLaws } from '../../../conformance/videos.ts'
 import { calm, KEY, outcome, recorded, replay, type Seen, setup } from '../lib/provider_kit.ts'
 import { type ErrorFormat, FULL, readings, STATES, studioSubject, vendorOn } from '../lib/video_kit.ts'
 
@@ -101,7 +101,7 @@ describe('what seedance() sends', () => {
 
 readings('seedance', seedance, {
   taken: { taken: 'cgt-20261120080000-abcde' },
-  looked: {
+  states: {
     queued: STATES.queued,
     running: STATES.running,
     succeeded: {
@@ -156,14 +156,14 @@ readings('seedance', seedance, {
 })
 
 test('a real face and a bad parameter are 400 under the codes of contract 12.49', async () => {
-  const wire = async (name: string) => {
+  const bodiesOf = async (name: string) => {
     const apiError = await vendorOn(seedance, () => replay(recorded('seedance', name)))
       .vendor.submit(JOB, calm())
       .catch((error: ApiError) => error)
     const { status, body } = plain(apiError as ApiError)
     return [status, JSON.parse(body).code]
   }
-  expect([await wire('real_person'), await wire('bad_parameter')]).toEqual([
+  expect([await bodiesOf('real_person'), await bodiesOf('bad_parameter')]).toEqual([
     [400, 'INPUT_IMAGE_REAL_PERSON'],
     [400, 'INVALID_VIDEO_REQUEST'],
   ])
@@ -172,8 +172,8 @@ test('a real face and a bad parameter are 400 under the codes of contract 12.49'
 const errorFormat: ErrorFormat = {
   promptOf: ({ json }) => json.content[0].text,
   took: (id) => ({ id }),
-  refused: () => ({ status: 400, body: { error: { code: 'InvalidParameter', message: VENDOR_SAYS } } }),
-  lost: () => ({ error: { code: 'ResourceNotFound', message: VENDOR_SAYS } }),
+  refused: () => ({ status: 400, body: { error: { code: 'InvalidParameter', message: UPSTREAM_TEXT } } }),
+  lost: () => ({ error: { code: 'ResourceNotFound', message: UPSTREAM_TEXT } }),
   state(id, phase) {
     if (phase === 'done')
       return {
@@ -183,7 +183,7 @@ const errorFormat: ErrorFormat = {
         usage: { total_tokens: 10 },
       }
     return phase === 'failed'
-      ? { id, status: 'failed', error: { code: 'InternalServiceError', message: VENDOR_SAYS } }
+      ? { id, status: 'failed', error: { code: 'InternalServiceError', message: UPSTREAM_TEXT } }
       : { id, status: phase }
   },
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { type DefiLlamaConfig, defiLlama } from '../../../../adapters/providers/defillama/defi.ts'
-import { type Answer, calm, KEY, outcome, said, setup, standIn } from '../lib/provider_kit.ts'
+import { type Answer, calm, KEY, outcome, errorText, setup, standIn } from '../lib/provider_kit.ts'
 import { testClock } from '../../../kit.ts'
 
 function before(answer: Answer = () => Response.json([]), more: Partial<DefiLlamaConfig> = {}) {
@@ -20,10 +20,10 @@ const PATHS = {
 }
 
 describe('defiLlama()', () => {
-  test.each(Object.entries(PATHS))('asks for %s at %s, with its key in the path', async (path, asked) => {
+  test.each(Object.entries(PATHS))('asks for %s at %s, with its key in the path', async (path, request) => {
     const { ask, seen } = before(undefined, { key: KEY })
     expect(await ask(path)).toBe('[]')
-    expect(seen.map((each) => [each.method, each.path])).toEqual([['GET', `/${KEY}${asked}`]])
+    expect(seen.map((each) => [each.method, each.path])).toEqual([['GET', `/${KEY}${request}`]])
   })
 
   test('without a key or an address of the operator’s asks its three open hosts', async () => {
@@ -99,7 +99,7 @@ describe('defiLlama()', () => {
     ]
     for (const wrong of wrongs) {
       const { ask, log } = before(wrong, { key: KEY })
-      expect(await said(ask('chains'), log)).not.toContain(KEY)
+      expect(await errorText(ask('chains'), log)).not.toContain(KEY)
     }
   })
 })

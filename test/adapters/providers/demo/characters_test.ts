@@ -7,11 +7,11 @@ const ADA = { name: 'Ada', image: 'https://pictures.example/ada.png' }
 
 test('the same picture has the same asset id in any process, and another one another', async () => {
   const [one, two] = [demoCharacters({ random: countingRandom() }), demoCharacters({ random: countingRandom() })]
-  const enrolled = await one.enroll(ADA, calm())
-  expect(enrolled).toEqual({ kind: 'enrolled', assetId: expect.stringMatching(/^local-asset-[0-9a-f]{24}$/) })
-  expect(await two.enroll({ ...ADA, name: 'Grace' }, calm())).toEqual(enrolled)
-  expect(await two.face('group', ADA, calm())).toEqual(enrolled)
-  expect(await two.enroll({ ...ADA, image: `${ADA.image}?2` }, calm())).not.toEqual(enrolled)
+  const character = await one.enroll(ADA, calm())
+  expect(character).toEqual({ kind: 'enrolled', assetId: expect.stringMatching(/^local-asset-[0-9a-f]{24}$/) })
+  expect(await two.enroll({ ...ADA, name: 'Grace' }, calm())).toEqual(character)
+  expect(await two.face('group', ADA, calm())).toEqual(character)
+  expect(await two.enroll({ ...ADA, image: `${ADA.image}?2` }, calm())).not.toEqual(character)
 })
 
 test('each check has a token of its own, and is passed at once, also by another process', async () => {

@@ -317,11 +317,11 @@ describe('streams', () => {
   test('an abort while the prompt is counted ends the order with its reason', async () => {
     const counting = Promise.withResolvers<number>()
     const controller = new AbortController()
-    const asked = echoVendor({ countTokens: () => counting.promise })
+    const pending = echoVendor({ countTokens: () => counting.promise })
       .ask(order({ messages: [user('hello')] }), controller)
       .catch((error: unknown) => error)
     controller.abort('enough')
     counting.resolve(1)
-    expect(await asked).toBe('enough')
+    expect(await pending).toBe('enough')
   })
 })

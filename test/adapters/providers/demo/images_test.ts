@@ -126,12 +126,12 @@ function png(
   width: number,
   height: number,
   pixel: (x: number, y: number) => Pixel,
-  look: { type?: 2 | 6; claims?: readonly [number, number] } = {},
+  options: { type?: 2 | 6; claims?: readonly [number, number] } = {},
 ): Buffer {
-  const type = look.type ?? 6
+  const type = options.type ?? 6
   const header = Buffer.from([0, 0, 0, 0, 0, 0, 0, 0, 8, type, 0, 0, 0])
-  header.writeUInt32BE(look.claims?.[0] ?? width, 0)
-  header.writeUInt32BE(look.claims?.[1] ?? height, 4)
+  header.writeUInt32BE(options.claims?.[0] ?? width, 0)
+  header.writeUInt32BE(options.claims?.[1] ?? height, 4)
   const rows = Array.from({ length: height }, (_, y) => [
     0,
     ...Array.from({ length: width }, (_, x) => pixel(x, y).slice(0, type === 6 ? 4 : 3)).flat(),
@@ -222,8 +222,8 @@ describe('an edit', () => {
         mask: mask(16, 16, (x) => (x < 8 ? 255 : 0)),
       }),
     )
-    const kept = Array.from({ length: 128 }, (_, x) => `${at(picture, x, 70)}` === `${RED}`)
-    expect([kept.lastIndexOf(true), kept.indexOf(false)]).toEqual([63, 64])
+    const unchanged = Array.from({ length: 128 }, (_, x) => `${at(picture, x, 70)}` === `${RED}`)
+    expect([unchanged.lastIndexOf(true), unchanged.indexOf(false)]).toEqual([63, 64])
     const whole = read(await editUrl('blue', [uri(png(64, 64, noisy))], { mask: mask(64, 64, () => 255) }))
     expect(whole.data.every((value, i) => value === noisy((i >> 2) % 64, Math.floor(i / 256))[i % 4])).toBe(true)
   })

@@ -5,7 +5,7 @@ import { type DemoVideosOptions, demoVideos } from '../../../../adapters/provide
 import { decodePng, encodePng } from '../../../../adapters/providers/lib/png.ts'
 import type { VideoJob, VideoVendor } from '../../../../core/mod.ts'
 import { runLaws } from '../../../conformance/law.ts'
-import { DOOMED, ENDLESS, VENDOR_SAYS, videoVendorLaws } from '../../../conformance/videos.ts'
+import { DOOMED, ENDLESS, UPSTREAM_TEXT, videoVendorLaws } from '../../../conformance/videos.ts'
 import { testLog } from '../../../kit.ts'
 
 const never = { signal: new AbortController().signal }
@@ -40,7 +40,7 @@ const endless = () => new Promise<never>(() => {})
 
 runLaws('demo videos', videoVendorLaws, async () => {
   const actor = acting(async ({ prompt }) => {
-    if (prompt === DOOMED) throw new Error(VENDOR_SAYS)
+    if (prompt === DOOMED) throw new Error(UPSTREAM_TEXT)
     return prompt === ENDLESS ? await endless() : await made()
   })
   return { open: async () => actor, close: async () => {} }

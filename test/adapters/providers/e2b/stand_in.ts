@@ -1,15 +1,21 @@
 /**
- * E2B as far as its library asks it, on loopback. Routes and members from e2b@2.51.0 (`dist/index.d.ts`, `paths`; `dist/index.mjs`, `process.Process`):
- * from types, none recorded from the service. The machine speaks the streaming form of Connect-RPC: five bytes before each JSON message.
+ * E2B as far as its library asks it, on loopback. Routes and members from e2b@2.51.0 (`dist/index.d.ts`, `paths`;
+ * `dist/index.mjs`, `process.Process`): from types, none recorded from the service. The machine speaks the streaming
+ * form of Connect-RPC: five bytes before each JSON message.
  */
 type Script = { readonly stdout?: string; readonly stderr?: string; readonly exitCode?: number }
-export type Asked = { readonly method: string; readonly path: string; readonly headers: Headers; readonly body: any }
+export type SentRequest = {
+  readonly method: string
+  readonly path: string
+  readonly headers: Headers
+  readonly body: any
+}
 
 export function e2bStandIn(
   answer: (command: string) => Script = () => ({}),
-  refuse: (asked: Asked) => Response | undefined = () => undefined,
+  refuse: (order: SentRequest) => Response | undefined = () => undefined,
 ) {
-  const asked: Asked[] = []
+  const requests: SentRequest[] = []
   const alive = new Set<string>()
   const about = (sandboxID: string) => ({
     sandboxID,
@@ -28,13 +34,13 @@ export function e2bStandIn(
       const bytes = new Uint8Array(await request.arrayBuffer())
       const isRpc = pathname === '/process.Process/Start'
       const text = new TextDecoder().decode(isRpc ? bytes.slice(5) : bytes)
-      const call: Asked = {
+      const call: SentRequest = {
         method: request.method,
         path: pathname,
         headers: request.headers,
         body: text === '' ? undefined : JSON.parse(text),
       }
-      asked.push(call)
+      requests.push(call)
       const refused = refuse(call)
       if (refused) return refused
       if (isRpc)
@@ -65,7 +71,7 @@ export function e2bStandIn(
       })
     },
   })
-  return { url: `http://127.0.0.1:${server.port}`, asked, alive, stop: () => server.stop(true) }
+  return { url: `http://127.0.0.1:${server.port}`, requests, alive, stop: () => server.stop(true) }
 }
 
 function ran({ stdout = '', stderr = '', exitCode = 0 }: Script): Blob {

@@ -3,7 +3,7 @@ import { LLMock } from '@copilotkit/aimock'
 import { elevenlabs } from '../../../../adapters/providers/elevenlabs/audio.ts'
 import { readWav } from '../../../../adapters/providers/lib/wav.ts'
 import type { AudioFormat, SpeechJob } from '../../../../core/mod.ts'
-import { audioVendorLaws, BARRED, VENDOR_SAYS } from '../../../conformance/audio.ts'
+import { audioVendorLaws, BARRED, UPSTREAM_TEXT } from '../../../conformance/audio.ts'
 import { brokenAudioVendors } from '../../../conformance/broken_audio.ts'
 import { runBroken, runLaws } from '../../../conformance/law.ts'
 import { refusals, soundReply, SOUNDS, uri, vendorOn } from '../lib/audio_kit.ts'
@@ -21,7 +21,7 @@ function studio() {
     queries.push(String(searchParams))
     if (path === '/v1/voices') return replay(recorded('elevenlabs', 'voices'))
     if (json.text === BARRED)
-      return Response.json({ detail: { status: 'content_against_policy', message: VENDOR_SAYS } }, { status: 400 })
+      return Response.json({ detail: { status: 'content_against_policy', message: UPSTREAM_TEXT } }, { status: 400 })
     return soundReply((searchParams.get('output_format') ?? '').split('_')[0] as AudioFormat, { 'character-cost': '3' })
   }
   return { queries, ...vendorOn(elevenlabs, answer) }

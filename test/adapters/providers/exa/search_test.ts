@@ -12,7 +12,7 @@ import {
   recorded,
   recordings,
   replay,
-  said,
+  errorText,
   type Seen,
   setup,
   standIn,
@@ -132,7 +132,7 @@ describe('a refusal of exaSearch()', () => {
       const { vendor, log } = on(name)
       const work = vendor.search(job, calm())
       expect(await outcome(work, log)).toBe(expected)
-      const words = await said(work, log)
+      const words = await errorText(work, log)
       expect(
         [KEY, ...prose(recorded(PROTOCOL, name).body)].filter((secret) =>
           words.includes(JSON.stringify(secret).slice(1, -1)),

@@ -12,7 +12,7 @@ import {
   recorded,
   recordings,
   replay,
-  said,
+  errorText,
   setup,
   standIn,
 } from '../lib/provider_kit.ts'
@@ -175,7 +175,7 @@ describe('a refusal of exaWeb()', () => {
     const { vendor, log } = vendorOn(() => replay(recorded('exa_search', name)))
     const work = vendor.ask('search', { query: 'q' }, calm())
     expect(await outcome(work, log)).toBe(expected)
-    const words = await said(work, log)
+    const words = await errorText(work, log)
     const quotes = prose(recorded('exa_search', name).body).filter((sentence) =>
       words.includes(JSON.stringify(sentence).slice(1, -1)),
     )

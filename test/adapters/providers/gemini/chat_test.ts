@@ -19,7 +19,7 @@ import {
   wholeOf,
 } from '../lib/chat_kit.ts'
 import { ERROR_FORMATS, inPieces, lawful } from '../lib/chat_stand_in.ts'
-import { calm, KEY, PNG, said, type Seen, standIn } from '../lib/provider_kit.ts'
+import { calm, KEY, PNG, errorText, type Seen, standIn } from '../lib/provider_kit.ts'
 
 runLaws(
   'geminiChat()',
@@ -406,12 +406,12 @@ describe('a refusal of geminiChat()', () => {
     ],
     ['nothing that has a name', 400, e(400, 'INVALID_ARGUMENT'), 'INVALID_PARAMETER'],
   ])('%s', async (_, status, body, expected) => {
-    const asked = { stop: ['x'], top_p: 0.5, tools: [{ type: 'function', function: { name: 'f' } }] }
-    for (const order of [ordered(asked), ordered(asked, STREAMED)]) {
+    const request = { stop: ['x'], top_p: 0.5, tools: [{ type: 'function', function: { name: 'f' } }] }
+    for (const order of [ordered(request), ordered(request, STREAMED)]) {
       const { vendor, log } = vendorOn(() => Response.json(body, { status }))
       const work = vendor.ask(order, calm())
       expect(await reading(work, log)).toBe(expected)
-      const words = await said(work, log)
+      const words = await errorText(work, log)
       expect([words.includes(KEY), words.includes('org-9f8e7d')]).toEqual([false, false])
     }
   })
@@ -425,7 +425,7 @@ describe('a refusal of geminiChat()', () => {
 
   test('never tells the address, in which other servers want their key', async () => {
     const { config, log } = chatSetup(`http://127.0.0.1:1/?key=${KEY}`)
-    expect((await said(geminiChat(config).ask(HELLO, calm()), log)).includes(KEY)).toBe(false)
+    expect((await errorText(geminiChat(config).ask(HELLO, calm()), log)).includes(KEY)).toBe(false)
   })
 })
 

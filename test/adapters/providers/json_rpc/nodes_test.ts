@@ -72,20 +72,20 @@ describe('a node', () => {
 
   test('that answers other calls than it was asked has not answered; an error without an id stands for any of them', async () => {
     const calls = [call('eth_call'), call('eth_call'), call('eth_call', { id: '1' })]
-    const said = (...ids: unknown[]) => ids.map((id) => ({ jsonrpc: '2.0', id, result: '0x' }))
+    const replies = (...ids: unknown[]) => ids.map((id) => ({ jsonrpc: '2.0', id, result: '0x' }))
     const nameless = { jsonrpc: '2.0', id: null, error: { code: -32600, message: 'Invalid Request' } }
-    const ask = (asked: RpcCall | readonly RpcCall[], reply: unknown) =>
+    const ask = (requests: RpcCall | readonly RpcCall[], reply: unknown) =>
       stage(() => Response.json(reply))
-        .node.ask('base-mainnet', asked, at())
+        .node.ask('base-mainnet', requests, at())
         .then(
           () => 'answered',
           (error) => error.code,
         )
-    for (const good of [said(1, 1, '1'), said('1', 1, 1), [...said(1, '1'), nameless]])
+    for (const good of [replies(1, 1, '1'), replies('1', 1, 1), [...replies(1, '1'), nameless]])
       expect(await ask(calls, good)).toBe('answered')
-    for (const bad of [said(1, '1', '1'), said(1, 2, '1'), said(1, 1, null)])
+    for (const bad of [replies(1, '1', '1'), replies(1, 2, '1'), replies(1, 1, null)])
       expect([bad, await ask(calls, bad)]).toEqual([bad, 'UPSTREAM_FAILED'])
-    expect([await ask(call('eth_call'), nameless), await ask(call('eth_call'), said(2)[0])]).toEqual([
+    expect([await ask(call('eth_call'), nameless), await ask(call('eth_call'), replies(2)[0])]).toEqual([
       'answered',
       'UPSTREAM_FAILED',
     ])

@@ -1,9 +1,23 @@
-/** For tests of audio vendors: sounds of each format, the laws over a stand-in, and tables of what recorded refusals read as. */
+/**
+ * For tests of audio vendors: sounds of each format, the laws over a stand-in, and tables of what recorded refusals
+ * read as.
+ */
 import { describe, expect, test } from 'bun:test'
 import type { AudioVendorConfig } from '../../../../adapters/providers/lib/audio_provider.ts'
 import { TONE_BYTES } from '../../../../adapters/providers/scripted/audio.ts'
 import type { AudioFormat, AudioVendor } from '../../../../core/mod.ts'
-import { type Answer, KEY, outcome, prose, recorded, recordings, replay, said, setup, standIn } from './provider_kit.ts'
+import {
+  type Answer,
+  KEY,
+  outcome,
+  prose,
+  recorded,
+  recordings,
+  replay,
+  errorText,
+  setup,
+  standIn,
+} from './provider_kit.ts'
 
 export type Make = (config: AudioVendorConfig) => AudioVendor
 
@@ -28,7 +42,10 @@ export function vendorOn(make: Make, answer: Answer, more: Partial<AudioVendorCo
   return { server, log, clock, vendor: make({ ...config, ...more }) }
 }
 
-/** One test for each recorded refusal: what it reads as, that it quotes nothing, and that no recording is left out or without a source. */
+/**
+ * One test for each recorded refusal: what it reads as, that it quotes nothing, and that no recording is left out or
+ * without a source.
+ */
 export function refusals(
   protocol: string,
   make: Make,
@@ -41,7 +58,7 @@ export function refusals(
       const { vendor, log } = vendorOn(make, () => replay(reply))
       const work = ask(vendor)
       expect(await outcome(work, log)).toBe(expected)
-      const words = await said(work, log)
+      const words = await errorText(work, log)
       expect(
         [KEY, ...prose(reply.body)].filter((secret) => words.includes(JSON.stringify(secret).slice(1, -1))),
       ).toEqual([])

@@ -1,4 +1,6 @@
-/** For tests of chat vendors: orders, what an answer holds, what a refusal reads as, and an upstream written by hand. */
+/**
+ * For tests of chat vendors: orders, what an answer holds, what a refusal reads as, and an upstream written by hand.
+ */
 import { afterAll } from 'bun:test'
 import { createServer, type Socket } from 'node:net'
 import { type ChatAnswer, type ChatOrder, type ChatStream, ApiError, type Fields } from '../../../../core/mod.ts'
@@ -65,7 +67,10 @@ export async function apiErrorOf(work: Promise<unknown>): Promise<ApiError> {
   throw new Error(`no fault, but ${String(error)}`)
 }
 
-/** `INVALID_PARAMETER temperature`, `RATE_LIMITED 17`, `MODEL_UNAVAILABLE`; what alerts the operator ends with an exclamation mark. */
+/**
+ * `INVALID_PARAMETER temperature`, `RATE_LIMITED 17`, `MODEL_UNAVAILABLE`; what alerts the operator ends with an
+ * exclamation mark.
+ */
 export async function reading(work: Promise<unknown>, log: ReturnType<typeof testLog>): Promise<string> {
   const { code, parts } = await apiErrorOf(work)
   const alerted = log.lines.some(({ level }) => level === 'alert')
@@ -82,13 +87,13 @@ export const httpChunk = (text: string): string => `${Buffer.byteLength(text).to
 
 /** An upstream that writes what the test tells it to, on the socket. `closed` counts the callers that have hung up. */
 export async function rawUpstream(answer: (socket: Socket) => void) {
-  const state = { asked: 0, closed: 0, sockets: [] as Socket[] }
+  const state = { requestCount: 0, closed: 0, sockets: [] as Socket[] }
   const server = createServer((socket) => {
     state.sockets.push(socket)
     socket.on('error', () => {})
     socket.on('close', () => state.closed++)
     socket.once('data', () => {
-      state.asked++
+      state.requestCount++
       answer(socket)
     })
   })

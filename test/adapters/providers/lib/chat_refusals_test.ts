@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'bun:test'
 import { openaiChat } from '../../../../adapters/providers/openai/chat.ts'
 import { chatSetup, apiErrorOf, HELLO, ordered, reading, sse, STREAMED } from './chat_kit.ts'
-import { calm, KEY, said, standIn } from './provider_kit.ts'
+import { calm, KEY, errorText, standIn } from './provider_kit.ts'
 
 const SECRET = `your key ${KEY} of org-9f8e7d has a balance of $13.37, see chatcmpl-upstream-77`
-const ASKED = {
+const ORDER = {
   temperature: 3,
   tools: [{ type: 'function', function: { name: 'f', parameters: {} } }],
   max_tokens: 64,
@@ -201,8 +201,8 @@ const vendor = (answer: () => Response) => {
 const headers = { 'retry-after': '17', 'x-request-id': 'req_1' }
 
 describe.each([
-  ['a whole order', ordered(ASKED)],
-  ['a stream', ordered(ASKED, STREAMED)],
+  ['a whole order', ordered(ORDER)],
+  ['a stream', ordered(ORDER, STREAMED)],
 ])('a refusal of %s,', (_, order) => {
   const named = rows.map(([what, status, body, expected]) => ({ what, status, body, expected }))
   test.each(named)('$what ($status), reads as $expected, and quotes nothing', async ({ status, body, expected }) => {
@@ -214,7 +214,7 @@ describe.each([
         }),
     )
     expect(await reading(chat.ask(order, calm()), log)).toBe(expected)
-    const words = await said(chat.ask(order, calm()), log)
+    const words = await errorText(chat.ask(order, calm()), log)
     expect(
       [KEY, '13.37', 'org-9f8e7d', 'upstream-77', 'example.com', 'SAFETY_CHECK'].filter((secret) =>
         words.includes(secret),
@@ -227,7 +227,7 @@ test('a refusal of a member that the gateway set is the operator’s, of one tha
   const refusal = m('max_tokens is too large: 64.', { param: 'max_tokens' })
   const read = async (ours?: readonly string[]) => {
     const { chat, log } = vendor(() => Response.json(refusal, { status: 400, headers }))
-    return await reading(chat.ask({ ...ordered(ASKED), ...(ours && { ours }) }, calm()), log)
+    return await reading(chat.ask({ ...ordered(ORDER), ...(ours && { ours }) }, calm()), log)
   }
   expect([await read(['max_tokens']), await read(['tool_choice']), await read()]).toEqual([
     'PROVIDER_CONFIG_ERROR !',
@@ -247,7 +247,7 @@ describe('an error in place of the first event of a stream', () => {
         ? { error: { ...error, status } }
         : { ...(body as object), error: error ?? 'x', code: status }
     const { chat, log } = vendor(() => sse(`: hello\n\nevent: error\ndata: ${JSON.stringify(event)}\n\n`, headers))
-    const read = await reading(chat.ask(ordered(ASKED, STREAMED), calm()), log)
+    const read = await reading(chat.ask(ordered(ORDER, STREAMED), calm()), log)
     expect(read).toBe(expected)
   })
 
@@ -273,7 +273,7 @@ describe('an error in place of the first event of a stream', () => {
     ['cut off before its data', 'event: error\n', 'MODEL_UNAVAILABLE'],
   ])('%s', async (_, text, expected) => {
     const { chat, log } = vendor(() => sse(text, headers))
-    expect(await reading(chat.ask(ordered(ASKED, STREAMED), calm()), log)).toBe(expected)
+    expect(await reading(chat.ask(ordered(ORDER, STREAMED), calm()), log)).toBe(expected)
   })
 
   test.each([
@@ -309,7 +309,7 @@ test('what the caller reads names the member, and says that nothing was charged'
   const { chat, log } = vendor(() =>
     Response.json(e({ param: 'temperature', code: 'unsupported_value' }), { status: 400, headers }),
   )
-  const { parts } = await apiErrorOf(chat.ask(ordered(ASKED), calm()))
+  const { parts } = await apiErrorOf(chat.ask(ordered(ORDER), calm()))
   expect(parts).toEqual({
     message: 'The model did not accept `temperature`. Nothing was charged.',
     param: 'temperature',

@@ -1,4 +1,7 @@
-/** For the laws of chat vendors: a server on loopback that speaks one wire, with the echo model behind it, and behaves as it is told. */
+/**
+ * For the laws of chat vendors: a server on loopback that speaks one wire, with the echo model behind it, and behaves
+ * as it is told.
+ */
 import { afterAll } from 'bun:test'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { echoVendor } from '../../../../adapters/providers/demo/chat.ts'
@@ -110,13 +113,13 @@ async function upstreamOf(errorFormatOf: (path: string) => ErrorFormat) {
     if (answer.kind !== 'stream') throw new Error('not a stream')
     const rewriter = errorFormat.stream()
     response.writeHead(200, { 'content-type': 'text/event-stream' })
-    let told = 0
+    let sent = 0
     for (let piece = await answer.stream.next(); piece; piece = await answer.stream.next()) {
       const event = parseEvent(new TextDecoder().decode(piece).trim())
       const text = event ? rewriter.on(event) : ''
       if (text !== '') response.write(text)
       // The first event names the speaker, and the second holds a word.
-      if (++told === 2 && conduct !== 'serves') return await misbehave(errorFormat, response)
+      if (++sent === 2 && conduct !== 'serves') return await misbehave(errorFormat, response)
     }
     response.end(rewriter.end())
   }

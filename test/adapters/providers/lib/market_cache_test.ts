@@ -24,20 +24,20 @@ for (const [name, vendor] of [
 function counted(options: Partial<MarketCacheOptions> = {}) {
   const clock = testClock()
   const log = testLog()
-  const asked: string[] = []
+  const requests: string[] = []
   const state: { failing: boolean; gate: Promise<void> | undefined; list?: () => readonly Feed[] } = {
     failing: false,
     gate: undefined,
   }
   const good = plainMarket()
   const note = async (question: string) => {
-    asked.push(question)
+    requests.push(question)
     await state.gate
     if (state.failing) throw new Error('the feed is away')
   }
   const vendor: MarketVendor = {
     source: 'plain',
-    feeds: async (shelf, at) => note(`feeds ${shelf}`).then(() => state.list?.() ?? good.feeds(shelf, at)),
+    feeds: async (market, at) => note(`feeds ${market}`).then(() => state.list?.() ?? good.feeds(market, at)),
     latest: async (feed, at) =>
       note(`latest ${feed.symbol}${at.session ? ` ${at.session}` : ''}`).then(() => good.latest(feed, at)),
     bars: async (feed, at) =>
@@ -51,14 +51,14 @@ function counted(options: Partial<MarketCacheOptions> = {}) {
     feedId: symbol,
     key: symbol,
   })
-  return { clock, log, asked, state, market, feed, bitcoin: feed('BTC-USD') }
+  return { clock, log, requests, state, market, feed, bitcoin: feed('BTC-USD') }
 }
 
 const hours = (from: number, to: number) => ({ resolution: '60' as const, from, to, ...calm() })
 
 describe('a cached market', () => {
   test('asks upstream twice for a thousand callers who come at once, and not at all for the next thousand', async () => {
-    const { market, asked } = counted()
+    const { market, requests } = counted()
     const call = async () => {
       const [feed] = await market.feeds('crypto', calm())
       return feed && (await market.latest(feed, calm()))
@@ -66,40 +66,40 @@ describe('a cached market', () => {
     for (let wave = 0; wave < 2; wave++) {
       const spots = await Promise.all(Array.from({ length: 1_000 }, call))
       expect(new Set(spots.map((spot) => spot?.price))).toEqual(new Set(['94123.5']))
-      expect(asked).toEqual(['feeds crypto', 'latest BTC-USD'])
+      expect(requests).toEqual(['feeds crypto', 'latest BTC-USD'])
     }
   })
 
   test('asks once for a thousand equal histories', async () => {
-    const { market, asked, bitcoin } = counted()
+    const { market, requests, bitcoin } = counted()
     const bars = await Promise.all(
       Array.from({ length: 1_000 }, (_, index) =>
         market.bars(bitcoin, hours(NOW - 7_200 - (index % 60), NOW + (index % 60))),
       ),
     )
-    expect([asked.length, bars.every((each) => each.length === 3)]).toEqual([1, true])
+    expect([requests.length, bars.every((each) => each.length === 3)]).toEqual([1, true])
   })
 
   test('a price is fresh for five seconds, and each session has its own', async () => {
-    const { market, asked, clock, bitcoin } = counted()
+    const { market, requests, clock, bitcoin } = counted()
     await market.latest(bitcoin, calm())
     await market.latest(bitcoin, { session: 'pre', ...calm() })
     await clock.advance(4_999)
     await market.latest(bitcoin, calm())
-    expect(asked).toEqual(['latest BTC-USD', 'latest BTC-USD pre'])
+    expect(requests).toEqual(['latest BTC-USD', 'latest BTC-USD pre'])
     await clock.advance(1)
     await market.latest(bitcoin, calm())
-    expect(asked.length).toBe(3)
+    expect(requests.length).toBe(3)
   })
 
   test('that there is no price is remembered as well', async () => {
-    const { market, asked, feed } = counted()
+    const { market, requests, feed } = counted()
     for (let times = 0; times < 3; times++) expect(await market.latest(feed('GONE'), calm())).toBeUndefined()
-    expect(asked.length).toBe(1)
+    expect(requests.length).toBe(1)
   })
 
   test('a list past its hour is served once more and renewed behind; while that fails, the old one stands', async () => {
-    const { market, asked, clock, state, log } = counted()
+    const { market, requests, clock, state, log } = counted()
     const first = await market.feeds('crypto', calm())
     await clock.advance(3_600_000)
     state.failing = true
@@ -107,13 +107,13 @@ describe('a cached market', () => {
     await clock.settle()
     expect(log.lines).toMatchObject([{ level: 'warn', fields: { kind: 'crypto', error: 'the feed is away' } }])
     expect(await market.feeds('crypto', calm())).toBe(first)
-    expect(asked.length).toBe(2)
+    expect(requests.length).toBe(2)
     state.failing = false
     await clock.advance(30_000)
     expect(await market.feeds('crypto', calm())).toBe(first)
     await clock.settle()
     const renewed = await market.feeds('crypto', calm())
-    expect([renewed === first, renewed.length, asked.length]).toEqual([false, 1, 3])
+    expect([renewed === first, renewed.length, requests.length]).toEqual([false, 1, 3])
   })
 
   test('a list that comes back much shorter, or empty, does not replace a good one; a slightly shorter one does', async () => {
@@ -142,7 +142,7 @@ describe('a cached market', () => {
   })
 
   test('a failure reaches all who wait, and is kept for a second; no stale price stands in', async () => {
-    const { market, asked, clock, state, bitcoin } = counted()
+    const { market, requests, clock, state, bitcoin } = counted()
     await market.latest(bitcoin, calm())
     await clock.advance(5_000)
     state.failing = true
@@ -152,40 +152,40 @@ describe('a cached market', () => {
       market.feeds('fx', calm()),
     ])
     expect(failed.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected'])
-    expect(asked.length).toBe(3)
+    expect(requests.length).toBe(3)
     state.failing = false
     await clock.advance(999)
     for (let times = 0; times < 10; times++)
       expect(await market.latest(bitcoin, calm()).catch((error: Error) => error.message)).toBe('the feed is away')
-    expect(asked.length).toBe(3)
+    expect(requests.length).toBe(3)
     await clock.advance(1)
     expect((await market.latest(bitcoin, calm()))?.price).toBe('94123.5')
-    expect(asked.length).toBe(4)
+    expect(requests.length).toBe(4)
   })
 
   test('bars begin at whole minutes, so seconds make no other question', async () => {
-    const { market, asked, bitcoin } = counted()
+    const { market, requests, bitcoin } = counted()
     await market.bars(bitcoin, hours(NOW - 7_259, NOW + 1))
     await market.bars(bitcoin, hours(NOW - 7_201, NOW + 59))
-    expect(asked).toEqual([`bars BTC-USD 60 ${NOW - 7_200} ${NOW + 59}`])
+    expect(requests).toEqual([`bars BTC-USD 60 ${NOW - 7_200} ${NOW + 59}`])
     expect(await market.bars(bitcoin, hours(NOW + 1, NOW + 59))).toEqual([])
-    expect(asked.length).toBe(1)
+    expect(requests.length).toBe(1)
   })
 
   test('keeps no more than it has room for: the oldest go first', async () => {
-    const { market, asked, feed, bitcoin } = counted({ maxSpots: 3, maxBars: 10 })
+    const { market, requests, feed, bitcoin } = counted({ maxSpots: 3, maxBars: 10 })
     for (const symbol of ['A', 'B', 'C', 'D', 'D', 'C', 'B', 'A']) await market.latest(feed(symbol), calm())
-    expect(asked).toEqual(['A', 'B', 'C', 'D', 'A'].map((symbol) => `latest ${symbol}`))
-    asked.length = 0
+    expect(requests).toEqual(['A', 'B', 'C', 'D', 'A'].map((symbol) => `latest ${symbol}`))
+    requests.length = 0
     for (const from of [4, 4, 5, 4]) await market.bars(bitcoin, hours(NOW - from * 3_600, NOW))
-    expect(asked.length).toBe(3)
+    expect(requests.length).toBe(3)
     await market.bars(bitcoin, hours(NOW - 20 * 3_600, NOW))
     await market.bars(bitcoin, hours(NOW - 20 * 3_600, NOW))
-    expect(asked.length).toBe(5)
+    expect(requests.length).toBe(5)
   })
 
   test('asks for so many histories at a time; others wait, and past that they are told to come again', async () => {
-    const { market, asked, state, clock, bitcoin } = counted({ atOnce: 2, maxWaiting: 1 })
+    const { market, requests, state, clock, bitcoin } = counted({ atOnce: 2, maxWaiting: 1 })
     const gate = door()
     state.gate = gate.passed
     const histories = [1, 2, 3, 4].map((from) =>
@@ -195,15 +195,15 @@ describe('a cached market', () => {
       ),
     )
     await clock.settle()
-    expect(asked.length).toBe(2)
+    expect(requests.length).toBe(2)
     gate.open()
     expect(await Promise.all(histories)).toEqual([2, 3, 4, 'BUSY'])
-    expect(asked.length).toBe(3)
+    expect(requests.length).toBe(3)
     expect((await market.bars(bitcoin, hours(NOW - 5 * 3_600, NOW))).length).toBe(6)
   })
 
   test('who pays never waits behind those who do not, and is not told to come again because of them', async () => {
-    const { market, asked, state, clock, bitcoin } = counted({ atOnce: 2, maxWaiting: 3 })
+    const { market, requests, state, clock, bitcoin } = counted({ atOnce: 2, maxWaiting: 3 })
     const gate = door()
     state.gate = gate.passed
     const free = Array.from({ length: 20 }, (_, index) =>
@@ -213,22 +213,22 @@ describe('a cached market', () => {
       ),
     )
     await clock.settle()
-    expect(asked.length).toBe(2)
+    expect(requests.length).toBe(2)
     const paid = market.bars(bitcoin, { ...hours(NOW - 5 * 3_600, NOW), lane: 'paid' })
     await clock.settle()
-    expect(asked.length).toBe(3)
+    expect(requests.length).toBe(3)
     gate.open()
     expect((await paid).length).toBe(6)
-    expect((await Promise.all(free)).filter((said) => said === 'BUSY').length).toBe(15)
+    expect((await Promise.all(free)).filter((text) => text === 'BUSY').length).toBe(15)
   })
 
   test('a history that nobody waits for any more leaves its place, in the queue and at the vendor; one that somebody waits for does not', async () => {
     const clock = testClock()
-    const [asked, ended]: [number[], number[]] = [[], []]
+    const [requests, ended]: [number[], number[]] = [[], []]
     const vendor: MarketVendor = {
       ...plainMarket(),
       bars: (_, { from, signal }) => {
-        asked.push(from)
+        requests.push(from)
         return new Promise((_, reject) =>
           signal.addEventListener('abort', () => (ended.push(from), reject(signal.reason))),
         )
@@ -239,28 +239,28 @@ describe('a cached market', () => {
     if (!feed) throw new Error('no feed')
     const ask = (from: number) => {
       const leaving = new AbortController()
-      const said = market
+      const text = market
         .bars(feed, { resolution: '60', from, to: NOW, signal: leaving.signal })
         .catch((error: Error & { code?: string }) => error.code ?? error.message)
-      return { said, leave: () => leaving.abort(new Error('gone')) }
+      return { text, leave: () => leaving.abort(new Error('gone')) }
     }
     const [first, twin, second, third] = [ask(60), ask(60), ask(120), ask(180)]
     await clock.settle()
-    expect([asked, await ask(240).said]).toEqual([[60], 'BUSY'])
+    expect([requests, await ask(240).text]).toEqual([[60], 'BUSY'])
     second.leave()
     first.leave()
     await clock.settle()
-    expect([await second.said, await first.said, asked, ended]).toEqual(['gone', 'gone', [60], []])
+    expect([await second.text, await first.text, requests, ended]).toEqual(['gone', 'gone', [60], []])
     const fourth = ask(240)
     twin.leave()
     await clock.settle()
-    expect([asked, ended]).toEqual([[60, 180], [60]])
+    expect([requests, ended]).toEqual([[60, 180], [60]])
     third.leave()
     await clock.settle()
-    expect(asked).toEqual([60, 180, 240])
+    expect(requests).toEqual([60, 180, 240])
     fourth.leave()
     await clock.settle()
-    expect([await third.said, await fourth.said, ended]).toEqual(['gone', 'gone', [60, 180, 240]])
+    expect([await third.text, await fourth.text, ended]).toEqual(['gone', 'gone', [60, 180, 240]])
   })
 
   test('goes on for others when the first to ask gives up', async () => {

@@ -1,4 +1,7 @@
-/** A service made of an OpenAPI document of test/vectors: it judges every request by the document, and answers with its examples. */
+/**
+ * A service made of an OpenAPI document of test/vectors: it judges every request by the document, and answers with its
+ * examples.
+ */
 import { afterAll, beforeAll } from 'bun:test'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -6,7 +9,10 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 
 type Fields = Readonly<Record<string, any>>
 
-/** Started once for a test file; `url()` once its tests run. Without its credentials 401, without a path 404, else 422 with what is wrong. */
+/**
+ * Started once for a test file; `url()` once its tests run. Without its credentials 401, without a path 404, else 422
+ * with what is wrong.
+ */
 export function byOpenapi(document: string): { url(): string } {
   const api: Fields = JSON.parse(readFileSync(join(import.meta.dirname, '../../../vectors', document), 'utf8'))
   const ajv = new Ajv2020({ strict: false, coerceTypes: false, validateFormats: false })
@@ -36,9 +42,9 @@ export function byOpenapi(document: string): { url(): string } {
       const operation = operations[request.method.toLowerCase()] as Fields | undefined
       if (!found || !operation) continue
       if (!isAllowed(operation, request)) return answer(401, { status: 401, detail: 'Invalid security scheme used' })
-      const said = new Map(names.map((name, index) => [name, decodeURIComponent(found[index + 1] ?? '')]))
+      const values = new Map(names.map((name, index) => [name, decodeURIComponent(found[index + 1] ?? '')]))
       const apiErrors = [
-        ...parameterFaults(operations, operation, { said, request }),
+        ...parameterFaults(operations, operation, { values, request }),
         ...(await bodyFaults(operation, request)),
       ]
       if (apiErrors.length > 0)
@@ -70,18 +76,18 @@ export function byOpenapi(document: string): { url(): string } {
   function parameterFaults(
     operations: Fields,
     operation: Fields,
-    at: { said: ReadonlyMap<string, string>; request: Request },
+    at: { values: ReadonlyMap<string, string>; request: Request },
   ): readonly unknown[] {
     const parameters: readonly Fields[] = [...(operations.parameters ?? []), ...(operation.parameters ?? [])].map(
       followed,
     )
     return parameters.flatMap(({ name, in: where, required, schema }) => {
-      const places: Readonly<Record<string, string | null | undefined>> = {
-        path: at.said.get(name),
+      const sources: Readonly<Record<string, string | null | undefined>> = {
+        path: at.values.get(name),
         query: new URL(at.request.url).searchParams.get(name),
         header: at.request.headers.get(name),
       }
-      const text = places[where] ?? undefined
+      const text = sources[where] ?? undefined
       if (text === undefined) return required ? [`${where}.${name} is missing`] : []
       const { type } = followed(schema)
       const isPlain =

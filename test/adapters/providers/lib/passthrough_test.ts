@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { passthrough, type PassthroughConfig, urlUnder } from '../../../../adapters/providers/lib/passthrough.ts'
 import type { ApiError } from '../../../../core/mod.ts'
-import { type Answer, calm, drip, flood, KEY, outcome, said, setup, standIn, until } from './provider_kit.ts'
+import { type Answer, calm, drip, flood, KEY, outcome, errorText, setup, standIn, until } from './provider_kit.ts'
 
 const ROOT = 'https://data.example/v1'
 
@@ -145,7 +145,7 @@ describe('passthrough()', () => {
       message: 'Service X 404: bad key *** (payment NOT charged)',
       details: null,
     })
-    expect(await said(asking, echo.log)).not.toContain(KEY)
+    expect(await errorText(asking, echo.log)).not.toContain(KEY)
     expect(
       (await apiErrorOf(before(() => new Response('<html>secret</html>', { status: 404 })).ask())).parts,
     ).toMatchObject({ message: 'Service X 404 (payment NOT charged)', details: null })

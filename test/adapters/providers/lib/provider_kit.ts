@@ -1,4 +1,7 @@
-/** For tests of vendors: a stand-in on loopback that replays recorded replies, a clock moved by hand, and what an error reads as. */
+/**
+ * For tests of vendors: a stand-in on loopback that replays recorded replies, a clock moved by hand, and what an error
+ * reads as.
+ */
 import { afterAll, describe, expect, test } from 'bun:test'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -136,7 +139,9 @@ export function setup(baseUrl: string, more: Partial<ImageVendorConfig> = {}) {
 
 // ── what an error reads as ──────────────────────────────────────────────────────────────────────────────────────────
 
-/** `RATE_LIMITED 17`, `CONTENT_POLICY`, …; `operator` for a failure that alerts the operator, `failure` for any other. */
+/**
+ * `RATE_LIMITED 17`, `CONTENT_POLICY`, …; `operator` for a failure that alerts the operator, `failure` for any other.
+ */
 export async function outcome(work: Promise<unknown>, log: ReturnType<typeof testLog>): Promise<string> {
   const error = await work.then(
     () => undefined,
@@ -150,7 +155,7 @@ export async function outcome(work: Promise<unknown>, log: ReturnType<typeof tes
 }
 
 /** All that an error and the log say, to look for what they must not. */
-export async function said(work: Promise<unknown>, log: ReturnType<typeof testLog>): Promise<string> {
+export async function errorText(work: Promise<unknown>, log: ReturnType<typeof testLog>): Promise<string> {
   const error = (await work.catch((reason: unknown) => reason)) as Error & Partial<ApiError>
   return JSON.stringify([error.message, error.stack, error.parts, error.cause, Object.entries(error), log.lines])
 }
@@ -168,7 +173,10 @@ export type Expected = {
   readonly edit?: Readonly<Record<string, string>>
 }
 
-/** One test for each recorded refusal: what it reads as, that it quotes nothing, and that no recording is left out or without a source. */
+/**
+ * One test for each recorded refusal: what it reads as, that it quotes nothing, and that no recording is left out or
+ * without a source.
+ */
 export function refusals(
   protocol: string,
   make: (config: ImageVendorConfig) => ImageVendor,
@@ -184,7 +192,7 @@ export function refusals(
       const vendor = make(config)
       const work = Promise.resolve(kind === 'edit' ? vendor.edit?.(FOX_EDIT, calm()) : vendor.generate(FOX, calm()))
       expect(await outcome(work, log)).toBe(expected)
-      const words = await said(work, log)
+      const words = await errorText(work, log)
       expect(
         [KEY, ...prose(reply.body)].filter((secret) => words.includes(JSON.stringify(secret).slice(1, -1))),
       ).toEqual([])

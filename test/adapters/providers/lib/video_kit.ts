@@ -1,4 +1,7 @@
-/** For tests of video vendors: a studio on loopback that takes jobs in any protocol, and tables of what recorded replies read as. */
+/**
+ * For tests of video vendors: a studio on loopback that takes jobs in any protocol, and tables of what recorded replies
+ * read as.
+ */
 import { describe, expect, test } from 'bun:test'
 import type { VideoVendorConfig } from '../../../../adapters/providers/lib/video_provider.ts'
 import { CLIP_BYTES } from '../../../../adapters/providers/scripted/videos.ts'
@@ -14,7 +17,7 @@ import {
   recorded,
   recordings,
   replay,
-  said,
+  errorText,
   type Seen,
   setup,
   standIn,
@@ -94,19 +97,22 @@ export function studioSubject(make: Make, errorFormat: ErrorFormat): () => Promi
 // ── recordings ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** A state, or what is thrown: `operator`, `failure`, `RATE_LIMITED 12`. */
-export type Looked = VideoState | string
+export type PolledState = VideoState | string
 
 export type Readings = {
   /** Handles that a recorded reply to a submission reads as. */
   readonly taken: Readonly<Record<string, string>>
-  readonly looked: Readonly<Record<string, Looked>>
+  readonly states: Readonly<Record<string, PolledState>>
   /** What a submission that gets this reply comes to; `job` makes it another job than CLIP_JOB. */
   readonly refused: Readonly<Record<string, string>>
   readonly job?: VideoJob
 }
 
-/** One test for each recorded reply: what it reads as, that it quotes nothing, and that no recording is left out or without a source. */
-export function readings(protocol: string, make: Make, { taken, looked, refused, job = CLIP_JOB }: Readings): void {
+/**
+ * One test for each recorded reply: what it reads as, that it quotes nothing, and that no recording is left out or
+ * without a source.
+ */
+export function readings(protocol: string, make: Make, { taken, states, refused, job = CLIP_JOB }: Readings): void {
   const on = (name: string) => vendorOn(make, () => replay(recorded(protocol, name)))
   const quotes = (words: string, name: string) =>
     [KEY, ...prose(recorded(protocol, name).body)].filter((secret) =>
@@ -118,7 +124,7 @@ export function readings(protocol: string, make: Make, { taken, looked, refused,
       expect(await on(name).vendor.submit(CLIP_JOB, calm())).toEqual({ handle })
     })
 
-    test.each(Object.entries(looked))(
+    test.each(Object.entries(states))(
       'to a look, %s, reads as it should, and quotes nothing',
       async (name, expected) => {
         const { vendor, log } = on(name)
@@ -128,7 +134,7 @@ export function readings(protocol: string, make: Make, { taken, looked, refused,
         expect(
           quotes(
             typeof expected === 'string'
-              ? await said(work, log)
+              ? await errorText(work, log)
               : JSON.stringify(['reason' in expected && expected.reason, log.lines]),
             name,
           ),
@@ -140,11 +146,11 @@ export function readings(protocol: string, make: Make, { taken, looked, refused,
       const { vendor, log } = on(name)
       const work = vendor.submit(job, calm())
       expect(await outcome(work, log)).toBe(expected)
-      expect(quotes(await said(work, log), name)).toEqual([])
+      expect(quotes(await errorText(work, log), name)).toEqual([])
     })
 
     test('is used wherever it is recorded, and names its document and how sure it is', () => {
-      expect(recordings(protocol)).toEqual([...new Set([taken, looked, refused].flatMap(Object.keys))].sort())
+      expect(recordings(protocol)).toEqual([...new Set([taken, states, refused].flatMap(Object.keys))].sort())
       const sources = recordings(protocol).map((name) => recorded(protocol, name))
       expect(
         sources.filter(

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { minimaxMusic } from '../../../../adapters/providers/minimax/music.ts'
 import type { MusicJob } from '../../../../core/mod.ts'
-import { audioVendorLaws, BARRED, VENDOR_SAYS } from '../../../conformance/audio.ts'
+import { audioVendorLaws, BARRED, UPSTREAM_TEXT } from '../../../conformance/audio.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { refusals, uri, vendorOn } from '../lib/audio_kit.ts'
 import { type Answer, calm, KEY, recorded, replay, type Seen } from '../lib/provider_kit.ts'
@@ -73,7 +73,7 @@ refusals('minimax_music', minimaxMusic, (vendor) => vendor.compose?.(CALM, calm(
 
 const studio: Answer = ({ json }) =>
   json.prompt.startsWith(BARRED)
-    ? Response.json({ base_resp: { status_code: 1026, status_msg: VENDOR_SAYS } })
+    ? Response.json({ base_resp: { status_code: 1026, status_msg: UPSTREAM_TEXT } })
     : replay(recorded('minimax_music', 'made'))
 
 runLaws('minimaxMusic()', audioVendorLaws, async () => {

@@ -337,14 +337,17 @@ describe('what openaiChat() streams', () => {
     state.sockets[0]?.destroy()
     expect((await apiErrorOf(next)).code).toBe('MODEL_UNAVAILABLE')
     expect((await apiErrorOf(stream.next())).code).toBe('MODEL_UNAVAILABLE')
-    expect([state.asked, log.lines[0]?.fields.why]).toEqual([1, 'openai-chat broke off in mid-stream (ECONNRESET)'])
+    expect([state.requestCount, log.lines[0]?.fields.why]).toEqual([
+      1,
+      'openai-chat broke off in mid-stream (ECONNRESET)',
+    ])
   })
 
   test('one that breaks before the first byte rejects the order, and is not asked again', async () => {
     const { url, state } = await rawUpstream((socket) => socket.write(EVENT_HEAD, () => socket.destroy()))
     const { config, log } = chatSetup(url)
     expect(await reading(openaiChat(config).ask(STREAMED, calm()), log)).toBe('MODEL_UNAVAILABLE')
-    expect(state.asked).toBe(1)
+    expect(state.requestCount).toBe(1)
   })
 
   test('cancel() hangs up at once, and ends a read that waits', async () => {
@@ -429,7 +432,7 @@ describe('time and retries', () => {
     let ended = false
     const work = chat.ask(order, calm()).finally(() => (ended = true))
     work.catch(() => {})
-    await until(() => state.asked === 1)
+    await until(() => state.requestCount === 1)
     await clock.advance(119_999)
     expect(ended).toBe(false)
     await clock.advance(1)
@@ -446,7 +449,7 @@ describe('time and retries', () => {
     const stop = new AbortController()
     const work = chat.ask(order, { signal: stop.signal })
     work.catch(() => {})
-    await until(() => state.asked === 1)
+    await until(() => state.requestCount === 1)
     stop.abort(new Error('given up'))
     await expect(work).rejects.toThrow('given up')
     await until(() => state.closed === 1)
@@ -488,7 +491,7 @@ describe('time and retries', () => {
     const { config, log } = chatSetup(url)
     for (const order of [HELLO, STREAMED])
       expect(await reading(openaiChat(config).ask(order, calm()), log)).toBe('MODEL_UNAVAILABLE')
-    expect(state.asked).toBe(2)
+    expect(state.requestCount).toBe(2)
   })
 
   test.each([400, 429, 500, 504])('%d is not asked again', async (status) => {

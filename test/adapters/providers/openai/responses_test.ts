@@ -21,7 +21,7 @@ import {
   wholeOf,
 } from '../lib/chat_kit.ts'
 import { ERROR_FORMATS, eventsOf, inPieces, lawful } from '../lib/chat_stand_in.ts'
-import { calm, KEY, said, type Seen, standIn } from '../lib/provider_kit.ts'
+import { calm, KEY, errorText, type Seen, standIn } from '../lib/provider_kit.ts'
 
 const errorFormatOf = (path: string) =>
   path.endsWith('/chat/completions') ? ERROR_FORMATS.chat : ERROR_FORMATS.responses
@@ -38,7 +38,7 @@ runLaws(
 )
 
 const THOUGHT = { id: 'rs_1', type: 'reasoning', summary: [{ type: 'summary_text', text: 'hm' }] }
-const SAID = {
+const MESSAGE = {
   id: 'msg_1',
   type: 'message',
   status: 'completed',
@@ -60,7 +60,7 @@ const USAGE = {
   output_tokens_details: { reasoning_tokens: 2 },
   total_tokens: 14,
 }
-const response = (output: readonly Fields[] = [SAID], more: Fields = {}): Fields => ({
+const response = (output: readonly Fields[] = [MESSAGE], more: Fields = {}): Fields => ({
   id: 'resp_1',
   object: 'response',
   created_at: 1,
@@ -72,11 +72,11 @@ const response = (output: readonly Fields[] = [SAID], more: Fields = {}): Fields
   ...more,
 })
 
-const BEGUN = [
+const STARTED = [
   { type: 'response.created', response: response([], { status: 'in_progress' }) },
   { type: 'response.in_progress', response: response([], { status: 'in_progress' }) },
 ]
-const TOLD = [
+const EVENTS = [
   { type: 'response.output_item.added', output_index: 0, item: { ...THOUGHT, summary: [] } },
   { type: 'response.reasoning_summary_text.delta', output_index: 0, summary_index: 0, delta: 'hm' },
   { type: 'response.output_text.delta', output_index: 1, content_index: 0, delta: 'hé' },
@@ -84,7 +84,10 @@ const TOLD = [
   { type: 'response.function_call_arguments.delta', output_index: 2, delta: '{"a":' },
   { type: 'response.function_call_arguments.delta', output_index: 2, delta: '1}' },
 ]
-const ANSWER = eventsOf(...BEGUN, ...TOLD, { type: 'response.completed', response: response([THOUGHT, SAID, CALL]) })
+const ANSWER = eventsOf(...STARTED, ...EVENTS, {
+  type: 'response.completed',
+  response: response([THOUGHT, MESSAGE, CALL]),
+})
 const failed = (code: string): Fields => ({
   type: 'response.failed',
   response: response([], { status: 'failed', error: { code, message: `no, ${KEY}` } }),
@@ -225,7 +228,7 @@ describe('what openaiResponses() answers', () => {
 
   test('chat: text, thoughts, citations, calls and usage, under the upstream id of the model', async () => {
     const cited = {
-      ...SAID,
+      ...MESSAGE,
       content: [
         {
           type: 'output_text',
@@ -260,7 +263,7 @@ describe('what openaiResponses() answers', () => {
       [{ id: 'call_1', type: 'function', function: { name: 'f', arguments: '{"a":1}' } }],
     ])
     const cut = vendorOn(() =>
-      Response.json(response([SAID], { status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } })),
+      Response.json(response([MESSAGE], { status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } })),
     )
     expect(wholeOf(await cut.vendor.ask(HELLO, calm())).choices[0].finish_reason).toBe('length')
   })
@@ -319,16 +322,16 @@ describe('a response of openaiResponses() that failed', () => {
       const { vendor, log } = vendorOn(() => Response.json(body))
       const work = vendor.ask(order, calm())
       expect(await reading(work, log)).toBe(expected)
-      expect((await said(work, log)).includes(KEY)).toBe(false)
+      expect((await errorText(work, log)).includes(KEY)).toBe(false)
     }
   })
 
   test.each(FAILURES)('with %s before the model has begun is a refusal of the stream: %s', async (code, expected) => {
     for (const event of [failed(code), { type: 'error', code, message: KEY, param: null }]) {
-      const { vendor, log } = streaming(() => inPieces(eventsOf(...BEGUN, event), 9))
+      const { vendor, log } = streaming(() => inPieces(eventsOf(...STARTED, event), 9))
       const work = vendor.ask(STREAMED, calm())
       expect(await reading(work, log)).toBe(expected)
-      expect((await said(work, log)).includes(KEY)).toBe(false)
+      expect((await errorText(work, log)).includes(KEY)).toBe(false)
     }
   })
 
@@ -338,7 +341,7 @@ describe('a response of openaiResponses() that failed', () => {
   })
 
   test('later says so in our words, and ends without [DONE]', async () => {
-    const { vendor } = streaming(() => inPieces(eventsOf(...BEGUN, ...TOLD, failed('server_error'))))
+    const { vendor } = streaming(() => inPieces(eventsOf(...STARTED, ...EVENTS, failed('server_error'))))
     const text = await drain(streamOf(await vendor.ask(STREAMED, calm())))
     expect(eventsIn(text).at(-1)).toEqual({
       error: {
@@ -352,7 +355,7 @@ describe('a response of openaiResponses() that failed', () => {
   })
 
   test('a stream that ends before it is completed rejects', async () => {
-    for (const events of [[...BEGUN, ...TOLD], BEGUN]) {
+    for (const events of [[...STARTED, ...EVENTS], STARTED]) {
       const { vendor } = streaming(() => inPieces(eventsOf(...events)))
       const work = vendor.ask(STREAMED, calm()).then((answer) => drain(streamOf(answer)))
       expect((await apiErrorOf(work)).code).toBe('MODEL_UNAVAILABLE')
@@ -391,16 +394,16 @@ describe('a refusal of openaiResponses()', () => {
     ],
     ['an outage', 503, e({}), 'MODEL_UNAVAILABLE'],
   ])('%s', async (_, status, body, expected) => {
-    const asked = {
+    const request = {
       reasoning_effort: 'low',
       response_format: { type: 'json_object' },
       tools: [{ type: 'function', function: { name: 'f' } }],
     }
-    for (const order of [ordered(asked), ordered(asked, STREAMED)]) {
+    for (const order of [ordered(request), ordered(request, STREAMED)]) {
       const { vendor, log } = vendorOn(() => Response.json(body, { status, headers: { 'retry-after': '17' } }))
       const work = vendor.ask(order, calm())
       expect(await reading(work, log)).toBe(expected)
-      expect((await said(work, log)).includes(KEY)).toBe(false)
+      expect((await errorText(work, log)).includes(KEY)).toBe(false)
     }
   })
 })

@@ -3,7 +3,7 @@ import { LLMock } from '@copilotkit/aimock'
 import { openaiSpeech } from '../../../../adapters/providers/openai/speech.ts'
 import { wavOf } from '../../../../adapters/providers/lib/wav.ts'
 import type { AudioFormat, SpeechJob } from '../../../../core/mod.ts'
-import { audioVendorLaws, BARRED, VENDOR_SAYS } from '../../../conformance/audio.ts'
+import { audioVendorLaws, BARRED, UPSTREAM_TEXT } from '../../../conformance/audio.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { refusals, soundReply, SOUNDS, uri, vendorOn } from '../lib/audio_kit.ts'
 import { type Answer, calm, KEY, type Seen, setup } from '../lib/provider_kit.ts'
@@ -12,7 +12,7 @@ const HELLO: SpeechJob = { model: 'kokoro', text: 'Hello', voice: 'af_heart', fo
 
 const studio: Answer = ({ json }) =>
   json.input === BARRED
-    ? Response.json({ error: { message: VENDOR_SAYS, param: 'input' } }, { status: 400 })
+    ? Response.json({ error: { message: UPSTREAM_TEXT, param: 'input' } }, { status: 400 })
     : soundReply(json.response_format as AudioFormat)
 
 describe('openaiSpeech()', () => {

@@ -9,7 +9,7 @@ import { CLIP_BYTES, clipOf } from '../../../../adapters/providers/scripted/vide
 import { ApiError } from '../../../../core/mod.ts'
 import { recognize } from '../../../../core/lib/image_bytes.ts'
 import { runLaws } from '../../../conformance/law.ts'
-import { CLIP_JOB, VENDOR_SAYS, videoVendorLaws } from '../../../conformance/videos.ts'
+import { CLIP_JOB, UPSTREAM_TEXT, videoVendorLaws } from '../../../conformance/videos.ts'
 import { calm, flood, greyImages, HEIC, KEY, outcome, type Seen, setup, until } from '../lib/provider_kit.ts'
 import { type ErrorFormat, FULL, readings, STATES, studioSubject, vendorOn } from '../lib/video_kit.ts'
 
@@ -106,14 +106,17 @@ describe('what openaiVideos() sends', () => {
   })
 
   test("is a seed by URL, fetched through the guard as a stranger's", async () => {
-    const asked: unknown[] = []
+    const requests: unknown[] = []
     const media: FetchMedia = async (url, { foreign }) => {
-      asked.push([url, foreign])
+      requests.push([url, foreign])
       return { bytes: bytesOf(grey('64x96')), type: 'image/png' }
     }
     const { server, vendor } = vendorOn(openaiVideos, took, { media })
     await vendor.submit({ ...JOB, image: 'https://pictures.example/1.png' }, calm())
-    expect([asked, server.seen[0]?.form?.get('size')]).toEqual([[['https://pictures.example/1.png', true]], '720x1280'])
+    expect([requests, server.seen[0]?.form?.get('size')]).toEqual([
+      [['https://pictures.example/1.png', true]],
+      '720x1280',
+    ])
     const guarded = vendorOn(openaiVideos, took)
     expect(
       await outcome(guarded.vendor.submit({ ...JOB, image: 'http://127.0.0.1:1/x.png' }, calm()), guarded.log),
@@ -261,7 +264,7 @@ describe('a clip of openaiVideos()', () => {
 
 readings('openai_videos', openaiVideos, {
   taken: { taken: 'video_68e7f0c2' },
-  looked: {
+  states: {
     queued: { ...STATES.queued, progress: 0 },
     in_progress: { ...STATES.running, progress: 33 },
     completed: { kind: 'done', seconds: 4, requestId: 'job-1' },
@@ -292,9 +295,9 @@ const errorFormat: ErrorFormat = {
   took: (id) => ({ id, object: 'video', status: 'queued' }),
   refused: () => ({
     status: 400,
-    body: { error: { message: VENDOR_SAYS, type: 'invalid_request_error', param: 'seconds', code: null } },
+    body: { error: { message: UPSTREAM_TEXT, type: 'invalid_request_error', param: 'seconds', code: null } },
   }),
-  lost: () => ({ error: { message: VENDOR_SAYS, type: 'not_found' } }),
+  lost: () => ({ error: { message: UPSTREAM_TEXT, type: 'not_found' } }),
   state(id, phase) {
     const status = { queued: 'queued', running: 'in_progress', done: 'completed', failed: 'failed' }[phase]
     return {
@@ -303,7 +306,7 @@ const errorFormat: ErrorFormat = {
       status,
       progress: 50,
       seconds: '4',
-      error: phase === 'failed' ? { code: 'x', message: VENDOR_SAYS } : null,
+      error: phase === 'failed' ? { code: 'x', message: UPSTREAM_TEXT } : null,
     }
   },
 }

@@ -3,7 +3,7 @@ import { predictionVenues, VENUE_ROOTS } from '../../../../adapters/providers/po
 import { predexon } from '../../../../adapters/providers/predexon/markets.ts'
 import { calm, KEY, outcome, setup } from '../lib/provider_kit.ts'
 
-function asked() {
+function recorded() {
   const seen: { readonly url: string; readonly init: RequestInit }[] = []
   const { clock, log } = setup('')
   const ports = {
@@ -29,7 +29,7 @@ const SERVED = {
 
 describe('predictionVenues()', () => {
   test.each(Object.entries(SERVED))('asks for %s at %s, with the query and no key', async (path, url) => {
-    const { venues, seen } = asked()
+    const { venues, seen } = recorded()
     await venues.ask({ path, query: 'limit=1' }, calm())
     expect(seen.map((each) => [each.url, each.init.headers])).toEqual([
       [`${url}?limit=1`, { accept: 'application/json' }],
@@ -48,13 +48,13 @@ describe('predictionVenues()', () => {
     'uma',
     'evil/markets',
   ])('has nothing at %s, and asks nobody', async (path) => {
-    const { venues, seen, log } = asked()
+    const { venues, seen, log } = recorded()
     expect([await outcome(venues.ask({ path, query: '' }, calm()), log), seen]).toEqual(['NOT_FOUND', []])
   })
 })
 
 test('predexon() asks for everything below its one root, with its key', async () => {
-  const { aggregator, seen } = asked()
+  const { aggregator, seen } = recorded()
   await aggregator.ask({ path: 'uma/resolutions', query: '' }, calm())
   await aggregator.ask({ path: 'polymarket/wallet/identities', query: '', body: { addresses: ['0x1'] } }, calm())
   expect(

@@ -1,4 +1,6 @@
-/** The embedded sandbox, for real: one Python for most of it, and small programs in its place where it would be ended. */
+/**
+ * The embedded sandbox, for real: one Python for most of it, and small programs in its place where it would be ended.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { EventEmitter } from 'node:events'
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
@@ -22,8 +24,9 @@ const at = { signal: new AbortController().signal }
 const ORDER = { seconds: 300, cpu: 1, memory: 256 }
 const START_MS = 600_000
 /**
- * Sandboxes yield to everything else on the machine. Beside busy neighbours one may take many times as long as the deadlines of the host allow,
- * so those are stretched where nothing is about them. What is measured in processor time, and what runs inside, is as it is.
+ * Sandboxes yield to everything else on the machine. Beside busy neighbours one may take many times as long as the
+ * deadlines of the host allow, so those are stretched where nothing is about them. What is measured in processor time,
+ * and what runs inside, is as it is.
  */
 let stretch = 20
 const clock: typeof systemClock = {
@@ -253,13 +256,13 @@ describe('a process', () => {
   test(
     'that answers twice is ended, and so is one that works on when nobody asks',
     async () => {
-      const twice = await machine('answer(id); answer(id)')
-      await twice.run(['x'], { seconds: 120, signal: at.signal })
-      await twice.gone
+      const duplicated = await machine('answer(id); answer(id)')
+      await duplicated.run(['x'], { seconds: 120, signal: at.signal })
+      await duplicated.gone
       const busy = await machine('answer(id); setTimeout(() => { for (;;); }, 0)')
       expect((await busy.run(['x'], { seconds: 120, signal: at.signal }))?.returncode).toBe(0)
       await busy.gone
-      expect([twice.isAlive(), busy.isAlive()]).toEqual([false, false])
+      expect([duplicated.isAlive(), busy.isAlive()]).toEqual([false, false])
     },
     START_MS,
   )

@@ -18,16 +18,16 @@ function replay(name: string): Response {
   return new Response(typeof body === 'string' ? body : JSON.stringify(body), { status, headers })
 }
 
-type Asked = { readonly path: string; readonly query: URLSearchParams; readonly headers: Headers }
+type SentRequest = { readonly path: string; readonly query: URLSearchParams; readonly headers: Headers }
 
 /** Pyth over a stand-in that answers each path as told. */
-function subject(answer: (asked: Asked, count: number) => Response | Promise<Response>) {
-  const asked: Asked[] = []
+function subject(answer: (order: SentRequest, count: number) => Response | Promise<Response>) {
+  const requests: SentRequest[] = []
   const server = standIn((_, request) => {
     const { pathname, searchParams } = new URL(request.url)
     const one = { path: pathname, query: searchParams, headers: request.headers }
-    asked.push(one)
-    return answer(one, asked.length)
+    requests.push(one)
+    return answer(one, requests.length)
   })
   const clock = handClock()
   const log = testLog()
@@ -38,11 +38,11 @@ function subject(answer: (asked: Asked, count: number) => Response | Promise<Res
     clock,
     log,
   })
-  return { market, asked, clock, log }
+  return { market, requests, clock, log }
 }
 
 const LISTS: Readonly<Record<string, string>> = { equity: 'equities', crypto: 'crypto', fx: 'fx' }
-function usual({ path, query }: Asked): Response {
+function usual({ path, query }: SentRequest): Response {
   if (path === '/hermes/v2/price_feeds') return replay(LISTS[query.get('asset_type') ?? ''] ?? 'everything')
   return replay(path === '/hermes/v2/updates/price/latest' ? 'latest' : 'history')
 }
@@ -64,11 +64,11 @@ const failure = (work: Promise<unknown>) =>
   )
 
 describe('lists of Pyth', () => {
-  const symbols = async (market: MarketVendor, shelf: Parameters<MarketVendor['feeds']>[0]) =>
-    (await market.feeds(shelf, calm())).map(({ symbol }) => symbol)
+  const symbols = async (market: MarketVendor, kind: Parameters<MarketVendor['feeds']>[0]) =>
+    (await market.feeds(kind, calm())).map(({ symbol }) => symbol)
 
   test('read as our symbols, in the format of each market (contract 10.6)', async () => {
-    const { market, asked } = subject(usual)
+    const { market, requests } = subject(usual)
     expect(await symbols(market, 'crypto')).toEqual(['BTC-USD', 'ETH-USD'])
     expect(await symbols(market, 'fx')).toEqual(['EUR-USD'])
     expect(await symbols(market, 'commodity')).toEqual(['RSN7-USc', 'USOILSPOT', 'WTIV7', 'XAU-USD'])
@@ -79,7 +79,7 @@ describe('lists of Pyth', () => {
       ['005930'],
       [],
     ])
-    expect(asked.map(({ query }) => query.get('asset_type'))).toEqual([
+    expect(requests.map(({ query }) => query.get('asset_type'))).toEqual([
       'crypto',
       'fx',
       null,
@@ -114,8 +114,8 @@ describe('lists of Pyth', () => {
     ['of 404', () => replay('latest_not_found')],
   ])('%s is no list: it reads as FEED_UNAVAILABLE, never as a shelf without symbols', async (_, reply) => {
     const { market, log } = subject(reply)
-    for (const shelf of ['us', 'crypto', 'commodity'] as const)
-      expect(await failure(market.feeds(shelf, calm()))).toBe('FEED_UNAVAILABLE')
+    for (const kind of ['us', 'crypto', 'commodity'] as const)
+      expect(await failure(market.feeds(kind, calm()))).toBe('FEED_UNAVAILABLE')
     expect(log.lines.length).toBeOneOf([1, 3]) // one alert for an outage, a warning for each failure
   })
 
@@ -127,7 +127,7 @@ describe('lists of Pyth', () => {
 
 describe('prices of Pyth', () => {
   test('are exact, and asked for with the key', async () => {
-    const { market, asked } = subject(usual)
+    const { market, requests } = subject(usual)
     expect(await market.latest(APPLE, calm())).toEqual({
       price: '332.2375',
       confidence: '0.15272',
@@ -136,8 +136,8 @@ describe('prices of Pyth', () => {
     expect(
       await market.latest(feed('x', 'ff61491a931112ddf1bd8147cd1b641375f79f5825126d665480874634fd0ace'), calm()),
     ).toEqual({ price: '1841.36023127', confidence: '1.77166324', publishTime: 1692110601 })
-    expect(asked[0]?.headers.get('authorization')).toBe(`Bearer ${KEY}`)
-    expect(Object.fromEntries(asked[0]?.query ?? [])).toEqual({
+    expect(requests[0]?.headers.get('authorization')).toBe(`Bearer ${KEY}`)
+    expect(Object.fromEntries(requests[0]?.query ?? [])).toEqual({
       'ids[]': APPLE.feedId,
       parsed: 'true',
       encoding: 'hex',
@@ -146,13 +146,13 @@ describe('prices of Pyth', () => {
   })
 
   test('that were asked for in the same turn are asked for together, each once, eighty in a call', async () => {
-    const { market, asked } = subject(usual)
+    const { market, requests } = subject(usual)
     const spots = await Promise.all([APPLE, TESLA, APPLE, TESLA].map((each) => market.latest(each, calm())))
     expect(spots.map((spot) => spot?.price)).toEqual(['332.2375', '305.57932', '332.2375', '305.57932'])
-    expect(asked.map(({ query }) => query.getAll('ids[]'))).toEqual([[APPLE.feedId, TESLA.feedId]])
+    expect(requests.map(({ query }) => query.getAll('ids[]'))).toEqual([[APPLE.feedId, TESLA.feedId]])
     await Promise.all(Array.from({ length: 100 }, (_, index) => market.latest(feed('x', `${index}`), calm())))
     expect(
-      asked
+      requests
         .slice(1)
         .map(({ query }) => query.getAll('ids[]').length)
         .sort(),
@@ -172,7 +172,7 @@ describe('prices of Pyth', () => {
   })
 
   test('of a session are of its own feed, and name it; none where there is none or it is deprecated', async () => {
-    const { market, asked } = subject((one) =>
+    const { market, requests } = subject((one) =>
       one.query.getAll('ids[]').includes('701'.padStart(64, '0'))
         ? Response.json({
             parsed: [{ id: '701'.padStart(64, '0'), price: { price: '5', conf: '1', expo: 0, publish_time: 9 } }],
@@ -187,19 +187,19 @@ describe('prices of Pyth', () => {
     })
     expect(await market.latest(TESLA, { session: 'on', ...calm() })).toBeUndefined()
     expect(await market.latest(APPLE, { session: 'pre', ...calm() })).toBeUndefined()
-    expect(asked.map(({ path }) => path.split('/').at(-1))).toEqual(['price_feeds', 'latest'])
+    expect(requests.map(({ path }) => path.split('/').at(-1))).toEqual(['price_feeds', 'latest'])
   })
 })
 
 describe('bars of Pyth', () => {
   test('are rows of plain decimals within the window; one with a hole is left out', async () => {
-    const { market, asked } = subject(usual)
+    const { market, requests } = subject(usual)
     expect(await market.bars(APPLE, { ...days, ...calm() })).toEqual([
       { t: 1795046400, o: '94123.5', h: '95000.25', l: '93000', c: '94000', v: '0' },
       { t: 1795132800, o: '94000', h: '94500.125', l: '93999.99', c: '94321.1', v: '0' },
       { t: 1795219200, o: '0.0000001', h: '0.00000025', l: '0.0000001', c: '0.00000015', v: '0' },
     ])
-    expect([asked[0]?.path, Object.fromEntries(asked[0]?.query ?? [])]).toEqual([
+    expect([requests[0]?.path, Object.fromEntries(requests[0]?.query ?? [])]).toEqual([
       '/v1/real_time/history',
       { symbol: 'Equity.US.AAPL/USD', resolution: 'D', from: '1795046400', to: '1795305600' },
     ])
@@ -238,11 +238,11 @@ describe('bars of Pyth', () => {
   })
 
   test('of a session are of its own feed', async () => {
-    const { market, asked } = subject(usual)
+    const { market, requests } = subject(usual)
     expect((await market.bars(TESLA, { ...days, session: 'post', ...calm() })).length).toBe(3)
-    expect(asked.at(-1)?.query.get('symbol')).toBe('Equity.US.TSLA/USD.POST')
+    expect(requests.at(-1)?.query.get('symbol')).toBe('Equity.US.TSLA/USD.POST')
     expect(await market.bars(APPLE, { ...days, session: 'post', ...calm() })).toEqual([])
-    expect(asked.length).toBe(2)
+    expect(requests.length).toBe(2)
   })
 })
 
@@ -253,9 +253,9 @@ describe('a Pyth that is away', () => {
     ['unauthorized', 1, 'alert'],
     ['not_entitled', 1, 'alert'],
   ] as const)('%s reads as FEED_UNAVAILABLE after %i attempts (contract 10.18)', async (reply, attempts, level) => {
-    const { market, asked, log, clock } = subject(() => replay(reply))
+    const { market, requests, log, clock } = subject(() => replay(reply))
     expect(await failure(market.latest(APPLE, calm()))).toBe('FEED_UNAVAILABLE')
-    expect([asked.length, log.lines.map((line) => line.level), clock.pauses.length]).toEqual([
+    expect([requests.length, log.lines.map((line) => line.level), clock.pauses.length]).toEqual([
       attempts,
       [level],
       attempts - 1,
@@ -266,29 +266,29 @@ describe('a Pyth that is away', () => {
   })
 
   test('once is asked again', async () => {
-    const { market, asked } = subject((one, count) => (count === 1 ? replay('unavailable') : usual(one)))
+    const { market, requests } = subject((one, count) => (count === 1 ? replay('unavailable') : usual(one)))
     expect((await market.latest(APPLE, calm()))?.price).toBe('332.2375')
-    expect(asked.length).toBe(2)
+    expect(requests.length).toBe(2)
   })
 
   test('by silence, or in the middle of a body, has five seconds, and five more (contract 10.18)', async () => {
     for (const silent of [() => new Promise<Response>(() => {}), () => new Response(drip())]) {
-      const { market, asked, clock } = subject(silent)
+      const { market, requests, clock } = subject(silent)
       const work = failure(market.bars(APPLE, { ...days, ...calm() }))
-      await until(() => asked.length === 1)
+      await until(() => requests.length === 1)
       clock.expire()
-      await until(() => asked.length === 2)
+      await until(() => requests.length === 2)
       clock.expire()
       expect(await work).toBe('FEED_UNAVAILABLE')
-      expect(asked.length).toBe(2)
+      expect(requests.length).toBe(2)
     }
   })
 
   test('by something that is not JSON, or a redirect, is away as well', async () => {
     expect(await failure(subject(() => new Response('<html>')).market.feeds('us', calm()))).toBe('FEED_UNAVAILABLE')
-    const { market, asked } = subject(() => new Response(null, { status: 302, headers: { location: '/elsewhere' } }))
+    const { market, requests } = subject(() => new Response(null, { status: 302, headers: { location: '/elsewhere' } }))
     expect(await failure(market.feeds('us', calm()))).toBe('FEED_UNAVAILABLE')
-    expect(asked.length).toBe(1)
+    expect(requests.length).toBe(1)
   })
 
   test('by its address is away', async () => {
@@ -299,11 +299,11 @@ describe('a Pyth that is away', () => {
 
   test('ends with the signal of who asked, and its reason', async () => {
     const reason = new Error('gone')
-    const { market, asked } = subject(() => new Promise(() => {}))
+    const { market, requests } = subject(() => new Promise(() => {}))
     const controller = new AbortController()
     const bars = failure(market.bars(APPLE, { ...days, signal: controller.signal }))
     const latest = failure(market.latest(APPLE, controller))
-    await until(() => asked.length >= 2)
+    await until(() => requests.length >= 2)
     controller.abort(reason)
     expect([await bars, await latest]).toEqual([reason, reason])
   })
@@ -330,7 +330,7 @@ const PRICES: Readonly<Record<string, readonly [id: string, type: string, price:
 }
 
 /** Pyth as the laws need it: four feeds, at one price each. */
-function imitation({ path, query }: Asked): Response {
+function imitation({ path, query }: SentRequest): Response {
   const rows = Object.entries(PRICES)
   if (path.endsWith('/price_feeds')) {
     const wanted = query.get('asset_type')
@@ -376,18 +376,18 @@ runLaws('cached pyth', marketVendorLaws, async () => {
 })
 
 test('a thousand callers of a cold cache make two calls upstream, whatever the shelf', async () => {
-  for (const [shelf, symbol] of [
+  for (const [kind, symbol] of [
     ['crypto', 'BTC-USD'],
     ['commodity', 'XAU-USD'],
     ['us', 'AAPL'],
   ] as const) {
-    const { market, asked } = subject(imitation)
+    const { market, requests } = subject(imitation)
     const cached = cachedMarket(market, { clock: handClock(), log: testLog() })
     const call = async () => {
-      const found = (await cached.feeds(shelf, calm())).find((each) => each.symbol === symbol)
+      const found = (await cached.feeds(kind, calm())).find((each) => each.symbol === symbol)
       return found && (await cached.latest(found, calm()))?.price
     }
     expect(new Set(await Promise.all(Array.from({ length: 1_000 }, call))).size).toBe(1)
-    expect(asked.length).toBe(2)
+    expect(requests.length).toBe(2)
   }
 })

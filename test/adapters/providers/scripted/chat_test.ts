@@ -70,11 +70,11 @@ describe('scriptedChat()', () => {
 
   test('an abort ends a script that never answers, with its reason', async () => {
     const controller = new AbortController()
-    const asked = scriptedChat(() => new Promise(() => {}))
+    const pending = scriptedChat(() => new Promise(() => {}))
       .ask(order(false), controller)
       .catch((error: unknown) => error)
     controller.abort('enough')
-    expect(await asked).toBe('enough')
+    expect(await pending).toBe('enough')
   })
 })
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { resellerVideos } from '../../../../adapters/providers/token360/videos.ts'
 import { runLaws } from '../../../conformance/law.ts'
-import { CLIP_JOB, VENDOR_SAYS, videoVendorLaws } from '../../../conformance/videos.ts'
+import { CLIP_JOB, UPSTREAM_TEXT, videoVendorLaws } from '../../../conformance/videos.ts'
 import { calm, KEY, type Seen } from '../lib/provider_kit.ts'
 import { type ErrorFormat, FULL, readings, STATES, studioSubject, vendorOn } from '../lib/video_kit.ts'
 
@@ -87,7 +87,7 @@ describe('what resellerVideos() sends', () => {
 
 readings('reseller_videos', resellerVideos, {
   taken: { taken: 'vt_7c1d', taken_in_data: 'vt_7c1d' },
-  looked: {
+  states: {
     queued: STATES.queued,
     processing: { ...STATES.running, progress: 61 },
     completed: {
@@ -125,13 +125,13 @@ readings('reseller_videos', resellerVideos, {
 const errorFormat: ErrorFormat = {
   promptOf: ({ json }) => json.prompt,
   took: (id) => ({ task_id: id }),
-  refused: () => ({ status: 400, body: { error: { code: 'InvalidParameter', message: VENDOR_SAYS } } }),
-  lost: () => ({ error: { message: VENDOR_SAYS } }),
+  refused: () => ({ status: 400, body: { error: { code: 'InvalidParameter', message: UPSTREAM_TEXT } } }),
+  lost: () => ({ error: { message: UPSTREAM_TEXT } }),
   state(id, phase) {
     if (phase === 'done')
       return { data: { id, status: 'completed', video_url: `https://cdn.token360.example/${id}.mp4` } }
     return phase === 'failed'
-      ? { id, status: 'failed', error: VENDOR_SAYS }
+      ? { id, status: 'failed', error: UPSTREAM_TEXT }
       : { id, status: phase === 'queued' ? 'pending' : 'processing' }
   },
 }

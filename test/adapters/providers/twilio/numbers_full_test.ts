@@ -10,7 +10,7 @@ import {
   recorded,
   recordings,
   replay,
-  said,
+  errorText,
   setup,
   standIn,
 } from '../lib/provider_kit.ts'
@@ -179,7 +179,7 @@ describe('a refusal of twilio()', () => {
     const { vendor, log } = vendorOn(() => replay(recorded('twilio', name)))
     const work = vendor.lookup(NUMBER, 'carrier', calm())
     expect(await outcome(work, log)).toBe(expected)
-    const words = await said(work, log)
+    const words = await errorText(work, log)
     const quotes = prose(recorded('twilio', name).body).filter((sentence) => words.includes(sentence))
     expect([words.includes(TOKEN), words.includes(btoa(`${SID}:${TOKEN}`)), quotes.length > 0]).toEqual([
       false,
@@ -192,7 +192,7 @@ describe('a refusal of twilio()', () => {
     const { vendor, log } = vendorOn(() =>
       Response.json({ code: 20404, message: `no ${NUMBER} for ${SID}:${TOKEN}` }, { status: 404 }),
     )
-    const words = await said(vendor.lookup(NUMBER, 'carrier', calm()), log)
+    const words = await errorText(vendor.lookup(NUMBER, 'carrier', calm()), log)
     expect([words.includes(NUMBER), words.includes(SID), words.includes(TOKEN)]).toEqual([true, false, false])
   })
 

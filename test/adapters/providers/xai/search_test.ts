@@ -15,7 +15,7 @@ import {
   recorded,
   recordings,
   replay,
-  said,
+  errorText,
   type Seen,
   setup,
   standIn,
@@ -56,12 +56,12 @@ describe('what xaiSearch() sends', () => {
     [{ fromDate: '2026-01-02' }, ['published on or after 2026-01-02'], ['on or before', 'news']],
     [{ toDate: '2026-02-03' }, ['published on or before 2026-02-03'], ['on or after']],
     [{ maxResults: 1 }, ['Use at most 1 source.'], []],
-  ] as const)('for %j, in words: %j', async (more, said, unsaid) => {
+  ] as const)('for %j, in words: %j', async (more, input, unsaid) => {
     const { server, vendor } = on('found')
     await vendor.search({ ...JOB, ...more }, calm())
     const instructions: string = server.seen[0]?.json.instructions ?? ''
     expect([
-      said.filter((words) => !instructions.includes(words)),
+      input.filter((words) => !instructions.includes(words)),
       unsaid.filter((words) => instructions.includes(words)),
     ]).toEqual([[], []])
   })
@@ -154,7 +154,7 @@ describe('a refusal of xaiSearch()', () => {
     const { vendor, log } = on(name)
     const work = vendor.search(JOB, calm())
     expect(await outcome(work, log)).toBe(expected)
-    const words = await said(work, log)
+    const words = await errorText(work, log)
     expect(
       [KEY, ...prose(recorded(PROTOCOL, name).body)].filter((secret) =>
         words.includes(JSON.stringify(secret).slice(1, -1)),
@@ -236,9 +236,9 @@ describe('firstOf()', () => {
     const first: SearchVendor = {
       search: () => (controller.abort(new Error('out of time')), Promise.reject(new Error('cut'))),
     }
-    const second = { asked: 0, search: () => (second.asked++, found.search(JOB, calm())) }
+    const second = { requestCount: 0, search: () => (second.requestCount++, found.search(JOB, calm())) }
     await expect(firstOf(first, second).search(JOB, controller)).rejects.toThrow('out of time')
-    expect(second.asked).toBe(0)
+    expect(second.requestCount).toBe(0)
   })
 
   test('fits two searches into the time of a one-shot call', () => {

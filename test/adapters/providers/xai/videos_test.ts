@@ -3,7 +3,7 @@ import { LLMock } from '@copilotkit/aimock'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { xaiVideos } from '../../../../adapters/providers/xai/videos.ts'
 import { runLaws } from '../../../conformance/law.ts'
-import { CLIP_JOB, VENDOR_SAYS, videoVendorLaws } from '../../../conformance/videos.ts'
+import { CLIP_JOB, UPSTREAM_TEXT, videoVendorLaws } from '../../../conformance/videos.ts'
 import { calm, KEY, outcome, type Seen, setup } from '../lib/provider_kit.ts'
 import { type ErrorFormat, FULL, readings, STATES, studioSubject, vendorOn } from '../lib/video_kit.ts'
 
@@ -75,7 +75,7 @@ describe('a look of xaiVideos() that is', () => {
 readings('xai_videos', xaiVideos, {
   job: { ...JOB, image: PIXEL },
   taken: { taken: '0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0' },
-  looked: {
+  states: {
     pending: { ...STATES.running, progress: 42 },
     done: {
       kind: 'done',
@@ -116,14 +116,14 @@ readings('xai_videos', xaiVideos, {
 const errorFormat: ErrorFormat = {
   promptOf: ({ json }) => json.prompt,
   took: (id) => ({ request_id: id }),
-  refused: () => ({ status: 400, body: { code: 'Client specified an invalid argument', error: VENDOR_SAYS } }),
-  lost: () => ({ code: 'not-found', error: VENDOR_SAYS }),
+  refused: () => ({ status: 400, body: { code: 'Client specified an invalid argument', error: UPSTREAM_TEXT } }),
+  lost: () => ({ code: 'not-found', error: UPSTREAM_TEXT }),
   state(id, phase) {
     if (phase === 'queued') return new Response(null, { status: 202 })
     if (phase === 'running') return Response.json({ status: 'pending', progress: 50 }, { status: 202 })
     return phase === 'done'
       ? { status: 'done', video: { url: `https://x.example/${id}.mp4`, duration: 4 } }
-      : { status: 'failed', error: { code: 'x', message: VENDOR_SAYS } }
+      : { status: 'failed', error: { code: 'x', message: UPSTREAM_TEXT } }
   },
 }
 

@@ -5,7 +5,7 @@ import { brokenSwapVendors, echoVendor } from '../../../conformance/broken_swap.
 import { runBroken, runLaws } from '../../../conformance/law.ts'
 import { swapVendorLaws } from '../../../conformance/swap.ts'
 import { kit, ORIGIN, read, testClock, testLog } from '../../../kit.ts'
-import { calm, flood, prose, recorded, recordings, replay, said } from '../lib/provider_kit.ts'
+import { calm, flood, prose, recorded, recordings, replay, errorText } from '../lib/provider_kit.ts'
 
 const PROTOCOL = 'zerox'
 const KEY = '0a1b2c3d-key'
@@ -147,7 +147,7 @@ describe('what zerox() answers', () => {
       expect(await work.catch((error: ApiError) => error.code)).toBe('NOT_CONFIGURED')
       await vendor.call(get('/price'), calm()).catch(() => {})
       expect(log.lines.map(({ level }) => level)).toEqual(['alert'])
-      const words = await said(work, log)
+      const words = await errorText(work, log)
       expect([KEY, ...prose(recorded(PROTOCOL, name).body)].filter((secret) => words.includes(secret))).toEqual([])
     },
   )
@@ -205,7 +205,7 @@ describe('what zerox() answers', () => {
       { key },
     )
     const { text, body } = await vendor.call(get('/price'), calm())
-    expect([text, JSON.stringify(body)].filter((said) => said.includes('0123456789'))).toEqual([])
+    expect([text, JSON.stringify(body)].filter((text) => text.includes('0123456789'))).toEqual([])
     expect(body).toMatchObject({ message: 'bad key ***' })
   })
 

@@ -60,9 +60,9 @@ test('postgres, asked through two handles, and memory storage give the same answ
   const subject = await postgres()
   const handles = [await subject.open(), await subject.open()]
   const reference = memoryStorage()
-  const asked = questions(dice(7))
+  const nextQuestion = questions(dice(7))
   for (let n = 0; n < 600; n++) {
-    const { verb, put } = asked()
+    const { verb, put } = nextQuestion()
     const answer = await put(handles[n % 2] as Storage)
     expect({ n, verb, answer }).toEqual({ n, verb, answer: await put(reference) })
   }
@@ -72,7 +72,7 @@ test('postgres, asked through two handles, and memory storage give the same answ
 test('postgres storage: 400 verbs at once, on the same few calls and keys, never wait for each other in a circle', async () => {
   const subject = await postgres()
   const handles = [await subject.open(), await subject.open()]
-  const asked = questions(dice(11))
+  const nextQuestion = questions(dice(11))
   const deadlocks = async () =>
     (
       await server.run(
@@ -81,7 +81,7 @@ test('postgres storage: 400 verbs at once, on the same few calls and keys, never
       )
     )[0]?.count
   const before = await deadlocks()
-  const verbs = Array.from({ length: 400 }, () => asked())
+  const verbs = Array.from({ length: 400 }, () => nextQuestion())
   const answers = await Promise.allSettled(verbs.map(({ put }, n) => put(handles[n % 2] as Storage)))
   expect(answers.flatMap((each) => (each.status === 'rejected' ? [String(each.reason)] : []))).toEqual([])
   await subject.close()
@@ -157,12 +157,12 @@ test("postgres storage: two jobs that offer each other's authorizations do not w
 test('postgres storage: its time is the database’s, to the millisecond', async () => {
   const subject = await postgres()
   const storage = await subject.open()
-  const asked = async () =>
+  const databaseTime = async () =>
     Number(
       (await server.run(subject.url, 'SELECT floor(extract(epoch from clock_timestamp()) * 1000)::bigint AS now'))[0]
         ?.now,
     )
-  const [before, now, after] = [await asked(), await storage.now?.(), await asked()]
+  const [before, now, after] = [await databaseTime(), await storage.now?.(), await databaseTime()]
   expect([typeof now, before <= Number(now), Number(now) <= after]).toEqual(['number', true, true])
   await subject.close()
 })
@@ -340,10 +340,10 @@ test('postgres storage: whoever waits too long for a lock is told so, and nobody
 test('postgres storage: no more connections are opened than it may have', async () => {
   const subject = await postgres({ connections: 3 })
   const storage = await subject.open()
-  const asked = Array.from({ length: 100 }, (_, n) =>
+  const pending = Array.from({ length: 100 }, (_, n) =>
     storage.openCall(newCall(`call ${n}`, { payer: `0x${n}` }), signed(`key ${n}`), { now: T, until: T + 1 }),
   )
-  await Promise.all(asked)
+  await Promise.all(pending)
   const open = "SELECT count(*)::int AS count FROM pg_stat_activity WHERE application_name = 'farebox'"
   // Those of the test before this one may still be closing.
   for (let count = Infinity; count > 3;) count = Number((await server.run(subject.url, open))[0]?.count)
@@ -353,9 +353,9 @@ test('postgres storage: no more connections are opened than it may have', async 
 test('postgres storage: close() answers what was asked before it, and nothing after', async () => {
   const subject = await postgres()
   const storage = await subject.open()
-  const asked = storage.openCall(newCall('call'), signed('key'), { now: T, until: T + 1 })
+  const pending = storage.openCall(newCall('call'), signed('key'), { now: T, until: T + 1 })
   await storage.close()
-  expect((await asked).kind).toBe('opened')
+  expect((await pending).kind).toBe('opened')
   await expect(storage.getCall('call')).rejects.toThrow('closed')
   await expect(storage.lease('sweep', 'me', { now: T, until: T + 1 })).rejects.toThrow('closed')
   await storage.close()
@@ -382,14 +382,14 @@ test('postgres storage: errors tell neither SQL nor values nor the URL', async (
       [elsewhere.href, 'the database cannot be reached (ECONNREFUSED)'] as const,
       [nowhere.href, 'the server has no database of that name (3D000)'] as const,
       [`postgres://u:${secret}@[bad/x`, 'the database cannot be reached (ERR_INVALID_URL)'] as const,
-    ].map(([bad, says]): [PostgresStorage, () => Promise<unknown>, string] => {
+    ].map(([bad, message]): [PostgresStorage, () => Promise<unknown>, string] => {
       const broken = postgresStorage(bad, { waitMs: 60 })
-      return [broken, () => broken.ready(), says]
+      return [broken, () => broken.ready(), message]
     }),
   ]
-  for (const [broken, asked, says] of failing) {
-    const error = await asked().catch((reason: unknown) => reason)
-    expect(error).toMatchObject({ name: 'DatabaseError', message: says })
+  for (const [broken, open, message] of failing) {
+    const error = await open().catch((reason: unknown) => reason)
+    expect(error).toMatchObject({ name: 'DatabaseError', message })
     expect(Bun.inspect(error)).not.toContain(secret)
     expect(String(error)).not.toMatch(/insert|select/i)
     await broken.close()
@@ -505,7 +505,7 @@ test('postgres: a database of a newer or another Farebox is refused, and left as
     ],
     [stranger, 'its migration 1 is "something else"'],
   ] as const
-  for (const [had, says] of refusals) {
+  for (const [had, message] of refusals) {
     const url = await server.fresh()
     const client = new Client({ connectionString: url })
     await client.connect()
@@ -513,8 +513,8 @@ test('postgres: a database of a newer or another Farebox is refused, and left as
     const tables = 'SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() ORDER BY 1'
     const before = (await client.query(tables)).rows
     const storage = postgresStorage(url)
-    await expect(storage.ready()).rejects.toThrow(says)
-    await expect(storage.getCall('call')).rejects.toThrow(says)
+    await expect(storage.ready()).rejects.toThrow(message)
+    await expect(storage.getCall('call')).rejects.toThrow(message)
     expect((await client.query(tables)).rows).toEqual(before)
     await client.end()
     await storage.close()

@@ -80,7 +80,9 @@ const SETTINGS = [
   'log_min_messages=log',
 ]
 
-/** Waits for the end of its input, which comes however the tests end. Then it stops what runs and takes the files away. */
+/**
+ * Waits for the end of its input, which comes however the tests end. Then it stops what runs and takes the files away.
+ */
 const WATCH = `
   cat > /dev/null
   if pid=$(head -n 1 data/postmaster.pid 2> /dev/null); then
@@ -126,11 +128,11 @@ async function embedded(): Promise<Own> {
     ]
     const child = spawn(join(bin, 'postgres'), options, { ...as, stdio: ['ignore', 'ignore', 'pipe'] })
     return new Promise((resolve, reject) => {
-      let said = ''
-      child.on('exit', () => reject(new Error(`Postgres did not start: ${said}`)))
+      let output = ''
+      child.on('exit', () => reject(new Error(`Postgres did not start: ${output}`)))
       child.stderr?.on('data', (chunk) => {
-        said += String(chunk)
-        if (said.includes('ready to accept connections')) resolve(child)
+        output += String(chunk)
+        if (output.includes('ready to accept connections')) resolve(child)
       })
     })
   }

@@ -1,4 +1,7 @@
-/** Speech, sound effects and music: prices, what is refused before the quote, what is delivered, and what is never charged. */
+/**
+ * Speech, sound effects and music: prices, what is refused before the quote, what is delivered, and what is never
+ * charged.
+ */
 import { describe, expect, test } from 'bun:test'
 import { scriptedAudio, TONE } from '../../../../adapters/providers/scripted/audio.ts'
 import {
@@ -93,8 +96,8 @@ describe('bad input is 400 before the quote, naming the field and what is allowe
   ]
   test.each(rows)('%p %p', async (at, body, words) => {
     const subject = stage()
-    const { status, headers, body: said } = await subject.buyer().ask(body, at)
-    expect([status, headers.has('payment-required'), said.message.includes(words)]).toEqual([400, false, true])
+    const { status, headers, body: mistakes } = await subject.buyer().ask(body, at)
+    expect([status, headers.has('payment-required'), mistakes.message.includes(words)]).toEqual([400, false, true])
   })
 
   test('a text, a length and a number may be at their bounds, and not beyond (contract 14.2, 14.4, 14.7, 14.8)', async () => {
@@ -217,7 +220,7 @@ describe('speech', () => {
         ...ports,
         objects: {
           ...ports.objects,
-          put: (...asked) => (isFull ? Promise.reject(new Error('disk full')) : ports.objects.put(...asked)),
+          put: (...args) => (isFull ? Promise.reject(new Error('disk full')) : ports.objects.put(...args)),
         },
       }),
     })
@@ -380,9 +383,9 @@ describe('GET /api/v1/audio/voices', () => {
   const PATH = '/api/v1/audio/voices'
 
   test('lists voices with their aliases, and asks their vendor once in five minutes (contract 14.12)', async () => {
-    let asked = 0
+    let requestCount = 0
     const audio = scriptedAudio()
-    const counted = { ...audio, voices: (at: { signal: AbortSignal }) => (asked++, audio.voices(at)) }
+    const counted = { ...audio, voices: (at: { signal: AbortSignal }) => (requestCount++, audio.voices(at)) }
     const subject = kit({ ports: { vendors: { audio: () => counted } } })
     const answers = await Promise.all([1, 2, 3].map(() => get(subject, PATH)))
     expect(answers.map(({ body }) => body.data)).toEqual(
@@ -404,10 +407,10 @@ describe('GET /api/v1/audio/voices', () => {
         },
       ]),
     )
-    expect(asked).toBe(1)
+    expect(requestCount).toBe(1)
     await subject.clock.advance(300_001)
     await get(subject, PATH)
-    expect(asked).toBe(2)
+    expect(requestCount).toBe(2)
   })
 
   test('is 502 where the vendor cannot be asked, and asks again the next time', async () => {
@@ -457,12 +460,12 @@ describe('overrideAudio()', () => {
   })
 
   test('says which row and what is wrong with it', () => {
-    const said = (...overrides: Parameters<typeof overrideAudio>[1]) => overrideAudio(audioRows, overrides).mistakes
-    expect(said({ id: 'house/voice' })).toEqual([
+    const mistakes = (...overrides: Parameters<typeof overrideAudio>[1]) => overrideAudio(audioRows, overrides).mistakes
+    expect(mistakes({ id: 'house/voice' })).toEqual([
       'audio house/voice: not in the built-in catalog, so kind, vendor, upstream and rate are required',
     ])
-    expect(said({ id: FLASH }, { id: FLASH })).toEqual([`audio: two entries change ${FLASH}`])
-    expect(said({ id: FLASH, aliases: ['elevenlabs/v3'] })).toEqual(['audio: two rows are called elevenlabs/v3'])
+    expect(mistakes({ id: FLASH }, { id: FLASH })).toEqual([`audio: two entries change ${FLASH}`])
+    expect(mistakes({ id: FLASH, aliases: ['elevenlabs/v3'] })).toEqual(['audio: two rows are called elevenlabs/v3'])
   })
 
   test('bills a row of another kind as that kind is', () => {

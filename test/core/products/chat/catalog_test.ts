@@ -359,8 +359,8 @@ describe('an override of a chat row', () => {
       [{ redirect: 'nobody' }, 'redirect'],
     ]
     for (const [words, field] of wrong) {
-      const told = mistakes({ id: LARGE, ...words })
-      expect([field, told[0]]).toEqual([field, expect.stringContaining(`chat ${LARGE}.${field}: `)])
+      const mistakesOf = mistakes({ id: LARGE, ...words })
+      expect([field, mistakesOf[0]]).toEqual([field, expect.stringContaining(`chat ${LARGE}.${field}: `)])
     }
     expect(mistakes({ id: 'vendor-open/qwen3-32b', input: '1' })).toEqual([
       'chat vendor-open/qwen3-32b.input: input and output are both required, because the row has no rates',
@@ -376,45 +376,45 @@ describe('an override of a chat row', () => {
 })
 
 describe('a fallback', () => {
-  const told = (id: string, fallback: string, ...more: readonly ChatOverride[]) =>
+  const mistakesOf = (id: string, fallback: string, ...more: readonly ChatOverride[]) =>
     mistakes(...more, { id, fallbacks: [fallback] })
 
   test('exists, is another row, and costs no more, long or short', () => {
-    expect(told(FLAGSHIP, SMALL)).toEqual([])
-    expect(told(SMALL, FLAGSHIP)).toEqual([`chat ${SMALL}.fallbacks: ${FLAGSHIP} costs more`])
-    expect(told(SMALL, SMALL)).toEqual([`chat ${SMALL}.fallbacks: ${SMALL} is not another row`])
+    expect(mistakesOf(FLAGSHIP, SMALL)).toEqual([])
+    expect(mistakesOf(SMALL, FLAGSHIP)).toEqual([`chat ${SMALL}.fallbacks: ${FLAGSHIP} costs more`])
+    expect(mistakesOf(SMALL, SMALL)).toEqual([`chat ${SMALL}.fallbacks: ${SMALL} is not another row`])
     const cheapThenDear = { ...NEW, long: { from: 1000, input: '100', output: '100' } }
-    expect(told(FLAGSHIP, NEW.id, cheapThenDear)).toEqual([`chat ${FLAGSHIP}.fallbacks: ${NEW.id} costs more`])
-    expect(told('vendor-c/chat-4.3', 'vendor-h/chat-4')).toEqual([])
+    expect(mistakesOf(FLAGSHIP, NEW.id, cheapThenDear)).toEqual([`chat ${FLAGSHIP}.fallbacks: ${NEW.id} costs more`])
+    expect(mistakesOf('vendor-c/chat-4.3', 'vendor-h/chat-4')).toEqual([])
   })
 
   test('whose quote grows with the effort costs more than one whose does not; so does a dearer search', () => {
-    expect(told('vendor-g/chat-5.5-large', LARGE)).toEqual([
+    expect(mistakesOf('vendor-g/chat-5.5-large', LARGE)).toEqual([
       `chat vendor-g/chat-5.5-large.fallbacks: ${LARGE} costs more`,
     ])
-    expect(told(LARGE, NEW.id, NEW)).toEqual([])
-    expect(told('vendor-c/chat-4.3', 'vendor-c/chat-4.20-reasoning')).toEqual([
+    expect(mistakesOf(LARGE, NEW.id, NEW)).toEqual([])
+    expect(mistakesOf('vendor-c/chat-4.3', 'vendor-c/chat-4.20-reasoning')).toEqual([
       'chat vendor-c/chat-4.3.fallbacks: vendor-c/chat-4.20-reasoning costs more',
     ])
   })
 
   test('of a paid or flat row is never free, and of a free row always', () => {
     const why = 'is free, and a paid call is never served by a free model'
-    expect(told(SMALL, 'farebox/echo-free')).toEqual([`chat ${SMALL}.fallbacks: farebox/echo-free ${why}`])
-    expect(told('vendor-open/qwen3-32b', 'vendor-open/gpt-oss-20b')).toEqual([
+    expect(mistakesOf(SMALL, 'farebox/echo-free')).toEqual([`chat ${SMALL}.fallbacks: farebox/echo-free ${why}`])
+    expect(mistakesOf('vendor-open/qwen3-32b', 'vendor-open/gpt-oss-20b')).toEqual([
       `chat vendor-open/qwen3-32b.fallbacks: vendor-open/gpt-oss-20b ${why}`,
     ])
-    expect(told('farebox/echo-free', 'vendor-open/qwen3-32b')).toHaveLength(1)
-    expect(told('farebox/echo-free', 'vendor-open/gpt-oss-20b')).toEqual([])
+    expect(mistakesOf('farebox/echo-free', 'vendor-open/qwen3-32b')).toHaveLength(1)
+    expect(mistakesOf('farebox/echo-free', 'vendor-open/gpt-oss-20b')).toEqual([])
   })
 
   test('of a flat row is flat and no dearer; of a paid row it may be flat up to the least that a paid call costs', () => {
-    expect(told('vendor-open/qwen3-235b', 'vendor-open/qwen3-32b')).toEqual([])
-    expect(told('vendor-open/qwen3-32b', 'vendor-open/qwen3-235b')).toHaveLength(1)
-    expect(told('vendor-open/qwen3-32b', 'farebox/echo')).toHaveLength(1)
-    expect(told('farebox/echo', 'vendor-open/qwen3-235b')).toEqual([])
+    expect(mistakesOf('vendor-open/qwen3-235b', 'vendor-open/qwen3-32b')).toEqual([])
+    expect(mistakesOf('vendor-open/qwen3-32b', 'vendor-open/qwen3-235b')).toHaveLength(1)
+    expect(mistakesOf('vendor-open/qwen3-32b', 'farebox/echo')).toHaveLength(1)
+    expect(mistakesOf('farebox/echo', 'vendor-open/qwen3-235b')).toEqual([])
     expect(
-      told('farebox/echo', 'vendor-open/qwen3-235b', { id: 'vendor-open/qwen3-235b', flat: '0.002001' }),
+      mistakesOf('farebox/echo', 'vendor-open/qwen3-235b', { id: 'vendor-open/qwen3-235b', flat: '0.002001' }),
     ).toHaveLength(1)
   })
 

@@ -1,4 +1,6 @@
-/** POST /api/v1/messages/count_tokens: free, and the count that the quote of the same body is made from (contract 7.27). */
+/**
+ * POST /api/v1/messages/count_tokens: free, and the count that the quote of the same body is made from (contract 7.27).
+ */
 import { describe, expect, test } from 'bun:test'
 import fc from 'fast-check'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
@@ -24,23 +26,23 @@ function shopOf({ format = 'messages' as ChatFormat, ...more }: KitOptions & { f
   }
 }
 
-const text = fc.string({ maxLength: 400 }).map((said) => `a${said}`)
+const text = fc.string({ maxLength: 400 }).map((text) => `a${text}`)
 const block = fc.oneof(
-  text.map((said) => ({ type: 'text', text: said })),
+  text.map((text) => ({ type: 'text', text })),
   fc.constant({ type: 'image', source: { type: 'base64', media_type: 'image/png', data: PIXEL.split(',')[1] } }),
   text.map((data) => ({ type: 'document', source: { type: 'text', media_type: 'text/plain', data } })),
 )
 const turn = fc.oneof(
-  text.map((said) => user(said)),
+  text.map((text) => user(text)),
   fc.array(block, { minLength: 1, maxLength: 3 }).map((blocks) => user(blocks)),
-  text.map((said) => ({
+  text.map((text) => ({
     role: 'assistant',
     content: [
-      { type: 'thinking', thinking: said, signature: 'c2ln' },
-      { type: 'tool_use', id: 't1', name: 'look', input: { at: said } },
+      { type: 'thinking', thinking: text, signature: 'c2ln' },
+      { type: 'tool_use', id: 't1', name: 'look', input: { at: text } },
     ],
   })),
-  text.map((said) => user([{ type: 'tool_result', tool_use_id: 't1', content: said }])),
+  text.map((text) => user([{ type: 'tool_result', tool_use_id: 't1', content: text }])),
 )
 const tool = text.map((description) => ({
   name: 'look',
@@ -65,10 +67,10 @@ describe('a count', () => {
       if (row?.billing.mode !== 'paid') throw new Error('no row')
       const { billing } = row
       await fc.assert(
-        fc.asyncProperty(request, fc.integer({ min: 1, max: 60_000 }), async (asked, max_tokens) => {
+        fc.asyncProperty(request, fc.integer({ min: 1, max: 60_000 }), async (request, max_tokens) => {
           const { count, quote } = shopOf({ format })
-          const counted = await count({ model: MODEL, ...asked })
-          const quoted = await quote({ model: MODEL, max_tokens, ...asked })
+          const counted = await count({ model: MODEL, ...request })
+          const quoted = await quote({ model: MODEL, max_tokens, ...request })
           expect([counted.status, quoted.status]).toEqual([200, 402])
           const expected = chatPrice({ billing, promptTokens: counted.body.input_tokens, maxTokens: max_tokens })
           expect(quoted.body.accepts[0].amount).toBe(String(expected))
@@ -78,7 +80,7 @@ describe('a count', () => {
     })
 
   test('goes on beyond the context window, so that a client learns how much to leave out (contract 7.27)', async () => {
-    const { count, quote } = shopOf({ ports: { countTokens: async (said) => Number(said) } })
+    const { count, quote } = shopOf({ ports: { countTokens: async (text) => Number(text) } })
     const body = { model: MODEL, messages: [user('900000')] }
     expect((await count(body)).body).toEqual({ input_tokens: 900_007 })
     expect((await quote({ ...body, max_tokens: 10 })).status).toBe(400)
@@ -133,7 +135,7 @@ describe('limits of counting', () => {
   })
 
   test('counted text spends the budget of unpaid work, and so does a large body whose text is short (contract 7.27)', async () => {
-    const countTokens: CountTokens = async (said, { spend } = {}) => (spend?.(said.length), 1)
+    const countTokens: CountTokens = async (text, { spend } = {}) => (spend?.(text.length), 1)
     const spent = { model: MODEL, messages: [user('long '.repeat(4_000))] }
     const { count, clock } = shopOf({ unpaidCharacters: 10_000, ports: { countTokens } })
     expect((await count(spent)).status).toBe(200)

@@ -1,4 +1,6 @@
-/** Free models: rationed by address, without a row or a question to the database for each (contract 20.2; decision 25). */
+/**
+ * Free models: rationed by address, without a row or a question to the database for each (contract 20.2; decision 25).
+ */
 import { describe, expect, test } from 'bun:test'
 import { scriptedChat, wholeAnswer } from '../../../../adapters/providers/scripted/chat.ts'
 import { ApiError, chatRows, type Ports, type Storage } from '../../../../core/mod.ts'
@@ -10,13 +12,13 @@ const ORDER = { model: 'farebox/echo-free', messages: [{ role: 'user', content: 
 
 /** A shop whose storage says what it was asked. */
 function shopOf(more: Parameters<typeof kit>[0] = {}) {
-  const asked: string[] = []
+  const requests: string[] = []
   const watched = (storage: Storage): Storage => ({
     ...storage,
     ...Object.fromEntries(
       Object.entries(storage).map(([verb, answer]) => [
         verb,
-        (...all: unknown[]) => (asked.push(verb), answer(...all)),
+        (...all: unknown[]) => (requests.push(verb), answer(...all)),
       ]),
     ),
   })
@@ -46,7 +48,7 @@ function shopOf(more: Parameters<typeof kit>[0] = {}) {
     for (let i = 0; i < count; i++) answered += Number((await ask(ORDER, at)).status === 200)
     return answered
   }
-  return { ...subject, vendor, asked, ask, served }
+  return { ...subject, vendor, requests, ask, served }
 }
 
 const limitOf = (headers: Headers) =>
@@ -137,14 +139,14 @@ describe('a free model', () => {
   })
 
   test('asks storage for nothing but blocks of permits, and opens no call (contract 20.5)', async () => {
-    const { asked, ask, served } = shopOf()
+    const { requests, ask, served } = shopOf()
     expect(await served(30)).toBe(30)
-    expect(new Set(asked)).toEqual(new Set(['hit']))
-    expect(asked.length).toBeLessThanOrEqual(12)
+    expect(new Set(requests)).toEqual(new Set(['hit']))
+    expect(requests.length).toBeLessThanOrEqual(12)
     expect((await ask()).status).toBe(429)
-    const before = asked.length
+    const before = requests.length
     for (let i = 0; i < 20; i++) expect((await ask()).status).toBe(429)
-    expect(asked.length).toBe(before)
+    expect(requests.length).toBe(before)
   })
 
   test('counts over all processes that share a storage: never fewer than promised, and at most two more for each', async () => {
@@ -161,7 +163,7 @@ describe('a free model', () => {
     expect(limitOf((await ask()).headers)).toEqual(['60', '50', '0', String((START + MINUTE) / 1000)])
     const open = shopOf({ freeTier: [] })
     expect(await open.served(400)).toBe(400)
-    expect(open.asked).toEqual([])
+    expect(open.requests).toEqual([])
   })
 
   test('that is unavailable is answered for by another of the set, for nothing as well (contract 20.4)', async () => {

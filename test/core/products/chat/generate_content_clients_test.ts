@@ -54,7 +54,7 @@ const baseUrl = `http://127.0.0.1:${server.port}`
 describe('the client @google/genai', () => {
   const gemini = new GoogleGenAI({ apiKey: 'x', httpOptions: { baseUrl } })
   const parameters: Schema = { type: Type.OBJECT, properties: { city: { type: Type.STRING } }, required: ['city'] }
-  const asked: GenerateContentParameters = {
+  const request: GenerateContentParameters = {
     model: 'gemini-3.1-pro',
     contents: [
       { role: 'user', parts: [{ text: 'Hi' }, { inlineData: { mimeType: 'image/png', data: PNG } }] },
@@ -75,7 +75,7 @@ describe('the client @google/genai', () => {
   }
 
   test('is understood', async () => {
-    await gemini.models.generateContent(asked)
+    await gemini.models.generateContent(request)
     expect(chatFromGenerateContent(seen.at(-1)?.body)).toEqual({
       messages: [
         { role: 'system', content: 'Be brief.' },
@@ -97,7 +97,7 @@ describe('the client @google/genai', () => {
   })
 
   test('reads a whole reply', async () => {
-    const reply = await gemini.models.generateContent(asked)
+    const reply = await gemini.models.generateContent(request)
     expect(reply.text).toBe('One moment.')
     expect(reply.functionCalls).toEqual([
       { id: 'call_0_chatcmpl-1', name: 'weather', args: { city: 'Bern' } },
@@ -114,13 +114,13 @@ describe('the client @google/genai', () => {
   })
 
   test('reads a stream', async () => {
-    const said: (string | undefined)[] = []
+    const texts: (string | undefined)[] = []
     let last: any
-    for await (const chunk of await gemini.models.generateContentStream(asked)) {
-      said.push(chunk.text)
+    for await (const chunk of await gemini.models.generateContentStream(request)) {
+      texts.push(chunk.text)
       last = chunk
     }
-    expect(said.join('')).toBe('One moment.')
+    expect(texts.join('')).toBe('One moment.')
     expect(last.functionCalls).toEqual([
       { id: 'a', name: 'weather', args: { city: 'Bern' } },
       { id: 'b', name: 'weather', args: {} },

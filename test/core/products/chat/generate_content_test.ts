@@ -1,4 +1,7 @@
-/** The generate-content surface: for listed payers, verbatim on vendors that speak it, converted on others (contract 7.20, 3.17, 7.22). */
+/**
+ * The generate-content surface: for listed payers, verbatim on vendors that speak it, converted on others (contract
+ * 7.20, 3.17, 7.22).
+ */
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../../adapters/chains/memory.ts'
 import {
@@ -77,7 +80,7 @@ describe('on a vendor that speaks generateContent', () => {
   })
 
   test('a request is passed on verbatim, but for the size of its answer', async () => {
-    const said = {
+    const input = {
       contents: [
         { role: 'user', parts: [{ text: 'Look.' }, { inlineData: { mimeType: 'application/pdf', data: 'AAAA' } }] },
         { role: 'model', parts: [{ functionCall: { name: 'look', args: {} }, thoughtSignature: 'c2ln' }] },
@@ -96,11 +99,11 @@ describe('on a vendor that speaks generateContent', () => {
       safetySettings: [{ category: 'HARM_CATEGORY_HARASSMENT', threshold: 'BLOCK_NONE' }],
     }
     const { buy, vendor } = shopOf()
-    expect((await buy(said)).status).toBe(200)
+    expect((await buy(input)).status).toBe(200)
     expect(vendor.orders[0]).toMatchObject({ format: 'generate_content', model: 'gemini-3.8-flash', stream: false })
     expect(vendor.orders[0]?.body).toEqual({
-      ...said,
-      generationConfig: { ...said.generationConfig, maxOutputTokens: 8_192 },
+      ...input,
+      generationConfig: { ...input.generationConfig, maxOutputTokens: 8_192 },
     } as never)
   })
 

@@ -1,4 +1,7 @@
-/** The messages surface: verbatim on vendors that speak it, converted on all others, and always in the envelopes of its clients (contract 7.1). */
+/**
+ * The messages surface: verbatim on vendors that speak it, converted on all others, and always in the envelopes of its
+ * clients (contract 7.1).
+ */
 import { describe, expect, test } from 'bun:test'
 import {
   type ChatScript,
@@ -101,7 +104,7 @@ describe('on a vendor that speaks messages', () => {
 
   test('a request is passed on verbatim, but for model and stream, which the vendor writes (contract 7.1)', async () => {
     const { buy, vendor } = shopOf()
-    const said = {
+    const input = {
       max_tokens: 4_000,
       system: [{ type: 'text', text: 'Be brief.', cache_control: { type: 'ephemeral' } }],
       messages: [
@@ -131,9 +134,9 @@ describe('on a vendor that speaks messages', () => {
       metadata: { user_id: 'u-1' },
       output_config: { effort: 'low' },
     }
-    expect((await buy({ model: NATIVE, stream: false, ...said })).status).toBe(200)
+    expect((await buy({ model: NATIVE, stream: false, ...input })).status).toBe(200)
     expect(vendor.orders[0]).toMatchObject({ format: 'messages', model: 'claude-haiku-4-5', stream: false })
-    expect(vendor.orders[0]?.body).toEqual(said as never)
+    expect(vendor.orders[0]?.body).toEqual(input as never)
   })
 
   test('events are passed on as they come', async () => {

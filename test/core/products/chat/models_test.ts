@@ -26,24 +26,24 @@ describe('GET /api/v1/models', () => {
   test('lists every row that is not hidden, chat, images, videos and sounds, without payment (contract 8.1, 8.3, 8.6)', async () => {
     const { status, headers, body } = await read(await get())
     expect([status, headers.get('content-type'), body.object]).toEqual([200, 'application/json', 'list'])
-    const shown = [...chatRows, ...imageRows, ...videoRows, ...audioRows]
+    const listed = [...chatRows, ...imageRows, ...videoRows, ...audioRows]
       .filter(({ hidden }) => !hidden)
       .map(({ id }) => id)
-    expect(body.data.map(({ id }: { id: string }) => id)).toEqual(shown)
-    expect(shown.length).toBeLessThan(chatRows.length + imageRows.length + videoRows.length + audioRows.length)
+    expect(body.data.map(({ id }: { id: string }) => id)).toEqual(listed)
+    expect(listed.length).toBeLessThan(chatRows.length + imageRows.length + videoRows.length + audioRows.length)
   })
 
   test('leaves out deprecated models, which are quoted all the same (contract 21.11)', async () => {
     const deprecated = chatRows.filter(({ hidden }) => hidden).map(({ id }) => id)
     expect(deprecated.length).toBeGreaterThan(2)
-    const shown = (await listed()).map(({ id }) => id)
+    const visible = (await listed()).map(({ id }) => id)
     const alice = kit({ chatVendor }).buyer()
     for (const model of deprecated) {
       const { status } = await alice.ask(
         { model, messages: [{ role: 'user', content: 'Hi' }] },
         { path: '/api/v1/chat/completions' },
       )
-      expect([model, shown.includes(model), status]).toEqual([model, false, 402])
+      expect([model, visible.includes(model), status]).toEqual([model, false, 402])
     }
   })
 
@@ -227,14 +227,14 @@ describe('GET /api/v1/models', () => {
   })
 
   test('asks for each vendor once, however often it is called', async () => {
-    let asked = 0
-    const vendors = { chat: () => void asked++, images: () => scriptedVendor() }
+    let requestCount = 0
+    const vendors = { chat: () => void requestCount++, images: () => scriptedVendor() }
     const { shop } = kit({ ports: { vendors } })
     const answers = await Promise.all(
       [1, 2, 3].map(async () => await (await shop.fetch(new Request(`${ORIGIN}/api/v1/models`))).text()),
     )
     expect(new Set(answers).size).toBe(1)
-    expect(asked).toBe(chatRows.filter(({ hidden }) => !hidden).length)
+    expect(requestCount).toBe(chatRows.filter(({ hidden }) => !hidden).length)
   })
 
   test('is each gateway’s own: another catalog or other vendors make another list', async () => {
@@ -247,8 +247,8 @@ describe('GET /api/v1/models', () => {
 
   test('ignores a query, and answers HEAD without a body (contract 8.1)', async () => {
     const { shop } = kit({ chatVendor })
-    const [plain, asked] = [`${ORIGIN}/api/v1/models`, `${ORIGIN}/api/v1/models?format=json`]
-    const texts = [plain, asked].map(async (url) => await (await shop.fetch(new Request(url))).text())
+    const [plain, request] = [`${ORIGIN}/api/v1/models`, `${ORIGIN}/api/v1/models?format=json`]
+    const texts = [plain, request].map(async (url) => await (await shop.fetch(new Request(url))).text())
     expect(await texts[1]).toBe((await texts[0]) as string)
     const head = await shop.fetch(new Request(`${ORIGIN}/api/v1/models`, { method: 'HEAD' }))
     expect([head.status, await head.text()]).toEqual([200, ''])
@@ -308,8 +308,8 @@ describe('GET /api/v1/models/{id}', () => {
 
   test('leaves the verbs of generate-content at the same path alone', async () => {
     const { shop } = kit({ chatVendor })
-    const look = await shop.fetch(new Request(`${ORIGIN}/api/v1/models/farebox/echo:generateContent`))
-    expect(look.status).toBe(402)
+    const reply = await shop.fetch(new Request(`${ORIGIN}/api/v1/models/farebox/echo:generateContent`))
+    expect(reply.status).toBe(402)
     const wrong = await shop.fetch(new Request(`${ORIGIN}/api/v1/models/farebox/echo`, { method: 'POST' }))
     expect([wrong.status, wrong.headers.get('allow')]).toEqual([405, 'GET, HEAD, OPTIONS'])
   })
@@ -319,16 +319,16 @@ describe('a quote is made from what the list says of the model, and from nothing
   /** Micro-dollars, as the fields of the list are described. */
   function computed(
     pricing: any,
-    asked: { prompt: number; output: number; effort?: string; searches: boolean },
+    request: { prompt: number; output: number; effort?: string; searches: boolean },
   ): bigint {
     const micro = (amount = 0) => BigInt(Math.round(amount * 1e6))
-    const surcharge = asked.searches ? micro(pricing.search_surcharge) : 0n
+    const surcharge = request.searches ? micro(pricing.search_surcharge) : 0n
     if (pricing.flat !== undefined) return micro(pricing.flat) + surcharge
-    const isLong = pricing.long_context && asked.prompt >= pricing.long_context.from_prompt_tokens
+    const isLong = pricing.long_context && request.prompt >= pricing.long_context.from_prompt_tokens
     const rates = isLong ? pricing.long_context : pricing
-    const share = Math.round(pricing.output_share * (pricing.effort_factors?.[asked.effort ?? ''] ?? 1) * 1e4)
+    const share = Math.round(pricing.output_share * (pricing.effort_factors?.[request.effort ?? ''] ?? 1) * 1e4)
     const scaled =
-      BigInt(asked.prompt) * micro(rates.input) * 10_000n + BigInt(asked.output * share) * micro(rates.output)
+      BigInt(request.prompt) * micro(rates.input) * 10_000n + BigInt(request.output * share) * micro(rates.output)
     const least = micro(pricing.minimum) * 10_000_000_000n
     return (
       ((scaled > least ? scaled : least) + 9_999_999_999n) / 10_000_000_000n +
@@ -364,7 +364,7 @@ describe('a quote is made from what the list says of the model, and from nothing
             }
             const quoted = await alice.ask(body, { path: '/api/v1/chat/completions' })
             const { estimate } = (await alice.ask(body, { path: '/api/v1/chat/estimate' })).body
-            const asked = {
+            const request = {
               prompt: estimate.prompt_tokens,
               output: estimate.max_tokens,
               effort: estimate.reasoning_effort,
@@ -374,7 +374,7 @@ describe('a quote is made from what the list says of the model, and from nothing
               row.id,
               reasoning_effort,
               402,
-              String(computed(pricing, asked)),
+              String(computed(pricing, request)),
             ])
           }
     }

@@ -1,4 +1,7 @@
-/** The quotes that were worked out by hand, through the gateway: what is shown, what is signed and what is moved are one number. */
+/**
+ * The quotes that were worked out by hand, through the gateway: what is shown, what is signed and what is moved are one
+ * number.
+ */
 import { describe, expect, test } from 'bun:test'
 import fc from 'fast-check'
 import { scriptedChat } from '../../../../adapters/providers/scripted/chat.ts'
@@ -16,8 +19,8 @@ type Vector = (typeof vectors.quotes)[number]
 
 /** The body that a vector stands for. */
 function bodyOf({ body }: Vector) {
-  const said = ({ words }: Words) => Array.from({ length: words }, () => 'word').join(' ')
-  return { ...body, messages: body.messages.map((message) => ({ ...message, content: said(message.content) })) }
+  const text = ({ words }: Words) => Array.from({ length: words }, () => 'word').join(' ')
+  return { ...body, messages: body.messages.map((message) => ({ ...message, content: text(message.content) })) }
 }
 
 /** With room for the prompts of more than a MiB. */
@@ -91,36 +94,36 @@ test('several answers are each quoted: n times the output share (contract 6.45)'
 })
 
 test('a 402 asks nothing of storage, and nothing of the chain', async () => {
-  const asked: string[] = []
+  const requests: string[] = []
   const { buyer } = kit({
     chatVendor: scriptedChat(),
     wrap: (ports) => ({
       ...ports,
       storage: new Proxy(ports.storage, {
-        get: (target, verb: 'getCall') => (id: string) => (asked.push(verb), target[verb](id)),
+        get: (target, verb: 'getCall') => (id: string) => (requests.push(verb), target[verb](id)),
       }),
       chain: { ...ports.chain, verify: () => Promise.reject(new Error('asked')) },
     }),
   })
   await buyer().ask({ model: 'farebox/echo', messages: [{ role: 'user', content: 'word' }] }, { path: COMPLETIONS })
-  expect(asked).toEqual([])
+  expect(requests).toEqual([])
 })
 
 describe('an estimate is the quote of the same body (contract 6.3)', () => {
-  const said = fc.oneof(
+  const reply = fc.oneof(
     fc.string({ maxLength: 200 }).map((text) => `a${text}`),
     fc.nat(400_000).map(String),
   )
   const part = fc.oneof(
-    said.map((text) => ({ type: 'text', text })),
+    reply.map((text) => ({ type: 'text', text })),
     fc.constant({ type: 'image_url', image_url: { url: PIXEL } }),
   )
   const message = fc.oneof(
-    fc.record({ role: fc.constantFrom('system', 'user', 'assistant'), content: said }),
+    fc.record({ role: fc.constantFrom('system', 'user', 'assistant'), content: reply }),
     fc.record({ role: fc.constant('user'), content: fc.array(part, { maxLength: 3 }) }),
-    said.map((content) => ({ role: 'tool', tool_call_id: 'c1', content })),
+    reply.map((content) => ({ role: 'tool', tool_call_id: 'c1', content })),
   )
-  const tool = said.map((description) => ({
+  const tool = reply.map((description) => ({
     type: 'function',
     function: { name: 'look', description, parameters: { type: 'object', properties: {} } },
   }))
@@ -149,10 +152,10 @@ describe('an estimate is the quote of the same body (contract 6.3)', () => {
   test('to the unit, its parts add up to it, and what is refused is refused in the same words (contract 6.3)', async () => {
     const seen = new Set<string>()
     await fc.assert(
-      fc.asyncProperty(body, async (asked) => {
+      fc.asyncProperty(body, async (request) => {
         const alice = kit({ chatVendor: scriptedChat(), ports: { countTokens } }).buyer()
-        const quoted = await alice.ask(asked, { path: COMPLETIONS })
-        const estimate = await alice.ask(asked, { path: ESTIMATE })
+        const quoted = await alice.ask(request, { path: COMPLETIONS })
+        const estimate = await alice.ask(request, { path: ESTIMATE })
         seen.add(`${quoted.status} ${estimate.body.billing_mode}`)
         if (quoted.status === 400) return expect([estimate.status, estimate.body]).toEqual([400, quoted.body])
         expect(estimate.status).toBe(200)
@@ -202,8 +205,8 @@ test('an estimate is free, says its parts, and is given 120 times a minute to an
         { ip },
       ),
     )
-  const { status, body: told } = await ask()
-  expect([status, told.price.amount, told.parts.fee, told.parts.total]).toEqual([
+  const { status, body: quote } = await ask()
+  expect([status, quote.price.amount, quote.parts.fee, quote.parts.total]).toEqual([
     200,
     '0.002000',
     '0.001000',

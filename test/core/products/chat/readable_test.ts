@@ -10,18 +10,18 @@ const WAV = 'UklGRgAAAABXQVZF'
 const [, PNG = ''] = PIXEL.split(',')
 
 type Medium = 'image' | 'file' | 'audio'
-type Asked = { readonly path: string; readonly body: Record<string, unknown> }
+type ModelRequest = { readonly path: string; readonly body: Record<string, unknown> }
 
-const completions = (content: unknown): Asked => ({
+const completions = (content: unknown): ModelRequest => ({
   path: '/api/v1/chat/completions',
   body: { messages: [{ role: 'user', content }] },
 })
-const messages = (content: unknown): Asked => ({
+const messages = (content: unknown): ModelRequest => ({
   path: '/api/v1/messages',
   body: { max_tokens: 10, messages: [{ role: 'user', content }] },
 })
-const responses = (input: unknown): Asked => ({ path: '/api/v1/responses', body: { input } })
-const generate = (parts: unknown): Asked => ({
+const responses = (input: unknown): ModelRequest => ({ path: '/api/v1/responses', body: { input } })
+const generate = (parts: unknown): ModelRequest => ({
   path: '/api/v1beta/models/{model}:generateContent',
   body: { contents: [{ role: 'user', parts }] },
 })
@@ -30,7 +30,7 @@ const inline = (mimeType: string, data: string) => ({ inlineData: { mimeType, da
 const called = { type: 'function_call', call_id: 'c1', name: 'look', arguments: '{}' }
 
 /** Each way to send a medium, in each format that has one. */
-const WAYS: Readonly<Record<Medium, Readonly<Record<string, Asked>>>> = {
+const WAYS: Readonly<Record<Medium, Readonly<Record<string, ModelRequest>>>> = {
   image: {
     chat: completions([{ type: 'image_url', image_url: { url: PIXEL } }]),
     messages: messages([{ type: 'image', source: source('image/png', PNG) }]),
@@ -112,7 +112,7 @@ const isReadBy = (row: ChatRow, medium: Medium) =>
 for (const format of ['chat', 'messages', 'responses', 'generate_content'] as const satisfies readonly ChatFormat[]) {
   const chatVendor = scriptedChat(undefined, { format })
   const { shop } = kit({ chatVendor, catalog: catalog({ chat: rows, images: [], video: [], audio: [] }) })
-  const ask = async (row: ChatRow, { path, body }: Asked) =>
+  const ask = async (row: ChatRow, { path, body }: ModelRequest) =>
     await read(
       await shop.fetch(
         new Request(ORIGIN + path.replace('{model}', row.id), {
@@ -125,10 +125,10 @@ for (const format of ['chat', 'messages', 'responses', 'generate_content'] as co
 
   describe(`on a vendor that speaks ${format}`, () => {
     for (const [medium, ways] of Object.entries(WAYS))
-      for (const [way, asked] of Object.entries(ways))
+      for (const [way, request] of Object.entries(ways))
         test(`${medium} by ${way}: a quote of who reads it, 400 of who does not, and no order (contract 6.60)`, async () => {
           for (const row of rows) {
-            const { status, body } = await ask(row, asked)
+            const { status, body } = await ask(row, request)
             const isRead = isReadBy(row, medium as Medium)
             expect([row.id, status]).toEqual([row.id, isRead ? 402 : 400])
             if (!isRead) expect(body.error.message).toContain(row.id)
@@ -140,7 +140,7 @@ for (const format of ['chat', 'messages', 'responses', 'generate_content'] as co
 
 test('a refusal names the type and what the model reads (contract 6.60)', async () => {
   const alice = kit({ chatVendor: scriptedChat() }).buyer()
-  const { path, body } = WAYS.file.chat as Asked
+  const { path, body } = WAYS.file.chat as ModelRequest
   const { status, body: refused } = await alice.ask({ model: 'vendor-d/chat-5.1', ...body }, { path })
   expect([status, refused.error]).toEqual([
     400,
@@ -172,9 +172,9 @@ test('a model that reads less does not stand in for one that reads the request (
     rowOf('first', { billing: { mode: 'free' }, images: 'tiles_512', reads: ['file'], fallbacks: ['test/second'] }),
     rowOf('second', { billing: { mode: 'free' }, images: 'tiles_512' }),
   ]
-  const asked: string[] = []
+  const requests: string[] = []
   const chatVendor = scriptedChat(async ({ model }) => {
-    asked.push(model)
+    requests.push(model)
     throw new Error('away')
   })
   const alice = kit({
@@ -191,9 +191,9 @@ test('a model that reads less does not stand in for one that reads the request (
     [WAYS.image.chat, ['first', 'second']],
     [WAYS.file.chat, ['first']],
   ] as const) {
-    asked.length = 0
+    requests.length = 0
     expect((await alice.ask({ model: first.id, ...way?.body }, { path: way?.path ?? '' })).status).toBe(503)
-    expect(asked).toEqual([...orders])
+    expect(requests).toEqual([...orders])
   }
 })
 
@@ -201,7 +201,7 @@ test('the list says what each chat model reads (contract 8.15)', async () => {
   const { shop } = kit({ chatVendor: scriptedChat() })
   const { body } = await read(await shop.fetch(new Request(`${ORIGIN}/api/v1/models`)))
   for (const row of chatRows.filter(({ hidden }) => !hidden)) {
-    const { input_modalities: told } = body.data.find(({ id }: { id: string }) => id === row.id)
-    expect([row.id, told]).toEqual([row.id, ['text', ...(row.images ? ['image'] : []), ...(row.reads ?? [])]])
+    const { input_modalities: listed } = body.data.find(({ id }: { id: string }) => id === row.id)
+    expect([row.id, listed]).toEqual([row.id, ['text', ...(row.images ? ['image'] : []), ...(row.reads ?? [])]])
   }
 })

@@ -1,4 +1,7 @@
-/** Every Response and every event, judged by what the public Responses API requires: `vectors/responses_api.json` (contract 7.26). */
+/**
+ * Every Response and every event, judged by what the public Responses API requires: `vectors/responses_api.json`
+ * (contract 7.26).
+ */
 import { describe, expect, test } from 'bun:test'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import {
@@ -22,11 +25,11 @@ const ajv = new Ajv2020({ strict: false, allErrors: true })
 ajv.addSchema(schema)
 
 /** What is wrong with a value, by the schema at this place of the vector. */
-function faults(place: string, value: unknown): readonly string[] {
-  const validate = ajv.getSchema(`responses_api#/${place}`)
-  if (!validate) return [`${place} is not known to the public API`]
+function mismatches(pointer: string, value: unknown): readonly string[] {
+  const validate = ajv.getSchema(`responses_api#/${pointer}`)
+  if (!validate) return [`${pointer} is not known to the public API`]
   if (validate(value)) return []
-  return (validate.errors ?? []).map(({ instancePath, message }) => `${place}${instancePath} ${message}`)
+  return (validate.errors ?? []).map(({ instancePath, message }) => `${pointer}${instancePath} ${message}`)
 }
 
 const FUNCTION = { type: 'function', name: 'look', parameters: { type: 'object', properties: {} } }
@@ -162,18 +165,18 @@ const eventsIn = (text: string): any[] =>
 
 /** Every event is one of the public API, and they are numbered from 0. */
 function expectEvents(events: readonly any[]): void {
-  expect(events.flatMap((event) => faults(`events/${event.type}`, event))).toEqual([])
+  expect(events.flatMap((event) => mismatches(`events/${event.type}`, event))).toEqual([])
   expect(events.map(({ sequence_number }) => sequence_number)).toEqual(events.map((_, index) => index))
 }
 
-for (const [asked, request] of Object.entries(REQUESTS)) {
+for (const [url, request] of Object.entries(REQUESTS)) {
   const order = { model: MODEL, input: 'Why is the sky blue?', ...request }
 
-  describe(`a response to ${asked} has every member of the public API (contract 7.26)`, () => {
+  describe(`a response to ${url} has every member of the public API (contract 7.26)`, () => {
     for (const [name, { whole, stream, status }] of Object.entries(SCENARIOS)) {
       test(`whole: ${name}`, async () => {
         const body = await shopOf(whole).buy(order)
-        expect(faults('$defs/response', body)).toEqual([])
+        expect(mismatches('$defs/response', body)).toEqual([])
         expect([body.status, body.completed_at]).toEqual([status, status === 'completed' ? START / 1000 : null])
       })
 
@@ -187,10 +190,10 @@ for (const [asked, request] of Object.entries(REQUESTS)) {
       test(`polled while it is queued and when it is done, and attached to: ${name}`, async () => {
         const { buy, get, attached, clock } = shopOf(whole)
         const queued = await buy({ ...order, background: true })
-        expect([queued.status, faults('$defs/response', queued)]).toEqual(['queued', []])
+        expect([queued.status, mismatches('$defs/response', queued)]).toEqual(['queued', []])
         await clock.settle()
         const done = await get(queued.id)
-        expect([done.status, faults('$defs/response', done)]).toEqual([status, []])
+        expect([done.status, mismatches('$defs/response', done)]).toEqual([status, []])
         for (const member of Object.keys(request)) expect([member, done[member]]).toEqual([member, queued[member]])
         expectEvents(await attached(queued.id))
       })
@@ -206,7 +209,7 @@ describe('a response that has no answer has every member of the public API too (
     const { id } = await shop.buy(order)
     await shop.clock.settle()
     const body = await shop.get(id)
-    expect([body.status, body.error.code, faults('$defs/response', body)]).toEqual(['failed', 'server_error', []])
+    expect([body.status, body.error.code, mismatches('$defs/response', body)]).toEqual(['failed', 'server_error', []])
     expectEvents(await shop.attached(id))
   })
 
@@ -217,7 +220,7 @@ describe('a response that has no answer has every member of the public API too (
     const { id } = await shop.buy(order)
     await shop.clock.settle()
     const body = await shop.get(id)
-    expect([body.status, faults('$defs/response', body)]).toEqual(['failed', []])
+    expect([body.status, mismatches('$defs/response', body)]).toEqual(['failed', []])
     expectEvents(await shop.attached(id))
   })
 
@@ -226,9 +229,9 @@ describe('a response that has no answer has every member of the public API too (
     const { id } = await shop.buy(order)
     await shop.clock.settle()
     const running = await shop.get(id)
-    expect([running.status, faults('$defs/response', running)]).toEqual(['in_progress', []])
+    expect([running.status, mismatches('$defs/response', running)]).toEqual(['in_progress', []])
     const cancelled = await shop.cancel(id)
-    expect([cancelled.status, faults('$defs/response', cancelled)]).toEqual(['cancelled', []])
+    expect([cancelled.status, mismatches('$defs/response', cancelled)]).toEqual(['cancelled', []])
     expectEvents(await shop.attached(id))
   })
 
@@ -247,10 +250,10 @@ test('the schema is one that can fail: a response without a member, or with a wr
   const body = await shopOf(async () => wholeAnswer()).buy({ model: MODEL, input: 'Hello' })
   for (const member of Object.keys(schema.$defs.response.properties)) {
     const { [member]: _, ...rest } = body
-    expect([member, faults('$defs/response', rest)]).toEqual([member, [expect.stringContaining(`'${member}'`)]])
+    expect([member, mismatches('$defs/response', rest)]).toEqual([member, [expect.stringContaining(`'${member}'`)]])
   }
-  expect(faults('$defs/response', { ...body, temperature: null })).toEqual([
+  expect(mismatches('$defs/response', { ...body, temperature: null })).toEqual([
     '$defs/response/temperature must be number',
   ])
-  expect(faults('events/response.unheard_of', {})).not.toEqual([])
+  expect(mismatches('events/response.unheard_of', {})).not.toEqual([])
 })

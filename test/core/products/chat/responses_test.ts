@@ -1,4 +1,7 @@
-/** The responses surface: verbatim on vendors that speak it, converted on others, stateless, and in the background (contract 7.10, 7.15, 7.17). */
+/**
+ * The responses surface: verbatim on vendors that speak it, converted on others, stateless, and in the background
+ * (contract 7.10, 7.15, 7.17).
+ */
 import { describe, expect, test } from 'bun:test'
 import {
   type ChatScript,
@@ -104,7 +107,7 @@ describe('on a vendor that speaks responses', () => {
   })
 
   test('a request is passed on verbatim, stateless whatever it says (contract 7.10)', async () => {
-    const said = {
+    const input = {
       instructions: 'Be brief.',
       input: [
         { role: 'user', content: [{ type: 'input_text', text: 'Look.' }] },
@@ -120,9 +123,9 @@ describe('on a vendor that speaks responses', () => {
       max_output_tokens: 500,
     }
     const { buy, vendor } = shopOf()
-    expect((await buy({ model: MODEL, stream: false, store: false, ...said })).status).toBe(200)
+    expect((await buy({ model: MODEL, stream: false, store: false, ...input })).status).toBe(200)
     expect(vendor.orders[0]).toMatchObject({ format: 'responses', model: 'gpt-6-sol', stream: false })
-    expect(vendor.orders[0]?.body).toEqual({ ...said, store: false } as never)
+    expect(vendor.orders[0]?.body).toEqual({ ...input, store: false } as never)
   })
 
   test('events are passed on as they come', async () => {
@@ -479,16 +482,16 @@ describe('in the background', () => {
   })
 
   test('shows no output while its settlement is under way (contract 7.17)', async () => {
-    const held = door()
+    const gate = door()
     const { get, text, id, finish, chain, clock } = await underWay({
-      chain: memoryChain({ before: (question) => (question === 'settle' ? held.passed : undefined) }),
+      chain: memoryChain({ before: (question) => (question === 'settle' ? gate.passed : undefined) }),
     })
     await finish()
     const waiting = await get(`${path}/${id}`)
     expect([waiting.body.status, waiting.body.output, chain.transfers.length]).toEqual(['in_progress', [], 0])
     const attached = text(`${path}/${id}?stream=true`)
     await clock.advance(1_000)
-    held.open()
+    gate.open()
     await clock.advance(1_000)
     expect((await get(`${path}/${id}`)).body.status).toBe('completed')
     expect(await attached).toContain('Blue.')
@@ -541,13 +544,13 @@ describe('in the background', () => {
 
   test('repeats what was asked, briefly', async () => {
     const { ask, alice, get, clock } = shopOf(async () => wholeAnswer(), { format: 'chat' })
-    const said = order({
+    const input = order({
       background: true,
       instructions: 'Be brief.',
       metadata: { a: '1' },
       reasoning: { effort: 'low' },
     })
-    const { body } = await alice.buy(said, { path, payment: alice.sign(await ask(said)) })
+    const { body } = await alice.buy(input, { path, payment: alice.sign(await ask(input)) })
     for (const response of [body, (await get(`${path}/${body.id}`)).body])
       expect(response).toMatchObject({ instructions: 'Be brief.', metadata: { a: '1' }, max_output_tokens: 1_000 })
     await clock.settle()

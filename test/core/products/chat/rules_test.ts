@@ -1,4 +1,7 @@
-/** What a chat request may say, row by row of the contract's table, and what the rules of its model make of it (contract 6.4, 6.31, 6.38, 6.43, 3.17). */
+/**
+ * What a chat request may say, row by row of the contract's table, and what the rules of its model make of it (contract
+ * 6.4, 6.31, 6.38, 6.43, 3.17).
+ */
 import { describe, expect, test } from 'bun:test'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { scriptedChat, wholeAnswer } from '../../../../adapters/providers/scripted/chat.ts'
@@ -588,12 +591,12 @@ describe('a prompt that is too long', () => {
 
   test('keeps a tool call together with its results', async () => {
     const { alice, vendor } = shopOf()
-    const kept = [call, result, user('And now?')]
-    const fits = [user(words(40_000)), ...kept]
+    const messages = [call, result, user('And now?')]
+    const fits = [user(words(40_000)), ...messages]
     expect(
       (await alice.buy({ model: echo, messages: fits }, { path: COMPLETIONS })).headers.get('x-messages-removed'),
     ).toBe('1')
-    expect(vendor.orders[0]?.body.messages).toEqual(kept as never)
+    expect(vendor.orders[0]?.body.messages).toEqual(messages as never)
     const tooLong = [user('Look.'), call, { ...result, content: words(40_000) }, user('And now?')]
     expect(
       (await alice.buy({ model: echo, messages: tooLong }, { path: COMPLETIONS })).headers.get('x-messages-removed'),
@@ -922,11 +925,11 @@ describe('the rules of a model', () => {
   })
 
   test('effort: raised and lowered as the contract says, with tools and without (contract 6.13, 6.34, 6.35)', async () => {
-    const asked = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max', undefined] as const
+    const requests = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max', undefined] as const
     const sentBy = async (model: string, more: Record<string, unknown> = {}) => {
       const { sent } = shopOf()
       const efforts: unknown[] = []
-      for (const reasoning_effort of asked)
+      for (const reasoning_effort of requests)
         efforts.push(
           (await sent({ model, max_tokens: 100, ...more, ...(reasoning_effort && { reasoning_effort }) }))
             .reasoning_effort,
@@ -1080,11 +1083,11 @@ describe('images', () => {
 
 describe('structured outputs', () => {
   const schema = { type: 'object', properties: { sky: { type: 'string' } } }
-  const asked = { type: 'json_schema', json_schema: { name: 'sky', schema } }
+  const efforts = { type: 'json_schema', json_schema: { name: 'sky', schema } }
 
   test('are forwarded verbatim where the decoder enforces the shape (contract 6.18)', async () => {
     for (const model of ['vendor-a/chat-6-large', 'vendor-h/chat-4-pro', 'vendor-d/chat-5.3']) {
-      for (const response_format of [{ type: 'json_object' }, asked]) {
+      for (const response_format of [{ type: 'json_object' }, efforts]) {
         expect(await shopOf().sent({ model, response_format })).toMatchObject({ response_format, messages: [user()] })
       }
     }
@@ -1095,7 +1098,7 @@ describe('structured outputs', () => {
       const vendor = scriptedChat(async () => wholeAnswer({ content: '```json\n{"sky":"blue"}\n```' }))
       const { alice } = shopOf({ chatVendor: vendor })
       const { body } = await alice.buy(
-        { model, messages: [{ role: 'system', content: 'Be brief.' }, user()], response_format: asked },
+        { model, messages: [{ role: 'system', content: 'Be brief.' }, user()], response_format: efforts },
         { path: COMPLETIONS },
       )
       expect(body.choices[0].message.content).toBe('{"sky":"blue"}')

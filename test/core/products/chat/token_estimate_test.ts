@@ -71,9 +71,18 @@ describe('estimatePrompt()', () => {
   test('tools and a schema cost the tokens of their JSON', async () => {
     const tools = [{ type: 'function', function: { name: 'weather', parameters: {} } }]
     const format = { type: 'json_schema', json_schema: { name: 'reply', schema: { type: 'object' } } }
-    const told = await estimatePrompt({ messages: [], tools, response_format: format }, { row: {}, countTokens: bytes })
+    const reported = await estimatePrompt(
+      { messages: [], tools, response_format: format },
+      { row: {}, countTokens: bytes },
+    )
     const [ofTools, ofSchema] = [JSON.stringify(tools).length, JSON.stringify(format.json_schema).length]
-    expect(told).toEqual({ total: 3 + ofTools + ofSchema, text: 3 + ofSchema, images: 0, tools: ofTools, messages: [] })
+    expect(reported).toEqual({
+      total: 3 + ofTools + ofSchema,
+      text: 3 + ofSchema,
+      images: 0,
+      tools: ofTools,
+      messages: [],
+    })
     expect(await estimate({ messages: [], tools: [], response_format: { type: 'json_object' } })).toMatchObject({
       total: 3,
       tools: 0,
@@ -252,15 +261,15 @@ describe('any body', () => {
     await fc.assert(
       fc.asyncProperty(body, fc.constantFrom(...RULES), async (any, images) => {
         const request = any as { [name: string]: Json }
-        const told = await estimatePrompt(request, { row: rowOf(images), countTokens: bytes })
-        expect(told.total).toBe(told.text + told.images + told.tools)
-        expect(told.messages.reduce((sum, tokens) => sum + tokens, 0)).toBeLessThanOrEqual(told.total)
+        const estimate = await estimatePrompt(request, { row: rowOf(images), countTokens: bytes })
+        expect(estimate.total).toBe(estimate.text + estimate.images + estimate.tools)
+        expect(estimate.messages.reduce((sum, tokens) => sum + tokens, 0)).toBeLessThanOrEqual(estimate.total)
         expect(
-          Object.values(told)
+          Object.values(estimate)
             .flat()
             .every((number) => Number.isSafeInteger(number) && number >= 0),
         ).toBe(true)
-        expect(upperBound(request, rowOf(images))).toBeGreaterThanOrEqual(told.total)
+        expect(upperBound(request, rowOf(images))).toBeGreaterThanOrEqual(estimate.total)
       }),
       { seed: 7, numRuns: scaled(60, 300) },
     )
@@ -286,42 +295,42 @@ describe('memoized()', () => {
   const LONG = 'x'.repeat(2_001)
 
   function counter() {
-    const asked: string[] = []
+    const requests: string[] = []
     const count = async (text: string) => {
-      asked.push(text)
+      requests.push(text)
       return text.length
     }
-    return { asked, count }
+    return { requests, count }
   }
 
   test('counts a long text once, a short one each time', async () => {
-    const { asked, count } = counter()
+    const { requests, count } = counter()
     const counted = memoized(count)
     expect([await counted(LONG), await counted(LONG), await counted('short'), await counted('short')]).toEqual([
       2_001, 2_001, 5, 5,
     ])
-    expect(asked).toEqual([LONG, 'short', 'short'])
+    expect(requests).toEqual([LONG, 'short', 'short'])
   })
 
   test('tells texts apart that differ in one character', async () => {
-    const { asked, count } = counter()
+    const { requests, count } = counter()
     const counted = memoized(count)
     for (const end of ['a', 'b', 'é', '']) expect(await counted(LONG + end)).toBe(2_001 + end.length)
-    expect(asked).toHaveLength(4)
+    expect(requests).toHaveLength(4)
   })
 
   test('counts that are under way are shared', async () => {
-    const { asked, count } = counter()
+    const { requests, count } = counter()
     const counted = memoized(count)
     expect(await Promise.all([counted(LONG), counted(LONG), counted(LONG)])).toEqual([2_001, 2_001, 2_001])
-    expect(asked).toHaveLength(1)
+    expect(requests).toHaveLength(1)
   })
 
   test('keeps so many entries, the ones used last', async () => {
-    const { asked, count } = counter()
+    const { requests, count } = counter()
     const counted = memoized(count, { entries: 2 })
     for (const end of ['a', 'b', 'a', 'c', 'a', 'b']) await counted(LONG + end)
-    expect(asked.map((text) => text.slice(-1))).toEqual(['a', 'b', 'c', 'b'])
+    expect(requests.map((text) => text.slice(-1))).toEqual(['a', 'b', 'c', 'b'])
   })
 
   test('a failed count is forgotten', async () => {

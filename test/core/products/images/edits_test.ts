@@ -534,8 +534,8 @@ describe('the slow path', () => {
   /** An edit whose inline window has passed, with a prompt that the vendor rewrites. */
   async function slowEdit() {
     const { vendor, ready } = slowVendor()
-    const edit: typeof vendor.edit = async (...asked) =>
-      (await vendor.edit(...asked)).map((image) => ({ ...image, revisedPrompt: 'deep snow' }))
+    const edit: typeof vendor.edit = async (...args) =>
+      (await vendor.edit(...args)).map((image) => ({ ...image, revisedPrompt: 'deep snow' }))
     const subject = kit({ vendor: { ...vendor, edit } })
     const alice = subject.buyer()
     const payment = alice.sign(await alice.ask(SNOW, at))
@@ -666,8 +666,8 @@ describe('a failure of the work', () => {
 
   test('is a vendor that went away between quote and work', async () => {
     const vendor = scriptedVendor()
-    let asked = 0
-    const images = () => (asked++ < 2 ? vendor : undefined)
+    let requestCount = 0
+    const images = () => (requestCount++ < 2 ? vendor : undefined)
     const { status, body } = await buy(SNOW, kit({ ports: { vendors: { images, media: () => Promise.reject() } } }))
     expect([status, body.error]).toEqual([503, 'Not configured'])
   })

@@ -17,7 +17,7 @@ function market(vendor?: Partial<MarketVendor>, { configured = true } = {}) {
   const seen: string[] = []
   const counted: MarketVendor = {
     source: vendor?.source ?? 'sample',
-    feeds: (shelf, at) => (seen.push(`feeds ${shelf}`), (vendor?.feeds ?? sample.feeds)(shelf, at)),
+    feeds: (market, at) => (seen.push(`feeds ${market}`), (vendor?.feeds ?? sample.feeds)(market, at)),
     latest: (feed, at) => (
       seen.push(`latest ${feed.symbol} ${at.session ?? ''}`.trim()),
       (vendor?.latest ?? sample.latest)(feed, at)
@@ -349,15 +349,15 @@ describe('lists', () => {
 
   test('are of every market, GET only, and free (contract 10.2, 10.3, 10.5)', async () => {
     const { send } = market()
-    for (const shelf of STOCK_MARKETS) {
-      const { status, body } = await send(`/api/v1/stocks/${shelf}/list`)
+    for (const market of STOCK_MARKETS) {
+      const { status, body } = await send(`/api/v1/stocks/${market}/list`)
       expect([
-        shelf,
+        market,
         status,
         body.category,
         body.market,
         body.symbols.some(({ symbol }: { symbol: string }) => symbol === body.example),
-      ]).toEqual([shelf, 200, 'stocks', shelf, true])
+      ]).toEqual([market, 200, 'stocks', market, true])
     }
     const { status, headers } = await send('/api/v1/crypto/list', { method: 'POST' })
     expect([status, headers.get('allow')]).toEqual([405, 'GET, HEAD, OPTIONS'])

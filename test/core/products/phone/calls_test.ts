@@ -46,8 +46,8 @@ describe('a call', () => {
     expect(acts.rung).toEqual([
       { to: ORDER.to, from: LINE, task: ORDER.task, voice: 'nat', language: 'en-US', maxMinutes: 5, model: 'base' },
     ])
-    const told = await get(body.poll_url)
-    expect([told.status, told.body.call_id, told.body.status, told.body.ended_by]).toEqual([
+    const polled = await get(body.poll_url)
+    expect([polled.status, polled.body.call_id, polled.body.status, polled.body.ended_by]).toEqual([
       200,
       body.call_id,
       'queued',
@@ -221,7 +221,7 @@ describe('nobody is rung twice', () => {
       ...ports,
       storage: {
         ...ports.storage,
-        claimSettlement: (...asked) => (isDead ? never() : ports.storage.claimSettlement(...asked)),
+        claimSettlement: (...args) => (isDead ? never() : ports.storage.claimSettlement(...args)),
       },
     })
     const { alice, acts, restart, clock, chain, ports } = await booth(undefined, { wrap, rents: false })
@@ -238,10 +238,10 @@ describe('nobody is rung twice', () => {
 
   test('where it is not known whether somebody was: not before ten minutes, whatever is signed (contract 17.13)', async () => {
     const { alice, acts, clock } = await booth((voice, { rung }) => ({
-      ring: (...asked) =>
+      ring: (...args) =>
         rung.length === 0
-          ? (voice.ring(...asked), Promise.reject(new ApiError('UPSTREAM_FAILED')))
-          : voice.ring(...asked),
+          ? (voice.ring(...args), Promise.reject(new ApiError('UPSTREAM_FAILED')))
+          : voice.ring(...args),
     }))
     const lost = await call(alice)
     expect([lost.status, lost.body.error]).toEqual([502, 'Call initiation failed'])
@@ -258,10 +258,10 @@ describe('nobody is rung twice', () => {
   test('for one order, however late it comes and whatever was rung meanwhile (contract 17.12)', async () => {
     let weather: 'lost' | 'fair' = 'lost'
     const { alice, acts, chain, clock } = await booth((voice) => ({
-      ring: async (...asked) =>
+      ring: async (...args) =>
         weather === 'lost'
-          ? (await voice.ring(...asked), Promise.reject(new ApiError('UPSTREAM_FAILED')))
-          : voice.ring(...asked),
+          ? (await voice.ring(...args), Promise.reject(new ApiError('UPSTREAM_FAILED')))
+          : voice.ring(...args),
     }))
     const payment = alice.sign(await alice.ask(ORDER, { path: CALL }), { validBefore: BigInt(START / 1000 + 7_200) })
     await call(alice, {}, { payment })
@@ -278,8 +278,8 @@ describe('nobody is rung twice', () => {
   test('one that was certainly not rung can be rung at once', async () => {
     let isRefused = true
     const { alice, chain } = await booth((voice) => ({
-      ring: (...asked) =>
-        isRefused ? Promise.reject(new ApiError('PASSED_ON', { message: 'No such voice.' })) : voice.ring(...asked),
+      ring: (...args) =>
+        isRefused ? Promise.reject(new ApiError('PASSED_ON', { message: 'No such voice.' })) : voice.ring(...args),
     }))
     expect([(await call(alice)).status, chain.transfers]).toEqual([400, []])
     isRefused = false

@@ -175,19 +175,19 @@ describe('a number', () => {
     [LIST, { limit: 1 }, 'limit'],
     ['/api/v1/phone/lookup', { phoneNumber: '+0155550100' }, 'phoneNumber'],
   ])('%s with %j is 400 before the quote', async (path, body, field) => {
-    const { status, body: said, headers } = await shop().alice.ask(body, { path })
+    const { status, body: reply, headers } = await shop().alice.ask(body, { path })
     expect([
       status,
-      said.details.map((each: any) => each.path).includes(field),
+      reply.details.map((each: any) => each.path).includes(field),
       headers.has('payment-required'),
     ]).toEqual([400, true, false])
   })
 })
 
 test('a lookup answers with the record of the carrier, letter by letter (contract 17.1)', async () => {
-  const asked: unknown[] = []
+  const requests: unknown[] = []
   const record = '{"phone_number":"+14155550100",  "valid":true,"score":1.10,"id":12345678901234567890}'
-  const subject = shop(() => ({ lookup: async (...given) => (asked.push(given.slice(0, 2)), record) }))
+  const subject = shop(() => ({ lookup: async (...given) => (requests.push(given.slice(0, 2)), record) }))
   for (const [path, value] of [
     ['/api/v1/phone/lookup', 11_000n],
     ['/api/v1/phone/lookup/fraud', 51_000n],
@@ -202,7 +202,7 @@ test('a lookup answers with the record of the carrier, letter by letter (contrac
     )
     expect([path, response.status, await response.text(), values(subject).at(-1)]).toEqual([path, 200, record, value])
   }
-  expect(asked).toHaveLength(2)
+  expect(requests).toHaveLength(2)
 })
 
 describe('giving back', () => {
@@ -253,7 +253,7 @@ describe('a number that was bought for a call', () => {
     let isDead = true
     const subject = shop(undefined, {
       wrap: crashing((storage) => ({
-        claimSettlement: (...asked) => (isDead ? never() : storage.claimSettlement(...asked)),
+        claimSettlement: (...args) => (isDead ? never() : storage.claimSettlement(...args)),
       })),
     })
     const payment = subject.alice.sign(await subject.alice.ask({}, { path: BUY }))
@@ -270,7 +270,7 @@ describe('a number that was bought for a call', () => {
   })
 
   test('that dies as it is bought is given back within two hours, where nobody comes again', async () => {
-    const subject = shop((phone) => ({ buy: async (...asked) => (await phone.buy(...asked), never()) }))
+    const subject = shop((phone) => ({ buy: async (...args) => (await phone.buy(...args), never()) }))
     void buy(subject.alice)
     await subject.clock.settle()
     await subject.restart().takeOver()
@@ -408,13 +408,13 @@ describe('a renewal', () => {
 })
 
 test('a gateway that rents no numbers leaves the chore to those that do', async () => {
-  const asked: string[] = []
+  const requests: string[] = []
   const wrap = (ports: Ports): Ports => ({
     ...ports,
-    storage: { ...ports.storage, lease: (name, ...more) => (asked.push(name), ports.storage.lease(name, ...more)) },
+    storage: { ...ports.storage, lease: (name, ...more) => (requests.push(name), ports.storage.lease(name, ...more)) },
   })
   await kit({ wrap }).shop.maintain()
-  expect(asked).toEqual([])
+  expect(requests).toEqual([])
   await shop(undefined, { wrap }).shop.maintain()
-  expect(asked).toEqual(['chore:phone.numbers.buy'])
+  expect(requests).toEqual(['chore:phone.numbers.buy'])
 })

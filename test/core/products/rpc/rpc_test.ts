@@ -12,11 +12,11 @@ const ON_SOLANA = { path: '/api/v1/solana/rpc' }
 
 /** A gateway over a node that remembers what it was asked. */
 function stage(options: KitOptions = {}, node: Partial<RpcVendor> = {}) {
-  const asked: { readonly network: string; readonly calls: RpcCall | readonly RpcCall[] }[] = []
+  const requests: { readonly network: string; readonly calls: RpcCall | readonly RpcCall[] }[] = []
   const rpc: RpcVendor = {
     ...oneNode,
     ...node,
-    ask: (network, calls, at) => (asked.push({ network, calls }), (node.ask ?? oneNode.ask)(network, calls, at)),
+    ask: (network, calls, at) => (requests.push({ network, calls }), (node.ask ?? oneNode.ask)(network, calls, at)),
   }
   const subject = kit({ ports: { vendors: { rpc } }, ...options })
   const free = async (body: unknown, path = ON_SOLANA.path, ip = '192.0.2.9') =>
@@ -30,7 +30,7 @@ function stage(options: KitOptions = {}, node: Partial<RpcVendor> = {}) {
         { ip },
       ),
     )
-  return { ...subject, asked, free }
+  return { ...subject, requests, free }
 }
 
 describe('the price of asking a node', () => {
@@ -50,16 +50,16 @@ describe('the price of asking a node', () => {
   })
 
   test('is asked before anything is judged: who does not pay is quoted, whatever he wrote (contract 15.10)', async () => {
-    const { buyer, asked } = stage()
+    const { buyer, requests } = stage()
     for (const body of [{}, [], 'text', null, 7, [null], call({ method: 'admin_peers' })])
       expect((await buyer().ask(body, BASE)).status).toBe(402)
-    expect(asked).toEqual([])
+    expect(requests).toEqual([])
   })
 })
 
 describe('an answer', () => {
   test("is the node's own, with the network that gave it, once it is paid (contract 15.11)", async () => {
-    const { buyer, chain, asked } = stage()
+    const { buyer, chain, requests } = stage()
     const { status, headers, body } = await buyer().buy(call({ id: 'a' }), BASE)
     expect([status, body, headers.get('x-network'), headers.get('x-cache')]).toEqual([
       200,
@@ -68,7 +68,7 @@ describe('an answer', () => {
       'MISS',
     ])
     expect(chain.transfers.map(({ value }) => value)).toEqual([3_000n])
-    expect(asked).toEqual([{ network: 'base-mainnet', calls: call({ id: 'a' }) as RpcCall }])
+    expect(requests).toEqual([{ network: 'base-mainnet', calls: call({ id: 'a' }) as RpcCall }])
   })
 
   test('to a batch is a list, each call priced; ids may repeat, as the specification lets them', async () => {
@@ -79,10 +79,10 @@ describe('an answer', () => {
   })
 
   test('is asked for with what was judged alone: other spellings of its fields, which some nodes read, stay here', async () => {
-    const { buyer, asked } = stage()
+    const { buyer, requests } = stage()
     const odd = { ...call(), Method: 'admin_addPeer', METHOD: 'debug_setHead', Params: ['x'], extra: 1 }
     for (const body of [odd, [odd, odd]]) expect((await buyer().buy(body, BASE)).status).toBe(200)
-    expect(asked.map(({ calls }) => calls)).toEqual([call() as RpcCall, [call(), call()] as RpcCall[]])
+    expect(requests.map(({ calls }) => calls)).toEqual([call() as RpcCall, [call(), call()] as RpcCall[]])
   })
 
   test('to a thousand calls is given; to one more, or to none, it is 400 and free', async () => {
@@ -112,13 +112,13 @@ describe('an answer', () => {
 
 describe('a method', () => {
   test('that reads, or sends what somebody else has signed, is served; one that uses the keys of the node is not (contract 15.12)', async () => {
-    const { buyer, asked } = stage()
+    const { buyer, requests } = stage()
     const served = ['eth_call', 'eth_getLogs', 'eth_sendRawTransaction', 'getBalance', 'sendTransaction']
     for (const method of served)
       expect([method, (await buyer().buy(call({ method }), BASE)).status]).toEqual([method, 200])
     for (const method of ['eth_sign', 'eth_sendTransaction', 'eth_accounts', 'personal_unlockAccount'])
       expect([method, (await buyer().buy(call({ method }), BASE)).status]).toEqual([method, 400])
-    expect(asked.map(({ calls }) => (calls as RpcCall).method)).toEqual(served)
+    expect(requests.map(({ calls }) => (calls as RpcCall).method)).toEqual(served)
   })
 })
 
@@ -210,10 +210,10 @@ describe('a bad call is 400 once it is paid, names its dotted path, reaches no n
     '%s',
     async (_, body, field) => {
       for (const at of [BASE, ON_SOLANA]) {
-        const { buyer, asked, chain } = stage()
-        const { status, body: said } = await buyer().buy(body, at)
-        expect([status, said.details[0].path]).toEqual([400, field])
-        expect([asked, chain.transfers]).toEqual([[], []])
+        const { buyer, requests, chain } = stage()
+        const { status, body: call } = await buyer().buy(body, at)
+        expect([status, call.details[0].path]).toEqual([400, field])
+        expect([requests, chain.transfers]).toEqual([[], []])
       }
     },
   )
@@ -221,10 +221,10 @@ describe('a bad call is 400 once it is paid, names its dotted path, reaches no n
 
 describe('a network', () => {
   test('is known by its slug, by aliases, in any case, and without its -mainnet (contract 15.9)', async () => {
-    const { buyer, asked } = stage({}, { networks: ['base-mainnet', 'ethereum-mainnet', 'own-mainnet'] })
+    const { buyer, requests } = stage({}, { networks: ['base-mainnet', 'ethereum-mainnet', 'own-mainnet'] })
     for (const name of ['base-mainnet', 'BASE', 'eth', 'Mainnet', 'own'])
       expect((await buyer().buy(call(), on(name))).status).toBe(200)
-    expect(asked.map(({ network }) => network)).toEqual([
+    expect(requests.map(({ network }) => network)).toEqual([
       'base-mainnet',
       'base-mainnet',
       'ethereum-mainnet',
@@ -234,7 +234,7 @@ describe('a network', () => {
   })
 
   test('that there is no node of is 400 with those that there are, paid or not, and costs nothing (contract 15.9, 15.15)', async () => {
-    const { buyer, asked } = stage()
+    const { buyer, requests } = stage()
     for (const name of ['dogecoin', 'base_', 'x'.repeat(42), '..%2Fadmin', 'base%00', 'constructor', '__proto__']) {
       const { status, body } = await buyer().ask(call(), on(name))
       expect([name, status, body]).toEqual([
@@ -248,7 +248,7 @@ describe('a network', () => {
         },
       ])
     }
-    expect(asked).toEqual([])
+    expect(requests).toEqual([])
   })
 
   test('is one of forty that are known by name, each name once', () => {
@@ -268,16 +268,16 @@ describe('what a client of Solana must know before it pays', () => {
   const MINT = '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU'
 
   test('is free on a gateway that is paid on Solana, and asked of the chain that it is paid on (contract 15.13)', async () => {
-    const { free, asked, chain } = paidOnSolana()
-    for (const said of [
+    const { free, requests, chain } = paidOnSolana()
+    for (const input of [
       { method: 'getLatestBlockhash' },
       { method: 'isBlockhashValid', params: ['x'] },
       { method: 'getAccountInfo', params: [MINT, { encoding: 'base64' }] },
     ]) {
-      const { status, body } = await free(call(said))
-      expect([status, body.result]).toEqual([200, said.method])
+      const { status, body } = await free(call(input))
+      expect([status, body.result]).toEqual([200, input.method])
     }
-    expect([asked.map(({ network }) => network), chain.transfers]).toEqual([
+    expect([requests.map(({ network }) => network), chain.transfers]).toEqual([
       ['solana-devnet', 'solana-devnet', 'solana-devnet'],
       [],
     ])
@@ -291,9 +291,9 @@ describe('what a client of Solana must know before it pays', () => {
   })
 
   test('is judged as all else: what is badly written is 400 at once', async () => {
-    const { free, asked } = paidOnSolana()
+    const { free, requests } = paidOnSolana()
     expect((await free({ method: 'getLatestBlockhash', id: 1 })).status).toBe(400)
-    expect(asked).toEqual([])
+    expect(requests).toEqual([])
   })
 
   test('is no more than that: other accounts, other methods and batches are sold, and on other gateways all of it is', async () => {

@@ -27,12 +27,12 @@ function stage(script: SandboxScript & { vendor?: Partial<SandboxVendor> } = {},
 describe('the price', () => {
   test.each(vectors)(
     'of $path is $amount micro-USDC ($spec) (contract 16.1, 16.2, 16.3, 16.4)',
-    async ({ path, body, amount, shown }) => {
-      const { status, body: said } = await stage().alice.ask(body, { path })
-      expect([status, said.accepts[0].amount, said.price.amount, said.price.currency]).toEqual([
+    async ({ path, body, amount, printed }) => {
+      const { status, body: reply } = await stage().alice.ask(body, { path })
+      expect([status, reply.accepts[0].amount, reply.price.amount, reply.price.currency]).toEqual([
         402,
         amount,
-        shown,
+        printed,
         'USD',
       ])
     },
@@ -97,8 +97,8 @@ describe('an order', () => {
   test.each(wrong)(
     'to %s is told before the quote what is wrong with %s (contract 16.5, 16.6, 16.8)',
     async (path, field, body) => {
-      const { status, body: said, headers } = await stage().alice.ask(body, { path })
-      expect([status, said.details[0].path, headers.has('payment-required')]).toEqual([400, field, false])
+      const { status, body: reply, headers } = await stage().alice.ask(body, { path })
+      expect([status, reply.details[0].path, headers.has('payment-required')]).toEqual([400, field, false])
     },
   )
 
@@ -203,8 +203,8 @@ describe('a sandbox', () => {
   test('that its process has lost, or that has outlived its time, reads as terminated', async () => {
     const { alice, rent, clock, first } = stage()
     const [lost, over] = [await rent(), await rent()]
-    const kept = first()
-    if (kept) kept.isAlive = false
+    const machine = first()
+    if (machine) machine.isAlive = false
     expect((await alice.buy({ sandbox_id: lost }, { path: STATUS })).body.status).toBe('terminated')
     await clock.advance(300_000)
     expect((await alice.buy({ sandbox_id: over }, { path: STATUS })).body).toEqual({
@@ -303,8 +303,8 @@ describe('a sandbox whose payment was refused', () => {
     const sign = async () => alice.sign(await alice.ask({}, { path: CREATE }))
     chain.simulate('refused')
     const url = (await alice.buy({}, { path: CREATE })).body.poll_url
-    const kept = first()
-    if (kept) kept.isAlive = false
+    const machine = first()
+    if (machine) machine.isAlive = false
     const late = await alice.poll(url, await sign())
     expect([late.status, late.body.message.includes('Nothing was charged'), chain.transfers]).toEqual([404, true, []])
     Object.assign(ports.vendors.sandbox ?? {}, { status: () => Promise.reject(new Error('away')) })

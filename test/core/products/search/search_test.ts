@@ -28,7 +28,7 @@ function stage(
   return { ...kit({ ports: { vendors: { search: vendor } }, ...more }), jobs }
 }
 
-async function shown(answer: Partial<SearchAnswer>, body: object = QUESTION) {
+async function answerOf(answer: Partial<SearchAnswer>, body: object = QUESTION) {
   return (
     await stage(async () => ({ ...FOUND, ...answer }))
       .buyer()
@@ -70,7 +70,7 @@ describe('the price of a search', () => {
 
 describe('the answer of a search', () => {
   test('is exactly query, summary, citations, sources_used and model (contract 9.7)', async () => {
-    expect(await shown({})).toEqual({
+    expect(await answerOf({})).toEqual({
       query: 'what is x402?',
       summary: 'x402 is a payment protocol.',
       citations: [
@@ -84,7 +84,7 @@ describe('the answer of a search', () => {
 
   test('cites at most max_results pages, the first ones, after double ones are gone (contract 9.7)', async () => {
     const citations = ['https://a.test/', 'https://a.test/', 'https://b.test/', 'https://c.test/']
-    expect((await shown({ citations }, { ...QUESTION, max_results: 2 })).citations).toEqual([
+    expect((await answerOf({ citations }, { ...QUESTION, max_results: 2 })).citations).toEqual([
       { url: 'https://a.test/', title: 'a.test' },
       { url: 'https://b.test/', title: 'b.test' },
     ])
@@ -92,7 +92,7 @@ describe('the answer of a search', () => {
 
   test('cites nothing that is no web page', async () => {
     const citations = ['javascript:alert(1)', 'not a url', 'ftp://a.test/', 'https://', 'http://b.test:8080/x']
-    expect((await shown({ citations })).citations).toEqual([{ url: 'http://b.test:8080/x', title: 'b.test' }])
+    expect((await answerOf({ citations })).citations).toEqual([{ url: 'http://b.test:8080/x', title: 'b.test' }])
   })
 
   test('says max_results for sources_used where the upstream does not count (contract 9.7)', async () => {
@@ -100,7 +100,8 @@ describe('the answer of a search', () => {
     const alice = stage(async () => uncounted).buyer()
     expect((await alice.buy(QUESTION, AT)).body.sources_used).toBe(10)
     expect((await alice.buy({ ...QUESTION, max_results: 3 }, AT)).body.sources_used).toBe(3)
-    for (const sourcesUsed of [1.5, -1, 1e300, Number.NaN]) expect((await shown({ sourcesUsed })).sources_used).toBe(10)
+    for (const sourcesUsed of [1.5, -1, 1e300, Number.NaN])
+      expect((await answerOf({ sourcesUsed })).sources_used).toBe(10)
   })
 })
 
@@ -133,14 +134,16 @@ describe('what a search vendor is asked', () => {
   })
 
   test('is nothing before the payment is verified', async () => {
-    const asked: number[] = []
-    const chain = memoryChain({ before: (question) => void (question === 'verify' && asked.push(subject.jobs.length)) })
+    const requests: number[] = []
+    const chain = memoryChain({
+      before: (question) => void (question === 'verify' && requests.push(subject.jobs.length)),
+    })
     const subject = stage(undefined, { chain })
     const alice = subject.buyer()
     const challenge = await alice.ask(QUESTION, AT)
     expect((await alice.buy(QUESTION, { ...AT, payment: alice.sign(challenge, { value: 1n }) })).status).toBe(402)
     await alice.buy(QUESTION, AT)
-    expect([asked, subject.jobs.length]).toEqual([[0, 0], 1])
+    expect([requests, subject.jobs.length]).toEqual([[0, 0], 1])
   })
 })
 

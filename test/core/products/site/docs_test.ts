@@ -113,10 +113,10 @@ describe('GET /changelog', () => {
     expect([status, body.object, headers.get('cache-control')]).toEqual([200, 'list', 'public, max-age=3600'])
     const dates = body.data.map(({ date }: { date: string }) => date)
     expect(dates).toEqual(['2026-09-29', '2026-08-29', '2026-08-27', '2026-08-26'])
-    const told = (date: string) => JSON.stringify(body.data.find((each: { date: string }) => each.date === date))
-    expect(told('2026-09-29')).toContain('/api/v1/search')
-    expect(told('2026-08-27')).toContain('reasoning_content')
-    expect(told('2026-08-26')).toContain('PAYMENT_INVALID')
+    const entryOf = (date: string) => JSON.stringify(body.data.find((each: { date: string }) => each.date === date))
+    expect(entryOf('2026-09-29')).toContain('/api/v1/search')
+    expect(entryOf('2026-08-27')).toContain('reasoning_content')
+    expect(entryOf('2026-08-26')).toContain('PAYMENT_INVALID')
   })
 
   test('speaks of paths that are served', () => {

@@ -24,15 +24,15 @@ describe('probes', () => {
     )
 
   test('say that the process lives and is ready, without any limit, and ask nobody (contract 19.8)', async () => {
-    const asked: string[] = []
+    const requests: string[] = []
     const watched = <Port extends object>(port: Port): Port =>
       new Proxy(port, {
-        get: (target, verb: string) => (asked.push(verb), Reflect.get(target, verb) as unknown),
+        get: (target, verb: string) => (requests.push(verb), Reflect.get(target, verb) as unknown),
       })
     const { shop, ports } = stage({
       wrap: (inner) => ({ ...inner, storage: watched(inner.storage), objects: watched(inner.objects) }),
     })
-    asked.length = 0
+    requests.length = 0
     for (const [path, status] of [
       ['/livez', 'ok'],
       ['/readyz', 'ready'],
@@ -43,7 +43,7 @@ describe('probes', () => {
       }
       expect((await shop.fetch(new Request(ORIGIN + path, { method: 'HEAD' }), { ip: '192.0.2.1' })).status).toBe(200)
     }
-    expect(asked).toEqual([])
+    expect(requests).toEqual([])
     await ports.storage.close()
   })
 
@@ -144,7 +144,7 @@ describe('health', () => {
     const { chain, clock, get, health, buyer, log } = stage()
     const alice = buyer()
     const payment = alice.sign(await alice.ask())
-    const told = () => log.lines.splice(0).map(({ level, message }) => `${level} ${message}`)
+    const alerts = () => log.lines.splice(0).map(({ level, message }) => `${level} ${message}`)
     const ready = async () => (await get('/api/health')).body.ready
     chain.outage(true)
     const fail = async (seconds: number) => {
@@ -153,21 +153,21 @@ describe('health', () => {
     }
     await fail(1)
     await fail(14)
-    expect([await ready(), (await health('chain')).reason, told()]).toEqual([true, null, []])
+    expect([await ready(), (await health('chain')).reason, alerts()]).toEqual([true, null, []])
     for (let times = 0; times < 5; times++) await fail(1)
     expect([await ready(), await health('chain')]).toMatchObject([
       false,
       { status: 'degraded', reason: 'verification_unavailable' },
     ])
-    expect(told()).toEqual(['alert payments cannot be verified: the chain does not answer; paid requests get 503'])
+    expect(alerts()).toEqual(['alert payments cannot be verified: the chain does not answer; paid requests get 503'])
     await clock.advance(60_000)
     expect(await ready()).toBe(true)
     await fail(1)
-    expect([await ready(), told()]).toEqual([false, []])
+    expect([await ready(), alerts()]).toEqual([false, []])
     chain.outage(false)
     expect((await alice.buy(FOX, { payment })).status).toBe(200)
     expect([await ready(), (await health('chain')).reason]).toEqual([true, null])
-    expect(told()).toEqual(['info payments can be verified again'])
+    expect(alerts()).toEqual(['info payments can be verified again'])
   })
 
   test('of a model is degraded after three failures in a row, of that model alone (contract 19.6)', async () => {
@@ -225,9 +225,9 @@ describe('health', () => {
 
   test('asks nobody, and tells nothing that was said to it', async () => {
     const vendor = scriptedVendor(() => Promise.reject(new Error('https://10.0.0.7/v1?key=s3cret refused')))
-    let asked = 0
+    let requestCount = 0
     const { ports } = kit()
-    const stop = () => (asked++, Promise.reject(new Error('http://node.internal:8545/s3cret')))
+    const stop = () => (requestCount++, Promise.reject(new Error('http://node.internal:8545/s3cret')))
     const { get, buyer, clock } = stage({
       vendor,
       wrap: (inner) => ({
@@ -238,13 +238,13 @@ describe('health', () => {
     })
     const alice = buyer()
     await alice.buy()
-    const before = [asked, vendor.jobs.length]
+    const before = [requestCount, vendor.jobs.length]
     for (const path of PATHS) {
       const { status, body, headers } = await get(path)
       expect([path, status, headers.get('cache-control')]).toEqual([path, 200, 'no-store'])
       expect(JSON.stringify(body)).not.toMatch(/s3cret|10\.0\.0\.7|internal|8545|refused|error/i)
     }
-    expect([asked, vendor.jobs.length]).toEqual(before)
+    expect([requestCount, vendor.jobs.length]).toEqual(before)
     expect(clock.waiting).toBe(0)
   })
 

@@ -32,8 +32,8 @@ describe('GET /api/pricing', () => {
     }
     for (const { path, price } of body.endpoints.filter(({ price }: { price: unknown }) => price !== 'free')) {
       const { mode, amount, min, max } = price
-      const isTold = mode === 'fixed' ? /^\d+\.\d{6}$/.test(amount) : mode === 'dynamic' && Number(min) < Number(max)
-      expect([path, isTold]).toEqual([path, true])
+      const isPriced = mode === 'fixed' ? /^\d+\.\d{6}$/.test(amount) : mode === 'dynamic' && Number(min) < Number(max)
+      expect([path, isPriced]).toEqual([path, true])
     }
     const listed = body.endpoints.flatMap(({ methods }: { methods: string[] }) => methods)
     const described = Object.values<object>(paths)
@@ -96,9 +96,9 @@ describe('GET /brand/numbers.json', () => {
       freeWithheld: 0,
     })
     expect(body.models.withFallbackAllEntries).toBeGreaterThanOrEqual(body.models.withFallback)
-    const shown = shop.offered().filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
-    const paid = shown.filter(isSold).length
-    expect(body.endpoints).toEqual({ paid, free: shown.length - paid })
+    const listed = shop.offered().filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
+    const paid = listed.filter(isSold).length
+    expect(body.endpoints).toEqual({ paid, free: listed.length - paid })
     expect([paid > 4, paid < endpoints.filter(isSold).length]).toEqual([true, true])
     expect(body.networks).toBe(1)
   })

@@ -14,11 +14,11 @@ const HASH = `0x${'ab'.repeat(32)}`
 const OURS = `swapFeeRecipient=${TREASURY}&swapFeeBps=20`
 const TRADE = 'chainId=8453&sellToken=0xSELL&buyToken=0xBUY&sellAmount=100'
 
-type Said = { readonly status: number; readonly body: Json; readonly text?: string; readonly retryAfter?: string }
+type Reply = { readonly status: number; readonly body: Json; readonly text?: string; readonly retryAfter?: string }
 
 /** A gateway before an aggregator that says what a test wants, and what it was asked. */
 function stage(
-  answer: (call: SwapCall, at: { signal: AbortSignal }) => Promise<Said> = async () => ({
+  answer: (call: SwapCall, at: { signal: AbortSignal }) => Promise<Reply> = async () => ({
     status: 200,
     body: { ok: true },
   }),
@@ -29,8 +29,8 @@ function stage(
     feeRecipient: TREASURY,
     call: async (call: SwapCall, at: { signal: AbortSignal }) => {
       calls.push(call)
-      const said = await answer(call, at)
-      return { text: JSON.stringify(said.body), ...said }
+      const reply = await answer(call, at)
+      return { text: JSON.stringify(reply.body), ...reply }
     },
   }
   const made = kit({ ports: { vendors: { swap: vendor } }, ...more })
@@ -410,12 +410,12 @@ describe('what the aggregator says', () => {
 
   test('is forwarded as it came: no number is rounded, no member lost, whether it succeeds or refuses', async () => {
     const text = '{ "a": 12345678901234567890.123456789012345678,\n "a": 1e400, "name": "X", "é": "\\u00e9" }'
-    for (const [status, shown] of [
+    for (const [status, printed] of [
       [200, text],
       [400, `{"error":"X","message":"The swap aggregator refused this request.","status":400,"details":${text}}`],
     ] as const) {
       const { shop } = stage(async () => ({ status, text, body: JSON.parse(text) as Json }))
-      expect(await (await shop.fetch(new Request(ORIGIN + PRICE))).text()).toBe(shown)
+      expect(await (await shop.fetch(new Request(ORIGIN + PRICE))).text()).toBe(printed)
     }
   })
 
@@ -544,11 +544,11 @@ describe('the passthrough', () => {
   })
 
   test('shows nine routes, each under both names, and nothing of the operator’s (contract 11.1)', () => {
-    const shown = swap.filter(({ hidden }) => !hidden)
-    expect(shown.map(({ path, aliases }) => [path, aliases])).toEqual(
-      shown.map(({ path }) => [path, [path.replace('dexagg', 'zerox')]]),
+    const printed = swap.filter(({ hidden }) => !hidden)
+    expect(printed.map(({ path, aliases }) => [path, aliases])).toEqual(
+      printed.map(({ path }) => [path, [path.replace('dexagg', 'zerox')]]),
     )
-    expect([shown.length, JSON.stringify(swap).includes('analytics')]).toEqual([9, false])
+    expect([printed.length, JSON.stringify(swap).includes('analytics')]).toEqual([9, false])
   })
 })
 

@@ -16,7 +16,7 @@ const ADA = { name: 'Ada', image_url: 'https://pictures.example/ada.png' }
 const HOUR = 3_600_000
 
 type Studio = Kit & {
-  readonly asked: string[]
+  readonly requests: string[]
   get(path: string, from?: string): Promise<Answer>
   post(path: string, body: unknown, from?: string): Promise<Answer>
   /** A group whose person has passed the check. */
@@ -25,20 +25,20 @@ type Studio = Kit & {
 
 /** A gateway whose characters are enrolled by a vendor that does as a test says, and writes down what it is asked. */
 function studio(script: Partial<PortraitVendor> = {}, options: KitOptions = {}): Studio {
-  const asked: string[] = []
+  const requests: string[] = []
   let sessions = 0
   const vendor: PortraitVendor = {
     enroll: async ({ name, image }) => (
-      asked.push(`enroll ${name} ${image}`),
+      requests.push(`enroll ${name} ${image}`),
       { kind: 'enrolled', assetId: 'vendor-asset-1' }
     ),
     session: async (name) => (
-      asked.push(`session ${name}`),
+      requests.push(`session ${name}`),
       { token: `token-${++sessions}`, link: `https://check.example/${sessions}`, expiresInSeconds: 120 }
     ),
-    status: async (token) => (asked.push(`status ${token}`), { kind: 'active', groupId: `group of ${token}` }),
+    status: async (token) => (requests.push(`status ${token}`), { kind: 'active', groupId: `group of ${token}` }),
     face: async (group, { image }) => (
-      asked.push(`face ${group} ${image}`),
+      requests.push(`face ${group} ${image}`),
       { kind: 'enrolled', assetId: 'vendor-face-1' }
     ),
     ...script,
@@ -64,7 +64,7 @@ function studio(script: Partial<PortraitVendor> = {}, options: KitOptions = {}):
     )
   return {
     ...subject,
-    asked,
+    requests,
     get,
     post,
     passed: async () => (await post(INIT, { name: 'Ada' })).body.group_id as string,
@@ -77,11 +77,11 @@ const listOf = (wallet: string, field = 'portraits') => `/api/v1/wallet/${wallet
 
 describe('an invented character', () => {
   test('is enrolled for 0.011 USD, with a hosted copy of its picture and a receipt in the body (contract 13.1)', async () => {
-    const { buyer, chain, asked, shop } = studio({}, { ports: { vendors: { media: picture } } })
+    const { buyer, chain, requests, shop } = studio({}, { ports: { vendors: { media: picture } } })
     const alice = buyer()
     const { status, body, headers } = await alice.buy(ADA, { path: PORTRAIT })
     expect((await shop.fetch(new Request(body.image_url))).headers.get('content-type')).toBe('image/png')
-    expect([status, chain.transfers.map(({ value }) => value), asked]).toEqual([
+    expect([status, chain.transfers.map(({ value }) => value), requests]).toEqual([
       200,
       [11_000n],
       [`enroll Ada ${ADA.image_url}`],
@@ -121,13 +121,13 @@ describe('an invented character', () => {
   })
 
   test("whose picture is none is enrolled all the same, and its page or film is not hosted; it is fetched as a stranger's", async () => {
-    const asked: boolean[] = []
+    const requests: boolean[] = []
     const given = [
       { bytes: new Uint8Array(1), type: 'video/mp4' },
       { bytes: new Uint8Array(1), type: 'text/html' },
     ]
     const media: Vendors['media'] = async (_url, { foreign = false }) => (
-      asked.push(foreign),
+      requests.push(foreign),
       given.shift() ?? Promise.reject(new NoMedia('gone'))
     )
     const stream = () => Promise.reject(new Error('not to be streamed'))
@@ -136,7 +136,7 @@ describe('an invented character', () => {
       const { status, body } = await alice.buy(ADA, { path: PORTRAIT })
       expect([status, body.image_url, body.mirrored]).toEqual([200, ADA.image_url, false])
     }
-    expect(asked).toEqual([true, true, true])
+    expect(requests).toEqual([true, true, true])
   })
 
   test('is drawn in videos of the wallet that enrolled it, and of no other (contract 12.22, 13.8, 13.9)', async () => {
@@ -219,9 +219,9 @@ describe('an invented character', () => {
 
 describe('the check of a person', () => {
   test('begins with a link under two names, and is free (contract 13.3)', async () => {
-    const { post, chain, asked } = studio()
+    const { post, chain, requests } = studio()
     const { status, body, headers } = await post(INIT, { name: 'Ada' })
-    expect([status, headers.get('cache-control'), chain.transfers, asked]).toEqual([
+    expect([status, headers.get('cache-control'), chain.transfers, requests]).toEqual([
       200,
       'no-store',
       [],
@@ -338,7 +338,7 @@ describe('the check of a person', () => {
 
 describe('the face of a person', () => {
   test('who has passed the check is enrolled, and counted (contract 13.5, 13.6)', async () => {
-    const { buyer, passed, get, asked, chain } = studio()
+    const { buyer, passed, get, requests, chain } = studio()
     const alice = buyer()
     const group_id = await passed()
     const { status, body } = await alice.buy({ ...ADA, group_id }, { path: FACE })
@@ -353,7 +353,7 @@ describe('the face of a person', () => {
       expect.stringMatching(/^ta_[0-9a-f]{32}$/),
       { success: true, tx_hash: chain.transfers[0]?.transaction ?? '', network: 'base-sepolia' },
     ])
-    expect(asked).toContain(`face group of token-1 ${ADA.image_url}`)
+    expect(requests).toContain(`face group of token-1 ${ADA.image_url}`)
     expect((await alice.buy({ ...ADA, group_id }, { path: FACE })).status).toBe(200)
     expect((await get(`/api/v1/realface/status?groupId=${group_id}`)).body).toMatchObject({
       status: 'active',
@@ -377,16 +377,16 @@ describe('the face of a person', () => {
   })
 
   test('is added by the wallet that enrolled the first one only, also when two are first at once', async () => {
-    const { buyer, passed, chain, asked } = studio()
+    const { buyer, passed, chain, requests } = studio()
     const group_id = await passed()
     const [alice, bob] = [buyer(), buyer('bob')]
     const answers = await Promise.all([alice, bob].map((each) => each.buy({ ...ADA, group_id }, { path: FACE })))
     expect([answers.map(({ status }) => status).sort(), chain.transfers.length]).toEqual([[200, 403], 1])
-    const faces = asked.filter((each) => each.startsWith('face')).length
+    const faces = requests.filter((each) => each.startsWith('face')).length
     const loser = answers[0]?.status === 403 ? alice : bob
     expect([
       (await loser.buy({ ...ADA, group_id }, { path: FACE })).status,
-      asked.filter((each) => each.startsWith('face')).length,
+      requests.filter((each) => each.startsWith('face')).length,
     ]).toEqual([403, faces])
   })
 

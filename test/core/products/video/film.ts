@@ -1,4 +1,7 @@
-/** A product whose work goes on at its vendor's place, for tests: an invented studio that makes films, and says of them what a test wants. */
+/**
+ * A product whose work goes on at its vendor's place, for tests: an invented studio that makes films, and says of them
+ * what a test wants.
+ */
 import { Type } from '@sinclair/typebox'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import {
@@ -27,16 +30,16 @@ const RUNNING: UpstreamStatus = { kind: 'running', progress: 40 }
 /** What the studio was asked, and how often; what it says can be changed at any time. */
 export type Studio = {
   submitted: number
-  looked: string[]
+  polled: string[]
   fetched: number
   submit: (order: Order<unknown>) => Promise<void> | void
-  says: (handle: string, looking: UpstreamPollContext) => Promise<UpstreamStatus> | UpstreamStatus
+  status: (handle: string, looking: UpstreamPollContext) => Promise<UpstreamStatus> | UpstreamStatus
 }
 
 export type Cinema = Kit & { readonly studio: Studio }
 
 export function cinema({ ports: { vendors, ...ports } = {}, ...options }: KitOptions = {}): Cinema {
-  const studio: Studio = { submitted: 0, looked: [], fetched: 0, submit: () => {}, says: () => RUNNING }
+  const studio: Studio = { submitted: 0, polled: [], fetched: 0, submit: () => {}, status: () => RUNNING }
   const film = paid({
     name: 'films.generations',
     path: FILMS,
@@ -68,8 +71,8 @@ export function cinema({ ports: { vendors, ...ports } = {}, ...options }: KitOpt
       return { handle: `film of ${order.id}` }
     },
     async pollUpstream(handle, looking) {
-      studio.looked.push(handle)
-      return await studio.says(handle, looking)
+      studio.polled.push(handle)
+      return await studio.status(handle, looking)
     },
     show: ({ made, media, created }, { href }) => ({
       status: 'completed',

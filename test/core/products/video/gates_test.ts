@@ -1,4 +1,6 @@
-/** Every gate of the video request, as data: each request is judged before the 402, charges nothing and asks no vendor. */
+/**
+ * Every gate of the video request, as data: each request is judged before the 402, charges nothing and asks no vendor.
+ */
 import { describe, expect, test } from 'bun:test'
 import { videoRows } from '../../../../core/products/video/catalog.ts'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
@@ -15,7 +17,7 @@ type Gate = {
   readonly path?: string
   readonly body: unknown
   readonly status: number
-  readonly says?: readonly string[]
+  readonly messages?: readonly string[]
   readonly price?: Readonly<Record<string, unknown>>
   readonly inferred?: string
   readonly switch?: string
@@ -24,11 +26,14 @@ const gates = vectors.gates as readonly Gate[]
 
 /** A shop of videos whose vendor, storage and chain write down what they are asked. */
 function shopOf(setup: KitOptions = {}) {
-  const asked: string[] = []
-  const ask = (what: string) => (): Promise<never> => (asked.push(what), Promise.reject(new Error('not to be asked')))
+  const requests: string[] = []
+  const ask = (what: string) => (): Promise<never> => (
+    requests.push(what),
+    Promise.reject(new Error('not to be asked'))
+  )
   const vendor: VideoVendor = { submit: ask('submit'), pollUpstream: ask('pollUpstream') }
   const storage = (real: object) =>
-    new Proxy(real, { get: (target, verb: string) => (asked.push(verb), target[verb as keyof typeof target]) })
+    new Proxy(real, { get: (target, verb: string) => (requests.push(verb), target[verb as keyof typeof target]) })
   const subject = kit({
     endpoints: video,
     ports: { vendors: { video: () => vendor } },
@@ -39,8 +44,8 @@ function shopOf(setup: KitOptions = {}) {
     }),
     ...setup,
   })
-  asked.length = 0
-  return { ...subject, asked, alice: subject.buyer() }
+  requests.length = 0
+  return { ...subject, requests, alice: subject.buyer() }
 }
 
 /** The operator has switched videos and sounds to refer to off. */
@@ -56,9 +61,9 @@ const off: readonly Endpoint[] = video.map((endpoint) => {
 const shops = { on: shopOf(), off: shopOf({ endpoints: off }) }
 
 async function judged({ path = GENERATIONS, body, ...gate }: Gate): Promise<Answer> {
-  const { alice, asked, chain } = shops[gate.switch === 'off' ? 'off' : 'on']
+  const { alice, requests, chain } = shops[gate.switch === 'off' ? 'off' : 'on']
   const answer = await alice.ask(body, { path })
-  expect(asked).toEqual([])
+  expect(requests).toEqual([])
   expect(chain.transfers).toEqual([])
   return answer
 }
@@ -84,7 +89,7 @@ describe('a request that is refused before its 402', () => {
     test(`${gate.rule}: ${short(gate.body)}`, async () => {
       const { status, body, headers } = await judged(gate)
       expect([status, headers.get('payment-required'), body.accepts]).toEqual([400, null, undefined])
-      for (const fragment of gate.says ?? []) expect(body.message).toContain(fragment)
+      for (const fragment of gate.messages ?? []) expect(body.message).toContain(fragment)
       expect(body.inferred_input_type).toBe(gate.inferred)
     })
   }
@@ -95,7 +100,7 @@ describe('videos and sounds to refer to, while they are switched off', () => {
     test(`${gate.rule}: ${short(gate.body)}`, async () => {
       const { status, body, headers } = await judged(gate)
       expect([status, headers.get('retry-after'), headers.get('payment-required')]).toEqual([503, '300', null])
-      for (const fragment of gate.says ?? []) expect(body.message).toContain(fragment)
+      for (const fragment of gate.messages ?? []) expect(body.message).toContain(fragment)
     })
   }
 })
@@ -113,7 +118,10 @@ const REFERRING = [E2, FAST, MINI]
 
 type Body = Readonly<Record<string, unknown>>
 type Price = Readonly<Record<string, unknown>>
-/** What a statement says: requests that are quoted, each with members of its price, and requests that are 400, each with words of its message. */
+/**
+ * What a statement says: requests that are quoted, each with members of its price, and requests that are 400, each with
+ * words of its message.
+ */
 type Statement = readonly [
   law: string,
   quoted: readonly (readonly [Body, Price])[],
@@ -122,8 +130,8 @@ type Statement = readonly [
 
 const lengths = (model: string | undefined, seconds: readonly number[]) =>
   seconds.map((durationSeconds) => [{ model, duration_seconds: durationSeconds }, { durationSeconds }] as const)
-const notLengths = (model: string | undefined, seconds: readonly number[], ...says: readonly string[]) =>
-  seconds.map((duration_seconds) => [{ model, duration_seconds }, 'duration_seconds', ...says] as const)
+const notLengths = (model: string | undefined, seconds: readonly number[], ...messages: readonly string[]) =>
+  seconds.map((duration_seconds) => [{ model, duration_seconds }, 'duration_seconds', ...messages] as const)
 const sizes = (model: string | undefined, resolutions: readonly string[]) =>
   resolutions.map((resolution) => [{ model, resolution }, { resolution }] as const)
 const notSizes = (model: string | undefined, resolutions: readonly string[]) =>
@@ -382,10 +390,10 @@ describe('the statements of the contract', () => {
       expect([request, status]).toEqual([request, 402])
       expect(body.price).toMatchObject(price)
     }
-    for (const [request, ...says] of refused) {
+    for (const [request, ...messages] of refused) {
       const { status, body } = await judged(asking(request))
       expect([request, status]).toEqual([request, 400])
-      for (const words of says) expect([request, body.message]).toEqual([request, expect.stringContaining(words)])
+      for (const words of messages) expect([request, body.message]).toEqual([request, expect.stringContaining(words)])
     }
   })
 
@@ -531,13 +539,13 @@ describe('the gates', () => {
       }
     }
     expect([...statuses].sort()).toEqual([400, 402])
-    expect(shops.on.asked).toEqual([])
+    expect(shops.on.requests).toEqual([])
   })
 
   test('what is signed after the gates is checked again: a paid bad request is as free', async () => {
-    const { alice, asked, chain } = shopOf()
+    const { alice, requests, chain } = shopOf()
     const payment = alice.sign(await alice.ask({ prompt: 'a red fox' }, { path: GENERATIONS }))
     const { status } = await alice.buy({ prompt: 'a red fox', resolution: '4K' }, { path: GENERATIONS, payment })
-    expect([status, asked, chain.transfers]).toEqual([400, [], []])
+    expect([status, requests, chain.transfers]).toEqual([400, [], []])
   })
 })

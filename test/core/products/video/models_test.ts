@@ -222,7 +222,8 @@ describe('an override', () => {
         .amount,
     ).toBe('4.001000')
     expect((await quote(rowsWith({ id: C1, rates: { perSecond: '0.5' } }), {})).price.amount).toBe('4.201000')
-    expect((await quote(rowsWith({ id: C1, rates: { perMillionTokens: '1' } }), {})).price.amount).toBe('0.092098') // 8*21690*0.5/1e6*1.05 = 0.091098
+    // 8*21690*0.5/1e6*1.05 = 0.091098
+    expect((await quote(rowsWith({ id: C1, rates: { perMillionTokens: '1' } }), {})).price.amount).toBe('0.092098')
   })
 
   test('that leaves a resolution without a rate, or says nonsense, is a mistake that names row and field', () => {

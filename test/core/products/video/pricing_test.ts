@@ -60,14 +60,14 @@ describe('video prices', () => {
         ...(videos && { reference_videos: clips(videos) }),
         ...(audios && { reference_audios: clips(audios) }),
       }
-      const asked = [
+      const reply = [
         await alice.ask({ ...order, prompt: 'a red fox', duration_seconds: seconds }, { path: GENERATIONS }),
         await alice.ask(
           { ...order, content: [{ type: 'text', text: 'a red fox' }], duration: seconds },
           { path: PARTS },
         ),
       ]
-      for (const { status, body, headers } of asked) {
+      for (const { status, body, headers } of reply) {
         expect(status).toBe(402)
         expect(body.price).toEqual({
           amount,

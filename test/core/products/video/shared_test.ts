@@ -462,7 +462,7 @@ describe('a poll', () => {
 
 describe('a submit', () => {
   const order = { model: E2, prompt: 'a red fox' }
-  const refusals: readonly (readonly [law: string, body: object, error: ApiError, status: number, said: object])[] = [
+  const refusals: readonly (readonly [law: string, body: object, error: ApiError, status: number, input: object])[] = [
     [
       'with a reference audio that is too long for the vendor is 400 INVALID_VIDEO_REQUEST (contract 12.27)',
       { ...order, reference_audios: [{ url: CLIP_URL }] },
@@ -499,7 +499,7 @@ describe('a submit', () => {
       { code: 'RATE_LIMITED', retry_after_seconds: 9 },
     ],
   ]
-  test.each(refusals)('%s', async (_, body, error, status, said) => {
+  test.each(refusals)('%s', async (_, body, error, status, order) => {
     const { alice, chain } = studio({ submit: () => Promise.reject(error) })
     const answer = await alice.buy(body, { path: GENERATIONS })
     expect([answer.status, answer.headers.get('retry-after'), chain.transfers]).toEqual([
@@ -507,7 +507,7 @@ describe('a submit', () => {
       status === 429 ? '9' : null,
       [],
     ])
-    expect(answer.body).toMatchObject(said)
+    expect(answer.body).toMatchObject(order)
   })
 
   test('that the vendor does not take within 20 seconds is 504, uncharged (contract 12.41)', async () => {
@@ -565,8 +565,8 @@ describe('a video', () => {
       ports: { vendors: { video: () => vendor } },
       wrap: (ports) => ({
         ...ports,
-        objects: { ...ports.objects, put: (...asked) => (steps.push('mirrored'), ports.objects.put(...asked)) },
-        chain: { ...ports.chain, settle: (...asked) => (steps.push('settled'), ports.chain.settle(...asked)) },
+        objects: { ...ports.objects, put: (...args) => (steps.push('mirrored'), ports.objects.put(...args)) },
+        chain: { ...ports.chain, settle: (...args) => (steps.push('settled'), ports.chain.settle(...args)) },
       }),
     })
     const alice = subject.buyer()
@@ -603,16 +603,16 @@ describe('what is remembered', () => {
     expect([model, Object.keys(request).sort()]).toEqual([E2, ['_', 'duration_seconds', 'model']])
     const vendor = scriptedVideo({ pollUpstream: done })
     const vendors = { video: () => vendor } as never
-    const looked = await pollUpstream(JSON.stringify(['vendor-e', 'job-1']), {
+    const status = await pollUpstream(JSON.stringify(['vendor-e', 'job-1']), {
       request,
       catalog,
       vendors,
       signal: new AbortController().signal,
     })
-    if (looked.kind !== 'done') return expect.unreachable()
-    expect(looked.made.media).toEqual({ folder: 'videos', urls: [CLIP], kinds: ['video'] })
+    if (status.kind !== 'done') return expect.unreachable()
+    expect(status.made.media).toEqual({ folder: 'videos', urls: [CLIP], kinds: ['video'] })
     const stored = {
-      made: JSON.parse(JSON.stringify(looked.made.result)),
+      made: JSON.parse(JSON.stringify(status.made.result)),
       media: [{ key: 'k', url: null, source: CLIP_URL }],
       created: 5,
     }

@@ -1,4 +1,7 @@
-/** Two authorizations in one request: the deposit moves first, the fee only then; neither is lost, repeated or given away, whatever breaks in between. */
+/**
+ * Two authorizations in one request: the deposit moves first, the fee only then; neither is lost, repeated or given
+ * away, whatever breaks in between.
+ */
 import { describe, expect, test } from 'bun:test'
 import type { Payment, Ports } from '../../../../core/mod.ts'
 import { actors, BRIDGE, failing } from '../../../actors.ts'
@@ -76,9 +79,9 @@ describe('a deposit', () => {
 
   test('is quoted at its fee alone, under both paths, and says which fields it takes (contract 18.8, 18.9)', async () => {
     const { alice, order } = counter()
-    const { body: asked } = await order()
+    const { body: request } = await order()
     for (const path of [FUND, ALIAS]) {
-      const { status, body } = await alice.ask(asked, { path })
+      const { status, body } = await alice.ask(request, { path })
       expect([status, body.price.amount, body.accepts[0].amount, Object.keys(body.body_fields)]).toEqual([
         402,
         '0.011000',
@@ -370,7 +373,7 @@ describe('a process that dies', () => {
     let isDead = false
     const subject = counter({
       wrap: crashing((storage) => ({
-        claimSettlement: (...asked) => (isDead ? never() : storage.claimSettlement(...asked)),
+        claimSettlement: (...args) => (isDead ? never() : storage.claimSettlement(...args)),
       })),
     })
     const order = await subject.order()
@@ -392,7 +395,7 @@ describe('a process that dies', () => {
     let isDead = true
     const subject = counter({
       wrap: crashing((storage) => ({
-        finishSettlement: (...asked) => (isDead ? never() : storage.finishSettlement(...asked)),
+        finishSettlement: (...args) => (isDead ? never() : storage.finishSettlement(...args)),
       })),
     })
     const order = await subject.order()
@@ -413,7 +416,7 @@ describe('a process that dies', () => {
     let isDead = true
     const subject = counter({
       wrap: crashing((storage) => ({
-        claimSettlement: (...asked) => (isDead ? never() : storage.claimSettlement(...asked)),
+        claimSettlement: (...args) => (isDead ? never() : storage.claimSettlement(...args)),
       })),
     })
     const order = await subject.order()

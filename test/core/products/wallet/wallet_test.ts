@@ -30,7 +30,7 @@ test('a wallet is asked about as the chain spells its payers', () => {
   ]
   const terms = () => kit().chain.terms(START)
   for (const each of spelled)
-    expect([each.toLowerCase(), shouted(each)].map((said) => walletOf(said, { terms }))).toEqual([each, each])
+    expect([each.toLowerCase(), shouted(each)].map((text) => walletOf(text, { terms }))).toEqual([each, each])
 })
 
 describe('GET /api/v1/balance', () => {
@@ -63,9 +63,9 @@ describe('GET /api/v1/balance', () => {
   })
 
   test('is 400 with its path and message for what is no address, and nobody is asked (contract 18.3, 18.14)', async () => {
-    let asked = 0
+    let requestCount = 0
     const { chain } = kit()
-    const { get } = stage({ ports: { chain: { ...chain, balance: async () => (asked++, usdc(0n)) } } })
+    const { get } = stage({ ports: { chain: { ...chain, balance: async () => (requestCount++, usdc(0n)) } } })
     for (const query of [
       '',
       '?address=',
@@ -86,7 +86,7 @@ describe('GET /api/v1/balance', () => {
         },
       ])
     }
-    expect(asked).toBe(0)
+    expect(requestCount).toBe(0)
   })
 
   test('is 503 while the chain does not answer, without a word of what it said', async () => {
@@ -169,7 +169,7 @@ describe('GET /api/v1/wallet/{address}/reconciliation', () => {
   })
 
   test('asks the ledger for 30 days, and shows nothing of other gateways', async () => {
-    const asked: unknown[] = []
+    const requests: unknown[] = []
     const each: Spend = {
       gateway: 'main',
       endpoint: 'search',
@@ -205,10 +205,13 @@ describe('GET /api/v1/wallet/{address}/reconciliation', () => {
       },
       { ...each, gateway: 'testnet', spent: usdc(9_000_000n), lastAt: START },
     ]
-    const storage: Storage = { ...memoryStorage(), spendByModel: async (...question) => (asked.push(question), rows) }
+    const storage: Storage = {
+      ...memoryStorage(),
+      spendByModel: async (...question) => (requests.push(question), rows),
+    }
     const { spent, chain } = stage({ ports: { storage } })
     const { body } = await spent(chain.wallet('alice'))
-    expect(asked).toEqual([[chain.wallet('alice'), START - 30 * DAY]])
+    expect(requests).toEqual([[chain.wallet('alice'), START - 30 * DAY]])
     expect(body.totals).toEqual({ usd: '0.186000', calls: 10, input_tokens: 12, output_tokens: 24 })
     expect(body.per_model).toEqual([
       { model: 'vendor-a/chat', usd: '0.105000', calls: 9, input_tokens: 12, output_tokens: 24 },

@@ -1,4 +1,7 @@
-/** A stream is a reply from its first real event on: until then it may fail over to another model, or be refused (decision 17). */
+/**
+ * A stream is a reply from its first real event on: until then it may fail over to another model, or be refused
+ * (decision 17).
+ */
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../../../adapters/chains/memory.ts'
 import {
@@ -13,10 +16,10 @@ import {
 import { catalog, type ChatAnswer, type Fields, type ChatFormat } from '../../../../../core/mod.ts'
 import { isAnswerStart } from '../../../../../core/products/chat/formats/answer_start.ts'
 import { rateLimited } from '../../../../../core/http/errors.ts'
-import { COMPLETIONS, HELLO, MODEL, reading, said, STREAM, streaming, table } from '../../../call/stream_kit.ts'
+import { COMPLETIONS, HELLO, MODEL, reading, deltaChunk, STREAM, streaming, table } from '../../../call/stream_kit.ts'
 
-const ROLE = said({ role: 'assistant', content: '' })
-const HI = said({ content: 'Hi' })
+const ROLE = deltaChunk({ role: 'assistant', content: '' })
+const HI = deltaChunk({ content: 'Hi' })
 
 /** Streams in which nobody says anything. */
 const NOTHING: readonly (readonly [string, readonly (string | Error)[]])[] = [
@@ -193,12 +196,12 @@ describe('a paid stream', () => {
     const pieces = chatPieces(': ping\n\n', ROLE)
     const { post, signed, clock } = await table(streaming(pieces.answer))
     let response: Response | undefined
-    const asked = post(STREAM, { payment: await signed() }).then((reply) => (response = reply))
+    const pending = post(STREAM, { payment: await signed() }).then((reply) => (response = reply))
     await pieces.requested()
     await clock.settle()
     expect(response).toBeUndefined()
     pieces.push(HI)
-    const reader = reading(await asked)
+    const reader = reading(await pending)
     expect([await reader.next(), await reader.next(), await reader.next()]).toEqual([': working\n\n', ROLE, HI])
     await reader.leave()
   })
@@ -229,9 +232,15 @@ describe('a paid stream', () => {
   )
 
   test('that begins with white space passes it on with the first word, as it came', async () => {
-    const pieces = [ROLE, said({ content: ' \n' }), said({ content: '  ' }), HI, said({ content: '\n\n' })]
+    const pieces = [
+      ROLE,
+      deltaChunk({ content: ' \n' }),
+      deltaChunk({ content: '  ' }),
+      HI,
+      deltaChunk({ content: '\n\n' }),
+    ]
     const { post, signed, chain, idle } = await table(
-      streaming(streamAnswer([...pieces, said({}, { finish: 'stop' }), DONE])),
+      streaming(streamAnswer([...pieces, deltaChunk({}, { finish: 'stop' }), DONE])),
     )
     const text = await (await post(STREAM, { payment: await signed() })).text()
     await idle()
@@ -254,7 +263,7 @@ describe('a paid stream', () => {
 
   test('that sends more than four megabytes without a word is 503, and its upstream is left', async () => {
     let [reads, isCancelled] = [0, false]
-    const pad = said({ role: 'assistant', content: '' }, { pad: 'x'.repeat(1 << 20) })
+    const pad = deltaChunk({ role: 'assistant', content: '' }, { pad: 'x'.repeat(1 << 20) })
     const stream = {
       next: async () => (reads++, new TextEncoder().encode(pad)),
       cancel: () => void (isCancelled = true),
@@ -272,7 +281,7 @@ describe('a paid stream', () => {
     [{ refusal: 'No.' }],
     [{ content: 'Hi' }],
   ])('has begun with %j', async (delta) => {
-    const pieces = chatPieces(ROLE, said(delta as Fields))
+    const pieces = chatPieces(ROLE, deltaChunk(delta as Fields))
     const { post, signed } = await table(streaming(pieces.answer))
     const response = await post(STREAM, { payment: await signed() })
     expect(response.status).toBe(200)
@@ -300,7 +309,7 @@ describe('an answer of white space in a format that its vendor speaks', () => {
   const begin = ['message_start', { message: { id: 'm', content: [], usage: { input_tokens: 1 } } }] as const
   const message = (text: string) => ({ type: 'message', role: 'assistant', content: [{ type: 'output_text', text }] })
   const [chat46, contents] = ['vendor-g/chat-4.6-medium', [{ role: 'user', parts: [{ text: 'Hello' }] }]]
-  const said = { model: chat46, messages, max_tokens: 10 }
+  const input = { model: chat46, messages, max_tokens: 10 }
   const gemini = (verb: string) => `/api/v1beta/models/vendor-b/chat-3.8-flash:${verb}`
   const part = (text: string) => ({ candidates: [{ content: { parts: [{ text }] }, finishReason: 'STOP' }] })
 
@@ -309,7 +318,7 @@ describe('an answer of white space in a format that its vendor speaks', () => {
     [
       'messages',
       '/api/v1/messages',
-      said,
+      input,
       (text) => ({ type: 'message', role: 'assistant', content: [{ type: 'text', text }], stop_reason: 'end_turn' }),
       '/api/v1/messages',
       [events(begin, ...blankText, ...stop), events(begin, ...thinking, ...blankText, ...stop)],
@@ -350,18 +359,18 @@ describe('an answer of white space in a format that its vendor speaks', () => {
     return { status: response.status, text, paid: chain.transfers.length }
   }
 
-  for (const [wire, path, body, whole, streamPath, streams] of NATIVE) {
-    test(`${wire}: is 503 and uncharged; with a word in it, it is passed on as it came`, async () => {
-      const ask = (text: string) => buy(wire, { kind: 'whole', body: whole(text) as Fields }, { path, body })
+  for (const [format, path, body, whole, streamPath, streams] of NATIVE) {
+    test(`${format}: is 503 and uncharged; with a word in it, it is passed on as it came`, async () => {
+      const ask = (text: string) => buy(format, { kind: 'whole', body: whole(text) as Fields }, { path, body })
       expect(await ask('   \n ')).toMatchObject({ status: 503, paid: 0 })
       const good = await ask(' \n Hi  \n')
       expect([good.status, good.paid, good.text.includes(JSON.stringify(' \n Hi  \n'))]).toEqual([200, 1, true])
     })
 
-    test(`${wire}: is not settled as a stream (contract 6.29)`, async () => {
-      const streamed = wire === 'generate_content' ? body : { ...body, stream: true }
+    test(`${format}: is not settled as a stream (contract 6.29)`, async () => {
+      const streamed = format === 'generate_content' ? body : { ...body, stream: true }
       for (const pieces of streams)
-        expect((await buy(wire, streamAnswer(pieces), { path: streamPath, body: streamed })).paid).toBe(0)
+        expect((await buy(format, streamAnswer(pieces), { path: streamPath, body: streamed })).paid).toBe(0)
     })
   }
 })
@@ -429,7 +438,7 @@ describe('the first real event', () => {
       true,
     ],
   ]
-  test.each(cases)('%s: %j is one: %p', (wire, told, is) => {
-    expect(isAnswerStart(`data: ${JSON.stringify(told)}\n\n`, wire)).toBe(is)
+  test.each(cases)('%s: %j is one: %p', (format, expected, is) => {
+    expect(isAnswerStart(`data: ${JSON.stringify(expected)}\n\n`, format)).toBe(is)
   })
 })

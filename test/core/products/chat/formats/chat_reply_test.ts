@@ -1,4 +1,7 @@
-/** What a chat answer says, and what becomes of a request whose model fails: its code, its fallback, and its money (contract 6.53). */
+/**
+ * What a chat answer says, and what becomes of a request whose model fails: its code, its fallback, and its money
+ * (contract 6.53).
+ */
 import { describe, expect, test } from 'bun:test'
 import { type ChatScript, scriptedChat, USAGE, wholeAnswer } from '../../../../../adapters/providers/scripted/chat.ts'
 import {
@@ -37,7 +40,7 @@ const choice = (message: Fields, finish = 'stop'): Fields => ({
   choices: [{ index: 0, message, finish_reason: finish }],
   usage: USAGE,
 })
-const said = async (message: Fields, finish?: string) => (await replyTo(choice(message, finish))).choices[0]
+const replyOf = async (message: Fields, finish?: string) => (await replyTo(choice(message, finish))).choices[0]
 
 const CALLS = [{ id: 'call_1', type: 'function', function: { name: 'look', arguments: '{}' } }]
 
@@ -103,13 +106,13 @@ describe('an answer', () => {
   })
 
   test('that was cut off at max_tokens says so', async () => {
-    expect((await said({ role: 'assistant', content: 'Hel' }, 'length')).finish_reason).toBe('length')
+    expect((await replyOf({ role: 'assistant', content: 'Hel' }, 'length')).finish_reason).toBe('length')
   })
 })
 
 describe('reasoning', () => {
   test('stands in reasoning_content, beside the text', async () => {
-    expect((await said({ content: 'Blue.', reasoning_content: 'Rayleigh.' })).message).toEqual({
+    expect((await replyOf({ content: 'Blue.', reasoning_content: 'Rayleigh.' })).message).toEqual({
       role: 'assistant',
       content: 'Blue.',
       reasoning_content: 'Rayleigh.',
@@ -117,7 +120,7 @@ describe('reasoning', () => {
   })
 
   test('that a vendor calls otherwise is called reasoning_content', async () => {
-    expect((await said({ content: 'Blue.', reasoning: 'Rayleigh.' })).message).toEqual({
+    expect((await replyOf({ content: 'Blue.', reasoning: 'Rayleigh.' })).message).toEqual({
       role: 'assistant',
       content: 'Blue.',
       reasoning_content: 'Rayleigh.',
@@ -127,13 +130,13 @@ describe('reasoning', () => {
   test('that there was none of is no member, empty or null as it came', async () => {
     for (const reasoning_content of ['', null, undefined])
       expect(
-        (await said({ content: 'Blue.', ...(reasoning_content !== undefined && { reasoning_content }) })).message,
+        (await replyOf({ content: 'Blue.', ...(reasoning_content !== undefined && { reasoning_content }) })).message,
       ).toEqual({ role: 'assistant', content: 'Blue.' })
   })
 
   test('on a tool turn never leaks into the content, which is the empty text (contract 6.26)', async () => {
     for (const content of [null, '', 'I will look.', undefined]) {
-      const { message, finish_reason } = await said(
+      const { message, finish_reason } = await replyOf(
         { ...(content !== undefined && { content }), reasoning_content: 'Let me look.', tool_calls: CALLS },
         'tool_calls',
       )
@@ -151,14 +154,14 @@ describe('reasoning', () => {
   test('is the text of an answer that has no other, so that nobody pays for a blank (contract 6.28)', async () => {
     for (const content of [null, '', undefined]) {
       expect(
-        (await said({ ...(content !== undefined && { content }), reasoning_content: 'Rayleigh.' })).message,
+        (await replyOf({ ...(content !== undefined && { content }), reasoning_content: 'Rayleigh.' })).message,
       ).toEqual({ role: 'assistant', content: 'Rayleigh.', reasoning_content: 'Rayleigh.' })
     }
   })
 
   test('is the text also where a vendor lists no tool calls, or null for them', async () => {
     for (const tool_calls of [[], null])
-      expect((await said({ content: '', reasoning_content: 'Rayleigh.', tool_calls })).message.content).toBe(
+      expect((await replyOf({ content: '', reasoning_content: 'Rayleigh.', tool_calls })).message.content).toBe(
         'Rayleigh.',
       )
   })
@@ -171,7 +174,7 @@ describe('a <think> block', () => {
       ['It is <think>hm</think>blue.', 'It is blue.', 'hm'],
       ['Blue.<think>cut', 'Blue.', 'cut'],
     ])
-      expect((await said({ content: content as string })).message).toMatchObject({
+      expect((await replyOf({ content: content as string })).message).toMatchObject({
         content: visible,
         reasoning_content: thought,
       })

@@ -105,22 +105,26 @@ describe('what a reader pays for', () => {
 })
 
 describe('watched()', () => {
-  for (const [format, told, last, usage] of native) {
-    const body = told.slice(0, told.length - last).join('')
-    const closing = told.slice(told.length - last).join('')
+  for (const [format, reported, last, usage] of native) {
+    const body = reported.slice(0, reported.length - last).join('')
+    const closing = reported.slice(reported.length - last).join('')
 
     test(`${format}: passes the bytes of its vendor, holds the last event back, and knows the usage`, async () => {
-      const stream = forwardedStream(upstream(...told), { format })
-      const { text, closing: held, error, pieces } = await heard(stream)
-      expect([error, text, held]).toEqual([undefined, body, last > 0 ? closing : ''])
-      expect([pieces.length, stream.hasContent(), stream.usage()]).toEqual([told.length - last, true, usage as never])
+      const stream = forwardedStream(upstream(...reported), { format })
+      const { text, closing: stored, error, pieces } = await heard(stream)
+      expect([error, text, stored]).toEqual([undefined, body, last > 0 ? closing : ''])
+      expect([pieces.length, stream.hasContent(), stream.usage()]).toEqual([
+        reported.length - last,
+        true,
+        usage as never,
+      ])
     })
 
     test(`${format}: cut at any byte, or into single ones, the same bytes go out`, async () => {
-      const whole = told.join('')
+      const whole = reported.join('')
       for (let at = 1; at < utf8(whole).length; at++) {
-        const { text, closing: held, error } = await heard(forwardedStream(cutAt(whole, at), { format }))
-        expect([at, error, text + held]).toEqual([at, undefined, whole])
+        const { text, closing, error } = await heard(forwardedStream(cutAt(whole, at), { format }))
+        expect([at, error, text + closing]).toEqual([at, undefined, whole])
       }
       for (const size of [1, 2, 3, 7])
         expect(await heard(forwardedStream(cutAt(whole, 0, size), { format }))).toMatchObject({
@@ -130,13 +134,13 @@ describe('watched()', () => {
     })
 
     test(`${format}: a vendor that writes no space, or other line ends, is written down as the contract says, cut anywhere`, async () => {
-      const plain = told.join('')
+      const plain = reported.join('')
       const tight = plain.replace(/^(data|event): /gm, '$1:')
       const returned = (text: string) => text.replaceAll('\n', '\r\n')
       for (const odd of [tight, returned(plain), returned(tight), plain.replaceAll('\n', '\r')]) {
         for (let at = 0; at < utf8(odd).length; at += 3) {
-          const { text, closing: held, error } = await heard(forwardedStream(cutAt(odd, at), { format }))
-          expect([at, error, text + held]).toEqual([at, undefined, plain])
+          const { text, closing, error } = await heard(forwardedStream(cutAt(odd, at), { format }))
+          expect([at, error, text + closing]).toEqual([at, undefined, plain])
         }
         expect(await heard(forwardedStream(cutAt(odd, 0, 1), { format }))).toMatchObject({
           text: body,
@@ -148,11 +152,11 @@ describe('watched()', () => {
     test(`${format}: comments and pings before, between and after break nothing`, async () => {
       const pinged = [
         ': warming up\n\n',
-        ...told.flatMap((event) => [event, ':\n\n', 'event: ping\ndata: {"type": "ping"}\n\n']),
+        ...reported.flatMap((event) => [event, ':\n\n', 'event: ping\ndata: {"type": "ping"}\n\n']),
       ]
       const stream = forwardedStream(upstream(...pinged), { format })
-      const { text, closing: held, error } = await heard(stream)
-      expect([error, text.replace(/^:.*\n\n|^event: ping\n.*\n\n/gm, ''), held]).toEqual([
+      const { text, closing: stored, error } = await heard(stream)
+      expect([error, text.replace(/^:.*\n\n|^event: ping\n.*\n\n/gm, ''), stored]).toEqual([
         undefined,
         body,
         last > 0 ? closing : '',
@@ -161,7 +165,7 @@ describe('watched()', () => {
     })
 
     test(`${format}: one that ends without its end is broken, and what came before is out`, async () => {
-      const cut = told.slice(0, format === 'generate_content' || format === 'responses' ? 1 : 2)
+      const cut = reported.slice(0, format === 'generate_content' || format === 'responses' ? 1 : 2)
       expect(await heard(forwardedStream(upstream(...cut), { format }))).toMatchObject({
         text: cut.join(''),
         error: BROKEN,
@@ -173,7 +177,7 @@ describe('watched()', () => {
     })
 
     test(`${format}: an error among the events is thrown in our words, after what came before it, cut anywhere`, async () => {
-      const [first = '', second = ''] = told
+      const [first = '', second = ''] = reported
       const errors = [
         'data: {"error": {"message": "secret of the vendor"}}\n\n',
         'event: error\ndata: {"type": "error", "error": {"message": "secret of the vendor"}}\n\n',
@@ -203,26 +207,28 @@ describe('watched()', () => {
     })
 
     test(`${format}: a broken connection is thrown as it is`, async () => {
-      expect(await heard(forwardedStream(upstream(told[0] ?? '', new Error('reset')), { format }))).toMatchObject({
-        text: told[0] ?? '',
+      expect(await heard(forwardedStream(upstream(reported[0] ?? '', new Error('reset')), { format }))).toMatchObject({
+        text: reported[0] ?? '',
         error: 'reset',
       })
     })
   }
 
   test('is over with its last event: a vendor that keeps the line open, or goes on, is not waited for', async () => {
-    for (const [format, told, last] of native) {
+    for (const [format, reported, last] of native) {
       if (last === 0) continue
-      let asked = 0
+      let requestCount = 0
       const open = {
         next: () =>
-          asked++ < told.length ? Promise.resolve(utf8(told[asked - 1] ?? '')) : new Promise<undefined>(() => {}),
+          requestCount++ < reported.length
+            ? Promise.resolve(utf8(reported[requestCount - 1] ?? ''))
+            : new Promise<undefined>(() => {}),
         cancel() {},
       }
       expect((await heard(forwardedStream(open, { format }))).error).toBeUndefined()
-      const goingOn = [...told.slice(0, -1), `${told.at(-1)}data: more\n\n`]
+      const goingOn = [...reported.slice(0, -1), `${reported.at(-1)}data: more\n\n`]
       expect(await heard(forwardedStream(upstream(...goingOn), { format }))).toMatchObject({
-        closing: told.at(-1) ?? '',
+        closing: reported.at(-1) ?? '',
         error: undefined,
       })
     }
@@ -268,12 +274,12 @@ describe('watched() in chat', () => {
 
   test('gives the model our name, in both spellings, and leaves alone what others said', async () => {
     const model = { upstream: 'gpt-x', publicId: 'vendor-a/chat' }
-    const said = [
+    const texts = [
       chunk({ content: 'I am "model":"gpt-x"' }, { model: 'gpt-x' }),
       chunk({}, { finish: 'stop', model: 'gpt-x' }),
     ]
     for (const spell of [(text: string) => text, (text: string) => text.replaceAll('"model":"', '"model": "')]) {
-      const { text } = await heard(forwardedStream(upstream(...said.map(spell), DONE), { format: 'chat', model }))
+      const { text } = await heard(forwardedStream(upstream(...texts.map(spell), DONE), { format: 'chat', model }))
       const chunks = text
         .split('\n\n')
         .filter(Boolean)
@@ -285,14 +291,14 @@ describe('watched() in chat', () => {
 
   test('gives a model that calls itself otherwise our name as well', async () => {
     const model = { upstream: 'gpt-x', publicId: 'vendor-a/chat' }
-    const said = [
+    const chunks = [
       chunk({ role: 'assistant' }, { model: 'gpt-x-2026-11-20' }),
       chunk({ content: 'hi' }, { model: 'gpt-x-2026-11-20' }),
       chunk({ content: 'ho' }, { model: 'gpt-x-2026-11-20' }),
       chunk({}, { finish: 'stop', model: 'gpt-x-2026-11-20' }),
       DONE,
     ]
-    const { text } = await heard(forwardedStream(upstream(...said), { format: 'chat', model }))
+    const { text } = await heard(forwardedStream(upstream(...chunks), { format: 'chat', model }))
     expect([text.includes('gpt-x'), text.split('"model":"vendor-a/chat"').length]).toEqual([false, 5])
   })
 
@@ -305,15 +311,15 @@ describe('watched() in chat', () => {
     }
     const stream = chat(chunk({ content: 'hi' }), chunk({}, { finish: 'stop' }), usageChunk(usage), DONE)
     const { text } = await heard(stream)
-    const told = JSON.parse(text.split('\n\n')[2]?.slice(6) ?? '').usage
-    expect(told).toEqual({
+    const reported = JSON.parse(text.split('\n\n')[2]?.slice(6) ?? '').usage
+    expect(reported).toEqual({
       prompt_tokens: 10,
       completion_tokens: 10,
       total_tokens: 20,
       prompt_tokens_details: { cached_tokens: 4 },
       cache_read_input_tokens: 4,
     })
-    expect(stream.usage()).toEqual(told)
+    expect(stream.usage()).toEqual(reported)
   })
 
   test('an answer of reasoning alone gets it as its text, before the finish', async () => {
@@ -324,8 +330,8 @@ describe('watched() in chat', () => {
       chunk({}, { finish: 'stop' }),
       DONE,
     )
-    const said = await heard(stream)
-    expect(deltas(said).map((delta) => [delta.reasoning_content, delta.content])).toEqual([
+    const chunks = await heard(stream)
+    expect(deltas(chunks).map((delta) => [delta.reasoning_content, delta.content])).toEqual([
       [undefined, ''],
       ['Let me ', undefined],
       ['see.', undefined],
@@ -342,15 +348,15 @@ describe('watched() in chat', () => {
       { refusal: 'no' },
       { function_call: { name: 'f' } },
     ]) {
-      const said = await heard(
+      const chunks = await heard(
         chat(chunk({ reasoning_content: 'Hm.' }), chunk(answer), chunk({}, { finish: 'stop' }), DONE),
       )
-      expect(deltas(said)).toEqual([{ reasoning_content: 'Hm.' }, answer, {}])
+      expect(deltas(chunks)).toEqual([{ reasoning_content: 'Hm.' }, answer, {}])
     }
   })
 
   test('reasoning under another name gets the name of the contract, also late', async () => {
-    const said = await heard(
+    const chunks = await heard(
       chat(
         chunk({ reasoning: 'Hm.' }),
         chunk({ content: 'Blue.' }),
@@ -359,7 +365,7 @@ describe('watched() in chat', () => {
         DONE,
       ),
     )
-    expect(deltas(said)).toEqual([
+    expect(deltas(chunks)).toEqual([
       { reasoning_content: 'Hm.' },
       { content: 'Blue.' },
       { reasoning_content: 'Sure.' },

@@ -104,7 +104,7 @@ export function read(sse: string): any[] {
     .map((data) => (data === '[DONE]' ? data : JSON.parse(data)))
 }
 
-// ── streams ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── streams ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export const part = (...parts: unknown[]) => ({
   candidates: [{ content: { role: 'model', parts }, index: 0 }],
@@ -123,9 +123,9 @@ export const GEMINI_STREAM = [
   },
 ]
 
-export const delta = (said: Fields, finish_reason: string | null = null) => ({
+export const delta = (content: Fields, finish_reason: string | null = null) => ({
   id: 'chatcmpl-9',
-  choices: [{ index: 0, delta: said, finish_reason }],
+  choices: [{ index: 0, delta: content, finish_reason }],
 })
 export const fragment = (index: number, written: string, more: Fields = {}) =>
   delta({ tool_calls: [{ index, function: { arguments: written }, ...more }] })

@@ -34,11 +34,11 @@ import {
 import { scaled } from '../../../../scope.ts'
 
 describe('a chat request for Gemini', () => {
-  const asked = generateContentFromChat(CHAT) as any
+  const request = generateContentFromChat(CHAT) as any
 
   test('turns alternate, and system text stands outside of them', () => {
-    expect(asked.systemInstruction).toEqual({ parts: [{ text: 'Be brief.' }] })
-    expect(asked.contents.map(({ role }: any) => role)).toEqual(['user', 'model', 'user', 'model', 'user'])
+    expect(request.systemInstruction).toEqual({ parts: [{ text: 'Be brief.' }] })
+    expect(request.contents.map(({ role }: any) => role)).toEqual(['user', 'model', 'user', 'model', 'user'])
     const merged = generateContentFromChat({
       messages: [
         { role: 'user', content: 'a' },
@@ -53,7 +53,7 @@ describe('a chat request for Gemini', () => {
   })
 
   test('pictures and sound go inline, links as file data with a type', () => {
-    expect(asked.contents[0].parts).toEqual([
+    expect(request.contents[0].parts).toEqual([
       { text: 'Where is this?' },
       { inlineData: { mimeType: 'image/png', data: PNG } },
       { fileData: { fileUri: 'https://example.com/a.webp?size=1', mimeType: 'image/webp' } },
@@ -68,12 +68,12 @@ describe('a chat request for Gemini', () => {
   })
 
   test('calls keep id, arguments and signature, and answers find their names', () => {
-    expect(asked.contents[1].parts).toEqual([
+    expect(request.contents[1].parts).toEqual([
       { text: 'Two cities.', thought: true },
       { functionCall: { id: 'a', name: 'weather', args: { city: 'Bern' } }, thoughtSignature: SIGNATURE },
       { functionCall: { id: 'b', name: 'weather', args: { city: 'Basel' } } },
     ])
-    expect(asked.contents[2].parts).toEqual([
+    expect(request.contents[2].parts).toEqual([
       { functionResponse: { id: 'a', name: 'weather', response: { sky: 'clear' } } },
       { functionResponse: { id: 'b', name: 'weather', response: { result: 'fog' } } },
     ])
@@ -100,7 +100,7 @@ describe('a chat request for Gemini', () => {
   })
 
   test('tools and choices', () => {
-    expect(asked.tools).toEqual([
+    expect(request.tools).toEqual([
       { functionDeclarations: [{ name: 'weather', description: 'Looks outside.', parametersJsonSchema: PARAMETERS }] },
     ])
     const mode = (tool_choice: any) =>
@@ -118,7 +118,7 @@ describe('a chat request for Gemini', () => {
   })
 
   test('settings have their names, and at most five stops', () => {
-    expect(asked.generationConfig).toEqual({
+    expect(request.generationConfig).toEqual({
       maxOutputTokens: 300,
       temperature: 0.5,
       topP: 0.9,
@@ -402,7 +402,7 @@ describe('a stream', () => {
   })
 
   test('of Gemini that says STOP in every event is believed at its end', () => {
-    const event = (said: string) => ({ candidates: [{ content: { parts: [{ text: said }] }, finishReason: 'STOP' }] })
+    const event = (text: string) => ({ candidates: [{ content: { parts: [{ text }] }, finishReason: 'STOP' }] })
     const chunks = read(rewritten(chatFromGenerateContentStream(FACTS), [event('a'), event('b')]))
     expect(chunks.map((chunk) => chunk.choices?.[0]?.finish_reason)).toEqual([null, null, 'stop', undefined])
   })

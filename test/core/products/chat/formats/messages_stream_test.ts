@@ -128,8 +128,8 @@ const COMPLETION = [
 
 describe('chatFromMessagesStream()', () => {
   test('tells role, reasoning, its signature, text, tools, finish, usage and [DONE], in this order', () => {
-    const told = rewrite(toChat(), MESSAGE)
-    expect(deltas(told)).toEqual([
+    const rewritten = rewrite(toChat(), MESSAGE)
+    expect(deltas(rewritten)).toEqual([
       { role: 'assistant', content: '' },
       { reasoning_content: 'Denk ' },
       { reasoning_content: 'nach…' },
@@ -143,7 +143,7 @@ describe('chatFromMessagesStream()', () => {
       { tool_calls: [{ index: 1, function: { arguments: '{}' } }] },
       {},
     ])
-    const all = bodies(told)
+    const all = bodies(rewritten)
     expect(all.at(-2)?.choices).toEqual([{ index: 0, delta: {}, finish_reason: 'tool_calls' }])
     const usage = {
       prompt_tokens: 14,
@@ -154,7 +154,7 @@ describe('chatFromMessagesStream()', () => {
     }
     expect(all.at(-1)).toEqual({ id: 'chatcmpl-7', object: 'chat.completion.chunk', ...facts, choices: [], usage })
     expect(new Set(all.map(({ id }) => id))).toEqual(new Set(['chatcmpl-7']))
-    expect(told).toEndWith(`\n\n${DONE}`)
+    expect(rewritten).toEndWith(`\n\n${DONE}`)
   })
 
   test('says the same wherever the bytes break', () => {
@@ -173,9 +173,9 @@ describe('chatFromMessagesStream()', () => {
       grow(index, { type: 'signature_delta', signature: `s${index}` }) +
       stop(index)
     const stream = `${thought(0, 'a')}${start(1, { type: 'redacted_thinking', data: 'zz' })}${stop(1)}${thought(2, 'b')}${event('message_delta', { delta: { stop_reason: 'end_turn' } })}`
-    const told = deltas(rewrite(toChat(), stream))
-    expect(told.map(({ reasoning_content }) => reasoning_content ?? '').join('')).toBe('a\n\nb')
-    expect(told.at(-1)).toEqual({
+    const rewritten = deltas(rewrite(toChat(), stream))
+    expect(rewritten.map(({ reasoning_content }) => reasoning_content ?? '').join('')).toBe('a\n\nb')
+    expect(rewritten.at(-1)).toEqual({
       reasoning_blocks: [
         { type: 'thinking', thinking: 'a', signature: 's0' },
         { type: 'redacted_thinking', data: 'zz' },
@@ -186,9 +186,9 @@ describe('chatFromMessagesStream()', () => {
 
   test('makes up no finish for a stream that broke off, and ends once', () => {
     const rewriter = toChat()
-    const told = rewrite(rewriter, MESSAGE.slice(0, MESSAGE.indexOf('event: message_delta')))
-    expect(told).not.toContain('"finish_reason":"')
-    expect(told).toEndWith(DONE)
+    const rewritten = rewrite(rewriter, MESSAGE.slice(0, MESSAGE.indexOf('event: message_delta')))
+    expect(rewritten).not.toContain('"finish_reason":"')
+    expect(rewritten).toEndWith(DONE)
     expect(rewriter.end()).toBe('')
   })
 
@@ -216,8 +216,8 @@ describe('chatFromMessagesStream()', () => {
 
 describe('messagesFromChatStream()', () => {
   test('tells blocks one after another, though calls come interleaved, and waits for the usage', () => {
-    const told = rewrite(toMessages(), COMPLETION)
-    expect(kinds(told)).toEqual([
+    const rewritten = rewrite(toMessages(), COMPLETION)
+    expect(kinds(rewritten)).toEqual([
       'message_start',
       'content_block_start 0',
       'content_block_delta 0',
@@ -237,12 +237,12 @@ describe('messagesFromChatStream()', () => {
       'message_delta',
       'message_stop',
     ])
-    expect(bodies(told).at(-2)).toEqual({
+    expect(bodies(rewritten).at(-2)).toEqual({
       type: 'message_delta',
       delta: { stop_reason: 'tool_use', stop_sequence: null },
       usage: { input_tokens: 15, output_tokens: 9, cache_read_input_tokens: 5 },
     })
-    for (const text of told.trimEnd().split('\n\n'))
+    for (const text of rewritten.trimEnd().split('\n\n'))
       expect(parseEvent(text)?.event).toBe(String(tryJson(parseEvent(text)?.data ?? '')?.type))
   })
 
@@ -292,10 +292,10 @@ describe('messagesFromChatStream()', () => {
       chunk({ content: 'after' }),
       chunk({ tool_calls: [{ index: 1, id: 'b', function: { name: 'g', arguments: '' } }] }),
     ]
-    const told = bodies(rewrite(toMessages(), broken.join('') + DONE)).flatMap(({ index, delta }) =>
+    const rewritten = bodies(rewrite(toMessages(), broken.join('') + DONE)).flatMap(({ index, delta }) =>
       index === undefined ? [] : [[index, delta ?? null]],
     )
-    expect(told.filter(([, delta]) => delta !== null)).toEqual([
+    expect(rewritten.filter(([, delta]) => delta !== null)).toEqual([
       [0, { type: 'input_json_delta', partial_json: '{"x":' }],
       [1, { type: 'text_delta', text: 'after' }],
     ])
@@ -337,8 +337,11 @@ describe('messagesFromChatStream()', () => {
 })
 
 test('upstreamError() reads the errors of both wires, and nothing else; rewriters pass over them', () => {
-  const told = { event: 'error', data: '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}' }
-  expect(upstreamError(told)).toEqual({ type: 'overloaded_error', message: 'Overloaded' })
+  const rewritten = {
+    event: 'error',
+    data: '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}',
+  }
+  expect(upstreamError(rewritten)).toEqual({ type: 'overloaded_error', message: 'Overloaded' })
   expect(upstreamError({ data: '{"error":{"message":"m","code":"rate_limit"}}' })).toEqual({
     type: 'rate_limit',
     message: 'm',
@@ -346,7 +349,7 @@ test('upstreamError() reads the errors of both wires, and nothing else; rewriter
   expect(upstreamError({ data: '{"error":"plain"}' })).toEqual({ type: 'error', message: 'plain' })
   expect(upstreamError({ event: 'error', data: 'text' })).toEqual({ type: 'error', message: '' })
   expect(upstreamError({ data: '{"choices":[{"delta":{"content":"\\"error\\""}}],"error":null}' })).toBeUndefined()
-  expect([toChat(), toMessages()].map((rewriter) => rewriter.on(told))).toEqual(['', ''])
+  expect([toChat(), toMessages()].map((rewriter) => rewriter.on(rewritten))).toEqual(['', ''])
 })
 
 /** Names of both wires, to be used in every wrong place. */
@@ -440,9 +443,9 @@ describe('any input', () => {
         for (const value of values) {
           chatFromMessagesReply(value, facts)
           messagesFromChatReply(value, facts)
-          const told = { data: JSON.stringify(value) }
-          upstreamError(told)
-          for (const rewriter of rewriters) rewriter.on(told)
+          const rewritten = { data: JSON.stringify(value) }
+          upstreamError(rewritten)
+          for (const rewriter of rewriters) rewriter.on(rewritten)
         }
         for (const rewriter of rewriters) rewriter.end()
       }),

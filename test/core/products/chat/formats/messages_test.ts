@@ -11,7 +11,7 @@ import type { Fields } from '../../../../../core/lib/json.ts'
 
 const facts = { model: 'vendor-g/large', created: 1_700_000_000 }
 const order = (body: Fields, maxTokens = 8_192) => messagesFromChat(body, { maxTokens })
-const said = (content: Fields[]) => ({ messages: [{ role: 'user', content }] })
+const withContent = (content: Fields[]) => ({ messages: [{ role: 'user', content }] })
 const png = 'data:image/png;base64,aWltYWdl'
 const mark = { type: 'ephemeral' }
 
@@ -148,7 +148,7 @@ describe('requests', () => {
 
   test('chatFromMessages() shows what a tool showed in a message after all results, and notes its errors', () => {
     const { messages } = chatFromMessages(
-      said([
+      withContent([
         { type: 'text', text: 'see' },
         {
           type: 'tool_result',
@@ -178,7 +178,7 @@ describe('requests', () => {
 
   test('chatFromMessages() reads documents as text or as files, and refuses those that it cannot hand on', () => {
     const read = (source: Fields) =>
-      fieldsOf(chatFromMessages(said([{ type: 'document', title: 'T', context: 'C', source }])).messages).content
+      fieldsOf(chatFromMessages(withContent([{ type: 'document', title: 'T', context: 'C', source }])).messages).content
     expect(read({ type: 'text', media_type: 'text/plain', data: 'body' })).toBe('T\n\nC\n\nbody')
     expect(read({ type: 'base64', media_type: 'application/pdf', data: 'cGRm' })).toEqual([
       { type: 'text', text: 'C' },
@@ -263,10 +263,10 @@ describe('requests', () => {
       thinking: { type: 'adaptive' },
     })
     const schema = { type: 'object' }
-    const asked = { type: 'json_schema', json_schema: { name: 'output', schema } }
+    const request = { type: 'json_schema', json_schema: { name: 'output', schema } }
     expect(chatFromMessages({ messages: [], output_config: { format: { type: 'json_schema', schema } } })).toEqual({
       messages: [],
-      response_format: asked,
+      response_format: request,
     })
   })
 
@@ -455,12 +455,12 @@ describe('requests', () => {
     expect(() => order({ messages: [], tools: [{ type: 'web_search_20250305', name: 'web_search' }] })).toThrow(
       ApiError,
     )
-    expect(() => order(said([{ type: 'file', file: { file_id: 'file-1' } }]))).toThrow(ApiError)
+    expect(() => order(withContent([{ type: 'file', file: { file_id: 'file-1' } }]))).toThrow(ApiError)
   })
 
   test('messagesFromChat() turns data URIs and files into sources', () => {
     const block = (part: Fields) =>
-      (fieldsOf(order(said([part, { type: 'text', text: 'x' }])).messages).content as Fields[])[0]
+      (fieldsOf(order(withContent([part, { type: 'text', text: 'x' }])).messages).content as Fields[])[0]
     const source = (url: string) => block({ type: 'image_url', image_url: { url, detail: 'high' } })?.source
     expect(source('data:image/jpg;base64,AAAA')).toEqual({ type: 'base64', media_type: 'image/jpeg', data: 'AAAA' })
     expect(source('data:image/svg+xml,%3Csvg/%3E')).toEqual({
@@ -537,7 +537,7 @@ describe('requests', () => {
       [() => order({}), 'messages'],
       [() => order({ messages: [{ role: 'tool', content: 'x' }] }), 'messages[0].tool_call_id'],
       [() => order({ messages: [{ role: 'function', name: 'f', content: 'x' }] }), 'messages[0].name'],
-      [() => order(said([{ type: 'image_url' }])), 'messages[0].content[0].image_url'],
+      [() => order(withContent([{ type: 'image_url' }])), 'messages[0].content[0].image_url'],
     ]
     for (const [call, path] of wrong) expect(messageOf(call)).toStartWith(`${path}: `)
   })

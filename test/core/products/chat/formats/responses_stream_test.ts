@@ -266,7 +266,7 @@ describe('chatFromResponsesStream()', () => {
       responseEvents(response)
         .filter((event) => names.some((name) => event.startsWith(`event: response.${name}\n`)))
         .join('')
-    const said = (text: string) =>
+    const deltasOf = (text: string) =>
       bodiesOf(rewrite(chatFromResponsesStream(facts), text)).flatMap(({ choices }) =>
         choices.map(({ delta }: any) => delta),
       )
@@ -275,12 +275,12 @@ describe('chatFromResponsesStream()', () => {
       ['output_item.done', 'completed'],
       ['output_text.done', 'output_item.done', 'completed'],
     ]) {
-      const deltas = said(only(answer, names))
+      const deltas = deltasOf(only(answer, names))
       expect(deltas.map(({ content = '' }) => content).join('')).toBe('Hello world')
       expect(deltas.map(({ reasoning_content = '' }) => reasoning_content).join('')).toContain(
         names[0] === 'output_text.done' ? 'One.' : 'One.\n\nTwo.',
       )
-      const calls = said(only(calling, names)).flatMap(({ tool_calls = [] }) => tool_calls)
+      const calls = deltasOf(only(calling, names)).flatMap(({ tool_calls = [] }) => tool_calls)
       expect(calls.map(({ index, function: { arguments: text } }: any) => `${index}${text}`).join('')).toBe(
         '00{"place":"Bern"}11{"place":"Oslo"}',
       )
@@ -351,16 +351,16 @@ describe('however the pieces of a stream interleave', () => {
         fc.constantFrom('stop', 'length', 'tool_calls'),
         async (pieces, finish) => {
           const chat = pieces.map((delta) => chunk(delta)).join('') + chunk({}, finish) + sseText({ data: '[DONE]' })
-          const told = rewrite(responsesFromChatStream(made), chat)
-          const { response } = bodiesOf(told).at(-1)
-          expect((await finalResponse(told)).response).toEqual(response)
-          const unfinished = eventsOf(told).slice(0, -1).map(sseText).join('')
+          const rewritten = rewrite(responsesFromChatStream(made), chat)
+          const { response } = bodiesOf(rewritten).at(-1)
+          expect((await finalResponse(rewritten)).response).toEqual(response)
+          const unfinished = eventsOf(rewritten).slice(0, -1).map(sseText).join('')
           expect((await finalResponse(unfinished)).response.output).toEqual(response.output)
           expect((await finalResponse(responseEvents(response).join(''))).response).toEqual(response)
           const { tool_calls: calls, reasoning_content: reasoned = '' } = (
             chatFromResponsesReply(response, facts) as any
           ).choices[0].message
-          const back = rewrite(chatFromResponsesStream(facts), told)
+          const back = rewrite(chatFromResponsesStream(facts), rewritten)
           const reasoning = bodiesOf(back).flatMap(({ choices }) =>
             choices.map(({ delta }: any) => delta.reasoning_content ?? ''),
           )

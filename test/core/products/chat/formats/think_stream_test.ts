@@ -16,8 +16,8 @@ async function read(pieces: readonly string[]) {
   for (let bytes = await stream.next(); bytes; bytes = await stream.next()) text += new TextDecoder().decode(bytes)
   const events = [...text.matchAll(/^data: (\{.*)$/gm)].map(([, data = '']) => JSON.parse(data))
   const deltas = events.flatMap(({ choices }) => objectsOf(choices).map(({ delta }) => delta as any))
-  const said = (name: string) => deltas.map((delta) => delta[name] ?? '').join('')
-  return { content: said('content'), reasoning: said('reasoning_content'), usage: events.at(-1)?.usage, stream }
+  const textOf = (name: string) => deltas.map((delta) => delta[name] ?? '').join('')
+  return { content: textOf('content'), reasoning: textOf('reasoning_content'), usage: events.at(-1)?.usage, stream }
 }
 
 test('a <think> block is moved to the reasoning wherever it is cut', async () => {

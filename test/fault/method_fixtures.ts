@@ -1,4 +1,7 @@
-/** The rails beside the plain one, in this process: a Solana node and the batched payments' API, with payers and hands that lose settlements. */
+/**
+ * The rails beside the plain one, in this process: a Solana node and the batched payments' API, with payers and hands
+ * that lose settlements.
+ */
 import { BatchEvmScheme } from '@circle-fin/x402-batching/client'
 import { ExactSvmScheme } from '@x402/svm/exact/client'
 import { generatePrivateKey, privateKeyToAccount, privateKeyToAddress } from 'viem/accounts'

@@ -16,7 +16,10 @@ export type Installed = {
   remove(): Promise<void>
 }
 
-/** Builds, packs and installs without a network: what `npm install` would do with the tarball, beside exactly the dependencies that it names. */
+/**
+ * Builds, packs and installs without a network: what `npm install` would do with the tarball, beside exactly the
+ * dependencies that it names.
+ */
 export async function installPackage(): Promise<Installed> {
   const dir = await mkdtemp(join(tmpdir(), 'farebox-package-'))
   const dist = join(dir, 'dist')
@@ -30,9 +33,9 @@ export async function installPackage(): Promise<Installed> {
     dependencies: Record<string, string>
   }
   for (const name of [...Object.keys(dependencies), '@types/node']) {
-    const place = join(dir, 'node_modules', name)
-    await mkdir(dirname(place), { recursive: true })
-    await symlink(join(ROOT, 'node_modules', name), place, 'dir')
+    const path = join(dir, 'node_modules', name)
+    await mkdir(dirname(path), { recursive: true })
+    await symlink(join(ROOT, 'node_modules', name), path, 'dir')
   }
   await writeFile(join(dir, 'package.json'), JSON.stringify({ type: 'module' }))
   const paths = files.map(({ path }) => path).sort()
@@ -46,11 +49,11 @@ export async function installPackage(): Promise<Installed> {
 
 async function run(command: readonly string[], cwd: string): Promise<string> {
   const child = Bun.spawn([...command], { cwd, stdout: 'pipe', stderr: 'pipe' })
-  const [said, complained, code] = await Promise.all([
+  const [output, complained, code] = await Promise.all([
     new Response(child.stdout).text(),
     new Response(child.stderr).text(),
     child.exited,
   ])
-  if (code !== 0) throw new Error(`${command.join(' ')} ended with ${code}:\n${said}${complained}`)
-  return said
+  if (code !== 0) throw new Error(`${command.join(' ')} ended with ${code}:\n${output}${complained}`)
+  return output
 }

@@ -1,4 +1,6 @@
-/** Sandboxes at E2B, by its own library against a stand-in; and at Modal, by a library that a test wrote from its types. */
+/**
+ * Sandboxes at E2B, by its own library against a stand-in; and at Modal, by a library that a test wrote from its types.
+ */
 import { afterEach, describe, expect, test } from 'bun:test'
 import { e2bSandbox, quote } from '../../../adapters/providers/e2b/sandbox.ts'
 import { type ModalLike, type ModalSandboxLike, modalSandbox } from '../../../adapters/providers/modal/sandbox.ts'
@@ -37,16 +39,16 @@ describe('a sandbox at E2B', () => {
     const { handle } = await vendor.create(ORDER, at)
     expect([
       handle,
-      here.asked.at(-1)?.body.templateID,
-      here.asked.at(-1)?.body.timeout,
-      here.asked.at(-1)?.headers.get('x-api-key'),
+      here.requests.at(-1)?.body.templateID,
+      here.requests.at(-1)?.body.timeout,
+      here.requests.at(-1)?.headers.get('x-api-key'),
     ]).toEqual(['e2b-1', 'python-3-11', 300, KEY])
     expect(await vendor.exec(handle, { command: ['python', '-c', "print('a b')"], seconds: 7 }, at)).toEqual({
       stdout: 'out\n',
       stderr: 'err',
       returncode: 3,
     })
-    const [connected, started] = here.asked.slice(-2)
+    const [connected, started] = here.requests.slice(-2)
     expect([connected?.path, connected?.body.timeout]).toEqual(['/v2/sandboxes/e2b-1/connect', 1])
     expect([started?.path, started?.body.process.args.at(-1), started?.headers.get('x-api-key')]).toEqual([
       '/process.Process/Start',
@@ -116,12 +118,12 @@ class TimeoutError extends Error {}
 const streamOf = (text: string) => new Blob([text]).stream() as ReadableStream<Uint8Array>
 
 function modal(script: Partial<ModalSandboxLike> = {}, connect?: () => Promise<ModalLike>) {
-  const asked: unknown[] = []
+  const requests: unknown[] = []
   let ended: number | null = null
   const sandbox: ModalSandboxLike = {
     sandboxId: 'sb-modal',
     exec: async (command, how) => (
-      asked.push([command, how]),
+      requests.push([command, how]),
       { stdout: streamOf('out'), stderr: streamOf('err'), wait: async () => 3 }
     ),
     poll: async () => ended,
@@ -129,17 +131,17 @@ function modal(script: Partial<ModalSandboxLike> = {}, connect?: () => Promise<M
     ...script,
   }
   const library: ModalLike = {
-    apps: { fromName: async (name, how) => (asked.push([name, how]), 'app') },
-    images: { fromRegistry: (tag) => (asked.push(tag), 'image') },
+    apps: { fromName: async (name, how) => (requests.push([name, how]), 'app') },
+    images: { fromRegistry: (tag) => (requests.push(tag), 'image') },
     sandboxes: {
-      create: async (...given: unknown[]) => (asked.push(given), sandbox),
+      create: async (...given: unknown[]) => (requests.push(given), sandbox),
       fromId: async (id) => (id === 'sb-modal' ? sandbox : Promise.reject(new NotFoundError('no'))),
     },
   }
   const clock = testClock()
   const log = testLog()
   return {
-    asked,
+    requests,
     clock,
     log,
     ended: () => ended,
@@ -155,9 +157,9 @@ function modal(script: Partial<ModalSandboxLike> = {}, connect?: () => Promise<M
 
 describe('a sandbox at Modal', () => {
   test('has the image, the cores, the memory and the GPU that were ordered, and no more', async () => {
-    const { asked, vendor } = modal()
+    const { requests, vendor } = modal()
     expect(await vendor.create({ ...ORDER, gpu: 'T4' }, at)).toEqual({ handle: 'sb-modal' })
-    expect(asked).toEqual([
+    expect(requests).toEqual([
       ['farebox', { createIfMissing: true }],
       'python:3.11',
       ['app', 'image', { cpu: 1, cpuLimit: 1, memoryMiB: 512, memoryLimitMiB: 512, timeoutMs: 300_000, gpu: 'T4' }],
@@ -165,13 +167,13 @@ describe('a sandbox at Modal', () => {
   })
 
   test('runs words as they are, and is ended', async () => {
-    const { asked, vendor } = modal()
+    const { requests, vendor } = modal()
     expect(await vendor.exec('sb-modal', { command: ['python', '-c', 'a b'], seconds: 7 }, at)).toEqual({
       stdout: 'out',
       stderr: 'err',
       returncode: 3,
     })
-    expect(asked).toEqual([[['python', '-c', 'a b'], { mode: 'binary', timeoutMs: 7_000 }]])
+    expect(requests).toEqual([[['python', '-c', 'a b'], { mode: 'binary', timeoutMs: 7_000 }]])
     expect(await vendor.status('sb-modal', at)).toEqual({ kind: 'running' })
     await vendor.terminate('sb-modal', at)
     expect(await vendor.status('sb-modal', at)).toEqual({ kind: 'ended', returncode: 137 })
@@ -199,9 +201,9 @@ describe('a sandbox at Modal', () => {
   test('that is refused is told in our words: full, not ours, away, silent', async () => {
     const failing = async (error: unknown) => {
       const { vendor, log } = modal({ poll: () => Promise.reject(error as Error) })
-      const told = (await vendor.status('sb-modal', at).catch((each: unknown) => each)) as { code: string }
-      expect(JSON.stringify([told, log.lines])).not.toContain('s3cret')
-      return [told.code, log.lines[0]?.level]
+      const reported = (await vendor.status('sb-modal', at).catch((each: unknown) => each)) as { code: string }
+      expect(JSON.stringify([reported, log.lines])).not.toContain('s3cret')
+      return [reported.code, log.lines[0]?.level]
     }
     expect(await failing(new ResourceExhaustedError('ak-s3cret'))).toEqual(['RATE_LIMITED', undefined])
     expect(await failing(Object.assign(new Error('as-s3cret'), { code: 16 }))).toEqual(['NOT_CONFIGURED', 'alert'])

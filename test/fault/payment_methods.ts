@@ -1,10 +1,13 @@
-/** Payments on the rails beside the plain one: a replica is killed around its settlement, and the other one has to end it, once. */
+/**
+ * Payments on the rails beside the plain one: a replica is killed around its settlement, and the other one has to end
+ * it, once.
+ */
 import { setTimeout as pause } from 'node:timers/promises'
 import { type Answer, decodeHeader, encodePayment, GENERATIONS, pngSize } from '../server/clients/payer.ts'
-import { nano, onSolana, type Payer, type PaymentMethod } from './rail_stands.ts'
+import { nano, onSolana, type Payer, type PaymentMethod } from './method_fixtures.ts'
 import { type Replica, writeConfig } from './replicas.ts'
-import { bury, ground, type Ground, pair } from './stage.ts'
-import { type SceneReport, told } from './videos.ts'
+import { bury, ground, type Ground, pair } from './fixture.ts'
+import { type SceneReport, answerOf } from './videos.ts'
 
 /** Always a job; and one that answers with the picture, when it is paid. */
 const [JOB, INLINE] = ['vendor-e/image-pro', 'vendor-d/image-cv4'] as const
@@ -40,7 +43,7 @@ const scenes: Readonly<Record<string, Scene>> = {
     const broadcast = paymentMethod.drop('answers')
     const lost = post(world, a, { payment, model: INLINE })
     const early = await Promise.race([broadcast, lost])
-    expect(early === undefined, `its settlement is lost before it is answered, not ${shown(early || undefined)}`)
+    expect(early === undefined, `its settlement is lost before it is answered, not ${printed(early || undefined)}`)
     await a.kill()
     paymentMethod.recover()
     expect((await lost) === undefined, 'its order has no answer')
@@ -48,7 +51,7 @@ const scenes: Readonly<Record<string, Scene>> = {
     const again = await post(world, b, { payment, model: INLINE })
     expect(
       again?.status === 402 && again.body.code === 'PAYMENT_REPLAY',
-      `its payment is known elsewhere, not ${shown(again)}`,
+      `its payment is known elsewhere, not ${printed(again)}`,
     )
     return { payment, poll: again?.body.poll_url }
   },
@@ -83,23 +86,23 @@ const scenes: Readonly<Record<string, Scene>> = {
 }
 
 /** Plays every scene on every rail. Everything that it starts has ended when it resolves or rejects. */
-export async function railFaults({
+export async function paymentMethodFaults({
   log = () => {},
 }: { readonly log?: (line: string) => void } = {}): Promise<SceneReport> {
   const undo: (() => unknown)[] = []
   const violations: string[] = []
   try {
-    const [place, solana] = await Promise.all([ground(undo), onSolana(undo)])
+    const [position, solana] = await Promise.all([ground(undo), onSolana(undo)])
     const paymentMethods = [solana, nano(undo)]
-    writeConfig(place.dir, { media: place.media, gateways: paymentMethods.map(({ row }) => row).join('\n') })
-    const [a, b] = await pair(undo, place, () => Object.assign({}, ...paymentMethods.map(({ env }) => env)))
+    writeConfig(position.dir, { media: position.media, gateways: paymentMethods.map(({ row }) => row).join('\n') })
+    const [a, b] = await pair(undo, position, () => Object.assign({}, ...paymentMethods.map(({ env }) => env)))
     const plays = paymentMethods.flatMap((paymentMethod) =>
       Object.entries(scenes).map(([name, play]) => ({ paymentMethod, play, name: `${paymentMethod.name}: ${name}` })),
     )
     for (const { paymentMethod, play, name } of plays) {
       const startedAt = performance.now()
       const expect = (isSo: boolean, law: string) => void (isSo || violations.push(`${name}: ${law}`))
-      const world = { ...place, paymentMethod, a, b, payer: await paymentMethod.payer(), expect }
+      const world = { ...position, paymentMethod, a, b, payer: await paymentMethod.payer(), expect }
       await audited(world, await play(world))
       log(`${((performance.now() - startedAt) / 1000).toFixed(1).padStart(6)} s  ${name}`)
     }
@@ -110,13 +113,16 @@ export async function railFaults({
   }
 }
 
-/** The living replica delivers; then both say the same, and the quote has left the payer once, in the transaction that the ledger names. */
+/**
+ * The living replica delivers; then both say the same, and the quote has left the payer once, in the transaction that
+ * the ledger names.
+ */
 async function audited(world: World, { payment, poll }: Awaited<ReturnType<Scene>>): Promise<void> {
   const { a, b, payer, pool, expect } = world
   const delivered = await collect(world, b, { payment, poll })
   expect(
     delivered?.status === 200 && ['settled', 'already_settled'].includes(delivered.body.payment?.status),
-    `delivered and settled, not ${shown(delivered)}`,
+    `delivered and settled, not ${printed(delivered)}`,
   )
   await a.kill()
   await bury(a.life(), { pool })
@@ -125,7 +131,7 @@ async function audited(world: World, { payment, poll }: Awaited<ReturnType<Scene
   const again = await get(world, a, { payment, poll })
   expect(
     again?.body.payment?.status === 'already_settled' && urlOf(again) === urlOf(delivered),
-    `both replicas give the same picture, not ${shown(again)}`,
+    `both replicas give the same picture, not ${printed(again)}`,
   )
   const picture = await fetch(a.origin + urlOf(delivered)).then((response) => response.bytes())
   expect(pngSize(picture) === '1024x1024', 'the picture is whole')
@@ -152,7 +158,7 @@ async function killedWhile(world: World, what: 'sends' | 'answers'): Promise<{ p
   const { paymentMethod, a, pool, payer, expect } = world
   const payment = await sign(world, JOB)
   const taken = await post(world, a, { payment, model: JOB })
-  expect(taken?.status === 202, `its order is taken, not ${shown(taken)}`)
+  expect(taken?.status === 202, `its order is taken, not ${printed(taken)}`)
   const poll: string = taken?.body.poll_url
   let isDead = false
   const killing = paymentMethod.drop(what).then(async () => {
@@ -190,7 +196,7 @@ async function sign({ paymentMethod, b, payer }: World, model: string): Promise<
 }
 
 const post = ({ paymentMethod }: World, { origin }: Replica, { payment, model }: Order) =>
-  told(
+  answerOf(
     fetch(origin + GENERATIONS, {
       method: 'POST',
       headers: {
@@ -203,7 +209,7 @@ const post = ({ paymentMethod }: World, { origin }: Replica, { payment, model }:
   )
 
 const get = ({ paymentMethod }: World, { origin }: Replica, { payment, poll }: Poll) =>
-  told(fetch(origin + poll, { headers: { host: paymentMethod.host, 'payment-signature': encodePayment(payment) } }))
+  answerOf(fetch(origin + poll, { headers: { host: paymentMethod.host, 'payment-signature': encodePayment(payment) } }))
 
 async function collect(world: World, from: Replica, ask: Poll): Promise<Answer | undefined> {
   for (const until = performance.now() + WAIT_MS; ; await pause(POLL_MS)) {
@@ -212,7 +218,7 @@ async function collect(world: World, from: Replica, ask: Poll): Promise<Answer |
   }
 }
 
-const shown = (answer: Answer | undefined): string => `${answer?.status} ${JSON.stringify(answer?.body)}`
+const printed = (answer: Answer | undefined): string => `${answer?.status} ${JSON.stringify(answer?.body)}`
 
 /** The path of the picture. */
 const urlOf = (answer: Answer | undefined): string | undefined => {

@@ -1,4 +1,7 @@
-/** What the operator is told of accounts that run low: once for each change, with the address and the reason; and a gauge. */
+/**
+ * What the operator is told of accounts that run low: once for each change, with the address and the reason; and a
+ * gauge.
+ */
 import { expect, test } from 'bun:test'
 import type { KeyState } from '../../adapters/chains/evm/relayer_lease.ts'
 import type { Closed } from '../../core/mod.ts'
@@ -6,12 +9,12 @@ import { metrics } from '../../server/metrics.ts'
 import { teller } from '../../server/wiring/chains.ts'
 import { testClock } from '../kit.ts'
 
-type Said = readonly [level: string, message: string, fields: Record<string, unknown> | undefined]
+type LogLine = readonly [level: string, message: string, fields: Record<string, unknown> | undefined]
 
 test('each change is told once', () => {
-  const said: Said[] = []
+  const lines: LogLine[] = []
   const at = (level: string) => (message: string, fields?: Record<string, unknown>) =>
-    void said.push([level, message, fields])
+    void lines.push([level, message, fields])
   const log = { info: at('info'), warn: at('warn'), alert: at('alert') }
   const state: { keys: readonly KeyState[]; closed: Closed | undefined } = { keys: [], closed: undefined }
   const tell = teller(
@@ -19,29 +22,29 @@ test('each change is told once', () => {
     { keys: () => state.keys, closed: () => state.closed },
     { log: log as never, clock: testClock() },
   )
-  const told = () =>
-    said.splice(0).map(([level, message, fields]) => [level, message.split(/[:;]/)[0], fields?.address])
+  const alerts = () =>
+    lines.splice(0).map(([level, message, fields]) => [level, message.split(/[:;]/)[0], fields?.address])
   const low: KeyState = { address: '0xa', kind: 'low', reason: 'account 0xa holds 1' }
 
   tell()
-  expect(told()).toEqual([])
+  expect(alerts()).toEqual([])
   state.keys = [low, { address: '0xb', kind: 'serving', reason: '' }]
   tell()
   tell()
-  expect(told()).toEqual([['alert', 'an account that pays for settlements holds too little', '0xa']])
+  expect(alerts()).toEqual([['alert', 'an account that pays for settlements holds too little', '0xa']])
   state.keys = [low, { ...low, address: '0xb' }]
   state.closed = { code: 'no_gas', reason: 'all are empty' }
   tell()
   state.closed = { code: 'no_gas', reason: 'all are emptier' }
   tell()
-  expect(told()).toEqual([
+  expect(alerts()).toEqual([
     ['alert', 'an account that pays for settlements holds too little', '0xb'],
     ['alert', 'the gateway has stopped selling', undefined],
   ])
   state.keys = [low, { address: '0xb', kind: 'serving', reason: '' }]
   state.closed = undefined
   tell()
-  expect(told()).toEqual([['info', 'the gateway sells again', undefined]])
+  expect(alerts()).toEqual([['info', 'the gateway sells again', undefined]])
 })
 
 test('the balances are gauges of their unit, by gateway and address, read with each scrape', async () => {

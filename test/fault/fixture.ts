@@ -28,7 +28,7 @@ export type Ground = {
 
 export type Stage = Pick<Ground, 'dir' | 'media' | 'pool' | 'database'> & {
   readonly node: Anvil
-  readonly wire: RpcProxy
+  readonly rpc: RpcProxy
   readonly payTo: Hex
   readonly replicas: Pair
   readonly people: Awaited<ReturnType<typeof wallets>>
@@ -55,18 +55,21 @@ rpc_url_env = "RPC_URL"
 relayer_key_env = ["RELAYER_A", "RELAYER_B"]
 `
 
-/** Both replicas greet when it resolves. What it started is in `undo`, also when it rejects: to be ended from the last to the first. */
+/**
+ * Both replicas greet when it resolves. What it started is in `undo`, also when it rejects: to be ended from the last
+ * to the first.
+ */
 export async function stage(
   undo: (() => unknown)[],
   { buyers, proxy, films, talks, leaseSeconds }: StageOptions,
 ): Promise<Stage> {
-  const [place, node] = await Promise.all([
+  const [position, node] = await Promise.all([
     ground(undo),
     startAnvil({ blockTime: 1 }).then((anvil) => (undo.push(() => anvil.stop()), anvil)),
   ])
-  const { dir, media, pool, database } = place
-  const wire = await rpcProxy({ upstream: node.url, ...proxy })
-  undo.push(() => wire.close())
+  const { dir, media, pool, database } = position
+  const rpc = await rpcProxy({ upstream: node.url, ...proxy })
+  undo.push(() => rpc.close())
   const keys = [generatePrivateKey(), generatePrivateKey(), generatePrivateKey()] as const
   const payTo = privateKeyToAddress(generatePrivateKey())
   const people = await funded(node, { keys, payTo, buyers })
@@ -84,8 +87,8 @@ export async function stage(
     RELAYER_B: keys[1],
     ...(films && { XAI_API_KEY: 'key', XAI_BASE_URL: films }),
   }
-  const replicas = await pair(undo, place, (name) => ({ ...env, RPC_URL: wire.urlOf(name) }))
-  return { dir, media, pool, database, node, wire, payTo, replicas, people }
+  const replicas = await pair(undo, position, (name) => ({ ...env, RPC_URL: rpc.urlOf(name) }))
+  return { dir, media, pool, database, node, rpc, payTo, replicas, people }
 }
 
 export async function ground(undo: (() => unknown)[]): Promise<Ground> {

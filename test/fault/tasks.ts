@@ -12,7 +12,7 @@ export type Ware = (typeof WARES)[number]
 /** Wares whose answer may be read before its money has moved (contract 1.47). */
 export const isAfterReply = (ware: Ware): boolean => ware === 'chat' || ware === 'stream' || ware === 'one-shot'
 
-export type Errand = {
+export type Task = {
   readonly ware: Ware
   readonly buyer: PrivateKeyAccount
   readonly path: string
@@ -46,7 +46,7 @@ const NODES = '/api/v1/rpc/ethereum-mainnet'
 /** A tenth of so many tokens is quoted: about 0.01 USDC. */
 const MAX_TOKENS = 64_000
 
-export function newErrand({ ware, buyer, ms, about }: Wish): Errand {
+export function newTask({ ware, buyer, ms, about }: Wish): Task {
   const order = orderOf(ware, { ms, about })
   return {
     ware,
@@ -98,87 +98,87 @@ const LAST_MS = 7_000
 const PROOFS = 3
 
 /** Ends when the answer is there, or patience is at an end. Never rejects. */
-export async function run(errand: Errand, walk: Walk): Promise<void> {
+export async function run(task: Task, walk: Walk): Promise<void> {
   const until = performance.now() + walk.waitMs
   let turn = walk.first ?? walk.chance.below(walk.replicas.length)
-  while (errand.end === undefined && performance.now() < until) {
+  while (task.end === undefined && performance.now() < until) {
     const at = walk.replicas[turn++ % walk.replicas.length]!
-    await step(errand, at, walk).catch((error: Error) => errand.oddities.push(`the buyer failed: ${error.message}`))
+    await step(task, at, walk).catch((error: Error) => task.oddities.push(`the buyer failed: ${error.message}`))
   }
-  errand.end ??= 'left'
+  task.end ??= 'left'
 }
 
 type Heard = { readonly status: number; readonly headers: Headers; readonly text: string; readonly isBroken: boolean }
 
 /** One request, and what it means. */
-async function step(errand: Errand, at: Replica, walk: Walk): Promise<void> {
+async function step(task: Task, at: Replica, walk: Walk): Promise<void> {
   const rest = () => pause(POLL_MS / 2 + walk.chance.below(POLL_MS))
-  const { poll } = errand
-  const payment = paymentOf(errand)
-  const heard = await request(at, errand, { payment, ...(poll === undefined ? {} : { poll }) })
-  count(errand, heard)
+  const { poll } = task
+  const payment = paymentOf(task)
+  const heard = await request(at, task, { payment, ...(poll === undefined ? {} : { poll }) })
+  count(task, heard)
   if (!heard) return void (await rest())
   if (heard.status === 200) {
-    read(errand, heard)
-    return void (errand.end === undefined && (await rest()))
+    read(task, heard)
+    return void (task.end === undefined && (await rest()))
   }
   const body = bodyOf(heard)
-  if (heard.status === 402) return await refused(errand, { heard, body, walk, rest })
+  if (heard.status === 402) return await refused(task, { heard, body, walk, rest })
   if (heard.status === 202) {
-    errand.poll = body.poll_url ?? poll
+    task.poll = body.poll_url ?? poll
     return void (await rest())
   }
   const isGone = poll !== undefined && (heard.status === 404 || heard.status === 410)
-  if (isGone) errand.poll = undefined
+  if (isGone) task.poll = undefined
   // A picture that came to nothing is 500, and costs nothing; what nobody foresaw is 500 INTERNAL.
-  const isUnmade = heard.status === 500 && isJob(errand) && typeof body.job_id === 'string'
+  const isUnmade = heard.status === 500 && isJob(task) && typeof body.job_id === 'string'
   const isWeather = heard.status > 500 || heard.status === 429 || isGone || isUnmade
-  if (!isWeather) errand.oddities.push(`${heard.status} ${heard.text.slice(0, 300)}`)
+  if (!isWeather) task.oddities.push(`${heard.status} ${heard.text.slice(0, 300)}`)
   await rest()
 }
 
 /** What is shown with the next request: the fresh proof where one was asked for, else what was signed for the order. */
-function paymentOf({ signed }: Errand): Payment | undefined {
+function paymentOf({ signed }: Task): Payment | undefined {
   return signed.at(-1)
 }
 
 type Refusal = { readonly heard: Heard; readonly body: any; readonly walk: Walk; rest(): Promise<void> }
 
-async function refused(errand: Errand, { heard, body, walk, rest }: Refusal): Promise<void> {
-  const { signed, poll, buyer } = errand
-  const payment = paymentOf(errand)
+async function refused(task: Task, { heard, body, walk, rest }: Refusal): Promise<void> {
+  const { signed, poll, buyer } = task
+  const payment = paymentOf(task)
   const isElsewhere = typeof body.poll_url === 'string' && body.poll_url !== poll
   if (payment && isElsewhere) {
-    errand.poll = body.poll_url
+    task.poll = body.poll_url
     // The wallet does not pay: what is withheld stays with the seller.
-    if (walk.isFickle && body.code !== 'PAYMENT_REPLAY') errand.end = 'refused'
+    if (walk.isFickle && body.code !== 'PAYMENT_REPLAY') task.end = 'refused'
     return
   }
-  if (walk.isFickle && payment && body.code !== 'PAYMENT_REPLAY') return void (errand.end = 'refused')
-  const proofs = errand.answers.get('fresh signature') ?? 0
-  const isAsked = payment === undefined || isOver(payment) || (poll !== undefined && proofs < PROOFS)
-  if (!isAsked) return await rest()
+  if (walk.isFickle && payment && body.code !== 'PAYMENT_REPLAY') return void (task.end = 'refused')
+  const proofs = task.answers.get('fresh signature') ?? 0
+  const isPlain = payment === undefined || isOver(payment) || (poll !== undefined && proofs < PROOFS)
+  if (!isPlain) return await rest()
   const { accepts, resource } = decodeHeader(heard.headers.get('payment-required'))
   signed.push(await signOffer(buyer, { offer: accepts[0], resource }))
-  if (payment) note(errand, 'fresh signature')
-  else errand.quote = BigInt(accepts[0].amount)
+  if (payment) note(task, 'fresh signature')
+  else task.quote = BigInt(accepts[0].amount)
 }
 
 /** What a 200 brings: the answer, whole or in part, or that there is none. */
-function read(errand: Errand, { text, headers, isBroken }: Heard): void {
+function read(task: Task, { text, headers, isBroken }: Heard): void {
   const isStream = headers.get('content-type')?.startsWith('text/event-stream') === true
-  const works = isJob(errand) ? picturesIn(text) : worksIn(text)
-  for (const work of works) errand.works.add(work)
-  if (works.length > 0) return void (errand.end = 'whole')
+  const works = isJob(task) ? picturesIn(text) : worksIn(text)
+  for (const work of works) task.works.add(work)
+  if (works.length > 0) return void (task.end = 'whole')
   // A job that failed cost nothing, and its authorization is free again.
-  if (!isStream && /"status":"failed"/.test(text)) return void (errand.poll = undefined)
-  errand.partBytes += text.length
+  if (!isStream && /"status":"failed"/.test(text)) return void (task.poll = undefined)
+  task.partBytes += text.length
   // Paid as far as it went: what was kept of it is all that there is.
-  if (isStream && !isBroken && (headers.has('payment-response') || RECEIPT.test(text))) errand.end = 'part'
+  if (isStream && !isBroken && (headers.has('payment-response') || RECEIPT.test(text))) task.end = 'part'
 }
 
 const RECEIPT = /^: payment-response /im
-const isJob = ({ ware }: Errand): boolean => ware === 'picture' || ware === 'slow picture' || ware === 'video'
+const isJob = ({ ware }: Task): boolean => ware === 'picture' || ware === 'slow picture' || ware === 'video'
 
 /** A job that delivers names its call. */
 function picturesIn(text: string): readonly string[] {
@@ -187,27 +187,23 @@ function picturesIn(text: string): readonly string[] {
 }
 
 /** The request that a buyer of ill will sends while another one with the same payment is still being answered. */
-export async function again(errand: Errand, at: Replica): Promise<void> {
-  const heard = await request(at, errand, { payment: errand.signed[0] })
-  count(errand, heard, 'again ')
-  if (heard?.status === 200) for (const work of worksIn(heard.text)) errand.works.add(work)
+export async function again(task: Task, at: Replica): Promise<void> {
+  const heard = await request(at, task, { payment: task.signed[0] })
+  count(task, heard, 'again ')
+  if (heard?.status === 200) for (const work of worksIn(heard.text)) task.works.add(work)
 }
 
 type Sent = { readonly payment: Payment | undefined; readonly poll?: string }
 
 /** Undefined when nothing was heard. A stream is read to its end, or to where it breaks. */
-async function request(
-  { origin }: Replica,
-  { path, body }: Errand,
-  { payment, poll }: Sent,
-): Promise<Heard | undefined> {
+async function request({ origin }: Replica, { path, body }: Task, { payment, poll }: Sent): Promise<Heard | undefined> {
   const headers = {
     'content-type': 'application/json',
     ...(payment && { 'payment-signature': encodePayment(payment) }),
   }
-  const asked: RequestInit = poll === undefined ? { method: 'POST', body, headers } : { headers }
+  const init: RequestInit = poll === undefined ? { method: 'POST', body, headers } : { headers }
   try {
-    const response = await fetch(origin + (poll ?? path), { ...asked, signal: AbortSignal.timeout(ANSWER_MS) })
+    const response = await fetch(origin + (poll ?? path), { ...init, signal: AbortSignal.timeout(ANSWER_MS) })
     let text = ''
     let isBroken = false
     try {
@@ -234,14 +230,14 @@ function bodyOf({ text }: Heard): any {
 const isOver = ({ payload: { authorization } }: Payment): boolean =>
   Number(authorization.validBefore) * 1000 - LAST_MS < Date.now()
 
-function count(errand: Errand, heard: Heard | undefined, how = ''): void {
-  if (!heard) return note(errand, `${how}lost`)
+function count(task: Task, heard: Heard | undefined, how = ''): void {
+  if (!heard) return note(task, `${how}lost`)
   const why = heard.status === 402 ? ` ${bodyOf(heard).code ?? 'to be paid'}` : ''
-  const isPart = heard.status === 200 && !isJob(errand) && worksIn(heard.text).length === 0
-  note(errand, `${how}${heard.status}${isPart ? ' part' : ''}${why}`)
+  const isPart = heard.status === 200 && !isJob(task) && worksIn(heard.text).length === 0
+  note(task, `${how}${heard.status}${isPart ? ' part' : ''}${why}`)
 }
 
-function note({ answers }: Errand, what: string): void {
+function note({ answers }: Task, what: string): void {
   answers.set(what, (answers.get(what) ?? 0) + 1)
 }
 
@@ -251,16 +247,16 @@ const COLLECT_MS = 60_000
  * Asks for what was paid, as the contract allows it: the poll URL as given, else the same request; with a fresh
  * signature where that is asked for. Undefined when it comes, else what was said last.
  */
-export async function collect(errand: Errand, replicas: readonly Replica[]): Promise<string | undefined> {
-  const copy: Errand = {
-    ...errand,
-    signed: [errand.signed[0]!],
+export async function collect(task: Task, replicas: readonly Replica[]): Promise<string | undefined> {
+  const copy: Task = {
+    ...task,
+    signed: [task.signed[0]!],
     works: new Set(),
     answers: new Map(),
     end: undefined,
     oddities: [],
   }
-  const said: string[] = []
+  const oddities: string[] = []
   const until = performance.now() + COLLECT_MS
   for (let turn = 0; performance.now() < until && copy.signed.length < 2 + PROOFS; turn++) {
     const payment = copy.signed.at(-1)
@@ -268,7 +264,7 @@ export async function collect(errand: Errand, replicas: readonly Replica[]): Pro
       payment,
       ...(copy.poll === undefined ? {} : { poll: copy.poll }),
     })
-    said.push(`${heard?.status} ${heard ? heard.text.slice(0, 120) : ''}`)
+    oddities.push(`${heard?.status} ${heard ? heard.text.slice(0, 120) : ''}`)
     if (heard?.status === 200) return undefined
     if (heard?.status !== 402) {
       await pause(POLL_MS)
@@ -280,7 +276,7 @@ export async function collect(errand: Errand, replicas: readonly Replica[]): Pro
     if (isElsewhere) continue
     const { accepts, resource } = decodeHeader(heard.headers.get('payment-required'))
     copy.signed.push(await signOffer(copy.buyer, { offer: accepts[0], resource }))
-    errand.signed.push(copy.signed.at(-1)!)
+    task.signed.push(copy.signed.at(-1)!)
   }
-  return said.at(-1)
+  return oddities.at(-1)
 }
