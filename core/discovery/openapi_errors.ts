@@ -130,7 +130,7 @@ const EXAMPLE_PARTS: Readonly<Partial<Record<ApiErrorCode, ApiErrorParts>>> = {
   },
   TOO_LARGE: { message: 'The request body may be at most 1048576 bytes.', fields: { max_bytes: 1_048_576 } },
   TOO_MANY_REQUESTS: {
-    message: 'At most 60 requests in 1 minutes; the next is answered after 2026-11-20T00:01:00.000Z.',
+    message: 'At most 60 requests in 1 minutes; retry after 2026-11-20T00:01:00.000Z.',
     headers: {
       'retry-after': '60',
       'x-ratelimit-limit': '60',
@@ -161,7 +161,7 @@ const EXAMPLE_PARTS: Readonly<Partial<Record<ApiErrorCode, ApiErrorParts>>> = {
   },
   PROVIDER_CONFIG_ERROR: { message: 'The operator has to fix the access to this model. Nothing was charged.' },
   BUSY: {
-    message: 'Too many uploads are under way. Nothing was charged; send the same request again.',
+    message: 'Too many uploads are in progress. Nothing was charged; send the same request again.',
     headers: { 'retry-after': '2' },
   },
   NOT_READY: {

@@ -1,34 +1,34 @@
-/** A gateway, as its host sees it. */
+/** A gateway as its host uses it. */
 import type { Endpoint } from './mod.ts'
 import { type Reply, json } from '../http/reply.ts'
 
 export type Caller = {
-  /** Address for rate windows. */
+  /** Client address for rate limits. */
   readonly ip: string
-  /** Public origin, where it is another one than the request's own. */
+  /** Public origin, when it differs from that of the request. */
   readonly origin?: string
-  /** Aborts when the caller has gone; the request's own signal unless told. */
+  /** Aborts when the caller disconnects; defaults to the request's own signal. */
   readonly gone?: AbortSignal
 }
 
 export type Gateway = {
   readonly name: string
   readonly endpoints: readonly Endpoint[]
-  /** Those of them that can be bought or used as it is configured: what its documents show. */
+  /** The endpoints that can be bought or used as the gateway is configured: what its documents show. */
   offered(): readonly Endpoint[]
   /** Answers a request. Never rejects. */
   handle(request: Request, caller: Caller): Promise<Reply>
-  /** The same as a web-standard Response. */
+  /** The same, as a web-standard Response. */
   fetch(request: Request, caller?: Partial<Caller>): Promise<Response>
-  /** Says that this process is alive: its unfinished calls are safe for another work lease. */
+  /** Renews the leases of this process, so that its unfinished calls are not declared lost. */
   renew(): Promise<void>
-  /** Fails what dead processes lost, and finds out about money in doubt. Both are to be called every few seconds. */
+  /** Fails calls of dead processes and reconciles payments in doubt. Call this and `renew` every few seconds. */
   maintain(): Promise<void>
-  /** Fails every unfinished call of any other owner: for one who knows that no other process is alive. */
+  /** Fails every unfinished call of other owners. Only for a caller who knows that no other process is running. */
   takeOver(): Promise<number>
-  /** The process is about to stop: `/readyz` is 503 from now on, and all else goes on. */
+  /** Announces a shutdown: `/readyz` answers 503 from now on, and everything else continues. */
   leaveRotation(): void
-  /** Ends every stream that is under way, paid for as far as it went: for a process that has to stop. */
+  /** Stops active streams and settles what was delivered. For shutdown. */
   drain(): void
 }
 

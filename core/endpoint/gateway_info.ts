@@ -1,34 +1,34 @@
-/** What a gateway says of itself: to its free endpoints, in its documents, on its price list. */
+/** The facts that a gateway publishes: to its free endpoints, in its documents, on its price list. */
 import type { Closed } from '../ports/mod.ts'
 import type { Terms } from '../x402/offer.ts'
 
-/** Facts that anybody may know of a gateway, derived from the menu and its chain. */
+/** Public facts of a gateway, derived from its endpoints and its chain. */
 export type GatewayFacts = {
   readonly name: string
   /** `base`, `base-sepolia`, ... (contract 1.13). */
   readonly label: string
   readonly version: string
   readonly startedAt: number
-  /** Whether the process is about to stop, and wants no new requests. */
+  /** Whether the process is shutting down and wants no new requests. */
   isDraining(): boolean
   /** Whether paid routes have an offer. */
   isReady(): boolean
-  /** Why a chain of it does not sell although it was checked; its reason is for the operator only. */
+  /** Why a chain does not sell although it was checked; the reason is for the operator only. */
   closed(): Closed | undefined
-  /** What it is paid in; empty until its chain has been checked. */
+  /** Accepted payment terms; empty until the chain has been checked. */
   terms(): readonly Terms[]
-  /** What it has seen of its chain and its models lately. */
+  /** Recent health of its chain and its models. */
   readonly healthStatus: HealthStatus
-  /** What this gateway serves as it is configured, and what one call of it costs. */
+  /** The available endpoints and what one call of each costs. */
   pricing(): readonly Priced[]
-  /** `all` adds what is not configured, marked `x-available: false`. */
+  /** The OpenAPI document. `all` adds endpoints that are not configured, marked `x-available: false`. */
   openapi(origin: string, options?: { readonly all?: boolean }): Promise<string>
   wellKnown(origin: string): string
-  /** The reference page as HTML, and the Content-Security-Policy that it is served under. */
+  /** The HTML reference page, and its Content-Security-Policy. */
   docs(origin: string): Promise<{ readonly html: string; readonly policy: string }>
 }
 
-/** An endpoint and its price: `free`, one, or the least and the most in US dollars. */
+/** An endpoint and its price: `free`, a fixed price, or the lowest and the highest in US dollars. */
 export type Priced = {
   readonly name: string
   readonly methods: readonly string[]
@@ -37,12 +37,12 @@ export type Priced = {
   readonly summary: string
   readonly price: PriceRange | 'free'
 }
-/** As `x-payment-info` has it (decision 70). */
+/** In the form of `x-payment-info` (decision 70). */
 export type PriceRange =
   | { readonly mode: 'fixed'; readonly currency: 'USD'; readonly amount: string }
   | { readonly mode: 'dynamic'; readonly currency: 'USD'; readonly min: string; readonly max: string }
 
-/** Times in milliseconds; null where there was none since the start. */
+/** Times in milliseconds; null when there was none since the start. */
 export type ProviderStatus = {
   readonly lastOkAt: number | null
   readonly lastFailureAt: number | null
@@ -52,9 +52,9 @@ export type ProviderStatus = {
 export type HealthStatus = {
   chain(): ProviderStatus
   model(id: string): ProviderStatus
-  /** Whether payments could not be verified for a while, up to the last try. */
+  /** Whether payments could not be verified for a while, up to the last attempt. */
   isVerificationUnavailable(): boolean
 }
 
-/** One that has failed so often in a row is called degraded, until it answers again. */
+/** After this many consecutive failures a model is degraded, until it answers again. */
 export const DEGRADED_AFTER = 3

@@ -1,6 +1,6 @@
 /**
- * What a gateway has lately seen of its chain and of its models: outcomes and times, never words, so that health can
- * leak none.
+ * The recent health of a gateway's chain and models. Holds outcomes and times but no messages, so health replies cannot
+ * leak any.
  */
 import { ApiError, rowOf } from '../http/errors.ts'
 import { outages } from '../lib/outages.ts'
@@ -13,14 +13,17 @@ import type { ProviderStatus, HealthStatus } from './gateway_info.ts'
 
 const NOTHING_SEEN: ProviderStatus = { lastOkAt: null, lastFailureAt: null, failuresInARow: 0 }
 const CHAIN = ''
-/** Verification counts as unavailable once it has failed for so long without a success. */
+/** Verification counts as unavailable after failing this long without a success. */
 const UNAVAILABLE_AFTER_MS = 15_000
 /**
- * And until nobody has tried for so long: whoever gets no requests because of it cannot find out that it works again.
+ * The state is dropped after this long without an attempt: a replica that gets no requests because of it could not find
+ * out that the chain is back.
  */
 const STALE_MS = 60_000
 
-/** The same ports, watched on the way. Nothing is asked that nobody asks: an idle gateway has seen nothing. */
+/**
+ * Wraps ports so that their outcomes are recorded. Sends no requests of its own: an idle gateway has no health data.
+ */
 export function withHealthStatus<Some extends Ports>(
   ports: Some,
   name: string,
@@ -43,9 +46,7 @@ export function withHealthStatus<Some extends Ports>(
   }
 }
 
-/**
- * Verifications of payments over time: an alert once they have failed for a while, and a line when one succeeds again.
- */
+/** Tracks verifications of payments: alerts once they have failed for a while, and logs when one succeeds again. */
 function watchedVerification({ clock, log }: Ports, gateway: string) {
   const down = outages({ log, clock, over: 'payments can be verified again' })
   let failingSince: number | undefined
@@ -90,7 +91,7 @@ function watchedVerification({ clock, log }: Ports, gateway: string) {
   }
 }
 
-/** Waits for an answer and notes how it went. */
+/** Awaits a promise and records its outcome. */
 type Note = <T>(
   name: string,
   answer: Promise<T>,
@@ -139,7 +140,7 @@ function watchedVendors(vendors: Vendors, note: Note): Vendors {
   }
 }
 
-/** The vendor of a model is asked for with every quote, so it is not dressed anew each time. */
+/** Caches the wrapper of each model's vendor, because every quote asks for it. */
 function onceEach<Vendor>(dress: (id: string, vendor: Vendor, note: Note) => Vendor) {
   const dressed = new Map<string, { readonly vendor: Vendor; readonly watched: Vendor }>()
   return (id: string, vendor: Vendor | undefined, note: Note): Vendor | undefined => {
@@ -165,7 +166,7 @@ function watchedChat(id: string, vendor: ChatVendor, note: Note): ChatVendor {
   return { ...vendor, ask: (...order) => note(id, vendor.ask(...order), { isFailure }) }
 }
 
-/** A request that the model refuses says nothing against the model. */
+/** A request that the model refuses is not a failure of the model. */
 function isFailure(error: unknown): boolean {
   return !(error instanceof ApiError) || error.code === 'RATE_LIMITED' || rowOf(error.code).status >= 500
 }

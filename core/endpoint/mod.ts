@@ -1,4 +1,4 @@
-/** What an endpoint is: a value. Routes, 402s, OpenAPI, discovery and the endpoint laws are all derived from it. */
+/** What an endpoint is: a plain value. Routes, 402s, OpenAPI, discovery and the endpoint laws are derived from it. */
 import type { Paid } from './paid.ts'
 import type { Streamed } from './streamed.ts'
 import type { Free, Polled } from './free.ts'
@@ -45,11 +45,11 @@ export const methodsOf = (endpoint: Endpoint): readonly string[] =>
 
 export const isSold = (endpoint: Endpoint): endpoint is Sold => endpoint.kind === 'sold'
 
-/** Whether an endpoint may give its answer before its money has moved. */
+/** Whether an endpoint may answer before the payment is settled. */
 export const servesBeforeSettlement = (endpoint: Sold | undefined): boolean =>
   endpoint?.delivery === 'stream' || endpoint?.delivery === 'inline'
 
-/** What is sold by the call. `delivery` says when its money moves: before the reply, by a poll, or after the answer. */
+/** What is sold by the call. `delivery` says when it is settled: before the reply, by a poll, or after the answer. */
 export type Sold = Paid | Streamed
 
 export type Endpoint = Paid | Streamed | Polled | Free

@@ -1,4 +1,4 @@
-/** An endpoint whose call makes a result that is shown once it is paid, in one of four deliveries. */
+/** An endpoint whose call makes a result, delivered in one of four ways once it is paid for. */
 import type { Static, TObject } from '@sinclair/typebox'
 import type { Window } from '../http/rate_limit.ts'
 import type { Json } from '../lib/json.ts'
@@ -9,27 +9,24 @@ import type { Context, Offering, Price } from './offering.ts'
 import { ANY_JOB, JOB_RETENTION, type Sale } from './sale.ts'
 import type { Made, Order, Showing, Stored, UpstreamPollContext, UpstreamStatus } from './work.ts'
 
-/** What all deliveries have in common. */
+/** Fields that all deliveries share. */
 type Result<Input> = Sale<Input> & {
   /** A valid request, shown in OpenAPI and quoted to probes without a body (contract 1.53). */
   readonly example: Input
-  /** Checks what the schema cannot and fills in defaults. Throws an `ApiError`. */
+  /** Checks what the schema cannot, and fills in defaults. Throws an `ApiError`. */
   check(input: Input, offering: Offering): Input
-  /** `free` needs no payment, and is rationed by address. */
+  /** `free` needs no payment and is rate limited by address. */
   price(input: Input, context: Context): Price | 'free'
-  /** The windows of what is free of it; those of free models unless told. */
+  /** Rate limits of its free inputs; by default those of free models. */
   readonly freeLimits?: readonly Window[]
   /**
    * A request that this gateway can serve as it is configured; its price is the default price in discovery. Undefined:
-   * the example.
+   * use the example.
    */
   sample(offering: Offering): Input | undefined
-  /** Joins the 402 of a look without an order, for example a catalog. */
+  /** Added to the 402 of a probe, for example a catalog. */
   discovery?(offering: Offering): Readonly<Record<string, Json>>
-  /**
-   * Whether what was made is still to be had, asked before a poll's money moves; what nobody can tell is taken to be
-   * there.
-   */
+  /** Whether the result is still available, asked before a poll settles. When unknown, it counts as available. */
   isStillValid?(
     made: Json,
     at: {
@@ -39,27 +36,30 @@ type Result<Input> = Sale<Input> & {
       readonly now: number
     },
   ): Promise<boolean>
-  /** Members of the 200 body, beside id, price and payment. */
+  /** Fields of the 200 body, beside id, price and payment. */
   show(stored: Stored, showing: Showing): Readonly<Record<string, Json>>
 }
 
-/** The work is done by this process. */
+/** The work runs in this process. */
 type Run<Input> = {
   run(order: Order<Input>): Promise<Made>
   readonly submit?: never
   readonly pollUpstream?: never
 }
 
-/** Settled before the reply, which is the bare result; the receipt is in its headers. */
+/** Settled before the reply. The reply is the bare result, with the receipt in its headers. */
 export type Inline<Input = unknown> = Result<Input> &
   Run<Input> & {
     readonly delivery: 'inline'
-    /** The result is JSON as text, or `{text, headers}`, passed on as it came: `show` is not asked. */
+    /** The result is JSON text, or `{text, headers}`, passed through as it came; `show` is not called. */
     readonly verbatim?: true
     readonly windowMs?: never
   }
 
-/** Answered in the reply when the result is there within the window, else a job; 0 ms makes an order a job at once. */
+/**
+ * Answered in the reply when the result is ready within the window, otherwise a job. A window of 0 ms makes the order a
+ * job at once.
+ */
 export type Hybrid<Input = unknown> = Result<Input> &
   Run<Input> & {
     readonly delivery: 'hybrid'
@@ -67,26 +67,26 @@ export type Hybrid<Input = unknown> = Result<Input> &
     readonly verbatim?: never
   }
 
-/** Always a job, settled by the first poll that sees it completed. */
+/** Always a job, settled by the first poll that finds it completed. */
 export type Job<Input = unknown> = Result<Input> &
   Run<Input> & { readonly delivery: 'job'; readonly windowMs?: never; readonly verbatim?: never }
 
-/** A job that the vendor works on: no process owns it, and any replica asks after it. */
+/** A job that runs at the vendor. No process owns it, and any replica can poll it. */
 export type UpstreamJob<Input = unknown> = Result<Input> & {
   readonly delivery: 'upstream_job'
-  /** Hands the order to the vendor; `handle` finds it from any process. */
+  /** Submits the order to the vendor. `handle` finds it from any process. */
   submit(order: Order<Input>): Promise<{ readonly handle: string }>
-  /** What has become of a submitted job. Throws where the vendor cannot be asked at the moment: the job goes on. */
+  /** The state of a submitted job. Throws when the vendor cannot be reached: the job continues. */
   pollUpstream(handle: string, looking: UpstreamPollContext): Promise<UpstreamStatus>
   readonly run?: never
   readonly windowMs?: never
   readonly verbatim?: never
 }
 
-/** Makes a result, and shows it when it is paid: at once, or to a poll. */
+/** Makes a result and delivers it once it is paid for: at once, or to a poll. */
 export type Paid<Input = unknown> = Inline<Input> | Hybrid<Input> | Job<Input> | UpstreamJob<Input>
 
-/** Answers inline within 30 seconds, or becomes a job. */
+/** The default window in milliseconds: 30 seconds. */
 const USUAL_WINDOW_MS = 30_000
 
 type Defaulted =
@@ -109,7 +109,7 @@ type Fields<Endpoint extends Record<Defaulted, unknown>> = Omit<Endpoint, 'kind'
 type HybridFields<Input> = Omit<Fields<Hybrid<Input>>, 'delivery' | 'windowMs'> &
   Partial<Pick<Hybrid<Input>, 'delivery' | 'windowMs'>>
 
-/** What an endpoint is declared with, by its delivery. */
+/** The fields that declare an endpoint, by its delivery. */
 export type PaidFields<Input> =
   | Fields<Inline<Input>>
   | HybridFields<Input>
@@ -117,9 +117,9 @@ export type PaidFields<Input> =
   | Fields<UpstreamJob<Input>>
 
 /**
- * Types the fields by the input schema, fills in the usual ones, and forgets the type: the list of endpoints holds them
- * all. Unless told, a call is valid when its schema says so, costs what its example costs, and is `hybrid`: it answers
- * within 30 seconds or becomes a job under /api/v1/calls.
+ * Types the fields by the input schema, fills in defaults, and erases the type, because one list holds all endpoints.
+ * By default a call is valid when it fits its schema, costs what its example costs, and is `hybrid`: it answers within
+ * 30 seconds or becomes a job under /api/v1/calls.
  */
 export function paid<Schema extends TObject>(fields: PaidFields<Static<Schema>> & { readonly input: Schema }): Paid {
   const { delivery = 'hybrid', errorFormat = 'plain' } = fields

@@ -1,6 +1,6 @@
 /**
- * Records that outlive a call: each kind has a name, a version and a schema, and is declared once. What is read is
- * checked, and brought from an older version to this one; what has no declared kind cannot be stored.
+ * Records that outlive a call. Each kind has a name, a version and a schema and is declared once. Records are checked
+ * when read, and older versions are upgraded; a kind that is not declared cannot be stored.
  */
 import type { Static, TSchema } from '@sinclair/typebox'
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
@@ -8,7 +8,7 @@ import type { Json } from '../lib/json.ts'
 import { isFields } from '../lib/json.ts'
 import type { Storage, StoredRecord } from '../ports/mod.ts'
 
-/** A record as it was read; `stored` is what lies in storage, with which a change is compared. */
+/** A record as read; `stored` is its raw form, which updates are compared with. */
 export type ReadRecord<Data> = {
   readonly id: string
   readonly owner: string
@@ -22,33 +22,33 @@ type New<Data> = Omit<ReadRecord<Data>, 'stored'>
 export type RecordKind<Data> = {
   readonly kind: string
   readonly version: number
-  /** Stores a new record. Undefined, and nothing written, while one of its id lives. */
+  /** Stores a new record. Undefined, with nothing written, while a record with its id exists. */
   put(records: Pick<Storage, 'putRecord'>, record: New<Data>, now: number): Promise<ReadRecord<Data> | undefined>
-  /** Throws for a record that this version cannot read. */
+  /** Throws when this version cannot read the record. */
   get(records: Pick<Storage, 'getRecord'>, id: string, now: number): Promise<ReadRecord<Data> | undefined>
-  /** Changes a record that nobody has changed since it was read. Undefined, and nothing written, where somebody has. */
+  /** Updates a record that nobody has changed since it was read. Undefined, with nothing written, when somebody has. */
   move(
     records: Pick<Storage, 'moveRecord'>,
     record: ReadRecord<Data>,
     patch: { readonly data?: Data; readonly expiresAt?: number },
     now: number,
   ): Promise<ReadRecord<Data> | undefined>
-  /** Living records of an owner, at most `limit`, in no order that means anything. */
+  /** Unexpired records of an owner, at most `limit`, in no particular order. */
   list(
     records: Pick<Storage, 'listRecords'>,
     owner: string,
     at: { now: number; limit: number },
   ): Promise<readonly ReadRecord<Data>[]>
-  /** A record as storage takes it, for work that hands out what is to be stored. */
+  /** A record in storage form, for work that returns records to be stored. */
   stored(record: Omit<New<Data>, 'owner'>): Omit<StoredRecord, 'owner'>
 }
 
 type Declaration<Schema extends TSchema> = {
   readonly kind: string
-  /** Counts up with every change of the schema that an older record does not fit. */
+  /** Incremented with every schema change that older records do not fit. */
   readonly version: number
   readonly schema: Schema
-  /** Makes of the data of an older version those of this one. */
+  /** Converts the data of an older version to the current one. */
   upgrade?(data: Json, from: number): Json
 }
 
@@ -59,8 +59,7 @@ type Registered = Pick<Declaration<TSchema>, 'kind' | 'version' | 'upgrade'> & {
 const registered = new Map<string, Registered>()
 
 /**
- * Declares a kind of record. Throws where the kind is declared already, or where a later version has no way to read an
- * earlier one.
+ * Declares a kind of record. Throws when the kind is declared already, or when a later version lacks an `upgrade`.
  *
  * @example
  * const VOUCHER = recordKind({ kind: 'voucher', version: 1, schema: Type.Object({ worth: Type.String() }) })
@@ -68,9 +67,9 @@ const registered = new Map<string, Registered>()
 export function recordKind<Schema extends TSchema>(declared: Declaration<Schema>): RecordKind<Static<Schema>> {
   type Data = Static<Schema>
   const { kind, version, schema, upgrade } = declared
-  if (registered.has(kind)) throw new RangeError(`the kind of record ${kind} is declared twice`)
+  if (registered.has(kind)) throw new RangeError(`the record kind ${kind} is declared twice`)
   if (version > 1 && !upgrade)
-    throw new RangeError(`records ${kind} of version ${version} need an upgrade of older ones`)
+    throw new RangeError(`the record kind ${kind} has version ${version} and needs an upgrade() for older records`)
   let compiled: TypeCheck<Schema> | undefined
   const own: Registered = {
     kind,
@@ -115,21 +114,22 @@ export function recordKind<Schema extends TSchema>(declared: Declaration<Schema>
 }
 
 /**
- * The data of a stored record in its kind's version. Throws for what is no such record, and for one that a later
- * version has written.
+ * The data of a stored record in the current version of its kind. Throws when the data is not valid, or was written by
+ * a later version.
  */
 function decode({ kind, version, upgrade, check }: Registered, stored: Json): Json {
   const { version: from, data } = isFields(stored) ? stored : {}
-  if (typeof from !== 'number' || data === undefined) throw new Error(`a record ${kind} has no version`)
-  if (from > version) throw new Error(`a record ${kind} is of version ${from}; this program reads up to ${version}`)
+  if (typeof from !== 'number' || data === undefined) throw new Error(`a record of kind ${kind} has no version`)
+  if (from > version)
+    throw new Error(`a record of kind ${kind} has version ${from}; this program reads up to ${version}`)
   const current = from < version && upgrade ? upgrade(data, from) : data
   const problem = check(current)
-  if (problem !== undefined) throw new Error(`a record ${kind} of version ${from} cannot be read: ${problem}`)
+  if (problem !== undefined) throw new Error(`a record of kind ${kind}, version ${from}, cannot be read: ${problem}`)
   return current
 }
 
 /**
- * The same storage, into which nothing gets but records of declared kinds, in their current version and by their
+ * Wraps a storage so that it only accepts records of declared kinds, in their current version and valid under their
  * schema.
  */
 export function withDeclaredRecords<Some extends Storage>(storage: Some): Some {
@@ -148,9 +148,10 @@ export function withDeclaredRecords<Some extends Storage>(storage: Some): Some {
 
 function checkRecord({ kind, data }: StoredRecord): void {
   const known = registered.get(kind)
-  if (!known) throw new RangeError(`no kind of record ${kind} is declared; declare it with recordKind()`)
+  if (!known) throw new RangeError(`the record kind ${kind} is not declared; declare it with recordKind()`)
   const { version, data: own } = isFields(data) ? data : {}
-  if (version !== known.version) throw new RangeError(`a record ${kind} is written in version ${known.version}`)
+  if (version !== known.version)
+    throw new RangeError(`records of kind ${kind} must be written in version ${known.version}`)
   const problem = known.check(own)
-  if (problem !== undefined) throw new RangeError(`a record ${kind} does not fit its schema: ${problem}`)
+  if (problem !== undefined) throw new RangeError(`a record of kind ${kind} does not fit its schema: ${problem}`)
 }

@@ -3,7 +3,8 @@ import type { Storage, StoredRecord, Call } from '../ports/mod.ts'
 import { ApiError } from '../http/errors.ts'
 
 /**
- * Keeps a record for its owner; one that it has already stays as it is. Throws NOT_ALLOWED where another wallet has it.
+ * Stores a record for its owner; one that the owner already has is left unchanged. Throws NOT_ALLOWED when another
+ * wallet has it.
  */
 export async function storeRecords(
   storage: Pick<Storage, 'putRecord' | 'getRecord'>,
@@ -15,18 +16,18 @@ export async function storeRecords(
   if (stored?.owner !== record.owner) throw ofAnother()
 }
 
-/** What another wallet has enrolled is not to be added to. */
+/** The error for a record that belongs to another wallet. */
 export function ofAnother(): ApiError {
   return new ApiError('NOT_ALLOWED', { message: 'Another wallet has enrolled this. Nothing was charged.' })
 }
 
-/** Past its claim window; or settled, and past its shelf life. */
+/** Unsettled past its claim window, or settled past its retention. */
 export function isForgotten(call: Call, now: number): boolean {
   if (call.paymentStatus === 'settled') return call.result === null
   return call.expiresAt <= now && call.paymentStatus !== 'settling' && call.paymentStatus !== 'unresolved'
 }
 
-/** It came to nothing, or nothing is left of it: whoever asks for it again has to start afresh. */
+/** The call failed, or its result has been deleted: the caller has to order again. */
 export function isOver(call: Call, now: number): boolean {
   return call.workStatus === 'failed' || isForgotten(call, now)
 }

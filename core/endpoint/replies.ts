@@ -1,4 +1,4 @@
-/** How a call reads on the wire: results, envelopes, jobs and refusals (contract 5.23). No decision is made here. */
+/** Replies of a call in the plain format: results, envelopes, jobs and refusals (contract 5.23). Makes no decisions. */
 import { formatDemand, type ErrorFormat } from '../http/error_formats.ts'
 import type { Paid, Price, Settled, Showing, Sold, Stored } from './mod.ts'
 import { json, type Reply } from '../http/reply.ts'
@@ -21,7 +21,7 @@ import {
 export type Body = Readonly<Record<string, Json>>
 
 const PRIVATE = { 'cache-control': 'private, no-store' }
-/** A client polls every 2 to 5 seconds (contract 2.16). */
+/** Clients poll every 2 to 5 seconds (contract 2.16). */
 const POLL_AGAIN = { 'cache-control': 'no-store', 'retry-after': '3' }
 
 export type Asking = {
@@ -29,12 +29,12 @@ export type Asking = {
   readonly resource: Resource
   readonly label: string
   readonly errorFormat: ErrorFormat
-  /** What the 402 carries beside its challenge, and how many bytes of headers are added to it later. */
+  /** Headers of the 402 beside its challenge, and how many bytes of headers are added later. */
   readonly headers?: Readonly<Record<string, string>>
   readonly beside?: number
 }
 
-/** The same 402 as a page, for a person in a browser; its headers stay those of the protocol. */
+/** Turns the 402 into an HTML page for a person in a browser, with the protocol headers unchanged. */
 export function demandPage(reply: Reply, { resource, label }: Asking): Reply {
   const body = JSON.parse(reply.body as string) as Body
   const page = paymentPage({ url: resource.url, summary: resource.description, network: label, body })
@@ -50,7 +50,7 @@ export function demandPage(reply: Reply, { resource, label }: Asking): Reply {
   }
 }
 
-/** A 402 with a complete, signable challenge; `why` leads its body. */
+/** A 402 with a complete, signable challenge; `why` comes first in its body. */
 export function demand(
   { offers, resource, label, errorFormat, headers = {}, beside = 0 }: Asking,
   why: Body,
@@ -77,7 +77,7 @@ export const paymentRequired = (price: Price): Body => ({
   message: `This request costs ${print(price.amount)} USDC. Sign one of the offers and send it again with a payment header.`,
 })
 
-/** What a look at something free is told: it costs nothing, and needs no payment. */
+/** The body for a probe of a free endpoint: it costs nothing and needs no payment. */
 export const freeOfCharge = (summary: string): Body => ({
   error: 'Payment Required (discovery)',
   message: `${summary}. This is free: send a plain request, without payment.`,
@@ -99,22 +99,22 @@ export function verificationFailed(code: PaymentCode, why: string): Body {
   }
 }
 
-/** The members by which a replayed payment finds its call; with its key for those who may have it. */
+/** The fields by which a replayed payment finds its call, with the poll key for callers who may have it. */
 export function recovery(endpoint: Sold, call: Call, key?: string): Body {
   return { job_id: call.id, poll_url: pollUrl(endpoint, call, key), recoverable: true }
 }
 
-/** Who may read what a call has made, for the documents. */
+/** Who may read the result of a call, for the documents. */
 export const READS =
   'With the key that poll_url has in its query, any payment header of the wallet that ordered reads the result, the one that paid included. Without the key the header must be a signature that was never sent to the chain, because what was sent there is public; it is not spent when the call is paid.'
 
-/** What a poll is told whose authorization proves nothing, because anybody may have read it (contract 1.41). */
+/** Reason given to a poll whose authorization proves nothing, because it is public (contract 1.41). */
 export const SIGN_AFRESH =
   'the authorization was sent to the chain before, where everybody can read it, so it proves no wallet; use poll_url as it was given in the reply, or sign a fresh authorization, which is not spent when the call is paid'
 
 /**
- * 200 without a receipt: the fate of the payment could not be found out in time, and the buyer is not to suffer for it
- * (decision 16).
+ * 200 without a receipt: the outcome of the settlement was not known in time, and the buyer does not have to wait for
+ * it (decision 16).
  */
 export function unsettled(
   endpoint: Sold,
@@ -143,7 +143,7 @@ export type Collected = {
 }
 
 /**
- * 200: the result, its price and its receipt, where it cost anything. `isFirst` tells the charge from its repetition.
+ * 200 with the result, its price and, unless it was free, its receipt. `isFirst` tells the charge from a repetition.
  */
 export function result(endpoint: Sold, call: Call, { stored, receipt, label, href, isFirst, raw }: Collected): Reply {
   if (!receipt) return free(endpoint, call, { stored, label, href, ...(raw && { raw }) })
@@ -192,10 +192,7 @@ type Bare = Pick<Collected, 'stored' | 'href'> & {
   readonly settlement?: Settled
 }
 
-/**
- * 200: the result and nothing else, its numbers as exact as they were made; what became of its payment is in the
- * headers.
- */
+/** 200 with nothing but the result, its numbers in full precision; the payment outcome is in the headers. */
 export function bare(endpoint: Paid, call: Pick<Call, 'request'>, { headers, ...showing }: Bare): Reply {
   const { text, headers: own = {} } = endpoint.verbatim
     ? passed(showing.stored.made)
@@ -203,24 +200,24 @@ export function bare(endpoint: Paid, call: Pick<Call, 'request'>, { headers, ...
   return { status: 200, headers: { ...PRIVATE, 'content-type': 'application/json', ...own, ...headers }, body: text }
 }
 
-/** What was passed on, and the headers that say where it is from. */
+/** A verbatim result and the headers that name its source. */
 function passed(made: Json): { readonly text: string; readonly headers?: Readonly<Record<string, string>> } {
   return typeof made === 'string' ? { text: made } : (made as { text: string; headers: Record<string, string> })
 }
 
-/** What storage keeps of an answer: a JSON body, or the events of a stream. */
+/** What storage holds of an answer: a JSON body, or the events of a stream. */
 export type StoredAnswer = {
   readonly headers: Readonly<Record<string, string>>
   readonly body: string
   readonly usage: Json
 }
 
-/** 200: an answer as its surface writes it, with what became of its payment in the headers. */
+/** 200 with an answer in its chat format, with the payment outcome in the headers. */
 export function answered({ headers, body }: StoredAnswer, paymentHeaders: Readonly<Record<string, string>>): Reply {
   return { status: 200, headers: { ...PRIVATE, ...headers, ...paymentHeaders }, body }
 }
 
-/** An answer that was served before its money moved, or although it did not (contract 6.49). */
+/** For an answer that was served before it was settled, or although settlement failed (contract 6.49). */
 export const unsettledHeaders = (why: string) => ({ 'x-payment-settled': 'false', 'x-payment-settle-error-class': why })
 
 const effectHeaders = ({ effects }: Paid, { made }: Stored): Readonly<Record<string, string>> =>
@@ -234,7 +231,7 @@ function resultFields(
   return endpoint.show(stored, { request: call.request, href, ...(raw && { raw }), ...(settlement && { settlement }) })
 }
 
-/** 202 from the POST: the job's envelope. */
+/** 202 to the POST, with the job's envelope. */
 export function envelope(
   endpoint: Sold,
   call: Call,
@@ -255,7 +252,7 @@ export function envelope(
   return json(202, body, { ...POLL_AGAIN, location: url })
 }
 
-/** 202 from a poll. A completed call whose settlement is not yet known reads as in progress. */
+/** 202 to a poll. A completed call whose settlement is not yet confirmed is reported as in progress. */
 export function running(
   endpoint: Sold,
   call: Call,
@@ -275,7 +272,7 @@ export const CHAIN_AWAY =
 export const CONFIRMING =
   'The result is ready; its settlement is being confirmed. Poll again with the same authorization.'
 
-/** 200 from a poll: failed, and free. */
+/** 200 to a poll of a failed call, which costs nothing. */
 export function failed(endpoint: Sold, call: Call, more: Body = {}): Reply {
   const note = chargedNothing(endpoint)
   const { object } = endpoint.job
@@ -292,18 +289,20 @@ export function failed(endpoint: Sold, call: Call, more: Body = {}): Reply {
   return json(200, body, { 'cache-control': 'no-store' })
 }
 
-/** What is said where our own payment came to nothing. */
+/** The sentence that says that our own payment was not charged. */
 const chargedNothing = (endpoint?: Sold): string =>
   (endpoint && endpoint.delivery !== 'stream' && endpoint.effects?.failed) || 'Nothing was charged.'
 
-/** The body of a refused settlement, inline or on a poll. */
+/** The body for a refused settlement, in the reply or on a poll. */
 export const settlementFailed = (reason: string, endpoint?: Sold): Body => ({
   error: 'Payment settlement failed',
   details: ascii(reason),
   note: `The result is ready and kept for you. GET poll_url with a payment of the same wallet; sign again if the authorization has expired. ${chargedNothing(endpoint)}`,
 })
 
-/** An inline settlement that was refused: the result is withheld, and can still be collected (contract 1.34). */
+/**
+ * A refused settlement in the reply to the order: the result is withheld and can still be collected (contract 1.34).
+ */
 export function inlineRefusal(endpoint: Sold, call: Call, { reason, key }: { reason: string; key: string }): Reply {
   const headers = {
     'cache-control': 'no-store',
@@ -313,7 +312,7 @@ export function inlineRefusal(endpoint: Sold, call: Call, { reason, key }: { rea
   return json(402, endpoint.delivery === 'stream' ? formatDemand(why, endpoint.errorFormat) : why, headers)
 }
 
-/** 503 with Retry-After: the chain could not be asked (contract 1.27). */
+/** 503 with Retry-After: the chain could not be reached (contract 1.27). */
 export function cannotVerify(reason: string): ApiError {
   return new ApiError('PAYMENT_VERIFICATION_UNAVAILABLE', {
     message: 'The payment could not be verified just now. Nothing was charged; send the same signed request again.',
@@ -323,9 +322,8 @@ export function cannotVerify(reason: string): ApiError {
 }
 
 /**
- * Where a job is polled. With its key it is read by any authorization of its wallet, without by a fresh one only. A
- * signed URL was made with the call, and is kept with it; it tells what was ordered, so a stranger is shown the path of
- * any call instead.
+ * The poll URL of a job. With the key, any authorization of the wallet reads it; without, only a fresh one. A signed
+ * URL is made and stored with the call. Because it reveals what was ordered, strangers get the generic path instead.
  */
 export function pollUrl({ job }: Sold, { id, request }: Call, key?: string): string {
   const stored = (request as { readonly _poll?: unknown } | null)?._poll
@@ -333,17 +331,17 @@ export function pollUrl({ job }: Sold, { id, request }: Call, key?: string): str
   return key === undefined ? anyCallUrl(id) : keyed(stored, key)
 }
 
-/** Where any call is polled, whatever was bought by it. */
+/** The generic poll URL of any call. */
 export const anyCallUrl = (id: string, key?: string): string => keyed(`/api/v1/calls/${id}`, key)
 
 function keyed(url: string, key: string | undefined): string {
   return key === undefined ? url : `${url}${url.includes('?') ? '&' : '?'}${KEY}=${key}`
 }
 
-/** What is remembered of a request, without what we remember for ourselves. */
+/** The stored request fields without our internal ones. */
 function publicFields(request: Json): Body {
   return Object.fromEntries(Object.entries(request as Body).filter(([name]) => !name.startsWith('_')))
 }
 
-/** The query parameter of a poll URL that carries the key of its call. */
+/** The query parameter that carries the poll key. */
 export const KEY = 'key'

@@ -1,4 +1,4 @@
-/** Requests that anybody may try: what documents show, indexers are told, and default prices are made from. */
+/** Sample requests: shown in documents, given to indexers, and used for default prices. */
 import {
   type Endpoint,
   isSold,
@@ -12,7 +12,7 @@ import {
 } from './mod.ts'
 import { ApiError } from '../http/errors.ts'
 
-/** A whole request, in the parts in which it is sent. `price` is undefined where nobody here can serve it. */
+/** A complete request by its parts. `price` is undefined when no configured vendor can serve it. */
 export type Trial = Required<Pick<Sample, 'path' | 'query'>> & {
   readonly body?: unknown
   readonly price?: Price | 'free' | undefined
@@ -20,12 +20,12 @@ export type Trial = Required<Pick<Sample, 'path' | 'query'>> & {
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** The names in a path, in order. */
+/** The parameter names of a path, in order. */
 export function namesIn(path: string): readonly string[] {
   return [...path.matchAll(/\{(\w+)(?:\.{3})?\}/g)].map(([, name = '']) => name)
 }
 
-/** What is asked of an endpoint in the example of its documents. */
+/** The request in an endpoint's documented example. */
 export function trialOf(endpoint: Endpoint, offering: Offering): Trial {
   if (endpoint.kind === 'poll' || (endpoint.kind === 'free' && endpoint.follows)) return NO_EXAMPLE
   if (endpoint.kind === 'free')
@@ -37,7 +37,7 @@ export function trialOf(endpoint: Endpoint, offering: Offering): Trial {
   return { path: textFields(sample, isIn), query: textFields(sample, (name) => !isIn(name)) }
 }
 
-/** What follows an order is asked for by an id that the order made: no example of it would be answered. */
+/** Polls need the id of an order, so no example of them could be answered. */
 const NO_EXAMPLE: Trial = { path: {}, query: {} }
 
 function freeTrial(path: string, { path: given = {}, query = {}, body }: Sample = {}): Trial {
@@ -56,14 +56,14 @@ const orderOf = (endpoint: Sold, offering: Offering): Fields =>
     ? endpoint.sample(offering)
     : ((endpoint.sample(offering) ?? endpoint.example) as Fields)
 
-/** The same with its price. Never rejects: what cannot be priced here has none. */
+/** The same with its price. Never rejects: a sample that cannot be priced has none. */
 export async function pricedTrial(endpoint: Sold, context: StreamedContext): Promise<Trial> {
   const trial = trialOf(endpoint, context)
   if (endpoint.delivery === 'stream') return await streamedTrial(endpoint, trial, context)
   return { ...trial, price: quiet(() => paidPrice(endpoint, context)) }
 }
 
-/** The endpoints that this gateway serves as it is configured, in their order. */
+/** The endpoints that this gateway can serve as it is configured, in order. */
 export function offeredIn(endpoints: readonly Endpoint[], offering: Offering): readonly Endpoint[] {
   const sold = new Set(endpoints.filter((endpoint) => isSold(endpoint) && isServed(endpoint, offering)))
   const isPolled = (names: readonly string[] | 'all') =>
@@ -87,7 +87,7 @@ function paidPrice(endpoint: Paid, context: Offering): Price | 'free' | undefine
   return endpoint.isAvailable(input, context) ? endpoint.price(input, context) : undefined
 }
 
-/** Where the path names a model that the sample does not, the first that the endpoint takes stands in it. */
+/** When the path names a model and the sample does not, uses the first model that the endpoint accepts. */
 async function streamedTrial(endpoint: Streamed, trial: Trial, context: StreamedContext): Promise<Trial> {
   const body = trial.body as Parameters<Streamed['check']>[0]
   const missing = namesIn(endpoint.path).filter((name) => trial.path[name] === undefined)
@@ -114,7 +114,7 @@ function apiErrorOnly(error: unknown): undefined {
   if (!(error instanceof ApiError)) throw error
 }
 
-/** The path of a trial, as it is sent. */
+/** The path of a trial with its parameters filled in. */
 export function pathOf({ path }: Pick<Endpoint, 'path'>, trial: Pick<Trial, 'path' | 'query'>): string {
   const filled = path.replace(/\{(\w+)(\.{3})?\}/g, (_, name: string, rest: string | undefined) => {
     const value = trial.path[name] ?? name

@@ -1,10 +1,10 @@
-/** An endpoint that answers at once, and is settled after the answer. */
+/** An endpoint that answers at once and is settled after the answer. */
 import type { Offering, Price } from './offering.ts'
 import type { Ports } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
 import { type Sale, ANSWER_RETENTION, ANY_JOB } from './sale.ts'
 
-/** What a live endpoint may look at beside the body: the path, and headers that belong to its wire. */
+/** What a streamed endpoint may read beside the body: the path, and the headers of its chat format. */
 export type RequestHead = {
   readonly params: Readonly<Record<string, string>>
   readonly header: (name: string) => string | null
@@ -12,7 +12,7 @@ export type RequestHead = {
 
 export type StreamedContext = Offering & Pick<Ports, 'countTokens'>
 
-/** `id` is unique and unguessable, also where nothing is stored; `payer` is null where nobody pays. */
+/** `id` is unique and unguessable, even when nothing is stored; `payer` is null for free calls. */
 export type StreamedOrder<Input> = Offering &
   Pick<Ports, 'clock' | 'log' | 'countTokens'> & {
     readonly id: string
@@ -22,17 +22,18 @@ export type StreamedOrder<Input> = Offering &
   }
 
 /**
- * A reply as it is made. `closing` are its last events, which follow the receipt; they are known when `next` has ended.
+ * A reply as it is produced. `closing` are the last events, sent after the receipt; they are known once `next` has
+ * ended.
  */
 export type AnswerStream = {
   next(): Promise<Uint8Array | undefined>
-  /** Ends it at once, upstream too. Never throws; a pending `next` ends as well. */
+  /** Cancels it at once, upstream included. Never throws; a pending `next` ends as well. */
   cancel(): void
-  /** Whether anything was handed out that a reader pays for. */
+  /** Whether any billable content was delivered. */
   hasContent(): boolean
   closing(): string
   usage(): Json
-  /** The number of its next event, in formats that number them. */
+  /** The number of the next event, in formats that number events. */
   nextSequence?(): number
 }
 
@@ -45,22 +46,19 @@ export type Answer =
     }
   | { readonly kind: 'stream'; readonly headers: Readonly<Record<string, string>>; readonly stream: AnswerStream }
 
-/**
- * Answers at once, whole or streamed, and is settled after the answer (decision 17). What costs nothing needs no
- * payment.
- */
+/** Answers at once, whole or streamed, and is settled after the answer (decision 17). Free inputs need no payment. */
 export type Streamed<Input = unknown> = Sale<Input> & {
   readonly delivery: 'stream'
-  /** A valid body, shown in OpenAPI and quoted to probes without one; the first that this gateway can serve. */
+  /** A valid body, shown in OpenAPI and quoted to probes: the first one that this gateway can serve. */
   sample(offering: Offering): Readonly<Record<string, Json>>
   check(body: Readonly<Record<string, unknown>>, head: RequestHead, context: StreamedContext): Promise<Input>
   price(input: Input): Price | 'free'
   answer(order: StreamedOrder<Input>): Promise<Answer>
-  /** The operator's list of the wallets that may buy this; undefined where everybody may (contract 1.58). */
+  /** The wallets that may buy this; undefined when all may (contract 1.58). */
   allowlists?(input: Input): Allowlist | undefined
   /**
-   * The reply to one who does not wait: the work goes on, and is settled before its output can be read (contract 7.17).
-   * Absent on one who does.
+   * The reply to a background order: the work continues and is settled before its output can be read (contract 7.17).
+   * Absent when the caller waits.
    */
   deferred?(
     input: Input,
@@ -68,7 +66,7 @@ export type Streamed<Input = unknown> = Sale<Input> & {
   ): Readonly<Record<string, Json>> | undefined
 }
 
-/** `name` is its setting; `unset` says who may come while the operator has written none. */
+/** `name` is its setting; `unset` says who may buy while the operator has configured no list. */
 export type Allowlist = { readonly name: string; readonly unset: 'nobody' | 'everybody' }
 
 type StreamedFields<Input> = Omit<
@@ -77,7 +75,7 @@ type StreamedFields<Input> = Omit<
 > &
   Partial<Pick<Streamed<Input>, 'failure' | 'retention'>>
 
-/** Fills the usual words in, and forgets the type of the input. */
+/** Fills in the usual texts and erases the input type. */
 export function streamed<Input>(words: StreamedFields<Input>): Streamed {
   return {
     failure: 'Model unavailable',

@@ -1,4 +1,4 @@
-/** An order for work, and what came of it. */
+/** An order for work, and its result. */
 import type { Vendors } from '../ports/vendors/mod.ts'
 import type { Context, Offering, Catalog } from './offering.ts'
 import type { Ports, Storage, StoredRecord } from '../ports/mod.ts'
@@ -6,11 +6,11 @@ import type { CallContext } from './call_context.ts'
 import type { Json } from '../lib/json.ts'
 import type { MediaStream } from '../ports/vendors/media.ts'
 
-/** One order for work. `signal` aborts at the work's deadline, never because the buyer hung up. */
+/** One order for work. `signal` aborts at the work's deadline, never because the caller disconnected. */
 export type Order<Input> = {
   readonly id: string
   readonly input: Input
-  /** Empty where nobody pays. */
+  /** Empty for free calls. */
   readonly payer: string
   readonly catalog: Catalog
   readonly vendors: Vendors
@@ -18,29 +18,28 @@ export type Order<Input> = {
   /** When the work began, in milliseconds. */
   readonly now: number
   readonly clock: Ports['clock']
-  /** Records beside the calls, whoever's they are. */
+  /** Records beside the calls, of any owner. */
   readonly records: Pick<Storage, 'getRecord' | 'getCall'>
   readonly call?: CallContext
   readonly signal: AbortSignal
 }
 
-/** What looking at a job may use; `request` is what the endpoint remembers. */
+/** What polling a job may use; `request` holds the stored request fields. */
 export type UpstreamPollContext = Offering & { readonly request: Json; readonly signal: AbortSignal }
 
-/** `error` and `fields` are what a poll says of a failed job. */
+/** `error` and `fields` are what a poll reports of a failed job. */
 export type UpstreamStatus =
   | { readonly kind: 'running'; readonly progress?: number }
   | { readonly kind: 'done'; readonly made: Made }
   | { readonly kind: 'failed'; readonly error: string; readonly fields?: Readonly<Record<string, Json>> }
 
-/** Begins to read a piece of media. `signal` aborts when it is given up. */
+/** Opens a media file. `signal` aborts when it is no longer wanted. */
 export type OpenMedia = (at: { signal: AbortSignal }) => Promise<MediaStream>
 
 /**
- * Media to be mirrored to durable storage under `<folder>/<date>/`. `streams` reads a piece, by its index in `urls`,
- * that its URL alone does not give: its URL is then only what it falls back to. `kinds` says what a piece must be to be
- * sold: of one that turns out to be nothing of the kind, the URL is not handed out either. `foreign`: the URLs are the
- * caller's own, of pictures.
+ * Media to mirror to durable storage under `<folder>/<date>/`. `streams` opens the file with this index in `urls` when
+ * its URL alone does not; the URL is then only a fallback. `kinds` says what each file must be: when one is of another
+ * kind, not even its URL is passed on. `foreign`: the URLs are pictures supplied by the caller.
  */
 export type MadeMedia = {
   readonly folder: string
@@ -50,31 +49,31 @@ export type MadeMedia = {
   readonly foreign?: true
 }
 
-/** What work made: a JSON result, and media. */
+/** What work produced: a JSON result, and media. */
 export type Made = {
   readonly result: Json
   readonly media?: MadeMedia
-  /** When there is nothing left of it that anybody should pay for, where that is sooner than its endpoint says. */
+  /** When the result loses its value, if that is before its endpoint's retention ends. */
   readonly until?: number
   /**
-   * What is kept for the payer beside the call, once the media are mirrored and before money moves. One that another
-   * wallet has already fails the call.
+   * Records to store for the payer, after the media are mirrored and before settlement. A record that another wallet
+   * already has fails the call.
    */
   recordsToStore?(media: readonly Hosted[]): readonly Omit<StoredRecord, 'owner'>[]
 }
 
 /**
- * One piece of media after mirroring. `key` is null where mirroring failed, and `url` is then the raw upstream value,
- * or null where that is worth nothing.
+ * One media file after mirroring. `key` is null when mirroring failed; `url` is then the upstream URL, or null when
+ * that is of no use.
  */
 export type Hosted = { readonly key: string | null; readonly url: string | null; readonly source: string }
 
-/** What storage keeps of a completed call. */
+/** What storage holds of a completed call. */
 export type Stored = { readonly made: Json; readonly media: readonly Hosted[]; readonly created: number }
 
 /**
- * What showing a result may use: absolute URLs of hosted media, and inline (not in a poll) the raw values that the
- * vendor gave.
+ * What rendering a result may use: absolute URLs of hosted media and, in the reply but not in a poll, the vendor's raw
+ * values.
  */
 export type Showing = {
   readonly request: Json
@@ -83,5 +82,5 @@ export type Showing = {
   readonly settlement?: Settled
 }
 
-/** What became of the payment of a one shot, for a body that tells it beside the headers. */
+/** Payment outcome of an inline call, for bodies that report it beside the headers. */
 export type Settled = { readonly success: boolean; readonly tx_hash: string; readonly network: string }

@@ -1,4 +1,4 @@
-/** The small page that a person sees who opens a paid route in a browser. Programs never get it. */
+/** The HTML page for a person who opens a paid route in a browser. Programs never get it. */
 import type { Json } from '../lib/json.ts'
 
 /** A browser asks for HTML and calls itself Mozilla (decision 71); a program that accepts anything does not. */
@@ -13,10 +13,7 @@ export type Page = {
   readonly body: Readonly<Record<string, Json>>
 }
 
-/**
- * How it is called: a body's own `example` says so where that is a GET, and its path stands for what the page was
- * opened at.
- */
+/** A code example for the call: from the body's `example` when that is a GET, otherwise from the URL of the page. */
 function callOf({ url, body }: Page): string {
   const { method, path } = (body.example ?? {}) as { method?: Json; path?: Json }
   const isGet = method === 'GET' && typeof path === 'string'
@@ -30,7 +27,7 @@ function callOf({ url, body }: Page): string {
 })`
 }
 
-/** Explains what is sold here, at what price and how to pay; no script, no foreign resource, every value escaped. */
+/** Explains what is sold, the price and how to pay. No scripts, no external resources; every value is escaped. */
 export function paymentPage(page: Page): string {
   const { summary, network, body } = page
   const { amount = '' } = (body.price ?? {}) as { amount?: string }
@@ -47,7 +44,7 @@ export function paymentPage(page: Page): string {
 </style>
 <h1>${escape(summary)}</h1>
 <p><strong>${escape(amount)} USDC</strong> per call${isFree ? '' : ', margin and fee included, as the example request costs it'}.</p>
-<p>This is an API that programs pay for by the call, with USDC on ${escape(network)} through <code>x402</code>. Nothing was charged for looking,
+<p>This is an API that programs pay for by the call, with USDC on ${escape(network)} through <code>x402</code>. Nothing was charged for this page,
 and a call that brings no result costs nothing.</p>
 <pre>const pay = wrapFetchWithPayment(fetch, client)   // @x402/fetch
 ${callOf(page)}</pre>

@@ -3,9 +3,9 @@
 const IPV4 = /^\d{1,3}(?:\.\d{1,3}){3}$/
 
 /**
- * The key of a caller's address in rate windows and budgets. One customer usually holds a whole IPv6 /64, so its first
- * four groups count. An IPv4-mapped IPv6 address counts as its IPv4 address. Text that is no IP address is returned as
- * it is.
+ * The key of a caller's address in rate limits and budgets. One customer usually has a whole IPv6 /64, so only the
+ * first four groups count. An IPv4-mapped IPv6 address counts as its IPv4 address. Text that is no IP address is
+ * returned unchanged.
  */
 export function addressKey(ip: string): string {
   const [bare = ''] = ip.split('%', 1)

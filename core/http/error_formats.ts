@@ -1,7 +1,4 @@
-/**
- * How a fault and a demand for payment read on each surface: ours, and those of the vendors whose clients call us
- * (contract 3.15).
- */
+/** Errors and 402s in each error format: ours, and those of the vendors whose clients call us (contract 3.15). */
 import type { Reply } from './reply.ts'
 import { type ApiError, errorHeaders, plain, rowOf } from './errors.ts'
 import type { Json } from '../lib/json.ts'
@@ -9,7 +6,7 @@ import type { ChatFormat } from '../ports/vendors/chat.ts'
 
 type Body = Readonly<Record<string, Json>>
 
-/** A fault as a reply of the surface that was called. */
+/** An error as a reply in the error format of the route. */
 export function errorReply(apiError: ApiError, errorFormat: ErrorFormat): Reply {
   if (errorFormat === 'plain') return plain(apiError)
   if (errorFormat === 'market') return plain(apiError, { coded: false })
@@ -19,12 +16,10 @@ export function errorReply(apiError: ApiError, errorFormat: ErrorFormat): Reply 
   return { status, headers: errorHeaders(apiError, status), body: JSON.stringify(body) }
 }
 
-/** By these a payer finds his call on any surface. */
+/** The fields by which a payer finds the call, in every format. */
 const FINDS = ['job_id', 'poll_url', 'recoverable'] as const
 
-/**
- * The leading members of a 402 in each dialect; the challenge's own follow in all of them (contract 3.17, 7.1, 7.10).
- */
+/** The leading fields of a 402 in each error format; those of the challenge follow (contract 3.17, 7.1, 7.10). */
 export function formatDemand(why: Body, errorFormat: ErrorFormat): Body {
   const { error, message, details } = why
   if (errorFormat === 'market') return without(why, 'code')
@@ -45,8 +40,8 @@ function without(body: Body, name: string): Body {
 }
 
 /**
- * An error inside a stream that has begun: one last event in the wire of the surface. `sequence` is its number, where
- * events have one.
+ * An error inside a stream that has begun: one last event in its chat format. `sequence` is its number, in formats that
+ * number events.
  */
 export function errorEvent(apiError: ApiError, errorFormat: ErrorFormat, sequence = 0): string {
   const { status, code } = wording(apiError)
@@ -128,7 +123,7 @@ const GOOGLE: Readonly<Record<number, string>> = {
 }
 
 /**
- * The shape of an error body. `market` is plain without codes (contract 3.19); the wires word errors as their vendors
- * do.
+ * The shape of an error body. `market` is plain without codes (contract 3.19); the chat formats word errors as their
+ * vendors do.
  */
 export type ErrorFormat = 'plain' | 'market' | ChatFormat

@@ -1,4 +1,4 @@
-/** Every way to stop short of a result, and how each reads on the wire. */
+/** Every error that a request can end with, and its reply. */
 import type { Json } from '../lib/json.ts'
 import type { Reply } from './reply.ts'
 
@@ -6,9 +6,9 @@ type Row = {
   readonly status: number
   /** The `error` text of the body. */
   readonly error: string
-  /** Whether the plain dialect shows the code. */
+  /** Whether the plain format includes the code. */
   readonly coded?: true
-  /** How it reads in the chat dialect where that differs (contract 3.15); a code of null is none. */
+  /** Differences in the chat format (contract 3.15); a code of null omits it. */
   readonly chat?: { readonly status?: number; readonly code?: string | null }
 }
 
@@ -64,16 +64,18 @@ export type ApiErrorCode = keyof typeof table
 
 export const apiErrorCodes = Object.keys(table) as readonly ApiErrorCode[]
 
-/** How a code reads: its status, its label, and its name in the chat dialect. */
+/** The row of a code: its status, its text, and its chat form. */
 export const rowOf = (code: ApiErrorCode): Row => table[code]
 
-/** `details` and `fields` join the body; `error` replaces the table's label; `headers` join the reply. */
+/**
+ * `details` and `fields` are added to the body; `error` replaces the table's text; `headers` are added to the reply.
+ */
 export type ApiErrorParts = {
-  /** A service's own 4xx, where it is passed on; in the plain dialect only. */
+  /** Status of a passed-through 4xx of a service; in the plain format only. */
   readonly status?: number
   readonly error?: string
   readonly message?: string
-  /** The field of the request that it is about. */
+  /** The request field that the error is about. */
   readonly param?: string
   readonly details?: Json
   readonly fields?: Readonly<Record<string, Json>>
@@ -81,8 +83,8 @@ export type ApiErrorParts = {
 }
 
 /**
- * The one exception that core throws on purpose. Its texts are for the buyer: never put a secret or a vendor's raw body
- * in one.
+ * The only exception that core throws on purpose. Its texts are for the buyer: never put a secret or a vendor's raw
+ * body in one.
  */
 export class ApiError extends Error {
   readonly code: ApiErrorCode
@@ -96,24 +98,24 @@ export class ApiError extends Error {
   }
 }
 
-/** What only the operator can change is worth asking for again later than what is busy or away. Seconds. */
+/** Retry-After in seconds. Problems that only the operator can fix get a longer one. */
 const RETRY_SECONDS: Readonly<Partial<Record<ApiErrorCode, number>>> = { NOT_CONFIGURED: 60, PROVIDER_CONFIG_ERROR: 30 }
 const USUAL_RETRY_SECONDS = 5
 
-/** Headers of every error. A 503 says when to come again (contract 3.25). */
+/** Headers of every error. A 503 carries Retry-After (contract 3.25). */
 export function errorHeaders({ code, parts }: ApiError, status: number): Record<string, string> {
   const retry = status === 503 && { 'retry-after': String(RETRY_SECONDS[code] ?? USUAL_RETRY_SECONDS) }
   return { 'content-type': 'application/json', 'cache-control': 'no-store', ...retry, ...parts.headers }
 }
 
-/** A reply that an endpoint has written itself, with `Retry-After` where it is a 503 without one. */
+/** Adds `Retry-After` to a 503 that an endpoint has written without one. */
 export function withRetryAfter(reply: Reply): Reply {
   if (reply.status !== 503 || Object.keys(reply.headers).some((name) => name.toLowerCase() === 'retry-after'))
     return reply
   return { ...reply, headers: { ...reply.headers, 'retry-after': String(USUAL_RETRY_SECONDS) } }
 }
 
-/** A fault in the plain dialect (contract 3.1); `coded: false` leaves out the codes that it has for programs. */
+/** An error in the plain format (contract 3.1); `coded: false` omits the machine-readable codes. */
 export function plain(
   apiError: ApiError,
   { coded = true }: { coded?: boolean } = {},
@@ -131,7 +133,7 @@ export function plain(
   return { status, headers: errorHeaders(apiError, status), body: JSON.stringify(body) }
 }
 
-/** A vendor's rate limit: 429 RATE_LIMITED with its maker and a wait in whole seconds (contract 5.47). */
+/** A vendor's rate limit: 429 RATE_LIMITED with the vendor's name and a wait in whole seconds (contract 5.47). */
 export function rateLimited(maker: string, retryAfterSeconds: number): ApiError {
   return new ApiError('RATE_LIMITED', {
     fields: { source: maker, retry_after_seconds: retryAfterSeconds },

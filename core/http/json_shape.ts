@@ -1,21 +1,21 @@
 /**
- * How a JSON text is built, seen without parsing it: a parser takes two seconds for a million distinct names, and
- * nobody else is answered meanwhile.
+ * Checks the shape of a JSON text without parsing it. A parser takes two seconds for a million distinct names, and
+ * blocks every other request meanwhile.
  */
 import type { Clock } from '../lib/clock.ts'
 import { ApiError } from './errors.ts'
 
-/** What the objects of a body may have together, and what it may hold of values of all kinds. */
+/** Limits on the object fields of a body, and on its values of all kinds. */
 export const MAX_MEMBERS = 50_000
 export const MAX_VALUES = 200_000
 export const MAX_DEPTH = 200
 
-/** Characters that are scanned at once: a few milliseconds' worth. */
+/** Characters scanned at once; takes a few milliseconds. */
 const SLICE = 4 << 20
 
 /**
- * Refuses a text that would take long to parse or to walk, whatever it means. Others are answered between two slices.
- * Throws TOO_LARGE, or INVALID_BODY for depth. Returns a promise where the text is long.
+ * Refuses a text that would take long to parse or to traverse. Yields to other requests between slices. Throws
+ * TOO_LARGE, or INVALID_BODY for depth. Returns a promise only for long texts.
  */
 export function checkShape(text: string, clock: Clock): Promise<void> | undefined {
   const scan = scanner(text)
@@ -35,7 +35,7 @@ async function inSlices(text: string, scan: (end: number) => void, clock: Clock)
 const [QUOTE, BACKSLASH, COMMA, COLON] = [0x22, 0x5c, 0x2c, 0x3a]
 const [BRACE, BRACKET, BRACE_END, BRACKET_END] = [0x7b, 0x5b, 0x7d, 0x5d]
 
-/** Goes on to `end` from where it was. Whether the text is JSON at all is the parser's to say. */
+/** Continues the scan up to `end`. Whether the text is valid JSON is left to the parser. */
 function scanner(text: string): (end: number) => void {
   let [at, members, values, texts, depth] = [0, 0, 0, 0, 0]
   return (end) => {
@@ -52,7 +52,8 @@ function scanner(text: string): (end: number) => void {
       } else if (char === BRACE_END || char === BRACKET_END) depth--
       else continue
       if (members > MAX_MEMBERS) throw tooMuch(`${MAX_MEMBERS} object fields`, at)
-      // Texts that nothing separates are no JSON; they are counted so that a long row of them ends here as well.
+      // Adjacent strings without a separator are not valid JSON. They are counted so that a long run of them ends here
+      // too.
       if (values > MAX_VALUES || texts > MAX_MEMBERS + MAX_VALUES) throw tooMuch(`${MAX_VALUES} values`, at)
       if (depth > MAX_DEPTH) throw tooDeep(at)
     }
@@ -60,8 +61,8 @@ function scanner(text: string): (end: number) => void {
 }
 
 /**
- * Looked for by hand at first, and by the runtime in what is long: texts of quotes and pictures of megabytes are both
- * seen through at once.
+ * Short strings are scanned in a loop, long ones with `indexOf`: both many short strings and megabytes of base64 are
+ * then fast.
  */
 const BY_HAND = 64
 
@@ -86,11 +87,11 @@ function closingQuote(text: string, start: number): number {
 
 function tooMuch(allowed: string, at: number): ApiError {
   return new ApiError('TOO_LARGE', {
-    message: `The JSON body may have at most ${allowed}; the one after that is at character ${at + 1}. Nothing was charged.`,
+    message: `The JSON body may have at most ${allowed}; the limit is exceeded at character ${at + 1}. Nothing was charged.`,
   })
 }
 
 function tooDeep(at: number): ApiError {
-  const message = `The JSON body may have at most ${MAX_DEPTH} levels of nesting; it goes deeper at character ${at + 1}.`
+  const message = `The JSON body may have at most ${MAX_DEPTH} levels of nesting; the limit is exceeded at character ${at + 1}.`
   return new ApiError('INVALID_BODY', { message, details: [{ path: '', message }] })
 }

@@ -1,4 +1,4 @@
-/** Named rate windows, exact over all processes of one storage, at a fraction of a database call for each request. */
+/** Named rate limits, exact over all processes of one storage, with far fewer database calls than requests. */
 import { ApiError } from './errors.ts'
 import type { Storage } from '../ports/mod.ts'
 
@@ -6,7 +6,7 @@ export type Window = { readonly requests: number; readonly windowMs: number }
 export type Permit = { readonly granted: boolean; readonly resetAt: number }
 export type Limits = { take(name: string, caller: string, window: Window, now: number): Promise<Permit> }
 
-/** Callers remembered at once; the oldest is forgotten first, and asks storage again. */
+/** Callers remembered at once. When full, the oldest is dropped, and its next request asks storage again. */
 const REMEMBERED = 10_000
 
 type Counting = {
@@ -15,21 +15,18 @@ type Counting = {
   counted: number
   /** Permits that may be granted before storage is asked again. */
   credit: number
-  /** Granted since storage was last asked; the next question counts them. */
+  /** Permits granted since storage was last asked; the next request to storage counts them. */
   uncounted: number
   isSpent: boolean
 }
 
-/**
- * A process asks storage once in so many requests: a twentieth of the window, or three where that is no more than a
- * tenth.
- */
+/** Requests between two queries to storage: a twentieth of the window, or three when that is no more than a tenth. */
 const blockOf = (requests: number): number => Math.min(Math.ceil(requests / 10), Math.max(3, Math.ceil(requests / 20)))
 
 /**
- * Counts requests against windows. Permits are granted first and counted in storage afterwards, a block at a time: no
- * process reserves permits that it does not use, so a caller gets at least the promised number. One process alone
- * grants exactly that number. Where several serve the same caller, each may add one block less one: 4 of 100, 2 of 30,
+ * Counts requests against rate windows. Permits are granted first and counted in storage afterwards, a block at a time.
+ * No process reserves permits that it does not use, so a caller gets at least the promised number. A single process
+ * grants exactly that number; when several serve the same caller, each may add one block less one: 4 of 100, 2 of 30,
  * 14 of 300. A refusal is remembered until the window resets.
  */
 export function limits(storage: Pick<Storage, 'hit'>): Limits {
@@ -61,15 +58,12 @@ export function limits(storage: Pick<Storage, 'hit'>): Limits {
     return known && known.resetAt > now ? known : undefined
   }
 
-  /**
-   * Counts what was granted since the last question, and one permit more. Requests of the same caller wait for the
-   * answer.
-   */
+  /** Counts what was granted since the last query, plus one permit. Requests of the same caller wait for the answer. */
   async function ask(key: string, { requests, windowMs }: Window, now: number): Promise<Permit> {
     const known = alive(key, now)
     const due = (known?.uncounted ?? 0) + 1
     const { granted, resetAt } = await storage.hit({ key, limit: requests, windowMs }, due, now)
-    // Storage may have begun another window meanwhile: what it has counted there for the old one is still to be
+    // Storage may have started another window meanwhile. The permits that it counted there for the old one can still be
     // granted.
     const isNew = known !== undefined && known.resetAt !== resetAt
     const ahead = isNew ? Math.max(0, granted - 1) : 0
@@ -97,6 +91,6 @@ export function windowSpent({ requests, windowMs }: Window, resetAt: number, now
     'x-ratelimit-remaining': '0',
     'x-ratelimit-reset': String(resetAt),
   }
-  const message = `At most ${requests} requests in ${windowMs / 60_000} minutes; the next is answered after ${new Date(resetAt).toISOString()}.`
+  const message = `At most ${requests} requests in ${windowMs / 60_000} minutes; retry after ${new Date(resetAt).toISOString()}.`
   return new ApiError('TOO_MANY_REQUESTS', { message, fields: { retryAfterSeconds }, headers })
 }

@@ -1,8 +1,8 @@
-/** A reply as any host can send it. */
+/** A reply that any host can send. */
 
 export type Reply = {
   readonly status: number
-  /** Frozen where many replies share them, so that a host may keep what it makes of them. */
+  /** Frozen when replies share them, so that a host may cache what it derives from them. */
   readonly headers: Readonly<Record<string, string>>
   readonly body: string | Uint8Array | ReadableStream<Uint8Array> | null
 }

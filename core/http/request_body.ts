@@ -1,4 +1,4 @@
-/** From request bytes to a plain, checked value. Everything a caller can get wrong is named here. */
+/** From request bytes to a plain, validated value, with a specific error for every mistake. */
 import { concatBytes } from '../lib/bytes.ts'
 import type { TObject } from '@sinclair/typebox'
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
@@ -10,13 +10,14 @@ import type { Json } from '../lib/json.ts'
 import { clip, quoted } from '../lib/text.ts'
 
 /**
- * Reads a body of at most `maxBytes`; refuses a larger one before reading it where its length is declared. What arrives
- * of a large one, or of one that does not say how large it is, counts against the budget while it is held. Every body
- * has to arrive in time. Throws TOO_LARGE, BUSY, TOO_SLOW or INCOMPLETE_BODY.
+ * Reads a body of at most `maxBytes`; refuses a larger one before reading it when its length is declared. Large bodies,
+ * and those without a declared length, count against the budget while in memory. Every body has to arrive in time.
+ * Throws TOO_LARGE, BUSY, TOO_SLOW or INCOMPLETE_BODY.
  */
 export async function readBody(request: Request, maxBytes: number, budget?: Budget): Promise<string> {
   const declared = Number(request.headers.get('content-length') ?? Number.NaN)
-  // To ask for `body` makes a stream, which costs more than to read a small one: only where no length is declared.
+  // Accessing `body` creates a stream, which costs more than reading a small body, so this is only done without a
+  // declared length.
   if (Number.isNaN(declared) && request.body === null) return ''
   if (declared > maxBytes) throw tooLarge(maxBytes)
   if (declared <= UNCOUNTED || request.body === null) {
@@ -32,7 +33,7 @@ export async function readBody(request: Request, maxBytes: number, budget?: Budg
     take: (chunk) => void pieces.push(decoder.decode(chunk, { stream: true })),
   })
   pieces.push(decoder.decode())
-  // One character beyond Latin-1 makes every character of the text take two bytes.
+  // One character beyond Latin-1 makes every character of the string take two bytes.
   const isWide = pieces.some((piece) => WIDE.test(piece))
   if (isWide) budget?.take(length)
   const text = pieces.join('')
@@ -42,10 +43,7 @@ export async function readBody(request: Request, maxBytes: number, budget?: Budg
 
 const WIDE = /[^\0-\xff]/
 
-/**
- * Bodies of so many bytes are read at once and are not counted: connections are bounded, and each holds no more than
- * this.
- */
+/** Bodies up to this many bytes are read at once and not counted: the number of connections is bounded. */
 export const UNCOUNTED = 1 << 16
 
 async function readSmall(request: Request, budget: Budget | undefined): Promise<string> {
@@ -93,7 +91,7 @@ async function readBytes(
 
 type Reading = { readonly maxBytes: number; readonly budget: Budget | undefined; take(chunk: Uint8Array): void }
 
-/** Hands out the chunks of a body as they arrive; resolves with their length. */
+/** Passes the chunks of a body to `take` as they arrive; resolves with the total length. */
 async function readChunks(body: ReadableStream<Uint8Array>, { maxBytes, budget, take }: Reading): Promise<number> {
   let length = 0
   let counted = 0
@@ -119,9 +117,7 @@ async function readChunks(body: ReadableStream<Uint8Array>, { maxBytes, budget, 
   }
 }
 
-/**
- * The caller has hung up, or the connection broke: nobody here is to be alerted, and hardly anybody reads the reply.
- */
+/** The caller disconnected. No alert, and hardly anybody reads the reply. */
 function endedEarly(): never {
   throw new ApiError('INCOMPLETE_BODY', {
     message: 'The connection ended before the whole request body had arrived. Nothing was charged.',
@@ -140,33 +136,32 @@ function tooSlow(): ApiError {
 }
 
 export type Budget = {
-  /** Counts bytes that have arrived. Throws BUSY where too many are held already. */
+  /** Counts bytes that have arrived. Throws BUSY when the budget is exhausted. */
   take(bytes: number): void
   give(bytes: number): void
   /** Calls `late` when a body has taken longer than this to arrive. */
   deadline(late: () => void, ms: number): { isOver(): boolean; end(): void }
-  /** Calls `late` when a small body has not arrived within 30 s, or up to 5 s later. Returns what ends the wait. */
+  /**
+   * Calls `late` when a small body has not arrived within 30 s, or up to 5 s later. Returns a function that cancels it.
+   */
   smallDeadline(late: () => void): () => void
 }
 
-/** What one request holds of a budget until it is answered: `give` returns nothing, `release` everything. */
+/** What one request holds of a budget until it is answered: `give` returns a part of it, `release` everything. */
 export type Hold = Budget & { release(): void }
 
 /** Long enough for the largest body on a slow line, and for a small one. */
 const ARRIVAL_MS = 120_000
 const SMALL_ARRIVAL = { ms: 30_000, everyMs: 5_000 }
 
-/**
- * So many bytes are given back before `onFreed` is called: a collection of garbage costs about as much as to read that
- * much.
- */
+/** Bytes to be released before `onFreed` is called: garbage collection costs about as much as reading this many. */
 const WORTH_COLLECTING = 32 << 20
 
 /**
- * Lets so many bytes of bodies be held at a time. `onFreed` is called when much has been given back: a runtime may keep
- * the memory of dead bodies for long, as if it were free.
+ * A memory budget for request bodies. `onFreed` is called after much has been released, because a runtime may hold on
+ * to the memory of dead bodies for long.
  *
- * Counts what has arrived and not what is promised: idle connections take nothing from others.
+ * Counts bytes that have arrived, not declared lengths: idle connections take nothing from others.
  */
 export function budget(bytes: number, clock: Clock, { onFreed }: { onFreed?: (() => void) | undefined } = {}): Budget {
   const { after } = deadlines(clock)
@@ -177,7 +172,7 @@ export function budget(bytes: number, clock: Clock, { onFreed }: { onFreed?: (()
     take(count) {
       if (total + count > bytes) {
         throw new ApiError('BUSY', {
-          message: 'Too many uploads are under way. Nothing was charged; send the same request again.',
+          message: 'Too many uploads are in progress. Nothing was charged; send the same request again.',
           headers: { 'retry-after': '2' },
         })
       }
@@ -201,10 +196,10 @@ export function budget(bytes: number, clock: Clock, { onFreed }: { onFreed?: (()
   }
 }
 
-/** A byte of a body is held up to three times: as it came, as text, and in the values that are parsed from it. */
+/** A byte of a body is in memory up to three times: raw, as text, and in the parsed values. */
 const COPIES = 3
 
-/** A hold on a budget for one request, in which every byte counts for its copies as well. */
+/** A hold on a budget for one request, which counts the copies of every byte too. */
 export function holdOn(shared: Budget): Hold {
   let total = 0
   return {
@@ -223,8 +218,8 @@ export function holdOn(shared: Budget): Hold {
 }
 
 /**
- * Parses JSON. Throws INVALID_CONTENT_TYPE for a type that says something else, TOO_LARGE for more values than can be
- * walked while others wait, INVALID_JSON for text that is not JSON.
+ * Parses JSON. Throws INVALID_CONTENT_TYPE for another type, TOO_LARGE for more values than can be processed without
+ * blocking other requests, INVALID_JSON for text that is not JSON.
  */
 export async function parseJson(text: string, contentType: string | null, clock: Clock): Promise<unknown> {
   const type = contentType === JSON_TYPE ? JSON_TYPE : contentType?.split(';', 1)[0]?.trim().toLowerCase()
@@ -252,10 +247,7 @@ export type InputParser = (value: unknown) => Record<string, unknown>
 
 const checks = new WeakMap<TObject, TypeCheck<TObject>>()
 
-/**
- * Each schema is compiled once in a process, when something is first said under it: a menu has hundreds, and a request
- * needs one.
- */
+/** Compiles each schema once per process, on first use: there are hundreds of endpoints, and a request needs one. */
 function checkOf(schema: TObject): TypeCheck<TObject> {
   const known = checks.get(schema)
   if (known) return known
@@ -267,8 +259,8 @@ function checkOf(schema: TObject): TypeCheck<TObject> {
 export type UnknownFields = 'dropped' | 'kept' | 'refused'
 
 /**
- * Makes of a schema a check that drops unknown fields, keeps them, or refuses them, and reads an optional null as
- * absent. The check throws INVALID_BODY with `details: [{path, message}]`, one per field.
+ * Compiles a schema into a parser that drops, keeps or refuses unknown fields, and reads an optional null as absent.
+ * The parser throws INVALID_BODY with `details: [{path, message}]`, one per field.
  */
 export function inputParser(schema: TObject, unknownFields: UnknownFields = 'dropped'): InputParser {
   const fields = Object.keys(schema.properties)
@@ -286,11 +278,10 @@ export function inputParser(schema: TObject, unknownFields: UnknownFields = 'dro
         throw invalidBody([
           {
             path: '',
-            message: `More than ${MAX_FIELDS} fields at the top of the body: it has ${all.length}, and the first too many is ${clip(all[MAX_FIELDS]?.[0])}`,
+            message: `The body may have at most ${MAX_FIELDS} top-level fields; it has ${all.length}, and the first over the limit is ${clip(all[MAX_FIELDS]?.[0])}`,
           },
         ])
-      // Assigned, this name would be no field but what all fields are inherited from: read for the price, and never
-      // sent.
+      // Assigning `__proto__` would set the prototype: the price would be computed from fields that are never sent.
       for (const [field, given] of all) if (field !== '__proto__' && !fields.includes(field)) known[field] = given
     }
     for (const field of fields) {
@@ -306,8 +297,8 @@ export function inputParser(schema: TObject, unknownFields: UnknownFields = 'dro
 }
 
 /**
- * The members of a JSON object as a query would have them: numbers and booleans as text. Throws INVALID_BODY for what
- * is no object.
+ * The fields of a JSON object as a query would carry them: numbers and booleans as text. Throws INVALID_BODY when it is
+ * no object.
  */
 export function textFields(value: unknown): Record<string, unknown> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
@@ -319,27 +310,24 @@ export function textFields(value: unknown): Record<string, unknown> {
   )
 }
 
-/** Fields that are not known, at most ten of them, with those that are. */
+/** Unknown fields, at most ten, with the list of known ones. */
 function strangeNames(value: object, fields: readonly string[]): readonly Problem[] {
   const known = fields.length === 0 ? 'there are none' : `the fields are ${fields.join(', ')}`
   const strange = Object.keys(value)
     .filter((name) => !fields.includes(name))
     .slice(0, 10)
-  return strange.map((name) => ({ path: clip(name), message: `${clip(name)}: is not known here; ${known}` }))
+  return strange.map((name) => ({ path: clip(name), message: `${clip(name)}: unknown field; ${known}` }))
 }
 
 /**
- * Of an object whose unknown fields go on: it is copied whenever a rule changes it, and a million fields take a second
- * of everybody's.
+ * For an object whose unknown fields are forwarded: every rule that changes it copies it, and copying a million fields
+ * blocks the process for a second.
  */
 const MAX_FIELDS = 1_000
 
 const DEEPEST = 200
 
-/**
- * What is written out again must not be deep: JSON.stringify takes half a second for 50,000 levels, and throws for
- * more.
- */
+/** Limits the depth of forwarded values: JSON.stringify takes half a second for 50,000 levels, and throws for more. */
 function checkDepth(value: object): void {
   const names = tooDeepPath(value, DEEPEST)
   if (!names) return
@@ -349,7 +337,7 @@ function checkDepth(value: object): void {
 
 const MAX_PATH_NAMES = 6
 
-/** The names on the way to what lies deeper than `levels`, from the outside; goes no deeper than that itself. */
+/** The path to the first value nested deeper than `levels`. Descends no further than that. */
 function tooDeepPath(value: object, levels: number): readonly string[] | undefined {
   if (levels < 0) return []
   for (const [name, inner] of Object.entries(value)) {
@@ -360,7 +348,7 @@ function tooDeepPath(value: object, levels: number): readonly string[] | undefin
   return undefined
 }
 
-/** Saying what is wrong with an item takes far longer than seeing that something is. */
+/** Describing the errors in a list takes far longer than finding that there are any. */
 const MAX_SCANNED = 10_000
 
 type Problem = { path: string; message: string }
@@ -373,7 +361,7 @@ function problems(compiled: TypeCheck<TObject>, value: unknown): readonly Proble
     return [
       {
         path: long[0],
-        message: `${long[0]}: something in it is wrong, and it has ${long[1].length} items; of at most ${MAX_SCANNED} we say what`,
+        message: `${long[0]}: an item is invalid; with ${long[1].length} items the list is too long to say which (at most ${MAX_SCANNED})`,
       },
     ]
   const byPath = new Map<string, Problem>()
@@ -391,9 +379,7 @@ function invalidBody(details: readonly Problem[]): ApiError {
   return new ApiError('INVALID_BODY', { message: details.map((detail) => detail.message).join('. '), details })
 }
 
-/**
- * 400 about one place of a caller's request: which, and what is allowed there. `fields` join the body (contract 3.3).
- */
+/** 400 about one field of the request: its path, and what is allowed. `fields` are added to the body (contract 3.3). */
 export function refused(path: string, message: string, fields?: Readonly<Record<string, Json>>): ApiError {
   return new ApiError('INVALID_BODY', {
     message: `${path}: ${message}.`,

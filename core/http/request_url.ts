@@ -1,4 +1,7 @@
-/** The parts of a request's URL. A `Request` has normalized it already (Fetch standard), so the text is only cut. */
+/**
+ * The parts of a request's URL. A `Request` has already normalized it (Fetch standard), so splitting the text is
+ * enough.
+ */
 
 export type RequestUrl = {
   /** Scheme, host and port, without a default port: `https://example.com`. */
@@ -9,10 +12,10 @@ export type RequestUrl = {
   readonly search: string
 }
 
-/** Shorter than any origin: a slash behind it is that of the path. */
+/** Shorter than any origin, so the next slash begins the path. */
 const SCHEME_LENGTH = 'http://'.length
 
-/** Reads the URL of a request. */
+/** Splits the URL of a request. */
 export function requestUrl({ url }: Request): RequestUrl {
   const hash = url.indexOf('#')
   const whole = hash === -1 ? url : url.slice(0, hash)

@@ -1,5 +1,5 @@
 /**
- * How much text is counted for callers who have not paid (yet): a token bucket for each address, in the memory of one
+ * Limits how much text is tokenized for callers who have not paid: a token bucket per address, in the memory of one
  * process.
  */
 import { addressKey } from './caller_address.ts'
@@ -8,45 +8,42 @@ import type { Clock } from '../lib/clock.ts'
 import type { CountTokens } from '../ports/vendors/chat.ts'
 
 export type UnpaidWork = {
-  /** The count for one request of this address. It throws TOO_MANY_REQUESTS where its budget is spent. */
+  /** The counter for one request of this address. It throws TOO_MANY_REQUESTS when the budget is spent. */
   from(ip: string): UnpaidCount
 }
 
 export type UnpaidCount = {
   readonly countTokens: CountTokens
-  /**
-   * Spends for a large body of so many bytes, which is read and checked before anybody knows that it is paid for.
-   * Throws like a count.
-   */
+  /** Charges for reading a large body of this many bytes, before its payment is verified. Throws like a count. */
   read(bytes: number): void
-  /** Returns what this request has spent: its payment has been verified. */
+  /** Refunds what this request has spent, because its payment has been verified. */
   refund(): void
 }
 
 type Options = {
   readonly countTokens: CountTokens
   readonly clock: Clock
-  /**
-   * Characters that an address may have counted in a minute. Requests that begin within it may go on to as many again,
-   * which are then missing.
-   */
+  /** Characters per minute and address. Requests that start within the budget may overdraw it by as much again. */
   readonly perMinute: number
-  /** Addresses remembered at once; the one unused for longest is forgotten, and starts with a full budget. */
+  /**
+   * Addresses remembered at once. When full, the least recently used one is dropped, and starts again with a full
+   * budget.
+   */
   readonly remembered?: number
 }
 
 type Bucket = { left: number; at: number }
 
-/** To read a byte costs about an eighth of what it costs to count a character. */
+/** Reading a byte costs about an eighth of counting a character. */
 const BYTES_PER_CHARACTER = 8
 
 /** A refused caller is told to wait until a tenth of the budget is back. */
 const WORTH_WAITING = 0.1
 
 /**
- * Whether a payment header is worth anything is known only once its request is priced, and the price needs the count.
- * So every request spends the budget of its address, and one whose payment is verified gets it back. Text that was
- * counted lately costs nothing: a buyer's second request, with its payment, is not refused for the first.
+ * Whether a payment header is valid is known only once its request is priced, and the price needs the count. So every
+ * request spends the budget of its address, and gets it back when its payment is verified. Text that was counted lately
+ * costs nothing: the paid retry of a quoted request is not refused for the first attempt.
  */
 export function unpaidWork({ countTokens, clock, perMinute, remembered = 10_000 }: Options): UnpaidWork {
   const buckets = new Map<string, Bucket>()
@@ -67,8 +64,8 @@ export function unpaidWork({ countTokens, clock, perMinute, remembered = 10_000 
 
       function spend(characters: number): void {
         const bucket = bucketOf(key)
-        // A count that has begun may go on into debt, so that a long prompt gets done; the debt of all that began
-        // together has an end, too.
+        // A count in progress may overdraw the budget, so that a long prompt gets done; the total overdraft is bounded
+        // too.
         if (bucket.left <= (spent === 0 ? 0 : -perMinute)) throw overspent(bucket.left)
         bucket.left -= characters
         spent += characters
@@ -89,7 +86,7 @@ export function unpaidWork({ countTokens, clock, perMinute, remembered = 10_000 
 
   function overspent(left: number): ApiError {
     const seconds = Math.ceil(((WORTH_WAITING * perMinute - left) * 60) / perMinute)
-    const message = `Unpaid requests from one address may have ${perMinute} characters of text counted per minute; a large body counts for an eighth of its bytes. Retry after ${seconds} s, or send less. Nothing was charged.`
+    const message = `Unpaid requests from one address may have ${perMinute} characters of text counted per minute; each byte of a large body counts as an eighth of a character. Retry after ${seconds} s, or send less. Nothing was charged.`
     return new ApiError('TOO_MANY_REQUESTS', {
       message,
       fields: { retryAfterSeconds: seconds },

@@ -1,53 +1,46 @@
 /**
- * The calls that this process works on, seen from where they are stored. It renews the promise of these and of no
- * others, keeps what storage did not take and writes it later, and knows when nobody could renew, so that nobody is
- * declared lost for that.
+ * The calls that this process works on. Wraps the storage to renew their leases, queues the writes that storage
+ * refused, and detects outages, so that no call is declared lost because nobody could renew it.
  */
 import type { Call, CallPatch, Log, Outcome, Storage } from '../ports/mod.ts'
 import type { Clock } from '../lib/clock.ts'
 
 export type ActiveCalls = {
-  /** The same storage, watched on the way. */
+  /** The same storage, observed. */
   readonly storage: Storage
-  /**
-   * Renews the promise for all work of this process, and writes what could not be written. Rejects while storage is
-   * away.
-   */
+  /** Renews the leases of this process and retries queued writes. Rejects while storage is unavailable. */
   renew(): Promise<void>
   has(id: string): boolean
   /**
-   * Whether this process is still promised a call, so that it may give away more of its work. A call that has ended
-   * asks for no promise.
+   * Whether this process still holds the lease of a call, and so may deliver more of its work. True for a call that has
+   * ended.
    */
   isLeased(id: string): boolean
   /**
-   * The same, asked of storage, and waited for while that is away; false when another call has taken the authorization
-   * meanwhile.
+   * The same, confirmed by storage; waits while storage is unavailable. False when another call has taken the
+   * authorization.
    */
   renewLease(id: string, signal: AbortSignal): Promise<boolean>
   /**
-   * Unfinished calls whose promise passed at or before then are lost. Earlier than `now` for a lease after nobody could
-   * renew.
+   * Unfinished calls whose lease ended at or before this time are lost. Earlier than `now` for one lease period after
+   * an outage.
    */
   lostBy(now: number): number
-  /** Whether storage threw it: it is away, or it refuses. */
+  /** Whether storage threw this error: it is unavailable or refuses. */
   isFromStorage(error: unknown): boolean
 }
 
-/**
- * What could not be written: the end of work, or of a settlement. Each is a compare-and-set, so that writing it twice
- * does no harm.
- */
+/** A failed write: the end of work, or of a settlement. Each is a compare-and-set, so repeating it is safe. */
 type Unwritten = { readonly id: string; readonly weight: number; readonly since: number; write(): Promise<unknown> }
 
-/** So much is kept unwritten at most, and for so long; what is not kept is lost work, uncharged. */
+/** Bounds on the number, size and age of queued writes. Work beyond them is lost and uncharged. */
 const MAX_UNWRITTEN = 10_000
 const MAX_CHARACTERS = 1 << 25
 const UNWRITTEN_MS = 3_600_000
-/** Opened calls of which nobody knows whether they were; only the last ones are remembered. */
+/** Opened calls whose insertion is unconfirmed; only the newest are remembered. */
 const MAX_DOUBTFUL = 1_000
 const RETRY_MS = 1_000
-/** A person is told once in an outage, and once a minute where storage comes and goes. */
+/** Alerts once per outage, and at most once a minute when storage flaps. */
 const ALERT_EVERY_MS = 60_000
 const UNFINISHED = ['queued', 'in_progress'] as const
 
@@ -64,10 +57,10 @@ export function activeCalls({
   clock: Clock
   log: Log
   leaseMs: number
-  /** When an outage of storage was last told; gateways of one process share it, for they share the storage. */
+  /** Time of the last outage alert. Gateways of one process share it because they share the storage. */
   lastAlert?: { at: number }
 }): ActiveCalls {
-  /** Until when each call is promised to this process; long ago, where the promise could not be renewed any more. */
+  /** Lease end of each call; far in the past when the lease could not be renewed. */
   const leases = new Map<string, number>()
   const doubtful = new Set<string>()
   const unwritten = new Map<string, Unwritten>()
@@ -97,7 +90,7 @@ export function activeCalls({
     isFromStorage: (error) => typeof error === 'object' && error !== null && thrown.has(error),
 
     async renew() {
-      // Asked with no call at all as well: whoever never asks cannot tell when storage was away.
+      // Sent even when there are no calls, to detect outages.
       const ids = [...leases].filter(([, until]) => until !== GONE).map(([id]) => id)
       await renewCalls(workerId, ids, clock.now() + leaseMs)
       await write()
@@ -106,11 +99,11 @@ export function activeCalls({
 
   // ── whether storage is there ──────────────────────────────────────────────────────────────────────────────────────
 
-  /** What began at `askedAt` was answered: storage was there at some time since then. */
+  /** A request sent at `sentAt` was answered, so storage was reachable at some time since. */
   function answered(sentAt: number): void {
     const now = clock.now()
-    // Nobody was heard for a lease: whether this process stood still or storage did, others may have been kept from
-    // renewing, too.
+    // No answer for a whole lease period: whether this process was suspended or storage was down, other processes may
+    // have been unable to renew too.
     if (answeredAt !== undefined && sentAt - answeredAt > leaseMs) outage = { since: answeredAt, until: now + leaseMs }
     answeredAt = Math.max(answeredAt ?? sentAt, sentAt)
     if (awaySince === undefined) return
@@ -148,10 +141,10 @@ export function activeCalls({
       return opened
     } catch (error) {
       const there = await storage.getCall(call.id).catch(() => undefined)
-      // One id for two calls is refused by a storage that answers.
+      // A storage that answers refuses a second call with the same id.
       if (there && there.authorization !== authorization.key) throw error
       failed(error, 'openCall')
-      // It may have been opened all the same; whoever asked for it fails it.
+      // The insertion may have succeeded all the same. In that case whoever requested it fails the call.
       doubtful.add(call.id)
       for (const id of doubtful) if (doubtful.size > MAX_DOUBTFUL) doubtful.delete(id)
       throw error
@@ -169,7 +162,7 @@ export function activeCalls({
     for (const id of ids) {
       const known = leases.get(id)
       if (isOurs.has(id) && known !== undefined) leases.set(id, known === GONE ? until : Math.max(known, until))
-      // It has ended, and who ended it is about to hear of it; or it has been lost for good.
+      // The call has ended, and its worker is about to find out; or it is lost for good.
       if (!isOurs.has(id) && known !== undefined) leases.set(id, GONE)
     }
     return renewed
@@ -216,7 +209,7 @@ export function activeCalls({
       return claim
     } catch (error) {
       const { result: made, now } = at
-      // The work is done: it is kept for a poll to pay, whatever becomes of this settlement.
+      // The work is done, so the result is stored for a poll to pay, whatever the outcome of this settlement.
       if (made) forget(id)
       if (made)
         queueWrite(id, made.result, () =>
@@ -242,7 +235,7 @@ export function activeCalls({
     }
   }
 
-  /** What was declared lost meanwhile is taken back first, where it still can be. */
+  /** A call that was declared lost meanwhile is taken back first, if possible. */
   async function end(id: string, from: Parameters<Storage['moveCall']>[1], patch: CallPatch): Promise<void> {
     if (await observed.moveCall(id, from, patch)) return
     if (patch.workStatus !== 'completed') return
@@ -255,7 +248,7 @@ export function activeCalls({
     doubtful.delete(id)
   }
 
-  /** The first end of a call counts: what comes after it follows from storage being away. */
+  /** Only the first end of a call counts; later ones are consequences of the outage. */
   function queueWrite(id: string, result: unknown, write: () => Promise<unknown>): void {
     if (unwritten.has(id)) return
     const weight = weightOf(result)
@@ -264,7 +257,7 @@ export function activeCalls({
     unwritten.set(id, { id, weight, since: clock.now(), write })
   }
 
-  /** One after another, and none any more once storage fails again: a round must not outlast its turn. */
+  /** Retries one by one and stops at the first failure, so that a round stays short. */
   async function write(): Promise<void> {
     for (const each of Array.from(unwritten.values())) {
       const drop = () => void (unwritten.delete(each.id) && (characters -= each.weight))
@@ -272,7 +265,7 @@ export function activeCalls({
         await each.write()
         drop()
       } catch (error) {
-        // Behind all others, should it be this one that storage does not take.
+        // Move to the end of the queue, in case storage refuses only this write.
         drop()
         if (clock.now() - each.since >= UNWRITTEN_MS) {
           log.alert('the end of a call could not be written for an hour', {
@@ -289,7 +282,7 @@ export function activeCalls({
   }
 }
 
-/** No longer promised, and not renewed any more. */
+/** The lease is gone and is not renewed any more. */
 const GONE = Number.NEGATIVE_INFINITY
 
 type Watch = { readonly clock: Clock; answered(sentAt: number): void; failed(error: unknown, verb: string): void }

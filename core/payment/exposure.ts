@@ -1,12 +1,11 @@
 /**
- * How much a payer may have open: pure decisions over the calls that a storage has read (contract 1.47, 1.46; decision
- * 18).
+ * How much a payer may have open: pure decisions over rows that a storage has read (contract 1.47, 1.46; decision 18).
  */
 import { print, type Usdc, usdc } from '../x402/money.ts'
 import type { Call, Cap, NewCall, NewWalletLimit, Opened, OverWhy, Verdict } from '../ports/mod.ts'
 
 /**
- * open: bound, never sent. sent: given to a chain or facilitator, so it may have been broadcast. dead and paid are
+ * open: bound, never sent. sent: handed to a chain or facilitator, so it may have been broadcast. dead and paid are
  * final.
  */
 export type BindingStatus = 'open' | 'sent' | 'dead' | 'paid'
@@ -19,7 +18,7 @@ export const BALANCE_LAG_MS = 5_000
  */
 export const SETTLED_LOOKBACK_MS = 60_000
 
-/** So many settled calls of a payer are summed, its newest, so that opening a call stays cheap. */
+/** Number of a payer's newest settled calls that are summed, so that opening a call stays cheap. */
 export const SETTLED_CALLS = 100
 
 /**
@@ -32,15 +31,15 @@ export type ExposedCall = Pick<
 > & {
   readonly bindingStatus: BindingStatus | null
   readonly bindingExpiresAt: number | null
-  /** Block or slot of its settlement; null where the receipt names none. */
+  /** Block or slot of its settlement; null when the receipt names none. */
   readonly block: number | null
 }
 
 type ReadAt = { readonly now: number; readonly without: string | undefined } & Pick<Cap, 'asOf' | 'block'>
 
 /**
- * The sum that may still leave the payer's wallet, or left it since the balance was read. `without` names a call to
- * leave out.
+ * The sum that may still leave the payer's wallet, or has left it since the balance was read. `without` excludes one
+ * call.
  */
 export function exposure(exposedCalls: Iterable<ExposedCall>, at: ReadAt): Usdc {
   return sumOf(
@@ -53,7 +52,7 @@ export function exposure(exposedCalls: Iterable<ExposedCall>, at: ReadAt): Usdc 
 
 export type Exposed = {
   readonly exposedCalls: Iterable<ExposedCall>
-  /** What the payer's last SETTLED_CALLS settled calls in this asset came to; absent where it never settled one. */
+  /** Total of the payer's last SETTLED_CALLS settled calls in this asset; absent when there are none. */
   readonly settled?: Usdc | undefined
 }
 export type Judged =
@@ -61,8 +60,8 @@ export type Judged =
   | { readonly kind: 'within'; readonly atLimit: boolean }
 
 /**
- * Whether the payer may open one more call under the cap. `atLimit`: a new wallet could not open another one like it,
- * or one that has paid would have more open than it paid so far. A stream is then settled before content leaves.
+ * Whether the payer may open one more call under the cap. `atLimit`: a new wallet could not open another such call, or
+ * a wallet that has paid would have more open than it has paid so far. A stream is then settled before content is sent.
  */
 export function judgeCap(
   call: NewCall,
@@ -83,22 +82,22 @@ export function judgeCap(
   }
   if (!newWallet) return { kind: 'within', atLimit: false }
 
-  // A job has a start time of its own, and its result cannot be read before it is paid for.
+  // Jobs have a start time of their own, and their results cannot be read before payment.
   const unproven = [...open.values()].filter(
     ({ endpoint, startedAt }) => startedAt === null && newWallet.endpoints.includes(endpoint),
   )
   const sum = unproven.reduce((all, { quote }) => all + quote, call.quote as bigint)
-  // A wallet that has paid is never refused for this; what it has open beyond what it paid is settled earlier.
+  // A wallet that has paid is never refused here; what exceeds its payments so far is settled earlier.
   if (settled !== undefined)
     return { kind: 'within', atLimit: sum > (settled > newWallet.worth ? settled : newWallet.worth) }
   const isOver = (calls: number, worth: bigint) => calls > newWallet.calls || worth > newWallet.worth
-  // The first call opens whatever it costs: otherwise a new wallet could never use an expensive model.
+  // The first call is allowed whatever it costs: otherwise a new wallet could never use an expensive model.
   if (unproven.length > 0 && isOver(unproven.length + 1, sum))
     return { kind: 'over', sum: usdc(sum), why: 'new_wallet' }
   return { kind: 'within', atLimit: isOver(unproven.length + 2, sum + call.quote) }
 }
 
-/** Whether its authorization can still move money. */
+/** Whether the authorization can still move money. */
 function isOpen(exposed: ExposedCall, now: number): boolean {
   if (exposed.paymentStatus === 'settled' || (exposed.paymentStatus === 'verified' && exposed.workStatus === 'failed'))
     return false
@@ -111,8 +110,8 @@ function isOpen(exposed: ExposedCall, now: number): boolean {
 }
 
 /**
- * Whether a settled call may be missing from the balance that was read: its block is later, or, without blocks, it is
- * too recent.
+ * Whether a settled call may be missing from the balance: its block is later or, without block numbers, it is too
+ * recent.
  */
 function isMissing({ paymentStatus, settledAt, block }: ExposedCall, at: Pick<Cap, 'asOf' | 'block'>): boolean {
   if (paymentStatus !== 'settled' || settledAt === null) return false
@@ -155,13 +154,13 @@ export function capOf({ balance, asOf, block }: Extract<Verdict, { kind: 'valid'
   }
 }
 
-/** Why an order is refused, and what to do. */
+/** The reason of the refusal, and what to do. */
 export function overText({ sum, why }: Extract<Opened, { kind: 'over' }>, { calls, worth }: NewWalletLimit): string {
   if (why === 'unreadable')
     return 'the balance of this wallet cannot be read at the moment, so it may have one open call at a time; wait until the open call has ended, then send the same signed request again'
   if (why === 'new_wallet') {
-    const allowed = `${calls} open ${calls === 1 ? 'call' : 'calls'} of this kind, worth ${print(worth)} USDC together`
-    return `a wallet that has not paid here yet may have ${allowed}, and with this one they would be worth ${print(sum)} USDC; wait until one of them is paid, then send the same signed request again`
+    const allowed = `${calls} open ${calls === 1 ? 'call' : 'calls'} of this kind, worth ${print(worth)} USDC in total`
+    return `a wallet that has not paid here yet may have ${allowed}, and with this one the total would be ${print(sum)} USDC; wait until one of them is paid, then send the same signed request again`
   }
-  return `the open calls of this wallet would come to ${print(sum)} USDC, more than it holds`
+  return `the open calls of this wallet would total ${print(sum)} USDC, more than its balance`
 }

@@ -1,6 +1,6 @@
 /**
- * Calls under a payment identifier (contract 1.43). An id is bound to the id of its call before that call is opened, so
- * all who race for it open the same call, which only one of them can.
+ * Calls under a payment identifier (contract 1.43). An identifier is bound to a call id before the call is opened, so
+ * concurrent requests try to open the same call, and one succeeds.
  */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
@@ -13,7 +13,7 @@ import type { Call, Storage } from '../ports/mod.ts'
 import { IDENTIFIER_FIELD, IDENTIFIER_RULE, identifierIn } from '../x402/payment_identifier.ts'
 import type { Payment } from '../x402/protocol.ts'
 
-/** What an id stands for at one gateway, for one payer. */
+/** The meaning of an identifier, per gateway and payer. */
 export type Tag = { readonly id: string; readonly payer: string; readonly fingerprint: string }
 
 const BINDING = recordKind({
@@ -23,7 +23,7 @@ const BINDING = recordKind({
 })
 type Binding = { readonly call: string; readonly fingerprint: string }
 
-/** The id of a payment; undefined where there is none. Throws for a wrong one. */
+/** The payment identifier; undefined when there is none. Throws when it is malformed. */
 export function identifierOf(payment: Payment): string | undefined {
   const identifier = identifierIn(payment)
   if (identifier.kind === 'none') return undefined
@@ -34,7 +34,7 @@ export function identifierOf(payment: Payment): string | undefined {
   })
 }
 
-/** The name under which the id is stored: nobody can meet another payer's, or another gateway's. */
+/** The key under which it is stored. It cannot collide with another payer's or another gateway's. */
 export function tagOf({
   gateway,
   payer,
@@ -49,28 +49,25 @@ export function tagOf({
   return { id: bytesToHex(sha256(utf8ToBytes(JSON.stringify([gateway, payer, id])))), payer, fingerprint }
 }
 
-/**
- * The call that the tag is bound to, which may not have been opened yet, or never. Throws when the id came with another
- * request.
- */
+/** The call that the tag is bound to, if it has been opened. Throws when the identifier came with another request. */
 export async function taggedCall(storage: Storage, tag: Tag, now: number): Promise<Call | undefined> {
   const stored = await BINDING.get(storage, tag.id, now)
   return stored && (await storage.getCall(bindingOf(stored, tag).call))
 }
 
 /**
- * Binds the tag to `call`, and answers with the id of the call to open: `call`, or the one that somebody else has bound
- * it to. A binding whose call is over is replaced. Throws when the id came with another request.
+ * Binds the tag to `call` and returns the id of the call to open: `call`, or the one that a concurrent request has
+ * bound. A binding whose call is over is replaced. Throws when the identifier came with another request.
  */
 export async function bindTag(
   storage: Storage,
   tag: Tag,
   { call, retention, now }: { call: string; retention: Paid['retention']; now: number },
 ): Promise<string> {
-  // Never longer than the call itself is kept.
+  // Never longer than the retention of the call itself.
   const expiresAt = now + Math.min(retention.unclaimedMs, retention.settledMs)
   const binding: Binding = { call, fingerprint: tag.fingerprint }
-  // Each further round means that somebody else has got on.
+  // Each further round means that a concurrent request made progress.
   for (;;) {
     if (await BINDING.put(storage, { id: tag.id, owner: tag.payer, data: binding, expiresAt }, now)) return call
     const stored = await BINDING.get(storage, tag.id, now)

@@ -1,4 +1,4 @@
-/** What a gateway asks for, and who signed for it: steps 3, 4 and 6 of a paid call, for orders and for polls. */
+/** The offers of a gateway, and who signed for one: steps 3, 4 and 6 of a paid call, for orders and for polls. */
 import { within } from '../lib/timers.ts'
 import { ApiError } from '../http/errors.ts'
 import type { Identity, Ports, Verdict } from '../ports/mod.ts'
@@ -10,29 +10,32 @@ export type Identified =
   | (Extract<Identity, { kind: 'known' }> & { offer: Offer })
   | Exclude<Identity, { kind: 'known' }>
 
-/** What exposure and debts are summed over: the balance that an authorization is paid from, on its network. */
+/** The key over which exposure and unpaid calls are summed: the balance that pays an authorization, on its network. */
 export const balanceKeyOf = ({ offer, fundedBy = offer.asset }: Extract<Identified, { kind: 'known' }>): string =>
   `${offer.network}/${fundedBy.toLowerCase()}`
 
 export type Offers = {
   /**
-   * Our offers at this price. While the chain is not ready: `otherwise`, or NOT_READY, for a paid route opens only with
-   * an offer. Where offers of an earlier sale are given, the price's time is theirs.
+   * Our offers at this price. While the chain is not ready: `otherwise`, or NOT_READY, because a paid route needs an
+   * offer. With offers of an earlier sale, the price's lifetime is theirs.
    */
   at(price: OfferTerms, otherwise?: readonly Offer[]): readonly Offer[]
   /**
-   * Who signed, judged against the offers that the payment fits: the one first that the payment names, where several
-   * are alike.
+   * Identifies the signer against the offers that the payment fits. When several are alike, the one that the payment
+   * names comes first.
    */
   identify(payment: Payment, offers: readonly Offer[]): Promise<Identified>
   verify(payment: Payment, offer: Offer): Promise<Verdict>
 }
 
 const CLOSED = 'The gateway cannot settle payments at the moment. Nothing was charged. Retry later.'
-/** A free key is looked for every few seconds, the balance of an empty one every minute. */
+/**
+ * Seconds until a retry makes sense: a free key is looked for every few seconds, the balance of an empty one every
+ * minute.
+ */
 const CLOSED_RETRY_SECONDS = { no_key: '5', no_gas: '60', clock: '5' } as const
 
-/** What offers are made from. */
+/** What offers are built from. */
 export type OffersContext = {
   readonly ports: Pick<Ports, 'chain' | 'clock'>
   readonly timeouts: Pick<Timeouts, 'verifyMs'>
@@ -85,10 +88,10 @@ export function offersOf({ ports: { chain, clock }, timeouts }: OffersContext): 
   }
 }
 
-/** Prices whose offers are remembered. */
+/** Maximum number of prices whose offers are cached. */
 const MAX_PRICES = 1_000
 
-/** Makes the offers of a price once for as long as the terms are the same. */
+/** Builds the offers of a price once for as long as the terms are unchanged. */
 function offersOfPrice(): (terms: readonly Terms[], price: OfferTerms) => readonly Offer[] {
   const known = new Map<string, readonly Offer[]>()
   let current: readonly Terms[] = []
@@ -105,5 +108,5 @@ function offersOfPrice(): (terms: readonly Terms[], price: OfferTerms) => readon
 
 const couldNotAsk = (error: Error) => ({ kind: 'unavailable' as const, reason: error.message })
 
-/** Offers of one network and asset differ in what is signed over. */
+/** Offers with the same network and asset differ in the data that is signed. */
 const isNamed = ({ extra }: Pick<Offer, 'extra'>, accepted: Offer): boolean => extra?.name === accepted.extra?.name

@@ -1,6 +1,6 @@
 /**
- * Which authorization proves a wallet (contract 1.41). A settlement publishes the whole authorization, so one that was
- * sent to a chain or to a facilitator proves nothing: anybody who reads the chain can send it as well.
+ * Which authorizations prove a wallet (contract 1.41). A settlement publishes the whole authorization, so one that was
+ * sent to a chain or a facilitator proves nothing: anyone who reads the chain can resend it.
  */
 import { askFate, type SettleContext } from './settle.ts'
 import { isNotedHandedOut } from './sent_authorizations.ts'

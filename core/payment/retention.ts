@@ -1,6 +1,6 @@
 /**
- * How long results, ledger rows and media are kept, and what maintenance deletes of them (contract 2.29). Media goes
- * after what it belongs to: never while an unsettled call may still be paid for, nor while a settled result names it.
+ * How long results, ledger rows and media are kept, and what maintenance deletes (contract 2.29). Media is deleted
+ * last: never while an unsettled call may still be paid, nor while a settled result refers to it.
  */
 import { Type } from '@sinclair/typebox'
 import { type ReadRecord, recordKind } from '../endpoint/record_kind.ts'
@@ -8,17 +8,17 @@ import { JOB_RETENTION } from '../endpoint/sale.ts'
 import type { Sold } from '../endpoint/mod.ts'
 import type { Call, Ports, Storage } from '../ports/mod.ts'
 
-/** Lifetimes in milliseconds. What has none is kept for ever. */
+/** Lifetimes in milliseconds. Without one, data is kept forever. */
 export type Retention = {
-  /** How long a result that nobody has paid for can be claimed. */
+  /** How long an unpaid result can be claimed. */
   readonly unclaimedMs: number
-  /** How long a settled result can be read again. Endpoints that keep less than 30 days keep no more than this. */
+  /** How long a settled result can be read. Endpoints whose own retention is under 30 days keep no more than this. */
   readonly settledMs: number
   /** How long a settled background response can be read. */
   readonly backgroundMs: number
-  /** How long the ledger row of a settled call is kept; longer than its result. */
+  /** How long the ledger row of a settled call is kept; must be longer than its result. */
   readonly ledgerMs?: number
-  /** How long media of a settled call is kept; no shorter than its result. */
+  /** How long the media of a settled call is kept; must not be shorter than its result. */
   readonly mediaMs?: number
 }
 
@@ -26,14 +26,17 @@ const DAY_MS = 86_400_000
 
 export const retention: Retention = { ...JOB_RETENTION, backgroundMs: DAY_MS }
 
-/** The lifetimes of an endpoint's results. Its own are kept where they are shorter than usual, and than the setting. */
+/**
+ * The lifetimes of an endpoint's results. Its own values apply when they are shorter than both the default and the
+ * setting.
+ */
 export function retentionOf({ retention: own }: Pick<Sold, 'retention'>, wanted: Retention): Sold['retention'] {
   const lifetime = (name: keyof typeof JOB_RETENTION) =>
     own[name] >= JOB_RETENTION[name] ? wanted[name] : Math.min(own[name], wanted[name])
   return { unclaimedMs: lifetime('unclaimedMs'), settledMs: lifetime('settledMs'), backgroundMs: wanted.backgroundMs }
 }
 
-/** How long the result of this call is kept once it has settled. */
+/** How long the result of this call is kept after settlement. */
 export function settledMsOf(
   { request }: Pick<Call, 'request'>,
   { settledMs, backgroundMs = settledMs }: Sold['retention'],
@@ -43,7 +46,10 @@ export function settledMsOf(
 
 // ── media ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The objects of one call, filed under the day on which they are looked at. `settledAt`: once it has settled. */
+/**
+ * The objects of one call, filed under the day on which they are next checked. `settledAt` is set once the call has
+ * settled.
+ */
 const STORED = recordKind({
   kind: 'stored_media',
   version: 1,
@@ -53,24 +59,24 @@ const STORED = recordKind({
     settledAt: Type.Optional(Type.Integer()),
   }),
 })
-/** The first day that has not been looked at. */
+/** The first day that has not been swept. */
 const SWEEP = recordKind({ kind: 'media_sweep', version: 1, schema: Type.Object({ day: Type.Integer() }) })
 const CURSOR = 'cursor'
 
 type StoredMedia = { readonly call: string; readonly keys: readonly string[]; readonly settledAt?: number }
 
-/** Records outlive every day on which they are looked at, however long no process runs. */
+/** Records outlive every check day, however long no process runs. */
 const RECORD_MS = 3_650 * DAY_MS
-/** Where no sweep is known, the days before this one that are looked at. */
+/** How many past days are swept when no earlier sweep is recorded. */
 const FIRST_DAYS = 30
-/** Media that is kept for ever is looked at so often, in case the setting changes. */
+/** How often media without a lifetime is checked, in case the setting changes. */
 const RECHECK_MS = 30 * DAY_MS
 const BATCH = 100
 
 const dayOf = (ms: number): number => Math.floor(ms / DAY_MS)
 const ownerOf = (day: number): string => `day:${day}`
 
-/** Notes where the media of a call lies, so that it can be deleted: it is looked at from `due` on. */
+/** Records where the media of a call is stored, so that it can be deleted; it is checked from `due` on. */
 export async function noteStoredMedia(
   storage: Pick<Storage, 'putRecord'>,
   { due, ...data }: StoredMedia & { readonly due: number },
@@ -99,7 +105,7 @@ export async function pruneExpired(ports: Pruning, { ledgerMs, mediaMs }: Retent
   await sweepMedia(ports, mediaMs)
 }
 
-/** Looks at the media whose day has come: deletes it, or files it under a later day. */
+/** Checks the media whose day has come: deletes it, or files it under a later day. */
 async function sweepMedia(ports: Pruning, mediaMs: number | undefined): Promise<void> {
   const { storage, clock, log } = ports
   const today = dayOf(clock.now())
@@ -124,13 +130,13 @@ async function sweepMedia(ports: Pruning, mediaMs: number | undefined): Promise<
   const isMoved = known && (await SWEEP.move(storage, known, { data, expiresAt }, clock.now()))
   if (!isMoved) await SWEEP.put(storage, { id: CURSOR, owner: CURSOR, data, expiresAt }, clock.now())
   if (failures.length > 0)
-    log.alert('expired media could not be deleted; it is tried again tomorrow', {
+    log.alert('expired media could not be deleted; the next attempt is tomorrow', {
       count: failures.length,
       error: failures[0],
     })
 }
 
-/** When this media is to be looked at again; undefined once it is deleted. */
+/** When to check this media again; undefined once it is deleted. */
 async function whenDue(
   { storage, objects, clock }: Pruning,
   { data }: ReadRecord<StoredMedia>,

@@ -1,7 +1,7 @@
 /**
- * A second authorization that is part of the work: the same wallet pays somebody else, and only then us. In storage it
- * is a call of its own: the table that binds every authorization binds this one too, what became of it is found out as
- * for any call, and a crash between the two neither loses nor repeats it.
+ * A second authorization that is part of the work: the same wallet pays somebody else first, and then us. It is stored
+ * as a call of its own, so authorization binding, settlement and reconciliation work as for any call, and a crash
+ * between the two payments neither loses nor repeats one.
  */
 import { abandon, failIfOverdue, type SettleContext, settleCall } from './settle.ts'
 import { noteUnpaidCall, unpaidCallOf } from './unpaid_calls.ts'
@@ -19,14 +19,11 @@ import { newId } from '../lib/ids.ts'
 import type { Offer, Payment } from '../x402/protocol.ts'
 import type { To, Used, Refused, SecondaryPayment } from '../endpoint/call_context.ts'
 
-/** Between two looks at what became of it. */
+/** Interval between checks of an unknown outcome. */
 const RETRY_EVERY_MS = 3_000
-/** How long its row stays, beside the ledger's: the request that brought it finds it by what the row remembers. */
+/** Retention of its row, beside the ledger's. The request that brought it finds it by this row. */
 export const SECONDARY_RETENTION_MS = 30 * 24 * 3_600_000
-/**
- * Which call a settled or waiting second authorization belongs to by now, where that is no longer the one that brought
- * it.
- */
+/** The call that a settled or pending second authorization belongs to now, when that is no longer the original one. */
 const TAKEN = recordKind({ kind: 'secondary_payment', version: 1, schema: Type.Object({ parent: Type.String() }) })
 
 type SecondaryOffer = To & { readonly signal: AbortSignal }
@@ -64,7 +61,7 @@ export function secondaryPayments(
     const { payer, key, expiresAt, offer } = identified
     const asset = balanceKeyOf(identified)
     if (payer !== call.payer)
-      return refused(`it is signed by ${payer}, and the payment of this request by ${call.payer}`)
+      return refused(`it is signed by ${payer}, but the payment of this request is signed by ${call.payer}`)
     const unpaid = await unpaidCallOf(storage, call, clock.now())
     if (unpaid) throw unpaidCallError(unpaid, await gatewayContext.pollUrls.keyOf(unpaid.id))
 
@@ -117,10 +114,7 @@ export function secondaryPayments(
       )
     }
 
-    /**
-     * The result of this call of its own is nothing but that it was sent. An outcome that is not known is looked at
-     * until it is.
-     */
+    /** Its result only records that it was sent. An unknown outcome is checked until it is known. */
     async function settled(own: Call, authorization: Authorization) {
       for (;;) {
         signal.throwIfAborted()
@@ -143,7 +137,7 @@ export function secondaryPayments(
       }
     }
 
-    /** Nobody else has the use of it: the call that brought it came to nothing. */
+    /** Whether it is free to use: the call that brought it has failed. */
     async function isLeft(known: Call): Promise<boolean> {
       const parent = await storage.getCall(await parentOf(storage, known, clock.now()))
       if (parent?.id === call.id) return true
@@ -154,7 +148,7 @@ export function secondaryPayments(
       )
     }
 
-    /** Makes it this call's. False where somebody else was first. */
+    /** Assigns it to this call. False when a concurrent call was first. */
     async function take(known: Call): Promise<boolean> {
       const now = clock.now()
       const record = {
@@ -172,8 +166,8 @@ export function secondaryPayments(
 }
 
 /**
- * One transfer of the asset itself, signed as it is to be sent. What another contract keeps and moves (a batching
- * service names it in `verifyingContract`) would never arrive as money with somebody who does not use that service.
+ * A plain transfer of the asset itself. A deposit that another contract manages (a batching service names it in
+ * `verifyingContract`) would not arrive as money with a recipient who does not use that service.
  */
 const isPlain = ({ scheme, network, asset, extra }: Offer): boolean =>
   scheme === 'exact' && network.startsWith('eip155:') && (extra?.verifyingContract ?? asset) === asset

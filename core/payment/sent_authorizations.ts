@@ -5,14 +5,14 @@ import { Type } from '@sinclair/typebox'
 import { recordKind } from '../endpoint/record_kind.ts'
 import type { Authorization, Storage } from '../ports/mod.ts'
 
-/** A refused authorization may be free again, but a reverted transfer is on the chain for everybody to read. */
+/** A refused authorization may be free again, but its reverted transfer is public on the chain. */
 const SENT = recordKind({ kind: 'sent_authorization', version: 1, schema: Type.Object({}) })
-/** How long a note outlives its authorization, in milliseconds: longer than any authorization is valid. */
+/** How long a record outlives its authorization, in milliseconds: longer than any authorization is valid. */
 const RETENTION_MS = 3 * 86_400_000
 
 /**
- * Notes an authorization before it is sent. The one that opened a call needs no note: the payment status of the call
- * shows it.
+ * Records an authorization before it is sent. The one that opened a call needs no record: the payment status of the
+ * call shows it.
  */
 export async function noteHandedOut(
   storage: Storage,

@@ -255,7 +255,7 @@ async function record(
     return spent
   }
   if (call.paymentStatus !== 'unresolved') {
-    log.alert('the fate of a payment is unresolved; look it up on the chain', {
+    log.alert('the outcome of a payment is unknown; look it up on the chain', {
       call: call.id,
       payment: authorization.key,
       reason: spent.reason,
@@ -302,7 +302,7 @@ export async function reconcile(context: SettleContext, call: Call, retainUntil:
   const paying = await record(context, call, { token, authorization, spent, retainUntil, isDelivered: false })
   if (paying === 'dead' || (paying.kind !== 'unknown' && paying.kind !== 'unavailable'))
     return void retries(storage).delete(call.id)
-  // Neither the last seconds of an authorization nor the time to give up is slept through.
+  // Wake before an authorization expires, and when it is time to give up.
   const retry = retryOf(storage, call.id)
   const left = Math.max(MIN_PAUSE_MS, (authorization.expiresAt - now) / 2)
   const givesUpAt = authorization.expiresAt + timeouts.unresolvedMs + 1
@@ -316,7 +316,7 @@ const MIN_PAUSE_MS = 1_000
 const MAX_PAUSE_MS = 60_000
 const MAX_RETRIES = 10_000
 
-/** The calls that this process tries to settle again; only a memory of pauses and of what was logged. */
+/** Pending settlement retries of this process, with their delays and what was logged. */
 const retries = (storage: Storage): Map<string, Retry> =>
   sharedBy(storage, 'settlement retries', () => new Map<string, Retry>())
 
@@ -332,8 +332,8 @@ function retryOf(storage: Storage, id: string): Retry {
 export const STALLED = 'Job stalled: it ran for more than an hour. Nothing was charged.'
 
 /**
- * Why an unfinished call counts as failed; undefined while it may still succeed. `lostBy` replaces `now` where leases
- * could not be renewed.
+ * Why an unfinished call counts as failed; undefined while it may still succeed. `lostBy` replaces `now` after an
+ * outage.
  */
 export function overdue(call: Call, now: number, timeouts: Timeouts, lostBy = now): string | undefined {
   if (!isUnfinished(call.workStatus)) return undefined

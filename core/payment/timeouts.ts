@@ -1,39 +1,41 @@
-/** How long each step of a paid call may take. */
+/** Time limits for the steps of a paid call. */
 
-/** How long things may take, in milliseconds. The settlement lease outlives the deadline given to `settle`. */
+/** Time limits in milliseconds. The settlement lease outlives the deadline given to `settle`. */
 export type Timeouts = {
   readonly verifyMs: number
   readonly settleMs: number
   readonly settleLeaseMs: number
-  /** How often an owner must say that it is alive. */
+  /** How often a worker must renew its leases. */
   readonly workLeaseMs: number
-  /** A job that runs longer has stalled (contract 2.20). */
+  /** A job that runs longer counts as stalled (contract 2.20). */
   readonly maxJobMs: number
-  /** How long after an authorization's end its fate may stay unknown before a person is called (decision 16). */
+  /**
+   * How long after an authorization expires its outcome may stay unknown before an operator is alerted (decision 16).
+   */
   readonly unresolvedMs: number
   /** How long a poll waits for another poll's settlement. */
   readonly takenMs: number
-  /** Longest wait until a vendor has taken a job (contract 12.41). */
+  /** Deadline for a vendor to accept a job (contract 12.41). */
   readonly submitMs: number
   /**
-   * Longest wait for an answer, for the first event of a stream, and for the next one while the reader asks (contract
+   * Deadline for an answer, for the first event of a stream, and for each next event while the reader waits (contract
    * 6.52).
    */
   readonly answerMs: number
-  /** Longest stream. */
+  /** Maximum duration of a stream. */
   readonly streamMs: number
   /**
-   * How long an answer that is ready waits for its settlement; it is then served, unless its payment is known to be
-   * refused (contract 6.47).
+   * How long a finished answer waits for its settlement. It is then served, unless its payment is known to be refused
+   * (contract 6.47).
    */
   readonly receiptMs: number
-  /** A stream settles when its authorization has so long to live. */
+  /** A stream is settled when its authorization has this long to live. */
   readonly marginMs: number
-  /** An authorization for what is settled after it was given lives at least so long when it comes (contract 1.63). */
+  /** Minimum remaining life of an authorization for calls that are settled after the answer (contract 1.63). */
   readonly minLifeMs: number
-  /** How long an identical resend of a paid request is given the stored answer (contract 1.39). */
+  /** How long an identical resend of a paid request gets the stored answer (contract 1.39). */
   readonly resendMs: number
-  /** How long a refused settlement after delivery keeps its payer from further answers (decision 41). */
+  /** How long a refused settlement after delivery blocks its payer (decision 41). */
   readonly unpaidBlockMs: number
 }
 

@@ -1,6 +1,4 @@
-/**
- * Wallets with answers that they have not paid for. An unpaid call counts until it is paid, or for a day (decision 41).
- */
+/** Wallets with unpaid answers. An unpaid call counts until it is paid, or for a day (decision 41). */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import { Type } from '@sinclair/typebox'
@@ -23,14 +21,14 @@ const schema = Type.Object({
 const UNPAID = recordKind({ kind: 'unpaid_call', version: 1, schema })
 /** Jobs that were started. Each counts as uncollected once its authorization has expired. */
 const UNCOLLECTED = recordKind({ kind: 'uncollected_jobs', version: 1, schema })
-/** Calls noted for one wallet; newer ones replace the oldest. */
+/** Maximum number of calls recorded per wallet; newer ones replace the oldest. */
 const MAX_CALLS = 100
 
-/** Uncollected results that a wallet may have: a buyer may lose a connection now and then. */
+/** Uncollected results that a wallet may have, because a buyer may lose a connection now and then. */
 const MAX_UNCOLLECTED = 5
 
 type Wallet = Pick<Call, 'payer' | 'asset'>
-/** With `worth` it is a call that its buyer left: it has no answer, and its quote is remembered. */
+/** With `worth`, it is an abandoned call: it has no answer, and `worth` is its quote. */
 type Unpaid = { readonly call: string; readonly until: number; readonly from?: number; readonly worth?: string }
 type Noted = { calls: Unpaid[] }
 
@@ -40,7 +38,7 @@ const unpaidIn = ({ data }: ReadRecord<Noted>): readonly Unpaid[] => data.calls
 const latest = (calls: readonly Unpaid[]): Noted => ({ calls: calls.slice(-MAX_CALLS) })
 
 /**
- * Notes an answer that was delivered and is not known to be paid. It counts as unpaid once its payment is refused,
+ * Records an answer that was delivered and is not known to be paid. It counts as unpaid once its payment is refused,
  * until `until`.
  */
 export function recordUnpaidCall(
@@ -70,7 +68,7 @@ async function note(
   }
 }
 
-/** `recordUnpaidCall` for an answer that is already on its way: a storage error is alerted and stops nothing. */
+/** `recordUnpaidCall` for an answer that is already being sent: a storage error is alerted and otherwise ignored. */
 export async function noteUnpaidCall(
   { storage, log }: { storage: Storage; log: Log },
   call: Call,
@@ -81,7 +79,7 @@ export async function noteUnpaidCall(
   )
 }
 
-/** Notes a job whose authorization expires at `from`. A storage error is alerted and stops nothing. */
+/** Records a job whose authorization expires at `from`. A storage error is alerted and otherwise ignored. */
 export async function noteUncollectedJob(
   { storage, log }: { storage: Storage; log: Log },
   call: Call,
@@ -90,13 +88,13 @@ export async function noteUncollectedJob(
   if (call.quote === 0n) return
   const noting = note(storage, call, { kind: UNCOLLECTED, unpaid: { call: call.id, until, from }, now })
   await noting.catch((error: Error) =>
-    log.alert('a job could not be noted', { call: call.id, payer: call.payer, error: error.message }),
+    log.alert('an uncollected job could not be recorded', { call: call.id, payer: call.payer, error: error.message }),
   )
 }
 
 /**
- * An uncollected job of a wallet, whose authorization has expired; undefined while there are few of them, or while the
- * wallet `holds` what they and the `next` call cost. A buyer may forget a job, but may not have many made with the
+ * An uncollected job of a wallet whose authorization has expired. Undefined while there are few of them, or while the
+ * wallet's balance (`holds`) covers them and the `next` call. A buyer may forget a job, but may not order many with the
  * balance for one.
  */
 export async function uncollectedJobOf(
@@ -133,8 +131,8 @@ export async function recordIfRefused(storage: Storage, id: string, at: { now: n
 }
 
 /**
- * Notes a call that its buyer left or cancelled after the vendor was asked. Before its authorization is freed, so that
- * it counts somewhere all the time. A note that cannot be stored stops nothing.
+ * Records a call that its buyer abandoned or cancelled after the vendor was asked. Called before its authorization is
+ * freed, so that it counts without a gap. A storage error is alerted and otherwise ignored.
  */
 export async function noteAbandonedCall(
   { storage, log }: { storage: Storage; log: Log },
@@ -152,10 +150,10 @@ export async function noteAbandonedCall(
   )
 }
 
-/** Why a wallet is not worked for: an answer that was not paid for, or too many calls that it left. */
+/** Why a wallet is blocked: an unpaid answer, or too many abandoned calls. */
 export type Block = { readonly kind: 'unpaid'; readonly call: Call } | ({ readonly kind: 'abandoned' } & Abandoned)
 
-/** `since` is when what a wallet has paid begins to count for calls that it left; `newWorth` see `judgeAbandoned`. */
+/** Payments since `since` cover abandoned calls; for `newWorth` see `judgeAbandoned`. */
 export async function blockOf(
   storage: Storage,
   wallet: Wallet,
@@ -179,8 +177,7 @@ export async function blockOf(
 }
 
 /**
- * A call of this wallet that was answered and whose payment was refused, or an uncollected one of too many; else
- * undefined.
+ * An answered call of this wallet whose payment was refused, or one of too many uncollected ones; otherwise undefined.
  */
 export async function unpaidCallOf(storage: Storage, wallet: Wallet, now: number): Promise<Call | undefined> {
   const stored = await UNPAID.get(storage, idOf(wallet), now)

@@ -186,7 +186,7 @@ describe('a fate that stays unknown', () => {
       await shop.maintain()
     }
     expect(log.lines.filter(({ level }) => level === 'alert').map(({ message }) => message)).toEqual([
-      'the fate of a payment is unresolved; look it up on the chain',
+      'the outcome of a payment is unknown; look it up on the chain',
     ])
   })
 

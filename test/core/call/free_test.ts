@@ -62,9 +62,7 @@ describe('GET /api/v1/images/models', () => {
     await clock.advance(600_000)
     const { status, headers, body } = await read(await get(shop, MODELS))
     expect([status, body.error]).toEqual([429, 'Rate limit exceeded'])
-    expect(body.message).toBe(
-      'At most 100 requests in 60 minutes; the next is answered after 2026-11-20T01:00:00.000Z.',
-    )
+    expect(body.message).toBe('At most 100 requests in 60 minutes; retry after 2026-11-20T01:00:00.000Z.')
     expect([headers.get('retry-after'), headers.get('x-ratelimit-reset')]).toEqual(['3000', String(START + 3_600_000)])
     expect((await get(shop, MODELS, {}, '192.0.2.2')).status).toBe(200)
     expect((await get(shop, '/api/health')).status).toBe(200)

@@ -94,9 +94,13 @@ describe('storage', () => {
   const storage = withDeclaredRecords(memoryStorage())
 
   test.each([
-    ['a kind that nobody has declared', { kind: 'teapot', data: { version: 1, data: {} } }, /no kind of record teapot/],
-    ['an old version', { data: { version: 2, data: { names: [] } } }, /is written in version 3/],
-    ['what has no version', { data: { names: [], isFull: true } }, /is written in version 3/],
+    [
+      'a kind that nobody has declared',
+      { kind: 'teapot', data: { version: 1, data: {} } },
+      /record kind teapot is not declared/,
+    ],
+    ['an old version', { data: { version: 2, data: { names: [] } } }, /must be written in version 3/],
+    ['what has no version', { data: { names: [], isFull: true } }, /must be written in version 3/],
     ['what does not fit', { data: { version: 3, data: { names: [1], isFull: true } } }, /does not fit its schema/],
   ] as const)('refuses %s', async (_, wrong, why) => {
     const { data, ...more } = wrong
@@ -134,6 +138,6 @@ describe('a kind', () => {
   })
 
   test('of a later version reads the earlier ones', () => {
-    expect(() => recordKind({ kind: 'test_cup', version: 2, schema: Type.Object({}) })).toThrow('need an upgrade')
+    expect(() => recordKind({ kind: 'test_cup', version: 2, schema: Type.Object({}) })).toThrow('needs an upgrade()')
   })
 })

@@ -283,7 +283,7 @@ test('what keeps unknown fields keeps a thousand, and no million; what drops the
   })
   expect(Object.keys(inputParser(schema, 'kept')(crowd(1_000)))).toHaveLength(1_000)
   expect(() => inputParser(schema, 'kept')(crowd(1_001))).toThrow(
-    'More than 1000 fields at the top of the body: it has 1001, and the first too many is k999',
+    'The body may have at most 1000 top-level fields; it has 1001, and the first over the limit is k999',
   )
   expect(inputParser(schema)(crowd(1_001))).toEqual({ model: 'm' })
 })
@@ -485,13 +485,13 @@ describe('the shape of a body', () => {
     ] as const) {
       const { code, message } = await refusal(text)
       expect([code, message]).toEqual(['TOO_LARGE', expect.stringContaining(`at most ${allowed}`)])
-      expect(message).toMatch(/is at character \d+\. Nothing was charged\.$/)
+      expect(message).toMatch(/is exceeded at character \d+\. Nothing was charged\.$/)
     }
     for (const text of [`[${deep}]`, '['.repeat(4_000_000), '{"a":'.repeat(4_000_000)]) {
       const { code, message } = await refusal(text)
       expect([code, message]).toEqual([
         'INVALID_BODY',
-        expect.stringContaining('at most 200 levels of nesting; it goes deeper at'),
+        expect.stringContaining('at most 200 levels of nesting; the limit is exceeded at'),
       ])
     }
   })

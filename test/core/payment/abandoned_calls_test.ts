@@ -45,7 +45,7 @@ describe('a wallet that leaves its calls while the model works', () => {
       0,
     ])
     expect(body.details ?? body.message).toMatch(
-      /left or cancelled 3 calls .* worth 0\.\d+ USDC together.*wait 1440 minutes/,
+      /abandoned or cancelled 3 unpaid calls .* worth 0\.\d+ USDC in total.*wait 1440 minutes/,
     )
   })
 

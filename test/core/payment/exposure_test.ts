@@ -59,7 +59,7 @@ describe('thirty chats at once of a wallet that never paid, and is emptied while
     const refused = bodies.filter(({ code }) => code === 'PAYMENT_UNFUNDED')
     expect(refused).toHaveLength(28)
     expect(refused[0].details).toBe(
-      'a wallet that has not paid here yet may have 2 open calls of this kind, worth 0.050000 USDC together, and with this one they would be worth 0.006000 USDC; wait until one of them is paid, then send the same signed request again',
+      'a wallet that has not paid here yet may have 2 open calls of this kind, worth 0.050000 USDC in total, and with this one the total would be 0.006000 USDC; wait until one of them is paid, then send the same signed request again',
     )
   })
 

@@ -152,7 +152,7 @@ describe('media', () => {
     const alerts = () => subject.log.lines.filter(({ level }) => level === 'alert')
     expect([await isThere(), alerts().length > 1]).toEqual([true, true])
     expect(alerts()[0]).toMatchObject({
-      message: 'expired media could not be deleted; it is tried again tomorrow',
+      message: 'expired media could not be deleted; the next attempt is tomorrow',
       fields: { count: 1, error: 'AccessDenied' },
     })
     isBroken = false

@@ -249,7 +249,7 @@ describe('exposure', () => {
       expect(body).toMatchObject({
         error: 'Payment verification failed',
         code: 'PAYMENT_UNFUNDED',
-        details: 'the open calls of this wallet would come to 0.044000 USDC, more than it holds',
+        details: 'the open calls of this wallet would total 0.044000 USDC, more than its balance',
       })
     }
     expect([vendor.jobs.length, chain.transfers.length]).toEqual([1, 1])
