@@ -31,7 +31,7 @@ import { UPSTREAM_JOB, LOST } from './payment/ledger.ts'
 import { budget, holdOn, parseJson, readBody, readRaw, UNCOUNTED } from './http/request_body.ts'
 import { withDeclaredRecords } from './endpoint/record_kind.ts'
 import { type RequestUrl, requestUrl } from './http/request_url.ts'
-import { limits, type Window, windowSpent } from './http/rate_limit.ts'
+import { limits, type Permit, type Window, windowSpent } from './http/rate_limit.ts'
 import { pollUrls } from './call/poll_urls.ts'
 import {
   noteStoredMedia,
@@ -326,7 +326,8 @@ export function gateway(setup: Setup): Gateway {
     }
     const hold = holdOn(bodies)
     try {
-      await permit(endpoint, caller.ip)
+      const permitted = permit(endpoint, caller.ip)
+      if (permitted) await permitted
       const header = (name: string) => request.headers.get(name)
       const most = endpoint.uploads ? gatewayContext.maxUpload : gatewayContext.maxBody
       const bytes = () => readRaw(request, most, hold)
@@ -359,11 +360,14 @@ export function gateway(setup: Setup): Gateway {
     }
   }
 
-  async function permit({ name, limit }: Free, ip: string): Promise<void> {
-    if (!limit) return
+  /** Throws where the address has used up its window. A promise only where storage has to be asked. */
+  function permit({ name, limit }: Free, ip: string): Promise<void> | undefined {
+    if (!limit) return undefined
     const now = clock.now()
-    const { granted, resetAt } = await windows.take(limit.bucket ?? name, addressKey(ip), limit, now)
-    if (!granted) throw windowSpent(limit, resetAt, now)
+    const permitted = windows.take(limit.bucket ?? name, addressKey(ip), limit, now)
+    if (permitted instanceof Promise) return permitted.then((permit) => requireGranted(permit, limit, now))
+    requireGranted(permitted, limit, now)
+    return undefined
   }
 
   const hasUpstreamJobs = [...list.sold.values()].some(({ delivery }) => delivery === 'upstream_job')
@@ -478,6 +482,10 @@ export function gateway(setup: Setup): Gateway {
     leaveRotation,
     drain,
   }
+}
+
+function requireGranted({ granted, resetAt }: Permit, limit: Window, now: number): void {
+  if (!granted) throw windowSpent(limit, resetAt, now)
 }
 
 const STORAGE_AWAY = new ApiError('NOT_READY', {

@@ -54,12 +54,13 @@ function routerOf(endpoints: readonly Endpoint[]): Router {
   }
 
   const openRoutes = [...open.values()].sort((a, b) => literals(b) - literals(a))
+  const openRoutesOf = bySegment(openRoutes)
 
   function find(path: string): { route: Route; params: Params } | undefined {
     const exact = fixed.get(path)
     if (exact) return { route: exact, params: {} }
     const given = path.slice(1).split('/')
-    for (const route of openRoutes) {
+    for (const route of openRoutesOf(given[INDEXED])) {
       const params = read(route.segments, given)
       if (params) return { route, params }
     }
@@ -90,6 +91,23 @@ function routerOf(endpoints: readonly Endpoint[]): Router {
 
   const sold = endpoints.filter(isSold)
   return { endpoints, sold: new Map(sold.map((endpoint) => [endpoint.name, endpoint])), match }
+}
+
+/** The segment that tells products apart: `/api/v1/crypto`. */
+const INDEXED = 2
+
+/** Returns the routes that may match a path by its indexed segment, in the order of `routes`. */
+function bySegment(routes: readonly Route[]): (segment: string | undefined) => readonly Route[] {
+  const fits = (segment?: string) => (route: Route) => {
+    const own = route.segments[INDEXED]
+    return (
+      own === segment || own?.startsWith('{') || route.segments.slice(0, INDEXED).some((each) => each.startsWith('{'))
+    )
+  }
+  const names = new Set(routes.flatMap(({ segments }) => segments[INDEXED] ?? []))
+  const index = new Map([...names].map((name) => [name, routes.filter(fits(name))]))
+  const others = routes.filter(fits())
+  return (segment) => index.get(segment ?? '') ?? others
 }
 
 /** HEAD never buys. A GET only looks where nothing is served under it. */

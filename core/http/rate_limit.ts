@@ -4,7 +4,10 @@ import type { Storage } from '../ports/mod.ts'
 
 export type Window = { readonly requests: number; readonly windowMs: number }
 export type Permit = { readonly granted: boolean; readonly resetAt: number }
-export type Limits = { take(name: string, caller: string, window: Window, now: number): Promise<Permit> }
+export type Limits = {
+  /** A promise only where storage has to be asked. */
+  take(name: string, caller: string, window: Window, now: number): Permit | Promise<Permit>
+}
 
 /** Callers remembered at once. When full, the oldest is dropped, and its next request asks storage again. */
 const REMEMBERED = 10_000
@@ -33,24 +36,31 @@ export function limits(storage: Pick<Storage, 'hit'>): Limits {
   const windows = new Map<string, Counting>()
   const asking = new Map<string, Promise<Permit>>()
   return {
-    async take(name, caller, window, now) {
+    take(name, caller, window, now) {
       const key = `${name}:${caller}`
-      for (;;) {
-        const known = alive(key, now)
-        if (known?.isSpent) return { granted: false, resetAt: known.resetAt }
-        if (known && known.credit > 0) {
-          known.credit -= 1
-          known.uncounted += 1
-          return { granted: true, resetAt: known.resetAt }
-        }
-        const pending = asking.get(key)
-        if (!pending) break
-        await pending
-      }
-      const answer = ask(key, window, now).finally(() => asking.delete(key))
-      asking.set(key, answer)
-      return await answer
+      return takeRemembered(key, now) ?? takeFromStorage(key, window, now)
     },
+  }
+
+  /** A permit that needs no storage, where one is left or none will be. */
+  function takeRemembered(key: string, now: number): Permit | undefined {
+    const known = alive(key, now)
+    if (known?.isSpent) return { granted: false, resetAt: known.resetAt }
+    if (!known || known.credit <= 0) return undefined
+    known.credit -= 1
+    known.uncounted += 1
+    return { granted: true, resetAt: known.resetAt }
+  }
+
+  async function takeFromStorage(key: string, window: Window, now: number): Promise<Permit> {
+    for (let pending = asking.get(key); pending; pending = asking.get(key)) {
+      await pending
+      const permit = takeRemembered(key, now)
+      if (permit) return permit
+    }
+    const answer = ask(key, window, now).finally(() => asking.delete(key))
+    asking.set(key, answer)
+    return await answer
   }
 
   function alive(key: string, now: number): Counting | undefined {
