@@ -98,7 +98,9 @@ export function orders(gatewayContext: GatewayContext): Orders {
         ? await endpoint.check(read, head, { ...context, countTokens })
         : endpoint.check(read, context)
     if (!endpoint.isAvailable(input, context)) throw notConfigured(endpoint, endpoint.remember(input).model)
-    return { input, price: endpoint.delivery === 'stream' ? endpoint.price(input) : endpoint.price(input, context) }
+    if (endpoint.delivery === 'stream') return { input, price: endpoint.price(input) }
+    const measured = endpoint.measure ? await endpoint.measure(input, { ...context, countTokens }) : input
+    return { input: measured, price: endpoint.price(measured, context) }
   }
 
   /** Prices raw input without validating it. Bad input is refused when the call is paid. */

@@ -3,6 +3,7 @@ import type { Static, TObject } from '@sinclair/typebox'
 import type { Window } from '../http/rate_limit.ts'
 import type { Json } from '../lib/json.ts'
 import type { Storage } from '../ports/mod.ts'
+import type { CountTokens } from '../ports/vendors/chat.ts'
 import type { Vendors } from '../ports/vendors/mod.ts'
 import { type Usdc, usdc } from '../x402/money.ts'
 import type { Context, Offering, Price } from './offering.ts'
@@ -15,6 +16,11 @@ type Result<Input> = Sale<Input> & {
   readonly example: Input
   /** Checks what the schema cannot, and fills in defaults. Throws an `ApiError`. */
   check(input: Input, offering: Offering): Input
+  /**
+   * Counts the tokens of a checked input, before it is priced. Documents that only ask whether the endpoint is
+   * available price an input without it.
+   */
+  measure?(input: Input, context: Offering & { readonly countTokens: CountTokens }): Promise<Input>
   /** `free` needs no payment and is rate limited by address. */
   price(input: Input, context: Context): Price | 'free'
   /** Rate limits of its free inputs; by default those of free models. */

@@ -60,7 +60,7 @@ const orderOf = (endpoint: Sold, offering: Offering): Fields =>
 export async function pricedTrial(endpoint: Sold, context: StreamedContext): Promise<Trial> {
   const trial = trialOf(endpoint, context)
   if (endpoint.delivery === 'stream') return await streamedTrial(endpoint, trial, context)
-  return { ...trial, price: quiet(() => paidPrice(endpoint, context)) }
+  return { ...trial, price: await measuredPrice(endpoint, context).catch(apiErrorOnly) }
 }
 
 /** The endpoints that this gateway can serve as it is configured, in order. */
@@ -79,6 +79,13 @@ function isServed(endpoint: Exclude<Endpoint, { kind: 'poll' }>, offering: Offer
   if (endpoint.isOffered) return endpoint.isOffered(offering)
   if (endpoint.kind === 'free' || endpoint.delivery === 'stream') return true
   return quiet(() => paidPrice(endpoint, offering)) !== undefined
+}
+
+async function measuredPrice(endpoint: Paid, context: StreamedContext): Promise<Price | 'free' | undefined> {
+  if (!endpoint.measure) return paidPrice(endpoint, context)
+  const input = endpoint.check(orderOf(endpoint, context), context)
+  if (!endpoint.isAvailable(input, context)) return undefined
+  return endpoint.price(await endpoint.measure(input, context), context)
 }
 
 function paidPrice(endpoint: Paid, context: Offering): Price | 'free' | undefined {

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'bun:test'
 import { Type } from '@sinclair/typebox'
 import type { Inline, Paid } from '../../../core/endpoint/mod.ts'
-import { type Endpoint, endpoints, flatPrice, paid } from '../../../core/mod.ts'
+import { pricedTrial } from '../../../core/endpoint/samples.ts'
+import { catalog, type Endpoint, endpoints, flatPrice, paid, piecePrice } from '../../../core/mod.ts'
 import { brokenEndpoints } from '../../conformance/broken_endpoints.ts'
 import { brokenLiveEndpoints } from '../../conformance/broken_live_endpoints.ts'
 import { brokenOneShots } from '../../conformance/broken_one_shots.ts'
@@ -12,7 +13,7 @@ import { representatives } from '../../conformance/representatives.ts'
 import { streamedLaws, streamedFixture, ordersOf } from '../../conformance/live_endpoints.ts'
 import { isOneShot, oneShotLaws } from '../../conformance/one_shots.ts'
 import { endpointFixture } from '../../conformance/endpoint_fixture.ts'
-import { kit } from '../../kit.ts'
+import { kit, ORIGIN, read } from '../../kit.ts'
 
 /**
  * The fewest words that make an endpoint: no vendor, no model, no poll path of its own
@@ -95,6 +96,28 @@ describe('an endpoint of the fewest words', () => {
       { amount: '0.011000', currency: 'USD' },
       'settled',
     ])
+  })
+
+  test('may be priced by the tokens of its words, counted before the quote', async () => {
+    const by = paid({
+      name: 'verse.long',
+      path: '/api/v1/verse/long',
+      summary: 'Write a long verse',
+      tag: 'text',
+      input: Type.Object({ about: Type.String(), tokens: Type.Optional(Type.Integer()) }),
+      output: Type.Object({}),
+      example: { about: 'snow on the sea' },
+      measure: async (input, { countTokens }) => ({ ...input, tokens: await countTokens(input.about) }),
+      price: ({ tokens = 0 }) => ({ amount: piecePrice('0.01', tokens), maxTimeoutSeconds: 300, publicPrice: {} }),
+      run: async ({ input }) => ({ result: input.tokens ?? 0 }),
+      show: ({ made }) => ({ tokens: made }),
+    })
+    const { buyer, ports, shop } = kit({ endpoints: [by] })
+    const { status, body } = await buyer().buy({ about: 'rain on a roof', tokens: 1 }, by)
+    expect([status, body.tokens, body.price.amount]).toEqual([200, 4, '0.041000'])
+    const probed = await read(await shop.fetch(new Request(ORIGIN + by.path)))
+    expect(probed.body.price.amount).toBe('0.041000')
+    expect((await pricedTrial(by, { catalog: catalog(), ...ports })).price).toMatchObject({ amount: 41_000n })
   })
 
   test('fails as an internal error, under its own schema (contract 3.13)', async () => {
