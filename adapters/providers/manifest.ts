@@ -4,7 +4,7 @@
  * names a provider.
  */
 import { type Static, type TObject, type TOptional, type TProperties, type TSchema, Type } from '@sinclair/typebox'
-import type { AudioVendor, ChatVendor, Clock, ImageVendor, Log, Vendors, VideoVendor } from '../../core/mod.ts'
+import type { ChatVendor, Clock, ImageVendor, Log, Vendors, VideoVendor } from '../../core/mod.ts'
 import type { ChatStyle as Style, ChatVendorConfig } from './lib/chat/provider.ts'
 import type { ImageVendorConfig } from './lib/image_provider.ts'
 import type { VideoVendorConfig } from './lib/video_provider.ts'
@@ -68,27 +68,13 @@ export type Values = Readonly<Record<string, unknown>>
 // ── what a provider serves ──────────────────────────────────────────────────────────────────────────────────────────
 
 /** Products that a provider serves as a whole, each with the interface of its vendor. */
-export type ServiceVendors = Required<
-  Pick<
-    Vendors,
-    | 'search'
-    | 'websearch'
-    | 'market'
-    | 'prediction'
-    | 'defi'
-    | 'swap'
-    | 'characters'
-    | 'sandbox'
-    | 'voice'
-    | 'phone'
-    | 'onramp'
-    | 'bridge'
-    | 'rpc'
+export type ServiceVendors = {
+  readonly [Product in keyof Omit<Vendors, 'images' | 'chat' | 'video' | 'media' | 'stream'>]-?: MadeFor<
+    NonNullable<Vendors[Product]>
   >
-> & {
-  /** A row of the audio catalog names the provider that serves it. */
-  readonly audio: AudioVendor
 }
+/** A row of the catalog, of sounds for example, names the provider that serves it: a provider makes the vendor. */
+type MadeFor<Member> = Member extends (row: never) => infer Vendor ? NonNullable<Vendor> : Member
 export type Service = keyof ServiceVendors
 
 /** What a provider may use of the machine. Heavy packages are imported by the first call that needs them. */

@@ -13,7 +13,16 @@ export {
   polled,
   type Sample,
 } from './free.ts'
-export type { Catalog, Context, Offering, Price, Rows } from './offering.ts'
+export {
+  type Catalog,
+  type CatalogRow,
+  type Context,
+  type Offering,
+  type Price,
+  type RowKind,
+  rowKind,
+  type Rows,
+} from './offering.ts'
 export { type Hybrid, type Inline, type Job, type Paid, paid, type PaidFields, type UpstreamJob } from './paid.ts'
 export type { JobDescription } from './sale.ts'
 export {

@@ -3,7 +3,7 @@ import type { Json } from '../lib/json.ts'
 import type { ApiErrorCode } from '../http/errors.ts'
 import type { TObject, TSchema } from '@sinclair/typebox'
 import type { UnknownFields } from '../http/request_body.ts'
-import type { Offering } from './offering.ts'
+import type { Offering, RowKind } from './offering.ts'
 import type { Usdc } from '../x402/money.ts'
 import type { ErrorFormat } from '../http/error_formats.ts'
 import type { Effects } from './call_context.ts'
@@ -84,6 +84,8 @@ export type Sale<Input> = Common & {
   /** How long an unsettled result can be claimed, and a settled one is retained (contract 2.23). */
   readonly retention: { readonly unclaimedMs: number; readonly settledMs: number; readonly backgroundMs?: number }
   readonly output: TSchema
+  /** The models that it sells, where its product declares their kind. */
+  readonly rows?: RowKind
   readonly effects?: Effects
 }
 

@@ -9,7 +9,8 @@ import type { ImageRow } from '../ports/vendors/images.ts'
 import { imageRows } from './images/catalog.ts'
 import type { VideoRow } from '../ports/vendors/video.ts'
 import { videoRows } from './video/catalog.ts'
-import type { Rows, Catalog } from '../endpoint/offering.ts'
+import type { Catalog, CatalogRow, RowKind, Rows } from '../endpoint/offering.ts'
+import { rowKinds } from './mod.ts'
 
 /** Builds a catalog; the built-in rows by default. Pass your own rows to sell other models. */
 export function catalog(
@@ -18,18 +19,24 @@ export function catalog(
     chat?: readonly ChatRow[]
     video?: readonly VideoRow[]
     audio?: readonly AudioRow[]
+    /** Rows of the kinds that products declare, by kind. */
+    declared?: ReadonlyMap<string, readonly CatalogRow[]>
   } = {},
+  kinds: readonly RowKind[] = rowKinds,
 ): Catalog {
   return {
     images: index(rows.images ?? imageRows),
     chat: index(rows.chat ?? chatRows),
     video: index(rows.video ?? videoRows),
     audio: index(rows.audio ?? audioRows),
+    declared: new Map(
+      kinds.map((kind) => [kind.kind, { ...index(rows.declared?.get(kind.kind) ?? kind.builtIn), kind }]),
+    ),
   }
 }
 
 /** Limits a catalog to these models, by public id or alias. Unknown names are ignored. */
-export function narrowed({ images, chat, video, audio }: Catalog, names: readonly string[]): Catalog {
+export function narrowed({ images, chat, video, audio, declared }: Catalog, names: readonly string[]): Catalog {
   const isIn = <Row extends { id: string; aliases: readonly string[] }>({ id, aliases }: Row) =>
     names.includes(id) || aliases.some((alias) => names.includes(alias))
   return {
@@ -37,8 +44,17 @@ export function narrowed({ images, chat, video, audio }: Catalog, names: readonl
     chat: index(chat.all.filter(isIn)),
     video: index(video.all.filter(isIn)),
     audio: index(audio.all.filter(isIn)),
+    declared: new Map([...declared].map(([name, { all, kind }]) => [name, { ...index(all.filter(isIn)), kind }])),
   }
 }
+
+/** The names of the cheap models of the kinds that products declare. */
+export const smallOf = ({ declared }: Catalog): readonly string[] =>
+  [...declared.values()].flatMap(({ all }) => all.flatMap(({ id, isSmall }) => (isSmall ? [id] : [])))
+
+/** Whether the catalog has a model of this name, of whatever kind. */
+export const hasModel = ({ declared, ...rows }: Catalog, name: string): boolean =>
+  [...Object.values(rows), ...declared.values()].some((kind) => kind.get(name) !== undefined)
 
 const indexes = new WeakMap<readonly unknown[], Rows<never>>()
 

@@ -1,5 +1,5 @@
 /** The endpoint registry: one line per product. Routes, quotes, OpenAPI and discovery are derived from it. */
-import type { Endpoint } from '../endpoint/mod.ts'
+import { type Endpoint, isSold, type RowKind } from '../endpoint/mod.ts'
 import { calls } from './site/call_poll.ts'
 import { changelog } from './site/changelog.ts'
 import { chat } from './chat/completions.ts'
@@ -66,4 +66,9 @@ export const endpoints: readonly Endpoint[] = [
   ...changelog,
   ...discovery,
   ...docs,
+]
+
+/** The kinds of models that products declare, each once. */
+export const rowKinds: readonly RowKind[] = [
+  ...new Set(endpoints.flatMap((endpoint) => (isSold(endpoint) && endpoint.rows ? [endpoint.rows] : []))),
 ]

@@ -5,7 +5,7 @@ import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import { parse } from 'smol-toml'
 import { databases } from '../../adapters/storage/databases.ts'
-import type { Retention } from '../../core/mod.ts'
+import type { CatalogRow, Retention } from '../../core/mod.ts'
 import { isFields } from '../../core/lib/json.ts'
 import { dollars, roundUp, type Usdc } from '../../core/x402/money.ts'
 import { type GatewayConfig, GatewayRow, resolveGateways } from './gateways.ts'
@@ -15,6 +15,7 @@ import { fromEnvironment } from './makers.ts'
 import { type AudioConfig, audioSettings, resolveAudio } from './audio.ts'
 import { keyedServices, resolveServices, type Services, serviceSettings, serviceVariables } from './services.ts'
 import { resolveRetention, RetentionTable, retentionVariables } from './retention.ts'
+import { declaredSettings, resolveRows } from './rows.ts'
 import { resolveRpc, type RpcNodes } from './rpc.ts'
 import { resolveVideos, type ServedVideos, VideoSetting } from './video.ts'
 import { oneOf, setting } from '../../adapters/providers/manifest.ts'
@@ -173,6 +174,7 @@ export const File = Type.Object(
       { usual: 'none' },
     ),
     ...audioSettings,
+    ...(declaredSettings as Record<never, never>),
     // Known by name to the providers alone.
     ...(serviceSettings as Record<never, never>),
   },
@@ -269,6 +271,8 @@ export type Config = Services & {
   readonly trustedHosts: readonly string[]
   /** Audio rows for sale. */
   readonly audio: AudioConfig
+  /** Rows for sale of the kinds that products declare, by kind. */
+  readonly declared: ReadonlyMap<string, readonly CatalogRow[]>
   /** Nodes that answer JSON-RPC, by the slug of their network. */
   readonly rpc: RpcNodes
 }
@@ -414,6 +418,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   const isShared = databases[databaseOf(database).kind].isShared
   const { services } = resolveServices(file, { env, mistakes, isDevnet, isShared })
   const audio = resolveAudio(file, { services, mistakes })
+  const declared = resolveRows(file, { mistakes })
   const rpc = resolveRpc(file as { rpc?: RpcNodes }, { env, mistakes })
   const variables = keyedServices({ services })
   const keyed = realVendors({ images, chat, videos, services }).map((name) => {
@@ -468,6 +473,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       rpc,
       services,
       audio,
+      declared,
     },
   }
 }

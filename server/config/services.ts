@@ -16,6 +16,7 @@ import {
   usedBy,
   type Values,
 } from '../../adapters/providers/manifest.ts'
+import { rowKinds } from '../../core/mod.ts'
 import { providers } from './providers.ts'
 import type { Environment } from './settings.ts'
 
@@ -46,11 +47,15 @@ type ProductSetting = {
   readonly isNamedOnly?: boolean
 }
 
+/** Whether rows of the catalog name the provider that serves them, rather than one setting for all. */
+export const isByRow = (product: string): boolean =>
+  product === 'audio' || rowKinds.some(({ kind }) => kind === product)
+
 /**
  * Products in the order of their report, each with the setting that chooses its provider. Without one, whatever is set
  * up serves it.
  */
-const PRODUCTS: Readonly<Record<Service, ProductSetting | undefined>> = {
+const NAMED: Readonly<Partial<Record<Service, ProductSetting | undefined>>> = {
   search: {
     setting: 'search',
     summary: 'Who answers `/api/v1/search`, in the order in which they are asked',
@@ -75,6 +80,20 @@ const PRODUCTS: Readonly<Record<Service, ProductSetting | undefined>> = {
   characters: undefined,
   audio: undefined,
   rpc: undefined,
+}
+
+/** A product that stands in manifests only is chosen by a setting of its name, or by its rows. */
+const PRODUCTS: Readonly<Partial<Record<Service, ProductSetting | undefined>>> = {
+  ...NAMED,
+  ...Object.fromEntries(
+    providers
+      .flatMap(({ serves }) => Object.keys(serves))
+      .filter((product) => !(product in NAMED))
+      .map((product) => [
+        product,
+        isByRow(product) ? undefined : { setting: product, summary: `Who serves \`${product}\`` },
+      ]),
+  ),
 }
 export const products = Object.keys(PRODUCTS) as readonly Service[]
 
@@ -239,7 +258,7 @@ function choose(product: Service, { file, mistakes, isDevnet, valueOf }: Choosin
   const started = all.filter((each) => startedBy(each).some((name) => valueOf(each)[name] !== undefined))
   const found = by?.isNamedOnly ? [] : started
   // The demo plays for rows that name it, on real gateways as well.
-  if (product === 'audio') return [...found, ...all.filter(({ offer }) => offer.isOnDevnet)]
+  if (isByRow(product)) return [...found, ...all.filter(({ offer }) => offer.isOnDevnet)]
   if (found.length === 0) {
     const standing = isDevnet && !by?.isNamedOnly ? all.filter(({ offer }) => offer.isOnDevnet) : []
     return standing.length > 0 ? standing : undefined

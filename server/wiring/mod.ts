@@ -22,6 +22,8 @@ import {
   type Objects,
   retiredGateway,
   SMALL,
+  smallOf,
+  hasModel,
   type Storage,
 } from '../../core/mod.ts'
 import manifest from '../../package.json' with { type: 'json' }
@@ -111,6 +113,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     chat: config.chat.rows,
     video: config.videos.rows,
     audio: config.audio.rows,
+    declared: config.declared,
   })
   const chainOf = chains({
     ...opening,
@@ -243,10 +246,8 @@ function gatewaySettings(
 /** The models that a row sells. One that it names and nobody has is the operator's slip. */
 function catalogOf({ name, catalog: named }: GatewayConfig, full: Catalog): Catalog {
   if (named === 'full') return full
-  if (named === 'small') return narrowed(full, SMALL)
-  const stray = named.find(
-    (id) => !full.images.get(id) && !full.chat.get(id) && !full.video.get(id) && !full.audio.get(id),
-  )
+  if (named === 'small') return narrowed(full, [...SMALL, ...smallOf(full)])
+  const stray = named.find((id) => !hasModel(full, id))
   if (stray !== undefined)
     throw new StartError(`Gateway ${name}: catalog names ${stray}, which is no model of the catalog`)
   return narrowed(full, named)

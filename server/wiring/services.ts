@@ -9,12 +9,20 @@ import {
   type Service,
   type ServiceVendors,
 } from '../../adapters/providers/manifest.ts'
-import type { AudioRow, AudioVendor, Clock, Log, Vendors } from '../../core/mod.ts'
-import type { AudioConfig } from '../config/audio.ts'
+import type { Clock, Log, Vendors } from '../../core/mod.ts'
+import type { Config } from '../config/mod.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
 import { isPlayMoney } from '../config/payment_methods.ts'
 import type { RpcNodes } from '../config/rpc.ts'
-import { candidatesFor, type Choice, neededFor, offByDefault, type Services } from '../config/services.ts'
+import {
+  candidatesFor,
+  type Choice,
+  isByRow,
+  neededFor,
+  offByDefault,
+  products,
+  type Services,
+} from '../config/services.ts'
 import type { Timed } from '../metrics.ts'
 
 type Wiring = {
@@ -28,7 +36,7 @@ type Wiring = {
 }
 
 export function serviceVendors(
-  { services, audio }: Services & { readonly audio: AudioConfig },
+  { services, audio, declared }: Services & Pick<Config, 'audio' | 'declared'>,
   { timed, isDevnet, undo, nodes, clock, log }: Wiring,
 ): Pick<Vendors, Service> {
   const ports: ProviderPorts = {
@@ -53,23 +61,22 @@ export function serviceVendors(
   tellWhatIsOff({ services }, log)
   if (!isDevnet) warnOfSamples({ services }, log)
   return {
+    ...Object.fromEntries(
+      products
+        .filter((product) => !isByRow(product) && !COMPOSED.includes(product))
+        .flatMap((product) => Object.entries(one(product))),
+    ),
     ...(search && { search: others.reduce(firstOf, search) }),
-    ...one('websearch'),
     // A price feed blocks whoever asks it often, so one cache stands before it.
     ...(market && { market: isSample ? market : cachedMarket(market, { clock, log }) }),
-    ...one('prediction'),
-    ...one('defi'),
-    ...one('voice'),
-    ...one('phone'),
-    ...one('onramp'),
-    ...one('bridge'),
-    ...one('sandbox'),
-    ...one('swap'),
-    ...one('characters'),
     ...rpcVendor(),
-    audio: audioVendors({ rows: audio.rows, choices: services.audio ?? [], isDevnet, log }, (choice) =>
-      built('audio', [choice]).at(0),
-    ),
+    ...Object.fromEntries([...declared].map(([kind, rows]) => [kind, rowVendors(kind as Service, rows)])),
+    audio: rowVendors('audio', audio.rows),
+  }
+
+  function rowVendors<Product extends Service>(product: Product, rows: readonly VendorName[]) {
+    const speaking = { product, rows, choices: services[product] ?? [], isDevnet, log }
+    return vendorsByRow(speaking, (choice) => built(product, [choice]).at(0))
   }
 
   /** The nodes of gateways count as well, so they are known here only. */
@@ -79,6 +86,9 @@ export function serviceVendors(
     return rpc ? { rpc } : {}
   }
 }
+
+/** Products that are more than one provider. */
+const COMPOSED: readonly Service[] = ['search', 'market', 'rpc']
 
 function tellWhatIsOff(services: Services, log: Log): void {
   const missing = offByDefault(services)
@@ -92,28 +102,32 @@ function warnOfSamples({ services }: Services, log: Log): void {
   if (made.length > 0) log.warn('samples are sold for real money', { made })
 }
 
-type Speaking = {
-  readonly rows: readonly AudioRow[]
+/** A row, as far as its vendor goes. */
+type VendorName = { readonly id: string; readonly vendor: string }
+
+type RowServices = {
+  readonly product: Service
+  readonly rows: readonly VendorName[]
   readonly choices: readonly Choice[]
   readonly isDevnet: boolean
   readonly log: Log
 }
 
-/** A row is served by the provider that it names; on devnet the demo speaks and plays for those that are not set up. */
-function audioVendors(
-  { rows, choices, isDevnet, log }: Speaking,
-  build: (choice: Choice) => AudioVendor | undefined,
-): (row: AudioRow) => AudioVendor | undefined {
+/** A row is served by the provider that it names; on devnet the demo makes what those that are not set up would. */
+function vendorsByRow<Vendor>(
+  { product, rows, choices, isDevnet, log }: RowServices,
+  build: (choice: Choice) => Vendor | undefined,
+): (row: VendorName) => Vendor | undefined {
   const byName = new Map(choices.map((choice) => [choice.by, build(choice)]))
   const demo = choices.find(({ offer }) => offer.isOnDevnet)?.by ?? ''
   const missing = new Set(rows.map(({ vendor }) => vendor).filter((vendor) => !byName.get(vendor)))
   for (const vendor of isDevnet ? [] : missing)
-    log.info('audio models are not for sale: their vendor is not set up', {
+    log.info(`${product} models are not for sale: their vendor is not set up`, {
       vendor,
-      setting: neededFor('audio', vendor) ?? 'another vendor in [[audio]]',
+      setting: neededFor(product, vendor) ?? `another vendor in [[${product}]]`,
     })
   for (const { id } of isDevnet ? [] : rows.filter(({ vendor }) => vendor === demo))
-    log.warn('this model is served by the embedded audio vendor, for real money', { model: id })
+    log.warn(`this model is served by the embedded ${product} vendor, for real money`, { model: id })
   return ({ vendor }) => byName.get(vendor) ?? (isDevnet ? byName.get(demo) : undefined)
 }
 

@@ -5,7 +5,17 @@
 import { describe, expect, test } from 'bun:test'
 import { type MemoryChain, memoryChain } from '../../adapters/chains/memory.ts'
 import { Type } from '@sinclair/typebox'
-import { catalog, type Endpoint, endpoints, narrowed, paid, retiredGateway, SMALL, usdc } from '../../core/mod.ts'
+import {
+  catalog,
+  type Endpoint,
+  endpoints,
+  hasModel,
+  narrowed,
+  paid,
+  retiredGateway,
+  SMALL,
+  usdc,
+} from '../../core/mod.ts'
 import { FOX, GENERATIONS, kit, type KitOptions, ORIGIN, read, readyJob, START } from '../kit.ts'
 
 const get = (path: string) => new Request(ORIGIN + path)
@@ -36,11 +46,7 @@ test('a small catalog sells a few models of each kind, under the same prices (co
     expect(small[kind].all.length).toBeLessThanOrEqual(whole[kind].all.length / 2)
     for (const row of small[kind].all) expect(row).toBe(whole[kind].get(row.id) as typeof row)
   }
-  for (const id of SMALL)
-    expect([id, whole.images.get(id) ?? whole.chat.get(id) ?? whole.video.get(id) ?? whole.audio.get(id)]).not.toEqual([
-      id,
-      undefined,
-    ])
+  for (const id of SMALL) expect([id, hasModel(whole, id)]).toEqual([id, true])
 })
 
 test('documents speak of the gateway that was asked: its label, its offers without what is good for seconds, a wallet of its network (contract 21.8)', async () => {

@@ -11,6 +11,7 @@ import { AudioSetting } from '../../server/config/audio.ts'
 import { ChatSetting } from '../../server/config/chat.ts'
 import { GatewayRow } from '../../server/config/gateways.ts'
 import { BatchedRow, FacilitatorRow } from '../../server/config/payment_methods.ts'
+import { rowTables } from '../../server/config/rows.ts'
 import { RetentionTable } from '../../server/config/retention.ts'
 import { ImageSetting, VendorRow } from '../../server/config/vendors.ts'
 import { providers } from '../../server/config/providers.ts'
@@ -29,6 +30,7 @@ export const rows: Readonly<Record<string, TObject>> = {
   chat: ChatSetting,
   videos: VideoSetting,
   audio: AudioSetting,
+  ...rowTables,
   retention: RetentionTable,
 }
 

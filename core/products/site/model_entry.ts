@@ -1,6 +1,7 @@
 /** A model as the list shows it: what it is, and all that it costs (contract 8.2, 8.5). */
 import { Type } from '@sinclair/typebox'
 import { maxCharactersOf, RATE_NAMES } from '../audio/shared.ts'
+import type { CatalogRow, RowKind } from '../../endpoint/mod.ts'
 import type { AudioRow } from '../../ports/vendors/audio.ts'
 import type { ChatRow } from '../../ports/vendors/chat.ts'
 import type { ImageRow } from '../../ports/vendors/images.ts'
@@ -204,5 +205,20 @@ export function audioEntry(row: AudioRow, offering: { readonly vendors: Vendors 
     categories: AUDIO_CATEGORIES[kind],
     billing_mode: mode,
     pricing: { [RATE_NAMES[mode]]: charged, transaction_fee: asNumber(FEE), ...(kind === 'speech' && sizes) },
+  }
+}
+
+/** A model of a kind that its product declares. */
+export function declaredEntry(row: CatalogRow, kind: RowKind) {
+  const { id, maker, name } = row
+  const { pricing, ...entry } = kind.entry(row)
+  return {
+    id,
+    object: 'model',
+    created: MEDIA_CREATED,
+    owned_by: maker,
+    name,
+    ...entry,
+    pricing: { ...pricing, transaction_fee: asNumber(FEE) },
   }
 }

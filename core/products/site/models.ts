@@ -8,7 +8,7 @@ import { json, type Reply } from '../../http/reply.ts'
 import { quoted } from '../../lib/text.ts'
 import type { Vendors } from '../../ports/vendors/mod.ts'
 import { isListed } from '../video/request.ts'
-import { audioEntry, chatEntry, imageEntry, modelSchema, videoEntry } from './model_entry.ts'
+import { audioEntry, chatEntry, declaredEntry, imageEntry, modelSchema, videoEntry } from './model_entry.ts'
 
 const list = free({
   name: 'models',
@@ -53,13 +53,19 @@ function entryOf(id: string, { catalog, vendors }: Pick<Offering, 'catalog' | 'v
   const video = catalog.video.get(id)
   if (video && !video.retired && vendors.video?.(video)) return videoEntry(video)
   const audio = catalog.audio.get(id)
-  return audio && vendorOf(audio, { vendors }) ? audioEntry(audio, { vendors }) : undefined
+  if (audio && vendorOf(audio, { vendors })) return audioEntry(audio, { vendors })
+  for (const { get, kind } of catalog.declared.values()) {
+    const row = get(id)
+    if (row && kind.vendorOf(row, vendors)) return declaredEntry(row, kind)
+  }
+  return undefined
 }
 
 /** The first model that can be bought; else any, so that the documentation has an example. */
 function firstId(offering: Offering): string {
-  const { chat, images, video, audio } = offering.catalog
-  const ids = [chat.all, images.all, video.all, audio.all].flatMap((rows) => rows.map(({ id }) => id))
+  const { declared, chat, images, video, audio } = offering.catalog
+  const others = [...declared.values()].map(({ all }) => all)
+  const ids = [chat.all, images.all, video.all, audio.all, ...others].flatMap((rows) => rows.map(({ id }) => id))
   return ids.find((id) => entryOf(id, offering)) ?? ids[0] ?? 'model'
 }
 
@@ -83,9 +89,12 @@ function written(catalog: Catalog, vendors: Vendors): Reply {
   const sounds = catalog.audio.all
     .filter((row) => !row.hidden && vendorOf(row, { vendors }) !== undefined)
     .map((row) => audioEntry(row, { vendors }))
+  const others = [...catalog.declared.values()].flatMap(({ all, kind }) =>
+    all.filter((row) => !row.hidden && kind.vendorOf(row, vendors)).map((row) => declaredEntry(row, kind)),
+  )
   return {
     status: 200,
     headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ object: 'list', data: [...chat, ...images, ...videos, ...sounds] }),
+    body: JSON.stringify({ object: 'list', data: [...chat, ...images, ...videos, ...sounds, ...others] }),
   }
 }

@@ -37,6 +37,7 @@ describe('defaults', () => {
       chat: { rows: chatRows, servings: new Map() },
       videos: { rows: videoRows, servings: new Map(), byVendor: new Map() },
       audio: { rows: audioRows },
+      declared: new Map(),
       services: expect.anything(),
       featureFlags: {},
       retention,
