@@ -412,7 +412,7 @@ test('no test sleeps or tries again', () => {
 
 // ── what the tests above speak of ───────────────────────────────────────────────────────────────────────────────────
 
-/** The interface that an adapter gives, and where its laws are. */
+/** The interface that an adapter gives, and where its laws are. `poemVendorLaws` of test/conformance are those of `PoemVendor`. */
 const LAWS: Readonly<Record<string, string>> = {
   Storage: 'test/conformance/storage.ts',
   Objects: 'test/conformance/objects.ts',
@@ -424,6 +424,15 @@ const LAWS: Readonly<Record<string, string>> = {
   SearchVendor: 'test/conformance/search.ts',
   SwapVendor: 'test/conformance/swap.ts',
   MarketVendor: 'test/conformance/markets.ts',
+  ...Object.fromEntries(
+    inRoom('test').flatMap(({ path, text }) =>
+      path.startsWith('test/conformance/')
+        ? [...text.matchAll(/^export const (\w)(\w+Vendor)Laws\b/gm)].map(
+            ([, first = '', rest]) => [first.toUpperCase() + rest, path] as const,
+          )
+        : [],
+    ),
+  ),
 }
 
 /** Exported functions of a file that return the port, or a type of that file that extends it. */

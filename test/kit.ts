@@ -1,4 +1,6 @@
 /** Ports for tests: a clock that only moves when told, counted ids, a cash chain, scripted vendors. And a buyer. */
+import { existsSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
 import { type MemoryChain, memoryChain } from '../adapters/chains/memory.ts'
 import { memoryObjects } from '../adapters/objects/memory.ts'
 import { memoryStorage } from '../adapters/storage/memory.ts'
@@ -141,6 +143,18 @@ function leased() {
   return sandbox
 }
 
+/** Vendors of products that bring their own: `vendors` of test/core/products/<product>/stand_in.ts. */
+const PRODUCTS = join(import.meta.dirname, 'core/products')
+const standIns: Partial<Vendors> = Object.assign(
+  {},
+  ...(await Promise.all(
+    readdirSync(PRODUCTS)
+      .map((product) => join(PRODUCTS, product, 'stand_in.ts'))
+      .filter((path) => existsSync(path))
+      .map(async (path) => ((await import(path)) as { vendors: Partial<Vendors> }).vendors),
+  )),
+)
+
 /**
  * The embedded vendors of what is sold in one shot, and stand-ins of those that nothing embedded stands in for. No kit
  * has them unless told, so that tests can be without.
@@ -164,6 +178,7 @@ export function embedded(
 > {
   const { voice, phone, onramp, bridge } = actors()
   return {
+    ...standIns,
     rpc: oneNode,
     voice,
     phone,

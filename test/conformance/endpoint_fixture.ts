@@ -257,10 +257,11 @@ function watched(clock: Clock, before: () => unknown = () => {}) {
     if (typeof member !== 'function' || name === 'add') return [name, member]
     return [name, async (...given: unknown[]) => (count++, await before(), await member(...given))]
   }
-  const each = Object.entries(embedded(clock)).map(([name, vendor]) => [
-    name,
-    Object.fromEntries(Object.entries(vendor).map(([part, member]) => spied(part, member))),
-  ])
+  const watch = (vendor: object): unknown =>
+    typeof vendor === 'function'
+      ? (row: unknown) => watch(vendor(row) as object)
+      : Object.fromEntries(Object.entries(vendor).map(([part, member]) => spied(part, member)))
+  const each = Object.entries(embedded(clock)).map(([name, vendor]) => [name, watch(vendor)])
   const { jobs: _, ...audio } = scriptedAudio()
   const heard = Object.fromEntries(Object.entries(audio).map(([part, member]) => spied(part, member))) as typeof audio
   return {
