@@ -5,7 +5,7 @@ import { basename, extname, join } from 'node:path'
 import manifest from '../package.json' with { type: 'json' }
 import {
   circles,
-  crowded,
+  loaded,
   folderBelow,
   folders,
   type Graph,
@@ -150,7 +150,7 @@ describe('the layout of core, type imports included', () => {
 })
 
 test('a folder of source holds at most fifteen files', () => {
-  expect(crowded(paths.filter((path) => /^(core|adapters|server)\//.test(path)))).toEqual([])
+  expect(loaded(paths.filter((path) => /^(core|adapters|server)\//.test(path)))).toEqual([])
 })
 
 describe('the laws of layout fail', () => {
@@ -203,8 +203,8 @@ describe('the laws of layout fail', () => {
 
   test('for the sixteenth file of a folder, unless it is the index of providers', () => {
     const files = (folder: string, count: number) => Array.from({ length: count }, (_, at) => `${folder}/${at}.ts`)
-    expect(crowded([...files('core/lib', 15), ...files('adapters/providers', 30)])).toEqual([])
-    expect(crowded(files('core/lib', 16))).toEqual(['core/lib holds 16 files'])
+    expect(loaded([...files('core/lib', 15), ...files('adapters/providers', 30)])).toEqual([])
+    expect(loaded(files('core/lib', 16))).toEqual(['core/lib holds 16 files'])
   })
 
   test('for an import of types as for any other', () => {

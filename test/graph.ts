@@ -92,7 +92,7 @@ export function strangers(paths: readonly string[]): string[] {
 }
 
 /** Folders with more files than fit on a screen. */
-export function crowded(paths: readonly string[]): string[] {
+export function loaded(paths: readonly string[]): string[] {
   const counts = new Map<string, number>()
   for (const path of paths) counts.set(dirname(path), (counts.get(dirname(path)) ?? 0) + 1)
   return [...counts]

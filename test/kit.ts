@@ -201,7 +201,7 @@ export type Kit = {
   readonly video: ScriptedVideo
   readonly log: ReturnType<typeof testLog>
   readonly ports: Ports
-  readonly shop: Gateway
+  readonly gateway: Gateway
   /** The same ports behind another process: another worker id, nothing remembered. */
   restart(setup?: Partial<Setup>): Gateway
   buyer(name?: string): Buyer
@@ -226,7 +226,7 @@ export type KitOptions = Partial<Omit<Setup, 'ports'>> & {
   /** Comes between the gateway and its ports; the kit itself keeps the bare ones. */
   readonly wrap?: (ports: Ports) => Ports
   /** Comes between the buyers and the gateway. */
-  readonly dress?: (shop: Gateway) => Gateway
+  readonly dress?: (gateway: Gateway) => Gateway
 }
 
 /** Signs the poll URLs of every kit, so that ids and media keys alone use up the counted random bytes. */
@@ -279,7 +279,7 @@ export function kit({
   }
   const open = (more: Partial<Setup> = {}) =>
     dress(gateway({ ports: wrap(ports), label: 'base-sepolia', workerId: 'first', pollKeys, ...setup, ...more }))
-  const shop = open()
+  const farebox = open()
   return {
     clock,
     chain,
@@ -287,12 +287,12 @@ export function kit({
     video,
     log,
     ports,
-    shop,
+    gateway: farebox,
     restart: (more) => open({ workerId: 'second', ...more }),
-    buyer: (name = 'alice') => buyerOf({ name, chain, clock }, shop),
+    buyer: (name = 'alice') => buyerOf({ name, chain, clock }, farebox),
     async streamed(ms) {
       for (let left = ms; left > 0; left -= 10_000) {
-        await shop.renew()
+        await farebox.renew()
         await clock.advance(Math.min(left, 10_000))
       }
     },
@@ -324,14 +324,14 @@ type At = {
   readonly method?: 'GET' | 'POST'
   readonly path?: string
   readonly header?: string
-  readonly shop?: Gateway
+  readonly gateway?: Gateway
   readonly gone?: AbortSignal
 }
 
 /** A wallet with 100 USDC that speaks HTTP to a gateway. */
 export function buyerOf(
   { name, chain, clock }: { name: string; chain: MemoryChain; clock: Clock },
-  shop: Gateway,
+  gateway: Gateway,
 ): Buyer {
   const wallet = chain.wallet(name)
   chain.fund(wallet, 100_000_000n)
@@ -347,7 +347,9 @@ export function buyerOf(
       headers,
       ...(at.body !== undefined && { body: at.body }),
     })
-    return await read(await (at.shop ?? shop).fetch(request, { ip: '192.0.2.1', ...(at.gone && { gone: at.gone }) }))
+    return await read(
+      await (at.gateway ?? gateway).fetch(request, { ip: '192.0.2.1', ...(at.gone && { gone: at.gone }) }),
+    )
   }
 
   function order(
@@ -370,7 +372,7 @@ export function buyerOf(
     sign,
     balance: () => chain.balanceOf(wallet),
     async buy(body = FOX, at = {}) {
-      const payment = at.payment ?? sign(await ask(body, { ...at, shop: at.shop ?? shop }))
+      const payment = at.payment ?? sign(await ask(body, { ...at, gateway: at.gateway ?? gateway }))
       return await order(body, { ...at, payment })
     },
     poll: (path, payment, at = {}) => send('GET', { ...at, url: path, payment }),

@@ -90,6 +90,13 @@ const INSTEAD: Readonly<Record<string, string>> = {
   till: 'payment',
   errand: 'task',
   chore: 'maintenance task',
+  shop: 'gateway',
+  shops: 'gateways',
+  stage: 'fixture',
+  stages: 'fixtures, steps',
+  struck: 'injected',
+  books: 'ledger',
+  crowd: 'load',
 }
 
 /** Names that have such a word in its usual meaning: a path prefix, the name, and why. */
@@ -111,6 +118,7 @@ const EXCEPTIONS: readonly (readonly [under: string, name: RegExp, why: string])
   ['test/server/devnet/', /^(getBase64EncodedWireTransaction|Base64EncodedWireTransaction)$/, 'names of @solana/kit'],
   ['test/core/products/chat/formats/', /^place$/, 'an argument of a tool of a sample'],
   ['test/core/products/video/', /^portraits$/, 'a path and a field of the contract'],
+  ['test/bench/', /^(shop|startShop)$/, 'a contestant: the product before a scripted vendor'],
   ['test/fault/kill_points.ts', /^asked$/, 'a point at which a replica is killed: the payment is being verified'],
 ]
 

@@ -99,10 +99,10 @@ test('a replica whose clock is 35 s ahead sells nothing, and one that is 5 s ahe
       Array.from({ length: 16 }, (_, n) => subject.signed(STREAM, { by: subject.buyer(`wallet ${n}`) })),
     )
     // The other replica, beside one with the right time: same storage, same chain.
-    const shop = subject.restart({
+    const gateway = subject.restart({
       ports: { ...subject.ports, clock: { ...real, now: clock.now }, chain: timely(subject.chain, clock) },
     })
-    const replies = await Promise.all(payments.map((payment) => subject.post(STREAM, { payment, shop })))
+    const replies = await Promise.all(payments.map((payment) => subject.post(STREAM, { payment, gateway })))
     expect([...new Set(replies.map(({ status }) => status))]).toEqual([...statuses])
     await subject.restart({ workerId: 'third' }).maintain()
     const texts = await Promise.all(replies.map((reply) => reply.text()))

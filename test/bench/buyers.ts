@@ -8,7 +8,7 @@ import { encodePayment, GENERATIONS, type Offer, signOffer } from '../server/cli
 export const ORDER = JSON.stringify({ model: 'vendor-a/image-1', prompt: 'a red fox in the snow' })
 
 /** What a buyer needs to know of a shop. */
-export type Shop = {
+export type Gateway = {
   readonly port: number
   readonly rpcUrl: string
   readonly asset: Hex
@@ -27,7 +27,7 @@ const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4
 
 /** `count` fresh wallets with 1,000 USDC each. */
 export async function wallets(
-  { rpcUrl, asset, minterKey }: Shop,
+  { rpcUrl, asset, minterKey }: Gateway,
   count: number,
 ): Promise<readonly PrivateKeyAccount[]> {
   const made = Array.from({ length: count }, () => privateKeyToAccount(generatePrivateKey()))
@@ -87,7 +87,7 @@ export async function signed(
 }
 
 /** Transfers to the seller that the chain has seen: what was truly paid. */
-export async function transfers({ rpcUrl, asset, payTo }: Shop): Promise<number> {
+export async function transfers({ rpcUrl, asset, payTo }: Gateway): Promise<number> {
   const filter = {
     address: asset,
     fromBlock: '0x0',

@@ -96,9 +96,9 @@ async function startFarebox({ baseUrl, dir }: Given): Promise<Standing> {
       void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
   }
   const workerId = randomBytes(12).toString('hex')
-  const shop = gateway({ ports, name: 'bench', label: 'base-sepolia', workerId, freeTier: FREE_TIER })
+  const farebox = gateway({ ports, name: 'bench', label: 'base-sepolia', workerId, freeTier: FREE_TIER })
   const sweeping = startMaintenance({
-    gateways: [shop],
+    gateways: [farebox],
     storage,
     objects: memoryObjects(),
     retention,
@@ -106,7 +106,7 @@ async function startFarebox({ baseUrl, dir }: Given): Promise<Standing> {
     log,
     workerId,
   })
-  const elysia = app({ gateways: [{ gateway: shop, hosts: [] }], log })
+  const elysia = app({ gateways: [{ gateway: farebox, hosts: [] }], log })
   const server = serve((request) => elysia.fetch(request))
   elysia.server = server
   return {

@@ -10,7 +10,7 @@ import { createInterface } from 'node:readline'
 import { Readable } from 'node:stream'
 import { parseArgs } from 'node:util'
 import type { PrivateKeyAccount } from 'viem/accounts'
-import { ask, type Challenge, request, type Shop, signed, transfers, wallets } from './buyers.ts'
+import { ask, type Challenge, request, type Gateway, signed, transfers, wallets } from './buyers.ts'
 import type { Given, Ready } from './contestant.ts'
 import { chat } from './chat.ts'
 import { clip } from './clip.ts'
@@ -164,7 +164,7 @@ async function challenges(load: Generator): Promise<void> {
 
 type Entrant = {
   readonly each: Contestant
-  readonly shop: Shop
+  readonly gateway: Gateway
   readonly challenge: Challenge
   readonly buyers: readonly PrivateKeyAccount[]
 }
@@ -196,7 +196,7 @@ async function paidImages(load: Generator): Promise<void> {
     }
   }
   const onChain = new Map(
-    await Promise.all(field.map(async ({ each, shop }) => [each.name, await transfers(shop)] as const)),
+    await Promise.all(field.map(async ({ each, gateway }) => [each.name, await transfers(gateway)] as const)),
   )
   await Promise.all(field.map(({ each }) => each.stop()))
 
@@ -252,9 +252,9 @@ async function paidImages(load: Generator): Promise<void> {
 }
 
 async function enter(each: Contestant): Promise<Entrant> {
-  const shop = { ...each.ready.devnet, port: each.port } as Shop
+  const gateway = { ...each.ready.devnet, port: each.port } as Gateway
   const { challenge } = await ask(each.port)
-  return { each, shop, challenge, buyers: await wallets(shop, BUYERS) }
+  return { each, gateway, challenge, buyers: await wallets(gateway, BUYERS) }
 }
 
 // ── the run ─────────────────────────────────────────────────────────────────────────────────────────────────────────

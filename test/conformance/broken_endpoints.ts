@@ -7,9 +7,9 @@ import { type Defect, type EndpointFixture, endpointFixture } from './endpoint_f
 /** A gateway whose answers are changed on the way out. */
 function saying(change: (response: Response, request: Request) => Response | Promise<Response>): Defect {
   return {
-    dress: (shop) => ({
-      ...shop,
-      fetch: async (request, caller) => await change(await shop.fetch(request.clone(), caller), request),
+    dress: (gateway) => ({
+      ...gateway,
+      fetch: async (request, caller) => await change(await gateway.fetch(request.clone(), caller), request),
     }),
   }
 }
@@ -42,7 +42,7 @@ const onChain = (change: (chain: Ports['chain'], ports: Ports) => Partial<Ports[
 const onStorage = (change: (good: Storage) => Partial<Storage>): Defect =>
   below(({ storage }) => ({ storage: { ...storage, ...change(storage) } }))
 const acting = (change: (good: Gateway) => Partial<Gateway>): Defect => ({
-  dress: (shop) => ({ ...shop, ...change(shop) }),
+  dress: (gateway) => ({ ...gateway, ...change(gateway) }),
 })
 
 /** An endpoint sold by gateways that are each wrong in one way. */
@@ -77,10 +77,10 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
     broken(
       'bad input is 400 before the quote, with a payment as without, and takes none (contract 1.52)',
       'quotes whatever it is sent',
-      acting((shop) => ({
+      acting((gateway) => ({
         async fetch(request, caller) {
-          const response = await shop.fetch(request, caller)
-          return response.status === 400 ? await shop.fetch(new Request(request.url), caller) : response
+          const response = await gateway.fetch(request, caller)
+          return response.status === 400 ? await gateway.fetch(new Request(request.url), caller) : response
         },
       })),
     ),
@@ -276,8 +276,8 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
     broken(
       'a buyer who hangs up is not charged, and collects by polling',
       'does not notice that its buyer has gone',
-      acting((shop) => ({
-        fetch: (request, caller) => shop.fetch(request, { ...caller, gone: new AbortController().signal }),
+      acting((gateway) => ({
+        fetch: (request, caller) => gateway.fetch(request, { ...caller, gone: new AbortController().signal }),
       })),
     ),
     broken(

@@ -7,9 +7,9 @@ import { type StreamedDefect, type StreamedFixture, streamedFixture, type Order 
 /** A gateway whose answers are changed on the way out. */
 function saying(change: (response: Response, request: Request) => Response | Promise<Response>): StreamedDefect {
   return {
-    dress: (shop) => ({
-      ...shop,
-      fetch: async (request, caller) => await change(await shop.fetch(request.clone(), caller), request),
+    dress: (gateway) => ({
+      ...gateway,
+      fetch: async (request, caller) => await change(await gateway.fetch(request.clone(), caller), request),
     }),
   }
 }
@@ -66,14 +66,14 @@ const below = (change: (ports: Ports) => Partial<Ports>): StreamedDefect => ({
   wrap: (ports) => ({ ...ports, ...change(ports) }),
 })
 const acting = (change: (good: Gateway) => Partial<Gateway>): StreamedDefect => ({
-  dress: (shop) => ({ ...shop, ...change(shop) }),
+  dress: (gateway) => ({ ...gateway, ...change(gateway) }),
 })
 
 /** Refuses what is bad with a price, as if it were for sale. */
-const quotingAnything = acting((shop) => ({
+const quotingAnything = acting((gateway) => ({
   async fetch(request, caller) {
-    const response = await shop.fetch(request, caller)
-    return response.status === 400 ? await shop.fetch(new Request(request.url), caller) : response
+    const response = await gateway.fetch(request, caller)
+    return response.status === 400 ? await gateway.fetch(new Request(request.url), caller) : response
   },
 }))
 
@@ -92,15 +92,15 @@ const asking = below(({ chain, vendors }) => ({
 }))
 
 /** Has no patience with those who come twice at a time. */
-function crowded(): StreamedDefect {
+function loaded(): StreamedDefect {
   let inside = 0
-  return acting((shop) => ({
+  return acting((gateway) => ({
     async fetch(request, caller) {
       inside++
-      const isCrowded = inside > 1
-      const response = await shop.fetch(request, caller)
+      const isLoaded = inside > 1
+      const response = await gateway.fetch(request, caller)
       inside--
-      return isCrowded && response.status === 402 ? new Response('{"error":"busy"}', { status: 409 }) : response
+      return isLoaded && response.status === 402 ? new Response('{"error":"busy"}', { status: 409 }) : response
     },
   }))
 }
@@ -181,7 +181,7 @@ export function brokenLiveEndpoints(sold: Streamed, order: Order): readonly Brok
     broken(
       'the same request many times at once makes one answer and one transfer',
       'loses its temper in a crowd',
-      crowded(),
+      loaded(),
     ),
     broken(
       'a failure of the vendor charges nothing, says nothing of the vendor, and the same signed request buys afterwards',

@@ -9,9 +9,9 @@ import { type Defect, type EndpointFixture, endpointFixture } from './endpoint_f
 /** A gateway whose answers are changed on the way out. */
 function saying(change: (response: Response, request: Request) => Response | Promise<Response>): Defect {
   return {
-    dress: (shop) => ({
-      ...shop,
-      fetch: async (request, caller) => await change(await shop.fetch(request.clone(), caller), request),
+    dress: (gateway) => ({
+      ...gateway,
+      fetch: async (request, caller) => await change(await gateway.fetch(request.clone(), caller), request),
     }),
   }
 }
@@ -48,7 +48,7 @@ const onChain = (change: (chain: Ports['chain'], ports: Ports) => Partial<Ports[
 const onStorage = (change: (good: Storage) => Partial<Storage>): Defect =>
   below(({ storage }) => ({ storage: { ...storage, ...change(storage) } }))
 const acting = (change: (good: Gateway) => Partial<Gateway>): Defect => ({
-  dress: (shop) => ({ ...shop, ...change(shop) }),
+  dress: (gateway) => ({ ...gateway, ...change(gateway) }),
 })
 
 /** What a one-shot endpoint is made of, sold by gateways that are each wrong in one way. */
@@ -87,11 +87,11 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
     broken(
       'bad input is 400 on the right side of the quote, takes no payment and frees it (contract 1.52)',
       'quotes whatever it is sent',
-      acting((shop) => ({
+      acting((gateway) => ({
         async fetch(request, caller) {
-          const response = await shop.fetch(request, caller)
+          const response = await gateway.fetch(request, caller)
           const isOrder = response.status === 400 && !(await response.clone().text()).includes('JSON"')
-          return isOrder ? await shop.fetch(new Request(request.url), caller) : response
+          return isOrder ? await gateway.fetch(new Request(request.url), caller) : response
         },
       })),
     ),
@@ -258,8 +258,8 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
     broken(
       'a buyer who hangs up is not charged, and collects by a resend or a poll (contract 2.22)',
       'does not notice that its buyer has gone',
-      acting((shop) => ({
-        fetch: (request, caller) => shop.fetch(request, { ...caller, gone: new AbortController().signal }),
+      acting((gateway) => ({
+        fetch: (request, caller) => gateway.fetch(request, { ...caller, gone: new AbortController().signal }),
       })),
     ),
     broken(

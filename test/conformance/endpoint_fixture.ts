@@ -77,9 +77,9 @@ export type Scene = Kit & {
   readonly challenge: Answer
   readonly payment: Payment
   /** Sends the example with this payment. */
-  buy(at?: { payment?: Payment; header?: string; shop?: Gateway; gone?: AbortSignal }): Promise<Answer>
+  buy(at?: { payment?: Payment; header?: string; gateway?: Gateway; gone?: AbortSignal }): Promise<Answer>
   /** Buys, and polls where the answer is a job: what a buyer ends up with. */
-  collect(at?: { payment?: Payment; shop?: Gateway }): Promise<Answer>
+  collect(at?: { payment?: Payment; gateway?: Gateway }): Promise<Answer>
   /** Buys as a job, whose work has ended when this resolves. Answers with its poll URL. */
   job(payment?: Payment): Promise<string>
 }
@@ -97,7 +97,7 @@ export async function set(subject: Subject<EndpointFixture>, options: KitOptions
   expect(challenge.status).toBe(402)
   const payment = alice.sign(challenge)
   const buy: Scene['buy'] = (at = {}) => alice.buy(endpoint.example, { path: endpoint.path, payment, ...at })
-  async function collect(at: { payment?: Payment; shop?: Gateway } = {}): Promise<Answer> {
+  async function collect(at: { payment?: Payment; gateway?: Gateway } = {}): Promise<Answer> {
     const answer = await buy(at)
     if (answer.status !== 202) return answer
     await subjects.idle()
@@ -108,7 +108,7 @@ export async function set(subject: Subject<EndpointFixture>, options: KitOptions
     // What is made at its vendor's place is collected by any replica's sweep: here by one that has no defect.
     if (endpoint.pollUpstream)
       await gateway({
-        name: subjects.shop.name,
+        name: subjects.gateway.name,
         ports: subjects.ports,
         endpoints: [endpoint],
         workerId: 'sweeper',
@@ -126,7 +126,7 @@ type At = {
   readonly payment?: Payment
   readonly method?: 'GET' | 'POST'
   readonly header?: string
-  readonly shop?: Gateway
+  readonly gateway?: Gateway
   readonly gone?: AbortSignal
   readonly more?: Record<string, unknown>
 }
@@ -218,7 +218,7 @@ export async function shot(
     const asking = query ? `?${new URLSearchParams(rest as Record<string, string>)}` : ''
     const signed = payment && { [header]: encodePayment(payment) }
     return await read(
-      await subjects.shop.fetch(
+      await subjects.gateway.fetch(
         new Request(ORIGIN + url + asking, {
           method,
           body,

@@ -114,10 +114,10 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'a probe without a body is answered with the quote of the example',
     async check(subject) {
-      const { shop, endpoint, challenge } = await set(subject)
+      const { gateway, endpoint, challenge } = await set(subject)
       const url = ORIGIN + endpoint.path
       for (const request of [post(endpoint, null), new Request(url), new Request(url, { method: 'HEAD' })]) {
-        const response = await shop.fetch(request)
+        const response = await gateway.fetch(request)
         const [quoted, order] = [response, challenge].map(({ headers }) =>
           quoteIn(headers.get('payment-required'), endpoint),
         )
@@ -128,10 +128,10 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'bad input is 400 before the quote, with a payment as without, and takes none (contract 1.52)',
     async check(subject) {
-      const { shop, endpoint, payment, chain, collect } = await set(subject)
+      const { gateway, endpoint, payment, chain, collect } = await set(subject)
       for (const body of badBodies(endpoint)) {
         for (const headers of [{}, { 'payment-signature': btoa(JSON.stringify(payment)) }]) {
-          const { status, headers: answered } = await read(await shop.fetch(post(endpoint, body, headers)))
+          const { status, headers: answered } = await read(await gateway.fetch(post(endpoint, body, headers)))
           expect([body, status, answered.get('payment-required')]).toEqual([body, 400, null])
         }
       }
@@ -142,12 +142,12 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'a body over the cap is 413, with a body (contract 3.5)',
     async check(subject) {
-      const { shop, endpoint } = await set(subject, { maxBody: 500, maxUpload: 700 })
+      const { gateway, endpoint } = await set(subject, { maxBody: 500, maxUpload: 700 })
       const maxBody = endpoint.uploads ? 700 : 500
       const declared = post(endpoint, '{}', { 'content-length': String(maxBody + 1) })
       const streamed = new Request(ORIGIN + endpoint.path, { method: 'POST', body: spaces(maxBody + 1) })
       for (const request of [declared, streamed]) {
-        const { status, body } = await read(await shop.fetch(request))
+        const { status, body } = await read(await gateway.fetch(request))
         expect([status, typeof body?.error]).toEqual([413, 'string'])
       }
     },
@@ -270,7 +270,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent (contract 1.40, 1.41, 1.42, 2.4, 2.5)',
     async check(subject) {
-      const { endpoint, shop, alice, challenge, collect, payment, chain, keyed } = await set(subject)
+      const { endpoint, gateway, alice, challenge, collect, payment, chain, keyed } = await set(subject)
       const { body } = await collect()
       const { path, example, method } = endpoint
       const url = await keyed(body.id)
@@ -280,9 +280,9 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
         path,
         body: order,
       }))
-      expectNothingRead(await strangerHears(shop, { payment, orders, polls }))
+      expectNothingRead(await strangerHears(gateway, { payment, orders, polls }))
       await expectOwnerReads(
-        { shop, keyed, fresh: () => alice.sign(challenge), empty: () => chain.drain(alice.wallet) },
+        { gateway, keyed, fresh: () => alice.sign(challenge), empty: () => chain.drain(alice.wallet) },
         { id: body.id, payment },
       )
       expect(chain.transfers).toHaveLength(1)
@@ -389,10 +389,10 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'a result that nobody collects is never charged',
     async check(subject) {
-      const { job, chain, clock, shop } = await set(subject, JOB)
+      const { job, chain, clock, gateway } = await set(subject, JOB)
       await job()
       for (let hours = 0; hours < 50; hours += 5) {
-        await shop.maintain()
+        await gateway.maintain()
         await clock.advance(5 * HOUR)
       }
       expect(chain.transfers).toEqual([])
@@ -433,7 +433,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     name: 'a settlement of unknown outcome is 202, and ends in one transfer',
     async check(subject) {
       for (const weather of ['landed', 'dropped'] as const) {
-        const { alice, buy, idle, ports, chain, payment, shop, keyed } = await set(subject)
+        const { alice, buy, idle, ports, chain, payment, gateway, keyed } = await set(subject)
         chain.simulate(weather)
         const bought = await buy()
         await idle()
@@ -441,7 +441,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
         const isPaidByPoll = (await ports.storage.getCall(bought.body.id))?.paymentStatus === 'verified'
         const { status, headers } = isPaidByPoll ? await alice.poll(collecting, payment) : bought
         expect([status, headers.get('payment-required')]).toEqual([202, null])
-        await shop.maintain()
+        await gateway.maintain()
         expect((await alice.poll(collecting, payment)).status).toBe(200)
         expect(chain.transfers).toHaveLength(1)
       }
@@ -456,10 +456,10 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
       void buy()
       await clock.settle()
       if (requestCount() === 0) return
-      const shop = restart()
-      await shop.takeOver()
+      const gateway = restart()
+      await gateway.takeOver()
       // The other process has the authorization by the time that the work of the dead one goes on.
-      const collected = collect({ shop })
+      const collected = collect({ gateway })
       await clock.settle()
       open()
       expect(statusOf(await collected)).toBe('settled')
@@ -470,8 +470,8 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     name: 'an error reads in the dialect of the endpoint, as JSON that is not cached (contract 3.1)',
     async check(subject) {
       const { requestCount: _, ...makers } = makersThat(() => Promise.reject(new Error('secret of the vendor')))
-      const { shop, endpoint, buy, alice, payment } = await set(subject, makers)
-      const bad = await read(await shop.fetch(post(endpoint, '{"broken')))
+      const { gateway, endpoint, buy, alice, payment } = await set(subject, makers)
+      const bad = await read(await gateway.fetch(post(endpoint, '{"broken')))
       const answers = [bad, await buy(), await alice.poll('/api/v1/calls/none', payment)].filter(
         ({ status }) => status >= 400 && status !== 402,
       )

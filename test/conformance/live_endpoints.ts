@@ -94,7 +94,7 @@ type Scene = ReturnType<StreamedFixture['open']> & {
   send(at?: {
     payment?: Payment
     header?: string
-    shop?: Gateway
+    gateway?: Gateway
     body?: unknown
     gone?: AbortSignal
   }): Promise<Response>
@@ -114,7 +114,7 @@ async function set(
   const send: Scene['send'] = async ({
     payment: paid = payment,
     header = 'payment-signature',
-    shop = subjects.shop,
+    gateway = subjects.gateway,
     body = order.body,
     gone,
   } = {}) => {
@@ -123,7 +123,7 @@ async function set(
       headers: { 'content-type': 'application/json', [header]: encodePayment(paid) },
       body: JSON.stringify(body),
     })
-    return await shop.fetch(request, { ip: '192.0.2.1', ...(gone && { gone }) })
+    return await gateway.fetch(request, { ip: '192.0.2.1', ...(gone && { gone }) })
   }
   async function buy(at: Parameters<Scene['send']>[0] = {}): Promise<Bought> {
     const { status, headers, text } = await summaryOf(await send(at))
@@ -208,9 +208,9 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
   {
     name: 'a probe without a body is answered with the quote of the sample',
     async check(subject) {
-      const { shop, order, challenge } = await set(subject)
+      const { gateway, order, challenge } = await set(subject)
       for (const method of ['GET', 'HEAD', 'POST']) {
-        const response = await shop.fetch(new Request(ORIGIN + order.path, { method }))
+        const response = await gateway.fetch(new Request(ORIGIN + order.path, { method }))
         expect([method, response.status, decodeHeader(response.headers.get('payment-required')).accepts]).toEqual([
           method,
           402,
@@ -222,13 +222,13 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
   {
     name: 'bad input is 400 before the quote, with a payment as without, in the words of its surface',
     async check(subject) {
-      const { shop, order, endpoint, payment, chain, chat } = await set(subject)
+      const { gateway, order, endpoint, payment, chain, chat } = await set(subject)
       const wrong = (endpoint.input.required ?? []).map((name) =>
         JSON.stringify({ ...order.body, [name]: { wrong: true } }),
       )
       for (const body of ['{"broken', 'null', '[]', ...wrong]) {
         for (const headers of [{}, { 'payment-signature': encodePayment(payment) }]) {
-          const response = await shop.fetch(
+          const response = await gateway.fetch(
             new Request(ORIGIN + order.path, {
               method: 'POST',
               headers: { 'content-type': 'application/json', ...headers },
@@ -330,7 +330,7 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
   {
     name: 'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent (contract 1.40, 1.41, 1.42, 2.4, 2.5)',
     async check(subject) {
-      const { order, shop, alice, challenge, buy, payment, chain, ports, keyed } = await set(subject)
+      const { order, gateway, alice, challenge, buy, payment, chain, ports, keyed } = await set(subject)
       expect((await buy()).status).toBe(200)
       const identity = await chain.identify(payment, payment.accepted, { now: 0, signal: new AbortController().signal })
       const id = (identity.kind === 'known' && (await ports.storage.callOf(identity.key, 0))?.id) || ''
@@ -339,9 +339,9 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
         path: order.path,
         body,
       }))
-      expectNothingRead(await strangerHears(shop, { payment, orders, polls: [`/api/v1/calls/${id}`] }))
+      expectNothingRead(await strangerHears(gateway, { payment, orders, polls: [`/api/v1/calls/${id}`] }))
       await expectOwnerReads(
-        { shop, keyed, fresh: () => alice.sign(challenge), empty: () => chain.drain(alice.wallet) },
+        { gateway, keyed, fresh: () => alice.sign(challenge), empty: () => chain.drain(alice.wallet) },
         { id, payment },
       )
       expect(chain.transfers).toHaveLength(1)
@@ -432,11 +432,11 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
     name: 'a settlement of unknown outcome is served, and ends in one transfer (contract 6.49)',
     async check(subject) {
       for (const weather of ['landed', 'dropped'] as const) {
-        const { buy, order, chain, shop, ports } = await set(subject)
+        const { buy, order, chain, gateway, ports } = await set(subject)
         chain.simulate(weather)
         const bought = await buy()
         expect([bought.status, receiptIn(bought, order).settled]).toEqual([200, 'false'])
-        await shop.maintain()
+        await gateway.maintain()
         expect([chain.transfers.length, await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([1, []])
       }
     },

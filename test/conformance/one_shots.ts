@@ -71,7 +71,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       const {
         challenge: { headers, body },
         endpoint,
-        shop,
+        gateway,
       } = await shot(subject)
       const required = headers.get('payment-required')
       expect([headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([
@@ -90,7 +90,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       if (endpoint.errorFormat !== 'market') return
       expect(body.x402.accepts).toEqual(accepts)
       const [printed] = /\/api\/v1\/[^\s"]+/.exec(JSON.stringify(body.example)) ?? []
-      expect((await read(await shop.fetch(new Request(ORIGIN + printed)))).body.accepts).toEqual(accepts)
+      expect((await read(await gateway.fetch(new Request(ORIGIN + printed)))).body.accepts).toEqual(accepts)
     },
   },
   {
@@ -366,7 +366,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent (contract 1.40, 1.41, 1.42, 2.4, 2.5)',
     async check(subject) {
-      const { endpoint, shop, alice, challenge, buy, another, payment, chain, keyed } = await shot(subject)
+      const { endpoint, gateway, alice, challenge, buy, another, payment, chain, keyed } = await shot(subject)
       expect(paidness(await buy())).toBe('settled')
       const { job_id: id } = (await another()).body
       const { url, rest } = located(endpoint.path, endpoint.example)
@@ -380,10 +380,10 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
           ? { ...own, path: `${url}?another_request=1` }
           : { ...own, body: `${JSON.stringify(rest)}\n` }
       expectNothingRead(
-        await strangerHears(shop, { payment, orders: [own, other], polls: [endpoint.job.poll.replace('{id}', id)] }),
+        await strangerHears(gateway, { payment, orders: [own, other], polls: [endpoint.job.poll.replace('{id}', id)] }),
       )
       await expectOwnerReads(
-        { shop, keyed, fresh: () => alice.sign(challenge), empty: () => chain.drain(alice.wallet) },
+        { gateway, keyed, fresh: () => alice.sign(challenge), empty: () => chain.drain(alice.wallet) },
         { id, payment },
       )
       expect(chain.transfers).toHaveLength(1)
@@ -465,7 +465,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     name: 'a settlement of unknown outcome is served all the same, and ends in one transfer (contract 1.35)',
     async check(subject) {
       for (const weather of ['landed', 'dropped', 'late'] as const) {
-        const { alice, buy, another, chain, payment, shop, ports, endpoint, keyed } = await shot(subject)
+        const { alice, buy, another, chain, payment, gateway, ports, endpoint, keyed } = await shot(subject)
         chain.simulate(weather)
         const { status, headers, body } = await buy()
         expect([status, headers.get('x-payment-settled'), headers.get('x-payment-settle-error-class')]).toEqual([
@@ -488,9 +488,9 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
             polled.status,
           ]).toEqual([200, 'unknown', body, 202])
         }
-        await shop.maintain()
+        await gateway.maintain()
         chain.deliver()
-        await shop.maintain()
+        await gateway.maintain()
         expect([chain.transfers.length, await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([1, []])
         expect(paidness(await buy())).toBe('already_settled')
         const [{ transaction = '' } = {}] = chain.transfers
@@ -556,10 +556,10 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
   {
     name: 'a result that nobody collects is never charged',
     async check(subject) {
-      const { sellJob: stored, chain, clock, shop } = await shot(subject)
+      const { sellJob: stored, chain, clock, gateway } = await shot(subject)
       await stored()
       for (let hours = 0; hours < 50; hours += 5) {
-        await shop.maintain()
+        await gateway.maintain()
         await clock.advance(5 * HOUR)
       }
       expect(chain.transfers).toEqual([])
@@ -574,12 +574,12 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       })
       void buy()
       await clock.settle()
-      const shop = restart()
-      await shop.takeOver()
-      const first = await buy({ shop })
+      const gateway = restart()
+      await gateway.takeOver()
+      const first = await buy({ gateway })
       // What is done once at a time waits until the dead one's turn is over.
       if (first.status === 503) await clock.advance(60_000)
-      expect(paidness(first.status === 503 ? await buy({ shop }) : first)).toBe('settled')
+      expect(paidness(first.status === 503 ? await buy({ gateway }) : first)).toBe('settled')
       expect(chain.transfers.length).toBe(1)
     },
   },

@@ -26,7 +26,7 @@ export type Robbery = {
 
 /** All that a stranger hears who tries a public payment on everything there is. */
 export async function strangerHears(
-  shop: Pick<Gateway, 'fetch'>,
+  gateway: Pick<Gateway, 'fetch'>,
   { payment, orders, polls = [] }: Robbery,
 ): Promise<readonly Heard[]> {
   const header = encodePayment(rebuilt(payment))
@@ -63,7 +63,7 @@ export async function strangerHears(
 
   async function ask(method: string, path: string, headers: Record<string, string>, body?: unknown): Promise<Heard> {
     const text = typeof body === 'string' || body === undefined ? body : JSON.stringify(body)
-    const response = await shop.fetch(
+    const response = await gateway.fetch(
       new Request(path.startsWith('http') ? path : ORIGIN + path, {
         method,
         headers,
@@ -105,7 +105,7 @@ export function expectNothingRead(heard: readonly Heard[]): void {
 }
 
 type Reading = {
-  readonly shop: Pick<Gateway, 'fetch'>
+  readonly gateway: Pick<Gateway, 'fetch'>
   keyed(id: string): Promise<string>
   fresh(): Payment
   empty(): void
@@ -116,12 +116,12 @@ type Reading = {
  * and a fresh signature reads without any key, whatever the wallet holds. `found` is where a stranger was sent.
  */
 export async function expectOwnerReads(
-  { shop, keyed, fresh, empty }: Reading,
+  { gateway, keyed, fresh, empty }: Reading,
   { id, payment }: { id: string; payment: Payment },
 ): Promise<void> {
   const status = async (url: string, by: Payment, method = 'GET') =>
     (
-      await shop.fetch(new Request(ORIGIN + url, { method, headers: { 'payment-signature': encodePayment(by) } }), {
+      await gateway.fetch(new Request(ORIGIN + url, { method, headers: { 'payment-signature': encodePayment(by) } }), {
         ip: STRANGER,
       })
     ).status
@@ -144,6 +144,6 @@ export async function expectOwnerReads(
 }
 
 /** A gateway, broken: it knows nobody by his address. */
-export const addressBlind = (shop: Gateway): Pick<Gateway, 'fetch'> => ({
-  fetch: (request, caller) => shop.fetch(request, { ...caller, ip: '192.0.2.1' }),
+export const addressBlind = (gateway: Gateway): Pick<Gateway, 'fetch'> => ({
+  fetch: (request, caller) => gateway.fetch(request, { ...caller, ip: '192.0.2.1' }),
 })

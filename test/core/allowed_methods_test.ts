@@ -43,7 +43,7 @@ const all = [...endpoints, gift]
 const paths = [...new Set(all.flatMap(({ path, aliases = [] }) => [path, ...aliases]))].map(filled)
 
 /** A gateway that serves everything, and one that serves nothing. */
-function shops(): Readonly<Record<string, ReturnType<typeof kit>>> {
+function gateways(): Readonly<Record<string, ReturnType<typeof kit>>> {
   const clock = testClock()
   const swap = {
     feeRecipient: `0x${'11'.repeat(20)}`,
@@ -63,9 +63,9 @@ function shops(): Readonly<Record<string, ReturnType<typeof kit>>> {
   }
 }
 
-for (const [when, { shop }] of Object.entries(shops())) {
+for (const [when, { gateway }] of Object.entries(gateways())) {
   const ask = async (method: string, path: string) =>
-    await shop.fetch(
+    await gateway.fetch(
       new Request(ORIGIN + path, {
         method,
         ...(!['GET', 'HEAD', 'OPTIONS'].includes(method) && {
@@ -86,8 +86,8 @@ for (const [when, { shop }] of Object.entries(shops())) {
 }
 
 test('OpenAPI and the price list name no method that its path does not answer (contract 4.19)', async () => {
-  for (const { shop } of Object.values(shops())) {
-    const get = async (path: string) => (await shop.fetch(new Request(ORIGIN + path))).json()
+  for (const { gateway } of Object.values(gateways())) {
+    const get = async (path: string) => (await gateway.fetch(new Request(ORIGIN + path))).json()
     const described = Object.entries<object>((await get('/openapi.json')).paths).flatMap(([path, item]) =>
       Object.keys(item).map((method) => ({ method: method.toUpperCase(), path })),
     )
@@ -96,7 +96,7 @@ test('OpenAPI and the price list name no method that its path does not answer (c
     )
     expect([described.length > 0, priced.length > 0]).toEqual([true, true])
     for (const { method, path } of [...described, ...priced]) {
-      const { status, headers } = await shop.fetch(new Request(ORIGIN + filled(path), { method: 'PUT' }))
+      const { status, headers } = await gateway.fetch(new Request(ORIGIN + filled(path), { method: 'PUT' }))
       expect([path, status, headers.get('allow')?.split(', ')]).toEqual([path, 405, expect.arrayContaining([method])])
     }
   }

@@ -22,15 +22,15 @@ const get = (path: string) => new Request(ORIGIN + path)
 
 describe('a hidden endpoint', () => {
   test('is nowhere: not served, not documented, not discovered; the rest stands', async () => {
-    const { shop } = kit({ hidden: ['images.image2image', 'videos', 'video'] })
-    expect((await shop.fetch(get('/api/v1/images/image2image'))).status).toBe(404)
-    expect((await shop.fetch(get('/api/v1/videos/generations'))).status).toBe(404)
-    expect((await shop.fetch(get(GENERATIONS))).status).toBe(402)
-    const { paths } = (await (await shop.fetch(get('/openapi.json'))).json()) as { paths: object }
+    const { gateway } = kit({ hidden: ['images.image2image', 'videos', 'video'] })
+    expect((await gateway.fetch(get('/api/v1/images/image2image'))).status).toBe(404)
+    expect((await gateway.fetch(get('/api/v1/videos/generations'))).status).toBe(404)
+    expect((await gateway.fetch(get(GENERATIONS))).status).toBe(402)
+    const { paths } = (await (await gateway.fetch(get('/openapi.json'))).json()) as { paths: object }
     // The poll of all images answers under the path of edits as well.
     const described = Object.keys(paths).filter((path) => path !== '/api/v1/images/image2image/{id}')
     expect(described.filter((path) => path.includes('video') || path.includes('image2image'))).toEqual([])
-    expect(await (await shop.fetch(get('/.well-known/x402'))).text()).not.toContain('image2image')
+    expect(await (await gateway.fetch(get('/.well-known/x402'))).text()).not.toContain('image2image')
   })
 
   test('that does not exist is a mistake of who hides it', () => {
@@ -61,8 +61,8 @@ test('documents speak of the gateway that was asked: its label, its offers witho
         extra: { ...terms.extra, recentBlockhash: `hash ${slot++}`, lastValidBlockHeight: slot },
       })),
   }
-  const { shop, buyer } = kit({ name: 'solana', label: 'solana-devnet', networks: [network], chain: hinting })
-  const described = async () => await (await shop.fetch(get('/openapi.json'))).text()
+  const { gateway, buyer } = kit({ name: 'solana', label: 'solana-devnet', networks: [network], chain: hinting })
+  const described = async () => await (await gateway.fetch(get('/openapi.json'))).text()
   const first = await described()
   expect([
     first.includes('solana-devnet'),
@@ -77,8 +77,8 @@ test('gateways of two networks serve the same paths, and each names its own netw
   const solana = 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1'
   const rows = [kit(), kit({ networks: [solana], chain: memoryChain({ network: solana }) })]
   const described = await Promise.all(
-    rows.map(async ({ shop, buyer, chain }) => {
-      const { paths } = (await (await shop.fetch(get('/openapi.json'))).json()) as { paths: object }
+    rows.map(async ({ gateway, buyer, chain }) => {
+      const { paths } = (await (await gateway.fetch(get('/openapi.json'))).json()) as { paths: object }
       const { body } = await buyer().ask()
       const [terms] = chain.terms(START)
       expect([body.accepts[0].network, body.accepts[0].asset]).toEqual([terms?.network, terms?.asset])
@@ -134,10 +134,10 @@ const badge = paid({
 const BADGE = { path: badge.path }
 
 describe('a quote of nothing', () => {
-  const stage = (more: KitOptions = {}) => kit({ endpoints: [...endpoints, badge as Endpoint], ...more })
+  const fixture = (more: KitOptions = {}) => kit({ endpoints: [...endpoints, badge as Endpoint], ...more })
 
   test('asks for a signature over "0", proves the wallet, and settles nothing', async () => {
-    const { buyer, chain } = stage()
+    const { buyer, chain } = fixture()
     const alice = buyer()
     const challenge = await alice.ask({}, BADGE)
     expect([challenge.status, challenge.body.accepts[0].amount]).toEqual([402, '0'])
@@ -152,7 +152,7 @@ describe('a quote of nothing', () => {
   })
 
   test('claims its authorization: sent with another body it is a replay, sent again it gets the same reply', async () => {
-    const { buyer } = stage()
+    const { buyer } = fixture()
     const alice = buyer()
     const payment = alice.sign(await alice.ask({}, BADGE))
     const bought = await alice.buy({}, { ...BADGE, payment })
@@ -161,7 +161,7 @@ describe('a quote of nothing', () => {
   })
 
   test('needs no money, and is refused for the signature of another', async () => {
-    const { buyer, chain } = stage()
+    const { buyer, chain } = fixture()
     const alice = buyer()
     chain.drain(alice.wallet)
     const challenge = await alice.ask({}, BADGE)
@@ -172,7 +172,7 @@ describe('a quote of nothing', () => {
   })
 
   test('an authorization of nothing never pays for what costs something', async () => {
-    const { buyer, vendor, chain } = stage()
+    const { buyer, vendor, chain } = fixture()
     const alice = buyer()
     const payment = alice.sign(await alice.ask({}, BADGE))
     expect((await alice.buy(FOX, { payment })).status).toBe(402)
@@ -186,11 +186,11 @@ function proving(chain: MemoryChain = memoryChain()): MemoryChain {
 }
 
 describe('a poll that proves itself by signed headers (contract 2.17)', () => {
-  const stage = (more: KitOptions = {}) => readyJob(kit({ inlineMs: 0, chain: proving(), ...more }))
-  type Stage = Awaited<ReturnType<typeof stage>>
+  const fixture = (more: KitOptions = {}) => readyJob(kit({ inlineMs: 0, chain: proving(), ...more }))
+  type Fixture = Awaited<ReturnType<typeof fixture>>
 
   async function proved(
-    { shop, pollUrl, id, clock, alice }: Stage,
+    { gateway, pollUrl, id, clock, alice }: Fixture,
     {
       wallet = alice.wallet as string,
       seconds = Math.floor(clock.now() / 1000),
@@ -206,11 +206,11 @@ describe('a poll that proves itself by signed headers (contract 2.17)', () => {
       'x-poll-signature': signed || `${wallet} says ${message}`,
     }
     // Without the key of the URL: the signature is the proof (2.5).
-    return await read(await shop.fetch(new Request(ORIGIN + pollUrl.split('?')[0], { headers })))
+    return await read(await gateway.fetch(new Request(ORIGIN + pollUrl.split('?')[0], { headers })))
   }
 
   test('is told that its result waits for a payment, never the result; once that is paid it is shown it (contract 2.5)', async () => {
-    const subject = await stage()
+    const subject = await fixture()
     const unpaid = await proved(subject)
     expect([unpaid.status, unpaid.body.error, unpaid.body.job_id]).toEqual([402, 'Payment Required', subject.id])
     expect(unpaid.headers.get('payment-required')).not.toBeNull()
@@ -222,7 +222,7 @@ describe('a poll that proves itself by signed headers (contract 2.17)', () => {
   })
 
   test('is refused like an unknown job when it is another wallet, another job, another kind, too old, too new, or badly signed (contract 2.17, 2.18)', async () => {
-    const subject = await stage()
+    const subject = await fixture()
     const now = Math.floor(START / 1000)
     const unknown = { status: 404, error: 'Job not found' }
     for (const fakeReply of [
@@ -241,7 +241,7 @@ describe('a poll that proves itself by signed headers (contract 2.17)', () => {
   })
 
   test('is not looked at on a chain that knows no such proof', async () => {
-    const subject = await stage({ chain: memoryChain() })
+    const subject = await fixture({ chain: memoryChain() })
     expect((await proved(subject, { signed: 'nonsense' })).status).toBe(402)
   })
 })

@@ -228,10 +228,10 @@ function open() {
       return verdict
     },
   }
-  const { shop, vendor, buyer, idle, log } = kit({ chain })
+  const { gateway, vendor, buyer, idle, log } = kit({ chain })
   const alice = buyer()
   cash.fund(alice.wallet, 10n ** 12n)
-  return { cash, state, shop, vendor, alice, idle, log }
+  return { cash, state, gateway, vendor, alice, idle, log }
 }
 type World = ReturnType<typeof open>
 
@@ -248,7 +248,7 @@ function nextWorld(): World {
 }
 
 async function send(
-  { shop }: World,
+  { gateway }: World,
   {
     method,
     path,
@@ -258,7 +258,7 @@ async function send(
 ): Promise<Answer> {
   const hasBody = method !== 'GET' && method !== 'HEAD'
   const answer = await read(
-    await shop.fetch(new Request(ORIGIN + path, { method, headers, ...(hasBody && { body: content as BodyInit }) })),
+    await gateway.fetch(new Request(ORIGIN + path, { method, headers, ...(hasBody && { body: content as BodyInit }) })),
   )
   const { status, body } = answer
   seen.set(status, (seen.get(status) ?? 0) + 1)

@@ -25,7 +25,7 @@ describe('paths', () => {
 
   test('below a bare /v1, and /v1 itself, are 404 that names /api/v1 (contract 3.8, 21.9)', async () => {
     for (const path of ['/v1', '/v1/', '/v1/models']) {
-      const response = await kit().shop.fetch(new Request(`${ORIGIN}${path}`))
+      const response = await kit().gateway.fetch(new Request(`${ORIGIN}${path}`))
       const { message } = (await response.json()) as { message: string }
       expect([response.status, message]).toEqual([404, `The API is served under /api/v1: try /api${path}.`])
     }
@@ -104,9 +104,9 @@ describe('a menu', () => {
 })
 
 describe('methods over HTTP', () => {
-  const { shop } = kit()
+  const { gateway } = kit()
   const call = async (method: string, path: string, headers: Record<string, string> = {}) =>
-    await read(await shop.fetch(new Request(ORIGIN + path, { method, headers })))
+    await read(await gateway.fetch(new Request(ORIGIN + path, { method, headers })))
 
   test('GET and HEAD on a path that sells answer with the default quote, HEAD without its body', async () => {
     const got = await call('GET', GENERATIONS)
@@ -177,7 +177,7 @@ describe('methods over HTTP', () => {
     const { status, body } = await call('POST', '/v1/images/generations')
     expect(status).toBe(404)
     expect(body.message).toBe('The API is served under /api/v1: try /api/v1/images/generations.')
-    const aliased = kit({ bareV1: true }).shop
+    const aliased = kit({ bareV1: true }).gateway
     const quoted = await read(await aliased.fetch(new Request(`${ORIGIN}/v1/images/generations`, { method: 'POST' })))
     expect(quoted.status).toBe(402)
     expect(JSON.parse(atob(quoted.headers.get('payment-required') ?? '')).resource.url).toBe(

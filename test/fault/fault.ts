@@ -7,7 +7,7 @@ import { type Board, buy, newPurchase, type Order, type Purchase } from './buyer
 import { type Point, points, type Scene } from './kill_points.ts'
 import { type Killed, killAt } from './killer.ts'
 import type { Replica } from './replicas.ts'
-import { bury, type Stage, stage } from './fixture.ts'
+import { bury, type Fixture, fixture } from './fixture.ts'
 
 export type FaultOptions = {
   readonly seed: number
@@ -57,11 +57,11 @@ export async function fault({
   const undo: (() => unknown)[] = []
   try {
     const proxy = { chance: dice(0), slowMs: hasten ? 300 : 3_000, silentShare: hasten ? 0 : 0.3 }
-    const { replicas, people, pool, node, payTo, media, dir, rpc } = await stage(undo, { buyers, proxy })
+    const { replicas, people, pool, node, payTo, media, dir, rpc } = await fixture(undo, { buyers, proxy })
     log(`seed ${seed}: ${buyers} buyers, ${kills} kills; ready after ${seconds(startedAt)} s`)
 
     const board: Board = new Set()
-    const shopping = shop(people, {
+    const shopping = gateway(people, {
       replicas,
       board,
       chance: dice(1),
@@ -122,7 +122,10 @@ type Shopping = {
  * Buyers come in waves, so that there is business at each kill; each buys one picture or two, one after the other. Some
  * sign for a short time.
  */
-function shop(people: Stage['people'], { replicas, board, chance: dice, waves, pollMs, hurriedSeconds }: Shopping) {
+function gateway(
+  people: Fixture['people'],
+  { replicas, board, chance: dice, waves, pollMs, hurriedSeconds }: Shopping,
+) {
   const gates = Array.from({ length: waves }, () => Promise.withResolvers<void>())
   const purchases: Purchase[] = []
   let released = 0

@@ -26,7 +26,7 @@ export type Ground = {
   readonly database: PostgresServer['own']
 }
 
-export type Stage = Pick<Ground, 'dir' | 'media' | 'pool' | 'database'> & {
+export type Fixture = Pick<Ground, 'dir' | 'media' | 'pool' | 'database'> & {
   readonly node: Anvil
   readonly rpc: RpcProxy
   readonly payTo: Hex
@@ -35,7 +35,7 @@ export type Stage = Pick<Ground, 'dir' | 'media' | 'pool' | 'database'> & {
 }
 export type Pair = readonly [Replica, Replica]
 
-export type StageOptions = {
+export type FixtureOptions = {
   readonly buyers: number
   readonly proxy: Omit<ProxyOptions, 'upstream'>
   /** Origin of a stand-in for xAI, which then films. */
@@ -59,10 +59,10 @@ relayer_key_env = ["RELAYER_A", "RELAYER_B"]
  * Both replicas greet when it resolves. What it started is in `undo`, also when it rejects: to be ended from the last
  * to the first.
  */
-export async function stage(
+export async function fixture(
   undo: (() => unknown)[],
-  { buyers, proxy, films, talks, leaseSeconds }: StageOptions,
-): Promise<Stage> {
+  { buyers, proxy, films, talks, leaseSeconds }: FixtureOptions,
+): Promise<Fixture> {
   const [position, node] = await Promise.all([
     ground(undo),
     startAnvil({ blockTime: 1 }).then((anvil) => (undo.push(() => anvil.stop()), anvil)),
@@ -144,7 +144,7 @@ async function funded(
 }
 
 /** Ends the leases of a life that is over: work, settlements and the relayer's key. */
-export async function bury(life: string, { pool }: Pick<Stage, 'pool'>): Promise<void> {
+export async function bury(life: string, { pool }: Pick<Fixture, 'pool'>): Promise<void> {
   const now = Date.now()
   await pool.query(
     `UPDATE leases SET expires_at = $2 WHERE worker_id IN (SELECT worker_id FROM fault_workers WHERE life = $1)`,

@@ -91,17 +91,17 @@ function frozen(aim: Point, target: Replica, { scene, chance, verdict, signal }:
 /** Whether this message is the one to freeze at: at once, or some milliseconds later. */
 function whenOf(
   aim: Point,
-  { stage, question, answer, replica }: Moment,
+  { point, question, answer, replica }: Moment,
   { board }: Scene,
 ): 'now' | 'later' | undefined {
   const isSend = sentIn(question).length > 0
   const asksForPost = () =>
     [...board].some((mark) => mark.isPost && mark.replica === replica && question.toLowerCase().includes(mark.nonce))
-  if (aim === 'asked') return stage === 'answered' && !isSend && asksForPost() ? 'now' : undefined
-  if (aim === 'opened') return stage === 'told' && !isSend && asksForPost() ? 'later' : undefined
-  if (aim === 'stored') return stage === 'asked' && isSend ? 'now' : undefined
-  if (aim === 'broadcast') return stage === 'answered' && isSend ? 'now' : undefined
-  if (stage !== 'told' || !holdsReceipt(answer)) return undefined
+  if (aim === 'asked') return point === 'answered' && !isSend && asksForPost() ? 'now' : undefined
+  if (aim === 'opened') return point === 'told' && !isSend && asksForPost() ? 'later' : undefined
+  if (aim === 'stored') return point === 'asked' && isSend ? 'now' : undefined
+  if (aim === 'broadcast') return point === 'answered' && isSend ? 'now' : undefined
+  if (point !== 'told' || !holdsReceipt(answer)) return undefined
   return aim === 'receipt' ? 'now' : 'later'
 }
 

@@ -13,7 +13,7 @@ import { type SceneReport, answerOf } from './videos.ts'
 const [JOB, INLINE] = ['vendor-e/image-pro', 'vendor-d/image-cv4'] as const
 const WAIT_MS = 10_000
 const POLL_MS = 100
-const CROWD = 50
+const LOAD = 50
 
 type Payment = {
   readonly x402Version: number
@@ -59,9 +59,9 @@ const scenes: Readonly<Record<string, Scene>> = {
   async 'ordered and polled by fifty with one payment, at both'(world) {
     const { a, b, expect } = world
     const payment = await sign(world, JOB)
-    const crowd = (ask: (replica: Replica) => Promise<Answer | undefined>) =>
-      Promise.all(Array.from({ length: CROWD }, (_, index) => ask(index % 2 === 0 ? a : b)))
-    const orders = await crowd((replica) => post(world, replica, { payment, model: JOB }))
+    const load = (ask: (replica: Replica) => Promise<Answer | undefined>) =>
+      Promise.all(Array.from({ length: LOAD }, (_, index) => ask(index % 2 === 0 ? a : b)))
+    const orders = await load((replica) => post(world, replica, { payment, model: JOB }))
     const taken = orders.filter((order) => order?.status === 202)
     expect(taken.length === 1, `one order is taken, not ${taken.length}`)
     expect(
@@ -71,7 +71,7 @@ const scenes: Readonly<Record<string, Scene>> = {
     const poll: string = taken[0]?.body.poll_url
     const answers: (Answer | undefined)[] = []
     for (const until = performance.now() + WAIT_MS; performance.now() < until; await pause(POLL_MS)) {
-      const round = await crowd((replica) => get(world, replica, { payment, poll }))
+      const round = await load((replica) => get(world, replica, { payment, poll }))
       answers.push(...round)
       if (round.every((answer) => answer?.status === 200)) break
     }

@@ -22,7 +22,7 @@ function served(index: number, { ware = 'stream', of = index }: { ware?: Ware; o
 }
 
 /** Books in which every task is paid once. */
-function wholeBooks(tasks: readonly Task[] = [served(1), served(2), served(3, { ware: 'video' })]): Facts {
+function wholeLedger(tasks: readonly Task[] = [served(1), served(2), served(3, { ware: 'video' })]): Facts {
   const chain = tasks.map((task, index) => ({
     nonce: nonceOf(task.signed[0]!),
     payer: task.buyer.address.toLowerCase(),
@@ -52,7 +52,7 @@ const broken = (facts: Facts): readonly Invariant[] => [
 ]
 
 test('whole books have no violation, and count what they hold', () => {
-  const { counts, paid, violations } = reckon(wholeBooks())
+  const { counts, paid, violations } = reckon(wholeLedger())
   expect(violations).toEqual([])
   expect(counts).toMatchObject({ tasks: 3, whole: 3, answers: 3, transfers: 3, given: 0 })
   expect(paid).toBe(3n * PRICE)
@@ -146,7 +146,7 @@ const spoils: Readonly<Record<string, { readonly breaks: Invariant; spoil(ledger
 }
 
 for (const [name, { breaks, spoil }] of Object.entries(spoils)) {
-  test(`${name}: ${INVARIANTS[breaks]}`, () => expect(broken(spoil(wholeBooks()))).toEqual([breaks]))
+  test(`${name}: ${INVARIANTS[breaks]}`, () => expect(broken(spoil(wholeLedger()))).toEqual([breaks]))
 }
 
 test('every invariant is broken by some of these', () => {
@@ -158,8 +158,8 @@ test('a wallet that was drained before it paid anything may have two answers, wo
   const unpaid = [11, 12, 13].map((index) => served(index, { of: 11 }))
   const drained = new Set([buyer(11).address.toLowerCase()])
   const ledgerRows = (tasks: readonly Task[]) => ({
-    ...wholeBooks(),
-    tasks: [...wholeBooks().tasks, ...tasks],
+    ...wholeLedger(),
+    tasks: [...wholeLedger().tasks, ...tasks],
     drained,
   })
   const two = reckon(ledgerRows(unpaid.slice(0, 2)))
@@ -173,7 +173,7 @@ test('a wallet that was drained before it paid anything may have two answers, wo
   expect(broken({ ...ledgerRows(unpaid.slice(0, 1)), drained: new Set() })).toEqual(['nothingGiven'])
   // Contract 1.47 has no cap for who has paid something: it is counted by itself.
   const paying = { ...served(1), works: new Set(['work 1', 'work 6', 'work 7', 'work 8', 'work 9']), quote: CAP.units }
-  const payer = { ...wholeBooks([paying]), drained: new Set([buyer(1).address.toLowerCase()]) }
+  const payer = { ...wholeLedger([paying]), drained: new Set([buyer(1).address.toLowerCase()]) }
   expect(reckon(payer)).toMatchObject({ violations: [], counts: { capped: 0, taken: 4 }, taken: 4n * CAP.units })
   const doubtful = {
     id: 'call-9',

@@ -170,7 +170,7 @@ function greeting(child: ChildProcess, alerts: string[]): Promise<void> {
  * `gateways` are rows of TOML; `films` is the origin of whoever films, on this machine; `talks` of whoever converses
  * and answers JSON-RPC.
  */
-export type Shop = {
+export type Gateway = {
   readonly gateways: string
   readonly media: string
   readonly films?: string
@@ -179,7 +179,7 @@ export type Shop = {
 }
 
 /** Pictures by the embedded vendor, at the gateways that are given. */
-export function writeConfig(dir: string, { gateways, media, films, talks, leaseSeconds }: Shop): void {
+export function writeConfig(dir: string, { gateways, media, films, talks, leaseSeconds }: Gateway): void {
   mkdirSync(media, { recursive: true })
   const text = `
 object_store = "file:${media}"

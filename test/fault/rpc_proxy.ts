@@ -12,10 +12,10 @@ import type { Chance } from '../simulation/chance.ts'
  * asked: the node does not know it yet. answered: the node has acted, the replica does not know. told: the replica may
  * know.
  */
-export type Stage = 'asked' | 'answered' | 'told'
+export type Point = 'asked' | 'answered' | 'told'
 export type Moment = {
   readonly replica: string
-  readonly stage: Stage
+  readonly point: Point
   readonly question: string
   readonly answer: string
 }
@@ -70,7 +70,7 @@ export async function rpcProxy({ upstream, chance, slowMs, silentShare }: ProxyO
     note(replica, question)
     const hangUp = () => void request.socket.destroy()
     const drop = () => (chance.isLucky(silentShare) ? undefined : hangUp())
-    const stop = async (stage: Stage, answer = '') => (await watcher?.({ replica, stage, question, answer })) === 'cut'
+    const stop = async (point: Point, answer = '') => (await watcher?.({ replica, point, question, answer })) === 'cut'
 
     if (await stop('asked')) return hangUp()
     if (chance.isLucky(limitedShare)) {

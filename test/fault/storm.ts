@@ -5,7 +5,7 @@ import { type Chance, chance, seedOf } from '../simulation/chance.ts'
 import { lineOf, paidOnChain, type Row } from './audit.ts'
 import { again, collect, type Task, newTask, run, type Walk, WARES, type Ware } from './tasks.ts'
 import { isStuck, nonceOf, reckon, type Reckoning } from './reckoning.ts'
-import { type Stage, stage } from './fixture.ts'
+import { type Fixture, fixture } from './fixture.ts'
 import { studio } from './studio.ts'
 import { type Talker, talker } from './talker.ts'
 import { drain, EARLY, type Disruption, type DisruptionName, faults, LEASE_SECONDS, type Sky } from './weather.ts'
@@ -29,7 +29,7 @@ export type SceneFigures = Reckoning & {
 export type StormReport = { readonly scenes: readonly SceneFigures[]; readonly alerts: readonly string[] }
 
 /** Where buyers shop. The first wallets come again and again; the others are strangers, each of whom is used once. */
-type Town = Stage & {
+type Town = Fixture & {
   readonly talks: Talker
   readonly chance: Chance
   readonly regulars: PrivateKeyAccount[]
@@ -74,7 +74,7 @@ export async function storm({ seed, minutes, scene, log = () => {} }: StormOptio
     const talks = talker()
     undo.push(() => talks.stop())
     const proxy = { chance: chance(seedOf(seed, 0)), slowMs: 500, silentShare: 0 }
-    const set = await stage(undo, {
+    const set = await fixture(undo, {
       buyers: BUYERS,
       proxy,
       films: films.origin,
@@ -172,7 +172,7 @@ async function underWay({ talks }: Town, answers: number, before: number): Promi
 }
 
 /** While its first answer is on its way, from when the lease of whoever gives it may be over. */
-async function sendAgain(task: Task, at: Stage['replicas'][number]): Promise<void> {
+async function sendAgain(task: Task, at: Fixture['replicas'][number]): Promise<void> {
   await pause((LEASE_SECONDS + 1) * 1_000)
   for (let tries = 0; tries < 5 && task.end === undefined && task.signed.length > 0; tries++) {
     await again(task, at)
@@ -193,7 +193,7 @@ const CALM_MS = 700
 async function drainedAtWork(town: Town): Promise<readonly Task[]> {
   const tasks: Task[] = []
   const wallets = town.strangers.splice(0, COUNTERPARTIES + 1)
-  const shop = async (buyer: PrivateKeyAccount, index: number) => {
+  const gateway = async (buyer: PrivateKeyAccount, index: number) => {
     town.drained.add(buyer.address.toLowerCase())
     const wares: readonly Ware[] = index === COUNTERPARTIES ? ['slow picture', 'video'] : ['chat', 'stream']
     const own = Array.from({ length: AT_ONCE }, (_, turn) =>
@@ -206,7 +206,7 @@ async function drainedAtWork(town: Town): Promise<readonly Task[]> {
     await Promise.all(going)
     for (const task of own) if (task.end === 'left') task.end = 'refused'
   }
-  await Promise.all(wallets.map(shop))
+  await Promise.all(wallets.map(gateway))
   return tasks
 }
 
@@ -226,7 +226,7 @@ async function nothingMoreBegins({ talks }: Town): Promise<void> {
   }
 }
 
-const CROWD = 10
+const LOAD = 10
 
 /** Buyers come one after the other, and one fault follows the other, sometimes with a wallet that is drained. */
 async function allWeathers(
@@ -238,7 +238,7 @@ async function allWeathers(
   const buyers = [...town.regulars]
   let isOver = false
 
-  async function shop(): Promise<void> {
+  async function gateway(): Promise<void> {
     while (!isOver) {
       const buyer = buyers.shift()
       if (!buyer) return
@@ -256,7 +256,7 @@ async function allWeathers(
     }
   }
 
-  const shopping = Array.from({ length: CROWD }, shop)
+  const shopping = Array.from({ length: LOAD }, gateway)
   /** The last fault may take its time to mend, and everybody is served after it. */
   const lastAt = endsAt - 45_000
   while (performance.now() < lastAt) {

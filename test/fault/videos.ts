@@ -13,7 +13,7 @@ import { chance, seedOf } from '../simulation/chance.ts'
 import { type Answer, decodeHeader, encodePayment, type Payment, signOffer } from '../server/clients/payer.ts'
 import type { Replica } from './replicas.ts'
 import { type Moment, sentIn } from './rpc_proxy.ts'
-import { bury, type Stage, stage } from './fixture.ts'
+import { bury, type Fixture, fixture } from './fixture.ts'
 import { type Studio, studio } from './studio.ts'
 
 const GENERATIONS = '/api/v1/videos/generations'
@@ -25,10 +25,10 @@ const ORDER = JSON.stringify({
 const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
 const WAIT_MS = 30_000
 const POLL_MS = 100
-const CROWD = 50
+const LOAD = 50
 
 /** What a scene plays with: `a` dies in it, `b` lives on. */
-type World = Stage & {
+type World = Fixture & {
   readonly a: Replica
   readonly b: Replica
   readonly films: Studio
@@ -97,18 +97,18 @@ const scenes: Readonly<Record<string, Scene>> = {
   },
 
   'killed between the mirror and the settlement': (world) =>
-    killedAt(world, ({ stage, question }) => stage === 'asked' && sentIn(question).length > 0),
+    killedAt(world, ({ point: fixture, question }) => fixture === 'asked' && sentIn(question).length > 0),
   'killed between the broadcast and its answer': (world) =>
-    killedAt(world, ({ stage, question }) => stage === 'answered' && sentIn(question).length > 0),
+    killedAt(world, ({ point: fixture, question }) => fixture === 'answered' && sentIn(question).length > 0),
 
   async 'polled by fifty with fifty signatures, at both'({ a, b, films, buyer, expect }) {
     const payment = await sign(b, buyer)
     const poll = (await post(a, payment))?.body.poll_url
     films.finish()
-    const signed = await Promise.all(Array.from({ length: CROWD }, () => sign(b, buyer)))
+    const signed = await Promise.all(Array.from({ length: LOAD }, () => sign(b, buyer)))
     const until = performance.now() + WAIT_MS
     const answers: (Answer | undefined)[] = []
-    while (performance.now() < until && answers.filter((answer) => answer?.status === 200).length < CROWD) {
+    while (performance.now() < until && answers.filter((answer) => answer?.status === 200).length < LOAD) {
       answers.push(...(await Promise.all(signed.map((each, index) => get(index % 2 === 0 ? a : b, poll, each)))))
       await pause(POLL_MS)
     }
@@ -139,7 +139,7 @@ export async function videoFaults({
     const films = studio()
     undo.push(() => films.stop())
     const names = Object.keys(scenes)
-    const set = await stage(undo, {
+    const set = await fixture(undo, {
       buyers: names.length,
       films: films.origin,
       proxy: { chance: chance(seedOf(seed, 0)), slowMs: 0, silentShare: 0 },
@@ -191,7 +191,7 @@ async function audited(world: World, { payment, poll }: Awaited<ReturnType<Scene
 }
 
 /** Clips that no result names. */
-async function unnamed({ media, pool }: Stage): Promise<readonly string[]> {
+async function unnamed({ media, pool }: Fixture): Promise<readonly string[]> {
   const { rows } = await pool.query<{ key: string }>(
     `SELECT m->>'key' AS key FROM calls, json_array_elements(result::json->'media') m WHERE result IS NOT NULL`,
   )

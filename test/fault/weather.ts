@@ -6,10 +6,10 @@ import { rpc } from '../../server/devnet/anvil.ts'
 import { DEVNET_ASSET } from '../../server/devnet/mod.ts'
 import type { Chance } from '../simulation/chance.ts'
 import type { Replica } from './replicas.ts'
-import { bury, type Stage } from './fixture.ts'
+import { bury, type Fixture } from './fixture.ts'
 
 /** `a` and `b` are the two replicas, in any order. `begun` is told when a wrong clock has begun to tick. */
-export type Sky = Stage & {
+export type Sky = Fixture & {
   readonly a: Replica
   readonly b: Replica
   readonly chance: Chance
@@ -61,7 +61,7 @@ async function frozen(replica: Replica, ms: number): Promise<void> {
 }
 
 /** The server is stopped as by a power cut, and comes back on the same port with the same data. */
-async function away(database: Stage['database'], ms: number): Promise<void> {
+async function away(database: Fixture['database'], ms: number): Promise<void> {
   if (!database)
     throw new Error(
       'Postgres can only be stopped where it is our own: DATABASE_URL and DATABASE_URL_TEST must not be set',
@@ -88,7 +88,7 @@ const TOKEN = parseAbi([
 const SINK: Hex = '0x000000000000000000000000000000000000dEaD'
 
 /** A wallet moves everything elsewhere, past the gateway, by a transfer of its own. Resolves when it is empty. */
-export async function drain({ address }: PrivateKeyAccount, { node: { url } }: Pick<Stage, 'node'>): Promise<void> {
+export async function drain({ address }: PrivateKeyAccount, { node: { url } }: Pick<Fixture, 'node'>): Promise<void> {
   const data = encodeFunctionData({ abi: TOKEN, functionName: 'balanceOf', args: [address] })
   const balance = async () =>
     BigInt(await rpc<Hex>(url, 'eth_call', [{ to: DEVNET_ASSET, data }, 'latest']).catch(betweenBlocks))

@@ -22,7 +22,7 @@ const PARTS = [
   '.oxlintrc.json',
 ]
 /** From the fastest to the slowest: a mutant is dead with the first that fails. */
-const STAGES: readonly (readonly string[])[] = [
+const STEPS: readonly (readonly string[])[] = [
   ['test/core/payment', 'test/core/call', 'test/core/gateways_test.ts'],
   ['test/adapters/storage/storage_test.ts', 'test/core/products/wallet', 'test/core/x402', 'test/core/http'],
   ['test/core/products/endpoints_test.ts', 'test/core/gateway_laws_test.ts', 'test/core/products'],
@@ -52,7 +52,7 @@ async function isRed(files: readonly string[]): Promise<boolean> {
 }
 
 async function killerOf(): Promise<string | undefined> {
-  for (const files of STAGES) if (await isRed(files)) return files[0]
+  for (const files of STEPS) if (await isRed(files)) return files[0]
   return undefined
 }
 

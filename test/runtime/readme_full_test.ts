@@ -234,7 +234,7 @@ test('the product that the guide adds in one file is quoted, sold and described'
       .replaceAll("'@sinclair/typebox'", `'${ROOT}/node_modules/@sinclair/typebox/build/esm/index.mjs'`),
   )
   const { poems } = (await import(file)) as { poems: readonly Endpoint[] }
-  const { ports, shop, ...rest } = kit({ endpoints: [...endpoints, ...poems] })
+  const { ports, gateway: farebox, ...rest } = kit({ endpoints: [...endpoints, ...poems] })
   const buyer = rest.buyer()
   const sold = await buyer.buy({ about: 'snow' }, { path: '/api/v1/haiku' })
   expect(sold.status).toBe(200)
@@ -243,7 +243,7 @@ test('the product that the guide adds in one file is quoted, sold and described'
     payment: { status: 'settled' },
     lines: ['first light on snow', expect.any(String), expect.any(String)],
   })
-  const described = await read(await shop.fetch(new Request('http://farebox.test/openapi.json')))
+  const described = await read(await farebox.fetch(new Request('http://farebox.test/openapi.json')))
   expect(described.body.paths['/api/v1/haiku'].post['x-payment-info'].price).toEqual({
     mode: 'fixed',
     currency: 'USD',

@@ -19,7 +19,7 @@ const chain = memoryChain()
 const vendor = scriptedVendor()
 const echo = echoVendor({ countTokens })
 const ports = localPorts({ chain, images: () => vendor, chat: (row) => (row.vendor === 'embedded' ? echo : undefined) })
-const shop = gateway({ ports, label: 'base-sepolia' })
+const farebox = gateway({ ports, label: 'base-sepolia' })
 const wallet = chain.wallet('alice')
 chain.fund(wallet, 1_000_000n)
 
@@ -28,7 +28,7 @@ const signal = AbortSignal.timeout(5_000)
 
 function post(headers: Record<string, string> = {}): Promise<Response> {
   const init = { method: 'POST', body: order, headers: { 'content-type': 'application/json', ...headers } }
-  return shop.fetch(new Request('http://localhost/api/v1/images/generations', init))
+  return farebox.fetch(new Request('http://localhost/api/v1/images/generations', init))
 }
 
 const challenge = await post()
@@ -50,7 +50,7 @@ assert.equal(chain.balanceOf(wallet), 1_000_000n - BigInt(offer.amount))
 
 const [image] = result.data
 assert.equal(image?.backed_up, true)
-const picture = await shop.fetch(new Request(image.url))
+const picture = await farebox.fetch(new Request(image.url))
 assert.equal(picture.headers.get('content-type'), 'image/png')
 
 // The tokenizer is loaded with the first quote that counts.
@@ -61,7 +61,7 @@ async function chat(headers: Record<string, string> = {}): Promise<Response> {
     max_tokens: 64,
     messages: [{ role: 'user', content: 'Hello' }],
   })
-  return await shop.fetch(
+  return await farebox.fetch(
     new Request('http://localhost/api/v1/chat/completions', {
       method: 'POST',
       body,

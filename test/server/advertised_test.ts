@@ -10,12 +10,12 @@ type Operation = { readonly id: string; readonly method: string; readonly path: 
 
 const GATEWAYS = { 'a devnet': devnetGateway, 'a gateway with one vendor': oneVendorGateway }
 
-const get = async ({ shop }: Kit, path: string): Promise<Fields> =>
-  (await read(await shop.fetch(new Request(ORIGIN + path)))).body
+const get = async ({ gateway }: Kit, path: string): Promise<Fields> =>
+  (await read(await gateway.fetch(new Request(ORIGIN + path)))).body
 
-const post = async ({ shop }: Kit, path: string, body: unknown) =>
+const post = async ({ gateway }: Kit, path: string, body: unknown) =>
   await read(
-    await shop.fetch(
+    await gateway.fetch(
       new Request(ORIGIN + path, {
         method: 'POST',
         headers: { 'content-type': 'application/json' },
@@ -66,7 +66,7 @@ for (const [name, open] of Object.entries(GATEWAYS)) {
         const request = exampleOf(operation)
         const isFollowing = /poll|status|calls|responses\.(get|cancel)/.test(operation.id)
         if (!request) expect([operation.id, isFollowing]).toEqual([operation.id, true])
-        if (request) answers.push(`${(await kit.shop.fetch(request)).status} ${operation.id}`)
+        if (request) answers.push(`${(await kit.gateway.fetch(request)).status} ${operation.id}`)
       }
       expect(answers.filter((answer) => !/^(200|402) /.test(answer))).toEqual([])
       expect(answers.length).toBeGreaterThan(25)
@@ -78,7 +78,7 @@ for (const [name, open] of Object.entries(GATEWAYS)) {
       const requests: string[] = []
       for (const { id, method, path, node } of operationsIn(await get(kit, '/openapi.json'))) {
         if (node['x-payment-info'] === undefined && node['x-quote-of'] === undefined) continue
-        const { status } = await kit.shop.fetch(new Request(ORIGIN + path, { method }))
+        const { status } = await kit.gateway.fetch(new Request(ORIGIN + path, { method }))
         requests.push(`${status} ${id}`)
       }
       expect(requests.filter((answer) => !answer.startsWith('402 '))).toEqual([])
@@ -101,7 +101,7 @@ for (const [name, open] of Object.entries(GATEWAYS)) {
         expect([id, amounts.every((amount: unknown) => /^\d+\.\d{6}$/.test(String(amount)))]).toEqual([id, true])
         expect([id, node.requestBody !== undefined || node.parameters.length > 0]).toEqual([id, true])
         expect([id, typeof node.responses[200].content['application/json'].schema]).toEqual([id, 'object'])
-        const challenge = await kit.shop.fetch(new Request(ORIGIN + path, { method }))
+        const challenge = await kit.gateway.fetch(new Request(ORIGIN + path, { method }))
         const { x402Version, accepts, resource, extensions } = decodeHeader(challenge.headers.get('payment-required'))
         const { input, output } = extensions.bazaar.schema.properties
         expect([id, x402Version, accepts.length > 0, typeof resource.url]).toEqual([id, 2, true, 'string'])
@@ -121,9 +121,9 @@ for (const [name, open] of Object.entries(GATEWAYS)) {
       expect([services.length, resources.length]).toEqual([paid, paid])
       const numbers = await get(kit, '/brand/numbers.json')
       expect(numbers.endpoints).toEqual({ paid, free: listed.length - paid })
-      const offered = kit.shop.offered().filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
+      const offered = kit.gateway.offered().filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
       expect(offered.map((endpoint) => endpoint.name)).toEqual(listed.map((each: Fields) => each.name))
-      const docs = await (await kit.shop.fetch(new Request(`${ORIGIN}/docs`))).text()
+      const docs = await (await kit.gateway.fetch(new Request(`${ORIGIN}/docs`))).text()
       for (const endpoint of endpoints.filter(isSold))
         expect([endpoint.name, docs.includes(`<section id="${endpoint.name}">`)]).toEqual([
           endpoint.name,
@@ -143,8 +143,8 @@ describe('a gateway with one vendor', () => {
     expect(marked).toContain('crypto.price')
     expect([...marked, ...sold.map(({ id }) => id)].sort()).toEqual(all.map(({ id }) => id).sort())
     expect(sold.every(({ node }) => node['x-available'] === undefined)).toBe(true)
-    const { shop } = kit
-    expect((await read(await shop.fetch(new Request(`${ORIGIN}/openapi.json?all=yes`)))).status).toBe(400)
+    const { gateway } = kit
+    expect((await read(await gateway.fetch(new Request(`${ORIGIN}/openapi.json?all=yes`)))).status).toBe(400)
   })
 
   test('sells chat and images and nothing else, and its documents name no other product (contract 19.4)', async () => {
@@ -156,7 +156,7 @@ describe('a gateway with one vendor', () => {
       expect.arrayContaining(vendorOfOne.filter((tag) => tag !== 'video')),
     )
     expect(info['x-guidance']).not.toContain('phone')
-    const { body } = await read(await kit.shop.fetch(new Request(`${ORIGIN}/api/v1/phones`)))
+    const { body } = await read(await kit.gateway.fetch(new Request(`${ORIGIN}/api/v1/phones`)))
     expect(body.nearby.join()).not.toContain('phone')
   })
 

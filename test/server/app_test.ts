@@ -6,7 +6,7 @@ import type { ServerLog } from '../../server/log.ts'
 import { decodeHeader, encodePayment, FOX, GENERATIONS, type Kit, kit } from '../kit.ts'
 
 type AccessLine = Parameters<ServerLog['access']>[0]
-type Shop = Kit & {
+type Gateway = Kit & {
   readonly url: string
   readonly access: readonly AccessLine[]
   get(path: string, init?: RequestInit): Promise<Response>
@@ -20,11 +20,11 @@ afterEach(() => {
   for (const server of listening.splice(0)) server.stop(true)
 })
 
-function open(options: Partial<AppOptions> = {}): Shop {
+function open(options: Partial<AppOptions> = {}): Gateway {
   const made = kit()
   const access: AccessLine[] = []
   const log: ServerLog = { ...made.log, access: (line) => access.push(line), flush() {} }
-  const elysia = app({ gateways: [{ gateway: made.shop, hosts: [] }], log, ...options })
+  const elysia = app({ gateways: [{ gateway: made.gateway, hosts: [] }], log, ...options })
   const server = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: elysia.fetch })
   elysia.server = server
   listening.push(server)
@@ -33,7 +33,7 @@ function open(options: Partial<AppOptions> = {}): Shop {
 }
 
 /** Sends bytes that no client library would, and reads until the server hangs up. */
-async function raw({ url }: Shop, lines: readonly string[]): Promise<string> {
+async function raw({ url }: Gateway, lines: readonly string[]): Promise<string> {
   const { port } = new URL(url)
   const { promise, resolve, reject } = Promise.withResolvers<string>()
   let answer = ''
@@ -54,9 +54,9 @@ const list = (header: string | null): string[] => (header ?? '').split(',').map(
 
 describe('browsers', () => {
   test('a preflight allows every payment header, and the one that public clients send by mistake (contract 4.6)', async () => {
-    const shop = open()
+    const gateway = open()
     for (const path of [GENERATIONS, '/api/v1/images/models', '/nowhere']) {
-      const response = await shop.get(path, {
+      const response = await gateway.get(path, {
         method: 'OPTIONS',
         headers: { origin: 'https://app.example', 'access-control-request-method': 'POST' },
       })
@@ -80,7 +80,7 @@ describe('browsers', () => {
   })
 
   test('every reply to a request with an origin may be read, with every header of the protocol that it carries: 200, 402, 404 and 405 (contract 4.5)', async () => {
-    const shop = open()
+    const gateway = open()
     const requests = [
       ['/api/health', {}],
       [GENERATIONS, ORDER],
@@ -88,7 +88,7 @@ describe('browsers', () => {
       ['/api/health', { method: 'DELETE' }],
     ] as const
     const ask = (more: Record<string, string>) =>
-      Promise.all(requests.map(([path, init]) => shop.get(path, { ...init, headers: { ...JSON_TYPE, ...more } })))
+      Promise.all(requests.map(([path, init]) => gateway.get(path, { ...init, headers: { ...JSON_TYPE, ...more } })))
     const replies = await ask({ origin: 'https://app.example' })
     expect(replies.map(({ status }) => status)).toEqual([200, 402, 404, 405])
     for (const { headers } of await ask({})) {
@@ -118,19 +118,21 @@ describe('browsers', () => {
 
 describe('request ids', () => {
   test('a plain one is repeated; anything else is replaced (contract 4.7)', async () => {
-    const shop = open()
+    const gateway = open()
     const idFor = async (given: string) =>
-      (await shop.get('/api/health', { headers: { 'x-request-id': given } })).headers.get('x-request-id')
+      (await gateway.get('/api/health', { headers: { 'x-request-id': given } })).headers.get('x-request-id')
     expect(await idFor('trace-0123.abc_DEF')).toBe('trace-0123.abc_DEF')
     for (const bad of ['short', 'x'.repeat(65), 'has space inside', '<script>alert(1)</script>', 'line\tbreak-in-it'])
       expect(await idFor(bad)).toMatch(/^[0-9a-f]{8}-[0-9a-z]{6}$/)
   })
 
   test('our own differ, and are those of the access log (contract 4.7)', async () => {
-    const shop = open()
-    const ids = await Promise.all([1, 2, 3].map(async () => (await shop.get('/nowhere')).headers.get('x-request-id')))
+    const gateway = open()
+    const ids = await Promise.all(
+      [1, 2, 3].map(async () => (await gateway.get('/nowhere')).headers.get('x-request-id')),
+    )
     expect(new Set(ids).size).toBe(3)
-    expect(shop.access.map(({ id }) => id).sort()).toEqual(ids.map(String).sort())
+    expect(gateway.access.map(({ id }) => id).sort()).toEqual(ids.map(String).sort())
   })
 })
 
@@ -140,16 +142,16 @@ describe('proxies', () => {
     'x-forwarded-host': 'Pay.Example',
     'x-forwarded-proto': 'https',
   }
-  const seen = async (shop: Shop, headers: Record<string, string>) => {
-    const challenge = await shop.get(GENERATIONS, { ...ORDER, headers: { ...JSON_TYPE, ...headers } })
+  const seen = async (gateway: Gateway, headers: Record<string, string>) => {
+    const challenge = await gateway.get(GENERATIONS, { ...ORDER, headers: { ...JSON_TYPE, ...headers } })
     const { resource } = decodeHeader(challenge.headers.get('payment-required'))
-    return { ip: shop.access.at(-1)?.ip, url: resource.url }
+    return { ip: gateway.access.at(-1)?.ip, url: resource.url }
   }
 
   test('from anybody else, forwarded headers mean nothing (contract 1.9, 4.9)', async () => {
     for (const trustedProxies of [[], ['10.0.0.0/8']]) {
-      const shop = open({ trustedProxies })
-      expect(await seen(shop, forwarded)).toEqual({ ip: '127.0.0.1', url: `${shop.url}${GENERATIONS}` })
+      const gateway = open({ trustedProxies })
+      expect(await seen(gateway, forwarded)).toEqual({ ip: '127.0.0.1', url: `${gateway.url}${GENERATIONS}` })
     }
   })
 
@@ -159,30 +161,30 @@ describe('proxies', () => {
       [['10.0.0.0/8'], 1],
       [['127.0.0.0/8'], 0],
     ] as const) {
-      const shop = open({ trustedProxies })
-      await shop.get('/livez')
-      expect(shop.log.lines).toEqual([])
-      for (let n = 0; n < 3; n++) await shop.get('/livez', { headers: { 'x-forwarded-for': '192.0.2.7' } })
-      expect(shop.log.lines.map(({ level, fields }) => [level, fields])).toEqual(
+      const gateway = open({ trustedProxies })
+      await gateway.get('/livez')
+      expect(gateway.log.lines).toEqual([])
+      for (let n = 0; n < 3; n++) await gateway.get('/livez', { headers: { 'x-forwarded-for': '192.0.2.7' } })
+      expect(gateway.log.lines.map(({ level, fields }) => [level, fields])).toEqual(
         Array.from({ length: origins }, () => ['warn', { peer: '127.0.0.1' }]),
       )
     }
   })
 
   test('a configured proxy says who called, and by what name (contract 4.9)', async () => {
-    const shop = open({ trustedProxies: ['127.0.0.0/8'] })
-    expect(await seen(shop, forwarded)).toEqual({ ip: '203.0.113.9', url: `https://pay.example${GENERATIONS}` })
+    const gateway = open({ trustedProxies: ['127.0.0.0/8'] })
+    expect(await seen(gateway, forwarded)).toEqual({ ip: '203.0.113.9', url: `https://pay.example${GENERATIONS}` })
   })
 
   test('the caller is the last hop that is no proxy: what a caller writes in front of it is ignored', async () => {
-    const shop = open({ trustedProxies: ['127.0.0.1', '10.0.0.0/8'] })
-    expect(await seen(shop, { 'x-forwarded-for': '198.51.100.1, 203.0.113.9, 10.1.2.3' })).toMatchObject({
+    const gateway = open({ trustedProxies: ['127.0.0.1', '10.0.0.0/8'] })
+    expect(await seen(gateway, { 'x-forwarded-for': '198.51.100.1, 203.0.113.9, 10.1.2.3' })).toMatchObject({
       ip: '203.0.113.9',
     })
   })
 
   test('the port that a proxy writes behind an address is no part of who calls', async () => {
-    const shop = open({ trustedProxies: ['127.0.0.1', '10.0.0.0/8', '2001:db8:1::/48'] })
+    const gateway = open({ trustedProxies: ['127.0.0.1', '10.0.0.0/8', '2001:db8:1::/48'] })
     const cases = [
       ['203.0.113.9:5000', '203.0.113.9'],
       ['[2001:db8::1]:444', '2001:db8::1'],
@@ -192,24 +194,26 @@ describe('proxies', () => {
       ['203.0.113.9:', '203.0.113.9'],
     ] as const
     for (const [header, ip] of cases)
-      expect([header, await seen(shop, { 'x-forwarded-for': header })]).toMatchObject([header, { ip }])
+      expect([header, await seen(gateway, { 'x-forwarded-for': header })]).toMatchObject([header, { ip }])
   })
 
   test('the public origin wins over every header (contract 1.9)', async () => {
-    const shop = open({ trustedProxies: ['127.0.0.1'], publicOrigin: 'https://images.example' })
-    expect(await seen(shop, forwarded)).toMatchObject({ url: `https://images.example${GENERATIONS}` })
-    expect(await seen(shop, { host: 'evil.example' })).toMatchObject({ url: `https://images.example${GENERATIONS}` })
+    const gateway = open({ trustedProxies: ['127.0.0.1'], publicOrigin: 'https://images.example' })
+    expect(await seen(gateway, forwarded)).toMatchObject({ url: `https://images.example${GENERATIONS}` })
+    expect(await seen(gateway, { host: 'evil.example' })).toMatchObject({ url: `https://images.example${GENERATIONS}` })
   })
 
   test('a forwarded host that is none falls back to the one that was called', async () => {
-    const shop = open({ trustedProxies: ['127.0.0.1'] })
-    expect(await seen(shop, { 'x-forwarded-host': 'not a host' })).toMatchObject({ url: `${shop.url}${GENERATIONS}` })
+    const gateway = open({ trustedProxies: ['127.0.0.1'] })
+    expect(await seen(gateway, { 'x-forwarded-host': 'not a host' })).toMatchObject({
+      url: `${gateway.url}${GENERATIONS}`,
+    })
   })
 
   test('rate windows count the caller, not the proxy', async () => {
-    const shop = open({ trustedProxies: ['127.0.0.1'] })
+    const gateway = open({ trustedProxies: ['127.0.0.1'] })
     const ask = async (ip: string) =>
-      (await shop.get('/api/v1/images/models', { headers: { 'x-forwarded-for': ip } })).status
+      (await gateway.get('/api/v1/images/models', { headers: { 'x-forwarded-for': ip } })).status
     const first = await Promise.all(Array.from({ length: 101 }, () => ask('203.0.113.1')))
     expect(first.filter((status) => status === 429)).toHaveLength(1)
     expect(await ask('203.0.113.2')).toBe(200)
@@ -219,14 +223,14 @@ describe('proxies', () => {
 describe('hosts', () => {
   test('the Host header chooses the gateway, and the first one answers for hosts that nobody names (contract 21.2, 21.7)', async () => {
     const [base, solana] = [kit({ name: 'base' }), kit({ name: 'solana' })]
-    const shop = open({
+    const gateway = open({
       gateways: [
-        { gateway: base.shop, hosts: ['base.example'] },
-        { gateway: solana.shop, hosts: ['Solana.Example', 'solana.example:8080'] },
+        { gateway: base.gateway, hosts: ['base.example'] },
+        { gateway: solana.gateway, hosts: ['Solana.Example', 'solana.example:8080'] },
       ],
     })
     const originAs = async (host: string) =>
-      ((await (await shop.get('/api/health', { headers: { host } })).json()) as { gateway: string }).gateway
+      ((await (await gateway.get('/api/health', { headers: { host } })).json()) as { gateway: string }).gateway
     expect(await originAs('solana.example')).toBe('solana')
     expect(await originAs('SOLANA.example:8080')).toBe('solana')
     expect(await originAs('base.example')).toBe('base')
@@ -236,14 +240,14 @@ describe('hosts', () => {
   test('what a gateway says of itself is under its own name: the process has a public origin for the first one only', async () => {
     const [base, solana, nano] = [kit({ name: 'base' }), kit({ name: 'solana' }), kit({ name: 'nano' })]
     const gateways = [
-      { gateway: base.shop, hosts: ['base.example'] },
-      { gateway: solana.shop, hosts: ['sol.example'] },
-      { gateway: nano.shop, hosts: ['nano.example'], origin: 'https://cheap.example' },
+      { gateway: base.gateway, hosts: ['base.example'] },
+      { gateway: solana.gateway, hosts: ['sol.example'] },
+      { gateway: nano.gateway, hosts: ['nano.example'], origin: 'https://cheap.example' },
     ]
-    const shop = open({ gateways, publicOrigin: 'https://images.example' })
+    const gateway = open({ gateways, publicOrigin: 'https://images.example' })
     const originAs = async (host: string) => {
-      const quoted = await shop.get(GENERATIONS, { ...ORDER, headers: { ...JSON_TYPE, host } })
-      const { servers } = (await (await shop.get('/openapi.json', { headers: { host } })).json()) as {
+      const quoted = await gateway.get(GENERATIONS, { ...ORDER, headers: { ...JSON_TYPE, host } })
+      const { servers } = (await (await gateway.get('/openapi.json', { headers: { host } })).json()) as {
         servers: { url: string }[]
       }
       return [
@@ -267,19 +271,22 @@ describe('hosts', () => {
   })
 
   test('a Host that is no host is a 400 in JSON, and the server goes on (contract 4.16)', async () => {
-    const shop = open()
+    const gateway = open()
     for (const host of ['färe.bøx', 'a b', '[::1', 'x:99999']) {
-      const answer = await raw(shop, ['GET /api/health?key=s3cret HTTP/1.1', `Host: ${host}`])
+      const answer = await raw(gateway, ['GET /api/health?key=s3cret HTTP/1.1', `Host: ${host}`])
       expect(answer).toStartWith('HTTP/1.1 400 ')
       expect(answer).toContain('{"error":"Invalid Host header"}')
     }
-    expect((await shop.get('/api/health')).status).toBe(200)
-    expect(JSON.stringify(shop.access)).not.toContain('s3cret')
+    expect((await gateway.get('/api/health')).status).toBe(200)
+    expect(JSON.stringify(gateway.access)).not.toContain('s3cret')
   })
 
   test('a name in punycode is a host like any other', async () => {
-    const shop = open()
-    const challenge = await shop.get(GENERATIONS, { ...ORDER, headers: { ...JSON_TYPE, host: 'xn--fre-qla.example' } })
+    const gateway = open()
+    const challenge = await gateway.get(GENERATIONS, {
+      ...ORDER,
+      headers: { ...JSON_TYPE, host: 'xn--fre-qla.example' },
+    })
     expect(decodeHeader(challenge.headers.get('payment-required')).resource.url).toBe(
       `http://xn--fre-qla.example${GENERATIONS}`,
     )
@@ -288,9 +295,9 @@ describe('hosts', () => {
 
 describe('paths and methods', () => {
   test('what is not there is a 404 in JSON, the root too', async () => {
-    const shop = open()
+    const gateway = open()
     for (const path of ['/', '/?a=b', '/nowhere', '//', '/%ff/%zz', '/api/v1/images', '/api//health', '/devnet']) {
-      const response = await shop.get(path)
+      const response = await gateway.get(path)
       expect({ path, status: response.status, type: response.headers.get('content-type') }).toEqual({
         path,
         status: 404,
@@ -301,7 +308,7 @@ describe('paths and methods', () => {
   })
 
   test('a wrong method is a 405 in JSON that names the right ones', async () => {
-    const shop = open()
+    const gateway = open()
     const wrong = [
       ['DELETE', '/api/health'],
       ['PUT', GENERATIONS],
@@ -309,7 +316,7 @@ describe('paths and methods', () => {
       ['PROPFIND', '/openapi.json'],
     ]
     for (const [method = '', path = ''] of wrong) {
-      const response = await shop.get(path, { method })
+      const response = await gateway.get(path, { method })
       expect({ method, status: response.status, type: response.headers.get('content-type') }).toEqual({
         method,
         status: 405,
@@ -321,22 +328,22 @@ describe('paths and methods', () => {
   })
 
   test('HEAD is GET without its body, and a probe of what is sold', async () => {
-    const shop = open()
+    const gateway = open()
     for (const [path = '', status] of [
       ['/api/health', 200],
       ['/openapi.json', 200],
       [GENERATIONS, 402],
       ['/nowhere', 404],
     ] as const) {
-      const response = await shop.get(path, { method: 'HEAD' })
+      const response = await gateway.get(path, { method: 'HEAD' })
       expect({ path, status: response.status, body: await response.text() }).toEqual({ path, status, body: '' })
     }
   })
 
   test('a payment header of 15,000 bytes reaches the gateway and is answered with a fresh challenge', async () => {
-    const shop = open()
+    const gateway = open()
     for (const name of PAYMENT_HEADERS) {
-      const response = await shop.get(GENERATIONS, {
+      const response = await gateway.get(GENERATIONS, {
         ...ORDER,
         headers: { ...JSON_TYPE, [name]: encodePayment({ x402Version: 2, junk: 'x'.repeat(11_200) }).slice(0, 15_000) },
       })
@@ -358,11 +365,11 @@ describe('paths and methods', () => {
 
 describe('a purchase over HTTP', () => {
   test('challenge, payment, result and hosted image, under the origin that was called', async () => {
-    const shop = open()
-    const buyer = shop.buyer()
-    const challenge = await shop.get(GENERATIONS, ORDER)
+    const gateway = open()
+    const buyer = gateway.buyer()
+    const challenge = await gateway.get(GENERATIONS, ORDER)
     const payment = buyer.sign({ status: 402, headers: challenge.headers, body: await challenge.json() })
-    const paid = await shop.get(GENERATIONS, {
+    const paid = await gateway.get(GENERATIONS, {
       ...ORDER,
       headers: { ...JSON_TYPE, 'payment-signature': encodePayment(payment) },
     })
@@ -371,7 +378,7 @@ describe('a purchase over HTTP', () => {
     expect(body.payment.status).toBe('settled')
     expect(buyer.balance()).toBe(100_000_000n - 22_000n)
     const [image] = body.data
-    expect(image?.url).toStartWith(`${shop.url}/api/media/images/`)
+    expect(image?.url).toStartWith(`${gateway.url}/api/media/images/`)
     const media = await fetch(image?.url ?? '')
     expect(media.headers.get('content-type')).toBe('image/png')
     expect(media.headers.get('cache-control')).toContain('immutable')
@@ -380,7 +387,7 @@ describe('a purchase over HTTP', () => {
 
 describe('the access log', () => {
   test('one line per request with method, path, status, time and address, and nothing that was sent in confidence', async () => {
-    const shop = open()
+    const gateway = open()
     const secrets = {
       authorization: 'Bearer s3cret',
       'x-api-key': 's3cret',
@@ -388,12 +395,12 @@ describe('the access log', () => {
       cookie: 's3cret=1',
       'user-agent': 's3cret',
     }
-    await shop.get(`${GENERATIONS}?key=s3cret&sig=s3cret`, {
+    await gateway.get(`${GENERATIONS}?key=s3cret&sig=s3cret`, {
       method: 'POST',
       headers: { ...JSON_TYPE, ...secrets },
       body: JSON.stringify({ ...FOX, prompt: 's3cret' }),
     })
-    expect(shop.access).toEqual([
+    expect(gateway.access).toEqual([
       {
         id: expect.any(String),
         method: 'POST',
@@ -403,7 +410,7 @@ describe('the access log', () => {
         ip: '127.0.0.1',
       },
     ])
-    expect(JSON.stringify([shop.access, shop.log.lines])).not.toMatch(/s3cret|czNjcmV0/)
+    expect(JSON.stringify([gateway.access, gateway.log.lines])).not.toMatch(/s3cret|czNjcmV0/)
   })
 })
 
@@ -411,11 +418,11 @@ describe('/devnet', () => {
   const devnet = (origin: string) => ({ network: 'eip155:84532', gateways: [{ base_url: origin }] })
 
   test('shows the local chain where there is one, and is never kept by a cache (contract 21.7)', async () => {
-    const shop = open({ devnet })
-    const response = await shop.get('/devnet?x=1')
+    const gateway = open({ devnet })
+    const response = await gateway.get('/devnet?x=1')
     expect(response.headers.get('cache-control')).toBe('no-store')
-    expect(await response.json()).toEqual({ network: 'eip155:84532', gateways: [{ base_url: shop.url }] })
-    expect((await shop.get('/devnet', { method: 'HEAD' })).status).toBe(200)
+    expect(await response.json()).toEqual({ network: 'eip155:84532', gateways: [{ base_url: gateway.url }] })
+    expect((await gateway.get('/devnet', { method: 'HEAD' })).status).toBe(200)
   })
 
   test('a wrong method on it is a 405 in JSON', async () => {
@@ -428,10 +435,10 @@ describe('/devnet', () => {
   })
 
   test('it is not there where the money is real (contract 21.7)', async () => {
-    const shop = open()
-    const response = await shop.get('/devnet')
+    const gateway = open()
+    const response = await gateway.get('/devnet')
     expect(response.status).toBe(404)
     expect(await response.text()).not.toContain('private_key')
-    expect(await (await shop.get('/openapi.json')).text()).not.toContain('devnet')
+    expect(await (await gateway.get('/openapi.json')).text()).not.toContain('devnet')
   })
 })

@@ -16,12 +16,12 @@ afterAll(() => {
   for (const server of listening) server.stop(true)
 })
 
-function serve({ shop }: Kit): string {
+function serve({ gateway }: Kit): string {
   let callers = 0
   const server = Bun.serve({
     port: 0,
     hostname: '127.0.0.1',
-    fetch: (request) => shop.fetch(request, { ip: `192.0.2.${callers++}` }),
+    fetch: (request) => gateway.fetch(request, { ip: `192.0.2.${callers++}` }),
   })
   listening.push(server)
   return `http://127.0.0.1:${server.port}`

@@ -96,9 +96,9 @@ function gatewayOf(terms: readonly Terms[], chain = memoryChain()) {
 }
 
 /** The gateway behind its HTTP side, under a public name. */
-function served(shop: Gateway, publicOrigin: string) {
+function served(gateway: Gateway, publicOrigin: string) {
   const { fetch } = app({
-    gateways: [{ gateway: shop, hosts: [] }],
+    gateways: [{ gateway, hosts: [] }],
     log: { info() {}, warn() {}, alert() {}, access() {}, flush() {} } as never,
     publicOrigin,
   })
@@ -116,8 +116,8 @@ const stretched = (path: string) =>
     : path
 
 async function challengesOf(terms: readonly Terms[], origin: string) {
-  const { shop, ports } = gatewayOf(terms)
-  const get = served(shop, origin)
+  const { gateway, ports } = gatewayOf(terms)
+  const get = served(gateway, origin)
   const found: { name: string; size: number; text: string; headers: Headers }[] = []
   for (const endpoint of endpoints.filter(isSold)) {
     const trial = await pricedTrial(endpoint, {
@@ -234,11 +234,11 @@ describe('a 402', () => {
 
   test('of a poll, unpaid and refused', async () => {
     const chain = memoryChain()
-    const { buyer, shop, idle } = kit({ inlineMs: 0, chain })
+    const { buyer, gateway, idle } = kit({ inlineMs: 0, chain })
     const alice = buyer()
     const { body } = await alice.buy()
     await idle()
-    const get = served(shop, ORIGINS[1] as string)
+    const get = served(gateway, ORIGINS[1] as string)
     const headers = { ...BROWSER, ...TRACED }
     const path = new URL(body.poll_url, ORIGINS[1]).pathname + new URL(body.poll_url, ORIGINS[1]).search
     chain.simulate('refused')

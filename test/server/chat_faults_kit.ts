@@ -135,7 +135,7 @@ const bases: Readonly<Record<string, string>> = {
 }
 
 /** A gateway over memory adapters and the real adapter of the site's protocol, and a buyer in front of it. */
-export async function shopAt({ surface, protocol, model }: Site, upstream: Upstream) {
+export async function gatewayAt({ surface, protocol, model }: Site, upstream: Upstream) {
   const vendorLog = testLog()
   const chatVendor = makerOf(
     'chat',

@@ -9,7 +9,7 @@ import {
   ANSWER,
   type Saying,
   SECRET,
-  shopAt,
+  gatewayAt,
   type Site,
   SITES,
   type Surface,
@@ -239,23 +239,26 @@ async function expectReads(response: Response, { surface, reads }: { surface: Su
   expect(decodeHeader(response.headers.get('payment-response'))).toMatchObject({ success: false, transaction: '' })
 }
 
-type Shop = Awaited<ReturnType<typeof shopAt>>
-type Signed = Awaited<ReturnType<Shop['sign']>>
+type Gateway = Awaited<ReturnType<typeof gatewayAt>>
+type Signed = Awaited<ReturnType<Gateway['sign']>>
 
 /** The fault is gone: the signed request that met it is answered, and charged once, whatever comes after. */
-async function expectRecovery(shop: Shop, { payment, stream }: { payment: Signed; stream: boolean }): Promise<void> {
+async function expectRecovery(
+  gateway: Gateway,
+  { payment, stream }: { payment: Signed; stream: boolean },
+): Promise<void> {
   upstream.be({ kind: 'well' })
-  const before = shop.alice.balance()
-  expect(shop.chain.transfers).toEqual([])
-  const response = await shop.ask(stream, payment)
+  const before = gateway.alice.balance()
+  expect(gateway.chain.transfers).toEqual([])
+  const response = await gateway.ask(stream, payment)
   const text = await response.text()
   expect(response.status).toBe(200)
   if (stream) expect(text).toContain(': payment-response ')
   if (!stream) expect([text.includes(ANSWER), response.headers.has('payment-response')]).toEqual([true, true])
-  await (await shop.ask(stream, payment)).text()
-  await shop.idle()
-  expect(shop.chain.transfers).toHaveLength(1)
-  expect(before - shop.alice.balance()).toBe(BigInt(payment.accepted.amount))
+  await (await gateway.ask(stream, payment)).text()
+  await gateway.idle()
+  expect(gateway.chain.transfers).toHaveLength(1)
+  expect(before - gateway.alice.balance()).toBe(BigInt(payment.accepted.amount))
 }
 
 /** In the quick tests each surface over one vendor, all vendors among them. */
@@ -274,11 +277,11 @@ describe.each(SITES.filter(({ name }) => isFull || QUICK.includes(name)))('$name
     '$name (contract 3.11, 3.20, 6.54, 6.55, 6.56, 7.9, 7.15, 7.24)',
     async ({ replies, reads, wait, alerts, requestCount = 1, streams = [false, true] }) => {
       for (const stream of streams) {
-        const shop = await shopAt(site, upstream)
-        const payment = await shop.sign(stream)
+        const gateway = await gatewayAt(site, upstream)
+        const payment = await gateway.sign(stream)
         upstream.be({ kind: 'says', error: replies[tongue] as Saying })
         const before = upstream.requestCount()
-        const response = await shop.ask(stream, payment)
+        const response = await gateway.ask(stream, payment)
         await expectReads(response, { surface, reads })
         expect(upstream.requestCount() - before).toBe(requestCount)
         if (wait !== undefined)
@@ -286,43 +289,43 @@ describe.each(SITES.filter(({ name }) => isFull || QUICK.includes(name)))('$name
             String(wait),
             'maker-x',
           ])
-        expect(shop.alerts().length > 0).toBe(alerts ?? false)
-        await expectRecovery(shop, { payment, stream })
+        expect(gateway.alerts().length > 0).toBe(alerts ?? false)
+        await expectRecovery(gateway, { payment, stream })
       }
     },
   )
 
   test.each(['malformed', 'disconnects'] as const)('an upstream that %s before its first word', async (kind) => {
     for (const stream of [false, true]) {
-      const shop = await shopAt(site, upstream)
-      const payment = await shop.sign(stream)
+      const gateway = await gatewayAt(site, upstream)
+      const payment = await gateway.sign(stream)
       upstream.be({ kind })
-      await expectReads(await shop.ask(stream, payment), { surface, reads: DOWN })
-      await expectRecovery(shop, { payment, stream })
+      await expectReads(await gateway.ask(stream, payment), { surface, reads: DOWN })
+      await expectRecovery(gateway, { payment, stream })
     }
   })
 
   test('a stream whose first event is an error is a status', async () => {
-    const shop = await shopAt(site, upstream)
-    const payment = await shop.sign(true)
+    const gateway = await gatewayAt(site, upstream)
+    const payment = await gateway.sign(true)
     upstream.be({ kind: 'streams', events: errors[chatFormatOf(site)], goesOn: Promise.resolve(), last: '' })
-    await expectReads(await shop.ask(true, payment), { surface, reads: DOWN })
-    await expectRecovery(shop, { payment, stream: true })
+    await expectReads(await gateway.ask(true, payment), { surface, reads: DOWN })
+    await expectRecovery(gateway, { payment, stream: true })
   })
 
   test.each(Object.entries(NOTHING))('a stream of nothing but %s is a status with Retry-After', async (_, nothing) => {
-    const shop = await shopAt(site, upstream)
-    const payment = await shop.sign(true)
+    const gateway = await gatewayAt(site, upstream)
+    const payment = await gateway.sign(true)
     upstream.be({ kind: 'streams', events: nothing(chatFormatOf(site)), goesOn: Promise.resolve(), last: '' })
-    const response = await shop.ask(true, payment)
+    const response = await gateway.ask(true, payment)
     expect(response.headers.get('retry-after')).toBe('5')
     await expectReads(response, { surface, reads: DOWN })
-    await expectRecovery(shop, { payment, stream: true })
+    await expectRecovery(gateway, { payment, stream: true })
   })
 
   test('a stream that is refused after it has named its speaker is refused in the words of its vendor', async () => {
-    const shop = await shopAt(site, upstream)
-    const payment = await shop.sign(true)
+    const gateway = await gatewayAt(site, upstream)
+    const payment = await gateway.sign(true)
     const format = chatFormatOf(site)
     upstream.be({
       kind: 'streams',
@@ -330,15 +333,15 @@ describe.each(SITES.filter(({ name }) => isFull || QUICK.includes(name)))('$name
       goesOn: Promise.resolve(),
       last: '',
     })
-    const response = await shop.ask(true, payment)
+    const response = await gateway.ask(true, payment)
     expect([response.headers.get('retry-after'), response.headers.get('x-ratelimit-source')]).toEqual(['30', 'maker-x'])
     await expectReads(response, { surface, reads: (ROWS[0] as Row).reads })
-    await expectRecovery(shop, { payment, stream: true })
+    await expectRecovery(gateway, { payment, stream: true })
   })
 
   test('a stream that names its speaker and hangs is 504 when its time is over, and its upstream is left', async () => {
-    const shop = await shopAt(site, upstream)
-    const payment = await shop.sign(true)
+    const gateway = await gatewayAt(site, upstream)
+    const payment = await gateway.sign(true)
     const [sent, more] = [door(), door()]
     upstream.be({
       kind: 'streams',
@@ -347,9 +350,9 @@ describe.each(SITES.filter(({ name }) => isFull || QUICK.includes(name)))('$name
       last: '',
       onSent: sent.open,
     })
-    const requestCount = shop.ask(true, payment)
+    const requestCount = gateway.ask(true, payment)
     await sent.passed
-    await shop.streamed(120_000)
+    await gateway.streamed(120_000)
     await expectReads(await requestCount, {
       surface,
       reads: {
@@ -360,19 +363,19 @@ describe.each(SITES.filter(({ name }) => isFull || QUICK.includes(name)))('$name
       },
     })
     more.open()
-    await expectRecovery(shop, { payment, stream: true })
+    await expectRecovery(gateway, { payment, stream: true })
   })
 
   test.each(['an error', 'a disconnect', 'silence'] as const)(
     'a stream that has begun and ends with %s ends with an error event, unsettled (contract 3.18, 6.51)',
     async (end) => {
-      const shop = await shopAt(site, upstream)
-      const payment = await shop.sign(true)
+      const gateway = await gatewayAt(site, upstream)
+      const payment = await gateway.sign(true)
       const format = chatFormatOf(site)
       const more = door()
       const last = { 'an error': errors[format], 'a disconnect': 'disconnects', silence: '' }[end]
       upstream.be({ kind: 'streams', events: whenAnswerStarts[format].join(''), goesOn: more.passed, last })
-      const response = await shop.ask(true, payment)
+      const response = await gateway.ask(true, payment)
       expect([response.status, response.headers.get('content-type')]).toEqual([200, 'text/event-stream; charset=utf-8'])
       const reader = reading(response)
       const first = await reader.next()
@@ -383,8 +386,8 @@ describe.each(SITES.filter(({ name }) => isFull || QUICK.includes(name)))('$name
       expect(text).not.toContain(SECRET)
       expect(text).not.toContain('payment-response')
       expect(text).not.toContain('[DONE]')
-      await shop.idle()
-      await expectRecovery(shop, { payment, stream: true })
+      await gateway.idle()
+      await expectRecovery(gateway, { payment, stream: true })
     },
   )
 })
@@ -392,12 +395,12 @@ describe.each(SITES.filter(({ name }) => isFull || QUICK.includes(name)))('$name
 test.each(SITES.filter(({ surface, tongue }) => surface === 'chat' && tongue === 'gemini'))(
   '$name: a model that declines is an answer, and paid',
   async (site) => {
-    const shop = await shopAt(site, upstream)
-    const payment = await shop.sign(false)
+    const gateway = await gatewayAt(site, upstream)
+    const payment = await gateway.sign(false)
     upstream.be({ kind: 'well', finish: 'content_filter' })
-    const response = await shop.ask(false, payment)
+    const response = await gateway.ask(false, payment)
     expect(await response.json()).toMatchObject({ choices: [{ finish_reason: 'content_filter' }] })
-    expect([response.status, shop.chain.transfers.length]).toEqual([200, 1])
+    expect([response.status, gateway.chain.transfers.length]).toEqual([200, 1])
   },
 )
 

@@ -61,7 +61,7 @@ for (const [what, bytes] of Object.entries(openings)) {
     `health answers a process of 400 descriptors while 600 connections have sent ${what}`,
     async () => {
       const child = Bun.spawn(
-        ['sh', '-c', `ulimit -n 400; exec "${process.execPath}" ${import.meta.dir}/crowded_child.ts`],
+        ['sh', '-c', `ulimit -n 400; exec "${process.execPath}" ${import.meta.dir}/loaded_child.ts`],
         { stdout: 'pipe', stderr: 'ignore' },
       )
       const sockets: Socket[] = []

@@ -21,7 +21,7 @@ function open(
   const made = kit(setup)
   const answered = Promise.withResolvers<AccessLine>()
   const log: ServerLog = { ...made.log, access: (line) => answered.resolve(line), flush() {} }
-  const elysia = app({ gateways: [{ gateway: made.shop, hosts: [] }], log, ...options })
+  const elysia = app({ gateways: [{ gateway: made.gateway, hosts: [] }], log, ...options })
   const server = Bun.serve({ port: 0, hostname, fetch: elysia.fetch })
   elysia.server = server
   listening.push(server)

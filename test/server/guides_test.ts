@@ -142,13 +142,13 @@ describe('/docs/guide/', () => {
       app({ gateways: [{ gateway, hosts: [] }], log: { ...kit().log, access: () => {}, flush: () => {} } })
     const ask = async (elysia: ReturnType<typeof open>, init?: RequestInit) =>
       (await elysia.fetch(new Request(`${ORIGIN}/docs/guide/quickstart`, init))).status
-    const visible = open(kit().shop)
+    const visible = open(kit().gateway)
     expect([
       await ask(visible),
       await ask(visible, { method: 'HEAD' }),
       await ask(visible, { method: 'POST' }),
     ]).toEqual([200, 200, 404])
-    expect(await ask(open(kit({ hidden: ['docs'] }).shop))).toBe(404)
+    expect(await ask(open(kit({ hidden: ['docs'] }).gateway))).toBe(404)
     expect(await ask(open(retiredGateway('old')))).toBe(404)
   })
 })

@@ -145,15 +145,15 @@ describe('figures', () => {
   })
 
   test('what a poll and what the sweep find out about money counts once, whoever finds it', async () => {
-    const { figures, buyer, chain, clock, shop } = counting()
+    const { figures, buyer, chain, clock, gateway } = counting()
     const alice = buyer()
     chain.simulate('late')
     await alice.buy()
     expect(await figures()).toMatchObject({ 'settlements_total{outcome="unknown"}': 1 })
     chain.deliver()
     await clock.advance(60_000)
-    await shop.maintain()
-    await shop.maintain()
+    await gateway.maintain()
+    await gateway.maintain()
     expect(await figures()).toMatchObject({
       'settlements_total{outcome="unknown"}': 1,
       'settlements_total{outcome="settled"}': 1,
@@ -202,10 +202,10 @@ describe('figures', () => {
   })
 
   test('a label is a name of the menu: callers cannot add one', async () => {
-    const { counted, shop, buyer } = counting()
+    const { counted, gateway, buyer } = counting()
     for (const path of ['/nowhere', '/"} 1', '/api/v1/chat/%22%0a', '/api/jobs/x"', '/api/v1/stocks/zz"/list'])
-      await shop.fetch(new Request(`http://farebox.test${path}`))
-    await shop.fetch(new Request('http://farebox.test/api/health', { method: 'DELETE' }))
+      await gateway.fetch(new Request(`http://farebox.test${path}`))
+    await gateway.fetch(new Request('http://farebox.test/api/health', { method: 'DELETE' }))
     await buyer().ask({ ...FOX, model: 'no/such"model' })
     const names = new Set([...endpoints.map(({ name }) => name), 'none'])
     const requests = await requestsOf({ counted })
@@ -265,8 +265,8 @@ describe('the route', () => {
     )
     const quiet = () => {}
     const gateways = [
-      { gateway: base!.shop, hosts: ['base.example'] },
-      { gateway: other!.shop, hosts: ['other.example'] },
+      { gateway: base!.gateway, hosts: ['base.example'] },
+      { gateway: other!.gateway, hosts: ['other.example'] },
     ]
     const log = { info: quiet, warn: quiet, alert: quiet, access: quiet, flush: quiet }
     const elysia = app({ gateways, log, ...(!isSecret && { metrics: { token: TOKEN, scrape: counted.scrape } }) })

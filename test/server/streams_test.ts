@@ -26,7 +26,7 @@ async function served(answer: ChatAnswer, options: KitOptions = {}) {
   }
   const subject = await table(undefined, { chatVendor: { format: 'chat', ask: async () => watched }, ...options })
   const elysia = app({
-    gateways: [{ gateway: subject.shop, hosts: [] }],
+    gateways: [{ gateway: subject.gateway, hosts: [] }],
     log: { ...subject.log, access() {}, flush() {} },
   })
   const server = Bun.serve({

@@ -143,8 +143,8 @@ function beforeAnyRun(): World {
 const MAX_TOKENS = 64_000
 
 /** The offer is read off a real 402. */
-function productOf(name: Product['name'], { path, body }: Pick<Product, 'path' | 'body'>, shop: Gateway): Product {
-  const pending = shop.handle(requestOf('POST', path, { body }), { ip: '', gone: NEVER })
+function productOf(name: Product['name'], { path, body }: Pick<Product, 'path' | 'body'>, gateway: Gateway): Product {
+  const pending = gateway.handle(requestOf('POST', path, { body }), { ip: '', gone: NEVER })
   drainMicrotasks()
   const reply = peek(pending) as Reply
   const { accepts } = JSON.parse(String(reply.body)) as { accepts: [Offer] }

@@ -359,9 +359,9 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
 
     boot() {
       const index = world.processes.length
-      const shop = setup.gateways[index]
-      if (!shop) throw new Error('too many processes')
-      const process: Process = { index, gateway: shop, isAlive: true, isMaintaining: false, isFrozen: false, skewMs: 0 }
+      const gateway = setup.gateways[index]
+      if (!gateway) throw new Error('too many processes')
+      const process: Process = { index, gateway, isAlive: true, isMaintaining: false, isFrozen: false, skewMs: 0 }
       world.processes.push(process)
       world.say(() => `${ownerOf(index)} starts`)
       if (!world.isSingle || index === 0) return process
@@ -369,7 +369,7 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
       world.isCalm = true
       world.start(
         { name: `${ownerOf(index)} takes over`, kind: 'start', process },
-        async () => void (await shop.takeOver()),
+        async () => void (await gateway.takeOver()),
       )
       world.isCalm = wasCalm
       return process

@@ -20,7 +20,7 @@ const SEARCH = '/api/v1/search'
 describe('an answer that its caller waits for', () => {
   test('can neither be polled nor cancelled: it would be free', async () => {
     const pieces = chatPieces(deltaChunk({ role: 'assistant', content: 'Hello' }))
-    const { post, signed, shop, chain, idle } = await table(async () => pieces.answer)
+    const { post, signed, gateway, chain, idle } = await table(async () => pieces.answer)
     const order = { model: 'vendor-a/chat-5.4-mini', input: 'hi', stream: true }
     const response = await post(order, { path: RESPONSES, payment: await signed(order, { path: RESPONSES }) })
     const reader = reading(response)
@@ -30,7 +30,7 @@ describe('an answer that its caller waits for', () => {
       ['GET', id],
       ['POST', `${id}/cancel`],
     ] as const) {
-      expect((await shop.fetch(new Request(`http://farebox.test${RESPONSES}/${path}`, { method }))).status).toBe(404)
+      expect((await gateway.fetch(new Request(`http://farebox.test${RESPONSES}/${path}`, { method }))).status).toBe(404)
     }
     for (const piece of [chunk({}, { finish: 'stop' }), usageChunk(USAGE), DONE]) pieces.push(piece)
     pieces.end()
@@ -41,11 +41,11 @@ describe('an answer that its caller waits for', () => {
 
   test('is paid for as far as it went when the gateway stops', async () => {
     const pieces = chatPieces(deltaChunk({ role: 'assistant', content: 'Hello' }))
-    const { post, signed, shop, chain, idle } = await table(async () => pieces.answer)
+    const { post, signed, gateway, chain, idle } = await table(async () => pieces.answer)
     const reader = reading(await post(STREAM, { payment: await signed() }))
     expect(await reader.next()).toContain('Hello')
     const rest = reader.rest()
-    shop.drain()
+    gateway.drain()
     expect(await rest).toContain('The gateway is stopping')
     await idle()
     expect([chain.transfers.length, pieces.isCancelled()]).toEqual([1, true])
@@ -154,9 +154,9 @@ test('five searches that nobody collected are forgotten after a day (contract 1.
 })
 
 test('HEAD tells the length that GET would have', async () => {
-  const { shop } = kit()
+  const { gateway } = kit()
   for (const path of ['/api/v1/models', '/robots.txt']) {
-    const at = (method: string) => shop.fetch(new Request(`http://farebox.test${path}`, { method }))
+    const at = (method: string) => gateway.fetch(new Request(`http://farebox.test${path}`, { method }))
     const length = (await (await at('GET')).arrayBuffer()).byteLength
     expect([path, (await at('HEAD')).headers.get('content-length')]).toEqual([path, String(length)])
   }

@@ -213,7 +213,7 @@ describe('on a sale, a payment', () => {
   for (const bad of [...strangers, ...unspendable]) {
     test(`${bad.name} is ${bad.code} with a fresh challenge, starts nothing and costs nothing (contract 1.17, 1.19, 1.20, 1.21, 1.22)`, async () => {
       const subject = kit()
-      const { shop, chain, vendor, ports, log } = subject
+      const { gateway, chain, vendor, ports, log } = subject
       const alice = subject.buyer()
       const header = encoded(bad.make(alice, await alice.ask(), subject))
       const before = [alice.balance(), chain.transfers.length]
@@ -223,7 +223,7 @@ describe('on a sale, a payment', () => {
           headers: { 'content-type': 'application/json', [name]: header },
           body: JSON.stringify(FOX),
         })
-        const answer = await read(await shop.fetch(request))
+        const answer = await read(await gateway.fetch(request))
         expectRejection(answer, bad)
         expect(answer.body.job_id).toBeUndefined()
       }
@@ -285,14 +285,14 @@ describe('on a sale, a payment', () => {
   })
 
   test('that is random bytes is never a 5xx', async () => {
-    const { shop, log } = kit()
+    const { gateway, log } = kit()
     let state = 7
     const random = () => (state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0)
     for (let i = 0; i < 300; i++) {
       const text = String.fromCharCode(...Array.from({ length: random() % 90 }, () => 33 + (random() % 94)))
       const headers = { 'content-type': 'application/json', 'x-payment': i % 2 === 0 ? text : btoa(text) }
       expect(
-        (await shop.fetch(new Request(ORIGIN + GENERATIONS, { method: 'POST', headers, body: JSON.stringify(FOX) })))
+        (await gateway.fetch(new Request(ORIGIN + GENERATIONS, { method: 'POST', headers, body: JSON.stringify(FOX) })))
           .status,
       ).toBe(402)
     }
@@ -309,7 +309,7 @@ describe('on a poll, a payment', () => {
       const { body: bought } = await alice.buy(FOX, { payment: alice.sign(challenge) })
       const header = encoded(bad.make(alice, challenge, subject))
       const request = new Request(`${ORIGIN}${GENERATIONS}/${bought.id}`, { headers: { 'payment-signature': header } })
-      const answer = await read(await subject.shop.fetch(request))
+      const answer = await read(await subject.gateway.fetch(request))
       expectRejection(answer, bad)
       expect([answer.body.job_id, answer.body.model]).toEqual([bought.id, FOX.model])
       expect(subject.chain.transfers).toHaveLength(1)

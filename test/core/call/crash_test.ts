@@ -9,11 +9,11 @@ import { type Blow, injected } from '../fault_injection.ts'
  */
 type Recovery = 'takeOver' | 'leases' | 'survival'
 
-async function recover({ clock, ports }: Kit, shop: Gateway, recovery: Recovery): Promise<void> {
-  if (recovery === 'takeOver') await shop.takeOver()
+async function recover({ clock, ports }: Kit, gateway: Gateway, recovery: Recovery): Promise<void> {
+  if (recovery === 'takeOver') await gateway.takeOver()
   if (recovery === 'takeOver') expect(await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10)).toEqual([])
   for (const ms of [29_000, 1_000, 29_000, 16_000]) {
-    const sweep = recovery === 'survival' ? [shop.renew, shop.maintain] : [shop.maintain]
+    const sweep = recovery === 'survival' ? [gateway.renew, gateway.maintain] : [gateway.maintain]
     await clock.advance(ms)
     // One that fails is made up for by the next, as in the server.
     for (const step of sweep) await step().catch(() => {})
@@ -24,14 +24,16 @@ async function recover({ clock, ports }: Kit, shop: Gateway, recovery: Recovery)
 async function insist(
   { clock }: Kit,
   alice: Buyer,
-  at: { payment: Payment; shop: Gateway; pollUrl?: string | undefined },
+  at: { payment: Payment; gateway: Gateway; pollUrl?: string | undefined },
 ): Promise<Answer> {
-  const { shop } = at
+  const { gateway } = at
   let { payment, pollUrl } = at
   const trail: unknown[] = []
   for (let round = 0; round < 8; round++) {
     const answer =
-      pollUrl === undefined ? await alice.buy(FOX, { payment, shop }) : await alice.poll(pollUrl, payment, { shop })
+      pollUrl === undefined
+        ? await alice.buy(FOX, { payment, gateway })
+        : await alice.poll(pollUrl, payment, { gateway })
     trail.push([answer.status, answer.body])
     await clock.settle()
     if (answer.status === 200 && answer.body.data) return answer
@@ -48,7 +50,7 @@ type Story = {
   tell(
     kit: Kit,
     alice: Buyer,
-    at: { shop: Gateway; payment: Payment },
+    at: { gateway: Gateway; payment: Payment },
   ): Promise<{ pollUrl?: string | undefined; payment?: Payment }>
   /** Fewest questions that a process which survives asks: a harness that counts nothing proves nothing. */
   readonly least: number
@@ -91,7 +93,7 @@ const stories: Readonly<Record<string, Story>> = {
     async tell(kit, alice, at) {
       kit.chain.simulate('dropped')
       const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
-      await Promise.race([at.shop.maintain().catch(() => {}), kit.clock.settle()])
+      await Promise.race([at.gateway.maintain().catch(() => {}), kit.clock.settle()])
       return { pollUrl }
     },
   },
@@ -131,16 +133,16 @@ async function play(
   const first = alice.sign(await alice.ask())
   const doomed = injected(ports, { ...blow, kills: recovery !== 'survival' })
   const old = restart({ workerId: 'first', ports: doomed.ports })
-  const purchase = await tell(subject, alice, { shop: old, payment: first })
+  const purchase = await tell(subject, alice, { gateway: old, payment: first })
   const [isFaultInjected, requests] = [doomed.isFaultInjected(), [...doomed.requests]]
   const label = `${isFaultInjected ? `struck ${blow.after ? 'after' : 'before'} ${requests[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
 
-  const shop = recovery === 'survival' ? old : restart({ workerId: 'second' })
-  await recover(subject, shop, recovery)
+  const gateway = recovery === 'survival' ? old : restart({ workerId: 'second' })
+  await recover(subject, gateway, recovery)
   const [paid, jobs] = [chain.transfers.length, vendor.jobs.length]
   const { status, body } = await insist(subject, alice, {
     payment: purchase.payment ?? first,
-    shop,
+    gateway,
     pollUrl: purchase.pollUrl,
   }).catch((error: Error) => {
     throw new Error(`${label}: ${error.message}`)
@@ -154,7 +156,7 @@ async function play(
     99_978_000n,
   ])
   if (paid === 1) expect([label, vendor.jobs.length]).toEqual([label, jobs])
-  await shop.maintain()
+  await gateway.maintain()
   const left = [
     await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 10),
     await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10),

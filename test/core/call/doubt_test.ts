@@ -33,9 +33,9 @@ describe('a settlement of unknown outcome', () => {
 
   test('is found out by tend() with the same authorization: one transfer, whatever became of the first', async () => {
     for (const weather of ['landed', 'late', 'dropped'] as const) {
-      const { alice, payment, pollUrl, shop, chain, ports, answer } = await doubtful(weather)
+      const { alice, payment, pollUrl, gateway, chain, ports, answer } = await doubtful(weather)
       if (weather === 'late') chain.deliver()
-      await shop.maintain()
+      await gateway.maintain()
       expect((await ports.storage.getCall(answer.body.id))?.paymentStatus).toBe('settled')
       const { status, body } = await alice.poll(pollUrl, payment)
       expect([weather, status, body.payment.status, chain.transfers.length]).toEqual([
@@ -44,16 +44,16 @@ describe('a settlement of unknown outcome', () => {
         'already_settled',
         1,
       ])
-      await shop.maintain()
+      await gateway.maintain()
       expect(alice.balance()).toBe(99_978_000n)
     }
   })
 
   test('that arrives after it was sent again moves money once', async () => {
-    const { alice, payment, pollUrl, shop, chain } = await doubtful('late')
-    await shop.maintain()
+    const { alice, payment, pollUrl, gateway, chain } = await doubtful('late')
+    await gateway.maintain()
     chain.deliver()
-    await shop.maintain()
+    await gateway.maintain()
     expect([chain.transfers.length, (await alice.poll(pollUrl, payment)).body.payment.status]).toEqual([
       1,
       'already_settled',
@@ -62,19 +62,19 @@ describe('a settlement of unknown outcome', () => {
 
   test('is asked about before it is sent again', async () => {
     const requests: string[] = []
-    const { shop } = await doubtful(
+    const { gateway } = await doubtful(
       'landed',
       kit({ chain: memoryChain({ before: (question) => void requests.push(question) }) }),
     )
     requests.length = 0
-    await shop.maintain()
+    await gateway.maintain()
     expect(requests).toEqual(['fate'])
   })
 
   test('is asked about with the end of its life as it was told first, whatever is told later', async () => {
     const chain = memoryChain()
     const ends: (number | undefined)[] = []
-    const { shop, clock, ports, answer } = await doubtful(
+    const { gateway, clock, ports, answer } = await doubtful(
       'dropped',
       kit({
         chain: { ...chain, fate: (payment, offer, at) => (ends.push(at.expiresAt), chain.fate(payment, offer, at)) },
@@ -82,14 +82,14 @@ describe('a settlement of unknown outcome', () => {
     )
     const call = await ports.storage.getCall(answer.body.id)
     await clock.advance(MINUTE)
-    await shop.maintain()
+    await gateway.maintain()
     expect(ends).toEqual([(call?.createdAt ?? 0) + (call?.offer.maxTimeoutSeconds ?? 0) * 1_000])
   })
 
   test('is kept for 30 days from when it was found out', async () => {
-    const { alice, payment, pollUrl, shop, clock, ports } = await doubtful('landed')
+    const { alice, payment, pollUrl, gateway, clock, ports } = await doubtful('landed')
     await clock.advance(HOUR)
-    await shop.maintain()
+    await gateway.maintain()
     await clock.advance(30 * 24 * HOUR - 1)
     await ports.storage.prune(clock.now())
     expect((await alice.poll(pollUrl, payment)).status).toBe(200)
@@ -125,7 +125,7 @@ describe('a settlement of unknown outcome', () => {
     for (const how of [() => new Promise<never>(() => {}), () => Promise.reject(new Error('socket closed'))]) {
       let isBroken = true
       const chain = memoryChain({ before: (question) => (question === 'settle' && isBroken ? how() : undefined) })
-      const { buyer, clock, shop } = kit({ chain })
+      const { buyer, clock, gateway } = kit({ chain })
       const alice = buyer()
       const payment = alice.sign(await alice.ask())
       const bought = alice.buy(FOX, { payment })
@@ -133,21 +133,21 @@ describe('a settlement of unknown outcome', () => {
       const { status, body } = await bought
       expect(status).toBe(202)
       isBroken = false
-      await shop.maintain()
+      await gateway.maintain()
       expect((await alice.poll(body.poll_url, payment)).body.payment.status).toBe('already_settled')
       expect(chain.transfers).toHaveLength(1)
     }
   })
 
   test('that the chain refuses to repeat stays in doubt until it is paid or dead', async () => {
-    const { alice, payment, pollUrl, shop, chain, clock, ports, answer } = await doubtful('dropped')
+    const { alice, payment, pollUrl, gateway, chain, clock, ports, answer } = await doubtful('dropped')
     chain.simulate('refused')
-    await shop.maintain()
+    await gateway.maintain()
     expect((await ports.storage.getCall(answer.body.id))?.paymentStatus).toBe('settling')
     expect((await alice.buy(FOX, { payment })).body.code).toBe('PAYMENT_REPLAY')
     chain.drain(alice.wallet)
     await clock.advance(11 * MINUTE)
-    await shop.maintain()
+    await gateway.maintain()
     expect((await ports.storage.getCall(answer.body.id))?.paymentStatus).toBe('refused')
     chain.fund(alice.wallet, 22_000n)
     expect((await alice.poll(pollUrl, alice.sign(await alice.poll(pollUrl)))).body.payment.status).toBe('settled')
@@ -155,9 +155,9 @@ describe('a settlement of unknown outcome', () => {
   })
 
   test('that dies on the chain ends as refused, and a fresh authorization collects', async () => {
-    const { alice, payment, pollUrl, shop, chain } = await doubtful('dropped')
+    const { alice, payment, pollUrl, gateway, chain } = await doubtful('dropped')
     chain.cancel(payment)
-    await shop.maintain()
+    await gateway.maintain()
     const { status, body } = await alice.poll(pollUrl, payment)
     expect([status, body.error]).toEqual([402, 'Payment settlement failed'])
     expect((await alice.poll(pollUrl, alice.sign(await alice.poll(pollUrl)))).body.payment.status).toBe('settled')
@@ -166,13 +166,13 @@ describe('a settlement of unknown outcome', () => {
 
 describe('a fate that stays unknown', () => {
   test('ten minutes past validBefore alerts a person once; the row is unresolved, and the buyer has the result (contract 1.36)', async () => {
-    const { alice, payment, pollUrl, shop, chain, clock, ports, answer, log } = await doubtful('late')
+    const { alice, payment, pollUrl, gateway, chain, clock, ports, answer, log } = await doubtful('late')
     chain.outage(true)
     await clock.advance(20 * MINUTE)
-    await shop.maintain()
+    await gateway.maintain()
     expect((await ports.storage.getCall(answer.body.id))?.paymentStatus).toBe('settling')
     await clock.advance(1)
-    await shop.maintain()
+    await gateway.maintain()
     expect((await ports.storage.getCall(answer.body.id))?.paymentStatus).toBe('unresolved')
     for (let i = 0; i < 3; i++) {
       const { status, headers, body } = await alice.poll(pollUrl, payment)
@@ -183,7 +183,7 @@ describe('a fate that stays unknown', () => {
         null,
       ])
       expect(body.data).toHaveLength(1)
-      await shop.maintain()
+      await gateway.maintain()
     }
     expect(log.lines.filter(({ level }) => level === 'alert').map(({ message }) => message)).toEqual([
       'the outcome of a payment is unknown; look it up on the chain',
@@ -192,10 +192,10 @@ describe('a fate that stays unknown', () => {
 
   test('is known in the end when the chain comes back: a poll reads settled, or asks for another signature', async () => {
     for (const weather of ['landed', 'late'] as const) {
-      const { alice, payment, pollUrl, shop, chain, clock } = await doubtful(weather)
+      const { alice, payment, pollUrl, gateway, chain, clock } = await doubtful(weather)
       chain.outage(true)
       await clock.advance(HOUR)
-      await shop.maintain()
+      await gateway.maintain()
       chain.outage(false)
       const { status } = await alice.poll(pollUrl, payment)
       expect([weather, status, chain.transfers.length]).toEqual([
@@ -217,7 +217,7 @@ describe('tend()', () => {
     await clock.advance(29_999)
     const second = restart()
     await second.maintain()
-    const { body } = await alice.buy(FOX, { payment, shop: second })
+    const { body } = await alice.buy(FOX, { payment, gateway: second })
     expect(body.code).toBe('PAYMENT_REPLAY')
     await clock.advance(1)
     await second.maintain()
@@ -226,7 +226,7 @@ describe('tend()', () => {
       paymentStatus: 'verified',
       error: 'The work was lost when the server stopped. Nothing was charged.',
     })
-    const again = alice.buy(FOX, { payment, shop: second })
+    const again = alice.buy(FOX, { payment, gateway: second })
     await clock.settle()
     ready()
     expect((await again).status).toBe(200)
@@ -235,10 +235,10 @@ describe('tend()', () => {
   })
 
   test('leaves alone the money of other gateways', async () => {
-    const { shop, restart, ports, answer } = await doubtful('landed')
+    const { gateway, restart, ports, answer } = await doubtful('landed')
     await restart({ name: 'other' }).maintain()
     expect((await ports.storage.getCall(answer.body.id))?.paymentStatus).toBe('settling')
-    await shop.maintain()
+    await gateway.maintain()
     expect((await ports.storage.getCall(answer.body.id))?.paymentStatus).toBe('settled')
   })
 
@@ -253,8 +253,8 @@ describe('tend()', () => {
     let requestCount = 0
     const hold = () => (requestCount++, gate.passed)
     const chain = memoryChain({ before: (question) => (question === 'fate' ? hold() : undefined) })
-    const { shop, restart, clock, ports, answer } = await doubtful('landed', kit({ chain }))
-    const both = [shop.maintain(), restart().maintain()]
+    const { gateway, restart, clock, ports, answer } = await doubtful('landed', kit({ chain }))
+    const both = [gateway.maintain(), restart().maintain()]
     await clock.settle()
     gate.open()
     await Promise.all(both)
@@ -273,16 +273,16 @@ describe('tend()', () => {
 describe('takeOver()', () => {
   test('fails every unfinished call of other owners at once, and none of its own', async () => {
     const { vendor } = slowVendor()
-    const { buyer, clock, restart, shop, ports } = kit({ vendor })
+    const { buyer, clock, restart, gateway, ports } = kit({ vendor })
     const [alice, bob] = [buyer('alice'), buyer('bob')]
     const second = restart()
     const payment = alice.sign(await alice.ask())
     void alice.buy(FOX, { payment })
-    void bob.buy(FOX, { shop: second })
+    void bob.buy(FOX, { gateway: second })
     await clock.settle()
     expect(await second.takeOver()).toBe(1)
-    expect(await shop.takeOver()).toBe(1)
-    expect(await shop.takeOver()).toBe(0)
+    expect(await gateway.takeOver()).toBe(1)
+    expect(await gateway.takeOver()).toBe(0)
     expect(await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10)).toEqual([])
   })
 
@@ -295,7 +295,7 @@ describe('takeOver()', () => {
       const { body } = await alice.buy(FOX, { payment })
       const second = restart()
       await second.takeOver()
-      if (isTaken) expect((await alice.buy(FOX, { payment, shop: second })).status).toBe(202)
+      if (isTaken) expect((await alice.buy(FOX, { payment, gateway: second })).status).toBe(202)
       await clock.settle()
       ready()
       await idle()
@@ -334,7 +334,7 @@ describe('a storage that fails', () => {
   for (const after of [false, true]) {
     for (const verb of ['openCall', 'claimSettlement', 'finishSettlement'] as const) {
       test(`${after ? 'after' : 'before'} ${verb} took effect neither charges twice nor holds the authorization`, async () => {
-        const { buyer, chain, clock, shop, log, idle } = kit({ ports: { storage: failing(verb, { after }) } })
+        const { buyer, chain, clock, gateway, log, idle } = kit({ ports: { storage: failing(verb, { after }) } })
         const alice = buyer()
         const payment = alice.sign(await alice.ask())
         const first = await alice.buy(FOX, { payment })
@@ -342,7 +342,7 @@ describe('a storage that fails', () => {
         expect(log.lines.some(({ level }) => level === 'alert')).toBe(true)
         await idle()
         await clock.advance(45_000)
-        await shop.maintain()
+        await gateway.maintain()
         const again = await alice.buy(FOX, { payment })
         const collected = again.status === 402 ? await alice.poll(again.body.poll_url, payment) : again
         expect([collected.status, collected.body.data?.length, chain.transfers.length]).toEqual([200, 1, 1])
@@ -351,12 +351,12 @@ describe('a storage that fails', () => {
   }
 
   test('to record a refusal knows nothing for sure: 202, and the authorization stays the call’s', async () => {
-    const { buyer, chain, shop } = kit({ ports: { storage: failing('finishSettlement', { after: false }) } })
+    const { buyer, chain, gateway } = kit({ ports: { storage: failing('finishSettlement', { after: false }) } })
     const alice = buyer()
     chain.simulate('refused')
     const { status, body } = await alice.buy()
     expect([status, body.status]).toEqual([202, 'in_progress'])
-    await shop.maintain()
+    await gateway.maintain()
     expect(chain.transfers).toEqual([])
   })
 
@@ -399,6 +399,6 @@ test('a second gateway that never saw the sale collects, with a poll path of the
   const payment = alice.sign(await alice.ask())
   const { body } = await alice.buy(FOX, { payment })
   await idle()
-  const { status } = await alice.poll(`${GENERATIONS}/${body.id}`, payment, { shop: restart() })
+  const { status } = await alice.poll(`${GENERATIONS}/${body.id}`, payment, { gateway: restart() })
   expect(status).toBe(200)
 })

@@ -74,20 +74,20 @@ async function play(
   const payment = alice.sign(await alice.ask(order, { path }))
   const doomed = injected(ports, { at, after, kills })
   const old = restart({ workerId: 'first', ports: doomed.ports })
-  void alice.buy(order, { path, payment, shop: old })
+  void alice.buy(order, { path, payment, gateway: old })
   for (let n = 0; n < 3; n++) await clock.advance(3_000)
   const [isFaultInjected, requests] = [doomed.isFaultInjected(), [...doomed.requests]]
 
-  const shop = kills ? restart() : old
-  if (kills) await shop.takeOver()
+  const gateway = kills ? restart() : old
+  if (kills) await gateway.takeOver()
   for (const ms of [29_000, 17_000]) {
     await clock.advance(ms)
-    for (const step of kills ? [shop.maintain] : [shop.renew, shop.maintain]) await step().catch(() => {})
+    for (const step of kills ? [gateway.maintain] : [gateway.renew, gateway.maintain]) await step().catch(() => {})
   }
   await insist(subject, (pollUrl) =>
-    pollUrl === undefined ? alice.buy(order, { path, payment, shop }) : alice.poll(pollUrl, payment, { shop }),
+    pollUrl === undefined ? alice.buy(order, { path, payment, gateway }) : alice.poll(pollUrl, payment, { gateway }),
   )
-  await shop.maintain()
+  await gateway.maintain()
   const label = isFaultInjected ? `struck ${after ? 'after' : 'before'} ${requests[at - 1]} (question ${at})` : 'unhurt'
   expect([label, chain.transfers.map(({ value }) => value), touched(acts)]).toEqual([label, [...paid], 1])
   return { requests, isFaultInjected }

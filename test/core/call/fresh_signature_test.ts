@@ -39,7 +39,7 @@ describe('an authorization that ends before it is spent', () => {
   test('while its chain is silent is 202 inline and on a poll: nobody knows yet, and nothing was sent', async () => {
     const { vendor, ready } = slowVendor()
     const { requests, chain } = counting()
-    const { buyer, clock, shop, ports } = kit({ vendor, chain })
+    const { buyer, clock, gateway, ports } = kit({ vendor, chain })
     const alice = buyer()
     const payment = alice.sign(await alice.ask(), { validBefore: BigInt(clock.now() / 1000 + 6) })
     const answer = alice.buy(FOX, { payment })
@@ -50,7 +50,7 @@ describe('an authorization that ends before it is spent', () => {
     expect([status, body.status]).toEqual([202, 'in_progress'])
     expect((await alice.poll(body.poll_url, payment)).status).toBe(202)
     await clock.advance(HOUR)
-    await shop.maintain()
+    await gateway.maintain()
     expect((await ports.storage.getCall(body.id))?.paymentStatus).not.toBe('unresolved')
     chain.outage(false)
     expect((await alice.poll(body.poll_url, payment)).body.error).toBe('Payment settlement failed')
@@ -157,10 +157,10 @@ describe('one fresh authorization', () => {
     const [terms] = chain.terms(0)
     if (!terms) throw new Error('no terms')
     const payTo = `0x${'2'.repeat(40)}`
-    const shop = restart({ ports: { ...ports, chain: { ...chain, terms: () => [{ ...terms, payTo }] } } })
-    const challenge = await alice.poll(pollUrl, undefined, { shop })
+    const gateway = restart({ ports: { ...ports, chain: { ...chain, terms: () => [{ ...terms, payTo }] } } })
+    const challenge = await alice.poll(pollUrl, undefined, { gateway })
     expect(challenge.body.accepts[0].payTo).toBe(payTo)
-    expect((await alice.poll(pollUrl, alice.sign(challenge), { shop })).body.payment.status).toBe('settled')
+    expect((await alice.poll(pollUrl, alice.sign(challenge), { gateway })).body.payment.status).toBe('settled')
     expect(chain.transfers).toMatchObject([{ to: payTo }])
   })
 

@@ -252,7 +252,7 @@ describe('a poll', () => {
 
   test('that finds its process dead, or an hour gone, reads failed at once, before any sweep', async () => {
     const dead = await slowCall()
-    const other = { shop: dead.restart() }
+    const other = { gateway: dead.restart() }
     await dead.clock.advance(19_999)
     expect((await dead.alice.poll(dead.pollUrl, dead.payment, other)).status).toBe(202)
     await dead.clock.advance(1)
@@ -263,12 +263,14 @@ describe('a poll', () => {
       'not_charged',
       'The work was lost when the server stopped. Nothing was charged.',
     ])
-    expect((await dead.alice.buy(FOX, { payment: dead.payment, shop: dead.restart({ inlineMs: 0 }) })).status).toBe(202)
+    expect((await dead.alice.buy(FOX, { payment: dead.payment, gateway: dead.restart({ inlineMs: 0 }) })).status).toBe(
+      202,
+    )
     const stuck = await slowCall()
     await stuck.ports.storage.renew('first', [stuck.envelope.body.id], START + 2 * HOUR)
-    const shop = stuck.restart({ timeouts: { maxJobMs: HOUR / 2 } })
+    const gateway = stuck.restart({ timeouts: { maxJobMs: HOUR / 2 } })
     await stuck.clock.advance(HOUR / 2 + 1)
-    expect((await stuck.alice.poll(stuck.pollUrl, stuck.payment, { shop })).body.error).toStartWith('Job stalled')
+    expect((await stuck.alice.poll(stuck.pollUrl, stuck.payment, { gateway })).body.error).toStartWith('Job stalled')
   })
 
   test('without a payment is a fresh, signable challenge for this job (contract 2.6, 2.7)', async () => {
@@ -325,8 +327,8 @@ describe('a poll', () => {
       const { status, body } = await alice.poll(path, payment)
       expect([status, body.error]).toEqual([404, 'Job not found'])
     }
-    expect((await alice.poll(pollUrl, payment, { shop: restart({ name: 'solana' }) })).status).toBe(404)
-    expect((await alice.poll(pollUrl, payment, { shop: restart() })).status).toBe(202)
+    expect((await alice.poll(pollUrl, payment, { gateway: restart({ name: 'solana' }) })).status).toBe(404)
+    expect((await alice.poll(pollUrl, payment, { gateway: restart() })).status).toBe(202)
   })
 
   test('of a path for other products is 404', async () => {
@@ -343,10 +345,10 @@ describe('a poll', () => {
   })
 
   test('with HEAD never pays: it is the challenge without its body', async () => {
-    const { payment, pollUrl, finish, shop, chain } = await slowCall()
+    const { payment, pollUrl, finish, gateway, chain } = await slowCall()
     await finish()
     for (const headers of [{}, { 'payment-signature': encodePayment(payment) }, { 'x-payment': 'garbage' }]) {
-      const response = await shop.fetch(new Request(ORIGIN + pollUrl, { method: 'HEAD', headers }))
+      const response = await gateway.fetch(new Request(ORIGIN + pollUrl, { method: 'HEAD', headers }))
       expect([response.status, response.headers.has('payment-required'), await response.text()]).toEqual([
         402,
         true,
@@ -364,7 +366,7 @@ describe('a poll', () => {
       if (isFinished) await finish()
       for (const identify of [silent, broken]) {
         const { status, headers, body } = await alice.poll(pollUrl, payment, {
-          shop: restart({ ports: { ...ports, chain: { ...chain, identify } } }),
+          gateway: restart({ ports: { ...ports, chain: { ...chain, identify } } }),
         })
         expect([status, headers.get('retry-after'), body.status, body.payment_status]).toEqual([
           202,
@@ -382,10 +384,10 @@ describe('a poll', () => {
   test('on a gateway that is not ready asks for and takes the offer that its call was sold under', async () => {
     const { alice, payment, pollUrl, finish, restart, ports, chain } = await slowCall()
     await finish()
-    const shop = restart({ ports: { ...ports, chain: { ...chain, terms: () => [] } } })
-    const challenge = await alice.poll(pollUrl, undefined, { shop })
+    const gateway = restart({ ports: { ...ports, chain: { ...chain, terms: () => [] } } })
+    const challenge = await alice.poll(pollUrl, undefined, { gateway })
     expect([challenge.status, challenge.body.accepts]).toEqual([402, [payment.accepted]])
-    expect((await alice.poll(pollUrl, payment, { shop })).body.payment.status).toBe('settled')
+    expect((await alice.poll(pollUrl, payment, { gateway })).body.payment.status).toBe('settled')
   })
 
   test('names hosted media where their store is public, else under the origin that was called', async () => {
@@ -485,11 +487,11 @@ describe('the life of a job', () => {
   })
 
   test('a job that is never polled never charges (contract 2.21)', async () => {
-    const { finish, shop, clock, chain, alice, ports } = await slowCall()
+    const { finish, gateway, clock, chain, alice, ports } = await slowCall()
     await finish()
     for (let hour = 0; hour < 50; hour++) {
       await clock.advance(HOUR)
-      await shop.maintain()
+      await gateway.maintain()
       await ports.storage.prune(clock.now())
     }
     expect([chain.transfers.length, alice.balance()]).toEqual([0, 100_000_000n])
@@ -505,7 +507,7 @@ describe('the life of a job', () => {
         terms: () => [{ ...chain.offer(1n), payTo: `0x${'2'.repeat(40)}`, extra: { name: 'USDC', version: '2' } }],
       },
     }
-    const { status, body } = await alice.poll(pollUrl, payment, { shop: restart({ ports: moved }) })
+    const { status, body } = await alice.poll(pollUrl, payment, { gateway: restart({ ports: moved }) })
     expect([status, body.price.amount, chain.transfers[0]?.to]).toEqual([
       200,
       '0.022000',

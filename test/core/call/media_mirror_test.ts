@@ -334,10 +334,10 @@ describe('a crowd of streams', () => {
       return { body: new ReadableStream({ pull }, { highWaterMark: 0 }), type: 'video/mp4' }
     }
     const last: unknown[] = []
-    const crowd = (size: number) => Array.from({ length: size }, () => pour(drip, 'videos'))
-    void crowd(8)
+    const load = (size: number) => Array.from({ length: size }, () => pour(drip, 'videos'))
+    void load(8)
     await clock.advance(50_000)
-    void crowd(8)
+    void load(8)
     void pour(drip, 'videos').then((hosted) => last.push(...hosted))
     while (last.length === 0 && clock.now() < START + 3_600_000) await clock.advance(50_000)
     expect([whenAnswerStarts, clock.now() - START]).toEqual([16, 650_000])

@@ -43,7 +43,7 @@ test('retries of a settlement that cannot be sent are rare, logged once, and no 
   const { options, clock, state, cash } = dry()
   const outcomes: string[] = []
   const meter = { ...silent, attempted: (_: string, outcome: string) => void outcomes.push(outcome) }
-  const { post, signed, shop, idle, log } = await table(undefined, {
+  const { post, signed, gateway, idle, log } = await table(undefined, {
     ...options,
     ports: { ...options.ports, meter },
   })
@@ -51,25 +51,25 @@ test('retries of a settlement that cannot be sent are rare, logged once, and no 
   await idle()
   for (let second = 0; second < 120; second++) {
     await clock.advance(1_000)
-    await shop.maintain()
+    await gateway.maintain()
   }
   expect(log.lines.filter(({ message }) => message.includes('unknown outcome')).length).toBeLessThanOrEqual(1)
   expect([outcomes.length < 12, outcomes.includes('unknown')]).toEqual([true, false])
   state.isDry = false
   await clock.advance(60_000)
-  await shop.maintain()
+  await gateway.maintain()
   expect(cash.transfers).toHaveLength(1)
 })
 
 test('an answer of a chat that was served is settled by the sweep once there is gas, and its buyer owes nothing', async () => {
   const { options, clock, cash, state } = dry()
-  const { post, signed, shop, idle } = await table(undefined, options)
+  const { post, signed, gateway, idle } = await table(undefined, options)
   const sold = await post(SKY, { payment: await signed(SKY) })
   expect([sold.status, sold.headers.get('x-payment-settled'), cash.transfers.length]).toEqual([200, 'false', 0])
   await idle()
   expect((await post(SKY, { payment: await signed(SKY) })).status).toBe(200)
   state.isDry = false
   await clock.advance(60_000)
-  await shop.maintain()
+  await gateway.maintain()
   expect(cash.transfers).toHaveLength(2)
 })

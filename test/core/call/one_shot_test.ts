@@ -106,7 +106,7 @@ describe('a one-shot result', () => {
     await subject.clock.settle()
     const other = subject.restart()
     await other.takeOver()
-    const again = buy({ shop: other })
+    const again = buy({ gateway: other })
     await subject.clock.settle()
     ready.open()
     const { status, body } = await late
@@ -164,7 +164,7 @@ describe('a one-shot result', () => {
       'unknown',
     ])
     isHung = false
-    await subject.shop.maintain()
+    await subject.gateway.maintain()
     hung.open()
     await subject.clock.settle()
     expect([subject.chain.transfers.length, statusOf(await buy())]).toEqual([1, 'already_settled'])
@@ -181,7 +181,7 @@ describe('a one-shot result', () => {
     const { status, body } = await buying
     expect([status, body.error, body.recoverable]).toEqual([402, 'Payment settlement failed', true])
     subject.chain.outage(false)
-    await subject.shop.maintain()
+    await subject.gateway.maintain()
     expect([subject.chain.transfers, await subject.ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([
       [],
       [],
@@ -239,7 +239,7 @@ describe('the authorization of a one-shot sale', () => {
     expect(
       (
         await read(
-          await subject.shop.fetch(new Request(`${ORIGIN}/api/v1/stocks/atlantis/price/AAPL`, { method: 'HEAD' })),
+          await subject.gateway.fetch(new Request(`${ORIGIN}/api/v1/stocks/atlantis/price/AAPL`, { method: 'HEAD' })),
         )
       ).status,
     ).toBe(404)

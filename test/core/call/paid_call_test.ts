@@ -65,10 +65,10 @@ describe('the challenge', () => {
   })
 
   test('names the resource as it was called: the public origin, else the request’s own (contract 1.9)', async () => {
-    const { shop } = kit()
+    const { gateway } = kit()
     const url = async (origin?: string) =>
       decodeHeader(
-        (await shop.fetch(post(JSON.stringify(FOX), JSON_TYPE), origin === undefined ? {} : { origin })).headers.get(
+        (await gateway.fetch(post(JSON.stringify(FOX), JSON_TYPE), origin === undefined ? {} : { origin })).headers.get(
           'payment-required',
         ),
       ).resource.url
@@ -77,9 +77,9 @@ describe('the challenge', () => {
   })
 
   test('answers an empty POST, GET and HEAD at the default price (contract 1.53, 1.54)', async () => {
-    const { shop } = kit()
+    const { gateway } = kit()
     for (const request of [post(null), post(''), post('', JSON_TYPE), new Request(ORIGIN + GENERATIONS)]) {
-      const { status, body } = await read(await shop.fetch(request))
+      const { status, body } = await read(await gateway.fetch(request))
       expect([status, body.price.amount]).toEqual([402, '0.022000'])
     }
   })
@@ -88,7 +88,7 @@ describe('the challenge', () => {
     const probe = async (...made: readonly string[]) => {
       const images = (row: { id: string }) => (made.includes(row.id) ? scriptedVendor() : undefined)
       return await read(
-        await kit({ ports: { vendors: { images, media: () => Promise.reject() } } }).shop.fetch(post(null)),
+        await kit({ ports: { vendors: { images, media: () => Promise.reject() } } }).gateway.fetch(post(null)),
       )
     }
     expect((await probe('vendor-b/image-pro', 'vendor-a/image-1')).body.price.amount).toBe('0.022000')
@@ -108,8 +108,8 @@ describe('the challenge', () => {
   })
 
   test('waits for a chain that has been checked: until then 503 with Retry-After', async () => {
-    const { shop, chain } = kit()
-    const closed = kit({ ports: { chain: { ...chain, terms: () => [] } } }).shop
+    const { gateway, chain } = kit()
+    const closed = kit({ ports: { chain: { ...chain, terms: () => [] } } }).gateway
     for (const request of [post(JSON.stringify(FOX), JSON_TYPE), post('')]) {
       const { status, headers, body } = await read(await closed.fetch(request))
       expect([status, body.error, headers.get('retry-after'), headers.get('payment-required')]).toEqual([
@@ -119,18 +119,18 @@ describe('the challenge', () => {
         null,
       ])
     }
-    expect((await shop.fetch(post(''))).status).toBe(402)
+    expect((await gateway.fetch(post(''))).status).toBe(402)
   })
 
   test('is not made while the settlement key cannot pay for gas: 503 with Retry-After, and health says why (contract 1.61)', async () => {
     const { ports } = kit()
     const closed = () => ({ code: 'no_gas' as const, reason: 'the relayer holds 0 ETH' })
-    const { shop, buyer, vendor } = kit({ ports: { chain: { ...ports.chain, terms: () => [], closed } } })
+    const { gateway, buyer, vendor } = kit({ ports: { chain: { ...ports.chain, terms: () => [], closed } } })
     for (const request of [post(JSON.stringify(FOX), JSON_TYPE), post('')]) {
-      const { status, headers } = await read(await shop.fetch(request))
+      const { status, headers } = await read(await gateway.fetch(request))
       expect([status, headers.get('retry-after'), headers.has('payment-required')]).toEqual([503, '60', false])
     }
-    expect((await read(await shop.fetch(new Request(`${ORIGIN}/api/v1/health/chain`)))).body.reason).toBe('no_gas')
+    expect((await read(await gateway.fetch(new Request(`${ORIGIN}/api/v1/health/chain`)))).body.reason).toBe('no_gas')
     expect([(await buyer().ask()).status, vendor.jobs.length]).toEqual([503, 0])
   })
 
@@ -232,11 +232,11 @@ describe('bad input', () => {
   ]
   for (const [name, body, type, error, message] of cases) {
     test(`${name} is a free 400, with a payment as without one (contract 1.52, 1.53, 3.2, 3.4, 5.16, 5.17, 5.18, 5.19)`, async () => {
-      const { shop, buyer, chain, vendor, ports } = kit()
+      const { gateway, buyer, chain, vendor, ports } = kit()
       const alice = buyer()
       const payment = encodePayment(alice.sign(await alice.ask()))
       for (const paid of [{}, { 'payment-signature': payment }, { 'x-payment': payment }]) {
-        const answer = await read(await shop.fetch(post(body, { 'content-type': type, ...paid })))
+        const answer = await read(await gateway.fetch(post(body, { 'content-type': type, ...paid })))
         expect([answer.status, answer.body.error]).toEqual([400, error])
         if (error === 'Invalid JSON') expect(answer.body.code).toBe('INVALID_JSON')
         expect(answer.body.message).toMatch(message)
@@ -283,10 +283,10 @@ describe('bad input', () => {
   })
 
   test('a payment without a body is 400, and is not taken', async () => {
-    const { shop, buyer } = kit()
+    const { gateway, buyer } = kit()
     const alice = buyer()
     const payment = alice.sign(await alice.ask())
-    expect((await shop.fetch(post('', { 'payment-signature': encodePayment(payment) }))).status).toBe(400)
+    expect((await gateway.fetch(post('', { 'payment-signature': encodePayment(payment) }))).status).toBe(400)
     expect((await alice.buy(FOX, { payment })).status).toBe(200)
   })
 })
@@ -326,12 +326,12 @@ describe('a purchase', () => {
   test('works under both header names, and under both at once (contract 1.2)', async () => {
     for (const header of ['PAYMENT-SIGNATURE', 'X-Payment', 'x-payment'])
       expect((await kit().buyer().buy(FOX, { header })).status).toBe(200)
-    const { shop, buyer } = kit()
+    const { gateway, buyer } = kit()
     const alice = buyer()
     const payment = encodePayment(alice.sign(await alice.ask()))
     expect(
       (
-        await shop.fetch(
+        await gateway.fetch(
           post(JSON.stringify(FOX), { ...JSON_TYPE, 'x-payment': payment, 'payment-signature': payment }),
         )
       ).status,

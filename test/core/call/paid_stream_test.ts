@@ -173,7 +173,7 @@ describe('a stream', () => {
 
     const stopped = await fed()
     await stopped.reader.next()
-    stopped.shop.drain()
+    stopped.gateway.drain()
     expect(lastMessage(await stopped.reader.rest())).toBe(
       'The gateway is stopping; the stream ends here. The signed price was charged.',
     )
@@ -196,7 +196,7 @@ describe('a stream', () => {
     const { chain, open } = slowChain()
     const unknown = await fed([HI], { chain })
     await unknown.reader.next()
-    unknown.shop.drain()
+    unknown.gateway.drain()
     const rest = unknown.reader.rest()
     await unknown.clock.advance(10_000)
     expect(lastMessage(await rest)).toBe(
@@ -354,11 +354,11 @@ describe('a stream', () => {
             }
           : endpoint,
       )
-      const shop = restart({ endpoints: sold })
-      const challenge = await alice.ask(STREAM, { path: '/api/v1/chat/completions', shop })
+      const gateway = restart({ endpoints: sold })
+      const challenge = await alice.ask(STREAM, { path: '/api/v1/chat/completions', gateway })
       expect(challenge.body.accepts[0].maxTimeoutSeconds).toBe(20)
       const payment = alice.sign(challenge, { validBefore: BigInt(clock.now() / 1000 + seconds) })
-      expect([seconds, (await post(STREAM, { payment, shop })).status]).toEqual([seconds, status])
+      expect([seconds, (await post(STREAM, { payment, gateway })).status]).toEqual([seconds, status])
     }
   })
 
@@ -561,9 +561,12 @@ describe('a storage that fails under a stream', () => {
   for (const after of [false, true]) {
     for (const verb of ['claimSettlement', 'finishSettlement'] as const) {
       test(`${after ? 'after' : 'before'} ${verb} took effect is alerted, and the stream is settled once`, async () => {
-        const { post, signed, chain, streamed, shop, log, idle, clock } = await table(streaming(streamAnswer(HELLO)), {
-          ports: { storage: failing(verb, { after }) },
-        })
+        const { post, signed, chain, streamed, gateway, log, idle, clock } = await table(
+          streaming(streamAnswer(HELLO)),
+          {
+            ports: { storage: failing(verb, { after }) },
+          },
+        )
         const reader = reading(await post(STREAM, { payment: await signed() }))
         const rest = reader.rest()
         await clock.settle()
@@ -572,7 +575,7 @@ describe('a storage that fails under a stream', () => {
         await idle()
         expect(log.lines.some(({ level }) => level === 'alert')).toBe(true)
         await streamed(50_000)
-        await shop.maintain()
+        await gateway.maintain()
         expect([chain.transfers.length, log.lines.some(({ message }) => message === 'background work failed')]).toEqual(
           [1, false],
         )

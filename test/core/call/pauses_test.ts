@@ -47,8 +47,8 @@ async function streams(count: number, storage: Storage = memoryStorage()) {
   }
   /** Another process that is alive all the while. */
   const other = subject.restart({ workerId: 'other' })
-  const round = async (shop: Gateway) => {
-    for (const step of [shop.renew, shop.maintain]) await step().catch(() => {})
+  const round = async (gateway: Gateway) => {
+    for (const step of [gateway.renew, gateway.maintain]) await step().catch(() => {})
   }
   return { ...subject, readers, other, round }
 }
@@ -77,7 +77,7 @@ describe('a process that stood still for longer than its lease', () => {
     await round(other)
     let pairs = 0
     for (const [n, { reader, payment, feed }] of readers.entries()) {
-      const again = reading(await post(STREAM, { payment, shop: other }))
+      const again = reading(await post(STREAM, { payment, gateway: other }))
       expect(await again.next()).toBe(HI)
       feed.push(...END)
       const rest = await reader.rest()
@@ -107,12 +107,12 @@ describe('a process that stood still for longer than its lease', () => {
 describe('a storage that was away for longer than a lease', () => {
   test('holds streams back until it is known whose they are: 8 of 8 are then delivered and paid', async () => {
     const { storage, go, comeBack } = shaky()
-    const { readers, other, round, clock, chain, shop, idle, log } = await streams(8, storage)
-    for (const each of [shop, other]) await round(each)
+    const { readers, other, round, clock, chain, gateway, idle, log } = await streams(8, storage)
+    for (const each of [gateway, other]) await round(each)
     go()
     for (let second = 1; second <= 10; second++) {
       await clock.advance(1_000)
-      for (const each of [shop, other]) await round(each)
+      for (const each of [gateway, other]) await round(each)
     }
     let heard = 0
     const rests = readers.map(async ({ reader, feed }) => {
@@ -146,7 +146,7 @@ describe('a storage that was away for longer than a lease', () => {
     comeBack()
     await round(other)
     const [{ payment } = { payment: undefined }] = readers
-    const ask = async () => (await post(STREAM, { shop: other, ...(payment && { payment }) })).status
+    const ask = async () => (await post(STREAM, { gateway: other, ...(payment && { payment }) })).status
     expect(await ask()).toBe(402)
     await clock.advance(LEASE - 1)
     await round(other)
@@ -170,7 +170,7 @@ describe('a storage that was away for longer than a lease', () => {
           Promise.reject(new Error('upstream'))
         ),
       }
-      const { buyer, shop, clock, idle, chain } = kit({
+      const { buyer, gateway, clock, idle, chain } = kit({
         vendor: end === 'fails' ? failing : vendor,
         inlineMs: 0,
         timeouts: { workLeaseMs: LEASE },
@@ -186,11 +186,11 @@ describe('a storage that was away for longer than a lease', () => {
       expect((await alice.poll(body.poll_url, payment)).status).toBe(503)
       await clock.advance(2_000)
       comeBack()
-      await shop.renew()
+      await gateway.renew()
       const { leaseExpiresAt, ...call } = (await inner.getCall(body.id)) as Call
       expect(call.workStatus).toBe(work)
       await clock.advance(2_000)
-      await shop.renew()
+      await gateway.renew()
       expect((await inner.getCall(body.id))?.leaseExpiresAt).toBe(leaseExpiresAt)
       const polled = await alice.poll(body.poll_url, payment)
       expect(end === 'fails' ? polled.body.status : polled.body.payment.status).toBe(
@@ -204,7 +204,7 @@ describe('a storage that was away for longer than a lease', () => {
     const storage = memoryStorage()
     const renewed: (readonly string[])[] = []
     const { vendor, ready } = slowVendor()
-    const { buyer, shop, idle } = kit({
+    const { buyer, gateway, idle } = kit({
       vendor,
       inlineMs: 0,
       ports: {
@@ -212,10 +212,10 @@ describe('a storage that was away for longer than a lease', () => {
       },
     })
     const { body } = await buyer().buy()
-    await shop.renew()
+    await gateway.renew()
     ready()
     await idle()
-    await shop.renew()
+    await gateway.renew()
     expect(renewed).toEqual([[body.id], []])
   })
 })

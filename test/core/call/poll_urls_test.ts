@@ -58,7 +58,7 @@ describe('a signed poll URL', () => {
 
   test('is not taken by another gateway of the same storage', async () => {
     const { alice, payment, pollUrl, restart } = await shoot()
-    expect((await alice.poll(pollUrl, payment, { shop: restart({ name: 'solana' }) })).status).toBe(400)
+    expect((await alice.poll(pollUrl, payment, { gateway: restart({ name: 'solana' }) })).status).toBe(400)
   })
 
   test('polls under another path as well, with the query that it was given', async () => {
@@ -70,11 +70,11 @@ describe('a signed poll URL', () => {
       of: ['films.generations'],
       signedQuery: true,
     })
-    const { alice, payment, pollUrl, shop, restart } = await shoot()
-    const wider = restart({ endpoints: [...shop.endpoints, alias] })
+    const { alice, payment, pollUrl, gateway, restart } = await shoot()
+    const wider = restart({ endpoints: [...gateway.endpoints, alias] })
     const short = pollUrl.replace('/generations/', '/')
-    expect((await alice.poll(short, payment, { shop: wider })).status).toBe(202)
-    expect((await alice.poll(short.split('?')[0] as string, payment, { shop: wider })).status).toBe(400)
+    expect((await alice.poll(short, payment, { gateway: wider })).status).toBe(202)
+    expect((await alice.poll(short.split('?')[0] as string, payment, { gateway: wider })).status).toBe(400)
   })
 
   test('is not needed where any call is collected by its id', async () => {
@@ -102,19 +102,19 @@ describe('poll keys', () => {
   test('rotate: the newest signs, all of them are taken, and one that was dropped is not', async () => {
     const { alice, payment, pollUrl, restart } = await shoot(cinema({ pollKeys: [OLD] }))
     const rotated = restart({ pollKeys: [NEW, OLD] })
-    expect((await alice.poll(pollUrl, payment, { shop: rotated })).status).toBe(202)
+    expect((await alice.poll(pollUrl, payment, { gateway: rotated })).status).toBe(202)
     const next = await signed(alice)
-    const { body } = await order(alice, next, { shop: rotated })
+    const { body } = await order(alice, next, { gateway: rotated })
     const dropped = restart({ pollKeys: [NEW] })
     const statuses = async (url: string, by: typeof payment) => [
-      (await alice.poll(url, by, { shop: dropped })).status,
-      (await alice.poll(url, by, { shop: restart({ pollKeys: [OLD] }) })).status,
+      (await alice.poll(url, by, { gateway: dropped })).status,
+      (await alice.poll(url, by, { gateway: restart({ pollKeys: [OLD] }) })).status,
     ]
     expect([await statuses(body.poll_url, next), await statuses(pollUrl, payment)]).toEqual([
       [202, 400],
       [400, 202],
     ])
-    expect((await alice.poll(pollUrl, payment, { shop: restart({ pollKeys: [OTHER] }) })).status).toBe(400)
+    expect((await alice.poll(pollUrl, payment, { gateway: restart({ pollKeys: [OTHER] }) })).status).toBe(400)
   })
 
   test('that are no keys are refused at the start, and not repeated in what is said', () => {
@@ -129,13 +129,13 @@ describe('poll keys', () => {
   test('where none is given are one key that all replicas of a storage share, whoever made it first', async () => {
     const subject = cinema({ pollKeys: [] })
     const { ports, restart, buyer } = subject
-    const shops = [subject.shop, restart({ ports: { ...ports, random: random(9) } })]
+    const gateways = [subject.gateway, restart({ ports: { ...ports, random: random(9) } })]
     const alice = buyer()
     const payments = [await signed(alice), await signed(alice)]
-    const envelopes = await Promise.all(payments.map((payment, n) => order(alice, payment, { shop: shops[n]! })))
+    const envelopes = await Promise.all(payments.map((payment, n) => order(alice, payment, { gateway: gateways[n]! })))
     for (const [n, { body }] of envelopes.entries()) {
-      for (const shop of [...shops, restart()])
-        expect((await alice.poll(body.poll_url, payments[n]!, { shop })).status).toBe(202)
+      for (const gateway of [...gateways, restart()])
+        expect((await alice.poll(body.poll_url, payments[n]!, { gateway })).status).toBe(202)
     }
   })
 
@@ -143,7 +143,7 @@ describe('poll keys', () => {
     const { alice, payment, pollUrl, clock, ports, restart } = await shoot(cinema({ pollKeys: [] }))
     await clock.advance(60_000)
     await ports.storage.prune(START + 1_000 * 365 * DAY)
-    expect((await alice.poll(pollUrl, payment, { shop: restart() })).status).toBe(202)
+    expect((await alice.poll(pollUrl, payment, { gateway: restart() })).status).toBe(202)
   })
 
   test('that could not be read are asked for again; until then nothing is sold', async () => {
@@ -173,8 +173,10 @@ describe('poll keys', () => {
       ),
     }
     const sealing = pollUrls({ storage: counted, clock: testClock(), random: random(1) })
-    const { shop } = cinema()
-    const film = shop.endpoints.find(({ name }) => name === 'films.generations') as Parameters<typeof sealing.signed>[0]
+    const { gateway } = cinema()
+    const film = gateway.endpoints.find(({ name }) => name === 'films.generations') as Parameters<
+      typeof sealing.signed
+    >[0]
     const urls = await Promise.all(
       [1, 2, 3].map(
         async (n) =>

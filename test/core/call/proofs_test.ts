@@ -190,8 +190,8 @@ describe('a link to fill a wallet', () => {
     const { alice, restart } = await desk()
     for (const address of ['7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU', '0x1', `${alice.wallet}\n`])
       expect((await alice.ask({ address }, { path: ONRAMP })).status).toBe(400)
-    const shop = restart({ networks: ['solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp'] })
-    expect((await alice.ask({ address: alice.wallet }, { path: ONRAMP, shop })).status).toBe(503)
+    const gateway = restart({ networks: ['solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp'] })
+    expect((await alice.ask({ address: alice.wallet }, { path: ONRAMP, gateway })).status).toBe(503)
   })
 
   test('that leads anywhere else is not handed out (contract 18.5)', async () => {

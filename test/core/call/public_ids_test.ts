@@ -14,7 +14,7 @@ const ORDER = { to: '+14155550123', task: 'Ask whether a table for two is free t
 
 test('the record of a phone call is not found by what a replay tells of its job', async () => {
   const clock = testClock()
-  const { buyer, shop, ports } = kit({ ports: { clock, vendors: embedded(clock) } })
+  const { buyer, gateway, ports } = kit({ ports: { clock, vendors: embedded(clock) } })
   const alice = buyer()
   await rentTo(ports.storage, alice.wallet, clock.now())
   const payment = alice.sign(await alice.ask(ORDER, { path: CALL }))
@@ -22,7 +22,7 @@ test('the record of a phone call is not found by what a replay tells of its job'
   expect(status).toBe(200)
   const { job_id } = (await alice.buy({ ...ORDER, max_duration: 6 }, { path: CALL, payment })).body
   const statusOf = async (id: string) =>
-    (await read(await shop.fetch(new Request(`${ORIGIN}${CALL}/${id}`), { ip: STRANGER }))).status
+    (await read(await gateway.fetch(new Request(`${ORIGIN}${CALL}/${id}`), { ip: STRANGER }))).status
   expect([await statusOf(idFrom(job_id, 'call_')), await statusOf(body.call_id)]).toEqual([404, 200])
 })
 

@@ -251,8 +251,8 @@ async function play(body: object, { at, after }: Omit<Blow, 'kills'>, recovery: 
   const payment = alice.sign(await alice.ask(body, { path: COMPLETIONS }))
   const doomed = injected(ports, { at, after, kills: recovery !== 'survival' })
   const old = restart({ workerId: 'first', ports: doomed.ports })
-  const send = async (shop: Gateway) => {
-    const response = await shop.fetch(
+  const send = async (gateway: Gateway) => {
+    const response = await gateway.fetch(
       new Request(ORIGIN + COMPLETIONS, {
         method: 'POST',
         headers: { 'content-type': 'application/json', 'payment-signature': encodePayment(payment) },
@@ -264,33 +264,33 @@ async function play(body: object, { at, after }: Omit<Blow, 'kills'>, recovery: 
   }
   const first = send(old).catch(() => undefined)
   await clock.settle()
-  const shop = recovery === 'survival' ? old : restart({ workerId: 'second' })
-  if (recovery === 'takeOver') await shop.takeOver()
+  const gateway = recovery === 'survival' ? old : restart({ workerId: 'second' })
+  if (recovery === 'takeOver') await gateway.takeOver()
   for (const ms of [10_000, 19_000, 1_000, 29_000, 16_000]) {
     await clock.advance(ms)
-    for (const step of recovery === 'survival' ? [shop.renew, shop.maintain] : [shop.maintain])
+    for (const step of recovery === 'survival' ? [gateway.renew, gateway.maintain] : [gateway.maintain])
       await step().catch(() => {})
   }
   const heard = await Promise.race([first, clock.settle().then(() => undefined)])
   const [isFaultInjected, requests] = [doomed.isFaultInjected(), [...doomed.requests]]
   const paid = chain.transfers.length
-  let last = await send(shop)
+  let last = await send(gateway)
   // One that survives may be struck only now.
-  if (last.status >= 500) last = await send(shop)
+  if (last.status >= 500) last = await send(gateway)
   await clock.settle()
   const isPoll = last.status === 402
   if (isPoll)
     last = {
       ...last,
       status: (
-        await shop.fetch(
+        await gateway.fetch(
           new Request(`${ORIGIN}${JSON.parse(last.text).poll_url}`, {
             headers: { 'payment-signature': encodePayment(payment) },
           }),
         )
       ).status,
     }
-  await shop.maintain()
+  await gateway.maintain()
   const point = isFaultInjected ? `${after ? 'after' : 'before'} ${requests[at - 1]} (${at})` : 'unhurt'
   const label = `${recovery}: ${point}, heard ${heard?.status}, last ${last.status} ${last.text.slice(0, 200)}`
   expect([label, last.status, paid <= 1, chain.transfers.length]).toEqual([label, 200, true, 1])

@@ -32,7 +32,7 @@ export const HELLO = [
 
 type Posting = {
   readonly payment?: Payment
-  readonly shop?: Gateway
+  readonly gateway?: Gateway
   readonly gone?: AbortSignal
   readonly path?: string
   readonly ip?: string
@@ -55,12 +55,12 @@ export async function table(script?: Parameters<typeof scriptedChat>[0], options
     ...subject,
     chat,
     alice,
-    async post(body, { payment, shop = subject.shop, path = COMPLETIONS, gone, ip = '192.0.2.1' } = {}) {
+    async post(body, { payment, gateway = subject.gateway, path = COMPLETIONS, gone, ip = '192.0.2.1' } = {}) {
       const headers = {
         'content-type': 'application/json',
         ...(payment && { 'payment-signature': encodePayment(payment) }),
       }
-      return await shop.fetch(new Request(ORIGIN + path, { method: 'POST', headers, body: JSON.stringify(body) }), {
+      return await gateway.fetch(new Request(ORIGIN + path, { method: 'POST', headers, body: JSON.stringify(body) }), {
         ip,
         ...(gone && { gone }),
       })

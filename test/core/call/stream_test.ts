@@ -58,13 +58,13 @@ describe('a whole answer', () => {
 
   test('whose settlement has an unknown outcome is served, and tried again until it is paid', async () => {
     for (const weather of ['landed', 'late', 'dropped'] as const) {
-      const { post, signed, chain, shop, ports } = await table()
+      const { post, signed, chain, gateway, ports } = await table()
       chain.simulate(weather)
       const response = await post(SKY, { payment: await signed(SKY) })
       expect([weather, response.status, ...settledness(response)]).toEqual([weather, 200, 'false', 'unknown', false])
       expect((await post(SKY, { payment: await signed(SKY) })).status).toBe(200)
       if (weather === 'late') chain.deliver()
-      await shop.maintain()
+      await gateway.maintain()
       expect([weather, chain.transfers.length, await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([
         weather,
         2,
@@ -79,14 +79,14 @@ describe('a whole answer', () => {
       before: (question) =>
         question === 'settle' && isAway ? Promise.reject(new Error('connection refused')) : undefined,
     })
-    const { clock, post, signed, shop } = await table(undefined, { chain })
+    const { clock, post, signed, gateway } = await table(undefined, { chain })
     isAway = true
     const response = await post(SKY, { payment: await signed(SKY) })
     expect([response.status, ...settledness(response)]).toEqual([200, 'false', 'unknown', false])
-    await shop.maintain()
+    await gateway.maintain()
     isAway = false
     await clock.advance(1_000)
-    await shop.maintain()
+    await gateway.maintain()
     expect(chain.transfers).toHaveLength(1)
   })
 
@@ -220,7 +220,7 @@ describe('a storage that fails under a whole answer', () => {
   for (const after of [false, true]) {
     for (const verb of ['claimSettlement', 'finishSettlement'] as const) {
       test(`${after ? 'after' : 'before'} ${verb} took effect is alerted, charges once, and the same request gets its answer`, async () => {
-        const { post, signed, chain, clock, shop, log, idle } = await table(undefined, {
+        const { post, signed, chain, clock, gateway, log, idle } = await table(undefined, {
           ports: { storage: failing(verb, after) },
         })
         const payment = await signed(SKY)
@@ -229,7 +229,7 @@ describe('a storage that fails under a whole answer', () => {
         expect(log.lines.some(({ level }) => level === 'alert')).toBe(true)
         await idle()
         await clock.advance(45_000)
-        await shop.maintain()
+        await gateway.maintain()
         const again = await read(await post(SKY, { payment }))
         expect([again.status, again.body.choices[0].message.content, chain.transfers.length]).toEqual([200, 'Hello', 1])
       })

@@ -10,7 +10,7 @@ import { type Blow, injected } from '../fault_injection.ts'
  */
 type Recovery = 'takeOver' | 'leases' | 'survival'
 
-type At = { readonly shop: Gateway; readonly payment: Payment }
+type At = { readonly gateway: Gateway; readonly payment: Payment }
 
 /** What happens to the process that will be struck, and the fewest questions that it asks. */
 const stories: Readonly<Record<string, { least: number; tell(cinema: Cinema, alice: Buyer, at: At): Promise<void> }>> =
@@ -28,7 +28,7 @@ const stories: Readonly<Record<string, { least: number; tell(cinema: Cinema, ali
       async tell({ clock, studio }, alice, at) {
         const answer = await unlessDead(clock, order(alice, at.payment, at))
         studio.status = () => DONE
-        await Promise.race([at.shop.maintain().catch(() => {}), clock.settle()])
+        await Promise.race([at.gateway.maintain().catch(() => {}), clock.settle()])
         await clock.settle()
         if (answer?.body.poll_url) await unlessDead(clock, alice.poll(answer.body.poll_url, at.payment, at))
       },
@@ -50,12 +50,12 @@ async function unlessDead(clock: Cinema['clock'], answer: Promise<Answer>): Prom
 }
 
 /** What a buyer's program does who got no answer: sends the same request again, and polls where it is told to. */
-async function insist({ clock }: Cinema, alice: Buyer, { shop, payment }: At): Promise<Answer> {
+async function insist({ clock }: Cinema, alice: Buyer, { gateway, payment }: At): Promise<Answer> {
   const trail: unknown[] = []
   let pollUrl: string | undefined
   for (let round = 0; round < 10; round++) {
     const answer =
-      pollUrl === undefined ? await order(alice, payment, { shop }) : await alice.poll(pollUrl, payment, { shop })
+      pollUrl === undefined ? await order(alice, payment, { gateway }) : await alice.poll(pollUrl, payment, { gateway })
     trail.push([answer.status, answer.body])
     await clock.advance(2_000)
     if (answer.status === 200 && answer.body.data) return answer
@@ -76,26 +76,26 @@ async function play(
   const payment = await signed(alice)
   const doomed = injected(ports, { ...blow, kills: recovery !== 'survival' })
   const old = restart({ workerId: 'first', ports: doomed.ports })
-  await stories[story]!.tell(subject, alice, { shop: old, payment })
+  await stories[story]!.tell(subject, alice, { gateway: old, payment })
   const [isFaultInjected, requests] = [doomed.isFaultInjected(), [...doomed.requests]]
   const label = `${story}: ${isFaultInjected ? `struck ${blow.after ? 'after' : 'before'} ${requests[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
 
-  const shop = recovery === 'survival' ? old : restart({ workerId: 'second' })
-  if (recovery === 'takeOver') await shop.takeOver()
+  const gateway = recovery === 'survival' ? old : restart({ workerId: 'second' })
+  if (recovery === 'takeOver') await gateway.takeOver()
   studio.status = () => DONE
   for (const ms of [29_000, 1_000, 29_000, 16_000]) {
-    const sweep = recovery === 'survival' ? [shop.renew, shop.maintain] : [shop.maintain]
+    const sweep = recovery === 'survival' ? [gateway.renew, gateway.maintain] : [gateway.maintain]
     await clock.advance(ms)
     // One that fails is made up for by the next, as in the server.
     for (const step of sweep) await step().catch(() => {})
     await idle()
   }
   const paid = chain.transfers.length
-  await insist(subject, alice, { shop, payment }).catch((error: Error) => {
+  await insist(subject, alice, { gateway, payment }).catch((error: Error) => {
     throw new Error(`${label}: ${error.message}`)
   })
   expect([label, paid <= 1, chain.transfers.length, alice.balance()]).toEqual([label, true, 1, 99_600_000n])
-  await shop.maintain()
+  await gateway.maintain()
   await idle()
   const left = [
     await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 10),

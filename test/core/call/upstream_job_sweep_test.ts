@@ -15,10 +15,10 @@ describe('nobody polls:', () => {
       [48 * HOUR, 400],
     ] as const) {
       const subject = await shoot()
-      const { alice, pollUrl, studio, shop, clock, chain, ports, id, idle } = subject
+      const { alice, pollUrl, studio, gateway, clock, chain, ports, id, idle } = subject
       await clock.advance(50 * 60_000)
       studio.status = () => DONE
-      await shop.maintain()
+      await gateway.maintain()
       await idle()
       expect([await ports.storage.getCall(id), chain.transfers, studio.fetched]).toMatchObject([
         { workStatus: 'completed', paymentStatus: 'verified' },
@@ -29,7 +29,7 @@ describe('nobody polls:', () => {
       await clock.advance(ms)
       const answer = await alice.poll(pollUrl, await signed(alice))
       expect([ms, answer.status, chain.transfers.length]).toEqual([ms, status, status === 200 ? 1 : 0])
-      await shop.maintain()
+      await gateway.maintain()
       await ports.storage.prune(clock.now())
       expect([(await ports.storage.getCall(id)) === undefined, studio.polled.length]).toEqual([status === 400, 1])
     }
@@ -44,16 +44,16 @@ describe('nobody polls:', () => {
       [100, 70],
       [150, 70],
     ] as const) {
-      await subject.shop.maintain()
+      await subject.gateway.maintain()
       await subject.idle()
       expect([subject.studio.polled.length, new Set(subject.studio.polled).size]).toEqual([polls, films])
-      await subject.shop.maintain()
+      await subject.gateway.maintain()
       await subject.clock.advance(15_000)
     }
   })
 
   test('the sweep comes to a film that stands behind 5,000 calls of other work', async () => {
-    const { studio, shop, ports, id, idle } = await shoot()
+    const { studio, gateway, ports, id, idle } = await shoot()
     const film = (await ports.storage.getCall(id)) as Call
     for (let n = 0; n < 5_000; n++) {
       const other = { ...film, id: `a queue ${n}`, endpoint: 'images', workerId: 'another' }
@@ -66,36 +66,36 @@ describe('nobody polls:', () => {
       }
       await ports.storage.openCall(other, authorization, { now: START, until: START + 1_000 })
     }
-    await shop.maintain()
+    await gateway.maintain()
     await idle()
     expect(studio.polled.length).toBe(1)
   })
 
   test('the sweep goes on where a vendor fails, and leaves films of other gateways to them', async () => {
-    const { studio, shop, clock, restart, log, ports, id, idle } = await shoot()
+    const { studio, gateway, clock, restart, log, ports, id, idle } = await shoot()
     await restart({ name: 'solana' }).maintain()
     await idle()
     expect(studio.polled).toEqual([])
     studio.status = () => Promise.reject(rateLimited('studio', 9))
-    await shop.maintain()
+    await gateway.maintain()
     await idle()
     expect(log.lines.filter(({ level }) => level === 'alert')).toEqual([])
     studio.status = () => DONE
     await clock.advance(15_000)
-    await shop.maintain()
+    await gateway.maintain()
     await idle()
     expect((await ports.storage.getCall(id))?.workStatus).toBe('completed')
   })
 
   for (const by of ['a poll', 'the sweep'] as const) {
     test(`a film over one hour fails as stalled, uncharged, whatever its vendor says then: seen by ${by}`, async () => {
-      const { alice, payment, pollUrl, studio, shop, clock, chain, ports, id, idle } = await shoot()
+      const { alice, payment, pollUrl, studio, gateway, clock, chain, ports, id, idle } = await shoot()
       await clock.advance(HOUR)
       const nearly = await alice.poll(pollUrl, payment)
       expect([nearly.status, nearly.body.elapsed_seconds]).toEqual([202, 3600])
       studio.status = () => DONE
       await clock.advance(1)
-      if (by === 'the sweep') await shop.maintain()
+      if (by === 'the sweep') await gateway.maintain()
       await idle()
       if (by === 'the sweep') expect((await ports.storage.getCall(id))?.workStatus).toBe('failed')
       const { status, body } = await alice.poll(pollUrl, payment)
@@ -120,9 +120,9 @@ describe('processes that come and go', () => {
     })
     studio.status = () => DONE
     await clock.advance(2_000)
-    const { body } = await alice.poll(pollUrl, alice.sign(await alice.poll(pollUrl)), { shop: second })
+    const { body } = await alice.poll(pollUrl, alice.sign(await alice.poll(pollUrl)), { gateway: second })
     expect(body.payment.status).toBe('settled')
-    expect((await alice.poll(pollUrl, payment, { shop: second })).body.payment.status).toBe('already_settled')
+    expect((await alice.poll(pollUrl, payment, { gateway: second })).body.payment.status).toBe('already_settled')
   })
 
   test('a replica that dies between mirror and completion is made up for by another when its turn ends', async () => {
@@ -137,7 +137,7 @@ describe('processes that come and go', () => {
         storage: { ...ports.storage, moveCall: () => never, lease: once(ports.storage.lease) },
       },
     })
-    void alice.poll(pollUrl, payment, { shop: dying })
+    void alice.poll(pollUrl, payment, { gateway: dying })
     await clock.settle()
     expect(studio.fetched).toBe(1)
     await clock.advance(29_999)
@@ -155,9 +155,9 @@ describe('processes that come and go', () => {
       workerId: 'dying',
       ports: { ...ports, background: () => {}, storage: { ...ports.storage, claimSettlement: () => never } },
     })
-    void alice.poll(pollUrl, payment, { shop: dying })
+    void alice.poll(pollUrl, payment, { gateway: dying })
     await clock.settle()
-    const { body } = await alice.poll(pollUrl, payment, { shop: restart() })
+    const { body } = await alice.poll(pollUrl, payment, { gateway: restart() })
     expect([body.payment.status, chain.transfers.length, studio.fetched]).toEqual(['settled', 1, 1])
   })
 
@@ -166,7 +166,7 @@ describe('processes that come and go', () => {
     const subject = await shoot(cinema({ ports: { storage } }))
     for (const owner of ['second', 'third'])
       expect(
-        (await subject.alice.poll(subject.pollUrl, subject.payment, { shop: subject.restart({ workerId: owner }) }))
+        (await subject.alice.poll(subject.pollUrl, subject.payment, { gateway: subject.restart({ workerId: owner }) }))
           .status,
       ).toBe(202)
   })

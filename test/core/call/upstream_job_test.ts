@@ -120,7 +120,7 @@ describe('an order whose work goes on elsewhere', () => {
         pollKeys: ['ab'.repeat(32)],
         ports: { ...ports, background: () => {}, storage: { ...ports.storage, [step]: () => never } },
       })
-      void order(alice, payment, { shop: dying })
+      void order(alice, payment, { gateway: dying })
       await clock.advance(29_999)
       expect((await order(alice, payment)).body.code).toBe('PAYMENT_REPLAY')
       await clock.advance(1)
@@ -138,7 +138,7 @@ describe('an order whose work goes on elsewhere', () => {
     const late = order(alice, payment)
     await subject.clock.advance(30_000)
     subject.studio.submit = () => {}
-    const other = await order(alice, payment, { shop: subject.restart() })
+    const other = await order(alice, payment, { gateway: subject.restart() })
     taken.open()
     const { status } = await late
     expect([status, other.status]).toEqual([500, 202])
@@ -321,10 +321,10 @@ describe('a poll', () => {
   })
 
   test('asks the vendor at most once in 2 seconds for a film, however many poll at however many replicas', async () => {
-    const { alice, payment, pollUrl, studio, clock, shop, restart } = await shoot()
-    const shops = [shop, restart()]
-    const crowd = () =>
-      Promise.all(Array.from({ length: 40 }, (_, n) => alice.poll(pollUrl, payment, { shop: shops[n % 2]! })))
+    const { alice, payment, pollUrl, studio, clock, gateway, restart } = await shoot()
+    const gateways = [gateway, restart()]
+    const load = () =>
+      Promise.all(Array.from({ length: 40 }, (_, n) => alice.poll(pollUrl, payment, { gateway: gateways[n % 2]! })))
     for (const [ms, polls] of [
       [0, 1],
       [1_999, 1],
@@ -332,7 +332,7 @@ describe('a poll', () => {
       [2_000, 3],
     ] as const) {
       await clock.advance(ms)
-      const statuses = new Set((await crowd()).map(({ status }) => status))
+      const statuses = new Set((await load()).map(({ status }) => status))
       expect([...statuses, studio.polled.length]).toEqual([202, polls])
     }
   })
@@ -393,12 +393,12 @@ describe('a film that is done', () => {
   ] as const) {
     test(`is one mirror, one transfer and one URL to 50 pollers at once at two gateways over ${kind}`, async () => {
       const storage = open()
-      const { alice, payment, pollUrl, studio, events, shop, restart, clock } = await watched({ ports: { storage } })
+      const { alice, payment, pollUrl, studio, events, gateway, restart, clock } = await watched({ ports: { storage } })
       studio.status = () => DONE
-      const shops = [shop, restart()]
+      const gateways = [gateway, restart()]
       const insist = async (n: number): Promise<{ url: string; status: string }> => {
         for (;;) {
-          const { status, body } = await alice.poll(pollUrl, payment, { shop: shops[n % 2]! })
+          const { status, body } = await alice.poll(pollUrl, payment, { gateway: gateways[n % 2]! })
           if (status === 200) return { url: body.data[0].url, status: body.payment.status }
           expect(status).toBe(202)
           await clock.wait(3_000)
@@ -434,7 +434,7 @@ describe('a film that is done', () => {
     expect([(await slow).status, (await slow).body.status]).toEqual([202, 'in_progress'])
     for (let waited = 0; waited < 30_000; waited += 10_000) {
       await clock.advance(10_000)
-      expect((await alice.poll(pollUrl, payment, { shop: restart() })).status).toBe(202)
+      expect((await alice.poll(pollUrl, payment, { gateway: restart() })).status).toBe(202)
     }
     fetched.open()
     await idle()
@@ -540,10 +540,10 @@ describe('a film that is done', () => {
   })
 
   test('stays done: what its vendor says afterwards changes nothing, to a poll that comes late either (contract 2.1)', async () => {
-    const { alice, payment, pollUrl, id, studio, ports, clock, restart, shop } = await shoot()
+    const { alice, payment, pollUrl, id, studio, ports, clock, restart, gateway } = await shoot()
     const before = (await ports.storage.getCall(id))!
     studio.status = () => DONE
-    await shop.maintain()
+    await gateway.maintain()
     await clock.advance(15_000)
     const stale = { ...ports, storage: { ...ports.storage, getCall: late(ports.storage.getCall, before) } }
     for (const summary of [
@@ -553,10 +553,10 @@ describe('a film that is done', () => {
       () => Promise.reject(new Error('404')),
     ]) {
       studio.status = summary
-      const { status, body } = await alice.poll(pollUrl, payment, { shop: restart({ ports: stale }) })
+      const { status, body } = await alice.poll(pollUrl, payment, { gateway: restart({ ports: stale }) })
       expect([status, body.status]).toEqual([200, 'completed'])
       await clock.advance(15_000)
-      await shop.maintain()
+      await gateway.maintain()
     }
     expect([studio.polled.length, studio.fetched]).toEqual([1, 1])
   })

@@ -13,7 +13,7 @@ import vectors from '../../vectors/pricing.json'
 import { type Answer, embedded, GENERATIONS, kit, type KitOptions, ORIGIN, read, testClock } from '../../kit.ts'
 
 const document = async (path: string, options: KitOptions = {}) =>
-  (await read(await whole(options).shop.fetch(new Request(ORIGIN + path)))).body
+  (await read(await whole(options).gateway.fetch(new Request(ORIGIN + path)))).body
 
 const listed = endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
 
@@ -268,27 +268,27 @@ describe('/openapi.json', () => {
   })
 
   test('a gateway that is not ready describes itself all the same', async () => {
-    const { shop, ports } = kit()
+    const { gateway, ports } = kit()
     const { restart } = kit({ ports: { ...ports, chain: { ...ports.chain, terms: () => [] } } })
     const { body } = await read(await restart().fetch(new Request(`${ORIGIN}/openapi.json`)))
     expect(await new Validator().validate(body)).toMatchObject({ valid: true })
-    expect((await shop.fetch(new Request(`${ORIGIN}/openapi.json`))).status).toBe(200)
+    expect((await gateway.fetch(new Request(`${ORIGIN}/openapi.json`))).status).toBe(200)
   })
 
   test('each origin reads its own, and an odd one breaks nothing', async () => {
-    const { shop } = kit()
+    const { gateway } = kit()
     for (let i = 0; i < 20; i++) {
       const { body } = await read(
-        await shop.fetch(new Request(`${ORIGIN}/openapi.json`), { origin: `http://host${i}.test` }),
+        await gateway.fetch(new Request(`${ORIGIN}/openapi.json`), { origin: `http://host${i}.test` }),
       )
       expect(body.servers).toEqual([{ url: `http://host${i}.test` }])
     }
     const odd = 'http://"><script>$&.test'
     for (const path of ['/openapi.json', '/.well-known/x402'])
       expect(
-        JSON.stringify((await read(await shop.fetch(new Request(ORIGIN + path), { origin: odd }))).body),
+        JSON.stringify((await read(await gateway.fetch(new Request(ORIGIN + path), { origin: odd }))).body),
       ).toContain(JSON.stringify(odd).slice(1, -1))
-    const page = await (await shop.fetch(new Request(`${ORIGIN}/docs`), { origin: odd })).text()
+    const page = await (await gateway.fetch(new Request(`${ORIGIN}/docs`), { origin: odd })).text()
     expect([page.includes('<script>'), page.includes('http://&quot;&gt;&lt;script&gt;$&amp;.test/api/')]).toEqual([
       false,
       true,
@@ -296,7 +296,7 @@ describe('/openapi.json', () => {
   })
 })
 
-const reported = (await read(await whole().shop.fetch(new Request(`${ORIGIN}/openapi.json`)))).body
+const reported = (await read(await whole().gateway.fetch(new Request(`${ORIGIN}/openapi.json`)))).body
 
 describe('every operation, called with its own example', () => {
   /** The request that an operation's examples make. */
@@ -321,8 +321,8 @@ describe('every operation, called with its own example', () => {
   for (const operation of operationsIn(reported)) {
     const { id, node } = operation
     test(`${id} answers as documented (contract 19.2, 19.10, 19.11)`, async () => {
-      const { shop, chain } = whole()
-      const response = await shop.fetch(requestOf(operation))
+      const { gateway, chain } = whole()
+      const response = await gateway.fetch(requestOf(operation))
       const { status } = response
       const type = response.headers.get('content-type')?.split(';', 1)[0] ?? ''
       const described = resolved(reported, node.responses[status])?.content?.[type]
@@ -344,11 +344,11 @@ describe('every operation, called with its own example', () => {
   }
 
   test('answers 200 where it is free, but for what follows an order and for what has to be said in a body', async () => {
-    const { shop } = whole()
+    const { gateway } = whole()
     const others: string[] = []
     for (const operation of operationsIn(reported)) {
       if (operation.node['x-payment-info']) continue
-      const { status } = await shop.fetch(requestOf(operation))
+      const { status } = await gateway.fetch(requestOf(operation))
       if (status !== 200) others.push(`${status} ${operation.id}`)
     }
     const unexpected = others.filter(
@@ -372,7 +372,7 @@ describe('what the gateway answers', () => {
     const sale = `post ${GENERATIONS}`
     const poll = `get ${GENERATIONS}/{id}`
 
-    const { shop, chain, clock, buyer, idle } = kit({ vendor: scriptedVendor(failsFirst) })
+    const { gateway, chain, clock, buyer, idle } = kit({ vendor: scriptedVendor(failsFirst) })
     const alice = buyer()
     const challenge = await alice.ask()
     const payment = alice.sign(challenge)
@@ -400,7 +400,7 @@ describe('what the gateway answers', () => {
     await idle()
     check(poll, await alice.poll(envelope.body.poll_url, payment))
     for (const path of ['/api/v1/images/models', '/api/health'])
-      check(`get ${path}`, await read(await shop.fetch(new Request(ORIGIN + path))))
+      check(`get ${path}`, await read(await gateway.fetch(new Request(ORIGIN + path))))
     expect(clock.waiting).toBe(0)
     const expected = [
       'get /api/health 200',

@@ -16,11 +16,11 @@ const PROGRAMS: readonly Record<string, string>[] = [
   { 'user-agent': BROWSER['user-agent'] },
 ]
 
-const { shop, buyer } = kit()
+const { gateway, buyer } = kit()
 const get = (
   headers: Record<string, string>,
   { path = GENERATIONS, method = 'GET', body = null as string | null } = {},
-) => shop.fetch(new Request(ORIGIN + path, { method, headers, body }))
+) => gateway.fetch(new Request(ORIGIN + path, { method, headers, body }))
 const post = (headers: Record<string, string>, body: unknown) =>
   get({ 'content-type': 'application/json', ...headers }, { method: 'POST', body: JSON.stringify(body) })
 
@@ -50,7 +50,7 @@ describe('a browser on a paid route', () => {
   })
 
   test('on a feed that is read by GET sees a GET, and its example', async () => {
-    const { shop: feeds } = kit({ ports: { vendors: { market: demoMarket({ clock: { now: () => 0 } }) } } })
+    const { gateway: feeds } = kit({ ports: { vendors: { market: demoMarket({ clock: { now: () => 0 } }) } } })
     const html = async (path: string) =>
       await (await feeds.fetch(new Request(ORIGIN + path, { headers: BROWSER }))).text()
     const [price, history] = [await html('/api/v1/usstock/price/TSLA'), await html('/api/v1/stocks/hk/history/0700-HK')]
@@ -121,10 +121,10 @@ describe('JSON, never HTML', () => {
   })
 
   test('is for polls, from a browser too', async () => {
-    const { shop, pollUrl, payment } = await readyJob()
+    const { gateway, pollUrl, payment } = await readyJob()
     const statuses: number[] = []
     for (const headers of [{}, { 'payment-signature': 'garbage' }, { 'payment-signature': encodePayment(payment) }]) {
-      const response = await shop.fetch(new Request(ORIGIN + pollUrl, { headers: { ...BROWSER, ...headers } }))
+      const response = await gateway.fetch(new Request(ORIGIN + pollUrl, { headers: { ...BROWSER, ...headers } }))
       expect(response.headers.get('content-type')).toBe('application/json')
       statuses.push(response.status)
     }
@@ -153,13 +153,13 @@ describe('what a stranger can say', () => {
 
   test('is escaped in the origin and the path that it called', async () => {
     const request = () => new Request(ORIGIN + GENERATIONS, { headers: BROWSER })
-    const html = await (await shop.fetch(request(), { origin: `http://evil.example/${HOSTILE}` })).text()
+    const html = await (await gateway.fetch(request(), { origin: `http://evil.example/${HOSTILE}` })).text()
     expect(html).not.toContain('<script')
     expect(html).toContain('http://evil.example/')
-    const { endpoints } = shop
+    const { endpoints } = gateway
     const [sold] = endpoints.filter((endpoint) => endpoint.kind === 'sold')
     if (!sold) throw new Error('nothing is for sale')
-    const open = kit({ endpoints: [{ ...sold, path: '/sold/{what...}' }] }).shop
+    const open = kit({ endpoints: [{ ...sold, path: '/sold/{what...}' }] }).gateway
     const page = await open.fetch(new Request(`${ORIGIN}/sold/'onload='x'&lt;script&gt;"`, { headers: BROWSER }))
     expect(await page.text()).toContain('/sold/&#39;onload=&#39;x&#39;&amp;lt;script&amp;gt;')
   })

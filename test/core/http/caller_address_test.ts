@@ -28,8 +28,8 @@ describe('addressKey()', () => {
 })
 
 test('free requests are counted for the whole /64 of an IPv6 address (contract 4.15)', async () => {
-  const { shop } = kit()
-  const ask = async (ip: string) => (await shop.fetch(new Request(`${ORIGIN}/api/v1/images/models`), { ip })).status
+  const { gateway } = kit()
+  const ask = async (ip: string) => (await gateway.fetch(new Request(`${ORIGIN}/api/v1/images/models`), { ip })).status
   const requests = await Promise.all(Array.from({ length: 101 }, (_, at) => ask(`2001:db8:1:2::${at.toString(16)}`)))
   expect(requests.filter((status) => status === 200).length).toBe(100)
   expect(await ask('2001:db8:1:3::1')).toBe(200)

@@ -92,7 +92,7 @@ describe('every 503 has Retry-After (contract 3.25)', () => {
   })
 
   test('on every route of a gateway that sells nothing', async () => {
-    const { shop } = kit({
+    const { gateway } = kit({
       ports: { vendors: { images: () => undefined, chat: () => undefined, video: () => undefined } },
     })
     let count = 0
@@ -103,7 +103,7 @@ describe('every 503 has Retry-After (contract 3.25)', () => {
         JSON.stringify({ model: 'x', prompt: 'x', messages: [{ role: 'user', content: 'x' }] }),
       ]) {
         const { method } = endpoint
-        const reply = await shop.fetch(
+        const reply = await gateway.fetch(
           new Request(`${ORIGIN}${path}`, {
             method,
             ...(method === 'POST' && { body, headers: { 'content-type': 'application/json' } }),

@@ -123,11 +123,11 @@ describe('rate windows', () => {
 
 describe('two gateways over one storage', () => {
   test('share one count of what is free, to the last request', async () => {
-    const { shop, restart } = kit()
+    const { gateway, restart } = kit()
     const other = restart({ name: 'other' })
     let granted = 0
     for (let at = 0; at < 150; at++) {
-      const { status } = await (at % 3 ? shop : other).fetch(new Request(`${ORIGIN}/api/v1/images/models`), {
+      const { status } = await (at % 3 ? gateway : other).fetch(new Request(`${ORIGIN}/api/v1/images/models`), {
         ip: '192.0.2.1',
       })
       granted += Number(status === 200)

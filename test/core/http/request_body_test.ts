@@ -277,15 +277,15 @@ describe('data URIs', () => {
 
 test('what keeps unknown fields keeps a thousand, and no million; what drops them does not count', () => {
   const schema = Type.Object({ model: Type.String() })
-  const crowd = (count: number) => ({
+  const load = (count: number) => ({
     model: 'm',
     ...Object.fromEntries(Array.from({ length: count - 1 }, (_, index) => [`k${index}`, 1])),
   })
-  expect(Object.keys(inputParser(schema, 'kept')(crowd(1_000)))).toHaveLength(1_000)
-  expect(() => inputParser(schema, 'kept')(crowd(1_001))).toThrow(
+  expect(Object.keys(inputParser(schema, 'kept')(load(1_000)))).toHaveLength(1_000)
+  expect(() => inputParser(schema, 'kept')(load(1_001))).toThrow(
     'The body may have at most 1000 top-level fields; it has 1001, and the first over the limit is k999',
   )
-  expect(inputParser(schema)(crowd(1_001))).toEqual({ model: 'm' })
+  expect(inputParser(schema)(load(1_001))).toEqual({ model: 'm' })
 })
 
 test('a field called __proto__ is no way to say a thing for the price alone', () => {

@@ -28,7 +28,7 @@ function counter() {
   return { seen, count }
 }
 
-function shopOf(options: Omit<KitOptions, 'ports'> & { countTokens?: (count: CountTokens) => CountTokens } = {}) {
+function gatewayOf(options: Omit<KitOptions, 'ports'> & { countTokens?: (count: CountTokens) => CountTokens } = {}) {
   const { seen, count } = counter()
   const subject = kit({
     chatVendor: scriptedChat(),
@@ -41,7 +41,7 @@ function shopOf(options: Omit<KitOptions, 'ports'> & { countTokens?: (count: Cou
       headers: { 'content-type': 'application/json', ...headers },
       body: JSON.stringify({ model: MODEL, max_tokens: 10, messages }),
     })
-    return await read(await subject.shop.fetch(request, { ip }))
+    return await read(await subject.gateway.fetch(request, { ip }))
   }
   return { ...subject, seen, ask }
 }
@@ -50,7 +50,7 @@ const WINDOW = catalog().chat.get(MODEL)?.contextWindow ?? 0
 
 describe('counting ends where the window is passed', () => {
   test('in one long message: 400, and of eight million characters not many more than the window are looked at', async () => {
-    const { ask, seen } = shopOf()
+    const { ask, seen } = gatewayOf()
     const { status, body } = await ask([user('狐'.repeat(8_000_000))])
     expect([status, body.code]).toEqual([400, 'CONTEXT_LENGTH_EXCEEDED'])
     expect(seen.characters).toBeLessThanOrEqual(WINDOW + 256)
@@ -62,14 +62,14 @@ describe('counting ends where the window is passed', () => {
       ['/api/v1/messages', [user('x'.repeat(WINDOW)), user('x'.repeat(WINDOW))]],
       ['/api/v1/chat/estimate', [user('x'.repeat(1_000_000))]],
     ] as const) {
-      const { ask, seen } = shopOf()
+      const { ask, seen } = gatewayOf()
       const { status } = await ask(messages, { path })
       expect([path, status, seen.characters <= WINDOW + 512]).toEqual([path, 400, true])
     }
   })
 
   test('of a conversation that is trimmed only the newest turns are counted, and the quote is that of what stays', async () => {
-    const { ask, seen } = shopOf()
+    const { ask, seen } = gatewayOf()
     const turns = Array.from({ length: 1_000 }, () => user('x'.repeat(1_000)))
     const system = { role: 'system', content: 's'.repeat(1_000) }
     const trimmed = await ask([...turns, system, user('last')])
@@ -114,7 +114,7 @@ describe('characters counted for unpaid requests', () => {
   const text = (length: number, mark = 'a') => [user(mark.repeat(length))]
 
   test('have a budget for each address: over it 429 with the wait, until the minute has filled it again (contract 6.57)', async () => {
-    const { ask, clock, seen } = shopOf({ unpaidCharacters: BUDGET })
+    const { ask, clock, seen } = gatewayOf({ unpaidCharacters: BUDGET })
     expect([(await ask(text(6_000))).status, (await ask(text(6_000))).status]).toEqual([402, 402])
     const { status, headers, body } = await ask(text(6_000))
     expect([status, headers.get('retry-after')]).toEqual([429, '18'])
@@ -128,7 +128,7 @@ describe('characters counted for unpaid requests', () => {
   })
 
   test('are 10,000,000 a minute where nobody has configured another number (contract 6.57)', async () => {
-    const { ask, seen } = shopOf()
+    const { ask, seen } = gatewayOf()
     let requestCount = 0
     while ((await ask([user('a'.repeat(60_000))])).status === 402 && requestCount < 200) requestCount++
     expect([requestCount < 200, seen.characters >= 10_000_000, seen.characters < 10_060_000]).toEqual([
@@ -139,7 +139,7 @@ describe('characters counted for unpaid requests', () => {
   })
 
   test('count for a whole IPv6 /64, and for all gateways of a process together', async () => {
-    const { ask, restart } = shopOf({ unpaidCharacters: BUDGET })
+    const { ask, restart } = gatewayOf({ unpaidCharacters: BUDGET })
     expect((await ask(text(12_000), { ip: '2001:db8::1' })).status).toBe(402)
     expect((await ask(text(10), { ip: '2001:db8::2' })).status).toBe(429)
     const request = new Request(ORIGIN + COMPLETIONS, {
@@ -151,7 +151,7 @@ describe('characters counted for unpaid requests', () => {
   })
 
   test('a payment header that proves nothing is not exempt', async () => {
-    const { ask, seen } = shopOf({ unpaidCharacters: BUDGET })
+    const { ask, seen } = gatewayOf({ unpaidCharacters: BUDGET })
     const headers = { 'payment-signature': encodePayment({ x402Version: 2, accepted: {}, payload: {} }) }
     const answers = []
     for (let at = 0; at < 5; at++) answers.push((await ask(text(6_000), { headers })).status)
@@ -160,7 +160,7 @@ describe('characters counted for unpaid requests', () => {
   })
 
   test('are given back when the payment is verified: a buyer is not held up by what he buys', async () => {
-    const { buyer, seen } = shopOf({ unpaidCharacters: BUDGET })
+    const { buyer, seen } = gatewayOf({ unpaidCharacters: BUDGET })
     const alice = buyer()
     const challenge = await alice.ask({ model: MODEL, messages: text(1_000) }, { path: COMPLETIONS })
     const statuses = []
@@ -177,7 +177,7 @@ describe('characters counted for unpaid requests', () => {
   })
 
   test('what was counted lately costs nothing: the second request of a buyer, with its payment, goes through on a spent budget', async () => {
-    const { buyer, ask, seen } = shopOf({ unpaidCharacters: BUDGET, countTokens: memoized })
+    const { buyer, ask, seen } = gatewayOf({ unpaidCharacters: BUDGET, countTokens: memoized })
     const alice = buyer()
     const order = { model: MODEL, messages: text(15_000, 'b') }
     const challenge = await alice.ask(order, { path: COMPLETIONS })

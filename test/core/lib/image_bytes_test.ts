@@ -91,12 +91,9 @@ describe('recognize()', () => {
   })
 
   test('a HEIC that tells more sizes than any picture has is none', () => {
-    const crowd = (count: number) =>
+    const load = (count: number) =>
       isobmff('heic', new Uint8Array(Buffer.concat(Array<Uint8Array>(count).fill(ispe({ width: 5, height: 5 })))))
-    expect([recognize(crowd(64)), recognize(crowd(65))]).toEqual([
-      { type: 'image/heic', width: 5, height: 5 },
-      undefined,
-    ])
+    expect([recognize(load(64)), recognize(load(65))]).toEqual([{ type: 'image/heic', width: 5, height: 5 }, undefined])
   })
 
   test('what a file begins like is told without reading on', () => {

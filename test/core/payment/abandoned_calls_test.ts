@@ -85,7 +85,7 @@ describe('a wallet that leaves its calls while the model works', () => {
   })
 
   test('by cancelling what works in the background (contract 1.62)', async () => {
-    const { post, signed, chat, clock, shop } = await leaving()
+    const { post, signed, chat, clock, gateway } = await leaving()
     for (let call = 0; call < 9; call++) {
       const payment = await signed(BACKGROUND, { path: RESPONSES })
       const { status, body } = await read(await post(BACKGROUND, { payment, path: RESPONSES }))
@@ -93,7 +93,7 @@ describe('a wallet that leaves its calls while the model works', () => {
       await clock.settle()
       if (status !== 200) continue
       const cancel = new Request(`https://farebox.test${RESPONSES}/${body.id}/cancel`, { method: 'POST' })
-      await (await shop.fetch(cancel, { ip: '192.0.2.1' })).text()
+      await (await gateway.fetch(cancel, { ip: '192.0.2.1' })).text()
     }
     expect(chat.orders).toHaveLength(5)
   })

@@ -10,7 +10,7 @@ const HOUR = 3_600_000
 const DAY = 24 * HOUR
 
 /** A gateway with these lifetimes; `sweep` is what maintenance does once an hour. */
-function stage(wanted: Partial<Retention> = {}, options: KitOptions = {}) {
+function fixture(wanted: Partial<Retention> = {}, options: KitOptions = {}) {
   const stored = memoryObjects()
   const keys = new Set<string>()
   const objects = {
@@ -36,7 +36,7 @@ function stage(wanted: Partial<Retention> = {}, options: KitOptions = {}) {
 const SLOW = { model: 'vendor-e/image-pro', prompt: 'a red fox in the snow' }
 
 /** A job whose result waits to be paid for. */
-async function uncollected(subject: ReturnType<typeof stage>) {
+async function uncollected(subject: ReturnType<typeof fixture>) {
   const alice = subject.buyer()
   const payment = alice.sign(await alice.ask(SLOW))
   const { body } = await alice.buy(SLOW, { payment })
@@ -46,7 +46,7 @@ async function uncollected(subject: ReturnType<typeof stage>) {
 
 describe('lifetimes', () => {
   test('of unclaimed and settled results are the settings of the gateway (contract 2.29)', async () => {
-    const subject = stage({ unclaimedMs: 5 * HOUR, settledMs: 3 * DAY })
+    const subject = fixture({ unclaimedMs: 5 * HOUR, settledMs: 3 * DAY })
     const first = await uncollected(subject)
     await subject.clock.advance(5 * HOUR - 1)
     const collected = await first.alice.poll(first.pollUrl, first.alice.sign(await first.alice.ask(SLOW)))
@@ -77,8 +77,8 @@ describe('lifetimes', () => {
   })
 
   test('of ledger rows are for ever unless set; then settled calls go, and a statement of spend with them', async () => {
-    const { buyer, shop, pass, ports, chain } = stage({ ledgerMs: 60 * DAY })
-    const forever = stage()
+    const { buyer, gateway, pass, ports, chain } = fixture({ ledgerMs: 60 * DAY })
+    const forever = fixture()
     for (const subject of [{ buyer, pass, ports }, forever]) {
       const { body } = await subject.buyer().buy(FOX)
       await subject.pass(59 * DAY)
@@ -89,20 +89,20 @@ describe('lifetimes', () => {
       const spent = await subject.ports.storage.spendByModel(subject.buyer().wallet, 0)
       expect(spent.length).toBe(isRetained ? 1 : 0)
     }
-    expect([chain.transfers.length, shop.name]).toEqual([1, 'default'])
+    expect([chain.transfers.length, gateway.name]).toEqual([1, 'default'])
   })
 })
 
 describe('media', () => {
   test('of a settled result is kept for ever unless a lifetime is set (contract 2.30)', async () => {
-    const subject = stage()
+    const subject = fixture()
     await subject.buyer().buy(FOX)
     await subject.pass(400 * DAY)
     expect([subject.keys.size, await subject.present()]).toEqual([1, 1])
   })
 
   test('is deleted when its lifetime is over, and not while its result can be read (contract 2.30)', async () => {
-    const subject = stage({ settledMs: 10 * DAY, mediaMs: 20 * DAY })
+    const subject = fixture({ settledMs: 10 * DAY, mediaMs: 20 * DAY })
     const alice = subject.buyer()
     const { body } = await alice.buy(FOX)
     await subject.pass(20 * DAY - HOUR)
@@ -112,7 +112,7 @@ describe('media', () => {
   })
 
   test('of a call that nobody paid for is deleted with it, and never before (contract 2.30)', async () => {
-    const subject = stage({ mediaMs: 30 * DAY })
+    const subject = fixture({ mediaMs: 30 * DAY })
     const { alice, pollUrl } = await uncollected(subject)
     await subject.pass(48 * HOUR - 1)
     expect(await subject.present()).toBe(1)
@@ -122,7 +122,7 @@ describe('media', () => {
   })
 
   test('of a call whose payment is in doubt stays', async () => {
-    const subject = stage({ settledMs: 2 * DAY, mediaMs: 2 * DAY })
+    const subject = fixture({ settledMs: 2 * DAY, mediaMs: 2 * DAY })
     const { body } = await subject.buyer().buy(FOX)
     const { storage } = subject.ports
     const call = await storage.getCall(body.id)
@@ -144,7 +144,7 @@ describe('media', () => {
     let isBroken = true
     const failing = { ...objects, delete: async (key: string) => (isBroken ? denied() : objects.delete(key)) }
     const denied = () => Promise.reject(new Error('AccessDenied'))
-    const subject = stage({ settledMs: DAY, mediaMs: DAY }, { ports: { objects: failing } })
+    const subject = fixture({ settledMs: DAY, mediaMs: DAY }, { ports: { objects: failing } })
     const { body } = await subject.buyer().buy(FOX)
     const [, key = ''] = (body.data[0].url as string).split('/api/media/')
     const isThere = async () => (await objects.get(key)) !== undefined
@@ -162,7 +162,7 @@ describe('media', () => {
 
   test('of hundreds of calls is deleted in one sweep, also after a long time without any', async () => {
     const vendor = scriptedVendor(async ({ n }) => Array.from({ length: n }, () => ({ url: PIXEL })))
-    const subject = stage({ settledMs: DAY, mediaMs: DAY }, { vendor })
+    const subject = fixture({ settledMs: DAY, mediaMs: DAY }, { vendor })
     const alice = subject.buyer()
     for (let count = 0; count < 120; count++) await alice.buy({ ...FOX, n: 2 })
     expect(await subject.present()).toBe(240)

@@ -49,7 +49,7 @@ describe('a used authorization', () => {
     const alice = buyer()
     const payment = alice.sign(await alice.ask())
     await alice.buy(FOX, { payment })
-    const { status, body } = await alice.buy(FOX, { payment, shop: restart({ name: 'other' }) })
+    const { status, body } = await alice.buy(FOX, { payment, gateway: restart({ name: 'other' }) })
     expect([status, body.code, 'job_id' in body]).toEqual([402, 'PAYMENT_REPLAY', false])
   })
 
@@ -264,6 +264,6 @@ describe('exposure', () => {
     await idle()
     expect((await alice.buy()).body.code).toBe('PAYMENT_UNFUNDED')
     await clock.advance(600_000)
-    expect((await alice.buy(FOX, { shop: restart() })).status).toBe(202)
+    expect((await alice.buy(FOX, { gateway: restart() })).status).toBe(202)
   })
 })

@@ -186,7 +186,7 @@ describe('a settlement in doubt that tend() finds dead', () => {
       const never = new Promise<never>(() => {})
       let isHung = isKilled
       const chain = memoryChain({ before: (question) => (question === 'settle' && isHung ? never : undefined) })
-      const { post, signed, alice, clock, restart, shop } = await table(undefined, { chain })
+      const { post, signed, alice, clock, restart, gateway } = await table(undefined, { chain })
       const payment = await signed(SKY)
       if (!isKilled) chain.simulate('dropped')
       const answer = post(SKY, { payment })
@@ -195,9 +195,9 @@ describe('a settlement in doubt that tend() finds dead', () => {
       chain.cancel(payment)
       if (isKilled) await clock.advance(45_000)
       else await answer
-      const next = isKilled ? restart() : shop
+      const next = isKilled ? restart() : gateway
       await next.maintain()
-      const refused = await read(await post(SKY, { payment: await signed(SKY), shop: next }))
+      const refused = await read(await post(SKY, { payment: await signed(SKY), gateway: next }))
       expect([isKilled, refused.status, refused.body.code, typeof refused.body.job_id]).toEqual([
         isKilled,
         402,
@@ -207,9 +207,9 @@ describe('a settlement in doubt that tend() finds dead', () => {
       expect(
         (await alice.poll(refused.body.poll_url, alice.sign(await alice.poll(refused.body.poll_url)))).status,
       ).toBe(200)
-      expect([(await post(SKY, { payment: await signed(SKY), shop: next })).status, chain.transfers.length]).toEqual([
-        200, 2,
-      ])
+      expect([(await post(SKY, { payment: await signed(SKY), gateway: next })).status, chain.transfers.length]).toEqual(
+        [200, 2],
+      )
     }
   })
 
@@ -226,11 +226,11 @@ describe('a settlement in doubt that tend() finds dead', () => {
 
   test('is no debt while it is in doubt, and none when it is paid', async () => {
     for (const weather of ['landed', 'late', 'dropped'] as const) {
-      const { post, signed, chain, shop } = await table()
+      const { post, signed, chain, gateway } = await table()
       chain.simulate(weather)
       await post(SKY, { payment: await signed(SKY) })
       expect((await post(SKY, { payment: await signed(SKY) })).status).toBe(200)
-      await shop.maintain()
+      await gateway.maintain()
       expect([(await post(SKY, { payment: await signed(SKY) })).status, chain.transfers.length]).toEqual([200, 3])
     }
   })

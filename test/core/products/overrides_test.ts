@@ -21,9 +21,9 @@ function row(id: string, ...overrides: readonly ImageOverride[]): ImageRow {
 }
 
 const known = (id: string): ImageRow => row(id)
-const shop = (...overrides: readonly ImageOverride[]) => kit({ catalog: catalog({ images: rows(...overrides) }) })
-const listed = async ({ shop }: ReturnType<typeof kit>): Promise<any[]> =>
-  (await read(await shop.fetch(new Request(`${ORIGIN}/api/v1/images/models`)))).body.data
+const gateway = (...overrides: readonly ImageOverride[]) => kit({ catalog: catalog({ images: rows(...overrides) }) })
+const listed = async ({ gateway }: ReturnType<typeof kit>): Promise<any[]> =>
+  (await read(await gateway.fetch(new Request(`${ORIGIN}/api/v1/images/models`)))).body.data
 
 describe('an override', () => {
   test('changes what it names, and leaves the rest of the row and the other rows alone', () => {
@@ -46,7 +46,7 @@ describe('an override', () => {
   })
 
   test('of the sizes replaces them all, with their rates (contract 8.10)', async () => {
-    const subject = shop({ id: IMAGE_1, sizes: { '1024x1024': '0.03', '512x512': '0.01' } })
+    const subject = gateway({ id: IMAGE_1, sizes: { '1024x1024': '0.03', '512x512': '0.01' } })
     const alice = subject.buyer()
     expect((await alice.ask(FOX)).body.price).toMatchObject({ amount: '0.032500', pricePerImage: 0.03 })
     expect((await alice.ask({ ...FOX, size: '512x512' })).body.price.amount).toBe('0.011500')
@@ -102,7 +102,7 @@ describe('a new row', () => {
   })
 
   test('is sold and listed like the others', async () => {
-    const subject = shop({ ...NEW, name: 'Brush', maker: 'house', edits: { maxImages: 1, mask: true } })
+    const subject = gateway({ ...NEW, name: 'Brush', maker: 'house', edits: { maxImages: 1, mask: true } })
     expect(await listed(subject)).toContainEqual({
       id: 'house/brush',
       object: 'model',
@@ -122,7 +122,7 @@ describe('an alias id', () => {
 
   test('works in requests; the quote, the job and the ledger use the row’s own', async () => {
     for (const model of named.aliases) {
-      const subject = shop(named)
+      const subject = gateway(named)
       const alice = subject.buyer()
       expect((await alice.ask({ ...FOX, model })).body.price).toEqual((await alice.ask(FOX)).body.price)
       const job = kit({ catalog: catalog({ images: rows(named) }), inlineMs: 0 })
@@ -133,7 +133,7 @@ describe('an alias id', () => {
   })
 
   test('is not listed as a model of its own', async () => {
-    expect((await listed(shop(named))).map(({ id }) => id)).toEqual(imageRows.map(({ id }) => id))
+    expect((await listed(gateway(named))).map(({ id }) => id)).toEqual(imageRows.map(({ id }) => id))
   })
 })
 
@@ -162,7 +162,7 @@ describe('a hidden row', () => {
   const hidden = { id: IMAGE_1, hidden: true }
 
   test('is sold, but neither listed nor named in errors', async () => {
-    const subject = shop(hidden)
+    const subject = gateway(hidden)
     const alice = subject.buyer()
     expect((await listed(subject)).map(({ id }) => id)).not.toContain(IMAGE_1)
     expect((await alice.buy(FOX)).status).toBe(200)
@@ -176,7 +176,7 @@ describe('a hidden row', () => {
 
   test('is not what a probe is quoted, nor in the price range', async () => {
     const dear = { ...NEW, sizes: { '640x480': '900' }, hidden: true }
-    const { shop: open } = shop(hidden, dear)
+    const { gateway: open } = gateway(hidden, dear)
     expect((await read(await open.fetch(new Request(`${ORIGIN}/api/v1/images/generations`)))).body.price.amount).toBe(
       '0.064000',
     )
@@ -187,7 +187,7 @@ describe('a hidden row', () => {
 
 describe('a redirected row', () => {
   test('keeps its name and is made by the fallback, at the fallback’s rate (contract 8.8, 21.11)', async () => {
-    const subject = shop({ id: 'vendor-c/image-pro', redirect: 'vendor-c/image-1' })
+    const subject = gateway({ id: 'vendor-c/image-pro', redirect: 'vendor-c/image-1' })
     const alice = subject.buyer()
     const { body } = await alice.buy({ model: 'vendor-c/image-pro', prompt: 'a fox' })
     expect(body.price.amount).toBe('0.022000')
@@ -264,7 +264,7 @@ describe('a redirected row', () => {
 
 test('a catalog without any editing model still has its documents, and refuses edits', async () => {
   const images = imageRows.filter(({ edits }) => edits === undefined)
-  const { shop: open, buyer } = kit({ catalog: catalog({ images }), vendor: scriptedVendor() })
+  const { gateway: open, buyer } = kit({ catalog: catalog({ images }), vendor: scriptedVendor() })
   for (const path of ['/openapi.json', '/.well-known/x402'])
     expect((await open.fetch(new Request(ORIGIN + path))).status).toBe(200)
   expect((await buyer().ask({ prompt: 'x', image: 'x' }, { path: '/api/v1/images/image2image' })).status).toBe(400)

@@ -33,14 +33,14 @@ const CONTENTS = '/api/v1/websearch/contents'
 const PROTOCOLS = '/api/v1/defidata/protocols'
 const WALLET = `0x${'ab'.repeat(20)}`
 
-type Stage = Kit & {
+type Fixture = Kit & {
   readonly requests: unknown[]
   send(method: string, path: string, body?: unknown): Promise<Answer>
   pay(method: string, path: string, body?: unknown): Promise<Answer>
 }
 
 /** Every vendor answers what `answer` gives, and what it is asked is kept. */
-function stage(answer: () => Promise<string> = async () => '{}', options: KitOptions = {}): Stage {
+function fixture(answer: () => Promise<string> = async () => '{}', options: KitOptions = {}): Fixture {
   const requests: unknown[] = []
   const data: DataVendor = {
     ask: async (passthrough: PassthroughRequest) => (requests.push(passthrough), await answer()),
@@ -56,12 +56,12 @@ function stage(answer: () => Promise<string> = async () => '{}', options: KitOpt
       headers: { ...(body !== undefined && { 'content-type': 'application/json' }), ...headers },
       ...(body !== undefined && { body: JSON.stringify(body) }),
     })
-  const send: Stage['send'] = async (method, path, body) =>
-    await read(await subject.shop.fetch(request(method, path, body)))
-  const pay: Stage['pay'] = async (method, path, body) => {
+  const send: Fixture['send'] = async (method, path, body) =>
+    await read(await subject.gateway.fetch(request(method, path, body)))
+  const pay: Fixture['pay'] = async (method, path, body) => {
     const payment = alice.sign(await send(method, path, body))
     return await read(
-      await subject.shop.fetch(
+      await subject.gateway.fetch(
         request(method, path, body, {
           'payment-signature': encodePayment(payment),
           cookie: 'session=1',
@@ -79,7 +79,7 @@ describe('the price', () => {
   test.each(vectors)(
     'of $method $path is $amount micro-USDC ($spec) (contract 9.13, 9.16, 15.1, 15.4)',
     async ({ method, path, amount, printed, urls, ...more }) => {
-      const { send } = stage()
+      const { send } = fixture()
       const body = urls === undefined ? more.body : pagesOf(urls)
       const quoted = await send(method, path, body)
       expect([
@@ -92,7 +92,7 @@ describe('the price', () => {
   )
 
   test('of contents is told by the page, and a look without a body is for one (contract 9.16)', async () => {
-    const { send } = stage()
+    const { send } = fixture()
     expect((await send('POST', CONTENTS, pagesOf(2))).body.price).toMatchObject({
       amount: '0.005000',
       pricingUnit: 'per-url',
@@ -103,7 +103,7 @@ describe('the price', () => {
   })
 
   test('of a market says which venue, and in which tier', async () => {
-    expect((await stage().send('GET', '/api/v1/pm/kalshi/markets')).body).toMatchObject({
+    expect((await fixture().send('GET', '/api/v1/pm/kalshi/markets')).body).toMatchObject({
       category: 'kalshi',
       tier: 'standard',
     })
@@ -112,7 +112,7 @@ describe('the price', () => {
 
 describe('what a vendor is asked', () => {
   test('of markets is the path and the query, sorted and encoded; a body of a POST stands for the query', async () => {
-    const { requests, pay } = stage()
+    const { requests, pay } = fixture()
     await pay('GET', `${MARKETS}?q=a%26b%3D%27c&limit=5`)
     await pay('POST', MARKETS, { limit: 5, q: "a&b='c" })
     await pay('POST', MARKETS)
@@ -124,7 +124,7 @@ describe('what a vendor is asked', () => {
   })
 
   test('that says a thing twice is 400 before the quote, and nothing is left out of it', async () => {
-    const { requests, send } = stage()
+    const { requests, send } = fixture()
     for (const path of [`${MARKETS}?id=1&id=2`, `${PROTOCOLS}?x=1&x=1&x=2`]) {
       const { status, body } = await send('GET', path)
       expect([status, body.message.includes('must be text, got an array')]).toEqual([400, true])
@@ -133,7 +133,7 @@ describe('what a vendor is asked', () => {
   })
 
   test('of wallets is a list in a body, however it came (contract 15.2)', async () => {
-    const { requests, send, pay } = stage()
+    const { requests, send, pay } = fixture()
     const many = { addresses: Array.from({ length: 200 }, () => WALLET) }
     expect((await send('POST', IDENTITIES, many)).status).toBe(402)
     expect((await send('POST', IDENTITIES, { addresses: [...many.addresses, WALLET] })).status).toBe(400)
@@ -146,7 +146,7 @@ describe('what a vendor is asked', () => {
   })
 
   test('of DeFi is one of five paths, with the query (contract 15.5)', async () => {
-    const { requests, pay } = stage()
+    const { requests, pay } = fixture()
     for (const path of [
       'protocols',
       'protocol/aave-v3',
@@ -165,7 +165,7 @@ describe('what a vendor is asked', () => {
   })
 
   test('of the web is what the schema knows, and nothing else (contract 9.15)', async () => {
-    const { requests, send, pay } = stage()
+    const { requests, send, pay } = fixture()
     await pay('POST', '/api/v1/exa/search', {
       query: 'q',
       numResults: 3,
@@ -184,7 +184,7 @@ describe('what a vendor is asked', () => {
   })
 
   test('of the web may be filtered by number, category, dates and domains (contract 9.14)', async () => {
-    const { requests, pay } = stage()
+    const { requests, pay } = fixture()
     const order = {
       query: 'q',
       numResults: 100,
@@ -199,7 +199,7 @@ describe('what a vendor is asked', () => {
   })
 
   test('of pages is a list of 1 to 100 addresses, priced before it is paid for (contract 9.16)', async () => {
-    const { requests, send, pay } = stage()
+    const { requests, send, pay } = fixture()
     for (const [count, amount] of [
       [1, '3000'],
       [100, '201000'],
@@ -219,7 +219,7 @@ describe('an answer', () => {
   const TEXT = '{"price":1.10,"id":12345678901234567890,"e":1e2,"exact":"1"}'
 
   test('is handed on letter by letter, and settled once; web search wraps it in data (contract 9.17, 15.5)', async () => {
-    const { chain, buyer, shop } = stage(async () => TEXT)
+    const { chain, buyer, gateway } = fixture(async () => TEXT)
     const alice = buyer()
     const bought = async (path: string, method: 'GET' | 'POST', body?: object) => {
       const payment = alice.sign(await alice.ask(body ?? {}, { path, method }))
@@ -228,8 +228,8 @@ describe('an answer', () => {
         headers: { 'payment-signature': encodePayment(payment), 'content-type': 'application/json' },
         ...(body && { body: JSON.stringify(body) }),
       }
-      const first = await shop.fetch(new Request(ORIGIN + path, init), { ip: '192.0.2.1' })
-      const again = await shop.fetch(new Request(ORIGIN + path, init), { ip: '192.0.2.1' })
+      const first = await gateway.fetch(new Request(ORIGIN + path, init), { ip: '192.0.2.1' })
+      const again = await gateway.fetch(new Request(ORIGIN + path, init), { ip: '192.0.2.1' })
       return [
         first.headers.get('content-type'),
         await first.text(),
@@ -249,7 +249,7 @@ describe('an answer', () => {
   })
 
   test('is kept for an hour after it was paid, since it may be megabytes', async () => {
-    const subject = stage(async () => TEXT)
+    const subject = fixture(async () => TEXT)
     await subject.pay('GET', PROTOCOLS)
     expect(await subject.ports.storage.prune(subject.clock.now() + 3_599_000)).toBe(0)
     expect(await subject.ports.storage.prune(subject.clock.now() + 3_601_000)).toBeGreaterThan(0)
@@ -270,12 +270,12 @@ describe('an answer', () => {
         ),
       },
     })
-    const subject = stage(async () => long, { wrap: keeping })
+    const subject = fixture(async () => long, { wrap: keeping })
     const alice = subject.buyer('bob')
     const payment = alice.sign(await subject.send('GET', PROTOCOLS))
     const ask = async () =>
       await (
-        await subject.shop.fetch(
+        await subject.gateway.fetch(
           new Request(ORIGIN + PROTOCOLS, { headers: { 'payment-signature': encodePayment(payment) } }),
           { ip: '192.0.2.1' },
         )
@@ -291,7 +291,7 @@ describe('an answer', () => {
 
   test('of the embedded ones says that it is a sample', async () => {
     const clock = testClock()
-    const { pay } = stage(undefined, { ports: { clock, vendors: embedded(clock) } })
+    const { pay } = fixture(undefined, { ports: { clock, vendors: embedded(clock) } })
     const described: readonly [string, string, object?][] = [
       ['GET', MARKETS],
       ['GET', '/api/v1/pm/binance/candles/BTCUSDT'],
@@ -316,7 +316,7 @@ describe('an answer', () => {
 
   test('of the web is data, with results or with an answer and its citations (contract 9.17)', async () => {
     const clock = testClock()
-    const { pay } = stage(undefined, { ports: { clock, vendors: embedded(clock) } })
+    const { pay } = fixture(undefined, { ports: { clock, vendors: embedded(clock) } })
     const page = 'https://sample.farebox.example/usdc'
     for (const [path, body, members] of [
       ['search', { query: 'x402' }, ['results']],
@@ -344,7 +344,7 @@ describe('a question that comes to nothing', () => {
       ['GET', '/api/v1/defidata/protocol/nobody'],
       ['POST', CONTENTS, pagesOf(1)],
     ] as const) {
-      const { pay, chain } = stage(() => Promise.reject(refusal))
+      const { pay, chain } = fixture(() => Promise.reject(refusal))
       const answer = await pay(method, path, body)
       expect([answer.status, answer.body, chain.transfers]).toEqual([
         404,
@@ -356,7 +356,7 @@ describe('a question that comes to nothing', () => {
 
   test('because a service is away is 502, and the same signed request buys later (contract 3.21)', async () => {
     let isDown = true
-    const { chain, buyer } = stage(() =>
+    const { chain, buyer } = fixture(() =>
       isDown
         ? Promise.reject(new ApiError('UPSTREAM_FAILED', { message: 'Service X failed. Payment was NOT charged.' }))
         : Promise.resolve('[]'),
@@ -380,7 +380,7 @@ describe('a question that comes to nothing', () => {
       fetch: (_, { signal }) =>
         new Promise((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason as Error))),
     })
-    const { pay, chain } = stage(undefined, { ports: { clock, vendors: { websearch } } })
+    const { pay, chain } = fixture(undefined, { ports: { clock, vendors: { websearch } } })
     const asking = pay('POST', '/api/v1/websearch/search', { query: 'q' })
     let isAnswered = false
     void asking.then(() => (isAnswered = true))
@@ -407,7 +407,7 @@ describe('a question that comes to nothing', () => {
         log: testLog(),
         fetch: async () => Response.json({ error: 'no such market' }, { status: theirs }),
       })
-      const { pay, chain } = stage(undefined, { ports: { clock, vendors: { prediction } } })
+      const { pay, chain } = fixture(undefined, { ports: { clock, vendors: { prediction } } })
       const asking = pay('GET', MARKETS)
       await clock.advance(5_000)
       const { status, body } = await asking
@@ -426,7 +426,7 @@ describe('a question that comes to nothing', () => {
           ? Response.json({ message: 'Protocol not found' }, { status: 400 })
           : Response.json({ coins: {} }),
     })
-    const { pay, chain } = stage(undefined, { ports: { clock, vendors: { defi } } })
+    const { pay, chain } = fixture(undefined, { ports: { clock, vendors: { defi } } })
     const unknown = await pay('GET', '/api/v1/defidata/protocol/nobody')
     expect([unknown.status, chain.transfers]).toEqual([400, []])
     const coins = await pay('GET', '/api/v1/defidata/prices/coingecko:nothing')
@@ -441,7 +441,7 @@ describe('a question that comes to nothing', () => {
       fetch: (_, { signal }) =>
         new Promise((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason as Error))),
     })
-    const { pay, chain } = stage(undefined, { ports: { clock, vendors: { defi } } })
+    const { pay, chain } = fixture(undefined, { ports: { clock, vendors: { defi } } })
     const asking = pay('GET', PROTOCOLS)
     let isAnswered = false
     void asking.then(() => (isAnswered = true))
@@ -452,14 +452,14 @@ describe('a question that comes to nothing', () => {
   })
 
   test('at a venue that is not on the list is 404 with those that are (contract 15.1)', async () => {
-    const { status, body } = await stage().send('GET', '/api/v1/pm/betfair/markets')
+    const { status, body } = await fixture().send('GET', '/api/v1/pm/betfair/markets')
     expect([status, body.available[0]]).toEqual([404, '/api/v1/pm/polymarket/{path}'])
   })
 
   test('where nothing is configured is 503, and no challenge', async () => {
-    const { shop } = kit()
+    const { gateway } = kit()
     for (const path of [MARKETS, PROTOCOLS, CONTENTS]) {
-      const { status, headers } = await read(await shop.fetch(new Request(ORIGIN + path)))
+      const { status, headers } = await read(await gateway.fetch(new Request(ORIGIN + path)))
       expect([path, status, headers.has('payment-required')]).toEqual([path, 503, false])
     }
   })

@@ -19,7 +19,7 @@ const REFUSED = [400, 404, 405, 413]
 const WALLET = `0x${'ab'.repeat(20)}`
 
 /** A gateway before the real adapters, whose upstream keeps what it is sent. */
-function stage(answer: () => Response = () => Response.json({ ok: true })) {
+function fixture(answer: () => Response = () => Response.json({ ok: true })) {
   const sent: Sent[] = []
   const clock = testClock()
   const ports = {
@@ -42,7 +42,7 @@ function stage(answer: () => Response = () => Response.json({ ok: true })) {
   ): Promise<Answer> => {
     const text = typeof body === 'string' || body === undefined ? body : JSON.stringify(body)
     return await read(
-      await subject.shop.fetch(
+      await subject.gateway.fetch(
         new Request(ORIGIN + path, {
           method,
           headers: { ...(text !== undefined && { 'content-type': 'application/json' }), ...headers },
@@ -316,7 +316,7 @@ const families: Readonly<
 }
 
 describe.each(Object.entries(families))('%s', (_, { list, method, good: [, goodPath, goodBody] }) => {
-  const subject = stage()
+  const subject = fixture()
   const { alice, chain, sent, send } = subject
   const signed = (async () => alice.sign(await send(method, goodPath, { body: goodBody })))()
 
@@ -348,7 +348,7 @@ describe.each(Object.entries(families))('%s', (_, { list, method, good: [, goodP
 const good = Object.values(families).map(({ method, good: [, path, body] }) => [method, path, body] as const)
 
 test.each(good)('%s %s carries nothing of the buyer’s to the vendor', async (method, path, body) => {
-  const { alice, send, sent } = stage()
+  const { alice, send, sent } = fixture()
   const payment = encodePayment(alice.sign(await send(method, path, { body })))
   const theirs = {
     'payment-signature': payment,
@@ -376,7 +376,7 @@ test.each(good)('%s %s carries nothing of the buyer’s to the vendor', async (m
 test.each(good)(
   '%s %s that is sent on to a private address is neither followed nor charged',
   async (method, path, body) => {
-    const { alice, send, sent, chain } = stage(
+    const { alice, send, sent, chain } = fixture(
       () => new Response(null, { status: 302, headers: { location: 'http://169.254.169.254/latest/meta-data' } }),
     )
     const payment = encodePayment(alice.sign(await send(method, path, { body })))
@@ -391,7 +391,7 @@ test.each(good)(
 )
 
 test('other methods are no way in', async () => {
-  const { send, sent, chain } = stage()
+  const { send, sent, chain } = fixture()
   for (const path of [`${VENUE}markets`, `${DEFI}chains`, `${WEB}search`])
     for (const method of ['PUT', 'PATCH', 'DELETE']) expect((await send(method, path)).status).toBe(405)
   expect([sent, chain.transfers]).toEqual([[], []])

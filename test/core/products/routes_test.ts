@@ -99,11 +99,11 @@ test('nothing is served beside it but documented additions (contract 22.1)', () 
 describe('what the contract prices in figures', () => {
   const figures = written.filter(({ price }) => /^\d+(\.\d+)?$/.test(price))
   const clock = testClock()
-  const { shop } = kit({ audio: scriptedAudio(), ports: { clock, vendors: embedded(clock) } })
+  const { gateway } = kit({ audio: scriptedAudio(), ports: { clock, vendors: embedded(clock) } })
 
   test.each(figures.map((route) => [`${route.method} ${route.path}`, route] as const))('%s', async (_, route) => {
     const found = served.find((each) => requestLine(each) === requestLine(route))
-    const { status, body } = await read(await shop.fetch(new Request(ORIGIN + filled(route.path))))
+    const { status, body } = await read(await gateway.fetch(new Request(ORIGIN + filled(route.path))))
     expect([found?.isSold, status, body.accepts?.[0]?.amount]).toEqual([
       true,
       402,
@@ -138,8 +138,8 @@ describe('what a route is, called by nobody in particular', () => {
 
   /** What a route of this price answers without a payment, to an order of its own example. */
   async function answered({ method, path, price }: Route): Promise<Answer> {
-    const { shop, ports } = whole()
-    const found = router(shop.endpoints).match(method, filled(path))
+    const { gateway, ports } = whole()
+    const found = router(gateway.endpoints).match(method, filled(path))
     if (found.kind !== 'found' && found.kind !== 'discover') throw new Error(`${method} ${path} is ${found.kind}`)
     const { endpoint } = found
     const context = { catalog: catalog(), vendors: ports.vendors, countTokens: ports.countTokens }
@@ -154,7 +154,7 @@ describe('what a route is, called by nobody in particular', () => {
       },
       ...(body !== undefined && { body }),
     })
-    const response = await shop.fetch(request)
+    const response = await gateway.fetch(request)
     const text = await response.text()
     const isJson = response.headers.get('content-type')?.startsWith('application/json')
     return { status: response.status, headers: response.headers, body: isJson ? JSON.parse(text) : text }
@@ -179,7 +179,7 @@ describe('what a route is, called by nobody in particular', () => {
         return
       }
       if (price === 'operator only') {
-        const { status: stranger } = await whole().shop.fetch(new Request(ORIGIN + route.path))
+        const { status: stranger } = await whole().gateway.fetch(new Request(ORIGIN + route.path))
         return expect([stranger, status]).toEqual([404, 200])
       }
       if (price === 'poll')

@@ -24,7 +24,7 @@ function whole() {
 }
 
 test('an offer lasts 600 seconds for images, videos, music, background responses and funding, and 300 for all else (contract 1.51)', async () => {
-  const { shop, ports, buyer } = whole()
+  const { gateway, ports, buyer } = whole()
   const LONG =
     /^\/api\/v1\/(images\/(generations|image2image)|videos(\/generations)?|audio\/generations|polymarket-funding\/fund)$/
   for (const endpoint of endpoints.filter(isSold)) {
@@ -33,7 +33,7 @@ test('an offer lasts 600 seconds for images, videos, music, background responses
       vendors: ports.vendors,
       countTokens: ports.countTokens,
     })
-    const { status, body } = await read(await shop.fetch(new Request(ORIGIN + pathOf(endpoint, trial))))
+    const { status, body } = await read(await gateway.fetch(new Request(ORIGIN + pathOf(endpoint, trial))))
     expect([endpoint.path, status, body.accepts?.[0].maxTimeoutSeconds]).toEqual([
       endpoint.path,
       402,
@@ -83,8 +83,10 @@ test('a payment header on a free route changes nothing (contract 1.55)', async (
     const url = ORIGIN + pathOf(endpoint, trialOf(endpoint, offering))
     const [plain, paying] = [whole(), whole()]
     const answers = [
-      await plain.shop.fetch(new Request(url)),
-      await paying.shop.fetch(new Request(url, { headers: { 'payment-signature': 'garbage', 'x-payment': 'e30=' } })),
+      await plain.gateway.fetch(new Request(url)),
+      await paying.gateway.fetch(
+        new Request(url, { headers: { 'payment-signature': 'garbage', 'x-payment': 'e30=' } }),
+      ),
     ]
     const [one, other] = await Promise.all(answers.map((answer) => answer.text()))
     expect([endpoint.path, answers[1]?.status, other]).toEqual([endpoint.path, answers[0]?.status, one])
@@ -106,9 +108,9 @@ test('voice, phone and sandbox refuse fields that they do not know; media, searc
 })
 
 test('an address may ask for pictures as often as it likes (contract 4.11)', async () => {
-  const { shop } = whole()
+  const { gateway } = whole()
   const ask = () =>
-    shop.fetch(new Request(`${ORIGIN}/api/v1/images/generations`, { method: 'POST' }), { ip: '192.0.2.1' })
+    gateway.fetch(new Request(`${ORIGIN}/api/v1/images/generations`, { method: 'POST' }), { ip: '192.0.2.1' })
   const statuses = new Set<number>()
   for (let count = 0; count < 500; count++) statuses.add((await ask()).status)
   expect(statuses).toEqual(new Set([402]))
@@ -128,11 +130,11 @@ test('headers that SDKs send, and that curl leaves out, change nothing (contract
     ['/api/v1/chat/completions', { model: 'farebox/echo', messages: [{ role: 'user', content: 'word' }] }],
     ['/api/v1/messages', { model: 'farebox/echo', max_tokens: 9, messages: [{ role: 'user', content: 'word' }] }],
   ]
-  const { shop } = whole()
+  const { gateway } = whole()
   for (const [path, body] of orders) {
     const ask = async (headers: Record<string, string>) =>
       await read(
-        await shop.fetch(
+        await gateway.fetch(
           new Request(ORIGIN + path, {
             method: 'POST',
             headers: { 'content-type': 'application/json', ...headers },

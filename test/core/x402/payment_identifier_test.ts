@@ -185,10 +185,10 @@ describe('the same identifier with the same request', () => {
   test('executes again after its process has died, once its lease has run out', async () => {
     const subject = await bought(kit({ vendor: slowVendor().vendor, inlineMs: 0, ports: { background: () => {} } }))
     const { alice, payment, first, clock, restart } = subject
-    const shop = restart()
-    expect((await alice.buy(FOX, { payment, shop })).body.id).toBe(first.body.id)
+    const gateway = restart()
+    expect((await alice.buy(FOX, { payment, gateway })).body.id).toBe(first.body.id)
     await clock.advance(30_000)
-    const again = await alice.buy(FOX, { payment, shop })
+    const again = await alice.buy(FOX, { payment, gateway })
     expect([again.status, again.body.id === first.body.id]).toEqual([202, false])
   })
 
@@ -278,13 +278,13 @@ describe('the same identifier', () => {
   })
 
   test('is another one for another wallet, and at another gateway', async () => {
-    const { buyer, alice, shop, restart, first, chain } = await bought()
+    const { buyer, alice, gateway, restart, first, chain } = await bought()
     const elsewhere: readonly [Buyer, Gateway][] = [
-      [buyer('bob'), shop],
+      [buyer('bob'), gateway],
       [alice, restart({ name: 'other' })],
     ]
     for (const [who, at] of elsewhere) {
-      const { status, body } = await who.buy(FOX, { payment: await fresh(who), shop: at })
+      const { status, body } = await who.buy(FOX, { payment: await fresh(who), gateway: at })
       expect([status, body.payment.status, body.id === first.body.id]).toEqual([200, 'settled', false])
     }
     expect(chain.transfers).toHaveLength(3)
@@ -310,7 +310,7 @@ describe('the same identifier', () => {
   })
 
   test('of a form is the same request under another boundary', async () => {
-    const { buyer, shop, chain } = kit()
+    const { buyer, gateway, chain } = kit()
     const alice = buyer()
     const path = '/api/v1/images/image2image'
     const pixel = Uint8Array.from(
@@ -322,7 +322,7 @@ describe('the same identifier', () => {
       form.set('prompt', prompt)
       form.set('image', new Blob([pixel], { type: 'image/png' }), 'pixel.png')
       const headers = payment && { 'payment-signature': btoa(JSON.stringify(payment)) }
-      const response = await shop.fetch(
+      const response = await gateway.fetch(
         new Request(`http://farebox.test${path}`, { method: 'POST', body: form, ...(headers && { headers }) }),
       )
       return { status: response.status, headers: response.headers, body: await response.json() } satisfies Answer
@@ -423,23 +423,23 @@ describe('kill -9, or one failing answer, at any moment of a purchase under an i
     const alice = subject.buyer()
     const doomed = injected(ports, { ...blow, kills: recovery !== 'survival' })
     const old = restart({ workerId: 'first', ports: doomed.ports })
-    const buy = async (shop: Gateway) => alice.buy(FOX, { payment: await fresh(alice), shop })
+    const buy = async (gateway: Gateway) => alice.buy(FOX, { payment: await fresh(alice), gateway })
     await unlessDead(subject, Promise.all([buy(old), ...(isDuplicate ? [buy(old)] : [])]))
     const [isFaultInjected, requests] = [doomed.isFaultInjected(), [...doomed.requests]]
     const label = `${isFaultInjected ? `struck ${blow.after ? 'after' : 'before'} ${requests[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
 
-    const shop = recovery === 'survival' ? old : restart({ workerId: 'second' })
-    if (recovery === 'takeOver') await shop.takeOver()
+    const gateway = recovery === 'survival' ? old : restart({ workerId: 'second' })
+    if (recovery === 'takeOver') await gateway.takeOver()
     for (const ms of [29_000, 1_000, 29_000, 16_000]) {
       await clock.advance(ms)
       // A sweep that fails is made up for by the next, as in the server.
-      if (recovery === 'survival') await shop.renew().catch(() => {})
-      await shop.maintain().catch(() => {})
+      if (recovery === 'survival') await gateway.renew().catch(() => {})
+      await gateway.maintain().catch(() => {})
     }
     const before = [chain.transfers.length, vendor.jobs.length]
-    let answer = await buy(shop)
+    let answer = await buy(gateway)
     await clock.settle()
-    if (!answer.body.data) answer = await buy(shop)
+    if (!answer.body.data) answer = await buy(gateway)
     expect([label, answer.status, answer.body.data?.length, chain.transfers.length, alice.balance()]).toEqual([
       label,
       200,
@@ -448,8 +448,8 @@ describe('kill -9, or one failing answer, at any moment of a purchase under an i
       99_978_000n,
     ])
     if (before[0] === 1) expect([label, vendor.jobs.length]).toEqual([label, before[1] as number])
-    expect([label, (await buy(shop)).body.id]).toEqual([label, answer.body.id])
-    await shop.maintain()
+    expect([label, (await buy(gateway)).body.id]).toEqual([label, answer.body.id])
+    await gateway.maintain()
     const left = [
       await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 10),
       await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10),

@@ -270,7 +270,7 @@ describe('replays', () => {
     const bought = await payer.post(SMALL, { 'payment-signature': encodePayment(await payer.sign(SMALL)) })
     expect(bought.status).toBe(200)
     const payment = await publishedIn(bought.body.payment.tx_hash, (await payer.post(SMALL)).body.accepts[0])
-    const shop = {
+    const gateway = {
       fetch(request: Request) {
         const { pathname, search } = new URL(request.url)
         return fetch(new Request(running.url + pathname + search, request))
@@ -282,7 +282,7 @@ describe('replays', () => {
       path: GENERATIONS,
       body: { ...SMALL, prompt },
     }))
-    expectNothingRead(await strangerHears(shop, { payment, orders, polls: [`${GENERATIONS}/${bought.body.id}`] }))
+    expectNothingRead(await strangerHears(gateway, { payment, orders, polls: [`${GENERATIONS}/${bought.body.id}`] }))
     const fresh = encodePayment(await payer.sign(SMALL))
     const before = await payer.balance()
     const read = await payer.get(`${GENERATIONS}/${bought.body.id}`, { 'payment-signature': fresh })

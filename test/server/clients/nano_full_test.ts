@@ -42,7 +42,7 @@ afterAll(async () => {
 })
 
 /** Words are tokens here: the real tokenizer takes a second to load. */
-function shopOf(
+function gatewayOf(
   chain: Chain,
   { vendor = scriptedVendor(), ...setup }: Partial<Setup> & { vendor?: ScriptedVendor } = {},
 ): Gateway {
@@ -56,8 +56,8 @@ function shopOf(
 
 /** The shop on loopback while `work` runs. */
 async function serving<T>(chain: Chain, work: (url: string) => Promise<T>): Promise<T> {
-  const shop = shopOf(chain)
-  const server = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: (request) => shop.fetch(request) })
+  const gateway = gatewayOf(chain)
+  const server = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: (request) => gateway.fetch(request) })
   try {
     return await work(`http://127.0.0.1:${server.port}`)
   } finally {
@@ -125,7 +125,7 @@ describe("GatewayClient.pay(), the vendor's public client", () => {
 })
 
 test('an offer asks for the life that the API wants to be left, and for the time of the work on top', async () => {
-  const challenge = await shopOf(multiChain([plainChain([]), batched])).fetch(order(FOX))
+  const challenge = await gatewayOf(multiChain([plainChain([]), batched])).fetch(order(FOX))
   const { accepts } = decodeHeader(challenge.headers.get('payment-required')) as { accepts: readonly Offer[] }
   expect(accepts.map(({ maxTimeoutSeconds, extra }) => [extra?.name, maxTimeoutSeconds])).toEqual([
     ['USDC', 600],
@@ -136,10 +136,10 @@ test('an offer asks for the life that the API wants to be left, and for the time
 test('a poll asks for the same life as the order did, on every rail', async () => {
   const { vendor, ready } = slowVendor()
   const { address, client } = buyer(100_000n)
-  const shop = shopOf(multiChain([plainChain([]), batched]), { vendor, inlineMs: 0 })
-  const posted = await shop.fetch(order(FOX, encodePayment(await signed(client, shop))))
+  const gateway = gatewayOf(multiChain([plainChain([]), batched]), { vendor, inlineMs: 0 })
+  const posted = await gateway.fetch(order(FOX, encodePayment(await signed(client, gateway))))
   const { poll_url } = (await posted.json()) as { poll_url: string }
-  const polled = await shop.fetch(new Request(`http://farebox.test${poll_url}`))
+  const polled = await gateway.fetch(new Request(`http://farebox.test${poll_url}`))
   const { accepts } = decodeHeader(polled.headers.get('payment-required')) as { accepts: readonly Offer[] }
   ready()
   expect([posted.status, polled.status]).toEqual([202, 402])
@@ -149,12 +149,12 @@ test('a poll asks for the same life as the order did, on every rail', async () =
 
 test('five hundred calls at once of a wallet with the price of one start exactly one (contract 21.4)', async () => {
   const { vendor, ready } = slowVendor()
-  const shop = shopOf(batched, { vendor })
+  const gateway = gatewayOf(batched, { vendor })
   const { address, client } = buyer(QUOTE)
-  const [offer, resource] = await offerOf(shop)
+  const [offer, resource] = await offerOf(gateway)
   const payments = await Promise.all(Array.from({ length: 500 }, () => sign(client, offer, resource)))
   const answers = payments.map(async (payment) => {
-    const response = await shop.fetch(order(FOX, encodePayment(payment)))
+    const response = await gateway.fetch(order(FOX, encodePayment(payment)))
     const { status, headers } = response
     if (status === 402) refused.push(((await response.json()) as { code: string }).code)
     if (status === 402 && refused.length === 499) {
@@ -230,8 +230,8 @@ function order(body: object, payment?: string): Request {
 }
 
 /** The batched offer of an image. */
-async function offerOf(shop: Gateway): Promise<[Offer, unknown]> {
-  const { headers } = await shop.fetch(order(FOX))
+async function offerOf(gateway: Gateway): Promise<[Offer, unknown]> {
+  const { headers } = await gateway.fetch(order(FOX))
   const { accepts, resource } = decodeHeader(headers.get('payment-required')) as {
     accepts: readonly Offer[]
     resource: unknown
@@ -247,6 +247,6 @@ async function sign({ account }: GatewayClient, offer: Offer, resource: unknown)
   return { ...(await scheme.createPaymentPayload(2, offer as never)), resource, accepted: offer }
 }
 
-async function signed(client: GatewayClient, shop: Gateway): Promise<unknown> {
-  return sign(client, ...(await offerOf(shop)))
+async function signed(client: GatewayClient, gateway: Gateway): Promise<unknown> {
+  return sign(client, ...(await offerOf(gateway)))
 }

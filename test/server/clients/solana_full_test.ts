@@ -40,7 +40,7 @@ async function open(paymentMethod: PaymentMethod, options: KitOptions = {}) {
     : solanaChain({ ...base, feePayerKeys: [feePayer.secret], pollMs: 1 })
   expect(await chain.check({ now: node.now() })).toMatchObject({ kind: 'ready' })
   const { wrap = (same) => same, ...rest } = options
-  const shop = kit({
+  const gateway = kit({
     ports: { clock },
     chatVendor: scriptedChat(),
     label: 'solana-devnet',
@@ -49,7 +49,7 @@ async function open(paymentMethod: PaymentMethod, options: KitOptions = {}) {
   })
 
   const ask = (path: string, body: unknown, headers: Record<string, string> = {}) =>
-    shop.shop.fetch(
+    gateway.gateway.fetch(
       new Request(`${ORIGIN}${path}`, {
         method: 'POST',
         headers: { 'content-type': 'application/json', ...headers },
@@ -59,7 +59,7 @@ async function open(paymentMethod: PaymentMethod, options: KitOptions = {}) {
     )
 
   return {
-    ...shop,
+    ...gateway,
     clock,
     node,
     chain,
@@ -70,7 +70,7 @@ async function open(paymentMethod: PaymentMethod, options: KitOptions = {}) {
     /** `fetch` as @x402/fetch makes it; what is asked goes to the gateway. */
     async buy(path: string, body: unknown): Promise<Response> {
       const through = (async (input: RequestInfo | URL, init?: RequestInit) =>
-        await shop.shop.fetch(new Request(input, init), { ip: '192.0.2.1' })) as typeof fetch
+        await gateway.gateway.fetch(new Request(input, init), { ip: '192.0.2.1' })) as typeof fetch
       const client = new ExactSvmScheme(buyer, { rpcUrl: node.url })
       const pay = wrapFetchWithPaymentFromConfig(through, { schemes: [{ network: 'solana:*', client }] })
       return await pay(`${ORIGIN}${path}`, {
@@ -115,7 +115,7 @@ function onlyOne(calls: number) {
 }
 
 /** So many calls at once of a wallet with the price of one. */
-async function crowd(
+async function load(
   { ask, node, vendor }: World,
   { calls, answered }: { calls: number; answered(): void },
   before: () => void = () => {},
@@ -225,7 +225,7 @@ for (const paymentMethod of ['a fee payer of its own', 'a facilitator'] as const
         const { vendor, answered, open: letGo } = onlyOne(500)
         const world = await open(paymentMethod, { vendor })
         try {
-          const { poor, offer, won, refused, jobs } = await crowd(world, { calls: 500, answered })
+          const { poor, offer, won, refused, jobs } = await load(world, { calls: 500, answered })
           expect([won.length, refused.length, jobs]).toEqual([1, 499, 1])
           const { transaction } = decodePaymentResponseHeader(won[0]?.headers.get('payment-response') ?? '')
           expect(world.node.transfersIn(transaction)).toEqual([
@@ -251,7 +251,7 @@ for (const paymentMethod of ['a fee payer of its own', 'a facilitator'] as const
             node.fakeReply('getMultipleAccounts', () => {
               throw new RpcError(429, 'Too many requests for a specific RPC call')
             })
-          const { won, refused, jobs } = await crowd(world, { calls: 100, answered }, silence)
+          const { won, refused, jobs } = await load(world, { calls: 100, answered }, silence)
           const codes = [...new Set(refused.map(({ body }) => body.code ?? body.error.code))]
           // Its own rehearsal needs the balance; a facilitator says valid without it.
           expect([won.length, refused.length, jobs, codes]).toEqual(
@@ -321,7 +321,7 @@ test(
   async () => {
     const world = await open('a fee payer of its own')
     try {
-      const { shop, node, buyer, buy, ask, keyed } = world
+      const { gateway, node, buyer, buy, ask, keyed } = world
       const bought = await buy(COMPLETIONS, HELLO)
       expect(bought.status).toBe(200)
       const { transaction: signature } = decodePaymentResponseHeader(bought.headers.get('payment-response') ?? '')
@@ -341,11 +341,11 @@ test(
       const [offer] = (await read(await ask(COMPLETIONS, HELLO))).body.accepts
       const payment = paymentOf(offer, found.result.transaction[0])
       const orders = [HELLO, { ...HELLO, max_tokens: 21 }].map((body) => ({ method: 'POST', path: COMPLETIONS, body }))
-      const heard = await strangerHears(shop, { payment, orders })
+      const heard = await strangerHears(gateway, { payment, orders })
       expectNothingRead(heard)
       const id = (JSON.parse(heard[0]?.text ?? '{}') as { job_id: string }).job_id
       const fresh = paymentOf(offer, base64(await chatFormatOf(await draftOf(node, buyer, offer))))
-      await expectOwnerReads({ shop, keyed, fresh: () => fresh, empty: () => {} }, { id, payment })
+      await expectOwnerReads({ gateway, keyed, fresh: () => fresh, empty: () => {} }, { id, payment })
     } finally {
       await world.close()
     }

@@ -713,14 +713,14 @@ describe('refresh()', () => {
 
 test('a job that was not collected in time is paid by a fresh signature, once, and the first can no more', () =>
   using({}, async (h) => {
-    const { shop, idle, clock } = kit({ ports: { chain: h.chain }, inlineMs: 0 })
+    const { gateway, idle, clock } = kit({ ports: { chain: h.chain }, inlineMs: 0 })
     const payer = await h.payer()
     const asking = async (path: string, payment?: Payment, body?: object) => {
       const headers = {
         'content-type': 'application/json',
         ...(payment && { 'payment-signature': btoa(JSON.stringify(payment)) }),
       }
-      const response = await shop.fetch(
+      const response = await gateway.fetch(
         new Request(`http://farebox.test${path}`, {
           method: body ? 'POST' : 'GET',
           headers,

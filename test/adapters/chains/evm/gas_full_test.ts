@@ -134,17 +134,17 @@ test('of a crowd as many are settled as the account can pay, and none is lost', 
     async (h) => {
       const address = parseAddress(h.config.relayerKey)
       await settle(h, h.chain, await payment(h))
-      const crowd = await Promise.all(Array.from({ length: 12 }, () => payment(h)))
+      const load = await Promise.all(Array.from({ length: 12 }, () => payment(h)))
       await h.chain.refresh({ now: h.now() + 2 * MINUTE })
       // so much gas that four transfers may be sent together, at the price that is offered
       const price = h.chain.gas().floor / 120_000n
       await give(address, price * (60_000n + 4n * 120_000n) + price * 60_000n)
-      const all = await Promise.all(crowd.map((each) => settle(h, h.chain, each)))
+      const all = await Promise.all(load.map((each) => settle(h, h.chain, each)))
       const settled = all.filter(({ kind }) => kind === 'settled').length
       expect(settled).toBeGreaterThanOrEqual(1)
       expect(all.filter(({ kind }) => kind === 'unavailable')).toHaveLength(12 - settled)
       await give(address, ETHER)
-      const again = await Promise.all(crowd.map((each) => settle(h, h.chain, each)))
+      const again = await Promise.all(load.map((each) => settle(h, h.chain, each)))
       expect(again.map(({ kind }) => kind)).toEqual(Array(12).fill('settled'))
       expect(await h.balanceOf(h.offer.payTo)).toBe(130_000n)
     },
@@ -251,7 +251,7 @@ test('a gateway without gas answers 503 with Retry-After before any 402, and tel
     const now = h.now()
     await chain.check({ now })
     await chain.renew(now)
-    const { buyer, shop, clock } = kit({ ports: { chain }, operatorToken: '0123456789abcdef' })
+    const { buyer, gateway, clock } = kit({ ports: { chain }, operatorToken: '0123456789abcdef' })
     await chain.renew(clock.now())
     expect((await buyer().ask()).status).toBe(402)
     await give(address, 1n)
@@ -265,7 +265,7 @@ test('a gateway without gas answers 503 with Retry-After before any 402, and tel
     ])
     expect(JSON.stringify(body)).not.toContain(address)
     const health = async (path: string, init: RequestInit = {}) =>
-      (await shop.fetch(new Request(`http://localhost${path}`, init))).json()
+      (await gateway.fetch(new Request(`http://localhost${path}`, init))).json()
     expect(await health('/api/health')).toMatchObject({ ready: false })
     const seen = await health('/api/v1/health/chain')
     expect(seen).toMatchObject({ status: 'degraded', reason: 'no_gas', networks: [] })

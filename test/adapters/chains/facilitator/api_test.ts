@@ -87,8 +87,8 @@ describe('verdicts', () => {
     const { request: ask, close } = api(HANGS, { maxVerdicts: 1, failures: 2 })
     const first = ask()
     await until(() => logged.requests.length === 1)
-    const crowd = await Promise.all(Array.from({ length: 9 }, () => ask(NOW, { timeoutMs: 5 })))
-    expect(new Set(crowd.map(({ kind, ...errorText }) => `${kind} ${JSON.stringify(errorText)}`))).toEqual(
+    const load = await Promise.all(Array.from({ length: 9 }, () => ask(NOW, { timeoutMs: 5 })))
+    expect(new Set(load.map(({ kind, ...errorText }) => `${kind} ${JSON.stringify(errorText)}`))).toEqual(
       new Set(['failure {"reason":"too many concurrent requests: no slot within 5 ms","unsent":true}']),
     )
     expect(logged.requests).toHaveLength(1)

@@ -61,14 +61,14 @@ async function using(
 
 /** Sends an image order to the gateway of a kit. */
 const ordering =
-  ({ shop }: Kit) =>
+  ({ gateway }: Kit) =>
   async (payment?: Payment) => {
     const headers = {
       'content-type': 'application/json',
       ...(payment && { 'payment-signature': encodePayment(payment) }),
     }
     return await read(
-      await shop.fetch(new Request(ORIGIN + GENERATIONS, { method: 'POST', headers, body: JSON.stringify(FOX) }), {
+      await gateway.fetch(new Request(ORIGIN + GENERATIONS, { method: 'POST', headers, body: JSON.stringify(FOX) }), {
         ip: '192.0.2.1',
       }),
     )

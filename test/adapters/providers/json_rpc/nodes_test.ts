@@ -9,7 +9,7 @@ const at = () => ({ signal: AbortSignal.timeout(5_000) })
 const URL = 'https://node.example/v2/s3cret-key'
 
 /** Nodes whose replies a test writes; `sent` is what reached them. */
-function stage(reply: (body: unknown) => Response | Promise<Response>, more: Partial<RpcNodesConfig> = {}) {
+function fixture(reply: (body: unknown) => Response | Promise<Response>, more: Partial<RpcNodesConfig> = {}) {
   const [clock, log] = [testClock(), testLog()]
   const sent: { readonly url: string; readonly body: unknown; readonly init: RequestInit }[] = []
   const fetch: RpcNodesConfig['fetch'] = async (url, init) => {
@@ -30,7 +30,7 @@ const refusal = (code: number, message = 'why') => ({ jsonrpc: '2.0', id: 1, err
 describe('a node', () => {
   test('is sent the call and nothing else, and its text comes back letter by letter', async () => {
     const text = '{"jsonrpc":"2.0","id":1,  "result":{"lamports":18446744073709551615}}'
-    const { node, sent } = stage(() => new Response(text))
+    const { node, sent } = fixture(() => new Response(text))
     expect(await node.ask('solana-mainnet', call('getBalance'), at())).toEqual({ text, isCached: false })
     expect([sent[0]?.url, sent[0]?.body]).toEqual([`${URL}2`, call('getBalance') as object])
     expect(Object.keys(sent[0]?.init.headers ?? {}).sort()).toEqual(['accept', 'content-type'])
@@ -40,7 +40,7 @@ describe('a node', () => {
   test('that errs on the call has answered; one that is at fault itself has not', async () => {
     expect(
       (
-        await stage(() => Response.json(refusal(3, 'execution reverted'))).node.ask(
+        await fixture(() => Response.json(refusal(3, 'execution reverted'))).node.ask(
           'base-mainnet',
           call('eth_call'),
           at(),
@@ -48,7 +48,7 @@ describe('a node', () => {
       ).text,
     ).toContain('execution reverted')
     for (const code of [-32603, -32005, -32016, 429]) {
-      const { node, log } = stage(() => Response.json(refusal(code, `see ${URL}`)))
+      const { node, log } = fixture(() => Response.json(refusal(code, `see ${URL}`)))
       const apiError = await node.ask('base-mainnet', call('eth_call'), at()).catch((error) => error)
       expect([code, apiError.code, apiError.parts.headers]).toEqual([code, 'UPSTREAM_FAILED', { 'retry-after': '30' }])
       expect(apiError.parts.message).not.toContain('s3cret')
@@ -59,11 +59,11 @@ describe('a node', () => {
   test('has to answer every call of a batch; some may be errors', async () => {
     const calls = [call('eth_call'), call('eth_call', { id: 2 })]
     const mixed = [refusal(-32603), { jsonrpc: '2.0', id: 2, result: '0x' }]
-    expect((await stage(() => Response.json(mixed)).node.ask('base-mainnet', calls, at())).text).toBe(
+    expect((await fixture(() => Response.json(mixed)).node.ask('base-mainnet', calls, at())).text).toBe(
       JSON.stringify(mixed),
     )
     for (const bad of [[], [mixed[1]], mixed[1], [refusal(-32603), refusal(-32005)], [1, 2], null]) {
-      const apiError = await stage(() => Response.json(bad))
+      const apiError = await fixture(() => Response.json(bad))
         .node.ask('base-mainnet', calls, at())
         .catch((error) => error)
       expect([bad, apiError.code]).toEqual([bad, 'UPSTREAM_FAILED'])
@@ -75,7 +75,7 @@ describe('a node', () => {
     const replies = (...ids: unknown[]) => ids.map((id) => ({ jsonrpc: '2.0', id, result: '0x' }))
     const nameless = { jsonrpc: '2.0', id: null, error: { code: -32600, message: 'Invalid Request' } }
     const ask = (requests: RpcCall | readonly RpcCall[], reply: unknown) =>
-      stage(() => Response.json(reply))
+      fixture(() => Response.json(reply))
         .node.ask('base-mainnet', requests, at())
         .then(
           () => 'answered',
@@ -100,7 +100,7 @@ describe('a node', () => {
       () => answer(undefined),
     ]
     for (const reply of odd) {
-      const { node, clock, log } = stage(reply)
+      const { node, clock, log } = fixture(reply)
       const asking = node.ask('base-mainnet', call('eth_call'), at()).catch((error) => error)
       await clock.advance(1_000)
       const apiError = await asking
@@ -115,7 +115,7 @@ describe('a node', () => {
       ['base-mainnet', 20],
       ['solana-mainnet', 15],
     ] as const) {
-      const { node, clock } = stage(() => new Promise<Response>(() => {}))
+      const { node, clock } = fixture(() => new Promise<Response>(() => {}))
       const asking = node.ask(network, call('getSlot'), at()).catch((error) => error)
       await clock.advance(seconds * 1_000 - 1)
       await clock.advance(1)
@@ -126,7 +126,7 @@ describe('a node', () => {
 
 describe('what never changes', () => {
   test('is asked once in ten seconds, however many ask; what is latest, written or priced always anew', async () => {
-    const { node, sent, clock } = stage(() => answer('0x2105'))
+    const { node, sent, clock } = fixture(() => answer('0x2105'))
     const all = await Promise.all([1, 2, 3].map(() => node.ask('base-mainnet', call('eth_chainId'), at())))
     expect([sent.length, all.map(({ isCached }) => isCached)]).toEqual([1, [false, false, false]])
     expect((await node.ask('base-mainnet', call('eth_chainId'), at())).isCached).toBe(true)
@@ -149,7 +149,7 @@ describe('what never changes', () => {
 
   test('is kept only once it is there, by its own network and parameters', async () => {
     let result: unknown = null
-    const { node, sent } = stage(() => answer(result))
+    const { node, sent } = fixture(() => answer(result))
     const receipt = (network: string, hash: string) =>
       node.ask(network, call('eth_getTransactionReceipt', { params: [hash] }), at())
     await receipt('base-mainnet', '0x1')
@@ -165,7 +165,7 @@ describe('what never changes', () => {
 
   test('is not kept of a transaction that waits for its block, nor under a question of any length', async () => {
     let result: unknown = { hash: '0x1', blockHash: null }
-    const { node } = stage(() => answer(result))
+    const { node } = fixture(() => answer(result))
     const found = async (method: string, params: string[]) =>
       (await node.ask('base-mainnet', call(method, { params }), at())).isCached
     expect([

@@ -14,7 +14,7 @@ const HASH = `0x${'ab'.repeat(32)}`
 
 type Seen = { readonly line: string; readonly headers: Headers; readonly body: string }
 
-function stage(
+function fixture(
   answer: (seen: Seen) => Response | Promise<Response> = ({ line, body }) => Response.json({ line, body }),
   more: Partial<ZeroxConfig> = {},
 ) {
@@ -50,7 +50,7 @@ function stage(
 }
 
 const get = (path: string, query = ''): SwapCall => ({ method: 'GET', path, query })
-const on = (name: string) => stage(() => replay(recorded(PROTOCOL, name)))
+const on = (name: string) => fixture(() => replay(recorded(PROTOCOL, name)))
 
 describe('what zerox() sends', () => {
   const routes: readonly (readonly [SwapCall, string])[] = [
@@ -71,7 +71,7 @@ describe('what zerox() sends', () => {
   ]
 
   test.each(routes)('for %j is its key, its version and nothing else', async (call, line) => {
-    const { seen, vendor } = stage()
+    const { seen, vendor } = fixture()
     await vendor.call(call, calm())
     expect(seen.map((one) => [one.line, one.headers.get('0x-api-key'), one.headers.get('0x-version')])).toEqual([
       [line, KEY, 'v2'],
@@ -86,7 +86,7 @@ describe('what zerox() sends', () => {
   })
 
   test('is the query byte for byte, and the body too', async () => {
-    const { seen, vendor } = stage()
+    const { seen, vendor } = fixture()
     const query = '?b=2&a=%20+%2B&&c[]=1&%zz=;x=1?y'
     const body = '{ "n": 12345678901234567890,\n "é": "\\u00e9" }'
     await vendor.call(get('/price', query), calm())
@@ -101,7 +101,7 @@ describe('what zerox() sends', () => {
   })
 
   test('never leaves its host: a fragment stays a part of the query, and redirects are not followed', async () => {
-    const { seen, vendor } = stage(
+    const { seen, vendor } = fixture(
       () => new Response(null, { status: 302, headers: { location: 'http://127.0.0.1:9/' } }),
     )
     expect((await vendor.call(get('/price', '?a=#b'), calm())).status).toBe(302)
@@ -178,14 +178,14 @@ describe('what zerox() answers', () => {
   })
 
   test.each([400, 500])('a page instead of JSON is a %d without details', async (status) => {
-    const { vendor } = stage(() => new Response('<html>secret</html>', { status }))
+    const { vendor } = fixture(() => new Response('<html>secret</html>', { status }))
     expect(await vendor.call(get('/price'), calm())).toMatchObject({ status, body: null })
   })
 
   test('the text is as it came, and says when to come again', async () => {
     const text = '{ "a": 12345678901234567890.10, "a": 1e400 }'
     const answer = (status: number, headers: Record<string, string> = {}) =>
-      stage(() => new Response(text, { status, headers })).vendor.call(get('/price'), calm())
+      fixture(() => new Response(text, { status, headers })).vendor.call(get('/price'), calm())
     expect((await answer(200)).text).toBe(text)
     expect((await answer(429, { 'retry-after': '12' })).retryAfter).toBe('12')
     expect((await answer(429, { 'retry-after': 'Fri, 20 Nov 2026 12:00:00 GMT' })).retryAfter).toBe(
@@ -196,7 +196,7 @@ describe('what zerox() answers', () => {
 
   test.each([400, 404, 429, 500])('%d never quotes our key', async (status) => {
     const key = 'k"e/y-0123456789'
-    const { vendor } = stage(
+    const { vendor } = fixture(
       () =>
         Response.json(
           { name: 'X', message: `bad key ${key}`, url: `https://a.example/?k=${encodeURIComponent(key)}` },
@@ -210,8 +210,8 @@ describe('what zerox() answers', () => {
   })
 
   test('a success that is no JSON, a flood, and a connection that breaks are no answer', async () => {
-    const flooding = stage(() => new Response(flood('{').body), { maxBytes: 100_000 }).vendor
-    const page = stage(() => new Response('<html>')).vendor
+    const flooding = fixture(() => new Response(flood('{').body), { maxBytes: 100_000 }).vendor
+    const page = fixture(() => new Response('<html>')).vendor
     const nobody = zerox({
       baseUrl: 'http://127.0.0.1:1',
       key: KEY,
@@ -228,17 +228,17 @@ describe('what zerox() answers', () => {
 const fixed =
   <T>(vendor: T) =>
   async () => ({ open: async () => vendor, close: async () => {} })
-runLaws('zerox()', swapVendorLaws, fixed(stage().vendor))
+runLaws('zerox()', swapVendorLaws, fixed(fixture().vendor))
 runLaws('echo vendor', swapVendorLaws, fixed(echoVendor()))
 runBroken('swap vendors', swapVendorLaws, brokenSwapVendors)
 
 test('from the caller to the aggregator: our fee, our key, and nothing of theirs in between (contract 11.4)', async () => {
-  const { seen, vendor } = stage(() => replay(recorded(PROTOCOL, 'price')))
-  const { shop } = kit({ ports: { vendors: { swap: vendor } } })
+  const { seen, vendor } = fixture(() => replay(recorded(PROTOCOL, 'price')))
+  const { gateway } = kit({ ports: { vendors: { swap: vendor } } })
   const path =
     '/api/v1/zerox/price?chainId=8453&sellToken=0xA&swapFeeBps=0&SWAPFEERECIPIENT%5B%5D=0xE&buyToken=0xB&sellAmount=100000000'
   const { status, headers, body } = await read(
-    await shop.fetch(new Request(ORIGIN + path, { headers: { '0x-api-key': 'theirs', '0x-version': 'v1' } })),
+    await gateway.fetch(new Request(ORIGIN + path, { headers: { '0x-api-key': 'theirs', '0x-version': 'v1' } })),
   )
   expect([status, headers.get('x-affiliate')]).toEqual([200, 'farebox'])
   expect(body.fees.integratorFee).toEqual({ amount: expect.any(String), token: expect.any(String), type: 'volume' })

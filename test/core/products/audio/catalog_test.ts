@@ -24,17 +24,17 @@ const HELLO = { input: 'Hello there.' }
 const RAIN = { text: 'rain' }
 const CALM = { prompt: 'calm piano', instrumental: true }
 
-const stage = (options: KitOptions = {}) => kit({ audio: scriptedAudio(), ...options })
-const making = (made: Partial<MadeAudio>) => stage({ audio: scriptedAudio(async () => ({ url: TONE, ...made })) })
+const fixture = (options: KitOptions = {}) => kit({ audio: scriptedAudio(), ...options })
+const making = (made: Partial<MadeAudio>) => fixture({ audio: scriptedAudio(async () => ({ url: TONE, ...made })) })
 const get = async (subject: ReturnType<typeof kit>, path: string): Promise<Answer> =>
-  await read(await subject.shop.fetch(new Request(ORIGIN + path), { ip: '192.0.2.1' }))
+  await read(await subject.gateway.fetch(new Request(ORIGIN + path), { ip: '192.0.2.1' }))
 
 describe('a price of audio', () => {
   test.each(vectors)(
     '$path $body is $amount (contract 14.1, 14.2, 14.3, 14.7, 14.8)',
     async ({ path, body, amount }) => {
       const { input } = body as { input?: { repeat: number } }
-      const challenge = await stage()
+      const challenge = await fixture()
         .buyer()
         .ask({ ...body, ...(input && { input: 'x'.repeat(input.repeat) }) }, { path })
       expect([challenge.status, challenge.body.price.amount, challenge.body.accepts[0].amount]).toEqual([
@@ -46,7 +46,7 @@ describe('a price of audio', () => {
   )
 
   test('of speech says what it is for: characters as people count them, or seconds (contract 14.2, 14.3, 14.6, 14.14)', async () => {
-    const alice = stage().buyer()
+    const alice = fixture().buyer()
     const info = async (body: object) => (await alice.ask(body, SPEECH)).body.generation_info
     expect(await info({ input: '🦊'.repeat(7) })).toMatchObject({ characters: 7, model: 'elevenlabs/flash-v2.5' })
     expect(await info({ model: 'bytedance/seed-audio-1.0', input: 'x'.repeat(31) })).toMatchObject({
@@ -95,13 +95,13 @@ describe('bad input is 400 before the quote, naming the field and what is allowe
     [MUSIC, { ...CALM, duration_seconds: 4 }, 'duration_seconds: Expected number to be greater or equal to 5; got 4'],
   ]
   test.each(rows)('%p %p', async (at, body, words) => {
-    const subject = stage()
+    const subject = fixture()
     const { status, headers, body: mistakes } = await subject.buyer().ask(body, at)
     expect([status, headers.has('payment-required'), mistakes.message.includes(words)]).toEqual([400, false, true])
   })
 
   test('a text, a length and a number may be at their bounds, and not beyond (contract 14.2, 14.4, 14.7, 14.8)', async () => {
-    const alice = stage().buyer()
+    const alice = fixture().buyer()
     const bounds: readonly (readonly [{ path: string }, object, ...(readonly object[])])[] = [
       ...Object.entries({
         'elevenlabs/flash-v2.5': 40_000,
@@ -158,14 +158,14 @@ describe('bad input is 400 before the quote, naming the field and what is allowe
 
   test('a vendor that takes less than its row says so before the quote, and in every list (contract 14.15)', async () => {
     const short = { ...scriptedAudio(), maxCharacters: 10 }
-    const { buyer, shop } = kit({ ports: { vendors: { audio: () => short } } })
+    const { buyer, gateway } = kit({ ports: { vendors: { audio: () => short } } })
     const listed = async (path: string) => {
-      const { data } = (await (await shop.fetch(new Request(`${ORIGIN}${path}`))).json()) as { data: any[] }
+      const { data } = (await (await gateway.fetch(new Request(`${ORIGIN}${path}`))).json()) as { data: any[] }
       return data.filter(({ id }) => id === 'elevenlabs/flash-v2.5' || id === 'minimax/music-2.5+')
     }
     expect((await listed('/api/v1/audio/models')).map(({ max_input_chars }) => max_input_chars)).toEqual([10, 2_000])
     expect((await listed('/api/v1/models')).map(({ pricing }) => pricing.max_input_chars)).toEqual([10, undefined])
-    const document = await (await shop.fetch(new Request(`${ORIGIN}/openapi.json`))).text()
+    const document = await (await gateway.fetch(new Request(`${ORIGIN}/openapi.json`))).text()
     expect(document).not.toContain('40,000')
     const { status, body } = await buyer().ask(HELLO, SPEECH)
     expect([status, body.message]).toEqual([
@@ -190,7 +190,7 @@ describe('speech', () => {
       },
     ])
     expect(url).toMatch(/^http:\/\/farebox\.test\/api\/media\/audios\/2026-11-20\/[\w-]+-0\.wav$/)
-    const file = await subject.shop.fetch(new Request(url))
+    const file = await subject.gateway.fetch(new Request(url))
     expect([
       file.headers.get('content-type'),
       `data:audio/wav;base64,${Buffer.from(await file.arrayBuffer()).toString('base64')}`,
@@ -199,7 +199,7 @@ describe('speech', () => {
 
   test('reaches its vendor as it was ordered: upstream model, voice by alias in any case or by id, the usual one, format and speed (contract 14.4)', async () => {
     const audio = scriptedAudio()
-    const alice = stage({ audio }).buyer()
+    const alice = fixture({ audio }).buyer()
     for (const more of [
       {},
       { voice: 'GEORGE', model: 'elevenlabs/v3', speed: 0.7 },
@@ -215,7 +215,7 @@ describe('speech', () => {
 
   test('that cannot be stored fails, and nothing is charged; the same signed request buys later (contract 14.10)', async () => {
     let isFull = true
-    const subject = stage({
+    const subject = fixture({
       wrap: (ports) => ({
         ...ports,
         objects: {
@@ -250,7 +250,7 @@ describe('speech', () => {
     ['refuses the words', new ApiError('CONTENT_POLICY'), 400, 'Content policy violation'],
     ['is at its limit', rateLimited('elevenlabs', 9), 429, 'Rate limit exceeded'],
   ])('whose vendor %s is not charged (contract 14.13)', async (_, error, expected, label) => {
-    const subject = stage({ audio: scriptedAudio(() => Promise.reject(error)) })
+    const subject = fixture({ audio: scriptedAudio(() => Promise.reject(error)) })
     const { status, headers, body } = await subject.buyer().buy(HELLO, SPEECH)
     expect([status, body.error, JSON.stringify(body).includes('socket'), subject.chain.transfers]).toEqual([
       expected,
@@ -266,7 +266,7 @@ describe('music', () => {
   test('is answered within its window of 60 seconds, and as a job after it (contract 14.9)', async () => {
     const ready = door()
     const audio = scriptedAudio(async () => (await ready.passed, { url: TONE, seconds: 92 }))
-    const subject = stage({ audio })
+    const subject = fixture({ audio })
     const alice = subject.buyer()
     const challenge = await alice.ask(CALM, MUSIC)
     expect(challenge.body).toMatchObject({ price: { pricePerTrack: 0.15 }, accepts: [{ maxTimeoutSeconds: 600 }] })
@@ -309,7 +309,7 @@ describe('music', () => {
   test('that cannot be stored is sold by the URL of its maker (contract 14.10)', async () => {
     const track = 'https://tracks.example/1.mp3'
     const media = async () => ({ bytes: Buffer.from(TONE.split(',')[1] ?? '', 'base64'), type: 'audio/wav' })
-    const subject = stage({
+    const subject = fixture({
       audio: scriptedAudio(async () => ({ url: track })),
       ports: { vendors: { media } },
       wrap: (ports) => ({
@@ -330,7 +330,7 @@ describe('music', () => {
     for (const problem of [undefined, new NoMedia('the media host answered 404')]) {
       const media = async () =>
         problem ? Promise.reject(problem) : { bytes: new TextEncoder().encode('<html>'), type: 'text/html' }
-      const subject = stage({
+      const subject = fixture({
         audio: scriptedAudio(async () => ({ url: 'https://tracks.example/1.mp3' })),
         ports: { vendors: { media } },
       })
@@ -340,14 +340,14 @@ describe('music', () => {
 
   test('is sung unless told, and remapped from its older id (contract 14.8)', async () => {
     const audio = scriptedAudio()
-    await stage({ audio }).buyer().buy({ model: 'minimax/music-2.5', prompt: 'song', duration_seconds: 30 }, MUSIC)
+    await fixture({ audio }).buyer().buy({ model: 'minimax/music-2.5', prompt: 'song', duration_seconds: 30 }, MUSIC)
     expect(audio.jobs).toEqual([{ model: 'music-2.5+', prompt: 'song', instrumental: false, seconds: 30 }])
   })
 })
 
 describe('GET /api/v1/audio/models', () => {
   test('answers one address a hundred times an hour (contract 14.11)', async () => {
-    const subject = stage()
+    const subject = fixture()
     for (let count = 0; count < 100; count++) expect((await get(subject, '/api/v1/audio/models')).status).toBe(200)
     expect((await get(subject, '/api/v1/audio/models')).status).toBe(429)
     await subject.clock.advance(3_600_000)
@@ -355,7 +355,7 @@ describe('GET /api/v1/audio/models', () => {
   })
 
   test('lists what is made here, with catalog rates (contract 14.11)', async () => {
-    const { status, body } = await get(stage(), '/api/v1/audio/models')
+    const { status, body } = await get(fixture(), '/api/v1/audio/models')
     expect([status, body.data.map(({ id }: { id: string }) => id)]).toEqual([200, audioRows.map(({ id }) => id)])
     expect(body.data.at(-1)).toEqual({
       id: 'minimax/music-2.5+',
@@ -430,7 +430,7 @@ describe('GET /api/v1/audio/voices', () => {
 
   test('is 503 where nobody speaks, and 429 for the 61st request of a minute (contract 14.12)', async () => {
     expect((await get(kit(), PATH)).status).toBe(503)
-    const subject = stage()
+    const subject = fixture()
     for (let count = 0; count < 60; count++) await get(subject, PATH)
     const { status, headers } = await get(subject, PATH)
     expect([status, headers.has('retry-after')]).toEqual([429, true])
@@ -447,7 +447,7 @@ describe('overrideAudio()', () => {
       { id: 'elevenlabs/v3', hidden: true },
     ])
     expect(mistakes).toEqual([])
-    const subject = stage({ catalog: catalog({ audio: rows }) })
+    const subject = fixture({ catalog: catalog({ audio: rows }) })
     const alice = subject.buyer()
     expect((await alice.ask({ model: 'flash', input: 'x'.repeat(1000) }, SPEECH)).body.price.amount).toBe('0.074500')
     expect((await alice.ask({ model: 'local/kokoro', input: 'x'.repeat(1000) }, SPEECH)).body.price.amount).toBe(

@@ -14,7 +14,7 @@ const MODEL = 'vendor-g/chat-4.5-small'
 const row = chatRows.find(({ id }) => id === MODEL)
 const user = (content: unknown = 'Why is the sky blue?') => ({ role: 'user', content })
 
-function shopOf({ format = 'messages' as ChatFormat, ...more }: KitOptions & { format?: ChatFormat } = {}) {
+function gatewayOf({ format = 'messages' as ChatFormat, ...more }: KitOptions & { format?: ChatFormat } = {}) {
   const vendor = scriptedChat(undefined, { format })
   const subject = kit({ chatVendor: vendor, ...more })
   const alice = subject.buyer()
@@ -56,7 +56,7 @@ const request = fc.record(
 
 describe('a count', () => {
   test('is free, asks no vendor, and needs no max_tokens (contract 7.27)', async () => {
-    const { count, vendor, chain } = shopOf()
+    const { count, vendor, chain } = gatewayOf()
     const { status, headers, body } = await count({ model: MODEL, messages: [user()] })
     expect([status, body]).toEqual([200, { input_tokens: 12 }])
     expect([headers.has('payment-required'), vendor.orders.length, chain.transfers.length]).toEqual([false, 0, 0])
@@ -68,7 +68,7 @@ describe('a count', () => {
       const { billing } = row
       await fc.assert(
         fc.asyncProperty(request, fc.integer({ min: 1, max: 60_000 }), async (request, max_tokens) => {
-          const { count, quote } = shopOf({ format })
+          const { count, quote } = gatewayOf({ format })
           const counted = await count({ model: MODEL, ...request })
           const quoted = await quote({ model: MODEL, max_tokens, ...request })
           expect([counted.status, quoted.status]).toEqual([200, 402])
@@ -80,20 +80,20 @@ describe('a count', () => {
     })
 
   test('goes on beyond the context window, so that a client learns how much to leave out (contract 7.27)', async () => {
-    const { count, quote } = shopOf({ ports: { countTokens: async (text) => Number(text) } })
+    const { count, quote } = gatewayOf({ ports: { countTokens: async (text) => Number(text) } })
     const body = { model: MODEL, messages: [user('900000')] }
     expect((await count(body)).body).toEqual({ input_tokens: 900_007 })
     expect((await quote({ ...body, max_tokens: 10 })).status).toBe(400)
   })
 
   test('counts for models of other makers, free and flat ones as well (contract 7.27)', async () => {
-    const { count } = shopOf({ format: 'chat' })
+    const { count } = gatewayOf({ format: 'chat' })
     for (const model of ['farebox/echo-free', 'vendor-open/qwen3-32b', 'gpt-6-luna', 'claude-haiku-4.5'])
       expect([model, (await count({ model, messages: [user()] })).body]).toEqual([model, { input_tokens: 12 }])
   })
 
   test('refuses what /messages refuses, in the form of its errors (contract 7.27)', async () => {
-    const { count, quote } = shopOf()
+    const { count, quote } = gatewayOf()
     const wrong: readonly object[] = [
       { model: 'nobody/nothing', messages: [user()] },
       { model: MODEL, messages: [] },
@@ -116,8 +116,8 @@ describe('a count', () => {
   })
 
   test('of a model that nobody here serves is 503, as the answer would be (contract 7.27)', async () => {
-    const { ports } = shopOf()
-    const { count } = shopOf({ ports: { vendors: { ...ports.vendors, chat: () => undefined } } })
+    const { ports } = gatewayOf()
+    const { count } = gatewayOf({ ports: { vendors: { ...ports.vendors, chat: () => undefined } } })
     const { status, body } = await count({ model: MODEL, messages: [user()] })
     expect([status, body.type]).toEqual([503, 'error'])
   })
@@ -125,7 +125,7 @@ describe('a count', () => {
 
 describe('limits of counting', () => {
   test('120 requests a minute and address, with Retry-After (contract 7.27)', async () => {
-    const { count, clock } = shopOf()
+    const { count, clock } = gatewayOf()
     const body = { model: MODEL, messages: [user()] }
     for (let at = 0; at < 120; at++) expect((await count(body)).status).toBe(200)
     const { status, headers, body: refused } = await count(body)
@@ -137,7 +137,7 @@ describe('limits of counting', () => {
   test('counted text spends the budget of unpaid work, and so does a large body whose text is short (contract 7.27)', async () => {
     const countTokens: CountTokens = async (text, { spend } = {}) => (spend?.(text.length), 1)
     const spent = { model: MODEL, messages: [user('long '.repeat(4_000))] }
-    const { count, clock } = shopOf({ unpaidCharacters: 10_000, ports: { countTokens } })
+    const { count, clock } = gatewayOf({ unpaidCharacters: 10_000, ports: { countTokens } })
     expect((await count(spent)).status).toBe(200)
     const refused = await count({ model: MODEL, messages: [user('another '.repeat(2_000))] })
     expect([refused.status, refused.body.error.type]).toEqual([429, 'rate_limit_error'])
@@ -149,11 +149,11 @@ describe('limits of counting', () => {
   })
 
   test('a body over the limit of uploads, and text over that of any prompt, are refused (contract 7.27)', async () => {
-    const { count } = shopOf({ maxBody: 1_000, maxUpload: 2_000 })
+    const { count } = gatewayOf({ maxBody: 1_000, maxUpload: 2_000 })
     expect((await count({ model: MODEL, messages: [user('x'.repeat(1_500))] })).status).toBe(200)
     const { status, body } = await count({ model: MODEL, messages: [user('x'.repeat(3_000))] })
     expect([status, body.error.type]).toEqual([400, 'invalid_request_error'])
-    const wide = shopOf({ unpaidCharacters: 1e9 })
+    const wide = gatewayOf({ unpaidCharacters: 1e9 })
     expect((await wide.count({ model: MODEL, messages: [user('x'.repeat(8_388_700))] })).status).toBe(400)
   })
 })

@@ -11,7 +11,7 @@ const HOUR = 60 * MINUTE
 const ORDER = { model: 'farebox/echo-free', messages: [{ role: 'user', content: 'Hello' }] }
 
 /** A shop whose storage says what it was asked. */
-function shopOf(more: Parameters<typeof kit>[0] = {}) {
+function gatewayOf(more: Parameters<typeof kit>[0] = {}) {
   const requests: string[] = []
   const watched = (storage: Storage): Storage => ({
     ...storage,
@@ -30,10 +30,10 @@ function shopOf(more: Parameters<typeof kit>[0] = {}) {
   })
   const ask = async (
     body: unknown = ORDER,
-    { ip = '192.0.2.1', path = '/api/v1/chat/completions', shop = subject.shop } = {},
+    { ip = '192.0.2.1', path = '/api/v1/chat/completions', gateway = subject.gateway } = {},
   ) =>
     read(
-      await shop.fetch(
+      await gateway.fetch(
         new Request(ORIGIN + path, {
           method: 'POST',
           headers: { 'content-type': 'application/json' },
@@ -56,7 +56,7 @@ const limitOf = (headers: Headers) =>
 
 describe('a free model', () => {
   test('answers without payment, and says that it is free (contract 20.1)', async () => {
-    const { ask } = shopOf()
+    const { ask } = gatewayOf()
     const { status, headers, body } = await ask()
     expect([status, headers.get('x-free-model'), body.model, body.choices[0].message.content]).toEqual([
       200,
@@ -69,8 +69,8 @@ describe('a free model', () => {
   })
 
   test('streams without payment, and says that it is free', async () => {
-    const { shop } = shopOf()
-    const response = await shop.fetch(
+    const { gateway } = gatewayOf()
+    const response = await gateway.fetch(
       new Request(`${ORIGIN}/api/v1/chat/completions`, {
         method: 'POST',
         headers: { 'content-type': 'application/json' },
@@ -84,7 +84,7 @@ describe('a free model', () => {
   })
 
   test('takes 30 requests a minute from one address, then 429 with four headers until the minute is over (contract 4.10, 20.2, 20.3)', async () => {
-    const { ask, served, clock, vendor } = shopOf()
+    const { ask, served, clock, vendor } = gatewayOf()
     expect(await served(30)).toBe(30)
     await clock.advance(20_000)
     const { status, headers, body } = await ask()
@@ -103,7 +103,7 @@ describe('a free model', () => {
   })
 
   test('takes 300 requests an hour from one address, then 429 until the hour is over (contract 20.2, 20.3)', async () => {
-    const { ask, served, clock } = shopOf()
+    const { ask, served, clock } = gatewayOf()
     for (let minute = 0; minute < 10; minute++) {
       expect(await served(30)).toBe(30)
       await clock.advance(MINUTE)
@@ -116,7 +116,7 @@ describe('a free model', () => {
   })
 
   test('counts each address by itself, and all free models, paths and surfaces together', async () => {
-    const { ask, served } = shopOf()
+    const { ask, served } = gatewayOf()
     expect(await served(28)).toBe(28)
     expect((await ask({ messages: ORDER.messages }, { path: '/api/v1/chat/vendor-open/gpt-oss-20b' })).status).toBe(200)
     expect((await ask({ ...ORDER, max_tokens: 10 }, { path: '/api/v1/messages' })).status).toBe(200)
@@ -126,7 +126,7 @@ describe('a free model', () => {
   })
 
   test('does not count what is paid for, estimated or refused', async () => {
-    const { ask, served, buyer } = shopOf()
+    const { ask, served, buyer } = gatewayOf()
     for (let i = 0; i < 40; i++) {
       expect((await ask({ ...ORDER, messages: [] })).status).toBe(400)
       expect((await ask(ORDER, { path: '/api/v1/chat/estimate' })).status).toBe(200)
@@ -139,7 +139,7 @@ describe('a free model', () => {
   })
 
   test('asks storage for nothing but blocks of permits, and opens no call (contract 20.5)', async () => {
-    const { requests, ask, served } = shopOf()
+    const { requests, ask, served } = gatewayOf()
     expect(await served(30)).toBe(30)
     expect(new Set(requests)).toEqual(new Set(['hit']))
     expect(requests.length).toBeLessThanOrEqual(12)
@@ -150,18 +150,18 @@ describe('a free model', () => {
   })
 
   test('counts over all processes that share a storage: never fewer than promised, and at most two more for each', async () => {
-    const { restart, served } = shopOf()
+    const { restart, served } = gatewayOf()
     const other = restart()
-    const both = (await served(20)) + (await served(20, { shop: other }))
+    const both = (await served(20)) + (await served(20, { gateway: other }))
     expect(both).toBeGreaterThanOrEqual(30)
     expect(both).toBeLessThanOrEqual(30 + 2 * 2)
   })
 
   test('takes as many as the operator says', async () => {
-    const { ask, served } = shopOf({ freeTier: [{ requests: 50, windowMs: MINUTE }] })
+    const { ask, served } = gatewayOf({ freeTier: [{ requests: 50, windowMs: MINUTE }] })
     expect(await served(51)).toBe(50)
     expect(limitOf((await ask()).headers)).toEqual(['60', '50', '0', String((START + MINUTE) / 1000)])
-    const open = shopOf({ freeTier: [] })
+    const open = gatewayOf({ freeTier: [] })
     expect(await open.served(400)).toBe(400)
     expect(open.requests).toEqual([])
   })
@@ -172,14 +172,14 @@ describe('a free model', () => {
       if (order.model === away) throw new ApiError('MODEL_UNAVAILABLE')
       return wholeAnswer()
     })
-    const { ask, chain } = shopOf({ chatVendor: vendor })
+    const { ask, chain } = gatewayOf({ chatVendor: vendor })
     const { status, headers, body } = await ask({ ...ORDER, model: 'vendor-open/gpt-oss-120b' })
     expect([status, headers.get('x-free-model'), body.choices.length, chain.transfers]).toEqual([200, 'true', 1, []])
     expect(vendor.orders.map(({ model }) => model === away)).toEqual([true, false])
   })
 
   test('whose whole set is unavailable costs the same permit as an answer', async () => {
-    const { ask, served } = shopOf({ chatVendor: scriptedChat(async () => Promise.reject(new Error('broken'))) })
+    const { ask, served } = gatewayOf({ chatVendor: scriptedChat(async () => Promise.reject(new Error('broken'))) })
     expect((await ask()).status).toBe(503)
     expect(await served(29)).toBe(0)
     expect((await ask()).body.code).toBe('FREE_TIER_RATE_LIMITED')
@@ -187,7 +187,7 @@ describe('a free model', () => {
 })
 
 test('a free answer is told in the words of the surface that was called, and so is its refusal', async () => {
-  const { ask, served } = shopOf()
+  const { ask, served } = gatewayOf()
   const messages = { path: '/api/v1/messages' }
   const { status, headers, body } = await ask({ ...ORDER, max_tokens: 10 }, messages)
   expect([status, headers.get('x-free-model'), body.type, body.content]).toEqual([

@@ -44,7 +44,7 @@ const native: ChatScript = async ({ format }) =>
   format === 'generate_content' ? { kind: 'whole', body: ANSWER } : wholeAnswer()
 const LISTED = { generate_content: [memoryChain().wallet('alice')] }
 
-function shopOf(
+function gatewayOf(
   script: ChatScript = native,
   { format = 'generate_content' as ChatFormat, ...more }: Parameters<typeof kit>[0] & { format?: ChatFormat } = {},
 ) {
@@ -61,7 +61,7 @@ function shopOf(
     async stream(body: unknown, at: string) {
       const headers = { 'content-type': 'application/json', 'x-goog-api-key': 'anything' }
       const send = (more: Record<string, string> = {}) =>
-        subject.shop.fetch(
+        subject.gateway.fetch(
           new Request(ORIGIN + at, { method: 'POST', headers: { ...headers, ...more }, body: JSON.stringify(body) }),
         )
       const response = await send({ 'payment-signature': encodePayment(alice.sign(await read(await send()))) })
@@ -72,7 +72,7 @@ function shopOf(
 
 describe('on a vendor that speaks generateContent', () => {
   test('an answer is passed on verbatim (contract 7.20, 7.23)', async () => {
-    const { buy, chain } = shopOf()
+    const { buy, chain } = gatewayOf()
     const { status, headers, body } = await buy(order())
     expect([status, body]).toEqual([200, ANSWER])
     expect(decodeHeader(headers.get('payment-response')).success).toBe(true)
@@ -98,7 +98,7 @@ describe('on a vendor that speaks generateContent', () => {
       },
       safetySettings: [{ category: 'HARM_CATEGORY_HARASSMENT', threshold: 'BLOCK_NONE' }],
     }
-    const { buy, vendor } = shopOf()
+    const { buy, vendor } = gatewayOf()
     expect((await buy(input)).status).toBe(200)
     expect(vendor.orders[0]).toMatchObject({ format: 'generate_content', model: 'gemini-3.8-flash', stream: false })
     expect(vendor.orders[0]?.body).toEqual({
@@ -113,7 +113,7 @@ describe('on a vendor that speaks generateContent', () => {
       { generationConfig: { max_output_tokens: 100_000 } },
       { generation_config: { max_output_tokens: 100_000 } },
     ]) {
-      const { buy, vendor } = shopOf()
+      const { buy, vendor } = gatewayOf()
       const { headers } = await buy(order(generation))
       expect([headers.get('x-max-tokens-requested'), headers.get('x-max-tokens-effective')]).toEqual([
         '100000',
@@ -133,7 +133,7 @@ describe('on a vendor that speaks generateContent', () => {
       [{ candidate_count: 3 }, 3],
       [{ candidateCount: 3, candidate_count: 8 }, 3],
     ] as const) {
-      const { buy, vendor, chain } = shopOf()
+      const { buy, vendor, chain } = gatewayOf()
       expect((await buy(order({ generationConfig: { ...config, ...more } }))).status).toBe(200)
       expect(String(chain.transfers[0]?.value)).toBe(String(9 + 3_750 * count + 1_000))
       const { maxOutputTokens, ...sent } = (vendor.orders[0]?.body.generationConfig ?? {}) as Fields
@@ -142,7 +142,7 @@ describe('on a vendor that speaks generateContent', () => {
   })
 
   test('what is said twice, in both spellings, goes on once: as it was quoted', async () => {
-    const { buy, vendor } = shopOf()
+    const { buy, vendor } = gatewayOf()
     const brief = { parts: [{ text: 'Be brief.' }] }
     const both = {
       systemInstruction: brief,
@@ -163,7 +163,7 @@ describe('on a vendor that speaks generateContent', () => {
       '{"candidates":[{"content":{"role":"model","parts":[{"text":"Bl"}]}}]}',
       '{"candidates":[{"content":{"role":"model","parts":[{"text":"ue."}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":3}}',
     ].map((data) => `data: ${data}\r\n\r\n`)
-    const { stream, vendor, chain } = shopOf(async () => streamAnswer(events))
+    const { stream, vendor, chain } = gatewayOf(async () => streamAnswer(events))
     const { response, text } = await stream(order(), `${pathOf(MODEL, 'streamGenerateContent')}?alt=sse`)
     expect([response.status, response.headers.get('content-type')]).toEqual([200, 'text/event-stream; charset=utf-8'])
     expect([...text.matchAll(/^data: (.*?)\r?$/gm)].map(([, data]) => `data: ${data}\r\n\r\n`)).toEqual(events)
@@ -174,7 +174,7 @@ describe('on a vendor that speaks generateContent', () => {
 
 describe('on any other vendor', () => {
   test('a request goes out as chat, and its answer comes back as candidates (contract 7.23)', async () => {
-    const { buy, vendor } = shopOf(async () => wholeAnswer({ content: 'Blue.', reasoning: 'Rayleigh.' }), {
+    const { buy, vendor } = gatewayOf(async () => wholeAnswer({ content: 'Blue.', reasoning: 'Rayleigh.' }), {
       format: 'chat',
     })
     const { status, body } = await buy(
@@ -204,7 +204,7 @@ describe('on any other vendor', () => {
   })
 
   test('a stream comes back as chunks of candidates, with its finish reason at the end', async () => {
-    const { stream } = shopOf(undefined, { chatVendor: scriptedChat() })
+    const { stream } = gatewayOf(undefined, { chatVendor: scriptedChat() })
     const { text } = await stream(order(), pathOf(MODEL, 'streamGenerateContent'))
     const chunks = [...text.matchAll(/^data: (.*)$/gm)].map(([, data]) => JSON.parse(data ?? ''))
     expect(
@@ -223,13 +223,13 @@ describe('its paths', () => {
   test('are four, under v1beta and v1, the slash of the id raw or as %2F, by any alias (contract 7.20, 7.21, 7.25)', async () => {
     for (const version of ['v1beta', 'v1']) {
       for (const model of [MODEL, MODEL.replace('/', '%2F'), 'gemini-3.8-flash', 'google/gemini-3.8-flash']) {
-        const whole = shopOf()
+        const whole = gatewayOf()
         expect([version, model, (await whole.buy(order(), pathOf(model, 'generateContent', version))).status]).toEqual([
           version,
           model,
           200,
         ])
-        const streamed = shopOf(undefined, { chatVendor: scriptedChat() })
+        const streamed = gatewayOf(undefined, { chatVendor: scriptedChat() })
         const { response } = await streamed.stream(order(), pathOf(model, 'streamGenerateContent', version))
         expect([version, model, response.status, streamed.vendor.orders.length]).toEqual([version, model, 200, 0])
         expect(response.headers.get('content-type')).toStartWith('text/event-stream')
@@ -238,12 +238,12 @@ describe('its paths', () => {
   })
 
   test('of an unknown model, or of none, are refused', async () => {
-    const unknown = await shopOf().ask(order(), pathOf('vendor-z/chat-1'))
+    const unknown = await gatewayOf().ask(order(), pathOf('vendor-z/chat-1'))
     expect([unknown.status, unknown.body.error]).toEqual([
       400,
       { code: 400, status: 'INVALID_ARGUMENT', message: expect.stringContaining('Unknown model: vendor-z/chat-1') },
     ])
-    expect((await shopOf().ask(order(), '/api/v1beta/models/:generateContent')).status).toBe(404)
+    expect((await gatewayOf().ask(order(), '/api/v1beta/models/:generateContent')).status).toBe(404)
   })
 })
 
@@ -256,30 +256,30 @@ describe('a refusal', () => {
       'vendor-open/gemma-4-31b',
       'farebox/echo-free',
     ]) {
-      const { status, body } = await shopOf().ask(order(), pathOf(model))
+      const { status, body } = await gatewayOf().ask(order(), pathOf(model))
       expect([model, status, body.error.status]).toEqual([model, 400, 'INVALID_ARGUMENT'])
       expect(body.error.message).toContain('/api/v1/chat/completions')
     }
     for (const { id } of chatRows.filter(({ maker }) => maker === 'vendor-b'))
-      expect([id, (await shopOf().ask(order(), pathOf(id))).status]).toEqual([id, 402])
+      expect([id, (await gatewayOf().ask(order(), pathOf(id))).status]).toEqual([id, 402])
   })
 
   test('only listed payers are served: 403 after verification, uncharged; nobody at all where no list is set (contract 1.58, 7.22)', async () => {
     for (const allowlists of [LISTED, { generate_content: [] }, {}]) {
-      const { buyer, ask, chain, vendor } = shopOf(native, { allowlists })
+      const { buyer, ask, chain, vendor } = gatewayOf(native, { allowlists })
       expect((await ask(order())).status).toBe(402)
       const bob = await buyer('bob').buy(order(), { path })
       expect([bob.status, bob.body.error.status, bob.body.error.code]).toEqual([403, 'PERMISSION_DENIED', 403])
       expect([vendor.orders.length, chain.transfers.length]).toEqual([0, 0])
     }
-    const { buyer, ask, chain } = shopOf()
+    const { buyer, ask, chain } = gatewayOf()
     const poor = buyer('poor')
     chain.drain(poor.wallet)
     expect((await poor.buy(order(), { path, payment: poor.sign(await ask(order())) })).status).toBe(402)
   })
 
   test('the authorization of a payer who is not listed stays free', async () => {
-    const { buyer, ask, chain } = shopOf()
+    const { buyer, ask, chain } = gatewayOf()
     const bob = buyer('bob')
     // The same price elsewhere, so that the same signature fits.
     const payment = bob.sign(await ask(order()))
@@ -330,7 +330,7 @@ describe('a refusal', () => {
   ]
   for (const [name, more] of REFUSED) {
     test(`${name}: 400 in the vendor's envelope, before any 402 (contract 7.24)`, async () => {
-      const { ask, vendor } = shopOf()
+      const { ask, vendor } = gatewayOf()
       const { status, body } = await ask(order(more))
       expect([status, body, vendor.orders.length]).toEqual([
         400,
@@ -348,7 +348,7 @@ describe('a refusal', () => {
     ]
     expect(
       (
-        await shopOf().ask(
+        await gatewayOf().ask(
           order({ contents, serviceTier: 'standard', generationConfig: { responseModalities: ['TEXT'] } }),
         )
       ).status,
@@ -356,14 +356,14 @@ describe('a refusal', () => {
   })
 
   test('several candidates are not sold where another format gives one answer', async () => {
-    const { status, body } = await shopOf(undefined, { format: 'messages' }).ask(
+    const { status, body } = await gatewayOf(undefined, { format: 'messages' }).ask(
       order({ generationConfig: { candidateCount: 2 } }),
     )
     expect([status, body.error.message.startsWith('generationConfig.candidateCount: ')]).toEqual([400, true])
   })
 
   test('a 402 is in the envelope too, and carries the whole challenge (contract 3.20, 7.24)', async () => {
-    const { status, headers, body } = await shopOf().ask(order())
+    const { status, headers, body } = await gatewayOf().ask(order())
     expect(status).toBe(402)
     expect(body).toMatchObject({
       x402Version: 2,
@@ -383,7 +383,7 @@ describe('a refusal', () => {
   ]
   for (const [apiError, status, name] of API_ERRORS) {
     test(`${apiError.code} of the vendor is ${status} ${name}, uncharged; the same signed request then succeeds`, async () => {
-      const { alice, ask, chain } = shopOf(async (_, { attempt }) =>
+      const { alice, ask, chain } = gatewayOf(async (_, { attempt }) =>
         attempt === 1 ? Promise.reject(apiError) : { kind: 'whole', body: ANSWER },
       )
       const payment = alice.sign(await ask(order()))

@@ -26,13 +26,13 @@ const order = (more: Record<string, unknown> = {}) => ({
 
 test('the discovery 402 quotes what is served where no model of vendor-g is', async () => {
   const { ports, ...subject } = kit({ chatVendor: scriptedChat() })
-  const { shop } = kit({
+  const { gateway: farebox } = kit({
     ports: {
       ...ports,
       vendors: { ...ports.vendors, chat: (row) => (row.id === OTHER ? ports.vendors.chat(row) : undefined) },
     },
   })
-  for (const gateway of [shop, subject.shop]) {
+  for (const gateway of [farebox, subject.gateway]) {
     const { status } = await gateway.fetch(new Request(ORIGIN + path, { method: 'POST' }), { ip: '192.0.2.1' })
     expect(status).toBe(402)
   }
@@ -62,7 +62,7 @@ const ANSWER: Fields = {
 const native: ChatScript = async ({ format }) =>
   format === 'messages' ? { kind: 'whole', body: ANSWER } : wholeAnswer()
 
-function shopOf(
+function gatewayOf(
   script: ChatScript = native,
   { format = 'messages' as ChatFormat, ...more }: Parameters<typeof kit>[0] & { format?: ChatFormat } = {},
 ) {
@@ -72,7 +72,7 @@ function shopOf(
   /** A request with headers of the caller's, paid for with whatever the 402 asks. */
   async function post(body: unknown, headers: Record<string, string> = {}) {
     const send = async (more: Record<string, string> = {}) =>
-      subject.shop.fetch(
+      subject.gateway.fetch(
         new Request(ORIGIN + path, {
           method: 'POST',
           headers: { 'content-type': 'application/json', ...headers, ...more },
@@ -95,7 +95,7 @@ function shopOf(
 
 describe('on a vendor that speaks messages', () => {
   test('an answer is passed on verbatim: its id, its own model, thinking blocks with their signatures (contract 7.2)', async () => {
-    const { buy, chain } = shopOf()
+    const { buy, chain } = gatewayOf()
     const { status, headers, body } = await buy(order())
     expect([status, body]).toEqual([200, ANSWER])
     expect(decodeHeader(headers.get('payment-response')).success).toBe(true)
@@ -103,7 +103,7 @@ describe('on a vendor that speaks messages', () => {
   })
 
   test('a request is passed on verbatim, but for model and stream, which the vendor writes (contract 7.1)', async () => {
-    const { buy, vendor } = shopOf()
+    const { buy, vendor } = gatewayOf()
     const input = {
       max_tokens: 4_000,
       system: [{ type: 'text', text: 'Be brief.', cache_control: { type: 'ephemeral' } }],
@@ -150,7 +150,7 @@ describe('on a vendor that speaks messages', () => {
       'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":5}}\n\n',
       'event: message_stop\ndata: {"type":"message_stop"}\n\n',
     ]
-    const { post, vendor, chain } = shopOf(async () => streamAnswer(events))
+    const { post, vendor, chain } = gatewayOf(async () => streamAnswer(events))
     const response = await post(order({ stream: true }))
     expect([response.status, response.headers.get('content-type')]).toEqual([200, 'text/event-stream; charset=utf-8'])
     const text = await response.text()
@@ -165,7 +165,7 @@ describe('on a vendor that speaks messages', () => {
   })
 
   test('the headers of the format go on; keys do not, and are not looked at (contract 4.12, 7.6)', async () => {
-    const { post, vendor } = shopOf()
+    const { post, vendor } = gatewayOf()
     const headers = {
       'anthropic-version': '2023-06-01',
       'anthropic-beta': 'context-management-2025-06-27',
@@ -182,19 +182,20 @@ describe('on a vendor that speaks messages', () => {
   })
 
   test('a key buys nothing: without a payment it is a 402 (contract 4.13, 7.6)', async () => {
-    const { shop } = shopOf()
+    const { gateway } = gatewayOf()
     const headers = {
       'content-type': 'application/json',
       'x-api-key': 'sk-ant-anything',
       authorization: 'Bearer sk-ant-anything',
     }
     expect(
-      (await shop.fetch(new Request(ORIGIN + path, { method: 'POST', headers, body: JSON.stringify(order()) }))).status,
+      (await gateway.fetch(new Request(ORIGIN + path, { method: 'POST', headers, body: JSON.stringify(order()) })))
+        .status,
     ).toBe(402)
   })
 
   test('thinking without a budget gets one below max_tokens, as does one that the clamped max_tokens cannot hold; it is left out where there is no room (contract 6.14)', async () => {
-    const { buy, vendor } = shopOf()
+    const { buy, vendor } = gatewayOf()
     const sent = async (more: Record<string, unknown>) => {
       expect((await buy(order(more))).status).toBe(200)
       return vendor.orders.at(-1)?.body.thinking
@@ -221,7 +222,7 @@ describe('on a vendor that speaks messages', () => {
   })
 
   test('the newest models are spared what they reject: sampling, and forced tools', async () => {
-    const { buy, vendor } = shopOf()
+    const { buy, vendor } = gatewayOf()
     const tools = [{ name: 'look', input_schema: { type: 'object' } }]
     for (const tool_choice of [{ type: 'any' }, { type: 'tool', name: 'look' }]) {
       expect(
@@ -237,7 +238,7 @@ describe('on a vendor that speaks messages', () => {
   })
 
   test('max_tokens is clamped to the ceiling, in the body and in the headers', async () => {
-    const { buy, vendor } = shopOf()
+    const { buy, vendor } = gatewayOf()
     const { headers } = await buy(order({ max_tokens: 1_000_000 }))
     expect([
       vendor.orders[0]?.body.max_tokens,
@@ -248,7 +249,7 @@ describe('on a vendor that speaks messages', () => {
 
   test('both service tiers of the format are accepted: neither costs more', async () => {
     for (const service_tier of ['auto', 'standard_only']) {
-      const { buy, vendor } = shopOf()
+      const { buy, vendor } = gatewayOf()
       expect((await buy(order({ service_tier }))).status).toBe(200)
       expect(vendor.orders[0]?.body.service_tier).toBe(service_tier)
     }
@@ -258,7 +259,7 @@ describe('on a vendor that speaks messages', () => {
 describe('on any other vendor', () => {
   test('a request goes out as chat, and its answer comes back as a message (contract 7.3, 7.4)', async () => {
     const toolCalls = [{ id: 'call_1', name: 'look', arguments: { at: 'fox' } }]
-    const { buy, vendor } = shopOf(
+    const { buy, vendor } = gatewayOf(
       async () =>
         wholeAnswer({
           reasoning: 'Let me look.',
@@ -311,13 +312,13 @@ describe('on any other vendor', () => {
       ['length', 'max_tokens'],
       ['content_filter', 'end_turn'],
     ] as const) {
-      const { buy } = shopOf(async () => wholeAnswer({ finish }), { format: 'chat' })
+      const { buy } = gatewayOf(async () => wholeAnswer({ finish }), { format: 'chat' })
       expect([finish, (await buy(order({ model: OTHER }))).body.stop_reason]).toEqual([finish, stop_reason])
     }
   })
 
   test('a stream comes back as the events of the format, closed by message_stop (contract 7.5)', async () => {
-    const { post } = shopOf(undefined as never, { chatVendor: scriptedChat(), format: 'chat' })
+    const { post } = gatewayOf(undefined as never, { chatVendor: scriptedChat(), format: 'chat' })
     const text = await (await post(order({ model: OTHER, stream: true }))).text()
     const names = text
       .split('\n\n')
@@ -335,7 +336,7 @@ describe('on any other vendor', () => {
   })
 
   test('the quote is that of chat for the same conversation (contract 7.1)', async () => {
-    const { ask, alice } = shopOf()
+    const { ask, alice } = gatewayOf()
     const messages = await ask(order({ model: OTHER, system: 'Be very brief.' }))
     const chat = await alice.ask(
       { model: OTHER, max_tokens: 1_000, messages: [{ role: 'system', content: 'Be very brief.' }, user()] },
@@ -433,7 +434,7 @@ describe('a refusal', () => {
   for (const [name, more] of REFUSED) {
     test(`${name}: 400 in the vendor's envelope, without a code, before any 402 (contract 7.7, 7.9)`, async () => {
       for (const model of [NATIVE, OTHER]) {
-        const { ask, vendor } = shopOf()
+        const { ask, vendor } = gatewayOf()
         const { status, body } = await ask(order({ model, ...more }))
         expect([status, body, vendor.orders.length]).toEqual([
           400,
@@ -459,12 +460,12 @@ describe('a refusal', () => {
         name: 'y',
       })),
     ]
-    expect((await shopOf().ask(order({ messages, tools, speed: 'standard' }))).status).toBe(402)
+    expect((await gatewayOf().ask(order({ messages, tools, speed: 'standard' }))).status).toBe(402)
   })
 
   test('a number of answers that is none is refused: the quote depends on it', async () => {
     for (const n of [0, -3, 0.5, 9, '2', 1e9]) {
-      const { status, body } = await shopOf().ask(order({ model: OTHER, n }))
+      const { status, body } = await gatewayOf().ask(order({ model: OTHER, n }))
       expect([n, status, body.type]).toEqual([n, 400, 'error'])
     }
   })
@@ -478,13 +479,13 @@ describe('a refusal', () => {
       { response_format: null },
       { tools: [] },
     ]) {
-      const { status } = await shopOf().ask(order({ model: OTHER, ...more }))
+      const { status } = await gatewayOf().ask(order({ model: OTHER, ...more }))
       expect([JSON.stringify(more), [400, 402].includes(status)]).toEqual([JSON.stringify(more), true])
     }
   })
 
   test('a 402 is in the envelope too, carries the whole challenge, and no code (contract 3.20, 7.9)', async () => {
-    const { ask } = shopOf()
+    const { ask } = gatewayOf()
     const { status, headers, body } = await ask(order())
     expect(status).toBe(402)
     expect(body).toMatchObject({
@@ -505,7 +506,7 @@ describe('a refusal', () => {
   })
 
   test('a rejected payment says "Payment verification failed", without a code (contract 7.9)', async () => {
-    const { alice, ask, chain } = shopOf()
+    const { alice, ask, chain } = gatewayOf()
     const payment = alice.sign(await ask(order()), { from: chain.wallet('poor') })
     const { status, headers, body } = await alice.buy(order(), { path, payment })
     expect([status, body.code, body.type]).toEqual([402, undefined, 'error'])
@@ -521,7 +522,7 @@ describe('a refusal', () => {
   ]
   for (const [apiError, status, type] of API_ERRORS) {
     test(`${apiError.code} of the vendor is ${status} ${type}, uncharged; the same signed request then succeeds`, async () => {
-      const { alice, ask, chain } = shopOf(async (_, { attempt }) =>
+      const { alice, ask, chain } = gatewayOf(async (_, { attempt }) =>
         attempt === 1 ? Promise.reject(apiError) : { kind: 'whole', body: ANSWER },
       )
       const payment = alice.sign(await ask(order()))
@@ -539,7 +540,7 @@ describe('a refusal', () => {
 })
 
 test('sealed thoughts are part of the quote', async () => {
-  const { ask } = shopOf()
+  const { ask } = gatewayOf()
   const amount = async (length: number) => {
     const messages = [
       user('x'),
@@ -559,5 +560,5 @@ test('sealed thoughts are part of the quote', async () => {
 
 test('both spellings of the makers are known, with the maker and without (contract 7.8)', async () => {
   for (const model of ['claude-sonnet-4-6', 'anthropic/claude-sonnet-4.6', 'claude-sonnet-4.6'])
-    expect([model, (await shopOf().ask(order({ model }))).status]).toEqual([model, 402])
+    expect([model, (await gatewayOf().ask(order({ model }))).status]).toEqual([model, 402])
 })

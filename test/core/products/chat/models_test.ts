@@ -16,7 +16,7 @@ import { kit, type KitOptions, ORIGIN, read, START } from '../../../kit.ts'
 
 const chatVendor: ChatVendor = { format: 'chat', ask: () => Promise.reject(new Error('nothing is asked here')) }
 const get = (options: KitOptions = {}) =>
-  kit({ chatVendor, video: scriptedVideo(), audio: scriptedAudio(), ...options }).shop.fetch(
+  kit({ chatVendor, video: scriptedVideo(), audio: scriptedAudio(), ...options }).gateway.fetch(
     new Request(`${ORIGIN}/api/v1/models`),
   )
 const listed = async (options: KitOptions = {}): Promise<any[]> => (await read(await get(options))).body.data
@@ -229,9 +229,9 @@ describe('GET /api/v1/models', () => {
   test('asks for each vendor once, however often it is called', async () => {
     let requestCount = 0
     const vendors = { chat: () => void requestCount++, images: () => scriptedVendor() }
-    const { shop } = kit({ ports: { vendors } })
+    const { gateway } = kit({ ports: { vendors } })
     const answers = await Promise.all(
-      [1, 2, 3].map(async () => await (await shop.fetch(new Request(`${ORIGIN}/api/v1/models`))).text()),
+      [1, 2, 3].map(async () => await (await gateway.fetch(new Request(`${ORIGIN}/api/v1/models`))).text()),
     )
     expect(new Set(answers).size).toBe(1)
     expect(requestCount).toBe(chatRows.filter(({ hidden }) => !hidden).length)
@@ -246,19 +246,19 @@ describe('GET /api/v1/models', () => {
   })
 
   test('ignores a query, and answers HEAD without a body (contract 8.1)', async () => {
-    const { shop } = kit({ chatVendor })
+    const { gateway } = kit({ chatVendor })
     const [plain, request] = [`${ORIGIN}/api/v1/models`, `${ORIGIN}/api/v1/models?format=json`]
-    const texts = [plain, request].map(async (url) => await (await shop.fetch(new Request(url))).text())
+    const texts = [plain, request].map(async (url) => await (await gateway.fetch(new Request(url))).text())
     expect(await texts[1]).toBe((await texts[0]) as string)
-    const head = await shop.fetch(new Request(`${ORIGIN}/api/v1/models`, { method: 'HEAD' }))
+    const head = await gateway.fetch(new Request(`${ORIGIN}/api/v1/models`, { method: 'HEAD' }))
     expect([head.status, await head.text()]).toEqual([200, ''])
-    expect((await (await shop.fetch(new Request(`${ORIGIN}/api/v1/models`))).json()).data.length).toBeGreaterThan(60)
+    expect((await (await gateway.fetch(new Request(`${ORIGIN}/api/v1/models`))).json()).data.length).toBeGreaterThan(60)
   })
 })
 
 describe('GET /api/v1/models/{id}', () => {
   const one = (id: string, options: KitOptions = {}) =>
-    kit({ chatVendor, video: scriptedVideo(), audio: scriptedAudio(), ...options }).shop.fetch(
+    kit({ chatVendor, video: scriptedVideo(), audio: scriptedAudio(), ...options }).gateway.fetch(
       new Request(`${ORIGIN}/api/v1/models/${id}`),
     )
 
@@ -307,10 +307,10 @@ describe('GET /api/v1/models/{id}', () => {
   })
 
   test('leaves the verbs of generate-content at the same path alone', async () => {
-    const { shop } = kit({ chatVendor })
-    const reply = await shop.fetch(new Request(`${ORIGIN}/api/v1/models/farebox/echo:generateContent`))
+    const { gateway } = kit({ chatVendor })
+    const reply = await gateway.fetch(new Request(`${ORIGIN}/api/v1/models/farebox/echo:generateContent`))
     expect(reply.status).toBe(402)
-    const wrong = await shop.fetch(new Request(`${ORIGIN}/api/v1/models/farebox/echo`, { method: 'POST' }))
+    const wrong = await gateway.fetch(new Request(`${ORIGIN}/api/v1/models/farebox/echo`, { method: 'POST' }))
     expect([wrong.status, wrong.headers.get('allow')]).toEqual([405, 'GET, HEAD, OPTIONS'])
   })
 })
@@ -345,7 +345,7 @@ describe('a quote is made from what the list says of the model, and from nothing
     for (const row of paidRows) {
       const { pricing } =
         (await entry(row.id)) ??
-        (await read(await kit({ chatVendor }).shop.fetch(new Request(`${ORIGIN}/api/v1/models/${row.id}`)))).body
+        (await read(await kit({ chatVendor }).gateway.fetch(new Request(`${ORIGIN}/api/v1/models/${row.id}`)))).body
       const efforts = row.effort?.scalesQuote ? [undefined, 'low', 'high', 'xhigh', 'max'] : [undefined]
       // Estimates are limited for each gateway and minute.
       const alice = kit({ chatVendor, ports: { countTokens } }).buyer()
@@ -381,8 +381,8 @@ describe('a quote is made from what the list says of the model, and from nothing
   })
 
   test('the price list says the same of a model as the list (contract 8.13)', async () => {
-    const { shop } = kit({ chatVendor })
-    const { body } = await read(await shop.fetch(new Request(`${ORIGIN}/api/pricing`)))
+    const { gateway } = kit({ chatVendor })
+    const { body } = await read(await gateway.fetch(new Request(`${ORIGIN}/api/pricing`)))
     for (const { id, pricing } of body.models) expect([id, pricing]).toEqual([id, (await entry(id)).pricing])
   })
 })

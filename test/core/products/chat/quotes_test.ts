@@ -24,7 +24,7 @@ function bodyOf({ body }: Vector) {
 }
 
 /** With room for the prompts of more than a MiB. */
-function shopOf() {
+function gatewayOf() {
   const vendor = scriptedChat()
   const subject = kit({ chatVendor: vendor, maxBody: 8 << 20, maxUpload: 8 << 20 })
   return { ...subject, vendor, alice: subject.buyer() }
@@ -38,7 +38,7 @@ describe('a quote that was worked out by hand', () => {
     const amount = vector.micro_usdc ?? ''
 
     test(`${vector.name}: asked, estimated, signed and settled, it is ${amount} (contract 1.14, 1.15, 6.1, 6.3, 6.17, 6.37, 6.38, 6.39, 6.41)`, async () => {
-      const { alice, chain, vendor } = shopOf()
+      const { alice, chain, vendor } = gatewayOf()
       const body = bodyOf(vector)
       const challenge = await alice.ask(body, { path: COMPLETIONS })
       expect(challenge.status).toBe(402)
@@ -68,7 +68,7 @@ describe('a quote that was worked out by hand', () => {
 
   for (const vector of vectors.quotes.filter(({ micro_usdc }) => micro_usdc === null)) {
     test(`${vector.name}: answered without a payment`, async () => {
-      const { alice, chain, vendor } = shopOf()
+      const { alice, chain, vendor } = gatewayOf()
       const body = bodyOf(vector)
       const estimate = await alice.ask(body, { path: ESTIMATE })
       expect(estimate.body).toMatchObject({
@@ -85,7 +85,7 @@ describe('a quote that was worked out by hand', () => {
 })
 
 test('several answers are each quoted: n times the output share (contract 6.45)', async () => {
-  const { alice } = shopOf()
+  const { alice } = gatewayOf()
   const body = { model: 'vendor-d/chat-5.3', messages: [{ role: 'user', content: 'word' }], max_tokens: 10_000 }
   const one = await alice.ask(body, { path: COMPLETIONS })
   const three = await alice.ask({ ...body, n: 3 }, { path: COMPLETIONS })
@@ -177,7 +177,7 @@ describe('an estimate is the quote of the same body (contract 6.3)', () => {
   })
 
   test('of a flat price has no parts, and counts the prompt all the same (contract 6.3)', async () => {
-    const { alice } = shopOf()
+    const { alice } = gatewayOf()
     const { body } = await alice.ask(
       { model: 'vendor-open/qwen3-32b', messages: [{ role: 'user', content: 'five words of a prompt' }] },
       { path: ESTIMATE },
@@ -192,11 +192,11 @@ describe('an estimate is the quote of the same body (contract 6.3)', () => {
 })
 
 test('an estimate is free, says its parts, and is given 120 times a minute to an address (contract 6.3)', async () => {
-  const { shop, chain, clock } = shopOf()
+  const { gateway, chain, clock } = gatewayOf()
   const body = { model: 'farebox/echo', messages: [{ role: 'user', content: 'word' }], max_tokens: 1_000 }
   const ask = async (ip = '192.0.2.1') =>
     await read(
-      await shop.fetch(
+      await gateway.fetch(
         new Request(ORIGIN + ESTIMATE, {
           method: 'POST',
           headers: { 'content-type': 'application/json' },

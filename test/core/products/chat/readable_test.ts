@@ -111,10 +111,10 @@ const isReadBy = (row: ChatRow, medium: Medium) =>
 
 for (const format of ['chat', 'messages', 'responses', 'generate_content'] as const satisfies readonly ChatFormat[]) {
   const chatVendor = scriptedChat(undefined, { format })
-  const { shop } = kit({ chatVendor, catalog: catalog({ chat: rows, images: [], video: [], audio: [] }) })
+  const { gateway } = kit({ chatVendor, catalog: catalog({ chat: rows, images: [], video: [], audio: [] }) })
   const ask = async (row: ChatRow, { path, body }: ModelRequest) =>
     await read(
-      await shop.fetch(
+      await gateway.fetch(
         new Request(ORIGIN + path.replace('{model}', row.id), {
           method: 'POST',
           headers: { 'content-type': 'application/json' },
@@ -198,8 +198,8 @@ test('a model that reads less does not stand in for one that reads the request (
 })
 
 test('the list says what each chat model reads (contract 8.15)', async () => {
-  const { shop } = kit({ chatVendor: scriptedChat() })
-  const { body } = await read(await shop.fetch(new Request(`${ORIGIN}/api/v1/models`)))
+  const { gateway } = kit({ chatVendor: scriptedChat() })
+  const { body } = await read(await gateway.fetch(new Request(`${ORIGIN}/api/v1/models`)))
   for (const row of chatRows.filter(({ hidden }) => !hidden)) {
     const { input_modalities: listed } = body.data.find(({ id }: { id: string }) => id === row.id)
     expect([row.id, listed]).toEqual([row.id, ['text', ...(row.images ? ['image'] : []), ...(row.reads ?? [])]])

@@ -137,10 +137,10 @@ const SCENARIOS: Readonly<Record<string, Scenario>> = {
 }
 
 /** A gateway whose vendor speaks chat, so that every object is made here. */
-function shopOf(script: ChatScript, chain = memoryChain()) {
+function gatewayOf(script: ChatScript, chain = memoryChain()) {
   const subject = kit({ chatVendor: scriptedChat(script), chain })
   const alice = subject.buyer()
-  const fetch = (url: string, init: RequestInit = {}) => subject.shop.fetch(new Request(ORIGIN + url, init))
+  const fetch = (url: string, init: RequestInit = {}) => subject.gateway.fetch(new Request(ORIGIN + url, init))
   return {
     ...subject,
     buy: async (body: unknown) => (await alice.buy(body, { path })).body,
@@ -175,20 +175,20 @@ for (const [url, request] of Object.entries(REQUESTS)) {
   describe(`a response to ${url} has every member of the public API (contract 7.26)`, () => {
     for (const [name, { whole, stream, status }] of Object.entries(SCENARIOS)) {
       test(`whole: ${name}`, async () => {
-        const body = await shopOf(whole).buy(order)
+        const body = await gatewayOf(whole).buy(order)
         expect(mismatches('$defs/response', body)).toEqual([])
         expect([body.status, body.completed_at]).toEqual([status, status === 'completed' ? START / 1000 : null])
       })
 
       test(`streamed, each event and the response in it: ${name}`, async () => {
-        const events = await shopOf(stream).stream({ ...order, stream: true })
+        const events = await gatewayOf(stream).stream({ ...order, stream: true })
         expectEvents(events)
         expect(events.at(-1)).toMatchObject({ type: `response.${status}`, response: { status } })
         expect(events[0].response.completed_at).toBeNull()
       })
 
       test(`polled while it is queued and when it is done, and attached to: ${name}`, async () => {
-        const { buy, get, attached, clock } = shopOf(whole)
+        const { buy, get, attached, clock } = gatewayOf(whole)
         const queued = await buy({ ...order, background: true })
         expect([queued.status, mismatches('$defs/response', queued)]).toEqual(['queued', []])
         await clock.settle()
@@ -205,38 +205,38 @@ describe('a response that has no answer has every member of the public API too (
   const order = { model: MODEL, input: 'Why is the sky blue?', tools: [FUNCTION], background: true }
 
   test('failed upstream', async () => {
-    const shop = shopOf(() => Promise.reject(new ApiError('MODEL_UNAVAILABLE', { message: 'away' })))
-    const { id } = await shop.buy(order)
-    await shop.clock.settle()
-    const body = await shop.get(id)
+    const gateway = gatewayOf(() => Promise.reject(new ApiError('MODEL_UNAVAILABLE', { message: 'away' })))
+    const { id } = await gateway.buy(order)
+    await gateway.clock.settle()
+    const body = await gateway.get(id)
     expect([body.status, body.error.code, mismatches('$defs/response', body)]).toEqual(['failed', 'server_error', []])
-    expectEvents(await shop.attached(id))
+    expectEvents(await gateway.attached(id))
   })
 
   test('its payment refused', async () => {
     const chain = memoryChain()
-    const shop = shopOf(async () => wholeAnswer(), chain)
+    const gateway = gatewayOf(async () => wholeAnswer(), chain)
     chain.simulate('refused')
-    const { id } = await shop.buy(order)
-    await shop.clock.settle()
-    const body = await shop.get(id)
+    const { id } = await gateway.buy(order)
+    await gateway.clock.settle()
+    const body = await gateway.get(id)
     expect([body.status, mismatches('$defs/response', body)]).toEqual(['failed', []])
-    expectEvents(await shop.attached(id))
+    expectEvents(await gateway.attached(id))
   })
 
   test('in progress, and cancelled', async () => {
-    const shop = shopOf(() => new Promise(() => {}))
-    const { id } = await shop.buy(order)
-    await shop.clock.settle()
-    const running = await shop.get(id)
+    const gateway = gatewayOf(() => new Promise(() => {}))
+    const { id } = await gateway.buy(order)
+    await gateway.clock.settle()
+    const running = await gateway.get(id)
     expect([running.status, mismatches('$defs/response', running)]).toEqual(['in_progress', []])
-    const cancelled = await shop.cancel(id)
+    const cancelled = await gateway.cancel(id)
     expect([cancelled.status, mismatches('$defs/response', cancelled)]).toEqual(['cancelled', []])
-    expectEvents(await shop.attached(id))
+    expectEvents(await gateway.attached(id))
   })
 
   test('a stream that breaks off ends with an error event that is numbered like the others (contract 7.26)', async () => {
-    const { stream } = shopOf(async () =>
+    const { stream } = gatewayOf(async () =>
       streamAnswer([chunk({ role: 'assistant', content: 'Hel' }), new Error('reset by peer')]),
     )
     const events = await stream({ model: MODEL, input: 'Hello', stream: true })
@@ -247,7 +247,7 @@ describe('a response that has no answer has every member of the public API too (
 })
 
 test('the schema is one that can fail: a response without a member, or with a wrong one, is refused', async () => {
-  const body = await shopOf(async () => wholeAnswer()).buy({ model: MODEL, input: 'Hello' })
+  const body = await gatewayOf(async () => wholeAnswer()).buy({ model: MODEL, input: 'Hello' })
   for (const member of Object.keys(schema.$defs.response.properties)) {
     const { [member]: _, ...rest } = body
     expect([member, mismatches('$defs/response', rest)]).toEqual([member, [expect.stringContaining(`'${member}'`)]])

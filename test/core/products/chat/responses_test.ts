@@ -57,14 +57,14 @@ const ANSWER: Fields = {
 const native: ChatScript = async ({ format }) =>
   format === 'responses' ? { kind: 'whole', body: ANSWER } : wholeAnswer()
 
-function shopOf(
+function gatewayOf(
   script: ChatScript = native,
   { format = 'responses' as ChatFormat, ...more }: Parameters<typeof kit>[0] & { format?: ChatFormat } = {},
 ) {
   const vendor = scriptedChat(script, { format })
   const subject = kit({ chatVendor: vendor, ...more })
   const alice = subject.buyer()
-  const fetch = (url: string, init: RequestInit = {}) => subject.shop.fetch(new Request(ORIGIN + url, init))
+  const fetch = (url: string, init: RequestInit = {}) => subject.gateway.fetch(new Request(ORIGIN + url, init))
   return {
     ...subject,
     vendor,
@@ -91,7 +91,7 @@ const eventsIn = (text: string): any[] =>
 
 describe('on a vendor that speaks responses', () => {
   test('an answer is passed on verbatim', async () => {
-    const { buy, chain } = shopOf()
+    const { buy, chain } = gatewayOf()
     const { status, headers, body } = await buy(order())
     expect([status, body]).toEqual([200, ANSWER])
     expect(decodeHeader(headers.get('payment-response')).success).toBe(true)
@@ -100,7 +100,7 @@ describe('on a vendor that speaks responses', () => {
 
   test('a tool that must be called, and is not offered, is 400 before the quote (contract 6.59)', async () => {
     for (const tool_choice of ['required', { type: 'function', name: 'look' }]) {
-      const { ask } = shopOf()
+      const { ask } = gatewayOf()
       const { status, body } = await ask({ model: MODEL, input: 'Hi', tool_choice })
       expect([status, body.error.param]).toEqual([400, 'tool_choice'])
     }
@@ -122,7 +122,7 @@ describe('on a vendor that speaks responses', () => {
       text: { verbosity: 'low' },
       max_output_tokens: 500,
     }
-    const { buy, vendor } = shopOf()
+    const { buy, vendor } = gatewayOf()
     expect((await buy({ model: MODEL, stream: false, store: false, ...input })).status).toBe(200)
     expect(vendor.orders[0]).toMatchObject({ format: 'responses', model: 'gpt-6-sol', stream: false })
     expect(vendor.orders[0]?.body).toEqual({ ...input, store: false } as never)
@@ -134,7 +134,7 @@ describe('on a vendor that speaks responses', () => {
       'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","sequence_number":1,"delta":"Blue."}\n\n',
       'event: response.completed\ndata: {"type":"response.completed","sequence_number":2,"response":{"id":"resp_1","usage":{"input_tokens":3}}}\n\n',
     ]
-    const { stream, chain } = shopOf(async () => streamAnswer(events))
+    const { stream, chain } = gatewayOf(async () => streamAnswer(events))
     const text = await (await stream(order({ stream: true }))).text()
     expect(
       text
@@ -146,7 +146,7 @@ describe('on a vendor that speaks responses', () => {
   })
 
   test('max_output_tokens is the ceiling of the model where nothing is said, and never above it (contract 7.13)', async () => {
-    const { buy, vendor } = shopOf()
+    const { buy, vendor } = gatewayOf()
     expect((await buy({ model: MODEL, input: 'Hello' })).headers.get('x-max-tokens-capped')).toBeNull()
     const { headers } = await buy(order({ max_output_tokens: 500_000 }))
     expect([headers.get('x-max-tokens-requested'), headers.get('x-max-tokens-effective')]).toEqual(['500000', '128000'])
@@ -165,7 +165,7 @@ describe('on a vendor that speaks responses', () => {
     ] as const
     for (const [effort, sent, output] of cases) {
       for (const format of ['responses', 'chat'] as const) {
-        const { buy, vendor, chain } = shopOf(native, { format })
+        const { buy, vendor, chain } = gatewayOf(native, { format })
         expect((await buy(order({ reasoning: { effort }, max_output_tokens: 100_000 }))).status).toBe(200)
         const { body = {} as Fields, by } = vendor.orders[0] ?? {}
         expect([
@@ -181,7 +181,7 @@ describe('on a vendor that speaks responses', () => {
 })
 
 test('reasoning that is sent back is part of the quote: its summary, wherever it led, and what is sealed', async () => {
-  const { ask } = shopOf()
+  const { ask } = gatewayOf()
   const amount = async (
     reasoning: Record<string, unknown>,
     rest: readonly unknown[] = [{ role: 'user', content: 'x' }],
@@ -209,7 +209,7 @@ test('reasoning that is sent back is part of the quote: its summary, wherever it
 
 describe('on any other vendor', () => {
   test('a request goes out as chat, and its answer comes back as a response', async () => {
-    const { buy, vendor } = shopOf(async () => wholeAnswer({ content: 'Blue.' }), { format: 'chat' })
+    const { buy, vendor } = gatewayOf(async () => wholeAnswer({ content: 'Blue.' }), { format: 'chat' })
     const { status, body } = await buy(order({ instructions: 'Be brief.' }))
     expect(status).toBe(200)
     expect(vendor.orders[0]).toMatchObject({
@@ -234,16 +234,19 @@ describe('on any other vendor', () => {
   })
 
   test('tool calls come back as items', async () => {
-    const { buy } = shopOf(async () => wholeAnswer({ toolCalls: [{ id: 'call_1', name: 'look', arguments: '{}' }] }), {
-      format: 'chat',
-    })
+    const { buy } = gatewayOf(
+      async () => wholeAnswer({ toolCalls: [{ id: 'call_1', name: 'look', arguments: '{}' }] }),
+      {
+        format: 'chat',
+      },
+    )
     expect((await buy(order({ tools: [FUNCTION] }))).body.output).toMatchObject([
       { type: 'function_call', call_id: 'call_1', name: 'look', arguments: '{}' },
     ])
   })
 
   test('a stream comes back as numbered events, closed by response.completed', async () => {
-    const { stream } = shopOf(undefined, { format: 'chat', chatVendor: scriptedChat() })
+    const { stream } = gatewayOf(undefined, { format: 'chat', chatVendor: scriptedChat() })
     const events = eventsIn(await (await stream(order({ stream: true }))).text())
     expect(events.map(({ sequence_number }) => sequence_number)).toEqual(events.map((_, index) => index))
     expect([events[0].type, events.at(-1).type]).toEqual(['response.created', 'response.completed'])
@@ -307,7 +310,7 @@ describe('a refusal', () => {
   ]
   for (const [name, more, param] of REFUSED) {
     test(`${name}: 400 invalid_request_error that names ${param}, before any 402 (contract 7.11, 7.16)`, async () => {
-      const { ask, vendor } = shopOf()
+      const { ask, vendor } = gatewayOf()
       const { status, body } = await ask(order(more))
       expect([status, body, vendor.orders.length]).toEqual([400, envelope(param), 0])
       if (param === 'max_output_tokens') expect(body.error.message).toStartWith('max_output_tokens: ')
@@ -322,13 +325,14 @@ describe('a refusal', () => {
       Array.from({ length: 10_001 }, () => ({ role: 'user', content: 'x' })),
       [{ role: 'user', content: Array.from({ length: 2_001 }, () => part) }],
     ]) {
-      expect((await shopOf().ask(order({ input }))).status).toBe(400)
+      expect((await gatewayOf().ask(order({ input }))).status).toBe(400)
     }
   })
 
   test('store: null and the like are as good as absent', async () => {
     expect(
-      (await shopOf().ask(order({ store: null, previous_response_id: null, conversation: null, prompt: null }))).status,
+      (await gatewayOf().ask(order({ store: null, previous_response_id: null, conversation: null, prompt: null })))
+        .status,
     ).toBe(402)
   })
 
@@ -342,7 +346,7 @@ describe('a refusal', () => {
       'farebox/echo-free',
     ]
     for (const model of others) {
-      const { status, body } = await shopOf().ask(order({ model }))
+      const { status, body } = await gatewayOf().ask(order({ model }))
       expect([model, status, body.error.param, body.error.code]).toEqual([model, 400, 'model', null])
       expect(body.error.message).toContain('/api/v1/chat/completions')
     }
@@ -351,7 +355,7 @@ describe('a refusal', () => {
   test('every model of vendor-a is served, with the maker in its name and without', async () => {
     for (const { id, aliases } of chatRows.filter(({ maker }) => maker === 'vendor-a')) {
       for (const model of [id, ...aliases])
-        expect([model, (await shopOf().ask(order({ model }))).status]).toEqual([model, 402])
+        expect([model, (await gatewayOf().ask(order({ model }))).status]).toEqual([model, 402])
     }
   })
 
@@ -360,12 +364,12 @@ describe('a refusal', () => {
       { role: 'user', content: Array.from({ length: 40_000 }, () => 'word').join(' ') },
       { role: 'user', content: 'And now?' },
     ]
-    const { status, body } = await shopOf().ask({ model: 'farebox/echo', input })
+    const { status, body } = await gatewayOf().ask({ model: 'farebox/echo', input })
     expect([status, body.error.code]).toEqual([400, 'context_length_exceeded'])
   })
 
   test('a 402 has an object as error, and carries the whole challenge; the price is the signed amount (contract 7.15)', async () => {
-    const { status, headers, body } = await shopOf().ask(order())
+    const { status, headers, body } = await gatewayOf().ask(order())
     expect(status).toBe(402)
     expect(body).toMatchObject({
       x402Version: 2,
@@ -384,7 +388,7 @@ describe('a refusal', () => {
   })
 
   test('a rejected payment is told without a code, with a fresh challenge (contract 3.20)', async () => {
-    const { alice, ask, chain } = shopOf()
+    const { alice, ask, chain } = gatewayOf()
     const payment = alice.sign(await ask(order()), { from: chain.wallet('poor') })
     const { status, headers, body } = await alice.buy(order(), { path, payment })
     expect([status, body.code, body.error.code, body.error.type]).toEqual([402, undefined, null, 'payment_required'])
@@ -393,7 +397,7 @@ describe('a refusal', () => {
   })
 
   test('of the vendor frees the authorization: the same signed request then succeeds, and is charged once', async () => {
-    const { alice, ask, chain } = shopOf(async (_, { attempt }) =>
+    const { alice, ask, chain } = gatewayOf(async (_, { attempt }) =>
       attempt === 1 ? Promise.reject(rateLimited('vendor-a', 9)) : { kind: 'whole', body: ANSWER },
     )
     const payment = alice.sign(await ask(order()))
@@ -412,21 +416,21 @@ describe('in the background', () => {
   const work = order({ background: true })
 
   /** A response that is under way, until the test opens the door. */
-  async function underWay(more: Parameters<typeof shopOf>[1] = {}) {
+  async function underWay(more: Parameters<typeof gatewayOf>[1] = {}) {
     const ready = door()
-    const shop = shopOf(async () => (await ready.passed, wholeAnswer({ content: 'Blue.' })), {
+    const gateway = gatewayOf(async () => (await ready.passed, wholeAnswer({ content: 'Blue.' })), {
       format: 'chat',
       ...more,
     })
-    const challenge = await shop.ask(work)
-    const payment = shop.alice.sign(challenge)
-    const created = await shop.alice.buy(work, { path, payment })
+    const challenge = await gateway.ask(work)
+    const payment = gateway.alice.sign(challenge)
+    const created = await gateway.alice.buy(work, { path, payment })
     const id: string = created.body.id
     const finish = async () => {
       ready.open()
-      await shop.clock.settle()
+      await gateway.clock.settle()
     }
-    return { ...shop, challenge, payment, created, id, finish }
+    return { ...gateway, challenge, payment, created, id, finish }
   }
 
   test('is quoted for 600 seconds and queued at once, uncharged, with an id and without output (contract 7.16, 7.17)', async () => {
@@ -499,13 +503,13 @@ describe('in the background', () => {
 
   test('shows no output while nobody knows whether it was settled; once that is known it does', async () => {
     const chain = memoryChain()
-    const { get, id, finish, clock, shop } = await underWay({ chain })
+    const { get, id, finish, clock, gateway } = await underWay({ chain })
     chain.simulate('late')
     await finish()
     expect((await get(`${path}/${id}`)).body).toMatchObject({ status: 'in_progress', output: [] })
     chain.deliver()
     await clock.advance(60_000)
-    await shop.maintain()
+    await gateway.maintain()
     expect((await get(`${path}/${id}`)).body).toMatchObject({ status: 'completed', output: [{ type: 'message' }] })
     expect(chain.transfers.length).toBe(1)
   })
@@ -522,7 +526,7 @@ describe('in the background', () => {
   })
 
   test('that fails is failed, uncharged, and its authorization is free', async () => {
-    const { ask, alice, get, chain, clock } = shopOf(
+    const { ask, alice, get, chain, clock } = gatewayOf(
       async (_, { attempt }) =>
         attempt === 1 ? Promise.reject(new ApiError('MODEL_UNAVAILABLE', { message: 'away' })) : wholeAnswer(),
       { format: 'chat' },
@@ -543,7 +547,7 @@ describe('in the background', () => {
   })
 
   test('repeats what was asked, briefly', async () => {
-    const { ask, alice, get, clock } = shopOf(async () => wholeAnswer(), { format: 'chat' })
+    const { ask, alice, get, clock } = gatewayOf(async () => wholeAnswer(), { format: 'chat' })
     const input = order({
       background: true,
       instructions: 'Be brief.',
@@ -557,8 +561,8 @@ describe('in the background', () => {
   })
 
   test('may be attached to before it is completed: the first events at once, the rest when it is settled (contract 7.18)', async () => {
-    const { shop, id, finish, clock } = await underWay()
-    const response = await shop.fetch(new Request(`${ORIGIN}${path}/${id}?stream=true`))
+    const { gateway, id, finish, clock } = await underWay()
+    const response = await gateway.fetch(new Request(`${ORIGIN}${path}/${id}?stream=true`))
     expect(response.headers.get('content-type')).toBe('text/event-stream; charset=utf-8')
     const reader = (response.body as ReadableStream<Uint8Array>).getReader()
     const first = eventsIn(new TextDecoder().decode((await reader.read()).value))
@@ -598,14 +602,14 @@ describe('in the background', () => {
 
   test('a cancel charges nothing, stops the work and frees the authorization (contract 7.19)', async () => {
     let isAborted = false
-    const shop = shopOf(
+    const gateway = gatewayOf(
       (_, { signal, attempt }) =>
         attempt > 1
           ? Promise.resolve(wholeAnswer())
           : new Promise(() => signal.addEventListener('abort', () => (isAborted = true))),
       { format: 'chat' },
     )
-    const { ask, alice, get, cancel, chain, clock } = shop
+    const { ask, alice, get, cancel, chain, clock } = gateway
     const payment = alice.sign(await ask(work))
     const { body } = await alice.buy(work, { path, payment })
     await clock.settle()
@@ -633,8 +637,8 @@ describe('in the background', () => {
   })
 
   test('who is attached is told of a cancel', async () => {
-    const { shop, cancel, id, clock } = await underWay()
-    const reading = shop
+    const { gateway, cancel, id, clock } = await underWay()
+    const reading = gateway
       .fetch(new Request(`${ORIGIN}${path}/${id}?stream=true&starting_after=1`))
       .then((response) => response.text())
     await clock.settle()
@@ -654,7 +658,7 @@ describe('in the background', () => {
   })
 
   test('an unknown id is 404, and so is one that is none', async () => {
-    const { get, cancel } = shopOf()
+    const { get, cancel } = gatewayOf()
     for (const id of [`resp_${'0'.repeat(32)}`, 'resp_1', 'x', `resp_${'Z'.repeat(32)}`, `job_${'0'.repeat(32)}`]) {
       for (const answer of [await get(`${path}/${id}`), await get(`${path}/${id}?stream=true`), await cancel(id)]) {
         expect([id, answer.status, answer.body.error.type]).toEqual([id, 404, 'not_found_error'])
@@ -671,7 +675,7 @@ describe('in the background', () => {
         openCall: (call, ...rest) => bare.storage.openCall((ids.push(call.id), call), ...rest),
       },
     })
-    const { get, cancel, alice } = shopOf(native, { wrap })
+    const { get, cancel, alice } = gatewayOf(native, { wrap })
     expect(
       (
         await alice.buy(
@@ -697,7 +701,7 @@ describe('in the background', () => {
   })
 
   test('is for listed wallets alone where the operator has listed any: 403, uncharged; answers in the foreground are for all (contract 7.16)', async () => {
-    const { ask, alice, buyer, chain, vendor } = shopOf(async () => wholeAnswer(), {
+    const { ask, alice, buyer, chain, vendor } = gatewayOf(async () => wholeAnswer(), {
       format: 'chat',
       allowlists: { background: [memoryChain().wallet('bob').toUpperCase().replace('0X', '0x')] },
     })

@@ -14,7 +14,7 @@ const FREE = 'farebox/echo-free'
 const user = (content: Json = 'Why is the sky blue?'): Fields => ({ role: 'user', content })
 const FUNCTION = { type: 'function', function: { name: 'look', parameters: { type: 'object', properties: {} } } }
 
-function shopOf(more: Parameters<typeof kit>[0] = {}) {
+function gatewayOf(more: Parameters<typeof kit>[0] = {}) {
   const vendor = scriptedChat()
   const subject = kit({ chatVendor: vendor, ...more })
   const alice = subject.buyer()
@@ -60,7 +60,7 @@ describe('what is forwarded', () => {
       temperature: 0.2,
       n: 2,
     }
-    const { sent } = shopOf()
+    const { sent } = gatewayOf()
     expect(await sent({ model: 'vendor-d/chat-5.3', ...unknown })).toEqual({
       ...unknown,
       messages: [user()],
@@ -69,7 +69,7 @@ describe('what is forwarded', () => {
   })
 
   test('stream_options is never forwarded, and neither are model and stream: the vendor writes them (contract 6.12)', async () => {
-    const { vendor, ask } = shopOf()
+    const { vendor, ask } = gatewayOf()
     const body = { model: FREE, messages: [user()], stream_options: { include_usage: false }, stream: false }
     await ask(body)
     expect(Object.keys(vendor.orders[0]?.body ?? {})).toEqual(['messages', 'max_tokens'])
@@ -90,17 +90,17 @@ describe('what is forwarded', () => {
       { role: 'function', name: 'look', content: 'a fox' },
       { role: 'user', content: 'And?', mood: 'curious' },
     ]
-    const { sent } = shopOf()
+    const { sent } = gatewayOf()
     expect((await sent({ model: 'vendor-d/chat-5.3', messages })).messages).toEqual(messages)
   })
 
   test('no system text is added to a conversation (contract 6.24)', async () => {
-    const { sent } = shopOf()
+    const { sent } = gatewayOf()
     expect((await sent({ model: 'vendor-g/chat-5.5-large' })).messages).toEqual([user()])
   })
 
   test('an optional null is as good as absent', async () => {
-    const { ask, vendor } = shopOf()
+    const { ask, vendor } = gatewayOf()
     const nulls = {
       max_tokens: null,
       temperature: null,
@@ -337,7 +337,7 @@ describe('what is refused before anybody pays', () => {
   ]
   for (const [name, more, code, param] of cases) {
     test(`${name} is 400 and asks no vendor (contract 6.4, 6.5, 6.6, 6.7, 6.10, 6.13, 6.16, 6.45, 6.54)`, async () => {
-      const { refused } = shopOf()
+      const { refused } = gatewayOf()
       const refusal = await refused({ model: 'vendor-d/chat-5.3', ...more })
       expect([refusal.status, refusal.code]).toEqual([400, code])
       if (param !== null) expect(refusal.param).toBe(param)
@@ -350,7 +350,7 @@ describe('what is refused before anybody pays', () => {
   }
 
   test('every refusal has one envelope: message, type, code and param, with message and code beside it (contract 3.15)', async () => {
-    const { refused } = shopOf()
+    const { refused } = gatewayOf()
     const { body } = await refused({ model: 'vendor-d/chat-5.3', reasoning_effort: 'extreme' })
     const message = 'reasoning_effort: must be one of none, minimal, low, medium, high, xhigh, max, got "extreme".'
     expect(body).toEqual({
@@ -361,16 +361,16 @@ describe('what is refused before anybody pays', () => {
   })
 
   test('several mistakes are told at once', async () => {
-    const { refused } = shopOf()
+    const { refused } = gatewayOf()
     const { body } = await refused({ model: 'vendor-d/chat-5.3', temperature: 3, top_p: 3 })
     expect(body.details.map(({ path }: { path: string }) => path)).toEqual(['temperature', 'top_p'])
   })
 
   test('a body that is no JSON, or no object (contract 6.54)', async () => {
-    const { shop } = shopOf()
+    const { gateway } = gatewayOf()
     const post = async (body: string, type = 'application/json') =>
       read(
-        await shop.fetch(
+        await gateway.fetch(
           new Request(ORIGIN + COMPLETIONS, { method: 'POST', headers: { 'content-type': type }, body }),
         ),
       )
@@ -387,16 +387,16 @@ describe('what is refused before anybody pays', () => {
   })
 
   test('a body over the limit is 400 REQUEST_TOO_LARGE (contract 3.5, 6.54)', async () => {
-    const { refused } = shopOf({ maxUpload: 1_000 })
+    const { refused } = gatewayOf({ maxUpload: 1_000 })
     const refusal = await refused({ model: FREE, messages: [user(words(1_000))] })
     expect([refusal.status, refusal.code]).toEqual([400, 'REQUEST_TOO_LARGE'])
   })
 
   test('what is nested deeper than anything means is refused, not written out', async () => {
     const deep = `{"model":"${FREE}","messages":[{"role":"user","content":"Hello"}],"x":${'['.repeat(5_000)}${']'.repeat(5_000)}}`
-    const { shop } = shopOf()
+    const { gateway } = gatewayOf()
     const { status, body } = await read(
-      await shop.fetch(
+      await gateway.fetch(
         new Request(ORIGIN + COMPLETIONS, {
           method: 'POST',
           headers: { 'content-type': 'application/json' },
@@ -408,7 +408,7 @@ describe('what is refused before anybody pays', () => {
   })
 
   test('a model that nobody here serves is 503 before any 402, and is not estimated (contract 8.9)', async () => {
-    const { refused } = shopOf({ ports: { vendors: { chat: () => undefined } } })
+    const { refused } = gatewayOf({ ports: { vendors: { chat: () => undefined } } })
     for (const path of [COMPLETIONS, '/api/v1/chat/vendor-d/chat-5.3', '/api/v1/chat/estimate']) {
       const refusal = await refused({ model: 'vendor-d/chat-5.3' }, path)
       expect([path, refusal.status, refusal.code]).toEqual([path, 503, 'PROVIDER_CONFIG_ERROR'])
@@ -418,7 +418,7 @@ describe('what is refused before anybody pays', () => {
 
 describe('models and paths', () => {
   test('an unknown model is 400 without a code, with alternatives and the way to the catalog (contract 6.4)', async () => {
-    const { refused } = shopOf()
+    const { refused } = gatewayOf()
     const { status, code, message, body } = await refused({ model: 'vendor-a/chat-7-flagship' })
     expect([status, code, body.error.code]).toEqual([400, null, null])
     expect(message).toStartWith('Unknown model: vendor-a/chat-7-flagship')
@@ -430,7 +430,7 @@ describe('models and paths', () => {
   })
 
   test('every public id and every alias is routed to its row (contract 8.7)', async () => {
-    const { alice } = shopOf()
+    const { alice } = gatewayOf()
     for (const row of chatRows.filter(({ billing }) => billing.mode !== 'free')) {
       for (const model of [row.id, ...row.aliases]) {
         const { status } = await alice.ask({ model, messages: [user()] }, { path: COMPLETIONS })
@@ -447,7 +447,7 @@ describe('models and paths', () => {
       'claude-opus-5-5',
       'vendor-g/chat-5.5-large',
     ]) {
-      const { alice, vendor } = shopOf()
+      const { alice, vendor } = gatewayOf()
       const { body } = await alice.buy({ model, messages: [user()] }, { path: COMPLETIONS })
       expect([model, body.model, vendor.orders[0]?.model]).toEqual([
         model,
@@ -461,7 +461,7 @@ describe('models and paths', () => {
     const hidden = chatRows.filter((row) => row.hidden)
     expect(hidden.length).toBeGreaterThan(0)
     for (const { id } of hidden) {
-      const { alice } = shopOf()
+      const { alice } = gatewayOf()
       expect(
         (await alice.buy({ model: id, messages: [user()], max_tokens: 100 }, { path: COMPLETIONS })).body.model,
       ).toBe(id)
@@ -470,7 +470,7 @@ describe('models and paths', () => {
 
   test('the path may name the model, its slash raw or as %2F, and then the body need not (contract 4.4, 6.2)', async () => {
     for (const name of ['farebox/echo', 'farebox%2Fecho', 'gpt-6-sol', 'openai/gpt-6-sol']) {
-      const { alice, vendor } = shopOf()
+      const { alice, vendor } = gatewayOf()
       const path = `/api/v1/chat/${name}`
       const challenge = await alice.ask({ messages: [user()] }, { path })
       expect([name, challenge.status]).toEqual([name, 402])
@@ -481,7 +481,7 @@ describe('models and paths', () => {
   })
 
   test('the path wins over the body', async () => {
-    const { alice } = shopOf()
+    const { alice } = gatewayOf()
     expect(
       (await alice.ask({ model: 'vendor-a/chat-6-flagship', messages: [user()] }, { path: `/api/v1/chat/${FREE}` }))
         .body.model,
@@ -489,7 +489,7 @@ describe('models and paths', () => {
   })
 
   test('a path that names no model is 400 without a code', async () => {
-    const { refused } = shopOf()
+    const { refused } = gatewayOf()
     const refusal = await refused({}, '/api/v1/chat/vendor-z/chat-1')
     expect([refusal.status, refusal.code]).toEqual([400, null])
     expect(refusal.message).toStartWith('Unknown model: vendor-z/chat-1')
@@ -499,7 +499,7 @@ describe('models and paths', () => {
     const [row] = chatRows
     if (!row) throw new Error('an empty catalog')
     const chat = [{ ...row, id: 'completions', aliases: [] }, { ...row, id: 'estimate', aliases: [] }, row]
-    const { ask, vendor } = shopOf({ catalog: catalog({ chat }) })
+    const { ask, vendor } = gatewayOf({ catalog: catalog({ chat }) })
     expect((await ask({ messages: [user()] })).body.code).toBe('INVALID_REQUEST_BODY')
     const estimate = await ask({ model: row.id, messages: [user()] }, '/api/v1/chat/estimate')
     expect([estimate.status, estimate.body.model]).toEqual([200, row.id])
@@ -512,14 +512,14 @@ describe('max_tokens', () => {
     ['capped', 'requested', 'effective'].map((name) => headers.get(`x-max-tokens-${name}`))
 
   test('is the smaller of the ceiling and 8192 where nothing is said, without a header (contract 4.3, 6.8)', async () => {
-    const { alice, vendor } = shopOf()
+    const { alice, vendor } = gatewayOf()
     const answer = await alice.buy({ model: 'vendor-a/chat-6-flagship', messages: [user()] }, { path: COMPLETIONS })
     expect(vendor.orders[0]?.body.max_tokens).toBe(8192)
     expect(capped(answer.headers)).toEqual([null, null, null])
   })
 
   test('is clamped to the ceiling of the model, and the headers say so (contract 6.8, 6.9)', async () => {
-    const { alice, vendor } = shopOf()
+    const { alice, vendor } = gatewayOf()
     const answer = await alice.buy(
       { model: 'vendor-a/chat-6-flagship', messages: [user()], max_tokens: 200_000 },
       { path: COMPLETIONS },
@@ -529,7 +529,7 @@ describe('max_tokens', () => {
   })
 
   test('is clamped to what the prompt leaves of the window, and the headers say so (contract 6.8, 6.9)', async () => {
-    const { alice, vendor } = shopOf()
+    const { alice, vendor } = gatewayOf()
     const answer = await alice.buy(
       { model: 'farebox/echo', messages: [user(words(32_000))], max_tokens: 5_000 },
       { path: COMPLETIONS },
@@ -539,7 +539,7 @@ describe('max_tokens', () => {
   })
 
   test('may be called max_completion_tokens, and goes on under one name; max_tokens wins (contract 6.8)', async () => {
-    const { sent } = shopOf()
+    const { sent } = gatewayOf()
     expect(await sent({ model: 'vendor-d/chat-5.3', max_completion_tokens: 77 })).toEqual({
       messages: [user()],
       max_tokens: 77,
@@ -551,7 +551,7 @@ describe('max_tokens', () => {
   })
 
   test('of a free model is clamped to the window too', async () => {
-    const { ask, vendor } = shopOf()
+    const { ask, vendor } = gatewayOf()
     const answer = await ask({ model: FREE, messages: [user(words(32_000))], max_tokens: 5_000 })
     expect([answer.status, vendor.orders[0]?.body.max_tokens]).toEqual([200, 761])
     expect(capped(answer.headers)).toEqual(['true', '5000', '761'])
@@ -568,7 +568,7 @@ describe('a prompt that is too long', () => {
   const result = { role: 'tool', tool_call_id: 'c1', content: 'a fox' }
 
   test('loses its oldest turns before it is quoted; the system stays, and the headers count what went (contract 6.43)', async () => {
-    const { alice, vendor } = shopOf()
+    const { alice, vendor } = gatewayOf()
     const system = { role: 'system', content: 'Be brief.' }
     const late = { role: 'system', content: 'Be polite.' }
     const messages = [
@@ -590,7 +590,7 @@ describe('a prompt that is too long', () => {
   })
 
   test('keeps a tool call together with its results', async () => {
-    const { alice, vendor } = shopOf()
+    const { alice, vendor } = gatewayOf()
     const messages = [call, result, user('And now?')]
     const fits = [user(words(40_000)), ...messages]
     expect(
@@ -605,7 +605,7 @@ describe('a prompt that is too long', () => {
   })
 
   test('is refused where the system and the last turn alone do not fit (contract 6.44)', async () => {
-    const { refused } = shopOf()
+    const { refused } = gatewayOf()
     for (const messages of [
       [user('Hello'), user(words(33_000))],
       [{ role: 'system', content: words(33_000) }, user('Hello')],
@@ -616,7 +616,7 @@ describe('a prompt that is too long', () => {
   })
 
   test('fits when one token is left for the answer, and not one token later', async () => {
-    const { ask } = shopOf()
+    const { ask } = gatewayOf()
     const prompt = async (count: number) =>
       (await ask({ model: echo, messages: [user(words(count))] }, '/api/v1/chat/estimate')).body
     expect((await prompt(32_768 - 7 - 1)).estimate).toEqual({
@@ -629,13 +629,13 @@ describe('a prompt that is too long', () => {
 
   test('of any number of turns is trimmed in a time that grows with them, and not with their square', async () => {
     const messages = Array.from({ length: 10_000 }, () => user(words(150)))
-    const { ask } = shopOf()
+    const { ask } = gatewayOf()
     const { body } = await ask({ model: 'vendor-b/chat-3.8-flash', messages }, '/api/v1/chat/completions')
     expect(body.accepts?.length).toBe(1)
   })
 
   test('is trimmed for a flat and for a free model as well', async () => {
-    const { ask, alice, vendor } = shopOf()
+    const { ask, alice, vendor } = gatewayOf()
     const messages = [user(words(40_000)), user('And now?')]
     expect((await ask({ model: FREE, messages })).headers.get('x-messages-removed')).toBe('1')
     const flat = { model: 'vendor-open/llama-3.3-70b', messages: [user(words(140_000)), user('And now?')] }
@@ -660,7 +660,11 @@ describe('what costs nothing beyond the quote', () => {
       plugins: null,
       generationConfig: { mediaResolution: 'LOW' },
     }
-    const body = await shopOf().sent({ model: 'vendor-b/chat-3.8-flash', messages: [user(parts as never)], ...usual })
+    const body = await gatewayOf().sent({
+      model: 'vendor-b/chat-3.8-flash',
+      messages: [user(parts as never)],
+      ...usual,
+    })
     expect(body).toMatchObject({ messages: [user(parts as never)], modalities: ['text'], store: false })
   })
 
@@ -680,7 +684,7 @@ describe('what costs nothing beyond the quote', () => {
         'prediction',
         'audio',
       ]) {
-        const { ask, vendor } = shopOf()
+        const { ask, vendor } = gatewayOf()
         const answer = await ask({ ...body, [name]: { any: 1 } }, path)
         expect([
           path,
@@ -696,7 +700,7 @@ describe('what costs nothing beyond the quote', () => {
 
 describe('several answers', () => {
   test('are sold where the row delivers them, each of them quoted', async () => {
-    const { ask } = shopOf()
+    const { ask } = gatewayOf()
     const amount = async (n: number) =>
       Number(
         (
@@ -722,21 +726,21 @@ describe('several answers', () => {
     ]
     for (const [more, format] of cases) {
       const chatVendor = scriptedChat(undefined, { format: format ?? 'chat' })
-      const refusal = await shopOf({ chatVendor }).refused({ ...more, n: 2 })
+      const refusal = await gatewayOf({ chatVendor }).refused({ ...more, n: 2 })
       expect([more.model, refusal.status, refusal.code, refusal.param]).toEqual([
         more.model,
         400,
         'INVALID_PARAMETER',
         'n',
       ])
-      expect((await shopOf({ chatVendor }).ask({ messages: [user()], ...more, n: 1 })).status).not.toBe(400)
+      expect((await gatewayOf({ chatVendor }).ask({ messages: [user()], ...more, n: 1 })).status).not.toBe(400)
     }
   })
 })
 
 describe('the text of a request', () => {
   test('may hold 8,388,608 characters, whatever they are written with, and not one more', async () => {
-    const { ask } = shopOf()
+    const { ask } = gatewayOf()
     const sizes = async (content: string) =>
       await ask({ model: 'vendor-b/chat-3.8-flash', messages: [user(content), user('x')] }, '/api/v1/chat/completions')
     const over = await sizes('ab'.repeat(4_194_304))
@@ -754,12 +758,12 @@ describe('the text of a request', () => {
 
 test('an unknown model is answered with models that are served here (contract 6.4)', async () => {
   const vendor = scriptedChat()
-  const { ask } = shopOf({
+  const { ask } = gatewayOf({
     ports: { vendors: { chat: ({ id }) => (id === 'vendor-d/chat-5.3' ? vendor : undefined) } },
   })
   const { status, body } = await ask({ model: 'vendor-a/chat-99', messages: [user()] })
   expect([status, body.alternatives]).toEqual([400, ['vendor-d/chat-5.3']])
-  const nobody = shopOf({ ports: { vendors: { chat: () => undefined } } })
+  const nobody = gatewayOf({ ports: { vendors: { chat: () => undefined } } })
   expect((await nobody.ask({ model: 'vendor-a/chat-99', messages: [user()] })).body.message).toBe(
     'Unknown model: vendor-a/chat-99. All models: GET /api/v1/models.',
   )
@@ -802,7 +806,7 @@ describe('what controls an answer is judged before the quote (contract 6.59)', (
   for (const [name, body, param] of cases) {
     test(`${name}: 400 that names it, on every model`, async () => {
       for (const model of ['vendor-a/chat-5.4-mini', 'vendor-b/chat-3.8-flash', 'vendor-g/chat-5.5-large', FREE]) {
-        const refusal = await shopOf().refused({ model, ...body })
+        const refusal = await gatewayOf().refused({ model, ...body })
         expect([model, refusal.status, refusal.param]).toEqual([model, 400, param])
       }
     })
@@ -815,41 +819,41 @@ describe('what controls an answer is judged before the quote (contract 6.59)', (
       ['vendor-c/chat-4.7', 4],
       ['vendor-h/chat-4', 16],
     ] as const) {
-      expect((await shopOf().ask({ model, messages: [user()], ...stops(most) })).status).toBe(402)
-      expect(await shopOf().refused({ model, ...stops(most + 1) })).toMatchObject({
+      expect((await gatewayOf().ask({ model, messages: [user()], ...stops(most) })).status).toBe(402)
+      expect(await gatewayOf().refused({ model, ...stops(most + 1) })).toMatchObject({
         status: 400,
         code: 'INVALID_PARAMETER',
         param: 'stop',
         message: `stop: may be at most ${most} strings for ${model}, got ${most + 1}.`,
       })
     }
-    expect((await shopOf().ask({ model: 'vendor-g/chat-5.5-large', messages: [user()], ...stops(40) })).status).toBe(
+    expect((await gatewayOf().ask({ model: 'vendor-g/chat-5.5-large', messages: [user()], ...stops(40) })).status).toBe(
       402,
     )
   })
 
   test('a stop that the vendor has no place for is refused, not dropped', async () => {
     const search = { model: 'vendor-c/chat-4.7', stop: 'x', search_parameters: { mode: 'on' } }
-    expect(await shopOf().refused(search)).toMatchObject({ status: 400, param: 'stop' })
+    expect(await gatewayOf().refused(search)).toMatchObject({ status: 400, param: 'stop' })
   })
 
   test('custom tools are refused where the vendor has none', async () => {
     const tools = [{ type: 'custom', custom: { name: 'grep' } }]
     for (const format of ['messages', 'generate_content'] as const) {
       const vendor = scriptedChat(undefined, { format })
-      const { alice } = shopOf({ chatVendor: vendor })
+      const { alice } = gatewayOf({ chatVendor: vendor })
       const { status, body } = await alice.ask(
         { model: 'vendor-a/chat-5.4-mini', messages: [user()], tools },
         { path: COMPLETIONS },
       )
       expect([status, body.error.param]).toEqual([400, 'tools.0.type'])
     }
-    expect((await shopOf().sent({ model: 'vendor-a/chat-5.4-mini', tools })).tools).toEqual(tools)
+    expect((await gatewayOf().sent({ model: 'vendor-a/chat-5.4-mini', tools })).tools).toEqual(tools)
   })
 
   test('a choice that says nothing is left out where there are no tools: vendors refuse it there', async () => {
     for (const tool_choice of ['auto', 'none'])
-      expect(await shopOf().sent({ model: 'vendor-a/chat-5.4-mini', tool_choice })).not.toHaveProperty('tool_choice')
+      expect(await gatewayOf().sent({ model: 'vendor-a/chat-5.4-mini', tool_choice })).not.toHaveProperty('tool_choice')
   })
 
   test('what is right passes as it came', async () => {
@@ -859,15 +863,15 @@ describe('what controls an answer is judged before the quote (contract 6.59)', (
       ...schema({ strict: true }),
       stop: ['a', '\n'],
     }
-    expect(await shopOf().sent({ model: 'vendor-d/chat-5.3', ...body })).toMatchObject(body)
+    expect(await gatewayOf().sent({ model: 'vendor-d/chat-5.3', ...body })).toMatchObject(body)
     // Its function tools go over the responses API, which has no stop.
-    expect(await shopOf().refused({ model: 'vendor-a/chat-5.4-mini', ...body })).toMatchObject({ param: 'stop' })
+    expect(await gatewayOf().refused({ model: 'vendor-a/chat-5.4-mini', ...body })).toMatchObject({ param: 'stop' })
   })
 })
 
 test('the vendor is told whose model it is, and which members the gateway has set (contract 6.61, 6.63)', async () => {
   const ours = async (body: Record<string, unknown>) => {
-    const { sent, vendor } = shopOf()
+    const { sent, vendor } = gatewayOf()
     await sent(body)
     const { family, ours } = vendor.orders.at(-1) ?? {}
     return [family, ours]
@@ -894,40 +898,42 @@ describe('the rules of a model', () => {
     }
     for (const [param, value] of Object.entries(refusals)) {
       for (const model of ['vendor-a/chat-6-flagship', 'vendor-a/chat-6-small']) {
-        const refusal = await shopOf().refused({ model, [param]: value })
+        const refusal = await gatewayOf().refused({ model, [param]: value })
         expect([refusal.status, refusal.code, refusal.param]).toEqual([400, 'INVALID_PARAMETER', param])
       }
     }
-    expect(await shopOf().sent({ model: 'vendor-a/chat-6-flagship', temperature: 1 })).toMatchObject({ temperature: 1 })
-    expect(await shopOf().sent({ model: 'vendor-a/chat-5.6-medium', ...refusals })).toMatchObject(refusals)
+    expect(await gatewayOf().sent({ model: 'vendor-a/chat-6-flagship', temperature: 1 })).toMatchObject({
+      temperature: 1,
+    })
+    expect(await gatewayOf().sent({ model: 'vendor-a/chat-5.6-medium', ...refusals })).toMatchObject(refusals)
   })
 
   test('the newest of vendor-g are spared the sampling parameters that they reject; older ones get them (contract 6.31)', async () => {
     const sampling = { temperature: 0.7, top_p: 0.9, top_k: 40 }
     for (const model of ['vendor-g/chat-5.5-large', 'vendor-g/chat-5.1-flagship', 'vendor-g/chat-4.8-large'])
-      expect(await shopOf().sent({ model, ...sampling })).toEqual({ messages: [user()], max_tokens: 8192 })
-    expect(await shopOf().sent({ model: 'vendor-g/chat-4.5-small', ...sampling })).toMatchObject(sampling)
+      expect(await gatewayOf().sent({ model, ...sampling })).toEqual({ messages: [user()], max_tokens: 8192 })
+    expect(await gatewayOf().sent({ model: 'vendor-g/chat-4.5-small', ...sampling })).toMatchObject(sampling)
   })
 
   test('a forced tool choice is served as auto where the model rejects it (contract 6.32)', async () => {
     for (const tool_choice of ['required', { type: 'function', function: { name: 'look' } }]) {
       expect(
-        (await shopOf().sent({ model: 'vendor-g/chat-5.5-large', tools: [FUNCTION], tool_choice })).tool_choice,
+        (await gatewayOf().sent({ model: 'vendor-g/chat-5.5-large', tools: [FUNCTION], tool_choice })).tool_choice,
       ).toBe('auto')
       expect(
-        (await shopOf().sent({ model: 'vendor-g/chat-4.5-small', tools: [FUNCTION], tool_choice })).tool_choice,
+        (await gatewayOf().sent({ model: 'vendor-g/chat-4.5-small', tools: [FUNCTION], tool_choice })).tool_choice,
       ).toEqual(tool_choice)
     }
     for (const tool_choice of ['none', 'auto'])
       expect(
-        (await shopOf().sent({ model: 'vendor-g/chat-5.5-large', tools: [FUNCTION], tool_choice })).tool_choice,
+        (await gatewayOf().sent({ model: 'vendor-g/chat-5.5-large', tools: [FUNCTION], tool_choice })).tool_choice,
       ).toBe(tool_choice)
   })
 
   test('effort: raised and lowered as the contract says, with tools and without (contract 6.13, 6.34, 6.35)', async () => {
     const requests = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max', undefined] as const
     const sentBy = async (model: string, more: Record<string, unknown> = {}) => {
-      const { sent } = shopOf()
+      const { sent } = gatewayOf()
       const efforts: unknown[] = []
       for (const reasoning_effort of requests)
         efforts.push(
@@ -958,7 +964,7 @@ describe('the rules of a model', () => {
     for (const reasoning_effort of ['high', 'max', undefined]) {
       expect(
         (
-          await shopOf().sent({
+          await gatewayOf().sent({
             model: 'vendor-a/chat-5.6-large',
             tools: [FUNCTION],
             ...(reasoning_effort && { reasoning_effort }),
@@ -966,15 +972,15 @@ describe('the rules of a model', () => {
         ).reasoning_effort,
       ).toBe('none')
     }
-    expect((await shopOf().sent({ model: 'vendor-a/chat-5.6-large', reasoning_effort: 'high' })).reasoning_effort).toBe(
-      'high',
-    )
-    expect((await shopOf().sent({ model: 'vendor-a/chat-5.6-large', tools: [] })).reasoning_effort).toBeUndefined()
+    expect(
+      (await gatewayOf().sent({ model: 'vendor-a/chat-5.6-large', reasoning_effort: 'high' })).reasoning_effort,
+    ).toBe('high')
+    expect((await gatewayOf().sent({ model: 'vendor-a/chat-5.6-large', tools: [] })).reasoning_effort).toBeUndefined()
   })
 
   test('six-series tools go over the responses API, where they run at the requested effort; nothing else does (contract 6.35)', async () => {
     const by = async (more: Record<string, unknown>) => {
-      const { sent, vendor } = shopOf()
+      const { sent, vendor } = gatewayOf()
       await sent(more)
       return vendor.orders[0]?.by
     }
@@ -992,26 +998,26 @@ describe('the rules of a model', () => {
       to_date: '2026-02-01',
       max_search_results: 50,
     }
-    const on = shopOf()
+    const on = gatewayOf()
     expect((await on.sent({ model: 'vendor-c/chat-4.7', search_parameters })).search_parameters).toEqual(
       search_parameters,
     )
     expect(on.vendor.orders[0]?.by).toBe('responses')
     for (const model of ['vendor-c/chat-4.7', 'vendor-d/chat-5.3']) {
-      const off = shopOf()
+      const off = gatewayOf()
       expect((await off.sent({ model, search_parameters: { mode: 'off' } })).search_parameters).toBeUndefined()
       expect(off.vendor.orders[0]?.by).toBeUndefined()
     }
   })
 
   test('live search is refused on a free model: nobody pays its surcharge', async () => {
-    const refusal = await shopOf().refused({ model: FREE, search_parameters: { mode: 'auto' } })
+    const refusal = await gatewayOf().refused({ model: FREE, search_parameters: { mode: 'auto' } })
     expect([refusal.status, refusal.code, refusal.param]).toEqual([400, 'INVALID_PARAMETER', 'search_parameters'])
   })
 
   test('prompt_cache is consumed where there is nothing to ask for (contract 6.15)', async () => {
-    expect((await shopOf().sent({ model: 'vendor-d/chat-5.3', prompt_cache: true })).prompt_cache).toBeUndefined()
-    expect((await shopOf().sent({ model: 'vendor-g/chat-5.5-large', prompt_cache: true })).prompt_cache).toBe(true)
+    expect((await gatewayOf().sent({ model: 'vendor-d/chat-5.3', prompt_cache: true })).prompt_cache).toBeUndefined()
+    expect((await gatewayOf().sent({ model: 'vendor-g/chat-5.5-large', prompt_cache: true })).prompt_cache).toBe(true)
   })
 
   test('thinking is accepted enabled, with a budget and without, and disabled (contract 6.14)', async () => {
@@ -1021,7 +1027,7 @@ describe('the rules of a model', () => {
       { type: 'disabled' },
       { type: 'adaptive' },
     ]) {
-      expect((await shopOf().sent({ model: 'vendor-g/chat-5-large', thinking })).thinking).toEqual(thinking)
+      expect((await gatewayOf().sent({ model: 'vendor-g/chat-5-large', thinking })).thinking).toEqual(thinking)
     }
   })
 })
@@ -1039,7 +1045,7 @@ describe('images', () => {
 
   test('by address and as data go on as they came (contract 6.7)', async () => {
     for (const url of ['https://example.com/a.png', 'http://example.com/a.png', PIXEL]) {
-      const { sent } = shopOf()
+      const { sent } = gatewayOf()
       expect(await sent({ model: VISION, ...see(url) })).toMatchObject(see(url) as never)
     }
   })
@@ -1059,7 +1065,7 @@ describe('images', () => {
       'data:image/png;base64,aGVsbG8=',
       'data:text/html,<b>',
     ]) {
-      const refusal = await shopOf().refused({ model: VISION, ...see(url) })
+      const refusal = await gatewayOf().refused({ model: VISION, ...see(url) })
       expect([url, refusal.status, refusal.code, refusal.param]).toEqual([
         url,
         400,
@@ -1071,11 +1077,11 @@ describe('images', () => {
 
   test('an image part without an address is 400', async () => {
     for (const part of [{ type: 'image_url' }, { type: 'image_url', image_url: {} }])
-      expect((await shopOf().refused({ model: VISION, messages: [user([part])] })).status).toBe(400)
+      expect((await gatewayOf().refused({ model: VISION, messages: [user([part])] })).status).toBe(400)
   })
 
   test('are refused by a model that sees none, with a way out (contract 6.7)', async () => {
-    const refusal = await shopOf().refused({ model: 'vendor-d/chat-5.3', ...see(PIXEL) })
+    const refusal = await gatewayOf().refused({ model: 'vendor-d/chat-5.3', ...see(PIXEL) })
     expect([refusal.status, refusal.code]).toEqual([400, 'INVALID_PARAMETER'])
     expect(refusal.message).toContain('vision')
   })
@@ -1088,7 +1094,10 @@ describe('structured outputs', () => {
   test('are forwarded verbatim where the decoder enforces the shape (contract 6.18)', async () => {
     for (const model of ['vendor-a/chat-6-large', 'vendor-h/chat-4-pro', 'vendor-d/chat-5.3']) {
       for (const response_format of [{ type: 'json_object' }, efforts]) {
-        expect(await shopOf().sent({ model, response_format })).toMatchObject({ response_format, messages: [user()] })
+        expect(await gatewayOf().sent({ model, response_format })).toMatchObject({
+          response_format,
+          messages: [user()],
+        })
       }
     }
   })
@@ -1096,7 +1105,7 @@ describe('structured outputs', () => {
   test('are asked for at the end of the system prompt elsewhere, and a fence is stripped (contract 6.19)', async () => {
     for (const model of ['vendor-g/chat-5.5-large', 'vendor-b/chat-3.8-flash']) {
       const vendor = scriptedChat(async () => wholeAnswer({ content: '```json\n{"sky":"blue"}\n```' }))
-      const { alice } = shopOf({ chatVendor: vendor })
+      const { alice } = gatewayOf({ chatVendor: vendor })
       const { body } = await alice.buy(
         { model, messages: [{ role: 'system', content: 'Be brief.' }, user()], response_format: efforts },
         { path: COMPLETIONS },
@@ -1112,7 +1121,7 @@ describe('structured outputs', () => {
 
   test('of a conversation without a system prompt get one', async () => {
     const messages = (
-      await shopOf().sent({ model: 'vendor-g/chat-5.5-large', response_format: { type: 'json_object' } })
+      await gatewayOf().sent({ model: 'vendor-g/chat-5.5-large', response_format: { type: 'json_object' } })
     ).messages as readonly { role: string }[]
     expect(messages.map(({ role }) => role)).toEqual(['system', 'user'])
   })
@@ -1124,7 +1133,7 @@ describe('structured outputs', () => {
       [tokenChecked, { type: 'text' }],
       [tokenChecked, undefined],
     ] as const) {
-      const { alice } = shopOf({ chatVendor: scriptedChat(async () => wholeAnswer({ content })) })
+      const { alice } = gatewayOf({ chatVendor: scriptedChat(async () => wholeAnswer({ content })) })
       const { body } = await alice.buy(
         { model: 'vendor-g/chat-5.5-large', messages: [user()], ...(response_format && { response_format }) },
         { path: COMPLETIONS },
@@ -1145,10 +1154,10 @@ describe('a probe', () => {
   ]
 
   test('without a body, by GET, by HEAD or by POST, is answered with the default quote on every surface', async () => {
-    const { shop } = shopOf()
+    const { gateway } = gatewayOf()
     for (const path of PATHS) {
       for (const method of ['GET', 'HEAD', 'POST']) {
-        const response = await shop.fetch(new Request(ORIGIN + path, { method }))
+        const response = await gateway.fetch(new Request(ORIGIN + path, { method }))
         expect([path, method, response.status, response.headers.has('payment-required')]).toEqual([
           path,
           method,
@@ -1160,9 +1169,9 @@ describe('a probe', () => {
   })
 
   test('of another method is 405, and says which are allowed', async () => {
-    const { shop } = shopOf()
+    const { gateway } = gatewayOf()
     for (const path of PATHS) {
-      const response = await shop.fetch(new Request(ORIGIN + path, { method: 'DELETE' }))
+      const response = await gateway.fetch(new Request(ORIGIN + path, { method: 'DELETE' }))
       expect([path, response.status, response.headers.get('allow')]).toEqual([path, 405, 'GET, HEAD, OPTIONS, POST'])
     }
   })
@@ -1170,7 +1179,7 @@ describe('a probe', () => {
 
 describe('a 402 of chat', () => {
   test('has a string error, the challenge and the price (contract 3.17, 6.42)', async () => {
-    const { ask } = shopOf()
+    const { ask } = gatewayOf()
     const { status, headers, body } = await ask({ model: 'farebox/echo', messages: [user('word')] })
     expect(status).toBe(402)
     expect(body).toMatchObject({
@@ -1189,7 +1198,7 @@ describe('a 402 of chat', () => {
 
   test('of a rejected payment says why, by a code and a debug text, with a fresh challenge (contract 3.17)', async () => {
     const body = { model: 'farebox/echo', messages: [user('word')] }
-    const { alice, buyer, chain, clock, vendor } = shopOf()
+    const { alice, buyer, chain, clock, vendor } = gatewayOf()
     const challenge = await alice.ask(body, { path: COMPLETIONS })
     const refusal = async (payment: ReturnType<typeof alice.sign>) => {
       const answer = await alice.buy(body, { path: COMPLETIONS, payment })
@@ -1221,13 +1230,13 @@ describe('a 402 of chat', () => {
 
   test('is what X-Payment answers to as well', async () => {
     const body = { model: 'farebox/echo', messages: [user('word')] }
-    const { alice, chain } = shopOf()
+    const { alice, chain } = gatewayOf()
     expect((await alice.buy(body, { path: COMPLETIONS, header: 'x-payment' })).status).toBe(200)
     expect(chain.transfers.length).toBe(1)
   })
 
   test('of another body: the authorization of one request does not buy another', async () => {
-    const { alice, chain, vendor } = shopOf()
+    const { alice, chain, vendor } = gatewayOf()
     const payment = alice.sign(
       await alice.ask({ model: 'farebox/echo', messages: [user('word')] }, { path: COMPLETIONS }),
     )
@@ -1241,7 +1250,7 @@ describe('a 402 of chat', () => {
 })
 
 test('a payment that comes with a request to a free model is not looked at', async () => {
-  const { alice, chain, vendor, ports } = shopOf()
+  const { alice, chain, vendor, ports } = gatewayOf()
   const payment = alice.sign(await alice.ask({ model: 'farebox/echo', messages: [user()] }, { path: COMPLETIONS }))
   const answer = await alice.buy({ model: FREE, messages: [user()] }, { path: COMPLETIONS, payment })
   expect([answer.status, answer.headers.get('x-free-model'), answer.headers.get('payment-response')]).toEqual([

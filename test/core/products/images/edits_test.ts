@@ -43,8 +43,8 @@ function form(...fields: readonly (readonly [string, string | File])[]): FormDat
 const file = (bytes: Uint8Array, type = 'image/png') => new File([bytes as BlobPart], 'source', { type })
 const PROMPT = ['prompt', SNOW.prompt] as const
 
-async function send({ shop }: Kit, body: BodyInit | null, headers: Record<string, string> = {}): Promise<Answer> {
-  return await read(await shop.fetch(new Request(ORIGIN + EDIT, { method: 'POST', body, headers })))
+async function send({ gateway }: Kit, body: BodyInit | null, headers: Record<string, string> = {}): Promise<Answer> {
+  return await read(await gateway.fetch(new Request(ORIGIN + EDIT, { method: 'POST', body, headers })))
 }
 
 /** Asks, signs and pays with the same form, and answers with the vendor's job as well. */
@@ -110,7 +110,7 @@ describe('the challenge', () => {
       await send(subject, ''),
       await send(subject, null, { 'content-type': 'multipart/form-data; boundary=x' }),
     ]
-    quoted.push(await read(await subject.shop.fetch(new Request(ORIGIN + EDIT))))
+    quoted.push(await read(await subject.gateway.fetch(new Request(ORIGIN + EDIT))))
     expect(quoted.map(({ status, body }) => [status, body.price.amount])).toEqual(Array(4).fill([402, '0.064000']))
   })
 
@@ -464,7 +464,7 @@ describe('a multipart form', () => {
       ])
     }
     const answer = await read(
-      await kit().shop.fetch(new Request(ORIGIN + GENERATIONS, { method: 'POST', body: form(PROMPT) })),
+      await kit().gateway.fetch(new Request(ORIGIN + GENERATIONS, { method: 'POST', body: form(PROMPT) })),
     )
     expect([answer.status, answer.body.error]).toEqual([400, 'Invalid content type'])
   })
@@ -526,7 +526,7 @@ describe('the fast path', () => {
         },
       ],
     })
-    expect((await subject.shop.fetch(new Request(poll.body.data[0].url))).status).toBe(200)
+    expect((await subject.gateway.fetch(new Request(poll.body.data[0].url))).status).toBe(200)
   })
 })
 

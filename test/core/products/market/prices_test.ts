@@ -39,7 +39,7 @@ function market(vendor?: Partial<MarketVendor>, { configured = true } = {}) {
     }: { method?: string; payment?: unknown; header?: string; body?: string } = {},
   ) =>
     await read(
-      await subject.shop.fetch(
+      await subject.gateway.fetch(
         new Request(ORIGIN + path, {
           method,
           headers: {
@@ -68,8 +68,8 @@ describe('free feeds', () => {
       confidence: '0.0000000000001',
       publishTime: NOW - 3,
     })
-    const { shop } = market({ source: 'pyth', latest })
-    const response = await shop.fetch(new Request(`${ORIGIN}/api/v1/crypto/price/BTC-USD`))
+    const { gateway } = market({ source: 'pyth', latest })
+    const response = await gateway.fetch(new Request(`${ORIGIN}/api/v1/crypto/price/BTC-USD`))
     expect([response.status, response.headers.get('content-type'), response.headers.get('cache-control')]).toEqual([
       200,
       'application/json',
@@ -154,7 +154,7 @@ describe('free feeds', () => {
   })
 
   test('take a body that comes in pieces, and has no content type', async () => {
-    const { shop } = market()
+    const { gateway } = market()
     const pieces = (text: string) =>
       new ReadableStream<Uint8Array>({
         start: (stream) => (
@@ -164,7 +164,7 @@ describe('free feeds', () => {
       })
     const post = async (text: string) =>
       await read(
-        await shop.fetch(
+        await gateway.fetch(
           new Request(`${ORIGIN}/api/v1/crypto/history/BTC-USD`, { method: 'POST', body: pieces(text) }),
         ),
       )
@@ -190,8 +190,8 @@ describe('free feeds', () => {
     ['price', 'price/BTC-USD', 600, `history/BTC-USD?from=${NOW - 9}&resolution=1`],
     ['list', 'list', 600, `history/BTC-USD?from=${NOW - 9}&resolution=1`],
   ] as const)('have a ration for each address: %s (contract 10.19)', async (_, path, requests, other) => {
-    const { shop, clock } = market()
-    const ask = (path: string, ip: string) => shop.fetch(new Request(`${ORIGIN}/api/v1/crypto/${path}`), { ip })
+    const { gateway, clock } = market()
+    const ask = (path: string, ip: string) => gateway.fetch(new Request(`${ORIGIN}/api/v1/crypto/${path}`), { ip })
     const statuses: number[] = []
     for (let count = 0; count < requests; count++) statuses.push((await ask(path, '192.0.2.1')).status)
     expect(new Set(statuses)).toEqual(new Set([200]))
@@ -246,7 +246,7 @@ describe('free feeds', () => {
   })
 
   test('answer HEAD and OPTIONS with a 402 that asks for nothing (contract 4.8, 10.14)', async () => {
-    const { shop } = market()
+    const { gateway } = market()
     for (const path of [
       'crypto/list',
       'fx/price/EUR-USD',
@@ -255,7 +255,7 @@ describe('free feeds', () => {
       'stocks/hk/list',
     ]) {
       for (const method of ['HEAD', 'OPTIONS']) {
-        const response = await shop.fetch(new Request(`${ORIGIN}/api/v1/${path}`, { method }))
+        const response = await gateway.fetch(new Request(`${ORIGIN}/api/v1/${path}`, { method }))
         const { accepts } = decodeHeader(response.headers.get('payment-required'))
         expect([path, response.status, accepts[0].amount]).toEqual([path, 402, '0'])
         if (method === 'OPTIONS')

@@ -24,7 +24,7 @@ async function booth(
   if (rents) await rentTo(subject.ports.storage, alice.wallet, START)
   const get = async (path: string) =>
     await read(
-      await subject.shop.fetch(new Request(path.startsWith('http') ? path : ORIGIN + path), { ip: '192.0.2.1' }),
+      await subject.gateway.fetch(new Request(path.startsWith('http') ? path : ORIGIN + path), { ip: '192.0.2.1' }),
     )
   return { ...subject, acts, alice, get }
 }
@@ -230,9 +230,9 @@ describe('nobody is rung twice', () => {
     void call(alice, {}, { payment })
     await clock.settle()
     isDead = false
-    const shop = restart()
-    await shop.takeOver()
-    const { status } = await call(alice, {}, { payment, shop })
+    const gateway = restart()
+    await gateway.takeOver()
+    const { status } = await call(alice, {}, { payment, gateway })
     expect([status, acts.rung.length, chain.transfers.length]).toEqual([200, 1, 1])
   })
 

@@ -24,7 +24,7 @@ const DAY = 24 * HOUR
 const TERM = 30 * DAY
 const iso = (ms: number) => new Date(ms).toISOString()
 
-type Shop = Kit & {
+type Gateway = Kit & {
   readonly acts: Actors
   readonly alice: Buyer
   readonly bob: Buyer
@@ -32,10 +32,10 @@ type Shop = Kit & {
   sweep(): Promise<void>
 }
 
-function shop(
+function farebox(
   change: (phone: PhoneVendor, acts: Actors) => Partial<PhoneVendor> = () => ({}),
   options: KitOptions = {},
-): Shop {
+): Gateway {
   const acts = actors()
   acts.lines.length = 0
   const phone = { ...acts.phone, ...change(acts.phone, acts) }
@@ -45,7 +45,7 @@ function shop(
   })
   const [alice, bob] = [subject.buyer(), subject.buyer('bob')]
   /** Nothing, for a wallet that has to pay for something else first. */
-  const numbers: Shop['numbers'] = async (of = alice) =>
+  const numbers: Gateway['numbers'] = async (of = alice) =>
     ((await of.buy({}, { path: LIST })).body.numbers ?? []).map((each: any) => [
       each.phone_number,
       each.expires_at,
@@ -54,7 +54,7 @@ function shop(
   /** The chore's turn. */
   async function sweep(): Promise<void> {
     await subject.clock.advance(11 * 60_000)
-    await subject.shop.maintain()
+    await subject.gateway.maintain()
     await subject.clock.settle()
   }
   return { ...subject, acts, alice, bob, numbers, sweep }
@@ -69,7 +69,7 @@ const reason = ({ status, body }: Answer) => [status, body.error, body.reason]
 
 describe('a number', () => {
   test('is rented for 30 days by the wallet that pays, and is on its list alone (contract 17.2, 17.4)', async () => {
-    const subject = shop()
+    const subject = farebox()
     const { status, body } = await buy(subject.alice)
     expect([status, body]).toEqual([
       200,
@@ -91,7 +91,7 @@ describe('a number', () => {
 
   test('is of the country and the area that are named, of the US where none is (contract 17.2)', async () => {
     const wanted: unknown[] = []
-    const subject = shop((phone) => ({
+    const subject = farebox((phone) => ({
       buy: (order, at) => (wanted.push([order.country, order.areaCode]), phone.buy(order, at)),
     }))
     for (const body of [{}, { country: 'GB' }, { areaCode: '415' }]) await subject.alice.buy(body, { path: BUY })
@@ -103,7 +103,7 @@ describe('a number', () => {
   })
 
   test('is renewed from the end of its term, by nobody but its wallet (contract 17.3)', async () => {
-    const subject = shop()
+    const subject = farebox()
     const { phone_number } = (await buy(subject.alice)).body
     await subject.clock.advance(10 * DAY)
     expect((await renew(subject.alice, phone_number)).body).toEqual({ phone_number, expires_at: iso(START + 2 * TERM) })
@@ -115,7 +115,7 @@ describe('a number', () => {
   })
 
   test('ends to the millisecond, is given back by the chore, and cannot be renewed before or after that (contract 17.3)', async () => {
-    const subject = shop()
+    const subject = farebox()
     const { phone_number } = (await buy(subject.alice)).body
     await subject.clock.advance(TERM - 1)
     expect((await subject.numbers())[0]?.[2]).toBe(true)
@@ -132,7 +132,7 @@ describe('a number', () => {
 
   test('that was given back can be rented by another wallet', async () => {
     let next = 0
-    const subject = shop((_, acts) => ({
+    const subject = farebox((_, acts) => ({
       buy: async ({ order }) => (acts.lines.push({ number: LINE, id: `PN-${++next}`, order }), acts.lines.at(-1)),
     }))
     await buy(subject.alice)
@@ -143,7 +143,7 @@ describe('a number', () => {
   })
 
   test('that its carrier has taken back is not renewed', async () => {
-    const subject = shop(() => ({ has: async () => false }))
+    const subject = farebox(() => ({ has: async () => false }))
     const { phone_number } = (await buy(subject.alice)).body
     expect([reason(await renew(subject.alice, phone_number)), values(subject)]).toEqual([
       [403, 'Forbidden', 'not_found'],
@@ -156,7 +156,7 @@ describe('a number', () => {
       [async () => undefined, 404, 'No numbers available'],
       [async () => Promise.reject(new ApiError('UPSTREAM_FAILED')), 502, 'Purchase failed'],
     ] as const) {
-      const subject = shop(() => ({ buy: answer }))
+      const subject = farebox(() => ({ buy: answer }))
       const bought = await buy(subject.alice)
       expect([bought.status, bought.body.error, values(subject)]).toEqual([status, error, []])
     }
@@ -175,7 +175,7 @@ describe('a number', () => {
     [LIST, { limit: 1 }, 'limit'],
     ['/api/v1/phone/lookup', { phoneNumber: '+0155550100' }, 'phoneNumber'],
   ])('%s with %j is 400 before the quote', async (path, body, field) => {
-    const { status, body: reply, headers } = await shop().alice.ask(body, { path })
+    const { status, body: reply, headers } = await farebox().alice.ask(body, { path })
     expect([
       status,
       reply.details.map((each: any) => each.path).includes(field),
@@ -187,13 +187,13 @@ describe('a number', () => {
 test('a lookup answers with the record of the carrier, letter by letter (contract 17.1)', async () => {
   const requests: unknown[] = []
   const record = '{"phone_number":"+14155550100",  "valid":true,"score":1.10,"id":12345678901234567890}'
-  const subject = shop(() => ({ lookup: async (...given) => (requests.push(given.slice(0, 2)), record) }))
+  const subject = farebox(() => ({ lookup: async (...given) => (requests.push(given.slice(0, 2)), record) }))
   for (const [path, value] of [
     ['/api/v1/phone/lookup', 11_000n],
     ['/api/v1/phone/lookup/fraud', 51_000n],
   ] as const) {
     const payment = subject.alice.sign(await subject.alice.ask({ phoneNumber: LINE }, { path }))
-    const response = await subject.shop.fetch(
+    const response = await subject.gateway.fetch(
       new Request(ORIGIN + path, {
         method: 'POST',
         headers: { 'content-type': 'application/json', 'payment-signature': encodePayment(payment) },
@@ -207,7 +207,7 @@ test('a lookup answers with the record of the carrier, letter by letter (contrac
 
 describe('giving back', () => {
   test('costs nothing, twice at once as well, and happens once (contract 17.5)', async () => {
-    const subject = shop()
+    const subject = farebox()
     const { phone_number } = (await buy(subject.alice)).body
     const answers = await Promise.all(Array.from({ length: 5 }, () => release(subject.alice, phone_number)))
     expect(answers.map(({ status }) => status).sort()).toEqual([200, 404, 404, 404, 404])
@@ -219,7 +219,7 @@ describe('giving back', () => {
   })
 
   test('of another wallet’s number is 404', async () => {
-    const subject = shop()
+    const subject = farebox()
     const { phone_number } = (await buy(subject.alice)).body
     const { status, body } = await release(subject.bob, phone_number)
     expect([status, body.payer_wallet, subject.acts.released]).toEqual([404, subject.bob.wallet, []])
@@ -227,7 +227,7 @@ describe('giving back', () => {
 
   test('that fails leaves the number to its wallet; one that died on the way is ended by the chore', async () => {
     let way: () => Promise<void> = () => Promise.reject(new ApiError('UPSTREAM_FAILED'))
-    const subject = shop((phone) => ({ release: (id, at) => way().then(() => phone.release(id, at)) }))
+    const subject = farebox((phone) => ({ release: (id, at) => way().then(() => phone.release(id, at)) }))
     const { phone_number } = (await buy(subject.alice)).body
     expect([(await release(subject.alice, phone_number)).status, (await subject.numbers())[0]?.[2]]).toEqual([
       502,
@@ -251,7 +251,7 @@ function crashing(where: (storage: Ports['storage']) => Partial<Ports['storage']
 describe('a number that was bought for a call', () => {
   test('that dies before it is settled is found by the same signed request, and is not bought again', async () => {
     let isDead = true
-    const subject = shop(undefined, {
+    const subject = farebox(undefined, {
       wrap: crashing((storage) => ({
         claimSettlement: (...args) => (isDead ? never() : storage.claimSettlement(...args)),
       })),
@@ -263,14 +263,14 @@ describe('a number that was bought for a call', () => {
     const other = subject.restart()
     await other.takeOver()
     expect(await subject.numbers()).toEqual([])
-    const { status, body } = await buy(subject.alice, { payment, shop: other })
+    const { status, body } = await buy(subject.alice, { payment, gateway: other })
     expect([status, subject.acts.bought]).toEqual([200, [body.phone_number]])
     await subject.sweep()
     expect([(await subject.numbers())[0]?.[2], subject.acts.released]).toEqual([true, []])
   })
 
   test('that dies as it is bought is given back within two hours, where nobody comes again', async () => {
-    const subject = shop((phone) => ({ buy: async (...args) => (await phone.buy(...args), never()) }))
+    const subject = farebox((phone) => ({ buy: async (...args) => (await phone.buy(...args), never()) }))
     void buy(subject.alice)
     await subject.clock.settle()
     await subject.restart().takeOver()
@@ -283,7 +283,7 @@ describe('a number that was bought for a call', () => {
 
   test('whose payment is refused waits for its wallet’s poll, is used by nobody meanwhile, and is given back when the poll does not come (contract 17.6)', async () => {
     for (const isCollected of [true, false]) {
-      const subject = shop()
+      const subject = farebox()
       subject.chain.simulate('refused')
       const withheld = await buy(subject.alice)
       expect([withheld.status, JSON.stringify(withheld.body).includes('+1415'), await subject.numbers()]).toEqual([
@@ -310,7 +310,7 @@ describe('a number that was bought for a call', () => {
   })
 
   test('whose payment is refused is owed: the wallet gets no second one before it pays', async () => {
-    const subject = shop()
+    const subject = farebox()
     subject.chain.simulate('refused')
     const withheld = await buy(subject.alice)
     const second = await buy(subject.alice)
@@ -323,7 +323,7 @@ describe('a number that was bought for a call', () => {
   })
 
   test('of two wallets at the same moment is never one number', async () => {
-    const subject = shop()
+    const subject = farebox()
     const bought = await Promise.all(
       [...Array(4)].map((_, index) => buy(index % 2 === 0 ? subject.alice : subject.bob)),
     )
@@ -331,14 +331,14 @@ describe('a number that was bought for a call', () => {
   })
 
   test('that another wallet rents at this moment is not given away, and the second purchase is not charged', async () => {
-    const subject = shop(() => ({ buy: async ({ order }) => ({ number: LINE, id: 'PN-9', order }) }))
+    const subject = farebox(() => ({ buy: async ({ order }) => ({ number: LINE, id: 'PN-9', order }) }))
     await rentTo(subject.ports.storage, subject.bob.wallet, subject.clock.now())
     expect([(await buy(subject.alice)).status, values(subject)]).toEqual([503, []])
     expect((await subject.numbers(subject.bob))[0]?.slice(0, 1)).toEqual([LINE])
   })
 
   test('of an account that this database does not know is left alone', async () => {
-    const subject = shop()
+    const subject = farebox()
     subject.acts.lines.push({ number: LINE, id: 'PN-7', order: 'of another deployment' })
     await subject.sweep()
     expect([subject.acts.released, subject.log.lines.some(({ message }) => message.includes('does not know'))]).toEqual(
@@ -349,7 +349,7 @@ describe('a number that was bought for a call', () => {
 
 describe('a renewal', () => {
   test('counts once it is paid, and only one at a time (contract 17.6)', async () => {
-    const subject = shop()
+    const subject = farebox()
     const { phone_number } = (await buy(subject.alice)).body
     subject.chain.simulate('refused')
     const withheld = await renew(subject.alice, phone_number)
@@ -370,7 +370,7 @@ describe('a renewal', () => {
   })
 
   test('twice at once adds one term, or two that are both paid', async () => {
-    const subject = shop()
+    const subject = farebox()
     const { phone_number } = (await buy(subject.alice)).body
     const answers = await Promise.all(Array.from({ length: 4 }, () => renew(subject.alice, phone_number)))
     const paid = answers.filter(({ status }) => status === 200).length
@@ -380,7 +380,7 @@ describe('a renewal', () => {
   })
 
   test('that is being paid for keeps the number from being given back, so that nobody pays for a number that is gone', async () => {
-    const { alice, chain, clock, acts, shop: gateway } = shop()
+    const { alice, chain, clock, acts, gateway } = farebox()
     const { phone_number: phoneNumber } = (await buy(alice)).body
     chain.simulate('late')
     expect((await renew(alice, phoneNumber)).status).toBe(200)
@@ -394,7 +394,7 @@ describe('a renewal', () => {
 
   test('keeps the number from the chore while it is worked on', async () => {
     const ready = door()
-    const subject = shop(() => ({ has: async () => (await ready.passed, true) }))
+    const subject = farebox(() => ({ has: async () => (await ready.passed, true) }))
     const { phone_number } = (await buy(subject.alice)).body
     await subject.clock.advance(TERM - 60_000)
     const renewing = renew(subject.alice, phone_number)
@@ -413,8 +413,8 @@ test('a gateway that rents no numbers leaves the chore to those that do', async 
     ...ports,
     storage: { ...ports.storage, lease: (name, ...more) => (requests.push(name), ports.storage.lease(name, ...more)) },
   })
-  await kit({ wrap }).shop.maintain()
+  await kit({ wrap }).gateway.maintain()
   expect(requests).toEqual([])
-  await shop(undefined, { wrap }).shop.maintain()
+  await farebox(undefined, { wrap }).gateway.maintain()
   expect(requests).toEqual(['chore:phone.numbers.buy'])
 })

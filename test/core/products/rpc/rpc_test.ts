@@ -11,7 +11,7 @@ const BASE = on('base')
 const ON_SOLANA = { path: '/api/v1/solana/rpc' }
 
 /** A gateway over a node that remembers what it was asked. */
-function stage(options: KitOptions = {}, node: Partial<RpcVendor> = {}) {
+function fixture(options: KitOptions = {}, node: Partial<RpcVendor> = {}) {
   const requests: { readonly network: string; readonly calls: RpcCall | readonly RpcCall[] }[] = []
   const rpc: RpcVendor = {
     ...oneNode,
@@ -21,7 +21,7 @@ function stage(options: KitOptions = {}, node: Partial<RpcVendor> = {}) {
   const subject = kit({ ports: { vendors: { rpc } }, ...options })
   const free = async (body: unknown, path = ON_SOLANA.path, ip = '192.0.2.9') =>
     await read(
-      await subject.shop.fetch(
+      await subject.gateway.fetch(
         new Request(ORIGIN + path, {
           method: 'POST',
           headers: { 'content-type': 'application/json' },
@@ -45,12 +45,12 @@ describe('the price of asking a node', () => {
     ['a batch of 4', ON_SOLANA.path, batch(4), '3000'],
     ['a batch of 1000', ON_SOLANA.path, batch(1_000), '501000'],
   ] as const)('%s at %s (contract 15.7, 15.8)', async (_, path, body, amount) => {
-    const { status, body: quote } = await stage().buyer().ask(body, { path })
+    const { status, body: quote } = await fixture().buyer().ask(body, { path })
     expect([status, quote.accepts[0].amount]).toEqual([402, amount])
   })
 
   test('is asked before anything is judged: who does not pay is quoted, whatever he wrote (contract 15.10)', async () => {
-    const { buyer, requests } = stage()
+    const { buyer, requests } = fixture()
     for (const body of [{}, [], 'text', null, 7, [null], call({ method: 'admin_peers' })])
       expect((await buyer().ask(body, BASE)).status).toBe(402)
     expect(requests).toEqual([])
@@ -59,7 +59,7 @@ describe('the price of asking a node', () => {
 
 describe('an answer', () => {
   test("is the node's own, with the network that gave it, once it is paid (contract 15.11)", async () => {
-    const { buyer, chain, requests } = stage()
+    const { buyer, chain, requests } = fixture()
     const { status, headers, body } = await buyer().buy(call({ id: 'a' }), BASE)
     expect([status, body, headers.get('x-network'), headers.get('x-cache')]).toEqual([
       200,
@@ -72,21 +72,21 @@ describe('an answer', () => {
   })
 
   test('to a batch is a list, each call priced; ids may repeat, as the specification lets them', async () => {
-    const { buyer, chain } = stage()
+    const { buyer, chain } = fixture()
     const { status, body } = await buyer().buy([call(), call(), call({ id: 'b', method: 'eth_gasPrice' })], BASE)
     expect([status, body.map(({ id }: RpcCall) => id)]).toEqual([200, [1, 1, 'b']])
     expect(chain.transfers.map(({ value }) => value)).toEqual([7_000n])
   })
 
   test('is asked for with what was judged alone: other spellings of its fields, which some nodes read, stay here', async () => {
-    const { buyer, requests } = stage()
+    const { buyer, requests } = fixture()
     const odd = { ...call(), Method: 'admin_addPeer', METHOD: 'debug_setHead', Params: ['x'], extra: 1 }
     for (const body of [odd, [odd, odd]]) expect((await buyer().buy(body, BASE)).status).toBe(200)
     expect(requests.map(({ calls }) => calls)).toEqual([call() as RpcCall, [call(), call()] as RpcCall[]])
   })
 
   test('to a thousand calls is given; to one more, or to none, it is 400 and free', async () => {
-    const { buyer, chain } = stage()
+    const { buyer, chain } = fixture()
     expect((await buyer().buy(batch(1_000), BASE)).body).toHaveLength(1_000)
     for (const size of [0, 1_001]) {
       const { status, body } = await buyer().buy(batch(size), BASE)
@@ -97,7 +97,7 @@ describe('an answer', () => {
 
   test('that numbers cannot hold comes as it was written (contract 15.11)', async () => {
     const text = '{"jsonrpc":"2.0","id":1,"result":{"rentEpoch":18446744073709551615}}'
-    const { shop, buyer } = stage({}, { ask: async () => ({ text, isCached: true }) })
+    const { gateway, buyer } = fixture({}, { ask: async () => ({ text, isCached: true }) })
     const alice = buyer()
     const payment = alice.sign(await alice.ask(call({ method: 'getAccountInfo' }), ON_SOLANA))
     const request = new Request(ORIGIN + ON_SOLANA.path, {
@@ -105,14 +105,14 @@ describe('an answer', () => {
       headers: { 'content-type': 'application/json', 'payment-signature': btoa(JSON.stringify(payment)) },
       body: JSON.stringify(call({ method: 'getAccountInfo' })),
     })
-    const response = await shop.fetch(request)
+    const response = await gateway.fetch(request)
     expect([await response.text(), response.headers.get('x-cache')]).toEqual([text, 'HIT'])
   })
 })
 
 describe('a method', () => {
   test('that reads, or sends what somebody else has signed, is served; one that uses the keys of the node is not (contract 15.12)', async () => {
-    const { buyer, requests } = stage()
+    const { buyer, requests } = fixture()
     const served = ['eth_call', 'eth_getLogs', 'eth_sendRawTransaction', 'getBalance', 'sendTransaction']
     for (const method of served)
       expect([method, (await buyer().buy(call({ method }), BASE)).status]).toEqual([method, 200])
@@ -210,7 +210,7 @@ describe('a bad call is 400 once it is paid, names its dotted path, reaches no n
     '%s',
     async (_, body, field) => {
       for (const at of [BASE, ON_SOLANA]) {
-        const { buyer, requests, chain } = stage()
+        const { buyer, requests, chain } = fixture()
         const { status, body: call } = await buyer().buy(body, at)
         expect([status, call.details[0].path]).toEqual([400, field])
         expect([requests, chain.transfers]).toEqual([[], []])
@@ -221,7 +221,7 @@ describe('a bad call is 400 once it is paid, names its dotted path, reaches no n
 
 describe('a network', () => {
   test('is known by its slug, by aliases, in any case, and without its -mainnet (contract 15.9)', async () => {
-    const { buyer, requests } = stage({}, { networks: ['base-mainnet', 'ethereum-mainnet', 'own-mainnet'] })
+    const { buyer, requests } = fixture({}, { networks: ['base-mainnet', 'ethereum-mainnet', 'own-mainnet'] })
     for (const name of ['base-mainnet', 'BASE', 'eth', 'Mainnet', 'own'])
       expect((await buyer().buy(call(), on(name))).status).toBe(200)
     expect(requests.map(({ network }) => network)).toEqual([
@@ -234,7 +234,7 @@ describe('a network', () => {
   })
 
   test('that there is no node of is 400 with those that there are, paid or not, and costs nothing (contract 15.9, 15.15)', async () => {
-    const { buyer, requests } = stage()
+    const { buyer, requests } = fixture()
     for (const name of ['dogecoin', 'base_', 'x'.repeat(42), '..%2Fadmin', 'base%00', 'constructor', '__proto__']) {
       const { status, body } = await buyer().ask(call(), on(name))
       expect([name, status, body]).toEqual([
@@ -264,7 +264,7 @@ describe('a network', () => {
 
 describe('what a client of Solana must know before it pays', () => {
   const paidOnSolana = (more: KitOptions = {}) =>
-    stage({ networks: [SOLANA], ...more }, { networks: ['solana-mainnet', 'solana-devnet'] })
+    fixture({ networks: [SOLANA], ...more }, { networks: ['solana-mainnet', 'solana-devnet'] })
   const MINT = '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU'
 
   test('is free on a gateway that is paid on Solana, and asked of the chain that it is paid on (contract 15.13)', async () => {
@@ -304,7 +304,7 @@ describe('what a client of Solana must know before it pays', () => {
       [call({ method: 'getLatestBlockhash' })],
     ])
       expect((await free(body)).status).toBe(402)
-    expect((await stage().free(call({ method: 'getLatestBlockhash' }))).status).toBe(402)
+    expect((await fixture().free(call({ method: 'getLatestBlockhash' }))).status).toBe(402)
   })
 
   test('is quoted when it names an account that is no text, whatever stands there', async () => {
@@ -315,7 +315,7 @@ describe('what a client of Solana must know before it pays', () => {
   })
 
   test('a node that fails costs nothing and says so', async () => {
-    const { free } = stage(
+    const { free } = fixture(
       { networks: [SOLANA] },
       { networks: ['solana-devnet'], ask: () => Promise.reject(new Error('secret')) },
     )

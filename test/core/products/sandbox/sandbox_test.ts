@@ -12,7 +12,7 @@ const TERMINATE = '/api/v1/sandbox/terminate'
 const ID = 'sb_0123456789abcdef0123456789abcdef'
 const MINUTE = 60_000
 
-function stage(script: SandboxScript & { vendor?: Partial<SandboxVendor> } = {}, options: KitOptions = {}) {
+function fixture(script: SandboxScript & { vendor?: Partial<SandboxVendor> } = {}, options: KitOptions = {}) {
   const sandbox = scriptedSandbox(script)
   const subject = kit({
     ...options,
@@ -28,7 +28,7 @@ describe('the price', () => {
   test.each(vectors)(
     'of $path is $amount micro-USDC ($spec) (contract 16.1, 16.2, 16.3, 16.4)',
     async ({ path, body, amount, printed }) => {
-      const { status, body: reply } = await stage().alice.ask(body, { path })
+      const { status, body: reply } = await fixture().alice.ask(body, { path })
       expect([status, reply.accepts[0].amount, reply.price.amount, reply.price.currency]).toEqual([
         402,
         amount,
@@ -39,7 +39,7 @@ describe('the price', () => {
   )
 
   test('says whether it is flat or by the hour, and that nothing is paid back (contract 16.3, 16.11)', async () => {
-    const { alice } = stage()
+    const { alice } = fixture()
     expect((await alice.ask({ timeout: 300 }, { path: CREATE })).body.price).toEqual({
       amount: '0.011000',
       currency: 'USD',
@@ -97,13 +97,13 @@ describe('an order', () => {
   test.each(wrong)(
     'to %s is told before the quote what is wrong with %s (contract 16.5, 16.6, 16.8)',
     async (path, field, body) => {
-      const { status, body: reply, headers } = await stage().alice.ask(body, { path })
+      const { status, body: reply, headers } = await fixture().alice.ask(body, { path })
       expect([status, reply.details[0].path, headers.has('payment-required')]).toEqual([400, field, false])
     },
   )
 
   test('may be at each of its bounds (contract 16.5, 16.8)', async () => {
-    const { alice } = stage()
+    const { alice } = fixture()
     const words = Array.from({ length: 32 }, () => 'x'.repeat(2_000))
     for (const [path, body] of [
       [CREATE, { timeout: 10 }],
@@ -117,7 +117,7 @@ describe('an order', () => {
   })
 
   test('without a word is for five minutes of one core and 512 MB; an empty setup is none, and a GPU brings more (contract 16.5, 16.6, 16.7)', async () => {
-    const { alice, sandbox, clock } = stage()
+    const { alice, sandbox, clock } = fixture()
     const { body } = await alice.buy({ setup_commands: [] }, { path: CREATE })
     expect(body).toEqual({
       sandbox_id: expect.stringMatching(/^sb_[0-9a-f]{32}$/),
@@ -137,7 +137,7 @@ describe('an order', () => {
   })
 
   test('for a GPU is 503 in place of the quote where the vendor has none', async () => {
-    const { alice } = stage({ hasGpus: false })
+    const { alice } = fixture({ hasGpus: false })
     expect([
       (await alice.ask({ gpu: 'T4' }, { path: CREATE })).status,
       (await alice.ask({}, { path: CREATE })).status,
@@ -147,7 +147,7 @@ describe('an order', () => {
 
 describe('a sandbox', () => {
   test('runs commands until it is terminated, and reads as terminated from then on (contract 16.1, 16.8, 16.9, 16.11)', async () => {
-    const { alice, rent, chain } = stage({
+    const { alice, rent, chain } = fixture({
       answer: (command) => ({ stdout: command.join('|'), stderr: 'e', returncode: 3 }),
     })
     const sandbox_id = await rent()
@@ -177,7 +177,7 @@ describe('a sandbox', () => {
   })
 
   test('of another wallet is one that does not exist: never run, never told of, never charged (contract 16.10)', async () => {
-    const { rent, buyer, chain, first } = stage()
+    const { rent, buyer, chain, first } = fixture()
     const [sandbox_id, bob] = [await rent(), buyer('bob')]
     for (const [path, more] of [
       [EXEC, { command: ['cat', 'secret'] }],
@@ -195,13 +195,13 @@ describe('a sandbox', () => {
   })
 
   test('belongs to its wallet behind every gateway of the storage, and after a restart', async () => {
-    const { alice, rent, restart } = stage()
+    const { alice, rent, restart } = fixture()
     const sandbox_id = await rent()
-    expect((await alice.buy({ sandbox_id }, { path: STATUS, shop: restart() })).body.status).toBe('running')
+    expect((await alice.buy({ sandbox_id }, { path: STATUS, gateway: restart() })).body.status).toBe('running')
   })
 
   test('that its process has lost, or that has outlived its time, reads as terminated', async () => {
-    const { alice, rent, clock, first } = stage()
+    const { alice, rent, clock, first } = fixture()
     const [lost, over] = [await rent(), await rent()]
     const machine = first()
     if (machine) machine.isAlive = false
@@ -218,17 +218,17 @@ describe('a sandbox', () => {
   })
 
   test('of a vendor that the operator has left is none here', async () => {
-    const { alice, rent, ports, restart } = stage()
+    const { alice, rent, ports, restart } = fixture()
     const sandbox_id = await rent()
     Object.assign(ports.vendors, { sandbox: scriptedSandbox({ name: 'another' }) })
-    expect((await alice.buy({ sandbox_id }, { path: STATUS, shop: restart() })).status).toBe(404)
+    expect((await alice.buy({ sandbox_id }, { path: STATUS, gateway: restart() })).status).toBe(404)
   })
 })
 
 describe('what goes wrong', () => {
   test('at the vendor is told and not charged: full, away, too slow', async () => {
     const busy = new ApiError('BUSY', { message: 'Full.', headers: { 'retry-after': '30' } })
-    const { alice, chain } = stage({ vendor: { create: () => Promise.reject(busy) } })
+    const { alice, chain } = fixture({ vendor: { create: () => Promise.reject(busy) } })
     const full = await alice.buy({}, { path: CREATE })
     expect([full.status, full.headers.get('retry-after'), chain.transfers]).toEqual([503, '30', []])
   })
@@ -240,7 +240,7 @@ describe('what goes wrong', () => {
       [TERMINATE, {}, 15],
     ] as const) {
       const silent = () => new Promise<never>(() => {})
-      const { alice, rent, clock, chain } = stage({ vendor: { exec: silent, status: silent, terminate: silent } })
+      const { alice, rent, clock, chain } = fixture({ vendor: { exec: silent, status: silent, terminate: silent } })
       const asking = alice.buy({ sandbox_id: await rent(), ...more }, { path })
       await clock.advance(seconds * 1000 - 1)
       await clock.advance(1)
@@ -256,7 +256,7 @@ describe('what goes wrong', () => {
   test('a sandbox that was ready too late is ended, and nobody’s', async () => {
     const ready = door()
     const script = scriptedSandbox()
-    const { alice, clock, streamed, chain } = stage({
+    const { alice, clock, streamed, chain } = fixture({
       vendor: { ...script, create: async (order, at) => (await ready.passed, await script.create(order, at)) },
     })
     const buying = alice.buy({}, { path: CREATE })
@@ -270,7 +270,7 @@ describe('what goes wrong', () => {
 
 describe('a sandbox whose payment was refused', () => {
   test('is told to nobody, by no id that could be guessed, until a poll pays for it', async () => {
-    const { alice, chain, first } = stage()
+    const { alice, chain, first } = fixture()
     chain.simulate('refused')
     const payment = alice.sign(await alice.ask({}, { path: CREATE }))
     const withheld = await alice.buy({}, { path: CREATE, payment })
@@ -287,7 +287,7 @@ describe('a sandbox whose payment was refused', () => {
   })
 
   test('can be paid for as long as it lives and no longer (contract 16.12)', async () => {
-    const { alice, chain, streamed } = stage()
+    const { alice, chain, streamed } = fixture()
     chain.simulate('refused')
     const withheld = await alice.buy({ timeout: 60 }, { path: CREATE })
     await streamed(61_000)
@@ -299,7 +299,7 @@ describe('a sandbox whose payment was refused', () => {
   })
 
   test('and that has ended meanwhile is not sold; one of which nobody can tell is', async () => {
-    const { alice, chain, sandbox, ports, first } = stage()
+    const { alice, chain, sandbox, ports, first } = fixture()
     const sign = async () => alice.sign(await alice.ask({}, { path: CREATE }))
     chain.simulate('refused')
     const url = (await alice.buy({}, { path: CREATE })).body.poll_url
@@ -314,7 +314,7 @@ describe('a sandbox whose payment was refused', () => {
   })
 
   test('is ended when five minutes have gone by, however long it was to live, by whoever is there then; a paid one is not (contract 16.12)', async () => {
-    const { alice, chain, streamed, idle, sandbox, rent, restart } = stage()
+    const { alice, chain, streamed, idle, sandbox, rent, restart } = fixture()
     await rent({ timeout: 86_400 })
     chain.simulate('refused')
     await alice.buy({ timeout: 86_400 }, { path: CREATE })
@@ -331,7 +331,7 @@ describe('a sandbox whose payment was refused', () => {
   })
 
   test('is the last of its wallet until it is paid for, or has gone (contract 16.12)', async () => {
-    const { alice, chain, clock, streamed, sandbox, ports } = stage()
+    const { alice, chain, clock, streamed, sandbox, ports } = fixture()
     const refuse = async () => (chain.simulate('refused'), await alice.buy({}, { path: CREATE }))
     const { body } = await refuse()
     const another = await alice.buy({}, { path: CREATE })
@@ -344,12 +344,12 @@ describe('a sandbox whose payment was refused', () => {
   })
 
   test('and is not known to be refused is served, and lives', async () => {
-    const { alice, chain, streamed, first, shop, idle } = stage()
+    const { alice, chain, streamed, first, gateway, idle } = fixture()
     chain.simulate('dropped')
     const { status, headers, body } = await alice.buy({ timeout: 86_400 }, { path: CREATE })
     expect([status, headers.get('x-payment-settled'), body.status]).toEqual([200, 'false', 'running'])
     await streamed(8 * MINUTE)
-    await shop.maintain()
+    await gateway.maintain()
     await idle()
     expect(first()?.isAlive).toBe(true)
   })

@@ -19,7 +19,7 @@ const FOUND: SearchAnswer = {
 type Script = (job: SearchJob, at: { signal: AbortSignal }) => Promise<SearchAnswer>
 
 /** A gateway whose search does what a test says, and a list of what was asked of it. */
-function stage(
+function fixture(
   script: Script = async () => FOUND,
   more: KitOptions = {},
 ): Kit & { readonly jobs: readonly SearchJob[] } {
@@ -30,7 +30,7 @@ function stage(
 
 async function answerOf(answer: Partial<SearchAnswer>, body: object = QUESTION) {
   return (
-    await stage(async () => ({ ...FOUND, ...answer }))
+    await fixture(async () => ({ ...FOUND, ...answer }))
       .buyer()
       .buy(body, AT)
   ).body
@@ -40,7 +40,7 @@ describe('the price of a search', () => {
   test.each([1, 10, 50])(
     'is 81000 micro-USDC for max_results %d, shown with four decimals (contract 9.1, 9.2)',
     async (max_results) => {
-      const { status, body } = await stage()
+      const { status, body } = await fixture()
         .buyer()
         .ask({ ...QUESTION, max_results }, AT)
       expect([status, body.accepts[0].amount, body.accepts[0].maxTimeoutSeconds]).toEqual([402, '81000', 300])
@@ -49,9 +49,9 @@ describe('the price of a search', () => {
   )
 
   test('is what a GET and an empty POST are quoted (contract 9.11)', async () => {
-    const { shop } = stage()
+    const { gateway } = fixture()
     for (const method of ['GET', 'POST']) {
-      const { status, headers, body } = await read(await shop.fetch(new Request(ORIGIN + PATH, { method })))
+      const { status, headers, body } = await read(await gateway.fetch(new Request(ORIGIN + PATH, { method })))
       expect([method, status, body.accepts[0].amount]).toEqual([method, 402, '81000'])
       expect(decodeHeader(headers.get('payment-required')).accepts).toEqual(body.accepts)
     }
@@ -59,7 +59,7 @@ describe('the price of a search', () => {
 
   test('is what moves, once, under either header name (contract 21.10)', async () => {
     for (const header of ['payment-signature', 'X-PAYMENT']) {
-      const { buyer, chain } = stage()
+      const { buyer, chain } = fixture()
       const { status, headers } = await buyer().buy(QUESTION, { ...AT, header })
       expect([status, chain.transfers.map(({ value }) => value)]).toEqual([200, [81_000n]])
       expect(headers.get('x-payment-receipt')).toBe(chain.transfers[0]?.transaction ?? '')
@@ -97,7 +97,7 @@ describe('the answer of a search', () => {
 
   test('says max_results for sources_used where the upstream does not count (contract 9.7)', async () => {
     const { sourcesUsed: _, ...uncounted } = FOUND
-    const alice = stage(async () => uncounted).buyer()
+    const alice = fixture(async () => uncounted).buyer()
     expect((await alice.buy(QUESTION, AT)).body.sources_used).toBe(10)
     expect((await alice.buy({ ...QUESTION, max_results: 3 }, AT)).body.sources_used).toBe(3)
     for (const sourcesUsed of [1.5, -1, 1e300, Number.NaN])
@@ -107,13 +107,13 @@ describe('the answer of a search', () => {
 
 describe('what a search vendor is asked', () => {
   test('is ten results of the web unless the caller says otherwise (contract 9.4, 9.5)', async () => {
-    const { buyer, jobs } = stage()
+    const { buyer, jobs } = fixture()
     await buyer().buy(QUESTION, AT)
     expect(jobs).toEqual([{ query: 'what is x402?', sources: ['web'], maxResults: 10 }])
   })
 
   test('is the caller’s order, each source once; an empty list, and nulls, are the defaults', async () => {
-    const { buyer, jobs } = stage()
+    const { buyer, jobs } = fixture()
     const alice = buyer()
     await alice.buy(
       {
@@ -138,7 +138,7 @@ describe('what a search vendor is asked', () => {
     const chain = memoryChain({
       before: (question) => void (question === 'verify' && requests.push(subject.jobs.length)),
     })
-    const subject = stage(undefined, { chain })
+    const subject = fixture(undefined, { chain })
     const alice = subject.buyer()
     const challenge = await alice.ask(QUESTION, AT)
     expect((await alice.buy(QUESTION, { ...AT, payment: alice.sign(challenge, { value: 1n }) })).status).toBe(402)
@@ -212,7 +212,7 @@ describe('a bad order for a search', () => {
   test.each(refused)(
     '%s is 400 with its issue, before any quote, with a payment as without (contract 3.23, 9.3, 9.4, 9.5, 9.6, 9.8)',
     async (_, body, issue) => {
-      const { shop, buyer, chain, jobs } = stage()
+      const { gateway, buyer, chain, jobs } = fixture()
       const alice = buyer()
       const payment = encodePayment(alice.sign(await alice.ask(QUESTION, AT)))
       for (const headers of [{}, { 'payment-signature': payment }]) {
@@ -221,7 +221,7 @@ describe('a bad order for a search', () => {
           headers: { 'content-type': 'application/json', ...headers },
           body: JSON.stringify(body),
         })
-        const answer = await read(await shop.fetch(request))
+        const answer = await read(await gateway.fetch(request))
         expect([answer.status, answer.headers.has('payment-required')]).toEqual([400, false])
         expect(answer.body).toEqual({
           error: 'Invalid request body',
@@ -233,7 +233,7 @@ describe('a bad order for a search', () => {
   )
 
   test('is told all that is wrong with it at once', async () => {
-    const { body } = await stage()
+    const { body } = await fixture()
       .buyer()
       .ask({ query: '', max_results: 99, sources: ['x'], from_date: 'soon' }, AT)
     expect(body.details.map(({ code }: { code: string }) => code)).toEqual([
@@ -247,10 +247,10 @@ describe('a bad order for a search', () => {
   test.each(['[]', 'null', '"text"', '7'])(
     'that is %s is 400, and so is one that is no JSON (contract 9.8)',
     async (body) => {
-      const { shop } = stage()
+      const { gateway } = fixture()
       const send = async (text: string) =>
         await read(
-          await shop.fetch(
+          await gateway.fetch(
             new Request(ORIGIN + PATH, { method: 'POST', headers: { 'content-type': 'application/json' }, body: text }),
           ),
         )
@@ -267,7 +267,7 @@ describe('a bad order for a search', () => {
     async (from_date) => {
       expect(
         (
-          await stage()
+          await fixture()
             .buyer()
             .ask({ ...QUESTION, from_date }, AT)
         ).status,
@@ -280,14 +280,14 @@ describe('a bad order for a search', () => {
       expect([
         letter,
         (
-          await stage()
+          await fixture()
             .buyer()
             .ask({ query: letter.repeat(1000) }, AT)
         ).status,
       ]).toEqual([letter, 402])
     expect(
       (
-        await stage()
+        await fixture()
           .buyer()
           .ask({ query: '🦊'.repeat(1001) }, AT)
       ).status,
@@ -315,7 +315,7 @@ describe('a search that fails', () => {
     'because its vendor %s is 500 Internal server error with details, uncharged, and the same signature buys later (contract 9.10)',
     async (_, error, details) => {
       let isBroken = true
-      const { buyer, chain } = stage(async () => (isBroken ? Promise.reject(error) : FOUND))
+      const { buyer, chain } = fixture(async () => (isBroken ? Promise.reject(error) : FOUND))
       const alice = buyer()
       const payment = alice.sign(await alice.ask(QUESTION, AT))
       const { status, headers, body } = await alice.buy(QUESTION, { ...AT, payment })
@@ -333,7 +333,7 @@ describe('a search that fails', () => {
   )
 
   test('because its vendor is at its limit is 429 with Retry-After and the maker, uncharged (contract 9.10)', async () => {
-    const { buyer, chain } = stage(() => Promise.reject(rateLimited('vendor-c', 9)))
+    const { buyer, chain } = fixture(() => Promise.reject(rateLimited('vendor-c', 9)))
     const { status, headers, body } = await buyer().buy(QUESTION, AT)
     expect([status, body, chain.transfers]).toEqual([
       429,
@@ -354,7 +354,7 @@ describe('a search that fails', () => {
       [new ApiError('CONTENT_POLICY'), 400, 'Content policy violation'],
       [rateLimited('vendor-c', 9), 429, 'Rate limit exceeded'],
     ] as const) {
-      const { buyer, chain } = stage(() => Promise.reject(error))
+      const { buyer, chain } = fixture(() => Promise.reject(error))
       const answer = await buyer().buy(QUESTION, AT)
       expect([answer.status, answer.body.error, chain.transfers]).toEqual([status, words, []])
       if (status === 429) expect([answer.body.code, answer.headers.get('retry-after')]).toEqual(['RATE_LIMITED', '9'])
@@ -362,7 +362,7 @@ describe('a search that fails', () => {
   })
 
   test('because nobody answers ends at the deadline, uncharged', async () => {
-    const { buyer, chain, clock } = stage(
+    const { buyer, chain, clock } = fixture(
       (_, { signal }) => new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
     )
     const alice = buyer()
@@ -375,7 +375,7 @@ describe('a search that fails', () => {
 
 describe('the payment of a search', () => {
   test('that is refused at settlement withholds the answer: 402 Payment settlement failed (contract 9.12)', async () => {
-    const { buyer, chain, jobs } = stage()
+    const { buyer, chain, jobs } = fixture()
     const alice = buyer()
     const challenge = await alice.ask(QUESTION, AT)
     chain.simulate('refused')
@@ -397,7 +397,7 @@ describe('the payment of a search', () => {
   })
 
   test('that was used is told so to another order, and buys nothing again (contract 9.9)', async () => {
-    const { buyer, chain, jobs } = stage()
+    const { buyer, chain, jobs } = fixture()
     const alice = buyer()
     const payment = alice.sign(await alice.ask(QUESTION, AT))
     await alice.buy(QUESTION, { ...AT, payment })

@@ -10,7 +10,7 @@ import { catalog } from '../../../../core/mod.ts'
 import { decodeHeader, embedded, GENERATIONS, kit, type KitOptions, ORIGIN, read, testClock } from '../../../kit.ts'
 
 const document = async (path: string, options: KitOptions = {}) =>
-  (await read(await whole(options).shop.fetch(new Request(ORIGIN + path)))).body
+  (await read(await whole(options).gateway.fetch(new Request(ORIGIN + path)))).body
 
 /** A gateway that can sell everything on the menu. */
 function whole(options: KitOptions = {}) {
@@ -51,15 +51,15 @@ describe('/.well-known/x402', () => {
 
   test('says where the fields and the reference are', async () => {
     const { instructions } = await document('/.well-known/x402')
-    const { shop } = kit()
+    const { gateway } = kit()
     const urls = instructions.match(/http\S+[a-z]/g) as readonly string[]
     expect(urls).toEqual([`${ORIGIN}/openapi.json`, `${ORIGIN}/docs`])
-    for (const url of urls) expect((await shop.fetch(new Request(url))).status).toBe(200)
+    for (const url of urls) expect((await gateway.fetch(new Request(url))).status).toBe(200)
   })
 
   test('both documents are cacheable JSON, in ASCII', async () => {
     for (const path of ['/.well-known/x402', '/openapi.json', '/.well-known/openapi.json']) {
-      const response = await kit().shop.fetch(new Request(ORIGIN + path))
+      const response = await kit().gateway.fetch(new Request(ORIGIN + path))
       expect([response.headers.get('content-type'), response.headers.get('cache-control')]).toEqual([
         'application/json',
         'public, max-age=60',
@@ -71,11 +71,11 @@ describe('/.well-known/x402', () => {
   test('the terms follow the chain, which may open late', async () => {
     const { ports } = kit()
     let isOpen = false
-    const { shop } = kit({
+    const { gateway } = kit({
       ports: { chain: { ...ports.chain, terms: (now) => (isOpen ? ports.chain.terms(now) : []) } },
     })
     const payments = async () =>
-      (await read(await shop.fetch(new Request(`${ORIGIN}/.well-known/x402`)))).body.services[0].payment.length
+      (await read(await gateway.fetch(new Request(`${ORIGIN}/.well-known/x402`)))).body.services[0].payment.length
     expect(await payments()).toBe(0)
     isOpen = true
     expect(await payments()).toBe(1)
@@ -86,14 +86,16 @@ describe('the discovery 402', () => {
   for (const endpoint of endpoints.filter(isSold)) {
     if (endpoint.method !== 'POST') continue
     test(`GET, HEAD and an empty POST of ${endpoint.path} are asked for the default price (contract 1.53, 1.54)`, async () => {
-      const { shop, ports } = whole()
+      const { gateway, ports } = whole()
       const trial = await pricedTrial(endpoint, {
         catalog: catalog(),
         vendors: ports.vendors,
         countTokens: ports.countTokens,
       })
       const url = ORIGIN + pathOf(endpoint, trial)
-      const reply = await Promise.all(['GET', 'HEAD', 'POST'].map((method) => shop.fetch(new Request(url, { method }))))
+      const reply = await Promise.all(
+        ['GET', 'HEAD', 'POST'].map((method) => gateway.fetch(new Request(url, { method }))),
+      )
       expect(reply.map(({ status }) => status)).toEqual([402, 402, 402])
       const [header, ...others] = reply.map(({ headers }) => headers.get('payment-required'))
       expect(others).toEqual([header, header] as typeof others)
@@ -106,14 +108,14 @@ describe('the discovery 402', () => {
 describe('the bazaar extension', () => {
   /** The body of the challenge of an endpoint, which holds the extension, and what its header says. */
   async function declared(endpoint: (typeof endpoints)[number]) {
-    const { shop, ports } = whole()
+    const { gateway, ports } = whole()
     if (!isSold(endpoint)) throw new Error('it is not for sale')
     const trial = await pricedTrial(endpoint, {
       catalog: catalog(),
       vendors: ports.vendors,
       countTokens: ports.countTokens,
     })
-    const response = await shop.fetch(new Request(ORIGIN + pathOf(endpoint, trial)))
+    const response = await gateway.fetch(new Request(ORIGIN + pathOf(endpoint, trial)))
     const header = response.headers.get('payment-required') ?? ''
     return { trial, status: response.status, body: (await response.json()) as any, required: decodeHeader(header) }
   }
@@ -127,7 +129,7 @@ describe('the bazaar extension', () => {
       expect([typeof (inBody ?? inQuery), typeof properties.output.properties.example]).toEqual(['object', 'object'])
       expect(required.extensions.bazaar.info.input.method).toBe(endpoint.method)
       const { info, schema } = body.extensions.bazaar
-      const { services } = await read(await whole().shop.fetch(new Request(`${ORIGIN}/.well-known/x402`))).then(
+      const { services } = await read(await whole().gateway.fetch(new Request(`${ORIGIN}/.well-known/x402`))).then(
         (answer) => answer.body,
       )
       expect(services.find(({ name }: { name: string }) => name === endpoint.name).extensions.bazaar).toEqual(
@@ -152,8 +154,8 @@ describe('the bazaar extension', () => {
       const isWhole = body === undefined || Object.keys(body).length > 0
       if (!isWhole) continue
       const url = ORIGIN + pathOf(endpoint, { path: pathParams, query: queryParams })
-      const { shop } = whole()
-      const response = await shop.fetch(
+      const { gateway } = whole()
+      const response = await gateway.fetch(
         new Request(url, {
           method: endpoint.method,
           ...(body && { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }),
@@ -175,8 +177,8 @@ describe('the bazaar extension', () => {
     const [images] = endpoints.filter(isSold)
     if (images?.kind !== 'sold') throw new Error('no images on the menu')
     const long = { ...images, sample: () => ({ model: 'vendor-a/image-1', prompt: 'é'.repeat(3_000) }) }
-    const { shop } = kit({ endpoints: [long] })
-    const response = await shop.fetch(new Request(ORIGIN + GENERATIONS))
+    const { gateway } = kit({ endpoints: [long] })
+    const response = await gateway.fetch(new Request(ORIGIN + GENERATIONS))
     const { extensions } = (await response.json()) as any
     expect(extensions.bazaar.info.input).toEqual({ type: 'http', method: 'POST', bodyType: 'json', body: {} })
   })

@@ -11,7 +11,7 @@ const open = async (path: string, options: KitOptions = {}) =>
     chatVendor: scriptedChat(),
     ports: { vendors: embedded(testClock()) },
     ...options,
-  }).shop.fetch(new Request(ORIGIN + path))
+  }).gateway.fetch(new Request(ORIGIN + path))
 
 /** Elements by name, and the attributes that load or lead somewhere. */
 async function parsed(html: string) {

@@ -6,19 +6,19 @@ import { FOX, kit, type KitOptions, ORIGIN, read, START } from '../../../kit.ts'
 
 const PATHS = ['/api/health', ...['overview', 'chain', 'models', 'regions'].map((what) => `/api/v1/health/${what}`)]
 
-function stage(options: KitOptions = {}) {
+function fixture(options: KitOptions = {}) {
   const made = kit({ name: 'main', version: '1.2.3', ...options })
   const get = async (path: string, ip = '192.0.2.1') =>
-    await read(await made.shop.fetch(new Request(ORIGIN + path), { ip }))
+    await read(await made.gateway.fetch(new Request(ORIGIN + path), { ip }))
   return { ...made, get, health: async (what: string) => (await get(`/api/v1/health/${what}`)).body }
 }
 
 const iso = (ms: number) => new Date(START + ms).toISOString()
 
 describe('probes', () => {
-  const probe = async (shop: Gateway, path: string, authorization?: string) =>
+  const probe = async (gateway: Gateway, path: string, authorization?: string) =>
     await read(
-      await shop.fetch(new Request(ORIGIN + path, { headers: authorization ? { authorization } : {} }), {
+      await gateway.fetch(new Request(ORIGIN + path, { headers: authorization ? { authorization } : {} }), {
         ip: '192.0.2.1',
       }),
     )
@@ -29,7 +29,7 @@ describe('probes', () => {
       new Proxy(port, {
         get: (target, verb: string) => (requests.push(verb), Reflect.get(target, verb) as unknown),
       })
-    const { shop, ports } = stage({
+    const { gateway, ports } = fixture({
       wrap: (inner) => ({ ...inner, storage: watched(inner.storage), objects: watched(inner.objects) }),
     })
     requests.length = 0
@@ -38,10 +38,12 @@ describe('probes', () => {
       ['/readyz', 'ready'],
     ] as const) {
       for (let n = 0; n < 200; n++) {
-        const answer = await probe(shop, path)
+        const answer = await probe(gateway, path)
         expect([answer.status, answer.body]).toEqual([200, { status }])
       }
-      expect((await shop.fetch(new Request(ORIGIN + path, { method: 'HEAD' }), { ip: '192.0.2.1' })).status).toBe(200)
+      expect((await gateway.fetch(new Request(ORIGIN + path, { method: 'HEAD' }), { ip: '192.0.2.1' })).status).toBe(
+        200,
+      )
     }
     expect(requests).toEqual([])
     await ports.storage.close()
@@ -51,12 +53,15 @@ describe('probes', () => {
     const { ports } = kit()
     const token = 'a-token-of-thirty-two-characters!'
     const unready = async (options: KitOptions, reason: string, leave = false) => {
-      const { shop } = stage({ ...options, operatorToken: token })
-      if (leave) shop.leaveRotation()
-      const answer = await probe(shop, '/readyz')
+      const { gateway } = fixture({ ...options, operatorToken: token })
+      if (leave) gateway.leaveRotation()
+      const answer = await probe(gateway, '/readyz')
       expect([answer.status, answer.body]).toEqual([503, { status: 'not_ready' }])
-      expect((await probe(shop, '/readyz', `Bearer ${token}`)).body).toEqual({ status: 'not_ready', reasons: [reason] })
-      expect((await probe(shop, '/livez')).status).toBe(200)
+      expect((await probe(gateway, '/readyz', `Bearer ${token}`)).body).toEqual({
+        status: 'not_ready',
+        reasons: [reason],
+      })
+      expect((await probe(gateway, '/livez')).status).toBe(200)
     }
     await unready({ ports: { chain: { ...ports.chain, terms: () => [] } } }, 'no chain has been checked yet')
     const closed = () => ({ code: 'no_gas' as const, reason: 'the relayer holds 0 ETH' })
@@ -67,7 +72,7 @@ describe('probes', () => {
 
 describe('health', () => {
   test('of a gateway that has just begun is good, and nothing has been seen (contract 19.6)', async () => {
-    const { health } = stage()
+    const { health } = fixture()
     const none = { last_success_at: null, last_failure_at: null, failures_in_a_row: 0 }
     expect(await health('overview')).toEqual({
       object: 'health.overview',
@@ -97,7 +102,7 @@ describe('health', () => {
 
   test('is of what is on the list, and of nothing else', async () => {
     const hidden = catalog().images.all.map((row, index) => (index === 0 ? { ...row, hidden: true } : row))
-    const { health } = stage({
+    const { health } = fixture({
       catalog: catalog({ images: hidden }),
       ports: { vendors: { images: ({ vendor }) => (vendor === 'vendor-a' ? scriptedVendor() : undefined) } },
     })
@@ -106,14 +111,14 @@ describe('health', () => {
 
   test('says that the chain is starting until it has been checked (contract 19.6)', async () => {
     const { ports } = kit()
-    const { health, get } = stage({ ports: { chain: { ...ports.chain, terms: () => [] } } })
+    const { health, get } = fixture({ ports: { chain: { ...ports.chain, terms: () => [] } } })
     expect(await health('chain')).toMatchObject({ status: 'starting', networks: [] })
     expect(await health('overview')).toMatchObject({ status: 'starting', chain: { status: 'starting' } })
     expect((await get('/api/health')).body).toMatchObject({ status: 'ok', ready: false })
   })
 
   test('of a chain is degraded after three questions without an answer, and good again after the next (contract 19.6)', async () => {
-    const { chain, clock, health, buyer } = stage()
+    const { chain, clock, health, buyer } = fixture()
     const alice = buyer()
     const payment = alice.sign(await alice.ask())
     chain.outage(true)
@@ -141,7 +146,7 @@ describe('health', () => {
   })
 
   test('is not ready once payments could not be verified for 15 seconds; the operator is told once, and when they can be', async () => {
-    const { chain, clock, get, health, buyer, log } = stage()
+    const { chain, clock, get, health, buyer, log } = fixture()
     const alice = buyer()
     const payment = alice.sign(await alice.ask())
     const alerts = () => log.lines.splice(0).map(({ level, message }) => `${level} ${message}`)
@@ -176,7 +181,7 @@ describe('health', () => {
       if (isBroken) throw new Error('https://10.0.0.7/v1?key=s3cret refused')
       return Array.from({ length: n }, () => ({ url: 'data:image/png;base64,iVBORw0KGgo=' }))
     })
-    const { health, buyer } = stage({ vendor })
+    const { health, buyer } = fixture({ vendor })
     const alice = buyer()
     const status = async () => (await health('models')).data.find(({ id }: { id: string }) => id === FOX.model)
     for (let times = 0; times < 3; times++) {
@@ -203,15 +208,15 @@ describe('health', () => {
     const chatVendor = scriptedChat(async () => {
       throw apiErrors.shift() ?? new Error('no more')
     })
-    const { shop, health } = stage({ chatVendor })
+    const { gateway, health } = fixture({ chatVendor })
     const { data } = await health('models')
-    const { body: models } = await read(await shop.fetch(new Request(`${ORIGIN}/api/v1/models`)))
+    const { body: models } = await read(await gateway.fetch(new Request(`${ORIGIN}/api/v1/models`)))
     const free = models.data.find(({ billing_mode }: { billing_mode: string }) => billing_mode === 'free').id
     expect(data.map(({ id }: { id: string }) => id)).toContain(free)
     const seen: number[] = []
     for (let times = 0; times < 4; times++) {
       const body = JSON.stringify({ model: free, messages: [{ role: 'user', content: 'Hi' }] })
-      await shop.fetch(
+      await gateway.fetch(
         new Request(`${ORIGIN}/api/v1/chat/completions`, {
           method: 'POST',
           body,
@@ -228,7 +233,7 @@ describe('health', () => {
     let requestCount = 0
     const { ports } = kit()
     const stop = () => (requestCount++, Promise.reject(new Error('http://node.internal:8545/s3cret')))
-    const { get, buyer, clock } = stage({
+    const { get, buyer, clock } = fixture({
       vendor,
       wrap: (inner) => ({
         ...inner,
@@ -249,7 +254,7 @@ describe('health', () => {
   })
 
   test('is asked 60 times a minute by one address, whichever page it asks for (contract 19.7)', async () => {
-    const { get, clock } = stage()
+    const { get, clock } = fixture()
     for (let i = 0; i < 60; i++) expect((await get(PATHS[i % PATHS.length] ?? '')).status).toBe(200)
     await clock.advance(15_000)
     const { status, headers, body } = await get('/api/v1/health/overview')

@@ -5,16 +5,16 @@ import { kit, ORIGIN } from '../../../kit.ts'
 const PATH = '/api/media/video/a.mp4'
 const ETAG = '"video/a.mp4"'
 
-async function shop() {
+async function gateway() {
   const objects = memoryObjects()
   await objects.put(
     'video/a.mp4',
     Uint8Array.from({ length: 100 }, (_, n) => n),
     'video/mp4',
   )
-  const { shop } = kit({ ports: { objects } })
+  const { gateway } = kit({ ports: { objects } })
   return async (headers: Record<string, string>, method = 'GET') => {
-    const response = await shop.fetch(new Request(ORIGIN + PATH, { headers, method }))
+    const response = await gateway.fetch(new Request(ORIGIN + PATH, { headers, method }))
     return { status: response.status, headers: response.headers, bytes: [...(await response.bytes())] }
   }
 }
@@ -30,7 +30,7 @@ describe('GET /api/media in parts', () => {
     ['bytes=-5', 95, 99],
     ['bytes=-1000', 0, 99],
   ])('%s is 206 with that part', async (range, first, last) => {
-    const { status, headers, bytes } = await (await shop())({ range })
+    const { status, headers, bytes } = await (await gateway())({ range })
     expect([status, headers.get('content-range'), headers.get('content-length'), headers.get('etag')]).toEqual([
       206,
       `bytes ${first}-${last}/100`,
@@ -42,7 +42,7 @@ describe('GET /api/media in parts', () => {
   })
 
   test.each(['bytes=100-', 'bytes=200-300', 'bytes=-0'])('%s is 416, with the size', async (range) => {
-    const { status, headers } = await (await shop())({ range })
+    const { status, headers } = await (await gateway())({ range })
     expect([status, headers.get('content-range'), headers.get('cache-control')]).toEqual([
       416,
       'bytes */100',
@@ -53,7 +53,7 @@ describe('GET /api/media in parts', () => {
   test.each(['bytes=5-4', 'bytes=-', 'bytes=0-1,3-4', 'bytes=a-b', 'items=0-1', ''])(
     '%p is no range, and gets the whole',
     async (range) => {
-      const { status, headers, bytes } = await (await shop())({ range })
+      const { status, headers, bytes } = await (await gateway())({ range })
       expect([status, headers.get('accept-ranges'), headers.get('content-range'), bytes.length]).toEqual([
         200,
         'bytes',
@@ -64,7 +64,7 @@ describe('GET /api/media in parts', () => {
   )
 
   test('one who has it is told so, and one who has something else gets the whole', async () => {
-    const ask = await shop()
+    const ask = await gateway()
     expect((await ask({ range: 'bytes=0-1', 'if-none-match': ETAG })).status).toBe(304)
     expect((await ask({ range: 'bytes=0-1', 'if-range': ETAG })).status).toBe(206)
     expect((await ask({ range: 'bytes=0-1', 'if-range': '"other"' })).status).toBe(200)
@@ -74,8 +74,8 @@ describe('GET /api/media in parts', () => {
   test('a store that knows no ranges answers with the whole', async () => {
     const { put, get } = memoryObjects()
     await put('video/a.mp4', new Uint8Array(9), 'video/mp4')
-    const { shop } = kit({ ports: { objects: { put, get: (key) => get(key), delete: async () => {} } } })
-    const response = await shop.fetch(new Request(ORIGIN + PATH, { headers: { range: 'bytes=0-1' } }))
+    const { gateway } = kit({ ports: { objects: { put, get: (key) => get(key), delete: async () => {} } } })
+    const response = await gateway.fetch(new Request(ORIGIN + PATH, { headers: { range: 'bytes=0-1' } }))
     expect([response.status, response.headers.get('content-length')]).toEqual([200, '9'])
   })
 })

@@ -4,18 +4,18 @@ import { endpoints } from '../../../../core/products/mod.ts'
 import { isSold } from '../../../../core/endpoint/mod.ts'
 import { kit, type KitOptions, ORIGIN, read, START } from '../../../kit.ts'
 
-function stage(options: KitOptions = {}) {
-  const { shop, ...rest } = kit({ chatVendor: scriptedChat(), ...options })
+function fixture(options: KitOptions = {}) {
+  const { gateway, ...rest } = kit({ chatVendor: scriptedChat(), ...options })
   return {
     ...rest,
-    shop,
-    get: async (path: string, ip = '192.0.2.1') => await read(await shop.fetch(new Request(ORIGIN + path), { ip })),
+    gateway,
+    get: async (path: string, ip = '192.0.2.1') => await read(await gateway.fetch(new Request(ORIGIN + path), { ip })),
   }
 }
 
 describe('GET /api/pricing', () => {
   test('has everything on the menu, at the price that openapi.json has (contract 8.11, 19.10)', async () => {
-    const { get } = stage()
+    const { get } = fixture()
     const { status, body, headers } = await get('/api/pricing')
     expect([status, headers.get('cache-control')]).toEqual([200, 'public, max-age=60'])
     expect(body).toMatchObject({
@@ -43,7 +43,7 @@ describe('GET /api/pricing', () => {
   })
 
   test('has every model that /api/v1/models lists, at its rates (contract 8.11, 19.10)', async () => {
-    const { get } = stage()
+    const { get } = fixture()
     const { models } = (await get('/api/pricing')).body
     const { data } = (await get('/api/v1/models')).body
     expect(models.length).toBeGreaterThan(10)
@@ -59,14 +59,14 @@ describe('GET /api/pricing', () => {
   })
 
   test('leaves out the models that nobody here serves', async () => {
-    const { get } = stage({ ports: { vendors: { images: () => undefined, chat: () => undefined } } })
+    const { get } = fixture({ ports: { vendors: { images: () => undefined, chat: () => undefined } } })
     const { status, body } = await get('/api/pricing')
     expect([status, body.models]).toEqual([200, []])
     expect(body.endpoints.length).toBeGreaterThan(10)
   })
 
   test('takes 100 requests per hour and address (contract 3.12, 4.10, 8.11)', async () => {
-    const { get, clock } = stage()
+    const { get, clock } = fixture()
     for (let i = 0; i < 100; i++) expect((await get('/api/pricing')).status).toBe(200)
     await clock.advance(60_000)
     const { status, headers, body } = await get('/api/pricing')
@@ -82,7 +82,7 @@ describe('GET /api/pricing', () => {
 
 describe('GET /brand/numbers.json', () => {
   test('counts what is listed, and what is offered (contract 8.12)', async () => {
-    const { get, shop } = stage()
+    const { get, gateway } = fixture()
     const { body } = await get('/brand/numbers.json')
     const { data } = (await get('/api/v1/models')).body
     const count = (mode: string) =>
@@ -96,7 +96,7 @@ describe('GET /brand/numbers.json', () => {
       freeWithheld: 0,
     })
     expect(body.models.withFallbackAllEntries).toBeGreaterThanOrEqual(body.models.withFallback)
-    const listed = shop.offered().filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
+    const listed = gateway.offered().filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
     const paid = listed.filter(isSold).length
     expect(body.endpoints).toEqual({ paid, free: listed.length - paid })
     expect([paid > 4, paid < endpoints.filter(isSold).length]).toEqual([true, true])
@@ -104,7 +104,7 @@ describe('GET /brand/numbers.json', () => {
   })
 
   test('counts nothing that is not for sale here', async () => {
-    const { body } = await stage({ ports: { vendors: { images: () => undefined, chat: () => undefined } } }).get(
+    const { body } = await fixture({ ports: { vendors: { images: () => undefined, chat: () => undefined } } }).get(
       '/brand/numbers.json',
     )
     expect(Object.values(body.models)).toEqual(Object.keys(body.models).map(() => 0))

@@ -17,7 +17,7 @@ const TRADE = 'chainId=8453&sellToken=0xSELL&buyToken=0xBUY&sellAmount=100'
 type Reply = { readonly status: number; readonly body: Json; readonly text?: string; readonly retryAfter?: string }
 
 /** A gateway before an aggregator that says what a test wants, and what it was asked. */
-function stage(
+function fixture(
   answer: (call: SwapCall, at: { signal: AbortSignal }) => Promise<Reply> = async () => ({
     status: 200,
     body: { ok: true },
@@ -35,7 +35,7 @@ function stage(
   }
   const made = kit({ ports: { vendors: { swap: vendor } }, ...more })
   const send = async (method: string, path: string, init: RequestInit = {}) =>
-    await read(await made.shop.fetch(new Request(ORIGIN + path, { method, ...init }), { ip: '192.0.2.1' }))
+    await read(await made.gateway.fetch(new Request(ORIGIN + path, { method, ...init }), { ip: '192.0.2.1' }))
   return { ...made, calls, send, get: (path: string, init?: RequestInit) => send('GET', path, init) }
 }
 
@@ -43,7 +43,7 @@ describe('the fee', () => {
   test.each(ROOTS.flatMap((root) => WITH_FEE.map((path) => [root, path] as const)))(
     'is put into %s%s, and the rest is forwarded as it came (contract 11.2)',
     async (root, path) => {
-      const { get, calls } = stage()
+      const { get, calls } = fixture()
       expect((await get(`${root}${path}?${TRADE}&swapFeeBps=0&taker=0xT`)).status).toBe(200)
       expect(calls).toEqual([{ method: 'GET', path, query: `?${TRADE}&taker=0xT&${OURS}&swapFeeToken=0xSELL` }])
     },
@@ -110,7 +110,7 @@ describe('the fee', () => {
       `${written}&${TRADE}`,
       `chainId=8453&${written}&sellToken=0xSELL&buyToken=0xBUY&sellAmount=100`,
     ]) {
-      const { get, calls } = stage()
+      const { get, calls } = fixture()
       await get(`/api/v1/dexagg/quote?${query}`)
       const sent = (calls[0]?.query ?? '').replace(/[;&]&+/g, '&').replace(/^\?[;&]/, '?')
       expect(sent).toBe(`?${TRADE}&${OURS}&swapFeeToken=0xSELL`)
@@ -135,7 +135,7 @@ describe('the fee', () => {
       'a=1?b=2',
     ]
     for (const query of left) {
-      const { get, calls } = stage()
+      const { get, calls } = fixture()
       await get(`/api/v1/dexagg/price?${query}&sellToken=0xS`)
       expect(calls[0]?.query).toBe(`?${query}&sellToken=0xS&${OURS}&swapFeeToken=0xS`)
     }
@@ -174,7 +174,7 @@ describe('the fee', () => {
 
   test.each(unclear)('is asked of nobody where it is unclear what is sold: %s', async (query) => {
     for (const path of WITH_FEE) {
-      const { get, calls } = stage()
+      const { get, calls } = fixture()
       const { status, body } = await get(`/api/v1/dexagg${path}?${query}`)
       expect([status, calls]).toEqual([400, []])
       expect([
@@ -189,7 +189,7 @@ describe('the fee', () => {
   test.each(['', '?', '?chainId=1', '?sellToken=', '?sellToken'])(
     'without a sell token is 400, in the words of the aggregator: %p',
     async (search) => {
-      const { get, calls } = stage()
+      const { get, calls } = fixture()
       const { status, body } = await get(`/api/v1/zerox/quote${search}`)
       expect([status, body.message, calls]).toEqual([400, 'sellToken is required.', []])
     },
@@ -243,7 +243,7 @@ describe('a route without a fee', () => {
   test.each(ROOTS.flatMap((root) => WITHOUT.map((path) => [root, path] as const)))(
     '%s%s forwards the query and adds nothing (contract 11.8)',
     async (root, path) => {
-      const { get, calls } = stage()
+      const { get, calls } = fixture()
       await get(`${root}${path}?chainId=8453&b=%20&a&swapFeeBps=1`)
       await get(root + path)
       expect(calls).toEqual([
@@ -254,7 +254,7 @@ describe('a route without a fee', () => {
   )
 
   test('passes a status on for one segment of a hash', async () => {
-    const { get, calls } = stage()
+    const { get, calls } = fixture()
     await get(`/api/v1/dexagg/gasless/status/${HASH}?chainId=1`)
     expect(calls).toEqual([{ method: 'GET', path: `/gasless/status/${HASH}`, query: '?chainId=1' }])
   })
@@ -271,13 +271,13 @@ describe('a route without a fee', () => {
     ['/0x12.34', 400],
     ['/', 404],
   ])('asks nobody for the status of %s: %d (contract 11.7)', async (hash, status) => {
-    const { get, calls } = stage()
+    const { get, calls } = fixture()
     expect([(await get(`/api/v1/dexagg/gasless/status${hash}`)).status, calls]).toEqual([status, []])
   })
 
   test('answers the hash of all zeros itself (contract 11.7)', async () => {
     for (const hash of [`0x${'0'.repeat(64)}`, `0X${'0'.repeat(64)}`, '0'.repeat(64)]) {
-      const { get, calls } = stage()
+      const { get, calls } = fixture()
       const { status, headers, body } = await get(`/api/v1/zerox/gasless/status/${hash}`)
       expect([status, body.status, calls]).toEqual([200, 'placeholder', []])
       expect(headers.get('x-affiliate')).toBe('farebox')
@@ -287,7 +287,7 @@ describe('a route without a fee', () => {
 
   test('answers the hash of all zeros without an aggregator as well (contract 11.15)', async () => {
     const zeros = new Request(`${ORIGIN}/api/v1/dexagg/gasless/status/0x${'0'.repeat(64)}`)
-    const response = await kit().shop.fetch(zeros)
+    const response = await kit().gateway.fetch(zeros)
     expect([response.status, ((await response.json()) as { status: string }).status]).toEqual([200, 'placeholder'])
   })
 })
@@ -304,7 +304,7 @@ describe('a submission', () => {
   ])
 
   test('reaches the aggregator byte for byte (contract 11.6)', async () => {
-    const { calls, ports } = stage()
+    const { calls, ports } = fixture()
     const request = { search: '?a=1', bytes: async () => bytes } as unknown as FreeRequest
     const context = { vendors: ports.vendors, clock: ports.clock, log: testLog() } as unknown as FreeContext
     await submit?.answer(request, context)
@@ -312,7 +312,7 @@ describe('a submission', () => {
   })
 
   test('passes through the gateway, and one that is too large is 413', async () => {
-    const { send, calls } = stage(undefined, { maxBody: 100 })
+    const { send, calls } = fixture(undefined, { maxBody: 100 })
     const headers = { 'content-type': 'application/json' }
     expect((await send('POST', '/api/v1/zerox/gasless/submit', { headers, body: '{"chainId":1}' })).status).toBe(200)
     expect(
@@ -322,7 +322,7 @@ describe('a submission', () => {
     expect(calls.map(({ path, body }) => [path, new TextDecoder().decode(body)])).toEqual([
       ['/gasless/submit', '{"chainId":1}'],
     ])
-    const whole = stage()
+    const whole = fixture()
     await whole.send('POST', '/api/v1/zerox/gasless/submit', { body: bytes })
     expect(whole.calls.map(({ body }) => body)).toEqual([bytes])
   })
@@ -351,7 +351,7 @@ describe('a swap from price to confirmation', () => {
     'below %s is free at every step, in the aggregator’s own words and under X-Affiliate (contract 11.1, 11.5, 11.6, 11.7, 11.8, 11.9)',
     async (root) => {
       const answers = NINE.map(([, answer]) => answer)
-      const { send, chain } = stage(async () => ({ status: 200, body: answers.shift() ?? null }))
+      const { send, chain } = fixture(async () => ({ status: 200, body: answers.shift() ?? null }))
       for (const [path, answer] of NINE) {
         const isSubmit = path === '/gasless/submit'
         const order = JSON.stringify({ trade: {}, chainId: 8453 })
@@ -375,7 +375,7 @@ describe('what the aggregator says', () => {
     'of success, %d, is passed on whole, under X-Affiliate, and is not cached (contract 11.9)',
     async (status) => {
       const body = { liquidityAvailable: false, fees: { integratorFee: null }, zid: '0x1' }
-      const answer = await stage(async () => ({ status, body })).get(PRICE)
+      const answer = await fixture(async () => ({ status, body })).get(PRICE)
       expect([
         answer.status,
         answer.body,
@@ -393,7 +393,7 @@ describe('what the aggregator says', () => {
         message: 'The input is invalid',
         data: { zid: '0x1', details: [{ field: 'taker', reason: 'Invalid ethereum address' }] },
       }
-      const { status: answered, headers, body } = await stage(async () => ({ status, body: details })).get(PRICE)
+      const { status: answered, headers, body } = await fixture(async () => ({ status, body: details })).get(PRICE)
       expect(answered).toBe(status)
       expect(body).toEqual({ error: 'INPUT_INVALID', message: 'The input is invalid', status, details })
       expect(headers.has('x-affiliate')).toBe(false)
@@ -403,7 +403,7 @@ describe('what the aggregator says', () => {
   test.each([[null], ['text'], [[1]], [{ name: 7 }]])(
     'of a mistake in another shape, %p, is still all four',
     async (details) => {
-      const { body } = await stage(async () => ({ status: 400, body: details as Json })).get(PRICE)
+      const { body } = await fixture(async () => ({ status: 400, body: details as Json })).get(PRICE)
       expect(body).toEqual({ error: expect.any(String), message: expect.any(String), status: 400, details })
     },
   )
@@ -414,8 +414,8 @@ describe('what the aggregator says', () => {
       [200, text],
       [400, `{"error":"X","message":"The swap aggregator refused this request.","status":400,"details":${text}}`],
     ] as const) {
-      const { shop } = stage(async () => ({ status, text, body: JSON.parse(text) as Json }))
-      expect(await (await shop.fetch(new Request(ORIGIN + PRICE))).text()).toBe(printed)
+      const { gateway } = fixture(async () => ({ status, text, body: JSON.parse(text) as Json }))
+      expect(await (await gateway.fetch(new Request(ORIGIN + PRICE))).text()).toBe(printed)
     }
   })
 
@@ -424,23 +424,23 @@ describe('what the aggregator says', () => {
       [429, 429],
       [503, 502],
     ] as const) {
-      const { status: got, headers } = await stage(async () => ({ status, body: null, retryAfter: '7' })).get(PRICE)
+      const { status: got, headers } = await fixture(async () => ({ status, body: null, retryAfter: '7' })).get(PRICE)
       expect([got, headers.get('retry-after')]).toEqual([answered, '7'])
     }
-    expect((await stage(async () => ({ status: 429, body: null })).get(PRICE)).headers.has('retry-after')).toBe(false)
+    expect((await fixture(async () => ({ status: 429, body: null })).get(PRICE)).headers.has('retry-after')).toBe(false)
   })
 
   test.each([500, 502, 503, 302])(
     'of trouble of its own, %d, is 502 Upstream provider error with its status (contract 11.11)',
     async (status) => {
-      const { status: answered, body } = await stage(async () => ({ status, body: { secret: 'trace' } })).get(PRICE)
+      const { status: answered, body } = await fixture(async () => ({ status, body: { secret: 'trace' } })).get(PRICE)
       expect([answered, body]).toEqual([502, { error: 'Upstream provider error', message: expect.any(String), status }])
     },
   )
 
   test('is awaited for 30 seconds, and then the call is ended: 502 did not respond in time (contract 11.11)', async () => {
     let ended = false
-    const { get, clock } = stage(
+    const { get, clock } = fixture(
       (_, { signal }) => new Promise(() => signal.addEventListener('abort', () => (ended = true))),
     )
     const asking = get(PRICE)
@@ -454,31 +454,31 @@ describe('what the aggregator says', () => {
 
   test('can be nothing: 502, without the reason', async () => {
     for (const error of [new ApiError('MODEL_UNAVAILABLE', { message: 'secret' }), new Error('secret')]) {
-      const { status, body } = await stage(() => Promise.reject(error)).get(PRICE)
+      const { status, body } = await fixture(() => Promise.reject(error)).get(PRICE)
       expect([status, body.error, JSON.stringify(body).includes('secret')]).toEqual([
         502,
         'Upstream provider error',
         false,
       ])
     }
-    const late = await stage(() => Promise.reject(new ApiError('UPSTREAM_TIMEOUT'))).get(PRICE)
+    const late = await fixture(() => Promise.reject(new ApiError('UPSTREAM_TIMEOUT'))).get(PRICE)
     expect([late.status, late.body.error]).toEqual([502, 'Upstream provider did not respond in time'])
   })
 
   test('about our key is 503', async () => {
-    expect((await stage(() => Promise.reject(new ApiError('NOT_CONFIGURED'))).get(PRICE)).status).toBe(503)
+    expect((await fixture(() => Promise.reject(new ApiError('NOT_CONFIGURED'))).get(PRICE)).status).toBe(503)
   })
 })
 
 describe('the passthrough', () => {
   test('is 503 where no aggregator is configured (contract 11.12)', async () => {
-    const { shop } = kit()
+    const { gateway } = kit()
     for (const path of [...WITH_FEE, ...WITHOUT, `/gasless/status/${HASH}`]) {
-      const { status, body } = await read(await shop.fetch(new Request(`${ORIGIN}/api/v1/dexagg${path}`)))
+      const { status, body } = await read(await gateway.fetch(new Request(`${ORIGIN}/api/v1/dexagg${path}`)))
       expect([path, status, typeof body.error]).toEqual([path, 503, 'string'])
     }
     const submit = new Request(`${ORIGIN}/api/v1/dexagg/gasless/submit`, { method: 'POST', body: '{}' })
-    expect((await shop.fetch(submit)).status).toBe(503)
+    expect((await gateway.fetch(submit)).status).toBe(503)
   })
 
   test.each(ROOTS)('answers an unknown path below %s with 404 and the nine routes (contract 11.13)', async (root) => {
@@ -495,7 +495,7 @@ describe('the passthrough', () => {
       '/a/b/c/d',
     ]) {
       for (const method of ['GET', 'POST']) {
-        const { send, calls } = stage()
+        const { send, calls } = fixture()
         const { status, body } = await send(method, root + path)
         expect([path, status, body.routes?.length, calls]).toEqual([path, 404, 9, []])
         expect(body.routes).toContain('GET /api/v1/dexagg/gasless/status/{trade_hash}')
@@ -511,7 +511,7 @@ describe('the passthrough', () => {
       ['GET', '/gasless/submit', 'POST'],
       ['POST', `/gasless/status/${HASH}`, 'GET'],
     ] as const) {
-      const { send, calls } = stage()
+      const { send, calls } = fixture()
       const { status, headers, body } = await send(method, `/api/v1/zerox${path}`)
       expect([path, status, headers.get('allow')?.includes(right), body.message.includes(right), calls]).toEqual([
         path,
@@ -524,7 +524,7 @@ describe('the passthrough', () => {
   })
 
   test('asks no payment, and looks at none (contract 11.4)', async () => {
-    const { get, chain } = stage()
+    const { get, chain } = fixture()
     expect(
       (
         await get('/api/v1/dexagg/price?sellToken=0xS', {
@@ -536,7 +536,7 @@ describe('the passthrough', () => {
   })
 
   test('hands nothing of the caller’s headers on', async () => {
-    const { get, calls } = stage()
+    const { get, calls } = fixture()
     await get('/api/v1/dexagg/swap/chains', {
       headers: { '0x-api-key': 'mine', cookie: 'c=1', authorization: 'Bearer x' },
     })
@@ -557,13 +557,13 @@ describe('trade analytics', () => {
   const operator = { headers: { authorization: 'Bearer operator-secret' } }
 
   test.each(PATHS)('%s is the operator’s, with its query as it came (contract 3.9, 11.14)', async (path) => {
-    const { get, calls } = stage(undefined, { operatorToken: 'operator-secret' })
+    const { get, calls } = fixture(undefined, { operatorToken: 'operator-secret' })
     expect((await get(`/api/v1/dexagg${path}?cursor=a%3D&startTimestamp=1`, operator)).status).toBe(200)
     expect(calls).toEqual([{ method: 'GET', path, query: '?cursor=a%3D&startTimestamp=1' }])
   })
 
   test('is 404 to everybody else, like any path that does not exist (contract 3.9, 11.14)', async () => {
-    const { get, send, calls } = stage(undefined, { operatorToken: 'operator-secret' })
+    const { get, send, calls } = fixture(undefined, { operatorToken: 'operator-secret' })
     const unknown = await get('/api/v1/dexagg/nothing/here')
     for (const path of PATHS) {
       for (const headers of [
@@ -583,7 +583,7 @@ describe('trade analytics', () => {
 
   test('is nobody’s where no operator token is set', async () => {
     expect(
-      (await stage().get('/api/v1/dexagg/trade-analytics/swap', { headers: { authorization: 'Bearer undefined' } }))
+      (await fixture().get('/api/v1/dexagg/trade-analytics/swap', { headers: { authorization: 'Bearer undefined' } }))
         .status,
     ).toBe(404)
   })

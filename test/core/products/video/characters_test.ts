@@ -50,10 +50,10 @@ function studio(script: Partial<PortraitVendor> = {}, options: KitOptions = {}):
     ...more,
   })
   const get: Studio['get'] = async (path, ip = '192.0.2.1') =>
-    await read(await subject.shop.fetch(new Request(ORIGIN + path), { ip }))
+    await read(await subject.gateway.fetch(new Request(ORIGIN + path), { ip }))
   const post: Studio['post'] = async (path, body, ip = '192.0.2.1') =>
     await read(
-      await subject.shop.fetch(
+      await subject.gateway.fetch(
         new Request(ORIGIN + path, {
           method: 'POST',
           body: JSON.stringify(body),
@@ -77,10 +77,10 @@ const listOf = (wallet: string, field = 'portraits') => `/api/v1/wallet/${wallet
 
 describe('an invented character', () => {
   test('is enrolled for 0.011 USD, with a hosted copy of its picture and a receipt in the body (contract 13.1)', async () => {
-    const { buyer, chain, requests, shop } = studio({}, { ports: { vendors: { media: picture } } })
+    const { buyer, chain, requests, gateway } = studio({}, { ports: { vendors: { media: picture } } })
     const alice = buyer()
     const { status, body, headers } = await alice.buy(ADA, { path: PORTRAIT })
-    expect((await shop.fetch(new Request(body.image_url))).headers.get('content-type')).toBe('image/png')
+    expect((await gateway.fetch(new Request(body.image_url))).headers.get('content-type')).toBe('image/png')
     expect([status, chain.transfers.map(({ value }) => value), requests]).toEqual([
       200,
       [11_000n],
@@ -328,9 +328,9 @@ describe('the check of a person', () => {
   })
 
   test('is 503 where no vendor is configured', async () => {
-    const { shop } = kit()
+    const { gateway } = kit()
     const got = async (path: string, init: RequestInit = {}) =>
-      (await shop.fetch(new Request(ORIGIN + path, init))).status
+      (await gateway.fetch(new Request(ORIGIN + path, init))).status
     expect(await got(INIT, { method: 'POST', body: '{"name":"Ada"}' })).toBe(503)
     expect([await got('/api/v1/realface/status?groupId=rf_1'), await got('/api/v1/realface/page')]).toEqual([503, 404])
   })
@@ -510,13 +510,13 @@ describe('the characters of a wallet', () => {
 })
 
 test('on devnet the whole of it works without anybody, and its page says that nobody is checked', async () => {
-  const { post, get, buyer, shop } = studio(
+  const { post, get, buyer, gateway } = studio(
     {},
     { ports: { vendors: { characters: demoCharacters({ random: countingRandom() }) } } },
   )
   const { group_id, h5_link } = (await post(INIT, { name: 'Ada' })).body
   expect(h5_link).toBe(`${ORIGIN}/api/v1/realface/page`)
-  const page = await shop.fetch(new Request(h5_link))
+  const page = await gateway.fetch(new Request(h5_link))
   expect([page.status, page.headers.get('content-type'), await page.text()]).toEqual([
     200,
     'text/html; charset=utf-8',

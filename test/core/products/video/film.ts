@@ -127,7 +127,7 @@ export const signed = async (buyer: Buyer): Promise<Payment> => buyer.sign(await
 export function order(
   buyer: Buyer,
   payment: Payment,
-  at: { shop?: Gateway; gone?: AbortSignal; body?: unknown } = {},
+  at: { gateway?: Gateway; gone?: AbortSignal; body?: unknown } = {},
 ): Promise<Answer> {
   const { body = FILM, ...rest } = at
   return buyer.buy(body, { path: FILMS, payment, ...rest })

@@ -25,7 +25,7 @@ type Gate = {
 const gates = vectors.gates as readonly Gate[]
 
 /** A shop of videos whose vendor, storage and chain write down what they are asked. */
-function shopOf(setup: KitOptions = {}) {
+function gatewayOf(setup: KitOptions = {}) {
   const requests: string[] = []
   const ask = (what: string) => (): Promise<never> => (
     requests.push(what),
@@ -58,10 +58,10 @@ const off: readonly Endpoint[] = video.map((endpoint) => {
   }
 })
 
-const shops = { on: shopOf(), off: shopOf({ endpoints: off }) }
+const gateways = { on: gatewayOf(), off: gatewayOf({ endpoints: off }) }
 
 async function judged({ path = GENERATIONS, body, ...gate }: Gate): Promise<Answer> {
-  const { alice, requests, chain } = shops[gate.switch === 'off' ? 'off' : 'on']
+  const { alice, requests, chain } = gateways[gate.switch === 'off' ? 'off' : 'on']
   const answer = await alice.ask(body, { path })
   expect(requests).toEqual([])
   expect(chain.transfers).toEqual([])
@@ -440,7 +440,7 @@ describe('the gates', () => {
       ...(row.family === 'f' && { hidden: true }),
       ...(row.id === 'vendor-e/video-1.5-pro' && { retired: true }),
     }))
-    const { alice } = shopOf({ catalog: catalog({ video: rows }) })
+    const { alice } = gatewayOf({ catalog: catalog({ video: rows }) })
     const unknown = await alice.ask({ model: 'nobody', prompt: 'x' }, { path: GENERATIONS })
     expect(unknown.body.available_models).toEqual(
       videoRows.filter(({ id, family }) => family !== 'f' && id !== 'vendor-e/video-1.5-pro').map(({ id }) => id),
@@ -461,14 +461,14 @@ describe('the gates', () => {
   })
 
   test('a model that nobody here makes is 503 in place of the 402, but what is wrong with the request is told first', async () => {
-    const { alice } = shopOf({ ports: { vendors: { video: () => undefined } } })
+    const { alice } = gatewayOf({ ports: { vendors: { video: () => undefined } } })
     expect((await alice.ask({ prompt: 'a red fox' }, { path: GENERATIONS })).status).toBe(503)
     expect((await alice.ask({ prompt: 'a red fox', resolution: '4K' }, { path: GENERATIONS })).status).toBe(400)
   })
 
   test('a body larger than a mebibyte is read, for it may bring pictures', async () => {
     const picture = `data:image/png;base64,${'A'.repeat(2 << 20)}`
-    const { status, body } = await shops.on.alice.ask(
+    const { status, body } = await gateways.on.alice.ask(
       { prompt: 'a red fox', image_url: picture },
       { path: GENERATIONS },
     )
@@ -531,7 +531,7 @@ describe('the gates', () => {
         for (const model of ['vendor-f/video-1', 'vendor-c/video-1', 'vendor-e/video-2.0']) {
           const order = { model, prompt: 'a red fox', content: [{ type: 'text', text: 'a red fox' }], [field]: value }
           for (const path of [GENERATIONS, '/api/v1/videos']) {
-            const { status, body } = await shops.on.alice.ask(order, { path })
+            const { status, body } = await gateways.on.alice.ask(order, { path })
             statuses.add(status)
             if (JSON.stringify(body).length > 4096) expect([field, value, path]).toEqual([])
           }
@@ -539,11 +539,11 @@ describe('the gates', () => {
       }
     }
     expect([...statuses].sort()).toEqual([400, 402])
-    expect(shops.on.requests).toEqual([])
+    expect(gateways.on.requests).toEqual([])
   })
 
   test('what is signed after the gates is checked again: a paid bad request is as free', async () => {
-    const { alice, requests, chain } = shopOf()
+    const { alice, requests, chain } = gatewayOf()
     const payment = alice.sign(await alice.ask({ prompt: 'a red fox' }, { path: GENERATIONS }))
     const { status } = await alice.buy({ prompt: 'a red fox', resolution: '4K' }, { path: GENERATIONS, payment })
     expect([status, requests, chain.transfers]).toEqual([400, [], []])

@@ -11,12 +11,12 @@ import { kit, type KitOptions, ORIGIN, read } from '../../../kit.ts'
 
 const GENERATIONS = '/api/v1/videos/generations'
 const vendor = scriptedVideo()
-const shop = (options: KitOptions = {}) =>
+const gateway = (options: KitOptions = {}) =>
   kit({ endpoints: video, ports: { vendors: { video: () => vendor } }, ...options })
-const get = async (path: string, subject = shop()) =>
-  await read(await subject.shop.fetch(new Request(ORIGIN + path), { ip: '192.0.2.7' }))
+const get = async (path: string, subject = gateway()) =>
+  await read(await subject.gateway.fetch(new Request(ORIGIN + path), { ip: '192.0.2.7' }))
 const listed = async (options: KitOptions = {}): Promise<any[]> =>
-  (await get('/api/v1/video/models', shop(options))).body.data
+  (await get('/api/v1/video/models', gateway(options))).body.data
 
 const TABLE = [
   // Contract 12.10: id, shortest, longest and usual length, resolutions, usual resolution, sound, enrolled characters.
@@ -113,7 +113,7 @@ describe('GET /api/v1/video/models', () => {
   })
 
   test('answers one address a hundred times an hour (contract 12.6)', async () => {
-    const subject = shop()
+    const subject = gateway()
     const statuses = await Promise.all(
       Array.from({ length: 101 }, async () => (await get('/api/v1/video/models', subject)).status),
     )
@@ -142,7 +142,7 @@ describe('GET /api/v1/videos/generations without payment', () => {
   test('has the word from which that 402 shows the catalog: the same as the free listing', async () => {
     const [generations] = video
     const { discovery } = generations as unknown as { discovery(offering: Offering): unknown }
-    const { ports } = shop()
+    const { ports } = gateway()
     expect(discovery({ catalog: catalog(), vendors: ports.vendors })).toEqual({
       catalog: (await get('/api/v1/video/models')).body,
     })
@@ -187,7 +187,7 @@ const rowWith = (id: string, ...overrides: readonly VideoOverride[]): VideoRow =
   rowsWith(...overrides).find((row) => row.id === id) ?? expect.unreachable()
 const quote = async (rows: readonly VideoRow[], body: object) =>
   (
-    await shop({ catalog: catalog({ video: rows }) })
+    await gateway({ catalog: catalog({ video: rows }) })
       .buyer()
       .ask({ prompt: 'a red fox', ...body }, { path: GENERATIONS })
   ).body

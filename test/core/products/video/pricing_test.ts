@@ -15,7 +15,7 @@ const idle: VideoVendor = {
   submit: () => Promise.reject(new Error('asked')),
   pollUpstream: () => Promise.reject(new Error('asked')),
 }
-const shop = () => kit({ label: 'base', endpoints: video, ports: { vendors: { video: () => idle } } })
+const gateway = () => kit({ label: 'base', endpoints: video, ports: { vendors: { video: () => idle } } })
 
 type Quote = {
   readonly model: string
@@ -52,7 +52,7 @@ describe('video prices', () => {
   }
 
   test('the gateway quotes each of them, on both endpoints: shown, offered and in the header it is one number (contract 12.3, 12.33, 12.34, 12.35, 12.36, 12.37, 12.38, 12.39)', async () => {
-    const alice = shop().buyer()
+    const alice = gateway().buyer()
     for (const { model, seconds, resolution, videos, audios, amount, rate, generation_fee } of quotes) {
       const order = {
         model,
@@ -84,7 +84,7 @@ describe('video prices', () => {
   })
 
   test('images, frames and nine references to images cost nothing more (contract 12.38)', async () => {
-    const alice = shop().buyer()
+    const alice = gateway().buyer()
     const url = 'https://pictures.example/fox.png'
     const seeds = [
       {},
@@ -155,7 +155,7 @@ describe('the challenge', () => {
   test('says what the contract says (contract 12.40)', async () => {
     const {
       body: { extensions, ...body },
-    } = await shop().buyer().ask({ prompt: 'a red fox', resolution: '720p' }, { path: GENERATIONS })
+    } = await gateway().buyer().ask({ prompt: 'a red fox', resolution: '720p' }, { path: GENERATIONS })
     expect(Object.keys(extensions)).toEqual(['payment-identifier', 'bazaar'])
     expect(body).toEqual({
       x402Version: 2,
@@ -182,7 +182,7 @@ describe('the challenge', () => {
 
   test('is ASCII whatever the prompt says, and small whatever the request holds', async () => {
     const images = Array(9).fill(`https://pictures.example/${'x'.repeat(5_000)}`)
-    const { status, headers, body } = await shop()
+    const { status, headers, body } = await gateway()
       .buyer()
       .ask({ model: 'vendor-e/video-2.0', prompt: '狐', reference_image_urls: images }, { path: GENERATIONS })
     const required = headers.get('payment-required') ?? ''
@@ -192,13 +192,13 @@ describe('the challenge', () => {
 
   test('answers a POST without a body at the price of the default model, on both endpoints', async () => {
     for (const path of [GENERATIONS, PARTS]) {
-      const { status, body } = await read(await shop().shop.fetch(new Request(ORIGIN + path, { method: 'POST' })))
+      const { status, body } = await read(await gateway().gateway.fetch(new Request(ORIGIN + path, { method: 'POST' })))
       expect([path, status, body.price.amount]).toEqual([path, 402, '0.402000'])
     }
   })
 
   test('is at the price of the first model that is made here, where the default is not', async () => {
-    const { shop: other } = kit({
+    const { gateway: other } = kit({
       endpoints: video,
       ports: { vendors: { video: ({ family }) => (family === 'e' ? idle : undefined) } },
     })

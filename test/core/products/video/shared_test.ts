@@ -587,7 +587,7 @@ describe('a job', () => {
     const payment = alice.sign(await alice.ask({ prompt: 'a red fox' }, { path: GENERATIONS }))
     const { body } = await alice.buy({ prompt: 'a red fox' }, { path: GENERATIONS, payment })
     const moved = contract({ video: contract().video.all.map((row) => ({ ...row, vendor: 'elsewhere' })) })
-    const { status } = await alice.poll(body.poll_url, payment, { shop: before.restart({ catalog: moved }) })
+    const { status } = await alice.poll(body.poll_url, payment, { gateway: before.restart({ catalog: moved }) })
     expect([status, first.polls, other.polls]).toEqual([200, ['job-1'], []])
   })
 })

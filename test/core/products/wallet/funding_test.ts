@@ -23,7 +23,7 @@ type Counter = Kit & {
     by?: Buyer
   }): Promise<{ payment: Payment; body: Record<string, unknown> }>
   deposit(how?: { by?: Buyer; amount?: bigint; to?: string; value?: bigint }): Payment
-  send(order: { payment: Payment; body: unknown }, shop?: Kit['shop']): Promise<Answer>
+  send(order: { payment: Payment; body: unknown }, gateway?: Kit['gateway']): Promise<Answer>
 }
 
 function counter(options: KitOptions = {}): Counter {
@@ -44,8 +44,8 @@ function counter(options: KitOptions = {}): Counter {
     }
     return { body, payment: by.sign(await by.ask(body, { path: FUND })) }
   }
-  const send: Counter['send'] = ({ payment, body }, shop = subject.shop) =>
-    alice.buy(body, { path: FUND, payment, shop })
+  const send: Counter['send'] = ({ payment, body }, gateway = subject.gateway) =>
+    alice.buy(body, { path: FUND, payment, gateway })
   return { ...subject, alice, order, deposit, send }
 }
 
@@ -342,9 +342,9 @@ describe('a process that dies', () => {
     await subject.clock.settle()
     expect(moved(subject)).toEqual([['bridge', AMOUNT]])
     isDead = false
-    const shop = subject.restart()
-    await shop.takeOver()
-    const { status, body } = await subject.send(order, shop)
+    const gateway = subject.restart()
+    await gateway.takeOver()
+    const { status, body } = await subject.send(order, gateway)
     expect([status, body.deposit.txHash, moved(subject)]).toEqual([200, subject.chain.transfers[0]?.transaction, BOTH])
   })
 
@@ -362,10 +362,10 @@ describe('a process that dies', () => {
     void subject.send(order)
     await subject.clock.settle()
     isDead = false
-    const shop = subject.restart()
-    await shop.takeOver()
+    const gateway = subject.restart()
+    await gateway.takeOver()
     const again = await Promise.all(Array.from({ length: 4 }, () => subject.order({ deposit })))
-    const answers = await Promise.all(again.map((each) => subject.send(each, shop)))
+    const answers = await Promise.all(again.map((each) => subject.send(each, gateway)))
     expect([answers.map(({ status }) => status).sort(), moved(subject)]).toEqual([[200, 409, 409, 409], BOTH])
   })
 
@@ -380,14 +380,14 @@ describe('a process that dies', () => {
     subject.chain.simulate('dropped')
     void subject.send(order)
     await subject.clock.settle()
-    const shop = subject.restart()
-    await shop.takeOver()
+    const gateway = subject.restart()
+    await gateway.takeOver()
     isDead = true
     await subject.clock.advance(50_000)
     isDead = false
-    await shop.maintain()
+    await gateway.maintain()
     await subject.clock.settle()
-    const { status } = await subject.send(order, shop)
+    const { status } = await subject.send(order, gateway)
     expect([status, moved(subject)]).toEqual([200, BOTH])
   })
 
@@ -402,13 +402,13 @@ describe('a process that dies', () => {
     void subject.send(order)
     await subject.clock.settle()
     isDead = false
-    const shop = subject.restart()
-    await shop.takeOver()
+    const gateway = subject.restart()
+    await gateway.takeOver()
     await subject.clock.advance(50_000)
-    await shop.maintain()
+    await gateway.maintain()
     await subject.clock.advance(1_000)
     await subject.ports.storage.prune(subject.clock.now())
-    const { status, body } = await subject.send(order, shop)
+    const { status, body } = await subject.send(order, gateway)
     expect([status, body.deposit?.txHash, moved(subject)]).toEqual([200, subject.chain.transfers[0]?.transaction, BOTH])
   })
 
@@ -423,9 +423,9 @@ describe('a process that dies', () => {
     void subject.send(order)
     await subject.clock.settle()
     isDead = false
-    const shop = subject.restart()
-    await shop.takeOver()
-    expect([(await subject.send(order, shop)).status, moved(subject)]).toEqual([200, BOTH])
+    const gateway = subject.restart()
+    await gateway.takeOver()
+    expect([(await subject.send(order, gateway)).status, moved(subject)]).toEqual([200, BOTH])
   })
 
   test('tells a poll of the lost request that the deposit may have been made', async () => {

@@ -7,10 +7,10 @@ import { FOX, kit, type KitOptions, ORIGIN, read, START } from '../../../kit.ts'
 
 const DAY = 86_400_000
 
-function stage(options: KitOptions = {}) {
+function fixture(options: KitOptions = {}) {
   const made = kit({ name: 'main', ...options })
   const get = async (path: string, ip = '192.0.2.1') =>
-    await read(await made.shop.fetch(new Request(ORIGIN + path), { ip }))
+    await read(await made.gateway.fetch(new Request(ORIGIN + path), { ip }))
   return {
     ...made,
     get,
@@ -35,7 +35,7 @@ test('a wallet is asked about as the chain spells its payers', () => {
 
 describe('GET /api/v1/balance', () => {
   test('tells what a wallet holds, before and after it has paid (contract 18.1)', async () => {
-    const { balance, buyer, chain } = stage()
+    const { balance, buyer, chain } = fixture()
     const alice = buyer()
     const [terms] = chain.terms(START)
     const { status, body, headers } = await balance(alice.wallet)
@@ -59,13 +59,16 @@ describe('GET /api/v1/balance', () => {
   })
 
   test('of somebody who has nothing is nothing', async () => {
-    expect((await stage().balance(`0x${'0'.repeat(40)}`)).body).toMatchObject({ balance: '0.000000', base_units: '0' })
+    expect((await fixture().balance(`0x${'0'.repeat(40)}`)).body).toMatchObject({
+      balance: '0.000000',
+      base_units: '0',
+    })
   })
 
   test('is 400 with its path and message for what is no address, and nobody is asked (contract 18.3, 18.14)', async () => {
     let requestCount = 0
     const { chain } = kit()
-    const { get } = stage({ ports: { chain: { ...chain, balance: async () => (requestCount++, usdc(0n)) } } })
+    const { get } = fixture({ ports: { chain: { ...chain, balance: async () => (requestCount++, usdc(0n)) } } })
     for (const query of [
       '',
       '?address=',
@@ -92,7 +95,7 @@ describe('GET /api/v1/balance', () => {
   test('is 503 while the chain does not answer, without a word of what it said', async () => {
     const { chain } = kit()
     const silent = () => Promise.reject(new Error('http://node.internal:8545/s3cret refused'))
-    const { balance, log } = stage({ ports: { chain: { ...chain, balance: silent } } })
+    const { balance, log } = fixture({ ports: { chain: { ...chain, balance: silent } } })
     const { status, body, headers } = await balance(chain.wallet('alice'))
     expect([status, body, headers.get('retry-after')]).toEqual([
       503,
@@ -107,7 +110,7 @@ describe('GET /api/v1/balance', () => {
     let isAborted = false
     const slow = (_: string, { signal }: { signal: AbortSignal }) =>
       new Promise<never>(() => signal.addEventListener('abort', () => (isAborted = true)))
-    const { balance, clock } = stage({ ports: { chain: { ...chain, balance: slow } } })
+    const { balance, clock } = fixture({ ports: { chain: { ...chain, balance: slow } } })
     const asking = balance(chain.wallet('alice'))
     await clock.advance(8_000)
     expect([(await asking).status, isAborted]).toEqual([503, true])
@@ -116,11 +119,11 @@ describe('GET /api/v1/balance', () => {
   test('is 503 where the chain cannot be asked at all', async () => {
     const { chain } = kit()
     const { balance: _, ...mute } = chain
-    expect((await stage({ ports: { chain: mute } }).balance(chain.wallet('alice'))).body.error).toBe('Not configured')
+    expect((await fixture({ ports: { chain: mute } }).balance(chain.wallet('alice'))).body.error).toBe('Not configured')
   })
 
   test('is answered 60 times a minute (contract 18.1)', async () => {
-    const { balance, chain } = stage()
+    const { balance, chain } = fixture()
     const address = chain.wallet('alice')
     for (let i = 0; i < 60; i++) expect((await balance(address)).status).toBe(200)
     expect((await balance(address)).status).toBe(429)
@@ -130,7 +133,7 @@ describe('GET /api/v1/balance', () => {
 
 describe('GET /api/v1/wallet/{address}/reconciliation', () => {
   test('sums what a wallet has paid in 30 days, by model and by endpoint (contract 18.2)', async () => {
-    const { spent, buyer, clock } = stage()
+    const { spent, buyer, clock } = fixture()
     const alice = buyer()
     await alice.buy()
     await alice.buy({ ...FOX, model: 'vendor-b/image-pro' })
@@ -159,7 +162,7 @@ describe('GET /api/v1/wallet/{address}/reconciliation', () => {
   })
 
   test('of a wallet that never came is empty', async () => {
-    const { body } = await stage().spent(`0x${'1'.repeat(40)}`)
+    const { body } = await fixture().spent(`0x${'1'.repeat(40)}`)
     expect(body).toMatchObject({
       totals: { usd: '0.000000', calls: 0 },
       per_model: [],
@@ -209,7 +212,7 @@ describe('GET /api/v1/wallet/{address}/reconciliation', () => {
       ...memoryStorage(),
       spendByModel: async (...question) => (requests.push(question), rows),
     }
-    const { spent, chain } = stage({ ports: { storage } })
+    const { spent, chain } = fixture({ ports: { storage } })
     const { body } = await spent(chain.wallet('alice'))
     expect(requests).toEqual([[chain.wallet('alice'), START - 30 * DAY]])
     expect(body.totals).toEqual({ usd: '0.186000', calls: 10, input_tokens: 12, output_tokens: 24 })
@@ -225,7 +228,7 @@ describe('GET /api/v1/wallet/{address}/reconciliation', () => {
   })
 
   test('is 400 for what is no address (contract 18.3)', async () => {
-    const { spent } = stage()
+    const { spent } = fixture()
     for (const odd of ['alice', `0x${'1'.repeat(39)}`, '%20', '0x', encodeURIComponent(`0x${'1'.repeat(40)}/x`)])
       expect([odd, (await spent(odd)).status]).toEqual([odd, 400])
   })
@@ -234,13 +237,13 @@ describe('GET /api/v1/wallet/{address}/reconciliation', () => {
     const { chain } = kit()
     const key = 'So11111111111111111111111111111111111111112'
     const solana = chain.terms(START).map((terms) => ({ ...terms, network: 'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp' }))
-    const { spent } = stage({ ports: { chain: { ...chain, terms: () => solana } } })
+    const { spent } = fixture({ ports: { chain: { ...chain, terms: () => solana } } })
     expect((await spent(key)).body.wallet).toBe(key)
     expect((await spent(`0x${'1'.repeat(40)}`)).status).toBe(400)
   })
 
   test('is answered 20 times an hour', async () => {
-    const { spent, chain, clock } = stage()
+    const { spent, chain, clock } = fixture()
     const address = chain.wallet('alice')
     for (let i = 0; i < 20; i++) expect((await spent(address)).status).toBe(200)
     await clock.advance(600_000)

@@ -19,7 +19,7 @@ import { decodeHeader, START, kit } from '../../../../kit.ts'
 const path = '/api/v1/chat/completions'
 const ORDER = { model: 'vendor-d/chat-5.3', messages: [{ role: 'user', content: 'Why is the sky blue?' }] }
 
-function shopOf(script?: ChatScript, more: Parameters<typeof kit>[0] = {}) {
+function gatewayOf(script?: ChatScript, more: Parameters<typeof kit>[0] = {}) {
   const vendor = scriptedChat(script)
   const subject = kit({ chatVendor: vendor, ...more })
   return { ...subject, vendor, alice: subject.buyer() }
@@ -27,7 +27,7 @@ function shopOf(script?: ChatScript, more: Parameters<typeof kit>[0] = {}) {
 
 /** The answer that a caller gets for what the vendor says. */
 async function replyTo(answer: Fields, order: Record<string, unknown> = ORDER) {
-  const { alice } = shopOf(async () => ({ kind: 'whole', body: answer }))
+  const { alice } = gatewayOf(async () => ({ kind: 'whole', body: answer }))
   const { status, body } = await alice.buy(order, { path })
   expect(status).toBe(200)
   return body
@@ -95,7 +95,7 @@ describe('an answer', () => {
   })
 
   test('that the model declines is a 200, and is paid for (contract 6.30)', async () => {
-    const { alice, chain } = shopOf(async () => wholeAnswer({ content: '', finish: 'content_filter' }))
+    const { alice, chain } = gatewayOf(async () => wholeAnswer({ content: '', finish: 'content_filter' }))
     const { status, body } = await alice.buy(ORDER, { path })
     expect([status, body.choices[0].finish_reason, body.choices[0].message.content, chain.transfers.length]).toEqual([
       200,
@@ -250,7 +250,7 @@ describe('usage', () => {
         openCall: (call, ...rest) => bare.storage.openCall((ids.push(call.id), call), ...rest),
       },
     })
-    const { alice, ports } = shopOf(undefined, { wrap })
+    const { alice, ports } = gatewayOf(undefined, { wrap })
     await alice.buy(ORDER, { path })
     const call = await ports.storage.getCall(ids[0] ?? '')
     expect(call).toMatchObject({
@@ -341,7 +341,7 @@ const FAILURES: readonly Failing[] = [
 describe('a failure', () => {
   for (const { name, error, status, code, headers = {} } of FAILURES) {
     test(`${name} is ${status} ${code}, uncharged; the same signed request then succeeds and is charged once (contract 3.10, 6.54, 6.55, 6.56)`, async () => {
-      const { alice, chain, vendor } = shopOf(async (_, { attempt }) =>
+      const { alice, chain, vendor } = gatewayOf(async (_, { attempt }) =>
         attempt === 1 ? Promise.reject(error) : wholeAnswer(),
       )
       const payment = alice.sign(await alice.ask(ORDER, { path }))
@@ -365,7 +365,7 @@ describe('a failure', () => {
 
   test('a vendor that says nothing for 120 seconds is 504 TIMEOUT, uncharged; the same signed request then succeeds', async () => {
     let isAborted = false
-    const { alice, chain, clock } = shopOf(async (_, { signal, attempt }) => {
+    const { alice, chain, clock } = gatewayOf(async (_, { signal, attempt }) => {
       signal.addEventListener('abort', () => (isAborted = true))
       return attempt > 1 ? wholeAnswer() : await new Promise(() => {})
     })
@@ -408,7 +408,7 @@ describe('a fallback', () => {
   const free = { ...ORDER, model: FIRST }
 
   test('answers where a free model is unavailable, and three headers and the body say who did (contract 6.53)', async () => {
-    const { alice, vendor } = shopOf(without([FIRST]))
+    const { alice, vendor } = gatewayOf(without([FIRST]))
     const answer = await alice.ask(free, { path })
     expect([answer.status, answer.body.model, answer.headers.get('x-free-model')]).toEqual([200, SECOND, 'true'])
     expect(named(answer.headers)).toEqual(['true', FIRST, SECOND])
@@ -416,12 +416,12 @@ describe('a fallback', () => {
   })
 
   test('is not named where none was needed', async () => {
-    const { alice } = shopOf()
+    const { alice } = gatewayOf()
     expect(named((await alice.ask(free, { path })).headers)).toEqual([null, null, null])
   })
 
   test('of the whole free set is tried, each once, and then the last refusal is told', async () => {
-    const { alice, vendor } = shopOf(without(FREE_ROWS.map(({ id }) => id)))
+    const { alice, vendor } = gatewayOf(without(FREE_ROWS.map(({ id }) => id)))
     const answer = await alice.ask(free, { path })
     expect([answer.status, answer.body.code]).toEqual([503, 'MODEL_UNAVAILABLE'])
     expect(vendor.orders.map(({ model }) => model).toSorted()).toEqual(
@@ -436,21 +436,21 @@ describe('a fallback', () => {
       () => new ApiError('PROVIDER_CONFIG_ERROR'),
       () => new Error('broken'),
     ]) {
-      const { alice } = shopOf(without([FIRST], error))
+      const { alice } = gatewayOf(without([FIRST], error))
       expect((await alice.ask(free, { path })).body.model).toBe(SECOND)
     }
   })
 
   test('is not asked for a caller’s own mistake', async () => {
     for (const code of ['INVALID_PARAMETER', 'CONTENT_POLICY', 'CONTEXT_LENGTH_EXCEEDED', 'INVALID_IMAGE'] as const) {
-      const { alice, vendor } = shopOf(without([FIRST], () => new ApiError(code, { message: 'no' })))
+      const { alice, vendor } = gatewayOf(without([FIRST], () => new ApiError(code, { message: 'no' })))
       expect([(await alice.ask(free, { path })).status, vendor.orders.length]).toEqual([400, 1])
     }
   })
 
   test('of a paid model is paid once at the quoted price, and answers where the model is full or too slow (contract 6.62)', async () => {
     const flat = { ...ORDER, model: 'vendor-open/qwen3-235b' }
-    const { alice, chain } = shopOf(without([flat.model]))
+    const { alice, chain } = gatewayOf(without([flat.model]))
     const answer = await alice.buy(flat, { path })
     expect([answer.status, answer.body.model, answer.headers.get('x-free-model')]).toEqual([
       200,
@@ -459,11 +459,11 @@ describe('a fallback', () => {
     ])
     expect(named(answer.headers)).toEqual(['true', flat.model, 'vendor-open/qwen3-32b'])
     expect(chain.transfers.map(({ value }) => value)).toEqual([2_000n])
-    const limited = shopOf(without([flat.model], () => rateLimited('vendor-open', 5)))
+    const limited = gatewayOf(without([flat.model], () => rateLimited('vendor-open', 5)))
     expect([(await limited.alice.buy(flat, { path })).status, limited.vendor.orders.length]).toEqual([200, 2])
-    const slow = shopOf(without([flat.model], () => new ApiError('UPSTREAM_TIMEOUT')))
+    const slow = gatewayOf(without([flat.model], () => new ApiError('UPSTREAM_TIMEOUT')))
     expect([(await slow.alice.buy(flat, { path })).status, slow.vendor.orders.length]).toEqual([200, 2])
-    const full = shopOf(without([flat.model, 'vendor-open/qwen3-32b'], () => rateLimited('vendor-open', 5)))
+    const full = gatewayOf(without([flat.model, 'vendor-open/qwen3-32b'], () => rateLimited('vendor-open', 5)))
     expect([(await full.alice.buy(flat, { path })).status, full.chain.transfers.length]).toEqual([429, 0])
   })
 
@@ -477,7 +477,7 @@ describe('a fallback', () => {
   })
 
   test('sees the images of the request, or is not asked', async () => {
-    const { alice, vendor } = shopOf(without(['vendor-open/llama-4-maverick']))
+    const { alice, vendor } = gatewayOf(without(['vendor-open/llama-4-maverick']))
     const content = [{ type: 'image_url', image_url: { url: 'https://example.com/a.png' } }]
     expect(
       (await alice.ask({ model: 'vendor-open/llama-4-maverick', messages: [{ role: 'user', content }] }, { path }))
@@ -488,7 +488,7 @@ describe('a fallback', () => {
 
   test('holds the prompt, or is not asked', async () => {
     const model = 'vendor-open/nemotron-3-ultra'
-    const { alice, vendor } = shopOf(without([model]))
+    const { alice, vendor } = gatewayOf(without([model]))
     const content = Array.from({ length: 140_000 }, () => 'word').join(' ')
     const answer = await alice.ask({ model, messages: [{ role: 'user', content }] }, { path })
     expect(answer.status).toBe(200)
@@ -512,7 +512,7 @@ describe('a fallback', () => {
     }
     const mine = { ...row, fallbacks: ['mine/strict'] }
     const script: ChatScript = async ({ model }) => (model === row.upstream ? Promise.reject(away()) : wholeAnswer())
-    const { alice, vendor } = shopOf(script, { catalog: catalog({ chat: [mine, strict] }) })
+    const { alice, vendor } = gatewayOf(script, { catalog: catalog({ chat: [mine, strict] }) })
     const order = {
       ...ORDER,
       max_tokens: 500,
@@ -538,7 +538,7 @@ describe('a fallback', () => {
     const other = { ...row, id: 'mine/other', aliases: [], upstream: 'other', structured: 'emulated' } as const
     const script: ChatScript = async ({ model }) =>
       model === row.upstream ? Promise.reject(away()) : wholeAnswer({ content: '```json\n{}\n```' })
-    const { alice, vendor } = shopOf(script, {
+    const { alice, vendor } = gatewayOf(script, {
       catalog: catalog({ chat: [{ ...row, fallbacks: ['mine/other'] }, other] }),
     })
     const answer = await alice.buy({ ...ORDER, response_format: { type: 'json_object' } }, { path })

@@ -7,7 +7,7 @@ import { kit } from '../kit.ts'
 
 const read = parseConfig('', { PORT: '0' })
 if (!read.ok) throw new Error('a bad configuration')
-const { shop, log } = kit({ ports: { clock: systemClock } })
+const { gateway, log } = kit({ ports: { clock: systemClock } })
 const config = {
   name: 'base',
   label: 'base',
@@ -17,7 +17,7 @@ const config = {
   retired: false,
   paymentMethods: [],
 } as const
-const wired = { gateways: [{ gateway: shop, config }], devnet: undefined, metrics: undefined } as unknown as Wired
+const wired = { gateways: [{ gateway, config }], devnet: undefined, metrics: undefined } as unknown as Wired
 const warn = (message: string, fields?: Record<string, unknown>) =>
   console.error(JSON.stringify({ message, ...fields }))
 console.log(listen(read.config, wired, { log: { ...log, warn, access() {}, flush() {} }, requests: inFlight() }).url)
