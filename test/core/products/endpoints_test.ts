@@ -112,10 +112,10 @@ describe('an endpoint of the fewest words', () => {
       run: async ({ input }) => ({ result: input.tokens ?? 0 }),
       show: ({ made }) => ({ tokens: made }),
     })
-    const { buyer, ports, shop } = kit({ endpoints: [by] })
+    const { buyer, ports, gateway } = kit({ endpoints: [by] })
     const { status, body } = await buyer().buy({ about: 'rain on a roof', tokens: 1 }, by)
     expect([status, body.tokens, body.price.amount]).toEqual([200, 4, '0.041000'])
-    const probed = await read(await shop.fetch(new Request(ORIGIN + by.path)))
+    const probed = await read(await gateway.fetch(new Request(ORIGIN + by.path)))
     expect(probed.body.price.amount).toBe('0.041000')
     expect((await pricedTrial(by, { catalog: catalog(), ...ports })).price).toMatchObject({ amount: 41_000n })
   })

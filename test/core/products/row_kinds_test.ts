@@ -53,11 +53,11 @@ const poems = paid({
 })
 const withPoets = (rows?: readonly CatalogRow[]) =>
   catalog({ ...(rows && { declared: new Map([['poets', rows]]) }) }, [POETS])
-const shopOf = (rows?: readonly CatalogRow[]) => kit({ endpoints: [...endpoints, poems], catalog: withPoets(rows) })
+const gatewayOf = (rows?: readonly CatalogRow[]) => kit({ endpoints: [...endpoints, poems], catalog: withPoets(rows) })
 
 describe('rowKind()', () => {
   test('finds a row by id or alias, the first by default; an unknown one is 400 with what is listed', async () => {
-    const alice = shopOf().buyer()
+    const alice = gatewayOf().buyer()
     for (const model of [undefined, 'basho', 'poets/basho'])
       expect((await alice.buy({ model }, poems)).body.by).toBe('poets/basho')
     expect((await alice.ask({ model: 'homer' }, poems)).body).toMatchObject({
@@ -67,17 +67,17 @@ describe('rowKind()', () => {
   })
 
   test('is sold at the vendor that the row names, and 503 where there is none', async () => {
-    const alice = shopOf([{ ...BASHO, vendor: 'nobody' }]).buyer()
+    const alice = gatewayOf([{ ...BASHO, vendor: 'nobody' }]).buyer()
     expect((await alice.ask({}, poems)).status).toBe(503)
   })
 
   test('lists its rows among the models, hidden ones by name only', async () => {
-    const { shop } = shopOf()
+    const { gateway } = gatewayOf()
     const [list] = models
-    const { body } = await read(await shop.fetch(new Request(ORIGIN + list?.path)))
+    const { body } = await read(await gateway.fetch(new Request(ORIGIN + list?.path)))
     const ids = body.data.map(({ id }: { id: string }) => id)
     expect([ids.includes('poets/basho'), ids.includes('poets/issa')]).toEqual([true, false])
-    const one = await read(await shop.fetch(new Request(`${ORIGIN}/api/v1/models/poets/issa`)))
+    const one = await read(await gateway.fetch(new Request(`${ORIGIN}/api/v1/models/poets/issa`)))
     expect(one.body).toMatchObject({ id: 'poets/issa', categories: ['poems'], pricing: { transaction_fee: 0.001 } })
   })
 
