@@ -412,7 +412,10 @@ test('no test sleeps or tries again', () => {
 
 // ── what the tests above speak of ───────────────────────────────────────────────────────────────────────────────────
 
-/** The interface that an adapter gives, and where its laws are. `poemVendorLaws` of test/conformance are those of `PoemVendor`. */
+/**
+ * The interface that an adapter gives, and where its laws are. `poemVendorLaws` of test/conformance are those of
+ * `PoemVendor`.
+ */
 const LAWS: Readonly<Record<string, string>> = {
   Storage: 'test/conformance/storage.ts',
   Objects: 'test/conformance/objects.ts',

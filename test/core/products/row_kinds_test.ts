@@ -1,4 +1,7 @@
-/** Models of a kind that a product declares from its own folder: found, changed by the operator, listed and sold like all others. */
+/**
+ * Models of a kind that a product declares from its own folder: found, changed by the operator, listed and sold like
+ * all others.
+ */
 import { describe, expect, test } from 'bun:test'
 import { Type } from '@sinclair/typebox'
 import { paid, type CatalogRow, rowKind } from '../../../core/endpoint/mod.ts'
