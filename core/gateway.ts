@@ -1,24 +1,15 @@
 /**
- * One gateway: the menu over one set of ports, as a function from Request to Reply. The whole of Farebox, for those who
- * embed it.
+ * One gateway: its endpoints over one set of ports, as a function from Request to Reply. Programs that embed Farebox
+ * start here.
  */
 import { addressKey } from './http/caller_address.ts'
-import { fail, overdue, reconcile, STALLED } from './payment/settle.ts'
+import { maintenance } from './payment/maintenance.ts'
 import { isForgotten } from './endpoint/records.ts'
 import { type Timeouts, timeouts as usual } from './payment/timeouts.ts'
 import type { Catalog } from './endpoint/offering.ts'
 import { catalog as contractCatalog } from './products/catalog.ts'
-import { recordIfRefused } from './payment/unpaid_calls.ts'
-import { within } from './lib/timers.ts'
 import { documentsOf } from './discovery/mod.ts'
-import {
-  type Context,
-  type Endpoint,
-  type Free,
-  type FreeCalls,
-  isSold,
-  servesBeforeSettlement,
-} from './endpoint/mod.ts'
+import { type Context, type Endpoint, type Free, type FreeCalls, isSold } from './endpoint/mod.ts'
 import type { Reply } from './http/reply.ts'
 import type { GatewayFacts } from './endpoint/gateway_info.ts'
 import { endpoints as everything } from './products/mod.ts'
@@ -27,20 +18,12 @@ import { errorReply, type ErrorFormat } from './http/error_formats.ts'
 import { ApiError, withRetryAfter } from './http/errors.ts'
 import { callHandlers } from './call/paid_call.ts'
 import type { GatewayContext } from './call/gateway_context.ts'
-import { UPSTREAM_JOB, LOST } from './payment/ledger.ts'
 import { budget, holdOn, parseJson, readBody, readRaw, UNCOUNTED } from './http/request_body.ts'
 import { withDeclaredRecords } from './endpoint/record_kind.ts'
 import { type RequestUrl, requestUrl } from './http/request_url.ts'
 import { limits, type Permit, type Window, windowSpent } from './http/rate_limit.ts'
 import { pollUrls } from './call/poll_urls.ts'
-import {
-  noteStoredMedia,
-  type Retention,
-  retention as usualRetention,
-  retentionOf,
-  settledMsOf,
-} from './payment/retention.ts'
-import { SECONDARY_RETENTION_MS } from './payment/secondary_payment.ts'
+import { noteStoredMedia, type Retention, retention as usualRetention, retentionOf } from './payment/retention.ts'
 import { sharedBy } from './lib/per_process.ts'
 import { activeCalls } from './payment/active_calls.ts'
 import { router } from './router.ts'
@@ -48,7 +31,7 @@ import { withoutHints } from './x402/offer.ts'
 import { metered, NO_ENDPOINT, silent } from './ports/meter.ts'
 import { mirrors } from './call/media_mirror.ts'
 import { dollars, roundUp } from './x402/money.ts'
-import type { Call, NewWalletLimit, Ports } from './ports/mod.ts'
+import type { NewWalletLimit, Ports } from './ports/mod.ts'
 import { withHealthStatus } from './endpoint/health_status.ts'
 import { isSameSecret, newId } from './lib/ids.ts'
 import { unpaidWork } from './http/unpaid_work.ts'
@@ -56,67 +39,69 @@ import { paymentHeader, type RequestContext } from './call/request_context.ts'
 import { trialOf } from './endpoint/samples.ts'
 import type { Caller, Gateway } from './endpoint/gateway.ts'
 
-/** What differs from one gateway to the next. Only `ports` must be given. */
+/** The settings of a gateway. Only `ports` is required. */
 export type Setup = {
   readonly ports: Ports
-  /** Name in the ledger; `default` unless told. */
+  /** Name in the ledger; by default `default`. */
   readonly name?: string
-  /** What replies call the network, for example `base`. */
+  /** Name of the network in replies, for example `base`. */
   readonly label?: string
   readonly version?: string
-  /** Where to reach the operator, for its documents: an http(s) URL or an e-mail address. Its docs page unless told. */
+  /** How to reach the operator, for the documents: an http(s) URL or an e-mail address. By default the docs page. */
   readonly contact?: string
   readonly catalog?: Catalog
   readonly endpoints?: readonly Endpoint[]
   readonly timeouts?: Partial<Timeouts>
   /** How long results, ledger rows and media are kept. Give `pruneExpired` the same. */
   readonly retention?: Partial<Retention>
-  /** Names this process in its calls; random unless told. Must differ between two processes that share a storage. */
+  /**
+   * Identifies this process in its calls; random by default. Must differ between two processes that share a storage.
+   */
   readonly workerId?: string
-  /** Replaces every inline window, in milliseconds; 0 makes every call a job. */
+  /** Overrides every inline window, in milliseconds; 0 makes every call a job. */
   readonly inlineMs?: number
-  /** Largest request body and mirrored media, in bytes: 1 MiB and 64 MiB. */
+  /** Largest request body and largest mirrored file, in bytes; by default 1 MiB and 64 MiB. */
   readonly maxBody?: number
   readonly maxMedia?: number
-  /** Largest request body that brings files, in bytes: 32 MiB. */
+  /** Largest request body with files, in bytes; by default 32 MiB. */
   readonly maxUpload?: number
   /**
-   * Memory for request bodies of more than 64 KiB until they are answered, in bytes, each counted three times: 8 times
-   * `maxUpload`. Over it 503.
+   * Memory for request bodies over 64 KiB until they are answered, in bytes, counting each body three times; by default
+   * 8 times `maxUpload`. Beyond it the answer is 503.
    */
   readonly maxBodies?: number
   /**
-   * Called when 32 MiB of that memory have been given back: the place to collect garbage, which a runtime may put off
-   * until there is twice as much.
+   * Called when 32 MiB of that memory have been released. Collect garbage here: a runtime may put it off until memory
+   * use has doubled.
    */
   readonly onBodiesFreed?: () => void
-  /** CAIP-2 networks that it is paid on, for what is sold differently there. */
+  /** CAIP-2 networks on which the gateway is paid, for products that depend on it. */
   readonly networks?: readonly string[]
-  /** Endpoints that it does not have, by name; `voice` hides every endpoint whose name begins with `voice.`. */
+  /** Endpoints to leave out, by name; `voice` leaves out every endpoint whose name begins with `voice.`. */
   readonly hidden?: readonly string[]
-  /** Status of the answer while its chain cannot be asked: 503, or 402 with a code (contract 1.27). */
+  /** Status when the chain cannot be reached: 503, or 402 with a code (contract 1.27). */
   readonly unverifiable?: 402 | 503
-  /** What an address may ask of free models; 30 a minute and 300 an hour (contract 20.2). */
+  /** Rate limits of free models per address; by default 30 a minute and 300 an hour (contract 20.2). */
   readonly freeTier?: readonly Window[]
   /**
-   * Characters of unpaid requests that are counted for one address in a minute: 10,000,000. One beyond ASCII counts as
-   * its bytes in UTF-8.
+   * Characters of unpaid requests that are tokenized per address and minute; by default 10,000,000. A character beyond
+   * ASCII counts as its UTF-8 bytes.
    */
   readonly unpaidCharacters?: number
-  /** Whether a web page of this `Origin` may use what is free; every page may unless told. */
+  /** Whether web pages of this `Origin` may use free models; by default all may. */
   readonly freeToOrigin?: (origin: string) => boolean
   /**
-   * What a wallet that has never paid may have open of what is served before it is paid for, such as chat: 2 calls,
-   * worth 0.05 USDC together. The first is let through whatever it costs.
+   * Limits for wallets that have never paid, on calls that are served before settlement, such as chat: by default 2
+   * open calls, worth 0.05 USDC in total. The first is allowed whatever it costs.
    */
   readonly newWallet?: Partial<Omit<NewWalletLimit, 'endpoints'>>
-  /** Wallets that may buy what is not for everybody: `generate_content`, `background`. */
+  /** Wallet allowlists of restricted products: `generate_content`, `background`. */
   readonly allowlists?: Readonly<Record<string, readonly string[]>>
-  /** What the operator has switched off for a while. */
+  /** Features that the operator has switched off for a while. */
   readonly featureFlags?: Context['featureFlags']
-  /** Keys that sign poll URLs, in hex, newest first; absent, storage keeps one that all replicas share. */
+  /** Keys that sign poll URLs, in hex, newest first. By default storage keeps one that all replicas share. */
   readonly pollKeys?: readonly string[]
-  /** Opens the operator's routes to `Authorization: Bearer`; absent, nobody is the operator. */
+  /** Grants the operator's routes to `Authorization: Bearer`. By default nobody has access. */
   readonly operatorToken?: string
   /** Serves `/v1/*` like `/api/v1/*` (contract 3.8). */
   readonly bareV1?: boolean
@@ -131,10 +116,6 @@ const FREE_TIER: readonly Window[] = [
 ]
 
 const NEW_WALLET = { calls: 2, worth: roundUp(dollars('0.05')) }
-
-/** How often jobs at their vendors' place are seen to, and how many at a time. */
-const POLL_EVERY_MS = 15_000
-const MAX_POLLS = 50
 
 export function gateway(setup: Setup): Gateway {
   const { name = 'default', label = name, version = '0.0.0', bareV1 = false } = setup
@@ -274,23 +255,23 @@ export function gateway(setup: Setup): Gateway {
     return reply
   }
 
-  /** What went wrong, in the words of the surface that was called. */
+  /** The reply to an error, in the error format of the route. */
   function refusal(error: unknown, errorFormat: ErrorFormat, request: Request): Reply {
     if (error instanceof ApiError) return errorReply(error, errorFormat)
     if (active.isFromStorage(error)) return errorReply(STORAGE_AWAY, errorFormat)
-    log.alert('a request failed for a reason that nobody foresaw', {
+    log.alert('a request failed with an unexpected error', {
       method: request.method,
       error: (error as Error).stack,
     })
     return errorReply(
       new ApiError('INTERNAL', {
-        details: 'Something went wrong here. Send the same request again: an authorization is charged at most once.',
+        details: 'Internal error. Send the same request again: an authorization is charged at most once.',
       }),
       errorFormat,
     )
   }
 
-  /** Names in `found` the endpoint that was called. */
+  /** Finds and calls the endpoint. Sets `found.name` to the endpoint's name, for the metrics. */
   async function route(request: Request, caller: Caller, found: { name: string }): Promise<Reply> {
     const url = requestUrl(request)
     const path = bareV1 && url.path.startsWith('/v1/') ? `/api${url.path}` : url.path
@@ -370,100 +351,17 @@ export function gateway(setup: Setup): Gateway {
     return undefined
   }
 
-  const hasUpstreamJobs = [...list.sold.values()].some(({ delivery }) => delivery === 'upstream_job')
-  const retainUntil = (call: Call): number => {
-    const endpoint = list.sold.get(call.endpoint)
-    return clock.now() + (endpoint ? settledMsOf(call, endpoint.retention) : SECONDARY_RETENTION_MS)
-  }
-
   const { renew } = active
-
-  async function maintain(): Promise<void> {
-    const now = clock.now()
-    for (const call of await lostOnes(now)) await fail(storage, call, overdue(call, now, timeouts) ?? LOST, now)
-    await pollUpstreamJobs(now)
-    await runMaintenanceTasks(now)
-    const money = { storage, chain, clock, log, meter, timeouts }
-    // Only its own: another gateway's chain may be away, or nobody may serve that gateway any more.
-    const doubtful = await storage.unsettled(now, 100, name)
-    await Promise.all(
-      doubtful.map(async (call) => {
-        await reconcile(money, call, retainUntil(call))
-        // Its buyer has had the answer.
-        if (servesBeforeSettlement(list.sold.get(call.endpoint)))
-          await recordIfRefused(storage, call.id, { now: clock.now(), until: clock.now() + timeouts.unpaidBlockMs })
-      }),
-    )
-  }
-
-  /** Those of this process are not: it knows better. What ran for too long has failed in any case. */
-  async function lostOnes(now: number): Promise<readonly Call[]> {
-    const found = await storage.lostCalls(now, 100)
-    // Asked after storage has answered: whether it was away is known by then.
-    const by = active.lostBy(now)
-    return found.filter(
-      (call) => overdue(call, now, timeouts) === STALLED || (call.leaseExpiresAt <= by && !active.has(call.id)),
-    )
-  }
-
-  let polledAt = Number.NEGATIVE_INFINITY
-  let lastSeen = ''
-
-  /**
-   * Jobs at their vendors' place are seen to although nobody polls: what was made there can often be fetched for a day
-   * only.
-   */
-  async function pollUpstreamJobs(now: number): Promise<void> {
-    if (now - polledAt < POLL_EVERY_MS || !hasUpstreamJobs) return
-    polledAt = now
-    // Each sweep goes on behind the last one, so that none is starved by those that hang; behind the last job comes the
-    // first.
-    const next = await storage.unfinishedCalls(UPSTREAM_JOB, { gateway: name, after: lastSeen, limit: MAX_POLLS })
-    const first =
-      next.length < MAX_POLLS
-        ? await storage.unfinishedCalls(UPSTREAM_JOB, { gateway: name, after: '', limit: MAX_POLLS - next.length })
-        : []
-    const turn = [...next, ...first.filter(({ id }) => !next.some((each) => each.id === id))]
-    lastSeen = turn.at(-1)?.id ?? ''
-    for (const call of turn) {
-      const endpoint = list.sold.get(call.endpoint)
-      if (endpoint?.delivery !== 'upstream_job') continue
-      ports.background(
-        pollUpstream(endpoint, call).catch((error: Error) =>
-          log.warn('an upstream job could not be polled', { call: call.id, error: error.message }),
-        ),
-      )
-    }
-  }
-
-  const maintenanceTasks = list.endpoints.flatMap((endpoint) => {
-    const maintenanceTask = isSold(endpoint) ? endpoint.effects?.maintenanceTask : undefined
-    return maintenanceTask && (maintenanceTask.can?.(vendors) ?? true)
-      ? [{ name: `chore:${endpoint.name}`, ...maintenanceTask }]
-      : []
+  const { maintain, takeOver } = maintenance({
+    name,
+    workerId,
+    ports,
+    meter,
+    timeouts,
+    endpoints: list.endpoints,
+    activeCalls: active,
+    pollUpstream,
   })
-
-  /** Runs each task on one replica at a time: the lease of a task lasts until it is due again. */
-  async function runMaintenanceTasks(now: number): Promise<void> {
-    for (const { name: maintenanceTask, everyMs, do: work } of maintenanceTasks) {
-      if ((taskDueAt.get(maintenanceTask) ?? 0) > now) continue
-      taskDueAt.set(maintenanceTask, now + everyMs)
-      if (!(await storage.lease(maintenanceTask, `${workerId}:${name}`, { now, until: now + everyMs }))) continue
-      const doing = within(clock, everyMs, (signal) => work({ records: storage, vendors, clock, log, signal }))
-      ports.background(
-        doing.catch((error: Error) => log.warn('a maintenance task failed', { maintenanceTask, error: error.message })),
-      )
-    }
-  }
-  const taskDueAt = new Map<string, number>()
-
-  async function takeOver(): Promise<number> {
-    const lost = (await storage.lostCalls(Number.MAX_SAFE_INTEGER, 100_000)).filter(
-      (call) => call.workerId !== workerId && call.workerId !== UPSTREAM_JOB,
-    )
-    for (const call of lost) await fail(storage, call, LOST, clock.now())
-    return lost.length
-  }
 
   async function fetch(request: Request, caller: Partial<Caller> = {}): Promise<Response> {
     const { status, headers, body } = await handle(request, { ip: '', ...caller })
@@ -494,7 +392,7 @@ const STORAGE_AWAY = new ApiError('NOT_READY', {
   headers: { 'retry-after': '5' },
 })
 
-/** A request's signal costs more than all else of a quote, so it is asked for only by those who wait for work. */
+/** Accessing the signal of a request costs more than a whole quote, so it is read only by work that waits. */
 function requestContextOf(
   request: Request,
   url: RequestUrl,
@@ -524,11 +422,11 @@ function requestContextOf(
 const withRetention = (endpoint: Endpoint, retention: Retention): Endpoint =>
   isSold(endpoint) ? { ...endpoint, retention: retentionOf(endpoint, retention) } : endpoint
 
-/** Throws for a name that hides nothing: it was meant to. */
+/** Throws for a name that matches no endpoint. */
 function visibleEndpoints(endpoints: readonly Endpoint[], hidden: readonly string[]): readonly Endpoint[] {
   const hides = (name: string) => (endpoint: Endpoint) => endpoint.name === name || endpoint.name.startsWith(`${name}.`)
   for (const name of hidden)
-    if (!endpoints.some(hides(name))) throw new RangeError(`there is no endpoint ${name} to hide`)
+    if (!endpoints.some(hides(name))) throw new RangeError(`hidden: there is no endpoint ${name}`)
   return endpoints.filter((endpoint) => !hidden.some((name) => hides(name)(endpoint)))
 }
 
@@ -543,11 +441,11 @@ function wrongMethod(method: string, path: string, allow: string): ApiError {
   })
 }
 
-/** Indexers ask for paths as the documents write them, braces included (contract 19.14). */
+/** Indexers request paths as the documents write them, braces included (contract 19.14). */
 const isTemplate = (params: Readonly<Record<string, string>>): boolean =>
   Object.entries(params).some(([name, value]) => value === `{${name}}`)
 
-/** Names routes that the caller may have meant (contract 3.6). */
+/** Maximum number of similar routes in a 404 (contract 3.6). */
 const MAX_NEARBY = 5
 
 function unknownPath(path: string, similar: readonly Endpoint[]): ApiError {
@@ -560,7 +458,7 @@ function unknownPath(path: string, similar: readonly Endpoint[]): ApiError {
 async function withoutBody(reply: Reply): Promise<Reply> {
   if (reply.body instanceof ReadableStream) await reply.body.cancel()
   if (typeof reply.body !== 'string') return { ...reply, body: null }
-  // The length that GET would have; a server says 0 otherwise (RFC 9110, 8.6).
+  // The Content-Length that GET would have; otherwise the server would send 0 (RFC 9110, 8.6).
   return {
     ...reply,
     headers: { ...reply.headers, 'content-length': String(new TextEncoder().encode(reply.body).length) },

@@ -1,4 +1,4 @@
-/** The public door of core: everything that an embedding program or an adapter may use. */
+/** The public API of core: everything that an embedding program or an adapter may import. */
 export { pruneExpired, type Retention, retention } from './payment/retention.ts'
 export { type Timeouts, timeouts } from './payment/timeouts.ts'
 export { AUDIO_KINDS, type AudioKind, type AudioRow } from './ports/vendors/audio.ts'

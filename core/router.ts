@@ -1,22 +1,21 @@
-/** Everything for sale and everything free, as one list; finds the endpoint that a path means. */
+/** Finds the endpoint for a method and a path. */
 import { type Endpoint, type Free, type Sold, methodsOf, isSold } from './endpoint/mod.ts'
 
 export type Match =
   | { kind: 'found'; endpoint: Endpoint; params: Readonly<Record<string, string>> }
   /**
-   * A look at what is sold here, or is free to be found: answered with the default quote, or with one of nothing
-   * (contract 10.14, 1.53).
+   * A probe of a paid or free endpoint: answered with the default quote, or with one of zero (contract 10.14, 1.53).
    */
   | { kind: 'discover'; endpoint: Sold | Free; params: Readonly<Record<string, string>> }
   | { kind: 'options'; allow: string }
   | { kind: 'wrong_method'; allow: string }
-  /** `nearby` are the endpoints that are not hidden, the most similar path first. */
+  /** `nearby` are the endpoints that are not hidden, most similar path first. */
   | { kind: 'unknown'; nearby: readonly Endpoint[] }
 
 export type Router = {
   readonly endpoints: readonly Endpoint[]
   readonly sold: ReadonlyMap<string, Sold>
-  /** `path` is the URL's pathname, still percent-encoded; segments are decoded here, once. */
+  /** `path` is the percent-encoded pathname of the URL; segments are decoded here, once. */
   match(method: string, path: string): Match
 }
 
@@ -25,7 +24,7 @@ type Params = Record<string, string>
 
 const menus = new WeakMap<readonly Endpoint[], Router>()
 
-/** Made once for each list; lists do not change. Throws when two endpoints share a method and path, or a name. */
+/** Builds the router of a list of endpoints. Throws when two endpoints share a method and path, or a name. */
 export function router(endpoints: readonly Endpoint[]): Router {
   const known = menus.get(endpoints) ?? routerOf(endpoints)
   menus.set(endpoints, known)
@@ -110,7 +109,7 @@ function bySegment(routes: readonly Route[]): (segment: string | undefined) => r
   return (segment) => index.get(segment ?? '') ?? others
 }
 
-/** HEAD never buys. A GET only looks where nothing is served under it. */
+/** HEAD never buys. A GET is a probe unless the path serves GET. */
 function isDiscovery(
   method: string,
   endpoint: Endpoint,
@@ -120,7 +119,7 @@ function isDiscovery(
   return isSold(endpoint) && (method === 'HEAD' || (method === 'GET' && !byMethod.has('GET')))
 }
 
-/** Reads `{name}`, `{rest...}` and `{rest...}:verb`; undefined when the path is another one or is badly encoded. */
+/** Matches `{name}`, `{rest...}` and `{rest...}:verb`; undefined when the path does not match or is badly encoded. */
 function read(segments: readonly string[], given: readonly string[]): Params | undefined {
   const params: Params = {}
   for (const [index, segment] of segments.entries()) {
@@ -146,7 +145,7 @@ function decode(segments: readonly string[]): string | undefined {
   }
 }
 
-/** How much of a route is fixed: its literal segments, then what must follow a name in its last one. */
+/** Number of fixed parts of a route: its literal segments, and the suffix after a name in the last one. */
 function literals({ segments }: Route): number {
   const last = segments.at(-1) ?? ''
   const hasSuffix = last.startsWith('{') && !last.endsWith('}')
@@ -160,7 +159,7 @@ function allowed(byMethod: ReadonlyMap<string, Endpoint>): string {
   return [...methods].sort().join(', ')
 }
 
-/** How much of two paths is alike, leading segments first. */
+/** Similarity of two paths, with leading segments first. */
 function shared(a: readonly string[], b: readonly string[]): number {
   let leading = 0
   while (leading < a.length && a[leading] === b[leading]) leading++

@@ -22,8 +22,8 @@ export type UpstreamJobs = {
    */
   submit(working: OpenedCall<UpstreamJob>): Promise<Call>
   /**
-   * Polls the vendor of a running call, and completes or fails the call when the vendor is done. Throws an ApiError
-   * only for the caller's benefit.
+   * Polls the vendor of a running call, and completes or fails the call when the vendor is done. An ApiError that it
+   * throws is meant for the caller.
    */
   pollUpstream(endpoint: Paid, call: Call): Promise<Seen>
   /** Fields that a failed call adds to its reply. */

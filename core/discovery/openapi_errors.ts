@@ -151,7 +151,7 @@ const EXAMPLE_PARTS: Readonly<Partial<Record<ApiErrorCode, ApiErrorParts>>> = {
     details: 'The model did not deliver a result. Nothing was charged, and the authorization is free again.',
   },
   INTERNAL: {
-    details: 'Something went wrong here. Send the same request again: an authorization is charged at most once.',
+    details: 'Internal error. Send the same request again: an authorization is charged at most once.',
   },
   FEED_UNAVAILABLE: { message: 'The price feed did not answer. Nothing was charged; try again.' },
   NOT_CONFIGURED: { message: 'The operator has not configured this. Nothing was charged.' },

@@ -1,4 +1,4 @@
-/** Base64 on every runtime: the engine's own where it has it, else through `atob` and `btoa`. */
+/** Base64 on every runtime: native where available, otherwise through `atob` and `btoa`. */
 
 /** Decodes standard base64. Throws on anything else. */
 export function fromBase64(text: string): Uint8Array {
@@ -16,12 +16,12 @@ export function toBase64(bytes: Uint8Array): string {
   return btoa(binary)
 }
 
-/** As many arguments as every engine lets a call have. */
+/** The number of arguments that every engine accepts in one call. */
 const CHUNK = 0x8000
 
 const DATA_URI = /^data:([a-z0-9.+-]+\/[a-z0-9.+-]+)((?:;[a-z0-9=.+-]+)*?)(;base64)?,/i
 
-/** Decodes `data:<type>[;base64],…`. Undefined when it is not one, or its base64 is broken. */
+/** Decodes `data:<type>[;base64],…`. Undefined when the text is no data URI or its base64 is malformed. */
 export function decodeDataUri(uri: string): { type: string; bytes: Uint8Array } | undefined {
   const match = DATA_URI.exec(uri.slice(0, 200))
   if (!match?.[1]) return undefined

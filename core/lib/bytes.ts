@@ -1,4 +1,4 @@
-/** Bytes that came in pieces, in one. */
+/** Joins chunks of bytes into one array. */
 export function concatBytes(chunks: readonly Uint8Array[], size: number): Uint8Array {
   const bytes = new Uint8Array(size)
   let offset = 0

@@ -1,8 +1,8 @@
-/** 0x addresses as EIP-55 spells them, which is how chains tell payers and the ledger keeps them. */
+/** EIP-55 checksums of 0x addresses: the spelling that chains return and the ledger stores. */
 import { keccak_256 } from '@noble/hashes/sha3'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 
-/** Of 0x and 40 hex digits in any case: one spelling, whose upper case letters are a check. */
+/** Converts 0x and 40 hex digits in any case to the EIP-55 spelling. */
 export function checksummed<Address extends string>(address: Address): Address {
   const digits = address.slice(2).toLowerCase()
   const hash = bytesToHex(keccak_256(utf8ToBytes(digits)))

@@ -1,4 +1,4 @@
-/** Time, as it is handed in. */
+/** The clock interface: time is always injected. */
 
 export interface Clock {
   now(): number

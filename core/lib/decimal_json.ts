@@ -1,18 +1,18 @@
-/** Decimals that reach the wire as JSON numbers without ever being binary floats (contract 10.10). */
+/** Decimals that reach the client as exact JSON numbers, never as binary floats (contract 10.10). */
 import type { Json } from './json.ts'
 
-/** A decimal on its way to a reply; it is stored like any other JSON. */
+/** A decimal in a reply; stored like any other JSON. */
 export type Exact = { readonly exact: string }
 
 const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/
 
-/** Throws a RangeError for anything but a plain decimal: it is written out as it stands. */
+/** Throws a RangeError for anything but a plain decimal, because it is written to the output unchanged. */
 export function exact(decimal: string): Exact {
   if (!DECIMAL.test(decimal)) throw new RangeError(`not a decimal: ${JSON.stringify(decimal.slice(0, 40))}`)
   return { exact: decimal }
 }
 
-/** `units` times ten to the power of `exponent`, exactly, without trailing zeros: 6412312n and -2 are 64123.12. */
+/** `units` times ten to the power of `exponent`, exactly and without trailing zeros: 6412312n and -2 give 64123.12. */
 export function scaled(units: bigint, exponent: number): Exact {
   if (exponent >= 0) return exact((units * 10n ** BigInt(exponent)).toString())
   const sign = units < 0n ? '-' : ''
@@ -21,7 +21,7 @@ export function scaled(units: bigint, exponent: number): Exact {
   return exact(`${sign}${digits.slice(0, exponent)}${fraction && `.${fraction}`}`)
 }
 
-/** JSON in which every `Exact` is a number. */
+/** Serializes JSON with every `Exact` as a number. */
 export function exactJson(value: Json): string {
   if (typeof value !== 'object' || value === null) return JSON.stringify(value)
   if (Array.isArray(value)) return `[${value.map(exactJson).join(',')}]`

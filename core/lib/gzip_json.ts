@@ -1,18 +1,18 @@
 /**
- * Long texts as storage keeps them: compressed, for a list of eight megabytes takes 80 ms of everybody's time to write,
- * and its place on disk for an hour.
+ * Compresses long texts for storage: writing a list of eight megabytes blocks the process for 80 ms, and takes its
+ * space on disk for an hour.
  */
 import { fromBase64, toBase64 } from './base64.ts'
 import type { Json } from './json.ts'
 import { concurrencyLimiter } from './limiter.ts'
 
-/** Of what is shorter a database makes nothing, in characters. */
+/** Minimum length in characters; a database handles shorter texts well. */
 const LONG = 1 << 16
 
-/** Texts that are compressed at a time: each takes several times its room. */
+/** Texts compressed at a time: each takes several times its size in memory. */
 const AT_ONCE = 2
 
-/** Packs a long text, and leaves all else as it is. Those who pack the same text at the same time share the work. */
+/** Compresses a long text and returns other values unchanged. Concurrent calls with the same text share the work. */
 export function gzipJson(): (made: Json) => Promise<Json> {
   const turn = concurrencyLimiter(AT_ONCE)
   const under = new Map<string, Promise<Json>>()
@@ -32,7 +32,7 @@ async function gzipped(made: string): Promise<Json> {
   return { gzip: toBase64(new Uint8Array(await new Response(squeezed).arrayBuffer())) }
 }
 
-/** What was packed, letter by letter; what was not, as it is. */
+/** Decompresses what `gzipJson` compressed and returns other values unchanged. */
 export async function gunzipJson(stored: Json): Promise<Json> {
   const gzip = typeof stored === 'object' && stored !== null ? (stored as { readonly gzip?: Json }).gzip : undefined
   if (typeof gzip !== 'string') return stored

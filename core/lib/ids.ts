@@ -1,28 +1,28 @@
-/** Opaque job ids, and poll URLs whose query only the gateway can have written. */
+/** Opaque job ids, and poll URLs with a signed query. */
 import { hmac } from '@noble/hashes/hmac'
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
 
-/** A job id: 128 random bits. Not to be parsed, and not to be guessed: it is in a poll URL. */
+/** A job id with 128 random bits. Opaque and unguessable, because it is part of a poll URL. */
 export function newId(random: (bytes: number) => Uint8Array): string {
   return `job_${newSecret(random)}`
 }
 
-/** 128 random bits in hex, for what must not be guessed. */
+/** 128 random bits in hex, for secrets. */
 export function newSecret(random: (bytes: number) => Uint8Array): string {
   return bytesToHex(random(16))
 }
 
-/** SHA-256 in hex, the fingerprint of a request. */
+/** SHA-256 in hex: the fingerprint of a request. */
 export function fingerprint(method: string, path: string, body: string | Uint8Array): string {
   const hash = sha256.create().update(utf8ToBytes(`${method}\n${path}\n`))
   return bytesToHex(hash.update(typeof body === 'string' ? utf8ToBytes(body) : body).digest())
 }
 
-/** Signs a path with its query: appends `sig`, an HMAC-SHA256 over both under the first (newest) key. */
+/** Signs a path and its query: appends `sig`, an HMAC-SHA256 under the first (newest) key. */
 export function signQuery(path: string, query: URLSearchParams, keys: readonly Uint8Array[]): string {
   const [key] = keys
-  if (!key) throw new RangeError('sealing needs a key')
+  if (!key) throw new RangeError('signing needs a key')
   const signedQuery = new URLSearchParams(query)
   signedQuery.delete('sig')
   const sig = bytesToHex(mac(path, signedQuery, key))
@@ -30,7 +30,7 @@ export function signQuery(path: string, query: URLSearchParams, keys: readonly U
   return `${path}?${signedQuery}`
 }
 
-/** Whether `sig` is ours under any of the keys, newest first. Constant time in the signature. */
+/** Whether `sig` was made with one of the keys, newest first. Takes constant time in the signature. */
 export function isSignedQuery(path: string, query: URLSearchParams, keys: readonly Uint8Array[]): boolean {
   const [sig = '', ...more] = query.getAll('sig')
   if (!/^[0-9a-f]{64}$/.test(sig) || more.length > 0) return false
@@ -42,7 +42,7 @@ export function isSignedQuery(path: string, query: URLSearchParams, keys: readon
   return matches > 0
 }
 
-/** Compares two secrets in a time that tells nothing of where they differ, nor of how long they are. */
+/** Compares two secrets in a time that reveals neither where they differ nor how long they are. */
 export function isSameSecret(given: string, expected: string): boolean {
   return equal(sha256(utf8ToBytes(given)), sha256(utf8ToBytes(expected))) === 1
 }
@@ -57,7 +57,7 @@ function equal(a: Uint8Array, b: Uint8Array): number {
   return difference === 0 ? 1 : 0
 }
 
-/** An id as unguessable as that of the call it comes from, and from which that cannot be found. */
+/** A name as unguessable as the id that it is derived from, and from which the id cannot be computed. */
 export function idFrom(call: string, prefix: string): string {
   return `${prefix}${bytesToHex(sha256(utf8ToBytes(`${prefix} ${call}`))).slice(0, 32)}`
 }

@@ -1,4 +1,4 @@
-/** What an image really is, by its bytes and never by its name or declared type. */
+/** Recognizes images by their bytes, never by name or declared type. */
 import { imageSize } from 'image-size'
 import { decodeDataUri } from './base64.ts'
 
@@ -13,7 +13,7 @@ const TYPES: Readonly<Record<string, string>> = {
   webp: 'image/webp',
 }
 
-/** Brands of the ISO-BMFF family that name a codec, and those that name the container alone. */
+/** ISO-BMFF brands that name a codec, and those that name only the container. */
 const CODEC_BRANDS: Readonly<Record<string, string>> = {
   heic: 'image/heic',
   heix: 'image/heic',
@@ -27,12 +27,12 @@ const CODEC_BRANDS: Readonly<Record<string, string>> = {
   avis: 'image/avif',
 }
 const CONTAINER_BRANDS = new Set(['mif1', 'mif2', 'msf1'])
-/** The brand under which the library reads every file of the family. */
+/** The brand under which the library reads every ISO-BMFF file. */
 const READ_AS = 'mif1'
-/** More brands than any writer lists. */
+/** More brands than any encoder lists. */
 const MAX_BRANDS = 64
 
-/** The type of an ISO-BMFF picture, by its major brand and then by its compatible brands (contract 5.50). */
+/** The type of an ISO-BMFF picture, from its major brand and then its compatible brands (contract 5.50). */
 function typeByBrand(bytes: Uint8Array): string | undefined {
   if (latin1.decode(bytes.subarray(4, 8)) !== 'ftyp') return undefined
   const size = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength).getUint32(0)
@@ -44,8 +44,8 @@ function typeByBrand(bytes: Uint8Array): string | undefined {
 }
 
 /**
- * How each format begins, and how many of its bytes tell its size. The library sees no more and no other formats: it
- * would read 64 MiB of crafted JPEG for seconds and of HEIC for hours, before anybody has paid.
+ * Signature of each format, and the number of bytes that contain its size. The library gets only these bytes and
+ * formats: it would read 64 MiB of crafted JPEG for seconds and of HEIC for hours, before anybody has paid.
  */
 const HEADS: readonly (readonly [RegExp, number])[] = [
   [/^(?:\x89PNG|GIF8|BM|RIFF....WEBP)/s, 64],
@@ -53,10 +53,10 @@ const HEADS: readonly (readonly [RegExp, number])[] = [
   [/^\xff\xd8\xff/, 1 << 20],
 ]
 
-/** More segments than any camera or editor writes; the library takes its time over each. */
+/** More segments than any camera or editor writes; the library is slow for each. */
 const MAX_SEGMENTS = 1_000
 
-/** Whether a JPEG has more than that many segments before its frame. */
+/** Whether a JPEG has more segments than that before its frame. */
 function isSplintered(head: Uint8Array): boolean {
   if (head[0] !== 0xff || head[1] !== 0xd8) return false
   let at = 2
@@ -67,14 +67,14 @@ function isSplintered(head: Uint8Array): boolean {
   return true
 }
 
-/** More sizes than any HEIC or AVIF tells of itself and its tiles; the library looks through all of them for each. */
+/** More size boxes than any HEIC or AVIF has for itself and its tiles; the library scans all of them for each. */
 const MAX_SIZES = 64
 
-/** Whether a picture of the ISO-BMFF family tells more sizes than that. */
+/** Whether an ISO-BMFF picture has more size boxes than that. */
 const isCrowded = (head: Uint8Array): boolean => latin1.decode(head).split('ispe').length - 1 > MAX_SIZES
 const latin1 = new TextDecoder('latin1')
 
-/** What a file begins like; cheap, and no proof that it is a picture. */
+/** The type that the first bytes suggest. Cheap, and no proof that the file is a picture. */
 export function typeByMagic(bytes: Uint8Array): string | undefined {
   const start = String.fromCharCode(...bytes.subarray(0, 12))
   if (start.startsWith('\x89PNG')) return 'image/png'
@@ -85,7 +85,7 @@ export function typeByMagic(bytes: Uint8Array): string | undefined {
   return typeByBrand(bytes)
 }
 
-/** Recognizes PNG, JPEG, GIF, BMP, WEBP and the ISO-BMFF family; undefined for anything else, however it is called. */
+/** Recognizes PNG, JPEG, GIF, BMP, WEBP and the ISO-BMFF family; undefined for anything else. */
 export function recognize(bytes: Uint8Array): Picture | undefined {
   const start = String.fromCharCode(...bytes.subarray(0, 12))
   const [, length] = HEADS.find(([begins]) => begins.test(start)) ?? []
@@ -103,8 +103,8 @@ export function recognize(bytes: Uint8Array): Picture | undefined {
 }
 
 /**
- * The same file under the one brand that stands for all of them: the library knows few, and looks at the major one
- * only.
+ * The same file with the one brand that stands for all of them, because the library knows few and reads only the major
+ * one.
  */
 function readable(head: Uint8Array): Uint8Array {
   const copy = head.slice()
@@ -112,7 +112,7 @@ function readable(head: Uint8Array): Uint8Array {
   return copy
 }
 
-/** The picture in a `data:image/…` URI, or why there is none, in words for the caller. */
+/** The picture in a `data:image/…` URI, or the reason why there is none, for the caller. */
 export function pictureOf(uri: string): Picture | string {
   if (!/^data:image\//i.test(uri)) return 'must be a data URI that starts with data:image/'
   const decoded = decodeDataUri(uri)

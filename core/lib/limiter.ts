@@ -1,13 +1,13 @@
-/** Lets so many through at a time. */
+/** FIFO concurrency limiter. */
 
-/** Everybody may wait. */
-const ENDLESS = { most: Number.POSITIVE_INFINITY, full: () => new Error('nobody is turned away') }
+/** No limit on the queue. */
+const ENDLESS = { most: Number.POSITIVE_INFINITY, full: () => new Error('the queue is unbounded') }
 
 export type ConcurrencyLimiter = <T>(work: () => Promise<T>, signal?: AbortSignal) => Promise<T>
 
 /**
- * Lets `atOnce` through at a time, in the order in which they came; who gives up by `signal` leaves the queue. Past
- * `most` waiting, the next one is not let in, and what `full` makes is thrown.
+ * Runs at most `atOnce` at a time, in order of arrival; aborting `signal` leaves the queue. When more than `most` are
+ * waiting, throws the error that `full` creates.
  */
 export function concurrencyLimiter(
   atOnce: number,

@@ -1,6 +1,6 @@
 /**
- * Loads a package that not every install has. Throws an Error that names it, and what needs it, where it is not
- * installed.
+ * Loads an optional package. When it is not installed, throws an Error that names the package and the feature that
+ * needs it.
  */
 export async function optional<T>(name: string, need: string, load: () => Promise<T>): Promise<T> {
   try {

@@ -1,32 +1,30 @@
-/** Reports an outage once when it begins and once when it is over, however many requests run into it. */
+/** Reports an outage once when it begins and once when it ends, however many requests fail meanwhile. */
 import type { Clock } from './clock.ts'
 
 type Tell = (message: string, fields?: Record<string, unknown>) => void
 type Outage = { since: number; failures: number; isOpen: boolean; isLogged: boolean; alertedAt?: number }
 
 export type Outages = {
-  /** A failure of `subject`. Alerts for the first one of its reason. */
+  /** Records a failure of `subject`. Alerts on the first one with its reason. */
   failed(subject: string, failure: Failure): void
-  /** A success of `subject`: what was reported of it is over. */
+  /** Records a success of `subject`, which ends its outage. */
   worked(subject: string): void
 }
 
-/** `fields` are logged with the alert; `reason` tells one outage of a subject from another. */
+/** `fields` are logged with the alert; `reason` distinguishes outages of one subject. */
 export type Failure = {
   readonly reason: string
   readonly message: string
   readonly fields?: Record<string, unknown>
 }
 
-/**
- * Shortest time between two alerts of one subject and reason: failures that alternate with successes are one matter.
- */
+/** Minimum time between two alerts of one subject and reason, for failures that alternate with successes. */
 export const REPEAT_MS = 600_000
-/** Reasons come from outside, so they are bounded; those beyond are reported together. */
+/** Reasons come from outside, so their number is bounded; further ones are reported together. */
 const MAX_REASONS = 16
 const MAX_SUBJECTS = 1_000
 
-/** `over` is the message of the line that says that an outage is over. */
+/** `over` is the log message for the end of an outage. */
 export function outages({
   log,
   clock,

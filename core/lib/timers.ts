@@ -1,13 +1,10 @@
-/**
- * Deadlines of many pieces of work, on one timer: a timer and two signals for each would cost a chat answer more than
- * all else done for it.
- */
+/** Many deadlines on one timer: a timer and two signals for each would cost more than the rest of a chat answer. */
 import type { Clock } from './clock.ts'
 
 export type Deadlines = {
   /**
-   * Calls `late` once `ms` have passed, unless what it answers with is called first. Leaves no timer behind when
-   * nothing is pending.
+   * Calls `late` after `ms` unless the returned function is called first. Leaves no timer behind when nothing is
+   * pending.
    */
   after(ms: number, late: () => void): () => void
 }
@@ -15,8 +12,8 @@ export type Deadlines = {
 type Pending = { readonly at: number; readonly late: () => void }
 
 export function deadlines(clock: Clock): Deadlines {
-  // Slots, and no Set: one that lives long and sees much come and go keeps what has gone, for collections of young
-  // garbage, and triples their time.
+  // An array of slots rather than a Set: a long-lived Set with many changes retains deleted entries for the
+  // young-generation collector and triples its time.
   const slots: (Pending | undefined)[] = []
   const empty: number[] = []
   let sleeper: AbortController | undefined
@@ -56,7 +53,7 @@ export function deadlines(clock: Clock): Deadlines {
   }
 
   function wake(): void {
-    // A timer may be a little early, and what it was set for is due all the same.
+    // A timer may fire slightly early; what it was set for is due all the same.
     const now = Math.max(clock.now(), wakesAt)
     rest()
     const due: Pending[] = []
@@ -72,8 +69,8 @@ export function deadlines(clock: Clock): Deadlines {
 }
 
 /**
- * Deadlines of one length that are nearly always met, such as the arrival of a small body: they are checked together,
- * so each is told up to `everyMs` late, and none has a timer of its own.
+ * Deadlines of one length that are nearly always met, such as the arrival of a small body. They are checked together:
+ * each may fire up to `everyMs` late, and none has a timer of its own.
  */
 export function sharedDeadlines(
   clock: Clock,
@@ -114,8 +111,8 @@ export function sharedDeadlines(
 }
 
 /**
- * Runs `work` under a deadline. Its signal aborts when time is up, and the returned promise then rejects even if `work`
- * goes on.
+ * Runs `work` under a deadline. When time is up, its signal aborts and the returned promise rejects, even if `work`
+ * continues.
  */
 export async function within<T>(clock: Clock, ms: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const deadline = new AbortController()

@@ -1,4 +1,4 @@
-/** Every question that core asks of a chain. */
+/** The chain interface. */
 import type { Usdc } from '../x402/money.ts'
 import type { Receipt, Payment, Offer } from '../x402/protocol.ts'
 import type { Terms } from '../x402/offer.ts'
@@ -15,7 +15,7 @@ export type Refused = { kind: 'refused'; code: PaymentCode; reason: string }
 export type Unavailable = { kind: 'unavailable'; reason: string }
 
 /**
- * `purse` names what it is paid from, where that is not the payer's own balance of the asset: exposure is summed over
+ * `fundedBy` names the balance that pays, when it is not the payer's own balance of the asset: exposure is summed over
  * it.
  */
 export type Identity =
@@ -23,19 +23,16 @@ export type Identity =
   | Refused
   | Unavailable
 
-/** `block` is the block or slot that the balance was read in, by the count that receipts of the same chain use. */
+/** `block` is the block or slot of the balance, in the numbering of the chain's receipts. */
 export type Verdict = { kind: 'valid'; balance?: Usdc; asOf: number; block?: number } | Refused | Unavailable
 
 export type Settlement =
   | { kind: 'settled'; receipt: Receipt }
-  /**
-   * Promises that this call sent nothing, or that the authorization is dead. With a code, a fresh signature is what
-   * helps.
-   */
+  /** This attempt sent nothing, or the authorization is dead. With a code, a fresh signature helps. */
   | { kind: 'refused'; reason: string; code?: PaymentCode }
   /**
-   * This call sent nothing, for a reason that is ours to mend, such as a relayer without gas. The authorization is as
-   * good as before.
+   * This attempt sent nothing, for a reason on our side, such as a relayer without gas. The authorization is still
+   * good.
    */
   | Unavailable
   | { kind: 'unknown'; reason: string }
@@ -47,17 +44,20 @@ export type Fate =
   | { kind: 'unknown'; reason: string }
 
 /**
- * `no_gas`: the accounts that pay for settlements hold too little. `no_key`: other replicas hold every key. `clock`:
- * this process does not know the time well enough. `reason` is for the operator only.
+ * `no_gas`: the accounts that pay for settlements are low. `no_key`: other replicas hold every key. `clock`: the clock
+ * of this process is not trusted. `reason` is for the operator only.
  */
 export type Closed = { readonly code: 'no_gas' | 'no_key' | 'clock'; readonly reason: string }
 
-/** A wallet's signature over a text, which proves who asks and pays nothing. */
+/** A wallet's signature over a text, which proves its identity without paying. */
 export type Proof = { readonly wallet: string; readonly message: string; readonly signature: string }
 
-/** Five questions about money on one network (decision 19), and two about who somebody is and what he holds. */
+/** Five questions about money on one network (decision 19), and two about a wallet's identity and balance. */
 export interface Chain {
-  /** What an address holds of the asset that is asked for. Rejects where it cannot be read, or is no address there. */
+  /**
+   * Balance of an address in the asset that is asked for. Rejects when it cannot be read, or when the address is
+   * invalid.
+   */
   balance?(address: string, at: { signal: AbortSignal }): Promise<Usdc>
   /**
    * What it can be paid in, preferred first. Synchronous, from cache, never I/O. Empty until checked: no paid route
@@ -67,22 +67,21 @@ export interface Chain {
   /** Why it does not sell although it was checked; undefined while it sells. Synchronous, like `terms`. */
   closed?(now: number): Closed | undefined
   /**
-   * Whether the wallet has signed the message, in this chain's way. Absent where no client proves itself so. Never
+   * Whether the wallet has signed the message in this chain's scheme. Absent when no client uses such proofs. Never
    * rejects.
    */
   proves?(proof: Proof): Promise<boolean>
   /**
-   * Who signed, under which key; looks at signature, domain, asset and recipient only. No I/O for plain accounts. `now`
-   * dates what names no end itself.
+   * Identifies the signer and the authorization's key; checks only signature, domain, asset and recipient. No I/O for
+   * plain accounts. `now` dates authorizations that state no expiry.
    */
   identify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Identity>
-  /** Would it pay now? Moves no money. */
+  /** Whether it would pay now. Moves no money. */
   verify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Verdict>
   settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement>
   /**
-   * What became of it; `paid` needs our own transfer, `dead` means it can never move money. Monotone: paid and dead are
-   * final. `expiresAt`, as identify() told it first, spares a chain without nonces from looking further back than it
-   * can have moved any.
+   * The outcome of an authorization. `paid` requires our own transfer; `dead` means that it can never move money.
+   * Monotone: both are final. `expiresAt`, as identify() first returned it, bounds the search on chains without nonces.
    */
   fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal; expiresAt?: number }): Promise<Fate>
 }

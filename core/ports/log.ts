@@ -1,4 +1,4 @@
-/** What the operator is told. */
+/** The operator's log. */
 
 export interface Log {
   info(message: string, fields?: Record<string, unknown>): void

@@ -1,4 +1,4 @@
-/** Every interface to the outside world, a file each. */
+/** The interfaces to the outside world, a file each. */
 import type { Clock } from '../lib/clock.ts'
 import type { Chain } from './chain.ts'
 import type { Log } from './log.ts'
@@ -12,7 +12,7 @@ export type * from './log.ts'
 export type * from './objects.ts'
 export type * from './storage.ts'
 
-/** Everything that one gateway is wired to. */
+/** Everything that a gateway is wired to. */
 export type Ports = {
   readonly storage: Storage
   readonly objects: Objects
@@ -20,14 +20,14 @@ export type Ports = {
   readonly vendors: Vendors
   readonly clock: Clock
   readonly log: Log
-  /** Counts what is done; nobody counts where there is none. */
+  /** Metrics; optional. */
   readonly meter?: Meter
   /** Cryptographically strong bytes. */
   random(bytes: number): Uint8Array
   /**
-   * About how many tokens a text is. Linear in its length whatever the text, and lets other work run between slices.
+   * Estimates the number of tokens of a text. Takes linear time for any text, and yields to other work between slices.
    */
   countTokens(text: string): Promise<number>
-  /** Keeps work alive that no request waits for. */
+  /** Keeps background work alive after the reply. */
   background(work: Promise<unknown>): void
 }

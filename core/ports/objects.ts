@@ -1,35 +1,33 @@
-/** Where media bytes are kept. */
+/** Object storage for media. */
 
-/** Bytes of an object, both ends included. A negative `first` counts from the end; `last` may lie beyond it. */
+/** A byte range with both ends included. A negative `first` counts from the end; `last` may lie beyond it. */
 export type ByteRange = { readonly first: number; readonly last?: number }
 
 export type StoredObject = {
   readonly body: Uint8Array | ReadableStream<Uint8Array>
-  /** Of the whole object. */
+  /** Size of the whole object. */
   readonly size: number
   readonly type: string
   /**
-   * What `body` is of it, where a range was asked for; null, with no body, where no byte lies within. Absent: it is the
-   * whole.
+   * The returned part when a range was requested; null, without a body, when the range is empty. Absent: the whole
+   * object.
    */
   readonly part?: { readonly first: number; readonly last: number } | null
 }
 
-/** Media bytes under keys such as `images/2026-11-20/<id>-0.png`. What is put is never changed, only deleted. */
+/** Media under keys such as `images/2026-11-20/<id>-0.png`. Objects are never changed, only deleted. */
 export interface Objects {
   put(key: string, bytes: Uint8Array, type: string): Promise<void>
   /**
-   * Puts a stream without ever holding it whole. What breaks off leaves nothing under the key. Lets go of a body that
-   * it does not read to its end; `size` is what then lies under the key.
+   * Stores a stream without buffering it. An interrupted upload leaves nothing under the key. Cancels a body that it
+   * does not read to its end; `size` is the size of the object under the key.
    */
   putStream?(key: string, body: ReadableStream<Uint8Array>, type: string): Promise<{ readonly size: number }>
-  /** A store that knows no ranges answers with the whole. */
+  /** A store without range support returns the whole object. */
   get(key: string, range?: ByteRange): Promise<StoredObject | undefined>
-  /** Deletes an object. What is not there is deleted already; a key that no store takes is ignored. */
+  /** Deletes an object. Unknown objects and invalid keys are ignored. */
   delete(key: string): Promise<void>
-  /**
-   * Where anybody may fetch the object without the gateway; undefined, or absent, where only the gateway can serve it.
-   */
+  /** Public URL of the object; undefined, or absent, when only the gateway can serve it. */
   url?(key: string): string | undefined
 }
 

@@ -1,7 +1,6 @@
 /**
- * Every question that core asks of its storage.
- * Times are milliseconds since 1970 and come in as arguments; no adapter reads a clock to decide something.
- * Each verb's *answer* is atomic; no transaction, row or handle crosses a port.
+ * The storage interface. Times are milliseconds since 1970 and come in as arguments; no adapter reads a clock to decide
+ * something. The answer of each method is atomic; no transaction, row or handle crosses the interface.
  */
 import type { Usdc } from '../x402/money.ts'
 import type { Offer, Receipt, Payment } from '../x402/protocol.ts'
@@ -36,7 +35,7 @@ export type Call = {
   readonly authorization: string
   /** SHA-256 of method, path and body. A form is hashed by its fields, because its boundary is new each time. */
   readonly fingerprint: string
-  /** What the endpoint remembers of the request. */
+  /** The request fields that the endpoint stores. */
   readonly request: Json
   readonly createdAt: number
   readonly workStatus: WorkStatus
@@ -126,12 +125,12 @@ export type Cap = {
 }
 
 /**
- * How many calls of these endpoints, and worth how much together, a wallet that never settled one in this asset may
+ * How many calls of these endpoints, and worth how much in total, a wallet that never settled one in this asset may
  * have open.
  */
 export type NewWalletLimit = { readonly calls: number; readonly worth: Usdc; readonly endpoints: readonly string[] }
 
-/** Why a cap refuses, other than a balance that is too low. */
+/** Why a cap refuses, other than a low balance. */
 export type OverWhy = 'unreadable' | 'new_wallet'
 
 export type Opened =
@@ -139,7 +138,7 @@ export type Opened =
   | { kind: 'opened'; call: Call; atLimit?: true }
   /** The authorization already serves this call. */
   | { kind: 'replayed'; call: Call }
-  /** The payer's open calls, this one included, would come to `sum`, above the cap. */
+  /** With this call, the payer's open calls would total `sum`, above the cap. */
   | { kind: 'over'; sum: Usdc; why?: OverWhy }
 
 export type Claim =

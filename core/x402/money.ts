@@ -6,7 +6,7 @@ export type Dollars = { readonly num: bigint; readonly den: bigint }
 
 const MICRO = 1_000_000n
 
-/** Brands a count of micro-USDC. Throws on a negative one: nothing here ever costs less than nothing. */
+/** Brands a number of micro-USDC. Throws on a negative one: no price is below zero. */
 export function usdc(micro: bigint): Usdc {
   if (micro < 0n) throw new RangeError(`money cannot be negative: ${micro} micro-USDC`)
   return micro as Usdc
@@ -34,9 +34,7 @@ export function roundUp(amount: Dollars): Usdc {
   return usdc((amount.num * MICRO + amount.den - 1n) / amount.den)
 }
 
-/**
- * Prints US dollars with `decimals` places (six unless told, rounding half up), the form of `price.amount` on the wire.
- */
+/** Formats US dollars with `decimals` places, by default six, rounding half up: the form of `price.amount`. */
 export function print(amount: Usdc, decimals = 6): string {
   const unit = 10n ** BigInt(6 - decimals)
   const units = (amount + unit / 2n) / unit
@@ -45,7 +43,7 @@ export function print(amount: Usdc, decimals = 6): string {
   return `${digits.slice(0, -decimals)}.${digits.slice(-decimals)}`
 }
 
-/** Reads what the wire calls `amount`: canonical base units, 20 digits at most. Undefined when it is not that. */
+/** Parses an `amount`: canonical base units, at most 20 digits. Undefined for anything else. */
 export function parseAtomic(text: unknown): Usdc | undefined {
   if (typeof text !== 'string' || !/^(0|[1-9]\d{0,19})$/.test(text)) return undefined
   return BigInt(text) as Usdc

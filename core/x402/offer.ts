@@ -1,20 +1,20 @@
-/** What a gateway asks to be paid: its terms as offers, and the offer that a payment accepts. */
+/** Offers: the terms of a gateway at a price, and which offer a payment accepts. */
 import { type Offer, withoutHint } from './protocol.ts'
 import type { Usdc } from './money.ts'
 
 /**
- * What an offer needs beyond price and time. `minValiditySeconds` is the life that an authorization must still have
- * when it settles: an offer asks for so much more than its work takes.
+ * What an offer needs beside price and time. `minValiditySeconds` is the life that an authorization must still have
+ * when it is settled; it is added to the time that the work takes.
  */
 export type Terms = Pick<Offer, 'scheme' | 'network' | 'asset' | 'payTo'> & {
   extra: Record<string, unknown>
   minValiditySeconds?: number
 }
 
-/** What is asked for, and how long the signed authorization must live. */
+/** The price, and how long the signed authorization must live. */
 export type OfferTerms = { readonly amount: Usdc; readonly maxTimeoutSeconds: number }
 
-/** An authorization for it lives as long as the work takes, and beyond that as long as it must to settle. */
+/** An offer whose authorization lives as long as the work takes, plus the time that settlement needs. */
 export function offerOf(
   { scheme, network, asset, payTo, extra, minValiditySeconds = 0 }: Terms,
   { amount, maxTimeoutSeconds }: OfferTerms,
@@ -31,8 +31,8 @@ export function offerOf(
 }
 
 /**
- * Whether two offers are paid in the same way to the same one, whatever they ask. A fee payer that was replaced makes
- * another way.
+ * Whether two offers are paid the same way to the same recipient, whatever their amounts. A new fee payer makes a
+ * difference.
  */
 export function isSamePaymentMethod(one: Offer, other: Offer): boolean {
   const isSameWay = one.extra?.name === other.extra?.name && one.extra?.feePayer === other.extra?.feePayer
@@ -42,7 +42,7 @@ export function isSamePaymentMethod(one: Offer, other: Offer): boolean {
 export const withoutHints = (terms: readonly Terms[]): readonly Terms[] => terms.map(withoutHint)
 
 /**
- * Not deep equality: public clients echo other timeouts and extras (contract 1.18). The signature is judged, not the
+ * Not deep equality: public clients echo other timeouts and extras (contract 1.18). The signature is checked, not the
  * echo.
  */
 export function fits(offer: Pick<Offer, 'scheme' | 'network' | 'asset'>, accepted: Offer): boolean {
@@ -53,8 +53,8 @@ export function fits(offer: Pick<Offer, 'scheme' | 'network' | 'asset'>, accepte
   )
 }
 
-/** Why no offer of ours fits. */
+/** Says why no offer matches the payment. */
 export function notOnOffer(accepted: Offer, offers: readonly Offer[]): string {
   const name = ({ scheme, network, asset }: Offer) => `${scheme} on ${network} in ${asset}`.slice(0, 160)
-  return `the payment accepts ${name(accepted)}, but on offer is ${offers.map(name).join(', or ')}`
+  return `the payment accepts ${name(accepted)}, but this gateway offers ${offers.map(name).join(', or ')}`
 }

@@ -1,12 +1,12 @@
 /**
- * The x402 extension `payment-identifier`: one id, one request, one call (contract 1.43). How a payment carries the id.
+ * The x402 extension `payment-identifier`: one id, one request, one call (contract 1.43). Reads the id from a payment.
  */
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import { IDENTIFIER, Identifier, type Payment } from './protocol.ts'
 
 const isIdentifier = TypeCompiler.Compile(Identifier)
 
-/** Where a payment has it. */
+/** Where a payment carries it. */
 export const IDENTIFIER_FIELD = `extensions.${IDENTIFIER}.info.id`
 export const IDENTIFIER_RULE = 'must be 16 to 128 characters of A-Z, a-z, 0-9, _ and -'
 

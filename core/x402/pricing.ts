@@ -11,15 +11,15 @@ export function mediaPrice(rate: Dollars, n: number): Usdc {
   return roundUp(plus(withMargin(times(rate, BigInt(n))), FEE))
 }
 
-/** What one image costs with margin and without fee, as the model listing shows it. */
+/** The price of one image with margin and without fee, as the model listing shows it. */
 export const withMargin = (rate: Dollars): Dollars => times(rate, MEDIA_MARGIN)
 
-/** A flat price per call: what it says plus the fee, for example `0.01` is 0.011. */
+/** A flat price per call plus the fee: `0.01` is 0.011. */
 export function flatPrice(usd: string): Usdc {
   return roundUp(plus(dollars(usd), FEE))
 }
 
-/** A price by the piece: `usd` for each, and the fee once, for example `0.002` for 3 is 0.007. */
+/** A price per piece plus the fee once: `0.002` for 3 is 0.007. */
 export function piecePrice(usd: string, pieces: number): Usdc {
   return roundUp(plus(times(dollars(usd), BigInt(pieces)), FEE))
 }

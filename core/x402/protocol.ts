@@ -6,7 +6,7 @@ import { quoted } from '../lib/text.ts'
 /** The protocol version that Farebox speaks. */
 export const VERSION = 2
 
-/** Every header by which a payment may arrive; both carry the same v2 payload (contract 1.2). */
+/** Every header that may carry a payment; both carry the same v2 payload (contract 1.2). */
 export const PAYMENT_HEADERS = ['payment-signature', 'x-payment'] as const
 
 /** Response headers that a browser must be allowed to read. */
@@ -60,12 +60,12 @@ export const Payment = Type.Object({
 })
 export type Payment = Static<typeof Payment>
 
-/** The extension by which a buyer names a purchase, to be safe to repeat it (reference 6.3). */
+/** The extension by which a buyer names a purchase, to repeat it safely (reference 6.3). */
 export const IDENTIFIER = 'payment-identifier'
 export const Identifier = Type.String({ minLength: 16, maxLength: 128, pattern: '^[a-zA-Z0-9_-]+$' })
 
 /**
- * What every challenge declares in its body. Official clients echo what stands in its header, with or without an id.
+ * Declared in the body of every challenge. Official clients echo the declaration of the header, with or without an id.
  */
 const DECLARED = JSON.stringify({
   [IDENTIFIER]: {
@@ -76,19 +76,19 @@ const DECLARED = JSON.stringify({
     ),
   },
 }).slice(1, -1)
-/** The same in a header that has no room for the schema. Official clients read `info` alone. */
+/** The same for a header without room for the schema. Official clients read only `info`. */
 const DECLARED_BRIEFLY = JSON.stringify({ [IDENTIFIER]: { info: { required: false }, schema: {} } }).slice(1, -1)
 
 /**
- * Proof that money moved: the SettleResponse of the specification, as far as it is ours to keep. `block` is the block
- * or slot of the transaction, where known; it is kept, and not told.
+ * Proof that money moved: the SettleResponse of the specification, as far as we store it. `block` is the block or slot
+ * of the transaction, where known; it is stored and not sent to clients.
  */
 export type Receipt = { transaction: string; network: string; payer: string; amount: string; block?: number }
 
 /** The `bazaar` extension as JSON: as the body has it, and as headers have it. */
 export type Bazaar = { readonly whole: string; readonly brief: string }
 
-/** `bazaar` is the extension of that name (reference 6.1), and is no part of the resource. */
+/** `bazaar` is the extension of that name (reference 6.1); it is not part of the resource. */
 export type Resource = { url: string; description: string; mimeType: string; bazaar?: Bazaar | undefined }
 
 const isPayment = TypeCompiler.Compile(Payment)
@@ -101,14 +101,14 @@ export function encodeHeader(value: unknown): string {
 const encodeText = (text: string): string => (isAscii(text) ? btoa(text) : toBase64(new TextEncoder().encode(text)))
 
 /**
- * HTTP servers let about 16 KiB through; a longer header comes from a program that embeds core, and is not worth
- * reading.
+ * HTTP servers accept headers of about 16 KiB. A longer one can only come through an embedding program, and is not
+ * decoded.
  */
 const MAX_HEADER = 32_768
 
 export type Decoded = { ok: true; payment: Payment } | { ok: false; reason: string }
 
-/** Reads a payment header; liberal about the base64 alphabet, strict about the v2 shape. Never throws. */
+/** Decodes a payment header; lenient about the base64 alphabet, strict about the v2 shape. Never throws. */
 export function decodePayment(header: string): Decoded {
   if (header.length > MAX_HEADER)
     return { ok: false, reason: `the payment header is longer than ${MAX_HEADER} characters` }
@@ -131,26 +131,26 @@ function shapeProblem(value: unknown): string {
   return `the payment payload is malformed at ${first?.path || '/'}: ${first ? wrongField(first) : 'unknown shape'}`
 }
 
-/** What came, and what is expected in words: by the schema's description where it has one. */
+/** The value that came, and what is expected: the schema's description where it has one. */
 export function wrongField({ value, schema, message }: Pick<ValueError, 'value' | 'schema' | 'message'>): string {
   const allowed = schema.description ? `expected ${schema.description}` : message
   return `${allowed}; ${value === undefined ? 'it is missing' : `got ${ascii(quoted(value))}`}`
 }
 
 /**
- * Bytes of all headers of a 402, with its status line and as the server sends them: nginx forwards 4,096 unless it is
- * told otherwise (contract 1.5). The rest is what stands beside the values of every challenge at most: status line,
- * names, type, caching, a request id of 64, date and length.
+ * Maximum size of a 402's headers in bytes, status line included: nginx forwards 4,096 by default (contract 1.5). The
+ * second constant is what each challenge carries beside its values at most: status line, names, type, caching, a
+ * request id of 64, date and length.
  */
 export const MAX_HEADERS = 3_500
 const MAX_BESIDE = 400
-/** Longest `resource.url` where room is short, in characters; nothing is judged by it. */
+/** Longest `resource.url`, in characters, when room is short; nothing depends on it. */
 const SHORT_URL = 96
 
 /**
- * The three challenge headers and the mirrored body of a 402 (contract 1.3). The headers are equal where there is one
- * offer; of several, `payment-required` lists all, and the others carry the first `exact` one (contract 1.4). `beside`
- * is the size of what else the 402 carries.
+ * The three challenge headers and the mirrored body of a 402 (contract 1.3). With one offer the headers are equal; with
+ * several, `payment-required` lists all, and the others carry the first `exact` one (contract 1.4). `beside` is the
+ * size of the other headers of the 402.
  */
 export function challenge(
   offers: readonly Offer[],
@@ -159,7 +159,7 @@ export function challenge(
   beside = 0,
 ): Challenge {
   const error = typeof body.error === 'string' ? body.error : 'Payment Required'
-  // The hottest path of all: what stands in header and body is written out once, what never changes never.
+  // The hottest path: each part is serialized once, and constant parts never again.
   const accepts = JSON.stringify(offers)
   const begin = `{"x402Version":${VERSION},"error":${JSON.stringify(error)},"resource":`
   const parts = fitting(MAX_HEADERS - MAX_BESIDE - beside, { begin, resource, offers, accepts, bazaar: bazaar?.brief })
@@ -178,7 +178,7 @@ export function challenge(
   }
 }
 
-/** What `payment-required` says, and what the two others say. */
+/** The content of `payment-required`, and of the other two headers. */
 type HeaderParts = { readonly all: string; readonly one: string }
 type Telling = {
   readonly begin: string
@@ -189,10 +189,10 @@ type Telling = {
 }
 
 /**
- * The fullest way to tell it whose three headers take so many bytes. Indexers read the header alone, so `bazaar` stands
- * before the schema of the identifier, which no client reads. What goes first is what a signature does not need:
- * `bazaar`, that schema, the description, the end of a long URL, the hints of an offer; offers last of all, from the
- * end, down to one.
+ * The most complete challenge whose three headers fit into this many bytes. Indexers read only the header, so `bazaar`
+ * is kept longer than the identifier's schema, which no client reads, and the description. Then that schema, the
+ * description, the end of a long URL and the hints of an offer are dropped, none of which a signature needs; finally
+ * offers, from the last one down to one.
  */
 function fitting(room: number, { begin, resource, offers, accepts, bazaar }: Telling): HeaderParts {
   const { description: _, ...bare } = resource
@@ -226,11 +226,11 @@ function fitting(room: number, { begin, resource, offers, accepts, bazaar }: Tel
   }
 }
 
-/** What clients of the contract sign: they know one scheme. */
+/** The offer that clients of the contract sign: they know only one scheme. */
 const firstOf = (offers: readonly Offer[]): Offer | undefined =>
   offers.find(({ scheme }) => scheme === 'exact') ?? offers[0]
 
-/** What helps a client for seconds only (decision 65); documents that are written once leave it out. */
+/** Hints that help a client for seconds only (decision 65); documents that are written once leave them out. */
 const HINTS: ReadonlySet<string> = new Set(['recentBlockhash', 'lastValidBlockHeight'])
 
 export function withoutHint<T extends Pick<Offer, 'extra'>>(offer: T): T {
@@ -240,7 +240,7 @@ export function withoutHint<T extends Pick<Offer, 'extra'>>(offer: T): T {
     : offer
 }
 
-/** Characters of `encodeText`. */
+/** Length of the result of `encodeText`. */
 const encodedSize = (text: string): number =>
   4 * Math.ceil((isAscii(text) ? text.length : new TextEncoder().encode(text).length) / 3)
 
@@ -254,10 +254,10 @@ export function receiptHeaders({ block: _, ...receipt }: Receipt): Record<string
   }
 }
 
-/** Characters of a reason in a header; the body says all of it. */
+/** Maximum length of a reason in a header; the body has the full text. */
 const MAX_REASON = 96
 
-/** The PAYMENT-RESPONSE of a settlement that did not happen. */
+/** The PAYMENT-RESPONSE header of a failed settlement. */
 export function refusalHeaders(refusal: { reason: string; network: string; payer: string }): Record<string, string> {
   const { network, payer } = refusal
   const reason = refusal.reason.length > MAX_REASON ? `${refusal.reason.slice(0, MAX_REASON)}...` : refusal.reason
@@ -266,7 +266,7 @@ export function refusalHeaders(refusal: { reason: string; network: string; payer
 
 const isAscii = (text: string): boolean => /^[\x20-\x7e]*$/.test(text)
 
-/** UTF-8 behind base64, in either alphabet; undefined for anything else. */
+/** Decodes UTF-8 from base64 in either alphabet; undefined for anything else. */
 function textOf(base64: string): string | undefined {
   if (!/^[A-Za-z0-9+/_-]+={0,2}$/.test(base64)) return undefined
   try {
@@ -277,7 +277,7 @@ function textOf(base64: string): string | undefined {
   }
 }
 
-/** Public clients run `btoa` over what a 402 says (contract 1.10): no caller's character may break that. */
+/** Public clients call `btoa` on the content of a 402 (contract 1.10), which only accepts Latin-1. */
 export function ascii(text: string): string {
   return text.replace(/[^ -~]/g, '?')
 }

@@ -34,7 +34,7 @@ describe('a hidden endpoint', () => {
   })
 
   test('that does not exist is a mistake of who hides it', () => {
-    expect(() => kit({ hidden: ['teleport'] })).toThrow('there is no endpoint teleport to hide')
+    expect(() => kit({ hidden: ['teleport'] })).toThrow('hidden: there is no endpoint teleport')
   })
 })
 

@@ -130,7 +130,7 @@ async function step(task: Task, at: Replica, walk: Walk): Promise<void> {
   }
   const isGone = poll !== undefined && (heard.status === 404 || heard.status === 410)
   if (isGone) task.poll = undefined
-  // A picture that came to nothing is 500, and costs nothing; what nobody foresaw is 500 INTERNAL.
+  // A picture that came to nothing is 500, and costs nothing; an unexpected error is 500 INTERNAL.
   const isUnmade = heard.status === 500 && isJob(task) && typeof body.job_id === 'string'
   const isWeather = heard.status > 500 || heard.status === 429 || isGone || isUnmade
   if (!isWeather) task.oddities.push(`${heard.status} ${heard.text.slice(0, 300)}`)

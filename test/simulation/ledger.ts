@@ -20,7 +20,7 @@ export const LAWS = {
   oneAtATime: 'two settlements of a call are never under way at once',
   goneIsFree: 'who has gone before an inline settlement begins is not charged by it',
   onlyThePayer: 'nobody collects what another wallet ordered',
-  noSurprise: 'no request fails for a reason that nobody foresaw',
+  noSurprise: 'no request fails with an unexpected error',
   nothingGiven:
     'an answer that was read whole is paid, but for two of a wallet that never paid anything and took its money away',
 } as const
@@ -411,7 +411,7 @@ export function ledgerRows(world: World): Ledger {
 
     alerted(message, fields) {
       world.say(() => `alert: ${message}`)
-      if (!world.isFlaky && /nobody foresaw|background|storage fails/.test(message))
+      if (!world.isFlaky && /unexpected error|background|storage fails/.test(message))
         violate('noSurprise', `${message}: ${String(fields?.error)}`)
     },
 

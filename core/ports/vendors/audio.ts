@@ -1,13 +1,11 @@
-/** Who makes speech, sound effects and music. */
+/** The vendor interface for speech, sound effects and music. */
 import type { Dollars } from '../../x402/money.ts'
 
 export const AUDIO_KINDS = ['speech', 'sound-effects', 'music'] as const
 
 export type AudioKind = (typeof AUDIO_KINDS)[number]
 
-/**
- * Rates in US dollars: for 1,000 characters, for a second that is estimated from the text, or for what one call makes.
- */
+/** Rates in US dollars: per 1,000 characters, per second estimated from the text, or per call. */
 export type AudioBilling = {
   readonly mode: 'per_character' | 'per_second' | 'per_generation' | 'per_track'
   readonly rate: Dollars
@@ -20,13 +18,13 @@ export type AudioRow = {
   readonly aliases: readonly string[]
   readonly name: string
   readonly kind: AudioKind
-  /** The maker, as `owned_by` and as the source of a rate limit. */
+  /** The maker, for `owned_by` and as the source of a rate limit. */
   readonly maker: string
-  /** Which of the operator's vendors serves it, and what that vendor calls it. */
+  /** The operator's vendor that serves it, and the vendor's own id. */
   readonly vendor: string
   readonly upstream: string
   readonly billing: AudioBilling
-  /** Longest text. */
+  /** Longest text, in characters. */
   readonly maxCharacters: number
   /** Sold, but not listed. */
   readonly hidden?: boolean
@@ -36,7 +34,7 @@ export const AUDIO_FORMATS = ['mp3', 'opus', 'pcm', 'wav'] as const
 
 export type AudioFormat = (typeof AUDIO_FORMATS)[number]
 
-/** `model` is the vendor's own id, and so is `voice`. `speed` 1 is that of the voice itself. */
+/** `model` and `voice` are the vendor's own ids. `speed` 1 is the normal speed of the voice. */
 export type SpeechJob = {
   readonly model: string
   readonly text: string
@@ -45,7 +43,7 @@ export type SpeechJob = {
   readonly speed: number
 }
 
-/** The vendor chooses a length where none is said. */
+/** Without a length, the vendor chooses one. */
 export type SoundJob = {
   readonly model: string
   readonly text: string
@@ -54,7 +52,7 @@ export type SoundJob = {
   readonly promptInfluence?: number
 }
 
-/** Sung where it is not instrumental: these lyrics, or some that the vendor writes. `seconds` is a hint. */
+/** Vocal unless instrumental, with these lyrics or with some that the vendor writes. `seconds` is a hint. */
 export type MusicJob = {
   readonly model: string
   readonly prompt: string
@@ -64,9 +62,8 @@ export type MusicJob = {
 }
 
 /**
- * `url` is http(s), often short-lived, or a data URI. `sampleRate` is that of bare samples, which do not say it: 16
- * bits, little-endian, one channel. `credits` is what the vendor counted; `note` is for the buyer, where no model made
- * this.
+ * `url` is http(s), often short-lived, or a data URI. `sampleRate` describes raw samples: 16 bits, little-endian, one
+ * channel. `credits` is the vendor's usage count; `note` is for the buyer, when no model made this.
  */
 export type MadeAudio = {
   readonly url: string
@@ -86,17 +83,17 @@ export type Voice = {
 }
 
 /**
- * What buyers may call the voices: aliases in lower case with the vendor's own ids, the usual one first, and how its
- * other ids look.
+ * Voice names for buyers: aliases in lower case with the vendor's ids, the default first, and a pattern for its other
+ * ids.
  */
 export type VoiceNames = { readonly aliases: Readonly<Record<string, string>>; readonly ids: RegExp }
 
-/** Makes sounds. Throws an `ApiError` for what the caller should hear of; anything else reads as a failed call. */
+/** Makes sounds. Throws an `ApiError` with a text for the caller; any other error fails the call. */
 export interface AudioVendor {
-  /** What it makes, and in which formats, the usual one first; a kind that is not there it does not make. */
+  /** The kinds that it makes, each with its formats, the default first. */
   readonly makes: Readonly<Partial<Record<AudioKind, readonly AudioFormat[]>>>
   readonly voiceNames: VoiceNames
-  /** Most characters of a speech, where that is less than its row says. */
+  /** Longest speech in characters, when that is less than its row allows. */
   readonly maxCharacters?: number
   speak?(job: SpeechJob, at: { signal: AbortSignal }): Promise<MadeAudio>
   sound?(job: SoundJob, at: { signal: AbortSignal }): Promise<MadeAudio>

@@ -1,4 +1,4 @@
-/** Who makes images. */
+/** The vendor interface for images. */
 import type { Dollars } from '../../x402/money.ts'
 
 /** One image model for sale. */
@@ -7,15 +7,15 @@ export type ImageRow = {
   readonly id: string
   readonly aliases: readonly string[]
   readonly name: string
-  /** The maker, as `owned_by` and as the source of a rate limit. */
+  /** The maker, for `owned_by` and as the source of a rate limit. */
   readonly maker: string
-  /** Which of the operator's vendors serves it, and what that vendor calls it. */
+  /** The operator's vendor that serves it, and the vendor's own id. */
   readonly vendor: string
   readonly upstream: string
   readonly sizes: readonly ImageSize[]
-  /** How many sources it fuses, and whether it takes a mask; absent where it only generates. */
+  /** How many source images it takes, and whether it takes a mask; absent for models that only generate. */
   readonly edits?: { readonly maxImages: number; readonly mask: boolean }
-  /** The row that does the work instead, where an operator has redirected this one. */
+  /** The row that serves it instead, after an operator's redirect. */
   readonly servedBy?: string
   /** Sold, but not listed. */
   readonly hidden?: boolean
@@ -23,7 +23,7 @@ export type ImageRow = {
   readonly slow: boolean
 }
 
-/** One output size of an image model, in pixels, and its catalog rate for one image, before margin and fee. */
+/** One output size in pixels, and its catalog rate for one image, before margin and fee. */
 export type ImageSize = {
   readonly size: string
   readonly width: number
@@ -31,7 +31,7 @@ export type ImageSize = {
   readonly rate: Dollars
 }
 
-/** `model` is the vendor's own id; sizes are in pixels. */
+/** `model` is the vendor's id; sizes are in pixels. */
 export type ImageJob = {
   readonly model: string
   readonly prompt: string
@@ -43,12 +43,15 @@ export type ImageJob = {
 /** `url` is an http(s) URL, often short-lived, or a data URI. */
 export type MadeImage = { readonly url: string; readonly revisedPrompt?: string }
 
-/** `images` and `mask` are data URIs of recognized image bytes; the mask is a PNG of the first image's dimensions. */
+/**
+ * `images` and `mask` are data URIs of recognized image bytes; the mask is a PNG with the dimensions of the first
+ * image.
+ */
 export type ImageEdit = ImageJob & { readonly images: readonly string[]; readonly mask?: string }
 
-/** Makes images. Throws an `ApiError` for what the caller should hear of; anything else reads as a failed call. */
+/** Makes images. Throws an `ApiError` with a text for the caller; any other error fails the call. */
 export interface ImageVendor {
   generate(job: ImageJob, at: { signal: AbortSignal }): Promise<readonly MadeImage[]>
-  /** Absent where the vendor cannot edit. */
+  /** Absent when the vendor cannot edit. */
   edit?(job: ImageEdit, at: { signal: AbortSignal }): Promise<readonly MadeImage[]>
 }

@@ -1,13 +1,13 @@
-/** Who knows market prices. */
+/** The vendor interface for market prices. */
 
-/** A shelf of feeds: three classes, and a stock market by its country. */
+/** The markets: three asset classes, and stock markets by country. */
 export const STOCK_MARKETS = ['us', 'hk', 'jp', 'kr', 'gb', 'de', 'fr', 'nl', 'ie', 'lu', 'cn', 'ca'] as const
 
 export type StockMarket = (typeof STOCK_MARKETS)[number]
 
 export type MarketKind = 'crypto' | 'fx' | 'commodity' | StockMarket
 
-/** One thing that has a price. `symbol` is ours (contract 10.6); `key` is what its vendor calls it. */
+/** One priced instrument. `symbol` is ours (contract 10.6); `key` is its vendor's id. */
 export type Feed = {
   readonly symbol: string
   readonly description: string
@@ -16,7 +16,10 @@ export type Feed = {
   readonly key: string
 }
 
-/** Decimals as text; `publishTime` in unix seconds; `feedId` where it is of another feed, as that of a session. */
+/**
+ * Decimals as text; `publishTime` in unix seconds; `feedId` when the price comes from another feed, such as that of a
+ * session.
+ */
 export type Spot = {
   readonly price: string
   readonly confidence: string
@@ -41,18 +44,15 @@ export type Session = 'pre' | 'post' | 'on'
 
 export type Lane = 'paid' | 'free'
 
-/**
- * Prices and their history. Undefined where there is none for what was asked; throws an `ApiError` when the upstream is
- * away.
- */
+/** Prices and their history. Undefined when there is no data; throws an `ApiError` when the upstream is unavailable. */
 export interface MarketVendor {
   /** Its name in replies. */
   readonly source: string
   feeds(kind: MarketKind, at: { signal: AbortSignal }): Promise<readonly Feed[]>
   latest(feed: Feed, at: { session?: Session; signal: AbortSignal }): Promise<Spot | undefined>
   /**
-   * `from` and `to` in unix seconds, both within. Who pays says so: their questions never wait behind those that cost
-   * nothing.
+   * `from` and `to` in unix seconds, both inclusive. Paid requests are marked, so that they never wait behind free
+   * ones.
    */
   bars(
     feed: Feed,
@@ -60,7 +60,7 @@ export interface MarketVendor {
   ): Promise<readonly Bar[]>
 }
 
-/** A market that says at once what it has in memory and is still good: undefined where it must be asked. Never I/O. */
+/** Synchronous access to fresh data in memory: undefined when the vendor has to be asked. Never I/O. */
 export type CachedData = {
   readonly atHand: { feeds(kind: MarketKind): readonly Feed[] | undefined; latest(feed: Feed): Spot | undefined }
 }

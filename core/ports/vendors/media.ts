@@ -1,10 +1,10 @@
-/** Media, fetched from where a vendor or a caller has them. */
+/** Fetching media from a vendor or from a caller's URL. */
 
-/** How media are fetched. `foreign`: the URL is a caller's, for whom not even the operator's own hosts are called. */
+/** How media are fetched. `foreign`: the URL is a caller's, so that even the operator's own hosts are off limits. */
 export type Fetching = { readonly signal: AbortSignal; readonly maxBytes: number; readonly foreign?: boolean }
 
-/** What a URL leads to is nothing that could be given to anybody: not there, behind a key, or no media. */
+/** The URL leads to nothing that could be delivered: it does not exist, needs a key, or is no media. */
 export class NoMedia extends Error {}
 
-/** Media on its way: read once, never held whole. `size` in bytes where it is known. */
+/** A media file as a stream: read once, never buffered. `size` in bytes where known. */
 export type MediaStream = { readonly body: ReadableStream<Uint8Array>; readonly type: string; readonly size?: number }

@@ -1,7 +1,4 @@
-/**
- * Who makes what is sold: every vendor that core asks, a file for each product. Each throws an `ApiError` for what the
- * caller should hear of.
- */
+/** The vendor interfaces, a file for each product. Every vendor throws an `ApiError` with a text for the caller. */
 import type { AudioRow, AudioVendor } from './audio.ts'
 import type { ChatRow, ChatVendor } from './chat.ts'
 import type { ImageRow, ImageVendor } from './images.ts'
@@ -57,10 +54,10 @@ export interface Vendors {
   video?(row: VideoRow): VideoVendor | undefined
   audio?(row: AudioRow): AudioVendor | undefined
   /**
-   * Fetches what a URL points at, behind the private-address guard. Throws when it cannot, or past `maxBytes`; NoMedia
-   * where nobody could.
+   * Fetches a URL through the private-address guard. Throws when it fails or exceeds `maxBytes`, and NoMedia when no
+   * retry can help.
    */
   media(url: string, at: Fetching): Promise<{ bytes: Uint8Array; type: string }>
-  /** The same, read as it comes: for what is too large to be held. The body errors past `maxBytes`. */
+  /** The same as a stream, for files that are too large to buffer. The body errors beyond `maxBytes`. */
   stream?(url: string, at: Fetching): Promise<MediaStream>
 }

@@ -1,9 +1,8 @@
-/** Who places phone calls, and who rents numbers. */
+/** The vendor interfaces for phone calls and phone numbers. */
 import type { Fields } from '../../lib/json.ts'
 
 /**
- * A call to a person, by a voice. `from` and `to` are E.164; times in minutes and milliseconds, as the endpoint has
- * them.
+ * A phone call by an AI voice. `from` and `to` are E.164; times are in minutes and milliseconds, as in the endpoint.
  */
 export type Ringing = {
   readonly to: string
@@ -20,42 +19,40 @@ export type Ringing = {
 }
 
 /**
- * Rings people up. A failure after which it is not known whether somebody is rung is a `TimeoutError` or
- * UPSTREAM_FAILED; any other `ApiError` rang nobody.
+ * Places phone calls. A `TimeoutError` or UPSTREAM_FAILED means that the call may have been placed; after any other
+ * `ApiError` it was not.
  */
 export interface VoiceVendor {
-  /** Resolves when the call is accepted for dialing; `handle` finds it from any process. Sent once. */
+  /** Resolves when the call is accepted for dialing; `handle` finds it from any process. Never retried. */
   ring(call: Ringing, at: { signal: AbortSignal }): Promise<{ readonly handle: string }>
-  /** The vendor's own record of a call; undefined where it knows none. */
+  /** The vendor's record of a call; undefined when it has none. */
   callStatus(handle: string, at: { signal: AbortSignal }): Promise<Fields | undefined>
 }
 
 /**
- * A number that the operator rents, `id` by its carrier; `order` is what it was bought under, '' where that was not by
- * us.
+ * A number that the operator rents. `id` is its carrier's; `order` is the name it was bought under, '' when we did not
+ * buy it.
  */
 export type Line = { readonly number: string; readonly id: string; readonly order: string }
 
-/** Knows about phone numbers, and rents them. Throws an `ApiError` for what the caller should hear of. */
+/** Looks up and rents phone numbers. Throws an `ApiError` with a text for the caller. */
 export interface PhoneVendor {
   /**
-   * Where numbers are rented, ISO 3166: what one costs its operator differs by country, and its price here does not.
+   * Countries in which numbers are rented, ISO 3166. The operator's cost differs by country, and the price here does
+   * not.
    */
   readonly countries: readonly string[]
-  /** The carrier's record as it came, JSON as text. */
+  /** The carrier's record as raw JSON text. */
   lookup(number: string, about: 'carrier' | 'fraud', at: { signal: AbortSignal }): Promise<string>
-  /**
-   * Buys one number under this order, or finds the one that was bought under it before. Undefined where there is none
-   * to be had.
-   */
+  /** Buys one number under this order, or returns the one bought under it before. Undefined when none is available. */
   buy(
     wanted: { readonly country: string; readonly areaCode?: string; readonly order: string },
     at: { signal: AbortSignal },
   ): Promise<Line | undefined>
-  /** Whether the operator still has it. */
+  /** Whether the operator still rents it. */
   has(id: string, at: { signal: AbortSignal }): Promise<boolean>
-  /** Gives it back; one that has gone already is given back. */
+  /** Releases it. Releasing twice is not an error. */
   release(id: string, at: { signal: AbortSignal }): Promise<void>
-  /** All that were bought under an order. */
+  /** All numbers that were bought under an order. */
   lines(at: { signal: AbortSignal }): Promise<readonly Line[]>
 }

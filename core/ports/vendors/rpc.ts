@@ -1,7 +1,7 @@
-/** The operator's nodes. */
+/** The vendor interface for blockchain nodes. */
 import type { Json } from '../../lib/json.ts'
 
-/** One call of JSON-RPC 2.0, and what a node says to it or to a list of them. */
+/** One JSON-RPC 2.0 call, and a node's reply to one call or to a batch. */
 export type RpcCall = {
   readonly jsonrpc: '2.0'
   readonly id: string | number
@@ -12,11 +12,10 @@ export type RpcCall = {
 export type RpcAnswer = { readonly text: string; readonly isCached: boolean }
 
 /**
- * The operator's nodes. Throws an `ApiError` UPSTREAM_FAILED where there is no answer, or only one that the node is at
- * fault for.
+ * The operator's nodes. Throws an `ApiError` UPSTREAM_FAILED when there is no answer, or when the node itself failed.
  */
 export interface RpcVendor {
-  /** Networks that there is a node of, by slug. */
+  /** Networks with a node, by slug. */
   readonly networks: readonly string[]
   ask(network: string, calls: RpcCall | readonly RpcCall[], at: { signal: AbortSignal }): Promise<RpcAnswer>
 }

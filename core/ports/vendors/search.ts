@@ -1,7 +1,7 @@
-/** Who searches the web. */
+/** The vendor interfaces for web search. */
 import type { Fields } from '../../lib/json.ts'
 
-/** What a search is asked for (contract 9.3). Dates are YYYY-MM-DD. */
+/** A search request (contract 9.3). Dates are YYYY-MM-DD. */
 export type SearchJob = {
   readonly query: string
   readonly sources: readonly ('web' | 'news')[]
@@ -10,7 +10,7 @@ export type SearchJob = {
   readonly toDate?: string
 }
 
-/** `citations` in the order in which they are cited; `sourcesUsed` where the upstream reports it. */
+/** `citations` in citation order; `sourcesUsed` when the upstream reports it. */
 export type SearchAnswer = {
   readonly summary: string
   readonly citations: readonly string[]
@@ -18,18 +18,15 @@ export type SearchAnswer = {
   readonly model: string
 }
 
-/** Searches the live web. Throws an `ApiError` for what the caller should hear of. */
+/** Searches the live web. Throws an `ApiError` with a text for the caller. */
 export interface SearchVendor {
   search(job: SearchJob, at: { signal: AbortSignal }): Promise<SearchAnswer>
 }
 
-/** What the web can be asked for, each in the words of its endpoint. */
+/** The kinds of questions, named after their endpoints. */
 export type WebQuestion = 'search' | 'find-similar' | 'answer' | 'contents'
 
-/**
- * Searches the web and reads its pages. Answers, like all that is passed on, with JSON as text: its numbers are not
- * ours to round.
- */
+/** Searches the web and reads its pages. Returns raw JSON text, because its numbers must not be rounded. */
 export interface WebSearchVendor {
   ask(question: WebQuestion, order: Fields, at: { signal: AbortSignal }): Promise<string>
 }

@@ -1,7 +1,7 @@
-/** Who quotes swaps. */
+/** The vendor interface for swap quotes. */
 import type { Json } from '../../lib/json.ts'
 
-/** One call of the swap aggregator: `path` under its root, `query` with its question mark or ''. */
+/** One request to the swap aggregator: `path` below its root, `query` with its question mark, or ''. */
 export type SwapCall = {
   readonly method: 'GET' | 'POST'
   readonly path: string
@@ -10,22 +10,22 @@ export type SwapCall = {
 }
 
 /**
- * `text` is the JSON as it came, for its numbers are not ours to round; `body` the same, parsed, or null where it was
- * none.
+ * `text` is the raw JSON, because its numbers must not be rounded; `body` the same, parsed, or null when it is not
+ * JSON.
  */
 export type SwapAnswer = {
   readonly status: number
   readonly text: string
   readonly body: Json
-  /** As the upstream wrote it. */ readonly retryAfter?: string
+  readonly retryAfter?: string
 }
 
 /**
- * The aggregator's own answer, whatever its status. Throws an `ApiError` UPSTREAM_TIMEOUT or MODEL_UNAVAILABLE where
+ * Returns the aggregator's reply, whatever its status. Throws an `ApiError` UPSTREAM_TIMEOUT or MODEL_UNAVAILABLE when
  * there is none.
  */
 export interface SwapVendor {
   call(call: SwapCall, at: { signal: AbortSignal }): Promise<SwapAnswer>
-  /** Where the affiliate fee goes: the treasury, as an address. */
+  /** Recipient of the affiliate fee: the treasury address. */
   readonly feeRecipient: string
 }

@@ -1,4 +1,4 @@
-/** Who makes videos. */
+/** The vendor interface for videos. */
 import type { Dollars } from '../../x402/money.ts'
 import type { MediaStream } from './media.ts'
 
@@ -6,16 +6,16 @@ import type { MediaStream } from './media.ts'
 export type VideoBilling =
   /** US dollars per second, times 1.05. */
   | { readonly mode: 'per_second_with_margin'; readonly rate: Dollars }
-  /** US dollars per second by resolution, without margin, and a flat amount for each generation. */
+  /** US dollars per second by resolution without margin, plus a flat amount per generation. */
   | {
       readonly mode: 'per_second_by_tier'
       readonly tiers: Readonly<Record<string, Dollars>>
       readonly perGeneration: Dollars
     }
-  /** US dollars for a million tokens; tokens follow from seconds and resolution. */
+  /** US dollars per million tokens, which are computed from seconds and resolution. */
   | { readonly mode: 'per_token'; readonly rate: Dollars }
 
-/** How long a clip may be, in whole seconds: a range, or the only lengths there are. */
+/** Allowed lengths in whole seconds: a range, or a list. */
 export type VideoSeconds = {
   readonly min: number
   readonly max: number
@@ -29,22 +29,22 @@ export type VideoRow = {
   readonly id: string
   readonly aliases: readonly string[]
   readonly name: string
-  /** The maker, as `owned_by` and as the source of a rate limit. */
+  /** The maker, for `owned_by` and as the source of a rate limit. */
   readonly maker: string
-  /** Which of the operator's vendors serves it, and what that vendor calls it. */
+  /** The operator's vendor that serves it, and the vendor's own id. */
   readonly vendor: string
   readonly upstream: string
-  /** Whose rules it follows: what is honored, ignored or refused (contract 12.18). */
+  /** The model family, which decides what is honored, ignored or refused (contract 12.18). */
   readonly family: 'c' | 'e' | 'f'
   readonly seconds: VideoSeconds
   /** Lowest first. */
   readonly resolutions: readonly string[]
   readonly usualResolution: string
-  /** A resolution above its highest is accepted, and rendered and billed as its highest (contract 12.16). */
+  /** A resolution above the highest is accepted, and rendered and billed as the highest (contract 12.16). */
   readonly capsResolution?: boolean
-  /** Aspect ratios that it honors; family F ignores them. */
+  /** Aspect ratios that it supports; family F ignores them. */
   readonly ratios: readonly string[]
-  /** Whether a clip may have sound, a last frame may be given, references and enrolled characters may be used. */
+  /** Whether it supports sound, a last frame, references, and enrolled characters. */
   readonly audio: boolean
   readonly lastFrame: boolean
   readonly references: boolean
@@ -52,15 +52,15 @@ export type VideoRow = {
   readonly billing: VideoBilling
   /** Sold, but not listed. */
   readonly hidden?: boolean
-  /** No longer sold: an order for it reads like one for an unknown model. */
+  /** No longer sold: an order for it is treated like one for an unknown model. */
   readonly retired?: boolean
-  /** The row that does the work instead, where an operator has redirected this one. */
+  /** The row that serves it instead, after an operator's redirect. */
   readonly servedBy?: string
 }
 
 /**
- * One video to make. Media are http(s) URLs, or data URIs where their vendor takes them; `asset` is the vendor's own id
- * of an enrolled character.
+ * One video to make. Media are http(s) URLs, or data URIs where the vendor takes them; `asset` is the vendor's id of an
+ * enrolled character.
  */
 export type VideoJob = {
   readonly model: string
@@ -81,10 +81,10 @@ export type VideoJob = {
   readonly returnLastFrame?: boolean
 }
 
-/** Where a job stands at its vendor. `done` and `failed` are final, whatever the vendor says afterwards. */
+/** State of a job at its vendor. `done` and `failed` are final. */
 export type VideoState =
   | { readonly kind: 'running'; readonly status: 'queued' | 'in_progress'; readonly progress?: number }
-  /** `url` is http(s), often short-lived, or a data URI; absent where the clip has to be asked for with `clip`. */
+  /** `url` is http(s), often short-lived, or a data URI; absent when the clip has to be fetched with `clip`. */
   | {
       readonly kind: 'done'
       readonly url?: string
@@ -93,15 +93,15 @@ export type VideoState =
       readonly tokens?: number
       readonly requestId?: string
     }
-  /** `reason` is for the buyer, in our words. */
+  /** `reason` is our text for the buyer. */
   | { readonly kind: 'failed'; readonly reason: string; readonly code?: 'output_audio_moderation' | 'content_policy' }
 
-/** Makes videos, over minutes and at the vendor's place. Throws an `ApiError` for what the caller should hear of. */
+/** Makes videos as jobs that run at the vendor for minutes. Throws an `ApiError` with a text for the caller. */
 export interface VideoVendor {
-  /** Resolves when the vendor has taken the job; `handle` finds it from any process, for days. */
+  /** Resolves when the vendor has accepted the job; `handle` finds it from any process, for days. */
   submit(job: VideoJob, at: { signal: AbortSignal }): Promise<{ readonly handle: string }>
-  /** Throws where the vendor cannot be asked just now: the job goes on. */
+  /** Throws when the vendor cannot be reached: the job continues. */
   pollUpstream(handle: string, at: { signal: AbortSignal }): Promise<VideoState>
-  /** The bytes of a finished clip that has no public URL. */
+  /** Reads a finished clip that has no public URL. */
   clip?(handle: string, at: { signal: AbortSignal }): Promise<MediaStream>
 }

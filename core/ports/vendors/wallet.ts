@@ -1,6 +1,6 @@
-/** Who fills wallets. */
+/** The vendor interfaces for funding wallets. */
 
-/** Makes links by which a wallet is filled with bought money. */
+/** Creates on-ramp links, which fund a wallet with purchased money. */
 export interface OnrampVendor {
   link(
     wanted: { readonly address: string; readonly network: string; readonly asset: string; readonly ip: string },
@@ -8,10 +8,10 @@ export interface OnrampVendor {
   ): Promise<string>
 }
 
-/** Takes deposits for accounts at a prediction market. */
+/** Accepts deposits for accounts at a prediction market. */
 export interface BridgeVendor {
-  /** Those that it takes deposits on, CAIP-2. */
+  /** Networks on which it accepts deposits, CAIP-2. */
   readonly networks: readonly string[]
-  /** Where deposits for an account are to be sent, in lower case. */
+  /** The deposit address of an account, in lower case. */
   depositAddress(account: string, at: { signal: AbortSignal }): Promise<string>
 }

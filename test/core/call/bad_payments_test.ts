@@ -63,7 +63,7 @@ const strangers: readonly Bad[] = [
   {
     name: 'of another scheme',
     code: 'PAYMENT_INVALID',
-    reason: /accepts upto on .* but on offer is exact/,
+    reason: /accepts upto on .* but this gateway offers exact/,
     make: accepting({ scheme: 'upto' }),
   },
   {

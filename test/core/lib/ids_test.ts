@@ -77,6 +77,6 @@ describe('seals', () => {
   })
 
   test('sealing without a key throws', () => {
-    expect(() => signQuery('/p', query, [])).toThrow('sealing needs a key')
+    expect(() => signQuery('/p', query, [])).toThrow('signing needs a key')
   })
 })

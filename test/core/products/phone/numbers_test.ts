@@ -416,5 +416,5 @@ test('a gateway that rents no numbers leaves the chore to those that do', async 
   await kit({ wrap }).gateway.maintain()
   expect(requests).toEqual([])
   await farebox(undefined, { wrap }).gateway.maintain()
-  expect(requests).toEqual(['chore:phone.numbers.buy'])
+  expect(requests).toEqual(['task:phone.numbers.buy'])
 })
