@@ -190,7 +190,8 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
       const response = await send(attempt, { signal: controller.signal, once })
       if (!response.ok) throw errorFrom(await readErrorReply(response), classify, model)
       const taken = await read(response, controller)
-      for (const subject of new Set([model, ''])) refusing.worked(subject)
+      refusing.worked(model)
+      if (model !== '') refusing.worked('')
       return taken
     }
     try {

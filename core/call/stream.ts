@@ -48,7 +48,16 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   return { serveFree, serve, cancel, drain: () => streaming.open.forEach((end) => end()) }
 
   async function serveFree(endpoint: Streamed, input: unknown, requestContext: RequestContext): Promise<Reply> {
-    const answer = await ask(endpoint, { id: newSecret(ports.random), input, payer: null, signal: requestContext.gone })
+    let id: string | undefined
+    const order = {
+      get id() {
+        return (id ??= newSecret(ports.random))
+      },
+      input,
+      payer: null,
+      signal: requestContext.gone,
+    }
+    const answer = await ask(endpoint, order)
     if (answer.kind === 'whole') return json(200, answer.body, { 'cache-control': 'no-store', ...answer.headers })
     return streamReply(streaming, { stream: answer.stream, headers: answer.headers, errorFormat: endpoint.errorFormat })
   }
@@ -136,9 +145,10 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
    */
   async function ask(
     endpoint: Streamed,
-    { signal, ...order }: Pick<StreamedOrder<unknown>, 'id' | 'input' | 'payer' | 'signal'>,
+    order: Pick<StreamedOrder<unknown>, 'id' | 'input' | 'payer' | 'signal'>,
     ms = timeouts.answerMs,
   ): Promise<Answer> {
+    const { input, payer, signal } = order
     let isLate = false
     const stop = new AbortController()
     let leave = () => {}
@@ -155,7 +165,21 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
           stop.abort((isLate = true))
           reject(new Error(`no answer within ${ms} ms`))
         })
-        endpoint.answer({ ...order, catalog, vendors, countTokens, clock, log, signal: stop.signal }).then((answer) => {
+        const asked: StreamedOrder<unknown> = {
+          // Few formats have it in their answers, and it costs random bytes.
+          get id() {
+            return order.id
+          },
+          input,
+          payer,
+          catalog,
+          vendors,
+          countTokens,
+          clock,
+          log,
+          signal: stop.signal,
+        }
+        endpoint.answer(asked).then((answer) => {
           // Cancel a stream that arrives after the caller has stopped waiting.
           if (stop.signal.aborted && answer.kind === 'stream') answer.stream.cancel()
           resolve(answer)

@@ -39,12 +39,18 @@ export function writeOrder(
   { parameters = {}, overrides = {} }: ImageVendorConfig,
   { usual = {}, order }: { usual?: Fields; order: Fields },
 ): Fields {
-  return [usual, parameters, order, overrides].reduce(merge, {})
+  return [usual, parameters, order, overrides].filter(hasMembers).reduce(merge, {})
+}
+
+const hasMembers = (fields: Fields): boolean => {
+  for (const _ in fields) return true
+  return false
 }
 
 function merge(below: Fields, above: Fields): Fields {
   const merged: Record<string, Json> = { ...below }
-  for (const [name, value] of Object.entries(above)) {
+  for (const name of Object.keys(above)) {
+    const value = above[name] as Json
     const under = merged[name]
     if (value === null) delete merged[name]
     else merged[name] = isFields(under) && isFields(value) ? merge(under, value) : value

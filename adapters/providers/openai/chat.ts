@@ -133,8 +133,10 @@ function plain(message: Fields, drops: ReadonlySet<string>): Fields {
   const { content, tool_calls, content_before_tools: before } = message
   const isSilent = content === '' || content === null || content === undefined
   const text = isSilent && typeof before === 'string' && before !== '' ? before : content
+  const own = without(message, drops)
+  if (text === content && !Array.isArray(text) && tool_calls === undefined) return own
   return {
-    ...without(message, drops),
+    ...own,
     ...(text !== undefined && { content: eachOf(text, (part) => without(part, drops)) }),
     ...(tool_calls !== undefined && { tool_calls: eachOf(tool_calls, (call) => without(call, drops)) }),
   }
@@ -150,8 +152,11 @@ const eachOf = (list: Json, change: (entry: Fields) => Fields): Json =>
   Array.isArray(list) ? list.map((entry: Json) => (isFields(entry) ? change(entry) : entry)) : list
 
 function without(entry: Fields, names: ReadonlySet<string>): Fields {
-  const entries = Object.entries(entry).filter(([name]) => !names.has(name))
-  return entries.length === Object.keys(entry).length ? entry : Object.fromEntries(entries)
+  for (const dropped in entry) {
+    if (!names.has(dropped)) continue
+    return Object.fromEntries(Object.entries(entry).filter(([name]) => !names.has(name)))
+  }
+  return entry
 }
 
 const callerPath = (path: string): string => path.replace(/^max_completion_tokens$/, 'max_tokens')

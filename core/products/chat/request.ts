@@ -212,14 +212,18 @@ export function invalidParameter(param: string, message: string): ApiError {
 }
 
 /** Checks the numbers of the quote. Chat's schema covers them, but those of the other APIs do not cover all. */
-export function checkCounts({ max_tokens, max_completion_tokens, n }: Fields): void {
-  for (const [name, count] of Object.entries({ max_tokens, max_completion_tokens, n })) {
+export function checkCounts(body: Fields): void {
+  for (const name of COUNTS) {
+    const count = body[name]
     if (count === undefined || count === null) continue
     if (!Number.isSafeInteger(count) || (count as number) < 1)
       throw refused(name, `must be an integer of at least 1, got ${quoted(count)}`)
   }
+  const { n } = body
   if (typeof n === 'number' && n > MAX_ANSWERS) throw refused('n', `must be at most ${MAX_ANSWERS}, got ${n}`)
 }
+
+const COUNTS = ['max_tokens', 'max_completion_tokens', 'n'] as const
 
 // ── the rules of a model ────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -300,7 +300,7 @@ const listedRows = ({ catalog }: Offering, fits: (row: ChatRow) => boolean): rea
 const isPaid = ({ billing }: ChatRow): boolean => billing.mode !== 'free'
 
 export function isServed(input: ChatInput, offering: Offering): boolean {
-  return offering.vendors.chat(input.row) !== undefined || candidatesFor(input, offering).length > 0
+  return offering.vendors.chat(input.row) !== undefined || candidatesFor(input, offering).next().done !== true
 }
 
 export const requestRecord = ({ row }: ChatInput) => ({ model: row.id, request: { model: row.id } })
@@ -315,8 +315,13 @@ export type Translation = {
 
 type Candidate = { readonly row: ChatRow; readonly vendor: ChatVendor }
 
-/** The row and its fallbacks, limited to those that are available, hold the prompt and read its parts. */
-function candidatesFor({ row, promptTokens, chat }: ChatInput, { catalog, vendors }: Offering): readonly Candidate[] {
+/**
+ * The row and its fallbacks, limited to those that are available, hold the prompt and read its parts. A fallback is
+ * judged when the model before it has failed.
+ */
+function* candidatesFor({ row, promptTokens, chat }: ChatInput, { catalog, vendors }: Offering): Generator<Candidate> {
+  const own = vendors.chat(row)
+  if (own) yield { row, vendor: own }
   const isAble = (other: ChatRow) =>
     answersOf(chat) === 1 ||
     supportsMultipleAnswers(chat, { row: other, format: 'chat', providerFormat: vendors.chat(other)?.format })
@@ -325,11 +330,11 @@ function candidatesFor({ row, promptTokens, chat }: ChatInput, { catalog, vendor
     readsAll(other, chat) &&
     stopsIn(chat.stop).length <= (other.maxStops ?? Number.POSITIVE_INFINITY) &&
     isAble(other)
-  const rows = [row, ...(row.fallbacks ?? []).flatMap((id) => catalog.chat.get(id) ?? []).filter(isFit)]
-  return rows.flatMap((candidate) => {
-    const vendor = vendors.chat(candidate)
-    return vendor ? [{ row: candidate, vendor }] : []
-  })
+  for (const id of row.fallbacks ?? []) {
+    const other = catalog.chat.get(id)
+    const vendor = other && isFit(other) ? vendors.chat(other) : undefined
+    if (other && vendor) yield { row: other, vendor }
+  }
 }
 
 /** Calls the model, and its fallbacks in order while each is unavailable. */
@@ -339,7 +344,8 @@ export async function answerChat(
 ): Promise<Answer> {
   const { input, log } = order
   const candidates = candidatesFor(input, order)
-  for (const [index, candidate] of candidates.entries()) {
+  for (let next = candidates.next(); !next.done;) {
+    const candidate = next.value
     try {
       const answer = await askModel(candidate, order, translation(candidate.row))
       return {
@@ -347,11 +353,11 @@ export async function answerChat(
         headers: { ...answer.headers, ...input.headers, ...servedByHeaders(input.row, candidate.row) },
       }
     } catch (error) {
-      const isLast = index === candidates.length - 1
-      if (isLast || order.signal.aborted || !isModelUnavailable(error)) throw error
+      next = candidates.next()
+      if (next.done || order.signal.aborted || !isModelUnavailable(error)) throw error
       log.warn('model unavailable, trying its fallback', {
         model: candidate.row.id,
-        fallback: candidates[index + 1]?.row.id,
+        fallback: next.value.row.id,
         error: (error as Error).message,
       })
     }

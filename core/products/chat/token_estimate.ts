@@ -98,6 +98,8 @@ type MessageContent = { readonly text: string; readonly images: number; readonly
 function readMessage(message: Json, costOf: (image: Image) => number): MessageContent {
   if (!isFields(message)) return { text: jsonOf(message), images: 0, attachments: 0 }
   const { content = null, reasoning_content: reasoning, reasoning_blocks: blocks, name, tool_calls: calls } = message
+  const isText = typeof content === 'string' && name === undefined && calls === undefined
+  if (isText && reasoning === undefined && blocks === undefined) return { text: content, images: 0, attachments: 0 }
   const texts: string[] = []
   let images = 0
   let attachments = listOf(blocks).reduce(
@@ -134,6 +136,7 @@ function imageOf(part: Json): Image | undefined {
 
 /** `tools`, and the `functions` of older clients. */
 function toolsText({ tools, functions }: Fields): string {
+  if (tools === undefined && functions === undefined) return ''
   return [tools, functions].map((list) => (Array.isArray(list) && list.length === 0 ? '' : textOrJson(list))).join('')
 }
 

@@ -30,10 +30,11 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
   route: MODEL_ROUTING,
   provider: MODEL_ROUTING,
 }
+const UNSUPPORTED_NAMES = Object.keys(UNSUPPORTED)
 
 /** Members of a request in any format. Throws INVALID_PARAMETER. */
 export function checkExtras(body: Fields): void {
-  for (const [name, why] of Object.entries(UNSUPPORTED)) if (isSet(body[name])) throw invalidParameter(name, why)
+  for (const name of UNSUPPORTED_NAMES) if (isSet(body[name])) throw invalidParameter(name, UNSUPPORTED[name] ?? '')
   if (isSet(body.speed) && body.speed !== 'standard')
     throw invalidParameter('speed', 'must be standard; the fast mode costs more than the quote.')
   const { modalities } = body

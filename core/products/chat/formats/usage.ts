@@ -7,6 +7,7 @@ import { type Json, type Fields, fieldsOf } from '../../../lib/json.ts'
  * are kept. Idempotent.
  */
 export function usageOf(usage: Fields): Fields {
+  if (isPlain(usage)) return usage
   const {
     prompt_tokens,
     completion_tokens,
@@ -45,12 +46,25 @@ export function usageOf(usage: Fields): Fields {
   }
 }
 
+const COUNTS: ReadonlySet<string> = new Set(['prompt_tokens', 'completion_tokens', 'total_tokens'])
+
+/** Whether usage has the three counts, which add up, and nothing else: there is nothing to normalize. */
+function isPlain(usage: Fields): boolean {
+  const { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total } = usage
+  if (!Number.isSafeInteger(prompt) || !Number.isSafeInteger(completion)) return false
+  if ((prompt as number) <= 0 || (completion as number) < 0) return false
+  if (total !== (prompt as number) + (completion as number)) return false
+  for (const name in usage) if (!COUNTS.has(name)) return false
+  return true
+}
+
 /** Whether a vendor has counted anything. */
 export const isCounted = (usage: Fields | undefined): usage is Fields =>
   usage !== undefined && first(usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) > 0
 
 /** Usage without its count of reasoning, which is part of `completion_tokens`. */
 export function withoutReasoningTokens(usage: Fields): Fields {
+  if (usage.completion_tokens_details === undefined) return usage
   const { completion_tokens_details, ...rest } = usage
   const { reasoning_tokens: _, ...details } = fieldsOf(completion_tokens_details)
   return { ...rest, ...(Object.keys(details).length > 0 && { completion_tokens_details: details }) }

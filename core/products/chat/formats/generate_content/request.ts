@@ -189,6 +189,7 @@ const SETTINGS: ReadonlySet<string> = new Set(
 
 /** Names of the caller's settings that `generateContentFromChat` drops. */
 export function unsupportedSettings({ generationConfig }: Fields): string[] {
+  if (generationConfig === undefined) return []
   return Object.keys(camel(generationConfig)).filter(
     (name) => !SETTINGS.has(name) && name !== 'maxOutputTokens' && name !== 'candidateCount',
   )
