@@ -41,6 +41,9 @@ export type Ready = {
   }
 }
 
+/** What it answers to any message of its parent: CPU time since its start. */
+export type Cpu = { readonly cpuMicros: number }
+
 type Standing = { readonly ready: Ready; stop(): Promise<unknown> }
 
 const contestants: Readonly<Record<string, (given: Given) => Promise<Standing>>> = {
@@ -209,5 +212,9 @@ if (import.meta.main) {
   if (!begin) throw new Error(`no such contestant: ${name}`)
   const { ready, stop } = await begin(JSON.parse(given))
   process.on('disconnect', () => void stop().finally(() => process.exit(0)))
+  process.on('message', () => {
+    const { user, system } = process.cpuUsage()
+    process.send?.({ cpuMicros: user + system } satisfies Cpu)
+  })
   process.send?.(ready)
 }

@@ -10,8 +10,11 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
   }
 }
 
-export function goal(of: string, got: number, wanted: number): void {
-  console.log(`  ${got >= wanted ? 'met  ' : 'SHORT'} ${fixed(got, 2)} ${of} (goal: at least ${wanted})`)
+/** Judges the median of the rounds' ratios, and prints their spread. */
+export function goal(of: string, ratios: readonly number[], wanted: number): void {
+  const got = median(ratios)
+  const spread = `${fixed(Math.min(...ratios), 2)} to ${fixed(Math.max(...ratios), 2)}`
+  console.log(`  ${got >= wanted ? 'met  ' : 'SHORT'} ${fixed(got, 2)} (${spread}) ${of}; goal: at least ${wanted}`)
 }
 
 export function median(values: readonly number[]): number {

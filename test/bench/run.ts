@@ -10,8 +10,9 @@ import { createInterface } from 'node:readline'
 import { Readable } from 'node:stream'
 import { parseArgs } from 'node:util'
 import type { PrivateKeyAccount } from 'viem/accounts'
-import { ask, type Challenge, request, type Gateway, signed, transfers, wallets } from './buyers.ts'
-import type { Given, Ready } from './contestant.ts'
+import { GENERATIONS } from '../server/clients/payer.ts'
+import { ask, type Challenge, type Gateway, signed, transfers, wallets } from './buyers.ts'
+import type { Cpu, Given, Ready } from './contestant.ts'
 import { chat } from './chat.ts'
 import { clip } from './clip.ts'
 import type { Command, Measured } from './load.ts'
@@ -33,10 +34,16 @@ const WARM_IMAGES = 128
 /**
  * `paid` is images per round by how many are in flight. Bounded in time as well: everything is ended after LIMIT_MS.
  */
-const FULL: Plan = { rounds: 5, roundMs: 1_500, warmMs: 1_500, paidRounds: 3, paid: { 1: 60, 32: 400, 128: 640 } }
+const FULL: Plan = {
+  rounds: 5,
+  roundMs: 1_000,
+  warmMs: 1_500,
+  paidRounds: 3,
+  paid: { 1: 60, 32: 400, 128: 640, 256: 640 },
+}
 const QUICK: Plan = { rounds: 3, roundMs: 500, warmMs: 500, paidRounds: 1, paid: { 1: 20, 32: 160, 128: 256 } }
 const LIMIT_MS = 300_000
-const PARTNER = { challenges: 'bare Bun.serve, same bytes', peer: '@x402/hono' }
+const PARTNER = { challenges: 'bare Bun.serve: parses, same bytes', peer: '@x402/hono' }
 
 const PARTS = ['challenges', 'paid', 'market', 'chat', 'clip']
 const { values: options, positionals } = parseArgs({
@@ -53,7 +60,14 @@ const children: Bun.Subprocess[] = []
 
 // ── processes ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export type Contestant = { readonly name: string; readonly port: number; readonly ready: Ready; stop(): Promise<void> }
+export type Contestant = {
+  readonly name: string
+  readonly port: number
+  readonly ready: Ready
+  /** CPU time since its start, in microseconds. */
+  cpu(): Promise<number>
+  stop(): Promise<void>
+}
 
 export type Entered = (name: string, given?: Omit<Given, 'dir'>) => Promise<Contestant>
 
@@ -62,13 +76,14 @@ async function contestant(name: string, given: Omit<Given, 'dir'> = {}): Promise
   const dir = mkdtempSync(join(scratch, `${name}-`))
   const profile = options.prof ? ['--cpu-prof', '--cpu-prof-md', '--cpu-prof-dir', join(options.prof, name)] : []
   const { promise, resolve, reject } = Promise.withResolvers<Ready>()
+  const answers: ((cpuMicros: number) => void)[] = []
   const child = Bun.spawn(
     [process.execPath, ...profile, join(import.meta.dir, 'contestant.ts'), name, JSON.stringify({ ...given, dir })],
     {
       stdin: 'ignore',
       stdout: Bun.file(join(dir, 'log')),
       stderr: 'inherit',
-      ipc: (message) => resolve(message as Ready),
+      ipc: (message: Ready | Cpu) => ('cpuMicros' in message ? answers.shift()?.(message.cpuMicros) : resolve(message)),
     },
   )
   children.push(child)
@@ -78,6 +93,11 @@ async function contestant(name: string, given: Omit<Given, 'dir'> = {}): Promise
     name,
     port: ready.port,
     ready,
+    cpu: () =>
+      new Promise((answered) => {
+        answers.push(answered)
+        child.send('cpu')
+      }),
     async stop() {
       child.disconnect()
       await child.exited
@@ -116,49 +136,122 @@ function generator(): Generator {
 
 // ── a: challenges per second ────────────────────────────────────────────────────────────────────────────────────────
 
+/** What is asked for without a payment, with another prompt each time; `gateway` is one of devnet's by name. */
+const QUOTES = [
+  {
+    name: 'an image',
+    path: GENERATIONS,
+    gateway: 'devnet',
+    body: (n: number) => ({ model: 'vendor-a/image-1', prompt: `a red fox in the snow, ${n}` }),
+  },
+  {
+    name: 'an image on Solana',
+    path: GENERATIONS,
+    gateway: 'solana',
+    body: (n: number) => ({ model: 'vendor-a/image-1', prompt: `a red fox in the snow, ${n}` }),
+  },
+  {
+    name: 'a chat',
+    path: '/api/v1/chat/completions',
+    gateway: 'devnet',
+    body: (n: number) => ({
+      model: 'farebox/echo',
+      messages: [{ role: 'user', content: `why is the sky blue, ${n}?` }],
+    }),
+  },
+  {
+    name: 'a search',
+    path: '/api/v1/search',
+    gateway: 'devnet',
+    body: (n: number) => ({ query: `red foxes in the snow, ${n}` }),
+  },
+] as const
+const PROMPTS = 500
+
 async function challenges(load: Generator): Promise<void> {
   const farebox = await contestant('gateway')
-  const reply = await ask(farebox.port)
-  const hono = await contestant('peer', { amount: reply.challenge.accepts[0].amount })
-  const repeated = reply.headers.filter(([name]) => !['date', 'content-length', 'connection'].includes(name))
-  const bare = await contestant('bare', { repeat: { status: reply.status, headers: repeated, body: reply.body } })
-  const field = [farebox, bare, hono]
-  const seen = new Map<string, Measured[]>(field.map(({ name }) => [name, []]))
-  const command = { connections: CONNECTIONS, wanted: 402 }
-  for (const { port } of field) await load.run({ ...command, port, ms: plan.warmMs }, [request()])
-  for (let round = 0; round < plan.rounds; round++) {
-    for (const { name, port } of field)
-      seen.get(name)?.push(await load.run({ ...command, port, ms: plan.roundMs }, [request()]))
-  }
-  await Promise.all(field.map((each) => each.stop()))
+  for (const quote of QUOTES) await challengesOf(load, farebox, quote)
+  await farebox.stop()
+}
 
-  const rates = (name: string) => (seen.get(name) ?? []).map(({ good, seconds }) => good / seconds)
-  const ratio = (name: string) => median(rates('gateway').map((rate, round) => rate / (rates(name)[round] ?? NaN)))
+/** Farebox beside a bare server that parses the body and answers with the same bytes; for images @x402/hono too. */
+async function challengesOf(load: Generator, farebox: Contestant, quote: (typeof QUOTES)[number]): Promise<void> {
+  const port = await portOf(farebox, quote.gateway)
+  const bodies = Array.from({ length: PROMPTS }, (_, n) => JSON.stringify(quote.body(n + 1_000)))
+  const first = await fetch(`http://127.0.0.1:${port}${quote.path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: bodies[0] ?? '',
+  })
+  const body = await first.text()
+  if (first.status !== 402) throw new Error(`no challenge for ${quote.name}: ${first.status} ${body}`)
+  const headers = [...first.headers].filter(([name]) => !['date', 'content-length', 'connection'].includes(name))
+  const bare = await contestant('bare', { repeat: { status: 402, headers, body } })
+  const hono = quote === QUOTES[0] ? await contestant('peer') : undefined
+  const field = [{ ...farebox, port }, bare, ...(hono ? [hono] : [])]
+  const requests = bodies.map((each) => post(quote.path, each))
+  const seen = new Map<string, (Measured & { readonly cpuMicros: number })[]>(field.map(({ name }) => [name, []]))
+  const command = { connections: CONNECTIONS, wanted: 402 }
+  for (const each of field) await load.run({ ...command, port: each.port, ms: plan.warmMs }, requests)
+  for (let round = 0; round < plan.rounds; round++) {
+    for (const each of field) {
+      const before = await each.cpu()
+      const measured = await load.run({ ...command, port: each.port, ms: plan.roundMs }, requests)
+      const cpuMicros = ((await each.cpu()) - before) / measured.good
+      seen.get(each.name)?.push({ ...measured, cpuMicros })
+    }
+  }
+  await Promise.all([bare.stop(), hono?.stop()])
+
+  const runsOf = (name: string) => seen.get(name) ?? []
+  const rate = ({ good, seconds }: Measured) => good / seconds
+  const ratios = (name: string) =>
+    runsOf('gateway').map((run, round) => rate(run) / rate(runsOf(name)[round] as Measured))
+  const cpuRatios = runsOf('gateway').map(
+    ({ cpuMicros }, round) => (runsOf('bare')[round]?.cpuMicros ?? NaN) / cpuMicros,
+  )
   console.log(
-    `\n402 challenges, ${CONNECTIONS} connections, ${plan.rounds} rounds of ${plan.roundMs} ms each, taking turns; medians`,
+    `\n402 for ${quote.name}, ${PROMPTS} prompts, ${CONNECTIONS} connections, ${plan.rounds} rounds of ${plan.roundMs} ms each, taking turns; medians`,
   )
   table(
-    ['', 'per second', 'p50 ms', 'p99 ms', 'failed', 'load busy'],
-    [
-      ['Farebox (parses, validates, prices, logs)', 'gateway'],
-      [PARTNER.challenges, 'bare'],
-      [PARTNER.peer, 'peer'],
-    ].map(([label = '', name = '']) => {
-      const runs = seen.get(name) ?? []
-      const failed = runs.reduce((sum, run) => sum + total(run.bad), 0)
+    ['', 'per second', 'CPU us each', 'p50 ms', 'p99 ms', 'failed', 'load busy'],
+    field.map(({ name }) => {
+      const runs = runsOf(name)
       return [
-        label,
-        count(median(rates(name))),
+        LABELS[name] ?? name,
+        count(median(runs.map(rate))),
+        fixed(median(runs.map(({ cpuMicros }) => cpuMicros)), 1),
         fixed(median(runs.map((run) => run.p50)), 2),
         fixed(median(runs.map((run) => run.p99)), 2),
-        count(failed),
+        String(runs.reduce((sum, run) => sum + total(run.bad), 0)),
         fixed(median(runs.map((run) => run.busy)), 2),
       ]
     }),
   )
-  goal('of bare Bun.serve', ratio('bare'), 0.6)
-  goal('of @x402/hono, which reads no body', ratio('peer'), 1)
+  goal('of the rate of bare Bun.serve, which parses the same body', ratios('bare'), 0.75)
+  goal('of its CPU time per answer, turned over', cpuRatios, 0.75)
+  if (hono) goal('of the rate of @x402/hono, which reads no body', ratios('peer'), 2)
+  for (const [name, runs] of seen)
+    for (const { complaint } of runs)
+      if (complaint) console.log(`  first failure of ${name}: ${complaint.slice(0, 400)}`)
 }
+
+const LABELS: Readonly<Record<string, string>> = {
+  gateway: 'Farebox (parses, validates, prices, logs)',
+  bare: PARTNER.challenges,
+  peer: PARTNER.peer,
+}
+
+/** The port of one of devnet's gateways. */
+async function portOf({ port }: Contestant, gateway: string): Promise<number> {
+  const info = (await (await fetch(`http://127.0.0.1:${port}/devnet`)).json()) as {
+    gateways: readonly { name: string; base_url: string }[]
+  }
+  return Number(new URL(info.gateways.find(({ name }) => name === gateway)?.base_url ?? '').port)
+}
+
+const post = (path: string, body: string): string =>
+  `POST ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`
 
 // ── b: paid images per second ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -231,7 +324,7 @@ async function paidImages(load: Generator): Promise<void> {
   )
   for (const level of levels) {
     const ratios = rates(`shop ${level}`).map((rate, round) => rate / (rates(`peer ${level}`)[round] ?? NaN))
-    goal(`of @x402/hono at ${level} in flight`, median(ratios), 1)
+    goal(`of @x402/hono at ${level} in flight`, ratios, 4)
   }
   const failed = [...seen]
     .filter(([key]) => key.startsWith('shop'))

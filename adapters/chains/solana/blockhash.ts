@@ -4,11 +4,13 @@
 import { lruCache } from '../lru_cache.ts'
 import type { Latest, SolanaReads } from './reads.ts'
 
+export type BlockhashExtra = { readonly recentBlockhash?: string; readonly lastValidBlockHeight?: string }
+
 export type BlockhashTracker = {
   /** Reads the newest blockhash. Never rejects; without an answer the last one ages. */
   refresh(now: number): Promise<void>
-  /** The blockhash for an offer's `extra`; empty when it is too old to sign over. */
-  extra(now: number): { readonly recentBlockhash?: string; readonly lastValidBlockHeight?: string }
+  /** The blockhash for an offer's `extra`: one object for each. Empty when it is too old to sign over. */
+  extra(now: number): BlockhashExtra
   /** When a blockhash expires, in milliseconds, estimated early; undefined for one that was never offered. */
   expiryOf(blockhash: string): number | undefined
 }
@@ -20,20 +22,22 @@ const LIFE_BLOCKS = 150
 const BLOCK_MS = 400
 export const BLOCKHASH_LIFE_MS = LIFE_BLOCKS * BLOCK_MS
 
+const NONE: BlockhashExtra = {}
+
 export function blockhashTracker(reads: SolanaReads): BlockhashTracker {
   const lastValids = lruCache<number>(1_000)
-  let latest: (Latest & { readonly at: number }) | undefined
+  let latest: (Latest & { readonly at: number; readonly extra: BlockhashExtra }) | undefined
 
   return {
     async refresh(now) {
       const answer = await reads.latest()
       if (answer.kind === 'failure' || answer.lastValid < (latest?.lastValid ?? 0)) return
-      latest = { ...answer, at: now }
+      const extra = { recentBlockhash: answer.blockhash, lastValidBlockHeight: String(answer.lastValid) }
+      latest = { ...answer, at: now, extra: latest?.blockhash === answer.blockhash ? latest.extra : extra }
       lastValids.set(answer.blockhash, answer.lastValid)
     },
     extra(now) {
-      if (!latest || now - latest.at > MAX_AGE_MS) return {}
-      return { recentBlockhash: latest.blockhash, lastValidBlockHeight: String(latest.lastValid) }
+      return !latest || now - latest.at > MAX_AGE_MS ? NONE : latest.extra
     },
     expiryOf(blockhash) {
       const lastValid = lastValids.get(blockhash)

@@ -24,6 +24,7 @@ import { isValidProof } from './keys.ts'
 import { type FeeLimits, checkPayment, type SolanaExact } from './payload.ts'
 import { parseTokenAccount, isPayment, solanaReads } from './reads.ts'
 import { settlementOf, sleep } from './settle.ts'
+import { solanaTerms } from './terms.ts'
 import { nodeProblem, bankTime, BLOCKHASH_EXPIRED, replayed, stale, unfunded, type VerifyConfig } from './verify.ts'
 import { parseAddress, fromBase58, serializeTransaction } from './transaction.ts'
 
@@ -110,9 +111,11 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
   /** Facilitators that sign for the offered fee payer. */
   let signingApis: readonly NamedApi[] = []
 
+  const termsFor = solanaTerms({ network, mint, payTo })
+
   function terms(now: number): readonly Terms[] {
     if (signingApis.length === 0) return []
-    return [{ scheme: 'exact', network, asset: mint, payTo, extra: { feePayer, ...blockhashes.extra(now) } }]
+    return termsFor(feePayer, blockhashes.extra(now))
   }
 
   /** Offers are our own: each names the fee payer pinned when it was made. */

@@ -21,6 +21,7 @@ import {
 } from './payload.ts'
 import { parseTokenAccount, type SolanaReads, solanaReads } from './reads.ts'
 import { type SettleConfig, solanaSettler } from './settle.ts'
+import { solanaTerms } from './terms.ts'
 import { solanaVerifier, stale, type VerifyConfig } from './verify.ts'
 import { parseAddress, toBase58 } from './transaction.ts'
 
@@ -109,10 +110,12 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
     return await key.sign(tx.message)
   }
 
+  const termsFor = solanaTerms({ network, mint, payTo })
+
   function terms(now: number): readonly Terms[] {
     const feePayer = feePayers.find((address) => !monitor.isLow(address))
     if (!isReady || !feePayer) return []
-    return [{ scheme: 'exact', network, asset: mint, payTo, extra: { feePayer, ...blockhashes.extra(now) } }]
+    return termsFor(feePayer, blockhashes.extra(now))
   }
 
   function closed(): Closed | undefined {
