@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { audioRows, chatRows, imageRows, retention, videoRows } from '../../../core/mod.ts'
+import { audioRows, chatRows, imageRows, retention, rowKinds, videoRows } from '../../../core/mod.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import { type Config, isLoopback, readConfig, parseConfig } from '../../../server/config/mod.ts'
 import type { Environment } from '../../../server/config/settings.ts'
@@ -37,7 +37,7 @@ describe('defaults', () => {
       chat: { rows: chatRows, servings: new Map() },
       videos: { rows: videoRows, servings: new Map(), byVendor: new Map() },
       audio: { rows: audioRows },
-      declared: new Map(),
+      declared: new Map(rowKinds.map(({ kind, builtIn }) => [kind, builtIn])),
       services: expect.anything(),
       featureFlags: {},
       retention,
