@@ -20,7 +20,10 @@ import type { Rule } from './setup.ts'
 /** A rule that is off, and the laws of which its absence breaks one. */
 export type Switch = Rule & {
   readonly breaks: readonly LawName[]
-  /** A campaign whose first runs miss it, where those of seed 3 take long to. */
+  /**
+   * A campaign whose first runs miss it, where those of seed 3 take long to. Changes of the simulation move it: a rule
+   * that takes seconds wants another.
+   */
   readonly seed?: number
 }
 
@@ -38,7 +41,7 @@ export const featureFlags: readonly Switch[] = [
   },
   {
     name: 'a claim is ended only with its own token',
-    seed: 52,
+    seed: 703,
     breaks: ['onePayment', 'oneCall'],
     storage: () =>
       ruledStorage({
@@ -95,7 +98,7 @@ export const featureFlags: readonly Switch[] = [
   },
   {
     name: 'a refusal does not free what was sent before',
-    seed: 49,
+    seed: 202,
     breaks: ['onePayment'],
     storage: () =>
       ruledStorage({
@@ -122,12 +125,13 @@ export const featureFlags: readonly Switch[] = [
   },
   {
     name: 'the lease outlives the deadline of settle',
-    seed: 50,
+    seed: 21,
     breaks: ['oneAtATime'],
     timeouts: { settleLeaseMs: 5_000 },
   },
   {
     name: 'one at a time may settle',
+    seed: 4,
     breaks: ['oneAtATime'],
     storage: () =>
       ruledStorage({
@@ -136,7 +140,7 @@ export const featureFlags: readonly Switch[] = [
   },
   {
     name: 'an authorization is not free once settling has begun',
-    seed: 14,
+    seed: 153,
     breaks: ['oneCall'],
     storage: () => {
       const isLet = (call: Pick<Row, 'workStatus' | 'paymentStatus' | 'leaseExpiresAt'>, now: number) =>
@@ -155,6 +159,7 @@ export const featureFlags: readonly Switch[] = [
   },
   {
     name: 'paid is recorded whatever the token says',
+    seed: 26,
     breaks: ['trueLedger'],
     storage: () =>
       ruledStorage({
@@ -189,6 +194,7 @@ export const featureFlags: readonly Switch[] = [
   { name: 'who has gone is not charged by the reply that he does not read', breaks: ['goneIsFree'], isDeaf: true },
   {
     name: 'a failed call frees its authorization',
+    seed: 24,
     breaks: ['nothingStuck'],
     storage: () =>
       ruledStorage({
@@ -217,7 +223,7 @@ export const featureFlags: readonly Switch[] = [
   },
   {
     name: 'what ended before it was sent does not count as sent',
-    seed: 6,
+    seed: 9,
     breaks: ['resultHasMoney'],
     storage: () =>
       ruledStorage({

@@ -8,7 +8,7 @@ import { featureFlags } from './rules.ts'
 import { AS_BUILT, IN_BAD_WEATHER, type Rule } from './setup.ts'
 
 const SEED = 7
-/** With those of the ruled storage 1,500; `bun run test:full` adds 300,000 (test/run.ts). */
+/** With those of the ruled storage 1,500; `bun run test:full` adds 60,000 (test/run.ts). */
 const RUNS = 1_000
 const HARSH_RUNS = scaled(300, 10_000)
 /** Within so many runs a rule that is off must be missed. */
