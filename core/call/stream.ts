@@ -165,7 +165,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
           stop.abort((isLate = true))
           reject(new Error(`no answer within ${ms} ms`))
         })
-        const asked: StreamedOrder<unknown> = {
+        const streamedOrder: StreamedOrder<unknown> = {
           // Few formats have it in their answers, and it costs random bytes.
           get id() {
             return order.id
@@ -179,7 +179,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
           log,
           signal: stop.signal,
         }
-        endpoint.answer(asked).then((answer) => {
+        endpoint.answer(streamedOrder).then((answer) => {
           // Cancel a stream that arrives after the caller has stopped waiting.
           if (stop.signal.aborted && answer.kind === 'stream') answer.stream.cancel()
           resolve(answer)
