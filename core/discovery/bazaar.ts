@@ -7,7 +7,7 @@ import { namesIn, trialOf } from '../endpoint/samples.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** Most characters of JSON, since every 402 includes it. */
+/** Maximum length of the JSON, since every 402 includes it. */
 const MAX = 2_000
 
 /** The declaration of an endpoint as JSON. If it is too long, the field types are left out first, then the example. */
@@ -31,7 +31,7 @@ export function bazaarOf(endpoint: Sold | Free, offering: Offering): string {
   return inAscii(written.find((text) => text.length <= MAX) ?? written.at(-1) ?? '')
 }
 
-/** The shortest form, for headers: how to call, and that there is an input and an output; OpenAPI says the rest. */
+/** The shortest form, for headers: how to call, and that input and output exist; OpenAPI has the details. */
 export function briefBazaarOf(endpoint: Sold | Free): string {
   const isGet = endpoint.kind === 'free' || endpoint.from === 'query'
   const input = isGet

@@ -11,7 +11,7 @@ import { priceList } from './price_list.ts'
 import { wellKnown } from './well_known.ts'
 
 export type Documents = {
-  /** What is served as the gateway is configured. */
+  /** The endpoints that are available as the gateway is configured. */
   offered(): readonly Endpoint[]
   readonly documents: Pick<GatewayFacts, 'openapi' | 'wellKnown' | 'docs' | 'pricing'>
   /** The `bazaar` extension of an endpoint; undefined for one that indexers must not call. */

@@ -96,16 +96,16 @@ type OperationContext = {
   readonly trial: Trial
   readonly facts: GatewayDescription
   readonly parts: Components
-  /** Of operation ids; '' at the endpoint's own path. */
+  /** Suffix of operation ids; '' at the endpoint's own path. */
   readonly suffix: string
 }
 
 const pathsOf = ({ path, aliases = [] }: Endpoint): readonly string[] => [path, ...aliases]
 const shapeOf = (path: string): string => path.replaceAll(/\{[^}]*\}/g, '{}')
-/** Whether all that is sold here is free, so that there is nothing to pay. */
+/** Whether the endpoint is free as configured. */
 const isFree = ({ price }: Trial): boolean => price === 'free'
 
-/** A poll is read by the wallet that ordered, which proves itself by a payment header or by sign-in-with-x. */
+/** A poll accepts any proof of the ordering wallet: a payment header or sign-in-with-x. */
 const SECURITY_SCHEMES = {
   wallet: {
     type: 'apiKey',
@@ -121,7 +121,7 @@ function contactOf({ contact = '' }: GatewayDescription, origin: string): Fields
   return { url: contact === '' ? `${origin}/docs` : contact }
 }
 
-/** What an agent has to know before its first call. */
+/** What an agent needs to know before its first call. */
 function guidance(listed: readonly Endpoint[], origin: string): string {
   const sold = [...new Set(listed.filter(isSold).map(({ tag }) => tag))]
   return [
@@ -222,7 +222,7 @@ function parameter(
   }
 }
 
-/** The same fields as the JSON body; files stand where it has data URIs. */
+/** The same fields as the JSON body, with files in place of data URIs. */
 const FORM = {
   schema: {
     type: 'object',
@@ -432,7 +432,7 @@ function components() {
   }
 }
 
-/** Only components that are referenced. */
+/** The components that are referenced. */
 function componentsIn(paths: unknown, parts: Components): Fields {
   const all: Readonly<Record<string, Fields>> = {
     schemas,

@@ -1,4 +1,4 @@
-/** What one call of each endpoint costs, by the code that quotes it. */
+/** The price of one call of each endpoint, computed by the code that quotes it. */
 import { type Endpoint, type Offering, type Sold, isSold, methodsOf } from '../endpoint/mod.ts'
 import type { Priced, PriceRange } from '../endpoint/gateway_info.ts'
 import { print } from '../x402/money.ts'
@@ -9,7 +9,7 @@ export function priceRange(endpoint: Sold, offering: Offering): PriceRange {
   return { mode: 'dynamic', currency: 'USD', min: print(min), max: print(max) }
 }
 
-/** Everything that a caller may come for; what only serves other endpoints is left out. */
+/** Every endpoint that a caller may use directly; helpers of other endpoints are left out. */
 export function priceList(endpoints: readonly Endpoint[], offering: Offering): readonly Priced[] {
   return endpoints
     .filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)

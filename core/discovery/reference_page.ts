@@ -122,7 +122,7 @@ function operationsIn(openapi: Node): readonly Operation[] {
   return Object.entries(nodeOf(openapi.paths)).flatMap(([path, item]) =>
     Object.entries(nodeOf(item)).flatMap(([method, operation]) => {
       const node = nodeOf(operation)
-      // The page names aliases in prose, and says once what GET on a paid path answers.
+      // The page lists aliases in the text, and describes GET on paid paths once.
       if (node['x-alias-of'] !== undefined || node['x-quote-of'] !== undefined) return []
       return {
         id: String(node.operationId),

@@ -1,6 +1,6 @@
 /**
- * The menu for x402 indexers: the v2 metadata and the v1 list of resource URLs, in one document (contract 19.1;
- * decision 70).
+ * The endpoint list for x402 indexers: the v2 metadata and the v1 list of resource URLs, in one document (contract
+ * 19.1; decision 70).
  */
 import { bazaarOf } from './bazaar.ts'
 import type { GatewayDescription } from './document_input.ts'

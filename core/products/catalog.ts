@@ -52,7 +52,7 @@ export function narrowed({ images, chat, video, audio, declared }: Catalog, name
 export const smallOf = ({ declared }: Catalog): readonly string[] =>
   [...declared.values()].flatMap(({ all }) => all.flatMap(({ id, isSmall }) => (isSmall ? [id] : [])))
 
-/** Whether the catalog has a model of this name, of whatever kind. */
+/** Whether the catalog has a model of this name, of any kind. */
 export const hasModel = ({ declared, ...rows }: Catalog, name: string): boolean =>
   [...Object.values(rows), ...declared.values()].some((kind) => kind.get(name) !== undefined)
 

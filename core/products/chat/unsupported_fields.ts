@@ -154,7 +154,7 @@ export function checkSizes({ messages, tools, functions }: Fields): void {
   if (offered > MAX_TOOLS) throw refused('tools', `may be at most ${MAX_TOOLS}, got ${offered}`)
 }
 
-/** `most` is what the text has at most, so that only a long one is looked at. Throws TOO_LARGE. */
+/** `bound` is an upper bound of the length, so that only long texts are measured. Throws TOO_LARGE. */
 export function checkLength(body: Fields, bound: number): void {
   if (bound <= MAX_TEXT) return
   const length = characters(body)

@@ -1,4 +1,4 @@
-/** What all market feeds share: reading what was asked, finding the symbol, asking the vendor, and the replies. */
+/** Shared by all market endpoints: parsing requests, finding the symbol, calling the vendor, and the replies. */
 import { type Static, Type } from '@sinclair/typebox'
 import { BAR_SECONDS, isResolution, type MarketRow } from './catalog.ts'
 import type { Reply } from '../../http/reply.ts'

@@ -1,6 +1,6 @@
 /** Phone numbers that are never called: emergency services and crisis lines in any notation, and premium rates. */
 
-/** Calling codes of two digits; all others have three, but 1 and 7 (ITU-T E.164, list of assigned codes). */
+/** Two-digit calling codes; all others have three digits, except 1 and 7 (ITU-T E.164, list of assigned codes). */
 const TWO_DIGIT_CODES = new Set(
   '20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 60 61 62 63 64 65 66 81 82 84 86 90 91 92 93 94 95 98'.split(
     ' ',
@@ -17,27 +17,21 @@ const LONG_SERVICE_NUMBERS: Readonly<Record<string, readonly string[]>> = {
   '91': ['14416'],
 }
 
-/**
- * Four islands whose subscribers have four digits: Ascension, Saint Helena, Niue and Tokelau. Nowhere else have they so
- * few.
- */
+/** The four islands with four-digit subscriber numbers: Ascension, Saint Helena, Niue and Tokelau. */
 const FOUR_DIGITS = new Set(['247', '290', '683', '690'])
 
 /** Service codes of North America; further digits reach the same service. */
 const NANP = /^(?:911|988|933|211|311|411|511|611|711|811)/
 
-/**
- * Harmonised services of social value in Europe: 116 and three digits, missing children and crisis lines among them.
- */
+/** Harmonised services of social value in Europe: 116 and three digits, including missing children and crisis lines. */
 const HARMONISED = /^116\d{3}$/
 
 /** Satellite, international networks and premium rates. */
 const PREMIUM = /^(?:1900|1976|808|870|878|881|882|883|888|979|991)/
 
 /**
- * The same within a country, by calling code: premium rates, shared costs and personal numbers of the national
- * numbering plans, which a callee may rent to be paid by whoever rings. Ranges that subscribers have as well are left
- * out.
+ * Premium, shared-cost and personal numbers within a country, by calling code, from the national numbering plans. The
+ * holder of such a number may be paid by its callers. Ranges that also contain ordinary subscribers are left out.
  */
 const PREMIUM_BY_COUNTRY: Readonly<Record<string, RegExp>> = {
   '7': /^80[39]/,
@@ -110,7 +104,7 @@ export function isEmergency(text: string): boolean {
   const { code, rest } = split(digits)
   const national = rest.replace(/^0+(?=\d)/, '')
   if (digits.length < 2) return false
-  // What is so short is a service, with the code or without: 911, 112, 999, 000, 110, 119, 1669, 1201 and all their
+  // Numbers this short are services, with or without a country code: 911, 112, 999, 000, 110, 119, 1669, 1201 and the
   // like.
   if (digits.length <= 5 || national.length <= (FOUR_DIGITS.has(code) ? 3 : 4)) return true
   if (code === '1' && NANP.test(national)) return true

@@ -1,7 +1,7 @@
 /**
- * Phone numbers that wallets rent. A number is bought upstream before it is paid for, so what a wallet may use is
- * judged by what has become of the call that paid for its latest term; and whatever is rented upstream and nobody's any
- * more is given back by a chore.
+ * Phone numbers that wallets lease. A number is bought upstream before it is paid for, so a wallet's rights depend on
+ * the call that paid for its latest term. A maintenance task releases numbers that are rented upstream and belong to
+ * nobody.
  */
 import { Type } from '@sinclair/typebox'
 import { type ReadRecord, recordKind } from '../../endpoint/record_kind.ts'
@@ -10,13 +10,13 @@ import type { MaintenanceTask, Records } from '../../endpoint/call_context.ts'
 import type { Call, Log } from '../../ports/mod.ts'
 import type { Line, PhoneVendor } from '../../ports/vendors/phone.ts'
 
-/** Under its number in E.164, the wallet that rents it. */
+/** The wallet that leases a number, stored under the number in E.164. */
 export const NUMBER = recordKind({
   kind: 'phone_number',
   version: 1,
   /**
-   * `id` is the carrier's. `terms` are paid for beyond doubt; `payment` is the call that pays for one more, or has
-   * paid.
+   * `id` is the carrier's. `terms` are the terms that are certainly paid for; `payment` is the call that pays for one
+   * more, or has paid.
    */
   schema: Type.Object({
     id: Type.String(),
@@ -31,7 +31,7 @@ export const NUMBER = recordKind({
 export type Lease = Parameters<typeof NUMBER.put>[1]['data']
 type LeaseRecord = ReadRecord<Lease>
 
-/** Under the order, the call that buys a number: written before it is bought. */
+/** The call that buys a number, stored under its order before the number is bought. */
 export const NUMBER_ORDER = recordKind({
   kind: 'phone_order',
   version: 1,
@@ -43,7 +43,7 @@ export const NUMBER_ORDER = recordKind({
 })
 export type NumberOrder = ReadRecord<Parameters<typeof NUMBER_ORDER.put>[1]['data']>
 
-/** Numbers that a wallet has had, for its own list. */
+/** Numbers that a wallet has leased, for its own list. */
 const FORMER = recordKind({
   kind: 'phone_former',
   version: 1,
@@ -53,15 +53,15 @@ const FORMER = recordKind({
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 export const TERM_MS = 30 * DAY_MS
-/** Records of numbers that the operator pays for never expire by themselves. */
+/** Records of numbers that the operator pays for never expire on their own. */
 export const NO_EXPIRY = Number.MAX_SAFE_INTEGER
 /**
- * A poll that began within the claim window may end after it, and the same signed request may come again after a
+ * Covers a poll that began within the claim window and ends after it, and a repeat of the signed request after a
  * failure.
  */
 const GRACE_MS = HOUR_MS
 const MAX = 1_000
-/** Most numbers of a wallet. */
+/** Maximum number of numbers per wallet. */
 export const MAX_NUMBERS = 100
 
 export type LeasedNumber = {
@@ -70,7 +70,8 @@ export type LeasedNumber = {
   readonly lease: Lease
   readonly expiresAt: number
   readonly isActive: boolean
-  /** The call that pays for another term, unpaid so far. */ readonly unpaid?: Call
+  /** The call that pays for another term and has not settled yet. */
+  readonly unpaid?: Call
 }
 
 /** Whether a call is paid; also if its settlement could not be confirmed in time (decision 16). */
@@ -96,7 +97,7 @@ export async function leaseStatusOf(
   }
 }
 
-/** What a wallet rents, oldest first, the expired and the unpaid among it. */
+/** The leases of a wallet, oldest first, including expired and unpaid ones. */
 export async function numbersOf(
   wallet: string,
   at: { records: Records; now: number },
@@ -108,7 +109,7 @@ export async function numbersOf(
     .toSorted((one, other) => one.lease.from - other.lease.from || (one.number < other.number ? -1 : 1))
 }
 
-/** Numbers that a wallet has had and has no more. */
+/** Numbers that a wallet leased in the past. */
 export async function formerOf(
   wallet: string,
   { records, now }: { records: Records; now: number },
@@ -132,8 +133,8 @@ export async function rentOut(
   const existing = await NUMBER.get(records, number, now)
   if (!existing) return await put()
   const known = await leaseStatusOf(existing, { records, now })
-  // The same number of the carrier's was bought for a call that came to nothing; or it was given back, bought anew, and
-  // its record left over.
+  // The carrier's number was bought before for a call that failed; or it was released and bought again, and its old
+  // record is left over.
   const isReusable =
     known.lease.id === id
       ? existing.owner === owner && !known.isActive && !known.lease.ending
@@ -144,8 +145,8 @@ export async function rentOut(
 }
 
 /**
- * Takes a number from use, so that only one goes on to give it back. Answers with its record, undefined where somebody
- * else was first.
+ * Marks a number as being released, so that only one process releases it. Returns its record; undefined when another
+ * process was first.
  */
 export async function endLease(
   records: Records,
@@ -156,7 +157,7 @@ export async function endLease(
   return await NUMBER.move(records, record, { data: { ...lease, ending: true } }, now)
 }
 
-/** Forgets a number that was given back; its wallet still sees for a while that it had it. */
+/** Deletes the lease of a released number; for a while its wallet still sees that it had the number. */
 export async function forget(
   records: Records,
   record: LeaseRecord,
@@ -182,8 +183,8 @@ type ReleaseContext = {
 }
 
 /**
- * Gives back what has expired, was not paid for in time, or was bought for a call that came to nothing. What it knows
- * nothing of it leaves alone.
+ * Releases numbers that expired, were not paid for in time, or were bought for a failed call. Leaves unknown numbers
+ * alone.
  */
 export const releaseUnusedNumbers: MaintenanceTask = {
   everyMs: 10 * 60_000,
@@ -237,7 +238,7 @@ async function handle(line: Line, at: ReleaseContext): Promise<void> {
   log.info('a phone number was released', { number: line.number, why: 'bought for a call that came to nothing' })
 }
 
-/** Its result may still be paid for, or the same signed request may come again and find the number. */
+/** Its result may still be paid for, or a repeat of the signed request may find the number. */
 async function mayStillBePaid(id: string, { records, now }: Pick<ReleaseContext, 'records' | 'now'>): Promise<boolean> {
   const call = await records.getCall(id)
   if (!call || isPaid(call)) return false

@@ -165,8 +165,8 @@ const buy = paid({
 })
 
 /**
- * Notes who buys before anything is bought, so that it can be found after a crash: by the same signed request, or by
- * the chore that gives it back.
+ * Records the buyer before the purchase, so that the number can be found after a crash: by a repeat of the signed
+ * request, or by the maintenance task that releases it.
  */
 async function beginOrder(order: Order<unknown>, { id }: { id: string }): Promise<NumberOrder> {
   const { records } = callContextIn(order)
@@ -288,7 +288,7 @@ const release = paid({
       if (error instanceof ApiError) throw none()
       throw error
     })
-    // A renewal that is being settled would be paid for nothing.
+    // Otherwise a renewal that is being settled would buy nothing.
     const { unpaid } = leased
     if (unpaid && (unpaid.workStatus !== 'completed' || unpaid.paymentStatus === 'settling')) throw busy()
     const ended = await endLease(records, leased, clock.now())

@@ -1,4 +1,4 @@
-/** Python sandboxes, rented by the wallet that pays: made, asked to run commands, looked at, ended (contract 16.2). */
+/** Python sandboxes leased to the paying wallet: create, run commands, status, terminate (contract 16.2). */
 import { type Static, Type } from '@sinclair/typebox'
 import { within } from '../../lib/timers.ts'
 import { GPUS, type Gpu, type SandboxVendor } from '../../ports/vendors/sandbox.ts'
@@ -14,7 +14,7 @@ import type { Json } from '../../lib/json.ts'
 import { flatPrice } from '../../x402/pricing.ts'
 import { sandboxPrice } from './price.ts'
 
-/** US dollars for one question to a sandbox, before the fee. */
+/** US dollars for one request to a sandbox, before the fee. */
 const PER_QUESTION = '0.001'
 const IMAGE = 'python:3.11'
 const MAX_SECONDS = 86_400
@@ -23,8 +23,8 @@ const MAX_MEMORY = { plain: 1_024, gpu: 32_768 }
 const MINUTE_MS = 60_000
 const DAY_MS = 24 * 60 * MINUTE_MS
 /**
- * A sandbox whose payment was refused can be paid for so long, as an authorization for it lives. After it, and the time
- * that a settlement takes, it is ended: meanwhile the operator pays for it.
+ * How long a sandbox whose payment was refused can still be paid for: the life of its authorization. After that and the
+ * time of a settlement it is terminated, because the operator pays for it meanwhile.
  */
 const CLAIM_MS = 5 * MINUTE_MS
 const SETTLING_MS = 2 * MINUTE_MS

@@ -17,7 +17,9 @@ const list = free({
         title: Type.String(),
         detail: Type.String(),
         paths: Type.Optional(
-          Type.Array(Type.String(), { description: 'What it is about; absent where that is everything that is paid.' }),
+          Type.Array(Type.String(), {
+            description: 'The paths that it concerns; absent when it concerns all paid paths.',
+          }),
         ),
       }),
     ),

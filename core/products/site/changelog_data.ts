@@ -1,11 +1,11 @@
-/** Dated changes of the contract, newest first (contract 21.12). The one place where they are written. */
+/** Dated changes of the contract, newest first (contract 21.12). The only place where they are listed. */
 
 export type Change = {
   /** YYYY-MM-DD. */
   readonly date: string
   readonly title: string
   readonly detail: string
-  /** Paths that it is about; absent where it is about all that is paid. */
+  /** Paths that it concerns; absent when it concerns all paid paths. */
   readonly paths?: readonly string[]
 }
 

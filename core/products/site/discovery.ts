@@ -11,7 +11,7 @@ const openapi = free({
   aliases: ['/.well-known/openapi.json'],
   summary: 'This API as OpenAPI 3.1',
   description:
-    'Every endpoint, field, price and error, each with an example, of what this gateway sells. `all=1` adds what it could sell, marked `x-available: false`.',
+    'Every endpoint, field, price and error, each with an example, that this gateway serves. `all=1` adds those that are not configured, marked `x-available: false`.',
   input: Type.Object({ all: Type.Optional(Type.Literal('1')) }),
   tag: 'discovery',
   output: Type.Object({
@@ -35,12 +35,12 @@ const price = Type.Object({
 const wellKnown = free({
   name: 'discovery.x402',
   path: '/.well-known/x402',
-  summary: 'What is for sale here, for x402 indexers',
+  summary: 'The paid endpoints, for x402 indexers',
   description: 'The metadata of x402 version 2, and the list of resources of version 1, in one document.',
   tag: 'discovery',
   output: Type.Object({
     x402Version: Type.Literal(2),
-    version: Type.Literal(1, { description: 'Of the list of resources.' }),
+    version: Type.Literal(1, { description: 'Version of the list of resources.' }),
     name: Type.String(),
     description: Type.String(),
     instructions: Type.String(),

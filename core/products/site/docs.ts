@@ -46,7 +46,7 @@ const ROBOTS = 'User-agent: *\nAllow: /\nDisallow: /api/media/\nDisallow: /api/v
 const robots = free({
   name: 'docs.robots',
   path: '/robots.txt',
-  summary: 'What robots may visit',
+  summary: 'Rules for crawlers',
   tag: 'discovery',
   hidden: true,
   answer: () => ({

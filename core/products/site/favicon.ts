@@ -18,7 +18,7 @@ const ART = [
   '.iiiiiiiiiiiiii.',
   '................',
 ]
-/** Blue, green, red, opacity. */
+/** Blue, green, red, alpha. */
 const INKS: Readonly<Record<string, readonly number[]>> = {
   '.': [0, 0, 0, 0],
   c: [36, 74, 138, 255],
@@ -33,7 +33,10 @@ const BITMAP = 40
 const PIXELS = SIZE * SIZE * 4
 const MASK = SIZE * 4
 
-/** One bitmap of 32 bits, its rows from below, and a mask that hides nothing, for the opacity is in the pixels. */
+/**
+ * One 32-bit bitmap with its rows from the bottom up, and an empty mask, because the alpha channel has the
+ * transparency.
+ */
 export function favicon(): Uint8Array {
   const bytes = new Uint8Array(HEADER + BITMAP + PIXELS + MASK)
   const view = new DataView(bytes.buffer)

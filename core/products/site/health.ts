@@ -10,11 +10,11 @@ const FRESH = { 'cache-control': 'no-store' }
 
 const time = (description: string) => Type.Union([Type.String({ description }), Type.Null()])
 const status = Type.Union([Type.Literal('ok'), Type.Literal('degraded'), Type.Literal('starting')], {
-  description: `starting: its chain has not been checked yet. degraded: the last ${DEGRADED_AFTER} questions, or more, got no answer, or a chain of it cannot be settled on.`,
+  description: `starting: its chain has not been checked yet. degraded: at least the last ${DEGRADED_AFTER} requests failed, or payments cannot be settled on one of its chains.`,
 })
 const statusFields = {
-  last_success_at: time('Null where there was none since the start, or since the last visit of a buyer.'),
-  last_failure_at: time('Null where there was none since the start.'),
+  last_success_at: time('Null when there was none since the start, or since the last request of a buyer.'),
+  last_failure_at: time('Null when there was none since the start.'),
   failures_in_a_row: Type.Integer(),
 }
 
@@ -83,7 +83,7 @@ const up = free({
 const overview = free({
   name: 'health.overview',
   path: '/api/v1/health/overview',
-  summary: 'How the gateway, its chain and its models are',
+  summary: 'Health of the gateway, its chain and its models',
   tag: 'health',
   limit: LIMIT,
   output: Type.Object({
@@ -145,10 +145,10 @@ const chain = free({
       ],
       {
         description:
-          "Why nothing is sold: no_gas, the accounts that pay for settlements hold too little; no_key, other replicas hold every key; clock, the clock of this process is not the database's; verification_unavailable, the chain has not answered for 15 seconds or more.",
+          "Why nothing is sold: no_gas, the accounts that pay for settlements are low; no_key, other replicas hold every key; clock, the clock of this process is not the database's; verification_unavailable, the chain has not answered for 15 seconds or more.",
       },
     ),
-    detail: Type.Optional(Type.String({ description: "The same in words. Only with the operator's token." })),
+    detail: Type.Optional(Type.String({ description: "A description of the reason. Only with the operator's token." })),
     networks: Type.Array(
       Type.Object({ network: Type.String(), label: Type.String(), scheme: Type.String(), asset: Type.String() }),
     ),
@@ -228,7 +228,7 @@ const regions = free({
   },
 })
 
-/** Answered by the process itself: whoever watches it restarts what does not answer. */
+/** Answered by the process alone: whoever monitors it restarts a process that does not answer. */
 const alive = free({
   name: 'livez',
   path: '/livez',
@@ -242,7 +242,7 @@ const alive = free({
 const ready = free({
   name: 'readyz',
   path: '/readyz',
-  summary: 'Whether the gateway wants requests',
+  summary: 'Whether the gateway accepts requests',
   description: '503 until its chain has been checked, while it cannot settle, and while the process stops.',
   tag: 'health',
   hidden: true,

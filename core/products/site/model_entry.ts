@@ -1,4 +1,4 @@
-/** A model as the list shows it: what it is, and all that it costs (contract 8.2, 8.5). */
+/** A model as the list shows it: its properties and its prices (contract 8.2, 8.5). */
 import { Type } from '@sinclair/typebox'
 import { maxCharactersOf, RATE_NAMES } from '../audio/shared.ts'
 import type { CatalogRow, RowKind } from '../../endpoint/mod.ts'
@@ -15,7 +15,7 @@ import { videoGenerationFee, videoRate } from '../video/price.ts'
 
 const rate = (description: string) => Type.Optional(Type.Number({ description }))
 
-/** A model as it is listed. */
+/** A model in the list. */
 export const modelSchema = Type.Object({
   id: Type.String(),
   object: Type.Literal('model'),
@@ -28,20 +28,20 @@ export const modelSchema = Type.Object({
   categories: Type.Array(Type.String()),
   input_modalities: Type.Optional(
     Type.Array(Type.String(), {
-      description: 'What it reads: text, image, file (such as PDF), audio, video. Chat models only.',
+      description: 'Inputs that it accepts: text, image, file (such as PDF), audio, video. Chat models only.',
     }),
   ),
   billing_mode: Type.String({
     description:
-      '`paid` is per token, `flat` per request, `free` needs no payment, `per_image` is for each image; videos are `per_second`, or `per_token` of the clip; sounds `per_character`, `per_second`, `per_generation` or `per_track`.',
+      '`paid` is per token, `flat` per request, `free` needs no payment, `per_image` is per image; videos are `per_second`, or `per_token` of the clip; audio is `per_character`, `per_second`, `per_generation` or `per_track`.',
   }),
   pricing: Type.Object({
-    input: rate('US dollars for a million tokens.'),
-    output: rate('US dollars for a million tokens.'),
-    cache_read: rate('US dollars for a million tokens.'),
-    cache_write: rate('US dollars for a million tokens.'),
-    output_share: rate('How much of `max_tokens` is quoted at the output rate.'),
-    minimum: rate('US dollars that the tokens of a request cost at least, before surcharge and fee.'),
+    input: rate('US dollars per million tokens.'),
+    output: rate('US dollars per million tokens.'),
+    cache_read: rate('US dollars per million tokens.'),
+    cache_write: rate('US dollars per million tokens.'),
+    output_share: rate('The share of `max_tokens` that is quoted at the output rate.'),
+    minimum: rate('The minimum for the tokens of a request in US dollars, before surcharge and fee.'),
     long_context: Type.Optional(
       Type.Object(
         {
@@ -49,28 +49,28 @@ export const modelSchema = Type.Object({
           input: Type.Number(),
           output: Type.Number(),
         },
-        { description: 'The rates of the whole request where its prompt has so many tokens or more.' },
+        { description: 'The rates of the whole request when its prompt has at least this many tokens.' },
       ),
     ),
     effort_factors: Type.Optional(
       Type.Record(Type.String(), Type.Number(), {
         description:
-          'By what `output_share` is multiplied, by the effort that is sent upstream; an effort that is not here counts once. /api/v1/chat/estimate tells which one is sent.',
+          'Multipliers of `output_share` by the effort that is sent upstream; an effort that is not listed has 1. /api/v1/chat/estimate tells which one is sent.',
       }),
     ),
     search_surcharge: rate('US dollars for a request with live search, whatever its size.'),
-    flat: rate('US dollars for a request, fee included.'),
+    flat: rate('US dollars per request, fee included.'),
     per_image: rate('US dollars for one image of 1024x1024, or of the first size, margin included.'),
     per_second: rate(
-      'US dollars for a second of video at its usual resolution, margin included; at 720p where tokens are billed. Of speech, for a second that is estimated.',
+      'US dollars per second of video at its default resolution, or at 720p when tokens are billed, margin included. For speech, per estimated second.',
     ),
     per_second_by_resolution: Type.Optional(Type.Record(Type.String(), Type.Number())),
-    per_million_tokens: rate('US dollars for a million tokens of video, margin included.'),
-    per_1k_chars: rate('US dollars for 1,000 characters that are spoken, margin included.'),
-    per_generation: rate('US dollars for a sound effect, margin included.'),
-    per_track: rate('US dollars for a piece of music, margin included.'),
-    per_call_surcharge: rate('US dollars for a generation, beside the fee.'),
-    transaction_fee: rate('US dollars for a call, once.'),
+    per_million_tokens: rate('US dollars per million tokens of video, margin included.'),
+    per_1k_chars: rate('US dollars per 1,000 spoken characters, margin included.'),
+    per_generation: rate('US dollars per sound effect, margin included.'),
+    per_track: rate('US dollars per piece of music, margin included.'),
+    per_call_surcharge: rate('US dollars per generation, in addition to the fee.'),
+    transaction_fee: rate('US dollars per call.'),
     default_duration_seconds: Type.Optional(Type.Integer()),
     max_duration_seconds: Type.Optional(Type.Integer()),
     max_input_chars: Type.Optional(Type.Integer()),
@@ -96,7 +96,7 @@ export function chatEntry(row: ChatRow) {
   }
 }
 
-/** All that a quote is made from (contract 8.13). */
+/** Everything that a quote is computed from (contract 8.13). */
 function chatPricing({ billing, effort, liveSearch }: ChatRow) {
   const surcharge = liveSearch && { search_surcharge: asNumber(liveSearch) }
   if (billing.mode === 'free') return { input: 0, output: 0 }
@@ -122,7 +122,7 @@ function chatPricing({ billing, effort, liveSearch }: ChatRow) {
   }
 }
 
-/** Rows of media carry no date of release; they are listed from the day on which this catalog began, 2026-11-20. */
+/** Media rows have no release date; they are listed from 2026-11-20 on, the first day of this catalog. */
 const MEDIA_CREATED = 1_795_132_800
 
 export function imageEntry({ id, maker, name, sizes, edits }: ImageRow) {
@@ -159,7 +159,7 @@ export function videoEntry({ id, maker, name, seconds, resolutions, usualResolut
   }
 }
 
-/** With margin, where there is one: what a second is charged at. */
+/** The charged rate per second, with margin where there is one. */
 function videoPricing(
   billing: VideoBilling,
   { resolutions, usualResolution }: Pick<VideoRow, 'resolutions' | 'usualResolution'>,
@@ -183,8 +183,8 @@ const AUDIO_CATEGORIES = {
 } as const
 const AUDIO_WORDS = {
   speech: 'Speaks a text.',
-  'sound-effects': 'Makes a sound effect from words.',
-  music: 'Composes music from words, sung or instrumental.',
+  'sound-effects': 'Makes a sound effect from a description.',
+  music: 'Composes music from a prompt, vocal or instrumental.',
 } as const
 
 export function audioEntry(row: AudioRow, offering: { readonly vendors: Vendors }) {

@@ -13,7 +13,7 @@ import { audioEntry, chatEntry, declaredEntry, imageEntry, modelSchema, videoEnt
 const list = free({
   name: 'models',
   path: '/api/v1/models',
-  summary: 'List the models and what they cost',
+  summary: 'List the models and their prices',
   tag: 'models',
   output: Type.Object({ object: Type.Literal('list'), data: Type.Array(modelSchema) }),
   answer: (_request, offering) => listModels(offering),
@@ -22,7 +22,7 @@ const list = free({
 const get = free({
   name: 'models.get',
   path: '/api/v1/models/{id...}',
-  summary: 'One model and what it costs',
+  summary: 'One model and its price',
   description:
     'By its id or any alias; the slash of the id may be raw or %2F. Also answers for models that are not listed and can be bought.',
   tag: 'models',

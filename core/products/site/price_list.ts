@@ -1,4 +1,4 @@
-/** What everything costs, and how much of it there is: the menu and the listing of models, in numbers. */
+/** The price list: endpoints and models with their prices, and how many there are. */
 import { Type } from '@sinclair/typebox'
 import { free, type FreeContext } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
@@ -9,7 +9,7 @@ import { listModels } from './models.ts'
 const HOUR_MS = 3_600_000
 const CACHED = { 'cache-control': 'public, max-age=60' }
 
-/** The members of a listed model that are used here. */
+/** The fields of a listed model that are used here. */
 type Listed = {
   readonly id: string
   readonly owned_by: string
@@ -33,9 +33,9 @@ const price = Type.Union([
 const prices = free({
   name: 'pricing',
   path: '/api/pricing',
-  summary: 'What every endpoint and every model costs',
+  summary: 'Prices of all endpoints and models',
   description:
-    'Endpoints by what their 402 would ask, models by their rates. The 402 of a request is its price; this is what it is made from.',
+    'Endpoints with the price of their 402, models with their rates. The exact price of a request is in its 402; these are the rates that it is computed from.',
   tag: 'discovery',
   limit: { requests: 100, windowMs: HOUR_MS },
   output: Type.Object({
@@ -43,7 +43,7 @@ const prices = free({
     currency: Type.Literal('USD'),
     asset: Type.Literal('USDC'),
     network: Type.String(),
-    transaction_fee: Type.String({ description: 'US dollars for a paid call, once; contained in every amount below.' }),
+    transaction_fee: Type.String({ description: 'US dollars per paid call; included in every amount below.' }),
     endpoints: Type.Array(
       Type.Object({
         name: Type.String(),
@@ -91,7 +91,7 @@ const count = (description: string) => Type.Integer({ description })
 const numbers = free({
   name: 'brand.numbers',
   path: '/brand/numbers.json',
-  summary: 'How many models and endpoints there are',
+  summary: 'Counts of models and endpoints',
   description: 'Counts of models and endpoints, for publications about this gateway.',
   tag: 'discovery',
   output: Type.Object({
@@ -99,18 +99,18 @@ const numbers = free({
     models: Type.Object({
       chatVisible: count('Chat models on the list.'),
       totalVisible: count('All models on the list.'),
-      free: count('Chat models that cost nothing.'),
+      free: count('Free chat models.'),
       freeWithheld: count('Free models that are configured, but hidden.'),
       image: count('Image models.'),
       video: count('Video models.'),
       music: count('Music models.'),
       speech: count('Speech models.'),
       soundfx: count('Models of sound effects.'),
-      withFallback: count('Listed chat models that another one stands in for.'),
-      withFallbackAllEntries: count('The same, with those that are hidden.'),
+      withFallback: count('Listed chat models that are served by another one.'),
+      withFallbackAllEntries: count('The same, including hidden ones.'),
     }),
-    endpoints: Type.Object({ paid: count('Endpoints that ask for a payment.'), free: count('Endpoints that do not.') }),
-    networks: count('Networks that this gateway is paid on.'),
+    endpoints: Type.Object({ paid: count('Paid endpoints.'), free: count('Free endpoints.') }),
+    networks: count('Networks on which this gateway is paid.'),
   }),
   answer(_request, context) {
     const { catalog, vendors, gateway } = context

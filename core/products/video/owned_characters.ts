@@ -4,7 +4,7 @@ import { recordKind } from '../../endpoint/record_kind.ts'
 import type { Call, Storage } from '../../ports/mod.ts'
 
 /**
- * One that was enrolled here. Its picture is at `mediaKey`, or where `source` says when it was not mirrored; `call`
+ * A character that was enrolled here. Its picture is at `mediaKey`, or at `source` when it was not mirrored; `call`
  * paid for it.
  */
 export const CHARACTER = recordKind({
@@ -44,8 +44,8 @@ export type Group = Static<typeof group>
 export const FOREVER = Number.MAX_SAFE_INTEGER
 
 /**
- * The vendor's own id of a character of this payer; undefined for anybody else's, for one that waits to be paid, and
- * for none.
+ * The vendor's id of a character of this payer; undefined for characters of other wallets, for unpaid ones, and for
+ * unknown ids.
  */
 export async function vendorAssetOf(
   storage: Pick<Storage, 'getRecord' | 'getCall'>,
@@ -59,8 +59,8 @@ export async function vendorAssetOf(
 }
 
 /**
- * Whether the call that made a character has given it away: paid, or served while its payment is in doubt. It is kept
- * before its money moves, and until then withheld like any other result; a call that is gone was never paid.
+ * Whether the character has been delivered: its call is paid, or was served while its payment is in doubt. A character
+ * is stored before settlement and withheld until then, like any result; a call that no longer exists was never paid.
  */
 export function isDelivered(call: Call | undefined): call is Call {
   return call !== undefined && call.paymentStatus !== 'verified' && call.paymentStatus !== 'refused'

@@ -13,7 +13,7 @@ const MAX_BUFFERED = MAX_EVENT
 /** A stream that knows whether its answer has started: with text, reasoning, a tool call or a refusal. */
 export type TrackedStream = AnswerStream & { hasStarted(): boolean }
 
-/** `beginsBy` is when it has to have started, in milliseconds since 1970, whatever comments come before. */
+/** `beginsBy`: latest start of the answer, in milliseconds since 1970, whatever comments come before it. */
 type Start = { readonly signal: AbortSignal; readonly clock: Clock; readonly beginsBy?: number | undefined }
 
 /**

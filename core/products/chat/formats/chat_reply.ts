@@ -6,9 +6,9 @@ import { isCounted, usageOf, withoutReasoningTokens } from './usage.ts'
 type ReplyFacts = {
   readonly model: string
   readonly created: number
-  /** Whether its usage counts reasoning by itself (contract 6.23). */
+  /** Whether its usage counts reasoning separately (contract 6.23). */
   readonly showsReasoningTokens?: boolean
-  /** Its usage where the vendor counts nothing (contract 6.65). */
+  /** Usage when the vendor reports none (contract 6.65). */
   readonly estimate?: (choices: readonly Fields[]) => Fields
 }
 

@@ -36,9 +36,9 @@ export type StreamFormat = {
    * The upstream model id (the first chunk may name another, such as a dated one) and the public id that replaces it.
    */
   readonly model?: { readonly upstream: string; readonly publicId: string }
-  /** Whether usage counts reasoning by itself (contract 6.23). */
+  /** Whether usage counts reasoning separately (contract 6.23). */
   readonly showsReasoningTokens?: boolean
-  /** Usage by the characters of the answer, where the vendor counts nothing (contract 6.65). */
+  /** Estimates usage from the number of characters when the vendor reports none (contract 6.65). */
   readonly estimate?: (characters: number) => Fields
 }
 
@@ -79,7 +79,7 @@ export function forwardedStream(
   /** Splits inline reasoning from the text of each choice that has had a tag. */
   const splitters = new Map<number, ReturnType<typeof thinkSplitter>>()
   let isSplitting = false
-  /** The beginning of the stream, and how many characters it has had in all. */
+  /** The first text of the stream, and its total number of characters. */
   const samples: string[] = []
   let sampled = 0
   let passed = 0
@@ -260,7 +260,7 @@ export function forwardedStream(
     samples.push(text)
   }
 
-  /** A chunk with the estimated usage; '' where the vendor has counted, or nothing is estimated. */
+  /** A chunk with the estimated usage; '' when the vendor has reported usage, or when nothing is estimated. */
   function estimated(): string {
     if (!estimate || (isFields(usage) && isCounted(usage))) return ''
     const chunks = samples

@@ -6,8 +6,8 @@ const OPEN = '<think>'
 const CLOSE = '</think>'
 
 /**
- * Splits a text that arrives in pieces. What may be the start of a tag is held back until the next piece; `end` gives
- * what is left.
+ * Splits a text that arrives in pieces. A possible start of a tag is buffered until the next piece; `end` returns the
+ * rest.
  */
 export function thinkSplitter() {
   let isInside = false
@@ -44,12 +44,12 @@ export function thinkSplitter() {
   return {
     push: (piece: string): Split => push(piece),
     end: (): Split => push('', true),
-    /** Whether the next piece has to be looked at, whatever it says. */
+    /** Whether the next piece must be passed to this splitter even without a tag in it. */
     isOpen: (): boolean => isInside || buffered !== '' || isAfterBlock,
   }
 }
 
-/** How many characters at the end of a text may be the start of a tag. */
+/** Number of characters at the end of a text that may be the start of a tag. */
 function partial(text: string, tag: string): number {
   for (let length = Math.min(tag.length - 1, text.length); length > 0; length--)
     if (tag.startsWith(text.slice(-length))) return length

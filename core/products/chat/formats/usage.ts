@@ -58,7 +58,7 @@ function isPlain(usage: Fields): boolean {
   return true
 }
 
-/** Whether a vendor has counted anything. */
+/** Whether a vendor has reported any counts. */
 export const isCounted = (usage: Fields | undefined): usage is Fields =>
   usage !== undefined && first(usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) > 0
 
@@ -72,7 +72,7 @@ export function withoutReasoningTokens(usage: Fields): Fields {
 
 const CHARACTERS_PER_TOKEN = 4
 
-/** Usage where a vendor counts nothing, at four characters a token; marked as such (contract 6.65). */
+/** Estimated usage when a vendor reports none, at four characters a token; marked as estimated (contract 6.65). */
 export function estimatedUsage({ prompt, characters }: { prompt: number; characters: number }): Fields {
   const completion = Math.ceil(characters / CHARACTERS_PER_TOKEN)
   return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion, estimated: true }
