@@ -21,7 +21,7 @@ import type { GatewayContext } from './call/gateway_context.ts'
 import { budget, holdOn, parseJson, readBody, readRaw, UNCOUNTED } from './http/request_body.ts'
 import { withDeclaredRecords } from './endpoint/record_kind.ts'
 import { type RequestUrl, requestUrl } from './http/request_url.ts'
-import { limits, type Permit, type Window, windowSpent } from './http/rate_limit.ts'
+import { FREE_TIER, limits, type Permit, type Window, windowSpent } from './http/rate_limit.ts'
 import { pollUrls } from './call/poll_urls.ts'
 import { noteStoredMedia, type Retention, retention as usualRetention, retentionOf } from './payment/retention.ts'
 import { sharedBy } from './lib/per_process.ts'
@@ -107,13 +107,8 @@ export type Setup = {
   readonly bareV1?: boolean
 }
 
-const MINUTE_MS = 60_000
 const UPLOADS_AT_ONCE = 8
 const UNPAID_CHARACTERS = 10_000_000
-const FREE_TIER: readonly Window[] = [
-  { requests: 30, windowMs: MINUTE_MS },
-  { requests: 300, windowMs: 60 * MINUTE_MS },
-]
 
 const NEW_WALLET = { calls: 2, worth: roundUp(dollars('0.05')) }
 

@@ -1,6 +1,7 @@
 /** Steps 1 and 2 of a paid call: read, validate and price the request. Uses neither the database nor the network. */
 import { addressKey } from '../http/caller_address.ts'
 import { ApiError } from '../http/errors.ts'
+import { freeTierSpent } from '../http/rate_limit.ts'
 import {
   type Hold,
   type InputParser,
@@ -165,23 +166,3 @@ function foreignPage(origin: string): ApiError {
     message: `Free models are not served to web pages of ${clip(origin)}. Call from a page on localhost, or without a browser.`,
   })
 }
-
-/** 429 with the four rate limit headers; the reset is in unix seconds (contract 4.10). */
-function freeTierSpent(
-  { requests, windowMs }: { requests: number; windowMs: number },
-  resetAt: number,
-  now: number,
-): ApiError {
-  const retryAfter = String(Math.max(1, Math.ceil((resetAt - now) / 1000)))
-  return new ApiError('FREE_TIER_RATE_LIMITED', {
-    message: `Free tier limit reached: ${requests} requests per ${minutes(windowMs)} per IP address. Retry after ${retryAfter} s, or use a paid model.`,
-    headers: {
-      'retry-after': retryAfter,
-      'x-ratelimit-limit': String(requests),
-      'x-ratelimit-remaining': '0',
-      'x-ratelimit-reset': String(Math.ceil(resetAt / 1000)),
-    },
-  })
-}
-
-const minutes = (ms: number): string => (ms === 60_000 ? 'minute' : `${ms / 60_000} minutes`)

@@ -9,6 +9,13 @@ export type Limits = {
   take(name: string, caller: string, window: Window, now: number): Permit | Promise<Permit>
 }
 
+const MINUTE_MS = 60_000
+/** How often one address may call free models, unless the operator sets other limits. */
+export const FREE_TIER: readonly Window[] = [
+  { requests: 30, windowMs: MINUTE_MS },
+  { requests: 300, windowMs: 60 * MINUTE_MS },
+]
+
 /** Callers remembered at once. When full, the oldest is dropped, and its next request asks storage again. */
 const REMEMBERED = 10_000
 
@@ -104,3 +111,19 @@ export function windowSpent({ requests, windowMs }: Window, resetAt: number, now
   const message = `At most ${requests} requests in ${windowMs / 60_000} minutes; retry after ${new Date(resetAt).toISOString()}.`
   return new ApiError('TOO_MANY_REQUESTS', { message, fields: { retryAfterSeconds }, headers })
 }
+
+/** 429 with the four rate limit headers; the reset is in unix seconds (contract 4.10). */
+export function freeTierSpent({ requests, windowMs }: Window, resetAt: number, now: number): ApiError {
+  const retryAfter = String(Math.max(1, Math.ceil((resetAt - now) / 1000)))
+  return new ApiError('FREE_TIER_RATE_LIMITED', {
+    message: `Free tier limit reached: ${requests} requests per ${minutes(windowMs)} per IP address. Retry after ${retryAfter} s, or use a paid model.`,
+    headers: {
+      'retry-after': retryAfter,
+      'x-ratelimit-limit': String(requests),
+      'x-ratelimit-remaining': '0',
+      'x-ratelimit-reset': String(Math.ceil(resetAt / 1000)),
+    },
+  })
+}
+
+const minutes = (ms: number): string => (ms === 60_000 ? 'minute' : `${ms / 60_000} minutes`)
