@@ -54,10 +54,16 @@ export type StreamOptions = {
   readonly signal: AbortSignal
   /** Ends the upstream call. */
   readonly controller: AbortController
+  /** Calls `late` after so many milliseconds, unless what it returns is called first. */
+  readonly after: (ms: number, late: () => void) => () => void
   /** Creates the error to throw when the connection breaks. */
   readonly broken: (reason: unknown) => Error
   readonly apiErrorOf?: ChatStream['apiErrorOf']
 }
+
+/** How long, and for how many bytes, the end of a reply is read after its last event; a connection is worth no more. */
+const MAX_END_MS = 1_000
+const MAX_REST_BYTES = 65_536
 
 /**
  * The chunks of a body whose first chunk was read. Nothing is read ahead, copied or parsed. `cancel` ends it, pending
@@ -65,7 +71,7 @@ export type StreamOptions = {
  */
 export function chatStream(
   { reader, first }: { reader: Reader; first: Uint8Array },
-  { signal, controller, broken, apiErrorOf }: StreamOptions,
+  { signal, controller, after, broken, apiErrorOf }: StreamOptions,
 ): ChatStream {
   let buffered: Uint8Array | undefined = first
   let isReading = false
@@ -100,7 +106,25 @@ export function chatStream(
       reader.cancel().catch(() => {})
     },
 
+    finish() {
+      if (isOver) return
+      end()
+      buffered = undefined
+      const cancelDeadline = after(MAX_END_MS, () => controller.abort('stays open'))
+      readRest().then(cancelDeadline, cancelDeadline)
+    },
+
     ...(apiErrorOf && { apiErrorOf }),
+  }
+
+  /** Reads up to the end of the reply, which usually came with the last event. */
+  async function readRest(): Promise<void> {
+    for (let size = 0; size <= MAX_REST_BYTES;) {
+      const { done, value } = await reader.read()
+      if (done) return
+      size += value.length
+    }
+    controller.abort('goes on')
   }
 
   function end(): void {

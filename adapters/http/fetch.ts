@@ -1,6 +1,6 @@
 /** Calls of vendors' APIs: deadlines, one retry, no redirects, and errors without a vendor's text. */
 import { outages } from '../../core/lib/outages.ts'
-import { deadlines } from '../../core/lib/timers.ts'
+import { deadlinesOf } from '../../core/lib/timers.ts'
 import { type ChatStream, type Clock, ApiError, type Log, type MediaStream, type SseEvent } from '../../core/mod.ts'
 import { clipStream } from './clip_stream.ts'
 import { chatStream, firstBytes, firstError, errorOfEvent } from './event_stream.ts'
@@ -114,7 +114,7 @@ type OutgoingRequest = {
 export function vendorHttp(config: VendorHttpConfig): VendorHttp {
   const { name, maker, timeoutMs, clock, log, fetch = globalThis.fetch, maxBytes = MAX_REPLY_BYTES } = config
   const { errorFor = defaultErrorFor, retryPauseMs = RETRY_PAUSE_MS } = config
-  const timers = deadlines(clock)
+  const timers = deadlinesOf(clock)
   const refusing = outages({ log, clock, over: 'a vendor serves this gateway again' })
 
   return {
@@ -251,7 +251,7 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
       const error = reply && errorFrom(reply, classify, model)
       return error instanceof ApiError ? error : undefined
     }
-    const stream = chatStream({ reader, first }, { signal, controller, broken, apiErrorOf })
+    const stream = chatStream({ reader, first }, { signal, controller, after: timers.after, broken, apiErrorOf })
     return { kind: 'stream', stream: { ...stream, beginsBy } }
   }
 

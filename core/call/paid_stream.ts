@@ -8,6 +8,7 @@ import type { AnswerStream } from '../endpoint/mod.ts'
 import type { Reply } from '../http/reply.ts'
 import { ApiError } from '../http/errors.ts'
 import type { Clock } from '../lib/clock.ts'
+import { deadlinesOf } from '../lib/timers.ts'
 import type { Ports } from '../ports/mod.ts'
 
 /** Payment outcome of a stream. `unknown`: the settlement was sent and not confirmed in time. */
@@ -66,10 +67,14 @@ export function streamReply(
 ): Reply {
   const encoder = new TextEncoder()
   const endsAt = clock.now() + timeouts.streamMs
-  const over = new AbortController()
+  const timers = deadlinesOf(clock)
+  /** Ends what waits for storage; a stream that nobody pays for has none of it. */
+  const over = payment && new AbortController()
+  let isOver = false
+  /** Ends the sleep of the watch. */
+  let wake = () => {}
   let pulledAt: number | undefined
   let isHolding = false
-  let cut: ((apiError: ApiError) => void) | undefined
   let out: ReadableStreamDefaultController<Uint8Array> | undefined
   let isSettlementKnown = false
   let charge: Charge = 'none'
@@ -79,29 +84,13 @@ export function streamReply(
       start(controller) {
         out = controller
       },
-      async pull(controller) {
+      pull() {
         pulledAt = clock.now()
-        try {
-          const bytes = await next()
-          pulledAt = undefined
-          if (over.signal.aborted) return
-          if (payment?.isLeased() === false) await holdOn(payment)
-          if (over.signal.aborted) return
-          if (bytes === undefined) return await close({ last: () => stream.closing(), isWhole: true })
-          payment?.record(bytes)
-          if (payment && isDue(payment)) {
-            const isRefused = await settleMidway(payment)
-            if (over.signal.aborted) return
-            if (isRefused) return await fail(REFUSED)
-          }
-          controller.enqueue(bytes)
-        } catch (error) {
-          await fail(error)
-        }
+        return stream.next().then(payment ? (bytes) => deliverPaid(payment, bytes).catch(fail) : deliver, fail)
       },
       cancel() {
-        if (over.signal.aborted) return
-        over.abort()
+        if (isOver) return
+        end()
         stream.cancel()
         if (payment) background(stream.hasContent() ? payment.settle({ isWhole: false }) : payment.fail(LEFT, true))
       },
@@ -134,33 +123,66 @@ export function streamReply(
     return settlement
   }
 
+  /** Hands out a piece that nobody pays for; a frame of an async function for each would cost more than its bytes. */
+  function deliver(bytes: Uint8Array | undefined): Promise<void> | undefined {
+    pulledAt = undefined
+    if (isOver) return undefined
+    if (bytes === undefined) return close({ last: () => stream.closing(), isWhole: true }).catch(fail)
+    out?.enqueue(bytes)
+    return undefined
+  }
+
+  async function deliverPaid(payment: StreamPayment, bytes: Uint8Array | undefined): Promise<void> {
+    pulledAt = undefined
+    if (isOver) return
+    if (over && !payment.isLeased()) await holdOn(payment, over.signal)
+    if (isOver) return
+    if (bytes === undefined) return await close({ last: () => stream.closing(), isWhole: true })
+    payment.record(bytes)
+    if (isDue(payment)) {
+      const isRefused = await settleMidway(payment)
+      if (isOver) return
+      if (isRefused) return await fail(REFUSED)
+    }
+    out?.enqueue(bytes)
+  }
+
+  function end(): void {
+    isOver = true
+    over?.abort()
+    wake()
+  }
+
+  function sleep(ms: number): Promise<void> {
+    if (isOver) return Promise.resolve()
+    return new Promise((resolve) => {
+      const cancel = timers.after(ms, resolve)
+      wake = () => {
+        cancel()
+        resolve()
+      }
+    })
+  }
+
   /** The last event of a stream that ends with an error. It states what was charged (contract 3.24). */
   function lastEvent(apiError: ApiError): string {
     return errorEvent(withCharge(apiError, charge), errorFormat, stream.nextSequence?.())
-  }
-
-  /** The next event. Rejects when the stream is ended while waiting. */
-  function next(): Promise<Uint8Array | undefined> {
-    return new Promise((resolve, reject) => {
-      cut = reject
-      stream.next().then(resolve, reject)
-    })
   }
 
   /**
    * This process was suspended for longer than its lease, or could not renew it. Nothing more is delivered until
    * ownership of the call is confirmed.
    */
-  async function holdOn({ renewLease }: StreamPayment): Promise<void> {
+  async function holdOn({ renewLease }: StreamPayment, signal: AbortSignal): Promise<void> {
     isHolding = true
-    const isOurs = await renewLease(over.signal).finally(() => (isHolding = false))
-    if (!isOurs && !over.signal.aborted) throw TAKEN
+    const isOurs = await renewLease(signal).finally(() => (isHolding = false))
+    if (!isOurs && !isOver) throw TAKEN
   }
 
   /** Ends a stream that is complete or has reached its limit. */
   async function close({ last, isWhole }: { last: () => string; isWhole: boolean }): Promise<void> {
     if (isWhole && !stream.hasContent()) return await fail(EMPTY)
-    over.abort()
+    end()
     const { comment } = payment ? await settle(payment, { isWhole }) : { comment: '' }
     closeWith(comment + last())
     // Do not wait for upstreams that keep the connection open after their last event.
@@ -168,8 +190,8 @@ export function streamReply(
   }
 
   async function fail(error: unknown): Promise<void> {
-    if (over.signal.aborted) return
-    over.abort()
+    if (isOver) return
+    end()
     stream.cancel()
     const apiError =
       error instanceof ApiError
@@ -195,8 +217,8 @@ export function streamReply(
     for (;;) {
       const now = clock.now()
       const timesOutAt = (pulledAt ?? now) + timeouts.answerMs
-      await clock.wait(Math.max(1, Math.min(timesOutAt, endsAt, settleBy) - now), over.signal)
-      if (over.signal.aborted) return
+      await sleep(Math.max(1, Math.min(timesOutAt, endsAt, settleBy) - now))
+      if (isOver) return
       const then = clock.now()
       const isStalled = pulledAt !== undefined && then - pulledAt >= timeouts.answerMs
       // The model has answered but our storage does not respond: what was delivered is paid for.
@@ -213,13 +235,12 @@ export function streamReply(
 
   /** Ends a stream with an error. When no read is pending, it ends at once instead of at the next read. */
   function halt(apiError: ApiError): void {
-    if (pulledAt !== undefined) return cut?.(apiError)
     background(fail(apiError))
   }
 
   /** Ends the stream here: what was delivered is paid for, and the reader is told why it ends. */
   async function terminate(apiError: ApiError): Promise<void> {
-    if (over.signal.aborted) return
+    if (isOver) return
     if (pulledAt !== undefined && !stream.hasContent()) return halt(apiError)
     stream.cancel()
     await close({ last: () => lastEvent(apiError), isWhole: false })

@@ -2,7 +2,7 @@
 import { concatBytes } from '../lib/bytes.ts'
 import { abandon, fail, type SettleContext, type Paying, settleCall } from '../payment/settle.ts'
 import { settledMsOf } from '../payment/retention.ts'
-import { deadlines } from '../lib/timers.ts'
+import { deadlinesOf } from '../lib/timers.ts'
 import { noteAbandonedCall, noteUnpaidCall } from '../payment/unpaid_calls.ts'
 import { errorEvent } from '../http/error_formats.ts'
 import type { Answer, Streamed, StreamedOrder, Stored } from '../endpoint/mod.ts'
@@ -41,7 +41,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   const { ports, catalog, timeouts } = gatewayContext
   const { storage, chain, clock, log, meter, vendors, countTokens } = ports
   const money: SettleContext = { storage, chain, clock, log, meter, timeouts }
-  const answering = deadlines(clock)
+  const answering = deadlinesOf(clock)
   const running = new Map<string, AbortController>()
   const streaming = { clock, timeouts, background: ports.background, open: new Set<() => void>() }
 

@@ -11,6 +11,15 @@ export type Deadlines = {
 
 type Pending = { readonly at: number; readonly late: () => void }
 
+const byClock = new WeakMap<Clock, Deadlines>()
+
+/** The deadlines that everything with this clock shares, so that a call needs one timer and not one for each wait. */
+export function deadlinesOf(clock: Clock): Deadlines {
+  const known = byClock.get(clock) ?? deadlines(clock)
+  byClock.set(clock, known)
+  return known
+}
+
 export function deadlines(clock: Clock): Deadlines {
   // An array of slots rather than a Set: a long-lived Set with many changes retains deleted entries for the
   // young-generation collector and triples its time.

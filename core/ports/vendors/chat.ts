@@ -133,6 +133,11 @@ export type ChatStream = {
   /** Cancels the upstream call and a pending `next` at once. Never throws. */
   cancel(): void
   /**
+   * Called in place of `cancel` when the last event has come: the rest of the reply is read, so that its connection can
+   * serve the next call. Never throws.
+   */
+  finish?(): void
+  /**
    * Our text for an error event; called only before the first content event, while the error can still be a plain
    * refusal.
    */

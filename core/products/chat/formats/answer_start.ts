@@ -2,6 +2,7 @@
 import type { Clock } from '../../../lib/clock.ts'
 import type { AnswerStream } from '../../../endpoint/mod.ts'
 import { ApiError } from '../../../http/errors.ts'
+import { deadlinesOf } from '../../../lib/timers.ts'
 import { MAX_EVENT, parseEvent, tryJson } from './sse.ts'
 import { hasContentIn, isNonBlank } from './empty_answer.ts'
 import { type Fields, fieldsOf } from '../../../lib/json.ts'
@@ -31,14 +32,14 @@ export async function whenAnswerStarts(
   const cancel = () => stream.cancel()
   signal.addEventListener('abort', cancel, { once: true })
   if (signal.aborted) cancel()
-  const started = new AbortController()
   let isLate = false
-  if (beginsBy !== undefined)
-    void clock.wait(Math.max(0, beginsBy - clock.now()), started.signal).then(() => {
-      if (started.signal.aborted) return
-      isLate = true
-      stream.cancel()
-    })
+  const started =
+    beginsBy === undefined
+      ? () => {}
+      : deadlinesOf(clock).after(Math.max(0, beginsBy - clock.now()), () => {
+          isLate = true
+          stream.cancel()
+        })
   try {
     while (!stream.hasStarted()) {
       const bytes = await stream.next()
@@ -56,17 +57,18 @@ export async function whenAnswerStarts(
       ? noAnswer('the stream was interrupted')
       : error
   } finally {
-    started.abort()
+    started()
     signal.removeEventListener('abort', cancel)
   }
   let isRead = false
   let remaining = buffered.length
   return {
-    async next() {
+    next() {
       isRead = true
+      if (remaining === 0 && !isOver) return stream.next()
       const first = buffered.shift()
       if (first) remaining--
-      return first ?? (isOver ? undefined : await stream.next())
+      return first || isOver ? Promise.resolve(first) : stream.next()
     },
     cancel() {
       buffered.length = 0
