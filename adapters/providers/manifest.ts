@@ -1,7 +1,6 @@
 /**
- * What a provider says of itself. The server derives from it the settings of the file, the variables of the
- * environment, which provider serves which product, the report at the start and the tables of the guide. Nothing else
- * names a provider.
+ * The manifest of a provider. The server derives from it the settings of the file, the environment variables, which
+ * provider serves which product, the report at the start and the tables of the guide. A provider is named nowhere else.
  */
 import { type Static, type TObject, type TOptional, type TProperties, type TSchema, Type } from '@sinclair/typebox'
 import type { ChatVendor, Clock, ImageVendor, Log, Vendors, VideoVendor } from '../../core/mod.ts'
@@ -12,7 +11,7 @@ import type { VideoVendorConfig } from './lib/video_provider.ts'
 // ── settings ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 type Usual = {
-  /** What applies without the setting, in words. A constant is the `default` of the schema instead. */
+  /** The default in words. Constants use the `default` of the schema instead. */
   readonly usual?: string
 }
 
@@ -26,107 +25,103 @@ export function setting<Schema extends TSchema>(
 }
 
 /**
- * A setting that its product cannot do without. The rest of the gateway can, so in the file it is optional all the
- * same.
+ * A setting that its product requires. It is optional in the file, because the rest of the gateway works without it.
  */
 export function needed<Schema extends TSchema>(description: string, schema: Schema, { usual }: Usual = {}): Schema {
   return { ...schema, description, ...(usual !== undefined && { usual }) }
 }
 
 type KeyOptions = {
-  /** The form of the key, and how a mistake tells of it. */
+  /** The form of the key, as error messages describe it. */
   readonly pattern?: string
   readonly form?: string
 }
 
-/** A secret. It comes from the environment only, is never shown, and fits into a header as it stands. */
+/** A secret. It can only be set by the environment, is never shown, and is a valid header value. */
 export function key(description: string, { pattern = '^[\\x21-\\x7e]+$', form }: KeyOptions = {}) {
   return Type.String({ description, pattern, isSecret: true, ...(form !== undefined && { form }) })
 }
 
-/** A setting that the environment alone gives, and that is no secret. */
+/** A setting that can only be set by the environment, and is not secret. */
 export function environmentOnly<Schema extends TSchema>(description: string, schema: Schema): TOptional<Schema> {
   return Type.Optional({ ...schema, description, isEnvironmentOnly: true }) as unknown as TOptional<Schema>
 }
 
 /** An `http` or `https` URL. */
 export const Url = Type.String({ pattern: '^https?://' })
-/** The root of an API, to which paths are added. Its value is not shown: an address may hold a key. */
+/** The base URL of an API. Its value is not shown, because it may contain a key. */
 export const RootUrl = Type.String({ pattern: '^https?://', isRoot: true })
 
-/** How a chat server takes the output limit and reasoning. */
+/** How a chat server expects the output limit and reasoning parameters. */
 export const CHAT_STYLES = ['openai', 'compatible'] as const satisfies readonly Style[]
 export type ChatStyle = (typeof CHAT_STYLES)[number]
 
-/** One of these words. */
+/** One of these values. */
 export const oneOf = <const Words extends readonly string[]>(...words: Words) =>
   Type.Union(words.map((word: Words[number]) => Type.Literal(word)))
 
-/** Values of settings by name, as the file and the environment give them. */
+/** Values of settings by name, from the file and the environment. */
 export type Values = Readonly<Record<string, unknown>>
 
 // ── what a provider serves ──────────────────────────────────────────────────────────────────────────────────────────
 
-/** Products that a provider serves as a whole, each with the interface of its vendor. */
+/** Products that one provider serves as a whole, with their vendor interfaces. */
 export type ServiceVendors = {
   readonly [Product in keyof Omit<Vendors, 'images' | 'chat' | 'video' | 'media' | 'stream'>]-?: MadeFor<
     NonNullable<Vendors[Product]>
   >
 }
-/** A row of the catalog, of sounds for example, names the provider that serves it: a provider makes the vendor. */
+/** For products with catalog rows, such as audio, the row names its provider, which creates the vendor. */
 type MadeFor<Member> = Member extends (row: never) => infer Vendor ? NonNullable<Vendor> : Member
 export type Service = keyof ServiceVendors
 
-/** What a provider may use of the machine. Heavy packages are imported by the first call that needs them. */
+/** What a provider may use of the process. Heavy packages are imported by the first call that needs them. */
 export type ProviderPorts = {
   readonly clock: Clock
   readonly log: Log
   random(bytes: number): Uint8Array
-  /** Signs requests to Coinbase, as its facilitator does: a bearer token for one method and address. */
+  /** Signs requests to Coinbase, as the facilitator adapter does: a bearer token for one method and address. */
   cdpBearer(key: {
     readonly keyId: string
     readonly keySecret: string
   }): (method: string, url: URL, now: number) => Promise<string>
-  /** Adds a step to the stop of the process. */
+  /** Adds a step to the shutdown of the process. */
   onClose(step: () => unknown): void
 }
 
 /** How a provider serves one product. */
 export type Offer<Settings, Vendor> = {
-  /** What the setting of the product calls it; the name of the provider unless told. */
+  /** Its name in the product's setting; by default the name of the provider. */
   readonly as?: string
-  /** Settings that it reads; all of the provider's unless told. Those that the schema requires must be there. */
+  /** The settings that it reads, by default all. It requires those that the schema requires. */
   readonly uses?: readonly (keyof Settings & string)[]
-  /**
-   * Settings any of which turns it on, where the setting of the product says nothing; those that it requires unless
-   * told.
-   */
+  /** The settings of which any one turns it on when the product's setting is absent; by default the required ones. */
   readonly startedBy?: readonly (keyof Settings & string)[]
   /** What an operator should know before choosing it. */
   readonly note?: string
-  /** Whose account pays for its calls; as it is called unless told. */
+  /** The account that pays for its calls; by default its name. */
   readonly account?: string
-  /** Where several serve a product, higher ones are asked first; 0 unless told. */
+  /** Order among the providers of a product, highest first; by default 0. */
   readonly rank?: number
-  /** Other products that it works with only, each with the reason. */
+  /** Other products that it requires, each with the reason. */
   readonly requires?: Readonly<Partial<Record<Service, string>>>
-  /** Fills in on devnet where nothing is set. */
+  /** Used on devnet when nothing is configured. */
   readonly isOnDevnet?: boolean
-  /** Its answers are made up; the log warns where they are sold for real money. */
+  /** Its answers are made up; the log warns when they are sold for real money. */
   readonly isSample?: boolean
-  /** What it sells belongs to one process, and replicas would not know of each other's. */
+  /** It belongs to one process, and other replicas cannot find what it sold. */
   readonly isOneProcess?: boolean
-  /** Mistakes that no schema finds. */
+  /** Checks that a schema cannot express. */
   check?(settings: Partial<Settings>): readonly string[]
-  /** Audio: models of the operator's own server, each of which becomes a row. */
+  /** Audio: models of the operator's own server, each of which becomes a catalog row. */
   models?(settings: Partial<Settings>): readonly string[]
-  /** Undefined where this machine cannot run it; the log then says why. */
+  /** Undefined when it cannot run on this machine; the log then says why. */
   create(settings: Settings, ports: ProviderPorts): Vendor | undefined
 }
 
 // ── models ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Kinds of models whose rows are served by accounts, each with what its protocols are made from and what they make. */
+/** Kinds of models whose rows are served by accounts: the configuration of each kind, and its vendor interface. */
 export type Models = {
   readonly images: { readonly config: ImageVendorConfig; readonly vendor: ImageVendor }
   readonly chat: { readonly config: ChatVendorConfig; readonly vendor: ChatVendor }
@@ -139,47 +134,44 @@ export type ModelPorts = Pick<ProviderPorts, 'clock' | 'log' | 'onClose'> & {
 }
 
 export type Protocol<Kind extends ModelKind> = {
-  /** The root under which its maker serves it; empty for what needs no address. */
+  /** The base URL of its maker; empty when no address is needed. */
   readonly baseUrl: string
-  /** Many servers speak it, so an account that is none of ours has to say its address. */
+  /** Many servers implement it, so accounts of other makers must set an address. */
   readonly isCommon?: boolean
-  /** A program of ours, which stands in for models on devnet. */
+  /** Our own program, which replaces models on devnet. */
   readonly isDemo?: boolean
-  /** The demo's: it stands in for rows of this vendor only; for every row of its kind unless told. */
+  /** For the demo: the vendor whose rows it replaces; by default all rows of its kind. */
   readonly standsInFor?: string
-  /** Protocols with one root, as chat completions and responses have; its own name unless told. */
+  /** Protocols that share a base URL, as chat completions and responses do; by default its own name. */
   readonly family?: string
   create(config: Models[Kind]['config'], ports: ModelPorts): Models[Kind]['vendor']
 }
 
-/** Protocols by the name that an account calls them. */
+/** Protocols by the name that accounts use. */
 export type Protocols = { readonly [Kind in ModelKind]?: Readonly<Record<string, Protocol<Kind>>> }
 
-/** The account of a maker, which its key alone turns on. Rows of the catalog name it as their vendor. */
+/** The account of a maker, which its API key turns on. Catalog rows name it as their vendor. */
 export type Account<Settings = Values> = {
   readonly name: string
   readonly key: keyof Settings & string
-  /** The setting of another address. */
+  /** The setting with an alternative address. */
   readonly address: keyof Settings & string
-  /** The setting of the style of its chat, where servers at another address differ. */
+  /** The setting with the chat style, for servers at another address. */
   readonly chatStyle?: keyof Settings & string
-  /** The protocol that it speaks for each kind. */
+  /** Its protocol for each kind. */
   readonly speaks: Readonly<Partial<Record<ModelKind, string>>>
-  /** Where it serves the family of its chat protocol; where the protocol's own maker does unless told. */
+  /** The base URL of its chat API; by default that of the protocol's maker. */
   readonly chatBaseUrl?: string
 }
 
 export type Manifest = {
-  /** The name of its folder, and what settings call it. */
+  /** The name of its folder, used in settings. */
   readonly name: string
-  /** What people call it. */
+  /** Its display name. */
   readonly title: string
-  /**
-   * Its settings by name, each with a description. Secrets and what the environment alone gives are no part of the
-   * file.
-   */
+  /** Its settings by name, each with a description. Secrets and environment-only settings are not part of the file. */
   readonly settings: TProperties
-  /** Variables of the environment, each with the setting that it stands for. */
+  /** Environment variables, each with its setting. */
   readonly environment: Readonly<Record<string, string>>
   readonly serves: { readonly [Product in Service]?: Offer<Values, ServiceVendors[Product]> }
   readonly protocols?: Protocols
@@ -189,7 +181,7 @@ export type Manifest = {
 /** The settings of a maker's account: its key and its address. */
 export const addressOf = (title: string) => environmentOnly(`Another address of the ${title} API.`, Url)
 
-/** A manifest, whose parts are checked against its own settings. */
+/** A manifest, type-checked against its own settings. */
 export function provider<const Properties extends TProperties>(manifest: {
   readonly name: string
   readonly title: string
@@ -207,7 +199,7 @@ export function provider<const Properties extends TProperties>(manifest: {
 // ── reading a manifest ──────────────────────────────────────────────────────────────────────────────────────────────
 
 export const isSecret = (schema: TSchema | undefined): boolean => schema?.isSecret === true
-/** May stand in the configuration file. */
+/** Whether a setting may be in the configuration file. */
 export const isInFile = (schema: TSchema): boolean => !isSecret(schema) && schema.isEnvironmentOnly !== true
 
 /** Settings that an offer reads. */
@@ -215,16 +207,13 @@ export function usedBy({ settings }: Manifest, { uses }: Pick<Offer<Values, unkn
   return uses ?? Object.keys(settings)
 }
 
-/** Settings that an offer cannot do without. */
+/** The settings that an offer requires. */
 export function requiredBy(manifest: Manifest, offer: Pick<Offer<Values, unknown>, 'uses'>): readonly string[] {
   const { required = [] } = Type.Object(manifest.settings)
   return usedBy(manifest, offer).filter((name) => required.includes(name))
 }
 
-/**
- * What is served: an offer that has all that it requires. Throws a RangeError that names the first setting that is
- * missing.
- */
+/** Creates the vendor of an offer. Throws a RangeError that names the first missing setting. */
 export function createVendor<Product extends Service>(
   { manifest, product, settings }: { manifest: Manifest; product: Product; settings: Values },
   ports: ProviderPorts,

@@ -13,12 +13,12 @@ import { nativeFormat, renamedBy } from '../lib/chat/native_format.ts'
 import { envelope, type ErrorClassifier } from '../../http/error_replies.ts'
 
 const VERSION = '2023-06-01'
-/** Core names a cap in every order; this is for one that comes from elsewhere. */
+/** Core sets a cap in every order; this default is for other callers. */
 const USUAL_TOKENS = 8_192
 
 /**
- * Speaks `messages`. The caller's own version of the protocol is kept for his own body; what is translated from chat is
- * written for 2023-06-01, for later ones refuse sampling parameters.
+ * Speaks `messages`. The caller's protocol version applies to native bodies; requests translated from chat use
+ * 2023-06-01, because later versions refuse sampling parameters.
  *
  * @example
  * const chat = anthropicMessages({ baseUrl, key, maker: 'Anthropic', timeoutMs: 120_000, clock, log })
@@ -28,7 +28,7 @@ export function anthropicMessages(config: ChatVendorConfig): ChatVendor {
   const key: Record<string, string> = config.key ? { 'x-api-key': config.key } : {}
   const ours: Readonly<Record<string, string>> = { 'anthropic-version': VERSION, ...key, ...config.headers }
 
-  /** Flags add up; of versions there is one. */
+  /** Beta flags are merged; there is only one version. */
   function headers({ format, headers: theirs }: ChatOrder): Record<string, string> {
     const version = format === 'messages' ? theirs['anthropic-version'] : undefined
     const flags = [ours['anthropic-beta'], theirs['anthropic-beta']].filter(Boolean).join(',')
@@ -54,7 +54,7 @@ export function anthropicMessages(config: ChatVendorConfig): ChatVendor {
   return { format: 'messages', ask }
 }
 
-/** Its last event, or the one before, which says why it ended; some servers leave the last one out. */
+/** Matches the last event, or the one before it with the stop reason, because some servers omit the last one. */
 const ENDS = /"type": ?"message_stop"|"stop_reason": ?"/
 const isEnding = ({ event, data }: SseEvent): boolean =>
   (event === undefined || event === 'message_stop' || event === 'message_delta') && ENDS.test(data)
@@ -68,6 +68,6 @@ const callerPath: Partial<Record<ChatFormat, (path: string) => string>> = {
   ]),
 }
 
-/** An image is named by its path: `messages.0.content.1.image.source.base64: image exceeds 5 MB maximum`. */
+/** The message names an image by its path: `messages.0.content.1.image.source.base64: image exceeds 5 MB maximum`. */
 const quirks: ErrorClassifier = ({ status, body }) =>
   status === 400 && /^messages\.\d+\.content\.[\w.]*\bimage\b/.test(envelope(body).message) ? 'image' : undefined

@@ -20,18 +20,18 @@ export type ArkAssetsConfig = {
   readonly accessKey: string
   readonly secretKey: string
   /**
-   * `https://open.ap-southeast-1.byteplusapi.com` and its region unless told; in China `https://open.volcengineapi.com`
+   * By default `https://open.ap-southeast-1.byteplusapi.com` and its region; in China `https://open.volcengineapi.com`
    * and `cn-beijing`.
    */
   readonly baseUrl?: string | undefined
   readonly region?: string | undefined
-  /** The project that assets belong to; the account's own unless told. */
+  /** The project of the assets; by default that of the account. */
   readonly project?: string | undefined
-  /** Where a phone is sent after the check; nowhere unless told. */
+  /** Where the person's phone is redirected after the check; by default nowhere. */
   readonly callbackUrl?: string | undefined
-  /** Who is named as the source of a rate limit. */
+  /** The name given as the source of a rate limit. */
   readonly maker: string
-  /** Longest that one upstream call may take, in milliseconds; 20 seconds unless told. */
+  /** Timeout of one upstream call in milliseconds; by default 20 seconds. */
   readonly timeoutMs?: number | undefined
   readonly clock: Clock
   readonly log: Log
@@ -43,13 +43,16 @@ export const ARK_ASSETS = { baseUrl: 'https://open.ap-southeast-1.byteplusapi.co
 const NAME = 'ark-assets'
 const VERSION = '2024-01-01'
 const POLL_EVERY_MS = 3_000
-/** A picture that is still looked at then is given up; the vendor may yet take it, and nobody pays for it. */
+/**
+ * A picture that is still being checked after this many polls is given up. The vendor may accept it later; nobody pays
+ * for it.
+ */
 const MAX_POLLS = 20
 /** "valid about 120 s" (decision 89). */
 const LINK_SECONDS = 120
 const MAX_REPLY_BYTES = 1024 * 1024
 
-/** An invented character gets a group of its own; a real person has one since the check. */
+/** An invented character gets its own group; a real person has one since the check. */
 export function arkAssets(config: ArkAssetsConfig): PortraitVendor {
   const { clock, baseUrl = ARK_ASSETS.baseUrl, project, callbackUrl } = config
   const keys: ArkKeys = {
@@ -107,7 +110,7 @@ export function arkAssets(config: ArkAssetsConfig): PortraitVendor {
     throw http.failure('timeout', `${NAME} did not take a picture within ${(MAX_POLLS * POLL_EVERY_MS) / 1000} s`)
   }
 
-  /** The `Result` of an action. With `absent`, what is not there is an empty one. */
+  /** The `Result` of an action. With `absent`, a missing resource gives an empty result. */
   async function ask(
     action: string,
     body: Fields,
@@ -135,7 +138,7 @@ export function arkAssets(config: ArkAssetsConfig): PortraitVendor {
     }
     try {
       const reply = await http.postJson(url, body, { headers, signal, classify: judged })
-      // An error can come with 200.
+      // Errors may arrive with status 200.
       if (codeIn(reply) !== '') throw http.errorFrom({ status: 400, headers: new Headers(), body: reply }, judged)
       return record(record(reply).Result) as Fields
     } catch (error) {
@@ -173,7 +176,7 @@ const INVALID = /^(InvalidParameter|InvalidArgument|MissingParameter)/
 
 const classifyAssetError: ErrorClassifier = ({ body }) => kindOf(codeIn(body))
 
-/** What is wrong with a picture is its sender's to mend. */
+/** A problem with the picture is the buyer's error. */
 const classifyPictureError: ErrorClassifier = ({ body }) => {
   const code = codeIn(body)
   const trouble = kindOf(code)
@@ -194,13 +197,13 @@ const messageIn = (body: unknown): string => String(errorIn(body).Message ?? '')
 const NOT_THE_FACE = 'The picture does not show the face of the person who passed the check.'
 const NOT_TAKEN = 'The vendor does not take this picture.'
 
-/** A refusal of the face is an answer, not a failure. */
+/** A rejected face is a result, not an error. */
 function unlessFace(error: unknown): undefined {
   if (error instanceof ApiError && error.code === 'FACE_REJECTED') return undefined
   throw error
 }
 
-/** Why an asset failed, by the code that it carries. */
+/** The reason why an asset failed, from its error code. */
 function reasonOf(asset: Fields): string {
   const { Code } = record(asset.Error)
   const code = typeof Code === 'string' ? Code : ''

@@ -32,8 +32,8 @@ const READS = ['image/png', 'image/jpeg', 'image/webp', 'image/bmp', 'image/gif'
 const MAX_SOURCES = 10
 
 /**
- * One image a call, as a URL that lives 24 hours; a call blocks for up to two minutes. The vendor's watermark is on
- * unless told otherwise. Takes no mask.
+ * One image per call, as a URL that expires after 24 hours; a call takes up to two minutes. The vendor's watermark is
+ * on by default. Does not support masks.
  *
  * @example
  * const images = seedream({ baseUrl, key, maker: 'ByteDance', timeoutMs: 120_000, clock, log })
@@ -64,7 +64,7 @@ export function seedream(config: ImageVendorConfig): ImageVendor {
     },
   }
 
-  /** A 200 can carry an error in place of an image. */
+  /** A 200 may contain an error instead of an image. */
   function read(reply: unknown, { count, isEdit }: { count: number; isEdit: boolean }): readonly MadeImage[] {
     if (!isReply.Check(reply)) throw http.failure('failed', 'seedream answered in another shape')
     const refused = reply.data.find(({ error }) => error)
@@ -84,7 +84,7 @@ const OURS =
 const QUOTA = /^(SetLimitExceeded|QuotaExceeded)/
 
 /**
- * `{error: {code, message, param, type}}`. A code may have a part after a dot:
+ * `{error: {code, message, param, type}}`. A code may have a suffix after a dot:
  * `InputImageSensitiveContentDetected.PolicyViolation`.
  */
 function kindOf({ code, message, param }: Envelope, isEdit: boolean): FailureKind | undefined {

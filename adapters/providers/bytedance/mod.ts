@@ -1,4 +1,4 @@
-/** BytePlus ModelArk: images, videos, and characters for videos. Its control plane has other keys than its models. */
+/** BytePlus ModelArk: images, videos, and characters for videos. Its control plane uses other keys than its models. */
 import { addressOf, key, provider, RootUrl, setting } from '../manifest.ts'
 import { Type } from '@sinclair/typebox'
 import { arkAssets } from './assets.ts'

@@ -1,6 +1,6 @@
 /**
- * Signs a call of a control plane of BytePlus or Volcano Engine. Source: byteplus-sdk/byteplus-openapi-demos
- * `signature/python/sign.py`; it is AWS's version 4 without its prefix, over four headers.
+ * Signs requests to the control plane of BytePlus or Volcano Engine. Source: byteplus-sdk/byteplus-openapi-demos
+ * `signature/python/sign.py`; it is AWS signature version 4 without its prefix, over four headers.
  */
 import { hmac } from '@noble/hashes/hmac'
 import { sha256 } from '@noble/hashes/sha256'
@@ -18,8 +18,8 @@ const SIGNED = 'content-type;host;x-content-sha256;x-date'
 const TYPE = 'application/json'
 
 /**
- * The headers that a POST of `body` to `url` must carry; `body` is to be sent as it stands. `now` in milliseconds: the
- * vendor refuses what is off by more than 15 minutes.
+ * The headers of a POST of `body` to `url`; `body` must be sent unchanged. `now` in milliseconds: the vendor refuses a
+ * clock that is off by more than 15 minutes.
  */
 export function signedHeaders(
   { url, body }: { url: string; body: string },
@@ -55,7 +55,7 @@ export function signedHeaders(
 
 const mac = (key: Uint8Array, text: string): Uint8Array => hmac(sha256, key, utf8ToBytes(text))
 
-/** By name, each part encoded as RFC 3986 has it. */
+/** Sorted by name, each part encoded as in RFC 3986. */
 function queryOf(query: URLSearchParams): string {
   const parts = [...query].map(([name, value]) => `${encoded(name)}=${encoded(value)}`)
   return parts.toSorted().join('&')

@@ -18,8 +18,8 @@ import {
 const TASKS = '/contents/generations/tasks'
 
 /**
- * The vendor adds sound unless told not to, and always knows what we want: both switches are sent. Only the 1.x models
- * take a seed.
+ * The vendor adds sound and a watermark by default, so both switches are always sent. Only the 1.x models accept a
+ * seed.
  *
  * @example
  * const videos = seedance({ baseUrl, key, maker: 'ByteDance', timeoutMs: 20_000, clock, log })
@@ -60,7 +60,7 @@ function orderOf(job: VideoJob): Readonly<Record<string, Json>> {
   }
 }
 
-/** The text, then the pictures that it may count as image 1, 2 and so on. */
+/** The text, then the pictures in the order in which prompts number them (image 1, 2 and so on). */
 function contentOf({
   prompt,
   image,
@@ -83,8 +83,8 @@ function contentOf({
 }
 
 /**
- * The 1.x models take settings out of a prompt, `--duration 12` and `--resolution 1080p` among them: not from a buyer,
- * who has paid for others.
+ * The 1.x models read settings from the prompt, such as `--duration 12` and `--resolution 1080p`. A buyer must not
+ * change what was paid for, so the dashes are replaced.
  */
 export const plainWords = (prompt: string): string => prompt.replace(/-{2,}(?=\s*[a-z_])/gi, '\u2014')
 
@@ -127,11 +127,11 @@ const OURS =
   /^(AuthenticationError|AccessDenied|AccountOverdueError|OperationDenied|ModelNotOpen|InvalidEndpointOrModel)/
 const QUOTA = /^(SetLimitExceeded|QuotaExceeded)/
 const REQUEST = /^(InvalidParameter|MissingParameter)|TaskType(Mismatch|Constraint)/
-/** A picture that could not be fetched or decoded, as against a parameter about one. */
+/** A picture that could not be fetched or decoded, as opposed to an invalid parameter. */
 const UNREADABLE =
   /(download|fetch|decode|parse|load|access|read|unsupported|corrupt)\w*\b[^.]*\b(image|picture)|\b(image|picture)[^.]*\b(download|fetch|decod|pars|load|access|read|unsupported|corrupt)/i
 
-/** A code may have a part after a dot: `InputImageSensitiveContentDetected.PrivacyInformation` is a real face. */
+/** A code may have a suffix after a dot: `InputImageSensitiveContentDetected.PrivacyInformation` is a real face. */
 const isPerson = (code: string, message: string): boolean =>
   code.startsWith('InputImageSensitiveContentDetected') &&
   (/\.PrivacyInformation/.test(code) || /real (person|human)/i.test(message))
@@ -150,14 +150,14 @@ function kindOf(code: string, message: string): FailureKind | undefined {
   return UNREADABLE.test(message.slice(0, 500)) ? 'image' : 'request'
 }
 
-/** At a look nothing of the buyer's is judged any more: what is wrong with our question is the operator's to see. */
+/** A poll contains nothing of the buyer's: an error in it is for the operator. */
 export const classifyPollError: ErrorClassifier = ({ body }) => {
   const { code, message } = envelope(body)
   const trouble = kindOf(code, message)
   return trouble === 'request' || trouble === 'image' ? 'operator' : trouble
 }
 
-/** Why a job failed, by the code in its `error`. */
+/** The reason why a job failed, from the code in its `error`. */
 export function arkFailure(body: unknown): VideoState {
   const { code, message } = envelope(body)
   if (code.startsWith('OutputAudioSensitiveContentDetected')) return FAILED.audio

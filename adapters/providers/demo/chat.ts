@@ -1,4 +1,4 @@
-/** The echo model: a small deterministic program that repeats its user, and says that it is no model. */
+/** The echo model: a small deterministic program that repeats the user's message and states that it is not a model. */
 import { createHash } from 'node:crypto'
 import type { ChatStream, ChatVendor, Fields, Json } from '../../../core/mod.ts'
 import { record } from '../../http/error_replies.ts'

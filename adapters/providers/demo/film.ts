@@ -32,7 +32,7 @@ function ratioOf(ordered: string | undefined, picture: Size | undefined): number
   return Number(width) / Number(height)
 }
 
-/** Undefined where there is no picture, or it cannot be read here. */
+/** Undefined when there is no picture, or when it cannot be decoded here. */
 function pictureOf(uri: string | undefined): Source | undefined {
   try {
     return uri === undefined ? undefined : sourceOf(uri, 'The image')

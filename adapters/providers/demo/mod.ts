@@ -1,4 +1,4 @@
-/** What devnet sells without an account: small, and labelled as what it is. */
+/** The products of devnet without an account: small, and labelled as demos. */
 import { provider } from '../manifest.ts'
 import { demoAudio } from './audio.ts'
 import { echoVendor } from './chat.ts'
@@ -33,7 +33,7 @@ export const manifest = provider({
       echo: {
         baseUrl: '',
         isDemo: true,
-        // Nobody stands in for a model that converses.
+        // The demo never replaces a chat model.
         standsInFor: 'embedded',
         create: (_config, { countTokens, clock }) => echoVendor({ countTokens, now: clock.now }),
       },

@@ -9,9 +9,9 @@ import { asker, bounded, type ErrorMeaning, nameOf } from '../lib/sandbox_provid
 
 export type E2bConfig = {
   readonly key: string
-  /** Its own, or one of the operator's that has Python 3.11. */
+  /** The default template, or one of the operator's with Python 3.11. */
   readonly template?: string | undefined
-  /** The root of its API; E2B's own unless told. `sandboxUrl` is where machines are, in tests. */
+  /** Base URL of the API; by default E2B's own. `sandboxUrl` is the address of sandboxes, for tests. */
   readonly baseUrl?: string | undefined
   readonly sandboxUrl?: string
   readonly clock: Clock
@@ -21,7 +21,7 @@ export type E2bConfig = {
 const TEMPLATE = 'code-interpreter-v1'
 const CREATE_MS = 115_000
 const ASK_MS = 14_000
-/** On top of a command's own time. */
+/** Added to the time limit of a command. */
 const EXTRA_MS = 4_000
 const WORKDIR = '/home/user'
 
@@ -45,26 +45,26 @@ export function e2bSandbox({ key, template = TEMPLATE, baseUrl, sandboxUrl, cloc
     async create({ seconds }, at) {
       const creating = async (signal: AbortSignal) => {
         const { Sandbox } = await library()
-        // Not given up half way: what is made is to be known, so that it can be ended.
+        // Not aborted half way: the id of a created sandbox must be known, so that it can be terminated.
         const { sandboxId } = await Sandbox.create(template, {
           ...connection(CREATE_MS),
           timeoutMs: seconds * 1000,
           metadata: { by: 'farebox' },
         })
-        // Nobody waits for it any more: it would run, and belong to nobody.
+        // The caller no longer waits. Terminate the sandbox, which would belong to nobody.
         if (signal.aborted || at.signal.aborted) await Sandbox.kill(sandboxId, connection(ASK_MS))
         return { handle: sandboxId }
       }
       const made = await ask('create', CREATE_MS, at, creating)
       if (made) return made
-      throw new Error('E2B does not know what it was asked for')
+      throw new Error('E2B does not know the requested resource')
     },
 
     async exec(handle, { command, seconds }, at) {
       const ms = seconds * 1000 + EXTRA_MS
       return await ask('exec', ms, at, async (signal) => {
         const { Sandbox, CommandExitError } = await library()
-        // A sandbox that runs gets no longer life by this: a second is less than it has.
+        // This does not extend the life of a running sandbox: one second is less than it has left.
         const sandbox = await Sandbox.connect(handle, { ...connection(ms, signal), timeoutMs: 1_000 })
         const [out, err] = [bounded('stdout'), bounded('stderr')]
         const starting = sandbox.commands.run(`exec timeout -k 1 ${seconds} ${command.map(quote).join(' ')}`, {
@@ -109,7 +109,7 @@ export function e2bSandbox({ key, template = TEMPLATE, baseUrl, sandboxUrl, cloc
   }
 }
 
-/** One word, whatever is in it: the shell at E2B reads a line. */
+/** One shell word, whatever it contains: the shell at E2B parses a line. */
 export const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`
 
 const MEANINGS: Readonly<Record<string, ErrorMeaning>> = {

@@ -1,4 +1,4 @@
-/** Exa: search, and web pages one by one. */
+/** Exa: search, and web pages. */
 import { SEARCH_TIMEOUT_MS } from '../lib/search_provider.ts'
 import { key, provider, RootUrl, setting } from '../manifest.ts'
 import { EXA_SEARCH, exaSearch } from './search.ts'

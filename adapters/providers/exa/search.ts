@@ -18,8 +18,8 @@ export type ExaSearchConfig = SearchVendorConfig
 export const EXA_SEARCH = { baseUrl: 'https://api.exa.ai' } as const
 
 /**
- * Without filters `/answer` writes a cited summary. It takes neither dates nor a category, so with one of those
- * `/search` finds the pages, each with a summary of its own, and those make the summary.
+ * Without filters `/answer` writes a cited summary. It supports neither dates nor a category, so with one of those
+ * `/search` finds the pages, and the summary is made of their summaries.
  *
  * @example
  * const search = exaSearch({ ...EXA_SEARCH, key, maker: 'Exa', timeoutMs: SEARCH_TIMEOUT_MS, clock, log })
@@ -71,7 +71,7 @@ type Loose = Readonly<Record<string, unknown>>
 const isFiltered = ({ sources, fromDate, toDate }: SearchJob): boolean =>
   fromDate !== undefined || toDate !== undefined || !sources.includes('web')
 
-/** Both days count whole. */
+/** Both days are inclusive. */
 function filtered({ query, sources, maxResults, fromDate, toDate }: SearchJob): Fields {
   return {
     query,

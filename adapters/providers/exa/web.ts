@@ -1,7 +1,7 @@
 /**
- * Exa for those who want its pages themselves. Sources: exa-js@2.23.0 `dist/index.d.ts` (`RegularSearchOptions`,
- * `FindSimilarOptions`, `AnswerOptions`, `ContentsOptions`); decision 75. `/findSimilar` is deprecated there: where it
- * has gone, a search for what the page is about stands in.
+ * Exa's web search endpoints. Sources: exa-js@2.23.0 `dist/index.d.ts` (`RegularSearchOptions`, `FindSimilarOptions`,
+ * `AnswerOptions`, `ContentsOptions`); decision 75. `/findSimilar` is deprecated; when it is gone, a search for the
+ * topic of the page replaces it.
  */
 import { type Clock, ApiError, type Fields, type Log, type WebSearchVendor } from '../../../core/mod.ts'
 import type { Fetch } from '../../http/fetch.ts'
@@ -76,10 +76,10 @@ export function exaWeb({ baseUrl, key, ...ports }: ExaWebConfig): WebSearchVendo
   }
 }
 
-/** A hundred refused pages, each with its address, in characters. */
+/** Length of a reply with a hundred failed pages, in characters. */
 const MAX_NOTHING = 1 << 20
 
-/** The answer as it came. Throws where none of the pages could be read: each of them would be paid for. */
+/** The reply, unchanged. Throws when no page could be read, because each would be charged. */
 function readable(text: string): string {
   if (text.length > MAX_NOTHING) return text
   const { results, statuses } = record(JSON.parse(text))
@@ -92,7 +92,7 @@ function readable(text: string): string {
   })
 }
 
-/** Exa takes times with an hour; a day begins at its midnight. */
+/** Exa expects times with an hour; a day starts at its midnight. */
 function withTimes(order: Fields): Fields {
   const times = (['startPublishedDate', 'endPublishedDate'] as const).flatMap((name) =>
     typeof order[name] === 'string' ? [[name, new Date(order[name]).toISOString()]] : [],
@@ -100,6 +100,6 @@ function withTimes(order: Fields): Fields {
   return { ...order, ...Object.fromEntries(times) }
 }
 
-/** The path itself, not the page: that is told in a 200. */
+/** The path itself is gone, not the page: a missing page is reported in a 200. */
 const isGone = (error: unknown): boolean =>
   error instanceof ApiError && error.code === 'PASSED_ON' && (error.parts.status === 404 || error.parts.status === 410)

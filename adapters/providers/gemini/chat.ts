@@ -14,8 +14,8 @@ import { type Facts, nativeFormat, renamedBy } from '../lib/chat/native_format.t
 import { envelope, type ErrorClassifier, record } from '../../http/error_replies.ts'
 
 /**
- * Speaks `generate_content`. Calls of tools that Gemini gives no id are named after the reply, so that two turns never
- * share one.
+ * Speaks `generate_content`. Tool calls without an id get one derived from the reply, so that two turns never share
+ * one.
  *
  * @example
  * const chat = geminiChat({ baseUrl, key, maker: 'Google', timeoutMs: 120_000, clock, log })
@@ -59,7 +59,7 @@ export function geminiChat(config: ChatVendorConfig): ChatVendor {
 const pathOf = (model: string): string =>
   `/v1beta/${model.includes('/') ? '' : 'models/'}${model.split('/').map(encodeURIComponent).join('/')}`
 
-/** A candidate, or a prompt that was blocked, which is an answer as well. Neither is none. */
+/** A candidate, or a blocked prompt, which is an answer as well. Without either there is none. */
 function hasAnswer({ candidates, promptFeedback, prompt_feedback }: Fields): boolean {
   const { blockReason, block_reason } = record(promptFeedback ?? prompt_feedback)
   return (Array.isArray(candidates) && candidates.length > 0) || Boolean(blockReason ?? block_reason)
@@ -67,7 +67,7 @@ function hasAnswer({ candidates, promptFeedback, prompt_feedback }: Fields): boo
 
 const ENDS = /"(?:finishReason|finish_reason|blockReason|block_reason)": ?"/
 
-/** A rewriter that is made when its first event is there, for it names the reply. */
+/** Creates the rewriter with the first event, which names the reply. */
 function startedBy(make: (first: SseEvent) => Rewriter): Rewriter {
   let made: Rewriter | undefined
   return {
@@ -102,9 +102,11 @@ const callerPath: Partial<Record<ChatFormat, (path: string) => string>> = {
   generate_content: camel,
 }
 
-/** Paid in advance, or capped: no wait mends it. Other quotas are rates, and most name their wait. */
+/**
+ * Prepaid credits or a spending cap, which waiting does not restore. Other quotas are rates, and most state their wait.
+ */
 const SPENT = /prepa(?:id|yment)|credits? (?:are|is) depleted|spend(?:ing)? (?:cap|limit)/i
-/** A link that it could not follow. */
+/** A link that Gemini could not fetch. */
 const UNREAD =
   /(?:cannot|could not|failed to|unable to) (?:fetch|retrieve|access|download)\b.{0,60}\b(?:ur[il]s?|files?)\b/i
 

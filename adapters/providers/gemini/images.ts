@@ -56,9 +56,9 @@ const REFUSALS = new Set([
 ])
 
 /**
- * One image a call. There is no WxH: a size becomes an aspect ratio and 512, 1K, 2K or 4K, and Gemini's pixels may
- * differ a little from the order. A 200 without an image and without a reason is asked once more (decision 75). Takes
- * no mask.
+ * One image per call. There is no WxH: a size becomes an aspect ratio and 512, 1K, 2K or 4K, so the pixels may differ
+ * slightly from the order. A 200 without an image and without a reason is retried once (decision 75). Does not support
+ * masks.
  *
  * @example
  * const images = geminiImages({ baseUrl, key, maker: 'Google', timeoutMs: 120_000, clock, log })
@@ -137,7 +137,7 @@ function wasRefused({ candidates = [], promptFeedback }: Reply): boolean {
 }
 
 /**
- * `{error: {code, message, status, details}}`. A message about the image counts against the buyer only where there was
+ * `{error: {code, message, status, details}}`. A message about an image is the buyer's error only when the buyer sent
  * one.
  */
 const classifierFor =

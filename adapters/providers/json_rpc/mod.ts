@@ -1,4 +1,4 @@
-/** Nodes that answer JSON-RPC. */
+/** Blockchain nodes that speak JSON-RPC. */
 import { provider, setting } from '../manifest.ts'
 import { Type } from '@sinclair/typebox'
 import { rpcNodes } from './nodes.ts'

@@ -1,5 +1,5 @@
 /**
- * The operator's nodes, by network: JSON-RPC 2.0 over HTTP, passed on as it came. Sources: the JSON-RPC 2.0
+ * The operator's nodes, by network: JSON-RPC 2.0 over HTTP, passed through unchanged. Sources: the JSON-RPC 2.0
  * specification; contract 15.11.
  */
 import { type Clock, ApiError, type Log, type RpcAnswer, type RpcCall, type RpcVendor } from '../../../core/mod.ts'
@@ -8,7 +8,7 @@ import { type ErrorFor, record } from '../../http/error_replies.ts'
 import { ttlCache, singleFlight } from '../../http/single_flight.ts'
 
 export type RpcNodesConfig = {
-  /** URL of a node by the slug of its network. A URL may hold a key, and is never shown. */
+  /** Node URLs by network slug. A URL may contain a key, and is never shown. */
   readonly nodes: Readonly<Record<string, string>>
   readonly clock: Clock
   readonly log: Log
@@ -21,7 +21,7 @@ const SOLANA_TIMEOUT_MS = 15_000
 const MAX_REPLY_BYTES = 16 * 1024 * 1024
 const FAILED_MS = 500
 
-/** Answers that never change once they are there; never a write, a price of gas or a latest block. */
+/** Methods whose answers never change once they exist; never a write, a gas price or a latest block. */
 const FIXED = new Set([
   'eth_chainId',
   'net_version',
@@ -35,10 +35,10 @@ const FIXED = new Set([
 /** A block may still be replaced by another one. */
 const CACHE_MS = 10_000
 const ROOM = 16 * 1024 * 1024
-/** A longer question is not kept in memory for its answer. */
+/** Longer requests are not cached. */
 const MAX_KEY = 1_024
 
-/** What a node says when it is at fault itself: internal error, limit exceeded, behind, unhealthy. */
+/** Errors of the node itself: internal error, limit exceeded, behind, unhealthy. */
 const NODE_ERRORS = new Set([-32603, -32005, -32016, -32004, 429])
 
 export function rpcNodes({ nodes, ...ports }: RpcNodesConfig): RpcVendor {
@@ -101,7 +101,7 @@ function silent(network: string, what: string): ApiError {
   })
 }
 
-/** Why this is no answer to what was asked, if it is none. An error that the call has earned is an answer. */
+/** Why a reply does not answer the calls; undefined when it does. An error caused by a call is a valid answer. */
 function problemIn(reply: unknown, calls: RpcCall | readonly RpcCall[]): string | undefined {
   const isOne = 'method' in calls
   const answers = isOne ? [reply] : reply
@@ -114,8 +114,8 @@ function problemIn(reply: unknown, calls: RpcCall | readonly RpcCall[]): string 
 }
 
 /**
- * Each result carries the id of a call, as often as that was asked; an error may stand for a call that the node could
- * not read.
+ * Each result must have the id of a call, as often as it was sent; an error may replace a call that the node could not
+ * parse.
  */
 function isToThem(answers: readonly Readonly<Record<string, unknown>>[], calls: readonly RpcCall[]): boolean {
   const open = new Map<unknown, number>()
@@ -127,7 +127,7 @@ function isToThem(answers: readonly Readonly<Record<string, unknown>>[], calls: 
   })
 }
 
-/** A result that is not there yet may come any moment; so may the block of a transaction that waits for one. */
+/** An absent result may arrive at any moment, and so may the block of a pending transaction. */
 function isThere(text: string): boolean {
   const { result } = record(JSON.parse(text))
   return result !== undefined && result !== null && record(result).blockHash !== null

@@ -1,7 +1,7 @@
 /**
- * MiniMax music: one call, up to minutes, whose status says 200 even when it fails. Sources:
- * platform.minimax.io/docs/api-reference/errorcode (fields, codes). cluely/unmodel notes that new customers are not
- * taken since 2026-08-20, which is not verified; `baseUrl` may be another server of this protocol.
+ * MiniMax music: one call that takes up to minutes, with status 200 even when it fails. Sources:
+ * platform.minimax.io/docs/api-reference/errorcode (fields, codes). cluely/unmodel reports, unverified, that new
+ * customers are not accepted since 2026-08-20; `baseUrl` may be another server of this protocol.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
@@ -30,7 +30,7 @@ const isReply = TypeCompiler.Compile(Reply)
 const MP3 = { sample_rate: 44_100, bitrate: 256_000, format: 'mp3' }
 
 /**
- * A song without lyrics has some written for it. There is no field for a length: the hint joins the prompt.
+ * For a song without lyrics, the vendor writes some. There is no length field: the hint is added to the prompt.
  *
  * @example
  * const music = minimaxMusic({ ...MINIMAX, key, maker: 'MiniMax', timeoutMs: 600_000, clock, log })
@@ -67,7 +67,7 @@ export function minimaxMusic(config: AudioVendorConfig): AudioVendor {
     },
   }
 
-  /** A URL that lives for half a day, or hex from a server that knows nothing else. */
+  /** A URL that expires after half a day, or hex from servers without URLs. */
   function read({ data: { audio }, extra_info }: Static<typeof Reply>): MadeAudio {
     const ms = extra_info?.music_duration
     const long = typeof ms === 'number' && ms > 0 ? { seconds: ms / 1000 } : {}
@@ -76,10 +76,10 @@ export function minimaxMusic(config: AudioVendorConfig): AudioVendor {
   }
 }
 
-/** Of 2,000 characters, less the hint. */
+/** The limit of 2,000 characters, less the hint. */
 const MAX_PROMPT = 1_960
 
-/** The refusal inside a reply; it has the status that its code stands for. */
+/** The error inside a reply, with the status that matches its code. */
 function refusalOf(body: unknown): ErrorReply | undefined {
   const { status_code: code = 0 } = record(record(body).base_resp)
   return code === 0 ? undefined : { status: 200, headers: new Headers(), body: { error: { code: String(code) } } }

@@ -1,12 +1,12 @@
 /**
  * Sandboxes at Modal. Sources: modal@0.11.1 `dist/index.d.ts` (`SandboxCreateParams`, `SandboxExecParams`, `Sandbox`);
- * decision 80. It is gRPC, and its library the only way in; that is loaded when the first sandbox is asked for.
+ * decision 80. Modal's library is the only way to its gRPC API; it is loaded for the first sandbox.
  */
 import { optional } from '../../../core/lib/optional.ts'
 import type { Clock, Log, SandboxVendor } from '../../../core/mod.ts'
 import { asker, bounded, type ErrorMeaning, MAX_OUTPUT, nameOf } from '../lib/sandbox_provider.ts'
 
-/** What of the library is used. */
+/** The part of the library that is used. */
 export type ModalLike = {
   readonly apps: { fromName(name: string, how: { createIfMissing: boolean }): Promise<unknown> }
   readonly images: { fromRegistry(tag: string): unknown }
@@ -38,7 +38,7 @@ export type ModalSandboxLike = {
 export type ModalConfig = {
   readonly tokenId: string
   readonly tokenSecret: string
-  /** Under which its sandboxes are listed at Modal. */
+  /** The app that lists its sandboxes at Modal. */
   readonly app?: string | undefined
   readonly clock: Clock
   readonly log: Log
@@ -49,9 +49,9 @@ export type ModalConfig = {
 const IMAGE = 'python:3.11'
 const CREATE_MS = 115_000
 const ASK_MS = 14_000
-/** On top of a command's own time. */
+/** Added to the time limit of a command. */
 const EXTRA_MS = 4_000
-/** As timeout(1) has it. */
+/** As timeout(1) returns. */
 const LATE = 124
 
 export function modalSandbox({
@@ -89,13 +89,13 @@ export function modalSandbox({
           ...(gpu && { gpu }),
         }
         const sandbox = await modal.sandboxes.create(home, modal.images.fromRegistry(IMAGE) as never, how)
-        // Nobody waits for it any more: it would run, and belong to nobody.
+        // The caller no longer waits. Terminate the sandbox, which would belong to nobody.
         if (signal.aborted || at.signal.aborted) await sandbox.terminate()
         return { handle: sandbox.sandboxId }
       }
       const made = await ask('create', CREATE_MS, at, creating)
       if (made) return made
-      throw new Error('Modal does not know what it was asked for')
+      throw new Error('Modal does not know the requested resource')
     },
 
     async exec(handle, { command, seconds }, at) {
@@ -155,7 +155,7 @@ async function textOf(stream: ReadableStream<Uint8Array>, name: string): Promise
 const isLate = (error: unknown): boolean =>
   ['TimeoutError', 'FunctionTimeoutError', 'SandboxTimeoutError'].includes(nameOf(error))
 
-/** By class, and by the status of gRPC where the library lets that through. */
+/** By error class, and by gRPC status where the library exposes it. */
 const MEANINGS: Readonly<Record<string, ErrorMeaning>> = {
   NotFoundError: 'gone',
   SandboxTimeoutError: 'gone',

@@ -13,8 +13,8 @@ import { envelope, type ErrorClassifier, record, errorReplyIn, type FailureKind 
 
 export type OpenaiChatConfig = ChatVendorConfig & {
   /**
-   * How the output cap is spelt; `max_completion_tokens` for OpenAI's own models, which refuse the other where they
-   * reason, else `max_tokens`.
+   * The name of the output cap: `max_completion_tokens` for OpenAI's own models, which refuse the other one when they
+   * reason, otherwise `max_tokens`.
    */
   readonly maxTokensField?: 'max_tokens' | 'max_completion_tokens' | undefined
   /** Whether the server reads `cache_control` of parts and tools, as OpenRouter does; others may refuse it. */
@@ -22,8 +22,8 @@ export type OpenaiChatConfig = ChatVendorConfig & {
 }
 
 /**
- * Bodies pass as they came, plus `model`, `stream` and our own `stream_options`; what the gateway alone understands is
- * left out.
+ * Bodies are passed through with `model`, `stream` and our own `stream_options`; fields that only the gateway
+ * understands are left out.
  *
  * @example
  * const chat = openaiChat({ baseUrl, key, maker: 'OpenAI', timeoutMs: 120_000, clock, log })
@@ -53,26 +53,23 @@ export function openaiChat(config: OpenaiChatConfig): ChatVendor {
 
 // ── what is sent ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What a server takes beyond the protocol, and what it refuses. */
+/** What a server accepts beyond the protocol, and what it refuses. */
 type Taste = {
   readonly cap: 'max_tokens' | 'max_completion_tokens'
-  /** Models of OpenAI, which refuse the reasoning members that DeepSeek and Z.ai need. */
+  /** OpenAI's own models, which refuse the reasoning fields that DeepSeek and Z.ai need. */
   readonly isOpenai: boolean
   readonly drops: ReadonlySet<string>
 }
 
-/**
- * Members of a message, a part, a tool or a call that belong to other wires; strict servers refuse what they do not
- * know.
- */
+/** Fields of messages, parts, tools and calls that belong to other formats; strict servers refuse unknown fields. */
 const FOREIGN = ['reasoning_signature', 'reasoning_blocks', 'content_before_tools', 'citations', 'other_blocks']
 
-/** What the catalog calls OpenAI. */
+/** The catalog's name for OpenAI. */
 const OPENAI_FAMILY = 'vendor-a'
 
 /**
- * By the family of the model wherever it is served, unless the operator says that the server is different (decision
- * 116). An order without a family goes by its host: api.openai.com and its regions, such as eu.api.openai.com.
+ * By the family of the model, wherever it is served, unless the operator configures another style (decision 116).
+ * Without a family, by host: api.openai.com and its regions, such as eu.api.openai.com.
  */
 function styleOf({ style, baseUrl }: OpenaiChatConfig, { family }: ChatOrder): ChatStyle {
   if (style) return style
@@ -85,7 +82,7 @@ function tasteOf({ baseUrl, maxTokensField, acceptsCacheControl = false }: Opena
   const { hostname } = new URL(baseUrl)
   const drops = new Set([
     ...FOREIGN,
-    // Signatures of thoughts, which Google's own host wants back.
+    // Thought signatures, which Google's own host requires.
     ...(hostname === 'generativelanguage.googleapis.com' ? [] : ['extra_content']),
     ...(acceptsCacheControl ? [] : ['cache_control']),
     ...(isOpenai ? ['reasoning_content'] : []),
@@ -94,7 +91,8 @@ function tasteOf({ baseUrl, maxTokensField, acceptsCacheControl = false }: Opena
 }
 
 /**
- * Members of other wires, which come here when a model of theirs is unavailable; a compatible server would refuse them.
+ * Fields of other formats, which arrive when this model replaces an unavailable one; a compatible server would refuse
+ * them.
  */
 const ELSEWHERE = new Set(['context_management', 'output_config', 'speed'])
 
@@ -128,7 +126,7 @@ function write({ body: given, model, stream }: ChatOrder, { cap, isOpenai, drops
   }
 }
 
-/** A message in the protocol's own members. Words that came before calls go back to where the protocol has them. */
+/** A message with only the protocol's own fields. Text before tool calls is moved back into `content`. */
 function plain(message: Fields, drops: ReadonlySet<string>): Fields {
   const { content, tool_calls, content_before_tools: before } = message
   const isSilent = content === '' || content === null || content === undefined
@@ -142,7 +140,7 @@ function plain(message: Fields, drops: ReadonlySet<string>): Fields {
   }
 }
 
-/** A schema needs a name here, which not every client sends. */
+/** This protocol requires a schema name, which not every client sends. */
 function named(format: Json): Json {
   if (!isFields(format) || format.type !== 'json_schema' || !isFields(format.json_schema ?? null)) return format
   return { ...format, json_schema: { name: 'response', ...(format.json_schema as Fields) } }
@@ -183,7 +181,7 @@ function read(reply: unknown, { http, classify }: ReadOptions): Fields {
   return { ...head, choices: mapped, ...(isFields(usage) && { usage: usageOf(usage) }) }
 }
 
-/** vLLM and OpenRouter call it `reasoning`. No reasoning is no member (contract 6.25). */
+/** vLLM and OpenRouter name it `reasoning`. Without reasoning there is no field (contract 6.25). */
 function spoken({ reasoning, reasoning_content, ...message }: Fields): Fields {
   const thought = [reasoning_content, reasoning].find((text) => typeof text === 'string' && text !== '')
   return { ...message, ...(thought !== undefined && { reasoning_content: thought }) }
@@ -202,7 +200,7 @@ const ZAI: readonly (readonly [RegExp, FailureKind])[] = [
   [/^1(302|303|305|312)$/, 'rate_limited'],
 ]
 
-/** Of all who serve OpenAI's protocols. */
+/** The quirks of all servers of OpenAI's protocols. */
 export const openaiQuirks: ErrorClassifier = ({ status, body }) => {
   const { code, message } = envelope(body)
   // xAI: a 403 is moderation as often as a bad key (decision 75).

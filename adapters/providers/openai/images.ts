@@ -32,8 +32,8 @@ const MAX_PER_CALL = 10
 const READS = ['image/png', 'image/jpeg', 'image/webp']
 
 /**
- * `size` goes as WxH. `response_format` is never sent, for GPT image models refuse it; pin it in `parameters` for a
- * server that answers with URLs unless told. Pin `quality` too: OpenAI's price depends on it.
+ * `size` is sent as WxH. `response_format` is never sent, because GPT image models refuse it; pin it in `parameters`
+ * for a server that returns URLs by default. Pin `quality` too: OpenAI's price depends on it.
  *
  * @example
  * const images = openaiImages({ baseUrl, key, maker: 'OpenAI', timeoutMs: 120_000, clock, log })

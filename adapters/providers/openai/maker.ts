@@ -4,8 +4,7 @@ import { openaiChat, type OpenaiChatConfig } from './chat.ts'
 import { openaiResponses } from './responses.ts'
 
 /**
- * Speaks `responses`. A chat order goes to chat completions, which answers as it is asked, unless the order needs what
- * only responses can do.
+ * Speaks `responses`. A chat order uses chat completions, unless it needs what only responses supports.
  *
  * @example
  * const chat = openai({ baseUrl, key, maker: 'OpenAI', timeoutMs: 120_000, clock, log })

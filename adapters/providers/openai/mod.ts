@@ -1,6 +1,6 @@
 /**
- * OpenAI, and its protocols, which many servers speak: chat, images, videos, and speech from a server of the
- * operator's.
+ * OpenAI, and its protocols, which many servers implement: chat, images, videos, and speech of an operator's own
+ * server.
  */
 import { SOUND_TIMEOUT_MS } from '../lib/audio_provider.ts'
 import { addressOf, CHAT_STYLES, environmentOnly, key, needed, oneOf, provider, RootUrl, setting } from '../manifest.ts'
@@ -62,7 +62,7 @@ export const manifest = provider({
       'openai-chat': { baseUrl: ROOT, family: 'openai', isCommon: true, create: (config) => openaiChat(config) },
       'openai-responses': { baseUrl: ROOT, family: 'openai', create: (config) => openaiResponses(config) },
     },
-    // OpenAI has shut its own down; only what is built like it speaks this protocol.
+    // OpenAI has shut down its own video API; only compatible servers use this protocol.
     videos: {
       'openai-videos': { baseUrl: ROOT, isCommon: true, create: (config) => openaiVideos(config) },
     },

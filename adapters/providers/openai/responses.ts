@@ -13,7 +13,7 @@ import { openaiQuirks } from './chat.ts'
 import { envelope, type ErrorClassifier, record, type ErrorReply } from '../../http/error_replies.ts'
 
 /**
- * Speaks `responses`, and stores nothing. A chat order with `search_parameters` searches with the vendor's tools.
+ * Speaks `responses` with storage disabled. A chat order with `search_parameters` uses the vendor's search tools.
  *
  * @example
  * const chat = openaiResponses({ baseUrl, key, maker: 'OpenAI', timeoutMs: 120_000, clock, log })
@@ -53,7 +53,7 @@ const isOf =
   ({ event, data }: SseEvent): boolean =>
     types.test(event === undefined ? data : `"${event}"`)
 const ends = isOf(/"response\.(?:completed|incomplete)"/)
-/** Sent when the request is taken, before the model has begun. */
+/** Sent when the request is accepted, before the model starts. */
 const isPrelude = isOf(/"response\.(?:created|queued|in_progress)"/)
 
 function errorIn(event: SseEvent): ErrorReply | undefined {

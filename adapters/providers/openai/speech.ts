@@ -9,7 +9,7 @@ import { bearer, under, writeOrder } from '../lib/image_provider.ts'
 import { envelope, type ErrorClassifier } from '../../http/error_replies.ts'
 import { secondsOf } from '../lib/wav.ts'
 
-/** `voices` are the server's, the usual one first; those of the protocol unless told. */
+/** `voices` are the server's, the default first; without them, those of the protocol. */
 export type OpenaiSpeechConfig = AudioVendorConfig & { readonly voices?: readonly string[] | undefined }
 
 /** The protocol's own (speech.d.ts, `voice`). */
@@ -28,12 +28,11 @@ const VOICES = [
   'marin',
   'cedar',
 ]
-/** What the protocol says of bare samples: 24 kHz (platform documentation of `pcm`). */
+/** The sample rate of raw samples: 24 kHz (platform documentation of `pcm`). */
 const RATE = 24_000
 
 /**
- * Voices have no list in this protocol: those that are configured are shown, and any other name is the server's to
- * judge.
+ * The protocol cannot list voices: the configured ones are listed, and any other name is left to the server.
  *
  * @example
  * const audio = openaiSpeech({ baseUrl, key, maker: 'OpenAI', timeoutMs: 100_000, clock, log })
@@ -78,7 +77,7 @@ function measured(bytes: Uint8Array, format: AudioFormat): { seconds?: number; s
   return format === 'pcm' ? { seconds: secondsOf({ samples: bytes, rate: RATE, channels: 1 }), sampleRate: RATE } : {}
 }
 
-/** A 400 that names a field of the buyer's is his to mend; what is said of another is ours. */
+/** A 400 that names a field of the buyer is the buyer's error; any other is ours. */
 const classify: ErrorClassifier = ({ status, body }) => {
   const { code, param, message } = envelope(body)
   if (code === 'insufficient_quota') return 'operator'

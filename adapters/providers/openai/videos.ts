@@ -1,5 +1,5 @@
 /**
- * The OpenAI Videos protocol: shut down at OpenAI with Sora, spoken on by vLLM-Omni. Sources: openai@7.55.0
+ * The OpenAI Videos protocol: shut down at OpenAI with Sora, still served by vLLM-Omni. Sources: openai@7.55.0
  * `resources/videos.d.ts`; refusals as quoted in the sources of decision 75; vLLM-Omni's in
  * docs.vllm.ai/projects/vllm-omni, Videos API.
  */
@@ -16,13 +16,13 @@ import { FAILED, numbers, running, type VideoVendorConfig, videoHttp, word } fro
 const WIDE = { width: 1280, height: 720 }
 const TALL = { width: 720, height: 1280 }
 const MAX_SEED_BYTES = 32 * 1024 * 1024
-/** Nobody holds a clip whole; past this it is a mistake. */
+/** Clips are streamed, so this limit only catches mistakes. */
 const MAX_CLIP_BYTES = 2 * 1024 ** 3
 
 /**
- * Always a form, for vLLM-Omni reads nothing else; `seconds` is text. A job has no URL: its clip is behind our key. The
- * seed picture must have the size of the clip ("Inpaint image must match the requested width and height"), so it
- * decides between portrait and landscape.
+ * Always sent as a form, because vLLM-Omni accepts nothing else; `seconds` is text. A job has no public URL: its clip
+ * needs our key. The seed image must have the size of the clip ("Inpaint image must match the requested width and
+ * height"), so it decides between portrait and landscape.
  *
  * @example
  * const videos = openaiVideos({ baseUrl, key, maker: 'OpenAI', timeoutMs: 20_000, clock, log })
@@ -92,12 +92,12 @@ function pictureIn(bytes: Uint8Array | undefined, uri?: string): Seed {
   }
 }
 
-/** Whether a recognized photo is turned before it is looked at, by its EXIF. Reads no further than `recognize` did. */
+/** Whether EXIF rotates a recognized photo for display. Reads no further than `recognize` did. */
 function isRotated(jpeg: Uint8Array): boolean {
   return (imageSize(jpeg.subarray(0, 1 << 20)).orientation ?? 1) > 4
 }
 
-/** Portrait for a picture that is, as it is looked at; without one by the aspect ratio; else landscape. */
+/** Portrait for an image that is displayed as portrait; without an image by the aspect ratio; otherwise landscape. */
 function sizeOf({ aspectRatio = '16:9' }: VideoJob, seed: Seed | undefined): typeof WIDE | typeof TALL {
   if (seed) return seed.isTall ? TALL : WIDE
   const [wide = 1, high = 1] = aspectRatio.split(':').map(Number)

@@ -1,5 +1,5 @@
 /**
- * Polymarket's bridge, asked where it takes the deposits of an account. Sources: docs.polymarket.com (create bridge
+ * Polymarket's bridge: returns the deposit address of an account. Sources: docs.polymarket.com (create bridge
  * addresses, supported assets).
  */
 import { type BridgeVendor, type Clock, ApiError, type Log } from '../../../core/mod.ts'
@@ -16,7 +16,7 @@ export type PolymarketBridgeConfig = {
 }
 
 export const POLYMARKET_BRIDGE_URL = 'https://bridge.polymarket.com'
-/** Chains whose USDC the bridge takes from two dollars on: Base, Polygon, Arbitrum, Optimism. */
+/** Chains on which the bridge accepts USDC from two dollars on: Base, Polygon, Arbitrum, Optimism. */
 const NETWORKS = ['eip155:8453', 'eip155:137', 'eip155:42161', 'eip155:10']
 const TIMEOUT_MS = 15_000
 

@@ -11,7 +11,7 @@ type Ports = { readonly clock: Clock; readonly log: Log; readonly fetch?: Fetch 
 
 const LIMITS = { timeoutMs: 20_000, maxBytes: 8 * 1024 * 1024 } as const
 
-/** Where the venues serve what anybody may read. */
+/** Base URLs of the venues' public data. */
 export const VENUE_ROOTS = {
   gamma: 'https://gamma-api.polymarket.com',
   data: 'https://data-api.polymarket.com',
@@ -20,10 +20,7 @@ export const VENUE_ROOTS = {
 } as const
 type Root = keyof typeof VENUE_ROOTS
 
-/**
- * The word after the venue says which of its servers; whatever follows goes along. Nothing here writes, and nothing
- * needs a key.
- */
+/** The segment after the venue selects the server; the rest of the path is forwarded. Read-only, and needs no key. */
 const SERVED: Readonly<Record<string, Readonly<Record<string, Root>>>> = {
   polymarket: {
     ...served('gamma', ['markets', 'events', 'tags', 'series', 'public-search']),
@@ -37,10 +34,10 @@ function served(root: Root, words: readonly string[]): Readonly<Record<string, R
   return Object.fromEntries(words.map((word) => [word, root]))
 }
 
-/** Kalshi has its trades among its markets. */
+/** Kalshi serves trades below its markets. */
 const MOVED: Readonly<Record<string, string>> = { 'kalshi/trades': 'markets/trades' }
 
-/** Polymarket and Kalshi, without a key. What only an aggregator knows is 404, and not charged. */
+/** Polymarket and Kalshi, without a key. Data that only an aggregator has is 404, and not charged. */
 export function predictionVenues({
   roots = VENUE_ROOTS,
   ...ports

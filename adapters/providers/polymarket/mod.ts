@@ -1,4 +1,4 @@
-/** Polymarket: its own data and that of Kalshi, and the bridge that takes deposits. Neither needs a key. */
+/** Polymarket: its data and Kalshi's, and the bridge that takes deposits. Neither needs a key. */
 import { provider, RootUrl, setting } from '../manifest.ts'
 import { polymarketBridge } from './bridge.ts'
 import { predictionVenues } from './markets.ts'

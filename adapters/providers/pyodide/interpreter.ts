@@ -1,7 +1,7 @@
 /**
- * Runs inside Deno, in a process that may read Pyodide's folder and nothing else (machine.ts). Python is in a thread of
- * its own, from which code can reach all of JavaScript: the wall is the process, not the thread. This thread only
- * carries lines, and ends the process with whoever started it.
+ * Runs inside Deno, in a process that may only read Pyodide's folder (machine.ts). Python runs in its own thread. Its
+ * code can reach all of JavaScript, so the process is the sandbox, not the thread. This thread only forwards lines, and
+ * exits when its parent does.
  */
 import { Buffer } from 'node:buffer'
 import { PRELUDE } from './prelude.ts'
@@ -13,9 +13,9 @@ declare const Deno: {
   exit(code: number): never
 }
 
-/** A line of JSON on standard input. `ms` is the time of the command; `id` comes back. */
+/** A line of JSON on standard input. `ms` is the time limit of the command; the reply repeats `id`. */
 export type InterpreterRequest = { readonly id: number; readonly command: readonly string[]; readonly ms: number }
-/** A line on standard output: the number, the returncode, and both texts in base64. */
+/** A line on standard output: id, return code, and stdout and stderr in base64. */
 export type InterpreterReply = {
   readonly id: number
   readonly stdout: string
@@ -32,7 +32,8 @@ type Setting = {
 }
 
 /**
- * Written out as text and run in the thread: it may name nothing from outside itself. Answers to id 0 when it is ready.
+ * Serialized as text and run in the thread, so it must not refer to anything outside itself. Replies to id 0 when it is
+ * ready.
  */
 async function interpreter(): Promise<void> {
   const scope = globalThis as unknown as {
@@ -40,7 +41,7 @@ async function interpreter(): Promise<void> {
     postMessage(message: unknown): void
   }
   const tell = scope.postMessage.bind(scope)
-  // A promise of a command's that nobody awaits is no reason to end what others are to find.
+  // An unhandled rejection of one command must not end the process for later ones.
   addEventListener('unhandledrejection', (event) => event.preventDefault())
   const { folder, door, prelude, mostBytes, interrupt } = await new Promise<Setting>((resolve) => {
     scope.onmessage = ({ data }) => resolve(data as Setting)
@@ -83,7 +84,7 @@ async function interpreter(): Promise<void> {
   const answer = async ({ id, command }: InterpreterRequest): Promise<void> => {
     let isBroken = false
     const returncode: unknown = await run.callPromising(JSON.stringify(command)).catch((error: unknown) => {
-      // Whoever interrupts may hit what surrounds the command. Anything else is the end of Python.
+      // An interrupt may also hit the code around the command. Any other error means that Python is broken.
       isBroken = !String(error).includes('KeyboardInterrupt')
       return isBroken ? 134 : 130
     })
@@ -125,7 +126,7 @@ for await (const text of Deno.stdin.readable.pipeThrough(
   rest = lines.pop() ?? ''
   for (const line of lines) take(JSON.parse(line) as InterpreterRequest)
 }
-// Whoever started this has gone, however he went.
+// The parent process has exited.
 Deno.exit(0)
 
 function take(order: InterpreterRequest): void {
@@ -133,7 +134,7 @@ function take(order: InterpreterRequest): void {
   interrupt[0] = 0
   timer = setTimeout(() => {
     isLate = true
-    // One may be swallowed by whatever runs just then.
+    // Repeat, because running code may swallow one interrupt.
     timer = setInterval(() => void (interrupt[0] = SIGINT), INSIST_MS)
   }, order.ms)
   thread.postMessage(order)

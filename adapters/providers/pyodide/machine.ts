@@ -1,7 +1,7 @@
 /**
- * One process that runs other people's Python: Deno, which enforces what it may touch, around Pyodide. It may read
- * Pyodide's folder; it has no network, no environment, no other file, no program to start. From outside it is ended for
- * time, memory, output, or work that nobody asked for.
+ * A process that runs untrusted Python: Pyodide inside Deno, which enforces the permissions. It may read Pyodide's
+ * folder, and has no network, environment, other files or subprocesses. The gateway ends it when it exceeds its time,
+ * memory or output, or works while no command runs.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { existsSync, realpathSync } from 'node:fs'
@@ -14,15 +14,17 @@ import { promisify } from 'node:util'
 import type { Clock, Ran } from '../../../core/mod.ts'
 import type { InterpreterReply, InterpreterRequest } from './interpreter.ts'
 
-/** Where the programs are. Absolute paths, without a comma. */
+/** Paths of the programs: absolute, without a comma. */
 export type Programs = { readonly deno: string; readonly pyodide: string }
 export type MachineOptions = {
   readonly programs: Programs
   /** An empty folder. */ readonly cwd: string
   /** Of Python, in MB. */ readonly memory: number
-  /** How long it is to live; of every processor it gets so much. */ readonly seconds?: number
+  /** Maximum lifetime, which also limits its time on each processor. */
+  readonly seconds?: number
   readonly clock: Clock
-  /** What runs in it instead of Python, and how long it may work unasked, for tests. */ readonly script?: string
+  /** A replacement for Python, and the limit of unsolicited work, for tests. */
+  readonly script?: string
   readonly idleSeconds?: number
 }
 
@@ -30,26 +32,26 @@ export type Machine = {
   readonly pid: number
   isAlive(): boolean
   /**
-   * One command at a time. Never rejects but for `signal`; undefined where the machine had ended before. What ends the
-   * machine reads as returncode 124 or 137.
+   * Runs one command at a time. Rejects only when `signal` aborts; undefined when the machine had already ended. When
+   * the command ends the machine, the return code is 124 or 137.
    */
   run(command: readonly string[], at: { seconds: number; signal: AbortSignal }): Promise<Ran | undefined>
   end(): void
-  /** Resolves when the process is gone. */
+  /** Resolves when the process has exited. */
   readonly gone: Promise<void>
 }
 
-/** Why a machine is no more, and what its last command comes to. */
+/** Why a machine ended, and the return code of its last command. */
 type Ending = { readonly why: string; readonly returncode: number }
 const KILLED = 137
 const LATE = 124
-/** What a shell comes to that cannot start a program. */
+/** Return codes of a shell that cannot start a program. */
 const UNSTARTED: ReadonlySet<number> = new Set([126, 127])
 
 const START_MS = 60_000
 /**
- * A command that is interrupted has so long to stop before its machine does: below the five seconds of contract, and
- * enough for a busy host.
+ * How long an interrupted command may take to stop before its machine is ended: less than the five seconds of the
+ * contract, and enough on a busy host.
  */
 const GRACE_MS = 4_000
 const CHECK_EVERY_MS = 100
@@ -57,16 +59,19 @@ const CHECK_EVERY_MS = 100
 const OWN_MEMORY = 320
 const HEAP_MEMORY = 128
 /**
- * Of stdout and of stderr, in bytes, before they are cut; and of all that a process may say to us for one command,
- * where a piece counts for more than it holds.
+ * Limits in bytes: of stdout and of stderr before they are truncated, and of everything that a process may send for one
+ * command, where each chunk counts extra.
  */
 export const MAX_OUTPUT = 1 << 20
 const MAX_SENT = 4 * MAX_OUTPUT
 const PIECE = 1_024
-/** Beside those that it starts with, some of which are made when they are needed. */
+/** Threads in addition to those at the start, because some are created on demand. */
 const MAX_THREADS = 12
 const NICE = 10
-/** Processor time that may be spent between commands, beyond a hundredth of the time that passes. A tick is 10 ms. */
+/**
+ * Processor seconds that may be spent between commands, in addition to a hundredth of the elapsed time. A tick is 10
+ * ms.
+ */
 const IDLE_SECONDS = 3
 const DAY = 86_400
 const TICKS = 100
@@ -74,21 +79,21 @@ const PAGE_KB = 1_024
 const WASM_PAGES_PER_MB = 16
 
 /**
- * Deno's caches, also one that pages can write to without leave, would be in the home of whoever runs this, and shared:
- * here they cannot be. The graphics card of the host needs no leave either: there is none.
+ * Disables Deno's caches, one of which pages can write to without permission: they would be in the user's home
+ * directory and shared. Also disables WebGPU, which needs no permission.
  */
 const ENVIRONMENT = { DENO_DIR: '/dev/null/none', DENO_WEBGPU_BACKEND: 'none' }
 const FLAGS = ['--quiet', '--no-prompt', '--no-remote', '--no-npm', '--no-config', '--no-lock', '--no-code-cache']
 /**
- * A second wall, by the system: no file grows, no core is dumped, the processor's time is counted should nobody be left
- * to look, and memory is taken from here before it is from the gateway. What a system does not know of this it leaves
- * out.
+ * A second layer, by the operating system: no file output, no core dumps, a limit on processor time in case the gateway
+ * dies, and this process is killed before the gateway when memory runs out. Limits that a system does not support are
+ * skipped.
  */
 const LIMITED =
   '{ echo 1000 > /proc/self/oom_score_adj; ulimit -c 0; ulimit -n 256; ulimit -t "$0"; ulimit -f 0; } 2> /dev/null; exec "$@"'
 const INTERPRETER = fileURLToPath(new URL('./interpreter.ts', import.meta.url))
 
-/** Resolves when Python answers. Rejects where it does not start, or `signal` aborts; nothing is left then. */
+/** Resolves when Python is ready. Rejects when it does not start or `signal` aborts, with nothing left running. */
 export async function startMachine(
   { programs, cwd, memory, seconds = DAY, clock, script = INTERPRETER, idleSeconds = IDLE_SECONDS }: MachineOptions,
   { signal }: { signal: AbortSignal },
@@ -114,7 +119,7 @@ export async function startMachine(
     stdio: ['pipe', 'pipe', 'ignore'],
   })
   const over = new AbortController()
-  let ending: Ending = { why: 'it ended by itself', returncode: KILLED }
+  let ending: Ending = { why: 'it exited unexpectedly', returncode: KILLED }
   let answer: ((ran: InterpreterReply | undefined) => void) | undefined
   let count = 0
 
@@ -126,7 +131,7 @@ export async function startMachine(
     }
     child.once('close', (code) => {
       if (code !== null && UNSTARTED.has(code) && isAlive())
-        ending = { ...ending, why: 'it cannot be started: no such program, or none that runs here' }
+        ending = { ...ending, why: 'it cannot be started: the program is missing or does not run on this system' }
       leave()
     })
     child.once('error', (error) => {
@@ -143,7 +148,7 @@ export async function startMachine(
   hear(child, { answered: (ran) => answer?.(ran), isExpected: (id) => answer !== undefined && id === count, end })
 
   const started = new AbortController()
-  const late = () => end(signal.aborted ? 'nobody waits for it' : 'it did not start in time')
+  const late = () => end(signal.aborted ? 'the caller no longer waits' : 'it did not start in time')
   signal.addEventListener('abort', late, { once: true })
   void clock.wait(START_MS, started.signal).then(() => started.signal.aborted || late())
   const isReady = (await next(0)) !== undefined
@@ -159,7 +164,7 @@ export async function startMachine(
   let turn: Promise<unknown> = Promise.resolve()
   return { pid, isAlive, end: () => end('it was terminated'), gone, run }
 
-  /** The answer to the order of this number; undefined where the process ends first. */
+  /** The reply with this id; undefined when the process ends first. */
   function next(id: number): Promise<InterpreterReply | undefined> {
     count = id
     return new Promise((resolve) => {
@@ -188,8 +193,7 @@ export async function startMachine(
     child.stdin?.write(`${JSON.stringify({ id: count, command, ms } satisfies InterpreterRequest)}\n`)
     const done = new AbortController()
     const timer = clock.wait(ms + GRACE_MS, done.signal).then(() => {
-      if (!done.signal.aborted)
-        end(`it ran for more than ${at.seconds} seconds, and could not be stopped in any other way`, LATE)
+      if (!done.signal.aborted) end(`it ran for more than ${at.seconds} seconds and could not be interrupted`, LATE)
     })
     const ran = await answering
     done.abort()
@@ -199,7 +203,7 @@ export async function startMachine(
     return { stdout: '', stderr: `The sandbox has ended: ${ending.why}.\n`, returncode: ending.returncode }
   }
 
-  /** What a process takes is seen from outside, whatever it says of itself. */
+  /** Measures the process from outside, because it cannot be trusted to report its own usage. */
   async function watch(): Promise<void> {
     let ticks: number | undefined
     let idle = 0
@@ -207,11 +211,11 @@ export async function startMachine(
     while (isAlive()) {
       const isBusy = answer !== undefined
       const seen = await usageOf(pid).catch(() => undefined)
-      if (seen && seen.kb > (memory + OWN_MEMORY) * PAGE_KB) end(`it took more than its ${memory} MB of memory`)
+      if (seen && seen.kb > (memory + OWN_MEMORY) * PAGE_KB) end(`it used more than its ${memory} MB of memory`)
       if (seen && seen.threads > most) end('it started too many threads')
       most = Math.min(most, (seen?.threads ?? Infinity) + MAX_THREADS)
       idle = isBusy || !seen ? 0 : Math.max(0, idle + seen.ticks - (ticks ?? seen.ticks) - CHECK_EVERY_MS / 1000)
-      if (idle > idleSeconds * TICKS) end('it worked on when nobody had asked it anything')
+      if (idle > idleSeconds * TICKS) end('it used the processor while no command was running')
       ticks = seen?.ticks ?? ticks
       await clock.wait(CHECK_EVERY_MS, over.signal)
     }
@@ -221,9 +225,9 @@ export async function startMachine(
 type Hearing = { answered(ran: InterpreterReply): void; isExpected(id: number): boolean; end(reason: string): void }
 
 /**
- * Whatever the process says that is no answer to what was asked ends it; it belongs to one wallet, and can lie to no
- * other. Nothing that it says is looked at twice, and nothing of it is JSON: neither many small pieces nor deep ones
- * hold up who reads them.
+ * Reads replies, and ends the process on any other output. A process belongs to one wallet, so false replies harm
+ * nobody else. Output is scanned once and never parsed as JSON: neither many small chunks nor deep nesting can block
+ * the gateway.
  */
 export function hear(child: Pick<ChildProcess, 'stdin' | 'stdout'>, { answered, isExpected, end }: Hearing): void {
   let pieces: Buffer[] = []
@@ -231,19 +235,19 @@ export function hear(child: Pick<ChildProcess, 'stdin' | 'stdout'>, { answered, 
   child.stdin?.on('error', () => {})
   child.stdout?.on('data', (piece: Buffer) => {
     received += piece.length + PIECE
-    if (received > MAX_SENT) return end('it said too much')
+    if (received > MAX_SENT) return end('it sent too much output')
     const last = piece.indexOf('\n')
     pieces.push(piece)
     if (last < 0) return
     const ran = last === piece.length - 1 ? answerIn(Buffer.concat(pieces).toString('latin1')) : undefined
     pieces = []
     received = 0
-    if (!ran || !isExpected(ran.id)) return end('it spoke out of turn')
+    if (!ran || !isExpected(ran.id)) return end('it sent an unexpected reply')
     answered(ran)
   })
 }
 
-/** Its number, the returncode, and stdout and stderr in base64. */
+/** Id, return code, and stdout and stderr in base64. */
 const ANSWER = /^(\d{1,9}) (-?\d{1,9}) ([\w+/=]*) ([\w+/=]*)\n$/
 
 function answerIn(line: string): InterpreterReply | undefined {
@@ -255,7 +259,7 @@ function answerIn(line: string): InterpreterReply | undefined {
 
 const execute = promisify(execFile)
 
-/** Resident memory, and the processor time since its start and the threads where the system tells them. */
+/** Resident memory, and where the system reports them, processor ticks since the start and the number of threads. */
 async function usageOf(pid: number): Promise<{ kb: number; ticks: number; threads: number }> {
   if (process.platform !== 'linux')
     return { kb: Number((await execute('ps', ['-o', 'rss=', '-p', String(pid)])).stdout), ticks: 0, threads: 0 }
@@ -263,7 +267,7 @@ async function usageOf(pid: number): Promise<{ kb: number; ticks: number; thread
     readFile(`/proc/${pid}/status`, 'utf8'),
     readFile(`/proc/${pid}/stat`, 'utf8'),
   ])
-  // After the name, which may hold anything: fields 14 and 15 of proc(5).
+  // The fields after the name, which may contain anything: 14 and 15 of proc(5).
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   return {
     kb: Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? 0),
@@ -273,8 +277,8 @@ async function usageOf(pid: number): Promise<{ kb: number; ticks: number; thread
 }
 
 /**
- * The gateway goes first. On Linux each thread has a niceness, which those have that it starts, and each session (a
- * process here is one) may have another.
+ * Lowers the priority below the gateway's. On Linux niceness is per thread and inherited, and sessions (each process
+ * here is one) may have their own.
  */
 async function lower(pid: number): Promise<void> {
   const threads = await readdir(`/proc/${pid}/task`).catch(() => [String(pid)])
@@ -283,7 +287,7 @@ async function lower(pid: number): Promise<void> {
     try {
       setPriority(Number(thread), NICE)
     } catch {
-      // not allowed here, or gone: it competes like any other program
+      // not permitted, or already exited: it keeps the normal priority
     }
   }
 }
@@ -318,7 +322,7 @@ export function findPrograms(
       `the embedded sandbox does not run on ${platform} (it does on ${Object.keys(PLATFORMS).join(', ')})`,
     )
   if (!existsSync(INTERPRETER))
-    throw new Error('the embedded sandbox is a program of its own, which a compiled binary does not hold')
+    throw new Error('the embedded sandbox is a separate program, which a compiled binary does not contain')
   const found = (path: string, resolvers: readonly ((path: string) => string)[]): string => {
     for (const resolve of resolvers) {
       try {
@@ -343,7 +347,8 @@ export function findPrograms(
   const pyodide = dirname(
     found('pyodide/pyodide.mjs', [here.resolve, () => join(dirname(here.resolve('pyodide')), 'pyodide.mjs')]),
   )
-  // Deno reads a comma as the end of a path, and would open what comes after it.
-  if (pyodide.includes(',')) throw new Error(`the embedded sandbox cannot be kept in a folder with a comma: ${pyodide}`)
+  // Deno reads a comma as the end of a path, and would allow what follows it.
+  if (pyodide.includes(','))
+    throw new Error(`the embedded sandbox must not be in a folder with a comma in its path: ${pyodide}`)
   return { deno, pyodide }
 }

@@ -7,7 +7,7 @@ export const manifest = provider({
   name: 'pyodide',
   title: 'Pyodide',
   settings: {
-    sandbox_most: setting('Embedded sandboxes that may be alive at once.', Type.Integer({ minimum: 1, maximum: 64 }), {
+    sandbox_most: setting('Maximum number of embedded sandboxes at once.', Type.Integer({ minimum: 1, maximum: 64 }), {
       usual: String(MAX_SANDBOXES),
     }),
     sandbox_memory_mb: setting(

@@ -1,4 +1,4 @@
-/** What a command means inside a sandbox, in Python: each runs as a program of its own would, over files that stay. */
+/** How a sandbox runs commands, in Python: each like a separate program, over files that persist between them. */
 export const PRELUDE = `
 import builtins, os, platform, runpy, sys, time, types
 from json import loads

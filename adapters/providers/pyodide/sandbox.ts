@@ -1,4 +1,4 @@
-/** The embedded sandbox: a real Python in a process of its own for each, which a restart of the gateway ends. */
+/** The embedded sandbox: real Python, one process per sandbox. A restart of the gateway ends all of them. */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -7,7 +7,7 @@ import { type Clock, ApiError, type Log, type SandboxVendor } from '../../../cor
 import { findPrograms, type Machine, type Programs, startMachine } from './machine.ts'
 
 export type EmbeddedSandboxOptions = {
-  /** How many may be alive at a time in this process, and how much memory one may have, in MB. */
+  /** Maximum number of sandboxes in this process, and memory of each in MB. */
   readonly most?: number
   readonly memory?: number
   readonly programs?: Programs
@@ -23,7 +23,7 @@ export const SANDBOX_MEMORY = 512
 const RUNTIME =
   'CPython 3.14 as WebAssembly (Pyodide 314) with its standard library: one processor, no network, no other program than python, echo, ls, cat and pwd.'
 
-/** Throws with what is missing where its programs are not installed. */
+/** Throws with the missing program when one is not installed. */
 export function embeddedSandbox({
   most = MAX_SANDBOXES,
   memory = SANDBOX_MEMORY,
@@ -46,7 +46,7 @@ export function embeddedSandbox({
       if (closing.signal.aborted) throw new Error('the embedded sandbox is closed')
       if (machines.size + starting >= most) {
         throw new ApiError('BUSY', {
-          message: `${most} sandboxes are alive here, and no more can be. Nothing was charged; try again when one has ended.`,
+          message: `All ${most} sandboxes of this gateway are in use. Nothing was charged; try again when one has ended.`,
           headers: { 'retry-after': '30' },
         })
       }

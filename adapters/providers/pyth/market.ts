@@ -27,14 +27,14 @@ export type PythConfig = {
 export const PYTH_HERMES_URL = 'https://hermes.pyth.network'
 export const PYTH_HISTORY_URL = 'https://pyth.dourolabs.app/v1/real_time'
 
-/** An id is 64 letters of hex: so many make an address of 6 KB. */
+/** An id has 64 hex digits: this many make a URL of 6 KB. */
 const MAX_PER_CALL = 80
 
 type Listed = { readonly id: string; readonly symbol: string; readonly description: string; readonly assetType: string }
 
 /**
- * Remembers nothing but which sessions equities have, from the last list. Put `cachedMarket` in front: Hermes blocks
- * who asks often.
+ * Stateless except for the sessions of equities, taken from the last list. Put `cachedMarket` in front: Hermes blocks
+ * frequent callers.
  *
  * @example
  * const market = cachedMarket(pythMarket({ key, clock, log }), { clock, log })
@@ -78,7 +78,7 @@ export function pythMarket({
       { read: listedOf },
     )
     const found = new Map(listed.filter(({ symbol }) => SESSION.test(symbol)).map(({ symbol, id }) => [symbol, id]))
-    // Of a list that has lost most of itself, nothing is believed.
+    // Do not trust a list that has lost more than half of its entries.
     if (assetType === 'equity' && found.size * 2 >= (sessions?.size ?? 0)) sessions = found
     return feedsOf(kind, listed)
   }
@@ -88,7 +88,7 @@ export function pythMarket({
     return sessions ?? new Map()
   }
 
-  /** Shared by all who ask in the same turn, so it ends by its own deadline and by nobody's signal. */
+  /** Shared by all callers of the same turn, so it has its own deadline and ignores their signals. */
   async function latestOf(ids: readonly string[]): Promise<ReadonlyMap<string, Spot>> {
     const query = `${ids.map((id) => `ids[]=${encodeURIComponent(id)}`).join('&')}&parsed=true&encoding=hex&ignore_invalid_price_ids=true`
     const missing = (text: string) => (/price ids? not found/i.test(text) ? new Map<string, Spot>() : undefined)
@@ -105,7 +105,8 @@ const SESSION = /\.(?:PRE|POST|ON)$/
 const sessionKey = ({ key }: Feed, session: Session): string => `${key}.${session.toUpperCase()}`
 
 type MarketRule = {
-  /** What Hermes is asked for; all there is where our shelf has two of its types. */ readonly assetType?: string
+  /** Prefixes to request from Hermes; all of them when a market covers two of its types. */
+  readonly assetType?: string
   readonly prefixes: readonly string[]
 }
 
@@ -117,9 +118,8 @@ function marketRule(kind: MarketKind): MarketRule {
 }
 
 /**
- * Entries that are no feed are left out, as are those that Pyth calls deprecated: they have gone silent. Undefined
- * where nothing is left, for Pyth has feeds of every type that it is asked for: an empty list would make every symbol
- * unknown.
+ * Skips entries that are not feeds, and deprecated ones, which no longer publish. Undefined when nothing is left: Pyth
+ * has feeds of every type, and an empty list would make every symbol unknown.
  */
 function listedOf(text: string): readonly Listed[] | undefined {
   const body: unknown = JSON.parse(text)
@@ -139,7 +139,7 @@ function listedOf(text: string): readonly Listed[] | undefined {
   return listed.length > 0 ? listed : undefined
 }
 
-/** One feed for each of our symbols: where two come to the same, the later is told apart by its quote currency. */
+/** One feed per symbol. When two have the same symbol, the later one is distinguished by its quote currency. */
 function feedsOf(kind: MarketKind, listed: readonly Listed[]): readonly Feed[] {
   const { prefixes } = marketRule(kind)
   const found = new Map<string, Feed>()
@@ -156,7 +156,7 @@ function feedsOf(kind: MarketKind, listed: readonly Listed[]): readonly Feed[] {
 
 const pairOf = (name: string): string => name.replace('/', '-')
 
-/** `BTC/USD` is BTC-USD; a commodity in dollars and an equity go by their ticker; Hong Kong's end in -HK. */
+/** `BTC/USD` becomes BTC-USD; commodities in dollars and equities use their ticker; those of Hong Kong end in -HK. */
 function symbolOf(prefix: string, name: string): string {
   const [base = name, quote] = name.split('/')
   if (prefix === 'Commodities.') return quote === 'USD' ? base : pairOf(name)
@@ -166,7 +166,7 @@ function symbolOf(prefix: string, name: string): string {
 
 // ── prices ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** A feed that has never published has a time of 0, and no price. */
+/** A feed that has never published has time 0, and no price. */
 function spotsOf(text: string): ReadonlyMap<string, Spot> | undefined {
   const { parsed } = record(JSON.parse(text))
   if (!Array.isArray(parsed)) return undefined
@@ -191,13 +191,13 @@ function spotsOf(text: string): ReadonlyMap<string, Spot> | undefined {
   )
 }
 
-/** As text; a number may have been rounded already. */
+/** As text, because a number may have been rounded. */
 const isInteger = (value: unknown): boolean =>
   typeof value === 'string' ? /^-?\d{1,30}$/.test(value) : Number.isSafeInteger(value)
 
 /**
- * UDF's columns as rows, in the order of time; a bar with a hole is left out. Undefined for what is neither `ok` nor
- * `no_data`.
+ * Converts UDF columns to rows, ordered by time; incomplete bars are skipped. Undefined for a status other than `ok`
+ * and `no_data`.
  */
 function barsOf(text: string): readonly Bar[] | undefined {
   const { s, t, o, h, l, c, v } = record(JSON.parse(numbersAsText(text)))
@@ -215,11 +215,11 @@ function barsOf(text: string): readonly Bar[] | undefined {
   return [...bars.values()].sort((a, b) => a.t - b.t)
 }
 
-/** The same JSON with texts for its numbers, so that none becomes a binary float (contract 10.10). */
+/** The same JSON with its numbers as text, so that none becomes a binary float (contract 10.10). */
 const numbersAsText = (text: string): string =>
   text.replace(/"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g, (token) => (token.startsWith('"') ? token : `"${token}"`))
 
-/** A JSON number, as it is written, as a plain decimal without an exponent. */
+/** Converts a JSON number, as written, to a plain decimal without an exponent. */
 function decimalOf(value: unknown): string | undefined {
   const [, sign = '', whole = '', fraction = '', power = '0'] =
     /^(-?)(\d{1,60})(?:\.(\d{1,60}))?(?:[eE]([+-]?\d{1,3}))?$/.exec(String(value)) ?? []
@@ -229,7 +229,7 @@ function decimalOf(value: unknown): string | undefined {
 
 // ── batches ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Those who ask in the same turn are asked for together, each id once, at most `most` in a call. */
+/** Combines the requests of one turn, each id once, at most `most` per call. */
 function batched<T>(
   most: number,
   ask: (ids: readonly string[]) => Promise<ReadonlyMap<string, T>>,

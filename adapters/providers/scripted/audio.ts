@@ -1,4 +1,4 @@
-/** An audio vendor that does what a test tells it to. */
+/** A scripted audio vendor for tests. */
 import type { AudioVendor, MadeAudio, MusicJob, SoundJob, SpeechJob } from '../../../core/mod.ts'
 import { orAbort } from '../../http/or_abort.ts'
 import { wavOf } from '../lib/wav.ts'
@@ -6,7 +6,7 @@ import { wavOf } from '../lib/wav.ts'
 export type AudioJob = SpeechJob | SoundJob | MusicJob
 export type ScriptedAudio = Required<Omit<AudioVendor, 'maxCharacters'>> & { readonly jobs: readonly AudioJob[] }
 
-/** A hundredth of a second of something. */
+/** A hundredth of a second of sound. */
 export const TONE_BYTES: Uint8Array = wavOf({
   samples: Uint8Array.from({ length: 320 }, (_, index) => (index * 37) % 256),
   rate: 16_000,

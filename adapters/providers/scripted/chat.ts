@@ -1,7 +1,7 @@
-/** A chat vendor that does what a test tells it to, and the texts to tell it with. */
+/** A scripted chat vendor for tests, and helpers to build its answers. */
 import type { ChatAnswer, ChatOrder, ChatStream, ChatVendor, Fields, Json, ChatFormat } from '../../../core/mod.ts'
 
-/** What becomes of one order; given nothing, it says Hello. */
+/** The outcome of one order; by default the answer is Hello. */
 export type ChatScript = (order: ChatOrder, at: { signal: AbortSignal; attempt: number }) => Promise<ChatAnswer>
 
 export type ScriptedChat = ChatVendor & { readonly orders: readonly ChatOrder[] }
@@ -48,7 +48,7 @@ function orAbort<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
   })
 }
 
-/** An abort cancels what is below as well, so that a test may count on `onCancel`: once, and not after the end. */
+/** An abort also cancels the inner stream, so that tests can rely on `onCancel`: called once, and not after the end. */
 function watched(inner: ChatStream, signal: AbortSignal): ChatStream {
   let isOver = false
   let release = () => {}
@@ -82,7 +82,7 @@ function watched(inner: ChatStream, signal: AbortSignal): ChatStream {
 
 // ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Arguments that are no text are written as JSON. */
+/** Arguments that are not text are serialized as JSON. */
 export type ToolCall = { readonly id?: string; readonly name: string; readonly arguments: Json }
 export type Whole = {
   readonly content?: string | null
@@ -98,7 +98,7 @@ const MODEL = 'scripted'
 export const USAGE = { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 }
 export const DONE = 'data: [DONE]\n\n'
 
-/** A chat.completion that says Hello, unless told. */
+/** A chat.completion that says Hello by default. */
 export function wholeAnswer(parts: Whole = {}): Extract<ChatAnswer, { kind: 'whole' }> {
   const { reasoning, toolCalls, usage = USAGE, model = MODEL } = parts
   const { content = toolCalls ? '' : 'Hello', finish = toolCalls ? 'tool_calls' : 'stop' } = parts
@@ -115,13 +115,13 @@ export function wholeAnswer(parts: Whole = {}): Extract<ChatAnswer, { kind: 'who
   }
 }
 
-/** One call of a message; in a delta it needs its `index` beside it. */
+/** One tool call of a message; in a delta it needs its `index`. */
 export function toolCall({ id, name, arguments: given }: ToolCall, index = 0): Fields {
   const text = typeof given === 'string' ? given : JSON.stringify(given)
   return { id: id ?? `call_${index + 1}`, type: 'function', function: { name, arguments: text } }
 }
 
-/** The text of one chunk; what is in `more` beside `finish` joins it, or replaces what it has. */
+/** The text of one chunk. Fields of `more` are added to the chunk, or replace its own. */
 export function chunk(delta: Fields, { finish = null, ...more }: Fields = {}): string {
   return event({ choices: [{ index: 0, delta, finish_reason: finish }], ...more })
 }
@@ -138,11 +138,11 @@ function event(fields: Fields): string {
 
 export type Streaming = {
   onCancel?(): void
-  /** Holds back the piece of this index until it resolves; where it rejects, so does `next()`. */
+  /** Delays the chunk with this index until it resolves; when it rejects, so does `next()`. */
   gate?(index: number): Promise<unknown> | void
 }
 
-/** A stream of these texts, then its end. An error among them rejects `next()`. */
+/** A stream of these texts. An error among them rejects `next()`. */
 export function streamAnswer(
   pieces: readonly (string | Error)[],
   { onCancel = () => {}, gate = () => {} }: Streaming = {},
@@ -160,14 +160,14 @@ export function streamAnswer(
 export type ChatPieces = {
   readonly answer: ChatAnswer
   push(...texts: readonly string[]): void
-  /** Ends the stream after what was pushed, with an error where one is given. */
+  /** Ends the stream after the pushed chunks, with an error if one is given. */
   end(error?: Error): void
-  /** Resolves when the reader waits for a piece that has not been pushed. */
+  /** Resolves when the reader waits for a chunk that has not been pushed. */
   requested(): Promise<void>
   isCancelled(): boolean
 }
 
-/** A stream that a test feeds piece by piece, for one reader. */
+/** A stream that a test feeds chunk by chunk, for one reader. */
 export function chatPieces(...first: readonly string[]): ChatPieces {
   const queue: (() => Promise<Uint8Array | undefined>)[] = []
   const watchers: (() => void)[] = []

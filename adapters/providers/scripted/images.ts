@@ -1,7 +1,7 @@
-/** A vendor that does what a test tells it to. */
+/** A scripted image vendor for tests. */
 import type { ImageEdit, ImageJob, ImageVendor, MadeImage } from '../../../core/mod.ts'
 
-/** What happens to one job; given nothing, it makes `n` one-pixel images. */
+/** The outcome of one job; by default `n` one-pixel images. */
 export type Script = (
   job: ImageJob | ImageEdit,
   at: { signal: AbortSignal; attempt: number },

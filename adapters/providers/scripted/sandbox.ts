@@ -1,10 +1,10 @@
-/** A vendor of sandboxes for tests: commands are answered by a script, and nothing runs. */
+/** A scripted sandbox vendor for tests; nothing runs. */
 import type { Ran, SandboxOrder, SandboxVendor } from '../../../core/mod.ts'
 
 export type ScriptedSandbox = SandboxVendor & {
-  /** What was ordered, by handle, and whether it still runs. */
+  /** The orders by handle, and whether their sandboxes still run. */
   readonly made: ReadonlyMap<string, { readonly order: SandboxOrder; isAlive: boolean }>
-  /** One that is there already. */
+  /** Adds an existing sandbox. */
   add(handle: string): void
 }
 

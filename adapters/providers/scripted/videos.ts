@@ -1,13 +1,13 @@
-/** A video vendor that does what a test tells it to. */
+/** A scripted video vendor for tests. */
 import type { MediaStream, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { orAbort } from '../../http/or_abort.ts'
 
 export type VideoScript = {
-  /** The handle of a job; given nothing, `job-1`, `job-2` and so on. */
+  /** The handle of a job; by default `job-1`, `job-2` and so on. */
   submit?(job: VideoJob, at: { signal: AbortSignal; attempt: number }): Promise<string>
   /**
-   * What one look sees, the first with `times` 1; given nothing: queued, half done, done. The job is undefined where
-   * nobody submitted it here.
+   * The result of one poll, the first with `times` 1; by default queued, half done, done. The job is undefined when it
+   * was not submitted here.
    */
   pollUpstream?(
     job: VideoJob | undefined,
@@ -18,15 +18,15 @@ export type VideoScript = {
 
 export type ScriptedVideo = Required<VideoVendor> & {
   readonly jobs: readonly VideoJob[]
-  /** Handles, in the order in which they were looked at. */
+  /** Handles in the order of their polls. */
   readonly polls: readonly string[]
 }
 
-/** The first bytes of an MP4 file: enough to be recognised, and no more. */
+/** The first bytes of an MP4 file, enough to be recognised. */
 export const CLIP_BYTES: Uint8Array = Uint8Array.from(Buffer.from('\0\0\0\x18ftypmp42\0\0\0\0mp42isom', 'latin1'))
 export const CLIP = `data:video/mp4;base64,${Buffer.from(CLIP_BYTES).toString('base64')}`
 
-/** Looks see these states in turn; the last of them stays. */
+/** Polls return these states in turn; the last one repeats. */
 export function inTurn(...states: readonly VideoState[]): NonNullable<VideoScript['pollUpstream']> {
   return async (_, { times }) => states[Math.min(times, states.length) - 1] ?? { kind: 'running', status: 'queued' }
 }
@@ -37,7 +37,7 @@ const usual = inTurn(
   { kind: 'done', url: CLIP },
 )
 
-/** A stream of these pieces. An error among them breaks it off. */
+/** A stream of these chunks. An error among them breaks it. */
 export function clipOf(pieces: readonly (Uint8Array | Error)[] = [CLIP_BYTES], type = 'video/mp4'): MediaStream {
   const left = [...pieces]
   const body = new ReadableStream<Uint8Array>({
@@ -54,7 +54,7 @@ export function clipOf(pieces: readonly (Uint8Array | Error)[] = [CLIP_BYTES], t
 }
 
 /**
- * Records every job and every look. Rejects at once when the signal aborts, whatever the script does.
+ * Records every job and every poll. Rejects at once when the signal aborts, whatever the script does.
  *
  * @example
  * const videos = scriptedVideo()

@@ -25,16 +25,13 @@ const isReply = TypeCompiler.Compile(Type.Object({ images: Type.Array(Type.Strin
 /** What PIL decodes without plug-ins, of the formats of contract 5.36. */
 const READS = ['image/png', 'image/jpeg', 'image/webp', 'image/bmp', 'image/gif']
 
-/**
- * What the mask shows is redrawn from what is there, as the WebUI itself does it; the API's own default begins from a
- * flat fill.
- */
+/** Inpaints from the existing content, as the WebUI does; the API's own default starts from a flat fill. */
 const INPAINTING = { inpainting_fill: 1, inpainting_mask_invert: 0 }
 
 /**
- * `model` becomes the checkpoint, which stays loaded; stable-diffusion.cpp has one and ignores it. A key is
- * `user:password` for `--api-auth`. A mask is sent as these servers read it, white for what is edited. One source image
- * only: several would be edited one by one, not fused.
+ * `model` becomes the checkpoint, which stays loaded; stable-diffusion.cpp has only one and ignores it. A key is
+ * `user:password` for `--api-auth`. Masks are sent as these servers expect them, white where the image is edited. One
+ * source image only: several would be edited one by one, not fused.
  *
  * @example
  * const images = sdapi({ baseUrl: 'http://127.0.0.1:7860', maker: 'local', timeoutMs: 120_000, clock, log })
@@ -83,7 +80,7 @@ export function sdapi(config: ImageVendorConfig): ImageVendor {
     },
   }
 
-  /** Images come as bare base64. A grid or a mask may follow them, where the server is set up so. */
+  /** Images are bare base64. A grid or a mask may follow them, depending on the server's settings. */
   function read(reply: unknown, count: number): readonly MadeImage[] {
     if (!isReply.Check(reply)) throw http.failure('failed', 'sdapi answered in another shape')
     return readImages(

@@ -1,7 +1,7 @@
 /**
  * Phone numbers at Twilio, with the account's SID and token. Sources: decision 75 (Lookup v2, AvailablePhoneNumbers and
- * IncomingPhoneNumbers of twilio-oai d50069b and twilio@6.2.0). A number is bought under the name of its order, by
- * which it is found again: Twilio knows no key against doubles.
+ * IncomingPhoneNumbers of twilio-oai d50069b and twilio@6.2.0). A number is bought under the name of its order, which
+ * finds it again, because Twilio has no idempotency keys.
  */
 import { type Clock, ApiError, type Line, type Log, type PhoneVendor } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
@@ -13,9 +13,9 @@ export type TwilioConfig = {
   readonly authToken: string
   readonly baseUrl?: string | undefined
   readonly lookupsUrl?: string | undefined
-  /** Where numbers are rented; the US and Canada unless told. */
+  /** Countries of rented numbers; by default the US and Canada. */
   readonly countries?: readonly string[] | undefined
-  /** What is asked of a number for fraud; packages beyond the first two need Twilio's approval. */
+  /** The fields of a fraud lookup; packages beyond the first two need Twilio's approval. */
   readonly fraudFields?: string | undefined
   readonly clock: Clock
   readonly log: Log
@@ -31,13 +31,16 @@ const FIELDS = {
 } as const
 const COUNTRIES = ['US', 'CA']
 const TIMEOUT_MS = 20_000
-/** What stands before the order in the name of a number. */
+/** Prefix of the order in the name of a number. */
 const OURS = 'farebox '
 const PAGE = 1_000
 const MAX_PAGES = 50
-/** How many of those on offer are tried: others may be quicker. */
+/** How many offered numbers are tried, because others may buy one first. */
 const TRIES = 5
-/** Not to be had by us: taken meanwhile, or only with an address or papers that the operator has not filed. */
+/**
+ * Errors for numbers that we cannot buy: sold meanwhile, or requiring an address or documents that the operator has not
+ * filed.
+ */
 const NOT_TO_BE_HAD = new Set(['21421', '21422', '21615', '21631', '21649', '21651'])
 
 const gone = () => new ApiError('NOT_FOUND', { message: 'There is no such number.' })
@@ -144,9 +147,7 @@ export function twilio(config: TwilioConfig): PhoneVendor {
     return (Array.isArray(listed) ? listed : []).flatMap((each) => numberIn(each) ?? []).slice(0, TRIES)
   }
 
-  /**
-   * Undefined where this number is not to be had. Where it is not known whether it was bought, the account is asked.
-   */
+  /** Undefined when this number cannot be bought. When the outcome is unknown, the account is checked. */
   async function purchase(number: string, order: string, signal: AbortSignal): Promise<Line | undefined> {
     const classify: ErrorClassifier = ({ status, body }) =>
       status < 500 && NOT_TO_BE_HAD.has(envelope(body).code) ? gone() : undefined
@@ -181,7 +182,7 @@ const isGone =
 
 const root = (url: string): string => url.replace(/\/+$/, '')
 
-/** What goes into a path is nothing else than what it should be, wherever it came from. */
+/** Validates a path segment, wherever it came from. */
 function e164(number: string): string {
   if (/^\+[1-9]\d{1,14}$/.test(number)) return number
   throw new RangeError('not a number in E.164')

@@ -56,9 +56,9 @@ const RATIOS = [
 ]
 
 /**
- * There is no WxH: a size becomes an aspect ratio and 1k or 2k. Unknown fields are answered with 422
- * (ddcat-ai/open-ai-canvas PR 167), so none is sent. The 2.0 model is asked for `quality: low`, the tier that the
- * contract's price pays; pin another in `parameters`.
+ * There is no WxH: a size becomes an aspect ratio and 1k or 2k. Unknown fields are refused with 422
+ * (ddcat-ai/open-ai-canvas PR 167), so none is sent. The 2.0 model gets `quality: low`, the tier that the contract's
+ * price covers; pin another in `parameters`.
  *
  * @example
  * const images = xaiImages({ baseUrl: 'https://api.x.ai/v1', key, maker: 'xAI', timeoutMs: 120_000, clock, log })
@@ -106,9 +106,7 @@ export function xaiImages(config: ImageVendorConfig): ImageVendor {
   }
 }
 
-/**
- * Three shapes of error, read alike by `envelope`. A 403 is moderation where its text says so, and our key elsewhere.
- */
+/** Three error shapes, all parsed by `envelope`. A 403 is moderation when its text says so, otherwise our key. */
 const classifierFor =
   (isEdit: boolean): ErrorClassifier =>
   ({ status, body }) => {

@@ -1,4 +1,4 @@
-/** xAI: search, images and videos, and chat by the protocol of OpenAI. */
+/** xAI: search, images, videos, and chat with OpenAI's protocol. */
 import { SEARCH_TIMEOUT_MS } from '../lib/search_provider.ts'
 import { addressOf, key, provider, setting } from '../manifest.ts'
 import { Type } from '@sinclair/typebox'

@@ -22,8 +22,8 @@ export type XaiSearchConfig = SearchVendorConfig & {
 export const XAI_SEARCH = { baseUrl: 'https://api.x.ai/v1', model: 'grok-4.20-non-reasoning' } as const
 
 /**
- * The tool has no filter for dates, news or a count: they stand in the instructions, apart from the query, and
- * citations beyond the count are cut off. The tool must be used: an answer from memory is no search.
+ * The tool has no filter for dates, news or a count: they are in the instructions, apart from the query, and surplus
+ * citations are dropped. The tool must be used: an answer from memory is no search.
  *
  * @example
  * const search = xaiSearch({ ...XAI_SEARCH, key, maker: 'xAI', timeoutMs: SEARCH_TIMEOUT_MS, clock, log })
@@ -103,7 +103,7 @@ const unique = (urls: readonly unknown[]): readonly string[] => [
   ...new Set(urls.filter((url): url is string => typeof url === 'string' && url !== '')),
 ]
 
-/** What the text cites, in its order; where it has no marks, the list that comes with the reply. */
+/** The citations in text order; for a text without marks, the list in the reply. */
 function citationsOf(parts: readonly Loose[], { citations }: Loose): readonly string[] {
   const marks = parts.flatMap(({ annotations }) => records(annotations)).filter(({ type }) => type === 'url_citation')
   const cited = unique(marks.map(({ url }) => url))
@@ -117,7 +117,7 @@ function citationsOf(parts: readonly Loose[], { citations }: Loose): readonly st
 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0
 
-/** Newer models report 0 sources and list those of each search instead; nothing at all where neither says anything. */
+/** Newer models report 0 sources and list those of each search instead. Undefined when both are missing. */
 function countOf(reply: Loose, cited: number): number | undefined {
   const { num_sources_used: reported } = record(reply.usage)
   if (isCount(reported) && (reported > 0 || cited === 0)) return reported

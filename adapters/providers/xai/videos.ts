@@ -9,7 +9,7 @@ import { doneWith, FAILED, running, type VideoVendorConfig, videoHttp, word } fr
 
 /**
  * Sound, seed, characters and references are never sent: the contract does not sell them here, and unknown fields are
- * refused. A job that runs is answered with 202, with or without a body.
+ * refused. A running job is answered with 202, with or without a body.
  *
  * @example
  * const videos = xaiVideos({ baseUrl: 'https://api.x.ai/v1', key, maker: 'xAI', timeoutMs: 20_000, clock, log })
@@ -47,7 +47,7 @@ function orderOf({ model, prompt, seconds, resolution, aspectRatio, image }: Vid
 
 /**
  * Moderation arrives with `done`, as `respect_moderation: false`. A reply with a clip and no status is a finished job,
- * as the SDK reads it.
+ * as in the SDK.
  */
 function read(handle: string, { status: httpStatus, body }: { status: number; body: unknown }): VideoState | undefined {
   const { status, video, progress } = record(body)
@@ -65,9 +65,7 @@ function read(handle: string, { status: httpStatus, body }: { status: number; bo
 const isModeration = ({ code, message }: Envelope): boolean =>
   [code, message].some((text) => /violates usage guidelines|SAFETY_CHECK_TYPE|moderation|content.policy/i.test(text))
 
-/**
- * Three shapes of error, read alike by `envelope`. A 403 is moderation where its text says so, and our key elsewhere.
- */
+/** Three error shapes, all parsed by `envelope`. A 403 is moderation when its text says so, otherwise our key. */
 const classifyPollError: ErrorClassifier = ({ status, body }) => {
   const error = envelope(body)
   if (isModeration(error)) return 'policy'

@@ -36,14 +36,14 @@ export function cogview(config: ImageVendorConfig): ImageVendor {
           classify,
         })
         if (!isReply.Check(reply)) throw http.failure('failed', 'cogview answered in another shape')
-        // `content_filter` comes with good images too (level 3, the mildest): only the missing image tells.
+        // `content_filter` also comes with good images (level 3, the mildest): only a missing image is a refusal.
         if (!reply.data?.length) throw http.failure('policy', 'cogview refused')
         return readImages(reply.data, count, http)
       }),
   }
 }
 
-/** From and to, both included. 1113, our balance, comes as a 429. */
+/** Ranges with both ends included. 1113, our balance, arrives as a 429. */
 const CODES: readonly [from: number, to: number, trouble: FailureKind][] = [
   [1000, 1004, 'operator'],
   [1110, 1121, 'operator'],

@@ -1,4 +1,4 @@
-/** 0x: swaps, whose fee goes to the operator. */
+/** 0x: swaps with a fee for the operator. */
 import { checksummed } from '../../../core/lib/checksum.ts'
 import { key, needed, provider, RootUrl, setting } from '../manifest.ts'
 import { Type } from '@sinclair/typebox'

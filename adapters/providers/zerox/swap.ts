@@ -1,6 +1,6 @@
 /**
  * The 0x swap API v2. Sources: @0x/swap-ts-sdk@2.1.1 `__generated__/routers.d.ts` (names of errors, shapes), the route
- * table of the sources of decision 75. Its keys and its version travel in headers; nothing of the caller's does.
+ * table of the sources of decision 75. Key and version are sent as headers; none of the caller's headers are.
  */
 import { outages } from '../../../core/lib/outages.ts'
 import {
@@ -19,7 +19,7 @@ import { record, safeCode } from '../../http/error_replies.ts'
 export type ZeroxConfig = {
   readonly baseUrl?: string | undefined
   readonly key: string
-  /** Where the affiliate fee goes: an EVM address. */
+  /** Recipient of the affiliate fee: an EVM address. */
   readonly feeRecipient: string
   readonly clock: Clock
   readonly log: Log
@@ -50,12 +50,12 @@ const RETRY_AFTER = /^(?:\d{1,9}|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d
 
 const MAX_REPLY_BYTES = 8 * 1024 * 1024
 
-/** These 403s speak of the trade or of the operator's own question; any other speaks of our key. */
+/** 403s that concern the trade or the request itself; any other concerns our key. */
 const ABOUT_THE_CALL = /_NOT_AUTHORIZED_FOR_TRADE$|^NO_ACCESS_TO_TRADES_ENDPOINT$/
 
 /**
- * Throws a RangeError where `feeRecipient` is no address: every trade would go without its fee, or fail. A path without
- * a row is never called.
+ * Throws a RangeError when `feeRecipient` is not an address: every trade would lose its fee, or fail. Unlisted paths
+ * are never called.
  *
  * @example
  * const swaps = zerox({ key, feeRecipient, clock, log })
@@ -88,7 +88,7 @@ export function zerox(config: ZeroxConfig): SwapVendor {
           fields,
         })
         throw new ApiError('NOT_CONFIGURED', {
-          message: 'The swap aggregator does not accept this gateway just now; the operator has been told.',
+          message: 'The swap aggregator does not accept this gateway at the moment; the operator has been alerted.',
         })
       }
       if (answer.status < 400) refusing.worked('zerox')
@@ -116,7 +116,7 @@ export function zerox(config: ZeroxConfig): SwapVendor {
     return { status, text, body: json ?? null, ...(RETRY_AFTER.test(wait) && { retryAfter: wait }) }
   }
 
-  /** An aggregator that quotes what it was sent quotes our key; no caller may read it. */
+  /** Removes our key from replies that echo the request, so that no caller can read it. */
   function withoutKey(text: string): string {
     const written = [key, JSON.stringify(key).slice(1, -1), encodeURIComponent(key)]
     return written.reduce((rest, each) => (each === '' ? rest : rest.replaceAll(each, '***')), text)
@@ -141,7 +141,7 @@ function upstreamPath(method: SwapCall['method'], path: string): string {
   throw new RangeError('no such route of the swap aggregator')
 }
 
-/** 401 is our key, 402 our account; the caller can mend neither, and must not be asked to pay by mistake. */
+/** 401 concerns our key and 402 our account. The caller can fix neither, and must not be asked to pay by mistake. */
 function isAboutUs({ status, body }: SwapAnswer): boolean {
   return status === 401 || status === 402 || (status === 403 && !ABOUT_THE_CALL.test(nameOf(body)))
 }

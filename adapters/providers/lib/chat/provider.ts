@@ -41,7 +41,7 @@ export const CHAT_TIMEOUT_MS = 120_000
 /** Short, because a person waits for the first word. */
 const RETRY_PAUSE_MS = 200
 
-/** A client of one chat vendor. It throws ApiErrors only; the log gets what the caller is not told. */
+/** A client of one chat vendor. It throws only ApiErrors; details that callers must not see are logged. */
 export function chatHttp(config: ChatVendorConfig, name: string): VendorHttp {
   const { maker, log } = config
   return vendorHttp({

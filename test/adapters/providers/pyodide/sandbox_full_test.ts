@@ -198,7 +198,7 @@ describe('who wants out', () => {
       'from pyodide.code import run_js\nrun_js("Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)")'
     expect(await python(stuck, 0.1)).toEqual({
       stdout: '',
-      stderr: 'The sandbox has ended: it ran for more than 0.1 seconds, and could not be stopped in any other way.\n',
+      stderr: 'The sandbox has ended: it ran for more than 0.1 seconds and could not be interrupted.\n',
       returncode: 124,
     })
     expect([await vendor.status(handle, at), await vendor.exec(handle, { command: ['ls'], seconds: 1 }, at)]).toEqual([
@@ -226,18 +226,18 @@ describe('a process', () => {
     [
       'takes memory',
       'const held = []; for (;;) { const part = new Uint8Array(1 << 24); part.fill(1); held.push(part) }',
-      'it took more than its 64 MB of memory',
+      'it used more than its 64 MB of memory',
     ],
-    ['says too much', 'const part = "x".repeat(1 << 20); for (;;) say(part)', 'it said too much'],
-    ['says what is no answer', 'say("nonsense\\n")', 'it spoke out of turn'],
-    ['answers what was not asked', 'answer(id + 1)', 'it spoke out of turn'],
-    ['answers in other shapes', 'say(`${id} zero  \\n`)', 'it spoke out of turn'],
+    ['says too much', 'const part = "x".repeat(1 << 20); for (;;) say(part)', 'it sent too much output'],
+    ['says what is no answer', 'say("nonsense\\n")', 'it sent an unexpected reply'],
+    ['answers what was not asked', 'answer(id + 1)', 'it sent an unexpected reply'],
+    ['answers in other shapes', 'say(`${id} zero  \\n`)', 'it sent an unexpected reply'],
     [
       'starts thread after thread',
       'for (;;) { new Worker("data:application/javascript,setInterval(()=>{},1000)", { type: "module" }); await new Promise((resolve) => setTimeout(resolve, 20)) }',
       'it started too many threads',
     ],
-    ['gives up', 'Deno.exit(0)', 'it ended by itself'],
+    ['gives up', 'Deno.exit(0)', 'it exited unexpectedly'],
   ]
   test.each(ended)(
     'that %s is ended',
@@ -281,8 +281,8 @@ describe('a process', () => {
     const most = Buffer.alloc(MAX_OUTPUT, '\0').toString('base64')
     expect(heard(['7 ', '-1', ` ${btoa('out')} `, '\n'])).toEqual({ id: 7, stdout: 'out', stderr: '', returncode: -1 })
     expect(heard([`7 0 ${most} ${most}\n`])).toMatchObject({ stdout: '\0'.repeat(MAX_OUTPUT) })
-    expect(heard(Array.from({ length: 5_000 }, () => '1'))).toBe('it said too much')
-    expect(heard([`7 0 ${most}${most}${most} \n`])).toBe('it said too much')
+    expect(heard(Array.from({ length: 5_000 }, () => '1'))).toBe('it sent too much output')
+    expect(heard([`7 0 ${most}${most}${most} \n`])).toBe('it sent too much output')
     for (const text of [
       '7 0  \n7 0  \n',
       '7 0  \n7',
@@ -291,7 +291,7 @@ describe('a process', () => {
       '8 0  \n',
       '\n',
     ])
-      expect(heard([text])).toBe('it spoke out of turn')
+      expect(heard([text])).toBe('it sent an unexpected reply')
   })
 
   test(
@@ -348,13 +348,13 @@ describe('a process', () => {
         { signal: given.signal },
       )
       given.abort()
-      await expect(starting).rejects.toThrow('nobody waits for it')
+      await expect(starting).rejects.toThrow('the caller no longer waits')
       await expect(
         startMachine({ programs: { ...programs, deno: '/nowhere/deno' }, cwd: folder, memory: 64, clock }, at),
-      ).rejects.toThrow('it cannot be started: no such program')
+      ).rejects.toThrow('it cannot be started: the program is missing')
       await expect(
         startMachine({ programs, cwd: folder, memory: 64, clock, script: 'data:application/javascript,throw(1)' }, at),
-      ).rejects.toThrow('it ended by itself')
+      ).rejects.toThrow('it exited unexpectedly')
     },
     START_MS,
   )
