@@ -1,49 +1,8 @@
 import type { Paid } from '../../core/endpoint/mod.ts'
-import { type Call, type Gateway, type Ports, type Storage, usdc } from '../../core/mod.ts'
+import type { Call } from '../../core/mod.ts'
 import type { Broken } from './law.ts'
-import { addressBlind } from './public_payment.ts'
+import { acting, below, DEFECTS, onChain, onStorage, rewriting, saying, withHeader } from './gateway_defects.ts'
 import { type Defect, type EndpointFixture, endpointFixture } from './endpoint_fixture.ts'
-
-/** A gateway whose answers are changed on the way out. */
-function saying(change: (response: Response, request: Request) => Response | Promise<Response>): Defect {
-  return {
-    dress: (gateway) => ({
-      ...gateway,
-      fetch: async (request, caller) => await change(await gateway.fetch(request.clone(), caller), request),
-    }),
-  }
-}
-
-type Body = Record<string, any>
-
-/** Changes the JSON body of those answers that `concerns` picks. */
-function rewriting(concerns: (response: Response, body: Body) => boolean, change: (body: Body) => unknown): Defect {
-  return saying(async (response) => {
-    const text = await response.clone().text()
-    const body = text === '' ? {} : JSON.parse(text)
-    return concerns(response, body) ? new Response(JSON.stringify(change(body)), response) : response
-  })
-}
-
-function withHeader(concerns: (response: Response) => boolean, name: string, value: string | null): Defect {
-  return saying((response) => {
-    if (!concerns(response)) return response
-    if (value === null) response.headers.delete(name)
-    if (value !== null) response.headers.set(name, value)
-    return response
-  })
-}
-
-const below = (change: (ports: Ports) => Partial<Ports>): Defect => ({
-  wrap: (ports) => ({ ...ports, ...change(ports) }),
-})
-const onChain = (change: (chain: Ports['chain'], ports: Ports) => Partial<Ports['chain']>): Defect =>
-  below((ports) => ({ chain: { ...ports.chain, ...change(ports.chain, ports) } }))
-const onStorage = (change: (good: Storage) => Partial<Storage>): Defect =>
-  below(({ storage }) => ({ storage: { ...storage, ...change(storage) } }))
-const acting = (change: (good: Gateway) => Partial<Gateway>): Defect => ({
-  dress: (gateway) => ({ ...gateway, ...change(gateway) }),
-})
 
 /** An endpoint sold by gateways that are each wrong in one way. */
 export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] {
@@ -66,14 +25,8 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
       'lets caches keep a challenge',
       withHeader(({ status }) => status === 402, 'cache-control', 'public, max-age=60'),
     ),
-    broken('a quote lies between the least and the most that discovery says', 'advertises what it does not sell', {
-      endpoint: (good) => ({ ...good, priceRange: () => ({ min: usdc(1n), max: usdc(2n) }) }),
-    }),
-    broken(
-      'a probe without a body is answered with the quote of the example',
-      'has no answer to HEAD',
-      saying((response, { method }) => (method === 'HEAD' ? new Response(null, { status: 404 }) : response)),
-    ),
+    broken('a quote lies between the least and the most that discovery says', ...DEFECTS.wrongRange),
+    broken('a probe without a body is answered with the quote of the example', ...DEFECTS.noHead),
     broken(
       'bad input is 400 before the quote, with a payment as without, and takes none (contract 1.52)',
       'quotes whatever it is sent',
@@ -84,11 +37,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
         },
       })),
     ),
-    broken(
-      'a body over the cap is 413, with a body (contract 3.5)',
-      'says nothing to a large body',
-      saying((response) => (response.status === 413 ? new Response(null, { status: 413 }) : response)),
-    ),
+    broken('a body over the cap is 413, with a body (contract 3.5)', ...DEFECTS.silentOnLargeBodies),
     broken(
       'an unknown field changes nothing (contract 4.2)',
       'refuses unknown fields',
@@ -100,10 +49,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
     ),
     broken(
       'what the operator has not configured is 503 in place of the 402 (contract 1.57)',
-      'quotes what nobody can make',
-      {
-        endpoint: (good) => ({ ...good, isAvailable: () => true }),
-      },
+      ...DEFECTS.alwaysAvailable,
     ),
     broken(
       'nothing is asked of a vendor before the payment is verified (contract 1.29)',
@@ -120,41 +66,12 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
     ),
     broken(
       'a chain that cannot be asked is told as the row says, 503 with Retry-After or 402 with a challenge, and the same payment buys later',
-      'blames the payment for a silent node',
-      onChain(({ verify }) => ({
-        async verify(...args) {
-          const verdict = await verify(...args)
-          return verdict.kind === 'unavailable'
-            ? { kind: 'refused', code: 'PAYMENT_INVALID', reason: verdict.reason }
-            : verdict
-        },
-      })),
+      ...DEFECTS.silentNodeBlamesPayment,
     ),
-    broken(
-      'nothing is settled before the result is stored (contract 1.30)',
-      'stores the result when the settlement has ended',
-      onStorage((good) => {
-        const results = new Map<string, Call['result']>()
-        return {
-          async claimSettlement(id, authorization, at) {
-            if (at.result) results.set(id, at.result.result)
-            return await good.claimSettlement(id, authorization, {
-              ...at,
-              ...(at.result && { result: { ...at.result, result: null } }),
-            })
-          },
-          async finishSettlement(id, ...rest) {
-            const result = results.get(id)
-            if (result !== undefined) await good.moveCall(id, { workStatus: ['completed'] }, { result })
-            return await good.finishSettlement(id, ...rest)
-          },
-        }
-      }),
-    ),
+    broken('nothing is settled before the result is stored (contract 1.30)', ...DEFECTS.lateResult),
     broken(
       'exactly the quote moves, and the receipt says so in body and headers (contract 1.1, 1.32)',
-      'gives no receipt header',
-      withHeader(({ status }) => status === 200, 'x-payment-receipt', null),
+      ...DEFECTS.noReceipt,
     ),
     broken('the reply has the shape that the menu promises', 'tells times as text', {
       endpoint: (good) => ({ ...good, show: (...args) => ({ ...good.show(...args), created: 'today' }) }),
@@ -169,27 +86,9 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
     ),
     broken(
       'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent (contract 1.40, 1.41, 1.42, 2.4, 2.5)',
-      'tells whoever repeats an order what came of it',
-      acting(addressBlind),
+      ...DEFECTS.readsByAddress,
     ),
-    broken(
-      'the same request many times at once makes one job and one transfer',
-      'opens a call for each of two racers',
-      onStorage((good) => {
-        const opened = new Map<string, number>()
-        return {
-          openCall(call, authorization, at) {
-            const count = opened.get(authorization.key) ?? 0
-            opened.set(authorization.key, count + 1)
-            return good.openCall(
-              call,
-              count === 0 ? authorization : { ...authorization, key: `${authorization.key}#${count}` },
-              at,
-            )
-          },
-        }
-      }),
-    ),
+    broken('the same request many times at once makes one job and one transfer', ...DEFECTS.callPerRacer),
     broken(
       'a failure of the vendor charges nothing, and the same signed request buys afterwards (contract 1.28, 2.25)',
       'holds the authorization of a failed call',
@@ -220,27 +119,8 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
         (body) => ({ ...body, payment: { ...body.payment, status: 'settled' } }),
       ),
     ),
-    broken(
-      'another wallet is refused with 403, and neither is charged (contract 2.7)',
-      'takes everybody for one wallet',
-      onChain(({ identify }) => ({
-        async identify(...args) {
-          const identity = await identify(...args)
-          return identity.kind === 'known' ? { ...identity, payer: 'everybody' } : identity
-        },
-      })),
-    ),
-    broken(
-      'one fresh authorization pays for one of two calls',
-      'binds a later authorization to as many calls as it is offered for',
-      onStorage((good) => ({
-        async claimSettlement(id, offered, at) {
-          const call = await good.getCall(id)
-          const isFresh = offered && offered.key !== call?.authorization
-          return await good.claimSettlement(id, isFresh ? { ...offered, key: `${offered.key}#${id}` } : offered, at)
-        },
-      })),
-    ),
+    broken('another wallet is refused with 403, and neither is charged (contract 2.7)', ...DEFECTS.oneWallet),
+    broken('one fresh authorization pays for one of two calls', ...DEFECTS.boundToMany),
     broken(
       'a paid result stays readable when its authorization has expired and its wallet is empty',
       'does not know a wallet by an expired signature',
@@ -273,32 +153,15 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
         }
       }),
     ),
-    broken(
-      'a buyer who hangs up is not charged, and collects by polling',
-      'does not notice that its buyer has gone',
-      acting((gateway) => ({
-        fetch: (request, caller) => gateway.fetch(request, { ...caller, gone: new AbortController().signal }),
-      })),
-    ),
+    broken('a buyer who hangs up is not charged, and collects by polling', ...DEFECTS.unawareOfLeavers),
     broken(
       'a refused settlement withholds the result, and a later poll collects it (contract 1.30, 1.33)',
-      'does not say that nothing was settled',
-      withHeader(({ status }) => status === 402, 'payment-response', null),
+      ...DEFECTS.noSettlementHeader,
     ),
-    broken(
-      'a settlement of unknown outcome is 202, and ends in one transfer',
-      'takes a lost answer for a refusal',
-      onChain(({ settle }) => ({
-        async settle(...args) {
-          const settlement = await settle(...args)
-          return settlement.kind === 'unknown' ? { ...settlement, kind: 'refused' } : settlement
-        },
-      })),
-    ),
+    broken('a settlement of unknown outcome is 202, and ends in one transfer', ...DEFECTS.lostIsRefused),
     broken(
       'work that dies with its process is failed, not charged, and its authorization is free',
-      'leaves the work of the dead to the dead',
-      acting(() => ({ takeOver: async () => 0 })),
+      ...DEFECTS.noTakeOver,
     ),
     broken(
       'an error reads in the dialect of the endpoint, as JSON that is not cached (contract 3.1)',

@@ -1,18 +1,9 @@
 import type { Streamed } from '../../core/endpoint/mod.ts'
-import { type Gateway, type Ports, usdc } from '../../core/mod.ts'
+import { usdc } from '../../core/mod.ts'
 import type { Broken } from './law.ts'
+import { acting, below, saying, withHeader } from './gateway_defects.ts'
 import { addressBlind } from './public_payment.ts'
 import { type StreamedDefect, type StreamedFixture, streamedFixture, type Order } from './live_endpoints.ts'
-
-/** A gateway whose answers are changed on the way out. */
-function saying(change: (response: Response, request: Request) => Response | Promise<Response>): StreamedDefect {
-  return {
-    dress: (gateway) => ({
-      ...gateway,
-      fetch: async (request, caller) => await change(await gateway.fetch(request.clone(), caller), request),
-    }),
-  }
-}
 
 /** Changes the JSON body of the answers with this status. */
 function rewriting(status: number, change: (body: Record<string, any>) => unknown): StreamedDefect {
@@ -20,19 +11,6 @@ function rewriting(status: number, change: (body: Record<string, any>) => unknow
     if (response.status !== status) return response
     const text = await response.clone().text()
     return text.startsWith('{') ? new Response(JSON.stringify(change(JSON.parse(text))), response) : response
-  })
-}
-
-function withHeader(
-  concerns: (response: Response, request: Request) => boolean,
-  name: string,
-  value: string | null,
-): StreamedDefect {
-  return saying((response, request) => {
-    if (!concerns(response, request)) return response
-    if (value === null) response.headers.delete(name)
-    if (value !== null) response.headers.set(name, value)
-    return response
   })
 }
 
@@ -61,13 +39,6 @@ function relaying({
     return new Response(body, response)
   })
 }
-
-const below = (change: (ports: Ports) => Partial<Ports>): StreamedDefect => ({
-  wrap: (ports) => ({ ...ports, ...change(ports) }),
-})
-const acting = (change: (good: Gateway) => Partial<Gateway>): StreamedDefect => ({
-  dress: (gateway) => ({ ...gateway, ...change(gateway) }),
-})
 
 /** Refuses what is bad with a price, as if it were for sale. */
 const quotingAnything = acting((gateway) => ({
