@@ -14,7 +14,7 @@ import {
 } from '../core/mod.ts'
 import { memoryObjects } from './objects/memory.ts'
 import { memoryStorage } from './storage/memory.ts'
-import { countTokens } from './token_counter.ts'
+import { countTokens, textDigest } from './token_counter.ts'
 
 /**
  * The system clock. A wait ends early when its signal aborts, and leaves no timer behind.
@@ -101,7 +101,7 @@ export function localPorts({
     clock: systemClock,
     random: randomBytes,
     vendors: { images, chat, media },
-    countTokens: memoized(countTokens),
+    countTokens: memoized(countTokens, { digest: textDigest }),
     background,
   }
 }

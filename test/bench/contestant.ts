@@ -21,6 +21,7 @@ import { startDevnet } from '../../server/devnet/mod.ts'
 import { serverLog } from '../../server/log.ts'
 import { start } from '../../server/main.ts'
 import { startMaintenance } from '../../server/maintenance.ts'
+import { fillLedger } from './fill.ts'
 import { peer } from './peer.ts'
 
 /** `dir` is where it may write; `amount` is the peer's price; `repeat` is what bare answers with. */
@@ -28,6 +29,10 @@ export type Given = {
   readonly dir: string
   readonly amount?: string
   readonly repeat?: { readonly status: number; readonly headers: [string, string][]; readonly body: string }
+  /** It says how long its event loop was held. */
+  readonly beats?: boolean
+  /** What a ledger holds that is over. */
+  readonly expired?: { readonly rows: number; readonly kind: 'settled' | 'unpaid' }
 }
 
 /** What it tells its parent; the devnet only where it has one. */
@@ -52,6 +57,7 @@ const contestants: Readonly<Record<string, (given: Given) => Promise<Standing>>>
   prices: startPrices,
   peer: startPeer,
   bare: startBare,
+  ledger: startLedger,
 }
 
 async function startGateway({ dir }: Given): Promise<Standing> {
@@ -59,10 +65,13 @@ async function startGateway({ dir }: Given): Promise<Standing> {
     PORT: '0',
     DATABASE_URL: `sqlite:${join(dir, 'farebox.db')}`,
     OBJECT_STORE: `file:${join(dir, 'media')}`,
+    // All of the bench is one address.
+    UNPAID_CHARACTERS_PER_MINUTE: '10000000000',
   })
   if (!read.ok) throw new Error(read.mistakes.join('\n'))
-  const { url, stop } = await start(read.config, serverLog('info'))
-  return { ready: { port: Number(new URL(url).port) }, stop }
+  const { url, stop, wired } = await start(read.config, serverLog('info'))
+  const devnet = wired.devnet && { devnet: factsOf(wired.devnet.evm) }
+  return { ready: { port: Number(new URL(url).port), ...devnet }, stop }
 }
 
 /** What server/wiring/mod.ts does for devnet, with another vendor: it answers at once with one pixel. */
@@ -180,6 +189,22 @@ async function startPrices({ dir }: Given): Promise<Standing> {
       await sweeping.stop()
       await storage.close()
       log.flush()
+    },
+  }
+}
+
+/** A ledger with calls that are over; whoever asks has them pruned. */
+async function startLedger({ dir, expired }: Given): Promise<Standing> {
+  const path = join(dir, 'farebox.db')
+  const now = Date.now()
+  if (expired) await fillLedger(path, { ...expired, now })
+  const storage = sqliteStorage(path)
+  const server = serve(async () => new Response(`${await storage.prune(now)}`))
+  return {
+    ready: { port: server.port ?? 0 },
+    async stop() {
+      await server.stop(true)
+      await storage.close()
     },
   }
 }

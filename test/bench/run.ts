@@ -1,7 +1,8 @@
 /**
  * `bun run bench`: what Farebox costs beside a bare Bun.serve and beside @x402/hono, measured in one run. Prints, never
- * asserts. `bun run bench -- chat` runs one part alone: challenges, paid, market or chat. `--quick` for a look while
- * developing; `--prof DIR` for CPU profiles of the contestants.
+ * asserts. `bun run bench -- chat` runs one part alone: challenges, paid, market, chat, clip or stalls. `--quick` for a
+ * look while developing; `--case TEXT` for the cases of stalls whose name contains it; `--prof DIR` for CPU profiles of
+ * the contestants.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'
@@ -16,8 +17,10 @@ import type { Cpu, Given, Ready } from './contestant.ts'
 import { chat } from './chat.ts'
 import { clip } from './clip.ts'
 import type { Command, Measured } from './load.ts'
+import type { Gaps } from './heartbeat.ts'
 import { market } from './market.ts'
 import { count, fixed, goal, median, table, total } from './print.ts'
+import { stalls } from './stalls.ts'
 
 type Plan = {
   readonly rounds: number
@@ -45,15 +48,17 @@ const QUICK: Plan = { rounds: 3, roundMs: 500, warmMs: 500, paidRounds: 1, paid:
 const LIMIT_MS = 300_000
 const PARTNER = { challenges: 'bare Bun.serve: parses, same bytes', peer: '@x402/hono' }
 
-const PARTS = ['challenges', 'paid', 'market', 'chat', 'clip']
+/** What is run only when it is named: it takes long, and compares with nothing. */
+const NAMED = ['stalls']
+const PARTS = ['challenges', 'paid', 'market', 'chat', 'clip', ...NAMED]
 const { values: options, positionals } = parseArgs({
-  options: { quick: { type: 'boolean' }, only: { type: 'string' }, prof: { type: 'string' } },
+  options: { quick: { type: 'boolean' }, only: { type: 'string' }, prof: { type: 'string' }, case: { type: 'string' } },
   allowPositionals: true,
 })
 const wanted = options.only ? [options.only] : positionals
 for (const part of wanted)
   if (!PARTS.includes(part)) throw new RangeError(`no such part: ${part}; there are ${PARTS.join(', ')}`)
-const isWanted = (part: string): boolean => wanted.length === 0 || wanted.includes(part)
+const isWanted = (part: string): boolean => wanted.includes(part) || (wanted.length === 0 && !NAMED.includes(part))
 const plan = options.quick ? QUICK : FULL
 const scratch = mkdtempSync(join(tmpdir(), 'farebox-bench-'))
 const children: Bun.Subprocess[] = []
@@ -66,6 +71,8 @@ export type Contestant = {
   readonly ready: Ready
   /** CPU time since its start, in microseconds. */
   cpu(): Promise<number>
+  /** How long its event loop was held since it was last asked; of one that beats. */
+  gaps(): Promise<Gaps>
   stop(): Promise<void>
 }
 
@@ -75,15 +82,27 @@ export type Entered = (name: string, given?: Omit<Given, 'dir'>) => Promise<Cont
 async function contestant(name: string, given: Omit<Given, 'dir'> = {}): Promise<Contestant> {
   const dir = mkdtempSync(join(scratch, `${name}-`))
   const profile = options.prof ? ['--cpu-prof', '--cpu-prof-md', '--cpu-prof-dir', join(options.prof, name)] : []
+  const heart = given.beats ? ['--preload', join(import.meta.dir, 'heartbeat.ts')] : []
   const { promise, resolve, reject } = Promise.withResolvers<Ready>()
   const answers: ((cpuMicros: number) => void)[] = []
+  let tell: (gaps: Gaps) => void = () => {}
   const child = Bun.spawn(
-    [process.execPath, ...profile, join(import.meta.dir, 'contestant.ts'), name, JSON.stringify({ ...given, dir })],
+    [
+      process.execPath,
+      ...profile,
+      ...heart,
+      join(import.meta.dir, 'contestant.ts'),
+      name,
+      JSON.stringify({ ...given, dir }),
+    ],
     {
       stdin: 'ignore',
       stdout: Bun.file(join(dir, 'log')),
       stderr: 'inherit',
-      ipc: (message: Ready | Cpu) => ('cpuMicros' in message ? answers.shift()?.(message.cpuMicros) : resolve(message)),
+      ipc: (message: Ready | Cpu | { gaps: Gaps }) => {
+        if ('gaps' in message) return tell(message.gaps)
+        return 'cpuMicros' in message ? answers.shift()?.(message.cpuMicros) : resolve(message)
+      },
     },
   )
   children.push(child)
@@ -97,6 +116,11 @@ async function contestant(name: string, given: Omit<Given, 'dir'> = {}): Promise
       new Promise((answered) => {
         answers.push(answered)
         child.send('cpu')
+      }),
+    gaps: () =>
+      new Promise((answered) => {
+        tell = answered
+        child.send('gaps')
       }),
     async stop() {
       child.disconnect()
@@ -368,6 +392,7 @@ try {
   if (isWanted('challenges')) await challenges(load)
   if (isWanted('paid')) await paidImages(load)
   if (isWanted('market')) await market({ load, enter: contestant, isQuick: options.quick ?? false })
+  if (isWanted('stalls')) await stalls({ load, enter: contestant, only: options.case })
   if (isWanted('clip')) await clip({ scratch, isQuick: options.quick ?? false, children })
   if (isWanted('chat')) await chat({ scratch, isQuick: options.quick ?? false, profile: options.prof, children })
 } finally {

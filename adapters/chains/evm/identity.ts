@@ -9,6 +9,7 @@ import { hasCode, type Rpc } from '../json_rpc.ts'
 import { type Exact, parseExact, refused } from '../exact.ts'
 import { type Hex, lower } from '../hex.ts'
 import { lruCache } from '../lru_cache.ts'
+import { turnLimiter } from '../../turns.ts'
 
 /** A payment that matches an offer, with the EIP-712 digest its payer had to sign. */
 export type ParsedPayment = { readonly exact: Exact; readonly digest: Hex; readonly separator: Hex }
@@ -27,6 +28,9 @@ export type IdentityConfig = {
   /** Runs `act` after this many milliseconds. Default: an unreferenced timer. */
   readonly schedule?: (act: () => void, ms: number) => void
 }
+
+/** Signatures checked in one turn of the event loop, over all chains: about 10 ms. */
+const signatureTurn = turnLimiter(8)
 
 const PLAIN_TTL_MS = 60_000
 const MAX_ADDRESSES = 10_000
@@ -70,6 +74,7 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
   }
 
   async function identify(payment: Payment, offer: Offer, at: CallOptions): Promise<Identity> {
+    await signatureTurn()
     const parsed = parse(payment, offer)
     if ('kind' in parsed) return parsed
     const { exact, digest } = parsed

@@ -1,5 +1,4 @@
 /** The demo audio vendor: speech, sounds and music of tones, labelled as demo. */
-import { setImmediate } from 'node:timers/promises'
 import type { AudioVendor, MadeAudio, Voice } from '../../../core/mod.ts'
 import { secondsOf, wavOf } from '../lib/wav.ts'
 import { dataUri, demoQueue } from './queue.ts'
@@ -22,8 +21,7 @@ export function demoAudio(): AudioVendor {
   async function make(order: SoundOrder, format: string, signal: AbortSignal): Promise<MadeAudio> {
     signal.throwIfAborted()
     return await limit(async () => {
-      await setImmediate(undefined, { signal })
-      const sound = soundOf(order)
+      const sound = await soundOf(order)
       const made = { seconds: secondsOf(sound), note: noteOf(order.kind) }
       if (format === 'pcm') return { url: dataUri(sound.samples, 'audio/pcm'), sampleRate: sound.rate, ...made }
       return { url: dataUri(wavOf(sound), 'audio/wav'), ...made }

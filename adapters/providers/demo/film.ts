@@ -45,8 +45,9 @@ function pictureOf(uri: string | undefined): Source | undefined {
 export async function film(order: VideoJob) {
   const [first, last] = [pictureOf(order.image), pictureOf(order.lastFrame)]
   const size = frameSize(order, first ?? last)
-  const opening = first ? labelled(await fitted(first, size)) : gradient(size, `${order.prompt}\0${order.seed ?? 0}`)
-  const ending = last && labelled(await fitted(last, size))
+  const drawn = first ? labelled(await fitted(first, size)) : gradient(size, `${order.prompt}\0${order.seed ?? 0}`)
+  const opening = await drawn
+  const ending = last && (await labelled(await fitted(last, size)))
   const count = order.seconds * FRAMES_PER_SECOND
   const openingCount = ending ? Math.floor(count * 0.75) : count
   const scenes = [

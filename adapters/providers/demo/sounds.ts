@@ -1,4 +1,5 @@
 /** Plays tones that derive from the text, so equal orders make equal files. */
+import { pacer } from '../../turns.ts'
 import type { Samples } from '../lib/wav.ts'
 import { labelOf } from './drawing.ts'
 
@@ -16,11 +17,12 @@ const SCALE = [0, 3, 5, 7, 10, 12, 15, 17]
 export const noteOf = (kind: SoundOrder['kind']): string => `${labelOf(kind)}. Every sound is a tone.`
 
 /** 16 bits, mono, exactly as long as ordered. A tone for each character in turn; white space is silent. */
-export function soundOf({ kind, text, seconds, tonesPerSecond }: SoundOrder): Samples {
+export async function soundOf({ kind, text, seconds, tonesPerSecond }: SoundOrder): Promise<Samples> {
   const characters = Array.from(text)
   const perTone = RATE / tonesPerSecond
-  const data = new Int16Array(Math.max(1, Math.round(seconds * RATE)))
+  const [data, turn] = [new Int16Array(Math.max(1, Math.round(seconds * RATE))), pacer()]
   for (let at = 0; at < data.length; at++) {
+    if (at % 1_024 === 0) await turn(2_048)
     const character = characters[Math.floor(at / perTone) % characters.length] ?? ''
     const pitch = 220 * 2 ** ((SCALE[(character.codePointAt(0) ?? 0) % SCALE.length] as number) / 12)
     const time = at % perTone

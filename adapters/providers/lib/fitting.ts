@@ -2,6 +2,7 @@
 import { imageSize } from 'image-size'
 import { ApiError } from '../../../core/http/errors.ts'
 import { decodeDataUri } from '../../../core/lib/base64.ts'
+import { pacer } from '../../turns.ts'
 import { decodePng, encodePng, type Raster } from './png.ts'
 
 /** The bytes of an image, and its size as displayed. */
@@ -13,6 +14,8 @@ const LARGEST_SIDE = 8192
 /** The image size of the largest phones and cameras; decoding takes up to eight bytes of memory per pixel. */
 const MAX_PIXELS = 50_000_000
 const MAX_BYTES = 32 * 1024 * 1024
+/** Pixels that are walked in one turn of the event loop: a few milliseconds' worth. */
+const PIXELS_PER_TURN = 1 << 20
 /** The largest fraction of an image to crop; beyond it, the image is shown whole over a blurred copy of itself. */
 const CROP = 0.35
 
@@ -54,7 +57,7 @@ export async function fitted(source: Source, box: Size): Promise<Raster> {
   const picture = await resized(source, placement, 'lanczos3')
   if (placement.width === box.width && placement.height === box.height) return picture
   const ground = placement.x > 0 || placement.y > 0 ? await blurred(source, box) : blank(box)
-  paste(picture, ground, placement)
+  await paste(picture, ground, placement)
   return ground
 }
 
@@ -67,11 +70,26 @@ export async function maskAlpha(mask: Source, source: Size, box: Size): Promise<
   const placement = placementOf(source, box)
   const shape = await resized(mask, placement, 'nearest')
   const [colorType = 6] = mask.bytes.subarray(25, 26)
-  if ((colorType & 4) === 0 && shape.data.every((value, at) => at % 4 !== 3 || value === 255)) {
+  if ((colorType & 4) === 0 && (await isOpaque(shape))) {
     throw invalid('The mask has no alpha channel; its transparent pixels mark the area to edit.')
   }
-  paste(shape, alpha, placement)
-  return Uint8Array.from({ length: box.width * box.height }, (_, at) => alpha.data[at * 4 + 3] as number)
+  await paste(shape, alpha, placement)
+  const turn = pacer(PIXELS_PER_TURN)
+  const values = new Uint8Array(box.width * box.height)
+  for (let at = 0; at < values.length; at++) {
+    values[at] = alpha.data[at * 4 + 3] as number
+    if (at % box.width === 0) await turn(box.width)
+  }
+  return values
+}
+
+async function isOpaque({ data, width }: Raster): Promise<boolean> {
+  const turn = pacer(PIXELS_PER_TURN)
+  for (let at = 3; at < data.length; at += 4) {
+    if (data[at] !== 255) return false
+    if (at % (width * 4) === 3) await turn(width)
+  }
+  return true
 }
 
 /** Position of the source relative to the box: beyond its edges if little is cropped, else inside. */
@@ -91,12 +109,14 @@ export function blank({ width, height }: Size): Raster {
 }
 
 /** Copies the part of an image that overlaps the background. */
-export function paste(picture: Raster, ground: Raster, { x, y }: Pick<Placement, 'x' | 'y'>): void {
+export async function paste(picture: Raster, ground: Raster, { x, y }: Pick<Placement, 'x' | 'y'>): Promise<void> {
+  const turn = pacer(PIXELS_PER_TURN)
   const left = Math.max(0, x)
   const right = Math.min(ground.width, x + picture.width)
   for (let row = Math.max(0, y); row < Math.min(ground.height, y + picture.height); row++) {
     const from = ((row - y) * picture.width + left - x) * 4
     ground.data.set(picture.data.subarray(from, from + (right - left) * 4), (row * ground.width + left) * 4)
+    await turn(ground.width)
   }
 }
 
@@ -113,7 +133,7 @@ async function resized(source: Source, { width, height }: Size, filter: Bun.Imag
   const image = new Bun.Image(source.bytes, { maxPixels: MAX_PIXELS })
   const scaled = width === source.width && height === source.height ? image : image.resize(width, height, { filter })
   try {
-    const raster = decodePng(await scaled.png({ compressionLevel: 0 }).bytes())
+    const raster = await decodePng(await scaled.png({ compressionLevel: 0 }).bytes())
     if (raster.width === width && raster.height === height) return raster
     return await resized({ ...source, width: raster.width, height: raster.height }, { width, height }, filter)
   } catch (cause) {

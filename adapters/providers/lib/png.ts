@@ -1,13 +1,16 @@
 /** PNG files of 8-bit RGBA: reads what `Bun.Image` writes, and writes pixels with text chunks. */
 import { Readable } from 'node:stream'
-import { crc32, createDeflate, inflateSync } from 'node:zlib'
+import { promisify } from 'node:util'
+import { crc32, createDeflate, inflate } from 'node:zlib'
+import { pacer } from '../../turns.ts'
 
 /** `data` is RGBA, four bytes per pixel, not premultiplied. */
 export type Raster = { readonly width: number; readonly height: number; readonly data: Uint8Array }
 
 const SIGNATURE = Buffer.from('\u0089PNG\r\n\u001a\n', 'latin1')
 const SIGNATURE_AND_IHDR = 8 + 25
-const STRIP = 1 << 20
+/** Bytes of pixels that are filtered in one turn of the event loop: a few milliseconds' worth. */
+const STRIP = 1 << 18
 const EIGHT_BIT_RGBA = [8, 6, 0, 0, 0]
 
 /** Adds text chunks after the header. Names are Latin letters, texts are UTF-8. */
@@ -53,7 +56,7 @@ function filtered(data: Uint8Array, stride: number, first: number, end: number):
 }
 
 /** Reads non-interlaced 8-bit RGBA, which is all that `Bun.Image` writes. Throws for anything else. */
-export function decodePng(png: Uint8Array): Raster {
+export async function decodePng(png: Uint8Array): Promise<Raster> {
   const bytes = Buffer.from(png.buffer, png.byteOffset, png.byteLength)
   if (!bytes.subarray(24, 29).equals(Buffer.from(EIGHT_BIT_RGBA))) throw new Error('not an 8-bit RGBA PNG')
   const [width, height] = [bytes.readUInt32BE(16), bytes.readUInt32BE(20)]
@@ -63,9 +66,16 @@ export function decodePng(png: Uint8Array): Raster {
     if (bytes.toString('latin1', at + 4, at + 8) === 'IDAT') parts.push(bytes.subarray(at + 8, end))
     at = end + 4
   }
-  const inflated = inflateSync(Buffer.concat(parts), { maxOutputLength: (width * 4 + 1) * height })
+  const inflated = await promisify(inflate)(Buffer.concat(parts), {
+    maxOutputLength: (width * 4 + 1) * height,
+    chunkSize: 1 << 20,
+  })
   const rows = new Uint8Array(inflated.buffer, inflated.byteOffset, inflated.length)
-  for (let y = 0; y < height; y++) unfilter(rows, y, width * 4)
+  const turn = pacer(STRIP)
+  for (let y = 0; y < height; y++) {
+    unfilter(rows, y, width * 4)
+    await turn(width * 4)
+  }
   return { width, height, data: rows.subarray(0, width * 4 * height) }
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { fingerprint, isSignedQuery, newId, signQuery } from '../../../core/lib/ids.ts'
+import { bodyFingerprint, fingerprint, isSignedQuery, newId, signQuery } from '../../../core/lib/ids.ts'
 import { countingRandom } from '../../kit.ts'
 
 const key = (fill: number) => new Uint8Array(32).fill(fill)
@@ -27,6 +27,16 @@ describe('job ids', () => {
     ).toBe(4)
     expect(fingerprint('POST', '/a', 'é')).toBe(fingerprint('POST', '/a', new TextEncoder().encode('é')))
     expect(fingerprint('POST', '/a', 'é')).toMatch(/^[0-9a-f]{64}$/)
+  })
+
+  test('the fingerprint of a long body is the same, and others are answered while it is made', async () => {
+    const body = 'é\u{1f98a}x'.repeat(600_000)
+    let waits = 0
+    const clock = { now: () => 0, wait: async () => void waits++ }
+    expect(await bodyFingerprint('POST', '/a', { body, clock })).toBe(fingerprint('POST', '/a', body))
+    expect(waits).toBe(Math.ceil((7 * 600_000) / (1 << 20)))
+    expect(await bodyFingerprint('POST', '/a', { body: '{}', clock })).toBe(fingerprint('POST', '/a', '{}'))
+    expect(waits).toBe(5)
   })
 })
 

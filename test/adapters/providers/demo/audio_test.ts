@@ -41,7 +41,11 @@ describe('demo speech', () => {
 
 test.each(['sound', 'music'] as const)('demo %s is exactly as long as ordered, audible, and labelled', async (kind) => {
   const order = { kind, text: 'church bell', seconds: 1.5, tonesPerSecond: 2 }
-  const [first, again, other] = [soundOf(order), soundOf(order), soundOf({ ...order, text: 'old bell' })]
+  const [first, again, other] = [
+    await soundOf(order),
+    await soundOf(order),
+    await soundOf({ ...order, text: 'old bell' }),
+  ]
   expect([secondsOf(first), loudest(first) > 8_000, loudest(first) < 32_767]).toEqual([1.5, true, true])
   expect(again).toEqual(first)
   expect(Buffer.from(first.samples).equals(other.samples)).toBe(false)

@@ -9,7 +9,7 @@ const vendor = demoImages()
 const never = new AbortController().signal
 const job = (prompt: string, width = 64, height = 64, n = 1) => ({ model: 'demo', prompt, width, height, n })
 const bytesOf = (url = '') => Buffer.from(url.slice('data:image/png;base64,'.length), 'base64')
-const read = (url?: string): Raster => decodePng(bytesOf(url))
+const read = (url?: string): Promise<Raster> => decodePng(bytesOf(url))
 const draw = async (...of: Parameters<typeof job>) =>
   (await vendor.generate(job(...of), { signal: never })).map(({ url }) => url)
 const at = ({ width, data }: Raster, x: number, y: number) => [
@@ -28,7 +28,7 @@ describe('a picture', () => {
     [1024, 1792],
     [4096, 512],
   ])('is a PNG of exactly the asked size, %ix%i', async (width, height) => {
-    const picture = read((await draw('a red fox in the snow', width, height))[0])
+    const picture = await read((await draw('a red fox in the snow', width, height))[0])
     expect([picture.width, picture.height, picture.data.every((value, i) => i % 4 !== 3 || value === 255)]).toEqual([
       width,
       height,
@@ -38,7 +38,7 @@ describe('a picture', () => {
 
   test('says in its picture and in its file that no model made it, and from which words', async () => {
     const [url] = await draw('a café at night ☾', 512, 512)
-    const [file, picture] = [bytesOf(url).toString(), read(url)]
+    const [file, picture] = [bytesOf(url).toString(), await read(url)]
     for (const words of ['Demo picture by Farebox - not a model', 'a café at night ☾']) expect(file).toContain(words)
     expect([at(picture, 1, 511), at(picture, 1, 490)]).toEqual([
       [246, 237, 218, 255],
@@ -72,10 +72,10 @@ describe('a picture', () => {
   ]
   test('is drawn of every hostile prompt, many at once', async () => {
     const pictures = await Promise.all(hostile.map((prompt) => draw(prompt)))
-    expect([pictures.map(([url]) => read(url).width), new Set(pictures.flat()).size]).toEqual([
-      hostile.map(() => 64),
-      hostile.length,
-    ])
+    expect([
+      await Promise.all(pictures.map(async ([url]) => (await read(url)).width)),
+      new Set(pictures.flat()).size,
+    ]).toEqual([hostile.map(() => 64), hostile.length])
   })
 
   test.each([
@@ -172,9 +172,9 @@ describe('an edit', () => {
       await editUrl('night', [flat(RED)]),
       await editUrl('dawn', [flat(RED)]),
     ]
-    expect([read(made[0]).width, read(made[0]).height, new Set(made).size]).toEqual([128, 300, 3])
+    expect([(await read(made[0])).width, (await read(made[0])).height, new Set(made).size]).toEqual([128, 300, 3])
     for (const color of [RED, BLUE, [0, 0, 0, 255], [255, 255, 255, 255]] as Pixel[])
-      expect(at(read(await editUrl('improve it', [flat(color)])), 20, 20)).not.toEqual([...color])
+      expect(at(await read(await editUrl('improve it', [flat(color)])), 20, 20)).not.toEqual([...color])
   })
 
   test('says that no model made it: in its picture, in its file and in its revised prompt', async () => {
@@ -184,11 +184,13 @@ describe('an edit', () => {
       made?.revisedPrompt?.startsWith('Demo edit by Farebox - not a model: night 🦊'),
       made?.revisedPrompt?.endsWith('🦊'),
     ]).toEqual([true, true])
-    expect(at(read(made?.url), 1, 511)).toEqual([246, 237, 218, 255])
+    expect(at(await read(made?.url), 1, 511)).toEqual([246, 237, 218, 255])
   })
 
   test('shows every source', async () => {
-    const picture = read(await editUrl('put together', [flat(RED), flat(BLUE), flat(RED)], { width: 192, height: 96 }))
+    const picture = await read(
+      await editUrl('put together', [flat(RED), flat(BLUE), flat(RED)], { width: 192, height: 96 }),
+    )
     const [left, middle, right] = [32, 96, 160].map((x) => at(picture, x, 30)) as [number[], number[], number[]]
     expect([(left[0] as number) > (middle[0] as number), (middle[2] as number) > (left[2] as number), left]).toEqual([
       true,
@@ -199,7 +201,7 @@ describe('an edit', () => {
 
   test('keeps what a mask keeps byte for byte, half transparent pixels too, and changes what it opens (contract 5.39)', async () => {
     const hole = (x: number, y: number) => x >= 20 && x < 80 && y >= 10
-    const picture = read(
+    const picture = await read(
       await editUrl('night', [uri(png(96, 64, noisy))], {
         width: 96,
         mask: mask(96, 64, (x, y) => (hole(x, y) ? 0 : 255)),
@@ -215,7 +217,7 @@ describe('an edit', () => {
   })
 
   test('scales a mask with its source, and changes nothing where it opens nothing', async () => {
-    const picture = read(
+    const picture = await read(
       await editUrl('blue', [flat(RED, 16, 16)], {
         width: 128,
         height: 128,
@@ -224,7 +226,7 @@ describe('an edit', () => {
     )
     const unchanged = Array.from({ length: 128 }, (_, x) => `${at(picture, x, 70)}` === `${RED}`)
     expect([unchanged.lastIndexOf(true), unchanged.indexOf(false)]).toEqual([63, 64])
-    const whole = read(await editUrl('blue', [uri(png(64, 64, noisy))], { mask: mask(64, 64, () => 255) }))
+    const whole = await read(await editUrl('blue', [uri(png(64, 64, noisy))], { mask: mask(64, 64, () => 255) }))
     expect(whole.data.every((value, i) => value === noisy((i >> 2) % 64, Math.floor(i / 256))[i % 4])).toBe(true)
   })
 })
@@ -274,7 +276,7 @@ function gif(frame: readonly [number, number] = [1, 1]): Buffer {
 describe('a source', () => {
   test('that lies on its side is looked at upright', async () => {
     const jpeg = await new Bun.Image(png(64, 32, (x) => (x < 32 ? RED : BLUE))).jpeg({ quality: 95 }).bytes()
-    const picture = read(await editUrl('green', [uri(onItsSide(jpeg), 'jpeg')], { height: 128 }))
+    const picture = await read(await editUrl('green', [uri(onItsSide(jpeg), 'jpeg')], { height: 128 }))
     const [top, low] = [at(picture, 32, 20), at(picture, 32, 90)] as [number[], number[]]
     expect([(top[0] as number) > (low[0] as number), (low[2] as number) > (top[2] as number)]).toEqual([true, true])
   })
@@ -287,7 +289,7 @@ describe('a source', () => {
       await new Bun.Image(source).webp().bytes(),
       gif(),
     ]) {
-      expect(read(await editUrl('night', [uri(bytes, 'x-unknown')])).width).toBe(64)
+      expect((await read(await editUrl('night', [uri(bytes, 'x-unknown')]))).width).toBe(64)
     }
   })
 
@@ -336,8 +338,8 @@ describe('a source', () => {
 test('a PNG of ours is read by others, and one of theirs by us', async () => {
   const data = Uint8Array.from({ length: 33 * 17 * 4 }, (_, i) => (i * 89) % 256)
   const written = await encodePng({ width: 33, height: 17, data })
-  expect(decodePng(written)).toEqual({ width: 33, height: 17, data })
+  expect(await decodePng(written)).toEqual({ width: 33, height: 17, data })
   for (const compressionLevel of [0, 6])
-    expect(decodePng(await new Bun.Image(written).png({ compressionLevel }).bytes()).data).toEqual(data)
-  expect(() => decodePng(png(2, 2, () => RED, { type: 2 }))).toThrow('8-bit RGBA')
+    expect((await decodePng(await new Bun.Image(written).png({ compressionLevel }).bytes())).data).toEqual(data)
+  await expect(decodePng(png(2, 2, () => RED, { type: 2 }))).rejects.toThrow('8-bit RGBA')
 })

@@ -108,7 +108,7 @@ describe('a film', () => {
       data: new Uint8Array(160 * 120 * 4).map((_, at) => [20, 40, 200, 255][at % 4] as number),
     }
     const picture = `data:image/png;base64,${Buffer.from(await encodePng(blue)).toString('base64')}`
-    const frame = decodePng(
+    const frame = await decodePng(
       (await film({ image: picture, lastFrame: picture, returnLastFrame: true })).lastFrame as Uint8Array,
     )
     const [top, foot] = [frame.data.subarray(0, 4), frame.data.subarray(-640 * 10 * 4).subarray(0, 4)]
