@@ -1,8 +1,8 @@
 /**
  * `bun run bench`: what Farebox costs beside a bare Bun.serve and beside @x402/hono, measured in one run. Prints, never
- * asserts. `bun run bench -- chat` runs one part alone: challenges, paid, market, chat, clip or stalls. `--quick` for a
- * look while developing; `--case TEXT` for the cases of stalls whose name contains it; `--prof DIR` for CPU profiles of
- * the contestants.
+ * asserts. `bun run bench -- chat` runs one part alone: challenges, paid, market, chat, clip or blocking. `--quick` for
+ * a look while developing; `--case TEXT` for the cases of blocking whose name contains it; `--prof DIR` for CPU
+ * profiles of the contestants.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'
@@ -20,7 +20,7 @@ import type { Command, Measured } from './load.ts'
 import type { Gaps } from './heartbeat.ts'
 import { market } from './market.ts'
 import { count, fixed, goal, median, table, total } from './print.ts'
-import { stalls } from './stalls.ts'
+import { blocking } from './blocking.ts'
 
 type Plan = {
   readonly rounds: number
@@ -49,7 +49,7 @@ const LIMIT_MS = 300_000
 const PARTNER = { challenges: 'bare Bun.serve: parses, same bytes', peer: '@x402/hono' }
 
 /** What is run only when it is named: it takes long, and compares with nothing. */
-const NAMED = ['stalls']
+const NAMED = ['blocking']
 const PARTS = ['challenges', 'paid', 'market', 'chat', 'clip', ...NAMED]
 const { values: options, positionals } = parseArgs({
   options: { quick: { type: 'boolean' }, only: { type: 'string' }, prof: { type: 'string' }, case: { type: 'string' } },
@@ -392,7 +392,7 @@ try {
   if (isWanted('challenges')) await challenges(load)
   if (isWanted('paid')) await paidImages(load)
   if (isWanted('market')) await market({ load, enter: contestant, isQuick: options.quick ?? false })
-  if (isWanted('stalls')) await stalls({ load, enter: contestant, only: options.case })
+  if (isWanted('blocking')) await blocking({ load, enter: contestant, only: options.case })
   if (isWanted('clip')) await clip({ scratch, isQuick: options.quick ?? false, children })
   if (isWanted('chat')) await chat({ scratch, isQuick: options.quick ?? false, profile: options.prof, children })
 } finally {

@@ -9,7 +9,7 @@ import { hasCode, type Rpc } from '../json_rpc.ts'
 import { type Exact, parseExact, refused } from '../exact.ts'
 import { type Hex, lower } from '../hex.ts'
 import { lruCache } from '../lru_cache.ts'
-import { turnLimiter } from '../../turns.ts'
+import { turnLimiter } from '../turn_limiter.ts'
 
 /** A payment that matches an offer, with the EIP-712 digest its payer had to sign. */
 export type ParsedPayment = { readonly exact: Exact; readonly digest: Hex; readonly separator: Hex }

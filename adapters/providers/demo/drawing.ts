@@ -1,5 +1,5 @@
 /** Draws pictures: a colour gradient derived from the prompt, with a printed demo label. */
-import { pacer } from '../../turns.ts'
+import { pacer } from '../lib/pacer.ts'
 import { blank, fitted, maskAlpha, paste, type Size, type Source } from '../lib/fitting.ts'
 import { described, encodePng, type Raster } from '../lib/png.ts'
 

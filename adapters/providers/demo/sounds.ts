@@ -1,5 +1,5 @@
 /** Plays tones that derive from the text, so equal orders make equal files. */
-import { pacer } from '../../turns.ts'
+import { pacer } from '../lib/pacer.ts'
 import type { Samples } from '../lib/wav.ts'
 import { labelOf } from './drawing.ts'
 

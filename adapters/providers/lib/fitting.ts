@@ -2,7 +2,7 @@
 import { imageSize } from 'image-size'
 import { ApiError } from '../../../core/http/errors.ts'
 import { decodeDataUri } from '../../../core/lib/base64.ts'
-import { pacer } from '../../turns.ts'
+import { pacer } from './pacer.ts'
 import { decodePng, encodePng, type Raster } from './png.ts'
 
 /** The bytes of an image, and its size as displayed. */

@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream'
 import { promisify } from 'node:util'
 import { crc32, createDeflate, inflate } from 'node:zlib'
-import { pacer } from '../../turns.ts'
+import { pacer } from './pacer.ts'
 
 /** `data` is RGBA, four bytes per pixel, not premultiplied. */
 export type Raster = { readonly width: number; readonly height: number; readonly data: Uint8Array }

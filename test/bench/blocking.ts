@@ -1,14 +1,15 @@
 /**
- * How long legal requests hold the event loop of a gateway: `bun run bench -- stalls`. A real devnet process gets the
+ * How long legal requests hold the event loop of a gateway: `bun run bench -- blocking`. A real devnet process gets the
  * heaviest legal requests one after another; a heartbeat inside it says what its longest gap was during each. Beside it
  * a bare server that does nothing but beat, for the noise of the machine.
  */
 import type { Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
+import { systemClock } from '../../adapters/local.ts'
 import { described, encodePng, type Raster } from '../../adapters/providers/lib/png.ts'
 import { blank } from '../../adapters/providers/lib/fitting.ts'
 import { encodePayment, GENERATIONS, type Offer, signOffer } from '../server/clients/payer.ts'
-import { ask, signed, wallets, type Shop } from './buyers.ts'
+import { ask, signed, wallets, type Gateway } from './buyers.ts'
 import type { Contestant, Entered, Generator } from './run.ts'
 import { fixed, table, total } from './print.ts'
 
@@ -24,10 +25,10 @@ const EXPIRED = 11_000
 /** Between the end of a case and the reading of its gaps: what it set off without being waited for ends meanwhile. */
 const AFTER_MS = 300
 
-export async function stalls({ load, enter, only }: Benching): Promise<void> {
+export async function blocking({ load, enter, only }: Benching): Promise<void> {
   const rows: string[][] = []
   let worst = 0
-  const settled = async () => await Bun.sleep(AFTER_MS)
+  const settled = async () => await systemClock.wait(AFTER_MS)
 
   /** Runs one case, and notes what it did to the heart of its server. */
   async function measure(each: Contestant, name: string, run: () => Promise<string>): Promise<void> {
@@ -45,28 +46,28 @@ export async function stalls({ load, enter, only }: Benching): Promise<void> {
 
   const bare = await enter('bare', { repeat: { status: 200, headers: [], body: '' }, beats: true })
   await measure(bare, 'a bare server, idle for 3 s', async () => {
-    await Bun.sleep(3_000)
+    await systemClock.wait(3_000)
     return ''
   })
   await bare.stop()
 
-  const shop = await enter('gateway', { beats: true })
-  const url = `http://127.0.0.1:${shop.port}`
+  const gateway = await enter('gateway', { beats: true })
+  const url = `http://127.0.0.1:${gateway.port}`
   await settled()
-  await measure(shop, 'idle for 3 s', async () => {
-    await Bun.sleep(3_000)
+  await measure(gateway, 'idle for 3 s', async () => {
+    await systemClock.wait(3_000)
     return ''
   })
   for (const [name, path] of DOCUMENTS) {
-    await measure(shop, `${name}, first call`, () => asked(fetch(url + path)))
-    await measure(shop, `${name}, second call`, () => asked(fetch(url + path)))
+    await measure(gateway, `${name}, first call`, () => statusOf(fetch(url + path)))
+    await measure(gateway, `${name}, second call`, () => statusOf(fetch(url + path)))
   }
   for (const [text, prompt] of PROMPTS) {
     for (const [format, path, body] of FORMATS)
-      await measure(shop, `${text}: ${format}`, () => asked(post(url + path, JSON.stringify(body(prompt())))))
+      await measure(gateway, `${text}: ${format}`, () => statusOf(post(url + path, JSON.stringify(body(prompt())))))
   }
 
-  const buyer = privateKeyToAccount(shop.ready.devnet?.minterKey as Hex)
+  const buyer = privateKeyToAccount(gateway.ready.devnet?.minterKey as Hex)
   /** Asks for the price, signs it, and asks again. */
   const bought = async (path: string, body: () => BodyInit, headers: Readonly<Record<string, string>>) => {
     const unpaid = await fetch(url + path, { method: 'POST', headers, body: body() })
@@ -84,24 +85,24 @@ export async function stalls({ load, enter, only }: Benching): Promise<void> {
   const boughtJson = (path: string, body: unknown) =>
     bought(path, () => JSON.stringify(body), { 'content-type': 'application/json' })
 
-  const paidShop = { ...shop.ready.devnet, port: shop.port } as Shop
-  const { challenge } = await ask(shop.port)
-  const buyers = await wallets(paidShop, WAVE)
+  const paid = { ...gateway.ready.devnet, port: gateway.port } as Gateway
+  const { challenge } = await ask(gateway.port)
+  const buyers = await wallets(paid, WAVE)
   const wave = async (images: number) => {
     const requests = await signed(challenge, buyers, images)
-    const seen = await load.run({ port: shop.port, connections: images, wanted: 200 }, requests)
+    const seen = await load.run({ port: gateway.port, connections: images, wanted: 200 }, requests)
     const others = Object.entries(seen.bad).map(([status, count]) => `${count} x ${status}`)
     return [`${seen.good} x 200`, ...others, total(seen.bad) > 0 ? seen.complaint.slice(0, 160) : ''].join(', ')
   }
   for (const which of ['first', 'second'])
-    await measure(shop, `${WAVE} paid images at once, ${which} wave`, () => wave(WAVE))
-  await measure(shop, `${2 * WAVE} paid images at once`, () => wave(2 * WAVE))
+    await measure(gateway, `${WAVE} paid images at once, ${which} wave`, () => wave(WAVE))
+  await measure(gateway, `${2 * WAVE} paid images at once`, () => wave(2 * WAVE))
 
-  await measure(shop, 'the largest picture, 4096x4096, four of them', () =>
+  await measure(gateway, 'the largest picture, 4096x4096, four of them', () =>
     boughtJson(GENERATIONS, { model: 'vendor-b/image-pro', prompt: 'a red fox', size: '4096x4096', n: 4 }),
   )
   const photo = await noise({ width: 2_000, height: 2_000 })
-  await measure(shop, `multipart edit of ${fixed((2 * photo.length) / MB, 0)} MB, a picture and its mask`, () => {
+  await measure(gateway, `multipart edit of ${fixed((2 * photo.length) / MB, 0)} MB, a picture and its mask`, () => {
     const form = () => {
       const data = new FormData()
       data.set('model', 'vendor-a/image-1')
@@ -114,7 +115,7 @@ export async function stalls({ load, enter, only }: Benching): Promise<void> {
     return bought('/api/v1/images/image2image', form, {})
   })
   const large = await huge({ width: 8_192, height: 6_000 })
-  await measure(shop, 'edit of a picture of 49 megapixels', () =>
+  await measure(gateway, 'edit of a picture of 49 megapixels', () =>
     boughtJson('/api/v1/images/image2image', {
       model: 'vendor-b/image-pro',
       prompt: 'make it snow',
@@ -122,7 +123,7 @@ export async function stalls({ load, enter, only }: Benching): Promise<void> {
       image: `data:image/png;base64,${Buffer.from(large).toString('base64')}`,
     }),
   )
-  await measure(shop, 'film, 4K, the longest', () =>
+  await measure(gateway, 'film, 4K, the longest', () =>
     boughtJson('/api/v1/videos/generations', {
       model: 'vendor-e/video-2.0',
       prompt: 'a red fox runs through the snow',
@@ -131,7 +132,7 @@ export async function stalls({ load, enter, only }: Benching): Promise<void> {
       return_last_frame: true,
     }),
   )
-  await measure(shop, 'film from a picture of 49 megapixels', () =>
+  await measure(gateway, 'film from a picture of 49 megapixels', () =>
     boughtJson('/api/v1/videos/generations', {
       model: 'vendor-e/video-2.0',
       prompt: 'a red fox runs through the snow',
@@ -140,11 +141,11 @@ export async function stalls({ load, enter, only }: Benching): Promise<void> {
       image_url: `data:image/png;base64,${Buffer.from(large).toString('base64')}`,
     }),
   )
-  await measure(shop, 'music, 60 s', () => boughtJson('/api/v1/audio/generations', { prompt: 'a slow waltz' }))
-  await measure(shop, 'speech, 5,000 characters', () =>
+  await measure(gateway, 'music, 60 s', () => boughtJson('/api/v1/audio/generations', { prompt: 'a slow waltz' }))
+  await measure(gateway, 'speech, 5,000 characters', () =>
     boughtJson('/api/v1/audio/speech', { input: 'Foxes in the snow. '.repeat(260), response_format: 'wav' }),
   )
-  await shop.stop()
+  await gateway.stop()
 
   for (const kind of ['settled', 'unpaid'] as const) {
     const ledger = await enter('ledger', { beats: true, expired: { rows: EXPIRED, kind } })
@@ -215,7 +216,7 @@ function randomIdeographs(length: number): string {
 const post = (url: string, body: string) =>
   fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
 
-async function asked(answering: Promise<Response>): Promise<string> {
+async function statusOf(answering: Promise<Response>): Promise<string> {
   const response = await answering
   const text = await response.text()
   return response.status < 300 || response.status === 402
@@ -229,7 +230,7 @@ async function followed(url: string, response: Response, payment: string): Promi
   const { poll_url: poll } = (response.status === 202 ? JSON.parse(text) : {}) as { poll_url?: string }
   if (!poll) return response.status === 200 ? '200' : `${response.status} ${text.slice(0, 160)}`
   for (;;) {
-    await Bun.sleep(1_000)
+    await systemClock.wait(1_000)
     const polled = await fetch(new URL(poll, url), { headers: { 'payment-signature': payment } })
     const body = await polled.text()
     const { status } = JSON.parse(body) as { status?: string }
