@@ -2,7 +2,8 @@
 import type { Free, JobDescription, Sold } from '../endpoint/mod.ts'
 import { isBrowser } from '../http/browser_402.ts'
 import type { Proof } from '../ports/mod.ts'
-import { type Bazaar, PAYMENT_HEADERS, type Resource } from '../x402/protocol.ts'
+import type { Bazaar, Resource } from '../x402/challenge.ts'
+import { PAYMENT_HEADERS } from '../x402/protocol.ts'
 
 /** One HTTP request, as the call engine sees it. */
 export type RequestContext = {

@@ -5,7 +5,8 @@ import { json, type Reply } from '../http/reply.ts'
 import { ApiError, type ApiErrorCode, type ApiErrorParts, rateLimited, rowOf } from '../http/errors.ts'
 import * as replies from '../endpoint/replies.ts'
 import { namesIn } from '../endpoint/samples.ts'
-import type { Bazaar, Offer } from '../x402/protocol.ts'
+import type { Bazaar } from '../x402/challenge.ts'
+import type { Offer } from '../x402/protocol.ts'
 
 const BODY: readonly ApiErrorCode[] = ['INVALID_JSON', 'INVALID_CONTENT_TYPE', 'INVALID_BODY', 'TOO_LARGE']
 const PAYING: readonly ApiErrorCode[] = [

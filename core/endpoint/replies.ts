@@ -8,15 +8,8 @@ import { print } from '../x402/money.ts'
 import { paymentPage } from '../http/browser_402.ts'
 import type { Call, PaymentCode } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
-import {
-  ascii,
-  challenge,
-  type Offer,
-  type Receipt,
-  receiptHeaders,
-  refusalHeaders,
-  type Resource,
-} from '../x402/protocol.ts'
+import { challenge, type Resource } from '../x402/challenge.ts'
+import { ascii, type Offer, type Receipt, receiptHeaders, refusalHeaders } from '../x402/protocol.ts'
 
 export type Body = Readonly<Record<string, Json>>
 

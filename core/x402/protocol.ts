@@ -65,31 +65,10 @@ export const IDENTIFIER = 'payment-identifier'
 export const Identifier = Type.String({ minLength: 16, maxLength: 128, pattern: '^[a-zA-Z0-9_-]+$' })
 
 /**
- * Declared in the body of every challenge. Official clients echo the declaration of the header, with or without an id.
- */
-const DECLARED = JSON.stringify({
-  [IDENTIFIER]: {
-    info: { required: false },
-    schema: Type.Object(
-      { required: Type.Boolean(), id: Type.Optional(Identifier) },
-      { $schema: 'https://json-schema.org/draft/2020-12/schema' },
-    ),
-  },
-}).slice(1, -1)
-/** The same for a header without room for the schema. Official clients read only `info`. */
-const DECLARED_BRIEFLY = JSON.stringify({ [IDENTIFIER]: { info: { required: false }, schema: {} } }).slice(1, -1)
-
-/**
  * Proof that money moved: the SettleResponse of the specification, as far as we store it. `block` is the block or slot
  * of the transaction, where known; it is stored and not sent to clients.
  */
 export type Receipt = { transaction: string; network: string; payer: string; amount: string; block?: number }
-
-/** The `bazaar` extension as JSON: as the body has it, and as headers have it. */
-export type Bazaar = { readonly whole: string; readonly brief: string }
-
-/** `bazaar` is the extension of that name (reference 6.1); it is not part of the resource. */
-export type Resource = { url: string; description: string; mimeType: string; bazaar?: Bazaar | undefined }
 
 const isPayment = TypeCompiler.Compile(Payment)
 
@@ -98,7 +77,8 @@ export function encodeHeader(value: unknown): string {
   return encodeText(JSON.stringify(value))
 }
 
-const encodeText = (text: string): string => (isAscii(text) ? btoa(text) : toBase64(new TextEncoder().encode(text)))
+export const encodeText = (text: string): string =>
+  isAscii(text) ? btoa(text) : toBase64(new TextEncoder().encode(text))
 
 /**
  * HTTP servers accept headers of about 16 KiB. A longer one can only come through an embedding program, and is not
@@ -137,99 +117,6 @@ export function wrongField({ value, schema, message }: Pick<ValueError, 'value' 
   return `${allowed}; ${value === undefined ? 'it is missing' : `got ${ascii(quoted(value))}`}`
 }
 
-/**
- * Maximum size of a 402's headers in bytes, status line included: nginx forwards 4,096 by default (contract 1.5). The
- * second constant is what each challenge carries beside its values at most: status line, names, type, caching, a
- * request id of 64, date and length.
- */
-export const MAX_HEADERS = 3_500
-const MAX_BESIDE = 400
-/** Longest `resource.url`, in characters, when room is short; nothing depends on it. */
-const SHORT_URL = 96
-
-/**
- * The three challenge headers and the mirrored body of a 402 (contract 1.3). With one offer the headers are equal; with
- * several, `payment-required` lists all, and the others carry the first `exact` one (contract 1.4). `beside` is the
- * size of the other headers of the 402.
- */
-export function challenge(
-  offers: readonly Offer[],
-  { bazaar, ...resource }: Resource,
-  body: Record<string, unknown>,
-  beside = 0,
-): Challenge {
-  const error = typeof body.error === 'string' ? body.error : 'Payment Required'
-  // The hottest path: each part is serialized once, and constant parts never again.
-  const accepts = JSON.stringify(offers)
-  const begin = `{"x402Version":${VERSION},"error":${JSON.stringify(error)},"resource":`
-  const parts = fitting(MAX_HEADERS - MAX_BESIDE - beside, { begin, resource, offers, accepts, bazaar: bazaar?.brief })
-  const all = encodeText(parts.all)
-  const one = parts.one === parts.all ? all : encodeText(parts.one)
-  const extensions = bazaar === undefined ? DECLARED : `${DECLARED},"bazaar":${bazaar.whole}`
-  return {
-    headers: {
-      'content-type': 'application/json',
-      'cache-control': 'no-store, no-cache, must-revalidate, max-age=0',
-      'payment-required': all,
-      'x-payment-required': one,
-      'www-authenticate': `X402 requirements=${one}`,
-    },
-    body: `{"x402Version":${VERSION},"accepts":${accepts},"extensions":{${extensions}},${JSON.stringify(body).slice(1)}`,
-  }
-}
-
-/** The content of `payment-required`, and of the other two headers. */
-type HeaderParts = { readonly all: string; readonly one: string }
-type Telling = {
-  readonly begin: string
-  readonly resource: Omit<Resource, 'bazaar'>
-  readonly offers: readonly Offer[]
-  readonly accepts: string
-  readonly bazaar: string | undefined
-}
-
-/**
- * The most complete challenge whose three headers fit into this many bytes. Indexers read only the header, so `bazaar`
- * is kept longer than the identifier's schema, which no client reads, and the description. Then that schema, the
- * description, the end of a long URL and the hints of an offer are dropped, none of which a signature needs; finally
- * offers, from the last one down to one.
- */
-function fitting(room: number, { begin, resource, offers, accepts, bazaar }: Telling): HeaderParts {
-  const { description: _, ...bare } = resource
-  const short = { ...bare, url: bare.url.slice(0, SHORT_URL) }
-  const partsOf = (
-    resourceFields: Partial<Resource>,
-    declared: string,
-    list = accepts,
-    listed = offers,
-  ): HeaderParts => {
-    const frame = (some: string) =>
-      `${begin}${JSON.stringify(resourceFields)},"accepts":${some},"extensions":{${declared}}}`
-    const all = frame(list)
-    return { all, one: listed.length > 1 ? frame(JSON.stringify([firstOf(listed)])) : all }
-  }
-  const isRoom = ({ all, one }: HeaderParts) => encodedSize(all) + 2 * encodedSize(one) <= room
-  const indexed = `${DECLARED_BRIEFLY},"bazaar":${bazaar}`
-  for (const [resourceFields, declared] of [
-    ...(bazaar === undefined ? [] : [[resource, indexed] as const, [bare, indexed] as const]),
-    [resource, DECLARED],
-    [resource, DECLARED_BRIEFLY],
-    [bare, DECLARED_BRIEFLY],
-    [short, DECLARED_BRIEFLY],
-  ] as const) {
-    const parts = partsOf(resourceFields, declared)
-    if (isRoom(parts)) return parts
-  }
-  for (let listed = offers.map(withoutHint); ; listed = listed.slice(0, -1)) {
-    const parts = partsOf({ url: short.url }, '', JSON.stringify(listed), listed)
-    if (isRoom(parts) || listed.length < 2) return parts
-  }
-}
-
-/** The offer that clients of the contract sign: they know only one scheme. */
-const firstOf = (offers: readonly Offer[]): Offer | undefined =>
-  offers.find(({ scheme }) => scheme === 'exact') ?? offers[0]
-
 /** Hints that help a client for seconds only (decision 65); documents that are written once leave them out. */
 const HINTS: ReadonlySet<string> = new Set(['recentBlockhash', 'lastValidBlockHeight'])
 
@@ -239,12 +126,6 @@ export function withoutHint<T extends Pick<Offer, 'extra'>>(offer: T): T {
     ? { ...offer, extra: Object.fromEntries(Object.entries(extra).filter(([name]) => !HINTS.has(name))) }
     : offer
 }
-
-/** Length of the result of `encodeText`. */
-const encodedSize = (text: string): number =>
-  4 * Math.ceil((isAscii(text) ? text.length : new TextEncoder().encode(text).length) / 3)
-
-export type Challenge = { headers: Record<string, string>; body: string }
 
 /** Receipt headers of a settled reply. */
 export function receiptHeaders({ block: _, ...receipt }: Receipt): Record<string, string> {
@@ -264,7 +145,7 @@ export function refusalHeaders(refusal: { reason: string; network: string; payer
   return { 'payment-response': encodeHeader({ success: false, errorReason: reason, transaction: '', network, payer }) }
 }
 
-const isAscii = (text: string): boolean => /^[\x20-\x7e]*$/.test(text)
+export const isAscii = (text: string): boolean => /^[\x20-\x7e]*$/.test(text)
 
 /** Decodes UTF-8 from base64 in either alphabet; undefined for anything else. */
 function textOf(base64: string): string | undefined {

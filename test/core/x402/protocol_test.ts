@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { decodePaymentRequiredHeader, decodePaymentResponseHeader } from '@x402/core/http'
-import { challenge, decodePayment, encodeHeader, receiptHeaders, refusalHeaders } from '../../../core/x402/protocol.ts'
+import { challenge } from '../../../core/x402/challenge.ts'
+import { decodePayment, encodeHeader, receiptHeaders, refusalHeaders } from '../../../core/x402/protocol.ts'
 import vectors from '../../vectors/x402.json'
 
 const offer = vectors.payment.accepted
