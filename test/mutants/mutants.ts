@@ -208,8 +208,8 @@ export const mutants: readonly Mutant[] = [
   ),
   mutant(
     'a one shot whose payment was refused is delivered',
-    `if (isPaid(paying)) return result(working, done, paying) // What`,
-    `if (paying.kind) return result(working, done, paying) // What`,
+    `if (isPaid(paying)) return result(working, done, paying) // An authorization`,
+    `if (paying.kind) return result(working, done, paying) // An authorization`,
   ),
   mutant(
     'a one shot that can never be paid is delivered',
