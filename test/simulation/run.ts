@@ -1,7 +1,7 @@
 /**
  * `bun run model --seed 7` explores 400,000 histories, or `--runs` of them, in `--workers` processes of equal parts:
- * about eight minutes on two cores of their own. `--replay SEED` tells one run; `--without "rule"` does either with that
- * rule switched off; `--rules` lists them; `--harsh` does either in bad weather: pauses, a storage that goes away,
+ * about eight minutes on two cores of their own. `--replay SEED` tells one run; `--without "rule"` does either with
+ * that rule switched off; `--rules` lists them; `--harsh` does either in bad weather: pauses, a storage that goes away,
  * clocks that differ, a node that answers 429, wallets that take their money away, with chat and streams among what is
  * sold; `--storage sqlite` or `postgres` does either on that storage. Ends with 1 when a law was broken.
  */
