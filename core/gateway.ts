@@ -195,6 +195,7 @@ export function gateway(setup: Setup): Gateway {
     terms,
     changes: changelog,
     offering,
+    pause: () => clock.wait(0),
     ...(setup.contact !== undefined && { contact: setup.contact }),
   })
   let isDraining = false

@@ -208,6 +208,8 @@ export function paymentAcceptance(
   /** Returns why this wallet may not order, or undefined. Throws when the wallet is not on the operator's allowlist. */
   async function admit(verified: Verified): Promise<Refused | undefined> {
     const { endpoint, input, price, payer, asset, verdict } = verified
+    if (endpoint.delivery !== 'stream')
+      endpoint.admit?.(input, { catalog: gatewayContext.catalog, vendors: ports.vendors })
     const short = endpoint.delivery === 'stream' ? shortLife(verified) : undefined
     if (short) return short
     if (endpoint.delivery === 'stream' && !isAllowed(payer, endpoint.allowlists?.(input))) throw notAdmitted(payer)

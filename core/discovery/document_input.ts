@@ -13,6 +13,8 @@ export type GatewayDescription = {
   /** Where to reach the operator: an http(s) URL or an e-mail address. */
   readonly contact?: string
   readonly offering: StreamedContext
+  /** Lets others be answered while a document is written. */
+  pause(): Promise<void>
   /** Changelog entries, newest first. */
   readonly changes: readonly Change[]
 }

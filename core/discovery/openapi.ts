@@ -38,6 +38,9 @@ import { namesIn, pricedTrial, type Trial, trialOf } from '../endpoint/samples.t
 
 type Fields = Readonly<Record<string, unknown>>
 
+/** Described in one turn of the event loop: all of them take 60 ms. */
+const ENDPOINTS_PER_TURN = 10
+
 export const DESCRIPTION =
   'Sells AI by the call. A request without payment is answered 402 with an exact quote; sign a USDC authorization (x402 version 2) and send the request again with a payment header. Money moves only when there is a result.'
 
@@ -56,7 +59,8 @@ export async function openapi(
     listed.flatMap((endpoint) => (methodsOf(endpoint).includes('GET') ? pathsOf(endpoint).map(shapeOf) : [])),
   )
   const paths: Record<string, Record<string, unknown>> = {}
-  for (const endpoint of listed) {
+  for (const [order, endpoint] of listed.entries()) {
+    if (order % ENDPOINTS_PER_TURN === 0) await facts.pause()
     const trial = isSold(endpoint) ? await pricedTrial(endpoint, facts.offering) : trialOf(endpoint, facts.offering)
     const marks = offered.has(endpoint) ? {} : { 'x-available': false }
     for (const [index, written] of pathsOf(endpoint).entries()) {

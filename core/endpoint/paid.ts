@@ -23,6 +23,11 @@ type Result<Input> = Sale<Input> & {
   measure?(input: Input, context: Offering & { readonly countTokens: CountTokens }): Promise<Input>
   /** `free` needs no payment and is rate limited by address. */
   price(input: Input, context: Context): Price | 'free'
+  /**
+   * Asked before a call is opened: throws an `ApiError` where the work would only be turned away. The payment stays
+   * unused.
+   */
+  admit?(input: Input, offering: Pick<Offering, 'catalog' | 'vendors'>): void
   /** Rate limits of its free inputs; by default those of free models. */
   readonly freeLimits?: readonly Window[]
   /**

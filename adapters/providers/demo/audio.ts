@@ -7,7 +7,6 @@ import { noteOf, type SoundOrder, soundOf } from './sounds.ts'
 const [MAX_CHARACTERS, MAX_PROMPT, MAX_WAITING] = [5_000, 2_000, 64]
 const [MAX_MUSIC_SECONDS, DEFAULT_MUSIC_SECONDS, DEFAULT_SOUND_SECONDS] = [60, 30, 4]
 const CHARACTERS_PER_SECOND = 15
-
 const LABELS = { accent: 'none', gender: 'neutral', language: 'en' }
 const VOICES: readonly Voice[] = [{ id: 'tones', name: 'Tones', category: 'demo', labels: LABELS, previewUrl: null }]
 /** The contract's voice names: all of them are the same tones here. */

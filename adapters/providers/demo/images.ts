@@ -5,16 +5,18 @@ import { sourceOf } from '../lib/fitting.ts'
 import { editedPicture, type EditOrder, labelOf, picture } from './drawing.ts'
 import { dataUri, demoQueue } from './queue.ts'
 
-const [MIN_SIDE, MAX_SIDE, MAX_WAITING] = [64, 4096, 256]
+const [MIN_SIDE, MAX_SIDE, MAX_WAITING] = [64, 4096, 1_024]
 
-/** Equal jobs make equal pictures, each of exactly the ordered size. */
+/** Equal jobs make equal pictures, each of exactly the ordered size. Full when a quarter of `waiting` orders wait. */
 export function demoImages({ waiting = MAX_WAITING }: { readonly waiting?: number } = {}): ImageVendor {
   const limit = demoQueue(waiting)
+  let orders = 0
 
   async function make(job: ImageJob, sources: Pick<EditOrder, 'images' | 'mask'> | undefined, signal: AbortSignal) {
     const { prompt, width, height, n } = job
     if (Math.min(width, height) < MIN_SIDE || Math.max(width, height) > MAX_SIDE)
       throw new Error(`the demo draws ${MIN_SIDE} to ${MAX_SIDE} pixels a side, not ${width}x${height}`)
+    orders++
     const work = limit(async () => {
       const urls: string[] = []
       for (let variant = 0; variant < n; variant++) {
@@ -24,11 +26,12 @@ export function demoImages({ waiting = MAX_WAITING }: { readonly waiting?: numbe
         urls.push(dataUri(png, 'image/png'))
       }
       return urls
-    }, signal)
+    }, signal).finally(() => orders--)
     return await orAbort(work, signal)
   }
 
   return {
+    isFull: () => orders > waiting / 4, // the rest is for calls that are being opened
     async generate(job, { signal }) {
       return (await make(job, undefined, signal)).map((url) => ({ url }))
     },

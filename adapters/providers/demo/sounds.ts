@@ -18,8 +18,7 @@ export const noteOf = (kind: SoundOrder['kind']): string => `${labelOf(kind)}. E
 
 /** 16 bits, mono, exactly as long as ordered. A tone for each character in turn; white space is silent. */
 export async function soundOf({ kind, text, seconds, tonesPerSecond }: SoundOrder): Promise<Samples> {
-  const characters = Array.from(text)
-  const perTone = RATE / tonesPerSecond
+  const [characters, perTone] = [Array.from(text), RATE / tonesPerSecond]
   const [data, turn] = [new Int16Array(Math.max(1, Math.round(seconds * RATE))), pacer()]
   for (let at = 0; at < data.length; at++) {
     if (at % 1_024 === 0) await turn(2_048)

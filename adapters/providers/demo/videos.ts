@@ -74,7 +74,6 @@ export function demoVideos(options: DemoVideosOptions = {}): VideoVendor {
 }
 
 const LINK_SECONDS = 120
-
 const PAGE = `<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>No liveness check on devnet</title>
 <h1>No liveness check is done on devnet</h1>

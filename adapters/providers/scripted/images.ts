@@ -23,7 +23,7 @@ export function scriptedVendor(
   script: Script = async ({ n }) => Array.from({ length: n }, () => ({ url: PIXEL })),
 ): ScriptedVendor {
   const jobs: (ImageJob | ImageEdit)[] = []
-  return { jobs, generate: perform, edit: perform }
+  return { jobs, isFull: () => false, generate: perform, edit: perform }
 
   function perform(job: ImageJob | ImageEdit, { signal }: { signal: AbortSignal }): Promise<readonly MadeImage[]> {
     jobs.push(job)

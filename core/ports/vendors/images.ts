@@ -52,6 +52,8 @@ export type ImageEdit = ImageJob & { readonly images: readonly string[]; readonl
 /** Makes images. Throws an `ApiError` with a text for the caller; any other error fails the call. */
 export interface ImageVendor {
   generate(job: ImageJob, at: { signal: AbortSignal }): Promise<readonly MadeImage[]>
+  /** Whether it has as many orders as it takes: no call is opened for another one. Always false without it. */
+  isFull?(): boolean
   /** Absent when the vendor cannot edit. */
   edit?(job: ImageEdit, at: { signal: AbortSignal }): Promise<readonly MadeImage[]>
 }

@@ -88,6 +88,13 @@ const edit = paid({
   },
 
   price: shared.imagePrice,
+  admit(order, offering) {
+    try {
+      shared.admitImage({ model: DEFAULT_MODEL, ...order }, offering)
+    } catch (error) {
+      throw asEditError(error)
+    }
+  },
   sample: (offering) => shared.sampleOf({ model: DEFAULT_MODEL, ...EXAMPLE }, shared.availableRows(offering, EDITS)),
   priceRange: (offering) => shared.imagePriceRange(shared.availableRows(offering, EDITS)),
 
@@ -103,7 +110,7 @@ const edit = paid({
 
 export const edits = [edit]
 
-/** Calls the vendor. Rate limits and timeouts have other errors here than on generation (contract 5.49). */
+/** Calls the vendor. */
 async function runEdit({ input: order, catalog, vendors, signal }: Order<Input>): Promise<readonly MadeImage[]> {
   const { row, size, n } = shared.orderedImage(order, { catalog })
   const vendor = vendors.images(row)
@@ -122,14 +129,19 @@ async function runEdit({ input: order, catalog, vendors, signal }: Order<Input>)
   try {
     return await vendor.edit(job, { signal })
   } catch (error) {
-    if (!(error instanceof ApiError)) throw error
-    const { details, headers } = error.parts
-    if (error.code === 'RATE_LIMITED')
-      throw new ApiError('TOO_MANY_REQUESTS', { details: details ?? null, ...(headers && { headers }) })
-    if (error.code === 'UPSTREAM_TIMEOUT')
-      throw new ApiError('UPSTREAM_TIMEOUT', { ...error.parts, error: 'Image editing timed out' })
-    throw error
+    throw asEditError(error)
   }
+}
+
+/** Rate limits and timeouts have other errors here than on generation (contract 5.47, 5.49). */
+function asEditError(error: unknown): unknown {
+  if (!(error instanceof ApiError)) return error
+  const { details, headers } = error.parts
+  if (error.code === 'RATE_LIMITED')
+    return new ApiError('TOO_MANY_REQUESTS', { details: details ?? null, ...(headers && { headers }) })
+  if (error.code === 'UPSTREAM_TIMEOUT')
+    return new ApiError('UPSTREAM_TIMEOUT', { ...error.parts, error: 'Image editing timed out' })
+  return error
 }
 
 /** Checks that the sources and the mask are images, and that the mask has the dimensions of its source. */

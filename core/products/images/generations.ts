@@ -56,6 +56,7 @@ const generations = paid({
     return { ...shared.imagePrice(order, context), also: { generation_info } }
   },
 
+  admit: shared.admitImage,
   sample: (offering) => shared.sampleOf(EXAMPLE, shared.availableRows(offering, GENERATES)),
   priceRange: (offering) => shared.imagePriceRange(shared.availableRows(offering, GENERATES)),
 

@@ -10,7 +10,7 @@ import {
   type Showing,
   type Stored,
 } from '../../endpoint/mod.ts'
-import { ApiError } from '../../http/errors.ts'
+import { ApiError, rateLimited } from '../../http/errors.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
 import type { Usdc } from '../../x402/money.ts'
@@ -19,6 +19,7 @@ import { asNumber, flatPrice, mediaPrice } from '../../x402/pricing.ts'
 
 export const DEFAULT_SIZE = '1024x1024'
 const INLINE_WINDOW_MS = 30_000
+const FULL_RETRY_SECONDS = 10
 /** Poll path of generations and edits. */
 export const POLL_PATH = '/api/v1/images/generations/{id}'
 
@@ -133,6 +134,12 @@ export function imagePriceRange(rows: readonly ImageRow[]): { min: Usdc; max: Us
     min: amounts.reduce((a, b) => (a < b ? a : b), first),
     max: amounts.reduce((a, b) => (a > b ? a : b), first),
   }
+}
+
+/** Throws RATE_LIMITED where the vendor has as many orders as it takes. */
+export function admitImage(order: ImageOrder, { catalog, vendors }: Pick<Offering, 'catalog' | 'vendors'>): void {
+  const row = catalog.images.get(order.model ?? '')
+  if (row && vendors.images(row)?.isFull?.()) throw rateLimited(row.maker, FULL_RETRY_SECONDS)
 }
 
 /** Slow models never answer inline (contract 5.22). */

@@ -643,6 +643,30 @@ describe('a failure of the work', () => {
     })
   })
 
+  test('a vendor that is full is 429 before a call is opened, and the same payment is good later (contract 5.52)', async () => {
+    let isFull = true
+    const subject = kit({ vendor: { ...scriptedVendor(), isFull: () => isFull } })
+    for (const [body, path, codes] of [
+      [SNOW, EDIT, {}],
+      [FOX, GENERATIONS, { code: 'RATE_LIMITED', source: 'vendor-a', retry_after_seconds: 10 }],
+    ] as const) {
+      isFull = true
+      const buyer = subject.buyer()
+      const payment = buyer.sign(await buyer.ask(body, { path }))
+      const sent = () => buyer.buy(body, { path, payment })
+      const full = await sent()
+      expect([full.status, full.body]).toEqual([
+        429,
+        { error: 'Rate limit exceeded', details: 'The model is at capacity. Nothing was charged.', ...codes },
+      ])
+      expect(full.headers.get('retry-after')).toBe('10')
+      isFull = false
+      expect((await sent()).status).toBe(200)
+      isFull = true
+      expect((await sent()).body.code).toBe('PAYMENT_REPLAY')
+    }
+  })
+
   test('of a time-out upstream is 504 Image editing timed out (contract 5.49)', async () => {
     const subject = failing(new ApiError('UPSTREAM_TIMEOUT', { details: 'The model did not answer in time.' }))
     const { status, body } = await buy(SNOW, subject)
