@@ -58,13 +58,17 @@ async function packageManifest(out: string): Promise<Record<string, unknown>> {
     type,
     engines,
     exports: { '.': entry('core/mod'), './adapters': entry('adapters/mod') },
-    dependencies: await dependencies(out),
+    ...(await dependencies(out)),
   }
 }
 
-/** The packages that the built files import, at the versions of the root package.json. Throws for one missing there. */
-async function dependencies(out: string): Promise<Record<string, string>> {
-  const versions: Readonly<Record<string, string>> = manifest.dependencies
+type Versions = Readonly<Record<string, string>>
+
+/**
+ * The packages that the built files import, at the versions of the root package.json, and optional where they are
+ * optional there. Throws for one missing there.
+ */
+async function dependencies(out: string): Promise<{ dependencies: Versions; optionalDependencies: Versions }> {
   const imported = new Set<string>()
   for (const path of await readdir(out, { recursive: true })) {
     if (!path.endsWith('.js') && !path.endsWith('.d.ts')) continue
@@ -76,7 +80,13 @@ async function dependencies(out: string): Promise<Record<string, string>> {
       if (!specifier.startsWith('node:')) imported.add(packageOf(specifier))
     }
   }
-  return Object.fromEntries([...imported].sort().map((name) => [name, versions[name] ?? missing(name)]))
+  const names = [...imported].sort()
+  const required: Versions = manifest.dependencies
+  const optional: Versions = manifest.optionalDependencies
+  for (const name of names) if (!required[name] && !optional[name]) missing(name)
+  const pick = (versions: Versions) =>
+    Object.fromEntries(names.flatMap((name) => (versions[name] ? [[name, versions[name]]] : [])))
+  return { dependencies: pick(required), optionalDependencies: pick(optional) }
 }
 
 const packageOf = (specifier: string): string => specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/')

@@ -1,14 +1,17 @@
 /** EIP-712 signatures over EIP-3009 transfers. */
-import { keccak256, recoverAddress, stringToHex } from 'viem'
+import { keccak_256 } from '@noble/hashes/sha3'
+import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
 import { checksummed } from '../../core/lib/checksum.ts'
 import type { Exact, ExactPayload } from './exact.ts'
-import { type Hex, lower, word } from './hex.ts'
+import { type Hex, word } from './hex.ts'
+import { lruCache } from './lru_cache.ts'
+import { keyRecovery, type KeyRecovery } from './key_recovery.ts'
 
 /** Name and version of an EIP-712 domain; chain id and contract complete it. */
 export type Domain = { readonly name: string; readonly version: string }
 
-const DOMAIN_TYPE = keccak256(
-  stringToHex('EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)'),
+const DOMAIN_TYPE = keccak(
+  utf8ToBytes('EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)'),
 )
 const TRANSFER_TYPE: Hex = '0x7c7c6cdb67a18743f49ec6fa9b35f50d52ed05cbed4cc592e13b44501c1a2267'
 
@@ -16,18 +19,34 @@ const TRANSFER_TYPE: Hex = '0x7c7c6cdb67a18743f49ec6fa9b35f50d52ed05cbed4cc592e1
 const HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0n
 
 export function domainSeparator(domain: Domain, chainId: number, asset: string): Hex {
-  const [name, version] = [keccak256(stringToHex(domain.name)), keccak256(stringToHex(domain.version))]
-  return keccak256(`0x${[DOMAIN_TYPE, name, version, BigInt(chainId), asset].map((part) => word(part)).join('')}`)
+  const [name, version] = [keccak(utf8ToBytes(domain.name)), keccak(utf8ToBytes(domain.version))]
+  return `0x${keccakOfWords([DOMAIN_TYPE, name, version, BigInt(chainId), asset])}`
 }
 
-/** The EIP-712 digest that `from` signs. */
-export function digestOf(exact: Exact, separator: Hex): Hex {
-  const { from, to, value, validAfter, validBefore, nonce } = exact
-  const content = keccak256(
-    `0x${[TRANSFER_TYPE, from, to, value, validAfter, validBefore, nonce].map((part) => word(part)).join('')}`,
-  )
-  return keccak256(`0x1901${separator.slice(2)}${content.slice(2)}`)
+type Transfer = Pick<Exact, 'from' | 'to' | 'value' | 'validAfter' | 'validBefore' | 'nonce'>
+
+/** A payment is identified, verified, settled and polled within minutes; this many may be under way at once. */
+const MAX_DIGESTS = 5_000
+
+/**
+ * Makes EIP-712 digests of transfers and keeps those of late, so that a payment is hashed once. A digest follows from
+ * its transfer and separator alone, so one that was kept is as good as a new one.
+ */
+export function transferDigests(hash: (bytes: Uint8Array) => string = keccak): (of: Transfer, separator: Hex) => Hex {
+  const known = lruCache<Hex>(MAX_DIGESTS)
+  return ({ from, to, value, validAfter, validBefore, nonce }, separator) => {
+    const words = [TRANSFER_TYPE, from, to, value, validAfter, validBefore, nonce].map((part) => word(part)).join('')
+    const key = separator + words
+    const before = known.get(key)
+    if (before !== undefined) return before
+    const digest: Hex = `0x${hash(hexToBytes(`1901${separator.slice(2)}${hash(hexToBytes(words))}`))}`
+    known.set(key, digest)
+    return digest
+  }
 }
+
+/** The EIP-712 digest that `from` signs. All chains of a process share the digests that are kept. */
+export const digestOf = transferDigests()
 
 /**
  * Returns what is wrong with the form of a private key's signature, or undefined. It must have 65 bytes, a low s and a
@@ -42,15 +61,30 @@ export function signatureProblem(signature: Hex): string | undefined {
   return undefined
 }
 
-/** Recovers the address whose key signed, in lower case; undefined when the signature is malformed. */
-export async function recoverSigner(digest: Hex, signature: Hex): Promise<Hex | undefined> {
-  if (signatureProblem(signature) !== undefined) return undefined
-  try {
-    return lower(await recoverAddress({ hash: digest, signature }))
-  } catch {
-    return undefined
+/** Signers that were recovered of late: a poll brings the payment of its call again. */
+const MAX_SIGNERS = 5_000
+
+/** Makes a `recoverSigner`, with the native library where it is installed, or with the recovery given. */
+export function signerRecovery(
+  load: () => Promise<KeyRecovery> = keyRecovery,
+): (digest: Hex, signature: Hex) => Promise<Hex | undefined> {
+  const known = lruCache<Hex | null>(MAX_SIGNERS)
+  let loaded: Promise<KeyRecovery> | undefined
+  return async (digest, signature) => {
+    if (signatureProblem(signature) !== undefined) return undefined
+    const key = digest + signature
+    const before = known.get(key)
+    if (before !== undefined) return before ?? undefined
+    loaded ??= load()
+    const publicKey = await (await loaded).recover(digest, signature)
+    const signer: Hex | undefined = publicKey && `0x${keccak(hexToBytes(publicKey.slice(4))).slice(24)}`
+    known.set(key, signer ?? null)
+    return signer
   }
 }
+
+/** Recovers the address whose key signed, in lower case; undefined when the signature is malformed. */
+export const recoverSigner = signerRecovery()
 
 /** An authorization and its signature as signed, without anything that was sent beside them. */
 export function payloadOf({ from, to, value, validAfter, validBefore, nonce, signature }: Exact): ExactPayload {
@@ -66,4 +100,13 @@ export function chainIdOf(network: string): number {
   const digits = /^eip155:([1-9]\d{0,14})$/.exec(network)?.[1]
   if (!digits) throw new RangeError(`network must be eip155:<chain id>, got ${JSON.stringify(network.slice(0, 40))}`)
   return Number(digits)
+}
+
+/** Keccak-256 as hex digits without 0x. */
+function keccak(bytes: Uint8Array): string {
+  return bytesToHex(keccak_256(bytes))
+}
+
+function keccakOfWords(parts: readonly (string | bigint)[]): string {
+  return keccak(hexToBytes(parts.map((part) => word(part)).join('')))
 }

@@ -42,7 +42,7 @@ test('the package holds core, the portable adapters and their types, and nothing
   expect(installed.files).toContain('LICENSE')
   expect(
     installed.files.filter((path) =>
-      /sqlite|demo\/(?:drawing|images|film|videos|audio)|schema|^server\/(?!docs\/\w+\.md$)|^test/.test(path),
+      /sqlite|demo\/(?:drawing|images|film|videos|audio)|\/schema\.|^server\/(?!docs\/\w+\.md$)|^test/.test(path),
     ),
   ).toEqual([])
 })
@@ -53,7 +53,7 @@ test('everything that the README links to is in the package', () => {
   expect(linked.filter((path) => !installed.files.includes(path))).toEqual([])
 })
 
-test('the package asks for seven dependencies, at the versions that were tested', async () => {
+test('the package asks for seven dependencies and an optional one, at the versions that were tested', async () => {
   const described = JSON.parse(await readFile(join(installed.dir, 'dist/package.json'), 'utf8')) as Record<
     string,
     unknown
@@ -68,6 +68,7 @@ test('the package asks for seven dependencies, at the versions that were tested'
     'viem',
   ] as const
   expect(described.dependencies).toEqual(Object.fromEntries(names.map((name) => [name, manifest.dependencies[name]])))
+  expect(described.optionalDependencies).toEqual({ secp256k1: manifest.optionalDependencies.secp256k1 })
   expect(described).toMatchObject({ name: 'farebox', version: manifest.version, license: 'Apache-2.0' })
   expect(described).not.toHaveProperty('devDependencies')
   expect(described).not.toHaveProperty('private')
