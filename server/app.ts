@@ -108,7 +108,7 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], track, d
     return { ip, host, origin: publicOrigin ?? parsed(`${scheme}://${host}`)?.origin ?? base.origin }
   }
 
-  /** Told once: a caller may send this header as well as a proxy. */
+  /** Logged once: callers may send this header too, not only a proxy. */
   function reportProxy(peer: string): void {
     isProxyReported = true
     log.warn(
@@ -204,7 +204,7 @@ function requestIds(): () => string {
   return () => `${prefix}-${(count++).toString(36).padStart(6, '0')}`
 }
 
-/** Parses origins; callers send few different ones, so those of late are remembered. */
+/** Parses origins with a cache, because callers send few different ones. */
 function originParser(): (origin: string) => URL | null {
   const known = new Map<string, URL | null>()
   return (origin) => {

@@ -112,7 +112,7 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
   ): Bun.Server<unknown> {
     const elysia = app({ ...shared, ...options })
     try {
-      // Core checks body sizes, because Bun's own 413 has no body. Bun's idle limit of 10 s is too short for inline
+      // Core checks body sizes, because Bun's own 413 has no body. Bun's idle timeout of 10 s is too short for inline
       // work.
       const server = Bun.serve({
         port,

@@ -52,8 +52,9 @@ export function serverLog(level: string): ServerLog {
 }
 
 /**
- * Path ids that grant access by themselves, and how much of each may be visible: a background response has its poll key
- * after its call id, a phone call's id is secret as a whole. Of a stored object the folder and the day may be seen.
+ * Path ids that grant access by themselves, and how many characters of each are logged: a background response has its
+ * poll key after its call id, and a phone call's id is secret as a whole. Of a stored object, the folder and the day
+ * are logged.
  */
 const SECRET_IDS = [
   { prefix: '/v1/responses/', visible: 'resp_'.length + 32 },
@@ -61,7 +62,7 @@ const SECRET_IDS = [
 ] as const
 
 const MEDIA = '/api/media/'
-/** The folder and the day of an object; its name is what grants access. */
+/** The folder and the day of an object; only its name grants access. */
 const MEDIA_FOLDER = /^[a-z]{1,20}\/\d{4}-\d{2}-\d{2}\//
 
 /** The path with secret ids masked. Percent-encoding only makes an id longer, so it never shows more of it. */

@@ -16,7 +16,7 @@ export type MaintenanceOptions = {
   readonly gateways: readonly Gateway[]
   readonly storage: Storage
   readonly objects: Objects
-  /** What is deleted when; as the gateways have it. */
+  /** What is deleted, and when; the same as the gateways have. */
   readonly retention: Retention
   readonly clock: Clock
   readonly log: Log
@@ -55,12 +55,12 @@ export function startMaintenance({
     for (const gateway of gateways) await gateway.renew()
   }
 
-  /** Loops that fail, and why: one outage makes them all fail, and is one alert. */
+  /** Loops that currently fail, and why: one outage fails all of them, and raises one alert. */
   const failing = new Map<object, string>()
 
   /**
-   * Only the first failure in a row of a reason is an alert, whichever loop it strikes first. An outage of the database
-   * is none here: the gateways have reported it.
+   * Only the first failure in a row with a given reason is an alert, in whichever loop it occurs. Database outages are
+   * not counted here, because the gateways report them.
    */
   async function repeat(step: () => Promise<void>): Promise<void> {
     const loop = {}

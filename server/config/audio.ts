@@ -1,4 +1,4 @@
-/** The part of the configuration that says what is changed about the catalog's audio rows. */
+/** Changes to the catalog's audio rows. */
 import { type Static, Type } from '@sinclair/typebox'
 import { AUDIO_KINDS, type AudioOverride, type AudioRow, audioRows, overrideAudio } from '../../core/mod.ts'
 import { setting } from '../../adapters/providers/manifest.ts'
@@ -15,7 +15,7 @@ export const AudioSetting = Type.Object(
     kind: setting('What the model makes.', Type.Union(AUDIO_KINDS.map((kind) => Type.Literal(kind)))),
     maker: setting('Who made the model, as lists show it.', Name),
     vendor: setting(
-      `Who serves it: ${enumerated(
+      `The provider that serves it: ${enumerated(
         VENDORS.map((name) => `\`${name}\``),
         'or',
       )}.`,
@@ -40,10 +40,10 @@ export const audioSettings = {
 }
 const Settings = Type.Object(audioSettings)
 
-/** Rows for sale: a row names the provider that serves it. */
+/** Rows for sale; a row names the provider that serves it. */
 export type AudioConfig = { readonly rows: readonly AudioRow[] }
 
-/** Models of the operator's own servers become rows. Mistakes are added by name. */
+/** Adds rows for the models of the operator's own servers. Adds mistakes by name. */
 export function resolveAudio(
   { audio = [] }: Static<typeof Settings>,
   { services, mistakes }: Services & { readonly mistakes: string[] },
@@ -60,7 +60,7 @@ export function resolveAudio(
   return { rows }
 }
 
-/** A model of the operator's own server, at the lowest rate of the contract. */
+/** A row for a model of the operator's own server, at the lowest rate of the contract. */
 function rowOf(model: string, vendor: string): AudioRow {
   const [cheapest] = audioRows
   if (!cheapest) throw new Error('an empty catalog')

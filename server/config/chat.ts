@@ -1,7 +1,4 @@
-/**
- * The part of the configuration that says who converses: changes to the catalog's chat rows, and how each row is
- * served.
- */
+/** Changes to the catalog's chat rows, and how each row is served. */
 import { type Static, Type } from '@sinclair/typebox'
 import { type ChatRow, chatRows, type Json, overrideChat } from '../../core/mod.ts'
 import { addressOf } from './makers.ts'
@@ -25,9 +22,9 @@ export const ChatSetting = Type.Object(
     maker: setting('Who made the model, as lists show it.', Name),
     vendor: setting('The vendor that serves it: a table of `[vendors]`.', Name),
     upstream: setting('The name of the model at its vendor.', Name),
-    created: setting('Its release, in unix seconds.', Type.Integer({ minimum: 0 })),
-    context_window: setting('Tokens of prompt and answer together.', Tokens),
-    max_output: setting('Tokens of the longest answer.', Tokens),
+    created: setting('Its release date, in unix seconds.', Type.Integer({ minimum: 0 })),
+    context_window: setting('Context window: tokens of prompt and answer together.', Tokens),
+    max_output: setting('Maximum tokens of an answer.', Tokens),
     categories: setting('Categories that lists show.', Type.Array(oneOf('chat', 'reasoning', 'coding', 'vision'))),
     input: setting('US dollars per million prompt tokens, as text.', Rate),
     output: setting('US dollars per million answer tokens, as text.', Rate),
@@ -47,25 +44,22 @@ export const ChatSetting = Type.Object(
       'Accepts images, and how their tokens are counted.',
       oneOf('tiles_512', 'area_750', 'tiles_768', 'tiles_448'),
     ),
-    reads: setting('What it reads beside text and images.', Type.Array(oneOf('file', 'audio', 'video'))),
+    reads: setting('Inputs that it accepts beside text and images.', Type.Array(oneOf('file', 'audio', 'video'))),
     strips: setting('Parameters that are dropped, so that the request succeeds.', Names),
     refuses: setting('Parameters that are answered with 400.', Names),
-    max_stops: setting('Most `stop` strings of a request; more are answered with 400.', Tokens),
+    max_stops: setting('Maximum number of `stop` strings; more are answered with 400.', Tokens),
     no_forced_tools: setting('Serves a forced `tool_choice` as `auto`.', Type.Boolean()),
     tools_by_responses: setting('Sends function tools over the vendor’s responses API.', Type.Boolean()),
     live_search: setting('Accepts `search_parameters`, at this surcharge per call in US dollars.', Rate),
-    prompt_cache: setting('Prompts are cached at the vendor when a request asks for it.', Type.Boolean()),
+    prompt_cache: setting('Caches prompts at the vendor when a request enables it.', Type.Boolean()),
     surfaces: setting(
       'Further APIs that serve it, beside chat completions and messages.',
       Type.Array(oneOf('responses', 'generate_content')),
     ),
-    fallbacks: setting(
-      'Ids of models that are asked in order while this one is unavailable. None may cost more.',
-      Names,
-    ),
+    fallbacks: setting('Ids of models to try in order while this one is unavailable. None may cost more.', Names),
     hidden: setting('Sells the model without listing it.', Type.Boolean()),
-    redirect: setting('The id of the model that does the work instead.', Name),
-    protocol: setting('The protocol of this model, where it is not its vendor’s.', ChatProtocolName),
+    redirect: setting('The id of the model that serves requests instead.', Name),
+    protocol: setting('The protocol of this model, if it is not its vendor’s.', ChatProtocolName),
     ...serving,
     style: chatStyle,
     timeout_seconds: setting(
@@ -78,10 +72,10 @@ export const ChatSetting = Type.Object(
 )
 export type ChatSetting = Static<typeof ChatSetting>
 
-/** How one row is served: a protocol with its settings, the key read from the environment. */
+/** How one row is served: a protocol with its settings, and the key from the environment. */
 export type ChatServing = {
   readonly protocol: string
-  /** The maker's own unless told. */
+  /** By default that of the protocol's maker. */
   readonly baseUrl: string | undefined
   readonly key: string | undefined
   readonly timeoutMs: number
@@ -91,13 +85,13 @@ export type ChatServing = {
 }
 export type ServedChat = ServedCatalog<ChatRow, ChatServing>
 
-/** 120 s: a whole answer, or the first bytes of a stream (contract 6.52). */
+/** 120 s: timeout of a whole answer, or of the first bytes of a stream (contract 6.52). */
 const TIMEOUT_S = 120
 
 type Resolving = { readonly env: Environment; readonly added: readonly ChatSetting[]; readonly mistakes: string[] }
 
 /**
- * `added` are rows beside the catalog's, which settings may change too. Mistakes are added by name; keys are looked up,
+ * `added` are rows beside the catalog's, which settings may change too. Adds mistakes by name; keys are looked up,
  * never shown.
  */
 export function resolveChat(
@@ -121,7 +115,7 @@ export function resolveChat(
     const isNowhere =
       protocolOf('chat', merged.protocol).isCommon && table?.protocol !== merged.protocol && !merged.base_url
     if (isNowhere && !row.servedBy)
-      mistakes.push(`chat ${row.id}.base_url: missing; ${merged.protocol} alone does not say whose server that is`)
+      mistakes.push(`chat ${row.id}.base_url: missing; the protocol ${merged.protocol} is served by many servers`)
     servings.set(row.id, {
       protocol: merged.protocol,
       baseUrl: merged.base_url,
@@ -138,7 +132,7 @@ export function resolveChat(
 type Fields = Partial<Pick<ChatSetting, 'protocol' | 'style' | keyof typeof serving>>
 
 /**
- * What a vendor's table says of chat. Without an address it is the maker's; a key of one maker is never sent to
+ * The chat settings of a vendor's table. By default the address is the maker's; a key of one maker is never sent to
  * another.
  */
 function tableOf(
@@ -157,7 +151,7 @@ function tableOf(
 ): Fields {
   const address = chat_base_url ?? base_url ?? (chat && addressOf(name, 'chat', chat))
   if (address === 'unknown')
-    mistakes.push(`vendors.${name}.base_url: missing; ${chat} alone does not say whose server that is`)
+    mistakes.push(`vendors.${name}.base_url: missing; the protocol ${chat} is served by many servers`)
   const fields = {
     protocol: chat,
     base_url: address === 'own' ? undefined : address,

@@ -1,4 +1,4 @@
-/** The gateways of a process, as rows: who is called by which name or port, what is sold there, and how it is paid. */
+/** The gateways of a process: their names, hosts and ports, what they sell, and how they are paid. */
 import { type Static, Type } from '@sinclair/typebox'
 import { duplicatesIn } from '../../core/mod.ts'
 import {
@@ -18,18 +18,15 @@ export const GatewayRow = Type.Object(
       ...Name,
       description: 'The name in the ledger, in metrics and in logs. Do not change it while calls are unsettled.',
     },
-    label: setting('What replies call its network.', Name, {
-      usual: '`base`, `base-sepolia`, `solana` or `solana-devnet` by its network, else the name',
+    label: setting('The name of its network in replies.', Name, {
+      usual: '`base`, `base-sepolia`, `solana` or `solana-devnet`, by its network; otherwise the name',
     }),
     hosts: setting(
-      'Host names that it answers to, such as `sol.example.com`. The first gateway also answers to all names that no other one has.',
+      'Host names that it answers to, such as `sol.example.com`. The first gateway also answers to all other names.',
       Type.Array(Type.String({ minLength: 1 })),
     ),
-    port: setting(
-      'A port of its own, beside the one that all gateways share.',
-      Type.Integer({ minimum: 0, maximum: 65_535 }),
-    ),
-    public_origin: setting('Its own origin of poll and media URLs.', Type.String({ pattern: '^https?://[^/]+$' }), {
+    port: setting('A port of its own, in addition to the shared one.', Type.Integer({ minimum: 0, maximum: 65_535 })),
+    public_origin: setting('The origin of its poll and media URLs.', Type.String({ pattern: '^https?://[^/]+$' }), {
       usual: 'that of the process',
     }),
     catalog: setting(
@@ -42,7 +39,7 @@ export const GatewayRow = Type.Object(
       { usual: '`full`' },
     ),
     hidden: setting(
-      'Endpoints that it does not have, by name (`voice.call`) or by the part before the dot (`voice`).',
+      'Endpoints to leave out, by name (`voice.call`) or by the part before the dot (`voice`).',
       Type.Array(Type.String({ minLength: 1 })),
       { usual: 'none' },
     ),
@@ -63,12 +60,12 @@ export type GatewayConfig = {
   readonly publicOrigin?: string
   readonly catalog: 'full' | 'small' | readonly string[]
   readonly hidden: readonly string[]
-  /** Its rails are then not looked at. */
+  /** Its payment methods are then not checked. */
   readonly retired: boolean
   readonly paymentMethods: readonly PaymentMethod[]
 }
 
-/** Mistakes are added by name; keys are looked up, never shown. `port` is the one that all of them share. */
+/** Adds mistakes by name; keys are looked up, never shown. `port` is the shared one. */
 export function resolveGateways(
   rows: readonly Row[],
   { env, mistakes, port: shared }: Reading & { readonly port: number },
@@ -76,13 +73,13 @@ export function resolveGateways(
   const gateways = rows.map((row, index) => resolveGateway(row, `gateways.${index}`, { env, mistakes }))
   for (const [index, row] of gateways.entries())
     mistakes.push(...addressProblems(row, { index, shared }).map((problem) => `gateways.${index}${problem}`))
-  for (const name of duplicatesIn(gateways.map((row) => row.name))) mistakes.push(`gateways: two are called ${name}`)
+  for (const name of duplicatesIn(gateways.map((row) => row.name))) mistakes.push(`gateways: two have the name ${name}`)
   const hosts = gateways.flatMap((row) => row.hosts.map((host) => host.toLowerCase()))
-  for (const host of duplicatesIn(hosts)) mistakes.push(`gateways: two answer for the host ${host}`)
+  for (const host of duplicatesIn(hosts)) mistakes.push(`gateways: two have the host ${host}`)
   for (const port of duplicatesIn(gateways.flatMap(({ port }) => (port ? [String(port)] : []))))
-    mistakes.push(`gateways: two listen on port ${port}`)
+    mistakes.push(`gateways: two have the port ${port}`)
   if (gateways.length > 0 && gateways.every(({ retired }) => retired))
-    mistakes.push('gateways: all are retired, and none is left to sell')
+    mistakes.push('gateways: all are retired; at least one must sell')
   for (const key of sharedKeys(gateways)) mistakes.push(`gateways: ${key}`)
   return gateways
 }
@@ -104,8 +101,8 @@ function resolveGateway(row: Row, at: string, reading: Reading): GatewayConfig {
 }
 
 /**
- * What would keep callers from a gateway. A name counts as a Host header spells it: in punycode, without the port that
- * is usual.
+ * Mistakes that would make a gateway unreachable. A host is spelled as in a Host header: in punycode, without the
+ * default port.
  */
 function addressProblems(
   { hosts, port, retired }: GatewayConfig,
@@ -119,14 +116,12 @@ function addressProblems(
           `.hosts.${bad}: must be a name as callers send it, such as pay.example or pay.example:8080, got ${JSON.stringify(hosts[bad])}`,
         ]
       : []),
-    ...(port === shared && port !== 0 ? [`.port: all gateways answer on port ${port} already; name another one`] : []),
-    ...(isLost
-      ? [': nobody can call it, for the first gateway answers to all names that no other has; name hosts, or a port']
-      : []),
+    ...(port === shared && port !== 0 ? [`.port: ${port} is the shared port; choose another one`] : []),
+    ...(isLost ? [': is unreachable, because the first gateway answers to all other names; set hosts or port'] : []),
   ]
 }
 
-/** Two chains that send with one key would take each other's transaction numbers. Rows with the same chain share it. */
+/** Two chains that send with the same key would compete for its nonces. Gateways with the same chain share it. */
 function sharedKeys(gateways: readonly GatewayConfig[]): ReadonlySet<string> {
   const users = new Map<string, string>()
   const found = new Set<string>()
@@ -138,7 +133,7 @@ function sharedKeys(gateways: readonly GatewayConfig[]): ReadonlySet<string> {
         const other = users.get(`${paymentMethod.network} ${key}`)
         if (key !== '' && other !== undefined && other !== chain)
           found.add(
-            `${name} shares a relayer key with another one on ${paymentMethod.network}, to another pay_to or in another way; give it its own`,
+            `${name} shares a relayer key with another one on ${paymentMethod.network} that has another pay_to or other settings; give it its own key`,
           )
         users.set(`${paymentMethod.network} ${key}`, chain)
       }

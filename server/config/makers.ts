@@ -1,6 +1,6 @@
 /**
- * Vendors that come alive by an environment variable alone: the makers' own services, and a chat server of the
- * operator's.
+ * Vendors that are configured by environment variables alone: the makers' own services, and a chat server of the
+ * operator.
  */
 import { CHAT_STYLES, type ChatStyle } from '../../adapters/providers/manifest.ts'
 import type { ChatSetting } from './chat.ts'
@@ -9,8 +9,8 @@ import { type Maker, makers, protocolOf, protocolsOf } from './providers.ts'
 import type { VendorTable } from './vendors.ts'
 
 /**
- * The address of a vendor that names none: the maker's, the protocol's `own`, or `unknown`, where a key could end up
- * with a stranger.
+ * The address of a vendor that sets none: the maker's, the protocol's `own`, or `unknown` when a key could be sent to
+ * the wrong server.
  */
 export function addressOf(vendor: string, kind: 'chat' | 'videos', protocol: string): string {
   const { isDemo, isCommon } = protocolOf(kind, protocol)
@@ -26,7 +26,7 @@ const familyOf = (chat: string): string => protocolOf('chat', chat).family ?? ch
 
 export type Found = { readonly vendors: VendorTable; readonly rows: readonly ChatSetting[] }
 
-/** What the environment brings. A vendor that the file names is the file's alone. */
+/** The vendors from the environment. A vendor in the file ignores the environment. */
 export function fromEnvironment(
   env: Environment,
   { named, isDevnet, mistakes }: { named: VendorTable; isDevnet: boolean; mistakes: string[] },
@@ -49,7 +49,7 @@ function tableOf(
   const { environment } = manifest
   const found = Object.keys(environment).find((variable) => environment[variable] === key && env[variable])
   if (!found) return []
-  // Where a maker has several names, the address goes by the name of the key.
+  // When a maker has several names, the address belongs to the name of the key.
   const beside = found.replace(/_API_KEY$/, '_BASE_URL')
   const style =
     chatStyle &&
@@ -91,24 +91,24 @@ function addressIn(env: Environment, variable: string, mistakes: string[]): stri
   return undefined
 }
 
-// ── a chat server of the operator's ─────────────────────────────────────────────────────────────────────────────────
+// ── a chat server of the operator ───────────────────────────────────────────────────────────────────────────────────
 
 const OWN = 'local'
 /** The protocol that most servers speak. */
 const COMMON = [...protocolsOf('chat')].find(([, { isCommon }]) => isCommon)?.[0] ?? ''
-/** Characters of a name that fits into the id of a row. */
+/** Characters of a name that are allowed in a row id. */
 const MODEL = /^[\w./:-]{1,90}$/
 
 /**
  * CHAT_BASE_URL names a server that speaks openai-chat. It serves the models of CHAT_MODEL as `local/<model>`, free on
- * devnet and at the lowest flat price elsewhere; without CHAT_MODEL it is one that hosts open weights, and serves the
- * rows of vendor-open under the ids that it knows them by.
+ * devnet and at the lowest flat price elsewhere. Without CHAT_MODEL the server hosts open weights, and serves the rows
+ * of vendor-open under their upstream ids.
  */
 function ownServer(env: Environment, { isDevnet, mistakes }: { isDevnet: boolean; mistakes: string[] }): Found {
   const address = addressIn(env, 'CHAT_BASE_URL', mistakes)
   if (!env.CHAT_BASE_URL)
     for (const variable of ['CHAT_MODEL', 'CHAT_API_KEY'])
-      if (env[variable]) mistakes.push(`${variable}: has no meaning without CHAT_BASE_URL`)
+      if (env[variable]) mistakes.push(`${variable}: has no effect without CHAT_BASE_URL`)
   if (!address) return { vendors: {}, rows: [] }
   const models = [
     ...new Set(
@@ -121,7 +121,7 @@ function ownServer(env: Environment, { isDevnet, mistakes }: { isDevnet: boolean
   for (const model of models)
     if (!MODEL.test(model))
       mistakes.push(
-        `CHAT_MODEL: ${JSON.stringify(model.slice(0, 80))} is not the name of a model; several are separated by commas`,
+        `CHAT_MODEL: ${JSON.stringify(model.slice(0, 80))} is not the name of a model; separate several with commas`,
       )
   const vendor = {
     chat: COMMON,
@@ -134,7 +134,7 @@ function ownServer(env: Environment, { isDevnet, mistakes }: { isDevnet: boolean
   }
 }
 
-/** What the server can do is not known, so nothing is kept from it. */
+/** The capabilities of the server are unknown, so none is restricted. */
 function rowOf(model: string, isFree: boolean): ChatSetting {
   return {
     id: `${OWN}/${model}`,

@@ -1,6 +1,6 @@
 /**
- * How a gateway is paid: on which networks, to whom, and who settles. A row may take a network's own payments, batched
- * ones, or both.
+ * The payment methods of a gateway: networks, recipients, and who settles. A gateway may accept a network's own
+ * payments, batched ones, or both.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { duplicatesIn } from '../../core/mod.ts'
@@ -29,7 +29,7 @@ export const FacilitatorRow = Type.Object(
   strict,
 )
 
-/** Circle Gateway, or what speaks its API. */
+/** Circle Gateway, or another service with its API. */
 export const BatchedRow = Type.Object(
   {
     url: setting('The root of the batching service’s API.', Url, { usual: '`https://gateway-api.circle.com`' }),
@@ -44,7 +44,7 @@ export const BatchedRow = Type.Object(
 
 const Keys = Type.Union([Variable, Type.Array(Variable, { minItems: 1, maxItems: 64 })])
 
-/** The settings of a gateway's row that are about money. */
+/** The payment settings of a gateway. */
 export const paymentMethodSettings = {
   network: setting(
     'The network that it is paid on, in CAIP-2: `eip155:<chain id>` or `solana:<genesis hash>`.',
@@ -131,7 +131,7 @@ export type SolanaPaymentMethod = OnChain & {
       }
     | Facilitated
 }
-/** `networks` empty: all that the service supports. */
+/** Empty `networks`: all that the service supports. */
 export type BatchedPaymentMethod = {
   readonly kind: 'batched'
   readonly url: string
@@ -140,7 +140,7 @@ export type BatchedPaymentMethod = {
 }
 export type PaymentMethod = EvmPaymentMethod | SolanaPaymentMethod | BatchedPaymentMethod
 
-/** USDC where its address and signing domain are known (decision 67). Elsewhere the row has to say them. */
+/** USDC where its address and signing domain are known (decision 67). Elsewhere the row must set them. */
 const usdc: Readonly<Record<string, { label: string; asset: string; name?: string }>> = {
   'eip155:8453': { label: 'base', asset: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913', name: 'USD Coin' },
   'eip155:84532': { label: 'base-sepolia', asset: '0x036CbD53842c5426634e7929541eC2318f3dCF7e', name: 'USDC' },
@@ -151,8 +151,8 @@ const usdc: Readonly<Record<string, { label: string; asset: string; name?: strin
   },
 }
 /**
- * Test networks, whose USDC anybody is given: Sepolia of Base, Ethereum, Polygon, Arbitrum and Optimism, Fuji, and both
- * of Solana's.
+ * Test networks, whose USDC is free: Sepolia of Base, Ethereum, Polygon, Arbitrum and Optimism, Fuji, and Solana's
+ * devnet and testnet.
  */
 const TEST = new Set([
   'eip155:84532',
@@ -166,11 +166,11 @@ const TEST = new Set([
 ])
 const CIRCLE_GATEWAY = 'https://gateway-api.circle.com'
 
-/** What replies call a network, where that is known (contract 1.13). */
+/** The name of a network in replies, where it is known (contract 1.13). */
 export const labelOf = (network: string | undefined): string | undefined =>
   network === undefined ? undefined : usdc[network]?.label
 
-/** Whether what it is paid with costs its payer nothing. */
+/** Whether it is paid with test money. */
 export function isPlayMoney(paymentMethod: PaymentMethod): boolean {
   if (paymentMethod.kind !== 'batched') return TEST.has(paymentMethod.network)
   return (
@@ -182,14 +182,14 @@ export function isPlayMoney(paymentMethod: PaymentMethod): boolean {
 export type Reading = { readonly env: Readonly<Record<string, string | undefined>>; readonly mistakes: string[] }
 
 /**
- * In the order in which they are offered: plain clients cannot tell a batched offer from a plain one, and take the
- * first (decision 69).
+ * In the order of the offers: plain clients cannot distinguish a batched offer from a plain one, and take the first
+ * (decision 69).
  */
 export function resolvePaymentMethods(row: Settings, at: string, reading: Reading): readonly PaymentMethod[] {
   const { mistakes } = reading
   const plain = plainPaymentMethod(row, at, reading)
   const batched = row.batched && batchedPaymentMethod(row, at, reading)
-  if (!plain && !batched) mistakes.push(`${at}.network: missing; or say batched, for payments through Circle Gateway`)
+  if (!plain && !batched) mistakes.push(`${at}.network: missing; or set batched, for payments through Circle Gateway`)
   return [...(plain ? [plain] : []), ...(batched ? [batched] : [])]
 }
 
@@ -207,7 +207,7 @@ function plainPaymentMethod(row: Settings, at: string, reading: Reading): Paymen
       'facilitators',
     ] as const
   ).find((name) => row[name] !== undefined)
-  if (!network && stray) reading.mistakes.push(`${at}.${stray}: belongs to a network, and the row names none`)
+  if (!network && stray) reading.mistakes.push(`${at}.${stray}: needs network, which is not set`)
   if (!network) return undefined
   const { mistakes } = reading
   const isSolana = network.startsWith('solana:')
@@ -216,11 +216,11 @@ function plainPaymentMethod(row: Settings, at: string, reading: Reading): Paymen
   if (!row.rpc_url && !row.rpc_url_env)
     mistakes.push(`${at}.rpc_url: missing; or name an environment variable in rpc_url_env`)
   const asset = row.asset ?? known?.asset
-  if (!asset) mistakes.push(`${at}.asset: missing; USDC on ${network} is not known here`)
+  if (!asset) mistakes.push(`${at}.asset: missing; the USDC address on ${network} is not built in`)
   const shared = { network, asset: asset ?? '', payTo: payToOf(row, at, { mistakes, isSolana }), rpcUrl: rpcUrl ?? '' }
   if (isSolana) return { kind: 'solana', ...shared, settles: settlingOnSolana(row, at, reading) }
   const name = row.asset_name ?? known?.name
-  if (!name) mistakes.push(`${at}.asset_name: missing; the token's EIP-712 name on ${network} is not known here`)
+  if (!name) mistakes.push(`${at}.asset_name: missing; the token's EIP-712 name on ${network} is not built in`)
   return {
     kind: 'evm',
     ...shared,
@@ -244,7 +244,7 @@ function payToOf(
   { mistakes, isSolana }: { mistakes: string[]; isSolana: boolean },
 ): string {
   const wanted = isSolana ? SOLANA_ADDRESS : EVM_ADDRESS
-  if (payTo === undefined) mistakes.push(`${at}.pay_to: missing; the address that is paid`)
+  if (payTo === undefined) mistakes.push(`${at}.pay_to: missing; set the address that receives payments`)
   if (payTo !== undefined && !new RegExp(`^${wanted}$`).test(payTo))
     mistakes.push(
       `${at}.pay_to: must be ${isSolana ? 'a base58 wallet address' : '0x and 40 hex digits'}, got ${JSON.stringify(payTo)}`,
@@ -264,13 +264,12 @@ function settlingOnEvm(
     fee_payer_floor_lamports: strayFloor,
   } = floors
   if (strayFloor !== undefined)
-    mistakes.push(`${at}.fee_payer_floor_lamports: is for Solana; here it is relayer_floor_wei`)
+    mistakes.push(`${at}.fee_payer_floor_lamports: is for Solana; on EVM networks use relayer_floor_wei`)
   if (facilitators && (wei !== undefined || settlements !== undefined))
     mistakes.push(`${at}.relayer_floor_${wei === undefined ? 'settlements' : 'wei'}: facilitators pay the gas`)
-  if (stray) mistakes.push(`${at}.fee_payer_key_env: is for Solana; here it is relayer_key_env`)
+  if (stray) mistakes.push(`${at}.fee_payer_key_env: is for Solana; on EVM networks use relayer_key_env`)
   if (lamports) mistakes.push(`${at}.max_fee_lamports: is for Solana`)
-  if (!named === !facilitators)
-    mistakes.push(`${at}: name either relayer_key_env or facilitators, who settles its payments`)
+  if (!named === !facilitators) mistakes.push(`${at}: set either relayer_key_env or facilitators, to settle payments`)
   if (facilitators) return facilitated(facilitators, at, reading)
   return {
     by: 'relayer',
@@ -301,14 +300,13 @@ function settlingOnSolana(
   const { fee_payer_floor_lamports: floorLamports } = floors
   for (const name of ['relayer_floor_wei', 'relayer_floor_settlements'] as const)
     if (floors[name] !== undefined)
-      mistakes.push(`${at}.${name}: is for EVM networks; here it is fee_payer_floor_lamports`)
+      mistakes.push(`${at}.${name}: is for EVM networks; on Solana use fee_payer_floor_lamports`)
   if (facilitators && floorLamports !== undefined)
     mistakes.push(`${at}.fee_payer_floor_lamports: facilitators pay the fees`)
-  if (stray) mistakes.push(`${at}.relayer_key_env: is for EVM networks; here it is fee_payer_key_env`)
-  if (!named === !facilitators)
-    mistakes.push(`${at}: name either fee_payer_key_env or facilitators, who settles its payments`)
+  if (stray) mistakes.push(`${at}.relayer_key_env: is for EVM networks; on Solana use fee_payer_key_env`)
+  if (!named === !facilitators) mistakes.push(`${at}: set either fee_payer_key_env or facilitators, to settle payments`)
   if (facilitators && maxFeeLamports)
-    mistakes.push(`${at}.max_fee_lamports: facilitators pay the fees, and set their own limits`)
+    mistakes.push(`${at}.max_fee_lamports: has no effect with facilitators, which pay the fees within their own limits`)
   if (facilitators) return facilitated(facilitators, at, reading)
   return {
     by: 'fee_payer',
@@ -322,7 +320,7 @@ function settlingOnSolana(
   }
 }
 
-/** `spell` gives each key one spelling, so that one that is named twice is found out. */
+/** `spell` normalizes a key, so that a key in two variables is detected. */
 function keysOf(
   named: Settings['relayer_key_env'],
   at: string,
@@ -344,7 +342,7 @@ function keysOf(
   return keys
 }
 
-/** Keys are the numbers from 1 to the order of the curve, exclusive (SEC 2, secp256k1). */
+/** Valid keys are from 1 to the order of the curve, exclusive (SEC 2, secp256k1). */
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
 
 function isRelayerKey(text: string): boolean {
@@ -352,8 +350,8 @@ function isRelayerKey(text: string): boolean {
 }
 
 /**
- * 64 bytes take 64 to 88 digits: each leading byte of zero takes one. Whether the halves fit each other only the
- * chain's adapter can tell.
+ * 64 bytes take 64 to 88 digits: each leading zero byte takes one. Whether the halves match is checked by the chain's
+ * adapter.
  */
 function isFeePayerKey(text: string): boolean {
   return /^[1-9A-HJ-NP-Za-km-z]{64,88}$/.test(text) || /^\[\s*\d{1,3}(\s*,\s*\d{1,3}){63}\s*\]$/.test(text)
@@ -369,7 +367,7 @@ function facilitated(rows: readonly Static<typeof FacilitatorRow>[], at: string,
 function facilitator(row: Static<typeof FacilitatorRow>, at: string, reading: Reading): FacilitatorSetting {
   const { url, cdp_key_id_env: idVariable, cdp_key_secret_env: secretVariable, redirect_origins: redirectOrigins } = row
   if (!idVariable !== !secretVariable)
-    reading.mistakes.push(`${at}: cdp_key_id_env and cdp_key_secret_env come together`)
+    reading.mistakes.push(`${at}: cdp_key_id_env and cdp_key_secret_env must be set together`)
   const keyId = secret(idVariable, `${at}.cdp_key_id_env`, reading)
   const keySecret = secret(secretVariable, `${at}.cdp_key_secret_env`, reading)
   return { url, ...(keyId && keySecret && { cdp: { keyId, keySecret } }), ...(redirectOrigins && { redirectOrigins }) }

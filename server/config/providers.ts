@@ -1,4 +1,4 @@
-/** The providers, the protocols that they speak, and the accounts of makers, as their manifests state them. */
+/** The providers, their protocols, and the accounts of makers, from the manifests. */
 import type { Account, Manifest, ModelKind, Protocol } from '../../adapters/providers/manifest.ts'
 import * as index from '../../adapters/providers/index.ts'
 
@@ -20,7 +20,7 @@ function collected<Kind extends ModelKind>(kind: Kind): ReadonlyMap<string, Prot
   return new Map(all.toSorted(([, one], [, other]) => Number(one.isDemo ?? false) - Number(other.isDemo ?? false)))
 }
 
-/** Throws a RangeError for a name that the configuration would not have let through. */
+/** Throws a RangeError for a name that the configuration would have refused. */
 export function protocolOf<Kind extends ModelKind>(kind: Kind, name: string): Protocol<Kind> {
   const protocol = protocolsOf(kind).get(name)
   if (!protocol) throw new RangeError(`there is no protocol ${name} for ${kind}`)
@@ -29,7 +29,7 @@ export function protocolOf<Kind extends ModelKind>(kind: Kind, name: string): Pr
 
 export type Maker = Account & { readonly manifest: Manifest }
 
-/** Accounts that a key alone turns on, by the name that rows of the catalog call them. */
+/** Accounts that are turned on by a key alone, by the name that catalog rows use. */
 export const makers: ReadonlyMap<string, Maker> = new Map(
   providers
     .flatMap((manifest) => (manifest.account ? [{ ...manifest.account, manifest }] : []))

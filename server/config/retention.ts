@@ -1,21 +1,21 @@
-/** The part of the configuration that says how long results, ledger rows and media are kept. */
+/** The `[retention]` table: how long results, ledger rows and media are kept. */
 import { type Static, Type } from '@sinclair/typebox'
 import type { Retention } from '../../core/mod.ts'
 import { setting } from '../../adapters/providers/manifest.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-/** A year of hours, ten years of days. */
+/** A year in hours, ten years in days. */
 const MAX_HOURS = 8_760
 const MAX_DAYS = 3_650
-/** What a wallet has spent is told for 30 days (contract 18.2). */
+/** The spend of a wallet is reported for 30 days (contract 18.2). */
 const MIN_LEDGER_DAYS = 31
 
-/** The table `[retention]`. */
+/** The `[retention]` table. */
 export const RetentionTable = Type.Object(
   {
     unclaimed_hours: setting(
-      'How long a result that nobody has paid for can be collected, in hours.',
+      'How long an unpaid result can be collected, in hours.',
       Type.Integer({ minimum: 1, maximum: MAX_HOURS, default: 48 }),
     ),
     settled_days: setting(
@@ -32,7 +32,7 @@ export const RetentionTable = Type.Object(
       { usual: 'for ever' },
     ),
     media_days: setting(
-      'How long images, clips and sounds of a paid call are kept, in days. At least `settled_days`. Media of a call that nobody paid for is deleted with the call.',
+      'How long images, clips and sounds of a paid call are kept, in days. At least `settled_days`. Media of an unpaid call is deleted with the call.',
       Type.Integer({ minimum: 1, maximum: MAX_DAYS }),
       { usual: 'for ever' },
     ),
@@ -49,7 +49,7 @@ export const retentionVariables: Readonly<Record<string, string>> = {
   RETENTION_MEDIA_DAYS: 'retention.media_days',
 }
 
-/** The lifetimes, with mistakes added by name: what is shown must not be deleted before what shows it. */
+/** The lifetimes. Adds mistakes by name: data must not be deleted before the results that show it. */
 export function resolveRetention(table: Static<typeof RetentionTable>, mistakes: string[]): Retention {
   const { unclaimed_hours = 48, settled_days = 30, background_hours = 24, ledger_days, media_days } = table
   for (const [name, days] of Object.entries({ ledger_days, media_days })) {

@@ -1,4 +1,4 @@
-/** The part of the configuration that changes the rows of the kinds that products declare. */
+/** Changes to the catalog rows of the kinds that products declare. */
 import { type TSchema, Type } from '@sinclair/typebox'
 import { type CatalogRow, overrideRows, rowKinds, rowSettings } from '../../core/mod.ts'
 import { setting, type Values } from '../../adapters/providers/manifest.ts'
@@ -17,7 +17,7 @@ export const declaredSettings: Readonly<Record<string, TSchema>> = Object.fromEn
   ]),
 )
 
-/** Rows for sale by kind. Mistakes are added by name. */
+/** Rows for sale by kind. Adds mistakes by name. */
 export function resolveRows(
   file: Values,
   { mistakes, kinds = rowKinds }: { readonly mistakes: string[]; readonly kinds?: typeof rowKinds },

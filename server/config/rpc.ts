@@ -1,4 +1,4 @@
-/** From the setting `rpc` to the nodes that answer JSON-RPC. */
+/** Resolves the setting `rpc` to JSON-RPC nodes. */
 import { networkOf } from '../../core/mod.ts'
 import type { GatewayConfig } from './gateways.ts'
 
@@ -21,8 +21,8 @@ export function resolveRpc(
 }
 
 /**
- * Clients of Solana ask the gateway itself what they have to know before they pay (contract 15.13): its own node
- * answers, unless another one is named.
+ * Solana clients ask the gateway itself for what they need before they pay (contract 15.13): its own node answers,
+ * unless another one is configured.
  */
 export function nodesOf(
   { rpc }: { readonly rpc: RpcNodes },

@@ -1,6 +1,6 @@
 /**
- * The part of the configuration that says which provider serves which product. Settings, variables and defaults are
- * those of the providers' manifests; what stands here are the settings that choose among them.
+ * Which provider serves which product. Settings, variables and defaults come from the providers' manifests; this file
+ * adds the settings that choose among them.
  */
 import { type TSchema, Type } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
@@ -22,15 +22,15 @@ import type { Environment } from './settings.ts'
 
 // ── what is offered ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** A provider that could serve a product. */
+/** A provider that can serve a product. */
 type Candidate = { readonly manifest: Manifest; readonly offer: Offer<Values, object>; readonly by: string }
 
 /** A provider that serves a product, with the values of its settings. */
 export type Choice = Candidate & { readonly settings: Values }
 
 /**
- * Those that serve a product. An empty list switches it off; undefined where nothing is set, which fills nothing in but
- * on devnet.
+ * The providers of a product. An empty list switches it off; undefined means not configured, which only devnet fills
+ * in.
  */
 export type Services = {
   readonly services: Readonly<Partial<Record<Service, readonly Choice[]>>>
@@ -38,40 +38,45 @@ export type Services = {
 
 type ProductSetting = {
   readonly setting: string
-  /** What the setting decides, without the names. */
+  /** The effect of the setting, without the names. */
   readonly summary: string
   readonly also?: string
-  /** Several are asked, one after another. */
+  /** Several providers are tried one after another. */
   readonly isList?: boolean
   /** It acts on the outside world, so a key alone does not turn it on. */
   readonly isNamedOnly?: boolean
 }
 
-/** Whether rows of the catalog name the provider that serves them, rather than one setting for all. */
+/** Whether catalog rows name their provider, instead of one setting for all. */
 export const isByRow = (product: string): boolean =>
   product === 'audio' || rowKinds.some(({ kind }) => kind === product)
 
 /**
- * Products in the order of their report, each with the setting that chooses its provider. Without one, whatever is set
- * up serves it.
+ * Products in the order of the report, each with the setting that chooses its provider. Without a setting, any
+ * configured provider serves it.
  */
 const NAMED: Readonly<Partial<Record<Service, ProductSetting | undefined>>> = {
   search: {
     setting: 'search',
-    summary: 'Who answers `/api/v1/search`, in the order in which they are asked',
+    summary: 'The providers of `/api/v1/search`, in the order in which they are tried',
     also: 'An empty list turns search off.',
     isList: true,
   },
-  websearch: { setting: 'websearch', summary: 'Who finds and reads web pages for `/api/v1/websearch`' },
-  market: { setting: 'market', summary: 'Who answers prices' },
-  prediction: { setting: 'prediction', summary: 'Who answers `/api/v1/pm`' },
-  defi: { setting: 'defidata', summary: 'Who answers `/api/v1/defidata`' },
-  voice: { setting: 'voice', summary: 'Who places phone calls', also: 'Needs `phone` as well.', isNamedOnly: true },
-  phone: { setting: 'phone', summary: 'Who looks up and rents phone numbers', isNamedOnly: true },
-  onramp: { setting: 'onramp', summary: 'Who sells USDC to wallets', isNamedOnly: true },
+  websearch: { setting: 'websearch', summary: 'The provider of `/api/v1/websearch`' },
+  market: { setting: 'market', summary: 'The provider of market data' },
+  prediction: { setting: 'prediction', summary: 'The provider of `/api/v1/pm`' },
+  defi: { setting: 'defidata', summary: 'The provider of `/api/v1/defidata`' },
+  voice: {
+    setting: 'voice',
+    summary: 'The provider that places phone calls',
+    also: 'Needs `phone` as well.',
+    isNamedOnly: true,
+  },
+  phone: { setting: 'phone', summary: 'The provider that looks up and rents phone numbers', isNamedOnly: true },
+  onramp: { setting: 'onramp', summary: 'The provider that sells USDC to wallets', isNamedOnly: true },
   bridge: {
     setting: 'polymarket_funding',
-    summary: 'Who takes Polymarket deposits',
+    summary: 'The provider that accepts Polymarket deposits',
     also: 'Works on gateways that are paid directly on an EVM network.',
     isNamedOnly: true,
   },
@@ -82,7 +87,7 @@ const NAMED: Readonly<Partial<Record<Service, ProductSetting | undefined>>> = {
   rpc: undefined,
 }
 
-/** A product that stands in manifests only is chosen by a setting of its name, or by its rows. */
+/** A product that is named only in manifests is chosen by a setting of its name, or by its rows. */
 const PRODUCTS: Readonly<Partial<Record<Service, ProductSetting | undefined>>> = {
   ...NAMED,
   ...Object.fromEntries(
@@ -91,7 +96,7 @@ const PRODUCTS: Readonly<Partial<Record<Service, ProductSetting | undefined>>> =
       .filter((product) => !(product in NAMED))
       .map((product) => [
         product,
-        isByRow(product) ? undefined : { setting: product, summary: `Who serves \`${product}\`` },
+        isByRow(product) ? undefined : { setting: product, summary: `The provider of \`${product}\`` },
       ]),
   ),
 }
@@ -106,7 +111,7 @@ export function candidatesFor(product: Service): readonly Candidate[] {
     .toSorted((one, other) => (other.offer.rank ?? 0) - (one.offer.rank ?? 0) || last(one) - last(other))
 }
 
-/** What is made up stands behind the rest. */
+/** Demos come last. */
 const last = ({ offer }: Candidate): number => (offer.isOnDevnet ? 1 : 0)
 
 const startedBy = ({ manifest, offer }: Candidate): readonly string[] => offer.startedBy ?? requiredBy(manifest, offer)
@@ -130,7 +135,7 @@ export const serviceSettings: Readonly<Record<string, TSchema>> = {
   ),
 }
 
-/** Settings of the file that are about a product: the one that chooses its provider, then those of its providers. */
+/** File settings of a product: the one that chooses its provider, then those of its providers. */
 export function settingsFor(product: Service): readonly string[] {
   const own = candidatesFor(product).flatMap(({ manifest, offer }) =>
     usedBy(manifest, offer).filter((name) => name in serviceSettings),
@@ -138,7 +143,7 @@ export function settingsFor(product: Service): readonly string[] {
   return [...new Set([PRODUCTS[product]?.setting ?? [], own].flat())]
 }
 
-/** Environment variables that stand for those settings. A list of providers is in the file only. */
+/** Environment variables of these settings. Lists of providers are in the file only. */
 export const serviceVariables: Readonly<Record<string, string>> = {
   ...Object.fromEntries(
     products.flatMap((product) => {
@@ -190,7 +195,7 @@ export function enumerated(words: readonly string[], word: 'and' | 'or'): string
   return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} ${word} ${words.at(-1)}`
 }
 
-/** The setting and the variable that stands for it: either may have said it. */
+/** The setting and its variable, because the value may come from either. */
 function settingAndVariable(name: string): string {
   const variable = Object.keys(serviceVariables).find((each) => serviceVariables[each] === name)
   return variable ? `${name} (${variable})` : name
@@ -200,13 +205,13 @@ function variableOf({ environment }: Manifest, name: string): string | undefined
   return Object.keys(environment).find((variable) => environment[variable] === name)
 }
 
-/** How a mistake names a setting of a provider: what the environment alone gives, by its variable. */
+/** The name of a provider's setting in error messages; environment-only settings have the name of their variable. */
 function nameIn(manifest: Manifest, name: string): string {
   const schema = manifest.settings[name]
   return schema && isInFile(schema) ? settingAndVariable(name) : (variableOf(manifest, name) ?? name)
 }
 
-// ── from what is said to who serves ─────────────────────────────────────────────────────────────────────────────────
+// ── choosing providers ──────────────────────────────────────────────────────────────────────────────────────────────
 
 type ReadContext = {
   readonly env: Environment
@@ -216,7 +221,7 @@ type ReadContext = {
   readonly isShared: boolean
 }
 
-/** Mistakes are added by name; keys are looked up, never shown. */
+/** Adds mistakes by name; keys are looked up, never shown. */
 export function resolveServices(file: Values, reading: ReadContext): Services {
   const { mistakes } = reading
   const values = new Map(providers.map((manifest) => [manifest, valuesOf(manifest, file, reading)]))
@@ -236,7 +241,7 @@ export function resolveServices(file: Values, reading: ReadContext): Services {
   return { services }
 }
 
-/** An environment value that is empty is not there. */
+/** An empty environment value counts as not set. */
 function valuesOf({ settings, environment }: Manifest, file: Values, { env }: ReadContext): Values {
   const values: Record<string, unknown> = {}
   for (const [name, schema] of Object.entries(settings))
@@ -257,7 +262,7 @@ function choose(product: Service, { file, mistakes, isDevnet, valueOf }: Choosin
   if (by && configured !== undefined) return chosenBy(all, by.setting, { configured, mistakes })
   const started = all.filter((each) => startedBy(each).some((name) => valueOf(each)[name] !== undefined))
   const found = by?.isNamedOnly ? [] : started
-  // The demo plays for rows that name it, on real gateways as well.
+  // The demo serves rows that name it on real gateways too.
   if (isByRow(product)) return [...found, ...all.filter(({ offer }) => offer.isOnDevnet)]
   if (found.length === 0) {
     const standing = isDevnet && !by?.isNamedOnly ? all.filter(({ offer }) => offer.isOnDevnet) : []
@@ -270,10 +275,10 @@ function choose(product: Service, { file, mistakes, isDevnet, valueOf }: Choosin
         .map((name) => nameIn(each.manifest, name)),
     )
     mistakes.push(
-      `${by.setting}: not set; ${enumerated(keys, 'and')} are both there, so ${settingAndVariable(by.setting)} has to say which of ${enumerated(
+      `${by.setting}: not set; ${enumerated(keys, 'and')} are both set, so ${settingAndVariable(by.setting)} must choose one of ${enumerated(
         found.map((each) => each.by),
         'and',
-      )} it is`,
+      )}`,
     )
   }
   return by && !by.isList ? found.slice(0, 1) : found
@@ -285,23 +290,23 @@ function chosenBy(
   { configured, mistakes }: { configured: string | readonly string[]; mistakes: string[] },
 ): readonly Candidate[] {
   const words = typeof configured === 'string' ? [configured] : configured
-  if (new Set(words).size < words.length) mistakes.push(`${name}: names one twice`)
+  if (new Set(words).size < words.length) mistakes.push(`${name}: names a provider twice`)
   const found = words.flatMap((word) => all.filter(({ by }) => by === word))
   const sample = found.find(({ offer }) => offer.isSample)
   if (sample && found.length > 1)
-    mistakes.push(`${name}: ${sample.by} is a sample (${sample.offer.note}), so it stands alone`)
+    mistakes.push(`${name}: ${sample.by} is a sample (${sample.offer.note}) and cannot be combined with others`)
   return found
 }
 
 // ── mistakes ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Roots, to which paths are added. Their values are not shown: an address may hold a key. */
+/** Checks base URLs. Their values are not shown, because they may contain a key. */
 function rootMistakes({ settings }: Manifest, values: Values): readonly string[] {
   return Object.entries(values).flatMap(([name, value]) =>
     settings[name]?.isRoot !== true || isRoot(String(value))
       ? []
       : [
-          `${settingAndVariable(name)}: must be the root of an API, such as https://api.example/v1, without a user, a query or a fragment (its value is not shown)`,
+          `${settingAndVariable(name)}: must be the base URL of an API, such as https://api.example/v1, without a user, a query or a fragment (its value is not shown)`,
         ],
   )
 }
@@ -333,7 +338,7 @@ function choiceMistakes(
       const { description } = manifest.settings[each] ?? {}
       if (name !== undefined)
         return `${name}: ${by} needs the environment variable ${variableOf(manifest, each)}, which is not set (${description})${others}`
-      return `${nameIn(manifest, each)}: not set; ${given} has no meaning without it. ${description}`
+      return `${nameIn(manifest, each)}: not set; ${given} has no effect without it. ${description}`
     }),
     ...(offer.check?.(settings) ?? []),
     ...usedBy(manifest, offer).flatMap((each) => keyMistakes(manifest, each, settings[each])),
@@ -342,7 +347,7 @@ function choiceMistakes(
         ? []
         : [`${name}: ${why}, so it needs ${settingAndVariable(PRODUCTS[other as Service]?.setting ?? other)} as well`],
     ),
-    // Each process would know its own, and take the others' for ended.
+    // Each process would know only its own, and treat those of the others as ended.
     ...(offer.isOneProcess && isShared && name !== undefined && file[name] !== undefined
       ? [
           `${name}: ${by} belongs to one process, and several processes may share this database (DATABASE_URL). Set ${name} to ${enumerated(sharedOf(product), 'or')}, or keep the database in SQLite`,
@@ -354,15 +359,16 @@ function choiceMistakes(
 const sharedOf = (product: Service): readonly string[] =>
   candidatesFor(product).flatMap(({ offer, by }) => (offer.isOneProcess ? [] : [by]))
 
-/** A blank or a line break in a key would fail every call. */
+/** A blank or a line break in a key would make every call fail. */
 function keyMistakes(manifest: Manifest, name: string, value: unknown): readonly string[] {
   const schema = manifest.settings[name]
   if (!schema || !isSecret(schema) || value === undefined || Value.Check(schema, value)) return []
-  const form = schema.form ?? 'holds a blank, a line break or a letter that no key has (its value is not shown)'
+  const form =
+    schema.form ?? 'contains a blank, a line break or another character that no key has (its value is not shown)'
   return [`${variableOf(manifest, name)}: ${form}`]
 }
 
-/** A setting that nothing reads is a gateway that is not what its operator thinks. */
+/** A setting that has no effect means that the gateway is not what its operator expects. */
 function unread(manifest: Manifest, values: Values, { services }: Services): readonly string[] {
   const offers = products.flatMap((product) =>
     candidatesFor(product).flatMap((each) => (each.manifest === manifest ? [{ product, ...each }] : [])),
@@ -374,14 +380,14 @@ function unread(manifest: Manifest, values: Values, { services }: Services): rea
       ({ product, offer }) => !PRODUCTS[product] && !requiredBy(manifest, offer).includes(name),
     )
     const schema = manifest.settings[name]
-    // What no offer reads belongs to an account of models.
+    // Settings that no offer reads belong to model accounts.
     if (isRead || readers.length === 0 || !schema || !(isInFile(schema) || (isSecret(schema) && isOptionalKey)))
       return []
-    return [`${nameIn(manifest, name)}: has no meaning ${conditionOf(manifest, readers)}`]
+    return [`${nameIn(manifest, name)}: has no effect ${conditionOf(manifest, readers)}`]
   })
 }
 
-/** What would make a provider read its settings. */
+/** The condition under which a provider reads its settings. */
 function conditionOf(manifest: Manifest, readers: readonly (Candidate & { readonly product: Service })[]): string {
   const named = readers.filter(({ product }) => PRODUCTS[product])
   const keys = new Set(
@@ -401,10 +407,7 @@ function conditionOf(manifest: Manifest, readers: readonly (Candidate & { readon
 
 // ── reports ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/**
- * Providers whose calls are the operator's to pay for or to answer for, by the name of their account, with the variable
- * of their key.
- */
+/** Providers that the operator pays for or is responsible for, by account name, with the variable of their key. */
 export function keyedServices({ services }: Services): ReadonlyMap<string, string> {
   const keyed = products.flatMap((product) =>
     (services[product] ?? []).flatMap(({ manifest, offer, by, settings }) => {
@@ -416,7 +419,10 @@ export function keyedServices({ services }: Services): ReadonlyMap<string, strin
   return new Map(keyed)
 }
 
-/** Products that nobody serves because nothing is set, each with what would change it: for the operator's log. */
+/**
+ * Products that are off because nothing is configured, each with the settings that would turn it on: for the operator's
+ * log.
+ */
 export function offByDefault({ services }: Services): readonly string[] {
   return products.flatMap((product) => {
     const ways = services[product] ? [] : candidatesFor(product).flatMap((each) => wayOf(product, each))
@@ -424,12 +430,12 @@ export function offByDefault({ services }: Services): readonly string[] {
   })
 }
 
-/** What a provider of a product needs, by the name that rows call it. */
+/** The requirements of a product's provider, by the name that rows use. */
 export function neededFor(product: Service, name: string): string | undefined {
   return candidatesFor(product).flatMap((each) => (each.by === name ? wayOf(product, each) : []))[0]
 }
 
-/** What an operator sets to have a product served by this provider. */
+/** The settings that make this provider serve a product. */
 function wayOf(product: Service, each: Candidate): readonly string[] {
   const { manifest, offer, by } = each
   const name = PRODUCTS[product]?.setting

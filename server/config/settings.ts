@@ -1,14 +1,14 @@
 /** Schemas that several parts of the configuration share. */
 import { Type } from '@sinclair/typebox'
 
-/** The name of an environment variable; too short and too plain to be a key pasted in the wrong place. */
+/** The name of an environment variable. The pattern rejects keys that were pasted in its place. */
 export const Variable = Type.String({ pattern: '^[A-Z_][A-Z0-9_]{0,49}$' })
 /** US dollars, as text, because prices are exact decimals. */
 export const Rate = Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,9})?$' })
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** The name that was probably meant; undefined where none is near. */
+/** The known name that is closest to a misspelled one; undefined when none is close. */
 export function nearestName(given: string, names: readonly string[]): string | undefined {
   const ranked = names.map((name) => ({ name, edits: editsBetween(given.toLowerCase(), name) }))
   const [first] = ranked.toSorted((a, b) => a.edits - b.edits)
@@ -17,7 +17,7 @@ export function nearestName(given: string, names: readonly string[]): string | u
     : undefined
 }
 
-/** Letters to insert, delete, replace or swap with the next one (restricted Damerau-Levenshtein distance). */
+/** Number of letters to insert, delete, replace or swap with the next one (restricted Damerau-Levenshtein distance). */
 function editsBetween(one: string, other: string): number {
   let before: number[] = []
   let last = Array.from({ length: other.length + 1 }, (_, column) => column)

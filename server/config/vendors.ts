@@ -1,4 +1,4 @@
-/** The part of the configuration that says who makes what: vendors, and changes to the catalog's image rows. */
+/** The vendors of models, and changes to the catalog's image rows. */
 import { type Static, Type } from '@sinclair/typebox'
 import { type ImageOverride, type ImageRow, imageRows, type Json, overrideImages } from '../../core/mod.ts'
 import { CHAT_STYLES, oneOf, setting, Url } from '../../adapters/providers/manifest.ts'
@@ -10,7 +10,7 @@ const strict = { additionalProperties: false }
 
 const Fields = Type.Record(Type.String(), Type.Unknown())
 const Seconds = Type.Number({ minimum: 1, maximum: 3_600 })
-/** Until a vendor has taken a job: its buyer waits for that, and public clients wait for a minute. */
+/** Timeout of a job submission: the buyer waits for it, and public clients wait for a minute. */
 export const SubmitSeconds = Type.Number({ minimum: 1, maximum: 55 })
 
 const PARAMETERS = 'Fields that are added to every upstream request, below what the buyer ordered.'
@@ -19,7 +19,7 @@ const CHAT_SECONDS = 'Longest wait for a whole chat answer, or for the first eve
 const SUBMIT_SECONDS = 'Longest wait until the vendor has accepted a video job, in seconds.'
 const per = (usual: number) => ({ usual: String(usual) })
 
-/** How anything is served: by a vendor, or one row of it. */
+/** Settings of a vendor, which one row may override. */
 export const serving = {
   base_url: setting('The root of the vendor’s API, such as `https://api.example.com/v1`.', Url, {
     usual: 'the maker’s own',
@@ -34,17 +34,17 @@ export const serving = {
 export const chatStyle = setting(
   'How the protocol openai-chat spells the output cap and reasoning at this server: as OpenAI does (`max_completion_tokens`, no `thinking`), or as compatible servers do (`max_tokens`, `thinking`, `reasoning_content`).',
   oneOf(...CHAT_STYLES),
-  { usual: 'as the family of each model asks: OpenAI’s models as OpenAI, all others as compatible' },
+  { usual: 'by the family of each model: OpenAI’s models as OpenAI, all others as compatible' },
 )
 const imageServing = {
   ...serving,
-  per_call: setting('Most images to ask for in one upstream call.', Type.Integer({ minimum: 1, maximum: 10 }), {
+  per_call: setting('Maximum number of images per upstream call.', Type.Integer({ minimum: 1, maximum: 10 }), {
     usual: 'the protocol’s limit',
   }),
   mask_marks: setting(
-    'What a mask marks as the part to edit, where the server differs from its protocol.',
+    'Which part of a mask marks the area to edit, when the server differs from its protocol.',
     oneOf('transparent', 'white'),
-    { usual: 'as the protocol says' },
+    { usual: 'as the protocol defines' },
   ),
 }
 const named = (kind: ModelKind) => Type.Union([...protocolsOf(kind).keys()].map((name) => Type.Literal(name)))
@@ -53,8 +53,8 @@ export const ChatProtocolName = named('chat')
 export const VideoProtocolName = named('videos')
 
 /**
- * One account of the operator's: `protocol` makes images, `chat` converses, `video` films, all with the same address
- * and key unless told.
+ * An account of the operator: `protocol` is for images, `chat` for chat, `video` for videos, all with the same address
+ * and key unless set otherwise.
  */
 export const VendorRow = Type.Object(
   {
@@ -104,18 +104,18 @@ export const ImageSetting = Type.Object(
     ),
     slow: setting('Never answers inline; every call is a job.', Type.Boolean()),
     hidden: setting('Sells the model without listing it.', Type.Boolean()),
-    redirect: setting('The id of the model that does the work instead.', Text),
-    protocol: setting('The protocol of this model, where it is not its vendor’s.', ProtocolName),
+    redirect: setting('The id of the model that serves requests instead.', Text),
+    protocol: setting('The protocol of this model, if it is not its vendor’s.', ProtocolName),
     ...imageServing,
     timeout_seconds: setting('Longest wait for one upstream call, in seconds.', Seconds, per(600)),
   },
   strict,
 )
 
-/** How one row is served: a protocol with its settings, the key read from the environment. */
+/** How one row is served: a protocol with its settings, and the key from the environment. */
 export type Serving = {
   readonly protocol: string
-  /** The maker's own unless told. */
+  /** By default that of the protocol's maker. */
   readonly baseUrl: string | undefined
   readonly key: string | undefined
   readonly timeoutMs: number
@@ -125,7 +125,7 @@ export type Serving = {
   readonly maskMarks: 'transparent' | 'white' | undefined
 }
 
-/** Rows for sale, and by row id how each is served; a row whose vendor is not configured has no serving. */
+/** The rows for sale, and how each is served; a row without a configured vendor has no serving. */
 export type ServedCatalog<Row = ImageRow, Served = Serving> = {
   readonly rows: readonly Row[]
   readonly servings: ReadonlyMap<string, Served>
@@ -133,29 +133,29 @@ export type ServedCatalog<Row = ImageRow, Served = Serving> = {
 
 type Settings = readonly Static<typeof ImageSetting>[]
 
-/** 600 s: what an image of the slowest model may take upstream (contract 5.22). */
+/** 600 s: the time that an image of the slowest model may take upstream (contract 5.22). */
 const TIMEOUT_S = 600
 
-/** Settings that speak of one service only, in a table that does not name that service. */
+/** Settings for one kind of service, in a table that does not name that service. */
 export function checkVendors(vendors: VendorTable, mistakes: string[]): void {
   for (const [name, { protocol, chat, video, base_url: _url, key_env: _key, ...rest }] of Object.entries(vendors)) {
     const named = { chat, video }
     const others = (['chat', 'video'] as const).filter((service) => named[service])
     if (!protocol && others.length === 0)
-      mistakes.push(`vendors.${name}: name a protocol, which makes images, or chat, or video, or several of them`)
+      mistakes.push(`vendors.${name}: set at least one of protocol (for images), chat and video`)
     for (const setting of Object.keys(rest)) {
       const service = (['chat', 'video'] as const).find((each) => setting.startsWith(`${each}_`))
-      if (service && !named[service]) mistakes.push(`vendors.${name}.${setting}: has no meaning without ${service}`)
+      if (service && !named[service]) mistakes.push(`vendors.${name}.${setting}: has no effect without ${service}`)
       if (service || protocol || others.length === 0) continue
       const meant = others
         .filter((each) => `${each}_${setting}` in VendorRow.properties)
         .map((each) => `; for ${each} it is ${each}_${setting}`)
-      mistakes.push(`vendors.${name}.${setting}: is about images, which need a protocol${meant.join('')}`)
+      mistakes.push(`vendors.${name}.${setting}: is for images, which need a protocol${meant.join('')}`)
     }
   }
 }
 
-/** Mistakes are added by name; keys are looked up, never shown. */
+/** Adds mistakes by name; keys are looked up, never shown. */
 export function resolveImages(
   vendors: VendorTable,
   settings: Settings,
@@ -186,8 +186,8 @@ export function resolveImages(
 }
 
 /**
- * What a row says above what its vendor says. A row of another protocol is another service: it is not to be shown the
- * vendor's own key.
+ * Settings of a row override those of its vendor. With another protocol the row is another service, which must not get
+ * the vendor's key.
  */
 export function above<Table extends { readonly protocol?: string }>(
   table: Table | undefined,
@@ -197,7 +197,7 @@ export function above<Table extends { readonly protocol?: string }>(
 }
 
 /**
- * The key that a variable holds. A variable that is not set is a mistake of the vendor or row that names it, told once.
+ * Reads the key from its variable. A variable that is not set is reported once, for the vendor or row that names it.
  */
 export function keyOf(
   { key_env }: { readonly key_env?: string },
@@ -209,7 +209,7 @@ export function keyOf(
   return key || undefined
 }
 
-/** The vendors whose key would buy real work. */
+/** Vendors whose keys buy real work. */
 export function keyedVendors({
   rows,
   servings,

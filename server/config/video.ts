@@ -1,6 +1,4 @@
-/**
- * The part of the configuration that says who films: changes to the catalog's video rows, and how each row is served.
- */
+/** Changes to the catalog's video rows, and how each row is served. */
 import { type Static, Type } from '@sinclair/typebox'
 import { type Json, overrideVideos, type VideoOverride, type VideoRow, videoRows } from '../../core/mod.ts'
 import { addressOf } from './makers.ts'
@@ -53,22 +51,22 @@ export const VideoSetting = Type.Object(
     resolutions: setting('Resolutions, the lowest first.', Type.Array(Name, { minItems: 1 })),
     usual_resolution: setting('The default resolution.', Name),
     caps_resolution: setting(
-      'Accepts a resolution above its highest, and makes and bills its highest.',
+      'Accepts a resolution above its highest, and renders and bills its highest.',
       Type.Boolean(),
     ),
-    ratios: setting('Aspect ratios that it honors.', Names),
-    audio: setting('Clips may have sound.', Type.Boolean()),
-    last_frame: setting('A last frame may be given.', Type.Boolean()),
-    references: setting('Reference pictures, clips and sounds may be given.', Type.Boolean()),
-    assets: setting('Enrolled characters may be used.', Type.Boolean()),
+    ratios: setting('Supported aspect ratios.', Names),
+    audio: setting('Supports clips with sound.', Type.Boolean()),
+    last_frame: setting('Supports a last frame.', Type.Boolean()),
+    references: setting('Supports reference pictures, clips and sounds.', Type.Boolean()),
+    assets: setting('Supports enrolled characters.', Type.Boolean()),
     rates: setting(
       'Prices in US dollars, as text: exactly one of `per_second`, `per_second_by_resolution` (a table, with `per_generation` on top) and `per_million_tokens`.',
       Rates,
     ),
     hidden: setting('Sells the model without listing it.', Type.Boolean()),
     retired: setting('No longer sold.', Type.Boolean()),
-    redirect: setting('The id of the model that does the work instead.', Name),
-    protocol: setting('The protocol of this model, where it is not its vendor’s.', VideoProtocolName),
+    redirect: setting('The id of the model that serves requests instead.', Name),
+    protocol: setting('The protocol of this model, if it is not its vendor’s.', VideoProtocolName),
     ...serving,
     timeout_seconds: setting('Longest wait until the vendor has accepted a job, in seconds.', SubmitSeconds, {
       usual: '20',
@@ -78,32 +76,30 @@ export const VideoSetting = Type.Object(
 )
 export type VideoSetting = Static<typeof VideoSetting>
 
-/** How a row is served: a protocol with its settings, the key read from the environment. */
+/** How a row is served: a protocol with its settings, and the key from the environment. */
 export type VideoServing = {
   readonly protocol: string
-  /** The maker's own unless told. */
+  /** By default that of the protocol's maker. */
   readonly baseUrl: string | undefined
   readonly key: string | undefined
-  /** Longest until a job is taken. */
+  /** Timeout of a job submission. */
   readonly timeoutMs: number
   readonly parameters: Readonly<Record<string, Json>> | undefined
   readonly overrides: Readonly<Record<string, Json>> | undefined
 }
 
-/**
- * Rows for sale and how each is served. `byVendor` finds jobs again whose row has moved to another vendor meanwhile.
- */
+/** Rows for sale, and how each is served. `byVendor` finds the jobs of a row whose vendor has changed. */
 export type ServedVideos = ServedCatalog<VideoRow, VideoServing> & {
   readonly byVendor: ReadonlyMap<string, VideoServing>
 }
 
-/** 20 s: until a vendor has taken a job (contract 12.41). */
+/** 20 s: timeout of a job submission (contract 12.41). */
 const TIMEOUT_S = 20
 
 type Resolving = { readonly env: Environment; readonly mistakes: string[] }
 type Fields = Partial<Pick<VideoSetting, 'protocol' | keyof typeof serving>>
 
-/** Mistakes are added by name; keys are looked up, never shown. */
+/** Adds mistakes by name; keys are looked up, never shown. */
 export function resolveVideos(
   vendors: VendorTable,
   settings: readonly VideoSetting[],
@@ -131,7 +127,7 @@ export function resolveVideos(
       table?.protocol !== merged.protocol &&
       !merged.base_url
     if (isNowhere && !row.servedBy)
-      mistakes.push(`videos ${row.id}.base_url: missing; ${merged.protocol} alone does not say whose server that is`)
+      mistakes.push(`videos ${row.id}.base_url: missing; the protocol ${merged.protocol} is served by many servers`)
     const served = servingOf(merged, {
       at: fields.key_env ? `videos ${row.id}` : `vendors.${row.vendor}`,
       env,
@@ -164,7 +160,7 @@ function servingOf(
   }
 }
 
-/** What a vendor's table says of videos. A key of one maker is never sent to another. */
+/** The video settings of a vendor's table. A key of one maker is never sent to another. */
 function tableOf(
   name: string,
   {
@@ -180,7 +176,7 @@ function tableOf(
 ): Fields {
   const address = video_base_url ?? base_url ?? (video && addressOf(name, 'videos', video))
   if (address === 'unknown')
-    mistakes.push(`vendors.${name}.video_base_url: missing; ${video} alone does not say whose server that is`)
+    mistakes.push(`vendors.${name}.video_base_url: missing; the protocol ${video} is served by many servers`)
   return given({
     protocol: video,
     base_url: address === 'own' ? undefined : address,
@@ -221,7 +217,7 @@ function overrideOf(setting: VideoSetting, mistakes: string[]): VideoOverride {
   }
 }
 
-/** A clip is billed in one way. */
+/** A clip has exactly one kind of rate. */
 function ratesOf(id: string, rates: NonNullable<VideoSetting['rates']>, mistakes: string[]): VideoOverride['rates'] {
   const { per_second, per_second_by_resolution, per_generation, per_million_tokens } = rates
   const ways = [per_second, per_second_by_resolution, per_million_tokens].filter((way) => way !== undefined)

@@ -1,6 +1,6 @@
 /**
- * From a row's rails to chains: who verifies and settles, checked before an offer opens, and kept while the process
- * lives.
+ * Builds the chains of a gateway from its payment methods: who verifies and settles. A chain is checked before its
+ * offers open, and maintained while the process runs.
  */
 import { privateKeyToAddress } from 'viem/accounts'
 import { type EvmChain, evmChain } from '../../adapters/chains/evm/mod.ts'
@@ -19,12 +19,12 @@ import type { EvmPaymentMethod, PaymentMethod, SolanaPaymentMethod } from '../co
 import { StartError } from '../start_error.ts'
 import type { Opening } from './vendors.ts'
 
-/** What wiring asks of a chain beside the port. */
+/** What wiring needs of a chain beside the port. */
 type ServedChain = Chain &
   Pick<EvmChain, 'close'> & { check(at: { now: number }): Promise<CheckResult> } & Partial<
     Pick<LeasedChain, 'renew' | 'release' | 'keys'> & Pick<SolanaChain, 'feePayers'>
   > & {
-    /** Brings what offers need up to date, and looks after payments that are under way. */
+    /** Updates the data that offers contain, and tends to payments in progress. */
     refresh?(at: { now: number }): Promise<void>
   }
 
@@ -36,11 +36,11 @@ type Chaining = Opening & {
   readonly meters?: Pick<Metrics, 'balances'> | undefined
 }
 
-/** A process says that it lives this many times per lease. */
+/** How many times per lease a process renews it. */
 export const RENEWALS = 6
 const REFRESH_EVERY_MS = 2_000
 
-/** Opens chains for the rows of a process; rows that are paid in the very same way share one. */
+/** Opens the chains of a process's gateways; gateways with the same payment method share one. */
 export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chain> {
   const opened = new Map<string, Promise<ServedChain>>()
 
@@ -61,7 +61,7 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
   }
 
   async function open(name: string, paymentMethod: PaymentMethod): Promise<ServedChain> {
-    // Where there is one process only, the next one may take its key at once.
+    // With a single process, its successor may take over the key at once.
     const chain = chainOf(name, paymentMethod, chaining)
     chaining.undo.push(() => chain.close())
     await openChain(name, chain, chaining)
@@ -72,8 +72,8 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
 }
 
 /**
- * Whoever settles, the chain is read by our own node. What only an adapter can judge, a URL or a key, is the operator's
- * to mend.
+ * Whoever settles, the chain is read through our own node. Errors of an adapter, about a URL or a key, are reported to
+ * the operator.
  */
 function chainOf(name: string, paymentMethod: PaymentMethod, chaining: Chaining): ServedChain {
   try {
@@ -94,9 +94,8 @@ function evmPaymentMethod(
   { network, rpcUrl, asset, payTo, domain, settles }: EvmPaymentMethod,
   { isDevnet, storage, workerId, leaseMs }: Chaining,
 ): ServedChain {
-  // An idle local chain makes no blocks, so the clock of its latest one is minutes behind. And anvil never mines a
-  // transaction that
-  // comes while the one before it is being mined: one at a time, each for up to fifty payments, is as fast.
+  // An idle local chain makes no blocks, so its latest one may be minutes old. And anvil never mines a transaction that
+  // arrives while another is being mined: one at a time, each with up to fifty payments, is as fast.
   const row = { network, rpcUrl, asset, payTo, domain, ...(isDevnet && { readAt: 'pending' as const, maxInFlight: 1 }) }
   if (settles.by === 'facilitators')
     return facilitatorChain({ ...row, facilitators: settles.rows, random: randomBytes })
@@ -125,7 +124,7 @@ function solanaPaymentMethod({ network, rpcUrl, asset: mint, payTo, settles }: S
   })
 }
 
-/** Asks a chain every few seconds to bring itself up to date. */
+/** Refreshes a chain every few seconds. */
 function scheduleRefresh(
   gateway: string,
   chain: ServedChain,
@@ -138,7 +137,7 @@ function scheduleRefresh(
   void (async () => {
     while (!stop.signal.aborted) {
       await refresh({ now: clock.now() }).catch((error: Error) =>
-        log.warn('a chain could not be brought up to date', { gateway, error: error.message }),
+        log.warn('refreshing a chain failed', { gateway, error: error.message }),
       )
       tell()
       await clock.wait(REFRESH_EVERY_MS, stop.signal)
@@ -146,7 +145,7 @@ function scheduleRefresh(
   })()
 }
 
-/** What the accounts hold that pay for settlements. */
+/** Balances of the accounts that pay for settlements. */
 function balancesOf(chain: ServedChain): readonly Balance[] {
   const relayers = (chain.keys?.() ?? []).map(({ address, balance }) => ({ unit: 'wei' as const, address, balance }))
   const feePayers = (chain.feePayers?.() ?? []).map(({ address, balance }) => ({
@@ -159,7 +158,7 @@ function balancesOf(chain: ServedChain): readonly Balance[] {
   )
 }
 
-/** Says once for each change which accounts run low, and whether the gateway still sells. */
+/** Logs each change of which accounts run low, and of whether the gateway still sells. */
 export function teller(
   gateway: string,
   chain: Pick<ServedChain, 'keys' | 'feePayers' | 'closed'>,
@@ -174,8 +173,7 @@ export function teller(
     )
     const low = [...relayers, ...feePayers]
     for (const { address, reason } of low)
-      if (!known.has(address))
-        log.alert('an account that pays for settlements holds too little', { gateway, address, reason })
+      if (!known.has(address)) log.alert('an account that pays for settlements is low', { gateway, address, reason })
     known = new Set(low.map(({ address }) => address))
     const closed = chain.closed?.(clock.now())
     const isClosed = closed?.code === 'no_gas'
@@ -189,7 +187,7 @@ export function teller(
   }
 }
 
-/** Keeps hold of a relayer key while the process lives, and tries for a free one while it has none. */
+/** Renews a relayer key while the process runs, and looks for a free one when it has none. */
 async function leaseKey(gateway: string, chain: ServedChain, { log, clock, undo, leaseMs }: Chaining): Promise<void> {
   if (!chain.renew) return
   const stop = new AbortController()
@@ -220,20 +218,20 @@ async function leaseKey(gateway: string, chain: ServedChain, { log, clock, undo,
 }
 
 /**
- * Checks a chain before its offers open. A misconfiguration stops the start; a node that is away is asked again until
- * it answers.
+ * Checks a chain before its offers open. A misconfiguration stops the start; an unreachable node is retried until it
+ * answers.
  */
 async function openChain(gateway: string, chain: ServedChain, { log, clock, undo }: Opening): Promise<void> {
   const first = await chain.check({ now: clock.now() })
   if (first.kind === 'wrong')
     throw new StartError(
-      `Gateway ${gateway} does not fit its chain:\n${first.problems.map((problem) => `  - ${problem}`).join('\n')}`,
+      `Gateway ${gateway} does not match its chain:\n${first.problems.map((problem) => `  - ${problem}`).join('\n')}`,
     )
   if (first.kind === 'ready') {
     for (const warning of first.warnings) log.warn(warning, { gateway })
     return
   }
-  log.warn('a chain cannot be asked yet; its gateway answers 503 until it can', { gateway, reason: first.reason })
+  log.warn('a chain is unreachable; its gateway answers 503 until it responds', { gateway, reason: first.reason })
   const stop = new AbortController()
   undo.push(() => stop.abort())
   void retry()
@@ -245,7 +243,7 @@ async function openChain(gateway: string, chain: ServedChain, { log, clock, undo
       const again = await chain.check({ now: clock.now() })
       if (again.kind === 'ready') return log.info('the chain answers; the gateway is open', { gateway })
       if (again.kind === 'wrong')
-        log.alert('a gateway does not fit its chain and stays closed', { gateway, problems: again.problems })
+        log.alert('a gateway does not match its chain and stays closed', { gateway, problems: again.problems })
     }
   }
 }

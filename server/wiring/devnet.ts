@@ -1,4 +1,4 @@
-/** The embedded default: local chains of every kind, and a gateway on each. Play money all of it. */
+/** The embedded default: a local chain of every kind, and a gateway on each. All of it is test money. */
 import { rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { newestReceipt } from '../../adapters/storage/newest_receipt.ts'
@@ -11,22 +11,22 @@ import type { Opening } from './vendors.ts'
 
 export type LocalSystem = {
   readonly evm: Devnet
-  /** Undefined where this machine has no program for it. */
+  /** Undefined when this machine has no program for it. */
   readonly solana: SolanaDevnet | undefined
   readonly batched: BatchedStandIn
   readonly gateways: readonly GatewayConfig[]
 }
 
 /**
- * Starts the local chains; `undo` stops them. The EVM chain is kept beside a SQLite ledger, the others begin anew with
- * each start.
+ * Starts the local chains; `undo` stops them. The EVM chain is stored beside a SQLite ledger, the others start empty
+ * each time.
  */
 export async function startLocalSystem(config: Config, { log, clock, undo }: Opening): Promise<LocalSystem> {
   const say = (line: string) => log.info(line)
   const evm = await startEvm(config, log)
   undo.push(() => evm.stop())
   const solana = await startSolanaDevnet({ clock, log: say }).catch((error: Error) => {
-    log.warn('there is no local Solana: its program does not run on this machine', { error: error.message })
+    log.warn('no local Solana chain: its program does not run on this machine', { error: error.message })
     return undefined
   })
   undo.push(() => solana?.stop())
@@ -36,11 +36,11 @@ export async function startLocalSystem(config: Config, { log, clock, undo }: Ope
   return { evm, solana, batched, gateways: gatewaysOn(config, { evm, solana, batched }) }
 }
 
-/** What the buyer has put into the batched gateway, in micro-USDC: ten thousand. */
+/** The buyer's deposit in the batched gateway, in micro-USDC: ten thousand USDC. */
 const DEPOSIT = 10_000_000_000n
 
 /**
- * The local chain, and the ledger beside it. Where the chain is behind the ledger, both begin anew: paid must stay
+ * Resets the local chain and the ledger beside it when the chain is behind the ledger, because paid calls must stay
  * paid.
  */
 async function startEvm({ database }: Config, log: Opening['log']): Promise<Devnet> {
@@ -51,7 +51,7 @@ async function startEvm({ database }: Config, log: Opening['log']): Promise<Devn
   const devnet = await startDevnet({ dir, log: say })
   const newest = newestReceipt(path)
   if (!newest || (await isKnown(devnet.rpcUrl, newest.transaction))) return devnet
-  log.warn('the local chain is behind the ledger: both were reset, and all play money with them', {
+  log.warn('the local chain is behind the ledger: both were reset, including all test money', {
     missing: newest.transaction,
   })
   await devnet.stop()
@@ -67,7 +67,7 @@ async function isKnown(rpcUrl: string, transaction: string): Promise<boolean> {
   return result !== null && result !== undefined
 }
 
-/** One for each way of being paid, the plain one first: the others listen on the ports behind it. */
+/** One gateway per payment method, the plain one first; the others listen on the following ports. */
 function gatewaysOn(
   { port }: Config,
   { evm, solana, batched }: Omit<LocalSystem, 'gateways'>,

@@ -1,4 +1,4 @@
-/** From configuration to ports, per gateway. Only the files of this folder name concrete adapters. */
+/** Builds the ports of every gateway from the configuration. Only the files of this folder name concrete adapters. */
 import { randomBytes, systemClock } from '../../adapters/local.ts'
 import { diskObjects } from '../../adapters/objects/disk.ts'
 import { memoryObjects } from '../../adapters/objects/memory.ts'
@@ -48,14 +48,14 @@ export type Wired = {
   readonly clock: Clock
   readonly workerId: string
   readonly devnet: LocalSystem | undefined
-  /** Where somebody may read them: with an operator's token. */
+  /** Present when an operator's token allows access to them. */
   readonly metrics: Metrics | undefined
-  /** Waits for work that no request waits for, at most `ms`. Resolves with how many pieces were left. */
+  /** Waits at most `ms` for background work. Resolves with the number of unfinished pieces. */
   drain(ms: number): Promise<number>
   close(): Promise<void>
 }
 
-/** Builds everything that the configuration names. Throws StartError; then nothing is left running. */
+/** Builds everything that the configuration names. Throws StartError, with nothing left running. */
 export async function wire(config: Config, log: ServerLog): Promise<Wired> {
   const undo: (() => unknown)[] = []
   const close = async () => {
@@ -81,7 +81,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   }
   const isDevnet = config.gateways.length === 0
   const devnet = isDevnet
-    ? await orRefuse('No gateway is named in the configuration, and the local chains do not start', () =>
+    ? await orRefuse('The configuration has no gateway, and the local chains do not start', () =>
         startLocalSystem(config, { log, clock: systemClock, undo }),
       )
     : undefined
@@ -138,7 +138,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     const chain = shared ? timely(await chainOf(row), shared) : await chainOf(row)
     const offered = affordable(vendors, row, { isDevnet })
     if (vendors.phone && !offered.phone)
-      log.info('nobody is called and no number is rented for play money: this gateway answers 503 there', {
+      log.info('phone calls and numbers are not sold for test money: this gateway answers 503 to them', {
         gateway: row.name,
       })
     const ports = {
@@ -170,11 +170,14 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const served = new Set(gateways.flatMap(({ config }) => (config.retired ? [] : [config.name])))
   const left = (await storage.unsettled(Number.MAX_SAFE_INTEGER, 100)).filter(({ gateway }) => !served.has(gateway))
   if (left.length > 0)
-    log.alert('payments of gateways that are served no more are in doubt; serve them until nothing is left', {
-      gateways: [...new Set(left.map(({ gateway }) => gateway))],
-      calls: left.map(({ id }) => id),
-    })
-  // Loading it takes a third of a second, which the first buyer should not wait.
+    log.alert(
+      'payments of removed gateways are in doubt; configure these gateways again until no payment is in doubt',
+      {
+        gateways: [...new Set(left.map(({ gateway }) => gateway))],
+        calls: left.map(({ id }) => id),
+      },
+    )
+  // Loading takes a third of a second, which the first buyer should not have to wait.
   const isCounted = fullCatalog.chat.all.some((row) => row.billing.mode === 'paid' && vendors.chat(row) !== undefined)
   if (isCounted)
     warmTokenizer().catch((error: Error) => log.warn('the tokenizer could not be loaded', { error: error.message }))
@@ -182,10 +185,10 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
 
   function background(work: Promise<unknown>): void {
     pending.add(work)
-    // Whoever watches storage has told of an outage: it is not told again for each piece of work.
+    // The storage observer has reported the outage, so each piece of work does not report it again.
     const tell = (error: Error) =>
       error instanceof DatabaseError
-        ? log.warn('background work failed for its storage', { error: error.message })
+        ? log.warn('background work failed because of a storage error', { error: error.message })
         : log.alert('background work failed', { error: error.stack })
     work.catch(tell).finally(() => pending.delete(work))
   }
@@ -218,13 +221,14 @@ function gatewaySettings(
     networks: row.paymentMethods.flatMap((paymentMethod) =>
       paymentMethod.kind === 'batched' ? paymentMethod.networks : [paymentMethod.network],
     ),
-    // Contract 1.27: the Solana gateway says in its 402 that the payment could not be verified.
+    // Contract 1.27: the Solana gateway reports in its 402 that the payment could not be verified.
     unverifiable: row.paymentMethods.some(({ kind }) => kind === 'solana') ? (402 as const) : (503 as const),
     workerId,
     maxBody: config.maxBody,
     maxUpload: config.maxUpload,
     maxBodies: config.bodyMemory,
-    // Dead bodies would stay in memory until there are far more of them; this takes 10 to 100 ms for each 32 MiB.
+    // Otherwise dead bodies would stay in memory until there are many more of them; this takes 10 to 100 ms for each 32
+    // MiB.
     onBodiesFreed: () => void setImmediate(() => Bun.gc(true)),
     unpaidCharacters: config.unpaidCharacters,
     bareV1: config.bareV1,
@@ -243,21 +247,20 @@ function gatewaySettings(
   }
 }
 
-/** The models that a row sells. One that it names and nobody has is the operator's slip. */
+/** The models that a gateway sells. An unknown model in its list is a configuration error. */
 function catalogOf({ name, catalog: named }: GatewayConfig, full: Catalog): Catalog {
   if (named === 'full') return full
   if (named === 'small') return narrowed(full, [...SMALL, ...smallOf(full)])
   const stray = named.find((id) => !hasModel(full, id))
-  if (stray !== undefined)
-    throw new StartError(`Gateway ${name}: catalog names ${stray}, which is no model of the catalog`)
+  if (stray !== undefined) throw new StartError(`Gateway ${name}: catalog names ${stray}, which is not in the catalog`)
   return narrowed(full, named)
 }
 
-/** No vendor is given up before its own time is over. */
+/** No vendor call may time out before its own limit. */
 const longestSubmit = ({ videos }: Config): number =>
   Math.max(SUBMIT_TIMEOUT_MS, ...[...videos.servings.values()].map(({ timeoutMs }) => timeoutMs))
 
-/** The time of the database, asked for several times in a lease. What cannot be asked at the start is asked soon. */
+/** The database time, measured several times per lease. When the first measurement fails, it is soon repeated. */
 async function databaseClock(
   ask: () => Promise<number>,
   { log, undo, leaseMs }: { log: ServerLog; undo: (() => unknown)[]; leaseMs: number },
@@ -271,7 +274,7 @@ async function databaseClock(
   })
   const stop = new AbortController()
   undo.push(() => stop.abort())
-  // The first one waits for the connection, the second one does not.
+  // The first measurement includes the connection, the second does not.
   await clock.measure()
   await clock.measure()
   void (async () => {
@@ -283,9 +286,7 @@ async function databaseClock(
   return clock
 }
 
-/**
- * The same chain, which sells nothing while the time is not known well enough. What was sold is settled all the same.
- */
+/** The same chain, which sells nothing while the clock cannot be trusted. Earlier sales are settled all the same. */
 export function timely(chain: Chain, clock: Pick<SharedClock, 'trouble'>): Chain {
   return {
     ...chain,
@@ -297,7 +298,7 @@ export function timely(chain: Chain, clock: Pick<SharedClock, 'trouble'>): Chain
   }
 }
 
-/** A database on another machine must answer before anything is sold. */
+/** A remote database must answer before anything is sold. */
 async function openStorage({ database }: Config): Promise<Storage> {
   if (database.kind === 'memory') return memoryStorage()
   if (database.kind === 'sqlite') return sqliteStorage(database.path)
@@ -309,7 +310,7 @@ async function openStorage({ database }: Config): Promise<Storage> {
   return storage
 }
 
-/** Opens the store and writes to it once: one that cannot be written to would be found out by the first buyer. */
+/** Opens the object store and writes to it once; otherwise the first buyer would discover that it is read-only. */
 async function openObjects({ objects }: Config): Promise<Objects> {
   const store = objectsOf(objects)
   await store.put('start/probe', new Uint8Array([0]), 'application/octet-stream')
@@ -321,7 +322,7 @@ function objectsOf(objects: Config['objects']): Objects {
   return objects.kind === 'file' ? diskObjects(objects.dir) : s3Objects(s3FromUrl(objects.url, objects.env))
 }
 
-/** Runs a step of the start; what fails is the operator's to mend, so it is said in one line that names the setting. */
+/** Runs a step of the start. Its error becomes one line for the operator that names the setting. */
 async function orRefuse<T>(setting: string, step: () => T | Promise<T>): Promise<T> {
   try {
     return await step()

@@ -1,4 +1,4 @@
-/** From configuration to the providers that serve whole products. All gateways of a process share them. */
+/** Builds the providers that serve whole products from the configuration. All gateways of a process share them. */
 import { cdpBearer } from '../../adapters/chains/facilitator/cdp_auth.ts'
 import { randomBytes } from '../../adapters/local.ts'
 import { cachedMarket } from '../../adapters/providers/lib/market_cache.ts'
@@ -30,7 +30,7 @@ type Wiring = {
   readonly log: Log
   readonly timed: Timed
   readonly isDevnet: boolean
-  /** Steps of the stop, the last one first. */
+  /** Shutdown steps, run in reverse order. */
   readonly undo: (() => unknown)[]
   readonly nodes: RpcNodes
 }
@@ -67,7 +67,7 @@ export function serviceVendors(
         .flatMap((product) => Object.entries(one(product))),
     ),
     ...(search && { search: others.reduce(firstOf, search) }),
-    // A price feed blocks whoever asks it often, so one cache stands before it.
+    // Price feeds block frequent callers, so one cache is shared.
     ...(market && { market: isSample ? market : cachedMarket(market, { clock, log }) }),
     ...rpcVendor(),
     ...Object.fromEntries([...declared].map(([kind, rows]) => [kind, rowVendors(kind as Service, rows)])),
@@ -79,7 +79,7 @@ export function serviceVendors(
     return vendorsByRow(speaking, (choice) => built(product, [choice]).at(0))
   }
 
-  /** The nodes of gateways count as well, so they are known here only. */
+  /** The nodes of gateways are included, and only known here. */
   function rpcVendor(): Pick<Vendors, 'rpc'> {
     const choices = candidatesFor('rpc').map((each) => ({ ...each, settings: { rpc: nodes } }))
     const [rpc] = Object.keys(nodes).length > 0 ? built('rpc', choices) : []
@@ -87,12 +87,12 @@ export function serviceVendors(
   }
 }
 
-/** Products that are more than one provider. */
+/** Products that consist of more than one provider. */
 const COMPOSED: readonly Service[] = ['search', 'market', 'rpc']
 
 function tellWhatIsOff(services: Services, log: Log): void {
   const missing = offByDefault(services)
-  if (missing.length > 0) log.info('off: not for sale here, and their paths answer 503', { missing })
+  if (missing.length > 0) log.info('off: these products are not configured, and their paths answer 503', { missing })
 }
 
 function warnOfSamples({ services }: Services, log: Log): void {
@@ -102,7 +102,7 @@ function warnOfSamples({ services }: Services, log: Log): void {
   if (made.length > 0) log.warn('samples are sold for real money', { made })
 }
 
-/** A row, as far as its vendor goes. */
+/** The vendor of a row. */
 type VendorName = { readonly id: string; readonly vendor: string }
 
 type RowServices = {
@@ -113,7 +113,7 @@ type RowServices = {
   readonly log: Log
 }
 
-/** A row is served by the provider that it names; on devnet the demo makes what those that are not set up would. */
+/** A row is served by the provider that it names; on devnet the demo replaces providers that are not configured. */
 function vendorsByRow<Vendor>(
   { product, rows, choices, isDevnet, log }: RowServices,
   build: (choice: Choice) => Vendor | undefined,
@@ -122,7 +122,7 @@ function vendorsByRow<Vendor>(
   const demo = choices.find(({ offer }) => offer.isOnDevnet)?.by ?? ''
   const missing = new Set(rows.map(({ vendor }) => vendor).filter((vendor) => !byName.get(vendor)))
   for (const vendor of isDevnet ? [] : missing)
-    log.info(`${product} models are not for sale: their vendor is not set up`, {
+    log.info(`${product} models are off: their vendor is not configured`, {
       vendor,
       setting: neededFor(product, vendor) ?? `another vendor in [[${product}]]`,
     })
@@ -132,8 +132,8 @@ function vendorsByRow<Vendor>(
 }
 
 /**
- * What a row may sell. For play money nobody is rung and no number is rented, but on devnet, where the operator alone
- * can buy; and a deposit needs a transfer of its own.
+ * The vendors that a gateway may use. Test money buys no phone calls and no numbers, except on devnet, where only the
+ * operator can buy; deposits need a plain transfer on an EVM chain.
  */
 export function affordable(
   vendors: Vendors,
@@ -151,7 +151,9 @@ export function affordable(
   }
 }
 
-/** Says why deposits are off although a bridge is set: it takes them on networks that no gateway is paid on. */
+/**
+ * Logs why deposits are off although a bridge is configured: it accepts none of the networks that gateways are paid on.
+ */
 export function tellWhyNoDeposits(
   { bridge }: Pick<Vendors, 'bridge'>,
   gateways: readonly Pick<GatewayConfig, 'name' | 'paymentMethods'>[],
@@ -162,7 +164,7 @@ export function tellWhyNoDeposits(
     paymentMethods.flatMap((method) => (method.kind === 'evm' ? [method.network] : [])),
   )
   if (paidOn.some((network) => bridge.networks.includes(network))) return
-  log.warn('off: Polymarket funding, because its bridge takes no deposits on the networks that gateways are paid on', {
+  log.warn('off: Polymarket funding, because its bridge accepts no deposits on the networks of the gateways', {
     bridge: bridge.networks,
     gateways: [...new Set(paidOn)],
   })

@@ -1,4 +1,4 @@
-/** From configuration to vendors: who makes, answers and finds what is sold. All gateways of a process share them. */
+/** Builds the model vendors from the configuration. All gateways of a process share them. */
 import { mediaFetcher, mediaStreamer } from '../../adapters/http/media_download.ts'
 import type { ModelKind, ModelPorts, Models } from '../../adapters/providers/manifest.ts'
 import { pictureResizer } from '../../adapters/providers/lib/resize.ts'
@@ -10,7 +10,7 @@ import { serviceVendors } from './services.ts'
 import type { ServerLog } from '../log.ts'
 import type { Timed } from '../metrics.ts'
 
-/** `undo` are steps of the stop, the last one first. */
+/** `undo` are the shutdown steps, run in reverse order. */
 export type Opening = { readonly log: ServerLog; readonly clock: Clock; readonly undo: (() => unknown)[] }
 type Vending = Opening & { readonly timed: Timed; readonly isDevnet: boolean; readonly nodes: RpcNodes }
 type Counting = { countTokens(text: string): Promise<number> }
@@ -29,14 +29,14 @@ export function vendorsOf(config: Config, vending: Vending & Counting): Vendors 
   }
 }
 
-/** How a row is served: a protocol with its settings, and the rest of what the protocol is made from. */
+/** How a row is served: a protocol with its settings, and further input of the protocol. */
 type Served<Kind extends ModelKind> = { readonly protocol: string; readonly baseUrl: string | undefined } & Omit<
   Models[Kind]['config'],
   'baseUrl' | 'maker' | 'clock' | 'log'
 >
 type Row = { readonly id: string; readonly maker: string; readonly vendor: string }
 
-/** Makes the vendors of rows. Rows that are served alike share one, and all of a kind share its demo. */
+/** Creates the vendors of rows. Rows with equal settings share one, and all rows of a kind share its demo. */
 function builderOf<Kind extends ModelKind>(
   kind: Kind,
   { log, clock, undo, timed, countTokens }: Vending & Counting,
@@ -59,7 +59,7 @@ function builderOf<Kind extends ModelKind>(
     return vendor
   }
 
-  /** The demo, for rows that nobody is configured for. */
+  /** The demo, for rows without a configured vendor. */
   function standIn(row: Row): Models[Kind]['vendor'] | undefined {
     const [name, { standsInFor = row.vendor }] = demo ?? ['', {}]
     if (!demo || standsInFor !== row.vendor) return undefined
@@ -67,7 +67,7 @@ function builderOf<Kind extends ModelKind>(
   }
 }
 
-/** Tells of rows whose buyers would pay real money for the demo. */
+/** Warns of rows whose buyers would pay real money for the demo. */
 function warnOfDemo(
   kind: ModelKind,
   rows: readonly string[],
@@ -80,9 +80,7 @@ function warnOfDemo(
   }
 }
 
-/**
- * A row is served as the operator configured it; on devnet the demo draws the rest, elsewhere the rest is not for sale.
- */
+/** Rows are served as configured. On devnet the demo serves the rest; elsewhere the rest is unavailable. */
 function imageVendors({ images }: Config, vending: Vending & Counting): Vendors['images'] {
   const { log, isDevnet } = vending
   const { build, standIn } = builderOf('images', vending)
@@ -114,9 +112,8 @@ function chatVendors({ chat }: Config, vending: Vending & Counting): Vendors['ch
 }
 
 /**
- * A job is looked for where it was submitted: a row that names another vendor than its own means that one. On devnet
- * the demo films what nobody is configured for; it does not stand in for rows of family f, whose maker has shut its
- * videos down.
+ * A job is polled at the vendor that accepted it: a row with another vendor than its own selects that vendor. On devnet
+ * the demo serves rows without a configured vendor, except those of family f, whose maker has shut down its videos.
  */
 function videoVendors({ videos, trustedHosts }: Config, vending: Vending & Counting): NonNullable<Vendors['video']> {
   const { log, isDevnet } = vending

@@ -31,14 +31,14 @@ test('each change is told once', () => {
   state.keys = [low, { address: '0xb', kind: 'serving', reason: '' }]
   tell()
   tell()
-  expect(alerts()).toEqual([['alert', 'an account that pays for settlements holds too little', '0xa']])
+  expect(alerts()).toEqual([['alert', 'an account that pays for settlements is low', '0xa']])
   state.keys = [low, { ...low, address: '0xb' }]
   state.closed = { code: 'no_gas', reason: 'all are empty' }
   tell()
   state.closed = { code: 'no_gas', reason: 'all are emptier' }
   tell()
   expect(alerts()).toEqual([
-    ['alert', 'an account that pays for settlements holds too little', '0xb'],
+    ['alert', 'an account that pays for settlements is low', '0xb'],
     ['alert', 'the gateway has stopped selling', undefined],
   ])
   state.keys = [low, { address: '0xb', kind: 'serving', reason: '' }]

@@ -204,7 +204,7 @@ describe('a start that cannot succeed says why in one go, exits with 1 and leave
     const { code, err } = await farebox(freshDir(), { FAREBOX_CONFIG: 'elsewhere.toml' }).exited
     expect({ code, err }).toEqual({
       code: 1,
-      err: 'Farebox cannot start. The configuration has these errors:\n  - FAREBOX_CONFIG: there is no file at elsewhere.toml\n',
+      err: 'Farebox cannot start. The configuration has these errors:\n  - FAREBOX_CONFIG: no file at elsewhere.toml\n',
     })
   })
 })

@@ -1,6 +1,6 @@
 /**
- * A Solana in memory: accounts, slots, blockhashes and what has landed, as each of the three commitments sees them.
- * Nothing is kept.
+ * A Solana chain in memory: accounts, slots, blockhashes and landed transactions, as seen at each of the three
+ * commitments. Nothing is persisted.
  */
 import { createHash } from 'node:crypto'
 import {
@@ -20,14 +20,14 @@ import { failure, isSigned, type Message, type Outcome, outcomeOf, type Parsed, 
 export const SLOT_MS = 400
 /** A transaction may land while its blockhash is at most this many slots old. */
 export const BLOCKHASH_LIFE = 150
-/** What is finalized is this many slots older than what is confirmed. */
+/** How many slots finalized is behind confirmed. */
 export const ROOT_DEPTH = 31
 export const SLOTS_PER_EPOCH = 432_000
-/** Slots without a block in the life of the chain, so that a height is never mistaken for a slot. */
+/** Skipped slots, so that a block height is never mistaken for a slot. */
 const SKIPPED = 11_000_000
-/** The oldest state that anybody may ask for is this many slots old: finalized, with a great lag. */
+/** Age in slots of the oldest state that can be requested: finalized, with a large lag. */
 const FIRST_SLOT_OFFSET = 200
-/** Transactions that are remembered when they are older than that: about 8 KB of memory each. */
+/** Transactions that are remembered beyond that age: about 8 KB of memory each. */
 const MAX_TRANSACTIONS = 5_000
 
 const CLOCK = address('SysvarC1ock11111111111111111111111111111111')
@@ -36,8 +36,8 @@ const SYSVARS = address('Sysvar1111111111111111111111111111111111111')
 export type Commitment = 'processed' | 'confirmed' | 'finalized'
 
 /**
- * A transaction in a block: also one that failed there, for which its fee was taken. Holdings are by index of its
- * account keys.
+ * A transaction in a block, including one that failed there and paid its fee. Balances are by index of its account
+ * keys.
  */
 export type Landed = Outcome & {
   readonly signature: string
@@ -52,49 +52,50 @@ export type Landed = Outcome & {
 export type Simulating = {
   readonly slot: number
   readonly sigVerify: boolean
-  /** As if signed over the newest blockhash. */ readonly isRenewed?: boolean
+  /** Run as if signed over the newest blockhash. */
+  readonly isRenewed?: boolean
 }
 
 export type SolanaLedger = {
   /** The chain's own time in milliseconds. A slot begins every 400 ms. */
   now(): number
-  /** Moves the time; throws where it would go back. */
+  /** Advances the time; throws when it would go back. */
   setTime(ms: number): void
-  /** The newest slot there is. What has been under way long enough has landed when this returns. */
+  /** The newest slot. Transactions that are due have landed when this returns. */
   tip(): number
-  /** The newest slot of a commitment, as the node sees it: older than the truth while it is behind. */
+  /** The newest slot of a commitment, as the node sees it: lower than the real one while it is behind. */
   slotOf(commitment: Commitment): number
   timeOf(slot: number): number
   heightOf(slot: number): number
   blockhashOf(slot: number): string
-  /** The slot of a blockhash that is known and alive at `slot`. */
+  /** The slot of a blockhash that is known and valid at `slot`. */
   slotOfBlockhash(blockhash: string, slot: number): number | undefined
   account(address: Address, slot: number): EncodedAccount | undefined
   accountsOf(program: Address, slot: number): readonly EncodedAccount[]
-  /** What the node has seen land, at any commitment. */
+  /** Landed transactions as the node sees them, at any commitment. */
   find(signature: string): Landed | undefined
-  /** What has truly landed. */
+  /** Transactions that have really landed. */
   landed(signature: string): Landed | undefined
   /** Newest first. */
   history(): readonly Landed[]
   simulate(parsed: Parsed, how: Simulating): Outcome
   /**
-   * Lands now, or later if `delay` says so; or never, and nobody is told: an expired blockhash, a bad signature, a fee
-   * payer without money.
+   * Lands the transaction now, or later with `delay`. It silently never lands when its blockhash has expired, a
+   * signature is wrong, or the fee payer has no money.
    */
   submit(parsed: Parsed): void
   rentFor(bytes: number): bigint
-  /** Overwrites an account, as if it had always been so. */
+  /** Overwrites an account at every commitment. */
   put(account: EncodedAccount): void
-  /** Slots by which confirmed is behind processed; 0 at first. */
+  /** Slots that confirmed is behind processed; initially 0. */
   setLag(slots: number): void
-  /** Slots that a transaction is on its way; 0 at first. */
+  /** Slots between sending and landing; initially 0. */
   setDelay(slots: number): void
-  /** Forgets whatever is not confirmed, transactions and blockhashes; returns the signatures. */
+  /** Drops everything that is not confirmed, transactions and blockhashes; returns the signatures. */
   fork(): readonly string[]
-  /** Remembers the chain as it is; the next slot begins. */
+  /** Marks the current state; the next slot begins. */
   mark(): void
-  /** Shows the chain as it was at the mark, or as it is. */
+  /** Shows the chain as it was at the mark, or as it is now. */
   rewind(on: boolean): void
 }
 
@@ -102,12 +103,11 @@ type Change = { readonly slot: number; readonly address: Address; readonly befor
 
 export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
   const svm = new LiteSVM().withBlockhashCheck(false).withTransactionHistory(0n)
-  const first = Number(svm.getClock().slot) + FIRST_SLOT_OFFSET // the programs stand since litesvm's own first slot
+  const first = Number(svm.getClock().slot) + FIRST_SLOT_OFFSET // the programs exist since litesvm's own first slot
   const startedAt = clock.now()
   const landed = new Map<string, Landed>()
   /**
-   * The same by their messages: with another signature of the fee payer, or before he has signed, it is the same
-   * transaction.
+   * The same by message: with another signature of the fee payer, or before it has signed, it is the same transaction.
    */
   const ran = new Map<string, Landed>()
   const forks: number[] = []
@@ -134,10 +134,7 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
     return commitment === 'confirmed' ? seen - lag : seen - lag - ROOT_DEPTH
   }
 
-  /**
-   * Its last eight bytes are the slot, the others tell forks apart, and this chain from the one that another start
-   * began.
-   */
+  /** The last eight bytes are the slot; the others distinguish forks, and this chain from that of another start. */
   function blockhashOf(slot: number): string {
     const fork = forks.filter((at) => at < slot).length
     const hash = createHash('sha256').update(`block ${slot} of fork ${fork} since ${startedAt}`).digest()
@@ -163,12 +160,12 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
     return next ? next.before : current(address)
   }
 
-  /** They are in the order of their slots, and mostly the newest are asked for. */
+  /** Ordered by slot; mostly the newest are requested. */
   function changesAfter(slot: number): readonly Change[] {
     return changes.slice(changes.findLastIndex((change) => change.slot <= slot) + 1)
   }
 
-  /** No transaction writes it: each block has its own. */
+  /** Not written by transactions: each block has its own. */
   function clockAt(slot: number): EncodedAccount {
     const [data, epoch] = [Buffer.alloc(40), BigInt(Math.floor(slot / SLOTS_PER_EPOCH))]
     const fields = [BigInt(slot), 0n, epoch, epoch + 1n, BigInt(Math.floor(timeOf(slot) / 1000))]
@@ -176,7 +173,7 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
     return { ...walletAccount(CLOCK, 1_169_280n), data: Uint8Array.from(data), space: 40n, programAddress: SYSVARS }
   }
 
-  /** Puts the accounts back to what they were at a slot; returns what they were put back from. */
+  /** Restores the accounts of a slot; returns the replaced ones. */
   function unwind(slot: number): readonly (readonly [Address, EncodedAccount | undefined])[] {
     const touched = [...new Set(changesAfter(slot).map((change) => change.address))]
     const previous = touched.map((address) => [address, current(address)] as const)
@@ -188,7 +185,7 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
     svm.setAccount(account ?? walletAccount(address, 0n))
   }
 
-  /** What a block would refuse without running it. */
+  /** The reason why a block would refuse it without running it. */
   function refusalOf({ message, wire }: Parsed, slot: number): TransactionError | undefined {
     if (slotOfBlockhash(message.blockhash, slot) === undefined) return 'BlockhashNotFound'
     const twin = ran.get(signedIn(wire))
@@ -210,7 +207,7 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
     const { keys, instructions } = parsed.message
     const called = new Set(instructions.map(({ programIdIndex }) => programIdIndex))
     const snapshot = () =>
-      // a program's code is long to copy
+      // programs are large to copy
       keys.map((key, i) => (called.has(i) ? walletAccount(key, svm.getBalance(key) ?? 0n) : current(key)))
     const before = snapshot()
     const outcome = run(parsed, slot, (transaction) => svm.sendTransaction(transaction))
@@ -236,7 +233,9 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
     forget()
   }
 
-  /** A transaction is known for as long as its blockhash lives, however many there are: else it would land twice. */
+  /**
+   * A transaction is remembered while its blockhash is valid, however many there are; otherwise it could land twice.
+   */
   function forget(): void {
     const past = Math.min(newest, marked) - FIRST_SLOT_OFFSET
     for (const [signature, { slot }] of landed) {

@@ -1,7 +1,7 @@
 /**
- * The embedded Solana: a chain in this process that a public x402 client cannot tell from Solana's devnet (genesis,
- * mint), with a fee payer, a seller whose account is open, and a buyer with money. All of it is play money, of keys
- * that anybody can derive, and ends with the process.
+ * The embedded Solana: a chain in this process that public x402 clients cannot distinguish from Solana's devnet
+ * (genesis, mint), with a fee payer, a seller with a token account, and a funded buyer. All of it is test money under
+ * keys that anybody can derive, and ends with the process.
  */
 import { optional } from '../../../core/lib/optional.ts'
 import { createHash } from 'node:crypto'
@@ -9,17 +9,17 @@ import { createKeyPairSignerFromPrivateKeyBytes, getBase58Decoder } from '@solan
 import type { Clock } from '../../../core/mod.ts'
 
 export const SOLANA_DEVNET = 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1'
-/** What the buyer gets at each start, in base units: 10,000 USDC. */
+/** Funds of the buyer at each start, in base units: 10,000 USDC. */
 export const SOLANA_BUYER_FUNDS = 10_000_000_000n
 
 export type SolanaDevnet = {
   readonly network: typeof SOLANA_DEVNET
-  /** Changes with every start, unless a port was given. */
+  /** Changes with every start, unless a port is configured. */
   readonly rpcUrl: string
   readonly mint: string
-  /** A wallet, whose token account is open. */
+  /** A wallet with a token account. */
   readonly payTo: string
-  /** The 64 bytes of a key pair in base58, as wallets export them. It has SOL for fees. */
+  /** The 64 bytes of a key pair in base58, as wallets export them. Funded with SOL for fees. */
   readonly feePayerKey: string
   readonly buyer: { readonly address: string; readonly privateKey: string }
   stop(): Promise<void>
@@ -34,9 +34,7 @@ export type SolanaDevnetOptions = {
 /** A hundred million payments. */
 const FEE_PAYER_LAMPORTS = 1_000_000_000_000n
 
-/**
- * Starts the chain anew: nothing of an older one is known to it. Throws where litesvm has no program for this platform.
- */
+/** Starts a new, empty chain. Throws when litesvm has no program for this platform. */
 export async function startSolanaDevnet({
   clock,
   port = 0,
@@ -44,7 +42,7 @@ export async function startSolanaDevnet({
 }: SolanaDevnetOptions): Promise<SolanaDevnet> {
   const [{ solanaNode }, { MINT }] = await optional('litesvm', 'the local Solana', () =>
     Promise.all([import('./node.ts'), import('./tokens.ts')]),
-  ) // a tenth of a second that others need not wait
+  ) // takes a tenth of a second, so it is loaded on demand
   const [feePayer, seller, buyer] = await Promise.all([keyOf('fee payer'), keyOf('seller'), keyOf('buyer')])
   const node = await solanaNode({ clock, port })
   node.setLag(1)

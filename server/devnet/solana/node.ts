@@ -1,7 +1,7 @@
 /**
- * A Solana node on loopback, for the local chain and for tests: JSON-RPC over a ledger in memory, and hands on the
- * world around it. It keeps nothing. Its slots follow the clock it is given: under a clock that stands still, only
- * `advance` and `setTime` make new ones.
+ * A Solana node on loopback, for the local chain and for tests: JSON-RPC over a ledger in memory, with controls over
+ * the chain. Nothing is persisted. Slots follow the given clock: with a stopped clock, only `advance` and `setTime`
+ * make new ones.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -16,7 +16,7 @@ import { parse, type Parsed } from './transaction.ts'
 import { LAST_EPOCH } from './views.ts'
 
 export type Transfer = { readonly from: string; readonly to: string; readonly value: bigint }
-/** What a lie is told about: the true result, and the call's parameters. It may throw an RpcError. */
+/** Replaces a result: gets the true result and the call's parameters, and may throw an RpcError. */
 export type FakeReply = (truth: unknown, params: readonly unknown[]) => unknown
 
 export type Outage = boolean | 'busy' | 'silent'
@@ -25,71 +25,71 @@ export type SolanaNode = {
   readonly url: string
   stop(): Promise<void>
 
-  // ── money; all of it is as if it had always been so, at every commitment ──
+  // ── money; changes apply at every commitment ──
 
-  /** Gives an owner exactly this much USDC, in a token account that is opened where missing. */
+  /** Sets an owner's USDC balance, and opens the token account if necessary. */
   fund(owner: string, baseUnits: bigint): Promise<void>
-  /** Opens an owner's token account, empty; leaves one that is there. */
+  /** Opens an empty token account for an owner; does nothing if it exists. */
   openAccount(owner: string): Promise<void>
-  /** Ends an owner's token account and what is in it. */
+  /** Deletes an owner's token account with its balance. */
   closeAccount(owner: string): Promise<void>
   /** Freezes an owner's token account, as the issuer can: no transfer from or to it succeeds. */
   freeze(owner: string): Promise<void>
-  /** Gives an address lamports: 1 SOL unless told. */
+  /** Adds lamports to an address: by default 1 SOL. */
   airdropSol(to: string, lamports?: bigint): void
-  /** USDC of an owner in base units, by the newest state; 0 without an account. */
+  /** An owner's USDC in base units, in the newest state; 0 without an account. */
   balanceOf(owner: string): Promise<bigint>
   lamportsOf(address: string): bigint
-  /** USDC that a transaction moved, between owners; empty when it failed, or never landed. */
+  /** USDC that a transaction moved, by owner; empty when it failed or never landed. */
   transfersIn(signature: string): readonly Transfer[]
-  /** The fate of a transaction by the newest state, whatever the node says. */
+  /** The outcome of a transaction in the newest state, whatever the node reports. */
   landed(signature: string): Landed | undefined
 
   // ── time ──
 
   /** The chain's time in milliseconds. */
   now(): number
-  /** Lets this many slots of 400 ms pass. */
+  /** Advances by this many slots of 400 ms. */
   advance(slots: number): void
-  /** Throws where time would go back. */
+  /** Throws when time would go back. */
   setTime(ms: number): void
-  /** As the node sees it; the newest unless told. */
+  /** As the node sees it; by default the newest. */
   slot(commitment?: Commitment): number
-  /** Slots by which confirmed is behind processed; 0 until told. Finalized is always 31 behind confirmed. */
+  /** Slots that confirmed is behind processed; initially 0. Finalized is always 31 behind confirmed. */
   setLag(slots: number): void
-  /** Slots that a transaction is on its way until it lands, if its blockhash is then alive; 0 until told. */
+  /** Slots until a transaction lands, if its blockhash is still valid then; initially 0. */
   setDelay(slots: number): void
 
   // ── trouble ──
 
-  /** How many calls, each of a batch, have reached the node; of one method, or of all. */
+  /** Number of calls that have reached the node, counting each call of a batch; of one method, or of all. */
   reads(method?: string): number
-  /** Requests are cut off, or answered with 429, or left without an answer. */
+  /** Requests are disconnected, refused with 429, or never answered. */
   outage(how: Outage): void
   /**
-   * Until `heal`: sends vanish before they arrive, or arrive while their answers and all statuses vanish, or are
-   * answered and never land. Resolves when one has.
+   * Until `heal`: sends are lost before they arrive, or arrive while their replies and all statuses are lost, or are
+   * accepted and never land. Resolves when one was lost.
    */
   drop(what: 'sends' | 'answers' | 'landings'): Promise<void>
   recover(): void
   /**
-   * Remembers the chain as it is, and begins the next slot; `rewind(true)` shows it so again, as a node that is behind
-   * does.
+   * Marks the current state and begins the next slot; `rewind(true)` shows the marked state again, as a node that is
+   * behind does.
    */
   mark(): void
   rewind(on: boolean): void
   /**
-   * Another fork wins: whatever was processed and not confirmed never happened. Needs a lag. Returns the signatures
-   * that are gone.
+   * Switches to another fork: transactions that were processed and not confirmed never happened. Requires a lag.
+   * Returns their signatures.
    */
   fork(): readonly string[]
-  /** From now on a method answers what the lie makes of the truth; without one, the truth again. */
+  /** Replaces the results of a method from now on; without a replacement, restores it. */
   fakeReply(method: string, make?: FakeReply): void
 }
 
 export type SolanaNodeOptions = {
   readonly clock: Pick<Clock, 'now'>
-  /** Loopback port; 0, the default, takes a free one. */
+  /** Loopback port; by default 0, a free one. */
   readonly port?: number
 }
 
@@ -100,12 +100,12 @@ type Call = {
   readonly params?: readonly unknown[]
 }
 
-/** As public nodes: larger requests are answered 413. */
+/** As on public nodes: larger requests are refused with 413. */
 const MAX_BODY = 50 * 1024
 const SOL = 1_000_000_000n
 const RECEIPTS = ['getSignatureStatuses', 'getTransaction', 'getSignaturesForAddress']
 
-/** Starts a node with the USDC mint in place and a faucet. Resolves when it answers. */
+/** Starts a node with the USDC mint and a faucet. Resolves when it answers. */
 export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promise<SolanaNode> {
   const ledger = solanaLedger(clock)
   const faucet = await solanaFaucet()
@@ -162,7 +162,7 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
     }
   }
 
-  /** Undefined for a call that wants no answer. */
+  /** Undefined for a notification, which has no reply. */
   async function reply({ jsonrpc, id, method, params = [] }: Call): Promise<object | undefined> {
     if (id === undefined && method !== undefined) return undefined
     if (method === undefined || jsonrpc !== '2.0' || !Array.isArray(params))
@@ -251,8 +251,8 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
 const [TRANSFER, TRANSFER_CHECKED] = [3, 12]
 
 /**
- * Only what the token program was told to move: a plain transfer names source and destination, a checked one the mint
- * between them.
+ * Only what the token program was told to move: a plain transfer names source and destination, a checked one also the
+ * mint between them.
  */
 function transfersOf(landed: Landed | undefined): Transfer[] {
   if (!landed || landed.err !== null) return []
@@ -273,7 +273,7 @@ function transfersOf(landed: Landed | undefined): Transfer[] {
   })
 }
 
-/** Undefined where the text is not JSON. What is no call reads as one without a method. */
+/** Undefined when the text is not JSON. Anything that is not a call is treated as one without a method. */
 function callsIn(text: string): { readonly calls: readonly Call[]; readonly isBatch: boolean } | undefined {
   try {
     const body = JSON.parse(text) as unknown

@@ -1,4 +1,4 @@
-/** What callers send to a Solana node, read; what cannot be is refused in the node's words. */
+/** Parses the parameters of Solana RPC calls; refuses invalid ones with the messages of real nodes. */
 import { type Address, assertIsAddress, getBase58Encoder } from '@solana/kit'
 import { invalidParams } from './errors.ts'
 import type { Commitment } from './ledger.ts'
@@ -7,7 +7,7 @@ import { base64 } from './views.ts'
 
 const LARGEST_TRANSACTION = 1232
 
-/** The options of a call, as they came: only what a method reads of them counts. */
+/** The raw options of a call: only those that a method reads matter. */
 export type Config = {
   readonly commitment?: Commitment
   readonly minContextSlot?: number
@@ -21,7 +21,7 @@ export function configOf(config: unknown): Config {
   return typeof config === 'object' && config !== null ? (config as Config) : {}
 }
 
-/** Some methods also take the encoding itself in the place of the options. */
+/** Some methods accept the encoding in place of the options. */
 export function encodingOf(config: unknown, otherwise: string): string {
   return typeof config === 'string' ? config : (configOf(config).encoding ?? otherwise)
 }
@@ -74,10 +74,7 @@ export function parsedFrom(wire: Uint8Array, what = 'VersionedTransaction'): Par
   }
 }
 
-/**
- * A message as a transaction that nobody has signed. The count of signers stands behind the version, where there is
- * one.
- */
+/** Wraps a message in an unsigned transaction. The number of signers follows the version, if there is one. */
 export function unsigned(message: Uint8Array): Uint8Array {
   const signers = (message[0] ?? 0) >= 0x80 ? (message[1] ?? 0) : (message[0] ?? 0)
   return Uint8Array.from([signers, ...new Uint8Array(64 * signers), ...message])

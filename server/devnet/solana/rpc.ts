@@ -1,4 +1,4 @@
-/** The JSON-RPC methods of a Solana node over a ledger, with the answers, codes and words that public nodes give. */
+/** The JSON-RPC methods of a Solana node over a ledger, with the results, codes and messages of public nodes. */
 import type { Address } from '@solana/kit'
 import { TOKEN_PROGRAM_ADDRESS } from '@solana-program/token'
 import { invalidParams, RpcError, messageOf } from './errors.ts'
@@ -8,17 +8,17 @@ import { mintOf, tokenOf } from './tokens.ts'
 import type { Outcome, Parsed } from './transaction.ts'
 import { accountView, amountView, innerView, memoOf, returnView, transactionView } from './views.ts'
 
-/** Of Solana's devnet: clients that check where they are find themselves there. */
+/** The genesis hash of Solana's devnet, which clients check. */
 export const GENESIS_HASH = 'EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG'
 const VERSION = { 'solana-core': '3.0.10', 'feature-set': 3_604_001_754 }
-/** Slots after which a status is found only by those who search the history. */
+/** Slots after which a status is found only with `searchTransactionHistory`. */
 const STATUS_CACHE_SLOTS = 300
 const HEALTHY_DISTANCE = 128
 const FEE_PER_SIGNATURE = 5_000n
 const COMPUTE_BUDGET = 'ComputeBudget111111111111111111111111111111'
 
 export type RpcActions = {
-  /** Takes an accepted transaction. */
+  /** Receives an accepted transaction. */
   submit(parsed: Parsed): void
   /** Transfers lamports and resolves with the signature. */
   airdrop(to: Address, lamports: bigint): Promise<string>
@@ -202,7 +202,7 @@ export function solanaRpc(ledger: SolanaLedger, actions: RpcActions): SolanaRpc 
     return await answer(params)
   }
 
-  /** The slot that answers, by the caller's commitment: finalized unless told, as everywhere on Solana. */
+  /** The slot for the caller's commitment; by default finalized, as everywhere on Solana. */
   function slotOf(config: unknown): number {
     const { commitment = 'finalized', minContextSlot = 0 } = configOf(config)
     if (!COMMITMENTS.includes(commitment))
@@ -289,8 +289,8 @@ function simulationView(outcome: Outcome): object {
 }
 
 /**
- * 5,000 lamports per signature, and what is bid for the compute units asked for: 3,000 per instruction of the budget,
- * 200,000 per other, unless limited.
+ * 5,000 lamports per signature, plus the bid for the requested compute units: by default 3,000 per budget instruction
+ * and 200,000 per other instruction.
  */
 function feeOf({ message }: Parsed): bigint {
   let limit: bigint | undefined

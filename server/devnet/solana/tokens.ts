@@ -17,18 +17,18 @@ export const MINT = address('4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU')
 export const DECIMALS = 6
 export const SYSTEM_PROGRAM = address('11111111111111111111111111111111')
 export const MEMO_PROGRAM = address('MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr')
-/** What token accounts and mints must hold to live for ever, as `getMinimumBalanceForRentExemption` says. */
+/** The rent-exempt balance of token accounts and mints, as in `getMinimumBalanceForRentExemption`. */
 const RENT = { mint: 1_461_600n, token: 2_039_280n }
 const MINT_BYTES = 82
 const TOKEN_BYTES = 165
 
-/** What an account holds: always lamports, and tokens if it is a token account. */
+/** Balances of an account: always lamports, and tokens if it is a token account. */
 export type Holding = {
   readonly lamports: bigint
   readonly tokens?: { readonly mint: Address; readonly owner: Address; readonly amount: bigint }
 }
 
-/** The address of an owner's USDC account, whether or not there is one. */
+/** The address of an owner's USDC account, whether or not it exists. */
 export async function accountOf(owner: Address): Promise<Address> {
   const [found] = await findAssociatedTokenPda({ owner, mint: MINT, tokenProgram: TOKEN_PROGRAM_ADDRESS })
   return found

@@ -1,4 +1,4 @@
-/** A transaction, read from its bytes, and what running it did. */
+/** Parses transactions, and describes the outcome of running them. */
 import {
   type Address,
   type CompiledTransactionMessage,
@@ -11,7 +11,7 @@ import {
 import { FailedTransactionMetadata, type InnerInstruction, type TransactionMetadata } from 'litesvm'
 import { errorOf, type TransactionError } from './errors.ts'
 
-/** `signature` is its first, by which the chain knows it. */
+/** `signature` is the first one, which identifies the transaction. */
 export type Parsed = {
   readonly wire: Uint8Array
   readonly transaction: Transaction
@@ -25,32 +25,32 @@ export type Instruction = {
   readonly data: Uint8Array
   readonly stackHeight: number
 }
-/** Addresses from lookup tables are not among the keys: no table exists here. */
+/** Addresses from lookup tables are not included, because no table exists here. */
 export type Message = Pick<CompiledTransactionMessage, 'header'> & {
   readonly version: 'legacy' | 0
   readonly keys: readonly Address[]
   readonly blockhash: string
   readonly instructions: readonly Instruction[]
 }
-/** The instructions that programs gave in their turn, under the index of the one that began it. */
+/** Inner instructions, by the index of the instruction that invoked them. */
 export type Inner = { readonly index: number; readonly instructions: readonly Instruction[] }
 
-/** What running a transaction did, or would do. */
+/** The outcome of running a transaction, or of simulating it. */
 export type Outcome = {
   readonly err: TransactionError | null
   readonly logs: readonly string[]
   readonly unitsConsumed: number
   readonly inner: readonly Inner[]
   readonly returnData: { readonly programId: Uint8Array; readonly data: Uint8Array } | null
-  /** The writable accounts as they would be; only of a simulation that succeeded. */
+  /** The writable accounts after the run; only for a successful simulation. */
   readonly accounts: readonly EncodedAccount[]
 }
 
-/** Throws where the bytes are no transaction. */
+/** Throws when the bytes are not a transaction. */
 export function parse(wire: Uint8Array): Parsed {
   const transaction = getTransactionDecoder().decode(wire)
   const compiled = getCompiledTransactionMessageDecoder().decode(transaction.messageBytes)
-  if (compiled.version === 1 || !compiled.lifetimeToken) throw new TypeError('a transaction of another time')
+  if (compiled.version === 1 || !compiled.lifetimeToken) throw new TypeError('unsupported transaction version')
   const { version, header, staticAccounts: keys, lifetimeToken: blockhash } = compiled
   const instructions = compiled.instructions.map(({ programAddressIndex, accountIndices = [], data = [] }) => {
     return {
@@ -69,7 +69,7 @@ export function parse(wire: Uint8Array): Parsed {
   }
 }
 
-/** What litesvm answers a transaction, run or simulated. */
+/** The result of litesvm for a transaction, run or simulated. */
 export type Ran =
   | TransactionMetadata
   | FailedTransactionMetadata
@@ -105,11 +105,11 @@ function innerOf(instructions: readonly InnerInstruction[], index: number): Inne
   return { index, instructions: instructions.map(read) }
 }
 
-/** What was refused without being run. */
+/** The outcome of a transaction that was refused without being run. */
 export function failure(err: TransactionError): Outcome {
   return { err, logs: [], unitsConsumed: 0, inner: [], returnData: null, accounts: [] }
 }
 
-/** Whether nobody's signature is missing; false ones are found by running it. */
+/** Whether every signature is present; wrong ones are found by running it. */
 export const isSigned = ({ transaction }: Parsed): boolean =>
   Object.values(transaction.signatures).every((signature) => signature !== null)

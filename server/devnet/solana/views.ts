@@ -1,4 +1,4 @@
-/** How accounts, transactions and their outcomes read in JSON, as Solana's nodes write them. */
+/** Serializes accounts, transactions and their outcomes as Solana's nodes do. */
 import { type Address, type EncodedAccount, getBase58Decoder } from '@solana/kit'
 import { AccountState, type Token, TOKEN_PROGRAM_ADDRESS } from '@solana-program/token'
 import { invalidParams, RpcError } from './errors.ts'
@@ -44,7 +44,7 @@ export function accountView(
 const MAX_BASE58 = 128
 const LONG_BASE58 = 'Encoded binary (base 58) data should be less than 128 bytes, please use Base64 encoding.'
 
-/** The largest u64, which no JavaScript number is: put in its place when the answer is text. */
+/** The largest u64, which no JavaScript number can represent: inserted when the reply is serialized. */
 export const LAST_EPOCH = 'u64::MAX'
 
 function parsedView(account: EncodedAccount): object | undefined {
@@ -89,7 +89,7 @@ export function amountView(amount: bigint): {
   return { amount: String(amount), decimals: DECIMALS, uiAmount: Number(uiAmountString), uiAmountString }
 }
 
-/** The answer of `getTransaction`. */
+/** The result of `getTransaction`. */
 export function transactionView(
   landed: Landed,
   { encoding = 'json', blockTime }: { encoding?: string | undefined; blockTime: number },
@@ -110,7 +110,7 @@ export function transactionView(
   }
 }
 
-/** After one byte with their count, each 64 bytes long. */
+/** A count byte, then 64 bytes for each signature. */
 function signaturesOf({ wire }: Landed): string[] {
   return Array.from({ length: wire[0] ?? 0 }, (_, i) => base58(wire.slice(1 + 64 * i, 65 + 64 * i)))
 }

@@ -371,7 +371,7 @@ describe('bad payments: a 402 with a code and a fresh challenge, and no money mo
     [
       'another asset',
       'PAYMENT_INVALID',
-      'in 0x000000000000000000000000000000000000dEaD, but on offer',
+      'in 0x000000000000000000000000000000000000dEaD, but this gateway offers',
       accepting({ asset: otherSeller }),
     ],
     ['another recipient', 'PAYMENT_INVALID', 'recipient_mismatch', signed({ authorization: { to: otherSeller } })],

@@ -58,16 +58,16 @@ describe('audio', () => {
 
   test('mistakes are told by the name of their setting', () => {
     expect(mistakes('elevenlabs_base_url = "http://x"')).toEqual([
-      'elevenlabs_base_url (ELEVENLABS_BASE_URL): has no meaning without ELEVENLABS_API_KEY',
+      'elevenlabs_base_url (ELEVENLABS_BASE_URL): has no effect without ELEVENLABS_API_KEY',
     ])
     expect(mistakes('', { SPEECH_API_KEY: 's3cret' })).toEqual([
-      'SPEECH_API_KEY: has no meaning without speech_base_url (SPEECH_BASE_URL)',
+      'SPEECH_API_KEY: has no effect without speech_base_url (SPEECH_BASE_URL)',
     ])
     expect(mistakes('', { SPEECH_MODELS: 'kokoro' })).toEqual([
-      'speech_models (SPEECH_MODELS): has no meaning without speech_base_url (SPEECH_BASE_URL)',
+      'speech_models (SPEECH_MODELS): has no effect without speech_base_url (SPEECH_BASE_URL)',
     ])
     expect(mistakes('', { ELEVENLABS_API_KEY: 'a b' })).toEqual([
-      'ELEVENLABS_API_KEY: holds a blank, a line break or a letter that no key has (its value is not shown)',
+      'ELEVENLABS_API_KEY: contains a blank, a line break or another character that no key has (its value is not shown)',
     ])
     expect(mistakes('[[audio]]\nid = "elevenlabs/v3"\nvendor = "nobody"')).toEqual([
       expect.stringMatching(/^audio elevenlabs\/v3\.vendor: must be one of .*minimax.*, embedded, got "nobody"$/),

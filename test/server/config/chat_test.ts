@@ -66,7 +66,7 @@ describe('vendors that converse', () => {
       parameters: undefined,
     })
     expect(mistakes(vendor + row('vendor-a/chat-6-small', 'protocol = "openai-chat"'), keys)).toEqual([
-      'chat vendor-a/chat-6-small.base_url: missing; openai-chat alone does not say whose server that is',
+      'chat vendor-a/chat-6-small.base_url: missing; the protocol openai-chat is served by many servers',
     ])
   })
 
@@ -83,7 +83,7 @@ describe('vendors that converse', () => {
       ['mine', 'openai-chat'],
     ]) {
       expect(mistakes(`[vendors.${name}]\nchat = "${chat}"\nkey_env = "OTHER_KEY"`, keys)).toEqual([
-        `vendors.${name}.base_url: missing; ${chat} alone does not say whose server that is`,
+        `vendors.${name}.base_url: missing; the protocol ${chat} is served by many servers`,
       ])
     }
   })
@@ -135,14 +135,14 @@ describe('vendors that converse', () => {
 
   test('settings of a service that a table does not name are mistakes, and say what was meant', () => {
     expect(mistakes('[vendors.vendor-a]\nkey_env = "OPENAI_KEY"', keys)).toEqual([
-      'vendors.vendor-a: name a protocol, which makes images, or chat, or video, or several of them',
+      'vendors.vendor-a: set at least one of protocol (for images), chat and video',
     ])
     expect(mistakes('[vendors.vendor-a]\nprotocol = "openai-images"\nchat_timeout_seconds = 5')).toEqual([
-      'vendors.vendor-a.chat_timeout_seconds: has no meaning without chat',
+      'vendors.vendor-a.chat_timeout_seconds: has no effect without chat',
     ])
     expect(mistakes('[vendors.vendor-a]\nchat = "openai"\nparameters = { seed = 1 }\nper_call = 1')).toEqual([
-      'vendors.vendor-a.parameters: is about images, which need a protocol; for chat it is chat_parameters',
-      'vendors.vendor-a.per_call: is about images, which need a protocol',
+      'vendors.vendor-a.parameters: is for images, which need a protocol; for chat it is chat_parameters',
+      'vendors.vendor-a.per_call: is for images, which need a protocol',
     ])
   })
 
@@ -227,7 +227,7 @@ describe('keys in the environment', () => {
   test('on devnet they are refused where others can reach them: play money must not buy real work', () => {
     for (const variable of ['OPENAI_API_KEY', 'ANTHROPIC_API_KEY', 'DEEPSEEK_API_KEY']) {
       expect(mistakes('', { [variable]: 's3cret', HOST: '0.0.0.0' })).toEqual([
-        expect.stringMatching(new RegExp(`^HOST: .*play money.*the keys of vendor-\\w \\(${variable}\\)$`)),
+        expect.stringMatching(new RegExp(`^HOST: .*test money.*the keys of vendor-\\w \\(${variable}\\)$`)),
       ])
       expect(mistakes('', { [variable]: 's3cret', HOST: '127.0.0.1' })).toEqual([])
       expect(mistakes(gateway, { ...real, [variable]: 's3cret', HOST: '0.0.0.0' })).toEqual([])
@@ -280,8 +280,8 @@ describe('a chat server of one’s own', () => {
 
   test('half of it is a mistake', () => {
     expect(mistakes('', { CHAT_MODEL: 'llama3.2', CHAT_API_KEY: 'k' })).toEqual([
-      'CHAT_MODEL: has no meaning without CHAT_BASE_URL',
-      'CHAT_API_KEY: has no meaning without CHAT_BASE_URL',
+      'CHAT_MODEL: has no effect without CHAT_BASE_URL',
+      'CHAT_API_KEY: has no effect without CHAT_BASE_URL',
     ])
     expect(mistakes('', { CHAT_BASE_URL: 'localhost:11434' })).toEqual([
       'CHAT_BASE_URL: must begin with http:// or https:// (its value is not shown)',

@@ -353,7 +353,7 @@ describe('gateways', () => {
     const bare = gateway.replace('relayer_key_env = "RELAYER_KEY"\n', '')
     const facilitators = `[[gateways.facilitators]]\nurl = "https://x402.org/facilitator"\n[[gateways.facilitators]]\nurl = "https://api.cdp.example"\ncdp_key_id_env = "CDP_ID"\ncdp_key_secret_env = "CDP_SECRET"\nredirect_origins = ["https://edge.example"]`
     const keys = { ...env, CDP_ID: 'id', CDP_SECRET: 's3cret' }
-    const who = ['gateways.0: name either relayer_key_env or facilitators, who settles its payments']
+    const who = ['gateways.0: set either relayer_key_env or facilitators, to settle payments']
     expect([mistakes(bare, keys), mistakes(gateway + facilitators, keys)]).toEqual([who, who])
     expect(settlesOf(good(bare + facilitators, keys))).toEqual({
       by: 'facilitators',
@@ -371,17 +371,17 @@ describe('gateways', () => {
       'gateways.0.facilitators.1.cdp_key_secret_env',
     ])
     expect(mistakes((bare + facilitators).replace('cdp_key_id_env = "CDP_ID"\n', ''), keys)).toEqual([
-      'gateways.0.facilitators.1: cdp_key_id_env and cdp_key_secret_env come together',
+      'gateways.0.facilitators.1: cdp_key_id_env and cdp_key_secret_env must be set together',
     ])
   })
 
   test('two rows that answer for one host are a mistake', () => {
     const two = `${gateway}hosts = ["pay.example"]\n${gateway.replace('"base"', '"other"')}hosts = ["PAY.example"]`
-    expect(mistakes(two, env)).toEqual(['gateways: two answer for the host pay.example'])
+    expect(mistakes(two, env)).toEqual(['gateways: two have the host pay.example'])
   })
 
   test('two rows of one name are a mistake', () => {
-    expect(mistakes(`${gateway}${gateway}port = 4021\n`, env)).toEqual(['gateways: two are called base'])
+    expect(mistakes(`${gateway}${gateway}port = 4021\n`, env)).toEqual(['gateways: two have the name base'])
   })
 
   const WALLET = '7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU'
@@ -456,11 +456,11 @@ describe('gateways', () => {
     const keys = { ...env, FEE_PAYER: keypair }
     const lost = solana.replace('port = 4021\n', '')
     expect(mistakes(gateway + lost, keys)).toEqual([
-      'gateways.1: nobody can call it, for the first gateway answers to all names that no other has; name hosts, or a port',
+      'gateways.1: is unreachable, because the first gateway answers to all other names; set hosts or port',
     ])
     expect(mistakes(`${gateway}[[gateways]]\nname = "old"\nretired = true\n`, keys)).toEqual([])
     expect(mistakes(gateway + solana, { ...keys, PORT: '4021' })).toEqual([
-      'gateways.1.port: all gateways answer on port 4021 already; name another one',
+      'gateways.1.port: 4021 is the shared port; choose another one',
     ])
     for (const host of ['https://sol.example', 'sol.example/', 'sol.example:80', 'sóla.example', 'sol example']) {
       expect(mistakes(`${gateway}${lost}hosts = ["a.example", "${host}"]\n`, keys)).toEqual([
@@ -480,33 +480,33 @@ describe('gateways', () => {
     const wrong: readonly (readonly [string, string])[] = [
       [
         '[[gateways]]\nname = "x"\n',
-        'gateways.0.network: missing; or say batched, for payments through Circle Gateway',
+        'gateways.0.network: missing; or set batched, for payments through Circle Gateway',
       ],
-      [`${nano}rpc_url = "http://x"\n`, 'gateways.0.rpc_url: belongs to a network, and the row names none'],
+      [`${nano}rpc_url = "http://x"\n`, 'gateways.0.rpc_url: needs network, which is not set'],
       [solana.replace(WALLET, PAY_TO), `gateways.0.pay_to: must be a base58 wallet address, got "${PAY_TO}"`],
       [gateway.replace(PAY_TO, WALLET), `gateways.0.pay_to: must be 0x and 40 hex digits, got "${WALLET}"`],
       [
         solana.replace('fee_payer_key_env', 'relayer_key_env'),
-        'gateways.0.relayer_key_env: is for EVM networks; here it is fee_payer_key_env',
+        'gateways.0.relayer_key_env: is for EVM networks; on Solana use fee_payer_key_env',
       ],
       [
         gateway.replace('relayer_key_env', 'fee_payer_key_env'),
-        'gateways.0.fee_payer_key_env: is for Solana; here it is relayer_key_env',
+        'gateways.0.fee_payer_key_env: is for Solana; on EVM networks use relayer_key_env',
       ],
       [`${gateway}max_fee_lamports = 20000\n`, 'gateways.0.max_fee_lamports: is for Solana'],
       [
         `${gateway}fee_payer_floor_lamports = 1\n`,
-        'gateways.0.fee_payer_floor_lamports: is for Solana; here it is relayer_floor_wei',
+        'gateways.0.fee_payer_floor_lamports: is for Solana; on EVM networks use relayer_floor_wei',
       ],
       [
         `${solana}relayer_floor_wei = "1"\n`,
-        'gateways.0.relayer_floor_wei: is for EVM networks; here it is fee_payer_floor_lamports',
+        'gateways.0.relayer_floor_wei: is for EVM networks; on Solana use fee_payer_floor_lamports',
       ],
-      [`${solana}${nano.replace('4022', '4021')}`, 'gateways: two listen on port 4021'],
-      ['[[gateways]]\nname = "x"\nretired = true\n', 'gateways: all are retired, and none is left to sell'],
+      [`${solana}${nano.replace('4022', '4021')}`, 'gateways: two have the port 4021'],
+      ['[[gateways]]\nname = "x"\nretired = true\n', 'gateways: all are retired; at least one must sell'],
       [
         gateway + gateway.replace('"base"', '"other"').replace(PAY_TO, `0x${'1'.repeat(40)}`),
-        'gateways: other shares a relayer key with another one on eip155:8453, to another pay_to or in another way; give it its own',
+        'gateways: other shares a relayer key with another one on eip155:8453 that has another pay_to or other settings; give it its own key',
       ],
     ]
     for (const [toml, mistake] of wrong) expect(mistakes(toml, keys)).toContain(mistake)
@@ -657,7 +657,7 @@ describe('vendors and rows', () => {
   test('on devnet with a vendor’s key, only loopback is listened on: play money must not buy real work', () => {
     for (const host of ['0.0.0.0', '::', '10.0.0.1', 'pay.example']) {
       const found = mistakes(`host = "${host}"\n${vendor}`, keys)
-      expect(found).toEqual([expect.stringMatching(/^HOST: .*play money/)])
+      expect(found).toEqual([expect.stringMatching(/^HOST: .*test money/)])
       expect(found.join()).not.toContain('s3cret')
       expect(mistakes(`host = "${host}"\n${vendor.replace('key_env = "OPENAI_KEY"\n', '')}`)).toEqual([])
       expect(mistakes(`host = "${host}"\n${vendor}${gateway}`, { ...keys, ...env })).toEqual([])
@@ -722,7 +722,7 @@ describe('files', () => {
     const path = join(dir, 'none.toml')
     expect(readConfig({ FAREBOX_CONFIG: path })).toEqual({
       ok: false,
-      mistakes: [`FAREBOX_CONFIG: there is no file at ${path}`],
+      mistakes: [`FAREBOX_CONFIG: no file at ${path}`],
     })
   })
 

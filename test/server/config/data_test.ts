@@ -63,8 +63,8 @@ describe('web search, prediction markets and DeFi data', () => {
       'prediction: predexon needs the environment variable PREDEXON_API_KEY, which is not set (The API key of Predexon.); venues needs none',
     ])
     expect(mistakes('', { PREDEXON_BASE_URL: 'http://p.lan', DEFILLAMA_BASE_URL: 'http://d.lan' })).toEqual([
-      'defillama_base_url (DEFILLAMA_BASE_URL): has no meaning unless defidata (DEFIDATA) is defillama',
-      'predexon_base_url (PREDEXON_BASE_URL): has no meaning unless prediction (PREDICTION) is predexon, which needs PREDEXON_API_KEY',
+      'defillama_base_url (DEFILLAMA_BASE_URL): has no effect unless defidata (DEFIDATA) is defillama',
+      'predexon_base_url (PREDEXON_BASE_URL): has no effect unless prediction (PREDICTION) is predexon, which needs PREDEXON_API_KEY',
     ])
     expect(mistakes('', { DEFIDATA: 'zapper' })).toEqual([
       expect.stringMatching(/^DEFIDATA: must be one of .*defillama.*, sample, off, got "zapper"$/),
@@ -74,8 +74,8 @@ describe('web search, prediction markets and DeFi data', () => {
       PREDEXON_BASE_URL: 'https://s3cret:x@p.example',
     }).join('\n')
     expect([
-      errors.includes('PREDEXON_API_KEY: holds a blank'),
-      errors.includes('predexon_base_url (PREDEXON_BASE_URL): must be the root'),
+      errors.includes('PREDEXON_API_KEY: contains a blank'),
+      errors.includes('predexon_base_url (PREDEXON_BASE_URL): must be the base URL'),
       errors.includes('s3cret'),
     ]).toEqual([true, true, false])
   })

@@ -89,13 +89,13 @@ describe('a mistake is told by name, without a value', () => {
     [
       'bland_base_url = "http://b.lan"',
       {},
-      ['bland_base_url (BLAND_BASE_URL): has no meaning unless voice (VOICE) is bland'],
+      ['bland_base_url (BLAND_BASE_URL): has no effect unless voice (VOICE) is bland'],
     ],
     [
       'polymarket_bridge_url = "http://b.lan"',
       {},
       [
-        'polymarket_bridge_url (POLYMARKET_BRIDGE_URL): has no meaning unless polymarket_funding (POLYMARKET_FUNDING) is bridge',
+        'polymarket_bridge_url (POLYMARKET_BRIDGE_URL): has no effect unless polymarket_funding (POLYMARKET_FUNDING) is bridge',
       ],
     ],
     ['voice = "echo"', {}, ['voice: must be one of bland, off, got "echo"']],

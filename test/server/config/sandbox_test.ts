@@ -59,7 +59,7 @@ describe('sandboxes', () => {
 
   test('say what is missing, what is too much, and never a value', () => {
     expect(mistakes('', { ...E2B, ...MODAL })).toEqual([
-      'sandbox: not set; E2B_API_KEY and MODAL_TOKEN_ID are both there, so sandbox (SANDBOX) has to say which of e2b and modal it is',
+      'sandbox: not set; E2B_API_KEY and MODAL_TOKEN_ID are both set, so sandbox (SANDBOX) must choose one of e2b and modal',
     ])
     expect(mistakes('sandbox = "e2b"')).toEqual([
       'sandbox: e2b needs the environment variable E2B_API_KEY, which is not set (The API key of E2B.)',
@@ -68,14 +68,14 @@ describe('sandboxes', () => {
       'sandbox: modal needs the environment variable MODAL_TOKEN_SECRET, which is not set (The token secret of Modal.)',
     ])
     expect(mistakes('e2b_template = "x"\nmodal_app = "y"')).toEqual([
-      'e2b_template (E2B_TEMPLATE): has no meaning unless sandbox (SANDBOX) is e2b, which needs E2B_API_KEY',
-      'modal_app (MODAL_APP): has no meaning unless sandbox (SANDBOX) is modal, which needs MODAL_TOKEN_ID and MODAL_TOKEN_SECRET',
+      'e2b_template (E2B_TEMPLATE): has no effect unless sandbox (SANDBOX) is e2b, which needs E2B_API_KEY',
+      'modal_app (MODAL_APP): has no effect unless sandbox (SANDBOX) is modal, which needs MODAL_TOKEN_ID and MODAL_TOKEN_SECRET',
     ])
     expect(mistakes('sandbox_most = 2', E2B)).toEqual([
-      'sandbox_most (SANDBOX_MOST): has no meaning unless sandbox (SANDBOX) is embedded',
+      'sandbox_most (SANDBOX_MOST): has no effect unless sandbox (SANDBOX) is embedded',
     ])
     expect(mistakes(`sandbox_most = 2\n${REAL}`, KEY)).toEqual([
-      'sandbox_most (SANDBOX_MOST): has no meaning unless sandbox (SANDBOX) is embedded',
+      'sandbox_most (SANDBOX_MOST): has no effect unless sandbox (SANDBOX) is embedded',
     ])
     expect(settingsOf(good('sandbox_most = 2'), 'sandbox')).toEqual({ sandbox_most: 2 })
     expect(mistakes('sandbox = "embedded"\ndatabase_url = "postgres://a@b/c"').join()).toContain(

@@ -54,9 +54,9 @@ describe('search', () => {
       'search: exa needs the environment variable EXA_API_KEY, which is not set (The API key of Exa.)',
       'search: xai needs the environment variable XAI_API_KEY, which is not set (The API key of xAI.)',
     ])
-    expect(mistakes('search = ["exa", "exa"]', { EXA_API_KEY: 'e' })).toEqual(['search: names one twice'])
+    expect(mistakes('search = ["exa", "exa"]', { EXA_API_KEY: 'e' })).toEqual(['search: names a provider twice'])
     expect(mistakes('search = ["exa", "corpus"]', { EXA_API_KEY: 'e' })).toEqual([
-      'search: corpus is a sample (a few bundled documents, alone only), so it stands alone',
+      'search: corpus is a sample (a few bundled documents, alone only) and cannot be combined with others',
     ])
     expect(mistakes('search = ["bing"]')).toEqual([
       expect.stringMatching(/^search\.0: must be one of xai, .*exa.*, corpus, got "bing"$/),
@@ -125,10 +125,10 @@ describe('swaps', () => {
 
   test('one without the other is a mistake that names what is missing', () => {
     expect(mistakes('', { ZEROX_API_KEY: 's3cret' })).toEqual([
-      'swap_fee_recipient (SWAP_FEE_RECIPIENT): not set; ZEROX_API_KEY has no meaning without it. The address that receives the 0.2% fee of swaps. `ZEROX_API_KEY` needs it.',
+      'swap_fee_recipient (SWAP_FEE_RECIPIENT): not set; ZEROX_API_KEY has no effect without it. The address that receives the 0.2% fee of swaps. `ZEROX_API_KEY` needs it.',
     ])
     expect(mistakes(`swap_fee_recipient = "${PAYER}"`)).toEqual([
-      'ZEROX_API_KEY: not set; swap_fee_recipient (SWAP_FEE_RECIPIENT) has no meaning without it. The API key of 0x.',
+      'ZEROX_API_KEY: not set; swap_fee_recipient (SWAP_FEE_RECIPIENT) has no effect without it. The API key of 0x.',
     ])
   })
 
@@ -144,7 +144,7 @@ describe('swaps', () => {
 
 describe('what can be said wrongly', () => {
   const NO_ROOT =
-    'must be the root of an API, such as https://api.example/v1, without a user, a query or a fragment (its value is not shown)'
+    'must be the base URL of an API, such as https://api.example/v1, without a user, a query or a fragment (its value is not shown)'
 
   test.each([
     'http://',
@@ -227,10 +227,10 @@ describe('what can be said wrongly', () => {
         ZEROX_BASE_URL: 'http://z.lan',
       }),
     ).toEqual([
-      'exa_base_url (EXA_BASE_URL): has no meaning unless search names exa or websearch (WEBSEARCH) is exa, which needs EXA_API_KEY',
-      'pyth_hermes_url (PYTH_HERMES_URL): has no meaning unless market (MARKET) is pyth, which needs PYTH_API_KEY',
-      'xai_search_model (XAI_SEARCH_MODEL): has no meaning unless search names xai, which needs XAI_API_KEY',
-      'zerox_base_url (ZEROX_BASE_URL): has no meaning without ZEROX_API_KEY and swap_fee_recipient (SWAP_FEE_RECIPIENT)',
+      'exa_base_url (EXA_BASE_URL): has no effect unless search names exa or websearch (WEBSEARCH) is exa, which needs EXA_API_KEY',
+      'pyth_hermes_url (PYTH_HERMES_URL): has no effect unless market (MARKET) is pyth, which needs PYTH_API_KEY',
+      'xai_search_model (XAI_SEARCH_MODEL): has no effect unless search names xai, which needs XAI_API_KEY',
+      'zerox_base_url (ZEROX_BASE_URL): has no effect without ZEROX_API_KEY and swap_fee_recipient (SWAP_FEE_RECIPIENT)',
     ])
     expect(
       mistakes('market = "off"\nsearch = ["xai"]\nwebsearch = "off"\nexa_base_url = "http://e.lan"', {
@@ -247,7 +247,7 @@ describe('what can be said wrongly', () => {
     (variable) => {
       for (const key of ['s3cret\n', ' s3cret', 's3 cret', 's3crét', '   ']) {
         expect(mistakes('', { ...(variable === 'ZEROX_API_KEY' && ZEROX), [variable]: key })).toEqual([
-          `${variable}: holds a blank, a line break or a letter that no key has (its value is not shown)`,
+          `${variable}: contains a blank, a line break or another character that no key has (its value is not shown)`,
         ])
       }
     },

@@ -75,13 +75,13 @@ describe('vendors that film', () => {
       overrides: undefined,
     })
     expect(mistakes(vendor + row('vendor-e/video-2.0', 'protocol = "openai-videos"'), keys)).toEqual([
-      'videos vendor-e/video-2.0.base_url: missing; openai-videos alone does not say whose server that is',
+      'videos vendor-e/video-2.0.base_url: missing; the protocol openai-videos is served by many servers',
     ])
   })
 
   test('no key goes to a stranger: a maker is known for one protocol, and openai-videos is nobody’s any more', () => {
     const missing = (name: string, video: string) =>
-      `vendors.${name}.video_base_url: missing; ${video} alone does not say whose server that is`
+      `vendors.${name}.video_base_url: missing; the protocol ${video} is served by many servers`
     for (const [name, video] of [
       ['vendor-c', 'seedance'],
       ['vendor-e', 'reseller-videos'],
@@ -159,17 +159,17 @@ describe('vendors that film', () => {
     [
       'a vendor that does nothing',
       '[vendors.x]\nkey_env = "STUDIO_KEY"',
-      'vendors.x: name a protocol, which makes images, or chat, or video, or several of them',
+      'vendors.x: set at least one of protocol (for images), chat and video',
     ],
     [
       'a word of video without it',
       '[vendors.x]\nprotocol = "sdapi"\nvideo_parameters = { a = 1 }',
-      'vendors.x.video_parameters: has no meaning without video',
+      'vendors.x.video_parameters: has no effect without video',
     ],
     [
       'a word of images beside video alone',
       '[vendors.x]\nvideo = "seedance"\nparameters = { a = 1 }',
-      'vendors.x.parameters: is about images, which need a protocol; for video it is video_parameters',
+      'vendors.x.parameters: is for images, which need a protocol; for video it is video_parameters',
     ],
     [
       'an unknown protocol',

@@ -19,8 +19,7 @@ test('a bridge that takes deposits on none of the gateways’ networks is off, a
   expect(report({ bridge }, 'eip155:84532', 'eip155:84532')).toEqual([
     {
       level: 'warn',
-      message:
-        'off: Polymarket funding, because its bridge takes no deposits on the networks that gateways are paid on',
+      message: 'off: Polymarket funding, because its bridge accepts no deposits on the networks of the gateways',
       fields: { bridge: ['eip155:8453', 'eip155:137'], gateways: ['eip155:84532'] },
     },
   ])

@@ -24,7 +24,7 @@ test('a gateway sells models of any kind by name, and a name that is none stops 
   expect(gateways.map(({ gateway }) => gateway.name)).toEqual(['nano'])
   await close()
   await expect(wired(nano('catalog = ["elevenlabs/thunder"]\n'))).rejects.toThrow(
-    'Gateway nano: catalog names elevenlabs/thunder, which is no model of the catalog',
+    'Gateway nano: catalog names elevenlabs/thunder, which is not in the catalog',
   )
 })
 

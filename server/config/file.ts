@@ -1,0 +1,299 @@
+/** The settings of the file and their environment variables: schema, parsing, and errors that name each mistake. */
+import { type Static, type TSchema, Type } from '@sinclair/typebox'
+import { Value } from '@sinclair/typebox/value'
+import { parse } from 'smol-toml'
+import { isFields } from '../../core/lib/json.ts'
+import { oneOf, setting } from '../../adapters/providers/manifest.ts'
+import { audioSettings } from './audio.ts'
+import { ChatSetting } from './chat.ts'
+import { GatewayRow } from './gateways.ts'
+import { RetentionTable, retentionVariables } from './retention.ts'
+import { declaredSettings } from './rows.ts'
+import { serviceSettings, serviceVariables } from './services.ts'
+import { type Environment, nearestName } from './settings.ts'
+import { ImageSetting, VendorRow } from './vendors.ts'
+import { VideoSetting } from './video.ts'
+
+/** The default directory of all data, relative to the working directory. */
+export const DEFAULT_DIR = '.farebox'
+
+const strict = { additionalProperties: false }
+const Wallets = Type.Array(Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' }))
+const Requests = (usual: number) => Type.Integer({ minimum: 1, maximum: 1_000_000, default: usual })
+const Bytes = (usual: number) => Type.Integer({ minimum: 1_024, maximum: 1 << 28, default: usual })
+
+/** The configuration file. Descriptions and defaults are shown in `docs/configuration.md`. */
+export const File = Type.Object(
+  {
+    port: setting(
+      'The port that all gateways share. 0 picks a free port.',
+      Type.Integer({ minimum: 0, maximum: 65_535, default: 4020 }),
+    ),
+    host: setting(
+      'The address to listen on. Use `0.0.0.0` to accept connections from other machines.',
+      Type.String({ minLength: 1, default: '127.0.0.1' }),
+    ),
+    public_origin: setting(
+      'The origin of poll and media URLs, such as `https://ai.example.com`. Gateways with other host names keep their name and use the scheme of this setting.',
+      Type.String({ pattern: '^https?://[^/]+$' }),
+      { usual: 'the Host header of each request' },
+    ),
+    contact: setting(
+      'Where to reach you, for the documents that clients and indexers read: an http(s) URL or an e-mail address.',
+      Type.String({ pattern: '^(https?://\\S+|[^\\s@:/]+@[^\\s@:/]+)$', maxLength: 200 }),
+      { usual: 'the docs page of the gateway' },
+    ),
+    database_url: setting(
+      'Where calls and payments are recorded: `memory:`, `sqlite:<path>` or `postgres://…`. SQLite serves one process; Postgres serves any number of replicas.',
+      Type.String({ pattern: '^(memory:|sqlite:.+|postgres(ql)?://.+)$', default: `sqlite:${DEFAULT_DIR}/farebox.db` }),
+    ),
+    object_store: setting(
+      'Where images, clips and sounds are stored: `memory:`, `file:<dir>` or `s3://bucket/prefix?region=&endpoint=&public=&path_style=`.',
+      Type.String({ pattern: '^(memory:|file:.+|s3://.+)$', default: `file:${DEFAULT_DIR}/media` }),
+    ),
+    operator_token: setting(
+      'Enables `/metrics` and the operator routes for requests with `Authorization: Bearer <token>`. At least 16 printable ASCII characters without spaces.',
+      Type.String({ pattern: '^[!-~]{16,}$' }),
+      { usual: 'operator routes are off' },
+    ),
+    max_body_bytes: setting('The largest request body, in bytes. A larger one is answered with 413.', Bytes(1 << 20)),
+    max_upload_bytes: setting(
+      'The largest request body of routes that take files and of chat, in bytes. A larger one is answered with 413.',
+      Bytes(32 << 20),
+    ),
+    body_memory_bytes: setting(
+      'Memory for request bodies over 64 KiB until they are answered, in bytes. Each body counts three times (bytes, text, parsed values), and six times if it has characters beyond Latin-1. When the budget is used up, further bodies get 503. At least six times `max_upload_bytes`.',
+      Type.Integer({ minimum: 1 << 20 }),
+      { usual: '8 × `max_upload_bytes`' },
+    ),
+    inline_window_seconds: setting(
+      'How long a request waits for its result before it becomes a job to poll, in seconds. 0 makes every such call a job.',
+      Type.Number({ minimum: 0, maximum: 240 }),
+      { usual: '30 for images, 60 for music' },
+    ),
+    drain_seconds: setting(
+      'How long a process that received SIGTERM or SIGINT waits for work in progress, in seconds.',
+      Type.Number({ minimum: 0, maximum: 3_600, default: 30 }),
+    ),
+    lease_seconds: setting(
+      'How long the calls and the relayer key of a crashed process stay reserved before other replicas take them over, in seconds.',
+      Type.Number({ minimum: 5, maximum: 600, default: 30 }),
+    ),
+    trusted_proxies: setting(
+      'Addresses and CIDR ranges of reverse proxies, such as `10.0.0.0/8`. `X-Forwarded-For`, `-Host` and `-Proto` count only from these.',
+      Type.Array(Type.String({ minLength: 2 })),
+      { usual: 'none' },
+    ),
+    bare_v1: setting(
+      'Serves `/v1/*` like `/api/v1/*`, for clients that append `/v1` themselves.',
+      Type.Boolean({ default: false }),
+    ),
+    log_level: setting('The least important level that is logged. The access log is written at `info`.', {
+      ...oneOf('silent', 'error', 'warn', 'info'),
+      default: 'info',
+    }),
+    gateways: setting(
+      'Gateways: where they answer, what they sell and how they are paid. See [gateways](#gateways).',
+      Type.Array(GatewayRow),
+      { usual: 'the devnet' },
+    ),
+    vendors: setting(
+      'Accounts at vendors of images, chat and video, by name. See [vendors](#vendors).',
+      Type.Record(Type.String({ pattern: '^[a-z0-9-]{1,40}$' }), VendorRow),
+      { usual: 'vendors whose API keys are set' },
+    ),
+    images: setting('Changes to the image catalog, by model `id`. See [images](#images).', Type.Array(ImageSetting), {
+      usual: 'the built-in catalog',
+    }),
+    chat: setting('Changes to the chat catalog, by model `id`. See [chat](#chat).', Type.Array(ChatSetting), {
+      usual: 'the built-in catalog',
+    }),
+    videos: setting('Changes to the video catalog, by model `id`. See [videos](#videos).', Type.Array(VideoSetting), {
+      usual: 'the built-in catalog',
+    }),
+    reference_media: setting(
+      'Accepts reference videos and sounds in video requests. `false` answers them with 503.',
+      Type.Boolean({ default: true }),
+    ),
+    retention: setting(
+      'How long results, ledger rows and media are kept. See [retention](#retention).',
+      RetentionTable,
+      {
+        usual: '48 hours unpaid, 30 days paid',
+      },
+    ),
+    poll_keys: setting(
+      'Hex keys of 16 to 64 bytes that sign poll URLs. The first one signs; all of them are accepted.',
+      Type.Array(Type.String({ pattern: '^([0-9a-fA-F]{2}){16,64}$' }), { minItems: 1, maxItems: 20 }),
+      { usual: 'one generated key, kept in the database' },
+    ),
+    chat_receipt_seconds: setting(
+      'How long a finished chat answer waits for its settlement, in seconds. After that it is delivered unless the payment is known to be refused.',
+      Type.Number({ minimum: 0, maximum: 60, default: 10 }),
+    ),
+    new_wallet_calls: setting(
+      'How many chat calls a wallet that has never paid here may have open at once.',
+      Type.Integer({ minimum: 1, maximum: 1_000_000, default: 2 }),
+    ),
+    new_wallet_usdc: setting(
+      'What these calls may be worth together, in USDC, as text. The first call is accepted whatever it costs.',
+      Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$', default: '0.05' }),
+    ),
+    free_per_minute: setting('Requests to free models per minute and client address.', Requests(30)),
+    free_per_hour: setting('Requests to free models per hour and client address.', Requests(300)),
+    max_connections: setting(
+      'Open connections of this process. When there are more, idle ones are closed first. Linux only.',
+      Type.Integer({ minimum: 16, maximum: 1_000_000 }),
+      { usual: 'three quarters of the open-file limit, at most 20,000' },
+    ),
+    max_connections_per_address: setting(
+      'Open connections of one client address. Trusted proxies have no limit of their own. Linux only.',
+      Type.Integer({ minimum: 1, maximum: 1_000_000 }),
+      { usual: 'half of `max_connections`' },
+    ),
+    unpaid_characters_per_minute: setting(
+      'Characters of chat prompts that are tokenized per minute and client address for requests without a verified payment, in each process. A character beyond ASCII counts as its UTF-8 bytes, and each byte of a body over 64 KiB counts as an eighth of a character in addition. Above the limit the answer is 429.',
+      Type.Integer({ minimum: 100_000, maximum: 10_000_000_000, default: 10_000_000 }),
+    ),
+    generate_content_payers: setting('Wallets (`0x…`) that may use `:generateContent`.', Wallets, {
+      usual: 'none; on devnet its buyer',
+    }),
+    background_payers: setting('Wallets (`0x…`) that may use `background: true` of `/api/v1/responses`.', Wallets, {
+      usual: 'everybody',
+    }),
+    trusted_hosts: setting(
+      'Hosts (`host:port`) on your own network from which vendor media may be fetched although their addresses are private.',
+      Type.Array(Type.String({ pattern: '^[^/ ]+$' })),
+      { usual: 'none' },
+    ),
+    ...audioSettings,
+    ...(declaredSettings as Record<never, never>),
+    // Only the providers know its name.
+    ...(serviceSettings as Record<never, never>),
+  },
+  strict,
+)
+
+/** Environment variables by setting; they override the file. */
+export const variables: Readonly<Record<string, string>> = {
+  PORT: 'port',
+  HOST: 'host',
+  PUBLIC_ORIGIN: 'public_origin',
+  OPERATOR_CONTACT: 'contact',
+  DATABASE_URL: 'database_url',
+  OBJECT_STORE: 'object_store',
+  OPERATOR_TOKEN: 'operator_token',
+  MAX_BODY_BYTES: 'max_body_bytes',
+  MAX_UPLOAD_BYTES: 'max_upload_bytes',
+  BODY_MEMORY_BYTES: 'body_memory_bytes',
+  INLINE_WINDOW_SECONDS: 'inline_window_seconds',
+  DRAIN_SECONDS: 'drain_seconds',
+  LEASE_SECONDS: 'lease_seconds',
+  LOG_LEVEL: 'log_level',
+  POLL_KEYS: 'poll_keys',
+  CHAT_RECEIPT_SECONDS: 'chat_receipt_seconds',
+  NEW_WALLET_CALLS: 'new_wallet_calls',
+  NEW_WALLET_USDC: 'new_wallet_usdc',
+  FREE_PER_MINUTE: 'free_per_minute',
+  FREE_PER_HOUR: 'free_per_hour',
+  MAX_CONNECTIONS: 'max_connections',
+  MAX_CONNECTIONS_PER_ADDRESS: 'max_connections_per_address',
+  UNPAID_CHARACTERS_PER_MINUTE: 'unpaid_characters_per_minute',
+  ...retentionVariables,
+  ...serviceVariables,
+}
+
+export type SettingsResult =
+  | { readonly file: Static<typeof File>; readonly mistakes?: never }
+  | { readonly file?: never; readonly mistakes: readonly string[] }
+
+/** Reads TOML and the environment. `path` names the file in errors. */
+export function readSettings(toml: string, env: Environment, path: string): SettingsResult {
+  let file: Record<string, unknown>
+  try {
+    file = parse(toml)
+  } catch (error) {
+    const { message, line, column } = error as Error & { line?: number; column?: number }
+    const at = line === undefined ? '' : `:${line}:${column}`
+    // The parser's message quotes the line, which may contain a secret, so only its first sentence is shown.
+    return { mistakes: [`${path}${at}: ${message.split('\n', 1)[0]}`] }
+  }
+  const settings: Record<string, unknown> = { ...file }
+  const origin = new Map<string, string>()
+  for (const [variable, setting] of Object.entries(variables)) {
+    const value = env[variable]
+    if (value === undefined || value === '') continue
+    const [name = setting, member] = setting.split('.')
+    const read = typed(schemaOf(name, member), value)
+    // A value that is not a table is reported below, as it is in the file.
+    if (member === undefined) settings[name] = read
+    else if (isFields(settings[name] ?? {})) settings[name] = { ...(settings[name] as object), [member]: read }
+    origin.set(setting, variable)
+  }
+  const mistakes = problems(settings, origin)
+  return mistakes.length > 0 ? { mistakes } : { file: settings as Static<typeof File> }
+}
+
+function schemaOf(name: string, member?: string): TSchema {
+  const properties: Readonly<Record<string, TSchema>> = File.properties
+  const table = properties[name]
+  const schema = member === undefined ? table : (table?.properties as Record<string, TSchema> | undefined)?.[member]
+  if (!schema) throw new Error(`a variable is mapped to ${name}${member ? `.${member}` : ''}, which is not a setting`)
+  return schema
+}
+
+/** Environment values are text: numbers are parsed where the schema expects them, and lists are split at commas. */
+function typed(schema: TSchema, value: string): unknown {
+  if (schema.type === 'array')
+    return value
+      .split(',')
+      .map((part) => part.trim())
+      .filter((part) => part !== '')
+  const isNumber = schema.type === 'integer' || schema.type === 'number'
+  return isNumber && value.trim() !== '' && Number.isFinite(Number(value)) ? Number(value) : value
+}
+
+function problems(settings: unknown, origin: ReadonlyMap<string, string>): string[] {
+  const found = new Map<string, string>()
+  for (const { path, message, value, schema } of Value.Errors(File, settings)) {
+    const name = path.slice(1).replaceAll('/', '.')
+    if (found.has(name)) continue
+    const isUnknown = message.startsWith('Unexpected property')
+    const problem = isUnknown
+      ? unknownSetting(name, schema)
+      : `${allowed(schema, { name, message, value })}${valueText(name, value)}`
+    found.set(name, `${origin.get(name) ?? origin.get(name.split('.', 1)[0] ?? name) ?? name}: ${problem}`)
+  }
+  return [...found.values()]
+}
+
+function unknownSetting(name: string, { properties = {} }: TSchema): string {
+  const meant = nearestName(name.split('.').at(-1) ?? name, Object.keys(properties as object))
+  return `there is no such setting${meant === undefined ? '' : `; did you mean ${meant}?`}`
+}
+
+/** Patterns in words. */
+const WORDS: Readonly<Record<string, string>> = {
+  database_url: 'must be memory:, sqlite:FILE or postgres://…',
+  contact: 'must be an http or https URL, or an e-mail address',
+  operator_token: 'must have at least 16 characters, without spaces',
+  poll_keys: 'must be 32 to 128 hex digits, an even number of them',
+}
+
+function allowed(
+  schema: TSchema,
+  { name, message, value }: { readonly name: string; readonly message: string; readonly value: unknown },
+): string {
+  if (schema.type === 'string' && typeof value === 'number') return 'must be text: write it in quotes'
+  const words = WORDS[name.split('.', 1)[0] ?? name]
+  if (typeof schema.pattern === 'string') return words ?? `must match ${schema.pattern}`
+  if (Array.isArray(schema.anyOf))
+    return `must be one of ${schema.anyOf.map((option: TSchema) => option.const).join(', ')}`
+  return message.charAt(0).toLowerCase() + message.slice(1)
+}
+
+function valueText(name: string, value: unknown): string {
+  if (value === undefined) return ''
+  if (/token|key|secret|url|store/.test(name)) return ' (its value is not shown)'
+  return `, got ${JSON.stringify(value)?.slice(0, 80)}`
+}
