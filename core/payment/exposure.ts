@@ -53,8 +53,12 @@ export function exposure(exposedCalls: Iterable<ExposedCall>, at: ReadAt): Usdc 
 export type Exposed = {
   readonly exposedCalls: Iterable<ExposedCall>
   /** Total of the payer's last SETTLED_CALLS settled calls in this asset; absent when there are none. */
-  readonly settled?: Usdc | undefined
+  readonly settled?: Settled
 }
+
+/** A function is called only where the sum decides. */
+export type Settled = Usdc | (() => Usdc) | undefined
+
 export type Judged =
   | { readonly kind: 'over'; readonly sum: Usdc; readonly why?: OverWhy }
   | { readonly kind: 'within'; readonly atLimit: boolean }
@@ -88,8 +92,10 @@ export function judgeCap(
   )
   const sum = unproven.reduce((all, { quote }) => all + quote, call.quote as bigint)
   // A wallet that has paid is never refused here; what exceeds its payments so far is settled earlier.
-  if (settled !== undefined)
-    return { kind: 'within', atLimit: sum > (settled > newWallet.worth ? settled : newWallet.worth) }
+  if (settled !== undefined) {
+    const isBeyond = (paid: Settled) => sum > (typeof paid === 'function' ? paid() : (paid ?? 0n))
+    return { kind: 'within', atLimit: sum > newWallet.worth && isBeyond(settled) }
+  }
   const isOver = (calls: number, worth: bigint) => calls > newWallet.calls || worth > newWallet.worth
   // The first call is allowed whatever it costs: otherwise a new wallet could never use an expensive model.
   if (unproven.length > 0 && isOver(unproven.length + 1, sum))

@@ -2,7 +2,7 @@
  * The ledger rules, as pure decisions (decisions 4, 12, 15, 18). A storage reads the rows that a function here takes,
  * performs its `writes` in order and returns its `answer`, all in one atomic step. Storages decide nothing themselves.
  */
-import { type BindingStatus, type ExposedCall, isSpendable, judgeCap } from './exposure.ts'
+import { type BindingStatus, type ExposedCall, isSpendable, judgeCap, type Settled } from './exposure.ts'
 import { parseAtomic, type Usdc } from '../x402/money.ts'
 import type {
   Authorization,
@@ -145,7 +145,7 @@ export function isFree(call: Pick<Head, 'workStatus' | 'paymentStatus' | 'leaseE
  */
 export function decideOpen(
   order: { call: NewCall; authorization: Authorization },
-  seen: { bound: Head | undefined; exposedCalls: Iterable<ExposedCall>; settled?: Usdc | undefined },
+  seen: { bound: Head | undefined; exposedCalls: Iterable<ExposedCall>; settled?: Settled },
   at: { now: number; until: number; lostBy?: number; cap?: Cap },
 ): Decision<OpenAnswer> {
   const { authorization } = order

@@ -23,6 +23,7 @@ import {
 } from '../../../core/payment/ledger.ts'
 import type { Call, Claim, NewCall, Opened, StoredRecord, Storage } from '../../../core/ports/mod.ts'
 import { summed } from '../../../core/payment/spend_report.ts'
+import { copied } from '../copied.ts'
 import { databases } from '../databases.ts'
 import { type Limits, type Send, type Migration, connections } from './connections.ts'
 import { type Statement, ask, patching } from './statements.ts'
@@ -52,7 +53,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
     ready,
 
     openCall(...given) {
-      const [call, authorization, at] = structuredClone(given)
+      const [call, authorization, at] = copied(given)
       const { key } = authorization
       const payer = payerOf(call)
       return write({
@@ -86,7 +87,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       }),
 
     moveCall(...given) {
-      const [id, from, patch] = structuredClone(given)
+      const [id, from, patch] = copied(given)
       return write({
         turn: callOf(id),
         read: (send) => send(ask.head, { id }),
@@ -112,7 +113,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
     unfinishedCalls: (workerId, at) => read((send) => send(ask.unfinished, { workerId, ...at })),
 
     claimSettlement(...given) {
-      const [id, offered, at] = structuredClone(given)
+      const [id, offered, at] = copied(given)
       const key = offered?.key ?? null
       return write({
         turn: callOf(id),
@@ -135,7 +136,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
     },
 
     finishSettlement(...given) {
-      const [id, token, outcome, at] = structuredClone(given)
+      const [id, token, outcome, at] = copied(given)
       return write({
         turn: callOf(id),
         read: (send) => Promise.all([send(ask.head, { id }), send(ask.bindings, { id, key: null })]),
@@ -152,7 +153,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
     spendByModel: (payer, since) => read((send) => send(ask.spent, { payer, since }).then(summed)),
 
     putRecord(...given) {
-      const [record, now] = structuredClone(given)
+      const [record, now] = copied(given)
       return write(recordStep(record, (stored) => !unexpired(stored, now)))
     },
 
@@ -163,7 +164,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       }),
 
     moveRecord(...given) {
-      const [record, from, now] = structuredClone(given)
+      const [record, from, now] = copied(given)
       return write(recordStep(record, (stored) => mayMoveRecord(stored, { record, from, now })))
     },
 

@@ -2,7 +2,7 @@ import { Database } from 'bun:sqlite'
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { drizzle } from 'drizzle-orm/bun-sqlite'
-import { type ExposedCall, SETTLED_LOOKBACK_MS } from '../../../core/payment/exposure.ts'
+import { BALANCE_LAG_MS, type ExposedCall, SETTLED_LOOKBACK_MS } from '../../../core/payment/exposure.ts'
 import {
   type ClaimAnswer,
   type OpenAnswer,
@@ -24,8 +24,9 @@ import {
   takePermits,
 } from '../../../core/payment/ledger.ts'
 import { type Usdc, usdc } from '../../../core/x402/money.ts'
-import type { Call, Claim, NewCall, Opened, Storage } from '../../../core/ports/mod.ts'
+import type { Call, Cap, Claim, NewCall, Opened, Storage } from '../../../core/ports/mod.ts'
 import { summed } from '../../../core/payment/spend_report.ts'
+import { copied } from '../copied.ts'
 import { databases } from '../databases.ts'
 import { migrate } from './migrations.ts'
 import { patchStatement, statements } from './statements.ts'
@@ -42,6 +43,7 @@ const BUSY_AT_START_MS = 2_000
 const BATCH = 128
 
 const BILLION = 1_000_000_000n
+const NOTHING = { billions: null, rest: null }
 
 /** A sum as the statements read it. Undefined where there was nothing to sum. */
 function amountOf({ billions, rest }: { billions: string | null; rest: string | null }): Usdc | undefined {
@@ -95,9 +97,10 @@ export function sqliteStorage(path: string): Storage {
     return { ...rest, authorization: present(ask.signed.get({ key })?.signed, `authorization ${key}`) }
   }
 
-  function exposedCalls({ payer, asset }: NewCall, at: { now: number; asOf: number }): readonly ExposedCall[] {
-    const since = at.asOf - SETTLED_LOOKBACK_MS
-    return [...ask.spendable.all({ payer, asset, now: at.now }), ...ask.recentlySettled.all({ payer, asset, since })]
+  function exposedCalls({ payer, asset }: NewCall, { now, cap }: { now: number; cap: Cap }): readonly ExposedCall[] {
+    const { asOf, block = null } = cap
+    const settled = { since: asOf - SETTLED_LOOKBACK_MS, sinceWithoutBlock: asOf - BALANCE_LAG_MS, block }
+    return [...ask.spendable.all({ payer, asset, now }), ...ask.recentlySettled.all({ payer, asset, ...settled })]
   }
 
   function renewOne(id: string, workerId: string, until: number): boolean {
@@ -132,14 +135,17 @@ export function sqliteStorage(path: string): Storage {
     ...databases.sqlite,
 
     openCall(...given) {
-      const [call, authorization, at] = structuredClone(given)
+      const [call, authorization, at] = copied(given)
       return write(() => {
         const bound = ask.bound.get({ key: authorization.key })
-        const paid = at.cap?.newWallet && ask.paid.get({ payer: call.payer, asset: call.asset })
+        const payer = { payer: call.payer, asset: call.asset }
+        const hasPaid = at.cap?.newWallet !== undefined && ask.hasPaid.get(payer) !== undefined
         const seen = {
           bound,
-          exposedCalls: at.cap ? exposedCalls(call, { now: at.now, asOf: at.cap.asOf }) : [],
-          settled: paid && amountOf(paid),
+          exposedCalls: at.cap ? exposedCalls(call, { now: at.now, cap: at.cap }) : [],
+          settled: hasPaid
+            ? () => present(amountOf(ask.paid.get(payer) ?? NOTHING), 'what a wallet has paid')
+            : undefined,
         }
         const { answer, writes } = decideOpen({ call, authorization }, seen, at)
         writes.forEach(perform)
@@ -156,7 +162,7 @@ export function sqliteStorage(path: string): Storage {
       }),
 
     moveCall(...given) {
-      const [id, from, patch] = structuredClone(given)
+      const [id, from, patch] = copied(given)
       return write(() => {
         if (!mayMove(ask.head.get({ id }), from)) return false
         patchCall(id, patchOf(patch))
@@ -178,7 +184,7 @@ export function sqliteStorage(path: string): Storage {
     unfinishedCalls: (workerId, at) => retryWhileBusy(() => ask.unfinished.all({ workerId, ...at })),
 
     claimSettlement(...given) {
-      const [id, offered, at] = structuredClone(given)
+      const [id, offered, at] = copied(given)
       return write(() => {
         const bindings = ask.bindings.all({ id })
         const own = bindings.some((binding) => binding.key === offered?.key)
@@ -190,7 +196,7 @@ export function sqliteStorage(path: string): Storage {
     },
 
     finishSettlement(...given) {
-      const [id, token, outcome, at] = structuredClone(given)
+      const [id, token, outcome, at] = copied(given)
       return write(() => {
         const { answer, writes } = decideFinish(
           ask.head.get({ id }),
@@ -217,7 +223,7 @@ export function sqliteStorage(path: string): Storage {
       }),
 
     putRecord(...given) {
-      const [record, now] = structuredClone(given)
+      const [record, now] = copied(given)
       return write(() => {
         if (unexpired(ask.record.get(record), now)) return false
         ask.upsertRecord.run(record)
@@ -228,7 +234,7 @@ export function sqliteStorage(path: string): Storage {
     getRecord: (kind, id, now) => retryWhileBusy(() => unexpired(ask.record.get({ kind, id }), now)),
 
     moveRecord(...given) {
-      const [record, from, now] = structuredClone(given)
+      const [record, from, now] = copied(given)
       return write(() => {
         if (!mayMoveRecord(ask.record.get(record), { record, from, now })) return false
         ask.upsertRecord.run(record)

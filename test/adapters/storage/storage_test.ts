@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { getTableColumns, getTableName } from 'drizzle-orm'
 import { SQLiteSyncDialect, getTableConfig } from 'drizzle-orm/sqlite-core'
-import { copied, memoryStorage } from '../../../adapters/storage/memory.ts'
+import { copied } from '../../../adapters/storage/copied.ts'
+import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { migrate, migrations } from '../../../adapters/storage/sqlite/migrations.ts'
 import * as schema from '../../../adapters/storage/sqlite/schema.ts'
 import { holdAlone, sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
@@ -395,7 +396,7 @@ function spawn(script: string) {
   return Bun.spawn([process.execPath, '-e', script], { stdin: 'ignore', stdout: 'pipe', stderr: 'inherit' })
 }
 
-test('memory storage copies as structuredClone does', () => {
+test('storages copy as structuredClone does', () => {
   const given: Record<string, unknown> = {
     text: 'a',
     amount: 1n,

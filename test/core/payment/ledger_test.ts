@@ -56,6 +56,19 @@ describe('opening', () => {
   const open = (bound: Head | undefined, at = { now: T, until: T + 30_000 }) =>
     decideOpen({ call: newCall, authorization: authorization('first') }, { bound, exposedCalls: [] }, at)
 
+  test('asks what a wallet has paid only where its open calls are worth more than a new wallet may have open', () => {
+    let questions = 0
+    const settled = () => (questions++, usdc(30_000n))
+    const opening = (worth: bigint) =>
+      decideOpen(
+        { call: newCall, authorization: authorization('first') },
+        { bound: undefined, exposedCalls: [], settled },
+        { now: T, until: T + 30_000, cap: { asOf: T, newWallet: { calls: 2, worth: usdc(worth), endpoints: [] } } },
+      ).answer.kind
+    expect([opening(22_000n), questions]).toEqual(['opened', 0])
+    expect([opening(21_999n), questions]).toEqual(['opened', 1])
+  })
+
   test('over a call that lives is a replay, and writes nothing', () => {
     for (const work of ['queued', 'in_progress', 'completed'] as const)
       expect(open(head({ workStatus: work }))).toEqual({ answer: { kind: 'replayed', id: 'call' }, writes: [] })
