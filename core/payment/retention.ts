@@ -101,8 +101,9 @@ type Pruning = Pick<Ports, 'storage' | 'objects' | 'clock' | 'log'>
 export async function pruneExpired(ports: Pruning, { ledgerMs, mediaMs }: Retention): Promise<void> {
   const { storage, clock } = ports
   await storage.prune(clock.now())
-  if (ledgerMs !== undefined) await storage.pruneLedger(clock.now() - ledgerMs, clock.now())
+  // Before the ledger: its rows say which media is paid for.
   await sweepMedia(ports, mediaMs)
+  if (ledgerMs !== undefined) await storage.pruneLedger(clock.now() - ledgerMs, clock.now())
 }
 
 /** Checks the media whose day has come: deletes it, or files it under a later day. */

@@ -101,6 +101,15 @@ describe('media', () => {
     expect([subject.keys.size, await subject.present()]).toEqual([1, 1])
   })
 
+  test('of a settled call outlives its ledger row, also when no process ran in between (contract 2.30)', async () => {
+    const subject = fixture({ ledgerMs: 60 * DAY })
+    await subject.sweep()
+    const { body } = await subject.buyer().buy(FOX)
+    await subject.clock.advance(70 * DAY)
+    await subject.pass(3 * DAY)
+    expect([await subject.ports.storage.getCall(body.id), await subject.present()]).toEqual([undefined, 1])
+  })
+
   test('is deleted when its lifetime is over, and not while its result can be read (contract 2.30)', async () => {
     const subject = fixture({ settledMs: 10 * DAY, mediaMs: 20 * DAY })
     const alice = subject.buyer()
