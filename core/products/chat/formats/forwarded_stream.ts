@@ -165,11 +165,13 @@ export function forwardedStream(
 
   function processed(text: string): string {
     if (format === 'generate_content') count(text)
-    const out =
+    const read =
       isOpening || isTagged(text) || marks.test(text) || !(isOnePlain(text) || PLAIN[format].test(text))
         ? processEvents(text)
         : text
-    if (estimate) sample(out)
+    if (estimate) sample(read)
+    // The end often comes in one piece with the last words, which count.
+    const out = closing === DONE ? read + estimated() : read
     if (format === 'chat') hasStarted ||= hasContent
     else {
       hasContent ||= CONTENT[format].test(out) && out.split(EVENT_END).some((raw) => isContentEvent(raw, format))
@@ -203,7 +205,7 @@ export function forwardedStream(
       isFinished = true
       isOver = true
       closing = DONE
-      return estimated()
+      return ''
     }
     const payload = tryJson(data)
     if (event === 'error' || (payload && isError(payload))) throw upstreamFailure({ event, data })

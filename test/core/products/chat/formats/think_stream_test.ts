@@ -17,7 +17,13 @@ async function read(pieces: readonly string[]) {
   const events = [...text.matchAll(/^data: (\{.*)$/gm)].map(([, data = '']) => JSON.parse(data))
   const deltas = events.flatMap(({ choices }) => objectsOf(choices).map(({ delta }) => delta as any))
   const textOf = (name: string) => deltas.map((delta) => delta[name] ?? '').join('')
-  return { content: textOf('content'), reasoning: textOf('reasoning_content'), usage: events.at(-1)?.usage, stream }
+  return {
+    content: textOf('content'),
+    reasoning: textOf('reasoning_content'),
+    usage: events.at(-1)?.usage,
+    id: events.at(-1)?.id,
+    stream,
+  }
 }
 
 test('a <think> block is moved to the reasoning wherever it is cut', async () => {
@@ -42,4 +48,18 @@ test('usage that the vendor leaves out is estimated in a last chunk, and marked 
   const { usage, stream } = await read([chunk({ content: 'Hello' }), chunk({}, { finish: 'stop' }), DONE])
   expect(usage).toEqual({ prompt_tokens: 7, completion_tokens: 2, total_tokens: 9, estimated: true })
   expect([stream.usage(), stream.closing()]).toEqual([usage, DONE])
+})
+
+test('usage is estimated from all words, also where the end comes in one piece with them (contract 6.65)', async () => {
+  const words = [chunk({ content: 'Hel' }), chunk({ content: 'lo the' }), chunk({ content: 're' })]
+  const end = [chunk({}, { finish: 'stop' }), DONE]
+  const expected = { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10, estimated: true }
+  for (const pieces of [
+    [[...words, ...end].join('')],
+    [words.join(''), end.join('')],
+    [words[0] ?? '', [...words.slice(1), ...end].join('')],
+  ]) {
+    const { usage, id } = await read(pieces)
+    expect([usage, id]).toEqual([expected, 'chatcmpl-1'])
+  }
 })
