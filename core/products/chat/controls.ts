@@ -26,15 +26,16 @@ export function checkControls(body: Fields, { row, providerFormat, isNative }: C
     hasCustom: providerFormat !== 'messages' && providerFormat !== 'generate_content' && !isByResponses,
   })
   checkChoice(body)
+  checkFunctionCall(body)
   checkResponseFormat(body.response_format)
   checkStops(body.stop, { row, isByResponses })
 }
 
-/** Removes a `tool_choice` that says nothing where there are no tools, because vendors refuse it there. */
+/** Removes a choice that says nothing where there are no tools, because vendors refuse it there. */
 export function withoutIdleChoice(body: Fields): Fields {
-  if (body.tool_choice === undefined || namesIn(body).length > 0) return body
-  const { tool_choice: _, ...rest } = body
-  return rest
+  const { tool_choice, function_call, ...rest } = body
+  const isIdle = (tool_choice !== undefined || function_call !== undefined) && namesIn(body).length === 0
+  return isIdle ? rest : body
 }
 
 // ── tools ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -102,8 +103,24 @@ function checkChoice(body: Fields): void {
   checkOffered(fieldsOf(choice[choice.type]).name, { names, at: `tool_choice.${choice.type}.name` })
 }
 
+/** The choice of old clients, of `functions`. */
+function checkFunctionCall(body: Fields): void {
+  const { function_call: call } = body
+  if (!isSet(call) || call === 'auto' || call === 'none') return
+  if (!isFields(call))
+    throw invalidParameter(
+      'function_call',
+      `must be auto, none, or an object with the name of an offered function, got ${quoted(call)}.`,
+    )
+  checkOffered(call.name, { names: namesIn(body), at: 'function_call.name' })
+}
+
 function checkAllowed({ mode, tools }: Fields, names: readonly string[]): void {
   const at = 'tool_choice.allowed_tools'
+  if (names.length === 0)
+    throw invalidParameter('tool_choice', 'is of type allowed_tools, and the request has no tools.')
+  if (!Array.isArray(tools))
+    throw invalidParameter(`${at}.tools`, `must be a list of offered tools, got ${quoted(tools)}.`)
   if (mode !== 'auto' && mode !== 'required')
     throw invalidParameter(`${at}.mode`, `must be auto or required, got ${quoted(mode)}.`)
   for (const [index, tool] of objectsOf(tools).entries())

@@ -108,16 +108,10 @@ export async function sizeRequest(
   { catalog, vendors, countTokens }: StreamedContext,
 ): Promise<ChatInput> {
   const providerFormat = vendors.chat(row)?.format
-  const isNative = format !== 'chat' && providerFormat === format
-  checkCounts(request)
-  checkExtras(request)
-  checkSizes(request)
-  checkMessages(request.messages as ChatBody['messages'], { row, format, isNative })
-  checkControls(request, { row, providerFormat, isNative })
   const {
     body: { max_tokens: _, max_completion_tokens: __, stream: ___, model: ____, ...body },
     effort,
-  } = applyModelRules(withoutIdleChoice(request), row, { byResponses: format === 'responses' })
+  } = checkedRequest(request, { row, format, providerFormat })
   const requested = requestedTokens(request)
   if (answersOf(request) > 1 && !supportsMultipleAnswers(body, { row, format, providerFormat })) {
     throw invalidParameter(
@@ -163,6 +157,20 @@ export async function sizeRequest(
   }
 }
 
+/** Refuses what the model or its vendor would drop or refuse, and applies the rules of the model. */
+function checkedRequest(
+  request: Fields,
+  { row, format, providerFormat }: { row: ChatRow; format: ChatFormat; providerFormat: ChatFormat | undefined },
+): ReturnType<typeof applyModelRules> {
+  const isNative = format !== 'chat' && providerFormat === format
+  checkCounts(request)
+  checkExtras(request)
+  checkSizes(request)
+  checkMessages(request.messages as ChatBody['messages'], { row, format, isNative })
+  checkControls(request, { row, providerFormat, isNative })
+  return applyModelRules(withoutIdleChoice(request), row, { byResponses: format === 'responses' })
+}
+
 /**
  * Counts the prompt of a chat request as its quote would, whatever its model costs and however long it is. Throws
  * NOT_CONFIGURED for a model that nobody here serves.
@@ -173,9 +181,7 @@ export async function countPrompt(
 ): Promise<number> {
   const rows = [row, ...(row.fallbacks ?? []).flatMap((id) => catalog.chat.get(id) ?? [])]
   if (!rows.some((each) => vendors.chat(each) !== undefined)) throw notConfigured(row)
-  checkExtras(chat)
-  checkSizes(chat)
-  checkMessages(chat.messages as ChatBody['messages'], { row, format, isNative: vendors.chat(row)?.format === format })
+  checkedRequest(chat, { row, format, providerFormat: vendors.chat(row)?.format })
   checkLength(chat, upperBound(chat, row))
   return (await estimatePrompt(chat, { row, countTokens })).total
 }

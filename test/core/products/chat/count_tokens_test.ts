@@ -93,7 +93,11 @@ describe('a count', () => {
   })
 
   test('refuses what /messages refuses, in the form of its errors (contract 7.27)', async () => {
-    const { count, quote } = gatewayOf()
+    const named = { name: 'a tool', input_schema: { type: 'object' } }
+    const wrongInChat: readonly object[] = [
+      { model: 'vendor-b/chat-3.8-flash', messages: [user()], tools: [named] },
+      { model: 'vendor-a/chat-6-small', messages: [user()], top_p: 0.5 },
+    ]
     const wrong: readonly object[] = [
       { model: 'nobody/nothing', messages: [user()] },
       { model: MODEL, messages: [] },
@@ -108,7 +112,19 @@ describe('a count', () => {
         messages: [user([{ type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AA==' } }])],
       },
     ]
-    for (const body of wrong) {
+    const native = gatewayOf()
+    const translated = gatewayOf({ format: 'chat' })
+    const cases = [
+      ...wrong.flatMap(
+        (body) =>
+          [
+            [native, body],
+            [translated, body],
+          ] as const,
+      ),
+      ...wrongInChat.map((body) => [translated, body] as const),
+    ]
+    for (const [{ count, quote }, body] of cases) {
       const [counted, quoted] = [await count(body), await quote({ max_tokens: 10, ...body })]
       expect([body, counted.status, counted.body]).toEqual([body, 400, quoted.body])
       expect(counted.body).toMatchObject({ type: 'error', error: { type: 'invalid_request_error' } })

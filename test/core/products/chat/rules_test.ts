@@ -797,6 +797,23 @@ describe('what controls an answer is judged before the quote (contract 6.59)', (
       choose({ type: 'allowed_tools', allowed_tools: { tools: [FUNCTION] } }),
       'tool_choice.allowed_tools.mode',
     ],
+    [
+      'allowed tools that are no list',
+      choose({ type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: 'look' } }),
+      'tool_choice.allowed_tools.tools',
+    ],
+    [
+      'allowed tools of a request without any',
+      { tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'required', tools: [] } } },
+      'tool_choice',
+    ],
+    ['an old choice that is no word', { functions: [{ name: 'f' }], function_call: 'any' }, 'function_call'],
+    [
+      'an old choice of a function that is not offered',
+      { functions: [{ name: 'f' }], function_call: { name: 'g' } },
+      'function_call.name',
+    ],
+    ['an old choice of no functions', { function_call: { name: 'g' } }, 'function_call.name'],
     ['a format of no type that exists', { response_format: { type: 'xml' } }, 'response_format.type'],
     ['a schema that is missing', { response_format: { type: 'json_schema' } }, 'response_format.json_schema'],
     ['a schema that is a text', schema({ schema: '{}' }), 'response_format.json_schema.schema'],
