@@ -1,6 +1,6 @@
 /** From request bytes to a plain, validated value, with a specific error for every mistake. */
 import { concatBytes } from '../lib/bytes.ts'
-import type { TObject } from '@sinclair/typebox'
+import type { TObject, TSchema } from '@sinclair/typebox'
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
 import type { Clock } from '../lib/clock.ts'
 import { deadlines, sharedDeadlines } from '../lib/timers.ts'
@@ -375,10 +375,24 @@ function problems(compiled: TypeCheck<TObject>, value: unknown): readonly Proble
     const path = error.path.slice(1).replaceAll('/', '.')
     if (byPath.has(path)) continue
     const got = error.value === undefined ? 'it is missing' : `got ${quoted(error.value)}`
-    byPath.set(path, { path, message: `${path}: ${error.message}; ${got}` })
+    byPath.set(path, { path, message: `${path}: ${expectation(error)}; ${got}` })
     if (byPath.size === 10) break
   }
   return [...byPath.values()]
+}
+
+/** What a field has to be. The library does not say it of a union. */
+function expectation({ message, schema }: { readonly message: string; readonly schema: TSchema }): string {
+  const forms: unknown = schema.anyOf
+  return Array.isArray(forms) && message === 'Expected union value'
+    ? `Expected ${[...new Set(forms.map(formOf))].join(' or ')}`
+    : message
+}
+
+function formOf({ const: only, type, items, minItems }: TSchema): string {
+  if (only !== undefined) return JSON.stringify(only)
+  if (type !== 'array' || typeof items?.type !== 'string') return typeof type === 'string' ? type : 'another form'
+  return `array of ${minItems === undefined ? '' : `at least ${minItems} `}${items.type}`
 }
 
 function invalidBody(details: readonly Problem[]): ApiError {

@@ -130,6 +130,7 @@ describe('checking fields', () => {
       count: Type.Optional(Type.Integer({ minimum: 1, maximum: 10 })),
       tags: Type.Optional(Type.Array(Type.String(), { maxItems: 2 })),
       kind: Type.Optional(Type.Union([Type.Literal('a'), Type.Literal('b')])),
+      from: Type.Optional(Type.Union([Type.String(), Type.Array(Type.String(), { minItems: 1 })])),
     }),
   )
   const problems = async (value: unknown) => {
@@ -164,6 +165,13 @@ describe('checking fields', () => {
     ])
     expect(await problems({ name: 'fox', count: 0 })).toEqual([
       { path: 'count', message: 'count: Expected integer to be greater or equal to 1; got 0' },
+    ])
+  })
+
+  test('a field of several forms says which they are (contract 3.3)', async () => {
+    expect(await problems({ name: 'fox', kind: 'c', from: [] })).toEqual([
+      { path: 'kind', message: 'kind: Expected "a" or "b"; got "c"' },
+      { path: 'from', message: 'from: Expected string or array of at least 1 string; got an array' },
     ])
   })
 
