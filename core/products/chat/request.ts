@@ -336,14 +336,16 @@ export function outputCap(
 ): { maxTokens: number; headers: Readonly<Record<string, string>> } {
   const left = Math.max(1, row.contextWindow - promptTokens)
   const maxTokens = Math.min(requested ?? fallback, row.maxOutput, left)
-  if (requested === undefined || maxTokens === requested) return { maxTokens, headers: {} }
+  return { maxTokens, headers: cappedHeaders(requested, maxTokens) }
+}
+
+/** Headers that report a limit below the caller's (contract 6.9). */
+export function cappedHeaders(requested: number | undefined, maxTokens: number): Readonly<Record<string, string>> {
+  if (requested === undefined || maxTokens === requested) return {}
   return {
-    maxTokens,
-    headers: {
-      'x-max-tokens-capped': 'true',
-      'x-max-tokens-requested': String(requested),
-      'x-max-tokens-effective': String(maxTokens),
-    },
+    'x-max-tokens-capped': 'true',
+    'x-max-tokens-requested': String(requested),
+    'x-max-tokens-effective': String(maxTokens),
   }
 }
 

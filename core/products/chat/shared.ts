@@ -18,6 +18,7 @@ import {
   readsAll,
   requestedTokens,
   applyModelRules,
+  cappedHeaders,
   trimMessages,
   unknownModel,
 } from './request.ts'
@@ -356,7 +357,12 @@ export async function answerChat(
       const answer = await askModel(candidate, order, translation(candidate.row))
       return {
         ...answer,
-        headers: { ...answer.headers, ...input.headers, ...servedByHeaders(input.row, candidate.row) },
+        headers: {
+          ...answer.headers,
+          ...input.headers,
+          ...cappedHeaders(requestedTokens(input.body), outputFor(candidate.row, input)),
+          ...servedByHeaders(input.row, candidate.row),
+        },
       }
     } catch (error) {
       next = candidates.next()
@@ -480,11 +486,16 @@ function nonEmpty(body: Fields, format: ChatFormat): Fields {
 }
 
 /** The chat request for one row. A fallback applies its own rules and drops parameters that it does not accept. */
-function bodyFor(row: ChatRow, { row: first, chat, promptTokens, maxTokens }: ChatInput): Fields {
-  const own = () => ({ ...chat, max_tokens: outputCap({ requested: maxTokens }, row, promptTokens).maxTokens })
+function bodyFor(row: ChatRow, input: ChatInput): Fields {
+  const { row: first, chat } = input
+  const own = () => ({ ...chat, max_tokens: outputFor(row, input) })
   const body = row === first ? chat : applyModelRules(own(), row, { isLenient: true }).body
   return row.structured === 'emulated' && asksForJson(body) ? withJsonInstruction(body) : body
 }
+
+/** The most tokens that this row answers with: a fallback may have a lower ceiling than the model that was quoted. */
+const outputFor = (row: ChatRow, { promptTokens, maxTokens }: ChatInput): number =>
+  outputCap({ requested: maxTokens }, row, promptTokens).maxTokens
 
 function usageIn({ usage, usageMetadata }: Fields): Json {
   const counted = usage ?? usageMetadata

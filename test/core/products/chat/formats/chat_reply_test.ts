@@ -497,6 +497,21 @@ describe('a fallback', () => {
       expect(windowOf(order.model)).toBeGreaterThanOrEqual(140_007 + (order.body.max_tokens as number))
   })
 
+  test('with a lower ceiling says what is left of max_tokens (contract 6.9)', async () => {
+    const [row] = chatRows.filter(({ id }) => id === 'vendor-d/chat-5.3')
+    if (!row) throw new Error('no such row')
+    const short = { ...row, id: 'mine/short', aliases: [], upstream: 'short', maxOutput: 50 }
+    const rows = [{ ...row, fallbacks: ['mine/short'] }, short]
+    const script: ChatScript = async ({ model }) => (model === row.upstream ? Promise.reject(away()) : wholeAnswer())
+    const { alice } = gatewayOf(script, { catalog: catalog({ chat: rows }) })
+    const capped = async (more: object) => {
+      const { headers } = await alice.buy({ ...ORDER, ...more, model: row.id }, { path })
+      return ['capped', 'requested', 'effective'].map((name) => headers.get(`x-max-tokens-${name}`))
+    }
+    expect(await capped({ max_tokens: 500 })).toEqual(['true', '500', '50'])
+    expect(await capped({ max_tokens: 50 })).toEqual([null, null, null])
+  })
+
   test('has rules of its own: what it does not take is left out, and its ceiling is kept', async () => {
     const [row] = chatRows.filter(({ id }) => id === 'vendor-d/chat-5.3')
     if (!row) throw new Error('no such row')
