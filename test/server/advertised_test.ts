@@ -203,6 +203,8 @@ describe('a gateway with one vendor', () => {
       const { status, body: reply } = await post(kit, path, body)
       answers[path] = `${status} ${reply.message ?? reply.error?.message}`
     }
+    const voices = await get(kit, '/api/v1/audio/voices')
+    expect(voices.message).toBe('speech: the operator has not configured it.')
     expect(answers).toMatchObject({
       '/api/v1/phone/lookup': '503 phone: the operator has not configured it. Nothing was charged.',
       '/api/v1/sandbox/create': '503 sandbox: the operator has not configured it. Nothing was charged.',

@@ -164,7 +164,7 @@ const voices = free({
         .flatMap((row) => (row.hidden ? [] : (shared.vendorOf(row, context) ?? []))),
     )
     if (vendors.size === 0)
-      throw new ApiError('NOT_CONFIGURED', { message: 'audio.speech: the operator has not configured it.' })
+      throw new ApiError('NOT_CONFIGURED', { message: 'speech: the operator has not configured it.' })
     const lists = await Promise.all([...vendors].map((vendor) => listOf(vendor, context)))
     const note = 'Send voice_id or alias as voice. A voice speaks with the models of its own vendor.'
     return json(
