@@ -18,7 +18,9 @@ import { models } from './site/models.ts'
 import { music } from './audio/music.ts'
 import { onramp } from './wallet/onramp.ts'
 import { phone } from './phone/numbers.ts'
-import { characters } from './video/characters.ts'
+import { characterEnrollments } from './video/character_enrollment.ts'
+import { livenessCheck } from './video/liveness_check.ts'
+import { walletCharacters } from './video/wallet_characters.ts'
 import { prediction } from './prediction/prediction.ts'
 import { pricing } from './site/price_list.ts'
 import { responses } from './chat/responses.ts'
@@ -37,7 +39,9 @@ export const endpoints: readonly Endpoint[] = [
   ...images,
   ...edits,
   ...video,
-  ...characters,
+  ...characterEnrollments,
+  ...livenessCheck,
+  ...walletCharacters,
   ...speech,
   ...soundEffects,
   ...music,

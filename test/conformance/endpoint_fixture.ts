@@ -3,7 +3,7 @@ import { scriptedAudio } from '../../adapters/providers/scripted/audio.ts'
 import { CLIP, inTurn, scriptedVideo } from '../../adapters/providers/scripted/videos.ts'
 import type { Paid } from '../../core/endpoint/mod.ts'
 import { FACE_GROUP, FOREVER } from '../../core/products/video/owned_characters.ts'
-import { SANDBOX } from '../../core/products/sandbox/sandbox.ts'
+import { SANDBOX } from '../../core/products/sandbox/sandbox_record.ts'
 import { type Clock, type Endpoint, endpoints, type Gateway, gateway, type Payment } from '../../core/mod.ts'
 import { rentTo } from '../actors.ts'
 import {

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { Pool, type PoolClient, type QueryResult } from 'pg'
 import { DatabaseError, sanitized } from '../database_error.ts'
 import { migrate } from './migrations.ts'
-import type { Statement, Values } from './statements.ts'
+import type { Statement, Values } from './statement.ts'
 
 export type Limits = {
   /** Maximum connections of this process. Default 10. */

@@ -26,7 +26,8 @@ import { summed } from '../../../core/payment/spend_report.ts'
 import { copied } from '../copied.ts'
 import { databases } from '../databases.ts'
 import { type Limits, type Send, type Migration, connections } from './connections.ts'
-import { type Statement, ask, patching } from './statements.ts'
+import type { Statement } from './statement.ts'
+import { ask, patching } from './statements.ts'
 
 /** Rows that one step of `prune` or `renew` reads: bounds how long it locks them. */
 const BATCH = 256

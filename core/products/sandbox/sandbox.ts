@@ -1,18 +1,17 @@
 /** Python sandboxes leased to the paying wallet: create, run commands, status, terminate (contract 16.2). */
 import { type Static, Type } from '@sinclair/typebox'
 import { within } from '../../lib/timers.ts'
-import { GPUS, type Gpu, type SandboxVendor } from '../../ports/vendors/sandbox.ts'
+import { GPUS, type Gpu } from '../../ports/vendors/sandbox.ts'
 import { gpuRates, plainRate, SHORT_SECONDS } from './catalog.ts'
 import { type Offering, type Order, paid, type Price } from '../../endpoint/mod.ts'
-import { recordKind } from '../../endpoint/record_kind.ts'
 import { idFrom } from '../../lib/ids.ts'
 import { ApiError } from '../../http/errors.ts'
-import { type MaintenanceTask, callContextIn } from '../../endpoint/call_context.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
 import type { Json } from '../../lib/json.ts'
 import { flatPrice } from '../../x402/pricing.ts'
 import { sandboxPrice } from './price.ts'
+import { endUnpaid, SANDBOX, sandboxOfPayer, vendorIn, watchUnpaid } from './sandbox_record.ts'
 
 /** US dollars for one request to a sandbox, before the fee. */
 const PER_QUESTION = '0.001'
@@ -35,23 +34,6 @@ const EXTRA_SECONDS = 5
 const QUESTION_SECONDS = 15
 const REFUND_POLICY =
   'Paid in advance for the whole time. A sandbox that is terminated earlier is not refunded; one that does not start costs nothing.'
-
-/** A sandbox of a wallet. */
-export const SANDBOX = recordKind({
-  kind: 'sandbox',
-  version: 1,
-  schema: Type.Object({ vendor: Type.String(), handle: Type.String(), ends: Type.Number() }),
-})
-
-/** Sandboxes that outlive their claim window, stored under one owner that is no wallet. */
-const WATCHED = recordKind({
-  kind: 'sandbox_unpaid',
-  version: 1,
-  schema: Type.Object({ vendor: Type.String(), handle: Type.String(), call: Type.String(), due: Type.Number() }),
-})
-const WATCHERS = 'sandboxes'
-const MAX_WATCHED = 1_000
-type Watched = Parameters<typeof WATCHED.put>[1]['data']
 
 const sandboxId = Type.String({
   description: 'sb_<id>, from create; known to the wallet that paid for it, and to no other.',
@@ -360,50 +342,6 @@ function checkId<Given extends { readonly sandbox_id: string }>(given: Given): G
   )
 }
 
-// ── existing sandboxes ──────────────────────────────────────────────────────────────────────────────────────────────
-
-/** A sandbox of the payer. Others are reported as not found. */
-async function sandboxOfPayer(
-  order: Order<unknown>,
-  id: string,
-): Promise<{ vendor: SandboxVendor; handle: string; isOver: boolean }> {
-  const vendor = vendorIn(order)
-  const record = await SANDBOX.get(order.records, id, order.clock.now())
-  if (record?.owner !== order.payer || record.data.vendor !== vendor.name) {
-    throw new ApiError('NOT_FOUND', { message: 'This wallet has no such sandbox here. Nothing was charged.' })
-  }
-  const { handle, ends } = record.data
-  return { vendor, handle, isOver: ends <= order.clock.now() }
-}
-
-/** Stores a sandbox before its buyer gets it, so that maintenance can end it when it is due, even after a crash. */
-async function watchUnpaid(order: Order<unknown>, data: Watched, expiresAt: number): Promise<void> {
-  const record = { id: order.id, owner: WATCHERS, data, expiresAt }
-  await WATCHED.put(callContextIn(order).records, record, order.clock.now())
-}
-
-/** Ends sandboxes that were not paid within their claim window. A settlement in progress is left alone. */
-async function endUnpaid({
-  records,
-  vendors: { sandbox },
-  clock,
-  log,
-  signal,
-}: Parameters<MaintenanceTask['do']>[0]): Promise<void> {
-  const now = clock.now()
-  const due = (await WATCHED.list(records, WATCHERS, { now, limit: MAX_WATCHED })).filter(({ data }) => data.due <= now)
-  const checks = due.map(async (record) => {
-    const { vendor, handle, call } = record.data
-    const money = (await records.getCall(call))?.paymentStatus
-    if (money === 'settling' || money === 'unresolved' || sandbox?.name !== vendor) return
-    if (money !== 'settled') await sandbox.terminate(handle, { signal })
-    await WATCHED.move(records, record, { expiresAt: now }, now)
-  })
-  for (const each of await Promise.allSettled(checks))
-    if (each.status === 'rejected')
-      log.alert('an unpaid sandbox could not be terminated', { error: (each.reason as Error).message })
-}
-
 function withTimeout<T>(
   { clock }: Order<unknown>,
   seconds: number,
@@ -415,9 +353,4 @@ function withTimeout<T>(
       message: `The sandbox did not answer within ${seconds} seconds. Nothing was charged.`,
     })
   })
-}
-
-function vendorIn({ vendors }: { readonly vendors: Offering['vendors'] }): SandboxVendor {
-  if (vendors.sandbox) return vendors.sandbox
-  throw new ApiError('NOT_CONFIGURED', { message: 'sandbox: the operator has not configured it. Nothing was charged.' })
 }

@@ -1,13 +1,12 @@
 /** Forwards vendor streams: bytes pass unchanged, and only relevant events are parsed (decision 25). */
-import { concatBytes } from '../../../lib/bytes.ts'
 import { ApiError } from '../../../http/errors.ts'
 import { type Json, type Fields, fieldsOf, given, isFields, objectsOf, textOf } from '../../../lib/json.ts'
 import { brokenOff, isAnswerStart, isContentEvent, type TrackedStream } from './answer_start.ts'
+import { CR, eventBoundary } from './event_boundary.ts'
 import { isEmpty, isNonBlank } from './empty_answer.ts'
 import { type EventSplitter, eventSplitter, MAX_EVENT, parseEvent, sseJson, tryJson } from './sse.ts'
 import { thinkSplitter } from './think_tags.ts'
 import { isCounted, usageOf, withoutReasoningTokens } from './usage.ts'
-import type { StreamTranslator } from './stream_translator.ts'
 import type { SseEvent, ChatFormat, ChatStream } from '../../../ports/vendors/chat.ts'
 
 /** Matches text that must be parsed. No pattern can match inside a JSON string, where quotes are escaped. */
@@ -355,58 +354,6 @@ export function forwardedStream(
   }
 }
 
-/**
- * Translates a `chat` stream for a caller of another format. The closing events are those with which the translator
- * ends.
- */
-export function translated(
-  upstream: ChatStream,
-  rewriter: StreamTranslator,
-  options: Pick<StreamFormat, 'showsReasoningTokens' | 'estimate'> = {},
-): TrackedStream {
-  const encoder = new TextEncoder()
-  const inner = forwardedStream(upstream, { format: 'chat', ...options })
-  const splitter = eventSplitter()
-  let closing = ''
-  let lastNumbered = ''
-  return {
-    async next() {
-      for (;;) {
-        const bytes = await inner.next()
-        if (bytes === undefined) {
-          if (inner.closing() !== '') closing += translate('data: [DONE]') + rewriter.end()
-          return undefined
-        }
-        const out = withoutClosing(splitter.push(bytes).map(translate).join(''))
-        if (out.includes(SEQUENCE)) lastNumbered = out
-        if (out !== '') return encoder.encode(out)
-      }
-    },
-    cancel: inner.cancel,
-    hasContent: inner.hasContent,
-    hasStarted: inner.hasStarted,
-    closing: () => closing,
-    usage: inner.usage,
-    nextSequence: () => sequenceAfter(lastNumbered),
-  }
-
-  function translate(raw: string): string {
-    const event = parseEvent(raw)
-    return event ? rewriter.on(event) : ''
-  }
-
-  /** A translator may emit its last event before the vendor's stream ends. */
-  function withoutClosing(payload: string): string {
-    const at = closing === '' ? payload.search(LAST) : 0
-    if (at < 0) return payload
-    closing += payload.slice(at)
-    return payload.slice(0, at)
-  }
-}
-
-/** First line of the last event, in the formats that have one. */
-const LAST = /^event: (?:message_stop|response\.(?:completed|incomplete|failed))$/m
-
 // ── chunks ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const isError = ({ error, object }: Fields): boolean => (error !== undefined && error !== null) || object === 'error'
@@ -444,10 +391,10 @@ function deltaLength(delta: Json | undefined): number {
   )
 }
 
-const SEQUENCE = '"sequence_number":'
+export const SEQUENCE = '"sequence_number":'
 
 /** The number after that of the last numbered event of a text. Quotes inside of JSON strings are escaped. */
-function sequenceAfter(text: string): number {
+export function sequenceAfter(text: string): number {
   const at = text.lastIndexOf(SEQUENCE)
   return at < 0 ? 0 : Number.parseInt(text.slice(at + SEQUENCE.length), 10) + 1
 }
@@ -484,8 +431,6 @@ function replaced(text: string, word: string, { by, at: first }: { by: string; a
 
 // ── bytes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const LF = 10
-const CR = 13
 const NOTHING = new Uint8Array()
 const DONE = 'data: [DONE]\n\n'
 const DATA = /^data:/m
@@ -512,64 +457,3 @@ const EVENT_END = /(?<=\n\r?\n)(?!\r?\n)/
 
 /** Normalizes the spacing of a line. */
 const normalizedLine = (line: string): string => line.replace(/^(\w+): ?/, '$1: ')
-
-/**
- * Splits bytes after the last blank line, with which most chunks end, and buffers the rest. Buffered bytes are not
- * searched again.
- */
-function eventBoundary() {
-  let buffered: Uint8Array[] = []
-  let size = 0
-  /** The last three buffered bytes: a blank line may be split anywhere. */
-  let tail: readonly number[] = []
-
-  function buffer(bytes: Uint8Array): void {
-    if (bytes.length === 0) return
-    buffered.push(bytes)
-    size += bytes.length
-    tail = [...tail, ...bytes.subarray(-3)].slice(-3)
-    if (size > MAX_EVENT) throw brokenOff()
-  }
-
-  function rest(): Uint8Array | undefined {
-    const [only] = buffered
-    const bytes = buffered.length > 1 ? concatBytes(buffered, size) : only
-    buffered = []
-    size = 0
-    tail = []
-    return bytes
-  }
-
-  return {
-    push(bytes: Uint8Array): Uint8Array | undefined {
-      // Most pieces are whole events.
-      if (size === 0 && bytes[bytes.length - 1] === LF && bytes[bytes.length - 2] === LF) return bytes
-      const end =
-        lastEventEnd(bytes) ||
-        (tail.length > 0 ? Math.max(0, lastEventEnd([...tail, ...bytes.subarray(0, 3)]) - tail.length) : 0)
-      if (end === 0) {
-        buffer(bytes)
-        return undefined
-      }
-      if (buffered.length === 0 && end === bytes.length) return bytes
-      buffer(bytes.subarray(0, end))
-      const whole = rest()
-      buffer(bytes.subarray(end))
-      return whole
-    },
-    rest,
-    /** The bytes followed by the buffered ones, as if they had not been split. */
-    withBuffered(bytes: Uint8Array): Uint8Array {
-      const more = rest()
-      return more ? concatBytes([bytes, more], bytes.length + more.length) : bytes
-    },
-  }
-}
-
-/** The offset after the last blank line; 0 where there is none. */
-function lastEventEnd(bytes: Uint8Array | readonly number[]): number {
-  for (let at = bytes.lastIndexOf(LF); at > 0; at = bytes.lastIndexOf(LF, at - 1)) {
-    if (bytes[at - 1] === LF || (bytes[at - 1] === CR && bytes[at - 2] === LF)) return at + 1
-  }
-  return 0
-}

@@ -2,7 +2,8 @@ import { describe, expect, test } from 'bun:test'
 import { chunk, DONE, streamAnswer, usageChunk } from '../../../../../adapters/providers/scripted/chat.ts'
 import type { AnswerStream } from '../../../../../core/endpoint/mod.ts'
 import { messagesFromChatStream } from '../../../../../core/products/chat/formats/messages/events.ts'
-import { translated, forwardedStream } from '../../../../../core/products/chat/formats/forwarded_stream.ts'
+import { forwardedStream } from '../../../../../core/products/chat/formats/forwarded_stream.ts'
+import { translated } from '../../../../../core/products/chat/formats/translated_stream.ts'
 import type { ChatFormat } from '../../../../../core/ports/vendors/chat.ts'
 
 const utf8 = (text: string) => new TextEncoder().encode(text)
