@@ -42,6 +42,9 @@ type Bound = AuthorizationBinding & { readonly authorization: Authorization }
 export function memoryStorage(): Storage {
   const rows = new Map<string, Row>()
   const bindings = new Map<string, Bound>()
+  /** Ids of calls by payer, and keys of authorizations by call. */
+  const idsOf = new Map<string, Set<string>>()
+  const keysOf = new Map<string, Set<string>>()
   const records = new Map<string, StoredRecord>()
   const leases = new Map<string, Lease>()
   const rateWindows = new Map<string, Window>()
@@ -58,12 +61,34 @@ export function memoryStorage(): Storage {
   }
 
   function bindingsOf(id: string): Bound[] {
-    return [...bindings.values()].filter((binding) => binding.call === id).sort((a, b) => a.position - b.position)
+    const own = [...(keysOf.get(id) ?? [])].flatMap((key) => bindings.get(key) ?? [])
+    return own.sort((a, b) => a.position - b.position)
+  }
+
+  function callsOf(payer: string): Row[] {
+    return [...(idsOf.get(payer) ?? [])].map(row)
+  }
+
+  function bind(bound: Bound): void {
+    unbind(bound.key)
+    bindings.set(bound.key, bound)
+    add(keysOf, bound.call, bound.key)
+  }
+
+  function unbind(key: string): void {
+    const bound = bindings.get(key)
+    if (bound) drop(keysOf, bound.call, key)
+    bindings.delete(key)
+  }
+
+  function deleteCall({ id, payer }: Row): void {
+    rows.delete(id)
+    drop(idsOf, payer, id)
   }
 
   function* exposedCalls(payer: string, asset: string): Iterable<ExposedCall> {
-    for (const call of rows.values()) {
-      if (call.payer !== payer || call.asset !== asset) continue
+    for (const call of callsOf(payer)) {
+      if (call.asset !== asset) continue
       const exposedCall = { ...call, block: call.receipt?.block ?? null }
       yield { ...exposedCall, bindingStatus: null, bindingExpiresAt: null }
       for (const binding of bindingsOf(call.id))
@@ -72,9 +97,7 @@ export function memoryStorage(): Storage {
   }
 
   function settledBy(payer: string, asset: string): Usdc | undefined {
-    const settled = [...rows.values()].filter(
-      (call) => call.payer === payer && call.asset === asset && call.paymentStatus === 'settled',
-    )
+    const settled = callsOf(payer).filter((call) => call.asset === asset && call.paymentStatus === 'settled')
     const last = settled.sort((a, b) => (b.settledAt ?? 0) - (a.settledAt ?? 0)).slice(0, SETTLED_CALLS)
     return last.length === 0 ? undefined : usdc(last.reduce((sum, { paid, quote }) => sum + (paid ?? quote), 0n))
   }
@@ -82,6 +105,7 @@ export function memoryStorage(): Storage {
   function perform(write: Write): void {
     if (write.kind === 'insert') {
       rows.set(write.call.id, { ...copied(write.call), ...UNCLAIMED })
+      add(idsOf, write.call.payer, write.call.id)
       return
     }
     if (write.kind === 'patch') {
@@ -89,11 +113,11 @@ export function memoryStorage(): Storage {
       return
     }
     if (write.kind === 'bind') {
-      bindings.set(write.binding.key, { ...write.binding, authorization: copied(write.authorization) })
+      bind({ ...write.binding, authorization: copied(write.authorization) })
       return
     }
     if (write.kind === 'free') {
-      bindings.delete(write.key)
+      unbind(write.key)
       return
     }
     const binding = bindings.get(write.key)
@@ -249,7 +273,7 @@ export function memoryStorage(): Storage {
           continue
         }
         for (const { key } of own) perform({ kind: 'free', key })
-        rows.delete(call.id)
+        deleteCall(call)
       }
       for (const [name, { expiresAt }] of records) if (expiresAt <= now && records.delete(name)) touched++
       for (const [name, { expiresAt }] of leases) if (expiresAt <= now && leases.delete(name)) touched++
@@ -263,7 +287,7 @@ export function memoryStorage(): Storage {
         const own = bindingsOf(call.id)
         if (!isLedgerRowOver(call, own, { before, now })) continue
         for (const { key } of own) perform({ kind: 'free', key })
-        rows.delete(call.id)
+        deleteCall(call)
         deleted++
       }
       return deleted
@@ -271,6 +295,17 @@ export function memoryStorage(): Storage {
 
     async close() {},
   }
+}
+
+function add(index: Map<string, Set<string>>, name: string, entry: string): void {
+  const entries = index.get(name) ?? new Set<string>()
+  index.set(name, entries.add(entry))
+}
+
+function drop(index: Map<string, Set<string>>, name: string, entry: string): void {
+  const entries = index.get(name)
+  entries?.delete(entry)
+  if (entries?.size === 0) index.delete(name)
 }
 
 function nameOf({ kind, id }: Pick<StoredRecord, 'kind' | 'id'>): string {

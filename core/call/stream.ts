@@ -236,9 +236,10 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     const heard = async (paying: Paying): Promise<Paidness> =>
       paidness(answer === 'unread' ? paying : await noted(call, paying, answer), isLost(paying))
     const known = (answer === 'streamed' ? insisted() : attempt()).then(heard)
-    const enough = new AbortController()
-    const late = clock.wait(timeouts.receiptMs, enough.signal).then(() => undefined)
-    const first = await Promise.race([known, late]).finally(() => enough.abort())
+    const first = await new Promise<Paidness | undefined>((resolve, reject) => {
+      const met = answering.after(timeouts.receiptMs, () => resolve(undefined))
+      known.then(resolve, reject).finally(met)
+    })
     if (first) return first
     const again = async (error: Error): Promise<Paidness> => {
       log.alert('an answer was served, and storage failed before it was settled; it is tried again', {

@@ -123,19 +123,25 @@ export function sharedDeadlines(
  * Runs `work` under a deadline. When time is up, its signal aborts and the returned promise rejects, even if `work`
  * continues.
  */
-export async function within<T>(clock: Clock, ms: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+export function within<T>(clock: Clock, ms: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const deadline = new AbortController()
-  const done = new AbortController()
-  const timeout = clock.wait(ms, done.signal).then(() => {
-    if (done.signal.aborted) return new Promise<never>(() => {})
-    const error = Object.assign(new Error(`no answer within ${ms} ms`), { name: 'TimeoutError' })
-    deadline.abort(error)
-    throw error
+  return new Promise((resolve, reject) => {
+    const cancelDeadline = deadlinesOf(clock).after(ms, () => {
+      const error = Object.assign(new Error(`no answer within ${ms} ms`), { name: 'TimeoutError' })
+      deadline.abort(error)
+      reject(error)
+    })
+    const fail = (error: unknown) => {
+      cancelDeadline()
+      reject(error)
+    }
+    try {
+      work(deadline.signal).then((value) => {
+        cancelDeadline()
+        resolve(value)
+      }, fail)
+    } catch (error) {
+      fail(error)
+    }
   })
-  timeout.catch(() => {})
-  try {
-    return await Promise.race([work(deadline.signal), timeout])
-  } finally {
-    done.abort('done')
-  }
 }
