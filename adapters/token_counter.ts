@@ -11,8 +11,10 @@ type Tokenizer = (slice: string) => number
 
 /** In characters. */
 const MAX_SLICE_CHARS = 256
-/** Characters between two turns of the event loop, over all concurrent counts: about 15 ms of the slowest script. */
-const YIELD_CHARS = 8_192
+/** Characters between two turns of the event loop, over all concurrent counts: about 8 ms of the slowest script. */
+const YIELD_CHARS = 4_096
+/** Characters of a text whose reading alone takes a good part of a turn. */
+const LONG = 1 << 20
 /**
  * Entries of the merge cache. Its default of 100,000 runs, up to 256 characters each, could hold hundreds of megabytes.
  */
@@ -50,6 +52,8 @@ export async function countTokens(
   const count = await getTokenizer()
   let tokens = 0
   let start = 0
+  // Whoever has just read and parsed so much is not to go on counting it in the same turn.
+  if (text.length > LONG) await yieldTurn()
   while (start < text.length && tokens <= limit) {
     const end = sliceEnd(text, start)
     spend?.(weightOf(text, start, end))

@@ -29,8 +29,14 @@ export type CallHandlers = {
   drain(): void
 }
 
+/**
+ * In bytes or characters: to parse, to check and to write out more takes tens of milliseconds each, and others are
+ * answered in between.
+ */
+const LARGE_BODY = 4 << 20
+
 export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
-  const { meter = silent } = gatewayContext.ports
+  const { clock, meter = silent } = gatewayContext.ports
   const offering = offersOf(gatewayContext)
   const upstream = upstreamJobs(gatewayContext)
   const made = jobs(gatewayContext, offering, upstream)
@@ -67,6 +73,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     const counting = gatewayContext.unpaidWork.from(requestContext.ip)
     if (body.length > UNCOUNTED) counting.read(body.length)
     const received = await value()
+    if (body.length > LARGE_BODY) await clock.wait(0)
 
     // 2: price it. Some endpoints quote before they validate, so that a probe always learns the price.
     const probed =
@@ -84,6 +91,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
       return reply
     }
     const offers = offering.at(price)
+    if (body.length > LARGE_BODY) await clock.wait(0)
 
     // 4 to 7: identify the payer, find replays, verify the payment, open the call.
     const bodyText = typeof body === 'string' ? body : JSON.stringify(received)

@@ -20,8 +20,11 @@ export function fingerprint(method: string, path: string, body: string | Uint8Ar
   return bytesToHex(hash.update(typeof body === 'string' ? utf8ToBytes(body) : body).digest())
 }
 
-/** Bytes that are hashed in one turn of the event loop: a few milliseconds' worth. */
+/** Characters that are hashed in one turn of the event loop: a few milliseconds' worth. */
 const SLICE = 1 << 20
+
+/** The first half of a pair, which must not be encoded without the second. */
+const isHighSurrogate = (code: number): boolean => code >= 0xd800 && code <= 0xdbff
 
 /** The same fingerprint of a request of any length: others are answered while a long one is hashed. */
 export async function bodyFingerprint(
@@ -31,10 +34,12 @@ export async function bodyFingerprint(
 ): Promise<string> {
   if (body.length <= SLICE) return fingerprint(method, path, body)
   const hash = sha256.create().update(utf8ToBytes(`${method}\n${path}\n`))
-  const bytes = utf8ToBytes(body)
-  for (let at = 0; at < bytes.length; at += SLICE) {
+  for (let at = 0; at < body.length;) {
+    const end = Math.min(at + SLICE, body.length)
+    const cut = isHighSurrogate(body.charCodeAt(end - 1)) && end < body.length ? end - 1 : end
     await clock.wait(0)
-    hash.update(bytes.subarray(at, at + SLICE))
+    hash.update(utf8ToBytes(body.slice(at, cut)))
+    at = cut
   }
   return bytesToHex(hash.digest())
 }

@@ -1,5 +1,6 @@
 /** Fills a SQLite ledger with calls by SQL, in seconds where the storage's own verbs would take hours. */
 import { Database } from 'bun:sqlite'
+import type { Offer } from '../../core/x402/protocol.ts'
 import { sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
 
 /**
@@ -14,7 +15,7 @@ const PORTION = 100_000
 const DAY_MS = 86_400_000
 
 export const ASSET = 'eip155:84532/0x036cbd53842c5426634e7929541ec2318f3dcf7e'
-const OFFER = JSON.stringify({
+export const OFFER: Offer = {
   scheme: 'exact',
   network: 'eip155:84532',
   amount: '22000',
@@ -22,10 +23,11 @@ const OFFER = JSON.stringify({
   payTo: '0x1111111111111111111111111111111111111111',
   maxTimeoutSeconds: 300,
   extra: { name: 'USDC', version: '2' },
-})
+}
+const WRITTEN_OFFER = JSON.stringify(OFFER)
 const SIGNED = JSON.stringify({
   x402Version: 2,
-  accepted: JSON.parse(OFFER),
+  accepted: OFFER,
   payload: { signature: `0x${'ab'.repeat(65)}`, authorization: { nonce: `0x${'cd'.repeat(32)}` } },
 })
 const REQUEST = JSON.stringify({ model: 'vendor-a/image-1', size: '1024x1024', n: 1, _from: 'e'.repeat(43) })
@@ -74,7 +76,7 @@ export async function fillLedger(path: string, { rows, kind, now }: Filling): Pr
           ${isPaid ? `'{"success":true,"transaction":"0x' || printf('%064x', i) || '","network":"eip155:84532","block":' || i || '}'` : 'NULL'},
           ?3, ?4
         FROM numbers`,
-        [ASSET, OFFER, isEmptied ? null : REQUEST, isEmptied ? null : RESULT],
+        [ASSET, WRITTEN_OFFER, isEmptied ? null : REQUEST, isEmptied ? null : RESULT],
       )
       database.run(
         `${numbers} INSERT INTO authorizations (key, call, payer, position, status, expires_at, signed)

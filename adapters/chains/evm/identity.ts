@@ -29,8 +29,8 @@ export type IdentityConfig = {
   readonly schedule?: (act: () => void, ms: number) => void
 }
 
-/** Signatures checked in one turn of the event loop, over all chains: about 10 ms. */
-const signatureTurn = turnLimiter(8)
+/** Signatures checked in one turn of the event loop, over all chains: about 5 ms. */
+const signatureTurn = turnLimiter(4)
 
 const PLAIN_TTL_MS = 60_000
 const MAX_ADDRESSES = 10_000
