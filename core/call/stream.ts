@@ -317,7 +317,9 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
       )
       const answer = await attempt(working, stop.signal)
       if (answer.kind === 'stream') throw new Error('work in the background is answered whole')
-      await settle(working, storedOf(answer, JSON.stringify(answer.body)), 'unread')
+      const key = await gatewayContext.pollUrls.keyOf(call.id)
+      const body = working.endpoint.deferredAnswer?.(answer.body, { id: call.id, key }) ?? answer.body
+      await settle(working, storedOf(answer, JSON.stringify(body)), 'unread')
     } catch (error) {
       if (!(error instanceof ApiError)) throw error
     } finally {

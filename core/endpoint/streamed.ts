@@ -64,6 +64,11 @@ export type Streamed<Input = unknown> = Sale<Input> & {
     input: Input,
     call: { readonly id: string; readonly createdAt: number; readonly key: string },
   ): Readonly<Record<string, Json>> | undefined
+  /** The answer of a background order as it is stored: under the id that `deferred` told. */
+  deferredAnswer?(
+    body: Readonly<Record<string, Json>>,
+    call: { readonly id: string; readonly key: string },
+  ): Readonly<Record<string, Json>>
 }
 
 /** `name` is its setting; `unset` says who may buy while the operator has configured no list. */

@@ -71,6 +71,7 @@ const responseId = (callId: string): string => `resp_${callId.replace(/^job_/, '
  * the output (contract 2.4).
  */
 const backgroundId = (callId: string, key: string): string => `${responseId(callId)}_${key}`
+const backgroundMembers = (id: string) => ({ id, background: true, store: false })
 const BACKGROUND_ID = /^resp_([0-9a-f]{32})_([0-9a-f]{32})$/
 
 function callOfResponse(id: string): { readonly callId: string; readonly key: string } | undefined {
@@ -138,6 +139,7 @@ const create = streamed<ChatInput>({
         }
       : undefined
   },
+  deferredAnswer: (body, { id, key }) => ({ ...body, ...backgroundMembers(backgroundId(id, key)) }),
   answer: (order) =>
     withResponsesParams(
       answerChat(order, (row) =>
@@ -405,7 +407,7 @@ function publicResponse(call: Call, id: string): Fields {
   if (call.paymentStatus !== 'settled' && call.paymentStatus !== 'unresolved')
     return { ...empty, status: 'in_progress' }
   const { body } = (call.result as unknown as Stored).made as unknown as StoredAnswer
-  return { ...tryJson(body), id, background: true, store: false }
+  return { ...tryJson(body), ...backgroundMembers(id) }
 }
 
 /** Receipt headers of a settled response. */

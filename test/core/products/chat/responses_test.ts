@@ -465,6 +465,19 @@ describe('in the background', () => {
     })
   })
 
+  test('is answered under the same id when the request is sent again (contract 7.28)', async () => {
+    const { alice, get, payment, id, finish, chain } = await underWay()
+    await finish()
+    const again = await alice.buy(work, { path, payment })
+    expect([again.status, again.body.id, again.body.background, again.body.status]).toEqual([
+      200,
+      id,
+      true,
+      'completed',
+    ])
+    expect([(await get(`${path}/${again.body.id}`)).body, chain.transfers.length]).toEqual([again.body, 1])
+  })
+
   test('is read and cancelled by its whole id alone: the part that a replay tells is none', async () => {
     const { get, text, id, finish } = await underWay()
     const [job, key] = [id.slice(0, 37), id.slice(38)]
