@@ -145,7 +145,7 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
     timed(name, vendor) {
       const entries = Object.entries(vendor).map(([key, value]) => [
         key,
-        typeof value === 'function' ? (...args: readonly unknown[]) => measure(name, () => value(...args)) : value,
+        typeof value === 'function' ? (...args: readonly unknown[]) => timedAnswer(name, () => value(...args)) : value,
       ])
       return Object.fromEntries(entries) as typeof vendor
     },
@@ -155,11 +155,17 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
     },
   }
 
-  /** Failures are timed too. */
-  async function measure<T>(vendor: string, call: () => Promise<T>): Promise<T> {
+  /** Times promises only: an answer from memory, such as `isFull`, stays synchronous and is not counted. */
+  function timedAnswer(vendor: string, call: () => unknown): unknown {
     const startedAt = clock.now()
+    const answer = call()
+    return answer instanceof Promise ? measure(vendor, startedAt, answer) : answer
+  }
+
+  /** Failures are timed too. */
+  async function measure<T>(vendor: string, startedAt: number, answer: Promise<T>): Promise<T> {
     try {
-      return await call()
+      return await answer
     } finally {
       upstream.observe({ vendor }, Math.max(0, clock.now() - startedAt) / 1000)
     }

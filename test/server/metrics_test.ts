@@ -237,7 +237,8 @@ describe('upstreams', () => {
         throw new Error('too tired')
       }),
     )
-    expect(Object.keys(slow).sort()).toEqual(['edit', 'generate', 'jobs'])
+    expect(Object.keys(slow).sort()).toEqual(['edit', 'generate', 'isFull', 'jobs'])
+    expect(slow.isFull?.()).toBe(false)
     const failing = slow
       .generate({ model: 'm', prompt: 'p', width: 1, height: 1, n: 1 }, { signal: new AbortController().signal })
       .catch((error: Error) => error.message)
