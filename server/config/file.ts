@@ -159,7 +159,7 @@ export const File = Type.Object(
       usual: 'none; on devnet its buyer',
     }),
     background_payers: setting('Wallets (`0x…`) that may use `background: true` of `/api/v1/responses`.', Wallets, {
-      usual: 'everybody',
+      usual: 'all wallets',
     }),
     trusted_hosts: setting(
       'Hosts (`host:port`) on your own network from which vendor media may be fetched although their addresses are private.',
