@@ -1,11 +1,11 @@
-import { afterAll, describe, expect, test } from 'bun:test'
-import { LLMock } from '@copilotkit/aimock'
+import { describe, expect, test } from 'bun:test'
 import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat/provider.ts'
 import { geminiChat } from '../../../../adapters/providers/gemini/chat.ts'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import type { ChatOrder, Fields } from '../../../../core/mod.ts'
 import { chatVendorLaws } from '../../../conformance/chat_vendors.ts'
 import { runLaws } from '../../../conformance/law.ts'
+import { againstAimock } from '../lib/aimock_kit.ts'
 import {
   chatSetup,
   drain,
@@ -429,63 +429,4 @@ describe('a refusal of geminiChat()', () => {
   })
 })
 
-/** A stand-in that this project did not write. */
-describe('geminiChat() against aimock', async () => {
-  const mock = new LLMock({ port: 0 })
-  mock.on({ userMessage: /^hello/ }, { content: 'Hi, I am here.' })
-  mock.on({ userMessage: /weather/ }, { toolCalls: [{ name: 'weather', arguments: '{"city":"Oslo"}', id: 'call_1' }] })
-  mock.on(
-    { userMessage: /slow/ },
-    { error: { message: 'slow', type: 'rate_limit_error' }, status: 429, retryAfter: 17 },
-  )
-  await mock.start()
-  afterAll(() => mock.stop())
-  const saying = (content: string, stream: boolean, more: Fields = {}) => {
-    const { config, log } = chatSetup(mock.url)
-    return {
-      work: geminiChat(config).ask(
-        ordered({ messages: [{ role: 'user', content }], ...more }, { ...HELLO, stream }),
-        calm(),
-      ),
-      log,
-    }
-  }
-  const deltas = (text: string) => eventsIn(text).flatMap(({ choices }) => choices.map(({ delta }: any) => delta))
-
-  test('text, whole and streamed', async () => {
-    expect(wholeOf(await saying('hello', false).work).choices[0]).toMatchObject({
-      message: { content: 'Hi, I am here.' },
-      finish_reason: 'stop',
-    })
-    const text = await drain(streamOf(await saying('hello', true).work))
-    expect(
-      deltas(text)
-        .map(({ content }) => content ?? '')
-        .join(''),
-    ).toBe('Hi, I am here.')
-    expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
-  })
-
-  test('a call, whole and streamed', async () => {
-    const tools = [{ type: 'function', function: { name: 'weather', parameters: { type: 'object' } } }]
-    const {
-      message: { tool_calls: calls },
-      finish_reason,
-    } = wholeOf(await saying('weather', false, { tools }).work).choices[0]
-    expect([finish_reason, calls[0].function]).toEqual([
-      'tool_calls',
-      { name: 'weather', arguments: '{"city":"Oslo"}' },
-    ])
-    const parts = deltas(await drain(streamOf(await saying('weather', true, { tools }).work))).flatMap(
-      ({ tool_calls = [] }) => tool_calls,
-    )
-    expect(parts.map((call: any) => call.function.arguments ?? '').join('')).toBe('{"city":"Oslo"}')
-  })
-
-  test('a rate limit, whole and streamed', async () => {
-    for (const stream of [false, true]) {
-      const { work, log } = saying('slow', stream)
-      expect(await reading(work, log)).toBe('RATE_LIMITED 17')
-    }
-  })
-})
+againstAimock('geminiChat', { create: geminiChat })
