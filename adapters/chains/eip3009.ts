@@ -29,8 +29,8 @@ type Transfer = Pick<Exact, 'from' | 'to' | 'value' | 'validAfter' | 'validBefor
 const MAX_DIGESTS = 5_000
 
 /**
- * Makes EIP-712 digests of transfers and keeps those of late, so that a payment is hashed once. A digest follows from
- * its transfer and separator alone, so one that was kept is as good as a new one.
+ * Computes EIP-712 digests of transfers with a cache, so that a payment is hashed once. A digest depends only on its
+ * transfer and separator, so a cached one is as good as a new one.
  */
 export function transferDigests(hash: (bytes: Uint8Array) => string = keccak): (of: Transfer, separator: Hex) => Hex {
   const known = lruCache<Hex>(MAX_DIGESTS)
@@ -61,10 +61,10 @@ export function signatureProblem(signature: Hex): string | undefined {
   return undefined
 }
 
-/** Signers that were recovered of late: a poll brings the payment of its call again. */
+/** A cache of recovered signers, because a poll sends the payment of its call again. */
 const MAX_SIGNERS = 5_000
 
-/** Makes a `recoverSigner`, with the native library where it is installed, or with the recovery given. */
+/** Creates a `recoverSigner`: with the native library where it is installed, or with the given recovery. */
 export function signerRecovery(
   load: () => Promise<KeyRecovery> = keyRecovery,
 ): (digest: Hex, signature: Hex) => Promise<Hex | undefined> {

@@ -1,4 +1,7 @@
-/** What is used of the optional package secp256k1, which brings no types: its native library, without a substitute. */
+/**
+ * The used part of the optional package secp256k1, which has no types: its native library, without the JavaScript
+ * substitute.
+ */
 declare module 'secp256k1/bindings.js' {
   const library: {
     /** Throws when no key made the signature. */

@@ -1,8 +1,8 @@
 /** Spreads bursts over turns of the event loop. */
 
 /**
- * Lets `perTurn` callers through in each turn of the event loop, in the order in which they came. Hundreds of requests
- * may arrive in one turn, and would otherwise be worked on before anybody else is heard.
+ * Lets `perTurn` callers proceed in each turn of the event loop, in order of arrival. Hundreds of requests may arrive
+ * in one turn, and would otherwise block all others.
  */
 export function turnLimiter(perTurn: number): () => Promise<void> | undefined {
   const waiting: (() => void)[] = []

@@ -54,7 +54,7 @@ export type StreamOptions = {
   readonly signal: AbortSignal
   /** Ends the upstream call. */
   readonly controller: AbortController
-  /** Calls `late` after so many milliseconds, unless what it returns is called first. */
+  /** Calls `late` after this many milliseconds, unless the returned function is called first. */
   readonly after: (ms: number, late: () => void) => () => void
   /** Creates the error to throw when the connection breaks. */
   readonly broken: (reason: unknown) => Error

@@ -98,7 +98,7 @@ const CLIP_HEADERS = { accept: 'video/*, audio/*, image/*', 'accept-encoding': '
 /** A GET if there is no body. */
 type OutgoingRequest = {
   readonly url: string
-  /** The upstream's id of the model that is asked, where the request names one. */
+  /** The upstream id of the requested model, if the request names one. */
   readonly model?: string
   readonly method?: 'DELETE'
   readonly body?: string | FormData | URLSearchParams

@@ -1,4 +1,4 @@
-/** Copies of what storages are given and give, so that nobody can change what is stored. */
+/** Copies the values that go into and out of a storage, so that callers cannot change what is stored. */
 
 /** Copies plain data as `structuredClone` does, at a tenth of its cost. Anything else goes to `structuredClone`. */
 export function copied<T>(value: T): T {

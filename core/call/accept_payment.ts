@@ -338,7 +338,8 @@ export function paymentAcceptance(
     return { cap: capOf(verdict, isUnpaidFirst ? newWallet : undefined) }
   }
 
-  // ── what is said where no call is opened ──────────────────────────────────────────────────────────────────────────
+  // ── replies when no call is opened
+  // ───────────────────────────────────────────────────────────────────────────────────
 
   function reject({ endpoint, requestContext, offers, price }: PricedOrder, { code, reason, more }: Refused): Reply {
     meter.judged(code)

@@ -68,7 +68,7 @@ export function streamReply(
   const encoder = new TextEncoder()
   const endsAt = clock.now() + timeouts.streamMs
   const timers = deadlinesOf(clock)
-  /** Ends what waits for storage; a stream that nobody pays for has none of it. */
+  /** Aborts waits for storage. Absent for a free stream, which never waits for it. */
   const over = payment && new AbortController()
   let isOver = false
   /** Ends the sleep of the watch. */
@@ -123,7 +123,10 @@ export function streamReply(
     return settlement
   }
 
-  /** Hands out a piece that nobody pays for; a frame of an async function for each would cost more than its bytes. */
+  /**
+   * Delivers an event of a free stream. Not an async function, because its frame would cost more than the event's
+   * bytes.
+   */
   function deliver(bytes: Uint8Array | undefined): Promise<void> | undefined {
     pulledAt = undefined
     if (isOver) return undefined

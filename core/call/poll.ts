@@ -247,8 +247,8 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
   }
 
   /**
-   * Polls the vendor. When it cannot be reached, a poll is told to wait and the job continues; an order never hears of
-   * it.
+   * Polls the vendor. When it cannot be reached, a poll is told to wait and the job continues; an order gets no such
+   * error.
    */
   async function pollOnce(
     endpoint: UpstreamJob,

@@ -64,7 +64,7 @@ export type Streamed<Input = unknown> = Sale<Input> & {
     input: Input,
     call: { readonly id: string; readonly createdAt: number; readonly key: string },
   ): Readonly<Record<string, Json>> | undefined
-  /** The answer of a background order as it is stored: under the id that `deferred` told. */
+  /** The stored answer of a background order, under the id that `deferred` returned. */
   deferredAnswer?(
     body: Readonly<Record<string, Json>>,
     call: { readonly id: string; readonly key: string },

@@ -6,8 +6,8 @@ type Account = { readonly network: string; readonly mint: string; readonly payTo
 type Made = { readonly feePayer: string | undefined; readonly blockhash: BlockhashExtra; readonly terms: Terms[] }
 
 /**
- * Makes the terms for a fee payer and a blockhash. While both are the same object, so are the terms: what is made of
- * them can be kept.
+ * Builds the terms for a fee payer and a blockhash. While both are the same objects, so are the terms, and values
+ * derived from them can be cached.
  */
 export function solanaTerms({ network, mint, payTo }: Account) {
   let last: Made | undefined
