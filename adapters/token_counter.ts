@@ -79,7 +79,7 @@ export function textDigest(text: string): string {
  * Weight of a slice: its UTF-16 units, where one beyond ASCII counts as its UTF-8 bytes, like its cost. A surrogate
  * pair weighs six.
  */
-function weightOf(text: string, start: number, end: number): number {
+export function weightOf(text: string, start: number, end: number): number {
   let weight = end - start
   for (let at = start; at < end; at++) {
     const code = text.charCodeAt(at)

@@ -3,6 +3,7 @@
  * `bun run build -- --binary FILE`: builds the gateway as one executable. It has no devnet chain, so it needs a
  * configured gateway.
  */
+import { existsSync, readdirSync } from 'node:fs'
 import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import manifest from '../package.json' with { type: 'json' }
@@ -27,15 +28,52 @@ async function documentation(): Promise<readonly string[]> {
   return ['core/CONTRACT.md', 'core/DECISIONS.md', ...guides.map((file) => `server/docs/${file}`)]
 }
 
-/** Compiles the server into one executable. Throws with the compiler's output when that fails. */
+/** The gateway, and the thread that it starts. */
+const ENTRY_POINTS = ['server/main.ts', 'server/token_worker.ts'].map((path) => join(ROOT, path))
+
+/**
+ * Compiles the server into one executable, with the modules as bytecode: parsing them takes longer than running them.
+ * Throws with the compiler's output when that fails.
+ */
 export async function compileBinary(out: string): Promise<void> {
-  const compiler = Bun.spawn([process.execPath, 'build', '--compile', 'server/main.ts', '--outfile', resolve(out)], {
-    cwd: ROOT,
-    stdout: 'ignore',
-    stderr: 'pipe',
+  const { success, logs } = await Bun.build({
+    entrypoints: ENTRY_POINTS,
+    compile: { outfile: resolve(out) },
+    target: 'bun',
+    format: 'esm',
+    bytecode: true,
+    minify: { whitespace: true, syntax: true, identifiers: false },
+    plugins: [nativeSignatures],
+    throw: false,
   })
-  const output = await compiler.stderr.text()
-  if ((await compiler.exited) !== 0) throw new Error(`compiling the binary failed:\n${output}`)
+  if (!success) throw new Error(`compiling the binary failed:\n${logs.map(String).join('\n')}`)
+}
+
+/**
+ * Puts the native library of secp256k1 into the executable: the package looks for it by name, which no compiler
+ * follows. Where the package is not installed or has no library for this platform, importing it throws, as it does from
+ * source.
+ */
+const nativeSignatures: Bun.BunPlugin = {
+  name: 'native signatures',
+  setup(builder) {
+    const home = join(ROOT, 'node_modules/secp256k1')
+    const library = join(home, 'prebuilds', `${process.platform}-${process.arch}`, libraryName())
+    builder.onResolve({ filter: /^secp256k1\/bindings\.js$/ }, () => ({ path: 'secp256k1', namespace: 'native' }))
+    builder.onLoad({ filter: /.*/, namespace: 'native' }, () => ({
+      loader: 'js',
+      contents: existsSync(library)
+        ? `const addon = require(${JSON.stringify(library)})
+           module.exports = require(${JSON.stringify(join(home, 'lib/index.js'))})(new addon.Secp256k1())`
+        : `throw new Error('there is no native library of secp256k1 for this platform')`,
+    }))
+  },
+}
+
+function libraryName(): string {
+  if (process.platform !== 'linux') return 'secp256k1.node'
+  const isMusl = readdirSync('/lib').some((name) => name.startsWith('ld-musl-'))
+  return `secp256k1.${isMusl ? 'musl' : 'glibc'}.node`
 }
 
 /** `adapters/tsconfig.json` defines what is portable: it compiles both mod.ts files without Bun's types. */

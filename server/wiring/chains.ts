@@ -2,17 +2,13 @@
  * Builds the chains of a gateway from its payment methods: who verifies and settles. A chain is checked before its
  * offers open, and maintained while the process runs.
  */
-import { privateKeyToAddress } from 'viem/accounts'
-import { type EvmChain, evmChain } from '../../adapters/chains/evm/mod.ts'
-import { facilitatorChain } from '../../adapters/chains/evm/facilitator.ts'
-import { type LeasedChain, leasedChain } from '../../adapters/chains/evm/relayer_lease.ts'
+import type { EvmChain } from '../../adapters/chains/evm/mod.ts'
+import type { LeasedChain } from '../../adapters/chains/evm/relayer_lease.ts'
 import { randomBytes } from '../../adapters/local.ts'
 import type { Chain, Storage } from '../../core/mod.ts'
-import { batchedChain } from '../../adapters/chains/batched/mod.ts'
 import { multiChain } from '../../adapters/chains/multi_chain.ts'
-import { type SolanaChain, solanaChain } from '../../adapters/chains/solana/mod.ts'
+import type { SolanaChain } from '../../adapters/chains/solana/mod.ts'
 import type { CheckResult } from '../../adapters/chains/results.ts'
-import { solanaFacilitator } from '../../adapters/chains/solana/facilitator.ts'
 import type { Balance, Metrics } from '../metrics.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
 import type { EvmPaymentMethod, PaymentMethod, SolanaPaymentMethod } from '../config/payment_methods.ts'
@@ -62,7 +58,7 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
 
   async function open(name: string, paymentMethod: PaymentMethod): Promise<ServedChain> {
     // With a single process, its successor may take over the key at once.
-    const chain = chainOf(name, paymentMethod, chaining)
+    const chain = await chainOf(name, paymentMethod, chaining)
     chaining.undo.push(() => chain.close())
     await openChain(name, chain, chaining)
     await leaseKey(name, chain, chaining)
@@ -75,10 +71,11 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
  * Whoever settles, the chain is read through our own node. Errors of an adapter, about a URL or a key, are reported to
  * the operator.
  */
-function chainOf(name: string, paymentMethod: PaymentMethod, chaining: Chaining): ServedChain {
+async function chainOf(name: string, paymentMethod: PaymentMethod, chaining: Chaining): Promise<ServedChain> {
   try {
-    if (paymentMethod.kind === 'evm') return evmPaymentMethod(paymentMethod, chaining)
-    if (paymentMethod.kind === 'solana') return solanaPaymentMethod(paymentMethod)
+    if (paymentMethod.kind === 'evm') return await evmPaymentMethod(paymentMethod, chaining)
+    if (paymentMethod.kind === 'solana') return await solanaPaymentMethod(paymentMethod)
+    const { batchedChain } = await import('../../adapters/chains/batched/mod.ts')
     return batchedChain({
       apiUrl: paymentMethod.url,
       networks: paymentMethod.networks,
@@ -90,15 +87,22 @@ function chainOf(name: string, paymentMethod: PaymentMethod, chaining: Chaining)
   }
 }
 
-function evmPaymentMethod(
+async function evmPaymentMethod(
   { network, rpcUrl, asset, payTo, domain, settles }: EvmPaymentMethod,
   { isDevnet, storage, workerId, leaseMs }: Chaining,
-): ServedChain {
+): Promise<ServedChain> {
   // An idle local chain makes no blocks, so its latest one may be minutes old. And anvil never mines a transaction that
   // arrives while another is being mined: one at a time, each with up to fifty payments, is as fast.
   const row = { network, rpcUrl, asset, payTo, domain, ...(isDevnet && { readAt: 'pending' as const, maxInFlight: 1 }) }
-  if (settles.by === 'facilitators')
+  if (settles.by === 'facilitators') {
+    const { facilitatorChain } = await import('../../adapters/chains/evm/facilitator.ts')
     return facilitatorChain({ ...row, facilitators: settles.rows, random: randomBytes })
+  }
+  const [{ privateKeyToAddress }, { evmChain }, { leasedChain }] = await Promise.all([
+    import('viem/accounts'),
+    import('../../adapters/chains/evm/mod.ts'),
+    import('../../adapters/chains/evm/relayer_lease.ts'),
+  ])
   const { wei, settlements } = settles.floor ?? {}
   const gasFloor = { ...(wei !== undefined && { wei: BigInt(wei) }), ...(settlements !== undefined && { settlements }) }
   return leasedChain({
@@ -112,10 +116,19 @@ function evmPaymentMethod(
   })
 }
 
-function solanaPaymentMethod({ network, rpcUrl, asset: mint, payTo, settles }: SolanaPaymentMethod): ServedChain {
+async function solanaPaymentMethod({
+  network,
+  rpcUrl,
+  asset: mint,
+  payTo,
+  settles,
+}: SolanaPaymentMethod): Promise<ServedChain> {
   const row = { network, rpcUrl, mint, payTo }
-  if (settles.by === 'facilitators')
+  if (settles.by === 'facilitators') {
+    const { solanaFacilitator } = await import('../../adapters/chains/solana/facilitator.ts')
     return solanaFacilitator({ ...row, facilitators: settles.rows, random: randomBytes })
+  }
+  const { solanaChain } = await import('../../adapters/chains/solana/mod.ts')
   return solanaChain({
     ...row,
     feePayerKeys: settles.keys,

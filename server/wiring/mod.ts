@@ -5,10 +5,9 @@ import { memoryObjects } from '../../adapters/objects/memory.ts'
 import { s3FromUrl, s3Objects } from '../../adapters/objects/s3/mod.ts'
 import { DatabaseError } from '../../adapters/storage/database_error.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
-import { postgresStorage } from '../../adapters/storage/postgres/mod.ts'
 import { holdAlone, sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
 import { type SharedClock, sharedClock } from '../../adapters/shared_clock.ts'
-import { countTokens, textDigest, warmTokenizer } from '../../adapters/token_counter.ts'
+import { textDigest } from '../../adapters/token_counter.ts'
 import { SUBMIT_TIMEOUT_MS } from '../../adapters/providers/lib/video_provider.ts'
 import {
   type Catalog,
@@ -32,11 +31,12 @@ import type { GatewayConfig } from '../config/gateways.ts'
 import { isOwnPage } from '../cors.ts'
 import type { ServerLog } from '../log.ts'
 import { nodesOf } from '../config/rpc.ts'
-import { type Metrics, metrics } from '../metrics.ts'
+import type { Metrics } from '../metrics.ts'
 import { StartError } from '../start_error.ts'
 import { chains } from './chains.ts'
-import { type LocalSystem, startLocalSystem } from './devnet.ts'
+import type { LocalSystem } from './devnet.ts'
 import { affordable, tellWhyNoDeposits } from './services.ts'
+import { tokenThread } from './token_thread.ts'
 import { untimed, vendorsOf } from './vendors.ts'
 
 export const VERSION = manifest.version
@@ -81,9 +81,10 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   }
   const isDevnet = config.gateways.length === 0
   const devnet = isDevnet
-    ? await orRefuse('The configuration has no gateway, and the local chains do not start', () =>
-        startLocalSystem(config, { log, clock: systemClock, undo }),
-      )
+    ? await orRefuse('The configuration has no gateway, and the local chains do not start', async () => {
+        const { startLocalSystem } = await import('./devnet.ts')
+        return await startLocalSystem(config, { log, clock: systemClock, undo })
+      })
     : undefined
   const storage = await orRefuse('DATABASE_URL', () => openStorage(config))
   undo.push(() => storage.close())
@@ -95,8 +96,13 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const objects = await orRefuse('OBJECT_STORE', () => openObjects(config))
   const workerId = crypto.randomUUID()
   const pending = new Set<Promise<unknown>>()
-  const counted = memoized(countTokens, { digest: textDigest })
-  const meters = config.operatorToken === undefined ? undefined : metrics({ version: VERSION, clock })
+  const counting = tokenThread()
+  undo.push(counting.close)
+  const counted = memoized(counting.countTokens, { digest: textDigest })
+  const meters =
+    config.operatorToken === undefined
+      ? undefined
+      : (await import('../metrics.ts')).metrics({ version: VERSION, clock })
   const opening = { log, clock, undo, timed: meters?.timed ?? untimed }
   const rows = devnet ? devnet.gateways : config.gateways
   const vendors = vendorsOf(config, {
@@ -177,10 +183,6 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
         calls: left.map(({ id }) => id),
       },
     )
-  // Loading takes a third of a second, which the first buyer should not have to wait.
-  const isCounted = fullCatalog.chat.all.some((row) => row.billing.mode === 'paid' && vendors.chat(row) !== undefined)
-  if (isCounted)
-    warmTokenizer().catch((error: Error) => log.warn('the tokenizer could not be loaded', { error: error.message }))
   return { gateways, storage, objects, clock, workerId, devnet, metrics: meters, drain }
 
   function background(work: Promise<unknown>): void {
@@ -302,6 +304,7 @@ export function timely(chain: Chain, clock: Pick<SharedClock, 'trouble'>): Chain
 async function openStorage({ database }: Config): Promise<Storage> {
   if (database.kind === 'memory') return memoryStorage()
   if (database.kind === 'sqlite') return sqliteStorage(database.path)
+  const { postgresStorage } = await import('../../adapters/storage/postgres/mod.ts')
   const storage = postgresStorage(database.url)
   await storage.ready().catch(async (error: Error) => {
     await storage.close()

@@ -1,0 +1,87 @@
+/** The server as one executable: it comes up on its own chain, sells, and has in it what it starts or loads later. */
+import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { mkdtemp, readFile, rm, symlink } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { encodePayment, payerAt } from '../server/clients/payer.ts'
+
+const SMALL = { model: 'vendor-d/image-cv4', prompt: 'a lighthouse at dusk', size: '512x512' }
+
+let dir: string
+let binary: Bun.Subprocess<'ignore', 'pipe', 'pipe'>
+let url: string
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'farebox-binary-'))
+  // The local chain is a program of its own, which the binary looks for among the packages beside it.
+  await symlink(join(import.meta.dirname, '../../node_modules'), join(dir, 'node_modules'), 'dir')
+  const file = join(dir, 'farebox')
+  const build = Bun.spawn([process.execPath, join(import.meta.dirname, '../../server/build.ts'), '--binary', file], {
+    stdout: 'ignore',
+    env: { PATH: process.env.PATH ?? '' },
+  })
+  expect(await build.exited).toBe(0)
+  binary = Bun.spawn([file], {
+    cwd: dir,
+    env: {
+      PATH: process.env.PATH ?? '',
+      HOME: dir,
+      PORT: '0',
+      DATABASE_URL: `sqlite:${dir}/data/farebox.db`,
+      OPENAI_API_KEY: 'sk-none',
+    },
+    stdin: 'ignore',
+    stdout: 'pipe',
+    stderr: 'pipe',
+  })
+  url = await addressIn(binary.stdout)
+}, 300_000)
+
+afterAll(async () => {
+  binary.kill('SIGKILL')
+  await binary.exited
+  await rm(dir, { recursive: true, force: true })
+})
+
+async function addressIn(stdout: ReadableStream<Uint8Array>): Promise<string> {
+  const decoder = new TextDecoder()
+  let text = ''
+  for await (const chunk of stdout) {
+    text += decoder.decode(chunk, { stream: true })
+    const address = /^ {2}look around: +(\S+)\/docs\/guide\//m.exec(text)?.[1]
+    if (address) return address
+  }
+  throw new Error(`the binary ended without a greeting: ${text}${await new Response(binary.stderr).text()}`)
+}
+
+test('the binary sells an image on its own chain', async () => {
+  const payer = await payerAt(url)
+  const bought = await payer.post(SMALL, { 'payment-signature': encodePayment(await payer.sign(SMALL)) })
+  expect(bought).toMatchObject({ status: 200, body: { payment: { status: 'settled' } } })
+})
+
+test('the binary counts the tokens of a long prompt on its thread', async () => {
+  const body = {
+    model: 'vendor-a/chat-6-small',
+    messages: [{ role: 'user', content: 'why is the sky blue? '.repeat(900) }],
+  }
+  const reply = await fetch(`${url}/api/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  })
+  expect(reply.status).toBe(402)
+})
+
+test('the binary recovers signatures with the library that was built in', async () => {
+  if (`${process.platform}-${process.arch}` !== 'linux-x64') return
+  const maps = await readFile(`/proc/${binary.pid}/maps`, 'utf8')
+  const libraries = new Set([...maps.matchAll(/ (\S+\.node)\b/g)].map(([, path = '']) => path))
+  const sizes = [...libraries].map((path) => Bun.file(path).size)
+  const built = join(import.meta.dirname, '../../node_modules/secp256k1/prebuilds/linux-x64')
+  expect(
+    sizes.some((size) =>
+      [`${built}/secp256k1.glibc.node`, `${built}/secp256k1.musl.node`].some((path) => Bun.file(path).size === size),
+    ),
+  ).toBe(true)
+})
