@@ -154,7 +154,7 @@ export const brokenObjects: readonly Broken<Objects>[] = [
       putStream: (key, body, type) => poured(good, key, { body: relayed(body, { leave: async () => {} }), type }),
     }),
   ),
-  broken('what is deleted is gone, for every handle, and its key can be put again', 'deletes nothing', () => ({
+  broken('what is deleted is gone, and its key can be put again', 'deletes nothing', () => ({
     delete: async () => {},
   })),
   broken('a range is that part of the object', 'leaves the last byte out', (good) => ({

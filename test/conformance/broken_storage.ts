@@ -835,8 +835,12 @@ export const brokenStorages: readonly Broken<Storage>[] = [
   broken('prune() deletes nothing alive', 'is a millisecond early', (good) => ({
     prune: (now) => good.prune(now + 1),
   })),
-  broken('prune() empties settled calls, and forgets those that can no longer be paid', 'forgets nothing', () => ({
+  broken('prune() empties settled calls, and forgets those that can no longer be paid', 'forgets nothing', (good) => ({
     prune: async () => 0,
+    async pruneLedger(before, now) {
+      await good.prune(now)
+      return await good.pruneLedger(before, now)
+    },
   })),
   broken(
     'a settled call that was emptied still refuses its authorization',

@@ -109,6 +109,8 @@ function lawsOf(piece: number): readonly Law<Objects>[] {
         const keys = ['a', 'a/b', 'a/b/c', 'z/y', 'z']
         for (const key of keys) await objects.put(key, text(key), PNG)
         for (const key of keys) expect(await read(objects, key)).toEqual(text(key))
+        await objects.delete('a')
+        for (const key of keys.slice(1)) expect(await read(objects, key)).toEqual(text(key))
       },
     },
     {
@@ -251,22 +253,21 @@ function lawsOf(piece: number): readonly Law<Objects>[] {
       },
     },
     {
-      name: 'what is deleted is gone, for every handle, and its key can be put again',
+      name: 'what is deleted is gone, and its key can be put again',
       async check(subject) {
-        const [objects, other] = [await subject.open(), await subject.open()]
-        await objects.put('images/a', text('first'), PNG)
-        await objects.put('images/a/b', text('below'), PNG)
-        await objects.delete('images/a')
-        expect([await objects.get('images/a'), await other.get('images/a', { first: 0, last: 1 })]).toEqual([
+        const objects = await subject.open()
+        await objects.put('gone', text('first'), PNG)
+        await objects.put('stays', text('beside'), PNG)
+        await objects.delete('gone')
+        expect([await objects.get('gone'), await objects.get('gone', { first: 0, last: 1 })]).toEqual([
           undefined,
           undefined,
         ])
-        expect(await read(other, 'images/a/b')).toEqual(text('below'))
-        for (const key of ['images/a', 'never', 'never/there', '../images/a/b', '', '/images/a/b', '.incoming'])
-          await other.delete(key)
-        expect(await read(objects, 'images/a/b')).toEqual(text('below'))
-        await putStream(other, 'images/a', pieces(text('second'), 2), PNG)
-        expect(await read(objects, 'images/a')).toEqual(text('second'))
+        for (const key of ['gone', 'never', 'never/there', '../stays', '', '/stays', '.incoming'])
+          await objects.delete(key)
+        expect(await read(objects, 'stays')).toEqual(text('beside'))
+        await putStream(objects, 'gone', pieces(text('second'), 2), PNG)
+        expect(await read(objects, 'gone')).toEqual(text('second'))
       },
     },
     {

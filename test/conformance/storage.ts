@@ -1605,8 +1605,8 @@ const spending: readonly Law<Storage>[] = [
         await storage.finishSettlement(id, await claimed(storage, id), { kind: 'paid', receipt: receipt() }, { now })
       }
       await settled('old')
-      await settled('kept', { callExpiresAt: past + 1 })
-      await settled('spendable', { expiresAt: past + 1 })
+      await settled('kept', { callExpiresAt: past + 2 * HOUR })
+      await settled('spendable', { expiresAt: past + HOUR })
       await settled('young', { at: settledAt + 1 })
       await completed(storage, 'unresolved', { expiresAt: past }, past)
       await storage.finishSettlement(
@@ -1626,7 +1626,7 @@ const spending: readonly Law<Storage>[] = [
       expect(await storage.callOf(keyOf('old'), past)).toBeUndefined()
       expect(await Promise.all(others.map((id) => storage.getCall(id)))).toEqual(before)
       expect(await storage.pruneLedger(settledAt, past)).toBe(0)
-      expect(await storage.pruneLedger(settledAt + 1, past + 1)).toBe(2)
+      expect(await storage.pruneLedger(settledAt + 1, past + HOUR)).toBe(2)
     },
   },
 ]

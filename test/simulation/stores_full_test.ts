@@ -6,7 +6,7 @@ import { AS_BUILT, type Rule } from './setup.ts'
 import { openStore, type Store } from './stores.ts'
 
 const SEED = 7
-const SEEDS = [1, 2, 3, 4, 5, 6, 7, 8]
+const SEEDS = Array.from({ length: 16 }, (_, index) => index + 1)
 /** What the reconciler, and a process that takes over from one that crashed, ask of a storage. */
 const PATHS = [
   / tends #\d+: unsettled/,
