@@ -369,6 +369,27 @@ describe('a process that dies', () => {
     expect([answers.map(({ status }) => status).sort(), moved(subject)]).toEqual([[200, 409, 409, 409], BOTH])
   })
 
+  test('between them: the deposit serves no request of another amount (contract 18.12)', async () => {
+    let isDead = false
+    const subject = counter({
+      wrap: crashing((storage) => ({
+        putRecord: (record, now) =>
+          isDead && record.kind === 'unpaid_call' ? never() : storage.putRecord(record, now),
+      })),
+    })
+    const deposit = subject.deposit()
+    const [order, larger] = [await subject.order({ deposit }), 2n * AMOUNT]
+    isDead = true
+    void subject.send(order)
+    await subject.clock.settle()
+    isDead = false
+    const gateway = subject.restart()
+    await gateway.takeOver()
+    const claimed = { ...deposit, accepted: { ...deposit.accepted, amount: String(larger) } }
+    const { status } = await subject.send(await subject.order({ deposit: claimed, amount: larger }), gateway)
+    expect([status, moved(subject)]).toEqual([409, [['bridge', AMOUNT]]])
+  })
+
   test('while the outcome is unknown: the reconciler sends the same deposit, and the request finds it', async () => {
     let isDead = false
     const subject = counter({
