@@ -168,7 +168,7 @@ describe('a gateway with one vendor', () => {
     expect(Number(one.max) - Number(one.min)).toBeLessThan(Number(all.max) - Number(all.min))
   })
 
-  test('a refused model is answered with the models that are sold here (contract 19.4)', async () => {
+  test('a refused model is answered with the models that are sold here (contract 3.14, 19.4)', async () => {
     const kit = oneVendorGateway()
     const { data } = await get(kit, '/api/v1/models')
     const ids = (category: string) =>

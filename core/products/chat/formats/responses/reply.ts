@@ -36,6 +36,7 @@ export function chatFromResponsesReply(reply: Fields, { model, created }: ChatFa
     refusal: refusal || undefined,
     annotations: annotations.length > 0 ? annotations : undefined,
     tool_calls: calls.length > 0 ? calls : undefined,
+    content_before_tools: calls.length > 0 && text.trim() !== '' ? text : undefined,
   })
   const content = calls.length > 0 ? '' : text
   const isNull = text === '' && refusal !== '' && calls.length === 0
@@ -289,8 +290,11 @@ export const summaryOf = ({ reasoning_content, reasoning }: Fields): string =>
   textOf(reasoning_content) || textOf(reasoning)
 
 /** The parts of a message item: the text with its annotations, then the refusal; [] where both are empty. */
-export function contentOf({ content, refusal }: Fields, annotations: readonly Fields[]): Fields[] {
-  const text = plainText(content)
+export function contentOf(
+  { content, content_before_tools, refusal }: Fields,
+  annotations: readonly Fields[],
+): Fields[] {
+  const text = plainText(content) || textOf(content_before_tools)
   const parts: Fields[] = text === '' ? [] : [{ type: 'output_text', text, annotations, logprobs: [] }]
   return textOf(refusal) === '' ? parts : [...parts, { type: 'refusal', refusal: textOf(refusal) }]
 }

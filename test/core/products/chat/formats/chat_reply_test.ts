@@ -134,7 +134,7 @@ describe('reasoning', () => {
       ).toEqual({ role: 'assistant', content: 'Blue.' })
   })
 
-  test('on a tool turn never leaks into the content, which is the empty text (contract 6.26)', async () => {
+  test('on a tool turn never leaks into the content, which is empty; words before the calls are kept beside it (contract 6.26, 6.27)', async () => {
     for (const content of [null, '', 'I will look.', undefined]) {
       const { message, finish_reason } = await replyOf(
         { ...(content !== undefined && { content }), reasoning_content: 'Let me look.', tool_calls: CALLS },
@@ -207,7 +207,7 @@ describe('usage', () => {
     ).toEqual({ prompt_tokens: 100, completion_tokens: 50, total_tokens: 150 })
   })
 
-  test('counts reasoning among the completion tokens, also where a vendor keeps it outside', async () => {
+  test('counts reasoning among the completion tokens, also where a vendor keeps it outside (contract 6.21)', async () => {
     expect(
       await usage({
         prompt_tokens: 10,
@@ -218,7 +218,7 @@ describe('usage', () => {
     ).toMatchObject({ completion_tokens: 35, total_tokens: 45 })
   })
 
-  test('counts reasoning by itself for models of vendor-a only', async () => {
+  test('counts reasoning by itself for models of vendor-a only (contract 6.23)', async () => {
     const counted = { prompt_tokens: 1, completion_tokens: 5, completion_tokens_details: { reasoning_tokens: 3 } }
     const body = { ...choice({ content: 'Hello' }), usage: counted }
     const of = async (model: string) => (await replyTo(body, { ...ORDER, model })).usage.completion_tokens_details
@@ -228,7 +228,7 @@ describe('usage', () => {
     ])
   })
 
-  test('is estimated and marked where the vendor counts nothing (contract 6.65)', async () => {
+  test('is estimated and marked where the vendor counts nothing (contract 6.21, 6.65)', async () => {
     for (const counted of [undefined, {}, { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }]) {
       const { usage: _, ...bare } = choice({ content: 'Hello' })
       const { usage } = await replyTo({ ...bare, ...(counted && { usage: counted }) })
@@ -237,7 +237,7 @@ describe('usage', () => {
     }
   })
 
-  test('adds up where a vendor leaves the total out', async () => {
+  test('adds up where a vendor leaves the total out (contract 6.21)', async () => {
     expect(await usage({ prompt_tokens: 10, completion_tokens: 5 })).toMatchObject({ total_tokens: 15 })
   })
 

@@ -617,7 +617,7 @@ describe('whole replies', () => {
       expect(choiceOf(chatFromMessagesReply({ ...REPLY, stop_reason }, facts)).finish_reason).toBe(finish)
   })
 
-  test('a message goes through chat and comes back the same', () => {
+  test('a message goes through chat and comes back the same, words before its calls too (contract 6.27)', () => {
     const content = [
       { type: 'thinking', thinking: 'hm', signature: 'c2ln' },
       { type: 'text', text: 'Looking.' },

@@ -236,7 +236,7 @@ describe('chatFromResponsesStream()', () => {
       const read = await completion(text)
       expect(read).toMatchObject({ id: whole.id, model: facts.model, created: facts.created })
       expect(read.choices[0].finish_reason).toBe(whole.choices[0].finish_reason)
-      const { content, reasoning_content, ...message } = whole.choices[0].message
+      const { content, content_before_tools, reasoning_content, ...message } = whole.choices[0].message
       expect(read.choices[0].message).toMatchObject(message)
       // The client keeps only the last piece of what it does not know.
       const reasoned = bodiesOf(text).flatMap(({ choices }) =>
@@ -245,6 +245,7 @@ describe('chatFromResponsesStream()', () => {
       expect(reasoned.join('')).toBe(reasoning_content ?? '')
       // What was said before a call has gone out already, and a refusal's null is '' in chunks.
       if (name === 'answer') expect(read.choices[0].message.content).toBe(content)
+      if (name === 'calling') expect(read.choices[0].message.content).toBe(content_before_tools)
       expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
     })
   }

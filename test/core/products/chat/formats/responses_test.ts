@@ -434,6 +434,7 @@ describe('chatFromResponsesReply()', () => {
           content: '',
           reasoning_content: 'Both.',
           tool_calls: [call('call_a', 'Bern'), call('call_b', 'Oslo')],
+          content_before_tools: 'I look.',
         },
         finish_reason: 'tool_calls',
       },
@@ -525,6 +526,23 @@ describe('responsesFromChatReply()', () => {
       incomplete_details: { reason: 'max_output_tokens' },
       output: [{ status: 'incomplete' }],
       usage: null,
+    })
+  })
+
+  test('words before the calls are an item before them, and come back as such words (contract 6.27)', () => {
+    const message = {
+      role: 'assistant',
+      content: '',
+      content_before_tools: 'Looking.',
+      tool_calls: [{ id: 'call_a', type: 'function', function: { name: 'weather', arguments: '{}' } }],
+    }
+    const response = responsesFromChatReply({ choices: [{ index: 0, message, finish_reason: 'tool_calls' }] }, made)
+    expect(response.output).toMatchObject([
+      { type: 'message', content: [{ type: 'output_text', text: 'Looking.' }] },
+      { type: 'function_call', call_id: 'call_a' },
+    ])
+    expect(chatFromResponsesReply(response, facts)).toMatchObject({
+      choices: [{ message: { content: '', content_before_tools: 'Looking.' } }],
     })
   })
 

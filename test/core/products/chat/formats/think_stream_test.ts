@@ -5,11 +5,12 @@ import { objectsOf } from '../../../../../core/lib/json.ts'
 import { forwardedStream } from '../../../../../core/products/chat/formats/forwarded_stream.ts'
 import { estimatedUsage } from '../../../../../core/products/chat/formats/usage.ts'
 
-async function read(pieces: readonly string[]) {
+async function read(pieces: readonly string[], more: { readonly showsReasoningTokens?: boolean } = {}) {
   const answer = streamAnswer(pieces)
   if (answer.kind !== 'stream') throw new Error('a stream is scripted')
   const stream = forwardedStream(answer.stream, {
     format: 'chat',
+    ...more,
     estimate: (characters) => estimatedUsage({ prompt: 7, characters }),
   })
   let text = ''
@@ -26,7 +27,7 @@ async function read(pieces: readonly string[]) {
   }
 }
 
-test('a <think> block is moved to the reasoning wherever it is cut', async () => {
+test('a <think> block is moved to the reasoning wherever it is cut (contract 6.25)', async () => {
   const whole = '<think>I think.</think>\n\nBlue <b>.'
   for (let size = 1; size <= whole.length; size++) {
     const pieces = whole.match(new RegExp(`[^]{1,${size}}`, 'g')) ?? []
@@ -62,4 +63,17 @@ test('usage is estimated from all words, also where the end comes in one piece w
     const { usage, id } = await read(pieces)
     expect([usage, id]).toEqual([expected, 'chatcmpl-1'])
   }
+})
+
+test('reasoning tokens are shown only where they are to be, in streams as well (contract 6.23)', async () => {
+  const usage = {
+    prompt_tokens: 1,
+    completion_tokens: 5,
+    total_tokens: 6,
+    completion_tokens_details: { reasoning_tokens: 3 },
+  }
+  const pieces = [chunk({ content: 'Hi' }), chunk({}, { finish: 'stop', usage }), DONE]
+  const details = async (showsReasoningTokens: boolean) =>
+    (await read(pieces, { showsReasoningTokens })).usage.completion_tokens_details
+  expect([await details(true), await details(false)]).toEqual([{ reasoning_tokens: 3 }, undefined])
 })
