@@ -1,4 +1,4 @@
-import type { BunSQLiteDatabase } from 'drizzle-orm/bun-sqlite'
+import { isBusy, type SqliteDriver } from './sqlite/driver.ts'
 
 /** Maximum steps that share one commit: bounds how long a commit blocks the event loop. */
 const MAX_BATCH = 64
@@ -19,14 +19,12 @@ type QueuedStep = {
  * resolves once it is on disk. A step may run more than once, so it must have no other effects; one that throws fails
  * alone.
  */
-export function writer(db: BunSQLiteDatabase) {
+export function writer(database: Pick<SqliteDriver, 'transaction'>) {
   const waiting: QueuedStep[] = []
   let draining: Promise<void> | undefined
 
   function commit(migrations: readonly QueuedStep[]): Promise<unknown[]> {
-    return retryWhileBusy(() =>
-      db.transaction(() => migrations.map((queued) => queued.step()), { behavior: 'immediate' }),
-    )
+    return retryWhileBusy(() => database.transaction(() => migrations.map((queued) => queued.step())))
   }
 
   async function serve(migrations: readonly QueuedStep[]): Promise<void> {
@@ -98,10 +96,4 @@ export async function retryWhileBusy<T>(step: () => T): Promise<T> {
       await new Promise((turn) => setTimeout(turn, Math.min(tries, 50)))
     }
   }
-}
-
-export function isBusy(error: unknown): boolean {
-  return (
-    typeof error === 'object' && error !== null && String((error as { code?: unknown }).code).startsWith('SQLITE_BUSY')
-  )
 }

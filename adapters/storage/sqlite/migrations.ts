@@ -1,5 +1,5 @@
-import type { Database } from 'bun:sqlite'
 import { type Migration, refuseUnknownSteps } from '../migration.ts'
+import type { SqliteDriver } from './driver.ts'
 
 /**
  * The migrations, in order. A released step is never edited; a later step follows it. schema.ts describes the result of
@@ -88,21 +88,19 @@ export const migrations: readonly Migration[] = [
  * Applies the steps of `wanted` that the database lacks, one transaction per step. Throws, and changes nothing, when
  * the database has taken steps that this binary does not know: an older binary must not write into a newer schema.
  */
-export function migrate(database: Database, wanted: readonly Migration[] = migrations): void {
-  database.run('CREATE TABLE IF NOT EXISTS migrations (step INTEGER PRIMARY KEY NOT NULL, name TEXT NOT NULL)')
-  const readTaken = database.query<{ step: number; name: string }, []>(
-    'SELECT step, name FROM migrations ORDER BY step',
-  )
-  const record = database.query('INSERT INTO migrations (step, name) VALUES (?, ?)')
+export function migrate(database: SqliteDriver, wanted: readonly Migration[] = migrations): void {
+  database.exec('CREATE TABLE IF NOT EXISTS migrations (step INTEGER PRIMARY KEY NOT NULL, name TEXT NOT NULL)')
+  const readTaken = database.prepare('SELECT name FROM migrations ORDER BY step')
+  const record = database.prepare('INSERT INTO migrations (step, name) VALUES (?, ?)')
   // Another process may be migrating as well: the steps taken are known only inside the write transaction.
-  const next = database.transaction((): boolean => {
-    const taken = readTaken.all()
+  const next = (): boolean => {
+    const taken = readTaken.values().map(([name]) => ({ name: String(name) }))
     refuseUnknownSteps(database.filename, taken, wanted)
     const step = wanted[taken.length]
     if (!step) return false
-    database.run(step.sql)
+    database.exec(step.sql)
     record.run(taken.length + 1, step.name)
     return true
-  })
-  while (next.immediate());
+  }
+  while (database.transaction(next));
 }

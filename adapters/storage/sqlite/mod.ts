@@ -1,7 +1,5 @@
-import { Database } from 'bun:sqlite'
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { drizzle } from 'drizzle-orm/bun-sqlite'
 import { BALANCE_LAG_MS, type ExposedCall, SETTLED_LOOKBACK_MS } from '../../../core/payment/exposure.ts'
 import {
   type ClaimAnswer,
@@ -28,9 +26,10 @@ import type { Call, Cap, Claim, NewCall, Opened, Storage } from '../../../core/p
 import { summed } from '../../../core/payment/spend_report.ts'
 import { copied } from '../copied.ts'
 import { databases } from '../databases.ts'
+import { drizzleOver, isBusy, openDriver, type SqliteDriver } from './driver.ts'
 import { migrate } from './migrations.ts'
 import { patchStatement, statements } from './statements.ts'
-import { isBusy, retryWhileBusy, weightOf, writer } from '../writer.ts'
+import { retryWhileBusy, weightOf, writer } from '../writer.ts'
 
 /**
  * How long one statement may block the event loop while another process writes, in milliseconds. After that the wait is
@@ -60,10 +59,10 @@ type PruneCursor = { readonly expiresAt: number; readonly id: string }
  */
 export function sqliteStorage(path: string): Storage {
   const database = openDatabase(path)
-  const db = drizzle(database)
+  const db = drizzleOver(database)
   const ask = statements(db)
   const patches = new Map<string, ReturnType<typeof patchStatement>>()
-  const { write, settle } = writer(db)
+  const { write, settle } = writer(database)
 
   function patchCall(id: string, patch: RowPatch): void {
     const fields = Object.keys(patch) as (keyof RowPatch)[]
@@ -294,9 +293,7 @@ export function sqliteStorage(path: string): Storage {
 
     async close() {
       await settle()
-      // `true` finalizes prepared statements too. Without it they stay open, and the write-ahead log is never merged
-      // into the file.
-      database.close(true)
+      database.close()
     },
   }
 }
@@ -304,7 +301,7 @@ export function sqliteStorage(path: string): Storage {
 // ── the file and its lock ───────────────────────────────────────────────────────────────────────────────────────────
 
 /** The locks in force. Referenced here so that none is garbage-collected while it is in force. */
-const locks = new Set<Database>()
+const locks = new Set<SqliteDriver>()
 
 /**
  * Locks the database for this process, by a lock that the kernel releases however the process ends (decision 23).
@@ -313,36 +310,36 @@ const locks = new Set<Database>()
  */
 export function holdAlone(path: string): { release(): void } | undefined {
   createPrivately(`${path}.lock`)
-  const lock = new Database(`${path}.lock`)
+  const lock = openDriver(`${path}.lock`)
   try {
-    lock.run('PRAGMA busy_timeout = 0')
-    lock.run('BEGIN EXCLUSIVE')
+    lock.exec('PRAGMA busy_timeout = 0')
+    lock.exec('BEGIN EXCLUSIVE')
   } catch (error) {
-    lock.close(true)
+    lock.close()
     if (isBusy(error)) return undefined
     throw error
   }
   locks.add(lock)
   return {
     release() {
-      if (locks.delete(lock)) lock.close(true)
+      if (locks.delete(lock)) lock.close()
     },
   }
 }
 
-function openDatabase(path: string): Database {
+function openDatabase(path: string): SqliteDriver {
   if (path !== ':memory:') createPrivately(path)
-  const database = new Database(path)
+  const database = openDriver(path)
   try {
-    database.run(`PRAGMA busy_timeout = ${BUSY_AT_START_MS}`)
-    database.run('PRAGMA journal_mode = WAL')
-    database.run('PRAGMA synchronous = FULL')
-    database.run('PRAGMA foreign_keys = ON')
+    database.exec(`PRAGMA busy_timeout = ${BUSY_AT_START_MS}`)
+    database.exec('PRAGMA journal_mode = WAL')
+    database.exec('PRAGMA synchronous = FULL')
+    database.exec('PRAGMA foreign_keys = ON')
     migrate(database)
-    database.run(`PRAGMA busy_timeout = ${BUSY_MS}`)
+    database.exec(`PRAGMA busy_timeout = ${BUSY_MS}`)
     return database
   } catch (error) {
-    database.close(true)
+    database.close()
     throw error
   }
 }

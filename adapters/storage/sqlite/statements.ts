@@ -1,7 +1,7 @@
 import { type SQLWrapper, and, asc, desc, eq, getTableColumns, gt, gte, lte, sql } from 'drizzle-orm'
-import type { BunSQLiteDatabase } from 'drizzle-orm/bun-sqlite'
 import { SETTLED_CALLS } from '../../../core/payment/exposure.ts'
 import type { RowPatch } from '../../../core/payment/ledger.ts'
+import type { SqliteDatabase } from './driver.ts'
 import { authorizations, calls, leases, records, rateWindows } from './schema.ts'
 
 /**
@@ -9,7 +9,7 @@ import { authorizations, calls, leases, records, rateWindows } from './schema.ts
  * match one against a bound parameter. core/payment/ledger.ts relies on the order of `bindings` and on the conditions
  * of `spendable` and `recent`.
  */
-export function statements(db: BunSQLiteDatabase) {
+export function statements(db: SqliteDatabase) {
   const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...callColumns } = getTableColumns(calls)
   const {
     id,
@@ -332,7 +332,7 @@ function fromExcluded(table: Table, ...keys: readonly string[]): Record<string, 
 }
 
 /** An update of exactly these fields of one call. Parameters go through their columns, which encode money and JSON. */
-export function patchStatement(db: BunSQLiteDatabase, fields: readonly (keyof RowPatch)[]) {
+export function patchStatement(db: SqliteDatabase, fields: readonly (keyof RowPatch)[]) {
   const set = Object.fromEntries(
     fields.map((field) => [field, sql`${sql.param(sql.placeholder(field), calls[field])}`]),
   )

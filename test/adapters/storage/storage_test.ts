@@ -7,6 +7,7 @@ import { getTableColumns, getTableName } from 'drizzle-orm'
 import { SQLiteSyncDialect, getTableConfig } from 'drizzle-orm/sqlite-core'
 import { copied } from '../../../adapters/storage/copied.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { overBun } from '../../../adapters/storage/sqlite/driver.ts'
 import { migrate, migrations } from '../../../adapters/storage/sqlite/migrations.ts'
 import * as schema from '../../../adapters/storage/sqlite/schema.ts'
 import { holdAlone, sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
@@ -290,7 +291,7 @@ async function lockedByChild(path: string): Promise<string> {
 
 test('schema.ts and the migrated tables agree', () => {
   const database = new Database(':memory:')
-  migrate(database)
+  migrate(overBun(database))
   const tables = Object.values(schema)
   const there = database
     .query<{ name: string }, []>("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
@@ -348,10 +349,10 @@ test('migrate() takes each step once, and a step that fails leaves nothing behin
     { name: 'second', sql: 'INSERT INTO a VALUES (2)' },
   ]
   const broken = { name: 'broken', sql: 'CREATE TABLE b (x); INSERT INTO nowhere VALUES (1)' }
-  migrate(database, [first])
-  expect(() => migrate(database, [first, second, broken])).toThrow('nowhere')
-  migrate(database, [first, second])
-  migrate(database, [first, second])
+  migrate(overBun(database), [first])
+  expect(() => migrate(overBun(database), [first, second, broken])).toThrow('nowhere')
+  migrate(overBun(database), [first, second])
+  migrate(overBun(database), [first, second])
   expect(database.query('SELECT x FROM a').values()).toEqual([[2]])
   expect(database.query("SELECT name FROM sqlite_schema WHERE name = 'b'").values()).toEqual([])
   expect(database.query('SELECT step, name FROM migrations').values()).toEqual([
@@ -364,15 +365,15 @@ test('migrate() takes each step once, and a step that fails leaves nothing behin
 test('a database of a newer or another Farebox is refused, and left as it is', () => {
   const { path, remove } = temporaryPath()
   const database = new Database(path)
-  migrate(database, [...migrations, { name: 'from the future', sql: 'CREATE TABLE future (x)' }])
+  migrate(overBun(database), [...migrations, { name: 'from the future', sql: 'CREATE TABLE future (x)' }])
   database.close()
   expect(() => sqliteStorage(path)).toThrow(
     /was written by a newer Farebox: it has \d+ migrations, this version knows \d+/,
   )
 
   const other = new Database(':memory:')
-  migrate(other, [{ name: 'something else', sql: 'CREATE TABLE other (x)' }])
-  expect(() => migrate(other)).toThrow('its migration 1 is "something else"')
+  migrate(overBun(other), [{ name: 'something else', sql: 'CREATE TABLE other (x)' }])
+  expect(() => migrate(overBun(other))).toThrow('its migration 1 is "something else"')
   expect(other.query("SELECT name FROM sqlite_schema WHERE name = 'calls'").values()).toEqual([])
   other.close()
   remove()
