@@ -114,6 +114,7 @@ const EXCEPTIONS: readonly (readonly [under: string, name: RegExp, why: string])
   ['test/', /fault/i, 'fault injection is the term'],
   ['test/adapters/providers/manifests_test.ts', /^serves$/, 'what a provider serves, in its manifest'],
   ['test/adapters/providers/demo/', /^you_said$/, 'a field of an answer of the echo model'],
+  ['adapters/storage/sqlite/', /^SQLiteSyncDialect$/, 'a name of drizzle'],
   ['test/adapters/storage/', /^(PgDialect|SQLiteSyncDialect)$/, 'names of drizzle'],
   ['test/server/devnet/', /^(getBase64EncodedWireTransaction|Base64EncodedWireTransaction)$/, 'names of @solana/kit'],
   ['test/core/products/chat/formats/', /^place$/, 'an argument of a tool of a sample'],

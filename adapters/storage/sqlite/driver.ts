@@ -68,8 +68,8 @@ export function openDriver(path: string): SqliteDriver {
 
 /** Drizzle's session for Bun asks a database for nothing but what every driver here has. */
 export function drizzleOver(driver: SqliteDriver): SqliteDatabase {
-  const dialect = new SQLiteSyncDialect()
-  return new BaseSQLiteDatabase('sync', dialect, new SQLiteBunSession(driver as never, dialect, undefined), undefined)
+  const syntax = new SQLiteSyncDialect()
+  return new BaseSQLiteDatabase('sync', syntax, new SQLiteBunSession(driver as never, syntax, undefined), undefined)
 }
 
 /** Whether another connection has the lock. Deno gives neither SQLite's code nor its name. */
