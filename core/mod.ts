@@ -1,4 +1,5 @@
 /** The public API of core: everything that an embedding program or an adapter may import. */
+export { Type } from '@sinclair/typebox'
 export { pruneExpired, type Retention, retention } from './payment/retention.ts'
 export { type Timeouts, timeouts } from './payment/timeouts.ts'
 export { AUDIO_KINDS, type AudioKind, type AudioRow } from './ports/vendors/audio.ts'

@@ -38,7 +38,8 @@ const ENTRY_POINTS = ['server/main.ts', 'server/token_worker.ts'].map((path) => 
 export async function compileBinary(out: string): Promise<void> {
   const { success, logs } = await Bun.build({
     entrypoints: ENTRY_POINTS,
-    compile: { outfile: resolve(out) },
+    // Own files may import packages of their own.
+    compile: { outfile: resolve(out), autoloadPackageJson: true },
     target: 'bun',
     format: 'esm',
     bytecode: true,

@@ -10,7 +10,7 @@ import { GatewayRow } from './gateways.ts'
 import { RetentionTable, retentionVariables } from './retention.ts'
 import { declaredSettings } from './rows.ts'
 import { serviceSettings, serviceVariables } from './services.ts'
-import { type Environment, nearestName } from './settings.ts'
+import { type Environment, FilePath, nearestName } from './settings.ts'
 import { ImageSetting, VendorRow } from './vendors.ts'
 import { VideoSetting } from './video.ts'
 
@@ -161,6 +161,11 @@ export const File = Type.Object(
     background_payers: setting('Wallets (`0x…`) that may use `background: true` of `/api/v1/responses`.', Wallets, {
       usual: 'all wallets',
     }),
+    products: setting(
+      'Files with products of your own, relative to this file: `["./haiku.ts"]`. See [sell your API](sell_your_api.md).',
+      Type.Array(FilePath),
+      { usual: 'none' },
+    ),
     trusted_hosts: setting(
       'Hosts (`host:port`) on your own network from which vendor media may be fetched although their addresses are private.',
       Type.Array(Type.String({ pattern: '^[^/ ]+$' })),
@@ -199,6 +204,7 @@ export const variables: Readonly<Record<string, string>> = {
   MAX_CONNECTIONS: 'max_connections',
   MAX_CONNECTIONS_PER_ADDRESS: 'max_connections_per_address',
   UNPAID_CHARACTERS_PER_MINUTE: 'unpaid_characters_per_minute',
+  PRODUCTS: 'products',
   ...retentionVariables,
   ...serviceVariables,
 }
@@ -286,9 +292,10 @@ function allowed(
 ): string {
   if (schema.type === 'string' && typeof value === 'number') return 'must be text: write it in quotes'
   const words = WORDS[name.split('.', 1)[0] ?? name]
+  if (typeof schema.words === 'string') return `must be ${schema.words}`
   if (typeof schema.pattern === 'string') return words ?? `must match ${schema.pattern}`
   if (Array.isArray(schema.anyOf))
-    return `must be one of ${schema.anyOf.map((option: TSchema) => option.const).join(', ')}`
+    return `must be one of ${schema.anyOf.map((option: TSchema) => option.const ?? option.words).join(', ')}`
   return message.charAt(0).toLowerCase() + message.slice(1)
 }
 

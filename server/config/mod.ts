@@ -4,6 +4,7 @@
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
+import { dirname, resolve as resolvePath } from 'node:path'
 import type { Static } from '@sinclair/typebox'
 import { databases } from '../../adapters/storage/databases.ts'
 import type { CatalogRow, Retention } from '../../core/mod.ts'
@@ -11,7 +12,7 @@ import { dollars, roundUp, type Usdc } from '../../core/x402/money.ts'
 import { DEFAULT_DIR, type File, readSettings } from './file.ts'
 import { type GatewayConfig, resolveGateways } from './gateways.ts'
 import { type ServedChat, resolveChat } from './chat.ts'
-import type { Environment } from './settings.ts'
+import { type Environment, isFile } from './settings.ts'
 import { fromEnvironment } from './makers.ts'
 import { type AudioConfig, resolveAudio } from './audio.ts'
 import { keyedServices, resolveServices, type Services } from './services.ts'
@@ -86,6 +87,8 @@ export type Config = Services & {
   readonly audio: AudioConfig
   /** Rows for sale of the kinds that products declare, by kind. */
   readonly declared: ReadonlyMap<string, readonly CatalogRow[]>
+  /** Absolute paths of files with products of the operator's own. */
+  readonly products: readonly string[]
   /** JSON-RPC nodes by network slug. */
   readonly rpc: RpcNodes
 }
@@ -110,7 +113,29 @@ export function readConfig(env: Environment): ConfigResult {
 
 export function parseConfig(toml: string, env: Environment = {}, path = 'farebox.toml'): ConfigResult {
   const { file, mistakes } = readSettings(toml, env, path)
-  return file ? resolve(file, env) : { ok: false, mistakes }
+  return file ? resolve(withOwnFiles(file, dirname(resolvePath(path))), env) : { ok: false, mistakes }
+}
+
+/** Makes the paths of own files absolute: they are relative to the configuration file. */
+function withOwnFiles(file: Static<typeof File>, directory: string): Static<typeof File> {
+  const absolute = (path: string) => (isFile(path) ? resolvePath(directory, path) : path)
+  const row = <Row extends object>(fields: Row): Row => ({
+    ...fields,
+    ...Object.fromEntries(
+      Object.entries(fields).flatMap(([name, value]) =>
+        ['protocol', 'chat', 'video'].includes(name) && typeof value === 'string' ? [[name, absolute(value)]] : [],
+      ),
+    ),
+  })
+  const { vendors, images, chat, videos, products } = file
+  return {
+    ...file,
+    ...(vendors && { vendors: Object.fromEntries(Object.entries(vendors).map(([name, table]) => [name, row(table)])) }),
+    ...(images && { images: images.map(row) }),
+    ...(chat && { chat: chat.map(row) }),
+    ...(videos && { videos: videos.map(row) }),
+    ...(products && { products: products.map(absolute) }),
+  }
 }
 
 function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
@@ -197,6 +222,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
         ...(file.background_payers && { background: file.background_payers }),
       },
       trustedHosts: file.trusted_hosts ?? [],
+      products: file.products ?? [],
       rpc,
       services,
       audio,

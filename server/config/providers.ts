@@ -1,6 +1,7 @@
 /** The providers, their protocols, and the accounts of makers, from the manifests. */
 import type { Account, Manifest, ModelKind, Protocol } from '../../adapters/providers/manifest.ts'
 import * as index from '../../adapters/providers/index.ts'
+import { isFile } from './settings.ts'
 
 export const providers: readonly Manifest[] = Object.values(index)
 
@@ -20,9 +21,17 @@ function collected<Kind extends ModelKind>(kind: Kind): ReadonlyMap<string, Prot
   return new Map(all.toSorted(([, one], [, other]) => Number(one.isDemo ?? false) - Number(other.isDemo ?? false)))
 }
 
+/** Stands for a protocol that a file of the operator's own implements: it is loaded when the process starts. */
+const OWN = {
+  baseUrl: '',
+  create() {
+    throw new RangeError('a protocol of a file is made by the file')
+  },
+}
+
 /** Throws a RangeError for a name that the configuration would have refused. */
 export function protocolOf<Kind extends ModelKind>(kind: Kind, name: string): Protocol<Kind> {
-  const protocol = protocolsOf(kind).get(name)
+  const protocol = isFile(name) ? OWN : protocolsOf(kind).get(name)
   if (!protocol) throw new RangeError(`there is no protocol ${name} for ${kind}`)
   return protocol
 }

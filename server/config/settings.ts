@@ -6,6 +6,14 @@ export const Variable = Type.String({ pattern: '^[A-Z_][A-Z0-9_]{0,49}$' })
 /** US dollars, as text, because prices are exact decimals. */
 export const Rate = Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,9})?$' })
 
+/** The path of a file of the operator's own: TypeScript or JavaScript. */
+export const FilePath = Type.String({
+  pattern: '^(\\.{0,2}/|[A-Za-z]:).+\\.(ts|js|mjs)$',
+  words: 'a file such as ./mine.ts',
+})
+/** Whether a name is such a path: names of protocols and products have no slash at the front. */
+export const isFile = (name: string): boolean => /^(\.{0,2}\/|[A-Za-z]:)/.test(name)
+
 export type Environment = Readonly<Record<string, string | undefined>>
 
 /** The known name that is closest to a misspelled one; undefined when none is close. */

@@ -4,7 +4,7 @@ import { type ImageOverride, type ImageRow, imageRows, type Json, overrideImages
 import { CHAT_STYLES, oneOf, setting, Url } from '../../adapters/providers/manifest.ts'
 import type { ModelKind } from '../../adapters/providers/manifest.ts'
 import { protocolsOf } from './providers.ts'
-import { type Environment, Rate, Variable } from './settings.ts'
+import { type Environment, FilePath, Rate, Variable } from './settings.ts'
 
 const strict = { additionalProperties: false }
 
@@ -47,7 +47,8 @@ const imageServing = {
     { usual: 'as the protocol defines' },
   ),
 }
-const named = (kind: ModelKind) => Type.Union([...protocolsOf(kind).keys()].map((name) => Type.Literal(name)))
+const named = (kind: ModelKind) =>
+  Type.Union([...[...protocolsOf(kind).keys()].map((name) => Type.Literal(name)), FilePath])
 const ProtocolName = named('images')
 export const ChatProtocolName = named('chat')
 export const VideoProtocolName = named('videos')

@@ -12,6 +12,7 @@ import operations from './operations.md' with { type: 'text' }
 import providers from './providers.md' with { type: 'text' }
 import quickstart from './quickstart.md' with { type: 'text' }
 import security from './security.md' with { type: 'text' }
+import sellYourApi from './sell_your_api.md' with { type: 'text' }
 
 const ROOT = '/docs/guide'
 
@@ -23,6 +24,7 @@ export const guides: Readonly<Record<string, string>> = {
   gateways_and_chains: gatewaysAndChains,
   operations,
   security,
+  sell_your_api: sellYourApi,
   embedding,
   adding_a_product: addingAProduct,
   adding_a_provider: addingAProvider,

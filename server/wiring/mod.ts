@@ -14,6 +14,7 @@ import {
   catalog,
   type Chain,
   type Clock,
+  endpoints,
   type Gateway,
   gateway,
   memoized,
@@ -36,6 +37,7 @@ import { StartError } from '../start_error.ts'
 import { chains } from './chains.ts'
 import type { LocalSystem } from './devnet.ts'
 import { affordable, tellWhyNoDeposits } from './services.ts'
+import { ownProducts, ownProtocols } from './own_files.ts'
 import { tokenThread } from './token_thread.ts'
 import { untimed, vendorsOf } from './vendors.ts'
 
@@ -105,8 +107,10 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
       : (await import('../metrics.ts')).metrics({ version: VERSION, clock })
   const opening = { log, clock, undo, timed: meters?.timed ?? untimed }
   const rows = devnet ? devnet.gateways : config.gateways
+  const own = await ownProducts(config)
   const vendors = vendorsOf(config, {
     ...opening,
+    own: await ownProtocols(config),
     isDevnet,
     countTokens: counted,
     nodes: nodesOf(config, rows, { isDevnet }),
@@ -135,6 +139,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
         ...config.allowlists,
       }
     : config.allowlists
+  const sold = own.length > 0 ? [...own, ...endpoints] : undefined
   const gateways: Wired['gateways'][number][] = []
   for (const row of rows) {
     if (row.retired) {
@@ -163,6 +168,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
       gateway({
         ports,
         allowlists,
+        ...(sold && { endpoints: sold }),
         ...(isDevnet && { freeToOrigin: isOwnPage(config.publicOrigin) }),
         ...gatewaySettings(config, row, { workerId, catalog: catalogOf(row, fullCatalog) }),
       }),

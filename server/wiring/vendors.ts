@@ -8,12 +8,13 @@ import { protocolOf, protocolsOf } from '../config/providers.ts'
 import type { RpcNodes } from '../config/rpc.ts'
 import { serviceVendors } from './services.ts'
 import type { ServerLog } from '../log.ts'
+import { ownProtocol, type OwnProtocols } from './own_files.ts'
 import type { Timed } from '../metrics.ts'
 
 /** `undo` are the shutdown steps, run in reverse order. */
 export type Opening = { readonly log: ServerLog; readonly clock: Clock; readonly undo: (() => unknown)[] }
 type Vending = Opening & { readonly timed: Timed; readonly isDevnet: boolean; readonly nodes: RpcNodes }
-type Counting = { countTokens(text: string): Promise<number> }
+type Counting = { countTokens(text: string): Promise<number>; readonly own?: OwnProtocols }
 
 export const untimed: Timed = (_name, vendor) => vendor
 
@@ -39,7 +40,7 @@ type Row = { readonly id: string; readonly maker: string; readonly vendor: strin
 /** Creates the vendors of rows. Rows with equal settings share one, and all rows of a kind share its demo. */
 function builderOf<Kind extends ModelKind>(
   kind: Kind,
-  { log, clock, undo, timed, countTokens }: Vending & Counting,
+  { log, clock, undo, timed, countTokens, own = new Map() }: Vending & Counting,
   shared: Partial<Models[Kind]['config']> = {},
 ) {
   const ports: ModelPorts = { log, clock, countTokens, onClose: (step) => void undo.push(step) }
@@ -49,7 +50,7 @@ function builderOf<Kind extends ModelKind>(
 
   function build({ maker, vendor: account }: Omit<Row, 'id'>, serving: Served<Kind>): Models[Kind]['vendor'] {
     const { protocol: name, baseUrl, ...settings } = serving
-    const protocol = protocolOf(kind, name)
+    const protocol = ownProtocol(own, kind, name) ?? protocolOf(kind, name)
     const alike = protocol.isDemo ? name : JSON.stringify([maker, account, serving])
     const config = { ...shared, ...settings, baseUrl: baseUrl ?? protocol.baseUrl, maker, clock, log }
     const vendor =

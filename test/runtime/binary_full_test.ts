@@ -1,9 +1,10 @@
 /** The server as one executable: it comes up on its own chain, sells, and has in it what it starts or loads later. */
 import { afterAll, beforeAll, expect, test } from 'bun:test'
-import { mkdtemp, readFile, rm, symlink } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { encodePayment, payerAt } from '../server/clients/payer.ts'
+import { blocks, guideText } from './readme.ts'
 
 const SMALL = { model: 'vendor-d/image-cv4', prompt: 'a lighthouse at dusk', size: '512x512' }
 
@@ -21,6 +22,8 @@ beforeAll(async () => {
     env: { PATH: process.env.PATH ?? '' },
   })
   expect(await build.exited).toBe(0)
+  const [haiku = ''] = blocks(await guideText('sell_your_api'), '## 1. Write the product', 'ts')
+  await writeFile(join(dir, 'haiku.ts'), `import 'image-size'\n${haiku}`)
   binary = Bun.spawn([file], {
     cwd: dir,
     env: {
@@ -29,6 +32,7 @@ beforeAll(async () => {
       PORT: '0',
       DATABASE_URL: `sqlite:${dir}/data/farebox.db`,
       OPENAI_API_KEY: 'sk-none',
+      PRODUCTS: './haiku.ts',
     },
     stdin: 'ignore',
     stdout: 'pipe',
@@ -58,6 +62,14 @@ test('the binary sells an image on its own chain', async () => {
   const payer = await payerAt(url)
   const bought = await payer.post(SMALL, { 'payment-signature': encodePayment(await payer.sign(SMALL)) })
   expect(bought).toMatchObject({ status: 200, body: { payment: { status: 'settled' } } })
+})
+
+test('the binary sells a product of a file, which imports Farebox and a package beside it', async () => {
+  const payer = await payerAt(url)
+  const order = { about: 'snow' }
+  const payment = await payer.sign(order, undefined, '/api/v1/haiku')
+  const bought = await payer.post(order, { 'payment-signature': encodePayment(payment) }, '/api/v1/haiku')
+  expect([bought.status, bought.body.lines?.[0]]).toEqual([200, 'first light on snow'])
 })
 
 test('the binary counts the tokens of a long prompt on its thread', async () => {

@@ -126,8 +126,8 @@ export async function payerAt(url: string, key?: Hex) {
     read(await fetch(url + path, { headers: header }))
 
   /** Asks for the price and signs it. */
-  async function sign(body: unknown, twist?: Twist): Promise<Payment> {
-    const { headers } = await post(body)
+  async function sign(body: unknown, twist?: Twist, path = GENERATIONS): Promise<Payment> {
+    const { headers } = await post(body, {}, path)
     const { accepts, resource } = decodeHeader(headers.get('payment-required')) as {
       accepts: readonly [Offer]
       resource: unknown

@@ -37,6 +37,7 @@ describe('defaults', () => {
       chat: { rows: chatRows, servings: new Map() },
       videos: { rows: videoRows, servings: new Map(), byVendor: new Map() },
       audio: { rows: audioRows },
+      products: [],
       declared: new Map(rowKinds.map(({ kind, builtIn }) => [kind, builtIn])),
       services: expect.anything(),
       featureFlags: {},

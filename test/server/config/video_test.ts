@@ -174,7 +174,7 @@ describe('vendors that film', () => {
     [
       'an unknown protocol',
       '[vendors.x]\nvideo = "veo"',
-      expect.stringMatching(/^vendors\.x\.video: must be one of .*seedance.*, demo, got "veo"$/),
+      expect.stringMatching(/^vendors\.x\.video: must be one of .*seedance.*, demo, a file such as .\/mine.ts, got "veo"$/),
     ],
     [
       'a variable that is not set',
