@@ -2,6 +2,7 @@ import { type ExposedCall, SETTLED_CALLS } from '../../core/payment/exposure.ts'
 import {
   type AuthorizationBinding,
   type ClaimAnswer,
+  ENTRY_FIELDS,
   type Lease,
   type OpenAnswer,
   type Row,
@@ -24,7 +25,17 @@ import {
   patchOf,
   takePermits,
 } from '../../core/payment/ledger.ts'
-import type { Authorization, Call, Claim, Opened, StoredRecord, Storage } from '../../core/ports/mod.ts'
+import {
+  type Authorization,
+  type Call,
+  type Claim,
+  type LedgerCursor,
+  type LedgerEntry,
+  type Opened,
+  LOOKUP_CHARACTERS,
+  type StoredRecord,
+  type Storage,
+} from '../../core/ports/storage.ts'
 import { type Usdc, usdc } from '../../core/x402/money.ts'
 import { copied } from './copied.ts'
 import { databases } from './databases.ts'
@@ -104,7 +115,7 @@ export function memoryStorage(): Storage {
 
   function perform(write: Write): void {
     if (write.kind === 'insert') {
-      rows.set(write.call.id, { ...copied(write.call), ...UNCLAIMED })
+      rows.set(write.call.id, { ...copied(write.call), ...UNCLAIMED, ...write.notes })
       add(idsOf, write.call.payer, write.call.id)
       return
     }
@@ -226,6 +237,40 @@ export function memoryStorage(): Storage {
       return summed([...rows.values()].flatMap((row) => spendOf(row, payer, since) ?? []))
     },
 
+    async listCalls({ payer, since, until, after = { at: until, id: '' }, limit }) {
+      const found = (payer === undefined ? [...rows.values()] : callsOf(payer)).filter(
+        (call) => call.createdAt >= since && isBefore({ at: call.createdAt, id: call.id }, after),
+      )
+      return found.sort(newestFirst).slice(0, limit).map(entryOf)
+    },
+
+    async listSettled({ since, after = { at: since, id: '' }, limit }) {
+      const settledAt = (call: Row) => ({ at: call.settledAt ?? 0, id: call.id })
+      const found = [...rows.values()].filter(
+        (call) => call.paymentStatus === 'settled' && isBefore(after, settledAt(call)),
+      )
+      return found
+        .sort((a, b) => (isBefore(settledAt(a), settledAt(b)) ? -1 : 1))
+        .slice(0, limit)
+        .map(entryOf)
+    },
+
+    async findCalls(name, limit) {
+      const isNamed = (call: Row) =>
+        call.id === name ||
+        call.receipt?.transaction === name ||
+        bindingsOf(call.id).some(({ key }) => key === name || key.endsWith(`/${name}`))
+      const found =
+        name.length < LOOKUP_CHARACTERS
+          ? [...rows.values()].filter((call) => call.id === name || bindingsOf(call.id).some(({ key }) => key === name))
+          : [...rows.values()].filter(isNamed)
+      return found.sort(newestFirst).slice(0, limit).map(entryOf)
+    },
+
+    async listAuthorizations(call) {
+      return bindingsOf(call).map(({ authorization, payer, ...binding }) => binding)
+    },
+
     async putRecord(record, now) {
       if (unexpired(records.get(nameOf(record)), now)) return false
       records.set(nameOf(record), copied(record))
@@ -312,8 +357,21 @@ function nameOf({ kind, id }: Pick<StoredRecord, 'kind' | 'id'>): string {
   return JSON.stringify([kind, id])
 }
 
-/** A copy of a row without the claim columns, as the port returns it. */
+/** A copy of a row without the columns that only the ledger reads, as the port returns it. */
 function withoutClaim(row: Row): Call {
-  const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...call } = row
+  const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...rest } = row
+  const { quotedAt, verifiedAt, settlingAt, vendorError, paymentError, paymentErrorAt, settledBy, ...call } = rest
   return copied(call)
+}
+
+function entryOf(row: Row): LedgerEntry {
+  return copied(Object.fromEntries(ENTRY_FIELDS.map((field) => [field, row[field]])) as LedgerEntry)
+}
+
+function isBefore(one: LedgerCursor, other: LedgerCursor): boolean {
+  return one.at < other.at || (one.at === other.at && one.id < other.id)
+}
+
+function newestFirst(a: Row, b: Row): number {
+  return isBefore({ at: a.createdAt, id: a.id }, { at: b.createdAt, id: b.id }) ? 1 : -1
 }

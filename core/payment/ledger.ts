@@ -8,12 +8,15 @@ import type {
   Authorization,
   Bucket,
   Call,
+  CallNotes,
   CallPatch,
   Cap,
+  LedgerEntry,
   PaymentStatus,
   NewCall,
   Outcome,
   OverWhy,
+  SettledBy,
   StoredRecord,
   Usage,
   WorkStatus,
@@ -51,7 +54,8 @@ export type ClaimFields = {
 }
 
 export type Row = Call &
-  ClaimFields & {
+  ClaimFields &
+  CallNotes & {
     /**
      * Amount by the receipt. Null until the call is settled, and where the receipt states none: the quote then counts.
      */
@@ -85,11 +89,22 @@ export const UNCLAIMED: ClaimFields & Pick<Row, 'paid'> = {
   paid: null,
 }
 
+/** The notes of a row of which nothing is known. */
+export const NO_NOTES: CallNotes = {
+  quotedAt: null,
+  verifiedAt: null,
+  settlingAt: null,
+  vendorError: null,
+  paymentError: null,
+  paymentErrorAt: null,
+  settledBy: null,
+}
+
 // ── decisions ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export type Write =
   /** A new row, UNCLAIMED. */
-  | { readonly kind: 'insert'; readonly call: Call }
+  | { readonly kind: 'insert'; readonly call: Call; readonly notes: CallNotes }
   | { readonly kind: 'patch'; readonly id: string; readonly patch: RowPatch }
   /** Inserts the binding, or replaces the one with this key. */
   | { readonly kind: 'bind'; readonly binding: AuthorizationBinding; readonly authorization: Authorization }
@@ -159,8 +174,9 @@ export function decideOpen(
       { now: at.now, without: bound?.id, cap: at.cap },
     )
   if (judged?.kind === 'over') return withoutWrites(judged)
+  const { quotedAt = null, verifiedAt = null, ...ordered } = order.call
   const call: Call = {
-    ...order.call,
+    ...ordered,
     authorization: authorization.key,
     workStatus: 'queued',
     paymentStatus: 'verified',
@@ -176,7 +192,11 @@ export function decideOpen(
   const binding: AuthorizationBinding = { ...bindingOf(authorization, call), position: 0, status: 'open' }
   return {
     answer: { kind: 'opened', call, ...(judged?.atLimit && { atLimit: true }) },
-    writes: [...failLost(bound, at.now), { kind: 'insert', call }, { kind: 'bind', binding, authorization }],
+    writes: [
+      ...failLost(bound, at.now),
+      { kind: 'insert', call, notes: { ...NO_NOTES, quotedAt, verifiedAt } },
+      { kind: 'bind', binding, authorization },
+    ],
   }
 }
 
@@ -208,7 +228,13 @@ export function decideClaim(
   }
 
   const token = call.claimToken + 1
-  const claim = { ...done, paymentStatus: 'settling', claimToken: token, claimExpiresAt: at.until } as const
+  const claim = {
+    ...done,
+    ...(call.claimToken === 0 && { settlingAt: at.now }),
+    paymentStatus: 'settling',
+    claimToken: token,
+    claimExpiresAt: at.until,
+  } as const
   const first = seen.bindings.find((binding) => isSpendable(binding.status))
   const { offered } = seen
   if (first) {
@@ -255,7 +281,7 @@ function completed({ result, expiresAt, usage }: Made, now: number): RowPatch {
 export function decideFinish(
   call: Head | undefined,
   seen: { bindings: readonly AuthorizationBinding[]; token: number; outcome: Outcome },
-  at: { now: number; expiresAt?: number },
+  at: { now: number; expiresAt?: number; by?: SettledBy; reason?: string },
 ): Decision<boolean> {
   if (!call) return withoutWrites(false)
   const { outcome } = seen
@@ -276,14 +302,16 @@ export function decideFinish(
       receipt,
       paid: parseAtomic(receipt.amount) ?? null,
       settledAt: at.now,
+      ...(at.by && { settledBy: at.by }),
     }
     const paid: readonly Write[] = binding ? [{ kind: 'mark', key: binding.key, status: 'paid' }] : []
     return { answer: true, writes: [{ kind: 'patch', id: call.id, patch }, ...paid] }
   }
   if (!binding) return withoutWrites(false)
+  const why = at.reason === undefined ? {} : { paymentError: at.reason, paymentErrorAt: at.now }
   const endAs = (money: PaymentStatus, ...rest: Write[]): Decision<boolean> => ({
     answer: true,
-    writes: [{ kind: 'patch', id: call.id, patch: { ...ended, paymentStatus: money } }, ...rest],
+    writes: [{ kind: 'patch', id: call.id, patch: { ...ended, ...why, paymentStatus: money } }, ...rest],
   })
   if (outcome.kind === 'unknown') return endAs('settling', { kind: 'mark', key: binding.key, status: 'sent' })
   if (outcome.kind === 'unresolved') return endAs('unresolved', { kind: 'mark', key: binding.key, status: 'sent' })
@@ -351,6 +379,7 @@ export const PATCHABLE = [
   'error',
   'usage',
   'expiresAt',
+  'vendorError',
 ] as const satisfies readonly (keyof CallPatch)[]
 
 export function patchOf(patch: CallPatch): RowPatch {
@@ -383,6 +412,39 @@ export function isLedgerRowOver(
   const isOld = call.paymentStatus === 'settled' && call.emptied && (call.settledAt ?? Infinity) <= before
   return isOld && bindings.every((binding) => binding.expiresAt <= now)
 }
+
+// ── listings ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** The columns of a ledger entry. */
+export const ENTRY_FIELDS = [
+  'id',
+  'gateway',
+  'endpoint',
+  'model',
+  'payer',
+  'asset',
+  'quote',
+  'offer',
+  'authorization',
+  'createdAt',
+  'workStatus',
+  'paymentStatus',
+  'startedAt',
+  'endedAt',
+  'error',
+  'usage',
+  'receipt',
+  'settledAt',
+  'expiresAt',
+  'emptied',
+  'quotedAt',
+  'verifiedAt',
+  'settlingAt',
+  'vendorError',
+  'paymentError',
+  'paymentErrorAt',
+  'settledBy',
+] as const satisfies readonly (keyof LedgerEntry)[]
 
 // ── records ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -57,21 +57,62 @@ export type Call = {
   readonly expiresAt: number
 }
 
+/** Who had a payment settled: the reply to the order, a poll, or maintenance after a reply that could not. */
+export type SettledBy = 'reply' | 'poll' | 'maintenance'
+
+/** What the operator's timeline of a call shows beside the rest. Nothing is decided by it; null where unknown. */
+export type CallNotes = {
+  /** When the signed request had been priced, and when its payment had been verified. */
+  readonly quotedAt: number | null
+  readonly verifiedAt: number | null
+  /** When the first attempt to settle began. */
+  readonly settlingAt: number | null
+  /** What the vendor said when the work failed. For the operator, never for the buyer. */
+  readonly vendorError: string | null
+  /** Why the last attempt to settle moved no money, and when. */
+  readonly paymentError: string | null
+  readonly paymentErrorAt: number | null
+  readonly settledBy: SettledBy | null
+}
+
+/** A call as the ledger lists it: without its request and its result, which may be large and are the buyer's. */
+export type LedgerEntry = Omit<Call, 'fingerprint' | 'request' | 'result' | 'workerId' | 'leaseExpiresAt'> &
+  CallNotes & {
+    /** The result was deleted at the end of its retention. */
+    readonly emptied: boolean
+  }
+
+/** An authorization that a call is bound to. `position` 0 opened the call. */
+export type LedgerAuthorization = {
+  readonly key: string
+  readonly call: string
+  readonly position: number
+  readonly status: 'open' | 'sent' | 'dead' | 'paid'
+  readonly expiresAt: number
+}
+
+/** A place in a listing: the entry that was listed last. */
+export type LedgerCursor = { readonly at: number; readonly id: string }
+
+/** How many characters at the end of a nonce or a transaction the ledger is searched by. */
+export const LOOKUP_CHARACTERS = 16
+
 /** What `openCall` takes. It adds the statuses queued and verified, and nulls. */
-export type NewCall = Omit<
-  Call,
-  | 'workStatus'
-  | 'paymentStatus'
-  | 'leaseExpiresAt'
-  | 'startedAt'
-  | 'endedAt'
-  | 'result'
-  | 'error'
-  | 'usage'
-  | 'receipt'
-  | 'settledAt'
-  | 'authorization'
->
+export type NewCall = Partial<Pick<CallNotes, 'quotedAt' | 'verifiedAt'>> &
+  Omit<
+    Call,
+    | 'workStatus'
+    | 'paymentStatus'
+    | 'leaseExpiresAt'
+    | 'startedAt'
+    | 'endedAt'
+    | 'result'
+    | 'error'
+    | 'usage'
+    | 'receipt'
+    | 'settledAt'
+    | 'authorization'
+  >
 
 /** A signed payment authorization, bound to exactly one call across all gateways. */
 export type Authorization = {
@@ -89,7 +130,8 @@ export type CallPatch = Partial<
   Pick<
     Call,
     'workStatus' | 'workerId' | 'leaseExpiresAt' | 'startedAt' | 'endedAt' | 'result' | 'error' | 'usage' | 'expiresAt'
-  >
+  > &
+    Pick<CallNotes, 'vendorError'>
 >
 
 /** What a wallet has paid for one model of one product. */
@@ -223,12 +265,15 @@ export interface Storage {
       result?: { result: Json; expiresAt: number; usage?: Usage | null }
     },
   ): Promise<Claim>
-  /** Ends a claim. False, and nothing written, when the token is stale, except for `paid`, which is always recorded. */
+  /**
+   * Ends a claim. False, and nothing written, when the token is stale, except for `paid`, which is always recorded. `by`
+   * and `reason` are noted for the operator.
+   */
   finishSettlement(
     id: string,
     token: number,
     outcome: Outcome,
-    at: { now: number; expiresAt?: number },
+    at: { now: number; expiresAt?: number; by?: SettledBy; reason?: string },
   ): Promise<boolean>
   /**
    * Calls in `settling` whose claim expired at or before `before`, oldest first, then by id; of one gateway, where it
@@ -240,6 +285,30 @@ export interface Storage {
    * first.
    */
   spendByModel(payer: string, since: number): Promise<readonly Spend[]>
+
+  /**
+   * Ledger entries that were opened at or after `since` and before `until`, newest first, then by id, highest first; of
+   * one wallet, where it is given. `after` continues behind the entry that was listed last.
+   */
+  listCalls(at: {
+    payer?: string
+    since: number
+    until: number
+    after?: LedgerCursor
+    limit: number
+  }): Promise<readonly LedgerEntry[]>
+  /**
+   * Ledger entries that settled at or after `since`, oldest first, then by id. `after` continues behind the entry that
+   * was listed last.
+   */
+  listSettled(at: { since: number; after?: LedgerCursor; limit: number }): Promise<readonly LedgerEntry[]>
+  /**
+   * Ledger entries with this call id, this key of an authorization, or this transaction, or with an authorization that
+   * ends in `/` and this nonce; newest first, at most `limit`. An index on the last characters is used.
+   */
+  findCalls(name: string, limit: number): Promise<readonly LedgerEntry[]>
+  /** The authorizations of a call, by position. */
+  listAuthorizations(call: string): Promise<readonly LedgerAuthorization[]>
 
   /** Stores a record. False, and nothing written, while an unexpired one of its kind and id exists. */
   putRecord(record: StoredRecord, now: number): Promise<boolean>

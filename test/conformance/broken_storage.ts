@@ -8,6 +8,7 @@ import { parseAtomic, usdc } from '../../core/x402/money.ts'
 import type { Authorization, Call, StoredRecord, Spend, Storage } from '../../core/ports/mod.ts'
 import type { Receipt } from '../../core/x402/protocol.ts'
 import type { Broken } from './law.ts'
+import { brokenListings } from './storage_listings.ts'
 
 /**
  * Replaces some verbs of a good storage. Called once per subject, or once per handle where the defect sits in the
@@ -634,7 +635,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     }
   }),
   broken('the end of a claim moves the end of the shelf life where told', 'leaves it where it was', (good) => ({
-    finishSettlement: (id, token, outcome, { now }) => good.finishSettlement(id, token, outcome, { now }),
+    finishSettlement: (id, token, outcome, { expiresAt, ...at }) => good.finishSettlement(id, token, outcome, at),
   })),
   broken('a refused original stays with its call, unsent', 'takes it for sent', (good) => {
     const handedOut = new Set<string>()
@@ -929,6 +930,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       ...spendChanged(good, (spend) => (isPruned ? { ...spend, inputTokens: 0, outputTokens: 0 } : spend)),
     }
   }),
+  ...brokenListings,
 ]
 
 /** Changes what a good storage says of each sum. */

@@ -21,6 +21,7 @@ import type {
 import type { Json } from '../../core/lib/json.ts'
 import type { Offer, Receipt } from '../../core/x402/protocol.ts'
 import type { Law, Subject } from './law.ts'
+import { listingLaws } from './storage_listings.ts'
 
 const T = 1_800_000_000_000
 const MINUTE = 60_000
@@ -1641,6 +1642,7 @@ export const storageLaws: readonly Law<Storage>[] = [
   ...keeping,
   ...upkeep,
   ...spending,
+  ...listingLaws,
 ]
 
 // ── words that the laws are written in ──────────────────────────────────────────────────────────────────────────────

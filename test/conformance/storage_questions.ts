@@ -21,7 +21,7 @@ export function questions(random: () => number): () => Question {
       ? {
           kind,
           receipt: {
-            ...receipt(`0x${count}`, one('5', '0', '12345678901', '0.5')),
+            ...receipt(`0x${'0'.repeat(16)}${count}`, one('5', '0', '12345678901', '0.5')),
             ...(random() < 0.5 && { block: upTo(9) }),
           },
         }
@@ -86,7 +86,7 @@ export function questions(random: () => number): () => Question {
       const expiry = random() < 0.3 ? { expiresAt: at + upTo(3_000) } : {}
       return {
         verb: 'finishSettlement',
-        put: (storage) => storage.finishSettlement(some, token, end, { now: at, ...expiry }),
+        put: (storage) => storage.finishSettlement(some, token, end, { now: at, ...expiry, reason: `reason ${at}` }),
       }
     }
     const owner = one('me', 'you')
@@ -103,7 +103,22 @@ export function questions(random: () => number): () => Question {
       data: { count: upTo(2) },
       expiresAt: at + upTo(1_500),
     }
+    const name = one(some, key.key, `0x${count}`, `0x${'0'.repeat(16)}${Math.max(0, count - upTo(9))}`)
     return one<Question>(
+      {
+        verb: 'listCalls',
+        put: (storage) =>
+          storage.listCalls({
+            since: T,
+            until: T + 1,
+            limit: 1 + 2 * take,
+            ...(seen === 1 && { payer }),
+            ...(take > 1 && { after: { at: T, id: next } }),
+          }),
+      },
+      { verb: 'listSettled', put: (storage) => storage.listSettled({ since: at - 500 * take, limit: 1 + take }) },
+      { verb: 'findCalls', put: (storage) => storage.findCalls(name, 1 + take) },
+      { verb: 'listAuthorizations', put: (storage) => storage.listAuthorizations(some) },
       { verb: 'getCall', put: (storage) => storage.getCall(some) },
       { verb: 'callOf', put: (storage) => storage.callOf(key.key, at) },
       { verb: 'renew', put: async (storage) => [...(await storage.renew(owner, [some, next], at + 300))].sort() },

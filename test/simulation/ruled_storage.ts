@@ -48,7 +48,7 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
 
   function perform(writes: readonly ledger.Write[]): void {
     for (const write of writes) {
-      if (write.kind === 'insert') rows.set(write.call.id, { ...write.call, ...ledger.UNCLAIMED })
+      if (write.kind === 'insert') rows.set(write.call.id, { ...write.call, ...ledger.UNCLAIMED, ...write.notes })
       if (write.kind === 'patch') rows.set(write.id, { ...call(write.id), ...write.patch })
       if (write.kind === 'bind')
         bindings.set(write.binding.key, { ...write.binding, authorization: write.authorization })

@@ -83,6 +83,24 @@ export const migrations: readonly Migration[] = [
     name: 'ledger retention',
     sql: 'CREATE INDEX calls_emptied ON calls (settled_at, id) WHERE emptied;',
   },
+  {
+    name: 'payments looked up',
+    sql: `
+      ALTER TABLE calls
+        ADD COLUMN quoted_at bigint,
+        ADD COLUMN verified_at bigint,
+        ADD COLUMN settling_at bigint,
+        ADD COLUMN vendor_error text,
+        ADD COLUMN payment_error text,
+        ADD COLUMN payment_error_at bigint,
+        ADD COLUMN settled_by text;
+      CREATE INDEX calls_by_time ON calls (created_at, id);
+      CREATE INDEX calls_of_payer ON calls (payer, created_at, id);
+      CREATE INDEX calls_settled ON calls (settled_at, id) WHERE payment_status = 'settled';
+      CREATE INDEX calls_by_transaction ON calls (substring(receipt from '"transaction":"[^"]*([^"]{16})"')) WHERE receipt IS NOT NULL;
+      CREATE INDEX authorizations_by_nonce ON authorizations (right(key, 16));
+    `,
+  },
 ]
 
 /** The key of the advisory lock that a replica holds while it migrates: "farebox" in ASCII. */

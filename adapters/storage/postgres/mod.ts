@@ -25,6 +25,7 @@ import type { Call, Claim, NewCall, Opened, StoredRecord, Storage } from '../../
 import { summed } from '../../../core/payment/spend_report.ts'
 import { copied } from '../copied.ts'
 import { databases } from '../databases.ts'
+import { named, tailOf } from '../named_calls.ts'
 import { type Limits, type Send, type Migration, connections } from './connections.ts'
 import type { Statement } from './statement.ts'
 import { ask, patching } from './statements.ts'
@@ -153,6 +154,31 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
 
     spendByModel: (payer, since) => read((send) => send(ask.spent, { payer, since }).then(summed)),
 
+    listCalls: ({ payer, since, until, after: last = { at: until, id: '' }, limit }) =>
+      read((send) =>
+        payer === undefined
+          ? send(ask.listed, { since, ...last, limit })
+          : send(ask.listedOfPayer, { payer, since, ...last, limit }),
+      ),
+
+    listSettled: ({ since, after: last = { at: since, id: '' }, limit }) =>
+      read((send) => send(ask.listedSettled, { ...last, limit })),
+
+    findCalls: (name, limit) =>
+      read(async (send) => {
+        const tail = tailOf(name)
+        const [byId, byKey, byNonce, byTransaction] = await Promise.all([
+          send(ask.entry, { name }),
+          send(ask.entriesByKey, { name }),
+          tail === undefined ? [] : send(ask.entriesByNonce, { tail }),
+          tail === undefined ? [] : send(ask.entriesByTransaction, { tail }),
+        ])
+        return named(name, { exact: [...byId, ...byKey], byNonce, byTransaction }, limit)
+      }),
+
+    listAuthorizations: (call) =>
+      read(async (send) => (await send(ask.bindings, { id: call, key: null })).map(({ payer, ...binding }) => binding)),
+
     putRecord(...given) {
       const [record, now] = copied(given)
       return write(recordStep(record, (stored) => !unexpired(stored, now)))
@@ -277,7 +303,7 @@ function perform(writes: readonly Write[], send: Send): Promise<unknown> {
 }
 
 function performOne(step: Write, send: Send): Promise<unknown> {
-  if (step.kind === 'insert') return send(ask.insertCall, { ...step.call, ...UNCLAIMED })
+  if (step.kind === 'insert') return send(ask.insertCall, { ...step.call, ...UNCLAIMED, ...step.notes })
   if (step.kind === 'patch') return patchCall(step.id, step.patch, send)
   if (step.kind === 'bind') return send(ask.bind, { ...step.binding, signed: step.authorization })
   if (step.kind === 'mark') return send(ask.setStatus, { key: step.key, status: step.status })

@@ -2,7 +2,7 @@ import { sql } from 'drizzle-orm'
 import { bigint, boolean, customType, index, pgTable, primaryKey, uniqueIndex } from 'drizzle-orm/pg-core'
 import type { BindingStatus } from '../../../core/payment/exposure.ts'
 import { type Usdc, usdc } from '../../../core/x402/money.ts'
-import type { Authorization, PaymentStatus, Usage, WorkStatus } from '../../../core/ports/mod.ts'
+import type { Authorization, PaymentStatus, SettledBy, Usage, WorkStatus } from '../../../core/ports/mod.ts'
 import type { Json } from '../../../core/lib/json.ts'
 import type { Offer, Receipt } from '../../../core/x402/protocol.ts'
 
@@ -67,8 +67,23 @@ export const calls = pgTable(
     receipt: json().$type<Receipt>(),
     request: json().$type<Json>(),
     result: json().$type<Json>(),
+    quotedAt: integer('quoted_at'),
+    verifiedAt: integer('verified_at'),
+    settlingAt: integer('settling_at'),
+    vendorError: text('vendor_error'),
+    paymentError: text('payment_error'),
+    paymentErrorAt: integer('payment_error_at'),
+    settledBy: text('settled_by').$type<SettledBy>(),
   },
   (call) => [
+    index('calls_by_time').on(call.createdAt, call.id),
+    index('calls_of_payer').on(call.payer, call.createdAt, call.id),
+    index('calls_settled')
+      .on(call.settledAt, call.id)
+      .where(sql`payment_status = 'settled'`),
+    index('calls_by_transaction')
+      .on(sql`substring(receipt from '"transaction":"[^"]*([^"]{16})"')`)
+      .where(sql`receipt IS NOT NULL`),
     index('calls_unfinished')
       .on(call.leaseExpiresAt, call.id)
       .where(sql`work_status in ('queued', 'in_progress')`),
@@ -108,6 +123,7 @@ export const authorizations = pgTable(
   },
   (binding) => [
     uniqueIndex('authorizations_of_call').on(binding.call, binding.position),
+    index('authorizations_by_nonce').on(sql`right(key, 16)`),
     index('authorizations_spendable')
       .on(binding.payer, binding.expiresAt)
       .where(sql`status in ('open', 'sent')`),

@@ -1,14 +1,29 @@
-import { and, asc, desc, eq, getTableColumns, gt, gte, lte, sql } from 'drizzle-orm'
+import { type SQL, and, asc, desc, eq, getTableColumns, gt, gte, lte, sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { unionAll } from 'drizzle-orm/pg-core'
 import { SETTLED_CALLS } from '../../../core/payment/exposure.ts'
-import type { RowPatch } from '../../../core/payment/ledger.ts'
+import { ENTRY_FIELDS, type RowPatch } from '../../../core/payment/ledger.ts'
 import { authorizations, calls, leases, records, rateWindows } from './schema.ts'
 import { aFew, among, anyOf, everyField, fromExcluded, given, rows, same, type Statement } from './statement.ts'
 
 /** Drizzle builds and types the statements and encodes their values. It never has a connection. */
 const db = drizzle.mock()
-const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...callColumns } = getTableColumns(calls)
+const {
+  claimToken,
+  claimExpiresAt,
+  claimKey,
+  claimFresh,
+  emptied,
+  paid,
+  quotedAt,
+  verifiedAt,
+  settlingAt,
+  vendorError,
+  paymentError,
+  paymentErrorAt,
+  settledBy,
+  ...callColumns
+} = getTableColumns(calls)
 const {
   id,
   payer,
@@ -60,11 +75,16 @@ const exposedCalls = {
   bindingExpiresAt: bindings.expiresAt,
   block: claimExpiresAt,
 }
+const everyColumn = getTableColumns(calls)
+const entry = Object.fromEntries(ENTRY_FIELDS.map((field) => [field, everyColumn[field]])) as Pick<
+  typeof everyColumn,
+  (typeof ENTRY_FIELDS)[number]
+>
 const isUnfinished = sql`${workStatus} in ('queued', 'in_progress')`
 const isOfCall = eq(bindings.call, id)
 
 const spendable = db
-  .select({ ...exposedCalls, block: sql<never>`null::bigint` })
+  .select({ ...exposedCalls, block: sql<never>`(${receipt}::json ->> 'block')::bigint` })
   .from(authorizations)
   .innerJoin(calls, isOfCall)
   .where(
@@ -262,6 +282,51 @@ export const ask = {
       .limit(sql.placeholder('limit'))
       .for('no key update', { skipLocked: true }),
   ),
+  listed: rows('listed', entry, listing()),
+  listedOfPayer: rows('listed_of_payer', entry, listing(same(payer))),
+  listedSettled: rows(
+    'listed_settled',
+    entry,
+    db
+      .select(entry)
+      .from(calls)
+      .where(
+        and(
+          sql`${paymentStatus} = 'settled'`,
+          sql`(${settledAt}, ${id}) > (${given('at', settledAt)}, ${given('id', id)})`,
+        ),
+      )
+      .orderBy(asc(settledAt), asc(id))
+      .limit(sql.placeholder('limit')),
+  ),
+  entry: rows('entry', entry, db.select(entry).from(calls).where(same(id, 'name'))),
+  entriesByKey: rows(
+    'entries_by_key',
+    entry,
+    db.select(entry).from(authorizations).innerJoin(calls, isOfCall).where(same(bindings.key, 'name')),
+  ),
+  entriesByNonce: rows(
+    'entries_by_nonce',
+    { ...entry, key: bindings.key },
+    db
+      .select({ ...entry, key: bindings.key })
+      .from(authorizations)
+      .innerJoin(calls, isOfCall)
+      .where(sql`right(${bindings.key}, 16) = ${given('tail', bindings.key)}`),
+  ),
+  entriesByTransaction: rows(
+    'entries_by_transaction',
+    entry,
+    db
+      .select(entry)
+      .from(calls)
+      .where(
+        and(
+          sql`${receipt} is not null`,
+          sql`substring(${receipt} from '"transaction":"[^"]*([^"]{16})"') = ${given('tail', id)}`,
+        ),
+      ),
+  ),
   record: rows(
     'record',
     getTableColumns(records),
@@ -282,7 +347,7 @@ export const ask = {
   lease: rows('lease', getTableColumns(leases), db.select().from(leases).where(same(leases.name))),
   window: rows('window', getTableColumns(rateWindows), db.select().from(rateWindows).where(same(rateWindows.key))),
 
-  insertCall: rows('insert_call', {}, db.insert(calls).values(everyField(calls))),
+  insertCall: rows('insert_call', {}, db.insert(calls).values(fieldsOfNewCall())),
   renew: rows(
     'renew',
     {},
@@ -380,6 +445,28 @@ export const ask = {
       )
       .returning({ key: rateWindows.key }),
   ),
+}
+
+/** A new call has no later notes yet. */
+function fieldsOfNewCall() {
+  const { settlingAt, vendorError, paymentError, paymentErrorAt, settledBy, ...fields } = everyField(calls)
+  return fields
+}
+
+/** Ledger entries between two times, newest first. */
+function listing(...conditions: readonly SQL[]) {
+  return db
+    .select(entry)
+    .from(calls)
+    .where(
+      and(
+        ...conditions,
+        gte(createdAt, given('since', createdAt)),
+        sql`(${createdAt}, ${id}) < (${given('at', createdAt)}, ${given('id', id)})`,
+      ),
+    )
+    .orderBy(desc(createdAt), desc(id))
+    .limit(sql.placeholder('limit'))
 }
 
 /** One statement for each set of fields that has ever been patched together. */

@@ -82,6 +82,23 @@ export const migrations: readonly Migration[] = [
     name: 'ledger retention',
     sql: 'CREATE INDEX calls_emptied ON calls (settled_at, id) WHERE emptied = 1;',
   },
+  {
+    name: 'payments looked up',
+    sql: `
+      ALTER TABLE calls ADD COLUMN quoted_at INTEGER;
+      ALTER TABLE calls ADD COLUMN verified_at INTEGER;
+      ALTER TABLE calls ADD COLUMN settling_at INTEGER;
+      ALTER TABLE calls ADD COLUMN vendor_error TEXT;
+      ALTER TABLE calls ADD COLUMN payment_error TEXT;
+      ALTER TABLE calls ADD COLUMN payment_error_at INTEGER;
+      ALTER TABLE calls ADD COLUMN settled_by TEXT;
+      CREATE INDEX calls_by_time ON calls (created_at, id);
+      CREATE INDEX calls_of_payer ON calls (payer, created_at, id);
+      CREATE INDEX calls_settled ON calls (settled_at, id) WHERE payment_status = 'settled';
+      CREATE INDEX calls_by_transaction ON calls (substr(receipt ->> 'transaction', -16)) WHERE receipt IS NOT NULL;
+      CREATE INDEX authorizations_by_nonce ON authorizations (substr(key, -16));
+    `,
+  },
 ]
 
 /**

@@ -22,11 +22,12 @@ import {
   takePermits,
 } from '../../../core/payment/ledger.ts'
 import { type Usdc, usdc } from '../../../core/x402/money.ts'
-import type { Call, Cap, Claim, NewCall, Opened, Storage } from '../../../core/ports/mod.ts'
+import { type Call, type Cap, type Claim, type NewCall, type Opened, type Storage } from '../../../core/ports/mod.ts'
 import { summed } from '../../../core/payment/spend_report.ts'
 import { copied } from '../copied.ts'
 import { databases } from '../databases.ts'
 import { drizzleOver, isBusy, openDriver, type SqliteDriver } from './driver.ts'
+import { named, tailOf } from '../named_calls.ts'
 import { migrate } from './migrations.ts'
 import { patchStatement, statements } from './statements.ts'
 import { retryWhileBusy, weightOf, writer } from '../writer.ts'
@@ -74,7 +75,7 @@ export function sqliteStorage(path: string): Storage {
   }
 
   function perform(step: Write): void {
-    if (step.kind === 'insert') ask.insertCall.run({ ...step.call, ...UNCLAIMED })
+    if (step.kind === 'insert') ask.insertCall.run({ ...step.call, ...UNCLAIMED, ...step.notes })
     if (step.kind === 'patch') patchCall(step.id, step.patch)
     if (step.kind === 'bind') ask.bind.run({ ...step.binding, signed: step.authorization })
     if (step.kind === 'mark') ask.setStatus.run({ key: step.key, status: step.status })
@@ -220,6 +221,32 @@ export function sqliteStorage(path: string): Storage {
           })),
         )
       }),
+
+    listCalls: ({ payer, since, until, after = { at: until, id: '' }, limit }) =>
+      retryWhileBusy(() =>
+        payer === undefined
+          ? ask.listed.all({ since, ...after, limit })
+          : ask.listedOfPayer.all({ payer, since, ...after, limit }),
+      ),
+
+    listSettled: ({ since, after = { at: since, id: '' }, limit }) =>
+      retryWhileBusy(() => ask.listedSettled.all({ ...after, limit })),
+
+    findCalls: (name, limit) =>
+      retryWhileBusy(() => {
+        const tail = tailOf(name)
+        const exact = [...ask.entry.all({ name }), ...ask.entriesByKey.all({ name })]
+        if (tail === undefined) return named(name, { exact, byNonce: [], byTransaction: [] }, limit)
+        const found = {
+          exact,
+          byNonce: ask.entriesByNonce.all({ tail }),
+          byTransaction: ask.entriesByTransaction.all({ tail }),
+        }
+        return named(name, found, limit)
+      }),
+
+    listAuthorizations: (call) =>
+      retryWhileBusy(() => ask.bindings.all({ id: call }).map(({ payer, ...binding }) => binding)),
 
     putRecord(...given) {
       const [record, now] = copied(given)

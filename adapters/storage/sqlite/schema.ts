@@ -2,7 +2,7 @@ import { sql } from 'drizzle-orm'
 import { customType, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from 'drizzle-orm/sqlite-core'
 import type { BindingStatus } from '../../../core/payment/exposure.ts'
 import { type Usdc, usdc } from '../../../core/x402/money.ts'
-import type { Authorization, PaymentStatus, Usage, WorkStatus } from '../../../core/ports/mod.ts'
+import type { Authorization, PaymentStatus, SettledBy, Usage, WorkStatus } from '../../../core/ports/mod.ts'
 import type { Json } from '../../../core/lib/json.ts'
 import type { Offer, Receipt } from '../../../core/x402/protocol.ts'
 
@@ -61,8 +61,24 @@ export const calls = sqliteTable(
     receipt: json().$type<Receipt>(),
     request: json().$type<Json>(),
     result: json().$type<Json>(),
+    // Behind the wide columns, because a later migration added them; only the operator's listings read them.
+    quotedAt: integer('quoted_at'),
+    verifiedAt: integer('verified_at'),
+    settlingAt: integer('settling_at'),
+    vendorError: text('vendor_error'),
+    paymentError: text('payment_error'),
+    paymentErrorAt: integer('payment_error_at'),
+    settledBy: text('settled_by').$type<SettledBy>(),
   },
   (call) => [
+    index('calls_by_time').on(call.createdAt, call.id),
+    index('calls_of_payer').on(call.payer, call.createdAt, call.id),
+    index('calls_settled')
+      .on(call.settledAt, call.id)
+      .where(sql`payment_status = 'settled'`),
+    index('calls_by_transaction')
+      .on(sql`substr(receipt ->> 'transaction', -16)`)
+      .where(sql`receipt IS NOT NULL`),
     index('calls_unfinished')
       .on(call.leaseExpiresAt, call.id)
       .where(sql`work_status in ('queued', 'in_progress')`),
@@ -112,6 +128,7 @@ export const authorizations = sqliteTable(
   },
   (binding) => [
     uniqueIndex('authorizations_of_call').on(binding.call, binding.position),
+    index('authorizations_by_nonce').on(sql`substr(key, -16)`),
     index('authorizations_spendable')
       .on(binding.payer, binding.expiresAt)
       .where(sql`status in ('open', 'sent')`),

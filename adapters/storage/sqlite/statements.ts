@@ -1,6 +1,6 @@
 import { type SQLWrapper, and, asc, desc, eq, getTableColumns, gt, gte, lte, sql } from 'drizzle-orm'
 import { SETTLED_CALLS } from '../../../core/payment/exposure.ts'
-import type { RowPatch } from '../../../core/payment/ledger.ts'
+import { ENTRY_FIELDS, type RowPatch } from '../../../core/payment/ledger.ts'
 import type { SqliteDatabase } from './driver.ts'
 import { authorizations, calls, leases, records, rateWindows } from './schema.ts'
 
@@ -10,7 +10,22 @@ import { authorizations, calls, leases, records, rateWindows } from './schema.ts
  * of `spendable` and `recent`.
  */
 export function statements(db: SqliteDatabase) {
-  const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...callColumns } = getTableColumns(calls)
+  const {
+    claimToken,
+    claimExpiresAt,
+    claimKey,
+    claimFresh,
+    emptied,
+    paid,
+    quotedAt,
+    verifiedAt,
+    settlingAt,
+    vendorError,
+    paymentError,
+    paymentErrorAt,
+    settledBy,
+    ...callColumns
+  } = getTableColumns(calls)
   const {
     id,
     payer,
@@ -56,6 +71,11 @@ export function statements(db: SqliteDatabase) {
     settledAt: calls.settledAt,
   }
   const { signed, ...binding } = getTableColumns(authorizations)
+  const everyColumn = getTableColumns(calls)
+  const entry = Object.fromEntries(ENTRY_FIELDS.map((field) => [field, everyColumn[field]])) as Pick<
+    typeof everyColumn,
+    (typeof ENTRY_FIELDS)[number]
+  >
   const unfinished = sql`${workStatus} in ('queued', 'in_progress')`
   const spent = sql`coalesce(${paid}, ${calls.quote})`
   /** Amounts in two exact sums, of all but the last nine digits and of these: neither overflows an INTEGER. */
@@ -110,7 +130,7 @@ export function statements(db: SqliteDatabase) {
         ...exposedCall,
         bindingStatus: binding.status,
         bindingExpiresAt: binding.expiresAt,
-        block: sql<null>`null`,
+        block: sql<number | null>`${receipt} ->> 'block'`,
       })
       .from(authorizations)
       .innerJoin(calls, ofCall)
@@ -224,6 +244,57 @@ export function statements(db: SqliteDatabase) {
       .orderBy(asc(settledAt), asc(id))
       .limit(given('limit'))
       .prepare(),
+    listed: db
+      .select(entry)
+      .from(calls)
+      .where(
+        and(gte(calls.createdAt, given('since')), sql`(${calls.createdAt}, ${id}) < (${given('at')}, ${given('id')})`),
+      )
+      .orderBy(desc(calls.createdAt), desc(id))
+      .limit(given('limit'))
+      .prepare(),
+    listedOfPayer: db
+      .select(entry)
+      .from(calls)
+      .where(
+        and(
+          eq(payer, given('payer')),
+          gte(calls.createdAt, given('since')),
+          sql`(${calls.createdAt}, ${id}) < (${given('at')}, ${given('id')})`,
+        ),
+      )
+      .orderBy(desc(calls.createdAt), desc(id))
+      .limit(given('limit'))
+      .prepare(),
+    listedSettled: db
+      .select(entry)
+      .from(calls)
+      .where(and(sql`${paymentStatus} = 'settled'`, sql`(${settledAt}, ${id}) > (${given('at')}, ${given('id')})`))
+      .orderBy(asc(settledAt), asc(id))
+      .limit(given('limit'))
+      .prepare(),
+    entry: db
+      .select(entry)
+      .from(calls)
+      .where(eq(id, given('name')))
+      .prepare(),
+    entriesByKey: db
+      .select(entry)
+      .from(authorizations)
+      .innerJoin(calls, ofCall)
+      .where(eq(binding.key, given('name')))
+      .prepare(),
+    entriesByNonce: db
+      .select({ ...entry, key: binding.key })
+      .from(authorizations)
+      .innerJoin(calls, ofCall)
+      .where(sql`substr(${binding.key}, -16) = ${given('tail')}`)
+      .prepare(),
+    entriesByTransaction: db
+      .select(entry)
+      .from(calls)
+      .where(and(sql`${receipt} is not null`, sql`substr(${receipt} ->> 'transaction', -16) = ${given('tail')}`))
+      .prepare(),
     record: db
       .select()
       .from(records)
@@ -248,7 +319,7 @@ export function statements(db: SqliteDatabase) {
       .where(eq(rateWindows.key, given('key')))
       .prepare(),
 
-    insertCall: db.insert(calls).values(everyField(calls)).prepare(),
+    insertCall: db.insert(calls).values(fieldsOfNewCall()).prepare(),
     bind: db
       .insert(authorizations)
       .values(everyField(authorizations))
@@ -323,6 +394,12 @@ function everyField<T extends Table>(
 ): { [Field in keyof T['$inferSelect']]: ReturnType<typeof sql.placeholder> } {
   const fields = Object.keys(getTableColumns(table)).map((field) => [field, sql.placeholder(field)])
   return Object.fromEntries(fields)
+}
+
+/** A new call has no later notes yet: a parameter that is always null would cost each call a little. */
+function fieldsOfNewCall() {
+  const { settlingAt, vendorError, paymentError, paymentErrorAt, settledBy, ...fields } = everyField(calls)
+  return fields
 }
 
 /** `set` of an upsert: every field but the keys takes the value of the insert. */

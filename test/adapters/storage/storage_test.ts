@@ -3,7 +3,7 @@ import { expect, spyOn, test } from 'bun:test'
 import { mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { getTableColumns, getTableName } from 'drizzle-orm'
+import { SQL, getTableColumns, getTableName, is } from 'drizzle-orm'
 import { SQLiteSyncDialect, getTableConfig } from 'drizzle-orm/sqlite-core'
 import { copied } from '../../../adapters/storage/copied.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
@@ -89,14 +89,17 @@ test('the random games catch storages that charge twice', async () => {
 })
 
 test('sqlite and memory storage give the same answers to the same questions', async () => {
-  const subject = await sqlite()
-  const [one, two] = [await subject.open(), memoryStorage()]
-  const ask = questions(dice(7))
-  for (let n = 0; n < scaled(500, 2_000); n++) {
-    const { verb, put } = ask()
-    expect({ n, verb, answer: await put(one) }).toEqual({ n, verb, answer: await put(two) })
+  // In the game of seed 10, a call is settled while an earlier authorization of it may still be sent.
+  for (const seed of [7, 10]) {
+    const subject = await sqlite()
+    const [one, two] = [await subject.open(), memoryStorage()]
+    const ask = questions(dice(seed))
+    for (let n = 0; n < 2_000; n++) {
+      const { verb, put } = ask()
+      expect({ seed, n, verb, answer: await put(one) }).toEqual({ seed, n, verb, answer: await put(two) })
+    }
+    await subject.close()
   }
-  await subject.close()
 }, 300_000)
 
 // ── the database ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -333,7 +336,11 @@ function indexOf(
   table: string,
   { name = '', columns, where, unique }: ReturnType<typeof getTableConfig>['indexes'][number]['config'],
 ): Index {
-  const on = columns.map((column) => ('name' in column ? column.name : '')).join(', ')
+  const on = columns
+    .map((column) =>
+      is(column, SQL) ? new SQLiteSyncDialect().sqlToQuery(column).sql : 'name' in column ? column.name : '',
+    )
+    .join(', ')
   const condition = where ? ` WHERE ${new SQLiteSyncDialect().sqlToQuery(where).sql}` : ''
   return { name, sql: `CREATE ${unique ? 'UNIQUE ' : ''}INDEX ${name} ON ${table} (${on})${condition}` }
 }

@@ -1,0 +1,24 @@
+import type { LedgerEntry } from '../../core/ports/mod.ts'
+import { LOOKUP_CHARACTERS } from '../../core/ports/storage.ts'
+
+/** What an index finds by the last characters of a name. Undefined for a name that is too short for one. */
+export function tailOf(name: string): string | undefined {
+  return name.length < LOOKUP_CHARACTERS ? undefined : name.slice(-LOOKUP_CHARACTERS)
+}
+
+/** The entries that really have this name, among those that indexes on its end have found; newest first. */
+export function named(
+  name: string,
+  found: {
+    readonly exact: readonly LedgerEntry[]
+    readonly byNonce: readonly (LedgerEntry & { readonly key: string })[]
+    readonly byTransaction: readonly LedgerEntry[]
+  },
+  limit: number,
+): readonly LedgerEntry[] {
+  const byNonce = found.byNonce.filter(({ key }) => key.endsWith(`/${name}`)).map(({ key, ...entry }) => entry)
+  const byTransaction = found.byTransaction.filter(({ receipt }) => receipt?.transaction === name)
+  const entries = new Map([...found.exact, ...byNonce, ...byTransaction].map((entry) => [entry.id, entry]))
+  const newestFirst = (a: LedgerEntry, b: LedgerEntry) => b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1)
+  return [...entries.values()].toSorted(newestFirst).slice(0, limit)
+}

@@ -1,0 +1,287 @@
+/** What a storage promises to those who look payments up, and the broken storages that show that each law is needed. */
+import { expect } from 'bun:test'
+import { memoryStorage } from '../../adapters/storage/memory.ts'
+import type { Claim, LedgerEntry, NewCall, Outcome, Storage } from '../../core/ports/mod.ts'
+import type { Broken, Law } from './law.ts'
+import { newCall, signed, T } from './storage_questions.ts'
+
+const PAYER = '0x00000000000000000000000000000000000000Aa'
+const NONCE = `0x${'7'.repeat(48)}${'0123456789abcdef'}`
+const OTHER_NONCE = `0x${'8'.repeat(48)}${'0123456789abcdef'}`
+const TRANSACTION = `0x${'5'.repeat(48)}${'fedcba9876543210'}`
+const OTHER_TRANSACTION = `0x${'6'.repeat(48)}${'fedcba9876543210'}`
+const KEY = `eip155:84532/0xasset/${PAYER}/${NONCE}`
+
+export const listingLaws: readonly Law<Storage>[] = [
+  {
+    name: 'listCalls() lists what was opened in a time, newest first, page by page, whatever became of it',
+    async check(subject) {
+      const storage = await subject.open()
+      for (const [id, createdAt] of [
+        ['b', T + 1],
+        ['a', T + 1],
+        ['early', T - 1],
+        ['first', T],
+        ['end', T + 9],
+        ['c', T + 5],
+      ] as const)
+        await opened(storage, id, { createdAt })
+      await settled(storage, 'c', T + 6)
+      const list = (at: Partial<Parameters<Storage['listCalls']>[0]> = {}) =>
+        storage.listCalls({ since: T, until: T + 9, limit: 9, ...at })
+      expect(ids(await list())).toEqual(['c', 'b', 'a', 'first'])
+      expect(ids(await list({ limit: 2 }))).toEqual(['c', 'b'])
+      expect(ids(await list({ limit: 2, after: { at: T + 1, id: 'b' } }))).toEqual(['a', 'first'])
+      expect(ids(await list({ since: T + 1, after: { at: T + 1, id: 'b' } }))).toEqual(['a'])
+      expect(await list({ since: T + 10, until: T + 20 })).toEqual([])
+    },
+  },
+  {
+    name: 'listCalls() lists the calls of one wallet, by the spelling in which it is stored',
+    async check(subject) {
+      const storage = await subject.open()
+      const payers = [PAYER, PAYER.toLowerCase(), '0xother', PAYER]
+      for (const [n, payer] of payers.entries()) await opened(storage, `call ${n}`, { payer, createdAt: T + n })
+      const of = async (payer: string) => ids(await storage.listCalls({ payer, since: T, until: T + 9, limit: 9 }))
+      expect([await of(PAYER), await of(PAYER.toLowerCase()), await of('0xnobody')]).toEqual([
+        ['call 3', 'call 0'],
+        ['call 1'],
+        [],
+      ])
+    },
+  },
+  {
+    name: 'an entry of the ledger has what the operator may read, and neither the request nor the result',
+    async check(subject) {
+      const storage = await subject.open()
+      await opened(storage, 'call', { model: 'demo/small', quotedAt: T - 2, verifiedAt: T - 1 })
+      await settled(storage, 'call', T + 6)
+      const [entry] = await storage.listCalls({ since: T, until: T + 1, limit: 9 })
+      const { gateway, endpoint, payer, asset, quote, offer, createdAt, expiresAt } = newCall('call')
+      expect(entry).toEqual({
+        ...{ id: 'call', gateway, endpoint, payer, asset, quote, offer, createdAt, expiresAt },
+        ...{ model: 'demo/small', authorization: 'key of call', workStatus: 'completed', paymentStatus: 'settled' },
+        ...{ startedAt: null, endedAt: T + 2, error: null, usage: null, receipt: receipt(), settledAt: T + 6 },
+        ...{ emptied: false, quotedAt: T - 2, verifiedAt: T - 1, settlingAt: T + 3, settledBy: 'reply' },
+        ...{ vendorError: null, paymentError: null, paymentErrorAt: null },
+      } satisfies LedgerEntry)
+    },
+  },
+  {
+    name: 'the notes of a call say why its work failed, and why and when its payment moved no money',
+    async check(subject) {
+      const storage = await subject.open()
+      const notes = async (id: string) => (await storage.findCalls(id, 1))[0]
+      await opened(storage, 'failed')
+      const failing = { workStatus: 'failed', error: 'for the buyer', vendorError: 'HTTP 529', endedAt: T } as const
+      await storage.moveCall('failed', { workStatus: ['queued'] }, failing)
+      expect(await notes('failed')).toMatchObject({
+        error: 'for the buyer',
+        vendorError: 'HTTP 529',
+        settlingAt: null,
+        paymentErrorAt: null,
+      })
+      expect(await storage.getCall('failed')).not.toHaveProperty('vendorError')
+      await completed(storage, 'refused')
+      const refused = { now: T + 4, reason: 'no USDC', by: 'reply' } as const
+      await storage.finishSettlement('refused', await claimed(storage, 'refused', T + 3), { kind: 'refused' }, refused)
+      expect(await notes('refused')).toMatchObject({
+        ...{ paymentStatus: 'refused', settlingAt: T + 3, settledBy: null },
+        ...{ paymentError: 'no USDC', paymentErrorAt: T + 4 },
+      })
+      await storage.finishSettlement('refused', await claimed(storage, 'refused', T + 8), paid(), {
+        now: T + 9,
+        by: 'poll',
+      })
+      expect(await notes('refused')).toMatchObject({
+        ...{ paymentStatus: 'settled', settlingAt: T + 3, settledAt: T + 9, settledBy: 'poll' },
+        ...{ paymentError: 'no USDC', paymentErrorAt: T + 4 },
+      })
+    },
+  },
+  {
+    name: 'listSettled() follows the settlements, oldest first, from exactly the time or the entry that it is given',
+    async check(subject) {
+      const storage = await subject.open()
+      for (const [id, at] of [
+        ['b', T + 3],
+        ['a', T + 3],
+        ['late', T + 9],
+        ['early', T - 1],
+        ['exact', T],
+      ] as const) {
+        await completed(storage, id)
+        await settled(storage, id, at)
+      }
+      await completed(storage, 'unpaid')
+      await claimed(storage, 'unpaid')
+      expect(ids(await storage.listSettled({ since: T, limit: 9 }))).toEqual(['exact', 'a', 'b', 'late'])
+      expect(ids(await storage.listSettled({ since: T, limit: 2 }))).toEqual(['exact', 'a'])
+      expect(ids(await storage.listSettled({ since: T, after: { at: T + 3, id: 'a' }, limit: 9 }))).toEqual([
+        'b',
+        'late',
+      ])
+    },
+  },
+  {
+    name: 'findCalls() finds a call by its id, its authorization, its nonce and its transaction, and by no part of them',
+    async check(subject) {
+      const storage = await subject.open()
+      await opened(storage, 'call', { key: KEY })
+      await opened(storage, 'same end', { key: `eip155:84532/0xasset/${PAYER}/${OTHER_NONCE}` })
+      await completed(storage, 'paid')
+      await settled(storage, 'paid', T, { stated: { ...receipt(), transaction: TRANSACTION } })
+      await completed(storage, 'paid with the same end')
+      await settled(storage, 'paid with the same end', T, { stated: { ...receipt(), transaction: OTHER_TRANSACTION } })
+      const find = async (name: string) => ids(await storage.findCalls(name, 9))
+      expect([await find('call'), await find(KEY), await find(NONCE), await find(TRANSACTION)]).toEqual([
+        ['call'],
+        ['call'],
+        ['call'],
+        ['paid'],
+      ])
+      for (const part of ['cal', '', NONCE.slice(-16), TRANSACTION.slice(-16), `${TRANSACTION} `, '%', '_'])
+        expect({ part, found: await find(part) }).toEqual({ part, found: [] })
+    },
+  },
+  {
+    name: 'findCalls() lists what shares a name newest first, each call once, as many as it may',
+    async check(subject) {
+      const storage = await subject.open()
+      for (const [n, asset] of ['0xone', '0xtwo', '0xthree'].entries()) {
+        const key = `eip155:84532/${asset}/${PAYER}/${NONCE}`
+        await completed(storage, `call ${n}`, { key, createdAt: T + n })
+        await settled(storage, `call ${n}`, T + n, { key, stated: { ...receipt(), transaction: NONCE } })
+      }
+      expect(ids(await storage.findCalls(NONCE, 9))).toEqual(['call 2', 'call 1', 'call 0'])
+      expect(ids(await storage.findCalls(NONCE, 2))).toEqual(['call 2', 'call 1'])
+    },
+  },
+  {
+    name: 'listAuthorizations() lists what a call is bound to, by position, and what became of it',
+    async check(subject) {
+      const storage = await subject.open()
+      await completed(storage, 'call')
+      await storage.finishSettlement('call', await claimed(storage, 'call'), { kind: 'dead' }, { now: T })
+      const second = await storage.claimSettlement('call', signed('second', T + 70_000), { now: T, until: T + 60_000 })
+      await storage.finishSettlement('call', tokenOf(second), paid(), { now: T })
+      expect(await storage.listAuthorizations('call')).toEqual([
+        { key: 'key of call', call: 'call', position: 0, status: 'dead', expiresAt: T + 60_000 },
+        { key: 'second', call: 'call', position: 1, status: 'paid', expiresAt: T + 70_000 },
+      ])
+      expect(await storage.listAuthorizations('nothing')).toEqual([])
+    },
+  },
+]
+
+export const brokenListings: readonly Broken<Storage>[] = [
+  broken(
+    'listCalls() lists what was opened in a time, newest first, page by page, whatever became of it',
+    'lists the last one of a page again',
+    (good) => ({
+      listCalls: ({ after, ...at }) =>
+        good.listCalls({ ...at, ...(after && { after: { ...after, id: `${after.id}~` } }) }),
+    }),
+  ),
+  broken(
+    'listCalls() lists the calls of one wallet, by the spelling in which it is stored',
+    'lists those of every wallet',
+    (good) => ({ listCalls: ({ payer, ...at }) => good.listCalls(at) }),
+  ),
+  broken(
+    'an entry of the ledger has what the operator may read, and neither the request nor the result',
+    'shows the request',
+    (good) => ({
+      async listCalls(at) {
+        const listed = await good.listCalls(at)
+        return await Promise.all(listed.map(async (entry) => ({ ...(await good.getCall(entry.id)), ...entry })))
+      },
+    }),
+  ),
+  broken(
+    'the notes of a call say why its work failed, and why and when its payment moved no money',
+    'forgets why',
+    (good) => ({
+      finishSettlement: (id, token, outcome, { reason, ...at }) => good.finishSettlement(id, token, outcome, at),
+    }),
+  ),
+  broken(
+    'listSettled() follows the settlements, oldest first, from exactly the time or the entry that it is given',
+    'skips what settled in the same millisecond',
+    (good) => ({
+      listSettled: ({ after, ...at }) => good.listSettled({ ...at, ...(after && { after: { ...after, id: '~' } }) }),
+    }),
+  ),
+  broken(
+    'findCalls() finds a call by its id, its authorization, its nonce and its transaction, and by no part of them',
+    'finds by the last characters alone',
+    (good) => ({
+      findCalls: async (name, limit) => await good.findCalls(name.length === 16 ? NONCE : name, limit),
+    }),
+  ),
+  broken(
+    'findCalls() lists what shares a name newest first, each call once, as many as it may',
+    'lists the oldest first',
+    (good) => ({ findCalls: async (name, limit) => (await good.findCalls(name, limit)).toReversed() }),
+  ),
+  broken(
+    'listAuthorizations() lists what a call is bound to, by position, and what became of it',
+    'lists the latest first',
+    (good) => ({ listAuthorizations: async (call) => (await good.listAuthorizations(call)).toReversed() }),
+  ),
+]
+
+// ── words that the laws are written in ──────────────────────────────────────────────────────────────────────────────
+
+type Shape = Partial<NewCall> & { readonly key?: string }
+
+const receipt = () => ({ transaction: '0xabc', network: 'eip155:84532', payer: PAYER, amount: '5' })
+const paid = (stated = receipt()): Outcome => ({ kind: 'paid', receipt: stated })
+const ids = (entries: readonly LedgerEntry[]): string[] => entries.map(({ id }) => id)
+
+async function opened(storage: Storage, id: string, { key = `key of ${id}`, ...shape }: Shape = {}): Promise<void> {
+  const answer = await storage.openCall(newCall(id, shape), signed(key), { now: T, until: T + 60_000 })
+  expect(answer.kind).toBe('opened')
+}
+
+async function completed(storage: Storage, id: string, shape: Shape = {}): Promise<void> {
+  await opened(storage, id, shape)
+  await storage.moveCall(id, { workStatus: ['queued'] }, { workStatus: 'completed', result: 1, endedAt: T })
+}
+
+/** Settles a call by the reply to its order; one without a result gets it in the same step. */
+async function settled(
+  storage: Storage,
+  id: string,
+  settledAt: number,
+  { stated = receipt(), key = `key of ${id}` } = {},
+): Promise<void> {
+  const claim = await storage.claimSettlement(id, signed(key), {
+    now: T + 3,
+    until: T + 60_000,
+    result: { result: 'of the buyer', expiresAt: T + 99_999 },
+  })
+  await storage.moveCall(id, { workStatus: ['completed'] }, { endedAt: T + 2 })
+  await storage.finishSettlement(id, tokenOf(claim), paid(stated), { now: settledAt, by: 'reply' })
+}
+
+async function claimed(storage: Storage, id: string, now = T): Promise<number> {
+  return tokenOf(await storage.claimSettlement(id, signed(`key of ${id}`), { now, until: now + 60_000 }))
+}
+
+function tokenOf(claim: Claim): number {
+  if (claim.kind === 'yours' || claim.kind === 'retry') return claim.token
+  throw new Error(`there should have been a token, but: ${claim.kind}`)
+}
+
+function broken(law: string, but: string, defect: (good: Storage) => Partial<Storage>): Broken<Storage> {
+  return {
+    law,
+    but,
+    async make() {
+      const good = memoryStorage()
+      const storage = { ...good, ...defect(good) }
+      return { open: async () => storage, close: () => good.close() }
+    },
+  }
+}
