@@ -302,7 +302,10 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
         message: 'a vendor refuses this gateway: check its key, balance, model and settings',
         fields: { ...about({ status, headers, body }), ...(model && { model }) },
       })
-    return errorFor(kind, { maker, what, retrySeconds: retrySeconds({ headers, body }, clock.now()) })
+    const error = errorFor(kind, { maker, what, retrySeconds: retrySeconds({ headers, body }, clock.now()) })
+    // For the operator's timeline. Every error is made anew, so it is of this call alone.
+    error.cause ??= what
+    return error
   }
 
   function about({ status, headers, body }: ErrorReply): Record<string, unknown> {

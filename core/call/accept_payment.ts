@@ -35,6 +35,8 @@ export type PricedOrder = {
   readonly counting: UnpaidCount
   readonly bodyText: string
   readonly requestContext: RequestContext
+  /** When it was priced, for the operator's timeline. */
+  readonly quotedAt: number
 }
 
 /** Step 4: an order with a signed payment. */
@@ -52,7 +54,7 @@ type Signed = PricedOrder & {
 }
 
 /** Step 6: the payment has been verified. */
-type Verified = Signed & { readonly verdict: Extract<Verdict, { kind: 'valid' }> }
+type Verified = Signed & { readonly verdict: Extract<Verdict, { kind: 'valid' }>; readonly verifiedAt: number }
 
 /**
  * Why no call is opened. `refused` carries an error code; `replayed` means that the authorization already serves a
@@ -200,7 +202,7 @@ export function paymentAcceptance(
     ])
     if (verdict.kind === 'unavailable') return verdict
     if (isPublic) return { kind: 'refused', code: 'PAYMENT_REPLAY', reason: replies.SIGN_AFRESH }
-    if (verdict.kind === 'valid') return { ...signed, verdict }
+    if (verdict.kind === 'valid') return { ...signed, verdict, verifiedAt: clock.now() }
     const winner = await storage.callOf(key, clock.now())
     return winner ? { kind: 'replayed', call: winner } : verdict
   }
@@ -293,6 +295,8 @@ export function paymentAcceptance(
       model,
       request,
       createdAt: now,
+      quotedAt: verified.quotedAt,
+      verifiedAt: verified.verifiedAt,
       workerId: gatewayContext.workerId,
       expiresAt: now + endpoint.retention.unclaimedMs,
     }

@@ -16,7 +16,7 @@ import { errorReply } from '../http/error_formats.ts'
 import type { Hybrid, Inline, Job, Paid, Sold, Stored } from '../endpoint/mod.ts'
 import type { Reply } from '../http/reply.ts'
 import { storeRecords } from '../endpoint/records.ts'
-import { ApiError } from '../http/errors.ts'
+import { ApiError, vendorErrorOf } from '../http/errors.ts'
 import { callContextOf } from './call_context.ts'
 import type { UpstreamJobs } from './upstream_job.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
@@ -294,7 +294,8 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
       if (!(error instanceof ApiError))
         log.warn('work failed', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
       const now = clock.now()
-      await fail(storage, call, now < timesOutAt ? failureText(apiError) : STALLED, now)
+      const text = now < timesOutAt ? failureText(apiError) : STALLED
+      await fail(storage, call, { error: text, vendorError: vendorErrorOf(error) }, now)
       return { kind: 'failed', apiError }
     }
   }

@@ -96,7 +96,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     // 4 to 7: identify the payer, find replays, verify the payment, open the call.
     const bodyText = typeof body === 'string' ? body : JSON.stringify(received)
     const accepted = await acceptPayment(
-      { endpoint, input, price, offers, counting, bodyText: bodyText, requestContext },
+      { endpoint, input, price, offers, counting, bodyText, requestContext, quotedAt: clock.now() },
       header,
     )
     if (accepted.kind === 'reply') return accepted.reply

@@ -6,7 +6,7 @@ import { errorEvent, type ErrorFormat } from '../http/error_formats.ts'
 import type { Timeouts } from '../payment/timeouts.ts'
 import type { AnswerStream } from '../endpoint/mod.ts'
 import type { Reply } from '../http/reply.ts'
-import { ApiError } from '../http/errors.ts'
+import { ApiError, causedBy } from '../http/errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import { deadlinesOf } from '../lib/timers.ts'
 import type { Ports } from '../ports/mod.ts'
@@ -199,7 +199,7 @@ export function streamReply(
     const apiError =
       error instanceof ApiError
         ? error
-        : new ApiError('MODEL_UNAVAILABLE', { message: 'The model ended its answer early.' })
+        : causedBy(new ApiError('MODEL_UNAVAILABLE', { message: 'The model ended its answer early.' }), error)
     await payment?.fail(apiError, apiError === TOO_SHORT)
     closeWith(lastEvent(apiError))
   }

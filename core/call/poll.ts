@@ -175,6 +175,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     const stored = await storedOf(endpoint, call)
     const paying = await settleCall(money, call, authorization, {
       retainUntil: now + settledMsOf(call, endpoint.retention),
+      by: isOrder ? 'reply' : 'poll',
     })
     if (isPaid(paying)) return result({ endpoint, call, requestContext }, { stored }, paying)
     if (paying.kind === 'unknown' && isOrder && endpoint.delivery === 'inline')

@@ -7,7 +7,7 @@ import { noteAbandonedCall, noteUnpaidCall } from '../payment/unpaid_calls.ts'
 import { errorEvent } from '../http/error_formats.ts'
 import type { Answer, Streamed, StreamedOrder, Stored } from '../endpoint/mod.ts'
 import { json, type Reply } from '../http/reply.ts'
-import { ApiError } from '../http/errors.ts'
+import { ApiError, causedBy, vendorErrorOf } from '../http/errors.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import { failureText } from './job.ts'
 import type { Call } from '../ports/mod.ts'
@@ -127,7 +127,8 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     { isAbandoned }: { readonly isAbandoned: boolean },
   ): Promise<ApiError> {
     if (isAbandoned) await noteAbandoned(call)
-    await fail(storage, call, failureText(apiError), clock.now()).catch((error) =>
+    const failure = { error: failureText(apiError), vendorError: vendorErrorOf(apiError) }
+    await fail(storage, call, failure, clock.now()).catch((error) =>
       abandon(storage, call, { error, now: clock.now() }),
     )
     return apiError
@@ -193,10 +194,11 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
           message: `The model did not answer within ${Math.round(ms / 1000)} seconds${ms < timeouts.answerMs ? ', and the authorization lives no longer' : ''}. Nothing was charged.`,
         })
       log.warn('an answer failed', { endpoint: endpoint.name, error: (error as Error).message })
-      throw new ApiError('MODEL_UNAVAILABLE', {
+      const unavailable = new ApiError('MODEL_UNAVAILABLE', {
         message: 'The model did not answer. Nothing was charged; the same request may be sent again.',
         headers: { 'retry-after': '5' },
       })
+      throw causedBy(unavailable, error)
     } finally {
       met()
       signal.removeEventListener('abort', leave)
@@ -392,7 +394,8 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
       async fail(apiError, isAbandoned = false) {
         if (paid !== undefined) return
         if (isAbandoned) await noteAbandoned(call)
-        const failing = () => fail(storage, call, failureText(apiError), clock.now())
+        const failure = { error: failureText(apiError), vendorError: vendorErrorOf(apiError) }
+        const failing = () => fail(storage, call, failure, clock.now())
         await failing().catch(() =>
           ports.background(insist(authorization, { call, what: 'the end of a stream that broke off' }, failing)),
         )
@@ -418,7 +421,8 @@ function worthAnother(apiError: ApiError): ApiError {
     parts.headers?.['retry-after'] !== undefined
   )
     return apiError
-  return new ApiError(code, { ...parts, headers: { ...parts.headers, 'retry-after': '5' } })
+  const another = new ApiError(code, { ...parts, headers: { ...parts.headers, 'retry-after': '5' } })
+  return causedBy(another, apiError)
 }
 
 const JSON_TYPE = 'application/json'

@@ -5,7 +5,7 @@
 import { type Completion, fail } from '../payment/settle.ts'
 import { within } from '../lib/timers.ts'
 import type { Paid, Stored, UpstreamJob, UpstreamStatus } from '../endpoint/mod.ts'
-import { ApiError } from '../http/errors.ts'
+import { ApiError, vendorErrorOf } from '../http/errors.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import { budget } from '../http/request_body.ts'
 import { Type } from '@sinclair/typebox'
@@ -119,7 +119,7 @@ export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUp
           endpoint: endpoint.name,
           error: (error as Error).message,
         })
-      await fail(storage, call, apiError.message, clock.now())
+      await fail(storage, call, { error: apiError.message, vendorError: vendorErrorOf(error) }, clock.now())
       throw apiError
     } finally {
       sending.give(counted)

@@ -98,6 +98,23 @@ export class ApiError extends Error {
   }
 }
 
+/**
+ * What the operator's timeline shows of a failure: what the vendor adapter noted as `cause`, in our words, or the text
+ * of an error that is not for the buyer. Undefined where an ApiError already says all.
+ */
+export function vendorErrorOf(error: unknown): string | undefined {
+  const { cause, message } = error as { readonly cause?: unknown; readonly message?: unknown }
+  if (typeof cause === 'string') return cause
+  return error instanceof ApiError || typeof message !== 'string' ? undefined : message
+}
+
+/** The same error for the buyer, with what the operator's timeline shows of another one. */
+export function causedBy(apiError: ApiError, error: unknown): ApiError {
+  const vendorError = vendorErrorOf(error)
+  if (vendorError !== undefined && apiError.cause === undefined) apiError.cause = vendorError
+  return apiError
+}
+
 /** Retry-After in seconds. Problems that only the operator can fix get a longer one. */
 const RETRY_SECONDS: Readonly<Partial<Record<ApiErrorCode, number>>> = { NOT_CONFIGURED: 60, PROVIDER_CONFIG_ERROR: 30 }
 const USUAL_RETRY_SECONDS = 5

@@ -5,7 +5,18 @@ import { isUnfinished, LOST } from './ledger.ts'
 import { type ActiveCalls, takenBack } from './active_calls.ts'
 import { type Meter, silent } from '../ports/meter.ts'
 import { parseAtomic } from '../x402/money.ts'
-import type { Authorization, Call, Chain, Log, Outcome, PaymentCode, Settlement, Storage, Usage } from '../ports/mod.ts'
+import type {
+  Authorization,
+  Call,
+  Chain,
+  Log,
+  Outcome,
+  PaymentCode,
+  SettledBy,
+  Settlement,
+  Storage,
+  Usage,
+} from '../ports/mod.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Json } from '../lib/json.ts'
 import type { Receipt } from '../x402/protocol.ts'
@@ -42,12 +53,13 @@ export type Completion = { readonly result: Json; readonly expiresAt: number; re
 
 /**
  * `retainUntil`: when a settled call's result is deleted. `isDelivered`: the buyer has the result, so what could not be
- * sent is retried later.
+ * sent is retried later. `by` is noted in the ledger: by default the reply to the order.
  */
 export type Settling = {
   readonly completion?: Completion
   readonly retainUntil: number
   readonly isDelivered?: boolean
+  readonly by?: SettledBy
 }
 
 /**
@@ -59,7 +71,7 @@ export async function settleCall(
   context: SettleContext,
   call: Call,
   offered: Authorization,
-  { completion, retainUntil, isDelivered = false }: Settling,
+  { completion, retainUntil, isDelivered = false, by = 'reply' }: Settling,
 ): Promise<Paying> {
   const { storage, clock, timeouts } = context
   if (call.quote === 0n) return await completeFree(context, call, completion)
@@ -93,7 +105,8 @@ export async function settleCall(
     const authorization = claim.kind === 'yours' ? offered : claim.authorization
     if (claim.kind === 'yours' && offered.key !== call.authorization) await noteHandedOut(storage, offered, now)
     const spent = await spend(context, authorization, claim.kind === 'retry' ? claim : undefined)
-    const paying = await record(context, call, { token: claim.token, authorization, spent, retainUntil, isDelivered })
+    const ending = { token: claim.token, authorization, spent, retainUntil, isDelivered, by }
+    const paying = await record(context, call, ending)
     if (paying === 'dead' && authorization.key !== offered.key) continue
     if (paying === 'dead')
       return spent.kind === 'dead'
@@ -226,7 +239,15 @@ async function record(
     spent,
     retainUntil,
     isDelivered,
-  }: { token: number; authorization: Authorization; spent: Spent; retainUntil: number; isDelivered: boolean },
+    by,
+  }: {
+    token: number
+    authorization: Authorization
+    spent: Spent
+    retainUntil: number
+    isDelivered: boolean
+    by: SettledBy
+  },
 ): Promise<Paying | 'dead'> {
   const { storage, clock, log, meter = silent, timeouts } = context
   const now = clock.now()
@@ -234,14 +255,20 @@ async function record(
     const isRecorded = await finish(context, call, {
       token,
       outcome: { kind: 'paid', receipt: spent.receipt },
-      at: { now, expiresAt: retainUntil },
+      at: { now, expiresAt: retainUntil, by },
     })
-    if (isRecorded) meter.attempted(call.endpoint, 'settled', parseAtomic(spent.receipt.amount))
+    if (isRecorded) {
+      const { id, payer, endpoint, model } = call
+      const { amount, transaction } = spent.receipt
+      meter.attempted(endpoint, 'settled', parseAtomic(amount))
+      log.info('a payment was settled', { call: id, payer, endpoint, model, amount, transaction, by })
+    }
     return { kind: 'settled', receipt: spent.receipt, now: true }
   }
   const isHopeless = spent.kind === 'unknown' && now > authorization.expiresAt + timeouts.unresolvedMs
   const kind = isHopeless ? 'unresolved' : endOf(spent, isDelivered)
-  const isOurs = await finish(context, call, { token, outcome: { kind }, at: { now } })
+  const reason = spent.reason.slice(0, MAX_REASON)
+  const isOurs = await finish(context, call, { token, outcome: { kind }, at: { now, reason } })
   if (!isOurs) return { kind: 'unknown', reason: 'the settlement of this call goes on elsewhere' }
   const isUnsent = spent.kind === 'unknown' && spent.isUnsent === true
   const counted = isUnsent ? 'unavailable' : spent.kind
@@ -273,7 +300,7 @@ function endOf({ kind }: Exclude<Spent, { kind: 'settled' }>, isDelivered: boole
 async function finish(
   { storage, log }: SettleContext,
   call: Call,
-  { token, outcome, at }: { token: number; outcome: Outcome; at: { now: number; expiresAt?: number } },
+  { token, outcome, at }: { token: number; outcome: Outcome; at: Parameters<Storage['finishSettlement']>[3] },
 ): Promise<boolean> {
   try {
     return await storage.finishSettlement(call.id, token, outcome, at)
@@ -299,7 +326,8 @@ export async function reconcile(context: SettleContext, call: Call, retainUntil:
   if (claim.kind !== 'retry') return void retries(storage).delete(call.id)
   const { authorization, token } = claim
   const spent = await spend(context, authorization, claim)
-  const paying = await record(context, call, { token, authorization, spent, retainUntil, isDelivered: false })
+  const ending = { token, authorization, spent, retainUntil, isDelivered: false, by: 'maintenance' } as const
+  const paying = await record(context, call, ending)
   if (paying === 'dead' || (paying.kind !== 'unknown' && paying.kind !== 'unavailable'))
     return void retries(storage).delete(call.id)
   // Wake before an authorization expires, and when it is time to give up.
@@ -342,12 +370,29 @@ export function overdue(call: Call, now: number, timeouts: Timeouts, lostBy = no
   return undefined
 }
 
+/** Why a call failed: as the buyer may read it, and what the operator's timeline shows of the vendor. */
+export type Failure = { readonly error: string; readonly vendorError: string | undefined }
+
+/** Longest reason and vendor error in characters that the ledger keeps. */
+const MAX_REASON = 500
+
 /** Fails a call, uncharged. False when it had ended. */
-export function fail(storage: Storage, call: Pick<Call, 'id'>, error: string, now: number): Promise<boolean> {
+export function fail(
+  storage: Storage,
+  call: Pick<Call, 'id'>,
+  failure: string | Failure,
+  now: number,
+): Promise<boolean> {
+  const { error, vendorError } = typeof failure === 'string' ? { error: failure, vendorError: undefined } : failure
   return storage.moveCall(
     call.id,
     { workStatus: ['queued', 'in_progress'], paymentStatus: 'verified' },
-    { workStatus: 'failed', error, endedAt: now },
+    {
+      workStatus: 'failed',
+      error,
+      endedAt: now,
+      ...(vendorError !== undefined && { vendorError: vendorError.slice(0, MAX_REASON) }),
+    },
   )
 }
 

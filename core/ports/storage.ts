@@ -266,8 +266,8 @@ export interface Storage {
     },
   ): Promise<Claim>
   /**
-   * Ends a claim. False, and nothing written, when the token is stale, except for `paid`, which is always recorded. `by`
-   * and `reason` are noted for the operator.
+   * Ends a claim. False, and nothing written, when the token is stale, except for `paid`, which is always recorded.
+   * `by` and `reason` are noted for the operator.
    */
   finishSettlement(
     id: string,
