@@ -63,7 +63,7 @@ export function diskObjects(dir: string): Objects {
         checkObject(key, type)
         const path = pathOf(key)
         if (!(await exists(path))) await store(path, (file) => writePieces(file, body, type))
-        return { size: (await openObject(path))?.size ?? 0 }
+        return { size: (await withObject(path, async ({ size }) => size)) ?? 0 }
       } finally {
         cancelBody(body)
       }
@@ -71,13 +71,14 @@ export function diskObjects(dir: string): Objects {
 
     async get(key, range) {
       if (!isObjectKey(key)) return undefined
-      const found = await openObject(pathOf(key))
-      if (!found) return undefined
-      const { file, start, size, type } = found
-      const part = range ? resolveRange(range, size) : { first: 0, last: size - 1 }
-      const content = part ? file.slice(start + part.first, start + part.last + 1) : file.slice(0, 0)
-      const isLarge = part !== null && part.last - part.first >= SMALL_BYTES
-      return { body: isLarge ? content.stream() : await content.bytes(), size, type, ...(range && { part }) }
+      const path = pathOf(key)
+      return await withObject(path, async ({ file, start, size, type }) => {
+        const part = range ? resolveRange(range, size) : { first: 0, last: size - 1 }
+        const [from, to] = part ? [start + part.first, start + part.last + 1] : [0, 0]
+        const isLarge = to - from > SMALL_BYTES
+        const body = isLarge ? streamOf(path, from, to) : await readAll(file, from, to)
+        return { body, size, type, ...(range && { part }) }
+      })
     },
 
     /** Empty folders stay: another writer may be about to use them. */
@@ -116,16 +117,60 @@ async function writeDurably(file: FileHandle, write: (file: FileHandle) => Promi
   }
 }
 
-/** Opens an object: its file, where its bytes start, its size and type. Undefined when absent. */
-async function openObject(
+/** Opens an object while `work` runs: its file, where its bytes start, its size and type. Undefined when absent. */
+async function withObject<Answer>(
   path: string,
-): Promise<{ file: ReturnType<typeof Bun.file>; start: number; size: number; type: string } | undefined> {
-  const file = Bun.file(path)
-  const head = await file.slice(0, LINE).bytes().catch(absent)
-  if (!head) return undefined
-  const start = head.indexOf(NEWLINE) + 1
-  const { type } = JSON.parse(new TextDecoder().decode(head.subarray(0, start))) as { type: string }
-  return { file, start, size: file.size - start, type }
+  work: (object: { file: FileHandle; start: number; size: number; type: string }) => Promise<Answer>,
+): Promise<Answer | undefined> {
+  const file = await open(path, 'r').catch(absent)
+  if (!file) return undefined
+  try {
+    const { size } = await file.stat()
+    const head = await readAll(file, 0, Math.min(LINE, size))
+    const start = head.indexOf(NEWLINE) + 1
+    const { type } = JSON.parse(new TextDecoder().decode(head.subarray(0, start))) as { type: string }
+    return await work({ file, start, size: size - start, type })
+  } finally {
+    await file.close()
+  }
+}
+
+/** The bytes from `from` to before `to`, or to the end of the file where that comes first. */
+async function readAll(file: FileHandle, from: number, to: number): Promise<Uint8Array> {
+  const bytes = new Uint8Array(to - from)
+  for (let at = 0; at < bytes.length;) {
+    const { bytesRead } = await file.read(bytes, at, bytes.length - at, from + at)
+    if (bytesRead === 0) return bytes.subarray(0, at)
+    at += bytesRead
+  }
+  return bytes
+}
+
+/** Opens the file with the first read, so that a body that nobody reads holds no file open. */
+function streamOf(path: string, from: number, to: number): ReadableStream<Uint8Array> {
+  let file: FileHandle | undefined
+  let at = from
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(stream) {
+        try {
+          file ??= await open(path, 'r')
+          const piece = await readAll(file, at, Math.min(to, at + SMALL_BYTES))
+          if (piece.length === 0) throw new Error(`a stored object ends ${to - at} bytes early`)
+          at += piece.length
+          stream.enqueue(piece)
+          if (at < to) return
+          await file.close()
+          stream.close()
+        } catch (error) {
+          await file?.close()
+          throw error
+        }
+      },
+      cancel: () => file?.close(),
+    },
+    { highWaterMark: 0 },
+  )
 }
 
 /** Names a finished file unless the name is taken: linking, unlike renaming, replaces nothing. */
