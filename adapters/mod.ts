@@ -20,6 +20,7 @@ export {
 } from './chains/solana/facilitator.ts'
 export { consoleLog, type LocalPorts, localPorts, randomBytes, systemClock } from './local.ts'
 export { nodeListener } from './http/node_listener.ts'
+export { openObjects, openStorage, type S3Environment } from './open.ts'
 export { memoryObjects } from './objects/memory.ts'
 export { memoryStorage } from './storage/memory.ts'
 export { countTokens, warmTokenizer } from './token_counter.ts'
