@@ -101,10 +101,10 @@ export function overNode(database: NodeDatabase, filename: string): SqliteDriver
     const hasArrays = statement.setReturnArrays !== undefined
     statement.setReturnArrays?.(true)
     return {
-      run: (...values) => statement.run(...values.map(bindable)),
+      run: (...values) => statement.run(...values.map(withoutNul)),
       values(...values) {
-        const rows = statement.all(...values.map(bindable))
-        return hasArrays ? (rows as unknown[][]) : rows.map((row) => Object.values(row as object))
+        const rows = statement.all(...values.map(withoutNul))
+        return rows.map((row) => (hasArrays ? (row as unknown[]) : Object.values(row as object)).map(withNul))
       },
     }
   }
@@ -139,6 +139,19 @@ export function overBetter(database: BetterDatabase, filename: string): SqliteDr
 function bindable(value: unknown): unknown {
   if (typeof value === 'boolean') return Number(value)
   return value === undefined ? null : value
+}
+
+/** node:sqlite reads a text up to its first U+0000, so a text that has one is stored in another spelling. */
+const [MARK, ESCAPE] = ['\uE000\uE000', '\uE000']
+
+function withoutNul(value: unknown): unknown {
+  if (typeof value !== 'string' || !(value.includes('\0') || value.startsWith(MARK))) return bindable(value)
+  return MARK + value.replaceAll(ESCAPE, `${ESCAPE}1`).replaceAll('\0', `${ESCAPE}0`)
+}
+
+function withNul(value: unknown): unknown {
+  if (typeof value !== 'string' || !value.startsWith(MARK)) return value
+  return value.slice(MARK.length).replaceAll(`${ESCAPE}0`, '\0').replaceAll(`${ESCAPE}1`, ESCAPE)
 }
 
 function transactions(prepare: SqliteDriver['prepare']): SqliteDriver['transaction'] {
