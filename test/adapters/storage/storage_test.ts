@@ -331,16 +331,18 @@ test('schema.ts and the migrated tables agree', () => {
 type Column = { name: string; type: string; required: number; pk: number }
 type Index = { name: string; sql: string }
 
+/** A column of an index, or its expression. */
+function columnOf(column: object): string {
+  if (is(column, SQL)) return new SQLiteSyncDialect().sqlToQuery(column).sql
+  return 'name' in column ? String(column.name) : ''
+}
+
 /** The statement that makes an index of schema.ts, as the migrations spell it. */
 function indexOf(
   table: string,
   { name = '', columns, where, unique }: ReturnType<typeof getTableConfig>['indexes'][number]['config'],
 ): Index {
-  const on = columns
-    .map((column) =>
-      is(column, SQL) ? new SQLiteSyncDialect().sqlToQuery(column).sql : 'name' in column ? column.name : '',
-    )
-    .join(', ')
+  const on = columns.map(columnOf).join(', ')
   const condition = where ? ` WHERE ${new SQLiteSyncDialect().sqlToQuery(where).sql}` : ''
   return { name, sql: `CREATE ${unique ? 'UNIQUE ' : ''}INDEX ${name} ON ${table} (${on})${condition}` }
 }
