@@ -59,11 +59,33 @@ export const listingLaws: readonly Law<Storage>[] = [
       const [entry] = await storage.listCalls({ since: T, until: T + 1, limit: 9 })
       const { gateway, endpoint, payer, asset, quote, offer, createdAt, expiresAt } = newCall('call')
       expect(entry).toEqual({
-        ...{ id: 'call', gateway, endpoint, payer, asset, quote, offer, createdAt, expiresAt },
-        ...{ model: 'demo/small', authorization: 'key of call', workStatus: 'completed', paymentStatus: 'settled' },
-        ...{ startedAt: null, endedAt: T + 2, error: null, usage: null, receipt: receipt(), settledAt: T + 6 },
-        ...{ emptied: false, quotedAt: T - 2, verifiedAt: T - 1, settlingAt: T + 3, settledBy: 'reply' },
-        ...{ vendorError: null, paymentError: null, paymentErrorAt: null },
+        id: 'call',
+        gateway,
+        endpoint,
+        payer,
+        asset,
+        quote,
+        offer,
+        createdAt,
+        expiresAt,
+        model: 'demo/small',
+        authorization: 'key of call',
+        workStatus: 'completed',
+        paymentStatus: 'settled',
+        startedAt: null,
+        endedAt: T + 2,
+        error: null,
+        usage: null,
+        receipt: receipt(),
+        settledAt: T + 6,
+        emptied: false,
+        quotedAt: T - 2,
+        verifiedAt: T - 1,
+        settlingAt: T + 3,
+        settledBy: 'reply',
+        vendorError: null,
+        paymentError: null,
+        paymentErrorAt: null,
       } satisfies LedgerEntry)
     },
   },
@@ -86,16 +108,23 @@ export const listingLaws: readonly Law<Storage>[] = [
       const refused = { now: T + 4, reason: 'no USDC', by: 'reply' } as const
       await storage.finishSettlement('refused', await claimed(storage, 'refused', T + 3), { kind: 'refused' }, refused)
       expect(await notes('refused')).toMatchObject({
-        ...{ paymentStatus: 'refused', settlingAt: T + 3, settledBy: null },
-        ...{ paymentError: 'no USDC', paymentErrorAt: T + 4 },
+        paymentStatus: 'refused',
+        settlingAt: T + 3,
+        settledBy: null,
+        paymentError: 'no USDC',
+        paymentErrorAt: T + 4,
       })
       await storage.finishSettlement('refused', await claimed(storage, 'refused', T + 8), paid(), {
         now: T + 9,
         by: 'poll',
       })
       expect(await notes('refused')).toMatchObject({
-        ...{ paymentStatus: 'settled', settlingAt: T + 3, settledAt: T + 9, settledBy: 'poll' },
-        ...{ paymentError: 'no USDC', paymentErrorAt: T + 4 },
+        paymentStatus: 'settled',
+        settlingAt: T + 3,
+        settledAt: T + 9,
+        settledBy: 'poll',
+        paymentError: 'no USDC',
+        paymentErrorAt: T + 4,
       })
     },
   },

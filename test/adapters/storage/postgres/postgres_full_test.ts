@@ -562,14 +562,18 @@ test('the Postgres schema and the migrated tables agree, and have the fields of 
   await subject.close()
 })
 
+/** A column of an index, or its expression. */
+function columnOf(column: object): string {
+  if (is(column, SQL)) return new PgDialect().sqlToQuery(column).sql
+  return 'name' in column ? String(column.name) : ''
+}
+
 /** The statement that makes an index of schema_postgres.ts, as the migrations spell it. */
 function indexOf(
   table: string,
   { name = '', columns, where, unique }: ReturnType<typeof getTableConfig>['indexes'][number]['config'],
 ): string {
-  const on = columns
-    .map((column) => (is(column, SQL) ? new PgDialect().sqlToQuery(column).sql : 'name' in column ? column.name : ''))
-    .join(', ')
+  const on = columns.map(columnOf).join(', ')
   const condition = where ? ` WHERE ${new PgDialect().sqlToQuery(where).sql}` : ''
   return `CREATE ${unique ? 'UNIQUE ' : ''}INDEX ${name} ON ${table} (${on})${condition};`
 }
