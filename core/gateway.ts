@@ -29,6 +29,7 @@ import { activeCalls } from './payment/active_calls.ts'
 import { router } from './router.ts'
 import { withoutHints } from './x402/offer.ts'
 import { metered, NO_ENDPOINT, silent } from './ports/meter.ts'
+import { storageProbe } from './ports/storage_probe.ts'
 import { mirrors } from './call/media_mirror.ts'
 import { dollars, roundUp } from './x402/money.ts'
 import type { NewWalletLimit, Ports } from './ports/mod.ts'
@@ -206,6 +207,7 @@ export function gateway(setup: Setup): Gateway {
     version,
     startedAt: clock.now(),
     isDraining: () => isDraining,
+    isStorageReachable: storageProbe(storage, clock),
     isReady: () => terms().length > 0,
     closed: () => chain.closed?.(clock.now()),
     terms,

@@ -17,6 +17,8 @@ export type AppOptions = {
   readonly trustedProxies?: readonly string[]
   /** Called when a request of this peer has started; the returned function is called when its response begins. */
   readonly track?: (peer: Address) => (reply: { readonly isStream: boolean }) => void
+  /** Whether responses ask to close their connection, because the process stops. */
+  readonly isClosing?: () => boolean
   /** What GET /devnet returns; absent with real money. */
   readonly devnet?: (origin: string) => unknown
   /** Serves GET /metrics to requests with this bearer token; without it the path returns 404. */
@@ -29,7 +31,16 @@ type Address = { readonly address: string; readonly port: number } | null
 type RequestAddress = { readonly ip: string; readonly host: string; readonly origin: string }
 
 /** One app for all gateways. Requests for a host that no gateway names go to the first gateway. */
-export function app({ gateways, log, publicOrigin, trustedProxies = [], track, devnet, metrics }: AppOptions) {
+export function app({
+  gateways,
+  log,
+  publicOrigin,
+  trustedProxies = [],
+  track,
+  isClosing,
+  devnet,
+  metrics,
+}: AppOptions) {
   const byHost = new Map(gateways.flatMap((each) => each.hosts.map((host) => [host.toLowerCase(), each] as const)))
   const [first] = gateways
   if (!first) throw new RangeError('app() needs at least one gateway')
@@ -62,6 +73,7 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], track, d
       const headers = path === DEVNET ? reply.headers : headersFor(reply.headers, request.headers.get('origin'))
       const response = new Response(reply.body as BodyInit | null, { status: reply.status, headers })
       response.headers.set('x-request-id', id)
+      if (isClosing?.()) response.headers.set('connection', 'close')
       return response
     } finally {
       end?.({ isStream })

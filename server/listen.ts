@@ -9,6 +9,8 @@ import type { Wired } from './wiring/mod.ts'
 export type Listening = {
   /** URL of the socket that all gateways share. */
   readonly url: string
+  /** From now on every response closes its connection, so that clients and proxies leave before the socket does. */
+  closeConnections(): void
   /** Stops accepting connections; with `now`, also closes those that are open. */
   stop(now: boolean): Promise<void>
 }
@@ -48,6 +50,7 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
   const servers: Bun.Server<unknown>[] = []
   const ports = new Map<string, number>()
   let sharedPort = config.port
+  let isClosing = false
   const devnetOption = devnet && {
     devnet: (origin: string) => devnetInfo(devnet, gateways, (name) => atPort(origin, ports.get(name) ?? sharedPort)),
   }
@@ -65,6 +68,7 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
   const shared = {
     log,
     track,
+    isClosing: () => isClosing,
     trustedProxies,
     ...devnetOption,
     ...metricsOption,
@@ -90,7 +94,8 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
         ),
       )
     }
-    return { url: `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${server.port}`, stop }
+    const host = config.host.includes(':') ? `[${config.host}]` : config.host
+    return { url: `http://${host}:${server.port}`, closeConnections: () => void (isClosing = true), stop }
   } catch (error) {
     void stop(true)
     throw error

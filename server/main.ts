@@ -1,5 +1,6 @@
-/** The entry point: reads the configuration, wires the gateways, listens, and drains on SIGTERM. */
+/** The entry point: reads the configuration, wires the gateways, listens, and drains on SIGTERM, SIGINT and SIGHUP. */
 import { type Config, isLoopback, readConfig, realVendors } from './config/mod.ts'
+import { drainProcess } from './drain.ts'
 import { inFlight, listen } from './listen.ts'
 import { type ServerLog, serverLog } from './log.ts'
 import { StartError } from './start_error.ts'
@@ -30,17 +31,20 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
     return { url, wired, stop }
 
     async function stop(): Promise<void> {
-      for (const { gateway } of gateways) gateway.leaveRotation()
-      const closed = listening.stop(false)
-      const deadline = clock.now() + config.drainMs
-      await Promise.race([requests.finished(), noWorkStarted(wired), clock.wait(config.drainMs)])
-      // Streams may outlast any drain: stop them while there is time to settle what they delivered.
-      const running = await wired.drain(Math.max(0, deadline - clock.now() - config.drainMs / 3))
-      if (running > 0) for (const { gateway } of gateways) gateway.drain()
-      const left = await wired.drain(Math.max(0, deadline - clock.now()))
-      if (left > 0) log.warn('drain timed out: unfinished calls failed and were not charged', { left })
-      // Lets responses leave, without waiting for connections that never finish their request.
-      await Promise.race([closed, clock.wait(CLOSE_TIMEOUT_MS)])
+      await drainProcess({
+        gateways: gateways.map(({ gateway }) => gateway),
+        clock,
+        log,
+        graceMs: config.drainGraceMs,
+        drainMs: config.drainMs,
+        stopAccepting: () => listening.stop(false),
+        answered: requests.finished,
+        finishWork: wired.drain,
+        onPhase(phase) {
+          listening.closeConnections()
+          wired.metrics?.drainPhase(phase)
+        },
+      })
       await maintenance.stop()
       await listening.stop(true)
       await wired.close()
@@ -49,23 +53,6 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
   } catch (error) {
     await wired.close()
     throw error
-  }
-}
-
-/** How long finished responses may take to be sent when the server stops. */
-const CLOSE_TIMEOUT_MS = 1_000
-/**
- * Idle seconds before a drain stops waiting for open requests. Work starts after verification, which takes less; one
- * that hangs is cut off, uncharged. Docker kills after 10 s.
- */
-const IDLE_CHECKS = 6
-
-/** Resolves when no work has run for a while: the requests still open then have not been read completely. */
-async function noWorkStarted({ clock, drain }: Wired): Promise<void> {
-  let idle = 0
-  while (idle < IDLE_CHECKS) {
-    await clock.wait(CLOSE_TIMEOUT_MS)
-    idle = (await drain(0)) === 0 ? idle + 1 : 0
   }
 }
 
@@ -93,8 +80,7 @@ async function main(): Promise<void> {
     await running.stop()
     process.exit(0)
   }
-  process.on('SIGTERM', stop)
-  process.on('SIGINT', stop)
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, stop)
   running.wired.devnet?.evm.exited.then(({ isExpected }) => {
     if (isExpected || isStopping) return
     log.alert('the local chain exited unexpectedly; shutting down')

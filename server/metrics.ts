@@ -1,6 +1,7 @@
 /** Prometheus metrics: the counters of core's meter, upstream latency, balances and process figures. */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import type { Clock, Meter, Settled } from '../core/mod.ts'
+import { DRAIN_PHASES, type DrainPhase } from './drain.ts'
 
 /** Wraps a vendor so that each of its calls is timed. */
 export type Timed = <Vendor extends object>(name: string, vendor: Vendor) => Vendor
@@ -12,6 +13,8 @@ export type Metrics = {
   /** Adds balances of a gateway, read at each scrape. */
   balances(gateway: string, read: () => readonly Balance[]): void
   meterOf(gateway: string): Meter
+  /** The phase of a shutdown. */
+  drainPhase(phase: DrainPhase): void
   readonly timed: Timed
   scrape(): Promise<{ readonly type: string; readonly body: string }>
 }
@@ -35,6 +38,16 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
     labelNames: ['version'],
     registers: [register],
   }).set({ version }, 1)
+  let phase: DrainPhase = 'serving'
+  const phases: Gauge = new Gauge({
+    name: 'farebox_drain_phase',
+    help: '1 for the phase that the process is in: serving, lame_duck, draining or settling.',
+    labelNames: ['phase'],
+    registers: [register],
+    collect() {
+      for (const each of DRAIN_PHASES) phases.set({ phase: each }, each === phase ? 1 : 0)
+    },
+  })
   const requests = createCounter(
     register,
     'farebox_requests_total',
@@ -107,6 +120,7 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
 
   return {
     balances: (gateway, read) => void balances.push({ gateway, read }),
+    drainPhase: (next) => void (phase = next),
 
     meterOf(gateway) {
       const answered = new Map<string, (Cell | undefined)[]>()

@@ -26,7 +26,7 @@ export type CallHandlers = {
   pollUpstream: UpstreamJobs['pollUpstream']
   /** Cancels an unfinished call, which then costs nothing. False when it had already ended. */
   cancel(id: string, why: string): Promise<boolean>
-  drain(): void
+  drain(): number
 }
 
 /**

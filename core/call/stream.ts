@@ -25,8 +25,8 @@ export type StreamedCalls = {
   serve(working: OpenedCall<Streamed>): Promise<Reply>
   /** Cancels unfinished background work. False when it had already ended. */
   cancel(id: string, why: string): Promise<boolean>
-  /** Stops active streams and settles what was delivered. */
-  drain(): void
+  /** Stops active streams and settles what was delivered. Returns their number. */
+  drain(): number
 }
 
 /** Payment outcome of an answer, as its headers or its last comment report it. */
@@ -45,7 +45,13 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   const running = new Map<string, AbortController>()
   const streaming = { clock, timeouts, background: ports.background, open: new Set<() => void>() }
 
-  return { serveFree, serve, cancel, drain: () => streaming.open.forEach((end) => end()) }
+  return { serveFree, serve, cancel, drain }
+
+  function drain(): number {
+    const ends = [...streaming.open]
+    for (const end of ends) end()
+    return ends.length
+  }
 
   async function serveFree(endpoint: Streamed, input: unknown, requestContext: RequestContext): Promise<Reply> {
     let id: string | undefined

@@ -28,8 +28,8 @@ export type Gateway = {
   takeOver(): Promise<number>
   /** Announces a shutdown: `/readyz` answers 503 from now on, and everything else continues. */
   leaveRotation(): void
-  /** Stops active streams and settles what was delivered. For shutdown. */
-  drain(): void
+  /** Stops active streams and settles what was delivered. Returns their number. For shutdown. */
+  drain(): number
 }
 
 export function retiredGateway(name: string): Gateway {
@@ -49,6 +49,6 @@ export function retiredGateway(name: string): Gateway {
     maintain: nothing,
     takeOver: async () => 0,
     leaveRotation() {},
-    drain() {},
+    drain: () => 0,
   }
 }

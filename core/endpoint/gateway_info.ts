@@ -11,6 +11,8 @@ export type GatewayFacts = {
   readonly startedAt: number
   /** Whether the process is shutting down and wants no new requests. */
   isDraining(): boolean
+  /** Whether its storage answers. Asks it at most once a second. */
+  isStorageReachable(): Promise<boolean>
   /** Whether paid routes have an offer. */
   isReady(): boolean
   /** Why a chain does not sell although it was checked; the reason is for the operator only. */

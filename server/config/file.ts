@@ -71,8 +71,13 @@ export const File = Type.Object(
       Type.Number({ minimum: 0, maximum: 240 }),
       { usual: '30 for images, 60 for music' },
     ),
+    drain_grace_seconds: setting(
+      'How long a process that stops still accepts requests while `/readyz` already answers 503, in seconds: the time that your load balancer takes to notice.',
+      Type.Number({ minimum: 0, maximum: 600 }),
+      { usual: '5; 0 on devnet' },
+    ),
     drain_seconds: setting(
-      'How long a process that received SIGTERM or SIGINT waits for work in progress, in seconds.',
+      'How long a process that received SIGTERM, SIGINT or SIGHUP then waits for work in progress, in seconds. Streams that are left are ended after it, and settled.',
       Type.Number({ minimum: 0, maximum: 3_600, default: 30 }),
     ),
     lease_seconds: setting(
@@ -192,6 +197,7 @@ export const variables: Readonly<Record<string, string>> = {
   MAX_UPLOAD_BYTES: 'max_upload_bytes',
   BODY_MEMORY_BYTES: 'body_memory_bytes',
   INLINE_WINDOW_SECONDS: 'inline_window_seconds',
+  DRAIN_GRACE_SECONDS: 'drain_grace_seconds',
   DRAIN_SECONDS: 'drain_seconds',
   LEASE_SECONDS: 'lease_seconds',
   LOG_LEVEL: 'log_level',

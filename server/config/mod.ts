@@ -45,6 +45,8 @@ export type Config = Services & {
   /** Memory for request bodies until they are answered, in bytes. */
   readonly bodyMemory: number
   readonly inlineMs: number | undefined
+  /** How long a stopping process still accepts requests. */
+  readonly drainGraceMs: number
   readonly drainMs: number
   /** How long the work and the relayer key of a crashed process stay reserved. */
   readonly leaseMs: number
@@ -197,6 +199,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       maxUpload,
       bodyMemory: file.body_memory_bytes ?? 8 * maxUpload,
       inlineMs: file.inline_window_seconds === undefined ? undefined : file.inline_window_seconds * 1000,
+      drainGraceMs: (file.drain_grace_seconds ?? (isDevnet ? 0 : 5)) * 1000,
       drainMs: (file.drain_seconds ?? 30) * 1000,
       leaseMs: (file.lease_seconds ?? 30) * 1000,
       trustedProxies: file.trusted_proxies ?? [],

@@ -22,12 +22,12 @@ function counting(
   return { ...made, counted, figures: () => figuresOf(counted) }
 }
 
-/** Series of ours that are not zero, those of requests and histogram buckets aside. */
+/** Series of ours that are not zero; those of requests, the drain and histogram buckets aside. */
 async function figuresOf({ scrape }: Metrics): Promise<Readonly<Record<string, number>>> {
   const { body } = await scrape()
   const lines = body
     .split('\n')
-    .filter((line) => line.startsWith('farebox_') && !/^farebox_(?:requests|info)|_bucket\{/.test(line))
+    .filter((line) => line.startsWith('farebox_') && !/^farebox_(?:requests|info|drain_phase)|_bucket\{/.test(line))
   const series = lines.map(
     (line) =>
       [

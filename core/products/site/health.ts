@@ -239,37 +239,43 @@ const alive = free({
   answer: () => json(200, { status: 'ok' }, FRESH),
 })
 
+const check = Type.Object({ name: Type.String(), ok: Type.Boolean(), reason: Type.Optional(Type.String()) })
+
 const ready = free({
   name: 'readyz',
   path: '/readyz',
   summary: 'Whether the gateway accepts requests',
-  description: '503 until its chain has been checked, while it cannot settle, and while the process stops.',
+  description:
+    '503 until its chain has been checked, while it cannot settle, while its storage does not answer, and while the process stops.',
   tag: 'health',
   hidden: true,
   output: Type.Object({
     status: Type.Union([Type.Literal('ready'), Type.Literal('not_ready')]),
     reasons: Type.Optional(Type.Array(Type.String(), { description: "Only with the operator's token." })),
+    checks: Type.Optional(Type.Array(check, { description: "Only with `?verbose` and the operator's token." })),
   }),
-  answer({ header }, { gateway, isOperator }) {
-    const reasons = unreadiness(gateway)
-    const isReady = reasons.length === 0
-    return json(
-      isReady ? 200 : 503,
-      {
-        status: isReady ? 'ready' : 'not_ready',
-        ...(isOperator(header('authorization')) && { reasons }),
-      },
-      FRESH,
-    )
+  async answer({ header, query }, { gateway, isOperator }) {
+    const checks = await readiness(gateway)
+    const isReady = checks.every(({ ok }) => ok)
+    const details = isOperator(header('authorization')) && {
+      reasons: checks.flatMap(({ reason }) => reason ?? []),
+      ...(query.has('verbose') && { checks }),
+    }
+    return json(isReady ? 200 : 503, { status: isReady ? 'ready' : 'not_ready', ...details }, FRESH)
   },
 })
 
-function unreadiness({ isDraining, isReady, closed }: GatewayFacts): readonly string[] {
-  const reason = closed()?.reason
+type Check = { readonly name: string; readonly ok: boolean; readonly reason?: string }
+
+/** The state of vendors is no part of it: a vendor that is down would take every replica out of rotation at once. */
+async function readiness({ isDraining, isReady, isStorageReachable, closed }: GatewayFacts): Promise<readonly Check[]> {
+  const check = (name: string, reason: string | undefined): Check =>
+    reason === undefined ? { name, ok: true } : { name, ok: false, reason }
+  const chain = closed()?.reason ?? (isReady() ? undefined : 'no chain has been checked yet')
   return [
-    ...(isDraining() ? ['the process is stopping'] : []),
-    ...(reason === undefined ? [] : [reason]),
-    ...(reason === undefined && !isReady() ? ['no chain has been checked yet'] : []),
+    check('process', isDraining() ? 'the process is stopping' : undefined),
+    check('storage', (await isStorageReachable()) ? undefined : 'the storage does not answer'),
+    check('chain', chain),
   ]
 }
 

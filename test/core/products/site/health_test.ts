@@ -13,6 +13,7 @@ function fixture(options: KitOptions = {}) {
   return { ...made, get, health: async (what: string) => (await get(`/api/v1/health/${what}`)).body }
 }
 
+const TOKEN = 'a-token-of-thirty-two-characters!'
 const iso = (ms: number) => new Date(START + ms).toISOString()
 
 describe('probes', () => {
@@ -23,20 +24,23 @@ describe('probes', () => {
       }),
     )
 
-  test('say that the process lives and is ready, without any limit, and ask nobody (contract 19.8)', async () => {
+  test('say that the process lives and is ready, without any limit; 200 probes read storage once (contract 19.8)', async () => {
     const requests: string[] = []
     const watched = <Port extends object>(port: Port): Port =>
-      new Proxy(port, {
-        get: (target, verb: string) => (requests.push(verb), Reflect.get(target, verb) as unknown),
-      })
-    const { gateway, ports } = fixture({
+      Object.fromEntries(
+        Object.entries(port).map(([verb, value]) => [
+          verb,
+          typeof value === 'function' ? (...args: unknown[]) => (requests.push(verb), value(...args)) : value,
+        ]),
+      ) as Port
+    const { gateway, ports, clock } = fixture({
       wrap: (inner) => ({ ...inner, storage: watched(inner.storage), objects: watched(inner.objects) }),
     })
-    requests.length = 0
-    for (const [path, status] of [
-      ['/livez', 'ok'],
-      ['/readyz', 'ready'],
+    for (const [path, status, reads] of [
+      ['/livez', 'ok', []],
+      ['/readyz', 'ready', ['getCall']],
     ] as const) {
+      requests.length = 0
       for (let n = 0; n < 200; n++) {
         const answer = await probe(gateway, path)
         expect([answer.status, answer.body]).toEqual([200, { status }])
@@ -44,14 +48,68 @@ describe('probes', () => {
       expect((await gateway.fetch(new Request(ORIGIN + path, { method: 'HEAD' }), { ip: '192.0.2.1' })).status).toBe(
         200,
       )
+      expect(requests).toEqual([...reads])
     }
-    expect(requests).toEqual([])
+    await clock.advance(1_000)
+    await probe(gateway, '/readyz')
+    expect(requests).toEqual(['getCall', 'getCall'])
     await ports.storage.close()
+  })
+
+  test('a storage that fails or hangs makes the gateway not ready, and it is ready when the storage is back (contract 19.8)', async () => {
+    let state: 'well' | 'away' | 'hangs' = 'well'
+    const { gateway, clock } = fixture({
+      operatorToken: TOKEN,
+      wrap: (inner) => ({
+        ...inner,
+        storage: {
+          ...inner.storage,
+          async getCall(id) {
+            if (state === 'away') throw new Error('no connection')
+            if (state === 'hangs') await new Promise(() => {})
+            return await inner.storage.getCall(id)
+          },
+        },
+      }),
+    })
+    const isReady = async () => {
+      await clock.advance(1_000)
+      const answer = probe(gateway, '/readyz')
+      await clock.advance(1_500)
+      return (await answer).status === 200
+    }
+    expect(await isReady()).toBe(true)
+    for (const trouble of ['away', 'hangs'] as const) {
+      state = trouble
+      expect(await isReady()).toBe(false)
+      expect((await probe(gateway, '/livez')).status).toBe(200)
+      state = 'well'
+      expect(await isReady()).toBe(true)
+    }
+  })
+
+  test("?verbose lists each check for the operator's token, and nothing more to others (contract 19.8)", async () => {
+    const { gateway } = fixture({ operatorToken: TOKEN })
+    const well = ['process', 'storage', 'chain'].map((name) => ({ name, ok: true }))
+    expect((await probe(gateway, '/readyz?verbose', `Bearer ${TOKEN}`)).body).toEqual({
+      status: 'ready',
+      reasons: [],
+      checks: well,
+    })
+    gateway.leaveRotation()
+    expect((await probe(gateway, '/readyz?verbose', `Bearer ${TOKEN}`)).body.checks).toEqual([
+      { name: 'process', ok: false, reason: 'the process is stopping' },
+      ...well.slice(1),
+    ])
+    const stranger = await gateway.fetch(new Request(`${ORIGIN}/readyz?verbose`), { ip: '192.0.2.1' })
+    expect(stranger.headers.get('retry-after')).not.toBeNull()
+    expect(await read(stranger)).toMatchObject({ status: 503, body: { status: 'not_ready' } })
+    expect((await probe(gateway, '/readyz?verbose')).body).toEqual({ status: 'not_ready' })
   })
 
   test('say 503 before the chain was checked, while it cannot settle, and while the process stops; why is for the operator (contract 19.8)', async () => {
     const { ports } = kit()
-    const token = 'a-token-of-thirty-two-characters!'
+    const token = TOKEN
     const unready = async (options: KitOptions, reason: string, leave = false) => {
       const { gateway } = fixture({ ...options, operatorToken: token })
       if (leave) gateway.leaveRotation()
