@@ -239,18 +239,16 @@ export function gateway(setup: Setup): Gateway {
   }
 
   async function handle(request: Request, caller: Caller): Promise<Reply> {
-    const found = { name: NO_ENDPOINT }
+    const found: Found = { name: NO_ENDPOINT, errorFormat: 'plain' }
+    let reply: Reply
     try {
-      const reply = withRetryAfter(await route(request, caller, found))
-      return counted(found.name, request.method === 'HEAD' ? await withoutBody(reply) : reply)
+      reply = await route(request, caller, found)
     } catch (error) {
-      return counted(found.name, refusal(error, 'plain', request))
+      reply = refusal(error, found.errorFormat, request)
     }
-  }
-
-  function counted(endpoint: string, reply: Reply): Reply {
-    meter.answered(endpoint, reply.status)
-    return reply
+    meter.answered(found.name, reply.status)
+    reply = withRetryAfter(reply)
+    return request.method === 'HEAD' ? await withoutBody(reply) : reply
   }
 
   /** The reply to an error, in the error format of the route. */
@@ -269,8 +267,11 @@ export function gateway(setup: Setup): Gateway {
     )
   }
 
-  /** Finds and calls the endpoint. Sets `found.name` to the endpoint's name, for the metrics. */
-  async function route(request: Request, caller: Caller, found: { name: string }): Promise<Reply> {
+  /**
+   * Finds and calls the endpoint, and notes in `found` which one it is. A plain function: each asynchronous one between
+   * the socket and the answer costs as much as the check of a body.
+   */
+  function route(request: Request, caller: Caller, found: Found): Reply | Promise<Reply> {
     const url = requestUrl(request)
     const path = bareV1 && url.path.startsWith('/v1/') ? `/api${url.path}` : url.path
     const match = list.match(request.method, path)
@@ -278,7 +279,7 @@ export function gateway(setup: Setup): Gateway {
     if (match.kind === 'discover') {
       const { endpoint: probed, params: given } = match
       const values = isSold(probed) && isTemplate(given) ? trialOf(probed, offering).path : given
-      return await discover(probed, requestContextOf(request, url, { caller, params: values, bazaar }))
+      return discover(probed, requestContextOf(request, url, { caller, params: values, bazaar }))
     }
     if (match.kind === 'options') return { status: 204, headers: { allow: match.allow }, body: null }
     if (match.kind === 'wrong_method') throw wrongMethod(request.method, path, match.allow)
@@ -291,26 +292,31 @@ export function gateway(setup: Setup): Gateway {
     const requestContext = requestContextOf(request, url, {
       caller,
       params,
-      bazaar: endpoint.kind === 'poll' ? () => undefined : bazaar,
+      bazaar: endpoint.kind === 'poll' ? NO_BAZAAR : bazaar,
     })
-    if (endpoint.kind === 'poll') return await poll(endpoint, requestContext, params.id ?? '')
-    if (endpoint.kind !== 'free') {
-      try {
-        if (isTemplate(params) && paymentHeader(request) === null)
-          return await discover(endpoint, { ...requestContext, params: trialOf(endpoint, offering).path })
-        return await handlePaid(endpoint, requestContext)
-      } catch (error) {
-        return refusal(error, endpoint.errorFormat, request)
-      }
-    }
+    if (endpoint.kind === 'poll') return poll(endpoint, requestContext, params.id ?? '')
+    found.errorFormat = endpoint.errorFormat ?? 'plain'
+    if (endpoint.kind === 'free') return answerFree(endpoint, requestContext, { path, search: url.search })
+    if (isTemplate(params) && paymentHeader(request) === null)
+      return discover(endpoint, { ...requestContext, params: trialOf(endpoint, offering).path })
+    return handlePaid(endpoint, requestContext)
+  }
+
+  /** `path` is the one that was matched. */
+  async function answerFree(
+    endpoint: Free,
+    requestContext: RequestContext,
+    { path, search }: Pick<RequestUrl, 'path' | 'search'>,
+  ): Promise<Reply> {
+    const { request, ip, params, origin } = requestContext
     const hold = holdOn(bodies)
     try {
-      const permitted = permit(endpoint, caller.ip)
+      const permitted = permit(endpoint, ip)
       if (permitted) await permitted
       const header = (name: string) => request.headers.get(name)
       const most = endpoint.uploads ? gatewayContext.maxUpload : gatewayContext.maxBody
       const bytes = () => readRaw(request, most, hold)
-      const counting = unpaid.from(caller.ip)
+      const counting = unpaid.from(ip)
       const text = async () => {
         const body = await readBody(request, most, hold)
         if (body.length > UNCOUNTED) counting.read(body.length)
@@ -324,16 +330,14 @@ export function gateway(setup: Setup): Gateway {
         get query() {
           return requestContext.query
         },
-        search: url.search,
-        origin: requestContext.origin,
+        search,
+        origin,
         header,
         bytes,
         text,
         json,
       }
       return await endpoint.answer(freeRequest, { ...freeContext, countTokens: counting.countTokens })
-    } catch (error) {
-      return refusal(error, endpoint.errorFormat ?? 'plain', request)
     } finally {
       hold.release()
     }
@@ -379,6 +383,12 @@ export function gateway(setup: Setup): Gateway {
     drain,
   }
 }
+
+/** What is known of a request once its endpoint is: for the metrics, and for its errors. */
+type Found = { name: string; errorFormat: ErrorFormat }
+
+/** Polls are not advertised. */
+const NO_BAZAAR = () => undefined
 
 function requireGranted({ granted, resetAt }: Permit, limit: Window, now: number): void {
   if (!granted) throw windowSpent(limit, resetAt, now)

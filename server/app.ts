@@ -80,21 +80,21 @@ export function app({
     }
   }
 
-  async function route(
+  function route(
     request: Request,
     { path }: RequestUrl,
     { ip, host, origin, base }: RequestAddress & { readonly base: URL },
-  ): Promise<Reply> {
+  ): Reply | Promise<Reply> {
     if (request.method === 'OPTIONS' && isPreflight(request)) return preflightReply(request)
     if (devnet && path === DEVNET)
       return isLoopbackRequest(base, host) ? devnetReply(request.method, devnet(origin)) : notLoopback(host)
     if (metrics && path === METRICS && isMetricsRequest(request, metrics.token))
-      return metricsReply(await metrics.scrape())
+      return metrics.scrape().then(metricsReply)
     const name = byHost.has(host) ? host : host.replace(/:\d+$/, '')
     const target = byHost.get(name) ?? (first as GatewayHost)
     const page = guideFor(request.method, path, target.gateway)
     if (page) return page
-    return await target.gateway.handle(request, {
+    return target.gateway.handle(request, {
       ip,
       origin: target.origin ?? (target === first ? origin : originOf(name, origin)),
     })

@@ -13,7 +13,7 @@ import {
   readRaw,
   textFields,
 } from '../http/request_body.ts'
-import type { Paid, Price, RequestHead, Sold } from '../endpoint/mod.ts'
+import type { Paid, Price, RequestHead, Sold, Streamed } from '../endpoint/mod.ts'
 import { clip } from '../lib/text.ts'
 import type { CountTokens } from '../ports/vendors/chat.ts'
 import type { GatewayContext } from './gateway_context.ts'
@@ -23,11 +23,16 @@ import { paymentHeader, type RequestContext } from './request_context.ts'
 export type Quoted = { readonly input: unknown; readonly price: Price | 'free' }
 type Checking = { readonly head: RequestHead; readonly countTokens: CountTokens }
 /** The raw body and a parser for it. */
-export type Received = { readonly body: string | Uint8Array; value(): unknown }
+export type Received = {
+  readonly body: string | Uint8Array
+  /** A promise only where parsing takes long. */
+  value(): unknown
+}
 
 export type Orders = {
   receive(endpoint: Sold, requestContext: RequestContext, hold: Hold): Promise<Received>
-  check(endpoint: Sold, received: unknown, checking: Checking): Promise<Quoted>
+  /** A promise only where something has to be counted. */
+  check(endpoint: Sold, received: unknown, checking: Checking): Quoted | Promise<Quoted>
   unchecked(endpoint: Paid, received: unknown): Quoted
   /** Throws when an address has used up its free tier, or when the web page may not use it. */
   rationFree(endpoint: Sold, requestContext: RequestContext): Promise<void>
@@ -48,11 +53,7 @@ export function orders(gatewayContext: GatewayContext): Orders {
   return { receive, check, unchecked, rationFree }
 
   /** Reads the body and returns a parser for it: multipart where the endpoint takes forms, otherwise JSON. */
-  async function receive(
-    endpoint: Sold,
-    requestContext: RequestContext,
-    hold: Hold,
-  ): Promise<{ body: string | Uint8Array; value(): Promise<unknown> }> {
+  async function receive(endpoint: Sold, requestContext: RequestContext, hold: Hold): Promise<Received> {
     const { request, params } = requestContext
     const type = request.headers.get('content-type')
     const isRaw = endpoint.order === 'quote_then_check' && paymentHeader(request) === null
@@ -73,7 +74,7 @@ export function orders(gatewayContext: GatewayContext): Orders {
         ...params,
       }
       const written = request.method === 'POST' ? await readBody(request, gatewayContext.maxBody, hold) : ''
-      if (written === '') return { body: JSON.stringify(fields), value: async () => fields }
+      if (written === '') return { body: JSON.stringify(fields), value: () => fields }
       const read = async () => ({ ...textFields(await parseJson(written, type, clock)), ...fields })
       return { body: JSON.stringify(fields) + written, value: () => (isRaw ? orElse(read, fields) : read()) }
     }
@@ -88,26 +89,39 @@ export function orders(gatewayContext: GatewayContext): Orders {
   /**
    * Validates and prices the order. Throws an ApiError when it is invalid, or when no configured vendor can serve it.
    */
-  async function check(
-    endpoint: Sold,
-    received: unknown,
-    { head, countTokens }: Checking,
-  ): Promise<{ input: unknown; price: Price | 'free' }> {
+  function check(endpoint: Sold, received: unknown, checking: Checking): Quoted | Promise<Quoted> {
     const read = inputParsers.get(endpoint)?.(received) ?? {}
-    const input =
-      endpoint.delivery === 'stream'
-        ? await endpoint.check(read, head, { ...context, countTokens })
-        : endpoint.check(read, context)
+    if (endpoint.delivery === 'stream') return checkStreamed(endpoint, read, checking)
+    const input = endpoint.check(read, context)
+    requireAvailable(endpoint, input)
+    if (!endpoint.measure) return priced(endpoint, input)
+    return endpoint
+      .measure(input, { ...context, countTokens: checking.countTokens })
+      .then((measured) => priced(endpoint, measured))
+  }
+
+  async function checkStreamed(
+    endpoint: Streamed,
+    read: Record<string, unknown>,
+    { head, countTokens }: Checking,
+  ): Promise<Quoted> {
+    const input = await endpoint.check(read, head, { ...context, countTokens })
+    requireAvailable(endpoint, input)
+    return { input, price: endpoint.price(input) }
+  }
+
+  function requireAvailable(endpoint: Sold, input: unknown): void {
     if (!endpoint.isAvailable(input, context)) throw notConfigured(endpoint, endpoint.remember(input).model)
-    if (endpoint.delivery === 'stream') return { input, price: endpoint.price(input) }
-    const measured = endpoint.measure ? await endpoint.measure(input, { ...context, countTokens }) : input
-    return { input: measured, price: endpoint.price(measured, context) }
+  }
+
+  function priced(endpoint: Paid, input: unknown): Quoted {
+    return { input, price: endpoint.price(input, context) }
   }
 
   /** Prices raw input without validating it. Bad input is refused when the call is paid. */
-  function unchecked(endpoint: Paid, received: unknown): { input: unknown; price: Price | 'free' } {
+  function unchecked(endpoint: Paid, received: unknown): Quoted {
     if (!endpoint.isAvailable(received, context)) throw notConfigured(endpoint)
-    return { input: received, price: endpoint.price(received, context) }
+    return priced(endpoint, received)
   }
 
   /** Free answers are rate limited by address; a payment in the request is ignored (contract 1.55). */

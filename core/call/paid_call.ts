@@ -2,7 +2,7 @@
 import type { Free, Paid, Polled, RequestHead, Sold } from '../endpoint/mod.ts'
 import type { Reply } from '../http/reply.ts'
 import { ApiError } from '../http/errors.ts'
-import { type Hold, holdOn, UNCOUNTED } from '../http/request_body.ts'
+import { holdOn, UNCOUNTED } from '../http/request_body.ts'
 import { offersOf } from '../payment/offers.ts'
 import { silent } from '../ports/meter.ts'
 import type { Call } from '../ports/mod.ts'
@@ -58,51 +58,49 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   async function handlePaid(endpoint: Sold, requestContext: RequestContext): Promise<Reply> {
     const hold = holdOn(gatewayContext.bodies)
     try {
-      return await handleOrder(endpoint, requestContext, hold)
+      // 1: read the request.
+      const header = paymentHeader(requestContext.request)
+      const { body, value } = await receive(endpoint, requestContext, hold)
+      if (body.length === 0 && header === null && endpoint.from === 'body')
+        return await discover(endpoint, requestContext)
+      const counting = gatewayContext.unpaidWork.from(requestContext.ip)
+      if (body.length > UNCOUNTED) counting.read(body.length)
+      const parsed = value()
+      const received = parsed instanceof Promise ? await parsed : parsed
+      if (body.length > LARGE_BODY) await clock.wait(0)
+
+      // 2: price it. Some endpoints quote before they validate, so that a probe always learns the price.
+      const probed =
+        header === null && endpoint.order === 'quote_then_check' ? unchecked(endpoint as Paid, received) : undefined
+      const checking =
+        probed && probed.price !== 'free'
+          ? probed
+          : check(endpoint, received, { head: requestHeadOf(requestContext), countTokens: counting.countTokens })
+      const { input, price } = checking instanceof Promise ? await checking : checking
+      if (price === 'free') return await serveFree(endpoint, input, requestContext)
+
+      // 3: the challenge.
+      if (header === null) {
+        const reply = quote(endpoint, requestContext, price)
+        meter.quoted(endpoint.name)
+        return reply
+      }
+      const offers = offering.at(price)
+      if (body.length > LARGE_BODY) await clock.wait(0)
+
+      // 4 to 7: identify the payer, find replays, verify the payment, open the call.
+      const bodyText = typeof body === 'string' ? body : JSON.stringify(received)
+      const accepted = await acceptPayment(
+        { endpoint, input, price, offers, counting, bodyText, requestContext, quotedAt: clock.now() },
+        header,
+      )
+      if (accepted.kind === 'reply') return accepted.reply
+
+      // 8 to 12: work, result, settlement and reply, by the delivery of the endpoint.
+      return await serve(accepted.opened)
     } finally {
       hold.release()
     }
-  }
-
-  async function handleOrder(endpoint: Sold, requestContext: RequestContext, hold: Hold): Promise<Reply> {
-    // 1: read the request.
-    const header = paymentHeader(requestContext.request)
-    const { body, value } = await receive(endpoint, requestContext, hold)
-    if (body.length === 0 && header === null && endpoint.from === 'body')
-      return await discover(endpoint, requestContext)
-    const counting = gatewayContext.unpaidWork.from(requestContext.ip)
-    if (body.length > UNCOUNTED) counting.read(body.length)
-    const received = await value()
-    if (body.length > LARGE_BODY) await clock.wait(0)
-
-    // 2: price it. Some endpoints quote before they validate, so that a probe always learns the price.
-    const probed =
-      header === null && endpoint.order === 'quote_then_check' ? unchecked(endpoint as Paid, received) : undefined
-    const { input, price } =
-      probed && probed.price !== 'free'
-        ? probed
-        : await check(endpoint, received, { head: requestHeadOf(requestContext), countTokens: counting.countTokens })
-    if (price === 'free') return await serveFree(endpoint, input, requestContext)
-
-    // 3: the challenge.
-    if (header === null) {
-      const reply = quote(endpoint, requestContext, price)
-      meter.quoted(endpoint.name)
-      return reply
-    }
-    const offers = offering.at(price)
-    if (body.length > LARGE_BODY) await clock.wait(0)
-
-    // 4 to 7: identify the payer, find replays, verify the payment, open the call.
-    const bodyText = typeof body === 'string' ? body : JSON.stringify(received)
-    const accepted = await acceptPayment(
-      { endpoint, input, price, offers, counting, bodyText, requestContext, quotedAt: clock.now() },
-      header,
-    )
-    if (accepted.kind === 'reply') return accepted.reply
-
-    // 8 to 12: work, result, settlement and reply, by the delivery of the endpoint.
-    return await serve(accepted.opened)
   }
 
   /** Free answers are rate limited by address; a payment in the request is ignored (contract 1.55). */

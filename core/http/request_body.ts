@@ -14,20 +14,24 @@ import { clip, quoted } from '../lib/text.ts'
  * and those without a declared length, count against the budget while in memory. Every body has to arrive in time.
  * Throws TOO_LARGE, BUSY, TOO_SLOW or INCOMPLETE_BODY.
  */
-export async function readBody(request: Request, maxBytes: number, budget?: Budget): Promise<string> {
+export function readBody(request: Request, maxBytes: number, budget?: Budget): Promise<string> {
   const declared = Number(request.headers.get('content-length') ?? Number.NaN)
   // Accessing `body` creates a stream, which costs more than reading a small body, so this is only done without a
   // declared length.
-  if (Number.isNaN(declared) && request.body === null) return ''
-  if (declared > maxBytes) throw tooLarge(maxBytes)
-  if (declared <= UNCOUNTED || request.body === null) {
-    const text = await readSmall(request, budget)
-    if (text.length > maxBytes) throw tooLarge(maxBytes)
-    return text
-  }
+  if (Number.isNaN(declared) && request.body === null) return Promise.resolve('')
+  if (declared > maxBytes) return Promise.reject(tooLarge(maxBytes))
+  if (declared <= UNCOUNTED || request.body === null) return readSmall(request, maxBytes, budget)
+  return readLarge(request.body, maxBytes, budget)
+}
+
+async function readLarge(
+  body: ReadableStream<Uint8Array>,
+  maxBytes: number,
+  budget: Budget | undefined,
+): Promise<string> {
   const decoder = new TextDecoder()
   const pieces: string[] = []
-  const length = await readChunks(request.body, {
+  const length = await readChunks(body, {
     maxBytes,
     budget,
     take: (chunk) => void pieces.push(decoder.decode(chunk, { stream: true })),
@@ -46,14 +50,20 @@ const WIDE = /[^\0-\xff]/
 /** Bodies up to this many bytes are read at once and not counted: the number of connections is bounded. */
 export const UNCOUNTED = 1 << 16
 
-async function readSmall(request: Request, budget: Budget | undefined): Promise<string> {
-  const reading = request.text().catch(endedEarly)
-  if (!budget) return await reading
-  return await new Promise((resolve, reject) => {
-    const end = budget.smallDeadline(() => reject(tooSlow()))
-    reading.then(
-      (text) => (end(), resolve(text)),
-      (error: Error) => (end(), reject(error)),
+/** One promise beside that of the text: every order passes here. */
+function readSmall(request: Request, maxBytes: number, budget: Budget | undefined): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const end = budget?.smallDeadline(() => reject(tooSlow()))
+    request.text().then(
+      (text) => {
+        end?.()
+        if (text.length > maxBytes) return reject(tooLarge(maxBytes))
+        resolve(text)
+      },
+      () => {
+        end?.()
+        reject(incomplete())
+      },
     )
   })
 }
@@ -118,10 +128,14 @@ async function readChunks(body: ReadableStream<Uint8Array>, { maxBytes, budget, 
 }
 
 /** The caller disconnected. No alert, and hardly anybody reads the reply. */
-function endedEarly(): never {
-  throw new ApiError('INCOMPLETE_BODY', {
+function incomplete(): ApiError {
+  return new ApiError('INCOMPLETE_BODY', {
     message: 'The connection ended before the whole request body had arrived. Nothing was charged.',
   })
+}
+
+function endedEarly(): never {
+  throw incomplete()
 }
 
 function tooLarge(maxBytes: number): ApiError {
@@ -219,9 +233,9 @@ export function holdOn(shared: Budget): Hold {
 
 /**
  * Parses JSON. Throws INVALID_CONTENT_TYPE for another type, TOO_LARGE for more values than can be processed without
- * blocking other requests, INVALID_JSON for text that is not JSON.
+ * blocking other requests, INVALID_JSON for text that is not JSON. Returns a promise only for long texts.
  */
-export async function parseJson(text: string, contentType: string | null, clock: Clock): Promise<unknown> {
+export function parseJson(text: string, contentType: string | null, clock: Clock): unknown {
   const type = contentType === JSON_TYPE ? JSON_TYPE : contentType?.split(';', 1)[0]?.trim().toLowerCase()
   if (type && type !== JSON_TYPE && !type.endsWith('+json')) {
     throw new ApiError('INVALID_CONTENT_TYPE', {
@@ -229,7 +243,10 @@ export async function parseJson(text: string, contentType: string | null, clock:
     })
   }
   const checking = checkShape(text, clock)
-  if (checking) await checking
+  return checking ? checking.then(() => parsed(text)) : parsed(text)
+}
+
+function parsed(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
