@@ -24,6 +24,9 @@ export type Challenges = {
   discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply>
 }
 
+/** A finished 402 and the offers that it makes. */
+type Written = { readonly offers: readonly Offer[]; readonly reply: Reply }
+
 export function challenges(
   { catalog, ports, featureFlags, networks, label }: GatewayContext,
   offering: Offers,
@@ -32,25 +35,33 @@ export function challenges(
   const { vendors, countTokens } = ports
   const context = { catalog, vendors, countTokens, featureFlags, networks }
 
-  const written = new Map<string, { readonly offers: readonly Offer[]; readonly reply: Reply }>()
+  const shared = sharedPrice()
+  let written = new WeakMap<Price, Map<string, Written>>()
+  let count = 0
 
   return { quote, demand, discover }
 
-  /** A 402 depends only on the price and the offers, so it is built once and cached until the offers change. */
-  function quote(endpoint: Sold, requestContext: RequestContext, price: Price): Reply {
+  /** A 402 depends only on the price, the offers and the URL, so it is built once and kept until the offers change. */
+  function quote(endpoint: Sold, requestContext: RequestContext, asked: Price): Reply {
     const { request, origin, path } = requestContext
+    const price = shared(asked)
     const offers = offering.at(price)
-    if (isBrowser(request.headers))
-      return demand(endpoint, requestContext, { offers, price, why: replies.paymentRequired(price) })
-    const words = JSON.stringify([price.publicPrice, price.also])
-    const key = `${endpoint.name} ${price.amount} ${besideOf(request)} ${origin}${path} ${words}`
-    const known = written.get(key)
+    const isPage = isBrowser(request.headers)
+    const key = `${endpoint.name} ${besideOf(request, isPage)} ${origin}${path}`
+    const known = isPage ? undefined : written.get(price)?.get(key)
     if (known?.offers === offers) return known.reply
     const made = demand(endpoint, requestContext, { offers, price, why: replies.paymentRequired(price) })
+    if (isPage) return made
     const reply = { ...made, headers: Object.freeze(made.headers) }
-    if (written.size >= MAX_WRITTEN) written.clear()
-    written.set(key, { offers, reply })
+    keep(price, key, { offers, reply })
     return reply
+  }
+
+  function keep(price: Price, key: string, made: Written): void {
+    if (count >= MAX_WRITTEN) written = new WeakMap()
+    count = count >= MAX_WRITTEN ? 1 : count + 1
+    const ofPrice = written.get(price) ?? new Map<string, Written>()
+    written.set(price, ofPrice.set(key, made))
   }
 
   async function discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply> {
@@ -105,8 +116,24 @@ export function challenges(
   }
 }
 
-/** Maximum number of cached 402s, about 8 KB each. */
+/** Maximum number of cached 402s, about 8 KB each, and of prices that are kept to find them by. */
 const MAX_WRITTEN = 500
+
+/** One frozen price for all that are equal. */
+function sharedPrice(): (price: Price) => Price {
+  const known = new Map<string, Price>()
+  return (price) => {
+    if (Object.isFrozen(price)) return price
+    const { amount, maxTimeoutSeconds, publicPrice, also } = price
+    const key = `${amount} ${maxTimeoutSeconds} ${JSON.stringify([publicPrice, also])}`
+    const before = known.get(key)
+    if (before) return before
+    if (known.size >= MAX_WRITTEN) known.clear()
+    const first = Object.freeze({ ...price })
+    known.set(key, first)
+    return first
+  }
+}
 
 /** A price of zero, for free endpoints. */
 const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }

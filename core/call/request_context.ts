@@ -66,8 +66,8 @@ export function resourceOf(endpoint: Sold | Free, { origin, path, bazaar }: Requ
 }
 
 /** Bytes that a 402 carries beside its challenge: CORS headers, and those of the HTML page for browsers. */
-export function besideOf({ headers }: Request): number {
-  return (headers.has('origin') ? 150 : 0) + (isBrowser(headers) ? 100 : 0)
+export function besideOf({ headers }: Request, isPage = isBrowser(headers)): number {
+  return (headers.has('origin') ? 150 : 0) + (isPage ? 100 : 0)
 }
 
 /** Resolves when the caller disconnects, and never after `stop`. */

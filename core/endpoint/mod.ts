@@ -22,6 +22,7 @@ export {
   type RowKind,
   rowKind,
   type Rows,
+  sharedPrices,
 } from './offering.ts'
 export { type Hybrid, type Inline, type Job, type Paid, paid, type PaidFields, type UpstreamJob } from './paid.ts'
 export type { JobDescription } from './sale.ts'

@@ -24,6 +24,7 @@ export type Context = {
 /** The catalogs, and the configured vendors that can serve them. */
 export type Offering = Context & { readonly vendors: Vendors }
 
+/** What an order costs. Frozen when orders share it: what is derived from it is then kept and found by it. */
 export type Price = {
   readonly amount: Usdc
   /** Lifetime of the signed authorization; work and settlement must fit into it. */
@@ -33,6 +34,22 @@ export type Price = {
   /** Added to the body of the 402, for example `generation_info`. */
   readonly also?: Readonly<Record<string, Json>>
 }
+
+/** Makes the price of a variant of a catalog row once: orders of the same variant share it. */
+export function sharedPrices<Row extends object>(): (row: Row, variant: string, make: () => Price) => Price {
+  const byRow = new WeakMap<Row, Map<string, Price>>()
+  return (row, variant, make) => {
+    const variants = byRow.get(row) ?? new Map<string, Price>()
+    byRow.set(row, variants)
+    const known = variants.get(variant)
+    if (known) return known
+    const price = Object.freeze(make())
+    if (variants.size < MAX_VARIANTS) variants.set(variant, price)
+    return price
+  }
+}
+
+const MAX_VARIANTS = 200
 
 /** Catalog rows of one kind, found by public id or by alias. */
 export type Rows<Row> = { readonly all: readonly Row[]; get(id: string): Row | undefined }

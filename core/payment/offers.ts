@@ -44,9 +44,10 @@ export type OffersContext = {
 export function offersOf({ ports: { chain, clock }, timeouts }: OffersContext): Offers {
   const written = offersOfPrice()
   return {
-    at({ amount, maxTimeoutSeconds }, otherwise = []) {
+    at(given, otherwise = []) {
       const terms = chain.terms(clock.now())
-      if (terms.length > 0 && otherwise.length === 0) return written(terms, { amount, maxTimeoutSeconds })
+      if (terms.length > 0 && otherwise.length === 0) return written(terms, given)
+      const { amount, maxTimeoutSeconds } = given
       const [sold] = otherwise
       const before = sold && terms.find((each) => fits(each, sold) && isNamed(each, sold))
       const price = { amount, maxTimeoutSeconds: maxTimeoutSeconds - (before?.minValiditySeconds ?? 0) }
@@ -88,20 +89,17 @@ export function offersOf({ ports: { chain, clock }, timeouts }: OffersContext): 
   }
 }
 
-/** Maximum number of prices whose offers are cached. */
-const MAX_PRICES = 1_000
-
-/** Builds the offers of a price once for as long as the terms are unchanged. */
+/** Builds the offers of a price once for as long as the terms are unchanged. Orders that cost the same share a price. */
 function offersOfPrice(): (terms: readonly Terms[], price: OfferTerms) => readonly Offer[] {
-  const known = new Map<string, readonly Offer[]>()
+  let known = new WeakMap<OfferTerms, readonly Offer[]>()
   let current: readonly Terms[] = []
   return (terms, price) => {
-    if (terms.length !== current.length || terms.some((each, index) => each !== current[index])) known.clear()
-    if (known.size >= MAX_PRICES) known.clear()
+    if (terms.length !== current.length || terms.some((each, index) => each !== current[index])) known = new WeakMap()
     current = terms
-    const key = `${price.amount} ${price.maxTimeoutSeconds}`
-    const offers = known.get(key) ?? terms.map((each) => offerOf(each, price))
-    known.set(key, offers)
+    const before = known.get(price)
+    if (before) return before
+    const offers = terms.map((each) => offerOf(each, price))
+    known.set(price, offers)
     return offers
   }
 }

@@ -1,7 +1,7 @@
 /** Text-to-image generation, the poll of image jobs, and the list of image models (contract 5.1). */
 import { Type } from '@sinclair/typebox'
 import type { ImageRow } from '../../ports/vendors/images.ts'
-import { free, paid, polled } from '../../endpoint/mod.ts'
+import { free, paid, polled, sharedPrices } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { ApiError } from '../../http/errors.ts'
 import * as shared from './shared.ts'
@@ -26,6 +26,14 @@ const GENERATES: shared.Requirement = { matches: () => true, isServedBy: () => t
 
 const EXAMPLE = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
 
+const prices = sharedPrices<ImageRow>()
+
+const generationInfo = ({ slow }: ImageRow) => ({
+  generation_time: slow ? 'about 2 minutes' : 'usually under 30 seconds',
+  flow: 'hybrid',
+  note: 'Ready within 30 seconds: 200 and settled in that response. Otherwise 202 with a poll_url; nothing is charged until a poll finds the images ready.',
+})
+
 const generations = paid({
   name: 'images.generations',
   path: '/api/v1/images/generations',
@@ -47,13 +55,11 @@ const generations = paid({
   },
 
   price(order, context) {
-    const { row } = shared.orderedImage(order, context)
-    const generation_info = {
-      generation_time: row.slow ? 'about 2 minutes' : 'usually under 30 seconds',
-      flow: 'hybrid',
-      note: 'Ready within 30 seconds: 200 and settled in that response. Otherwise 202 with a poll_url; nothing is charged until a poll finds the images ready.',
-    }
-    return { ...shared.imagePrice(order, context), also: { generation_info } }
+    const { row, size, n } = shared.orderedImage(order, context)
+    return prices(row, `${n} ${size.size}`, () => ({
+      ...shared.imagePrice(order, context),
+      also: { generation_info: generationInfo(row) },
+    }))
   },
 
   admit: shared.admitImage,

@@ -1,6 +1,6 @@
 /** Live search at a fixed price: a summary with its sources (contract 9.3). */
 import { Kind, type Static, type TObject, Type } from '@sinclair/typebox'
-import { paid } from '../../endpoint/mod.ts'
+import { paid, type Price } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { clip, isWebUrl } from '../../lib/text.ts'
 import { print } from '../../x402/money.ts'
@@ -10,6 +10,12 @@ import { flatPrice } from '../../x402/pricing.ts'
 
 /** US dollars per call, before the fee, for any `max_results`. */
 const PRICE_USD = '0.08'
+const AMOUNT = flatPrice(PRICE_USD)
+const PRICE: Price = Object.freeze({
+  amount: AMOUNT,
+  maxTimeoutSeconds: 300,
+  publicPrice: { amount: print(AMOUNT, 4), perCallPrice: Number(PRICE_USD) },
+})
 const MAX_QUERY = 1000
 const MAX_RESULTS = 50
 const DEFAULT_RESULTS = 10
@@ -77,14 +83,7 @@ const endpoint = paid({
     return given
   },
 
-  price() {
-    const amount = flatPrice(PRICE_USD)
-    return {
-      amount,
-      maxTimeoutSeconds: 300,
-      publicPrice: { amount: print(amount, 4), perCallPrice: Number(PRICE_USD) },
-    }
-  },
+  price: () => PRICE,
 
   isAvailable: (_input, { vendors }) => vendors.search !== undefined,
 
