@@ -30,6 +30,9 @@ type Address = { readonly address: string; readonly port: number } | null
 /** The caller's address, and the host and origin that it called. */
 type RequestAddress = { readonly ip: string; readonly host: string; readonly origin: string }
 
+/** The origin that was called, and its parts. */
+type Base = { readonly host: string; readonly origin: string; readonly protocol: string }
+
 /** One app for all gateways. Requests for a host that no gateway names go to the first gateway. */
 export function app({
   gateways,
@@ -59,7 +62,8 @@ export function app({
       const url = requestUrl(request)
       const base = hasSingleHost(request) ? parsed(url.origin) : null
       const address = base ? addressOf(base, request, peer) : unknownAddress(peer)
-      const reply = base ? await route(request, url, { ...address, base }) : badHost
+      const routed = base ? route(request, url, { address, base }) : badHost
+      const reply = routed instanceof Promise ? await routed : routed
       const path = base ? url.path : ''
       isStream = reply.body instanceof ReadableStream
       log.access({
@@ -83,14 +87,15 @@ export function app({
   function route(
     request: Request,
     { path }: RequestUrl,
-    { ip, host, origin, base }: RequestAddress & { readonly base: URL },
+    { address, base }: { readonly address: RequestAddress; readonly base: Base },
   ): Reply | Promise<Reply> {
+    const { ip, host, origin } = address
     if (request.method === 'OPTIONS' && isPreflight(request)) return preflightReply(request)
     if (devnet && path === DEVNET)
       return isLoopbackRequest(base, host) ? devnetReply(request.method, devnet(origin)) : notLoopback(host)
     if (metrics && path === METRICS && isMetricsRequest(request, metrics.token))
       return metrics.scrape().then(metricsReply)
-    const name = byHost.has(host) ? host : host.replace(/:\d+$/, '')
+    const name = byHost.size === 0 || byHost.has(host) ? host : host.replace(/:\d+$/, '')
     const target = byHost.get(name) ?? (first as GatewayHost)
     const page = guideFor(request.method, path, target.gateway)
     if (page) return page
@@ -106,7 +111,7 @@ export function app({
   }
 
   /** Forwarded headers are trusted only from configured proxies (decision 26). */
-  function addressOf(base: URL, request: Request, peer: Address): RequestAddress {
+  function addressOf(base: Base, request: Request, peer: Address): RequestAddress {
     const direct = peer?.address ?? ''
     if (!proxies || !isIn(proxies, direct)) {
       if (!isProxyReported && request.headers.has('x-forwarded-for')) reportProxy(direct)
@@ -129,7 +134,9 @@ export function app({
     )
   }
 
-  return new Elysia().all('/*', ({ request, server }) => serve(request, server?.requestIP(request) ?? null), {
+  const elysia = new Elysia()
+  // Asked of its context, the server would be defined as a property of every request.
+  return elysia.all('/*', ({ request }) => serve(request, elysia.server?.requestIP(request) ?? null), {
     parse: 'none',
   })
 }
@@ -156,7 +163,7 @@ const METRICS = '/metrics'
 const hasSingleHost = (request: Request): boolean => !request.headers.get('host')?.includes(',')
 
 /** Guards against DNS rebinding: a web page whose host name resolves to this machine must not read /devnet. */
-const isLoopbackRequest = (url: URL, host: string): boolean => isLoopbackHost(url.host) && isLoopbackHost(host)
+const isLoopbackRequest = (base: Base, host: string): boolean => isLoopbackHost(base.host) && isLoopbackHost(host)
 
 function isLoopbackHost(host: string): boolean {
   const url = URL.parse(`http://${host}`)
@@ -217,15 +224,17 @@ function requestIds(): () => string {
 }
 
 /** Parses origins with a cache, because callers send few different ones. */
-function originParser(): (origin: string) => URL | null {
-  const known = new Map<string, URL | null>()
+function originParser(): (origin: string) => Base | null {
+  const known = new Map<string, Base | null>()
   return (origin) => {
     const before = known.get(origin)
     if (before !== undefined) return before
     if (known.size >= MAX_ORIGINS) known.clear()
     const url = URL.parse(origin)
-    known.set(origin, url)
-    return url
+    // The parts of a URL are made anew whenever they are read.
+    const base = url && { host: url.host, origin: url.origin, protocol: url.protocol }
+    known.set(origin, base)
+    return base
   }
 }
 

@@ -71,13 +71,15 @@ export function excess(
   return [...closing]
 }
 
+type Peer = { readonly address: string; readonly port: number }
+
 export type ConnectionGuard = {
-  /** Marks a request of this peer as started. Call the returned function when its response has begun. */
-  begin(
-    peer: { readonly address: string; readonly port: number } | null,
-  ): (reply: { readonly isStream: boolean }) => void
+  /** Marks a request of this peer as started. Call the returned function once, when its response has begun. */
+  begin(peer: Peer | null): (reply: { readonly isStream: boolean }) => void
   stop(): void
 }
+
+const unwatched = () => {}
 
 type GuardOptions = ConnectionLimits & {
   /** The listening ports. */
@@ -91,7 +93,9 @@ const INTERVAL_MS = 250
 /** Checks the connections until `stop`. Does nothing on systems whose sockets cannot be listed. */
 export function guardConnections({ ports, onClosed, ...limits }: GuardOptions): ConnectionGuard {
   const sockets = openSockets()
-  const busy = new Map<string, number>()
+  // A slot for each request in progress; whose connections these are is asked only when connections are counted.
+  const slots: (Peer | undefined)[] = []
+  const empty: number[] = []
   /** Connections whose last response was a stream: busy until they close or send another request. */
   const streaming = new Set<string>()
   let firstSeen = new Map<string, number>()
@@ -101,15 +105,14 @@ export function guardConnections({ ports, onClosed, ...limits }: GuardOptions): 
   timer?.unref()
   return {
     begin(peer) {
-      if (!timer || !peer) return () => {}
-      const key = keyOf(peer)
-      busy.set(key, (busy.get(key) ?? 0) + 1)
-      streaming.delete(key)
+      if (!timer || !peer) return unwatched
+      const slot = empty.pop() ?? slots.length
+      slots[slot] = peer
+      if (streaming.size > 0) streaming.delete(keyOf(peer))
       return ({ isStream }) => {
-        if (isStream) streaming.add(key)
-        const count = (busy.get(key) ?? 1) - 1
-        if (count > 0) busy.set(key, count)
-        else busy.delete(key)
+        slots[slot] = undefined
+        empty.push(slot)
+        if (isStream) streaming.add(keyOf(peer))
       }
     },
     stop: () => clearInterval(timer),
@@ -121,6 +124,7 @@ export function guardConnections({ ports, onClosed, ...limits }: GuardOptions): 
     const open = sockets.list(new Set(ports()))
     firstSeen = new Map(open.map((connection) => [keyOf(connection), firstSeen.get(keyOf(connection)) ?? round]))
     for (const key of streaming) if (!firstSeen.has(key)) streaming.delete(key)
+    const busy = new Set(slots.flatMap((peer) => (peer ? [keyOf(peer)] : [])))
     const closing = excess(open, {
       ...limits,
       seenAt: (connection) => firstSeen.get(keyOf(connection)) ?? round,
