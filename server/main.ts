@@ -1,8 +1,12 @@
 /** The entry point: reads the configuration, wires the gateways, listens, and drains on SIGTERM, SIGINT and SIGHUP. */
+import { dirname } from 'node:path'
 import { type Config, isLoopback, readConfig, realVendors } from './config/mod.ts'
 import { drainProcess } from './drain.ts'
 import { inFlight, listen } from './listen.ts'
 import { type ServerLog, serverLog } from './log.ts'
+import { startAlerts } from './signals/alerts.ts'
+import { findersOf } from './signals/conditions.ts'
+import { webhook } from './signals/webhook.ts'
 import { StartError } from './start_error.ts'
 import { startMaintenance } from './maintenance.ts'
 import { VERSION, type Wired, wire } from './wiring/mod.ts'
@@ -27,6 +31,7 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
       workerId,
       everyMs: Math.min(5_000, config.leaseMs / RENEWALS),
     })
+    const alerts = watchAlerts(config, wired, log)
     const { url } = listening
     return { url, wired, stop }
 
@@ -45,6 +50,7 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
           wired.metrics?.drainPhase(phase)
         },
       })
+      await alerts?.stop()
       await maintenance.stop()
       await listening.stop(true)
       await wired.close()
@@ -55,6 +61,40 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
     throw error
   }
 }
+
+/** Posts alerts to the operator's webhook, if there is one. */
+function watchAlerts(config: Config, wired: Wired, log: ServerLog): { stop(): Promise<void> } | undefined {
+  if (!config.alertWebhook) return undefined
+  const { clock, gateways, storage, lowAccounts, clockTrouble } = wired
+  const hook = webhook({ ...config.alertWebhook, clock, log, newId: () => crypto.randomUUID() })
+  const { database, objects } = config
+  const alerts = startAlerts({
+    finders: findersOf({
+      gateways: gateways.filter(({ config }) => !config.retired).map(({ gateway }) => gateway),
+      storage,
+      clock,
+      lowAccounts,
+      clockTrouble,
+      directories: [
+        ...(database.kind === 'sqlite' ? [dirname(database.path)] : []),
+        ...(objects.kind === 'file' ? [objects.dir] : []),
+      ],
+    }),
+    clock,
+    log,
+    report: hook.send,
+  })
+  return {
+    async stop() {
+      alerts.stop()
+      await hook.flush(ALERT_FLUSH_MS)
+      hook.close()
+    },
+  }
+}
+
+/** How long a process that stops tries to deliver its last alerts. */
+const ALERT_FLUSH_MS = 2_000
 
 async function main(): Promise<void> {
   const read = readConfig(process.env)

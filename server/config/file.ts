@@ -56,6 +56,16 @@ export const File = Type.Object(
       Type.String({ pattern: '^[!-~]{16,}$' }),
       { usual: 'operator routes are off' },
     ),
+    alert_webhook_url: setting(
+      'Where alerts are posted as JSON: a URL of Slack, Mattermost, Discord (with `/slack`) or your own program. It may be on your own network.',
+      Type.String({ pattern: '^https?://\\S+$', maxLength: 2_000 }),
+      { usual: 'alerts are only logged' },
+    ),
+    alert_webhook_secret: setting(
+      'Signs alerts as Standard Webhooks do: `whsec_` and base64, or any text of at least 16 characters.',
+      Type.String({ minLength: 16, maxLength: 500 }),
+      { usual: 'alerts are not signed' },
+    ),
     max_body_bytes: setting('The largest request body, in bytes. A larger one is answered with 413.', Bytes(1 << 20)),
     max_upload_bytes: setting(
       'The largest request body of routes that take files and of chat, in bytes. A larger one is answered with 413.',
@@ -193,6 +203,8 @@ export const variables: Readonly<Record<string, string>> = {
   DATABASE_URL: 'database_url',
   OBJECT_STORE: 'object_store',
   OPERATOR_TOKEN: 'operator_token',
+  ALERT_WEBHOOK_URL: 'alert_webhook_url',
+  ALERT_WEBHOOK_SECRET: 'alert_webhook_secret',
   MAX_BODY_BYTES: 'max_body_bytes',
   MAX_UPLOAD_BYTES: 'max_upload_bytes',
   BODY_MEMORY_BYTES: 'body_memory_bytes',
@@ -289,6 +301,7 @@ const WORDS: Readonly<Record<string, string>> = {
   database_url: 'must be memory:, sqlite:FILE or postgres://…',
   contact: 'must be an http or https URL, or an e-mail address',
   operator_token: 'must have at least 16 characters, without spaces',
+  alert_webhook_url: 'must be an http or https URL',
   poll_keys: 'must be 32 to 128 hex digits, an even number of them',
 }
 

@@ -40,6 +40,8 @@ export type Config = Services & {
     | { readonly kind: 's3'; readonly url: string; readonly env: Environment }
   /** Grants access to `/metrics` and the operator's routes; without a token they return 404. */
   readonly operatorToken: string | undefined
+  /** Where alerts are posted, and what signs them. */
+  readonly alertWebhook: { readonly url: string; readonly secret: string | undefined } | undefined
   readonly maxBody: number
   readonly maxUpload: number
   /** Memory for request bodies until they are answered, in bytes. */
@@ -159,6 +161,8 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
     mistakes.push(
       `body_memory_bytes: must be at least six times max_upload_bytes (${6 * maxUpload}), got ${file.body_memory_bytes}`,
     )
+  if (file.alert_webhook_secret !== undefined && file.alert_webhook_url === undefined)
+    mistakes.push('alert_webhook_secret: has no effect without alert_webhook_url')
   const retention = resolveRetention(file.retention ?? {}, mistakes)
   const isDevnet = gateways.length === 0
   const host = file.host ?? '127.0.0.1'
@@ -195,6 +199,9 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       database: databaseOf(database),
       objects: objectsOf(objects, env),
       operatorToken: file.operator_token,
+      alertWebhook: file.alert_webhook_url
+        ? { url: file.alert_webhook_url, secret: file.alert_webhook_secret }
+        : undefined,
       maxBody: file.max_body_bytes ?? 1 << 20,
       maxUpload,
       bodyMemory: file.body_memory_bytes ?? 8 * maxUpload,

@@ -10,6 +10,7 @@ import { multiChain } from '../../adapters/chains/multi_chain.ts'
 import type { SolanaChain } from '../../adapters/chains/solana/mod.ts'
 import type { CheckResult } from '../../adapters/chains/results.ts'
 import type { Balance, Metrics } from '../metrics.ts'
+import type { LowAccount } from '../signals/conditions.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
 import type { EvmPaymentMethod, PaymentMethod, SolanaPaymentMethod } from '../config/payment_methods.ts'
 import { StartError } from '../start_error.ts'
@@ -30,6 +31,8 @@ type Chaining = Opening & {
   readonly workerId: string
   readonly leaseMs: number
   readonly meters?: Pick<Metrics, 'balances'> | undefined
+  /** Adds accounts that pay for settlements, read for alerts. */
+  readonly watchAccounts?: (read: () => readonly LowAccount[]) => void
 }
 
 /** How many times per lease a process renews it. */
@@ -60,6 +63,7 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
     // With a single process, its successor may take over the key at once.
     const chain = await chainOf(name, paymentMethod, chaining)
     chaining.undo.push(() => chain.close())
+    chaining.watchAccounts?.(() => lowAccountsOf(chain).map((account) => ({ gateway: name, ...account })))
     await openChain(name, chain, chaining)
     await leaseKey(name, chain, chaining)
     scheduleRefresh(name, chain, { ...chaining, tell: teller(name, chain, chaining) })
@@ -171,6 +175,16 @@ function balancesOf(chain: ServedChain): readonly Balance[] {
   )
 }
 
+function lowAccountsOf(chain: Pick<ServedChain, 'keys' | 'feePayers'>): readonly Omit<LowAccount, 'gateway'>[] {
+  const relayers = (chain.keys?.() ?? []).flatMap(({ address, kind, reason }) =>
+    kind === 'low' || kind === 'wrong' ? [{ address, reason }] : [],
+  )
+  const feePayers = (chain.feePayers?.() ?? []).flatMap(({ address, low }) =>
+    low === undefined ? [] : [{ address, reason: low }],
+  )
+  return [...relayers, ...feePayers]
+}
+
 /** Logs each change of which accounts run low, and of whether the gateway still sells. */
 export function teller(
   gateway: string,
@@ -180,11 +194,7 @@ export function teller(
   let known = new Set<string>()
   let wasClosed = false
   return () => {
-    const relayers = (chain.keys?.() ?? []).filter(({ kind }) => kind === 'low' || kind === 'wrong')
-    const feePayers = (chain.feePayers?.() ?? []).flatMap(({ address, low }) =>
-      low === undefined ? [] : [{ address, reason: low }],
-    )
-    const low = [...relayers, ...feePayers]
+    const low = lowAccountsOf(chain)
     for (const { address, reason } of low)
       if (!known.has(address)) log.alert('an account that pays for settlements is low', { gateway, address, reason })
     known = new Set(low.map(({ address }) => address))

@@ -33,6 +33,7 @@ import { isOwnPage } from '../cors.ts'
 import type { ServerLog } from '../log.ts'
 import { nodesOf } from '../config/rpc.ts'
 import type { Metrics } from '../metrics.ts'
+import type { LowAccount } from '../signals/conditions.ts'
 import { StartError } from '../start_error.ts'
 import { chains } from './chains.ts'
 import type { LocalSystem } from './devnet.ts'
@@ -49,6 +50,10 @@ export type Wired = {
   readonly objects: Objects
   readonly clock: Clock
   readonly workerId: string
+  /** Accounts that pay for settlements and run low. */
+  lowAccounts(): readonly LowAccount[]
+  /** Why the clock of this machine cannot be trusted. */
+  clockTrouble(): string | undefined
   readonly devnet: LocalSystem | undefined
   /** Present when an operator's token allows access to them. */
   readonly metrics: Metrics | undefined
@@ -125,6 +130,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     audio: config.audio.rows,
     declared: config.declared,
   })
+  const accounts: (() => readonly LowAccount[])[] = []
   const chainOf = chains({
     ...opening,
     isDevnet,
@@ -132,6 +138,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     workerId: storage.isShared ? workerId : 'process',
     leaseMs: config.leaseMs,
     meters,
+    watchAccounts: (read) => void accounts.push(read),
   })
   const allowlists = devnet
     ? {
@@ -189,7 +196,18 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
         calls: left.map(({ id }) => id),
       },
     )
-  return { gateways, storage, objects, clock, workerId, devnet, metrics: meters, drain }
+  return {
+    gateways,
+    storage,
+    objects,
+    clock,
+    workerId,
+    lowAccounts: () => accounts.flatMap((read) => read()),
+    clockTrouble: () => shared?.trouble(),
+    devnet,
+    metrics: meters,
+    drain,
+  }
 
   function background(work: Promise<unknown>): void {
     pending.add(work)

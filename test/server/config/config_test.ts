@@ -27,6 +27,7 @@ describe('defaults', () => {
       maxUpload: 33_554_432,
       bodyMemory: 268_435_456,
       inlineMs: undefined,
+      alertWebhook: undefined,
       drainGraceMs: 0,
       drainMs: 30_000,
       leaseMs: 30_000,
