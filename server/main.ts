@@ -1,6 +1,11 @@
-/** The entry point: reads the configuration, wires the gateways, listens, and drains on SIGTERM, SIGINT and SIGHUP. */
+/**
+ * The entry point: runs a command. `start` reads the configuration, wires the gateways, listens, and drains on SIGTERM,
+ * SIGINT and SIGHUP.
+ */
 import { dirname } from 'node:path'
-import { type Config, isLoopback, readConfig, realVendors } from './config/mod.ts'
+import { runProcess } from './cli/process.ts'
+import { type Config, isLoopback, parseConfig, readConfig, realVendors } from './config/mod.ts'
+import type { Environment } from './config/settings.ts'
 import { drainProcess } from './drain.ts'
 import { inFlight, listen } from './listen.ts'
 import { type ServerLog, serverLog } from './log.ts'
@@ -96,8 +101,8 @@ function watchAlerts(config: Config, wired: Wired, log: ServerLog): { stop(): Pr
 /** How long a process that stops tries to deliver its last alerts. */
 const ALERT_FLUSH_MS = 2_000
 
-async function main(): Promise<void> {
-  const read = readConfig(process.env)
+async function serve(env: Environment, { isDevnet } = { isDevnet: false }): Promise<void> {
+  const read = isDevnet ? parseConfig('', env) : readConfig(env)
   if (!read.ok)
     return exitWithError([
       'Farebox cannot start. The configuration has these errors:',
@@ -188,4 +193,4 @@ function greet({ url, wired }: Running, config: Config): void {
     console.log(`  note: listening on ${config.host}, so other machines can reach this devnet`)
 }
 
-if (import.meta.main) await main()
+if (import.meta.main) await runProcess(process.argv.slice(2), serve)

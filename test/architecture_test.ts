@@ -250,7 +250,7 @@ test('core has no clock, timer, randomness or network of its own', () => {
 test('a start reads no optional package: each is loaded when it is used', () => {
   const optional = Object.keys(manifest.optionalDependencies)
   const texts = new Map(sources.map(({ path, text }) => [path, text]))
-  const reached = new Set(['server/main.ts', 'server/cli/buy.ts', 'adapters/mod.ts', 'core/mod.ts'])
+  const reached = new Set(['server/main.ts', 'server/cli/buy.ts', 'server/cli/buy/wallet.ts', 'adapters/mod.ts', 'core/mod.ts'])
   const early: string[] = []
   for (const path of reached) {
     for (const [, target = ''] of (texts.get(path) ?? '').matchAll(

@@ -1,21 +1,21 @@
 /**
- * The buy command. Examples: `bun run buy -- images "a red fox in the snow"`,
- * `bun run buy -- video "a red fox runs through the snow"`, `bun run buy -- chat "Why is the sky blue?"`,
- * `bun run buy -- speech "Hello"`, `bun run buy -- music "calm piano"`.
- * Pays with the unmodified @x402/fetch client: with devnet's funded buyer, or with the key in FAREBOX_BUYER_KEY.
+ * `farebox buy`: pays with the unmodified @x402/fetch client, with devnet's funded buyer or with the key in
+ * FAREBOX_BUYER_KEY.
  */
-import { parseArgs } from 'node:util'
-import { buyMusic, buySpeech } from './buy_audio.ts'
-import { buyChat } from './buy_chat.ts'
-import { buyImages } from './buy_images.ts'
-import { buyVideo } from './buy_video.ts'
-import { BuyError, gatewayUrl } from './buy_wallet.ts'
+import { type Command, readOptions, UsageError } from './command.ts'
+import { buyMusic, buySpeech } from './buy/audio.ts'
+import { buyChat } from './buy/chat.ts'
+import { buyImages } from './buy/images.ts'
+import { buyVideo } from './buy/video.ts'
+import { gatewayUrl } from './buy/wallet.ts'
 
-const USAGE = `usage: bun run buy -- images "<prompt>" [--model ID] [--size WxH] [--n N] [--out FILE]
-       bun run buy -- video "<prompt>" [--model ID] [--seconds N] [--resolution R] [--image URL] [--out FILE]
-       bun run buy -- chat "<prompt>" [--model ID] [--system TEXT] [--max-tokens N]
-       bun run buy -- speech "<text>" [--model ID] [--voice NAME] [--format F] [--out FILE]
-       bun run buy -- music "<prompt>" [--model ID] [--seconds N] [--lyrics TEXT] [--out FILE]
+const HELP = `Buys one call from a gateway and pays for it, with the unmodified @x402/fetch client.
+
+Usage: farebox buy images "<prompt>" [--model ID] [--size WxH] [--n N] [--out FILE]
+       farebox buy video "<prompt>" [--model ID] [--seconds N] [--resolution R] [--image URL] [--out FILE]
+       farebox buy chat "<prompt>" [--model ID] [--system TEXT] [--max-tokens N]
+       farebox buy speech "<text>" [--model ID] [--voice NAME] [--format F] [--out FILE]
+       farebox buy music "<prompt>" [--model ID] [--seconds N] [--lyrics TEXT] [--out FILE]
 
 Options for every product:
   --url         URL of the gateway (default: FAREBOX_URL, or http://127.0.0.1:4020)
@@ -39,7 +39,12 @@ Options of some products:
   --max-tokens  maximum length of the answer in tokens; the price depends on it
 
 Environment:
-  FAREBOX_BUYER_KEY  private key of the wallet to pay from; not needed on devnet`
+  FAREBOX_BUYER_KEY  private key of the wallet to pay from; not needed on devnet
+
+Examples:
+  farebox buy chat "Why is the sky blue?"
+  farebox buy images "a red fox in the snow" --out fox.png
+  farebox buy chat "Hello" --url https://ai.example.com --max-price 0.05`
 
 const text = { type: 'string' } as const
 const options = {
@@ -70,14 +75,18 @@ const productOptions: Readonly<Record<string, readonly string[]>> = {
 }
 
 async function buy(args: readonly string[]): Promise<void> {
-  const { values, positionals } = parseArgs({ args: [...args], allowPositionals: true, options })
+  const { values, positionals } = readOptions(args, options)
   const [product = '', ...rest] = positionals
   const prompt = rest.join(' ').trim()
   const allowed = productOptions[product]
-  if (!allowed || prompt === '') throw new BuyError(USAGE)
+  if (!allowed)
+    throw new UsageError(
+      `the first argument is what to buy: ${Object.keys(productOptions).join(', ')}${product && `; not ${product}`}`,
+    )
+  if (prompt === '') throw new UsageError(`say what to make: farebox buy ${product} "..."`)
   for (const [other, names] of Object.entries(productOptions)) {
     const misplaced = names.find((name) => Object.hasOwn(values, name) && !allowed.includes(name))
-    if (misplaced) throw new BuyError(`--${misplaced} is an option of ${other}, not of ${product}\n\n${USAGE}`)
+    if (misplaced) throw new UsageError(`--${misplaced} is an option of ${other}, not of ${product}`)
   }
   const url = (values.url ?? process.env.FAREBOX_URL ?? 'http://127.0.0.1:4020').replace(/\/$/, '')
   const maxPrice = dollars('--max-price', values['max-price'])
@@ -108,18 +117,21 @@ async function buy(args: readonly string[]): Promise<void> {
 function wholeNumber(option: string, value: string | undefined): number | undefined {
   if (value === undefined) return undefined
   if (/^\d{1,9}$/.test(value)) return Number(value)
-  throw new BuyError(`${option} takes a whole number, not ${JSON.stringify(value)}\n\n${USAGE}`)
+  throw new UsageError(`${option} takes a whole number, not ${JSON.stringify(value)}`)
 }
 
 function dollars(option: string, value: string | undefined): number | undefined {
   if (value === undefined) return undefined
   if (/^\d{1,9}(\.\d{1,6})?$/.test(value)) return Number(value)
-  throw new BuyError(`${option} takes an amount in USDC such as 2.50, not ${JSON.stringify(value)}\n\n${USAGE}`)
+  throw new UsageError(`${option} takes an amount in USDC such as 2.50, not ${JSON.stringify(value)}`)
 }
 
-try {
-  await buy(process.argv.slice(2))
-} catch (error) {
-  console.error((error as Error).message)
-  process.exitCode = 1
+export const command: Command = {
+  name: 'buy',
+  summary: 'buy one call from a gateway: chat, images, video, speech, music',
+  help: HELP,
+  async run(args) {
+    await buy(args)
+    return 0
+  },
 }

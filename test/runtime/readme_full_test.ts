@@ -87,7 +87,7 @@ test('the greeting in the README is the one that is printed', () => {
 test('the answer that the README buys is the one that is sold; an ellipsis stands for what it leaves out', async () => {
   const [command = '', expected = ''] = blocks(readme, '## Buy something', '')
   const [, words = ''] = /run buy -- chat "(.*)"/.exec(command) ?? []
-  const child = Bun.spawn([process.execPath, 'server/cli/buy.ts', 'chat', words, '--url', running.url], {
+  const child = Bun.spawn([process.execPath, 'server/main.ts', 'buy', 'chat', words, '--url', running.url], {
     cwd: ROOT,
     env: { PATH: process.env.PATH ?? '' },
     stdout: 'pipe',

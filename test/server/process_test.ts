@@ -7,14 +7,27 @@ import { join } from 'node:path'
 import { encodePayment, payerAt, pngSize } from './clients/payer.ts'
 import { aliveIn, gatewayProcesses, imageHost, nodesIn } from './gateway_process.ts'
 
-const BUY = join(import.meta.dirname, '../../server/cli/buy.ts')
+const MAIN = join(import.meta.dirname, '../../server/main.ts')
 const HOSTED = { model: 'vendor-a/image-1', prompt: 'mountains' }
 const processes = gatewayProcesses()
 
 async function buy(dir: string, url: string, gateway: string): Promise<{ out: string; size: string }> {
   const model = ['--model', 'vendor-d/image-cv4', '--size', '512x512']
   const child = Bun.spawn(
-    [process.execPath, BUY, 'images', 'a lighthouse', ...model, '--url', url, '--out', 'a.png', '--gateway', gateway],
+    [
+      process.execPath,
+      MAIN,
+      'buy',
+      'images',
+      'a lighthouse',
+      ...model,
+      '--url',
+      url,
+      '--out',
+      'a.png',
+      '--gateway',
+      gateway,
+    ],
     { cwd: dir, env: { PATH: process.env.PATH ?? '' }, stdout: 'pipe', stderr: 'pipe' },
   )
   const [code, out, err] = await Promise.all([child.exited, child.stdout.text(), child.stderr.text()])

@@ -7,7 +7,7 @@ import { parseConfig } from '../../../server/config/mod.ts'
 import { type Running, start } from '../../../server/main.ts'
 import { type Payer, payerAt, pngSize } from '../clients/payer.ts'
 
-const BUY = join(import.meta.dir, '../../../server/cli/buy.ts')
+const MAIN = join(import.meta.dir, '../../../server/main.ts')
 const scratch = mkdtempSync(join(tmpdir(), 'farebox-buy-'))
 const log = {
   info: () => {},
@@ -68,7 +68,7 @@ async function buy(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<{ code: number; out: string; err: string }> {
-  const child = Bun.spawn([process.execPath, BUY, ...args], {
+  const child = Bun.spawn([process.execPath, MAIN, 'buy', ...args], {
     cwd: scratch,
     env: { PATH: process.env.PATH ?? '', ...env },
     stdout: 'pipe',
@@ -382,7 +382,13 @@ test.each([
 })
 
 test.each([
-  ['no product', [], 'usage: bun run buy -- images "<prompt>"'],
+  ['no product', [], 'the first argument is what to buy: images, video, chat, speech, music'],
+  [
+    'another product',
+    ['poems', 'a fox'],
+    'the first argument is what to buy: images, video, chat, speech, music; not poems',
+  ],
+  ['no prompt', ['chat'], 'say what to make: farebox buy chat "..."'],
   ['a count that is none', ['images', 'a fox', '--n', 'two'], '--n takes a whole number, not "two"'],
   ['an option of the other product', ['chat', 'hello', '--size', '1x1'], '--size is an option of images, not of '],
   ['an option that video knows not', ['video', 'a fox', '--size', '1x1'], '--size is an option of images, not of '],
@@ -420,14 +426,19 @@ test.each([
     ['images', 'a fox', '--model', 'vendor-z/none'],
     '400 Invalid model: Unknown model: vendor-z/none.',
   ],
-])('buy with %s says so, exits with 1 and pays nothing', async (_, args, message) => {
-  const before = await payer.balance()
-  const { code, out, err } = await buy(args, { FAREBOX_URL: running.url })
-  expect({ code, out }).toEqual({ code: 1, out: '' })
-  expect(err).toContain(message)
-  expect(err).not.toContain('    at ')
-  expect(await payer.balance()).toBe(before)
-})
+])(
+  'buy with %s says so, exits with 1, or with 2 when the command line is wrong, and pays nothing',
+  async (_, args, message) => {
+    const before = await payer.balance()
+    const { code, out, err } = await buy(args, { FAREBOX_URL: running.url })
+    const isUsage = /^(--|the first argument|say what)/.test(message)
+    expect({ code, out }).toEqual({ code: isUsage ? 2 : 1, out: '' })
+    expect(err.endsWith('\nRun farebox buy --help for its options and examples.\n')).toBe(isUsage)
+    expect(err).toContain(message)
+    expect(err).not.toContain('    at ')
+    expect(await payer.balance()).toBe(before)
+  },
+)
 
 test('buy without a gateway says how to start one', async () => {
   const { code, err } = await buy(['images', 'a fox', '--url', 'http://127.0.0.1:1'])

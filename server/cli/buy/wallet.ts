@@ -2,12 +2,13 @@
  * The quote, the paying wallet and its balance, for every product. Signing libraries are loaded only when there is
  * something to sign.
  */
-import { optional } from '../../core/lib/optional.ts'
+import { CommandError } from '../command.ts'
+import { optional } from '../../../core/lib/optional.ts'
 import type { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import type { Hex } from 'viem'
 
 /** An error whose message is printed to the user as it is, without a stack. */
-export class BuyError extends Error {}
+export class BuyError extends CommandError {}
 
 const PAYMENT_HEADER = 'payment-signature'
 
@@ -63,7 +64,7 @@ export type PaymentClient = {
   printBalance(): Promise<void>
 }
 
-const BUY_COMMAND = 'the buy command'
+const BUY_COMMAND = 'farebox buy'
 
 /** The highest price, in US dollars, that is signed without --max-price. Test money has no limit. */
 const DEFAULT_MAX_PRICE = 1

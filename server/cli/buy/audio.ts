@@ -1,13 +1,6 @@
 /** Buys speech or a piece of music, and saves it. */
-import { checkOutput, collectJob, download } from './buy_job.ts'
-import {
-  createPaymentClient,
-  errorFrom,
-  fetchGateway,
-  postJson,
-  type PurchaseOptions,
-  readQuote,
-} from './buy_wallet.ts'
+import { checkOutput, collectJob, download } from './job.ts'
+import { createPaymentClient, errorFrom, fetchGateway, postJson, type PurchaseOptions, readQuote } from './wallet.ts'
 
 type AudioOptions = PurchaseOptions & { readonly out: string | undefined }
 type SpeechOptions = AudioOptions & { readonly voice: string | undefined; readonly format: string | undefined }

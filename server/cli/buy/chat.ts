@@ -7,7 +7,7 @@ import {
   postJson,
   type PurchaseOptions,
   readQuote,
-} from './buy_wallet.ts'
+} from './wallet.ts'
 
 /** Billing modes of chat models. The model list has image and video models too. */
 const CHAT_MODES: readonly string[] = ['paid', 'flat', 'free']

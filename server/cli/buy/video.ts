@@ -1,6 +1,6 @@
 /** Buys a video: submits the job, prints its progress, and saves the file once it is paid for. */
-import { checkOutput, collectJob, download } from './buy_job.ts'
-import { BuyError, createPaymentClient, fetchGateway, postJson, type PurchaseOptions, readQuote } from './buy_wallet.ts'
+import { checkOutput, collectJob, download } from './job.ts'
+import { BuyError, createPaymentClient, fetchGateway, postJson, type PurchaseOptions, readQuote } from './wallet.ts'
 
 const DEFAULT_MODEL = 'vendor-c/video-1'
 

@@ -1,5 +1,5 @@
 /** Buys images: polls the job if the gateway starts one, and saves the images. */
-import { checkOutput, download, type Payment } from './buy_job.ts'
+import { checkOutput, download, type Payment } from './job.ts'
 import {
   createPaymentClient,
   errorFrom,
@@ -8,7 +8,7 @@ import {
   postJson,
   type PurchaseOptions,
   readQuote,
-} from './buy_wallet.ts'
+} from './wallet.ts'
 
 const POLL_MS = 2_000
 /** An authorization is valid for 600 seconds (contract 5.29); after that the job can no longer be paid for. */
