@@ -1,26 +1,43 @@
 /** One migration. `name` identifies it in the table of migrations; `sql` may be several statements. */
-export type Migration = { readonly name: string; readonly sql: string }
+export type Migration = {
+  readonly name: string
+  readonly sql: string
+  /**
+   * Whether a Farebox that does not know this step may go on using the database: the step only adds what older ones
+   * ignore. Otherwise they refuse it, also while they run (decision 121).
+   */
+  readonly suitsOlder?: true
+  /**
+   * The index that the step builds while others write. `sql` is then one CREATE INDEX CONCURRENTLY, which runs outside
+   * a transaction.
+   */
+  readonly index?: string
+}
+
+/** A step that a database has taken. `minReader` is how many steps a Farebox must know to use the database after it. */
+export type TakenStep = { readonly name: string; readonly minReader: number }
+
+/** What to record with the step that follows `taken`. */
+export function minReaderOf(step: Migration, taken: readonly TakenStep[]): number {
+  return step.suitsOlder ? (taken.at(-1)?.minReader ?? 1) : taken.length + 1
+}
 
 /**
- * Throws when a database has taken steps that this binary does not know: an older binary must not write into a newer
- * schema. `database` is a name that the operator recognizes and that holds no secret.
+ * Throws when a database has taken a step that this binary neither knows nor suits: an older binary must not write into
+ * a schema that it cannot read. `database` is a name that the operator recognizes and that holds no secret.
  */
-export function refuseUnknownSteps(
-  database: string,
-  taken: readonly { name: string }[],
-  wanted: readonly Migration[],
-): void {
-  if (taken.length > wanted.length) {
-    throw new Error(
-      `${database} was written by a newer Farebox: it has ${taken.length} migrations, this version knows ${wanted.length}. ` +
-        'Start the newer version, or restore a backup made before the upgrade.',
-    )
-  }
-  for (const [at, { name }] of taken.entries()) {
+export function checkSteps(database: string, taken: readonly TakenStep[], wanted: readonly Migration[]): void {
+  for (const [at, { name }] of taken.slice(0, wanted.length).entries()) {
     if (name === wanted[at]?.name) continue
     throw new Error(
       `${database} is not a database of this Farebox: its migration ${at + 1} is "${name}", expected "${wanted[at]?.name}". ` +
         'Set DATABASE_URL to an empty database or to one of this version.',
     )
   }
+  const isReadable = taken.every(({ minReader }) => minReader <= wanted.length)
+  if (isReadable) return
+  throw new Error(
+    `${database} was written by a newer Farebox: it has ${taken.length} migrations, this version knows ${wanted.length}. ` +
+      'Start the newer version, or restore a backup made before the upgrade.',
+  )
 }

@@ -6,6 +6,7 @@ import { s3FromUrl, s3Objects } from '../../adapters/objects/s3/mod.ts'
 import { DatabaseError } from '../../adapters/storage/database_error.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { holdAlone, sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
+import type { PostgresStorage } from '../../adapters/storage/postgres/mod.ts'
 import { type SharedClock, sharedClock } from '../../adapters/shared_clock.ts'
 import { textDigest } from '../../adapters/token_counter.ts'
 import { SUBMIT_TIMEOUT_MS } from '../../adapters/providers/lib/video_provider.ts'
@@ -95,7 +96,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     : undefined
   const storage = await orRefuse('DATABASE_URL', () => openStorage(config))
   undo.push(() => storage.close())
-  const { now: askTime } = storage
+  const { now: askTime, refusal } = storage
   const shared =
     askTime && (await orRefuse('DATABASE_URL', () => databaseClock(askTime, { log, undo, leaseMs: config.leaseMs })))
   const clock = shared ?? systemClock
@@ -153,7 +154,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
       gateways.push({ gateway: retiredGateway(row.name), config: row })
       continue
     }
-    const chain = shared ? timely(await chainOf(row), shared) : await chainOf(row)
+    const chain = shared ? timely(await chainOf(row), { trouble: shared.trouble, refusal }) : await chainOf(row)
     const offered = affordable(vendors, row, { isDevnet })
     if (vendors.phone && !offered.phone)
       log.info('phone calls and numbers are not sold for test money: this gateway answers 503 to them', {
@@ -312,20 +313,27 @@ async function databaseClock(
   return clock
 }
 
-/** The same chain, which sells nothing while the clock cannot be trusted. Earlier sales are settled all the same. */
-export function timely(chain: Chain, clock: Pick<SharedClock, 'trouble'>): Chain {
+type Trouble = Pick<SharedClock, 'trouble'> & { readonly refusal?: (() => string | undefined) | undefined }
+
+/**
+ * The same chain, which sells nothing while the clock cannot be trusted, or once the database is of a version that this
+ * one cannot use. Earlier sales are settled all the same where they can be.
+ */
+export function timely(chain: Chain, { trouble, refusal = () => undefined }: Trouble): Chain {
   return {
     ...chain,
-    terms: (now) => (clock.trouble() === undefined ? chain.terms(now) : []),
+    terms: (now) => (trouble() === undefined && refusal() === undefined ? chain.terms(now) : []),
     closed(now) {
-      const reason = clock.trouble()
+      const newer = refusal()
+      if (newer !== undefined) return { code: 'newer_schema', reason: newer }
+      const reason = trouble()
       return reason === undefined ? chain.closed?.(now) : { code: 'clock', reason }
     },
   }
 }
 
 /** A remote database must answer before anything is sold. */
-async function openStorage({ database }: Config): Promise<Storage> {
+async function openStorage({ database }: Config): Promise<Storage & Partial<Pick<PostgresStorage, 'refusal'>>> {
   if (database.kind === 'memory') return memoryStorage()
   if (database.kind === 'sqlite') return sqliteStorage(database.path)
   const { postgresStorage } = await import('../../adapters/storage/postgres/mod.ts')

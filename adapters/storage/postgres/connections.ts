@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import { Pool, type PoolClient, type QueryResult } from 'pg'
 import { DatabaseError, sanitized } from '../database_error.ts'
-import { migrate } from './migrations.ts'
+import { migrate, migrations, readingProblem } from './migrations.ts'
+import type { Migration as SchemaMigration } from '../migration.ts'
 import type { Statement, Values } from './statement.ts'
 
 export type Limits = {
@@ -14,6 +15,8 @@ export type Limits = {
   readonly timeoutMs?: number
   /** How long a verb retries while the database is unreachable, in milliseconds. Default 1,500. */
   readonly waitMs?: number
+  /** The migrations that this process knows. By default those of this version. */
+  readonly schema?: readonly SchemaMigration[]
 }
 
 /**
@@ -40,7 +43,10 @@ const PAUSE_MS = 50
  * Connections to one Postgres, migrated before first use. What surely wrote nothing (no connection, one lost before
  * COMMIT was sent, a transaction that the server rolled back) is retried. Everything else rejects with a DatabaseError.
  */
-export function connections(url: string, { connections: max = 10, timeoutMs = 5_000, waitMs = 1_500 }: Limits) {
+export function connections(
+  url: string,
+  { connections: max = 10, timeoutMs = 5_000, waitMs = 1_500, schema = migrations }: Limits,
+) {
   const pool = new Pool({
     connectionString: url,
     max,
@@ -59,9 +65,12 @@ export function connections(url: string, { connections: max = 10, timeoutMs = 5_
   const inTurn = turns(3 * timeoutMs)
   let migrated: Promise<void> | undefined
   let isClosed = false
+  /** Why nothing is read or written any more: a newer version has changed the schema since the start. */
+  let refusal: string | undefined
 
   function ready(): Promise<void> {
-    migrated ??= use((client) => migrate(client)).catch((error: unknown) => {
+    if (refusal !== undefined) return Promise.reject(new DatabaseError('failed', '', refusal))
+    migrated ??= use((client) => migrate(client, schema)).catch((error: unknown) => {
       migrated = undefined
       throw error
     })
@@ -91,7 +100,27 @@ export function connections(url: string, { connections: max = 10, timeoutMs = 5_
 
   async function read<Answer>(query: (send: Send) => Promise<Answer>): Promise<Answer> {
     await ready()
-    return await use((client) => query(sender(client)))
+    return await use((client) => query(sender(client)).catch(orNewer(client)))
+  }
+
+  /** Throws when the schema takes a newer Farebox than this one. Noticed within the transaction that would write. */
+  function refuseNewer(minReader: number): void {
+    const problem = readingProblem(minReader, schema)
+    if (problem === undefined) return
+    refusal = problem
+    throw new DatabaseError('failed', '', problem)
+  }
+
+  /** An error that a newer schema may explain. The connection is closed afterwards, so it may be used once more. */
+  function orNewer(client: PoolClient): (error: unknown) => Promise<never> {
+    return async (error) => {
+      const isOfSchema = error instanceof DatabaseError && error.code.startsWith('42')
+      if (!isOfSchema) throw error
+      await client.query('ROLLBACK').catch(() => undefined)
+      const found = await client.query<{ reader: string }>(MIN_READER).catch(() => undefined)
+      refuseNewer(Number(found?.rows[0]?.reader ?? 0))
+      throw error
+    }
   }
 
   async function write<Seen, Answer>({
@@ -102,7 +131,8 @@ export function connections(url: string, { connections: max = 10, timeoutMs = 5_
     await ready()
     return await use(async (client) => {
       const send = sender(client)
-      const [, seen] = await together([runText(client, beginText(locks)), readRows(send)])
+      const [begun, seen] = await together([runText(client, beginText(locks)), readRows(send)]).catch(orNewer(client))
+      refuseNewer(minReaderOf(begun))
       const acting = writeRows(seen, send)
       const [answer, { command }] = await together([acting, runText(client, 'COMMIT')]).catch(commitInDoubt)
       if (command !== 'COMMIT') throw new DatabaseError('failed', '', 'the database did not commit')
@@ -127,6 +157,15 @@ export function connections(url: string, { connections: max = 10, timeoutMs = 5_
     read: <Answer>(query: (send: Send) => Promise<Answer>) => tracked(() => withRetries(waitMs, () => read(query))),
     write: <Seen, Answer>(step: Migration<Seen, Answer>) =>
       tracked(() => inTurn(step.turn, () => withRetries(waitMs, () => write(step)))),
+    /** Rejects when the schema takes a newer Farebox than this one. */
+    checkSchema: () =>
+      tracked(async () => {
+        await ready()
+        const { rows } = await use((client) => runText(client, MIN_READER))
+        refuseNewer(Number((rows[0] as { reader: string } | undefined)?.reader ?? 0))
+      }),
+    /** Why nothing is read or written any more; undefined while all is well. */
+    refusal: () => refusal,
     /** Resolves when everything asked before has been answered and the connections are closed. */
     async close(): Promise<void> {
       if (isClosed) return
@@ -174,12 +213,22 @@ function handled<Answer>(answer: Promise<Answer>): Promise<Answer> {
 }
 
 /**
- * BEGIN and the locks. Locks are a statement of their own: a statement that waited for them would not see what was
+ * BEGIN, the locks, and what the schema takes. Locks are a statement of their own: a statement that waited for them would not see what was
  * committed meanwhile.
  */
 function beginText(locks: readonly string[]): string {
   const taken = locks.map((name) => `pg_advisory_xact_lock(${digest(name)})`)
-  return `BEGIN ISOLATION LEVEL READ COMMITTED${taken.length > 0 ? `; SELECT ${taken.join(', ')}` : ''}`
+  const locked = taken.length > 0 ? `; SELECT ${taken.join(', ')}` : ''
+  return `BEGIN ISOLATION LEVEL READ COMMITTED${locked}; ${MIN_READER}`
+}
+
+/** How many migrations a process must know to use the database. */
+const MIN_READER = 'SELECT max(min_reader) AS reader FROM migrations'
+
+/** Of the answers to BEGIN and the locks. */
+function minReaderOf(begun: QueryResult): number {
+  const answers = begun as unknown as readonly QueryResult<{ reader: string }>[]
+  return Number(answers.at(-1)?.rows[0]?.reader ?? 0)
 }
 
 /** The first 64 bits of a name's SHA-256, as a signed integer. */

@@ -1,6 +1,6 @@
 import type { ClientBase } from 'pg'
-import { sanitized } from '../database_error.ts'
-import { type Migration, refuseUnknownSteps } from '../migration.ts'
+import { DatabaseError, sanitized } from '../database_error.ts'
+import { checkSteps, type Migration, minReaderOf, type TakenStep } from '../migration.ts'
 
 /**
  * The migrations, in order. A released step is never edited; a later step follows it. schema.ts describes the result of
@@ -81,10 +81,12 @@ export const migrations: readonly Migration[] = [
   },
   {
     name: 'ledger retention',
+    suitsOlder: true,
     sql: 'CREATE INDEX calls_emptied ON calls (settled_at, id) WHERE emptied;',
   },
   {
     name: 'payments looked up',
+    suitsOlder: true,
     sql: `
       ALTER TABLE calls
         ADD COLUMN quoted_at bigint,
@@ -108,42 +110,130 @@ export const LOCK = '28817591579602808'
 
 /** Milliseconds a migration may take. The statement timeout of requests does not apply to it. */
 const MAX_MS = 3_600_000
+/**
+ * How long a statement that locks a table waits for it, in milliseconds: while it waits, everybody else who wants the
+ * table waits behind it. Then it steps back and tries again.
+ */
+const LOCK_MS = 2_000
+const PAUSE_MS = 50
+/** Ten minutes: whoever keeps a table locked for longer is somebody for the operator to look at. */
+const MAX_TRIES = 300
+
+const TABLE =
+  'CREATE TABLE migrations (step bigint PRIMARY KEY, name text NOT NULL, min_reader bigint NOT NULL DEFAULT 1)'
+
+/** Sends one statement of a migration. Rejects with a DatabaseError. */
+type Ask = (text: string, values?: unknown[]) => Promise<Record<string, unknown>[]>
 
 /**
- * Applies the steps of `wanted` that the database lacks, one transaction per step. Of replicas that start together, one
- * applies a step and the others wait. Throws, and changes nothing, when the database has taken steps that this binary
- * does not know.
+ * Applies the steps of `wanted` that the database lacks, one transaction per step, while others use the database. Of
+ * replicas that start together, one applies the steps and the others wait. Throws, and changes nothing, when the
+ * database has taken steps that this binary neither knows nor suits.
  */
 export async function migrate(client: ClientBase, wanted: readonly Migration[] = migrations): Promise<void> {
-  while (await next(client, wanted));
-}
-
-async function next(client: ClientBase, wanted: readonly Migration[]): Promise<boolean> {
-  const ask = async (text: string, values: unknown[] = []): Promise<Record<string, unknown>[]> => {
+  const ask: Ask = async (text, values = []) => {
     const query = { text, values, query_timeout: MAX_MS }
     const { rows } = await client.query<Record<string, unknown>>(query).catch(fail)
     return rows
   }
-  await ask(`BEGIN; SET LOCAL statement_timeout = ${MAX_MS}`)
+  if (await isDone(ask, wanted)) return
+  const [usual] = await ask("SELECT current_setting('statement_timeout') AS ms")
+  await ask(`SET statement_timeout = ${MAX_MS}`)
   try {
-    // The steps that other replicas have taken are known only while the lock is held.
-    await ask(`SELECT pg_advisory_xact_lock(${LOCK})`)
-    // Checked first: a role without CREATE can start once the table exists.
-    const [table] = await ask("SELECT to_regclass('migrations') AS at")
-    if (!table?.at) await ask('CREATE TABLE migrations (step bigint PRIMARY KEY, name text NOT NULL)')
-    const taken = (await ask('SELECT name FROM migrations ORDER BY step')) as { name: string }[]
-    refuseUnknownSteps('The Postgres database', taken, wanted)
-    const step = wanted[taken.length]
-    if (step) {
-      await ask(step.sql)
-      await ask('INSERT INTO migrations (step, name) VALUES ($1, $2)', [taken.length + 1, step.name])
+    // Held by the session and asked for without waiting: an index that is built while others write waits for every
+    // older snapshot, and a replica that waited for a lock would have one.
+    while (!(await ask(`SELECT pg_try_advisory_lock(${LOCK}) AS mine`))[0]?.mine) await pause()
+    try {
+      while (!(await isDone(ask, wanted))) await next(ask, wanted)
+    } finally {
+      await ask(`SELECT pg_advisory_unlock(${LOCK})`)
     }
-    await ask('COMMIT')
-    return step !== undefined
-  } catch (error) {
-    await ask('ROLLBACK').catch(() => undefined)
-    throw error
+  } finally {
+    await ask("SELECT set_config('statement_timeout', $1, false)", [usual?.ms])
   }
+}
+
+/** Whether a database that this binary can use has every step that it wants. */
+async function isDone(ask: Ask, wanted: readonly Migration[]): Promise<boolean> {
+  const taken = await readSteps(ask)
+  checkSteps(DATABASE, taken, wanted)
+  return taken.length >= wanted.length
+}
+
+const DATABASE = 'The Postgres database'
+
+/** Why a process that knows `schema` must not use a database of this `minReader`; undefined when it may. */
+export function readingProblem(minReader: number, schema: readonly Migration[]): string | undefined {
+  if (minReader <= schema.length) return undefined
+  return `${DATABASE} was upgraded by a newer Farebox, and this version cannot use it any more: update this replica.`
+}
+
+async function readSteps(ask: Ask): Promise<readonly TakenStep[]> {
+  // Checked first: a role without CREATE can start once the table exists.
+  const [found] = await ask(`SELECT to_regclass('migrations') AS at, EXISTS (
+    SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('migrations') AND attname = 'min_reader') AS known`)
+  if (!found?.at) return []
+  const minReader = found.known ? 'min_reader::int' : '1'
+  return (await ask(`SELECT name, ${minReader} AS "minReader" FROM migrations ORDER BY step`)) as TakenStep[]
+}
+
+/** Takes one step; the lock is held. */
+async function next(ask: Ask, wanted: readonly Migration[]): Promise<void> {
+  const taken = await readSteps(ask)
+  const step = wanted[taken.length]
+  if (!step) return
+  const record = () =>
+    ask('INSERT INTO migrations (step, name, min_reader) VALUES ($1, $2, $3)', [
+      taken.length + 1,
+      step.name,
+      minReaderOf(step, taken),
+    ])
+  if (step.index !== undefined) {
+    await buildIndex(ask, step.index, step.sql)
+    await record()
+    return
+  }
+  await untilUnlocked(async () => {
+    await ask(`BEGIN; SET LOCAL lock_timeout = ${LOCK_MS}`)
+    try {
+      const [table] = await ask("SELECT to_regclass('migrations') AS at")
+      if (!table?.at) await ask(TABLE)
+      // The first version of the table had no such column.
+      if (table?.at) await ask('ALTER TABLE migrations ADD COLUMN IF NOT EXISTS min_reader bigint NOT NULL DEFAULT 1')
+      await ask(step.sql)
+      await record()
+      await ask('COMMIT')
+    } catch (error) {
+      await ask('ROLLBACK').catch(() => undefined)
+      throw error
+    }
+  })
+}
+
+/** Builds an index while others write. One that an interrupted attempt has left is not valid, and is dropped. */
+async function buildIndex(ask: Ask, index: string, sql: string): Promise<void> {
+  const [found] = await ask('SELECT indisvalid AS valid FROM pg_index WHERE indexrelid = to_regclass($1)', [index])
+  if (found?.valid) return
+  if (found) await ask(`DROP INDEX CONCURRENTLY ${index}`)
+  await ask(sql)
+}
+
+async function untilUnlocked(step: () => Promise<void>): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await step()
+    } catch (error) {
+      const isLocked = error instanceof DatabaseError && error.code === LOCK_NOT_AVAILABLE
+      if (!isLocked || tries === MAX_TRIES) throw error
+      await pause()
+    }
+  }
+}
+
+const LOCK_NOT_AVAILABLE = '55P03'
+
+function pause(): Promise<void> {
+  return new Promise((turn) => setTimeout(turn, PAUSE_MS))
 }
 
 function fail(error: unknown): never {

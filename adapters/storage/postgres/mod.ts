@@ -39,6 +39,11 @@ type PruneCursor = { readonly expiresAt: number; readonly id: string }
 export type PostgresStorage = Storage & {
   /** Connects and migrates. Rejects, with a message for the operator, where every verb would fail. */
   ready(): Promise<void>
+  /**
+   * Why this process can use the database no longer, since a newer version has upgraded it; undefined while it can.
+   * Every verb rejects then.
+   */
+  refusal(): string | undefined
 }
 
 /**
@@ -48,7 +53,7 @@ export type PostgresStorage = Storage & {
  * its bindings change.
  */
 export function postgresStorage(url: string, options: Limits = {}): PostgresStorage {
-  const { ready, read, write, close } = connections(url, options)
+  const { ready, read, write, checkSchema, refusal, close } = connections(url, options)
 
   return {
     ...databases.postgres,
@@ -78,7 +83,14 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       })
     },
 
-    now: () => read(async (send) => present((await send(ask.now, {}))[0], 'its time').now),
+    refusal,
+
+    async now() {
+      const asked = read(async (send) => present((await send(ask.now, {}))[0], 'its time').now)
+      // Asked for several times per lease, so a replica that cannot go on notices without a buyer.
+      const [now] = await Promise.all([asked, checkSchema()])
+      return now
+    },
 
     getCall: (id) => read((send) => send(ask.call, { id }).then(first)),
 

@@ -167,4 +167,5 @@ export const rateWindows = pgTable(
 export const migrations = pgTable('migrations', {
   step: integer().primaryKey(),
   name: text().notNull(),
+  minReader: integer('min_reader').notNull(),
 })

@@ -1,4 +1,4 @@
-import { type Migration, refuseUnknownSteps } from '../migration.ts'
+import { checkSteps, type Migration, minReaderOf, type TakenStep } from '../migration.ts'
 import type { SqliteDriver } from './driver.ts'
 
 /**
@@ -80,10 +80,12 @@ export const migrations: readonly Migration[] = [
   },
   {
     name: 'ledger retention',
+    suitsOlder: true,
     sql: 'CREATE INDEX calls_emptied ON calls (settled_at, id) WHERE emptied = 1;',
   },
   {
     name: 'payments looked up',
+    suitsOlder: true,
     sql: `
       ALTER TABLE calls ADD COLUMN quoted_at INTEGER;
       ALTER TABLE calls ADD COLUMN verified_at INTEGER;
@@ -101,23 +103,49 @@ export const migrations: readonly Migration[] = [
   },
 ]
 
+/** Called before the first step that changes a database which has taken some before; throws to prevent it. */
+export type BeforeUpgrade = (taken: number) => void
+
 /**
  * Applies the steps of `wanted` that the database lacks, one transaction per step. Throws, and changes nothing, when
- * the database has taken steps that this binary does not know: an older binary must not write into a newer schema.
+ * the database has taken steps that this binary neither knows nor suits.
  */
-export function migrate(database: SqliteDriver, wanted: readonly Migration[] = migrations): void {
-  database.exec('CREATE TABLE IF NOT EXISTS migrations (step INTEGER PRIMARY KEY NOT NULL, name TEXT NOT NULL)')
-  const readTaken = database.prepare('SELECT name FROM migrations ORDER BY step')
-  const record = database.prepare('INSERT INTO migrations (step, name) VALUES (?, ?)')
+export function migrate(
+  database: SqliteDriver,
+  wanted: readonly Migration[] = migrations,
+  beforeUpgrade: BeforeUpgrade = () => {},
+): void {
+  const before = readSteps(database) ?? []
+  checkSteps(database.filename, before, wanted)
+  if (before.length > 0 && before.length < wanted.length) beforeUpgrade(before.length)
+  database.exec(
+    'CREATE TABLE IF NOT EXISTS migrations (step INTEGER PRIMARY KEY NOT NULL, name TEXT NOT NULL, min_reader INTEGER NOT NULL DEFAULT 1)',
+  )
+  if (!hasMinReader(database)) database.exec('ALTER TABLE migrations ADD COLUMN min_reader INTEGER NOT NULL DEFAULT 1')
+  const record = database.prepare('INSERT INTO migrations (step, name, min_reader) VALUES (?, ?, ?)')
   // Another process may be migrating as well: the steps taken are known only inside the write transaction.
   const next = (): boolean => {
-    const taken = readTaken.values().map(([name]) => ({ name: String(name) }))
-    refuseUnknownSteps(database.filename, taken, wanted)
+    const taken = readSteps(database) ?? []
+    checkSteps(database.filename, taken, wanted)
     const step = wanted[taken.length]
     if (!step) return false
     database.exec(step.sql)
-    record.run(taken.length + 1, step.name)
+    record.run(taken.length + 1, step.name, minReaderOf(step, taken))
     return true
   }
   while (database.transaction(next));
+}
+
+/** The steps that the database has taken, in order; undefined where it has no table of them. */
+export function readSteps(database: SqliteDriver): readonly TakenStep[] | undefined {
+  const table = database.prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migrations'")
+  if (table.values().length === 0) return undefined
+  const minReader = hasMinReader(database) ? 'min_reader' : '1'
+  const rows = database.prepare(`SELECT name, ${minReader} FROM migrations ORDER BY step`).values()
+  return rows.map(([name, reader]) => ({ name: String(name), minReader: Number(reader) }))
+}
+
+/** The first version of the table had no such column. */
+function hasMinReader(database: SqliteDriver): boolean {
+  return database.prepare("SELECT 1 FROM pragma_table_info('migrations') WHERE name = 'min_reader'").values().length > 0
 }

@@ -1,5 +1,4 @@
-import { closeSync, mkdirSync, openSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { existsSync } from 'node:fs'
 import { BALANCE_LAG_MS, type ExposedCall, SETTLED_LOOKBACK_MS } from '../../../core/payment/exposure.ts'
 import {
   type ClaimAnswer,
@@ -26,9 +25,11 @@ import { type Call, type Cap, type Claim, type NewCall, type Opened, type Storag
 import { summed } from '../../../core/payment/spend_report.ts'
 import { copied } from '../copied.ts'
 import { databases } from '../databases.ts'
-import { drizzleOver, isBusy, openDriver, type SqliteDriver } from './driver.ts'
+import { backupSqlite } from './backup.ts'
+import { drizzleOver, openDriver, type SqliteDriver } from './driver.ts'
+import { createPrivately, holdAlone } from './hold.ts'
+import { migrate, migrations } from './migrations.ts'
 import { named, tailOf } from '../named_calls.ts'
-import { migrate } from './migrations.ts'
 import { patchStatement, statements } from './statements.ts'
 import { retryWhileBusy, weightOf, writer } from '../writer.ts'
 
@@ -52,6 +53,8 @@ function amountOf({ billions, rest }: { billions: string | null; rest: string | 
 
 /** The last call that `prune` has visited, by expiry and id. */
 type PruneCursor = { readonly expiresAt: number; readonly id: string }
+
+export { holdAlone }
 
 /**
  * A storage in one SQLite file, for one process: writes are synchronous, under one write lock (decision 23). Verbs that
@@ -325,44 +328,20 @@ export function sqliteStorage(path: string): Storage {
   }
 }
 
-// ── the file and its lock ───────────────────────────────────────────────────────────────────────────────────────────
-
-/** The locks in force. Referenced here so that none is garbage-collected while it is in force. */
-const locks = new Set<SqliteDriver>()
-
-/**
- * Locks the database for this process, by a lock that the kernel releases however the process ends (decision 23).
- * Undefined when another process, or another caller in this one, has it. Never open `<path>.lock` otherwise: closing it
- * releases the lock.
- */
-export function holdAlone(path: string): { release(): void } | undefined {
-  createPrivately(`${path}.lock`)
-  const lock = openDriver(`${path}.lock`)
-  try {
-    lock.exec('PRAGMA busy_timeout = 0')
-    lock.exec('BEGIN EXCLUSIVE')
-  } catch (error) {
-    lock.close()
-    if (isBusy(error)) return undefined
-    throw error
-  }
-  locks.add(lock)
-  return {
-    release() {
-      if (locks.delete(lock)) lock.close()
-    },
-  }
-}
+// ── the file ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function openDatabase(path: string): SqliteDriver {
   if (path !== ':memory:') createPrivately(path)
   const database = openDriver(path)
   try {
     database.exec(`PRAGMA busy_timeout = ${BUSY_AT_START_MS}`)
+    // Both count for a new file only. Freed pages can then be given back to the disk in small steps.
+    database.exec('PRAGMA page_size = 8192')
+    database.exec('PRAGMA auto_vacuum = INCREMENTAL')
     database.exec('PRAGMA journal_mode = WAL')
     database.exec('PRAGMA synchronous = FULL')
     database.exec('PRAGMA foreign_keys = ON')
-    migrate(database)
+    migrate(database, migrations, (taken) => backUpBefore(database, taken))
     database.exec(`PRAGMA busy_timeout = ${BUSY_MS}`)
     return database
   } catch (error) {
@@ -371,17 +350,12 @@ function openDatabase(path: string): SqliteDriver {
   }
 }
 
-/**
- * Creates the file, readable by its owner only. Never opens one that exists: closing it would release SQLite's locks on
- * it.
- */
-function createPrivately(path: string): void {
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-  try {
-    closeSync(openSync(path, 'wx', 0o600))
-  } catch (error) {
-    if ((error as { code?: unknown }).code !== 'EEXIST') throw error
-  }
+/** The state before an upgrade, beside the database: an older Farebox may not be able to read the upgraded one. */
+function backUpBefore({ filename }: SqliteDriver, taken: number): void {
+  if (filename === '' || filename === ':memory:') return
+  const file = `${filename}.before-migration-${taken + 1}`
+  // One that is there was made by an upgrade that did not end.
+  if (!existsSync(file)) backupSqlite(filename, file)
 }
 
 function present<T>(value: T | null | undefined, what: string): T {

@@ -172,4 +172,5 @@ export const rateWindows = sqliteTable(
 export const migrations = sqliteTable('migrations', {
   step: integer().primaryKey(),
   name: text().notNull(),
+  minReader: integer('min_reader').notNull(),
 })

@@ -371,6 +371,41 @@ test('migrate() takes each step once, and a step that fails leaves nothing behin
   database.close()
 })
 
+test('a database whose newer steps suit this version is used, and says with which step that would end', () => {
+  const { path, remove } = temporaryPath()
+  const steps = [
+    { name: 'a column', sql: 'ALTER TABLE calls ADD COLUMN added TEXT', suitsOlder: true as const },
+    { name: 'a column less', sql: 'ALTER TABLE calls DROP COLUMN added' },
+  ]
+  const database = new Database(path)
+  migrate(overBun(database), [...migrations, ...steps.slice(0, 1)])
+  migrate(overBun(database))
+  migrate(overBun(database), [...migrations, ...steps])
+  expect(() => migrate(overBun(database))).toThrow('was written by a newer Farebox')
+  expect(database.query('SELECT min_reader FROM migrations ORDER BY step DESC LIMIT 2').values()).toEqual([
+    [migrations.length + 2],
+    [1],
+  ])
+  database.close()
+  remove()
+})
+
+test('a table of migrations from before there was a least reader gets the column', () => {
+  const database = new Database(':memory:')
+  database.run('CREATE TABLE migrations (step INTEGER PRIMARY KEY NOT NULL, name TEXT NOT NULL)')
+  database.run('CREATE TABLE a (x)')
+  database.run("INSERT INTO migrations VALUES (1, 'first')")
+  migrate(overBun(database), [
+    { name: 'first', sql: 'CREATE TABLE a (x)' },
+    { name: 'second', sql: 'CREATE TABLE b (x)' },
+  ])
+  expect(database.query('SELECT step, min_reader FROM migrations').values()).toEqual([
+    [1, 1],
+    [2, 2],
+  ])
+  database.close()
+})
+
 test('a database of a newer or another Farebox is refused, and left as it is', () => {
   const { path, remove } = temporaryPath()
   const database = new Database(path)
