@@ -1,62 +1,49 @@
 /** `farebox backup`: a consistent copy of the database, beside the running gateway. */
 import { cpSync, existsSync } from 'node:fs'
-import { parseArgs } from 'node:util'
 import { backupDatabase, type BackupContents } from '../wiring/backup.ts'
-import type { Environment } from '../config/settings.ts'
+import { type Command, CommandError, overridden, readOptions, UsageError } from './command.ts'
 import { type Config, readConfig } from '../config/mod.ts'
-
-/** What a command gets from its surroundings: data go to `out`, talk to `err`. */
-export type CommandIo = {
-  readonly env: Environment
-  readonly now: () => number
-  out(line: string): void
-  err(line: string): void
-}
+import type { Environment } from '../config/settings.ts'
 
 /** Media of a backup stand beside it, in a folder of this name. */
 export const mediaOf = (file: string): string => `${file}.media`
 
-const name = 'backup'
-const summary = 'Write a consistent copy of the database to a file, while the gateway runs.'
-const help = `farebox backup FILE [--media]
+export const command: Command = {
+  name: 'backup',
+  summary: 'write a consistent copy of the database to a file, while the gateway runs',
+  help: `Writes a consistent copy of a SQLite database to a file, while the gateway runs. The copy is put on
+disk and checked before it gets its name. A file that exists is never overwritten. For Postgres it says what to use.
 
-${summary}
+Usage: farebox backup FILE [options]
 
-  --media   also copy the media of an object store on disk, to FILE.media/
+Options:
+  --media        also copy the media of an object store on disk, to FILE.media/
+  --config FILE  the configuration file (FAREBOX_CONFIG; default: farebox.toml)
 
-The copy is put on disk and checked before it gets its name. A file that exists is never overwritten.
-Database and media are copied in this order, so that no row names a file that is missing.
-
-  farebox backup /backups/farebox-2026-11-22.db --media
-`
-
-/** Returns the exit status: 0 done, 1 failed, 2 wrong arguments. */
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = commandArguments(args, { media: { type: 'boolean' } }, io)
-  if (!parsed) return usage(help, io)
-  const { file, values } = parsed
-  const config = configOf(io)
-  if (!config) return 1
-  const { database, objects } = config
-  if (database.kind === 'memory') return failed('The database is memory: there is nothing to back up.', io)
-  if (database.kind === 'postgres') return failed(postgresBackup(file).join('\n'), io)
-  if (values.media && objects.kind !== 'file')
-    return failed(`--media copies an object store on disk, and object_store is ${objects.kind}. ${MEDIA_ELSEWHERE}`, io)
-  try {
+Examples:
+  farebox backup /backups/farebox-2026-11-22.db
+  farebox backup /backups/farebox-2026-11-22.db --media`,
+  async run(args, io) {
+    const { values, positionals } = readOptions(args, { media: { type: 'boolean' }, config: { type: 'string' } }, 1)
+    const file = fileOf(positionals)
+    const { database, objects } = configOf(overridden(io.env, { FAREBOX_CONFIG: values.config }))
+    if (database.kind === 'memory') throw new CommandError('The database is memory: there is nothing to back up.')
+    if (database.kind === 'postgres') throw new CommandError(postgresBackup(file).join('\n'))
+    if (values.media && objects.kind !== 'file')
+      throw new CommandError(
+        `--media copies an object store on disk, and object_store is ${objects.kind}. ${MEDIA_ELSEWHERE}`,
+      )
     if (values.media && existsSync(mediaOf(file)))
-      throw new Error(`${mediaOf(file)} exists. A backup is never overwritten: choose another name.`)
-    const contents = backupDatabase(database.path, file)
-    io.out(`${file}: ${describe(contents)}`)
-    if (!values.media || objects.kind !== 'file') return 0
-    if (existsSync(objects.dir)) copyMedia(objects.dir, mediaOf(file))
-    io.out(`${mediaOf(file)}: media of ${objects.dir}`)
+      throw new CommandError(`${mediaOf(file)} exists. A backup is never overwritten: choose another name.`)
+    io.out(`${file}: ${describe(orFail(() => backupDatabase(database.path, file)))}`)
+    // After the database: no row of the backup names a file that is missing from it.
+    if (values.media && objects.kind === 'file' && existsSync(objects.dir)) {
+      orFail(() => copyMedia(objects.dir, mediaOf(file)))
+      io.out(`${mediaOf(file)}: media of ${objects.dir}`)
+    }
     return 0
-  } catch (error) {
-    return failed((error as Error).message, io)
-  }
+  },
 }
-
-export const backupCommand = { name, summary, help, run }
 
 const MEDIA_ELSEWHERE = 'Use versioning of the bucket instead.'
 
@@ -69,7 +56,7 @@ function postgresBackup(file: string): readonly string[] {
     'A dump of one moment, for a move or a test:',
     `  pg_dump --format=custom --file=${JSON.stringify(file)} --dbname="$DATABASE_URL"`,
     `  pg_restore --clean --if-exists --dbname="$DATABASE_URL" ${JSON.stringify(file)}`,
-    'After any restore, run `farebox reconcile` before selling.',
+    'After any restore, run farebox reconcile before selling.',
   ]
 }
 
@@ -91,38 +78,25 @@ export function describe({ calls, settled, unsettled, newestAt, migrations }: Ba
 
 // ── shared with restore ─────────────────────────────────────────────────────────────────────────────────────────────
 
-type Options = Readonly<Record<string, { readonly type: 'boolean' }>>
-
-/** One file and flags; undefined, and said why, for anything else. */
-export function commandArguments(
-  args: readonly string[],
-  options: Options,
-  io: CommandIo,
-): { file: string; values: Readonly<Record<string, unknown>> } | undefined {
-  try {
-    const { values, positionals } = parseArgs({ args: [...args], options, allowPositionals: true })
-    const [file, ...more] = positionals
-    if (file !== undefined && file !== '' && more.length === 0) return { file, values }
-    io.err(file ? `One file is expected, got ${positionals.length}: ${positionals.join(' ')}` : 'A file is expected.')
-  } catch (error) {
-    io.err((error as Error).message)
-  }
-  return undefined
+export function fileOf(positionals: readonly string[]): string {
+  const [file] = positionals
+  if (!file) throw new UsageError('a FILE is expected')
+  return file
 }
 
-export function configOf(io: CommandIo): Config | undefined {
-  const read = readConfig(io.env)
+export function configOf(env: Environment): Config {
+  const read = readConfig(env)
   if (read.ok) return read.config
-  io.err(['The configuration has these errors:', ...read.mistakes.map((mistake) => `  - ${mistake}`)].join('\n'))
-  return undefined
+  throw new CommandError(
+    ['The configuration has these errors:', ...read.mistakes.map((mistake) => `  - ${mistake}`)].join('\n'),
+  )
 }
 
-export function usage(text: string, io: CommandIo): number {
-  io.err(`\n${text}`)
-  return 2
-}
-
-export function failed(message: string, io: CommandIo): number {
-  io.err(message)
-  return 1
+/** What a backup finds wrong is in words for the operator. */
+export function orFail<T>(step: () => T): T {
+  try {
+    return step()
+  } catch (error) {
+    throw new CommandError((error as Error).message)
+  }
 }

@@ -8,6 +8,8 @@ const commands: Readonly<Record<string, () => Promise<{ readonly command: Comman
   start: () => import('./start.ts'),
   devnet: () => import('./devnet.ts'),
   buy: () => import('./buy.ts'),
+  backup: () => import('./backup.ts'),
+  restore: () => import('./restore.ts'),
 }
 
 /** Runs `farebox ARGS`. Resolves with the exit code, or with undefined while the process goes on. */

@@ -1,52 +1,44 @@
 /** `farebox restore`: puts a backup in the place of the database. */
 import { existsSync } from 'node:fs'
 import { restoreDatabase } from '../wiring/backup.ts'
-import { commandArguments, type CommandIo, configOf, copyMedia, describe, failed, mediaOf, usage } from './backup.ts'
+import { configOf, copyMedia, describe, fileOf, mediaOf, orFail } from './backup.ts'
+import { type Command, CommandError, overridden, readOptions } from './command.ts'
 
-const name = 'restore'
-const summary = 'Put a backup in the place of the database. The gateway must not be running.'
-const help = `farebox restore FILE [--force]
+export const command: Command = {
+  name: 'restore',
+  summary: 'put a backup in the place of the database, while the gateway does not run',
+  help: `Puts a backup in the place of a SQLite database. The gateway must not be running. The backup is checked
+first. Media in FILE.media/ are copied to the object store; files that exist stay as they are. Then run
+farebox reconcile before you sell: the backup does not know what was paid after it was made.
 
-${summary}
+Usage: farebox restore FILE [options]
 
-  --force   where a database exists, move it aside (it is kept) and put the backup in its place
+Options:
+  --force        where a database exists, move it aside (it is kept) and put the backup in its place
+  --config FILE  the configuration file (FAREBOX_CONFIG; default: farebox.toml)
 
-The backup is checked first. Media in FILE.media/ are copied to the object store, files that exist stay as they are.
-Then run \`farebox reconcile\` before you sell: the backup does not know what was paid after it was made.
-
+Examples:
   farebox restore /backups/farebox-2026-11-22.db
-`
-
-async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = commandArguments(args, { force: { type: 'boolean' } }, io)
-  if (!parsed) return usage(help, io)
-  const { file, values } = parsed
-  const config = configOf(io)
-  if (!config) return 1
-  const { database, objects } = config
-  if (database.kind !== 'sqlite')
-    return failed(
-      `restore is for SQLite, and the database is ${database.kind}. Postgres: pg_restore, or recovery to a point in time.`,
-      io,
-    )
-  try {
-    const stamp = new Date(io.now()).toISOString().replace(/[:.]/g, '-')
-    const restored = restoreDatabase(
-      file,
-      database.path,
-      values.force ? `${database.path}.before-restore-${stamp}` : undefined,
-    )
-    io.out(`${database.path}: ${describe(restored)}`)
+  farebox restore /backups/farebox-2026-11-22.db --force`,
+  async run(args, io) {
+    const { values, positionals } = readOptions(args, { force: { type: 'boolean' }, config: { type: 'string' } }, 1)
+    const file = fileOf(positionals)
+    const { database, objects } = configOf(overridden(io.env, { FAREBOX_CONFIG: values.config }))
+    if (database.kind !== 'sqlite')
+      throw new CommandError(
+        `restore is for SQLite, and the database is ${database.kind}. For Postgres use pg_restore, or recovery to a point in time.`,
+      )
+    const { path } = database
+    const stamp = new Date().toISOString().replace(/[:.]/g, '-')
+    const aside = values.force ? `${path}.before-restore-${stamp}` : undefined
+    const restored = orFail(() => restoreDatabase(file, path, aside))
+    io.out(`${path}: ${describe(restored)}`)
     if (restored.before !== undefined) io.out(`The database that was there is now ${restored.before}`)
     if (existsSync(mediaOf(file)) && objects.kind === 'file') {
-      copyMedia(mediaOf(file), objects.dir)
+      orFail(() => copyMedia(mediaOf(file), objects.dir))
       io.out(`${objects.dir}: media of ${mediaOf(file)}`)
     }
-    io.out('Run `farebox reconcile` before you sell: this database does not know what was paid after the backup.')
+    io.out('Run farebox reconcile before you sell: this database does not know what was paid after the backup.')
     return 0
-  } catch (error) {
-    return failed((error as Error).message, io)
-  }
+  },
 }
-
-export const restoreCommand = { name, summary, help, run }
