@@ -19,7 +19,8 @@ export {
   solanaFacilitator,
 } from './chains/solana/facilitator.ts'
 export { consoleLog, type LocalPorts, localPorts, randomBytes, systemClock } from './local.ts'
-export { nodeListener } from './http/node_listener.ts'
+export { fastifyPlugin, nodeListener } from './http/node_listener.ts'
+export { webHandler } from './http/web_handler.ts'
 export { openObjects, openStorage, type S3Environment } from './open.ts'
 export { memoryObjects } from './objects/memory.ts'
 export { memoryStorage } from './storage/memory.ts'

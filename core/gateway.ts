@@ -4,6 +4,8 @@
  */
 import { addressKey } from './http/caller_address.ts'
 import { maintenance } from './payment/maintenance.ts'
+import { activity, startRunning } from './lifecycle/running.ts'
+import { hides, SetupError, setupProblems } from './lifecycle/setup_problems.ts'
 import { isForgotten } from './endpoint/records.ts'
 import { type Timeouts, timeouts as usual } from './payment/timeouts.ts'
 import type { Catalog } from './endpoint/offering.ts'
@@ -104,6 +106,11 @@ export type Setup = {
   readonly pollKeys?: readonly string[]
   /** Grants the operator's routes to `Authorization: Bearer`. By default nobody has access. */
   readonly operatorToken?: string
+  /**
+   * Path under which the host mounts the gateway, such as `/ai`: every URL in replies and documents begins with it, and
+   * it is taken off the path of a request. Without a slash at its end; by default empty.
+   */
+  readonly basePath?: string
   /** Serves `/v1/*` like `/api/v1/*` (contract 3.8). */
   readonly bareV1?: boolean
 }
@@ -113,12 +120,54 @@ const UNPAID_CHARACTERS = 10_000_000
 
 const NEW_WALLET = { calls: 2, worth: roundUp(dollars('0.05')) }
 
+/**
+ * Builds a gateway that can sell. Checks the setup, that storage answers, and that the chain is what the configuration
+ * says: its id, the token, the accounts, the gas. Rejects with a SetupError that lists every problem. A node that does
+ * not answer is no mistake: the gateway answers 503 to buyers until it does, while `run` asks again.
+ *
+ * @example
+ * const chain = memoryChain()
+ * const farebox = await createGateway({ ports: localPorts({ chain, images: () => scriptedVendor() }) })
+ * const stop = farebox.run()
+ * await stop()
+ */
+export async function createGateway(setup: Setup): Promise<Gateway> {
+  const problems = [...setupProblems(setup, everything)]
+  if (!setup.ports?.chain || !setup.ports.storage || !setup.ports.clock) throw new SetupError(problems)
+  const { chain, storage, clock, log } = setup.ports
+  const now = clock.now()
+  const [checked, answer] = await Promise.allSettled([chain.check?.({ now }), storage.getRecord('start', 'probe', now)])
+  if (checked.status === 'rejected') problems.push(`ports.chain: ${(checked.reason as Error).message}`)
+  if (answer.status === 'rejected') problems.push(`ports.storage: ${(answer.reason as Error).message}`)
+  const result = checked.status === 'fulfilled' ? checked.value : undefined
+  if (result?.kind === 'wrong') problems.push(...result.problems)
+  if (problems.length > 0) throw new SetupError(problems)
+  const built = gateway(setup)
+  if (result?.kind === 'ready') for (const warning of result.warnings) log.warn(warning, { gateway: built.name })
+  if (result?.kind === 'unavailable')
+    log.warn('a chain is unreachable; its gateway answers 503 until it responds', {
+      gateway: built.name,
+      reason: result.reason,
+    })
+  return built
+}
+
+/**
+ * The same as createGateway(), at once and without asking the chain or storage. For tests, and for programs that check
+ * their chain themselves: until `chain.check` has passed, such a gateway sells nothing. Throws SetupError.
+ *
+ * @example
+ * const farebox = gateway({ ports: localPorts({ chain: memoryChain(), images: () => scriptedVendor() }) })
+ */
 export function gateway(setup: Setup): Gateway {
+  const problems = setupProblems(setup, everything)
+  if (problems.length > 0) throw new SetupError(problems)
+  const { basePath = '' } = setup
   const { name = 'default', label = name, version = '0.0.0', bareV1 = false } = setup
   const { ports: bare, healthStatus } = withHealthStatus(metered(setup.ports), name)
   const { chain, clock, log, meter = silent } = bare
   const catalog = setup.catalog ?? contractCatalog()
-  const visible = visibleEndpoints(setup.endpoints ?? everything, setup.hidden ?? [])
+  const visible = visibleEndpoints(setup.endpoints ?? everything, setup.hidden ?? []).map(under(basePath))
   const retention: Retention = { ...usualRetention, ...setup.retention }
   const list = router(setup.retention ? visible.map((endpoint) => withRetention(endpoint, retention)) : visible)
   const timeouts: Timeouts = { ...usual, ...setup.timeouts }
@@ -132,7 +181,8 @@ export function gateway(setup: Setup): Gateway {
     lastAlert: sharedBy(setup.ports.storage, 'storage outage', () => ({ at: Number.NEGATIVE_INFINITY })),
   })
   const storage = withDeclaredRecords(active.storage)
-  const ports = { ...bare, storage }
+  const underWay = activity(bare.background)
+  const ports = { ...bare, storage, background: underWay.background }
   const windows = sharedBy(setup.ports.storage, 'windows', () => limits(storage))
   const perMinute = setup.unpaidCharacters ?? UNPAID_CHARACTERS
   const unpaid = sharedBy(setup.ports.storage, 'unpaid work', () =>
@@ -147,6 +197,7 @@ export function gateway(setup: Setup): Gateway {
   const gatewayContext: GatewayContext = {
     name,
     label,
+    basePath,
     ports,
     catalog,
     sold: list.sold,
@@ -193,6 +244,7 @@ export function gateway(setup: Setup): Gateway {
   const documents = documentsOf(list.endpoints, {
     label,
     version,
+    basePath,
     terms,
     changes: changelog,
     offering,
@@ -205,6 +257,7 @@ export function gateway(setup: Setup): Gateway {
     name,
     label,
     version,
+    basePath,
     startedAt: clock.now(),
     isDraining: () => isDraining,
     isStorageReachable: storageProbe(storage, clock),
@@ -241,10 +294,13 @@ export function gateway(setup: Setup): Gateway {
   async function handle(request: Request, caller: Caller): Promise<Reply> {
     const found: Found = { name: NO_ENDPOINT, errorFormat: 'plain' }
     let reply: Reply
+    underWay.begin()
     try {
       reply = await route(request, caller, found)
     } catch (error) {
       reply = refusal(error, found.errorFormat, request)
+    } finally {
+      underWay.end()
     }
     meter.answered(found.name, reply.status)
     reply = withRetryAfter(reply)
@@ -271,8 +327,9 @@ export function gateway(setup: Setup): Gateway {
    * Finds and calls the endpoint, and notes in `found` which one it is. A plain function: each asynchronous one between
    * the socket and the answer costs as much as the check of a body.
    */
-  function route(request: Request, caller: Caller, found: Found): Reply | Promise<Reply> {
-    const url = requestUrl(request)
+  function route(request: Request, from: Caller, found: Found): Reply | Promise<Reply> {
+    const url = withoutBase(requestUrl(request), basePath)
+    const caller = basePath === '' ? from : { ...from, origin: (from.origin ?? url.origin) + basePath }
     const path = bareV1 && url.path.startsWith('/v1/') ? `/api${url.path}` : url.path
     const match = list.match(request.method, path)
     if ('endpoint' in match) found.name = match.endpoint.name
@@ -282,11 +339,12 @@ export function gateway(setup: Setup): Gateway {
       return discover(probed, requestContextOf(request, url, { caller, params: values, bazaar }))
     }
     if (match.kind === 'options') return { status: 204, headers: { allow: match.allow }, body: null }
-    if (match.kind === 'wrong_method') throw wrongMethod(request.method, path, match.allow)
+    if (match.kind === 'wrong_method') throw wrongMethod(request.method, basePath + path, match.allow)
     if (match.kind === 'unknown')
       throw unknownPath(
         path,
         match.nearby.filter((endpoint) => documents.offered().includes(endpoint)),
+        basePath,
       )
     const { endpoint, params } = match
     const requestContext = requestContextOf(request, url, {
@@ -374,8 +432,28 @@ export function gateway(setup: Setup): Gateway {
     name,
     endpoints: list.endpoints,
     offered: documents.offered,
+    matches: (method, path) =>
+      basePath === '' ? list.match(method, path).kind !== 'unknown' : isUnder(path, basePath),
     handle,
     fetch,
+    run: () =>
+      startRunning({
+        name,
+        workerId,
+        chain,
+        storage,
+        objects,
+        clock,
+        log,
+        retention,
+        leaseMs: timeouts.workLeaseMs,
+        renew,
+        maintain,
+        takeOver,
+        leaveRotation,
+        drain,
+        idle: underWay.idle,
+      }),
     renew,
     maintain,
     takeOver,
@@ -430,11 +508,23 @@ function requestContextOf(
 const withRetention = (endpoint: Endpoint, retention: Retention): Endpoint =>
   isSold(endpoint) ? { ...endpoint, retention: retentionOf(endpoint, retention) } : endpoint
 
-/** Throws for a name that matches no endpoint. */
+const isUnder = (path: string, basePath: string): boolean =>
+  basePath !== '' && (path === basePath || path.startsWith(`${basePath}/`))
+
+/** The URL of a request without the path of the host's mount, which some hosts take off themselves. */
+function withoutBase(url: RequestUrl, basePath: string): RequestUrl {
+  return isUnder(url.path, basePath) ? { ...url, path: url.path.slice(basePath.length) || '/' } : url
+}
+
+/** The endpoint with its poll URLs under the path of the host's mount. */
+function under(basePath: string): (endpoint: Endpoint) => Endpoint {
+  return (endpoint) =>
+    basePath === '' || !isSold(endpoint)
+      ? endpoint
+      : { ...endpoint, job: { ...endpoint.job, poll: basePath + endpoint.job.poll, basePath } }
+}
+
 function visibleEndpoints(endpoints: readonly Endpoint[], hidden: readonly string[]): readonly Endpoint[] {
-  const hides = (name: string) => (endpoint: Endpoint) => endpoint.name === name || endpoint.name.startsWith(`${name}.`)
-  for (const name of hidden)
-    if (!endpoints.some(hides(name))) throw new RangeError(`hidden: there is no endpoint ${name}`)
   return endpoints.filter((endpoint) => !hidden.some((name) => hides(name)(endpoint)))
 }
 
@@ -456,10 +546,12 @@ const isTemplate = (params: Readonly<Record<string, string>>): boolean =>
 /** Maximum number of similar routes in a 404 (contract 3.6). */
 const MAX_NEARBY = 5
 
-function unknownPath(path: string, similar: readonly Endpoint[]): ApiError {
+function unknownPath(path: string, similar: readonly Endpoint[], basePath: string): ApiError {
   const isBare = path === '/v1' || path.startsWith('/v1/')
-  const meant = isBare ? `The API is served under /api/v1: try /api${path}.` : 'There is nothing at this path.'
-  const nearby = similar.slice(0, MAX_NEARBY).map((endpoint) => `${endpoint.method} ${endpoint.path}`)
+  const meant = isBare
+    ? `The API is served under /api/v1: try ${basePath}/api${path}.`
+    : 'There is nothing at this path.'
+  const nearby = similar.slice(0, MAX_NEARBY).map((endpoint) => `${endpoint.method} ${basePath}${endpoint.path}`)
   return new ApiError('NOT_FOUND', { message: meant, fields: { nearby } })
 }
 

@@ -21,6 +21,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   endpoint: ['lib', 'x402', 'ports', 'http'],
   payment: UP_TO_ENDPOINT,
   call: [...UP_TO_ENDPOINT, 'payment'],
+  lifecycle: [...UP_TO_ENDPOINT, 'payment'],
   products: UP_TO_ENDPOINT,
   discovery: UP_TO_ENDPOINT,
 }

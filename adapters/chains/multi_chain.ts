@@ -1,9 +1,10 @@
-import type { CallOptions } from './results.ts'
+import type { CallOptions, CheckResult } from './results.ts'
 import type { Chain, Identity, Proof } from '../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../core/x402/protocol.ts'
 import { lruCache } from './lru_cache.ts'
 
 const MAX_OFFERS = 1_000
+const UNCHECKED: CheckResult = { kind: 'ready', warnings: [] }
 
 /**
  * One gateway paid through several payment methods, in order of preference. Put batched payments last: a plain client
@@ -69,7 +70,19 @@ export function multiChain(chains: readonly Chain[]): Chain {
     return false
   }
 
+  /** The problems of all chains, because whoever mends one wants to know the others. */
+  async function check(at: { now: number }): Promise<CheckResult> {
+    const results = await Promise.all(chains.map(async (chain) => (await chain.check?.(at)) ?? UNCHECKED))
+    const problems = results.flatMap((result) => (result.kind === 'wrong' ? result.problems : []))
+    if (problems.length > 0) return { kind: 'wrong', problems }
+    const reasons = results.flatMap((result) => (result.kind === 'unavailable' ? [result.reason] : []))
+    if (reasons.length > 0) return { kind: 'unavailable', reason: reasons.join('; ') }
+    return { kind: 'ready', warnings: results.flatMap((result) => (result.kind === 'ready' ? result.warnings : [])) }
+  }
+
   return {
+    check,
+    refresh: async (at) => void (await Promise.all(chains.map((chain) => chain.refresh?.(at)))),
     terms: (now) => chains.flatMap((chain) => chain.terms(now)),
     closed: (now) => chains.flatMap((chain) => chain.closed?.(now) ?? [])[0],
     identify: async (payment, offer, at) =>

@@ -12,7 +12,7 @@ export function callContextOf(
   gatewayContext: GatewayContext,
   offering: Offers,
 ): (working: OpenedCall, signal: AbortSignal) => CallContext {
-  const { label, windows, ports, pollUrls } = gatewayContext
+  const { label, basePath, windows, ports, pollUrls } = gatewayContext
   const pay = secondaryPayments(gatewayContext, offering)
   return ({ call, requestContext }, signal) => ({
     label,
@@ -21,7 +21,7 @@ export function callContextOf(
     order: fingerprint('order', '', call.authorization).slice(0, 32),
     records: ports.storage,
     secretName: (prefix) => pollUrls.secretName(call.id, prefix),
-    pollUrl: async (id) => anyCallUrl(id, await pollUrls.keyOf(id)),
+    pollUrl: async (id) => anyCallUrl(id, { key: await pollUrls.keyOf(id), basePath }),
     secondaryPayment: (payment, to) => pay(call, payment, { ...to, signal }),
     async permit(name, { address, wallet }) {
       const now = ports.clock.now()

@@ -15,6 +15,8 @@ export type GatewayContext = {
   readonly name: string
   /** `base`, `base-sepolia`, ... (contract 1.13). */
   readonly label: string
+  /** Path under which the host mounts the gateway; empty or like `/ai`. */
+  readonly basePath: string
   readonly ports: Ports
   readonly catalog: Catalog
   readonly sold: ReadonlyMap<string, Sold>

@@ -107,6 +107,7 @@ export function challenges(
       offers,
       resource: resourceOf(endpoint, requestContext),
       label,
+      origin: requestContext.origin,
       errorFormat: endpoint.errorFormat ?? 'plain',
       beside: besideOf(requestContext.request),
     }

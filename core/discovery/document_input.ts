@@ -9,6 +9,8 @@ export type Change = { readonly date: string; readonly title: string; readonly d
 export type GatewayDescription = {
   readonly label: string
   readonly version: string
+  /** Path under which the host mounts the gateway; empty or like `/ai`. */
+  readonly basePath: string
   terms(): readonly Terms[]
   /** Where to reach the operator: an http(s) URL or an e-mail address. */
   readonly contact?: string

@@ -35,10 +35,7 @@ export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescri
   const described = memoized(() => describe(offered()), key)
   const written = memoized(async () => JSON.stringify(await described()), key)
   const everything = memoized(async () => JSON.stringify(await describe(endpoints)), key)
-  const page = memoized(
-    async () => docsPage(await described(), { origin: PLACEHOLDER_ORIGIN, label: facts.label, changes: facts.changes }),
-    key,
-  )
+  const page = memoized(async () => docsPage(await described(), { ...facts, origin: PLACEHOLDER_ORIGIN }), key)
   const listed = memoized(() => JSON.stringify(wellKnown(offered(), PLACEHOLDER_ORIGIN, facts)), key)
   const inJson = (origin: string) => JSON.stringify(origin).slice(1, -1)
   return {
@@ -51,7 +48,7 @@ export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescri
         policy: DOCS_POLICY,
       }),
       wellKnown: (origin) => listed().replaceAll(PLACEHOLDER_ORIGIN, () => inJson(origin)),
-      pricing: () => priceList(offered(), facts.offering),
+      pricing: () => priceList(offered(), facts),
     },
     bazaar(endpoint) {
       const known = bazaarByName.get(endpoint.name) ?? {

@@ -10,7 +10,10 @@ export function priceRange(endpoint: Sold, offering: Offering): PriceRange {
 }
 
 /** Every endpoint that a caller may use directly; helpers of other endpoints are left out. */
-export function priceList(endpoints: readonly Endpoint[], offering: Offering): readonly Priced[] {
+export function priceList(
+  endpoints: readonly Endpoint[],
+  { offering, basePath }: { readonly offering: Offering; readonly basePath: string },
+): readonly Priced[] {
   return endpoints
     .filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
     .map((endpoint) => {
@@ -18,7 +21,7 @@ export function priceList(endpoints: readonly Endpoint[], offering: Offering): r
       return {
         name,
         methods: methodsOf(endpoint),
-        path: path.replaceAll('...}', '}'),
+        path: basePath + path.replaceAll('...}', '}'),
         tag,
         summary,
         price: isSold(endpoint) ? priceRange(endpoint, offering) : 'free',

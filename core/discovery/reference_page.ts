@@ -6,7 +6,12 @@ import type { Change } from './document_input.ts'
 
 /** A part of the document with arbitrary members. */
 type Node = { readonly [name: string]: unknown }
-type PageOptions = { readonly origin: string; readonly label: string; readonly changes: readonly Change[] }
+type PageOptions = {
+  readonly origin: string
+  readonly basePath: string
+  readonly label: string
+  readonly changes: readonly Change[]
+}
 
 const STYLE = `
   :root { color-scheme: light dark; --ink: #3b3350; --soft: #74698b; --paper: #f6edda; --card: #fffaf0; --line: #dccfb4; --get: #2f6f6a; --post: #8a4a24 }
@@ -33,7 +38,7 @@ const STYLE = `
 /** Allows only this style and the gateway's icon. */
 export const DOCS_POLICY = `default-src 'none'; style-src 'sha256-${toBase64(sha256(utf8ToBytes(STYLE)))}'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`
 
-export function docsPage(openapi: Node, { origin, label, changes: changelog }: PageOptions): string {
+export function docsPage(openapi: Node, { origin, basePath, label, changes: changelog }: PageOptions): string {
   const operations = operationsIn(openapi)
   const tags = listOf(openapi.tags).map(({ name }) => String(name))
   const info = nodeOf(openapi.info)
@@ -51,8 +56,8 @@ export function docsPage(openapi: Node, { origin, label, changes: changelog }: P
 <header>
 <h1>${escape(info.title)} API</h1>
 <p>${escape(info.description)}</p>
-<p class="soft">Version ${escape(info.version)} on ${escape(label)} at <code>${escape(origin)}</code>. For programs: <a href="/openapi.json">openapi.json</a>,
-<a href="/.well-known/x402">x402</a>, <a href="/api/pricing">prices</a>, <a href="/changelog">changes</a>.</p>
+<p class="soft">Version ${escape(info.version)} on ${escape(label)} at <code>${escape(origin)}</code>. For programs: <a href="${escape(basePath)}/openapi.json">openapi.json</a>,
+<a href="${escape(basePath)}/.well-known/x402">x402</a>, <a href="${escape(basePath)}/api/pricing">prices</a>, <a href="${escape(basePath)}/changelog">changes</a>.</p>
 </header>
 <nav aria-label="Operations">
 <p><a href="#paying"><b>Paying</b></a> · <a href="#errors"><b>Errors</b></a> · <a href="#changes"><b>Changes</b></a></p>

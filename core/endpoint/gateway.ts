@@ -1,4 +1,5 @@
 /** A gateway as its host uses it. */
+import type { StopOptions } from './gateway_info.ts'
 import type { Endpoint } from './mod.ts'
 import { type Reply, json } from '../http/reply.ts'
 
@@ -18,8 +19,16 @@ export type Gateway = {
   offered(): readonly Endpoint[]
   /** Answers a request. Never rejects. */
   handle(request: Request, caller: Caller): Promise<Reply>
-  /** The same, as a web-standard Response. */
+  /** Whether there is something at this path: hosts that also serve others ask before they call `handle`. */
+  matches(method: string, path: string): boolean
+  /** The same as `handle`, as a web-standard Response. */
   fetch(request: Request, caller?: Partial<Caller>): Promise<Response>
+  /**
+   * Starts what the gateway does by itself: renewing leases, failing lost calls, settling what is in doubt, deleting
+   * what has expired, checking its chain. Call the returned function before the process ends: it waits for the requests
+   * and the work under way, 30 seconds at most, and settles what active streams have delivered.
+   */
+  run(): (options?: StopOptions) => Promise<void>
   /** Renews the leases of this process, so that its unfinished calls are not declared lost. */
   renew(): Promise<void>
   /** Fails calls of dead processes and reconciles payments in doubt. Call this and `renew` every few seconds. */
@@ -45,6 +54,8 @@ export function retiredGateway(name: string): Gateway {
       const { status, headers, body } = await handle()
       return new Response(body as string, { status, headers })
     },
+    matches: () => true,
+    run: () => nothing,
     renew: nothing,
     maintain: nothing,
     takeOver: async () => 0,

@@ -8,6 +8,8 @@ export type GatewayFacts = {
   /** `base`, `base-sepolia`, ... (contract 1.13). */
   readonly label: string
   readonly version: string
+  /** Path under which the host mounts the gateway; empty or like `/ai`. */
+  readonly basePath: string
   readonly startedAt: number
   /** Whether the process is shutting down and wants no new requests. */
   isDraining(): boolean
@@ -60,3 +62,9 @@ export type HealthStatus = {
 
 /** After this many consecutive failures a model is degraded, until it answers again. */
 export const DEGRADED_AFTER = 3
+
+/** How a gateway that runs is stopped. */
+export type StopOptions = {
+  /** How long requests and work under way may take until they are cut off, in milliseconds. Default 30,000. */
+  readonly drainMs?: number
+}

@@ -22,15 +22,23 @@ export type Asking = {
   readonly resource: Resource
   readonly label: string
   readonly errorFormat: ErrorFormat
+  /** Where the documents are, for the page that a person reads. */
+  readonly origin?: string
   /** Headers of the 402 beside its challenge, and how many bytes of headers are added later. */
   readonly headers?: Readonly<Record<string, string>>
   readonly beside?: number
 }
 
 /** Turns the 402 into an HTML page for a person in a browser, with the protocol headers unchanged. */
-export function demandPage(reply: Reply, { resource, label }: Asking): Reply {
+export function demandPage(reply: Reply, { resource, label, origin }: Asking): Reply {
   const body = JSON.parse(reply.body as string) as Body
-  const page = paymentPage({ url: resource.url, summary: resource.description, network: label, body })
+  const page = paymentPage({
+    url: resource.url,
+    summary: resource.description,
+    network: label,
+    body,
+    ...(origin && { origin }),
+  })
   return {
     ...reply,
     headers: {
@@ -321,11 +329,16 @@ export function cannotVerify(reason: string): ApiError {
 export function pollUrl({ job }: Sold, { id, request }: Call, key?: string): string {
   const stored = (request as { readonly _poll?: unknown } | null)?._poll
   if (typeof stored !== 'string') return keyed(job.poll.replace('{id}', id), key)
-  return key === undefined ? anyCallUrl(id) : keyed(stored, key)
+  return key === undefined ? anyCallUrl(id, { basePath: job.basePath }) : keyed(stored, key)
 }
 
 /** The generic poll URL of any call. */
-export const anyCallUrl = (id: string, key?: string): string => keyed(`/api/v1/calls/${id}`, key)
+export function anyCallUrl(
+  id: string,
+  { key, basePath = '' }: { readonly key?: string | undefined; readonly basePath?: string | undefined } = {},
+): string {
+  return keyed(`${basePath}/api/v1/calls/${id}`, key)
+}
 
 function keyed(url: string, key: string | undefined): string {
   return key === undefined ? url : `${url}${url.includes('?') ? '&' : '?'}${KEY}=${key}`

@@ -15,6 +15,8 @@ import type { Effects } from './call_context.ts'
 export type JobDescription = {
   readonly object: string
   readonly poll: string
+  /** Where the host mounts the gateway; `poll` begins with it. Set by the gateway. */
+  readonly basePath?: string
   readonly instructions: string
   readonly running: string
   query?(request: Json): Readonly<Record<string, string>>

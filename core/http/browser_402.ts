@@ -7,6 +7,8 @@ export function isBrowser(headers: Headers): boolean {
 }
 
 export type Page = {
+  /** Where the documents are; by default the origin of the page. */
+  readonly origin?: string
   readonly url: string
   readonly summary: string
   readonly network: string
@@ -29,7 +31,7 @@ function callOf({ url, body }: Page): string {
 
 /** Explains what is sold, the price and how to pay. No scripts, no external resources; every value is escaped. */
 export function paymentPage(page: Page): string {
-  const { summary, network, body } = page
+  const { summary, network, body, origin = '' } = page
   const { amount = '' } = (body.price ?? {}) as { amount?: string }
   const isFree = Number(amount) === 0
   return `<!doctype html>
@@ -48,7 +50,7 @@ export function paymentPage(page: Page): string {
 and a call that brings no result costs nothing.</p>
 <pre>const pay = wrapFetchWithPayment(fetch, client)   // @x402/fetch
 ${callOf(page)}</pre>
-<p>Every route, field and price: <a href="/docs">the reference</a>, or for programs <a href="/openapi.json">openapi.json</a>.</p>
+<p>Every route, field and price: <a href="${escape(origin)}/docs">the reference</a>, or for programs <a href="${escape(origin)}/openapi.json">openapi.json</a>.</p>
 </html>
 `
 }

@@ -31,6 +31,7 @@ type SecondaryOffer = To & { readonly signal: AbortSignal }
 /** What second authorizations need of their gateway. */
 export type SecondaryContext = {
   readonly name: string
+  readonly basePath: string
   readonly workerId: string
   readonly ports: Pick<Ports, 'storage' | 'chain' | 'clock' | 'log' | 'random'>
   readonly timeouts: Timeouts
@@ -44,7 +45,7 @@ export function secondaryPayments(
   offering: Offers,
 ): (call: Call, payment: Payment, offer: SecondaryOffer) => Promise<SecondaryPayment> {
   const { storage, chain, clock, log } = gatewayContext.ports
-  const { timeouts } = gatewayContext
+  const { timeouts, basePath } = gatewayContext
   const money: SettleContext = { storage, chain, clock, log, timeouts }
 
   return async function paySecondary(call, payment, { name, payTo, amount, maxTimeoutSeconds, signal }) {
@@ -63,7 +64,7 @@ export function secondaryPayments(
     if (payer !== call.payer)
       return refused(`it is signed by ${payer}, but the payment of this request is signed by ${call.payer}`)
     const unpaid = await unpaidCallOf(storage, call, clock.now())
-    if (unpaid) throw unpaidCallError(unpaid, await gatewayContext.pollUrls.keyOf(unpaid.id))
+    if (unpaid) throw unpaidCallError(unpaid, { key: await gatewayContext.pollUrls.keyOf(unpaid.id), basePath })
 
     const known = await storage.callOf(key, clock.now())
     if (known) {
@@ -178,8 +179,8 @@ async function parentOf(storage: Pick<Storage, 'getRecord'>, known: Call, now: n
   return data?.parent ?? ''
 }
 
-function unpaidCallError({ id }: Call, key: string): ApiError {
-  const poll_url = anyCallUrl(id, key)
+function unpaidCallError({ id }: Call, at: { readonly key: string; readonly basePath: string }): ApiError {
+  const poll_url = anyCallUrl(id, at)
   return new ApiError('NOT_ALLOWED', {
     error: 'Forbidden',
     message: 'This wallet owes the payment of an earlier request: poll it with a payment first. Nothing was charged.',

@@ -53,6 +53,17 @@ export type Closed = { readonly code: 'no_gas' | 'no_key' | 'clock' | 'newer_sch
 /** A wallet's signature over a text, which proves its identity without paying. */
 export type Proof = { readonly wallet: string; readonly message: string; readonly signature: string }
 
+/**
+ * The result of comparing a configuration with its chain. `problems` and `warnings` start with the name of the setting,
+ * and contain no secret.
+ */
+export type CheckResult<Details = unknown> =
+  | ({ readonly kind: 'ready'; readonly warnings: readonly string[] } & Details)
+  /** The configuration does not match the chain; the gateway must not sell with it. */
+  | { readonly kind: 'wrong'; readonly problems: readonly string[] }
+  /** The node does not answer; try again. */
+  | { readonly kind: 'unavailable'; readonly reason: string }
+
 /** Five questions about money on one network (decision 19), and two about a wallet's identity and balance. */
 export interface Chain {
   /**
@@ -67,6 +78,10 @@ export interface Chain {
   terms(now: number): readonly Terms[]
   /** Why it does not sell although it was checked; undefined while it sells. Synchronous, like `terms`. */
   closed?(now: number): Closed | undefined
+  /** Compares the configuration with the chain. When it passes, terms open and stay open. Moves nothing. */
+  check?(at: { now: number }): Promise<CheckResult>
+  /** Reads what offers and the check of gas need. Called every few seconds while the gateway runs. */
+  refresh?(at: { now: number }): Promise<void>
   /**
    * Whether the wallet has signed the message in this chain's scheme. Absent when no client uses such proofs. Never
    * rejects.

@@ -20,6 +20,7 @@ import {
   type Translation,
 } from './shared.ts'
 import { free, type FreeCalls, type FreeRequest, streamed, type Stored } from '../../endpoint/mod.ts'
+import type { GatewayFacts } from '../../endpoint/gateway_info.ts'
 import { json, type Reply } from '../../http/reply.ts'
 import { ApiError } from '../../http/errors.ts'
 import { refused } from '../../http/request_body.ts'
@@ -335,15 +336,15 @@ const get = free({
   tag: 'chat',
   errorFormat: 'responses',
   output,
-  async answer({ params, query }, { calls, clock }) {
+  async answer({ params, query }, { calls, clock, gateway }) {
     const id = params.id ?? ''
     const call = await findResponse(id, calls)
     if (query.get('stream') !== 'true')
-      return json(200, publicResponse(call, id), { 'cache-control': 'no-store', ...receiptOf(call) })
+      return json(200, publicResponse(call, id, gateway), { 'cache-control': 'no-store', ...receiptOf(call) })
     const after = Number(query.get('starting_after') ?? -1)
     if (!Number.isInteger(after) || after < -1)
       throw invalidParameter('starting_after', 'must be a sequence number, from 0.')
-    return eventStream(call, { id, after, calls, clock })
+    return eventStream(call, { id, after, calls, clock, gateway })
   },
 })
 
@@ -358,7 +359,7 @@ const cancel = free({
   tag: 'chat',
   errorFormat: 'responses',
   output,
-  async answer({ params }: FreeRequest, { calls }) {
+  async answer({ params }: FreeRequest, { calls, gateway }) {
     const id = params.id ?? ''
     const call = await findResponse(id, calls)
     if (call.workStatus === 'completed')
@@ -367,7 +368,7 @@ const cancel = free({
         param: 'id',
       })
     await calls.cancel(call.id, CANCELLED)
-    return json(200, publicResponse(await findResponse(id, calls), id), { 'cache-control': 'no-store' })
+    return json(200, publicResponse(await findResponse(id, calls), id, gateway), { 'cache-control': 'no-store' })
   },
 })
 
@@ -382,7 +383,7 @@ async function findResponse(id: string, calls: FreeCalls): Promise<Call> {
 }
 
 /** The public view of a response: without output until it is settled. */
-function publicResponse(call: Call, id: string): Fields {
+function publicResponse(call: Call, id: string, { basePath }: Pick<GatewayFacts, 'basePath'>): Fields {
   const facts = {
     model: call.model ?? '',
     id,
@@ -401,7 +402,7 @@ function publicResponse(call: Call, id: string): Fields {
       status: 'failed',
       error: {
         code: 'payment_failed',
-        message: `The payment was refused. The result is stored: GET ${anyCallUrl(call.id, callOfResponse(id)?.key)} with a new payment from the same wallet.`,
+        message: `The payment was refused. The result is stored: GET ${anyCallUrl(call.id, { key: callOfResponse(id)?.key, basePath })} with a new payment from the same wallet.`,
       },
     }
   if (call.paymentStatus !== 'settled' && call.paymentStatus !== 'unresolved')
@@ -418,11 +419,16 @@ const isPending = ({ status }: Fields): boolean => status === 'queued' || status
 const POLL_INTERVAL_MS = 1_000
 const MAX_POLLS = 500
 
+type Attached = {
+  readonly id: string
+  readonly after: number
+  readonly calls: FreeCalls
+  readonly clock: Clock
+  readonly gateway: Pick<GatewayFacts, 'basePath'>
+}
+
 /** Streams the events of a response: the first ones at once, the output when it is settled. */
-function eventStream(
-  call: Call,
-  { id, after, calls, clock }: { id: string; after: number; calls: FreeCalls; clock: Clock },
-): Reply {
+function eventStream(call: Call, { id, after, calls, clock, gateway }: Attached): Reply {
   const encoder = new TextEncoder()
   const aborted = new AbortController()
   let lastSent = after
@@ -442,7 +448,7 @@ function eventStream(
       async pull(controller) {
         for (;;) {
           const now = polls === 0 ? call : await findResponse(id, calls).catch(() => undefined)
-          const { text, isLast } = now ? unsentEvents(publicResponse(now, id)) : { text: '', isLast: true }
+          const { text, isLast } = now ? unsentEvents(publicResponse(now, id, gateway)) : { text: '', isLast: true }
           polls += 1
           if (text !== '') controller.enqueue(encoder.encode(text))
           if (isLast || aborted.signal.aborted || polls > MAX_POLLS) return controller.close()
