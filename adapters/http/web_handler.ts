@@ -8,8 +8,8 @@ type Host = {
 
 /**
  * A handler for hosts that speak the web's `Request` and `Response`: `Bun.serve`, `Deno.serve`, and routes of
- * frameworks like Next. On Bun and Deno it knows the client's address, by which free requests are limited; elsewhere pass it
- * yourself: `farebox.fetch(request, { ip })`.
+ * frameworks like Next. On Bun and Deno it knows the client's address, by which free requests are limited; elsewhere
+ * pass it yourself: `farebox.fetch(request, { ip })`.
  *
  * @example
  * const farebox = gateway({ ports: localPorts({ chain: memoryChain(), images: () => scriptedVendor() }) })
