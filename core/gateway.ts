@@ -292,6 +292,7 @@ export function gateway(setup: Setup): Gateway {
   }
 
   async function handle(request: Request, caller: Caller): Promise<Reply> {
+    const startedAt = clock.now()
     const found: Found = { name: NO_ENDPOINT, errorFormat: 'plain' }
     let reply: Reply
     underWay.begin()
@@ -302,7 +303,7 @@ export function gateway(setup: Setup): Gateway {
     } finally {
       underWay.end()
     }
-    meter.answered(found.name, reply.status)
+    meter.answered(found.name, reply.status, clock.now() - startedAt)
     reply = withRetryAfter(reply)
     return request.method === 'HEAD' ? await withoutBody(reply) : reply
   }

@@ -54,6 +54,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   }
 
   async function serveFree(endpoint: Streamed, input: unknown, requestContext: RequestContext): Promise<Reply> {
+    const startedAt = clock.now()
     let id: string | undefined
     const order = {
       get id() {
@@ -65,6 +66,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     }
     const answer = await ask(endpoint, order)
     if (answer.kind === 'whole') return json(200, answer.body, { 'cache-control': 'no-store', ...answer.headers })
+    meter?.streamBegan?.(endpoint.name, clock.now() - startedAt)
     return streamReply(streaming, { stream: answer.stream, headers: answer.headers, errorFormat: endpoint.errorFormat })
   }
 
@@ -80,13 +82,15 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
       if (answer.kind === 'stream') answer.stream.cancel()
       throw await failed(call, callerLeft(), { isAbandoned: true })
     }
-    if (answer.kind === 'stream')
+    if (answer.kind === 'stream') {
+      meter?.streamBegan?.(endpoint.name, clock.now() - call.createdAt)
       return streamReply(streaming, {
         stream: answer.stream,
         headers: answer.headers,
         errorFormat: endpoint.errorFormat,
         payment: streamPaymentOf(working, answer),
       })
+    }
     const stored = storedOf(answer, JSON.stringify(answer.body))
     const paid = await settle(working, stored, 'whole').catch((error) =>
       abandon(storage, call, { error, now: clock.now() }),
@@ -222,12 +226,14 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     stored: Stored,
     answer: 'whole' | 'streamed' | 'unread',
   ): Promise<Paidness> {
+    const usage = tokensOf(answerOf(stored).usage)
+    if (usage) meter?.tokensUsed?.(endpoint.name, usage)
     const attempt = async (): Promise<Paying> => {
       const now = clock.now()
       const completion = {
         result: stored as unknown as Json,
         expiresAt: now + endpoint.retention.unclaimedMs,
-        usage: tokensOf(answerOf(stored).usage),
+        usage,
       }
       return await settleCall(money, call, authorization, {
         completion,

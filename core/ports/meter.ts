@@ -1,7 +1,7 @@
 /** The metrics interface: events of a gateway for counters. Nothing here affects behavior. */
 import type { Usdc } from '../x402/money.ts'
 import type { PaymentCode } from './chain.ts'
-import type { Storage } from './storage.ts'
+import type { Storage, Usage } from './storage.ts'
 
 /** The verdict on a payment that came with an order, or on a fresh one that a poll would settle with. */
 export type Judged = 'valid' | 'unavailable' | PaymentCode
@@ -13,8 +13,8 @@ export type Settled = 'settled' | 'refused' | 'dead' | 'unknown' | 'unavailable'
  * endpoint or NO_ENDPOINT, never text of a caller.
  */
 export interface Meter {
-  /** A request was answered, or its stream has begun. */
-  answered(endpoint: string, status: number): void
+  /** A request was answered, or its stream has begun, after `ms`. */
+  answered(endpoint: string, status: number, ms: number): void
   /** An order without a payment was quoted. */
   quoted(endpoint: string): void
   judged(outcome: Judged): void
@@ -22,6 +22,10 @@ export interface Meter {
   attempted(endpoint: string, outcome: Settled, paid?: Usdc): void
   /** A paid call began, or ended. */
   moved(work: 'opened' | 'completed' | 'failed'): void
+  /** The first part of a streamed answer arrived, `ms` after the request. */
+  streamBegan?(endpoint: string, ms: number): void
+  /** A paid answer was complete, with the tokens that its vendor reported. */
+  tokensUsed?(endpoint: string, usage: Usage): void
 }
 
 /** For a request that matches no endpoint. */

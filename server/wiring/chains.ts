@@ -25,14 +25,19 @@ type ServedChain = Chain &
     refresh?(at: { now: number }): Promise<void>
   }
 
+export type WatchedAccounts = {
+  low(): readonly LowAccount[]
+  leases(): readonly { readonly gateway: string; readonly address: string; readonly isLeased: boolean }[]
+}
+
 type Chaining = Opening & {
   readonly isDevnet: boolean
   readonly storage: Storage
   readonly workerId: string
   readonly leaseMs: number
   readonly meters?: Pick<Metrics, 'balances'> | undefined
-  /** Adds accounts that pay for settlements, read for alerts. */
-  readonly watchAccounts?: (read: () => readonly LowAccount[]) => void
+  /** Adds accounts that pay for settlements, read for alerts and metrics. */
+  readonly watchAccounts?: (accounts: WatchedAccounts) => void
 }
 
 /** How many times per lease a process renews it. */
@@ -63,7 +68,11 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
     // With a single process, its successor may take over the key at once.
     const chain = await chainOf(name, paymentMethod, chaining)
     chaining.undo.push(() => chain.close())
-    chaining.watchAccounts?.(() => lowAccountsOf(chain).map((account) => ({ gateway: name, ...account })))
+    chaining.watchAccounts?.({
+      low: () => lowAccountsOf(chain).map((account) => ({ gateway: name, ...account })),
+      leases: () =>
+        (chain.keys?.() ?? []).map(({ address, kind }) => ({ gateway: name, address, isLeased: kind === 'serving' })),
+    })
     await openChain(name, chain, chaining)
     await leaseKey(name, chain, chaining)
     scheduleRefresh(name, chain, { ...chaining, tell: teller(name, chain, chaining) })

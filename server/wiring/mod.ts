@@ -35,8 +35,9 @@ import type { ServerLog } from '../log.ts'
 import { nodesOf } from '../config/rpc.ts'
 import type { Metrics } from '../metrics.ts'
 import type { LowAccount } from '../signals/conditions.ts'
+import { storageProbe } from '../../core/ports/storage_probe.ts'
 import { StartError } from '../start_error.ts'
-import { chains } from './chains.ts'
+import { chains, type WatchedAccounts } from './chains.ts'
 import type { LocalSystem } from './devnet.ts'
 import { affordable, tellWhyNoDeposits } from './services.ts'
 import { ownProducts, ownProtocols } from './own_files.ts'
@@ -131,7 +132,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     audio: config.audio.rows,
     declared: config.declared,
   })
-  const accounts: (() => readonly LowAccount[])[] = []
+  const accounts: WatchedAccounts[] = []
   const chainOf = chains({
     ...opening,
     isDevnet,
@@ -139,7 +140,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     workerId: storage.isShared ? workerId : 'process',
     leaseMs: config.leaseMs,
     meters,
-    watchAccounts: (read) => void accounts.push(read),
+    watchAccounts: (added) => void accounts.push(added),
   })
   const allowlists = devnet
     ? {
@@ -197,13 +198,20 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
         calls: left.map(({ id }) => id),
       },
     )
+  meters?.watch({
+    backgroundWork: () => pending.size,
+    relayerLeases: () => accounts.flatMap(({ leases }) => leases()),
+    unresolved: () => unresolvedPayments(storage, clock),
+    isStorageReachable: storageProbe(storage, clock),
+    clockSkew: () => shared?.skew(),
+  })
   return {
     gateways,
     storage,
     objects,
     clock,
     workerId,
-    lowAccounts: () => accounts.flatMap((read) => read()),
+    lowAccounts: () => accounts.flatMap(({ low }) => low()),
     clockTrouble: () => shared?.trouble(),
     devnet,
     metrics: meters,
@@ -232,6 +240,15 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   }
 }
 
+/** How many payments have no known outcome, by gateway; counted up to a bound. */
+async function unresolvedPayments(storage: Storage, clock: Clock): Promise<Readonly<Record<string, number>>> {
+  const counts: Record<string, number> = {}
+  for (const { gateway } of await storage.unsettled(clock.now(), MAX_COUNTED))
+    counts[gateway] = (counts[gateway] ?? 0) + 1
+  return counts
+}
+
+const MAX_COUNTED = 1_000
 const MINUTE_MS = 60_000
 
 function gatewaySettings(

@@ -27,7 +27,10 @@ async function figuresOf({ scrape }: Metrics): Promise<Readonly<Record<string, n
   const { body } = await scrape()
   const lines = body
     .split('\n')
-    .filter((line) => line.startsWith('farebox_') && !/^farebox_(?:requests|info|drain_phase)|_bucket\{/.test(line))
+    .filter(
+      (line) =>
+        line.startsWith('farebox_') && !/^farebox_(?:requests|info|drain_phase|request_duration)|_bucket\{/.test(line),
+    )
   const series = lines.map(
     (line) =>
       [
@@ -167,6 +170,50 @@ describe('figures', () => {
     const seen = await figures()
     expect(seen).toMatchObject({ 'calls_total{state="opened"}': 1, 'calls_total{state="failed"}': 1 })
     expect(Object.keys(seen).filter((name) => /completed|settlements|revenue/.test(name))).toEqual([])
+  })
+
+  test('a streamed answer counts its tokens and the time to its first part; every request has a duration', async () => {
+    const clock = testClock()
+    const counted = metrics({ version: '1', clock })
+    const { post, signed, idle } = await table(undefined, { name: 'till', ports: { meter: counted.meterOf('till') } })
+    await (await post(STREAM, { payment: await signed(STREAM) })).text()
+    await idle()
+    const { body } = await counted.scrape()
+    const labels = 'gateway="till",endpoint="chat.completions"'
+    expect(body).toContain(`farebox_first_token_seconds_count{${labels}} 1`)
+    expect(body).toContain(`farebox_request_duration_seconds_bucket{${labels},le="+Inf"} 2`)
+    expect(body).toMatch(new RegExp(`^farebox_tokens_sum\\{${labels},type="output"\\} [1-9]`, 'm'))
+    expect(body).toContain(`farebox_tokens_count{${labels},type="input"} 1`)
+  })
+
+  test('the process tells its work, its leases, its storage, its clock and what it owes', async () => {
+    const counted = metrics({ version: '1', clock: testClock() })
+    let skew: number | undefined = 1_500
+    counted.watch({
+      backgroundWork: () => 3,
+      relayerLeases: () => [
+        { gateway: 'till', address: '0xa', isLeased: true },
+        { gateway: 'till', address: '0xb', isLeased: false },
+      ],
+      unresolved: async () => ({ base: 2 }),
+      isStorageReachable: async () => true,
+      clockSkew: () => skew,
+    })
+    counted.drainPhase('lame_duck')
+    const { body } = await counted.scrape()
+    for (const line of [
+      'background_work 3',
+      'relayer_lease_held{gateway="till",address="0xa"} 1',
+      'relayer_lease_held{gateway="till",address="0xb"} 0',
+      'unresolved_payments{gateway="base"} 2',
+      'storage_reachable 1',
+      'clock_skew_seconds 1.5',
+      'drain_phase{phase="lame_duck"} 1',
+      'drain_phase{phase="serving"} 0',
+    ])
+      expect(body).toContain(`\nfarebox_${line}\n`)
+    skew = undefined
+    expect((await counted.scrape()).body).not.toMatch(/^farebox_clock_skew_seconds /m)
   })
 
   test('one shots and jobs count like any other call', async () => {
