@@ -8,6 +8,7 @@ import { isLoopback } from './config/mod.ts'
 import { corsHeaders, isPreflight, preflightReply } from './cors.ts'
 import { guide } from './docs/guides.ts'
 import type { ServerLog } from './log.ts'
+import { OPERATOR, type OperatorApi } from './operator/mod.ts'
 
 export type AppOptions = {
   /** `origin` is the gateway's own public origin, if it has one. */
@@ -23,6 +24,8 @@ export type AppOptions = {
   readonly devnet?: (origin: string) => unknown
   /** Serves GET /metrics to requests with this bearer token; without it the path returns 404. */
   readonly metrics?: { readonly token: string; scrape(): Promise<{ readonly type: string; readonly body: string }> }
+  /** Serves /operator/* to requests with this bearer token; without it the paths return 404. */
+  readonly operator?: { readonly token: string; readonly api: OperatorApi }
 }
 
 type GatewayHost = { readonly gateway: Gateway; readonly hosts: readonly string[]; readonly origin?: string }
@@ -43,6 +46,7 @@ export function app({
   isClosing,
   devnet,
   metrics,
+  operator,
 }: AppOptions) {
   const byHost = new Map(gateways.flatMap((each) => each.hosts.map((host) => [host.toLowerCase(), each] as const)))
   const [first] = gateways
@@ -86,15 +90,17 @@ export function app({
 
   function route(
     request: Request,
-    { path }: RequestUrl,
+    { path, search }: RequestUrl,
     { address, base }: { readonly address: RequestAddress; readonly base: Base },
   ): Reply | Promise<Reply> {
     const { ip, host, origin } = address
     if (request.method === 'OPTIONS' && isPreflight(request)) return preflightReply(request)
     if (devnet && path === DEVNET)
       return isLoopbackRequest(base, host) ? devnetReply(request.method, devnet(origin)) : notLoopback(host)
-    if (metrics && path === METRICS && isMetricsRequest(request, metrics.token))
+    if (metrics && path === METRICS && request.method === 'GET' && isFromOperator(request, metrics.token))
       return metrics.scrape().then(metricsReply)
+    if (operator && path.startsWith(OPERATOR) && isFromOperator(request, operator.token))
+      return operator.api(request, { path, search })
     const name = byHost.size === 0 || byHost.has(host) ? host : host.replace(/:\d+$/, '')
     const target = byHost.get(name) ?? (first as GatewayHost)
     const page = guideFor(request.method, path, target.gateway)
@@ -202,9 +208,9 @@ function guideFor(method: string, path: string, { endpoints }: Gateway): Reply |
   return page && endpoints.some(({ name }) => name === 'docs') ? page : undefined
 }
 
-/** Without the operator's token, /metrics is answered like any unknown path. */
-function isMetricsRequest(request: Request, token: string): boolean {
-  return request.method === 'GET' && isSameSecret(request.headers.get('authorization') ?? '', `Bearer ${token}`)
+/** Without the operator's token, /metrics and /operator/* are answered like any unknown path. */
+function isFromOperator(request: Request, token: string): boolean {
+  return isSameSecret(request.headers.get('authorization') ?? '', `Bearer ${token}`)
 }
 
 function metricsReply({ type, body }: { type: string; body: string }): Reply {

@@ -4,7 +4,8 @@ import type { Config } from './config/mod.ts'
 import { defaultLimits, guardConnections } from './connections.ts'
 import type { ServerLog } from './log.ts'
 import { StartError } from './start_error.ts'
-import type { Wired } from './wiring/mod.ts'
+import { operatorApi } from './operator/mod.ts'
+import { VERSION, type Wired } from './wiring/mod.ts'
 
 export type Listening = {
   /** URL of the socket that all gateways share. */
@@ -45,7 +46,8 @@ type GatewayHost = Parameters<typeof app>[0]['gateways'][number]
 type Options = { readonly log: ServerLog; readonly requests: InFlight }
 
 /** Opens all sockets. Throws StartError when one cannot be opened, with the others closed again. */
-export function listen(config: Config, { gateways, devnet, metrics }: Wired, { log, requests }: Options): Listening {
+export function listen(config: Config, wired: Wired, { log, requests }: Options): Listening {
+  const { gateways, devnet, metrics } = wired
   const { publicOrigin, trustedProxies, operatorToken } = config
   const servers: Bun.Server<unknown>[] = []
   const ports = new Map<string, number>()
@@ -56,6 +58,9 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
   }
   const metricsOption = metrics &&
     operatorToken !== undefined && { metrics: { token: operatorToken, scrape: metrics.scrape } }
+  const operatorOption = operatorToken !== undefined && {
+    operator: { token: operatorToken, api: operatorApiOf(wired) },
+  }
   const total = config.maxConnections ?? defaultLimits().total
   const limits = { total, perAddress: config.maxConnectionsPerAddress ?? Math.ceil(total / 2) }
   const isProxy = proxyCheck(trustedProxies)
@@ -72,6 +77,7 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
     trustedProxies,
     ...devnetOption,
     ...metricsOption,
+    ...operatorOption,
   }
   const hosted = gateways.map(({ gateway, config: { hosts, publicOrigin: origin } }): GatewayHost => ({
     gateway,
@@ -148,6 +154,8 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
     await Promise.all(servers.map((server) => server.stop(now)))
   }
 }
+
+const operatorApiOf = ({ storage, clock }: Wired) => operatorApi({ ledger: storage, clock, version: VERSION })
 
 const portOf = (server: Bun.Server<unknown>): number => server.port ?? 0
 

@@ -339,4 +339,10 @@ export interface Storage {
   close(): Promise<void>
 }
 
+/** What the operator's listings read. */
+export type LedgerReads = Pick<
+  Storage,
+  'listCalls' | 'listSettled' | 'findCalls' | 'listAuthorizations' | 'spendByModel'
+>
+
 export type Bucket = { readonly key: string; readonly limit: number; readonly windowMs: number }

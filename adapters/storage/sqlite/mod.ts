@@ -20,16 +20,14 @@ import {
   patchOf,
   takePermits,
 } from '../../../core/payment/ledger.ts'
-import { type Usdc, usdc } from '../../../core/x402/money.ts'
 import { type Call, type Cap, type Claim, type NewCall, type Opened, type Storage } from '../../../core/ports/mod.ts'
-import { summed } from '../../../core/payment/spend_report.ts'
 import { copied } from '../copied.ts'
 import { databases } from '../databases.ts'
 import { backupSqlite } from './backup.ts'
 import { drizzleOver, openDriver, type SqliteDriver } from './driver.ts'
 import { createPrivately, holdAlone } from './hold.ts'
+import { amountOf, ledgerReads } from './ledger_reads.ts'
 import { migrate, migrations } from './migrations.ts'
-import { named, tailOf } from '../named_calls.ts'
 import { patchStatement, statements } from './statements.ts'
 import { retryWhileBusy, weightOf, writer } from '../writer.ts'
 
@@ -43,13 +41,7 @@ const BUSY_AT_START_MS = 2_000
 /** Rows that one step of `prune` or `renew` reads: bounds how long it blocks the event loop. */
 const BATCH = 128
 
-const BILLION = 1_000_000_000n
 const NOTHING = { billions: null, rest: null }
-
-/** A sum as the statements read it. Undefined where there was nothing to sum. */
-function amountOf({ billions, rest }: { billions: string | null; rest: string | null }): Usdc | undefined {
-  return billions === null || rest === null ? undefined : usdc(BigInt(billions) * BILLION + BigInt(rest))
-}
 
 /** The last call that `prune` has visited, by expiry and id. */
 type PruneCursor = { readonly expiresAt: number; readonly id: string }
@@ -136,6 +128,7 @@ export function sqliteStorage(path: string): Storage {
 
   return {
     ...databases.sqlite,
+    ...ledgerReads(ask),
 
     openCall(...given) {
       const [call, authorization, at] = copied(given)
@@ -213,43 +206,6 @@ export function sqliteStorage(path: string): Storage {
 
     unsettled: (before, limit, gateway) =>
       retryWhileBusy(() => ask.unsettled.all({ before, limit, gateway: gateway ?? null })),
-
-    spendByModel: (payer, since) =>
-      retryWhileBusy(() => {
-        const groups = ask.spent.all({ payer, since })
-        return summed(
-          groups.map(({ billions, rest, ...group }) => ({
-            ...group,
-            spent: amountOf({ billions, rest }) ?? usdc(0n),
-          })),
-        )
-      }),
-
-    listCalls: ({ payer, since, until, after = { at: until, id: '' }, limit }) =>
-      retryWhileBusy(() =>
-        payer === undefined
-          ? ask.listed.all({ since, ...after, limit })
-          : ask.listedOfPayer.all({ payer, since, ...after, limit }),
-      ),
-
-    listSettled: ({ since, after = { at: since, id: '' }, limit }) =>
-      retryWhileBusy(() => ask.listedSettled.all({ ...after, limit })),
-
-    findCalls: (name, limit) =>
-      retryWhileBusy(() => {
-        const tail = tailOf(name)
-        const exact = [...ask.entry.all({ name }), ...ask.entriesByKey.all({ name })]
-        if (tail === undefined) return named(name, { exact, byNonce: [], byTransaction: [] }, limit)
-        const found = {
-          exact,
-          byNonce: ask.entriesByNonce.all({ tail }),
-          byTransaction: ask.entriesByTransaction.all({ tail }),
-        }
-        return named(name, found, limit)
-      }),
-
-    listAuthorizations: (call) =>
-      retryWhileBusy(() => ask.bindings.all({ id: call }).map(({ payer, ...binding }) => binding)),
 
     putRecord(...given) {
       const [record, now] = copied(given)

@@ -1,0 +1,90 @@
+import { existsSync } from 'node:fs'
+import { type Usdc, usdc } from '../../../core/x402/money.ts'
+import type { LedgerReads } from '../../../core/ports/mod.ts'
+import { summed } from '../../../core/payment/spend_report.ts'
+import { named, tailOf } from '../named_calls.ts'
+import { retryWhileBusy } from '../writer.ts'
+import { refuseUnknownSteps } from '../migration.ts'
+import { drizzleOver, openDriver } from './driver.ts'
+import { migrations } from './migrations.ts'
+import { statements } from './statements.ts'
+
+const BILLION = 1_000_000_000n
+
+/** A sum as the statements read it. Undefined where there was nothing to sum. */
+export function amountOf({ billions, rest }: { billions: string | null; rest: string | null }): Usdc | undefined {
+  return billions === null || rest === null ? undefined : usdc(BigInt(billions) * BILLION + BigInt(rest))
+}
+
+/** What is read of the ledger beside the calls of buyers. */
+export function ledgerReads(ask: ReturnType<typeof statements>): LedgerReads {
+  return {
+    listCalls: ({ payer, since, until, after = { at: until, id: '' }, limit }) =>
+      retryWhileBusy(() =>
+        payer === undefined
+          ? ask.listed.all({ since, ...after, limit })
+          : ask.listedOfPayer.all({ payer, since, ...after, limit }),
+      ),
+
+    listSettled: ({ since, after = { at: since, id: '' }, limit }) =>
+      retryWhileBusy(() => ask.listedSettled.all({ ...after, limit })),
+
+    findCalls: (name, limit) =>
+      retryWhileBusy(() => {
+        const tail = tailOf(name)
+        const exact = [...ask.entry.all({ name }), ...ask.entriesByKey.all({ name })]
+        if (tail === undefined) return named(name, { exact, byNonce: [], byTransaction: [] }, limit)
+        const found = {
+          exact,
+          byNonce: ask.entriesByNonce.all({ tail }),
+          byTransaction: ask.entriesByTransaction.all({ tail }),
+        }
+        return named(name, found, limit)
+      }),
+
+    listAuthorizations: (call) =>
+      retryWhileBusy(() => ask.bindings.all({ id: call }).map(({ payer, ...binding }) => binding)),
+
+    spendByModel: (payer, since) =>
+      retryWhileBusy(() => {
+        const groups = ask.spent.all({ payer, since })
+        return summed(
+          groups.map(({ billions, rest, ...group }) => ({
+            ...group,
+            spent: amountOf({ billions, rest }) ?? usdc(0n),
+          })),
+        )
+      }),
+  }
+}
+
+/**
+ * The ledger of a SQLite file, read beside the process that has it. It takes no lock and writes nothing. Throws when
+ * there is no such file, or when its schema is not that of this version.
+ *
+ * @example
+ * const ledger = sqliteLedger('.farebox/farebox.db')
+ */
+export function sqliteLedger(path: string): LedgerReads & { close(): Promise<void> } {
+  if (!existsSync(path)) throw new Error(`There is no database at ${path}.`)
+  const driver = openDriver(path)
+  try {
+    driver.exec('PRAGMA query_only = ON; PRAGMA busy_timeout = 2000')
+    const taken = driver.prepare('SELECT name FROM migrations ORDER BY step').values()
+    const steps = taken.map(([name]) => ({ name: String(name) }))
+    refuseUnknownSteps(path, steps, migrations)
+    if (steps.length < migrations.length)
+      throw new Error(
+        `${path} is of an older version. Start this version of Farebox on it once; it migrates the database.`,
+      )
+    return {
+      ...ledgerReads(statements(drizzleOver(driver))),
+      async close() {
+        driver.close()
+      },
+    }
+  } catch (error) {
+    driver.close()
+    throw error
+  }
+}

@@ -1,0 +1,103 @@
+/**
+ * The operator's HTTP API, under /operator. Whoever calls it has proven to have the operator's token; to everybody else
+ * these paths do not exist. No framework: a Request becomes a Reply.
+ */
+import { json, type Reply } from '../../core/http/reply.ts'
+import type { LedgerReads } from '../../core/ports/mod.ts'
+import { operatorDocument } from './openapi.ts'
+import { csvOf, findPayments, isWallet, listPayments, type Mistake, readFilter, walletReport } from './payments.ts'
+
+export type OperatorApi = (request: Request, url: { readonly path: string; readonly search: string }) => Promise<Reply>
+
+export type OperatorOptions = {
+  readonly ledger: LedgerReads
+  readonly clock: { now(): number }
+  readonly version: string
+}
+
+export const OPERATOR = '/operator/'
+
+const NO_STORE = { 'cache-control': 'no-store' }
+
+export function operatorApi({ ledger, clock, version }: OperatorOptions): OperatorApi {
+  return async function answer(request, url) {
+    try {
+      return await routed(request, url)
+    } catch (error) {
+      const message = `The ledger could not be read: ${(error as Error).message}`
+      return failed(503, 'Not ready', { message }, { 'retry-after': '5' })
+    }
+  }
+
+  async function routed(request: Request, { path, search }: Parameters<OperatorApi>[1]): Promise<Reply> {
+    const [, , area = '', name = '', ...rest] = path.split('/').map(decoded)
+    if (rest.length > 0) return notFound(path)
+    if (request.method !== 'GET') return wrongMethod(request.method, path)
+    if (area === 'openapi.json' && name === '') return json(200, operatorDocument(version), NO_STORE)
+    if (area === 'payments' && name === '') return await list(request, new URLSearchParams(search))
+    if (area === 'payments') return await find(name)
+    if (area === 'wallets' && name !== '') return await wallet(name)
+    return notFound(path)
+  }
+
+  async function list(request: Request, query: URLSearchParams): Promise<Reply> {
+    const read = readFilter(Object.fromEntries(query), clock.now())
+    if (!read.ok) return invalid('Invalid query', read.mistakes)
+    const page = await listPayments(ledger, read.filter)
+    const format = query.get('format') ?? (request.headers.get('accept')?.includes('text/csv') ? 'csv' : 'json')
+    if (format === 'json') return json(200, page, NO_STORE)
+    const next = page.next === null ? {} : { 'x-next': page.next }
+    const headers = { 'content-type': 'text/csv; charset=utf-8; header=present', ...NO_STORE, ...next }
+    return { status: 200, headers, body: csvOf(page.payments) }
+  }
+
+  async function find(name: string): Promise<Reply> {
+    const payments = await findPayments(ledger, name)
+    if (payments.length > 0) return json(200, { payments }, NO_STORE)
+    return failed(404, 'Payment not found', {
+      message: `The ledger has no payment with the call id, transaction or nonce ${name.slice(0, 200)}. Unpaid calls are deleted when they can no longer be paid.`,
+    })
+  }
+
+  async function wallet(address: string): Promise<Reply> {
+    if (isWallet(address)) return json(200, await walletReport(ledger, address, clock.now()), NO_STORE)
+    return invalid('Invalid wallet', [
+      {
+        path: 'address',
+        message: `${JSON.stringify(address.slice(0, 100))} is no wallet; write 0x and 40 hex digits, or a base58 key`,
+      },
+    ])
+  }
+}
+
+export function invalid(error: string, mistakes: readonly Mistake[]): Reply {
+  return failed(400, error, {
+    message: mistakes.map(({ path, message }) => `${path}: ${message}`).join('. '),
+    details: mistakes,
+  })
+}
+
+export function failed(status: number, error: string, more: object, headers: Record<string, string> = {}): Reply {
+  return json(status, { error, ...more }, { ...NO_STORE, ...headers })
+}
+
+function notFound(path: string): Reply {
+  return failed(404, 'Not found', { message: `There is nothing at ${path}. GET /operator/openapi.json lists what is.` })
+}
+
+function wrongMethod(method: string, path: string): Reply {
+  return failed(
+    405,
+    'Method not allowed',
+    { message: `${method} is not served at ${path}; allowed: GET.` },
+    { allow: 'GET' },
+  )
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
+}

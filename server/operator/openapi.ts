@@ -1,0 +1,170 @@
+/** The OpenAPI document of the operator's API. It is not part of what buyers see. */
+import { FILTERS, MAX_LIMIT } from './payments.ts'
+import { STATUS_WORDS, STATUSES } from './payment.ts'
+
+const FILTER_WORDS: Readonly<Record<string, string>> = {
+  since: 'Opened at or after: a date, a time, or a span before now such as 24h or 7d.',
+  until: 'Opened before.',
+  payer: 'Wallet that signed.',
+  model: 'Model id, exactly.',
+  endpoint: 'Name of the endpoint, for example images.generations.',
+  gateway: 'Name of the gateway.',
+  status: STATUSES.map((status) => `${status}: ${STATUS_WORDS[status]}`).join('; '),
+  limit: `Payments on one page, from 1 to ${MAX_LIMIT}; 50 by default.`,
+  next: 'The `next` of the page before. A page may be short, or empty, while there is a next one.',
+  format: 'csv or json; without it, `Accept: text/csv` asks for CSV.',
+}
+
+const text = { type: 'string' }
+const textOrNull = { type: ['string', 'null'] }
+
+const row = {
+  type: 'object',
+  required: ['id', 'status', 'charged', 'gateway', 'endpoint', 'payer', 'network', 'quoted_usdc', 'created_at'],
+  properties: {
+    id: { ...text, description: 'The call id.' },
+    status: { enum: [...STATUSES] },
+    charged: { type: ['boolean', 'null'], description: 'Null while it is not known.' },
+    gateway: text,
+    endpoint: text,
+    model: textOrNull,
+    payer: text,
+    network: text,
+    quoted_usdc: text,
+    charged_usdc: textOrNull,
+    transaction: textOrNull,
+    block: { type: ['integer', 'null'] },
+    created_at: { ...text, format: 'date-time' },
+    settled_at: { ...textOrNull, format: 'date-time' },
+    error: { ...textOrNull, description: 'Why the work failed, as the buyer read it.' },
+    vendor_error: { ...textOrNull, description: 'What the vendor said, for the operator.' },
+    payment_error: { ...textOrNull, description: 'Why the last attempt to settle moved no money.' },
+  },
+}
+
+const payment = {
+  allOf: [
+    { $ref: '#/components/schemas/PaymentRow' },
+    {
+      type: 'object',
+      required: ['answer', 'timeline', 'authorizations'],
+      properties: {
+        answer: { ...text, description: 'Was this wallet charged?' },
+        timeline: {
+          type: 'array',
+          items: {
+            type: 'object',
+            required: ['at', 'event', 'text'],
+            properties: { at: { ...text, format: 'date-time' }, event: text, text },
+          },
+        },
+        authorizations: {
+          type: 'array',
+          items: { type: 'object', properties: { key: text, status: text, expires_at: text } },
+        },
+        tokens: { type: ['object', 'null'], properties: { input: { type: 'integer' }, output: { type: 'integer' } } },
+        pay_to: text,
+        asset: text,
+        expires_at: { ...text, format: 'date-time' },
+      },
+    },
+  ],
+}
+
+const rows = { type: 'array', items: { $ref: '#/components/schemas/PaymentRow' } }
+
+const wallet = {
+  type: 'object',
+  required: ['wallet', 'answer', 'charged_usdc', 'charged_calls', 'by_model', 'uncollected', 'in_doubt', 'last_calls'],
+  properties: {
+    wallet: text,
+    answer: { ...text, description: 'Was this wallet charged?' },
+    charged_usdc: text,
+    charged_calls: { type: 'integer' },
+    last_charged_at: { ...textOrNull, format: 'date-time' },
+    by_model: { type: 'array', items: { type: 'object' } },
+    uncollected: rows,
+    in_doubt: rows,
+    last_calls: rows,
+  },
+}
+
+export const error = {
+  type: 'object',
+  required: ['error', 'message'],
+  properties: { error: text, message: text, details: { type: 'array', items: { type: 'object' } } },
+}
+
+const answers = (description: string, schema: object) => ({
+  description,
+  content: { 'application/json': { schema } },
+})
+const NOT_THERE = answers('Not found.', { $ref: '#/components/schemas/Error' })
+const WRONG = answers('A field cannot be read; each is named.', { $ref: '#/components/schemas/Error' })
+
+const inPath = (name: string, description: string) => ({
+  name,
+  in: 'path',
+  required: true,
+  description,
+  schema: text,
+})
+
+export function operatorDocument(version: string) {
+  const listed = {
+    type: 'object',
+    required: ['payments', 'next'],
+    properties: { payments: rows, next: { ...textOrNull, description: 'Null on the last page.' } },
+  }
+  return {
+    openapi: '3.1.0',
+    info: { title: 'Farebox operator API', version, description: 'Served to the operator token only.' },
+    security: [{ operator: [] }],
+    paths: {
+      '/operator/payments': {
+        get: {
+          operationId: 'listPayments',
+          summary: 'Payments, newest first',
+          parameters: FILTERS.map((name) => ({ name, in: 'query', description: FILTER_WORDS[name], schema: text })),
+          responses: {
+            200: {
+              description: 'One page. Of CSV, the header X-Next has `next`.',
+              content: { 'application/json': { schema: listed }, 'text/csv': { schema: text } },
+            },
+            400: WRONG,
+          },
+        },
+      },
+      '/operator/payments/{name}': {
+        get: {
+          operationId: 'findPayments',
+          summary: 'What happened to a payment',
+          parameters: [inPath('name', 'A call id, a transaction, a nonce, or the key of an authorization.')],
+          responses: {
+            200: answers('Every payment of this name, newest first.', {
+              type: 'object',
+              required: ['payments'],
+              properties: { payments: { type: 'array', items: { $ref: '#/components/schemas/Payment' } } },
+            }),
+            404: NOT_THERE,
+          },
+        },
+      },
+      '/operator/wallets/{address}': {
+        get: {
+          operationId: 'readWallet',
+          summary: 'Was this wallet charged?',
+          parameters: [inPath('address', 'An EVM address or a Solana key.')],
+          responses: {
+            200: answers('What it paid, and what is open.', { $ref: '#/components/schemas/Wallet' }),
+            400: WRONG,
+          },
+        },
+      },
+    },
+    components: {
+      securitySchemes: { operator: { type: 'http', scheme: 'bearer' } },
+      schemas: { PaymentRow: row, Payment: payment, Wallet: wallet, Error: error },
+    },
+  }
+}
