@@ -10,6 +10,8 @@ const commands: Readonly<Record<string, () => Promise<{ readonly command: Comman
   buy: () => import('./buy.ts'),
   backup: () => import('./backup.ts'),
   restore: () => import('./restore.ts'),
+  payments: () => import('./payments.ts'),
+  payment: () => import('./payment.ts'),
 }
 
 /** Runs `farebox ARGS`. Resolves with the exit code, or with undefined while the process goes on. */

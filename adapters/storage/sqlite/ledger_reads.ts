@@ -4,9 +4,9 @@ import type { LedgerReads } from '../../../core/ports/mod.ts'
 import { summed } from '../../../core/payment/spend_report.ts'
 import { named, tailOf } from '../named_calls.ts'
 import { retryWhileBusy } from '../writer.ts'
-import { refuseUnknownSteps } from '../migration.ts'
+import { checkSteps } from '../migration.ts'
 import { drizzleOver, openDriver } from './driver.ts'
-import { migrations } from './migrations.ts'
+import { migrations, readSteps } from './migrations.ts'
 import { statements } from './statements.ts'
 
 const BILLION = 1_000_000_000n
@@ -70,9 +70,8 @@ export function sqliteLedger(path: string): LedgerReads & { close(): Promise<voi
   const driver = openDriver(path)
   try {
     driver.exec('PRAGMA query_only = ON; PRAGMA busy_timeout = 2000')
-    const taken = driver.prepare('SELECT name FROM migrations ORDER BY step').values()
-    const steps = taken.map(([name]) => ({ name: String(name) }))
-    refuseUnknownSteps(path, steps, migrations)
+    const steps = readSteps(driver) ?? []
+    checkSteps(path, steps, migrations)
     if (steps.length < migrations.length)
       throw new Error(
         `${path} is of an older version. Start this version of Farebox on it once; it migrates the database.`,

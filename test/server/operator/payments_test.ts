@@ -8,7 +8,8 @@ import { sqliteLedger } from '../../../adapters/storage/sqlite/ledger_reads.ts'
 import { sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
 import { scriptedVendor } from '../../../adapters/providers/scripted/images.ts'
 import { app } from '../../../server/app.ts'
-import { type CommandIo, paymentCommand, paymentsCommand } from '../../../server/cli/payments.ts'
+import type { Io } from '../../../server/cli/command.ts'
+import { runFarebox } from '../../../server/cli/mod.ts'
 import { operatorApi } from '../../../server/operator/mod.ts'
 import { csvOf } from '../../../server/operator/payments.ts'
 import { FOX, type Kit, kit, type KitOptions, read, START } from '../../kit.ts'
@@ -57,8 +58,8 @@ describe('the operator API', () => {
     const { body: document } = await get('/operator/openapi.json')
     expect(await new Validator().validate(structuredClone(document))).toMatchObject({ valid: true })
     for (const path of Object.keys(document.paths)) {
-      const asked = path.replace('{name}', sold.id).replace('{address}', sold.payer)
-      expect([path, (await get(asked)).status]).toEqual([path, 200])
+      const actual = path.replace('{name}', sold.id).replace('{address}', sold.payer)
+      expect([path, (await get(actual)).status]).toEqual([path, 200])
     }
   })
 
@@ -98,7 +99,7 @@ describe('the operator API', () => {
     expect((await get('/operator/payments/0x12')).status).toBe(404)
   })
 
-  test('says why work failed, with what the vendor said, and that nothing was charged', async () => {
+  test('says why work failed, with what the vendor lines, and that nothing was charged', async () => {
     const failing = scriptedVendor(async () => {
       throw new Error('the vendor answered 529 (overloaded_error)')
     })
@@ -199,8 +200,8 @@ describe('the operator API', () => {
       'since',
       'status',
     ])
-    for (const said of ['"yesterday"', '2026-11-22', '"paid"', 'uncollected', '1 to 1000', '"red"', 'csv or json'])
-      expect(body.message).toContain(said)
+    for (const lines of ['"yesterday"', '2026-11-22', '"paid"', 'uncollected', '1 to 1000', '"red"', 'csv or json'])
+      expect(body.message).toContain(lines)
   })
 })
 
@@ -214,25 +215,25 @@ describe('the commands', () => {
     const { buyer } = served({ ports: { storage } })
     const { payment: sold } = await bought({ buyer })
     writeFileSync(join(dir, 'farebox.toml'), '')
-    const [io, said] = terminal({ FAREBOX_CONFIG: join(dir, 'farebox.toml'), DATABASE_URL: `sqlite:${path}` })
-    expect([await paymentCommand.run([sold.id], io), said.err]).toEqual([0, []])
-    expect(said.out.join('\n')).toContain(`Was it charged? Yes. ${sold.payer} paid 0.022000 USDC`)
-    expect(said.out.filter((line) => /  settled  /.test(line)).length).toBe(1)
-    said.out.length = 0
-    expect(await paymentCommand.run([sold.payer], io)).toBe(0)
-    expect(said.out[0]).toStartWith(`Yes. ${sold.payer} was charged 0.022000 USDC for 1 call`)
-    said.out.length = 0
-    expect(await paymentsCommand.run(['--status', 'settled', '--csv'], io)).toBe(0)
-    expect(said.out.join('\n').split('\r\n').length).toBe(2)
-    said.out.length = 0
-    expect(await paymentsCommand.run(['--since', '1h'], io)).toBe(0)
-    expect(said.out.length).toBe(2)
-    expect(await paymentCommand.run(['0xnothing'], io)).toBe(1)
-    expect(said.err.join('\n')).toContain('no payment with the call id, transaction or nonce 0xnothing')
-    said.err.length = 0
-    expect(await paymentsCommand.run(['--status', 'paid'], io)).toBe(2)
-    expect(said.err.join('\n')).toStartWith('--status: "paid" is not allowed here; write one of working, failed')
-    expect(await paymentsCommand.run(['--statu', 'paid'], io)).toBe(2)
+    const [io, lines] = terminal({ FAREBOX_CONFIG: join(dir, 'farebox.toml'), DATABASE_URL: `sqlite:${path}` })
+    expect([await runFarebox(['payment', sold.id], io), lines.err]).toEqual([0, []])
+    expect(lines.out.join('\n')).toContain(`Was it charged? Yes. ${sold.payer} paid 0.022000 USDC`)
+    expect(lines.out.filter((line) => /  settled  /.test(line)).length).toBe(1)
+    lines.out.length = 0
+    expect(await runFarebox(['payment', sold.payer], io)).toBe(0)
+    expect(lines.out[0]).toStartWith(`Yes. ${sold.payer} was charged 0.022000 USDC for 1 call`)
+    lines.out.length = 0
+    expect(await runFarebox(['payments', '--status', 'settled', '--csv'], io)).toBe(0)
+    expect(lines.out.join('\n').split('\r\n').length).toBe(2)
+    lines.out.length = 0
+    expect(await runFarebox(['payments', '--since', '2026-11-19'], io)).toBe(0)
+    expect(lines.out.length).toBe(2)
+    expect(await runFarebox(['payment', '0xnothing'], io)).toBe(1)
+    expect(lines.err.join('\n')).toContain('no payment with the call id, transaction or nonce 0xnothing')
+    lines.err.length = 0
+    expect(await runFarebox(['payments', '--status', 'paid'], io)).toBe(2)
+    expect(lines.err.join('\n')).toContain('--status: "paid" is not allowed here; write one of working, failed')
+    expect(await runFarebox(['payments', '--statu', 'paid'], io)).toBe(2)
     const ledger = sqliteLedger(path)
     undo.push(() => ledger.close())
     await buyer('bob').buy()
@@ -243,30 +244,31 @@ describe('the commands', () => {
   test('ask a running gateway by its URL with the token, and say what is wrong with either', async () => {
     const { buyer, url } = served()
     const { payment: sold } = await bought({ buyer })
-    const [io, said] = terminal({ OPERATOR_TOKEN: TOKEN })
-    expect(await paymentsCommand.run(['--url', url, '--json', '--limit', '1500'], io)).toBe(0)
-    expect(JSON.parse(said.out.join(''))).toMatchObject([{ id: sold.id, status: 'settled' }])
-    expect(await paymentCommand.run([sold.id, '--url', url], io)).toBe(0)
-    expect(await paymentCommand.run([sold.payer, '--url', url], io)).toBe(0)
-    expect(await paymentCommand.run(['0xnothing', '--url', url], io)).toBe(1)
+    const [io, lines] = terminal({ OPERATOR_TOKEN: TOKEN })
+    expect(await runFarebox(['payments', '--url', url, '--json', '--limit', '1500'], io)).toBe(0)
+    expect(JSON.parse(lines.out.join(''))).toMatchObject([{ id: sold.id, status: 'settled' }])
+    expect(await runFarebox(['payment', sold.id, '--url', url], io)).toBe(0)
+    expect(await runFarebox(['payment', sold.payer, '--url', url], io)).toBe(0)
+    expect(await runFarebox(['payment', '0xnothing', '--url', url], io)).toBe(1)
     const [stranger, heard] = terminal({ OPERATOR_TOKEN: 'another' })
-    expect(await paymentsCommand.run(['--url', url], stranger)).toBe(1)
+    expect(await runFarebox(['payments', '--url', url], stranger)).toBe(1)
     expect(heard.err.join('')).toContain('Is OPERATOR_TOKEN the token of that gateway?')
-    const [without, told] = terminal({})
-    expect(await paymentsCommand.run(['--url', url], without)).toBe(1)
-    expect(told.err.join('')).toContain('OPERATOR_TOKEN')
+    const [without, missing] = terminal({})
+    expect(await runFarebox(['payments', '--url', url], without)).toBe(1)
+    expect(missing.err.join('')).toContain('OPERATOR_TOKEN')
   })
 })
 
-function terminal(env: Record<string, string>): [CommandIo, { readonly out: string[]; readonly err: string[] }] {
-  const said = { out: [] as string[], err: [] as string[] }
-  const io = {
+function terminal(env: Record<string, string>): [Io, { readonly out: string[]; readonly err: string[] }] {
+  const lines = { out: [] as string[], err: [] as string[] }
+  const io: Io = {
     env,
-    now: () => START + 1_000,
-    out: (line: string) => said.out.push(line),
-    err: (line: string) => said.err.push(line),
+    hasColor: false,
+    out: (line) => void lines.out.push(line),
+    err: (line) => void lines.err.push(line),
+    serve: () => Promise.reject(new Error('these commands start no gateway')),
   }
-  return [io, said]
+  return [io, lines]
 }
 
 async function bought({ buyer }: Pick<Kit, 'buyer'>) {
