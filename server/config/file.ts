@@ -1,11 +1,12 @@
 /** The settings of the file and their environment variables: schema, parsing, and errors that name each mistake. */
 import { type Static, type TSchema, Type } from '@sinclair/typebox'
-import { Value } from '@sinclair/typebox/value'
+import { Value, ValuePointer } from '@sinclair/typebox/value'
 import { parse } from 'smol-toml'
 import { isFields } from '../../core/lib/json.ts'
 import { oneOf, setting } from '../../adapters/providers/manifest.ts'
 import { audioSettings } from './audio.ts'
 import { ChatSetting } from './chat.ts'
+import { allowedText } from './errors/wording.ts'
 import { GatewayRow } from './gateways.ts'
 import { RetentionTable, retentionVariables } from './retention.ts'
 import { declaredSettings } from './rows.ts'
@@ -228,8 +229,13 @@ export const variables: Readonly<Record<string, string>> = {
 }
 
 export type SettingsResult =
-  | { readonly file: Static<typeof File>; readonly mistakes?: never }
-  | { readonly file?: never; readonly mistakes: readonly string[] }
+  | { readonly file: Static<typeof File>; readonly mistakes?: never; readonly rest?: never }
+  | {
+      readonly file?: never
+      readonly mistakes: readonly string[]
+      /** What is left without the wrong settings, and their names, so that mistakes of other kinds are found as well. */
+      readonly rest?: { readonly file: Static<typeof File>; readonly removed: readonly string[] }
+    }
 
 /** Reads TOML and the environment. `path` names the file in errors. */
 export function readSettings(toml: string, env: Environment, path: string): SettingsResult {
@@ -254,8 +260,33 @@ export function readSettings(toml: string, env: Environment, path: string): Sett
     else if (isFields(settings[name] ?? {})) settings[name] = { ...(settings[name] as object), [member]: read }
     origin.set(setting, variable)
   }
-  const mistakes = problems(settings, origin)
-  return mistakes.length > 0 ? { mistakes } : { file: settings as Static<typeof File> }
+  const found = problems(settings, origin)
+  if (found.size === 0) return { file: settings as Static<typeof File> }
+  const mistakes = [...found.values()]
+  const rest = without(settings, [...found.keys()])
+  for (const { path, message, schema } of Value.Errors(File, rest))
+    if (message === 'Expected required property' && schema.type === 'string')
+      ValuePointer.Set(rest, path, `unnamed${path.replace(/\D/g, '')}`)
+  if (!Value.Check(File, rest)) return { mistakes }
+  const removed = [...found].flatMap(([name, text]) => [name, / did you mean (\w+)\?$/.exec(text)?.[1] ?? name])
+  return { mistakes, rest: { file: rest, removed } }
+}
+
+/** A copy without these settings. An entry of a list takes the whole list with it, so that no other entry moves. */
+function without(settings: Readonly<Record<string, unknown>>, names: readonly string[]): Record<string, unknown> {
+  const copy = structuredClone(settings) as Record<string, unknown>
+  for (const name of names) {
+    const path = name.split('.')
+    let table: Record<string, unknown> = copy
+    for (const [index, part] of path.entries()) {
+      const next = table[part]
+      const isLast = index === path.length - 1
+      if (isLast || (Array.isArray(next) && index === path.length - 2)) delete table[part]
+      else if (typeof next === 'object' && next !== null) table = next as Record<string, unknown>
+      else break
+    }
+  }
+  return copy
 }
 
 function schemaOf(name: string, member?: string): TSchema {
@@ -277,7 +308,8 @@ function typed(schema: TSchema, value: string): unknown {
   return isNumber && value.trim() !== '' && Number.isFinite(Number(value)) ? Number(value) : value
 }
 
-function problems(settings: unknown, origin: ReadonlyMap<string, string>): string[] {
+/** Mistakes by the name of the setting. */
+function problems(settings: unknown, origin: ReadonlyMap<string, string>): ReadonlyMap<string, string> {
   const found = new Map<string, string>()
   for (const { path, message, value, schema } of Value.Errors(File, settings)) {
     const name = path.slice(1).replaceAll('/', '.')
@@ -285,38 +317,20 @@ function problems(settings: unknown, origin: ReadonlyMap<string, string>): strin
     const isUnknown = message.startsWith('Unexpected property')
     const problem = isUnknown
       ? unknownSetting(name, schema)
-      : `${allowed(schema, { name, message, value })}${valueText(name, value)}`
+      : `${allowedText(schema, { message, value })}${valueText(name, value)}`
     found.set(name, `${origin.get(name) ?? origin.get(name.split('.', 1)[0] ?? name) ?? name}: ${problem}`)
   }
-  return [...found.values()]
+  return found
 }
 
-function unknownSetting(name: string, { properties = {} }: TSchema): string {
-  const meant = nearestName(name.split('.').at(-1) ?? name, Object.keys(properties as object))
+function unknownSetting(name: string, { properties, patternProperties }: TSchema): string {
+  const [pattern] = Object.keys((patternProperties as object | undefined) ?? {})
+  if (!properties && pattern !== undefined) return `the name ${allowedText({ pattern } as never, NOTHING)}`
+  const meant = nearestName(name.split('.').at(-1) ?? name, Object.keys((properties as object | undefined) ?? {}))
   return `there is no such setting${meant === undefined ? '' : `; did you mean ${meant}?`}`
 }
 
-/** Patterns in words. */
-const WORDS: Readonly<Record<string, string>> = {
-  database_url: 'must be memory:, sqlite:FILE or postgres://…',
-  contact: 'must be an http or https URL, or an e-mail address',
-  operator_token: 'must have at least 16 characters, without spaces',
-  alert_webhook_url: 'must be an http or https URL',
-  poll_keys: 'must be 32 to 128 hex digits, an even number of them',
-}
-
-function allowed(
-  schema: TSchema,
-  { name, message, value }: { readonly name: string; readonly message: string; readonly value: unknown },
-): string {
-  if (schema.type === 'string' && typeof value === 'number') return 'must be text: write it in quotes'
-  const words = WORDS[name.split('.', 1)[0] ?? name]
-  if (typeof schema.words === 'string') return `must be ${schema.words}`
-  if (typeof schema.pattern === 'string') return words ?? `must match ${schema.pattern}`
-  if (Array.isArray(schema.anyOf))
-    return `must be one of ${schema.anyOf.map((option: TSchema) => option.const ?? option.words).join(', ')}`
-  return message.charAt(0).toLowerCase() + message.slice(1)
-}
+const NOTHING = { message: '', value: undefined }
 
 function valueText(name: string, value: unknown): string {
   if (value === undefined) return ''

@@ -6,10 +6,12 @@ import { existsSync, readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { dirname, resolve as resolvePath } from 'node:path'
 import type { Static } from '@sinclair/typebox'
+import { parse } from 'smol-toml'
 import { databases } from '../../adapters/storage/databases.ts'
 import type { CatalogRow, Retention } from '../../core/mod.ts'
 import { dollars, roundUp, type Usdc } from '../../core/x402/money.ts'
 import { DEFAULT_DIR, type File, readSettings } from './file.ts'
+import { type Position, positionOf, positionsIn } from './errors/positions.ts'
 import { type GatewayConfig, resolveGateways } from './gateways.ts'
 import { type ServedChat, resolveChat } from './chat.ts'
 import { type Environment, isFile } from './settings.ts'
@@ -99,25 +101,83 @@ export type Config = Services & {
 
 export type ConfigResult = { ok: true; config: Config } | { ok: false; mistakes: readonly string[] }
 
+/** A mistake and where it is; without a line, it is in the environment. */
+export type ConfigError = Partial<Position> & { readonly file?: string; readonly message: string }
+export type ReadResult =
+  | { ok: true; config: Config }
+  /** `mistakes` are the errors as lines of text. */
+  | { ok: false; mistakes: readonly string[]; errors: readonly ConfigError[] }
+
 /** Reads `farebox.toml`, or the file that FAREBOX_CONFIG names, then the environment. */
-export function readConfig(env: Environment): ConfigResult {
+export function readConfig(env: Environment): ReadResult {
   const path = env.FAREBOX_CONFIG ?? 'farebox.toml'
-  if (!existsSync(path)) {
-    if (env.FAREBOX_CONFIG) return { ok: false, mistakes: [`FAREBOX_CONFIG: no file at ${path}`] }
-    return parseConfig('', env)
-  }
+  if (!existsSync(path))
+    return env.FAREBOX_CONFIG
+      ? wrong([{ message: `FAREBOX_CONFIG: no file at ${path}` }])
+      : checkedConfig('', env, path)
   let text: string
   try {
     text = readFileSync(path, 'utf8')
   } catch (error) {
-    return { ok: false, mistakes: [`${path}: cannot be read (${(error as { code?: string }).code})`] }
+    return wrong([{ message: `${path}: cannot be read (${(error as { code?: string }).code})` }])
   }
-  return parseConfig(text, env, path)
+  return checkedConfig(text, env, path)
 }
 
+/** Reads a configuration. Each mistake has its place in the text. */
+export function checkedConfig(toml: string, env: Environment, path: string): ReadResult {
+  const read = parseConfig(toml, env, path)
+  if (read.ok) return read
+  const [syntax = ''] = read.mistakes
+  const [, line, column, message] = syntax.startsWith(`${path}:`)
+    ? (/^:(\d+):(\d+): ([^]*)$/.exec(syntax.slice(path.length)) ?? [])
+    : []
+  if (message !== undefined) return wrong([{ file: path, line: Number(line), column: Number(column), message }])
+  const source = { positions: positionsIn(toml), file: parse(toml) }
+  return wrong(
+    read.mistakes.map((message) => {
+      const position = positionOf(message, source)
+      return { ...(position && { file: path, ...position }), message }
+    }),
+  )
+}
+
+const wrong = (errors: readonly ConfigError[]): ReadResult => ({
+  ok: false,
+  mistakes: inOrder(errors).map(({ file, line, column, message }) =>
+    file === undefined ? message : `${file}:${line}:${column}: ${message}`,
+  ),
+  errors: inOrder(errors),
+})
+
+/** By line; the environment's come first. */
+const inOrder = (errors: readonly ConfigError[]): readonly ConfigError[] =>
+  errors.toSorted((one, other) => (one.line ?? 0) - (other.line ?? 0))
+
+/** Reports every mistake by the name of its setting. `path` names the file in errors of TOML. */
 export function parseConfig(toml: string, env: Environment = {}, path = 'farebox.toml'): ConfigResult {
-  const { file, mistakes } = readSettings(toml, env, path)
-  return file ? resolve(withOwnFiles(file, dirname(resolvePath(path))), env) : { ok: false, mistakes }
+  const { file, mistakes, rest } = readSettings(toml, env, path)
+  const directory = dirname(resolvePath(path))
+  if (file) return resolve(withOwnFiles(file, directory), env)
+  const others = rest && resolve(withOwnFiles(rest.file, directory), env)
+  if (!rest || !others || others.ok) return { ok: false, mistakes }
+  return { ok: false, mistakes: [...mistakes, ...others.mistakes.filter((each) => !isConsequence(each, rest.removed))] }
+}
+
+/** Whether a mistake may be there only because settings were removed: it names one, or is in the same table. */
+function isConsequence(mistake: string, removed: readonly string[]): boolean {
+  const isMissingVariable = /: the environment variable \w+ is not set$/.test(mistake)
+  return (
+    // What a devnet must not do is no mistake where the gateways could not be read.
+    mistake.startsWith('HOST: ') ||
+    removed.some((name) => {
+      const table = name.slice(0, Math.max(0, name.lastIndexOf('.')))
+      const isInTable = table !== '' && mistake.startsWith(table) && !isMissingVariable
+      const parts = name.split('.')
+      const words = parts.filter((_, index) => index >= 2 || index === parts.length - 1)
+      return isInTable || words.some((word) => new RegExp(`\\b${word.replace(/\W/g, '.')}\\b`).test(mistake))
+    })
+  )
 }
 
 /** Makes the paths of own files absolute: they are relative to the configuration file. */

@@ -50,7 +50,7 @@ describe('vendors that film', () => {
       overrides: undefined,
     })
     expect(mistakes('[vendors.vendor-c]\nvideo = "xai-videos"\nvideo_timeout_seconds = 60')).toEqual([
-      'vendors.vendor-c.video_timeout_seconds: expected number to be less or equal to 55, got 60',
+      'vendors.vendor-c.video_timeout_seconds: must be a number from 1 to 55, got 60',
     ])
   })
 
@@ -174,7 +174,9 @@ describe('vendors that film', () => {
     [
       'an unknown protocol',
       '[vendors.x]\nvideo = "veo"',
-      expect.stringMatching(/^vendors\.x\.video: must be one of .*seedance.*, demo, a file such as .\/mine.ts, got "veo"$/),
+      expect.stringMatching(
+        /^vendors\.x\.video: must be one of .*seedance.*, demo, a file such as .\/mine.ts, got "veo"$/,
+      ),
     ],
     [
       'a variable that is not set',
