@@ -158,7 +158,12 @@ export function jsonRpc(config: RpcConfig): Rpc {
   ): Promise<readonly unknown[] | RpcFailure> {
     const messages = batch.map(({ id, method, params }) => ({ jsonrpc: '2.0', id, method, params }))
     const body = JSON.stringify(messages.length === 1 ? messages[0] : messages)
-    const response = await fetchUrl(url, { method: 'POST', headers, body, signal, redirect: 'error' })
+    const response = await fetchUrl(url, { method: 'POST', headers, body, signal, redirect: 'manual' })
+    // Workers know no `redirect: 'error'`. A redirect is never followed: it would carry the request elsewhere.
+    if (response.type === 'opaqueredirect' || isRedirect(response.status)) {
+      await response.body?.cancel()
+      return failure('the node answers with a redirect')
+    }
     const text = await readText(response, byteLimit)
     if (text === undefined)
       return {
@@ -213,6 +218,8 @@ export function hasCode(answer: Answer): boolean | undefined {
   if (answer.kind !== 'result' || !isHex(answer.value)) return undefined
   return answer.value !== '0x'
 }
+
+const isRedirect = (status: number): boolean => status >= 300 && status < 400
 
 /**
  * Splits a URL into what is fetched and what must not be shown: credentials (not allowed in fetch URLs), path, query,

@@ -3,7 +3,7 @@
  * when read, and older versions are upgraded; a kind that is not declared cannot be stored.
  */
 import type { Static, TSchema } from '@sinclair/typebox'
-import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
+import { type SchemaCheck, schemaCheck } from '../http/schema_check.ts'
 import type { Json } from '../lib/json.ts'
 import { isFields } from '../lib/json.ts'
 import type { Storage, StoredRecord } from '../ports/mod.ts'
@@ -70,13 +70,13 @@ export function recordKind<Schema extends TSchema>(declared: Declaration<Schema>
   if (registered.has(kind)) throw new RangeError(`the record kind ${kind} is declared twice`)
   if (version > 1 && !upgrade)
     throw new RangeError(`the record kind ${kind} has version ${version} and needs an upgrade() for older records`)
-  let compiled: TypeCheck<Schema> | undefined
+  let compiled: SchemaCheck<Schema> | undefined
   const own: Registered = {
     kind,
     version,
     ...(upgrade && { upgrade }),
     check(data) {
-      compiled ??= TypeCompiler.Compile(schema)
+      compiled ??= schemaCheck(schema)
       const error = compiled.Check(data) ? undefined : compiled.Errors(data).First()
       return error && `${error.path || 'data'}: ${error.message}`
     },

@@ -1,11 +1,11 @@
 /** From request bytes to a plain, validated value, with a specific error for every mistake. */
 import { concatBytes } from '../lib/bytes.ts'
 import type { TObject, TSchema } from '@sinclair/typebox'
-import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
 import type { Clock } from '../lib/clock.ts'
 import { deadlines, sharedDeadlines } from '../lib/timers.ts'
 import { ApiError } from './errors.ts'
 import { checkShape } from './json_shape.ts'
+import { type SchemaCheck, schemaCheck } from './schema_check.ts'
 import type { Json } from '../lib/json.ts'
 import { clip, quoted } from '../lib/text.ts'
 
@@ -262,13 +262,13 @@ const JSON_TYPE = 'application/json'
 
 export type InputParser = (value: unknown) => Record<string, unknown>
 
-const checks = new WeakMap<TObject, TypeCheck<TObject>>()
+const checks = new WeakMap<TObject, SchemaCheck<TObject>>()
 
 /** Compiles each schema once per process, on first use: there are hundreds of endpoints, and a request needs one. */
-function checkOf(schema: TObject): TypeCheck<TObject> {
+function checkOf(schema: TObject): SchemaCheck<TObject> {
   const known = checks.get(schema)
   if (known) return known
-  const compiled = TypeCompiler.Compile(schema)
+  const compiled = schemaCheck(schema)
   checks.set(schema, compiled)
   return compiled
 }
@@ -376,7 +376,7 @@ const MAX_SCANNED = 10_000
 
 type Problem = { path: string; message: string }
 
-function problems(compiled: TypeCheck<TObject>, value: unknown): readonly Problem[] {
+function problems(compiled: SchemaCheck<TObject>, value: unknown): readonly Problem[] {
   const [long] = Object.entries(value as object).filter(
     (field): field is [string, unknown[]] => Array.isArray(field[1]) && field[1].length > MAX_SCANNED,
   )

@@ -51,10 +51,10 @@ export { holdAlone }
 /**
  * A storage in one SQLite file, for one process: writes are synchronous, under one write lock (decision 23). Verbs that
  * arrive together share a commit, and so one flush to disk; each is answered after it. Throws when the file is no
- * database, or one of a newer version.
+ * database, or one of a newer version. A driver is used as it is, for runtimes whose databases are no files.
  */
-export function sqliteStorage(path: string): Storage {
-  const database = openDatabase(path)
+export function sqliteStorage(where: string | SqliteDriver): Storage {
+  const database = typeof where === 'string' ? openDatabase(where) : migrated(where)
   const db = drizzleOver(database)
   const ask = statements(db)
   const patches = new Map<string, ReturnType<typeof patchStatement>>()
@@ -304,6 +304,11 @@ function openDatabase(path: string): SqliteDriver {
     database.close()
     throw error
   }
+}
+
+function migrated(database: SqliteDriver): SqliteDriver {
+  migrate(database)
+  return database
 }
 
 /** The state before an upgrade, beside the database: an older Farebox may not be able to read the upgraded one. */

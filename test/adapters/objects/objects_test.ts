@@ -4,6 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { diskObjects } from '../../../adapters/objects/disk.ts'
 import { memoryObjects } from '../../../adapters/objects/memory.ts'
+import { sqliteObjects } from '../../../adapters/objects/sqlite.ts'
+import { openDriver } from '../../../adapters/storage/sqlite/driver.ts'
 import { s3FromUrl } from '../../../adapters/objects/s3/mod.ts'
 import type { Objects } from '../../../core/ports/mod.ts'
 import { brokenObjects } from '../../conformance/broken_objects.ts'
@@ -13,11 +15,17 @@ import { growing, PIECE } from './growing.ts'
 
 runLaws('memory objects', objectLaws, memory)
 runLaws('disk objects', objectLaws, disk)
+runLaws('SQLite objects', objectLaws, inSqlite)
 runBroken('objects', shortObjectLaws, brokenObjects)
 
 async function memory(): Promise<Subject<Objects>> {
   const objects = memoryObjects()
   return { open: async () => objects, close: async () => {} }
+}
+
+async function inSqlite(): Promise<Subject<Objects>> {
+  const driver = openDriver(':memory:')
+  return { open: async () => sqliteObjects(driver), close: async () => driver.close() }
 }
 
 async function disk(): Promise<Subject<Objects>> {

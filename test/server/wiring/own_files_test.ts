@@ -54,7 +54,11 @@ describe('a product that cannot be sold stops the start', () => {
     ['nothing to sell', 'export const products = []', /must export a list of products/],
     ['a plain object', "export const products = [{ name: 'x' }]", /products\[0\]\.kind: must be made by paid\(\)/],
     ['a name', changed("name: 'haiku'", "name: 'Haiku!'"), /products\[0\]\.name: must be lower-case .*, got "Haiku!"$/],
-    ['a taken name', changed("name: 'haiku'", "name: 'images.generations'"), /products\[0\]\.name: images\.generations is taken/],
+    [
+      'a taken name',
+      changed("name: 'haiku'", "name: 'images.generations'"),
+      /products\[0\]\.name: images\.generations is taken/,
+    ],
     ['a path', changed("'/api/v1/haiku'", "'api/v1/haiku'"), /path: must begin with a slash, got "api\/v1\/haiku"$/],
     ['a taken path', changed("'/api/v1/haiku'", "'/api/v1/images/generations'"), /is taken by images\.generations$/],
     ['an example', changed("about: 'snow'", 'about: 1'), /products\[0\]\.example\.about: expected string$/],
@@ -113,13 +117,24 @@ describe('a vendor of a file', () => {
   }
 
   test('makes the images of its models', async () => {
-    const path = save(painter)
+    const jobs: unknown[] = []
+    const upstream = Bun.serve({
+      port: 0,
+      hostname: '127.0.0.1',
+      async fetch(request) {
+        jobs.push([request.headers.get('authorization'), await request.json()])
+        return Response.json({ pictures: ['AAAA', 'BBBB'] })
+      },
+    })
+    const path = save(painter.replace('http://127.0.0.1:7860', `http://127.0.0.1:${upstream.port}`))
     const own = await ownProtocols(configured(path))
     const create = ownProtocol(own, 'images', path)?.create
     const vendor = create?.({ key: 'k' } as never, {} as never)
     const job = { model: 'lines-1', prompt: 'a line', width: 8, height: 8, n: 2 }
     const made = await vendor?.generate(job, { signal: new AbortController().signal })
-    expect(made?.map(({ url }) => url.slice(0, 26))).toEqual(Array(2).fill('data:image/svg+xml;base64,'))
+    expect(made?.map(({ url }) => url)).toEqual(['data:image/png;base64,AAAA', 'data:image/png;base64,BBBB'])
+    expect(jobs).toEqual([['Bearer k', job]])
+    await upstream.stop(true)
   })
 
   test('without the export of its kind stops the start', async () => {

@@ -1,0 +1,26 @@
+/** What a Cloudflare Worker needs, or another program on workerd: everything in the database of one Durable Object. */
+import type { Objects, Storage } from '../core/mod.ts'
+import { sqliteObjects } from './objects/sqlite.ts'
+import { type DurableObjectStorage, durableObjectDriver } from './storage/sqlite/durable_object.ts'
+import { sqliteStorage } from './storage/sqlite/mod.ts'
+
+export type { DurableObjectStorage } from './storage/sqlite/durable_object.ts'
+
+/**
+ * The ledger in the SQLite database of a Durable Object: `ctx.storage` of a class that is declared with
+ * `new_sqlite_classes`. One object serves one gateway, as one process serves one SQLite file.
+ *
+ * @example
+ * const storage = durableObjectLedger(ctx.storage)
+ */
+export const durableObjectLedger = (storage: DurableObjectStorage): Storage =>
+  sqliteStorage(durableObjectDriver(storage))
+
+/**
+ * Media in the same database, in parts of a megabyte.
+ *
+ * @example
+ * const objects = durableObjectMedia(ctx.storage)
+ */
+export const durableObjectMedia = (storage: DurableObjectStorage): Objects =>
+  sqliteObjects(durableObjectDriver(storage))
