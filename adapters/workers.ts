@@ -4,8 +4,6 @@ import { sqliteObjects } from './objects/sqlite.ts'
 import { type DurableObjectStorage, durableObjectDriver } from './storage/sqlite/durable_object.ts'
 import { sqliteStorage } from './storage/sqlite/mod.ts'
 
-export type { DurableObjectStorage } from './storage/sqlite/durable_object.ts'
-
 /**
  * The ledger in the SQLite database of a Durable Object: `ctx.storage` of a class that is declared with
  * `new_sqlite_classes`. One object serves one gateway, as one process serves one SQLite file.

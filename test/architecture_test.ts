@@ -3,6 +3,7 @@ import { describe, expect, test } from 'bun:test'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, extname, join } from 'node:path'
 import manifest from '../package.json' with { type: 'json' }
+import programs from './programs/package.json' with { type: 'json' }
 import {
   circles,
   loaded,
@@ -221,7 +222,12 @@ test('nothing but tests imports tests', () => {
 
 test('what comes from npm is a dependency in package.json, and of the right sort', () => {
   const runtime = [...Object.keys(manifest.dependencies), ...Object.keys(manifest.optionalDependencies)]
-  const all = [...runtime, ...Object.keys(manifest.devDependencies), manifest.name]
+  const all = [
+    ...runtime,
+    ...Object.keys(manifest.devDependencies),
+    ...Object.keys(programs.devDependencies),
+    manifest.name,
+  ]
   const isBuiltIn = (target: string) =>
     /^(node|bun):|^bun$/.test(target) || sources.some(({ path }) => path === target) || existsSync(join(ROOT, target))
   const named = (target: string) => target.split('/', target.startsWith('@') ? 2 : 1).join('/')

@@ -1,16 +1,25 @@
 import type { Objects } from '../../core/ports/mod.ts'
-import type { SqliteDriver } from '../storage/sqlite/driver.ts'
 import { cancelBody, checkObject, resolveRange } from './check.ts'
 
 /** A Durable Object stores at most two megabytes in a row. */
 const PART_BYTES = 1 << 20
 
+/** What this file needs of a database: the SQLite drivers of the storages have it. */
+type Database = {
+  exec(sql: string): unknown
+  prepare(sql: string): {
+    run(...values: (string | number | Uint8Array)[]): unknown
+    values(...values: (string | number | Uint8Array)[]): unknown[][]
+  }
+  transaction<T>(step: () => T): T
+}
+
 /**
  * Objects in a SQLite database, in parts of a megabyte: for runtimes without a disk. Give it a driver; its two tables
  * are created when they are not there. The parts of an upload that a crash has interrupted are deleted.
  */
-export function sqliteObjects(driver: SqliteDriver): Objects {
-  driver.exec(`
+export function sqliteObjects(database: Database): Objects {
+  database.exec(`
     CREATE TABLE IF NOT EXISTS objects (
       key TEXT PRIMARY KEY NOT NULL, upload TEXT NOT NULL UNIQUE, type TEXT NOT NULL, size INTEGER NOT NULL
     );
@@ -19,12 +28,12 @@ export function sqliteObjects(driver: SqliteDriver): Objects {
     );
     DELETE FROM object_parts WHERE upload NOT IN (SELECT upload FROM objects);
   `)
-  const find = driver.prepare('SELECT upload, type, size FROM objects WHERE key = ?')
-  const publish = driver.prepare('INSERT OR IGNORE INTO objects (key, upload, type, size) VALUES (?, ?, ?, ?)')
-  const addPart = driver.prepare('INSERT INTO object_parts (upload, part, bytes) VALUES (?, ?, ?)')
-  const readPart = driver.prepare('SELECT bytes FROM object_parts WHERE upload = ? AND part = ?')
-  const remove = driver.prepare('DELETE FROM objects WHERE key = ?')
-  const removeParts = driver.prepare('DELETE FROM object_parts WHERE upload = ?')
+  const find = database.prepare('SELECT upload, type, size FROM objects WHERE key = ?')
+  const publish = database.prepare('INSERT OR IGNORE INTO objects (key, upload, type, size) VALUES (?, ?, ?, ?)')
+  const addPart = database.prepare('INSERT INTO object_parts (upload, part, bytes) VALUES (?, ?, ?)')
+  const readPart = database.prepare('SELECT bytes FROM object_parts WHERE upload = ? AND part = ?')
+  const remove = database.prepare('DELETE FROM objects WHERE key = ?')
+  const removeParts = database.prepare('DELETE FROM object_parts WHERE upload = ?')
 
   function stored(key: string): { upload: string; type: string; size: number } | undefined {
     const row = find.values(key)[0]
@@ -66,7 +75,7 @@ export function sqliteObjects(driver: SqliteDriver): Objects {
         addPart.run(upload, part++, bytes)
         size += bytes.length
       }
-      driver.transaction(() => publish.run(key, upload, type, size))
+      database.transaction(() => publish.run(key, upload, type, size))
     } finally {
       if (stored(key)?.upload !== upload) removeParts.run(upload)
     }
@@ -101,7 +110,7 @@ export function sqliteObjects(driver: SqliteDriver): Objects {
     async delete(key) {
       const found = stored(key)
       if (!found) return
-      driver.transaction(() => {
+      database.transaction(() => {
         remove.run(key)
         removeParts.run(found.upload)
       })

@@ -13,6 +13,7 @@ import providers from './providers.md' with { type: 'text' }
 import quickstart from './quickstart.md' with { type: 'text' }
 import security from './security.md' with { type: 'text' }
 import sellYourApi from './sell_your_api.md' with { type: 'text' }
+import workers from './workers.md' with { type: 'text' }
 
 const ROOT = '/docs/guide'
 
@@ -26,6 +27,7 @@ export const guides: Readonly<Record<string, string>> = {
   security,
   sell_your_api: sellYourApi,
   embedding,
+  workers,
   adding_a_product: addingAProduct,
   adding_a_provider: addingAProvider,
 }

@@ -1,13 +1,8 @@
 /** `bun:test` for other runtimes: the matchers that the laws use, and what they use of the global `Bun`. */
 import { createHash } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
-import { createRequire } from 'node:module'
-import { join } from 'node:path'
-
-type Matchers = { readonly expect: { extend(matchers: object): void } }
-
-/** Of `test/programs`, which is the folder that the program is started in. */
-export const { expect } = createRequire(join(process.cwd(), 'package.json'))('expect') as Matchers
+// @ts-expect-error Of `test/programs`; the bundles of these tests find it there.
+import { expect } from 'expect'
 
 expect.extend({
   toStartWith: (received: unknown, start: string) => ({
@@ -31,3 +26,5 @@ Object.assign(globalThis, {
 Response.prototype.bytes ??= async function bytes(this: Response) {
   return new Uint8Array(await this.arrayBuffer())
 }
+
+export { expect }

@@ -1,11 +1,13 @@
 /** Durable storage under every runtime that an embedding program may have, by the laws that Bun's tests run. */
 import { afterAll, beforeAll, expect, test } from 'bun:test'
 import { mkdtemp, rm } from 'node:fs/promises'
+import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type PostgresServer, postgresServer } from '../adapters/storage/postgres/postgres_server.ts'
 import { objectLaws } from '../conformance/objects.ts'
 import { storageLaws } from '../conformance/storage.ts'
+import { PROGRAMS } from '../programs/mod.ts'
 import { compileBetterSqlite, deno, node, node22, PROGRAMS_DIR, type Runtime } from './runtimes.ts'
 
 let dir: string
@@ -37,6 +39,7 @@ async function bundle(entry: string): Promise<string> {
         name: 'bun:test elsewhere',
         setup(builder) {
           builder.onResolve({ filter: /^bun:test$/ }, () => ({ path: join(import.meta.dirname, 'expect_shim.ts') }))
+          builder.onResolve({ filter: /^expect$/ }, () => ({ path: createRequire(PROGRAMS).resolve('expect') }))
         },
       },
     ],

@@ -16,15 +16,17 @@ const DOORS: Readonly<Record<string, string>> = {
 }
 
 /** One file that needs nothing but workerd, as wrangler would make it. */
-export async function bundleWorker(entry: string, outdir: string): Promise<{ path: string; bytes: number }> {
-  const { success, logs, outputs } = await Bun.build({
+export async function bundleWorker(entry: string, outdir: string): Promise<void> {
+  const { success, logs } = await Bun.build({
     entrypoints: [entry],
-    target: 'browser',
+    target: 'node',
     format: 'esm',
     outdir,
     naming: 'worker.js',
     conditions: ['workerd', 'worker', 'browser'],
     minify: true,
+    // Workers have none.
+    define: { 'import.meta.url': '"file:///worker.js"' },
     external: ['node:*', 'cloudflare:*', 'secp256k1'],
     plugins: [
       {
@@ -34,14 +36,13 @@ export async function bundleWorker(entry: string, outdir: string): Promise<{ pat
             const source = DOORS[path]
             return source === undefined ? undefined : { path: join(ROOT, source) }
           })
+          builder.onResolve({ filter: /^expect$/ }, () => ({ path: createRequire(PROGRAMS).resolve('expect') }))
         },
       },
     ],
     throw: false,
   })
-  const [output] = outputs
-  if (!success || !output) throw new Error(`the worker does not compile:\n${logs.map(String).join('\n')}`)
-  return { path: output.path, bytes: output.size }
+  if (!success) throw new Error(`the worker does not compile:\n${logs.map(String).join('\n')}`)
 }
 
 export type Worker = { readonly url: string; stop(): Promise<void> }

@@ -1,4 +1,4 @@
-/** The Worker of the page, in workerd: it sells an image for USDC on the local chain, and keeps it when it is killed. */
+/** The Worker of the page, in workerd: it sells an image on the local chain, and keeps it when it is killed. */
 import { afterAll, beforeAll, expect, test } from 'bun:test'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -8,6 +8,9 @@ import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import { privateKeyToAccount } from 'viem/accounts'
 import { rpc } from '../../server/devnet/anvil.ts'
 import { DEVNET_ASSET, DEVNET_NETWORK, type Devnet, startDevnet } from '../../server/devnet/mod.ts'
+import { objectLaws } from '../conformance/objects.ts'
+import { storageLaws } from '../conformance/storage.ts'
+import { LAW_WORKER } from './law_worker.ts'
 import { blocks, guideText } from './readme.ts'
 import { bundleWorker, startWorker, type Worker } from './workerd.ts'
 
@@ -18,13 +21,12 @@ const POST = { method: 'POST', headers: { 'content-type': 'application/json' }, 
 let dir: string
 let devnet: Devnet
 let worker: Worker
-let size: number
 
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), 'farebox-worker-'))
   devnet = await startDevnet()
   await writeFile(join(dir, 'source.js'), blocks(page, '## The Worker', 'js')[0] ?? '')
-  size = (await bundleWorker(join(dir, 'source.js'), dir)).bytes
+  await bundleWorker(join(dir, 'source.js'), dir)
   worker = await start()
 }, 120_000)
 
@@ -83,11 +85,42 @@ test('a public client buys an image; call and picture outlive the worker, and wh
   const refusal = (await again.json()) as { code: string; poll_url: string }
   expect(refusal.code).toBe('PAYMENT_REPLAY')
   const collected = await pay(new URL(refusal.poll_url, worker.url))
-  expect([collected.status, await collected.json()]).toEqual([200, expect.objectContaining({ data: [expect.objectContaining({ backed_up: true })] })])
+  expect([collected.status, await collected.json()]).toEqual([
+    200,
+    expect.objectContaining({ data: [expect.objectContaining({ backed_up: true })] }),
+  ])
   expect(before - (await balance())).toBe(paid)
 }, 60_000)
 
-test('the bundle is as large as the page says', () => {
-  console.log(size)
-  expect([size > 1_500_000, size < 2_500_000]).toEqual([true, true])
+test('the bundle is about as large as the page says', async () => {
+  const bytes = await Bun.file(join(dir, 'worker.js')).bytes()
+  const claimed = /about ([\d.]+) MB, ([\d.]+) MB compressed/
+    .exec(page)
+    ?.slice(1)
+    .map((text) => Number(text) * 1e6)
+  for (const [n, size] of [bytes.length, Bun.gzipSync(bytes).length].entries())
+    expect(Math.abs(size / (claimed?.[n] ?? 0) - 1)).toBeLessThan(0.2)
 })
+
+/** It asks what garbage collection leaves, which workerd has no way to start. SQLite objects keep it on Bun. */
+const UNOBSERVED = 'of a stream a few parts are held at a time'
+
+test('ledger and media of a Durable Object keep every law but one, which cannot be observed there', async () => {
+  const laws = await mkdtemp(join(tmpdir(), 'farebox-laws-'))
+  await writeFile(join(laws, 'source.js'), LAW_WORKER)
+  await bundleWorker(join(laws, 'source.js'), laws)
+  const lawful = await startWorker(laws)
+  const broken: string[] = []
+  for (const [suite, all] of [
+    ['storage', storageLaws],
+    ['objects', objectLaws],
+  ] as const) {
+    for (const [number, { name }] of all.entries()) {
+      const answer = await (await fetch(`${lawful.url}/${suite}/${number}`)).text()
+      if (answer !== 'kept' && name !== UNOBSERVED) broken.push(`${suite}: ${name}: ${answer}`)
+    }
+  }
+  expect(broken).toEqual([])
+  await lawful.stop()
+  await rm(laws, { recursive: true })
+}, 300_000)
