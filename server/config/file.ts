@@ -233,7 +233,7 @@ export type SettingsResult =
   | {
       readonly file?: never
       readonly mistakes: readonly string[]
-      /** What is left without the wrong settings, and their names, so that mistakes of other kinds are found as well. */
+      /** What is left without the wrong settings, and their names, to find mistakes of other kinds as well. */
       readonly rest?: { readonly file: Static<typeof File>; readonly removed: readonly string[] }
     }
 

@@ -27,8 +27,8 @@ export function positionsIn(toml: string): Positions {
     const names = keyPath()
     at += isList ? 2 : 1
     const [last = ''] = names.slice(-1)
-    const parent = names.slice(0, -1).reduce((path, name) => element(joined(path, name), start), '')
-    const path = joined(parent, last)
+    const parent = names.slice(0, -1).reduce((path, name) => element(dotted(path, name), start), '')
+    const path = dotted(parent, last)
     note(path, start)
     table = path
     if (!isList) return
@@ -48,7 +48,7 @@ export function positionsIn(toml: string): Positions {
   function pair(inside: string): void {
     const start = at
     const path = keyPath().reduce((before, name) => {
-      const next = joined(before, name)
+      const next = dotted(before, name)
       note(next, start)
       return next
     }, inside)
@@ -137,7 +137,7 @@ export function positionsIn(toml: string): Positions {
   }
 }
 
-const joined = (path: string, name: string): string => (path === '' ? name : `${path}.${name}`)
+const dotted = (path: string, name: string): string => (path === '' ? name : `${path}.${name}`)
 
 /** Lists of rows that messages name by id. */
 const ROWS = ['images', 'chat', 'videos', 'audio'] as const

@@ -140,8 +140,8 @@ const BROKEN: readonly (readonly [string, string, Environment, readonly string[]
 
 test.each(BROKEN)('%s is named with its line and column', (_, toml, env, expected) => {
   const found = mistakes(toml, env)
-  const places = found.map((each) => (each.startsWith('farebox.toml:') ? each.replace(/^farebox\.toml:/, '') : each))
-  expect(places.map((each, index) => each.slice(0, expected[index]?.replace('farebox.toml:', '').length))).toEqual(
+  const lines = found.map((each) => (each.startsWith('farebox.toml:') ? each.replace(/^farebox\.toml:/, '') : each))
+  expect(lines.map((each, index) => each.slice(0, expected[index]?.replace('farebox.toml:', '').length))).toEqual(
     expected.map((each) => each.replace('farebox.toml:', '')),
   )
   expect(found.join()).not.toMatch(/5ec2e7|s3cret|\^\(|\[0-9|Expected|expected/)
@@ -149,16 +149,16 @@ test.each(BROKEN)('%s is named with its line and column', (_, toml, env, expecte
 
 test('every pattern of a setting can be said in words', () => {
   const nameless: string[] = []
-  const look = (schema: unknown, at: string): void => {
+  const visit = (schema: unknown, at: string): void => {
     if (typeof schema !== 'object' || schema === null) return
     const { pattern, isSecret } = schema as TSchema
     if (typeof pattern === 'string' && !isSecret && !hasWords(schema as TSchema)) nameless.push(`${at}: ${pattern}`)
-    for (const [name, inner] of Object.entries(schema)) if (name !== 'patternProperties') look(inner, `${at}.${name}`)
+    for (const [name, inner] of Object.entries(schema)) if (name !== 'patternProperties') visit(inner, `${at}.${name}`)
     for (const [inner, each] of Object.entries((schema as TSchema).patternProperties ?? {}))
-      look(each, `${at}.${inner}`)
+      visit(each, `${at}.${inner}`)
   }
-  look(File.properties, '')
-  for (const { name, settings } of providers) look(settings, name)
+  visit(File.properties, '')
+  for (const { name, settings } of providers) visit(settings, name)
   expect(nameless).toEqual([])
 })
 
