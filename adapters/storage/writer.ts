@@ -7,36 +7,50 @@ const MAX_BATCH_CHARACTERS = 1 << 20
 /** Attempts while another process has the lock: about five seconds with their pauses. */
 const TRIES = 100
 
+/** Commits that share one flush: bounds how long the first of them waits. */
+const MAX_COMMITS = 4
+
 type QueuedStep = {
   readonly step: () => unknown
   readonly weight: number
   readonly resolve: (value: never) => void
   readonly reject: (error: unknown) => void
 }
+type Committed = { readonly queued: QueuedStep; readonly answer: unknown }
 
 /**
- * Runs each step inside a write transaction, together with those that arrive in the same turn of the event loop, and
- * resolves once it is on disk. A step may run more than once, so it must have no other effects; one that throws fails
- * alone.
+ * Runs each step inside a write transaction, together with those that arrive in the same turn of the event loop or
+ * during the last flush, and resolves once it is on disk. A step may run more than once, so it must have no other
+ * effects; one that throws fails alone.
+ *
+ * `flush` forces what has been committed onto the disk; absent where a commit does so itself. Once it fails, what the
+ * disk holds is unknown, so every later step is rejected with that error.
  */
-export function writer(database: Pick<SqliteDriver, 'transaction'>) {
+export function writer(database: Pick<SqliteDriver, 'transaction'>, flush?: () => Promise<void>) {
   const waiting: QueuedStep[] = []
   let draining: Promise<void> | undefined
+  /** Pending from a commit until it is on disk. */
+  let unflushed: ReturnType<typeof Promise.withResolvers<void>> | undefined
+  let broken: { readonly error: unknown } | undefined
 
-  function commit(migrations: readonly QueuedStep[]): Promise<unknown[]> {
-    return retryWhileBusy(() => database.transaction(() => migrations.map((queued) => queued.step())))
+  function transact(steps: readonly QueuedStep[]): unknown[] {
+    const answers = database.transaction(() => steps.map((queued) => queued.step()))
+    if (flush) unflushed ??= Promise.withResolvers<void>()
+    return answers
   }
 
-  async function serve(migrations: readonly QueuedStep[]): Promise<void> {
+  async function commit(steps: readonly QueuedStep[]): Promise<readonly Committed[]> {
     try {
-      const answers = await commit(migrations)
-      migrations.forEach((queued, at) => queued.resolve(answers[at] as never))
+      const answers = await retryWhileBusy(() => transact(steps))
+      return steps.map((queued, at) => ({ queued, answer: answers[at] }))
     } catch (error) {
-      if (migrations.length > 1 && !isBusy(error)) {
-        for (const queued of migrations) await serve([queued])
-        return
+      if (steps.length === 1 || isBusy(error)) {
+        for (const queued of steps) queued.reject(error)
+        return []
       }
-      for (const queued of migrations) queued.reject(error)
+      const alone: Committed[] = []
+      for (const queued of steps) alone.push(...(await commit([queued])))
+      return alone
     }
   }
 
@@ -56,11 +70,28 @@ export function writer(database: Pick<SqliteDriver, 'transaction'>) {
     return taken
   }
 
-  async function drain(): Promise<void> {
-    while (waiting.length > 0) {
-      await new Promise((turn) => setImmediate(turn))
-      await serve(next())
+  /** One round: a few commits, a turn of the event loop before each, then one flush for all of them. */
+  async function commitWaiting(): Promise<void> {
+    const committed: Committed[] = []
+    try {
+      for (let commits = 0; commits < MAX_COMMITS && waiting.length > 0; commits++) {
+        await new Promise((turn) => setImmediate(turn))
+        if (broken) throw broken.error
+        committed.push(...(await commit(next())))
+      }
+      if (committed.length > 0) await flush?.()
+      for (const { queued, answer } of committed) queued.resolve(answer as never)
+    } catch (error) {
+      broken = { error }
+      for (const { reject } of [...committed.map(({ queued }) => queued), ...waiting.splice(0)]) reject(error)
+    } finally {
+      unflushed?.resolve()
+      unflushed = undefined
     }
+  }
+
+  async function drain(): Promise<void> {
+    while (waiting.length > 0) await commitWaiting()
     draining = undefined
   }
 
@@ -71,6 +102,17 @@ export function writer(database: Pick<SqliteDriver, 'transaction'>) {
         waiting.push({ step, weight, resolve, reject })
         draining ??= drain()
       })
+    },
+    /**
+     * Reads, and answers with what it found only when that is on disk: nobody is told of what a power loss could still
+     * take back. What is absent needs no wait.
+     */
+    async read<T>(step: () => T): Promise<T> {
+      const found = await retryWhileBusy(step)
+      const isAbsent = found === undefined || (Array.isArray(found) && found.length === 0)
+      if (!isAbsent) await unflushed?.promise
+      if (!isAbsent && broken) throw broken.error
+      return found
     },
     /** Resolves when no step is waiting. */
     async settle(): Promise<void> {

@@ -1,8 +1,6 @@
 /** One connection to a SQLite file, with the library that the runtime has: the only place that knows which. */
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import { BaseSQLiteDatabase, SQLiteSyncDialect } from 'drizzle-orm/sqlite-core'
-import { SQLiteBunSession } from 'drizzle-orm/bun-sqlite/session'
 
 export type SqliteValue = string | number | bigint | null | Uint8Array
 
@@ -23,9 +21,6 @@ export type SqliteDriver = {
   /** Finalizes the prepared statements too: otherwise the write-ahead log is never merged into the file. */
   close(): void
 }
-
-/** What the statements are built with: Drizzle over any driver. */
-export type SqliteDatabase = BaseSQLiteDatabase<'sync', unknown>
 
 /** What this file needs of bun:sqlite. */
 type BunDatabase = {
@@ -64,12 +59,6 @@ export function openDriver(path: string): SqliteDriver {
   const { DatabaseSync } = builtin<{ DatabaseSync: new (path: string) => NodeDatabase }>('node:sqlite') ?? {}
   if (DatabaseSync) return overNode(new DatabaseSync(path), path)
   return overBetter(new (betterSqlite())(path), path)
-}
-
-/** Drizzle's session for Bun asks a database for nothing but what every driver here has. */
-export function drizzleOver(driver: SqliteDriver): SqliteDatabase {
-  const syntax = new SQLiteSyncDialect()
-  return new BaseSQLiteDatabase('sync', syntax, new SQLiteBunSession(driver as never, syntax, undefined), undefined)
 }
 
 /** Whether another connection has the lock. Deno gives neither SQLite's code nor its name. */

@@ -5,8 +5,9 @@ import { summed } from '../../../core/payment/spend_report.ts'
 import { named, tailOf } from '../named_calls.ts'
 import { retryWhileBusy } from '../writer.ts'
 import { checkSteps } from '../migration.ts'
-import { drizzleOver, openDriver } from './driver.ts'
+import { openDriver } from './driver.ts'
 import { migrations, readSteps } from './migrations.ts'
+import { drizzleOver } from './session.ts'
 import { statements } from './statements.ts'
 
 const BILLION = 1_000_000_000n
@@ -17,20 +18,23 @@ export function amountOf({ billions, rest }: { billions: string | null; rest: st
 }
 
 /** What is read of the ledger beside the calls of buyers. */
-export function ledgerReads(ask: ReturnType<typeof statements>): LedgerReads {
+export function ledgerReads(
+  ask: ReturnType<typeof statements>,
+  read: <T>(step: () => T) => Promise<T> = retryWhileBusy,
+): LedgerReads {
   return {
     listCalls: ({ payer, since, until, after = { at: until, id: '' }, limit }) =>
-      retryWhileBusy(() =>
+      read(() =>
         payer === undefined
           ? ask.listed.all({ since, ...after, limit })
           : ask.listedOfPayer.all({ payer, since, ...after, limit }),
       ),
 
     listSettled: ({ since, after = { at: since, id: '' }, limit }) =>
-      retryWhileBusy(() => ask.listedSettled.all({ ...after, limit })),
+      read(() => ask.listedSettled.all({ ...after, limit })),
 
     findCalls: (name, limit) =>
-      retryWhileBusy(() => {
+      read(() => {
         const tail = tailOf(name)
         const exact = [...ask.entry.all({ name }), ...ask.entriesByKey.all({ name })]
         if (tail === undefined) return named(name, { exact, byNonce: [], byTransaction: [] }, limit)
@@ -42,11 +46,10 @@ export function ledgerReads(ask: ReturnType<typeof statements>): LedgerReads {
         return named(name, found, limit)
       }),
 
-    listAuthorizations: (call) =>
-      retryWhileBusy(() => ask.bindings.all({ id: call }).map(({ payer, ...binding }) => binding)),
+    listAuthorizations: (call) => read(() => ask.bindings.all({ id: call }).map(({ payer, ...binding }) => binding)),
 
     spendByModel: (payer, since) =>
-      retryWhileBusy(() => {
+      read(() => {
         const groups = ask.spent.all({ payer, since })
         return summed(
           groups.map(({ billions, rest, ...group }) => ({

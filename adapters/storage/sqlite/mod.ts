@@ -1,5 +1,4 @@
 import { existsSync } from 'node:fs'
-import { BALANCE_LAG_MS, type ExposedCall, SETTLED_LOOKBACK_MS } from '../../../core/payment/exposure.ts'
 import {
   type ClaimAnswer,
   type OpenAnswer,
@@ -20,16 +19,19 @@ import {
   patchOf,
   takePermits,
 } from '../../../core/payment/ledger.ts'
-import { type Call, type Cap, type Claim, type NewCall, type Opened, type Storage } from '../../../core/ports/mod.ts'
+import { type Call, type Cap, type Claim, type Opened, type Storage } from '../../../core/ports/mod.ts'
 import { copied } from '../copied.ts'
 import { databases } from '../databases.ts'
 import { backupSqlite } from './backup.ts'
-import { drizzleOver, openDriver, type SqliteDriver } from './driver.ts'
+import { openDriver, type SqliteDriver } from './driver.ts'
+import { flusherOf, hasWriteAheadLog } from './flusher.ts'
 import { createPrivately, holdAlone } from './hold.ts'
 import { amountOf, ledgerReads } from './ledger_reads.ts'
 import { migrate, migrations } from './migrations.ts'
+import { settledCache } from './settled_cache.ts'
+import { drizzleOver } from './session.ts'
 import { patchStatement, statements } from './statements.ts'
-import { retryWhileBusy, weightOf, writer } from '../writer.ts'
+import { weightOf, writer } from '../writer.ts'
 
 /**
  * How long one statement may block the event loop while another process writes, in milliseconds. After that the wait is
@@ -50,15 +52,17 @@ export { holdAlone }
 
 /**
  * A storage in one SQLite file, for one process: writes are synchronous, under one write lock (decision 23). Verbs that
- * arrive together share a commit, and so one flush to disk; each is answered after it. Throws when the file is no
- * database, or one of a newer version. A driver is used as it is, for runtimes whose databases are no files.
+ * arrive together share a commit and one flush to disk, which a thread does meanwhile; each is answered after it.
+ * Throws when the file is no database, or one of a newer version. A driver is used as it is, for runtimes whose
+ * databases are no files.
  */
 export function sqliteStorage(where: string | SqliteDriver): Storage {
   const database = typeof where === 'string' ? openDatabase(where) : migrated(where)
   const db = drizzleOver(database)
   const ask = statements(db)
   const patches = new Map<string, ReturnType<typeof patchStatement>>()
-  const { write, settle } = writer(database)
+  const flusher = typeof where === 'string' ? flusherOf(database, where) : undefined
+  const { write, read, settle } = writer(database, flusher?.flush)
 
   function patchCall(id: string, patch: RowPatch): void {
     const fields = Object.keys(patch) as (keyof RowPatch)[]
@@ -92,10 +96,28 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
     return { ...rest, authorization: present(ask.signed.get({ key })?.signed, `authorization ${key}`) }
   }
 
-  function exposedCalls({ payer, asset }: NewCall, { now, cap }: { now: number; cap: Cap }): readonly ExposedCall[] {
-    const { asOf, block = null } = cap
-    const settled = { since: asOf - SETTLED_LOOKBACK_MS, sinceWithoutBlock: asOf - BALANCE_LAG_MS, block }
-    return [...ask.spendable.all({ payer, asset, now }), ...ask.recentlySettled.all({ payer, asset, ...settled })]
+  // A database that is no file has one connection.
+  const versionOfOthers = typeof where === 'string' ? database.prepare('PRAGMA data_version') : undefined
+  let seenVersion: unknown
+  const settledCalls = settledCache((wallet, since) => ({
+    hasPaid: ask.hasPaid.get(wallet) !== undefined,
+    calls: ask.recentlySettled.all({ ...wallet, since }),
+  }))
+
+  /** Inside a write transaction: nobody else can write before it ends. */
+  function settlementsOf(wallet: Pick<Call, 'payer' | 'asset'>, cap: Cap) {
+    const [[version] = []] = versionOfOthers?.values() ?? []
+    if (version !== seenVersion) settledCalls.clear()
+    seenVersion = version
+    return settledCalls.of(wallet, cap)
+  }
+
+  type Settling = Pick<Call, 'id' | 'payer' | 'asset' | 'endpoint' | 'quote' | 'workStatus' | 'startedAt'>
+
+  function noteSettlement(call: Settling, { paymentStatus, settledAt, receipt }: RowPatch): void {
+    if (paymentStatus !== 'settled' || !settledAt) return
+    const bindings = { bindingStatus: null, bindingExpiresAt: null }
+    settledCalls.note(call, { ...call, paymentStatus, settledAt, ...bindings, block: receipt?.block ?? null })
   }
 
   function renewOne(id: string, workerId: string, until: number): boolean {
@@ -128,18 +150,18 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
 
   return {
     ...databases.sqlite,
-    ...ledgerReads(ask),
+    ...ledgerReads(ask, read),
 
     openCall(...given) {
       const [call, authorization, at] = copied(given)
       return write(() => {
         const bound = ask.bound.get({ key: authorization.key })
         const payer = { payer: call.payer, asset: call.asset }
-        const hasPaid = at.cap?.newWallet !== undefined && ask.hasPaid.get(payer) !== undefined
+        const settled = at.cap && settlementsOf(payer, at.cap)
         const seen = {
           bound,
-          exposedCalls: at.cap ? exposedCalls(call, { now: at.now, cap: at.cap }) : [],
-          settled: hasPaid
+          exposedCalls: settled ? [...ask.spendable.all({ ...payer, now: at.now }), ...settled.calls] : [],
+          settled: settled?.hasPaid
             ? () => present(amountOf(ask.paid.get(payer) ?? NOTHING), 'what a wallet has paid')
             : undefined,
         }
@@ -149,10 +171,10 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
       })
     },
 
-    getCall: (id) => retryWhileBusy(() => ask.call.get({ id })),
+    getCall: (id) => read(() => ask.call.get({ id })),
 
     callOf: (key, now) =>
-      retryWhileBusy(() => {
+      read(() => {
         const found = ask.callOf.get({ key })
         return found && !isFree(found, now) ? found : undefined
       }),
@@ -175,9 +197,9 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
       return renewed
     },
 
-    lostCalls: (now, limit) => retryWhileBusy(() => ask.lost.all({ now, limit })),
+    lostCalls: (now, limit) => read(() => ask.lost.all({ now, limit })),
 
-    unfinishedCalls: (workerId, at) => retryWhileBusy(() => ask.unfinished.all({ workerId, ...at })),
+    unfinishedCalls: (workerId, at) => read(() => ask.unfinished.all({ workerId, ...at })),
 
     claimSettlement(...given) {
       const [id, offered, at] = copied(given)
@@ -194,18 +216,16 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
     finishSettlement(...given) {
       const [id, token, outcome, at] = copied(given)
       return write(() => {
-        const { answer, writes } = decideFinish(
-          ask.head.get({ id }),
-          { bindings: ask.bindings.all({ id }), token, outcome },
-          at,
-        )
+        const head = ask.head.get({ id })
+        const { answer, writes } = decideFinish(head, { bindings: ask.bindings.all({ id }), token, outcome }, at)
         writes.forEach(perform)
+        const [first] = writes
+        if (head && first?.kind === 'patch') noteSettlement(head, first.patch)
         return answer
       })
     },
 
-    unsettled: (before, limit, gateway) =>
-      retryWhileBusy(() => ask.unsettled.all({ before, limit, gateway: gateway ?? null })),
+    unsettled: (before, limit, gateway) => read(() => ask.unsettled.all({ before, limit, gateway: gateway ?? null })),
 
     putRecord(...given) {
       const [record, now] = copied(given)
@@ -216,7 +236,7 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
       })
     },
 
-    getRecord: (kind, id, now) => retryWhileBusy(() => unexpired(ask.record.get({ kind, id }), now)),
+    getRecord: (kind, id, now) => read(() => unexpired(ask.record.get({ kind, id }), now)),
 
     moveRecord(...given) {
       const [record, from, now] = copied(given)
@@ -227,7 +247,7 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
       })
     },
 
-    listRecords: (kind, owner, at) => retryWhileBusy(() => ask.recordsByOwner.all({ kind, owner, ...at })),
+    listRecords: (kind, owner, at) => read(() => ask.recordsByOwner.all({ kind, owner, ...at })),
 
     lease: (name, workerId, { now, until }) =>
       write(() => {
@@ -270,6 +290,7 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
             ask.unbindAll.run({ id })
             ask.deleteCall.run({ id })
           }
+          settledCalls.clear()
           return over.length
         })
         deleted += found
@@ -279,6 +300,7 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
 
     async close() {
       await settle()
+      flusher?.close()
       database.close()
     },
   }
@@ -295,7 +317,8 @@ function openDatabase(path: string): SqliteDriver {
     database.exec('PRAGMA page_size = 8192')
     database.exec('PRAGMA auto_vacuum = INCREMENTAL')
     database.exec('PRAGMA journal_mode = WAL')
-    database.exec('PRAGMA synchronous = FULL')
+    // NORMAL leaves the flush of a commit to `flusherOf`. Checkpoints are flushed by SQLite itself.
+    database.exec(`PRAGMA synchronous = ${hasWriteAheadLog(database) ? 'NORMAL' : 'FULL'}`)
     database.exec('PRAGMA foreign_keys = ON')
     migrate(database, migrations, (taken) => backUpBefore(database, taken))
     database.exec(`PRAGMA busy_timeout = ${BUSY_MS}`)

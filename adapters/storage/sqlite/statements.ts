@@ -1,7 +1,7 @@
 import { type SQLWrapper, and, asc, desc, eq, getTableColumns, gt, gte, lte, sql } from 'drizzle-orm'
 import { SETTLED_CALLS } from '../../../core/payment/exposure.ts'
 import { ENTRY_FIELDS, type RowPatch } from '../../../core/payment/ledger.ts'
-import type { SqliteDatabase } from './driver.ts'
+import type { SqliteDatabase } from './session.ts'
 import { authorizations, calls, leases, records, rateWindows } from './schema.ts'
 
 /**
@@ -60,6 +60,9 @@ export function statements(db: SqliteDatabase) {
     claimKey,
     claimFresh,
     emptied,
+    endpoint,
+    asset,
+    quote: calls.quote,
   }
   const exposedCall = {
     id,
@@ -157,8 +160,6 @@ export function statements(db: SqliteDatabase) {
           eq(calls.asset, given('asset')),
           gte(calls.settledAt, given('since')),
           sql`${paymentStatus} = 'settled'`,
-          // Only what may be missing from the balance: a busy wallet settles hundreds of calls in this time.
-          sql`case when ${given('block')} is null or ${receipt} ->> 'block' is null then ${calls.settledAt} >= ${given('sinceWithoutBlock')} else ${receipt} ->> 'block' > ${given('block')} end`,
         ),
       )
       .prepare(),

@@ -201,6 +201,70 @@ test('sqlite storage: what is written together is written at once, but for large
   expect([large, commits]).toEqual([900_000, [64, 6, 1]])
 })
 
+test('sqlite storage: a verb is answered after the flush, and so is a read of what is not flushed', async () => {
+  const flushes = Array.from({ length: 2 }, () => Promise.withResolvers<void>())
+  let flushed = 0
+  const db = { transaction: (step: () => unknown[]) => step() }
+  const { write, read, settle } = writer(db as never, () => flushes[flushed++]?.promise as Promise<void>)
+  const log: string[] = []
+  const say = (what: string) => () => void log.push(what)
+  const turn = async () => {
+    for (let n = 0; n < 3; n++) await new Promise((resolve) => setImmediate(resolve))
+  }
+
+  void read(() => 'row').then(say('read before'))
+  void write(() => 1).then(say('first'))
+  await turn()
+  void write(() => 2).then(say('second'))
+  void read(() => 'row').then(say('read of what was found'))
+  void read(() => undefined).then(say('read of what is absent'))
+  await turn()
+  expect(log).toEqual(['read before', 'read of what is absent'])
+  flushes[0]?.resolve()
+  await turn()
+  expect(log.slice(2).toSorted()).toEqual(['first', 'read of what was found'])
+  flushes[1]?.resolve()
+  await settle()
+  expect([flushed, log.at(-1)]).toEqual([2, 'second'])
+})
+
+test('sqlite storage: after a flush that failed nothing is written or said to be stored', async () => {
+  const steps: number[] = []
+  const db = { transaction: (step: () => unknown[]) => step() }
+  const { write, read } = writer(db as never, () => Promise.reject(new Error('EIO')))
+  await expect(write(() => steps.push(1))).rejects.toThrow('EIO')
+  await expect(write(() => steps.push(2))).rejects.toThrow('EIO')
+  await expect(read(() => 'row')).rejects.toThrow('EIO')
+  expect([steps, await read(() => undefined)]).toEqual([[1], undefined])
+})
+
+test('sqlite storage: what a wallet has settled counts against a balance read before it, whoever recorded it', async () => {
+  const { path, remove } = temporaryPath()
+  const [one, other] = [sqliteStorage(path), sqliteStorage(path)]
+  const cap = { observed: usdc(12n), asOf: T }
+  const open = async (storage: Storage, id: string, more: object = {}) => {
+    const at = { now: T, until: T + 60_000, cap: { ...cap, ...more } }
+    return (await storage.openCall(newCall(id), signed(`key of ${id}`), at)).kind
+  }
+  const settle = async (storage: Storage, id: string, block: number) => {
+    const result = { result: 'made', expiresAt: T + 99_999 }
+    const claim = await storage.claimSettlement(id, signed(`key of ${id}`), { now: T, until: T + 60_000, result })
+    const receipt = { transaction: id, network: 'eip155:84532', payer: '0xa', amount: '5', block }
+    const token = claim.kind === 'yours' ? claim.token : 0
+    await storage.finishSettlement(id, token, { kind: 'paid', receipt }, { now: T })
+  }
+
+  expect(await open(one, 'a')).toBe('opened')
+  await settle(one, 'a', 7)
+  expect(await open(one, 'b')).toBe('opened')
+  await settle(other, 'b', 8)
+  expect([await open(one, 'c'), await open(other, 'c')]).toEqual(['over', 'over'])
+  // A balance of block 7 holds the first payment, and one of block 8 both.
+  expect([await open(one, 'd', { block: 7 }), await open(one, 'e', { block: 8 })]).toEqual(['opened', 'opened'])
+  await Promise.all([one.close(), other.close()])
+  remove()
+})
+
 test("sqlite storage: the folder is made, and the files are their owner's only", async () => {
   const { path, remove } = temporaryPath('deep/er')
   const storage = sqliteStorage(path)

@@ -1,0 +1,46 @@
+/**
+ * What wallets have settled lately, in memory: a busy wallet settles hundreds of calls in the time that a balance may
+ * lag behind, and every call that it opens would read them all. An entry holds every such call of its wallet, or there
+ * is none. One that holds a settlement whose commit failed does no harm: it only makes the cap stricter for a minute.
+ */
+import { BALANCE_LAG_MS, type ExposedCall, SETTLED_LOOKBACK_MS } from '../../../core/payment/exposure.ts'
+import type { Call, Cap } from '../../../core/ports/mod.ts'
+
+type Wallet = Pick<Call, 'payer' | 'asset'>
+export type Settlements = { hasPaid: boolean; calls: readonly ExposedCall[] }
+type Entry = Settlements & { from: number }
+
+/** Wallets that are remembered; the one that has not opened a call for the longest goes first. */
+const MAX_WALLETS = 10_000
+
+/** `load` reads all settlements of a wallet since a time. */
+export function settledCache(load: (wallet: Wallet, since: number) => Settlements) {
+  const entries = new Map<string, Entry>()
+  const nameOf = ({ payer, asset }: Wallet) => `${asset} ${payer}`
+
+  return {
+    /** Whether the wallet has ever paid, and its calls that may be missing from a balance read as `cap` says. */
+    of(wallet: Wallet, { asOf, block }: Pick<Cap, 'asOf' | 'block'>): Settlements {
+      const [name, from] = [nameOf(wallet), asOf - SETTLED_LOOKBACK_MS]
+      const known = entries.get(name)
+      const entry = known && known.from <= from ? known : { from, ...load(wallet, from) }
+      entries.delete(name)
+      entries.set(name, entry)
+      const [oldest] = entries.keys()
+      if (entries.size > MAX_WALLETS && oldest !== undefined) entries.delete(oldest)
+      entry.calls = entry.calls.filter(({ settledAt }) => (settledAt ?? 0) >= from)
+      entry.from = from
+      const isMissing = (call: ExposedCall) =>
+        block === undefined || call.block === null ? (call.settledAt ?? 0) >= asOf - BALANCE_LAG_MS : call.block > block
+      return { hasPaid: entry.hasPaid, calls: entry.calls.filter(isMissing) }
+    },
+    note(wallet: Wallet, call: ExposedCall): void {
+      const entry = entries.get(nameOf(wallet))
+      if (!entry) return
+      entry.hasPaid = true
+      entry.calls = [...entry.calls, call]
+    },
+    /** For when somebody else has written. */
+    clear: () => entries.clear(),
+  }
+}
