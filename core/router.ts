@@ -20,7 +20,8 @@ export type Router = {
 }
 
 type Route = { readonly segments: readonly string[]; readonly byMethod: Map<string, Endpoint> }
-type Params = Record<string, string>
+type Params = Readonly<Record<string, string>>
+type Found = { readonly route: Route; readonly params: Params }
 
 const menus = new WeakMap<readonly Endpoint[], Router>()
 
@@ -52,16 +53,28 @@ function routerOf(endpoints: readonly Endpoint[]): Router {
     routes.set(shape, route)
   }
 
+  const exactly = new Map([...fixed].map(([path, route]): [string, Found] => [path, { route, params: NO_PARAMS }]))
   const openRoutes = [...open.values()].sort((a, b) => literals(b) - literals(a))
   const openRoutesOf = bySegment(openRoutes)
 
-  function find(path: string): { route: Route; params: Params } | undefined {
-    const exact = fixed.get(path)
-    if (exact) return { route: exact, params: {} }
+  /** The paths with parameters that were called last: a price feed is called with few. */
+  const recent = new Map<string, Found>()
+
+  function find(path: string): Found | undefined {
+    const exact = exactly.get(path) ?? recent.get(path)
+    if (exact) return exact
+    const found = search(path)
+    if (!found || path.length > MAX_REMEMBERED_LENGTH) return found
+    if (recent.size >= MAX_REMEMBERED) recent.clear()
+    recent.set(path, found)
+    return found
+  }
+
+  function search(path: string): Found | undefined {
     const given = path.slice(1).split('/')
     for (const route of openRoutesOf(given[INDEXED])) {
       const params = read(route.segments, given)
-      if (params) return { route, params }
+      if (params) return { route, params: Object.freeze(params) }
     }
     return undefined
   }
@@ -92,6 +105,10 @@ function routerOf(endpoints: readonly Endpoint[]): Router {
   return { endpoints, sold: new Map(sold.map((endpoint) => [endpoint.name, endpoint])), match }
 }
 
+const NO_PARAMS: Params = Object.freeze({})
+const MAX_REMEMBERED = 1_000
+const MAX_REMEMBERED_LENGTH = 200
+
 /** The segment that tells products apart: `/api/v1/crypto`. */
 const INDEXED = 2
 
@@ -121,7 +138,7 @@ function isDiscovery(
 
 /** Matches `{name}`, `{rest...}` and `{rest...}:verb`; undefined when the path does not match or is badly encoded. */
 function read(segments: readonly string[], given: readonly string[]): Params | undefined {
-  const params: Params = {}
+  const params: Record<string, string> = {}
   for (const [index, segment] of segments.entries()) {
     if (!segment.startsWith('{')) {
       if (segment !== given[index]) return undefined

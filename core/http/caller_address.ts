@@ -8,7 +8,8 @@ const IPV4 = /^\d{1,3}(?:\.\d{1,3}){3}$/
  * returned unchanged.
  */
 export function addressKey(ip: string): string {
-  const [bare = ''] = ip.split('%', 1)
+  const zone = ip.indexOf('%')
+  const bare = zone === -1 ? ip : ip.slice(0, zone)
   if (!bare.includes(':')) return bare
   const groups = groupsOf(bare.toLowerCase())
   if (!groups) return ip

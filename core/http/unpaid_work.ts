@@ -49,21 +49,20 @@ export function unpaidWork({ countTokens, clock, perMinute, remembered = 10_000 
   const buckets = new Map<string, Bucket>()
   return {
     from(ip) {
-      const key = addressKey(ip)
       let spent = 0
       return {
         countTokens: (text, options) => countTokens(text, { ...options, spend }),
         read: (bytes) => spend(Math.ceil(bytes / BYTES_PER_CHARACTER)),
         refund() {
           if (spent === 0) return
-          const bucket = bucketOf(key)
+          const bucket = bucketOf(addressKey(ip))
           bucket.left = Math.min(perMinute, bucket.left + spent)
           spent = 0
         },
       }
 
       function spend(characters: number): void {
-        const bucket = bucketOf(key)
+        const bucket = bucketOf(addressKey(ip))
         // A count in progress may overdraw the budget, so that a long prompt gets done; the total overdraft is bounded
         // too.
         if (bucket.left <= (spent === 0 ? 0 : -perMinute)) throw overspent(bucket.left)

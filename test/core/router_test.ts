@@ -39,6 +39,19 @@ describe('paths', () => {
     expect(found(list, '/m/x/other')).toEqual({ name: 'rest', params: { key: 'x/other' } })
   })
 
+  test('a path means the same when it is called again, and after thousands of others', () => {
+    expect(found(list, '/a/x')).toEqual({ name: 'one', params: { id: 'x' } })
+    for (let at = 0; at < 2_500; at++)
+      expect(found(list, `/a/x${at}`)).toEqual({ name: 'one', params: { id: `x${at}` } })
+    expect(found(list, '/a/x')).toEqual({ name: 'one', params: { id: 'x' } })
+    expect(found(list, '/a/x', 'POST')).toBe('wrong_method')
+    const long = 'x'.repeat(300)
+    expect([found(list, `/a/${long}`), found(list, `/a/${long}`)]).toEqual([
+      { name: 'one', params: { id: long } },
+      { name: 'one', params: { id: long } },
+    ])
+  })
+
   test('aliases lead to the same endpoint', () => {
     expect(found(list, '/old')).toEqual({ name: 'old', params: {} })
     expect(found(list, '/older/7')).toEqual({ name: 'old', params: { id: '7' } })
