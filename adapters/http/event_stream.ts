@@ -80,23 +80,15 @@ export function chatStream(
   signal.addEventListener('abort', onAbort, { once: true })
 
   return {
-    async next() {
-      if (isReading) throw new Error('a read of this stream is still pending')
-      if (signal.aborted && !isOver) throw signal.reason
+    // Chained and not awaited: a stream has hundreds of pieces, and each frame of an async function costs.
+    next() {
+      if (isReading) return Promise.reject(new Error('a read of this stream is still pending'))
+      if (signal.aborted && !isOver) return Promise.reject(signal.reason)
       const bytes = buffered
       buffered = undefined
-      if (bytes || isOver) return bytes
+      if (bytes || isOver) return Promise.resolve(bytes)
       isReading = true
-      try {
-        const { done, value } = await reader.read()
-        if (done) end()
-        return isOver ? undefined : value
-      } catch (error) {
-        if (isOver) return undefined
-        throw signal.aborted ? signal.reason : broken(error)
-      } finally {
-        isReading = false
-      }
+      return reader.read().then(onRead, onBroken)
     },
 
     cancel() {
@@ -115,6 +107,18 @@ export function chatStream(
     },
 
     ...(apiErrorOf && { apiErrorOf }),
+  }
+
+  function onRead({ done, value }: Awaited<ReturnType<Reader['read']>>): Uint8Array | undefined {
+    isReading = false
+    if (done) end()
+    return isOver ? undefined : value
+  }
+
+  function onBroken(error: unknown): undefined {
+    isReading = false
+    if (isOver) return undefined
+    throw signal.aborted ? signal.reason : broken(error)
   }
 
   /** Reads up to the end of the reply, which usually came with the last event. */

@@ -23,7 +23,7 @@ test('the 402 of an order is the same when it is asked for again, after all othe
   for (const order of orders) first.push(await ask(gateway, order))
   for (const [at, order] of orders.entries()) {
     const again = await ask(gateway, order)
-    expect(again).toEqual(first[at])
+    expect(again).toEqual(first[at] as typeof again)
     expect(again).toEqual(await ask(kit(), order))
   }
 })

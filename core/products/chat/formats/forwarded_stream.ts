@@ -164,10 +164,8 @@ export function forwardedStream(
 
   function processed(text: string): string {
     if (format === 'generate_content') count(text)
-    const read =
-      isOpening || isTagged(text) || marks.test(text) || !(isOnePlain(text) || PLAIN[format].test(text))
-        ? processEvents(text)
-        : text
+    const passing = plainLength(text)
+    const read = passing === text.length ? text : text.slice(0, passing) + processEvents(text.slice(passing))
     if (estimate) sample(read)
     // The end often comes in one piece with the last words, which count.
     const out = closing === DONE ? read + estimated() : read
@@ -178,6 +176,17 @@ export function forwardedStream(
     }
     if (format === 'responses' && out.includes(SEQUENCE)) lastNumbered = out
     return rename ? rename(out) : out
+  }
+
+  /** Length of the plain events at the start of a text, which pass as they are; what follows is read event by event. */
+  function plainLength(text: string): number {
+    if (isOpening || isTagged(text)) return 0
+    const marked = text.search(marks)
+    // The mark may be in the name of an event, before its data.
+    const end = marked < 0 ? text.length : text.lastIndexOf('\n\n', marked - 1) + 2
+    if (end < 2) return 0
+    const plain = end === text.length ? text : text.slice(0, end)
+    return isOnePlain(plain) || PLAIN[format].test(plain) ? end : 0
   }
 
   /** Processes event by event. Events before an error are still sent; events after the last one are not. */
