@@ -149,16 +149,16 @@ test.each(BROKEN)('%s is named with its line and column', (_, toml, env, expecte
 
 test('every pattern of a setting can be said in words', () => {
   const nameless: string[] = []
-  const visit = (schema: unknown, at: string): void => {
+  const descend = (schema: unknown, at: string): void => {
     if (typeof schema !== 'object' || schema === null) return
     const { pattern, isSecret } = schema as TSchema
     if (typeof pattern === 'string' && !isSecret && !hasWords(schema as TSchema)) nameless.push(`${at}: ${pattern}`)
-    for (const [name, inner] of Object.entries(schema)) if (name !== 'patternProperties') visit(inner, `${at}.${name}`)
+    for (const [name, inner] of Object.entries(schema)) if (name !== 'patternProperties') descend(inner, `${at}.${name}`)
     for (const [inner, each] of Object.entries((schema as TSchema).patternProperties ?? {}))
-      visit(each, `${at}.${inner}`)
+      descend(each, `${at}.${inner}`)
   }
-  visit(File.properties, '')
-  for (const { name, settings } of providers) visit(settings, name)
+  descend(File.properties, '')
+  for (const { name, settings } of providers) descend(settings, name)
   expect(nameless).toEqual([])
 })
 
