@@ -133,6 +133,12 @@ export type ModelPorts = Pick<ProviderPorts, 'clock' | 'log' | 'onClose'> & {
   countTokens(text: string): Promise<number>
 }
 
+/** A free request: a path below the base URL, such as a list of models, and the headers that carry the key. */
+export type KeyCheck = { readonly path: string; headers(key: string): Readonly<Record<string, string>> }
+
+/** The list of models of OpenAI and of servers like it. */
+export const bearerModels: KeyCheck = { path: '/models', headers: (key) => ({ authorization: `Bearer ${key}` }) }
+
 export type Protocol<Kind extends ModelKind> = {
   /** The base URL of its maker; empty when no address is needed. */
   readonly baseUrl: string
@@ -144,6 +150,8 @@ export type Protocol<Kind extends ModelKind> = {
   readonly standsInFor?: string
   /** Protocols that share a base URL, as chat completions and responses do; by default its own name. */
   readonly family?: string
+  /** How `farebox check` finds out, without a charge, whether a key is accepted. */
+  readonly keyCheck?: KeyCheck
   create(config: Models[Kind]['config'], ports: ModelPorts): Models[Kind]['vendor']
 }
 

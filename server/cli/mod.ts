@@ -7,6 +7,7 @@ import { type Command, CommandError, type Io, UsageError } from './command.ts'
 const commands: Readonly<Record<string, () => Promise<{ readonly command: Command }>>> = {
   start: () => import('./start.ts'),
   devnet: () => import('./devnet.ts'),
+  check: () => import('./check.ts'),
   buy: () => import('./buy.ts'),
   backup: () => import('./backup.ts'),
   restore: () => import('./restore.ts'),

@@ -30,7 +30,7 @@ export type WatchedAccounts = {
   leases(): readonly { readonly gateway: string; readonly address: string; readonly isLeased: boolean }[]
 }
 
-type Chaining = Opening & {
+export type Chaining = Opening & {
   readonly isDevnet: boolean
   readonly storage: Storage
   readonly workerId: string
@@ -84,7 +84,7 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
  * Whoever settles, the chain is read through our own node. Errors of an adapter, about a URL or a key, are reported to
  * the operator.
  */
-async function chainOf(name: string, paymentMethod: PaymentMethod, chaining: Chaining): Promise<ServedChain> {
+export async function chainOf(name: string, paymentMethod: PaymentMethod, chaining: Chaining): Promise<ServedChain> {
   try {
     if (paymentMethod.kind === 'evm') return await evmPaymentMethod(paymentMethod, chaining)
     if (paymentMethod.kind === 'solana') return await solanaPaymentMethod(paymentMethod)

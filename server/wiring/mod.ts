@@ -369,7 +369,7 @@ async function openObjects({ objects }: Config): Promise<Objects> {
   return store
 }
 
-function objectsOf(objects: Config['objects']): Objects {
+export function objectsOf(objects: Config['objects']): Objects {
   if (objects.kind === 'memory') return memoryObjects()
   return objects.kind === 'file' ? diskObjects(objects.dir) : s3Objects(s3FromUrl(objects.url, objects.env))
 }

@@ -18,6 +18,10 @@ export const manifest = provider({
     chat: {
       'anthropic-messages': {
         baseUrl: 'https://api.anthropic.com',
+        keyCheck: {
+          path: '/v1/models',
+          headers: (key) => ({ 'x-api-key': key, 'anthropic-version': '2023-06-01' }),
+        },
         create: (config) => anthropicMessages(config),
       },
     },

@@ -1,10 +1,12 @@
 /** Gemini: chat and images. */
-import { addressOf, key, provider } from '../manifest.ts'
+import { addressOf, key, type KeyCheck, provider } from '../manifest.ts'
 import { geminiChat } from './chat.ts'
 import { geminiImages } from './images.ts'
 
 /** Decision 75. */
 const ROOT = 'https://generativelanguage.googleapis.com'
+
+const keyCheck: KeyCheck = { path: '/v1beta/models?pageSize=1', headers: (key) => ({ 'x-goog-api-key': key }) }
 
 export const manifest = provider({
   name: 'gemini',
@@ -22,10 +24,10 @@ export const manifest = provider({
   serves: {},
   protocols: {
     images: {
-      'gemini-images': { baseUrl: ROOT, create: (config) => geminiImages(config) },
+      'gemini-images': { baseUrl: ROOT, keyCheck, create: (config) => geminiImages(config) },
     },
     chat: {
-      gemini: { baseUrl: ROOT, create: (config) => geminiChat(config) },
+      gemini: { baseUrl: ROOT, keyCheck, create: (config) => geminiChat(config) },
     },
   },
   account: {

@@ -3,7 +3,18 @@
  * server.
  */
 import { SOUND_TIMEOUT_MS } from '../lib/audio_provider.ts'
-import { addressOf, CHAT_STYLES, environmentOnly, key, needed, oneOf, provider, RootUrl, setting } from '../manifest.ts'
+import {
+  addressOf,
+  bearerModels,
+  CHAT_STYLES,
+  environmentOnly,
+  key,
+  needed,
+  oneOf,
+  provider,
+  RootUrl,
+  setting,
+} from '../manifest.ts'
 import { Type } from '@sinclair/typebox'
 import { openaiChat } from './chat.ts'
 import { openaiImages } from './images.ts'
@@ -55,16 +66,32 @@ export const manifest = provider({
   },
   protocols: {
     images: {
-      'openai-images': { baseUrl: ROOT, create: (config) => openaiImages(config) },
+      'openai-images': { baseUrl: ROOT, keyCheck: bearerModels, create: (config) => openaiImages(config) },
     },
     chat: {
-      openai: { baseUrl: ROOT, family: 'openai', create: (config) => openai(config) },
-      'openai-chat': { baseUrl: ROOT, family: 'openai', isCommon: true, create: (config) => openaiChat(config) },
-      'openai-responses': { baseUrl: ROOT, family: 'openai', create: (config) => openaiResponses(config) },
+      openai: { baseUrl: ROOT, keyCheck: bearerModels, family: 'openai', create: (config) => openai(config) },
+      'openai-chat': {
+        baseUrl: ROOT,
+        keyCheck: bearerModels,
+        family: 'openai',
+        isCommon: true,
+        create: (config) => openaiChat(config),
+      },
+      'openai-responses': {
+        baseUrl: ROOT,
+        keyCheck: bearerModels,
+        family: 'openai',
+        create: (config) => openaiResponses(config),
+      },
     },
     // OpenAI has shut down its own video API; only compatible servers use this protocol.
     videos: {
-      'openai-videos': { baseUrl: ROOT, isCommon: true, create: (config) => openaiVideos(config) },
+      'openai-videos': {
+        baseUrl: ROOT,
+        keyCheck: bearerModels,
+        isCommon: true,
+        create: (config) => openaiVideos(config),
+      },
     },
   },
   account: {

@@ -1,6 +1,6 @@
 /** xAI: search, images, videos, and chat with OpenAI's protocol. */
 import { SEARCH_TIMEOUT_MS } from '../lib/search_provider.ts'
-import { addressOf, key, provider, setting } from '../manifest.ts'
+import { addressOf, bearerModels, key, provider, setting } from '../manifest.ts'
 import { Type } from '@sinclair/typebox'
 import { xaiImages } from './images.ts'
 import { XAI_SEARCH, xaiSearch } from './search.ts'
@@ -37,10 +37,10 @@ export const manifest = provider({
   },
   protocols: {
     images: {
-      'xai-images': { baseUrl: ROOT, create: (config) => xaiImages(config) },
+      'xai-images': { baseUrl: ROOT, keyCheck: bearerModels, create: (config) => xaiImages(config) },
     },
     videos: {
-      'xai-videos': { baseUrl: ROOT, create: (config) => xaiVideos(config) },
+      'xai-videos': { baseUrl: ROOT, keyCheck: bearerModels, create: (config) => xaiVideos(config) },
     },
   },
   account: {

@@ -1,0 +1,57 @@
+/** The accounts of a gateway: which of its keys pay for settlements, and what they hold. */
+import { systemClock } from '../../adapters/local.ts'
+import type { PaymentMethod } from '../config/payment_methods.ts'
+
+/** An account that pays for settlements. It holds no key. */
+export type PayingAccount = {
+  readonly role: 'relayer' | 'fee payer'
+  readonly network: string
+  readonly address: string
+  /** In wei or lamports; undefined when it cannot be read. */
+  readonly balance: bigint | undefined
+  readonly unit: 'wei' | 'lamports'
+  /** Why it cannot pay for settlements, or why that is unknown; undefined when it can. */
+  readonly problem: string | undefined
+}
+
+/** Reads every account that pays for settlements. Facilitators have none of ours. Never rejects for a node. */
+export async function payingAccounts(paymentMethod: PaymentMethod): Promise<readonly PayingAccount[]> {
+  if (paymentMethod.kind === 'batched' || paymentMethod.settles.by === 'facilitators') return []
+  const { network, rpcUrl, asset, payTo } = paymentMethod
+  const now = systemClock.now()
+  if (paymentMethod.kind === 'solana') {
+    const { solanaChain } = await import('../../adapters/chains/solana/mod.ts')
+    const { keys, floorLamports } = paymentMethod.settles as { keys: readonly string[]; floorLamports?: number }
+    const row = { network, rpcUrl, mint: asset, payTo, feePayerKeys: keys }
+    const chain = await solanaChain({ ...row, ...(floorLamports !== undefined && { feePayerFloor: floorLamports }) })
+    await chain.check({ now })
+    await chain.refresh({ now })
+    const found = chain.feePayers().map(({ address, balance, low }) => ({
+      role: 'fee payer' as const,
+      network,
+      address,
+      balance: balance === undefined ? undefined : BigInt(balance),
+      unit: 'lamports' as const,
+      problem: low ?? (balance === undefined ? `the balance of ${address} cannot be read` : undefined),
+    }))
+    chain.close()
+    return found
+  }
+  const { evmChain } = await import('../../adapters/chains/evm/mod.ts')
+  const { keys, floor = {} } = paymentMethod.settles
+  const { wei, settlements } = floor
+  const gasFloor = { ...(wei !== undefined && { wei: BigInt(wei) }), ...(settlements !== undefined && { settlements }) }
+  const { domain } = paymentMethod
+  const [relayerKey = ''] = keys
+  const chain = evmChain({ network, rpcUrl, asset, payTo, domain, relayerKey, gasFloor, watchesGas: false })
+  const statuses = await Promise.all(keys.map((key) => chain.keyStatus(key, now)))
+  chain.close()
+  return statuses.map(({ address, balance, kind, reason }) => ({
+    role: 'relayer',
+    network,
+    address,
+    balance,
+    unit: 'wei',
+    problem: kind === 'funded' ? undefined : reason,
+  }))
+}
