@@ -1,13 +1,13 @@
-/** The thread of `token_thread.ts`: answers each question with a count, or says why it cannot. */
+/** The thread of `token_thread.ts`: answers the questions of a message with counts, or says why it cannot. */
 import { countTokens } from '../../adapters/token_counter.ts'
 import type { TokenAnswer, TokenQuestion } from './token_thread.ts'
 
-const answer = (message: TokenAnswer): void => postMessage(message)
-
-addEventListener('message', ({ data }: MessageEvent<TokenQuestion>) => {
-  const { id, text, limit } = data
+const answerTo = ({ id, text, limit }: TokenQuestion): Promise<TokenAnswer> =>
   countTokens(text, { limit }).then(
-    (tokens) => answer({ id, tokens }),
-    (error: Error) => answer({ id, error: error.message }),
+    (tokens) => ({ id, tokens }),
+    (error: Error) => ({ id, error: error.message }),
   )
+
+addEventListener('message', async ({ data }: MessageEvent<readonly TokenQuestion[]>) => {
+  postMessage(await Promise.all(data.map(answerTo)))
 })

@@ -6,7 +6,7 @@ import { sliceEnd, weightOf } from '../../adapters/token_counter.ts'
 import type { CountTokens } from '../../core/mod.ts'
 import { startTokenWorker } from '../start_token_worker.ts'
 
-/** What the thread is asked: a part of a text, and the count at which it may stop. */
+/** What the thread is asked, several at a time: a part of a text, and the count at which it may stop. */
 export type TokenQuestion = { readonly id: number; readonly text: string; readonly limit: number }
 export type TokenAnswer = { readonly id: number } & ({ readonly tokens: number } | { readonly error: string })
 
@@ -17,42 +17,62 @@ export type TokenThread = {
   close(): void
 }
 
-/** Characters that are sent at once: a budget that runs out, or a limit, stops the count after them. */
+/**
+ * Characters that are sent at once: a budget that runs out, or a limit, stops the count after them. Questions with more
+ * between them do not wait for others.
+ */
 const BATCH_CHARS = 16_384
 
 export function tokenThread(start: () => Worker = startTokenWorker): TokenThread {
   const waiting = new Map<number, { resolve(tokens: number): void; reject(error: Error): void }>()
   let worker: Worker | undefined
+  let unsent: TokenQuestion[] = []
+  let unsentChars = 0
   let lastId = 0
 
   function ask(text: string, limit: number): Promise<number> {
-    const thread = (worker ??= open())
+    worker ??= open()
     lastId += 1
-    const question: TokenQuestion = { id: lastId, text, limit }
+    const id = lastId
     return new Promise((resolve, reject) => {
-      waiting.set(question.id, { resolve, reject })
-      thread.postMessage(question)
+      waiting.set(id, { resolve, reject })
+      if (unsent.length === 0) setImmediate(send)
+      unsent.push({ id, text, limit })
+      unsentChars += text.length
+      if (unsentChars > BATCH_CHARS) send()
     })
+  }
+
+  /** A message to a thread costs more than a short count, so the questions of one turn of the event loop go together. */
+  function send(): void {
+    if (unsent.length === 0) return
+    worker?.postMessage(unsent)
+    unsent = []
+    unsentChars = 0
   }
 
   function open(): Worker {
     const opened = start()
     opened.unref()
-    opened.onmessage = ({ data }: MessageEvent<TokenAnswer>) => {
-      const answer = waiting.get(data.id)
-      waiting.delete(data.id)
-      if ('tokens' in data) answer?.resolve(data.tokens)
-      else answer?.reject(new Error(`the tokens of a text cannot be counted: ${data.error}`))
-    }
+    opened.onmessage = ({ data }: MessageEvent<readonly TokenAnswer[]>) => data.forEach(take)
     opened.onerror = ({ message }) => {
       if (worker === opened) close(message)
     }
     return opened
   }
 
+  function take(given: TokenAnswer): void {
+    const answer = waiting.get(given.id)
+    waiting.delete(given.id)
+    if ('tokens' in given) answer?.resolve(given.tokens)
+    else answer?.reject(new Error(`the tokens of a text cannot be counted: ${given.error}`))
+  }
+
   function close(reason = 'the server stops'): void {
     worker?.terminate()
     worker = undefined
+    unsent = []
+    unsentChars = 0
     const left = [...waiting.values()]
     waiting.clear()
     for (const answer of left) answer.reject(new Error(`the tokens of a text cannot be counted: ${reason}`))

@@ -26,6 +26,13 @@ describe('a count on the thread', () => {
     )
   })
 
+  test('of a short text is right beside counts of several batches', async () => {
+    const texts = [LONG, 'a fox', LONG, '', 'two foxes', LONG]
+    expect(await Promise.all(texts.map((text) => thread.countTokens(text)))).toEqual(
+      await Promise.all(texts.map((text) => countTokens(text))),
+    )
+  })
+
   test('stops above its limit', async () => {
     const tokens = await thread.countTokens(LONG, { limit: 10 })
     expect(tokens).toBeGreaterThan(10)
