@@ -1,6 +1,6 @@
 /**
- * The programs of the guide "Embedding", in a folder with the installed package, on each runtime and host: somebody buys
- * with the client of the protocol, the process is killed, started again, and the result collected.
+ * The programs of the guide "Embedding", in a folder with the installed package, on each runtime and host: somebody
+ * buys with the client of the protocol, the process is killed, started again, and the result collected.
  */
 import { afterAll, beforeAll, expect, test } from 'bun:test'
 import { mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
@@ -95,10 +95,10 @@ function freePort(): number {
   return port ?? 0
 }
 
-type Shop = { readonly url: string; kill(): Promise<void>; end(): Promise<number> }
+type Host = { readonly url: string; kill(): Promise<void>; end(): Promise<number> }
 
 /** Starts a program of the guide on a port of its own, and waits until it says that it is ready. */
-async function start(program: string, { command }: Runtime, storage: string): Promise<Shop> {
+async function start(program: string, { command }: Runtime, storage: string): Promise<Host> {
   const port = freePort()
   const [name = '', extension = ''] = program.split('.')
   const text = await readFile(join(installed.dir, program), 'utf8')
@@ -147,7 +147,7 @@ async function collect(url: string): Promise<Result> {
   }
 }
 
-async function buyKillCollect(program: string, runtime: Runtime, storage: string): Promise<Shop> {
+async function buyKillCollect(program: string, runtime: Runtime, storage: string): Promise<Host> {
   const first = await start(program, runtime, storage)
   const ordered = await pay(`${first.url}/ai/api/v1/images/generations`, order)
   const { poll_url } = (await ordered.json()) as { poll_url: string }
@@ -183,36 +183,36 @@ for (const [title, program, runtime] of [
   ['a route handler as of Next', 'next.ts', bun],
 ] as const) {
   test(`${title}: buy, kill, restart, collect; SIGTERM ends it well`, async () => {
-    const shop = await buyKillCollect(program, runtime, sqlite(program))
-    expect(await shop.end()).toBe(0)
+    const host = await buyKillCollect(program, runtime, sqlite(program))
+    expect(await host.end()).toBe(0)
   }, 120_000)
 }
 
 test('node:http on Node 22 with Postgres: buy, kill, restart, collect', async () => {
-  const shop = await buyKillCollect('node.ts', node22, await database.fresh())
-  expect(await shop.end()).toBe(0)
+  const host = await buyKillCollect('node.ts', node22, await database.fresh())
+  expect(await host.end()).toBe(0)
 }, 120_000)
 
 test('Express behind express.json(): buy, kill, restart, collect; the routes of the host stay its own', async () => {
-  const shop = await buyKillCollect('express.js', compiled, sqlite('express'))
-  expect(await (await fetch(`${shop.url}/hello`)).text()).toBe('hello')
-  const missing = await fetch(`${shop.url}/api/v1/images/generations`)
+  const host = await buyKillCollect('express.js', compiled, sqlite('express'))
+  expect(await (await fetch(`${host.url}/hello`)).text()).toBe('hello')
+  const missing = await fetch(`${host.url}/api/v1/images/generations`)
   expect([missing.status, await missing.text()]).toEqual([404, expect.stringContaining('Cannot GET')])
-  expect(await shop.end()).toBe(0)
+  expect(await host.end()).toBe(0)
 }, 120_000)
 
 test('Fastify with its body parser: buy, kill, restart, collect; the routes of the host stay its own', async () => {
-  const shop = await buyKillCollect('fastify.ts', node22, sqlite('fastify'))
-  const echoed = await fetch(`${shop.url}/hello`, { ...order, body: '{"a":1}' })
+  const host = await buyKillCollect('fastify.ts', node22, sqlite('fastify'))
+  const echoed = await fetch(`${host.url}/hello`, { ...order, body: '{"a":1}' })
   expect(await echoed.json()).toEqual({ a: 1 })
-  const missing = await fetch(`${shop.url}/nowhere`)
+  const missing = await fetch(`${host.url}/nowhere`)
   expect([missing.status, await missing.json()]).toEqual([404, expect.objectContaining({ error: 'Not Found' })])
-  expect(await shop.end()).toBe(0)
+  expect(await host.end()).toBe(0)
 }, 120_000)
 
 test('Hono: buy, kill, restart, collect; the routes of the host stay its own', async () => {
-  const shop = await buyKillCollect('hono.ts', bun, sqlite('hono'))
-  expect(await (await fetch(`${shop.url}/hello`)).text()).toBe('hello')
-  expect((await fetch(`${shop.url}/nowhere`)).status).toBe(404)
-  expect(await shop.end()).toBe(0)
+  const host = await buyKillCollect('hono.ts', bun, sqlite('hono'))
+  expect(await (await fetch(`${host.url}/hello`)).text()).toBe('hello')
+  expect((await fetch(`${host.url}/nowhere`)).status).toBe(404)
+  expect(await host.end()).toBe(0)
 }, 120_000)
