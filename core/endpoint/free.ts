@@ -90,12 +90,38 @@ export type Free = Common & {
   answer(request: FreeRequest, context: FreeContext): Reply | Promise<Reply>
 }
 
+/**
+ * An endpoint at which the jobs of others are polled.
+ *
+ * @example
+ * const poll = polled({
+ *   name: 'haiku.poll',
+ *   path: '/api/v1/haikus/{id}',
+ *   of: ['haiku'],
+ *   summary: 'Poll a haiku',
+ *   tag: 'haiku',
+ * })
+ */
 export const polled = (endpoint: Omit<Polled, 'kind' | 'method'>): Polled => ({
   ...endpoint,
   kind: 'poll',
   method: 'GET',
 })
 
+/**
+ * An endpoint that costs nothing.
+ *
+ * @example
+ * const hello = free({
+ *   name: 'hello',
+ *   path: '/api/v1/hello',
+ *   summary: 'Says hello',
+ *   description: 'Free.',
+ *   tag: 'site',
+ *   output: Type.Object({ hello: Type.String() }),
+ *   answer: () => json(200, { hello: 'world' }),
+ * })
+ */
 export const free = (endpoint: Omit<Free, 'kind' | 'method'> & { readonly method?: Free['method'] }): Free => ({
   method: 'GET',
   ...endpoint,

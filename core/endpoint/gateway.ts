@@ -41,6 +41,12 @@ export type Gateway = {
   drain(): number
 }
 
+/**
+ * A gateway that serves nothing any more and says so.
+ *
+ * @example
+ * const old = retiredGateway('base-2025')
+ */
 export function retiredGateway(name: string): Gateway {
   const nothing = async (): Promise<void> => {}
   const handle = async () =>

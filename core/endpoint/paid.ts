@@ -131,6 +131,20 @@ export type PaidFields<Input> =
  * Types the fields by the input schema, fills in defaults, and erases the type, because one list holds all endpoints.
  * By default a call is valid when it fits its schema, costs what its example costs, and is `hybrid`: it answers within
  * 30 seconds or becomes a job under /api/v1/calls.
+ *
+ * @example
+ * const haiku = paid({
+ *   name: 'haiku',
+ *   path: '/api/v1/haiku',
+ *   summary: 'Write a haiku',
+ *   tag: 'text',
+ *   input: Type.Object({ about: Type.String({ minLength: 1, maxLength: 200 }) }),
+ *   output: Type.Object({ lines: Type.Array(Type.String()) }),
+ *   example: { about: 'snow' },
+ *   price: () => ({ amount: flatPrice('0.01'), maxTimeoutSeconds: 300, publicPrice: {} }),
+ *   run: async ({ input }) => ({ result: [`first light on ${input.about}`, 'the page is still white'] }),
+ *   show: ({ made }) => ({ lines: made }),
+ * })
  */
 export function paid<Schema extends TObject>(fields: PaidFields<Static<Schema>> & { readonly input: Schema }): Paid {
   const { delivery = 'hybrid', errorFormat = 'plain' } = fields

@@ -80,7 +80,27 @@ type StreamedFields<Input> = Omit<
 > &
   Partial<Pick<Streamed<Input>, 'failure' | 'retention'>>
 
-/** Fills in the usual texts and erases the input type. */
+/**
+ * Fills in the usual texts and erases the input type.
+ *
+ * @example
+ * const shout = streamed<string>({
+ *   name: 'shout',
+ *   path: '/api/v1/shout',
+ *   summary: 'Say it louder',
+ *   tag: 'text',
+ *   errorFormat: 'plain',
+ *   input: Type.Object({ text: Type.String() }),
+ *   output: Type.Object({ text: Type.String() }),
+ *   sample: () => ({ text: 'hello' }),
+ *   isAvailable: () => true,
+ *   remember: () => ({ model: null, request: {} }),
+ *   priceRange: () => ({ min: flatPrice('0.01'), max: flatPrice('0.01') }),
+ *   check: async ({ text }) => String(text),
+ *   price: () => ({ amount: flatPrice('0.01'), maxTimeoutSeconds: 300, publicPrice: {} }),
+ *   answer: async ({ input }) => ({ kind: 'whole', headers: {}, body: { text: input.toUpperCase() }, usage: null }),
+ * })
+ */
 export function streamed<Input>(words: StreamedFields<Input>): Streamed {
   return {
     failure: 'Model unavailable',

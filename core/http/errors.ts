@@ -85,6 +85,9 @@ export type ApiErrorParts = {
 /**
  * The only exception that core throws on purpose. Its texts are for the buyer: never put a secret or a vendor's raw
  * body in one.
+ *
+ * @example
+ * const error = new ApiError('INVALID_PARAMETER', { message: 'must be a word', param: 'word' })
  */
 export class ApiError extends Error {
   readonly code: ApiErrorCode
@@ -150,7 +153,12 @@ export function plain(
   return { status, headers: errorHeaders(apiError, status), body: JSON.stringify(body) }
 }
 
-/** A vendor's rate limit: 429 RATE_LIMITED with the vendor's name and a wait in whole seconds (contract 5.47). */
+/**
+ * A vendor's rate limit: 429 RATE_LIMITED with the vendor's name and a wait in whole seconds (contract 5.47).
+ *
+ * @example
+ * const error = rateLimited('OpenAI', 12)
+ */
 export function rateLimited(maker: string, retryAfterSeconds: number): ApiError {
   return new ApiError('RATE_LIMITED', {
     fields: { source: maker, retry_after_seconds: retryAfterSeconds },

@@ -7,7 +7,12 @@ export type Reply = {
   readonly body: string | Uint8Array | ReadableStream<Uint8Array> | null
 }
 
-/** A JSON reply. */
+/**
+ * A JSON reply.
+ *
+ * @example
+ * const reply = json(200, { hello: 'world' }, { 'cache-control': 'no-store' })
+ */
 export function json(status: number, body: unknown, headers: Readonly<Record<string, string>> = {}): Reply {
   return { status, headers: { 'content-type': 'application/json', ...headers }, body: JSON.stringify(body) }
 }

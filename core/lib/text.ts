@@ -23,6 +23,11 @@ export const isWebUrl = (text: string): boolean => AUTHORITY.test(text) && URL.c
 export const charactersIn = (text: string): number =>
   text.length - (text.match(/[\ud800-\udbff][\udc00-\udfff]/g)?.length ?? 0)
 
-/** The names that occur more than once in a list. */
+/**
+ * The names that occur more than once in a list.
+ *
+ * @example
+ * const twice = duplicatesIn(['a', 'b', 'a'])
+ */
 export const duplicatesIn = (names: readonly string[]): Set<string> =>
   new Set(names.filter((name, index) => names.indexOf(name) !== index))

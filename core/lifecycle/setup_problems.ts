@@ -12,7 +12,12 @@ type Setup = {
   readonly hidden?: readonly string[]
 } & { readonly [Size in (typeof SIZES)[number]]?: number }
 
-/** The mistakes of a setup, all of them, each beginning with the name of its setting. */
+/**
+ * The mistakes of a setup, all of them, each beginning with the name of its setting.
+ *
+ * @example
+ * const problems = await createGateway({ ports, maxBody: -1 }).catch((error: SetupError) => error.problems)
+ */
 export class SetupError extends Error {
   override readonly name = 'SetupError'
   readonly problems: readonly string[]

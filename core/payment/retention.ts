@@ -24,6 +24,12 @@ export type Retention = {
 
 const DAY_MS = 86_400_000
 
+/**
+ * How long things are kept where a gateway says nothing else.
+ *
+ * @example
+ * const settled = retention.settledMs
+ */
 export const retention: Retention = { ...JOB_RETENTION, backgroundMs: DAY_MS }
 
 /**

@@ -39,6 +39,12 @@ export type Timeouts = {
   readonly unpaidBlockMs: number
 }
 
+/**
+ * The time limits of a gateway that sets none, in milliseconds.
+ *
+ * @example
+ * const longest = timeouts.maxJobMs
+ */
 export const timeouts: Timeouts = {
   verifyMs: 8_000,
   settleMs: 30_000,

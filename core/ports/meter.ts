@@ -28,7 +28,12 @@ export interface Meter {
   tokensUsed?(endpoint: string, usage: Usage): void
 }
 
-/** For a request that matches no endpoint. */
+/**
+ * For a request that matches no endpoint.
+ *
+ * @example
+ * const isUnknown = endpoints.every(({ name }) => name !== NO_ENDPOINT)
+ */
 export const NO_ENDPOINT = 'none'
 
 const nothing = () => {}

@@ -12,7 +12,12 @@ import { videoRows } from './video/catalog.ts'
 import type { Catalog, CatalogRow, RowKind, Rows } from '../endpoint/offering.ts'
 import { rowKinds } from './mod.ts'
 
-/** Builds a catalog; the built-in rows by default. Pass your own rows to sell other models. */
+/**
+ * Builds a catalog; the built-in rows by default. Pass your own rows to sell other models.
+ *
+ * @example
+ * const ofOne = catalog({ images: imageRows.slice(0, 1) })
+ */
 export function catalog(
   rows: {
     images?: readonly ImageRow[]
@@ -35,7 +40,12 @@ export function catalog(
   }
 }
 
-/** Limits a catalog to these models, by public id or alias. Unknown names are ignored. */
+/**
+ * Limits a catalog to these models, by public id or alias. Unknown names are ignored.
+ *
+ * @example
+ * const cheap = narrowed(catalog(), SMALL)
+ */
 export function narrowed({ images, chat, video, audio, declared }: Catalog, names: readonly string[]): Catalog {
   const isIn = <Row extends { id: string; aliases: readonly string[] }>({ id, aliases }: Row) =>
     names.includes(id) || aliases.some((alias) => names.includes(alias))
@@ -48,11 +58,21 @@ export function narrowed({ images, chat, video, audio, declared }: Catalog, name
   }
 }
 
-/** The names of the cheap models of the kinds that products declare. */
+/**
+ * The names of the cheap models of the kinds that products declare.
+ *
+ * @example
+ * const cheap = narrowed(catalog(), [...SMALL, ...smallOf(catalog())])
+ */
 export const smallOf = ({ declared }: Catalog): readonly string[] =>
   [...declared.values()].flatMap(({ all }) => all.flatMap(({ id, isSmall }) => (isSmall ? [id] : [])))
 
-/** Whether the catalog has a model of this name, of any kind. */
+/**
+ * Whether the catalog has a model of this name, of any kind.
+ *
+ * @example
+ * const isSold = hasModel(catalog(), 'vendor-a/image-1')
+ */
 export const hasModel = ({ declared, ...rows }: Catalog, name: string): boolean =>
   [...Object.values(rows), ...declared.values()].some((kind) => kind.get(name) !== undefined)
 

@@ -35,6 +35,12 @@ import { voice } from './phone/calls.ts'
 import { wallet } from './wallet/wallet.ts'
 import { websearch } from './search/websearch.ts'
 
+/**
+ * Every endpoint of the built-in products.
+ *
+ * @example
+ * const names = endpoints.map(({ name }) => name)
+ */
 export const endpoints: readonly Endpoint[] = [
   ...images,
   ...edits,
@@ -72,7 +78,12 @@ export const endpoints: readonly Endpoint[] = [
   ...docs,
 ]
 
-/** The kinds of models that products declare, each once. */
+/**
+ * The kinds of models that products declare, each once.
+ *
+ * @example
+ * const kinds = rowKinds.map(({ kind }) => kind)
+ */
 export const rowKinds: readonly RowKind[] = [
   ...new Set(endpoints.flatMap((endpoint) => (isSold(endpoint) && endpoint.rows ? [endpoint.rows] : []))),
 ]

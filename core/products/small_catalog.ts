@@ -1,6 +1,9 @@
 /**
  * The catalog of a gateway with worthless money, such as a test network: one or two cheap models of each kind (contract
  * 21.5).
+ *
+ * @example
+ * const cheap = narrowed(catalog(), SMALL)
  */
 export const SMALL: readonly string[] = [
   'vendor-a/image-1',

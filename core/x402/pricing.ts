@@ -6,7 +6,12 @@ export const FEE = dollars('0.001')
 
 const MEDIA_MARGIN = dollars('1.05')
 
-/** Images: `rate * n * 1.05 + 0.001` (contract 5.4). `rate` is the catalog rate for one image. */
+/**
+ * Images: `rate * n * 1.05 + 0.001` (contract 5.4). `rate` is the catalog rate for one image.
+ *
+ * @example
+ * const price = mediaPrice(dollars('0.04'), 2)
+ */
 export function mediaPrice(rate: Dollars, n: number): Usdc {
   return roundUp(plus(withMargin(times(rate, BigInt(n))), FEE))
 }
@@ -14,12 +19,22 @@ export function mediaPrice(rate: Dollars, n: number): Usdc {
 /** The price of one image with margin and without fee, as the model listing shows it. */
 export const withMargin = (rate: Dollars): Dollars => times(rate, MEDIA_MARGIN)
 
-/** A flat price per call plus the fee: `0.01` is 0.011. */
+/**
+ * A flat price per call plus the fee: `0.01` is 0.011.
+ *
+ * @example
+ * const price = flatPrice('0.01')
+ */
 export function flatPrice(usd: string): Usdc {
   return roundUp(plus(dollars(usd), FEE))
 }
 
-/** A price per piece plus the fee once: `0.002` for 3 is 0.007. */
+/**
+ * A price per piece plus the fee once: `0.002` for 3 is 0.007.
+ *
+ * @example
+ * const price = piecePrice('0.002', 3)
+ */
 export function piecePrice(usd: string, pieces: number): Usdc {
   return roundUp(plus(times(dollars(usd), BigInt(pieces)), FEE))
 }

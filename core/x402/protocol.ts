@@ -6,10 +6,20 @@ import { quoted } from '../lib/text.ts'
 /** The protocol version that Farebox speaks. */
 export const VERSION = 2
 
-/** Every header that may carry a payment; both carry the same v2 payload (contract 1.2). */
+/**
+ * Every header that may carry a payment; both carry the same v2 payload (contract 1.2).
+ *
+ * @example
+ * const isPaying = PAYMENT_HEADERS.some((name) => request.headers.has(name))
+ */
 export const PAYMENT_HEADERS = ['payment-signature', 'x-payment'] as const
 
-/** Response headers that a browser must be allowed to read. */
+/**
+ * Response headers that a browser must be allowed to read.
+ *
+ * @example
+ * const header = { 'access-control-expose-headers': EXPOSED_HEADERS.join(', ') }
+ */
 export const EXPOSED_HEADERS = [
   'PAYMENT-REQUIRED',
   'PAYMENT-RESPONSE',

@@ -24,7 +24,7 @@ export type SearchVendorConfig = {
  * Timeout of one search in milliseconds. Two searches and a settlement fit into the 120 s of a one-shot call.
  *
  * @example
- * const search = exaSearch({ baseUrl: EXA_SEARCH, key, maker: 'Exa', timeoutMs: SEARCH_TIMEOUT_MS, clock, log })
+ * const search = exaSearch({ ...EXA_SEARCH, key, maker: 'Exa', timeoutMs: SEARCH_TIMEOUT_MS, clock, log })
  */
 export const SEARCH_TIMEOUT_MS = 55_000
 

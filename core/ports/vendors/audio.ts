@@ -1,6 +1,12 @@
 /** The vendor interface for speech, sound effects and music. */
 import type { Dollars } from '../../x402/money.ts'
 
+/**
+ * The kinds of audio that are sold.
+ *
+ * @example
+ * const isKind = AUDIO_KINDS.some((kind) => kind === 'music')
+ */
 export const AUDIO_KINDS = ['speech', 'sound-effects', 'music'] as const
 
 export type AudioKind = (typeof AUDIO_KINDS)[number]

@@ -3,7 +3,12 @@
 /** How media are fetched. `foreign`: the URL is a caller's, so that even the operator's own hosts are off limits. */
 export type Fetching = { readonly signal: AbortSignal; readonly maxBytes: number; readonly foreign?: boolean }
 
-/** The URL leads to nothing that could be delivered: it does not exist, needs a key, or is no media. */
+/**
+ * The URL leads to nothing that could be delivered: it does not exist, needs a key, or is no media.
+ *
+ * @example
+ * const missing = new NoMedia('there is no image at this URL')
+ */
 export class NoMedia extends Error {}
 
 /** A media file as a stream: read once, never buffered. `size` in bytes where known. */

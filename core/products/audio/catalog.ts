@@ -3,7 +3,12 @@ import type { AudioBilling, AudioRow } from '../../ports/vendors/audio.ts'
 
 const at = (mode: AudioBilling['mode'], rate: string): AudioBilling => ({ mode, rate: dollars(rate) })
 
-/** Models for speech, sound effects and music (contract 14.7, 14.8). The first of a kind is its default. */
+/**
+ * Models for speech, sound effects and music (contract 14.7, 14.8). The first of a kind is its default.
+ *
+ * @example
+ * const ids = audioRows.map(({ id }) => id)
+ */
 export const audioRows: readonly AudioRow[] = [
   {
     id: 'elevenlabs/flash-v2.5',

@@ -32,7 +32,12 @@ const DEFAULT_MAX_CHARACTERS: Readonly<Record<AudioKind, number>> = {
   music: 2_000,
 }
 
-/** Applies overrides in order. Mistakes name the row and the field; use the rows only if there are none. */
+/**
+ * Applies overrides in order. Mistakes name the row and the field; use the rows only if there are none.
+ *
+ * @example
+ * const { rows, mistakes } = overrideAudio(audioRows, [{ id: 'elevenlabs/flash-v2.5', name: 'Flash' }])
+ */
 export function overrideAudio(
   rows: readonly AudioRow[],
   overrides: readonly AudioOverride[],

@@ -53,7 +53,12 @@ type Report = (field: string, what: string) => undefined
 /** Default release time: 2026-11-20. */
 const UNDATED = 1_795_132_800
 
-/** Applies overrides in order. Mistakes name the row and the field; use the rows only if there are none. */
+/**
+ * Applies overrides in order. Mistakes name the row and the field; use the rows only if there are none.
+ *
+ * @example
+ * const { rows, mistakes } = overrideChat(chatRows, [{ id: 'vendor-a/chat-6-small', name: 'Small' }])
+ */
 export function overrideChat(rows: readonly ChatRow[], overrides: readonly ChatOverride[]): OverriddenChat {
   const mistakes: string[] = []
   const reporterFor =

@@ -301,6 +301,9 @@ type Counted = { readonly tokens: number; readonly isWhole: boolean }
  * Counts a long text once, since a request is sent twice: without and with its payment. Keeps hashes and counts, never
  * text, and evicts the least recently used. Concurrent counts are shared, failed ones are dropped. A count that stopped
  * early answers only callers whose limit is as low.
+ *
+ * @example
+ * const counted = memoized(countTokens, { entries: 500 })
  */
 export function memoized(
   countTokens: CountTokens,

@@ -7,6 +7,9 @@ const landscapeAndPortrait = (square: string, long: string) =>
 /**
  * The ten generation models of contract 5.6. Rates are the billed prices without fee and margin: (billed - 0.001) /
  * 1.05.
+ *
+ * @example
+ * const ids = imageRows.map(({ id }) => id)
  */
 export const imageRows: readonly ImageRow[] = [
   {

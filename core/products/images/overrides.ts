@@ -23,7 +23,12 @@ export type ImageOverride = {
 
 export type Overridden = { readonly rows: readonly ImageRow[]; readonly mistakes: readonly string[] }
 
-/** Applies overrides in order. Mistakes name the row and the field; use the rows only if there are none. */
+/**
+ * Applies overrides in order. Mistakes name the row and the field; use the rows only if there are none.
+ *
+ * @example
+ * const { rows, mistakes } = overrideImages(imageRows, [{ id: 'vendor-a/image-1', name: 'Image' }])
+ */
 export function overrideImages(rows: readonly ImageRow[], overrides: readonly ImageOverride[]): Overridden {
   const mistakes: string[] = []
   const byId = new Map(rows.map((row) => [row.id, row]))

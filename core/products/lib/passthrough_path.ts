@@ -22,7 +22,12 @@ const SEGMENT = /^[A-Za-z0-9_][A-Za-z0-9._~:,-]*$/
 const PARAMETER = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/
 const LETTERS = 'letters, digits and . _ ~ : , - between single slashes, no segment beginning with a dot'
 
-/** The problem with a decoded relative path, if any: it could leave the root, or be ambiguous. */
+/**
+ * The problem with a decoded relative path, if any: it could leave the root, or be ambiguous.
+ *
+ * @example
+ * const problem = pathProblem('markets/../admin')
+ */
 export function pathProblem(path: string): string | undefined {
   if (path.length > MAX_PATH) return `must have at most ${MAX_PATH} characters, has ${path.length}`
   return path.split('/').every((segment) => SEGMENT.test(segment))

@@ -11,7 +11,12 @@ export const rate = (description: string) =>
 const Name = Type.String({ minLength: 1, maxLength: 200 })
 const named = (description: string) => Type.Optional({ ...Name, description })
 
-/** The table of the configuration that changes one row of a kind. */
+/**
+ * The table of the configuration that changes one row of a kind.
+ *
+ * @example
+ * const schemas = rowKinds.map(rowSettings)
+ */
 export function rowSettings({ settings }: RowKind): TObject {
   const own = Object.entries(settings).map(([name, schema]) => [name, Type.Optional(schema)] as const)
   return Type.Object(
@@ -34,6 +39,9 @@ type Table = Readonly<Record<string, unknown>> & { readonly id: string }
 /**
  * Applies overrides in order. Mistakes name the row and the setting; use the rows only if there are none. `vendors` are
  * the names that a row may give as its vendor.
+ *
+ * @example
+ * const results = rowKinds.map((kind) => overrideRows(kind, [], []))
  */
 export function overrideRows(
   { kind, builtIn, settings, usual = {} }: RowKind,

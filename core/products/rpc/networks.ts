@@ -3,6 +3,12 @@ export type NetworkRow = { readonly slug: string; readonly name: string; readonl
 
 const network = (slug: string, name: string, ...aliases: readonly string[]): NetworkRow => ({ slug, name, aliases })
 
+/**
+ * The networks that the JSON-RPC product knows by name.
+ *
+ * @example
+ * const slugs = networkRows.map(({ slug }) => slug)
+ */
 export const networkRows: readonly NetworkRow[] = [
   network('ethereum-mainnet', 'Ethereum', 'ethereum', 'eth', 'eth-mainnet', 'mainnet'),
   network('ethereum-sepolia', 'Ethereum Sepolia', 'sepolia', 'eth-sepolia'),
@@ -56,7 +62,12 @@ export function networkNamed(name: string, served: readonly string[]): string | 
   return [requested, byName.get(requested) ?? '', `${requested}-mainnet`].find((slug) => served.includes(slug))
 }
 
-/** The slug of the gateway's payment network, if it has an RPC name. */
+/**
+ * The slug of the gateway's payment network, if it has an RPC name.
+ *
+ * @example
+ * const slug = networkOf('eip155:8453')
+ */
 export function networkOf(caip: string): string | undefined {
   return slugs[caip]
 }

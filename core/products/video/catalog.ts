@@ -58,7 +58,12 @@ const rowOf = (family: VideoRow['family'], own: Own): VideoRow => ({ ...videoFam
 /** The 2.0 models of family E support frames, references and enrolled characters. */
 const EVERYTHING = { lastFrame: true, references: true, assets: true } as const
 
-/** The eight models of contract 12.9. Upstream ids change over time (decision 21). */
+/**
+ * The eight models of contract 12.9. Upstream ids change over time (decision 21).
+ *
+ * @example
+ * const ids = videoRows.map(({ id }) => id)
+ */
 export const videoRows: readonly VideoRow[] = [
   rowOf('f', {
     id: 'vendor-f/video-1',

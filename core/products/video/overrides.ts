@@ -44,7 +44,12 @@ export type VideoOverride = Partial<
 
 export type VideosOverridden = { readonly rows: readonly VideoRow[]; readonly mistakes: readonly string[] }
 
-/** Applies overrides in order. Mistakes name the row and the field; use the rows only if there are none. */
+/**
+ * Applies overrides in order. Mistakes name the row and the field; use the rows only if there are none.
+ *
+ * @example
+ * const { rows, mistakes } = overrideVideos(videoRows, [{ id: 'vendor-f/video-1', name: 'Video' }])
+ */
 export function overrideVideos(rows: readonly VideoRow[], overrides: readonly VideoOverride[]): VideosOverridden {
   const mistakes: string[] = []
   const byId = new Map(rows.map((row) => [row.id, row]))

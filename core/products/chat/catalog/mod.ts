@@ -12,7 +12,12 @@ import { vendorH } from './vendor_h.ts'
 const idsBut = (row: ChatRow, rows: readonly ChatRow[]): readonly string[] =>
   rows.filter((other) => other !== row).map(({ id }) => id)
 
-/** Free models fall back to each other (contract 20.4). */
+/**
+ * Free models fall back to each other (contract 20.4).
+ *
+ * @example
+ * const ids = chatRows.map(({ id }) => id)
+ */
 export const chatRows: readonly ChatRow[] = [
   ...vendorA,
   ...vendorB,
