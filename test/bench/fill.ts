@@ -87,6 +87,12 @@ export async function fillLedger(path: string, { rows, kind, now }: Filling): Pr
     })()
   }
   if (rows > PORTION) for (const { sql } of indexes) database.run(sql)
+  // Rows that are inserted as settled are seen by no trigger.
+  if (isPaid)
+    database.run(`INSERT INTO spend_totals
+      SELECT payer, settled_at / ${DAY_MS}, gateway, endpoint, ':' || model, asset, 1, count(*), 0,
+        sum(cast(paid AS INTEGER)), 0, 0, max(settled_at)
+      FROM calls WHERE true GROUP BY 1, 2, 3, 4, 5, 6 ON CONFLICT DO NOTHING`)
   database.run('PRAGMA wal_checkpoint(TRUNCATE)')
   database.close(true)
 }

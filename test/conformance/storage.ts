@@ -26,6 +26,7 @@ import { listingLaws } from './storage_listings.ts'
 const T = 1_800_000_000_000
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE
+const DAY = 24 * HOUR
 const PAYER = '0x00000000000000000000000000000000000000Aa'
 const ASSET = 'eip155:84532/0x036cbd53842c5426634e7929541ec2318f3dcf7e'
 const CENT = usdc(10_000n)
@@ -1529,6 +1530,20 @@ const spending: readonly Law<Storage>[] = [
       expect(await spentOn(storage, T)).toEqual([usdc(6n)])
       expect(await spentOn(storage, T + 1)).toEqual([usdc(4n)])
       expect(await spentOn(storage, T + HOUR + 1)).toEqual([])
+      const midnight = Math.floor(T / DAY) * DAY
+      await spent(storage, 'the night before', { settledAt: midnight - 1, amount: '8' })
+      await spent(storage, 'at midnight', { settledAt: midnight, amount: '16' })
+      await spent(storage, 'last week', { settledAt: midnight - 7 * DAY, amount: '32' })
+      for (const [since, sum] of [
+        [midnight + 1, 7n],
+        [midnight, 23n],
+        [midnight - 1, 31n],
+        [midnight - DAY, 31n],
+        [midnight - 7 * DAY, 63n],
+        [midnight - 7 * DAY + 1, 31n],
+        [0, 63n],
+      ] as const)
+        expect([since, await spentOn(storage, since)]).toEqual([since, [usdc(sum)]])
     },
   },
   {
@@ -1550,6 +1565,7 @@ const spending: readonly Law<Storage>[] = [
         for (const part of ['first', 'second']) await spent(storage, `call ${n} ${part}`, { ...shape, amount: '5' })
       }
       await spent(storage, 'cheapest', { endpoint: 'audio', model: null, amount: '9' })
+      expect(await storage.spendByModel(PAYER, T - 2 * DAY)).toEqual(await storage.spendByModel(PAYER, T))
       const order = (await storage.spendByModel(PAYER, T)).map(
         ({ endpoint, model, gateway, asset, calls, spent: sum }) => [endpoint, model, gateway, asset, calls, sum],
       )

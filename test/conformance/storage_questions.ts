@@ -128,7 +128,7 @@ export function questions(random: () => number): () => Question {
         put: (storage) => storage.unfinishedCalls(owner, { gateway: 'devnet', after, limit: 1 + take }),
       },
       { verb: 'unsettled', put: (storage) => storage.unsettled(at, 1 + take) },
-      { verb: 'spendByModel', put: (storage) => storage.spendByModel(payer, at - 500 * take) },
+      { verb: 'spendByModel', put: (storage) => storage.spendByModel(payer, take % 2 === 0 ? 0 : at - 500 * take) },
       { verb: 'putRecord', put: (storage) => storage.putRecord(record, at) },
       { verb: 'getRecord', put: (storage) => storage.getRecord(record.kind, record.id, at) },
       {

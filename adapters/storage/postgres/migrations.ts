@@ -103,6 +103,99 @@ export const migrations: readonly Migration[] = [
       CREATE INDEX authorizations_by_nonce ON authorizations (right(key, 16));
     `,
   },
+  {
+    // Kept by triggers, so that replicas which do not know the sums keep them too.
+    name: 'spend totals',
+    suitsOlder: true,
+    sql: `
+      CREATE TABLE spend_totals (
+        payer text NOT NULL,
+        day bigint NOT NULL,
+        gateway text NOT NULL,
+        endpoint text NOT NULL,
+        model text NOT NULL,
+        asset text NOT NULL,
+        part bigint NOT NULL,
+        calls bigint NOT NULL,
+        billions numeric(78,0) NOT NULL,
+        rest numeric(78,0) NOT NULL,
+        input_tokens bigint NOT NULL,
+        output_tokens bigint NOT NULL,
+        last_at bigint NOT NULL,
+        PRIMARY KEY (payer, day, gateway, endpoint, model, asset, part)
+      );
+      CREATE FUNCTION count_settled() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN
+        INSERT INTO spend_totals AS kept VALUES (
+          NEW.payer, NEW.settled_at / 86400000, NEW.gateway, NEW.endpoint, coalesce(':' || NEW.model, ''), NEW.asset, 1, 1,
+          div(coalesce(NEW.paid, NEW.quote), 1000000000), mod(coalesce(NEW.paid, NEW.quote), 1000000000),
+          coalesce((NEW.usage::json ->> 'input')::numeric, 0)::bigint,
+          coalesce((NEW.usage::json ->> 'output')::numeric, 0)::bigint, NEW.settled_at
+        ) ON CONFLICT (payer, day, gateway, endpoint, model, asset, part) DO UPDATE SET
+          calls = kept.calls + 1, billions = kept.billions + excluded.billions, rest = kept.rest + excluded.rest,
+          input_tokens = kept.input_tokens + excluded.input_tokens,
+          output_tokens = kept.output_tokens + excluded.output_tokens,
+          last_at = greatest(kept.last_at, excluded.last_at);
+        RETURN NULL;
+      END $$;
+      CREATE FUNCTION count_usage() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN
+        UPDATE spend_totals SET
+          input_tokens = input_tokens + coalesce((NEW.usage::json ->> 'input')::numeric, 0)::bigint - coalesce((OLD.usage::json ->> 'input')::numeric, 0)::bigint,
+          output_tokens = output_tokens + coalesce((NEW.usage::json ->> 'output')::numeric, 0)::bigint - coalesce((OLD.usage::json ->> 'output')::numeric, 0)::bigint
+        WHERE payer = NEW.payer AND day = NEW.settled_at / 86400000 AND gateway = NEW.gateway AND endpoint = NEW.endpoint AND model = coalesce(':' || NEW.model, '') AND asset = NEW.asset AND part = 1;
+        RETURN NULL;
+      END $$;
+      CREATE FUNCTION uncount_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN
+        INSERT INTO spend_totals AS kept VALUES (
+          OLD.payer, OLD.settled_at / 86400000, OLD.gateway, OLD.endpoint, coalesce(':' || OLD.model, ''), OLD.asset, 1, -1,
+          -div(coalesce(OLD.paid, OLD.quote), 1000000000), -mod(coalesce(OLD.paid, OLD.quote), 1000000000),
+          -coalesce((OLD.usage::json ->> 'input')::numeric, 0)::bigint, -coalesce((OLD.usage::json ->> 'output')::numeric, 0)::bigint, 0
+        ) ON CONFLICT (payer, day, gateway, endpoint, model, asset, part) DO UPDATE SET
+          calls = kept.calls - 1, billions = kept.billions + excluded.billions, rest = kept.rest + excluded.rest,
+          input_tokens = kept.input_tokens + excluded.input_tokens,
+          output_tokens = kept.output_tokens + excluded.output_tokens;
+        UPDATE spend_totals AS kept SET last_at = coalesce((
+          SELECT max(settled_at) FROM calls WHERE payer = OLD.payer AND payment_status = 'settled'
+            AND settled_at BETWEEN kept.day * 86400000 AND kept.day * 86400000 + 86399999 AND gateway = OLD.gateway
+            AND endpoint = OLD.endpoint AND model IS NOT DISTINCT FROM OLD.model AND asset = OLD.asset
+        ), 0)
+        WHERE payer = OLD.payer AND day = OLD.settled_at / 86400000 AND gateway = OLD.gateway AND endpoint = OLD.endpoint
+          AND model = coalesce(':' || OLD.model, '') AND asset = OLD.asset AND last_at <= OLD.settled_at;
+        RETURN NULL;
+      END $$;
+      CREATE TRIGGER calls_count_settled AFTER UPDATE OF payment_status ON calls FOR EACH ROW
+        WHEN (NEW.payment_status = 'settled' AND OLD.payment_status <> 'settled') EXECUTE FUNCTION count_settled();
+      CREATE TRIGGER calls_count_usage AFTER UPDATE OF usage ON calls FOR EACH ROW
+        WHEN (NEW.payment_status = 'settled' AND OLD.payment_status = 'settled' AND NEW.usage IS DISTINCT FROM OLD.usage)
+        EXECUTE FUNCTION count_usage();
+      CREATE TRIGGER calls_uncount_deleted AFTER DELETE ON calls FOR EACH ROW
+        WHEN (OLD.payment_status = 'settled') EXECUTE FUNCTION uncount_deleted();
+    `,
+  },
+  {
+    // One statement, so one snapshot: everything that is settled, without what the triggers have counted so far. It
+    // locks nothing that a sale writes.
+    name: 'spend totals of the past',
+    sql: `
+      INSERT INTO spend_totals
+        SELECT payer, day, gateway, endpoint, model, asset, 0, sum(calls), sum(billions), sum(rest), sum(input_tokens),
+          sum(output_tokens), max(last_at)
+        FROM (
+          SELECT payer, settled_at / 86400000 AS day, gateway, endpoint, coalesce(':' || model, '') AS model, asset,
+            1 AS calls, div(coalesce(paid, quote), 1000000000) AS billions,
+            mod(coalesce(paid, quote), 1000000000) AS rest, coalesce((usage::json ->> 'input')::numeric, 0)::bigint AS input_tokens,
+            coalesce((usage::json ->> 'output')::numeric, 0)::bigint AS output_tokens, settled_at AS last_at
+          FROM calls WHERE payment_status = 'settled'
+          UNION ALL
+          SELECT payer, day, gateway, endpoint, model, asset, -calls, -billions, -rest, -input_tokens, -output_tokens, 0
+          FROM spend_totals WHERE part = 1
+        ) AS parts
+        GROUP BY 1, 2, 3, 4, 5, 6 HAVING sum(calls) <> 0;
+    `,
+    suitsOlder: true,
+  },
 ]
 
 /** The key of the advisory lock that a replica holds while it migrates: "farebox" in ASCII. */

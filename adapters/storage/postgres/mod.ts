@@ -23,6 +23,7 @@ import {
 } from '../../../core/payment/ledger.ts'
 import type { Call, Claim, NewCall, Opened, StoredRecord, Storage } from '../../../core/ports/mod.ts'
 import { summed } from '../../../core/payment/spend_report.ts'
+import { spendOfTotal, wholeDays } from '../spend_total.ts'
 import { copied } from '../copied.ts'
 import { databases } from '../databases.ts'
 import { named, tailOf } from '../named_calls.ts'
@@ -164,7 +165,15 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
     unsettled: (before, limit, gateway) =>
       read((send) => send(ask.unsettled, { before, limit, gateway: gateway ?? null })),
 
-    spendByModel: (payer, since) => read((send) => send(ask.spent, { payer, since }).then(summed)),
+    spendByModel: (payer, since) =>
+      read(async (send) => {
+        const { day, until } = wholeDays(since)
+        const [first, totals] = await Promise.all([
+          send(ask.spent, { payer, since, until }),
+          send(ask.spendTotals, { payer, day }),
+        ])
+        return summed([...first, ...totals.map(spendOfTotal)])
+      }),
 
     listCalls: ({ payer, since, until, after: last = { at: until, id: '' }, limit }) =>
       read((send) =>

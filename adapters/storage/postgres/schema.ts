@@ -163,6 +163,31 @@ export const rateWindows = pgTable(
   (window) => [index('rate_windows_reset').on(window.resetAt)],
 )
 
+/** The sums of ../sqlite/schema.ts. */
+export const spendTotals = pgTable(
+  'spend_totals',
+  {
+    payer: text().notNull(),
+    day: integer().notNull(),
+    gateway: text().notNull(),
+    endpoint: text().notNull(),
+    model: text().notNull(),
+    asset: text().notNull(),
+    part: integer().notNull(),
+    calls: integer().notNull(),
+    billions: amount().notNull(),
+    rest: amount().notNull(),
+    inputTokens: integer('input_tokens').notNull(),
+    outputTokens: integer('output_tokens').notNull(),
+    lastAt: integer('last_at').notNull(),
+  },
+  (total) => [
+    primaryKey({
+      columns: [total.payer, total.day, total.gateway, total.endpoint, total.model, total.asset, total.part],
+    }),
+  ],
+)
+
 /** The steps of migrations.ts that this database has taken. */
 export const migrations = pgTable('migrations', {
   step: integer().primaryKey(),

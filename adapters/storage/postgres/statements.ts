@@ -1,9 +1,9 @@
-import { type SQL, and, asc, desc, eq, getTableColumns, gt, gte, lte, sql } from 'drizzle-orm'
+import { type SQL, and, asc, desc, eq, getTableColumns, gt, gte, lt, lte, sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { unionAll } from 'drizzle-orm/pg-core'
 import { SETTLED_CALLS } from '../../../core/payment/exposure.ts'
 import { ENTRY_FIELDS, type RowPatch } from '../../../core/payment/ledger.ts'
-import { authorizations, calls, leases, records, rateWindows } from './schema.ts'
+import { authorizations, calls, leases, records, rateWindows, spendTotals } from './schema.ts'
 import { aFew, among, anyOf, everyField, fromExcluded, given, rows, same, type Statement } from './statement.ts'
 
 /** Drizzle builds and types the statements and encodes their values. It never has a connection. */
@@ -80,6 +80,7 @@ const entry = Object.fromEntries(ENTRY_FIELDS.map((field) => [field, everyColumn
   typeof everyColumn,
   (typeof ENTRY_FIELDS)[number]
 >
+const { payer: _payer, day: _day, part: _part, ...totals } = getTableColumns(spendTotals)
 const isUnfinished = sql`${workStatus} in ('queued', 'in_progress')`
 const isOfCall = eq(bindings.call, id)
 
@@ -243,8 +244,37 @@ export const ask = {
         lastAt: sql`max(${settledAt})`.as('last_at'),
       })
       .from(calls)
-      .where(and(same(payer), gte(settledAt, given('since', settledAt)), sql`${paymentStatus} = 'settled'`))
+      .where(
+        and(
+          same(payer),
+          gte(settledAt, given('since', settledAt)),
+          lt(settledAt, given('until', settledAt)),
+          sql`${paymentStatus} = 'settled'`,
+        ),
+      )
       .groupBy(gateway, endpoint, model, asset),
+  ),
+  /** Parts of one sum are added here: the part of the triggers is less than nothing where an old call was deleted. */
+  spendTotals: rows(
+    'spend_totals',
+    totals,
+    db
+      .select({
+        gateway: spendTotals.gateway,
+        endpoint: spendTotals.endpoint,
+        model: spendTotals.model,
+        asset: spendTotals.asset,
+        calls: sql`sum(${spendTotals.calls})`.as('calls'),
+        billions: sql`sum(${spendTotals.billions})`.as('billions'),
+        rest: sql`sum(${spendTotals.rest})`.as('rest'),
+        inputTokens: sql`sum(${spendTotals.inputTokens})`.as('input_tokens'),
+        outputTokens: sql`sum(${spendTotals.outputTokens})`.as('output_tokens'),
+        lastAt: sql`max(${spendTotals.lastAt})`.as('last_at'),
+      })
+      .from(spendTotals)
+      .where(and(same(spendTotals.payer), gte(spendTotals.day, given('day', spendTotals.day))))
+      .groupBy(spendTotals.gateway, spendTotals.endpoint, spendTotals.model, spendTotals.asset)
+      .having(sql`sum(${spendTotals.calls}) > 0`),
   ),
   /** Locks the calls that it lists, and skips those that are locked. */
   expiring: rows(

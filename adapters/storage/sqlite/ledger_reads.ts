@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { type Usdc, usdc } from '../../../core/x402/money.ts'
 import type { LedgerReads } from '../../../core/ports/mod.ts'
+import { spendOfTotal, wholeDays } from '../spend_total.ts'
 import { summed } from '../../../core/payment/spend_report.ts'
 import { named, tailOf } from '../named_calls.ts'
 import { retryWhileBusy } from '../writer.ts'
@@ -50,13 +51,13 @@ export function ledgerReads(
 
     spendByModel: (payer, since) =>
       read(() => {
-        const groups = ask.spent.all({ payer, since })
-        return summed(
-          groups.map(({ billions, rest, ...group }) => ({
-            ...group,
-            spent: amountOf({ billions, rest }) ?? usdc(0n),
-          })),
-        )
+        const { day, until } = wholeDays(since)
+        const groups = ask.spent.all({ payer, since, until })
+        const first = groups.map(({ billions, rest, ...group }) => ({
+          ...group,
+          spent: amountOf({ billions, rest }) ?? usdc(0n),
+        }))
+        return summed([...first, ...ask.spendTotals.all({ payer, day }).map(spendOfTotal)])
       }),
   }
 }

@@ -101,6 +101,71 @@ export const migrations: readonly Migration[] = [
       CREATE INDEX authorizations_by_nonce ON authorizations (substr(key, -16));
     `,
   },
+  {
+    // Kept by triggers, so that versions which do not know the sums keep them too.
+    name: 'spend totals',
+    suitsOlder: true,
+    sql: `
+      CREATE TABLE spend_totals (
+        payer TEXT NOT NULL,
+        day INTEGER NOT NULL,
+        gateway TEXT NOT NULL,
+        endpoint TEXT NOT NULL,
+        model TEXT NOT NULL,
+        asset TEXT NOT NULL,
+        part INTEGER NOT NULL,
+        calls INTEGER NOT NULL,
+        billions INTEGER NOT NULL,
+        rest INTEGER NOT NULL,
+        input_tokens INTEGER NOT NULL,
+        output_tokens INTEGER NOT NULL,
+        last_at INTEGER NOT NULL,
+        PRIMARY KEY (payer, day, gateway, endpoint, model, asset, part)
+      ) WITHOUT ROWID;
+      CREATE TRIGGER calls_count_settled AFTER UPDATE OF payment_status ON calls
+        WHEN NEW.payment_status = 'settled' AND OLD.payment_status <> 'settled'
+      BEGIN
+        INSERT INTO spend_totals VALUES (
+          NEW.payer, NEW.settled_at / 86400000, NEW.gateway, NEW.endpoint, coalesce(':' || NEW.model, ''), NEW.asset, 1, 1,
+          cast(substr(coalesce(NEW.paid, NEW.quote), 1, length(coalesce(NEW.paid, NEW.quote)) - 9) AS INTEGER),
+          cast(substr(coalesce(NEW.paid, NEW.quote), -9) AS INTEGER),
+          cast(coalesce(NEW.usage ->> 'input', 0) AS INTEGER), cast(coalesce(NEW.usage ->> 'output', 0) AS INTEGER), NEW.settled_at
+        ) ON CONFLICT DO UPDATE SET
+          calls = calls + 1, billions = billions + excluded.billions, rest = rest + excluded.rest,
+          input_tokens = input_tokens + excluded.input_tokens, output_tokens = output_tokens + excluded.output_tokens,
+          last_at = max(last_at, excluded.last_at);
+      END;
+      CREATE TRIGGER calls_count_usage AFTER UPDATE OF usage ON calls
+        WHEN NEW.payment_status = 'settled' AND OLD.payment_status = 'settled' AND NEW.usage IS NOT OLD.usage
+      BEGIN
+        UPDATE spend_totals SET
+          input_tokens = input_tokens + cast(coalesce(NEW.usage ->> 'input', 0) AS INTEGER) - cast(coalesce(OLD.usage ->> 'input', 0) AS INTEGER),
+          output_tokens = output_tokens + cast(coalesce(NEW.usage ->> 'output', 0) AS INTEGER) - cast(coalesce(OLD.usage ->> 'output', 0) AS INTEGER)
+        WHERE payer = NEW.payer AND day = NEW.settled_at / 86400000 AND gateway = NEW.gateway AND endpoint = NEW.endpoint AND model = coalesce(':' || NEW.model, '') AND asset = NEW.asset AND part = 1;
+      END;
+      CREATE TRIGGER calls_uncount_deleted AFTER DELETE ON calls WHEN OLD.payment_status = 'settled'
+      BEGIN
+        UPDATE spend_totals SET
+          calls = calls - 1,
+          billions = billions - cast(substr(coalesce(OLD.paid, OLD.quote), 1, length(coalesce(OLD.paid, OLD.quote)) - 9) AS INTEGER),
+          rest = rest - cast(substr(coalesce(OLD.paid, OLD.quote), -9) AS INTEGER),
+          input_tokens = input_tokens - cast(coalesce(OLD.usage ->> 'input', 0) AS INTEGER), output_tokens = output_tokens - cast(coalesce(OLD.usage ->> 'output', 0) AS INTEGER),
+          last_at = CASE WHEN last_at > OLD.settled_at THEN last_at ELSE coalesce((
+            SELECT max(settled_at) FROM calls WHERE payer = OLD.payer AND payment_status = 'settled'
+              AND settled_at BETWEEN day * 86400000 AND day * 86400000 + 86399999 AND gateway = OLD.gateway
+              AND endpoint = OLD.endpoint AND model IS OLD.model AND asset = OLD.asset
+          ), 0) END
+        WHERE payer = OLD.payer AND day = OLD.settled_at / 86400000 AND gateway = OLD.gateway AND endpoint = OLD.endpoint AND model = coalesce(':' || OLD.model, '') AND asset = OLD.asset AND part = 1;
+        DELETE FROM spend_totals WHERE payer = OLD.payer AND day = OLD.settled_at / 86400000 AND gateway = OLD.gateway AND endpoint = OLD.endpoint AND model = coalesce(':' || OLD.model, '') AND asset = OLD.asset AND part = 1 AND calls = 0;
+      END;
+      INSERT INTO spend_totals
+        SELECT payer, settled_at / 86400000, gateway, endpoint, coalesce(':' || model, ''), asset, 1, count(*),
+          sum(cast(substr(coalesce(paid, quote), 1, length(coalesce(paid, quote)) - 9) AS INTEGER)),
+          sum(cast(substr(coalesce(paid, quote), -9) AS INTEGER)),
+          sum(cast(coalesce(usage ->> 'input', 0) AS INTEGER)), sum(cast(coalesce(usage ->> 'output', 0) AS INTEGER)), max(settled_at)
+        FROM calls WHERE payment_status = 'settled' GROUP BY 1, 2, 3, 4, 5, 6;
+    `,
+  },
 ]
 
 /** Called before the first step that changes a database which has taken some before; throws to prevent it. */

@@ -168,6 +168,35 @@ export const rateWindows = sqliteTable(
   (window) => [index('rate_windows_reset').on(window.resetAt)],
 )
 
+/**
+ * What each wallet paid, by day of settlement (days since 1970): kept by triggers, so that reports need not read every
+ * call. `model` has a colon before it, or is empty where there is none. Amounts are two sums, of whole billions and of
+ * the rest. Parts: 1 is kept by the triggers, 0 is what was settled before there were any.
+ */
+export const spendTotals = sqliteTable(
+  'spend_totals',
+  {
+    payer: text().notNull(),
+    day: integer().notNull(),
+    gateway: text().notNull(),
+    endpoint: text().notNull(),
+    model: text().notNull(),
+    asset: text().notNull(),
+    part: integer().notNull(),
+    calls: integer().notNull(),
+    billions: integer().notNull(),
+    rest: integer().notNull(),
+    inputTokens: integer('input_tokens').notNull(),
+    outputTokens: integer('output_tokens').notNull(),
+    lastAt: integer('last_at').notNull(),
+  },
+  (total) => [
+    primaryKey({
+      columns: [total.payer, total.day, total.gateway, total.endpoint, total.model, total.asset, total.part],
+    }),
+  ],
+)
+
 /** The steps of migrations.ts that this database has taken. */
 export const migrations = sqliteTable('migrations', {
   step: integer().primaryKey(),

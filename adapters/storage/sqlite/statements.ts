@@ -1,8 +1,8 @@
-import { type SQLWrapper, and, asc, desc, eq, getTableColumns, gt, gte, lte, sql } from 'drizzle-orm'
+import { type SQLWrapper, and, asc, desc, eq, getTableColumns, gt, gte, lt, lte, sql } from 'drizzle-orm'
 import { SETTLED_CALLS } from '../../../core/payment/exposure.ts'
 import { ENTRY_FIELDS, type RowPatch } from '../../../core/payment/ledger.ts'
 import type { SqliteDatabase } from './session.ts'
-import { authorizations, calls, leases, records, rateWindows } from './schema.ts'
+import { authorizations, calls, leases, records, rateWindows, spendTotals } from './schema.ts'
 
 /**
  * The statements of the SQLite storage, prepared once. Conditions of a partial index are written out: SQLite cannot
@@ -94,6 +94,7 @@ export function statements(db: SqliteDatabase) {
     .limit(SETTLED_CALLS)
     .as('last')
   const ofCall = eq(authorizations.call, calls.id)
+  const { payer: _payer, day: _day, part: _part, ...totals } = getTableColumns(spendTotals)
   return {
     call: db
       .select(callColumns)
@@ -215,8 +216,20 @@ export function statements(db: SqliteDatabase) {
         lastAt: sql<number>`max(${settledAt})`,
       })
       .from(calls)
-      .where(and(eq(payer, given('payer')), gte(settledAt, given('since')), sql`${paymentStatus} = 'settled'`))
+      .where(
+        and(
+          eq(payer, given('payer')),
+          gte(settledAt, given('since')),
+          lt(settledAt, given('until')),
+          sql`${paymentStatus} = 'settled'`,
+        ),
+      )
       .groupBy(gateway, endpoint, model, asset)
+      .prepare(),
+    spendTotals: db
+      .select(totals)
+      .from(spendTotals)
+      .where(and(eq(spendTotals.payer, given('payer')), gte(spendTotals.day, given('day'))))
       .prepare(),
     expiring: db
       .select(head)

@@ -296,7 +296,8 @@ test('sqlite storage: no statement looks through a table of calls, authorization
       sql.includes(' group by ') &&
       plan.every(
         ({ detail }) =>
-          !detail.startsWith('S') || /COVERING INDEX calls_spent \(payer=\? AND settled_at>\?\)/.test(detail),
+          !detail.startsWith('S') ||
+          /COVERING INDEX calls_spent \(payer=\? AND settled_at>\? AND settled_at<\?\)/.test(detail),
       )
     for (const { detail } of plan)
       if (/^SCAN (?!leases|last$)|TEMP B-TREE/.test(detail) && !allowed) scans.push(`${detail}: ${sql}`)

@@ -445,7 +445,9 @@ test('postgres storage: no statement looks through a table of calls, authorizati
     for (const { 'QUERY PLAN': line } of rows) if (/Seq Scan on (?!leases)/.test(line)) scans.push(`${name}: ${line}`)
     const plan = rows.map(({ 'QUERY PLAN': line }) => line).join('\n')
     if (name === 'spent')
-      expect(plan).toMatch(/(?:on|using) calls_spent[^]*Index Cond: \(\(payer = \$1\) AND \(settled_at >= \$2\)\)/)
+      expect(plan).toMatch(
+        /(?:on|using) calls_spent[^]*Index Cond: \(\(payer = \$1\) AND \(settled_at >= \$2\) AND \(settled_at < \$3\)\)/,
+      )
   }
   expect(scans).toEqual([])
   await client.end()

@@ -90,6 +90,35 @@ test('two replicas are replaced one after the other by a newer version, under lo
   for (const storage of opened) await storage.close()
 }, 120_000)
 
+test('sums of what wallets paid are exact after an upgrade, whatever older replicas settle and delete meanwhile', async () => {
+  const url = await server.fresh()
+  const at = migrations.findIndex(({ name }) => name === 'spend totals')
+  const old = postgresStorage(url, { schema: migrations.slice(0, at) })
+  const settle = async (id: string, amount: string) => {
+    const result = { result: { made: id }, expiresAt: T + 1 }
+    await old.openCall(newCall(id, { expiresAt: T + 1 }), signed(id, T + 1), { now: T, until: T + 1 })
+    const claim = await old.claimSettlement(id, undefined, { now: T, until: T + 1, result })
+    const receipt = { transaction: `0x${id}`, network: 'eip155:8453', payer: '0xpayer', amount }
+    if ('token' in claim) await old.finishSettlement(id, claim.token, { kind: 'paid', receipt }, { now: T })
+  }
+  await settle('before', '1')
+  await settle('before, too', '12000000002')
+  const upgrading = await client(url)
+  await migrate(upgrading, migrations.slice(0, at + 1))
+  await settle('between', '4')
+  await migrate(upgrading, migrations)
+  await settle('after', '8')
+  const newer = postgresStorage(url)
+  const sums = async () => (await newer.spendByModel(newCall('x').payer, 0)).map(({ calls, spent }) => [calls, spent])
+  expect(await sums()).toEqual([[4, 12_000_000_015n]] as never)
+  expect(await old.prune(T + 2)).toBe(4)
+  expect(await old.pruneLedger(T, T + 2)).toBe(4)
+  expect(await sums()).toEqual([])
+  await upgrading.end()
+  await old.close()
+  await newer.close()
+})
+
 test('a version that knows fewer steps starts on a database whose newer steps suit it', async () => {
   const url = await server.fresh()
   const newer = postgresStorage(url, { schema: [...migrations, COLUMN] })
