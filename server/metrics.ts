@@ -302,7 +302,8 @@ function watchFigures(register: Registry, figures: Figures): void {
     registers,
     collect() {
       this.reset()
-      for (const { gateway, address, isLeased } of figures.relayerLeases()) this.set({ gateway, address }, isLeased ? 1 : 0)
+      for (const { gateway, address, isLeased } of figures.relayerLeases())
+        this.set({ gateway, address }, isLeased ? 1 : 0)
     },
   })
   new Gauge({
