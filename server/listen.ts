@@ -47,7 +47,7 @@ type Options = { readonly log: ServerLog; readonly requests: InFlight }
 
 /** Opens all sockets. Throws StartError when one cannot be opened, with the others closed again. */
 export function listen(config: Config, wired: Wired, { log, requests }: Options): Listening {
-  const { gateways, devnet, metrics } = wired
+  const { gateways, devnet, metrics, tracing } = wired
   const { publicOrigin, trustedProxies, operatorToken } = config
   const servers: Bun.Server<unknown>[] = []
   const ports = new Map<string, number>()
@@ -130,7 +130,7 @@ export function listen(config: Config, wired: Wired, { log, requests }: Options)
         hostname: config.host,
         idleTimeout: 255,
         maxRequestBodySize: Number.MAX_SAFE_INTEGER,
-        fetch: elysia.fetch,
+        fetch: tracing ? (request) => tracing.request(request, () => elysia.fetch(request)) : elysia.fetch,
       })
       elysia.server = server
       servers.push(server)

@@ -22,6 +22,7 @@ import { resolveRetention } from './retention.ts'
 import { resolveRows } from './rows.ts'
 import { resolveRpc, type RpcNodes } from './rpc.ts'
 import { resolveVideos, type ServedVideos } from './video.ts'
+import { readTelemetry, type TelemetryConfig } from '../signals/otel_config.ts'
 import { checkVendors, keyedVendors, resolveImages, type ServedCatalog } from './vendors.ts'
 
 export { DEFAULT_DIR, File, variables } from './file.ts'
@@ -44,6 +45,8 @@ export type Config = Services & {
   readonly operatorToken: string | undefined
   /** Where alerts are posted, and what signs them. */
   readonly alertWebhook: { readonly url: string; readonly secret: string | undefined } | undefined
+  /** Where traces and metrics are exported to. */
+  readonly telemetry: TelemetryConfig | undefined
   readonly maxBody: number
   readonly maxUpload: number
   /** Memory for request bodies until they are answered, in bytes. */
@@ -223,6 +226,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
     )
   if (file.alert_webhook_secret !== undefined && file.alert_webhook_url === undefined)
     mistakes.push('alert_webhook_secret: has no effect without alert_webhook_url')
+  const telemetry = readTelemetry(env, mistakes)
   const retention = resolveRetention(file.retention ?? {}, mistakes)
   const isDevnet = gateways.length === 0
   const host = file.host ?? '127.0.0.1'
@@ -262,6 +266,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       alertWebhook: file.alert_webhook_url
         ? { url: file.alert_webhook_url, secret: file.alert_webhook_secret }
         : undefined,
+      telemetry,
       maxBody: file.max_body_bytes ?? 1 << 20,
       maxUpload,
       bodyMemory: file.body_memory_bytes ?? 8 * maxUpload,

@@ -33,8 +33,10 @@ import type { GatewayConfig } from '../config/gateways.ts'
 import { isOwnPage } from '../cors.ts'
 import type { ServerLog } from '../log.ts'
 import { nodesOf } from '../config/rpc.ts'
-import type { Metrics } from '../metrics.ts'
+import type { Metrics, Timed } from '../metrics.ts'
 import type { LowAccount } from '../signals/conditions.ts'
+import type { TelemetryConfig } from '../signals/otel_config.ts'
+import type { Tracing } from '../signals/tracing.ts'
 import { storageProbe } from '../../core/ports/storage_probe.ts'
 import { StartError } from '../start_error.ts'
 import { chains, type WatchedAccounts } from './chains.ts'
@@ -59,6 +61,8 @@ export type Wired = {
   readonly devnet: LocalSystem | undefined
   /** Present when an operator's token allows access to them. */
   readonly metrics: Metrics | undefined
+  /** Present where a collector is configured. */
+  readonly tracing: Tracing | undefined
   /** Waits at most `ms` for background work. Resolves with the number of unfinished pieces. */
   drain(ms: number): Promise<number>
   close(): Promise<void>
@@ -109,10 +113,13 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   undo.push(counting.close)
   const counted = memoized(counting.countTokens, { digest: textDigest })
   const meters =
-    config.operatorToken === undefined
+    config.operatorToken === undefined && !config.telemetry
       ? undefined
       : (await import('../metrics.ts')).metrics({ version: VERSION, clock })
-  const opening = { log, clock, undo, timed: meters?.timed ?? untimed }
+  const telemetry = config.telemetry && (await openTelemetry(config.telemetry, { log, clock, undo, meters, workerId }))
+  const metered = meters?.timed ?? untimed
+  const timed: Timed = telemetry ? (name, vendor) => telemetry.timed(name, metered(name, vendor)) : metered
+  const opening = { log, clock, undo, timed }
   const rows = devnet ? devnet.gateways : config.gateways
   const own = await ownProducts(config)
   const vendors = vendorsOf(config, {
@@ -149,18 +156,22 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
       }
     : config.allowlists
   const sold = own.length > 0 ? [...own, ...endpoints] : undefined
+  const routes = new Map([...own, ...endpoints].map(({ name, path }) => [name, path] as const))
   const gateways: Wired['gateways'][number][] = []
   for (const row of rows) {
     if (row.retired) {
       gateways.push({ gateway: retiredGateway(row.name), config: row })
       continue
     }
-    const chain = shared ? timely(await chainOf(row), { trouble: shared.trouble, refusal }) : await chainOf(row)
+    const opened = await chainOf(row)
+    const sound = shared ? timely(opened, { trouble: shared.trouble, refusal }) : opened
+    const chain = telemetry?.chain(sound, row.name) ?? sound
     const offered = affordable(vendors, row, { isDevnet })
     if (vendors.phone && !offered.phone)
       log.info('phone calls and numbers are not sold for test money: this gateway answers 503 to them', {
         gateway: row.name,
       })
+    const meter = meters?.meterOf(row.name)
     const ports = {
       storage,
       objects,
@@ -171,9 +182,9 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
       random: randomBytes,
       countTokens: counted,
       background,
-      ...(meters && { meter: meters.meterOf(row.name) }),
+      ...(meter && { meter: telemetry?.meter(row.name, meter, routes) ?? meter }),
     }
-    const opened = await orRefuse(`Gateway ${row.name}`, () =>
+    const built = await orRefuse(`Gateway ${row.name}`, () =>
       gateway({
         ports,
         allowlists,
@@ -182,7 +193,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
         ...gatewaySettings(config, row, { workerId, catalog: catalogOf(row, fullCatalog) }),
       }),
     )
-    gateways.push({ gateway: opened, config: row })
+    gateways.push({ gateway: built, config: row })
   }
   for (const { gateway } of gateways.filter(({ config }) => !config.retired).slice(0, 1)) {
     const lost = storage.isShared ? 0 : await gateway.takeOver()
@@ -215,6 +226,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     clockTrouble: () => shared?.trouble(),
     devnet,
     metrics: meters,
+    tracing: telemetry,
     drain,
   }
 
@@ -246,6 +258,35 @@ async function unresolvedPayments(storage: Storage, clock: Clock): Promise<Reado
   for (const { gateway } of await storage.unsettled(clock.now(), MAX_COUNTED))
     counts[gateway] = (counts[gateway] ?? 0) + 1
   return counts
+}
+
+/** Loaded only where a collector is configured. */
+async function openTelemetry(
+  config: TelemetryConfig,
+  {
+    log,
+    clock,
+    undo,
+    meters,
+    workerId,
+  }: { log: ServerLog; clock: Clock; undo: (() => unknown)[]; meters: Metrics | undefined; workerId: string },
+): Promise<Tracing> {
+  const [{ exporter }, { tracing }, { otlpMetrics }] = await Promise.all([
+    import('../signals/otlp.ts'),
+    import('../signals/tracing.ts'),
+    import('../signals/otlp_metrics.ts'),
+  ])
+  const startMs = clock.now()
+  const made = exporter({
+    ...config,
+    version: VERSION,
+    instance: workerId,
+    clock,
+    log,
+    ...(meters && { metrics: () => otlpMetrics(meters, { startMs, nowMs: clock.now() }) }),
+  })
+  undo.push(made.close)
+  return tracing({ ...config, exporter: made, clock })
 }
 
 const MAX_COUNTED = 1_000

@@ -28,6 +28,7 @@ describe('defaults', () => {
       bodyMemory: 268_435_456,
       inlineMs: undefined,
       alertWebhook: undefined,
+      telemetry: undefined,
       drainGraceMs: 0,
       drainMs: 30_000,
       leaseMs: 30_000,
