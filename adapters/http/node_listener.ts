@@ -91,7 +91,7 @@ function requestOf(incoming: HostRequest, url: string): Request | string {
   const isRead = incoming.readableDidRead === true
   const body = bodyOf(incoming, { isRead })
   if (!body) return 'A body parser has read this body and left nothing of it: mount the gateway before the parser.'
-  const protocol = incoming.protocol ?? ('encrypted' in socket ? 'https' : 'http')
+  const protocol = incoming.protocol ?? ('encrypted' in socket && socket.encrypted ? 'https' : 'http')
   const host = headers.host ?? (headers[':authority'] as string | undefined) ?? 'localhost'
   try {
     return new Request(`${protocol}://${host}${url}`, {
