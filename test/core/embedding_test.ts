@@ -144,7 +144,7 @@ describe('run()', () => {
 })
 
 describe('basePath', () => {
-  test('is in the challenge, the poll URL, the media and every document, whether or not the host takes it off', async () => {
+  test('is in the challenge, the poll URL, the media and every document, whether or not the host takes it off (contract 21.13)', async () => {
     const chain = memoryChain()
     const wallet = chain.wallet('alice')
     chain.fund(wallet, 1_000_000n)
