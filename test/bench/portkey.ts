@@ -4,19 +4,22 @@
  */
 import { createInterface } from 'node:readline'
 import { Readable } from 'node:stream'
-import { fileURLToPath } from 'node:url'
+import { PEERS } from './peers/mod.ts'
 
 export type Portkey = { readonly port: number; readonly child: Bun.Subprocess; readonly runtime: string }
 export type Runtime = 'node' | 'bun'
 
-const PACKAGE = '@portkey-ai/gateway@1.15.2'
+const PROGRAM = '@portkey-ai/gateway/build/start-server.js'
 
-/** Its program. It is not installed with the rest: only this bench needs it. */
+/** It is not installed with the rest: only this bench needs it. Installed at its first run. */
 function program(): string {
   try {
-    return fileURLToPath(import.meta.resolve('@portkey-ai/gateway/build/start-server.js'))
+    return Bun.resolveSync(PROGRAM, PEERS)
   } catch {
-    throw new Error(`the bench of chat needs ${PACKAGE}, which is not installed; run: bun add --no-save ${PACKAGE}`)
+    const install = [process.execPath, 'install', '--frozen-lockfile', '--cwd', PEERS]
+    const { exitCode, stderr } = Bun.spawnSync(install, { stdout: 'ignore', stderr: 'pipe' })
+    if (exitCode !== 0) throw new Error(`the bench of chat could not install Portkey: ${stderr}`)
+    return Bun.resolveSync(PROGRAM, PEERS)
   }
 }
 

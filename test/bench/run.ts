@@ -1,7 +1,7 @@
 /**
  * `bun run bench`: what Farebox costs beside a bare Bun.serve and beside @x402/hono, measured in one run. Prints, never
- * asserts. `bun run bench -- chat` runs one part alone: challenges, paid, market, chat, clip or blocking. `--quick` for
- * a look while developing; `--case TEXT` for the cases of blocking whose name contains it; `--prof DIR` for CPU
+ * asserts. `bun run bench -- chat` runs one part alone: challenges, paid, market, chat, clip, signatures, start, cpu
+ * or blocking. `--quick` for a look while developing; `--case TEXT` for the cases of blocking whose name contains it; `--prof DIR` for CPU
  * profiles of the contestants.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -16,6 +16,9 @@ import { ask, type Challenge, type Gateway, signed, transfers, wallets } from '.
 import type { Cpu, Given, Ready } from './contestant.ts'
 import { chat } from './chat.ts'
 import { clip } from './clip.ts'
+import { inProcess } from './in_process.ts'
+import { signatures } from './signatures.ts'
+import { start } from './start.ts'
 import type { Command, Measured } from './load.ts'
 import type { Gaps } from './heartbeat.ts'
 import { market } from './market.ts'
@@ -26,6 +29,8 @@ type Plan = {
   readonly rounds: number
   readonly roundMs: number
   readonly warmMs: number
+  /** Of all challenges but the first, so that every kind of product is in one run. */
+  readonly others: { readonly rounds: number; readonly roundMs: number; readonly warmMs: number }
   readonly paidRounds: number
   readonly paid: Readonly<Record<number, number>>
 }
@@ -39,18 +44,26 @@ const WARM_IMAGES = 128
  */
 const FULL: Plan = {
   rounds: 5,
-  roundMs: 1_000,
+  roundMs: 800,
   warmMs: 1_500,
+  others: { rounds: 4, roundMs: 350, warmMs: 400 },
   paidRounds: 3,
-  paid: { 1: 60, 32: 400, 128: 640, 256: 640 },
+  paid: { 1: 40, 32: 320, 128: 512, 256: 512 },
 }
-const QUICK: Plan = { rounds: 3, roundMs: 500, warmMs: 500, paidRounds: 1, paid: { 1: 20, 32: 160, 128: 256 } }
+const QUICK: Plan = {
+  rounds: 3,
+  roundMs: 500,
+  warmMs: 500,
+  others: { rounds: 3, roundMs: 150, warmMs: 150 },
+  paidRounds: 1,
+  paid: { 1: 20, 32: 160, 128: 256 },
+}
 const LIMIT_MS = 300_000
 const PARTNER = { challenges: 'bare Bun.serve: parses, same bytes', peer: '@x402/hono' }
 
 /** What is run only when it is named: it takes long, and compares with nothing. */
 const NAMED = ['blocking']
-const PARTS = ['challenges', 'paid', 'market', 'chat', 'clip', ...NAMED]
+const PARTS = ['challenges', 'paid', 'market', 'chat', 'clip', 'signatures', 'start', 'cpu', ...NAMED]
 const { values: options, positionals } = parseArgs({
   options: { quick: { type: 'boolean' }, only: { type: 'string' }, prof: { type: 'string' }, case: { type: 'string' } },
   allowPositionals: true,
@@ -160,36 +173,73 @@ function generator(): Generator {
 
 // ── a: challenges per second ────────────────────────────────────────────────────────────────────────────────────────
 
-/** What is asked for without a payment, with another prompt each time; `gateway` is one of devnet's by name. */
-const QUOTES = [
-  {
-    name: 'an image',
-    path: GENERATIONS,
-    gateway: 'devnet',
-    body: (n: number) => ({ model: 'vendor-a/image-1', prompt: `a red fox in the snow, ${n}` }),
-  },
-  {
-    name: 'an image on Solana',
-    path: GENERATIONS,
-    gateway: 'solana',
-    body: (n: number) => ({ model: 'vendor-a/image-1', prompt: `a red fox in the snow, ${n}` }),
-  },
+/** What is asked for without a payment, another order each time; `gateway` is one of devnet's by name. */
+type Quote = {
+  readonly name: string
+  readonly path: string
+  readonly gateway: string
+  /** Absent where the order is in the path or the query: then it is a GET. */
+  readonly body?: (n: number) => unknown
+  /** Measured for longer, and beside @x402/hono. */
+  readonly isMain?: true
+}
+const image = (n: number) => ({ model: 'vendor-a/image-1', prompt: `a red fox in the snow, ${n}` })
+const message = (n: number) => ({ role: 'user', content: `why is the sky blue, ${n}?` })
+const QUOTES: readonly Quote[] = [
+  { name: 'an image', path: GENERATIONS, gateway: 'devnet', body: image, isMain: true },
+  { name: 'an image on Solana', path: GENERATIONS, gateway: 'solana', body: image },
   {
     name: 'a chat',
     path: '/api/v1/chat/completions',
     gateway: 'devnet',
-    body: (n: number) => ({
-      model: 'farebox/echo',
-      messages: [{ role: 'user', content: `why is the sky blue, ${n}?` }],
-    }),
+    body: (n) => ({ model: 'farebox/echo', messages: [message(n)] }),
+  },
+  {
+    name: 'a message',
+    path: '/api/v1/messages',
+    gateway: 'devnet',
+    body: (n) => ({ model: 'farebox/echo', max_tokens: 400, messages: [message(n)] }),
+  },
+  {
+    name: 'a video',
+    path: '/api/v1/videos/generations',
+    gateway: 'devnet',
+    body: (n) => ({ model: 'vendor-c/video-1', prompt: `a red fox runs through the snow, ${n}` }),
+  },
+  {
+    name: 'speech',
+    path: '/api/v1/audio/speech',
+    gateway: 'devnet',
+    body: (n) => ({ model: 'elevenlabs/flash-v2.5', input: `Hello from a gateway, ${n}.` }),
   },
   {
     name: 'a search',
     path: '/api/v1/search',
     gateway: 'devnet',
-    body: (n: number) => ({ query: `red foxes in the snow, ${n}` }),
+    body: (n) => ({ query: `red foxes in the snow, ${n}` }),
   },
-] as const
+  {
+    name: 'an RPC call',
+    path: '/api/v1/rpc/base-sepolia',
+    gateway: 'devnet',
+    body: (id) => ({ jsonrpc: '2.0', id, method: 'eth_blockNumber', params: [] }),
+  },
+  {
+    name: 'a sandbox',
+    path: '/api/v1/sandbox/create',
+    gateway: 'devnet',
+    body: (n) => ({ image: 'python:3.11', timeout: n % 300, cpu: 1, memory: 512 }),
+  },
+  {
+    name: 'a phone lookup',
+    path: '/api/v1/phone/lookup',
+    gateway: 'devnet',
+    body: (n) => ({ phoneNumber: `+1415555${String(n).padStart(4, '0')}` }),
+  },
+  { name: 'a stock price', path: '/api/v1/usstock/price/AAPL', gateway: 'devnet' },
+  { name: 'a prediction market', path: '/api/v1/pm/polymarket/markets', gateway: 'devnet' },
+  { name: 'yields', path: '/api/v1/defidata/yields', gateway: 'devnet' },
+]
 const PROMPTS = 500
 
 async function challenges(load: Generator): Promise<void> {
@@ -199,28 +249,32 @@ async function challenges(load: Generator): Promise<void> {
 }
 
 /** Farebox beside a bare server that parses the body and answers with the same bytes; for images @x402/hono too. */
-async function challengesOf(load: Generator, farebox: Contestant, quote: (typeof QUOTES)[number]): Promise<void> {
+async function challengesOf(load: Generator, farebox: Contestant, quote: Quote): Promise<void> {
   const port = await portOf(farebox, quote.gateway)
-  const bodies = Array.from({ length: PROMPTS }, (_, n) => JSON.stringify(quote.body(n + 1_000)))
+  const requests = Array.from({ length: PROMPTS }, (_, n) =>
+    quote.body ? post(quote.path, JSON.stringify(quote.body(n + 1_000))) : get(quote.path),
+  )
   const first = await fetch(`http://127.0.0.1:${port}${quote.path}`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: bodies[0] ?? '',
+    ...(quote.body && {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(quote.body(1_000)),
+    }),
   })
   const body = await first.text()
-  if (first.status !== 402) throw new Error(`no challenge for ${quote.name}: ${first.status} ${body}`)
+  if (first.status !== 402) return console.log(`\n402 for ${quote.name}: not sold here (${first.status})`)
   const headers = [...first.headers].filter(([name]) => !['date', 'content-length', 'connection'].includes(name))
   const bare = await contestant('bare', { repeat: { status: 402, headers, body } })
-  const hono = quote === QUOTES[0] ? await contestant('peer') : undefined
+  const hono = quote.isMain ? await contestant('peer') : undefined
   const field = [{ ...farebox, port }, bare, ...(hono ? [hono] : [])]
-  const requests = bodies.map((each) => post(quote.path, each))
+  const { rounds, roundMs, warmMs } = quote.isMain ? plan : { ...plan, ...plan.others }
   const seen = new Map<string, (Measured & { readonly cpuMicros: number })[]>(field.map(({ name }) => [name, []]))
   const command = { connections: CONNECTIONS, wanted: 402 }
-  for (const each of field) await load.run({ ...command, port: each.port, ms: plan.warmMs }, requests)
-  for (let round = 0; round < plan.rounds; round++) {
+  for (const each of field) await load.run({ ...command, port: each.port, ms: warmMs }, requests)
+  for (let round = 0; round < rounds; round++) {
     for (const each of field) {
       const before = await each.cpu()
-      const measured = await load.run({ ...command, port: each.port, ms: plan.roundMs }, requests)
+      const measured = await load.run({ ...command, port: each.port, ms: roundMs }, requests)
       const cpuMicros = ((await each.cpu()) - before) / measured.good
       seen.get(each.name)?.push({ ...measured, cpuMicros })
     }
@@ -235,7 +289,7 @@ async function challengesOf(load: Generator, farebox: Contestant, quote: (typeof
     ({ cpuMicros }, round) => (runsOf('bare')[round]?.cpuMicros ?? NaN) / cpuMicros,
   )
   console.log(
-    `\n402 for ${quote.name}, ${PROMPTS} prompts, ${CONNECTIONS} connections, ${plan.rounds} rounds of ${plan.roundMs} ms each, taking turns; medians`,
+    `\n402 for ${quote.name}, ${CONNECTIONS} connections, ${rounds} rounds of ${roundMs} ms each, taking turns; medians`,
   )
   table(
     ['', 'per second', 'CPU us each', 'p50 ms', 'p99 ms', 'failed', 'load busy'],
@@ -276,6 +330,8 @@ async function portOf({ port }: Contestant, gateway: string): Promise<number> {
 
 const post = (path: string, body: string): string =>
   `POST ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`
+
+const get = (path: string): string => `GET ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n`
 
 // ── b: paid images per second ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -394,6 +450,9 @@ try {
   if (isWanted('market')) await market({ load, enter: contestant, isQuick: options.quick ?? false })
   if (isWanted('blocking')) await blocking({ load, enter: contestant, only: options.case })
   if (isWanted('clip')) await clip({ scratch, isQuick: options.quick ?? false, children })
+  if (isWanted('signatures')) await signatures()
+  if (isWanted('start')) await start({ scratch, children })
+  if (isWanted('cpu')) await inProcess(options.quick ? 150 : 500)
   if (isWanted('chat')) await chat({ scratch, isQuick: options.quick ?? false, profile: options.prof, children })
 } finally {
   load.stop()

@@ -1,0 +1,111 @@
+/**
+ * Start: from the start of the process to the first 402 for an image, of the binary and from source, with a local chain
+ * that answers at once; and the resident memory afterwards. Prints, never asserts.
+ */
+import { mkdtempSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { compileBinary } from '../../server/build.ts'
+import { GENERATIONS } from '../server/clients/payer.ts'
+import { ORDER } from './buyers.ts'
+import { fixed, median, table } from './print.ts'
+
+const ROOT = join(import.meta.dir, '../..')
+const RUNS = 5
+const IDLE_MS = 1_000
+const MAX_WAIT_MS = 20_000
+const GOALS = { firstMs: 2_000, idleMb: 90 }
+
+type StartBench = { readonly scratch: string; readonly children: Bun.Subprocess[] }
+type Started = { readonly firstMs: number; readonly idleMb: number }
+
+export async function start({ scratch, children }: StartBench): Promise<void> {
+  const binary = join(scratch, 'farebox')
+  await compileBinary(binary)
+  const ways = [
+    { name: 'devnet, binary', command: [binary, 'devnet'] },
+    {
+      name: 'devnet, from source',
+      command: [process.execPath, join(ROOT, 'server/main.ts'), 'devnet'],
+    },
+  ]
+  const seen = new Map<string, Started[]>(ways.map(({ name }) => [name, []]))
+  for (let run = 0; run < RUNS; run++)
+    for (const { name, command } of ways) seen.get(name)?.push(await startOnce(command, { scratch, children }))
+  console.log(`\nstart, ${RUNS} runs taking turns; medians (least to most)`)
+  table(
+    ['', 'first 402, ms', 'idle MB'],
+    [...seen].map(([name, runs]) => [name, spread(runs, 'firstMs'), spread(runs, 'idleMb')]),
+  )
+  const runs = seen.get('devnet, binary') ?? []
+  for (const [key, unit] of [
+    ['firstMs', 'ms to the first 402'],
+    ['idleMb', 'MB idle'],
+  ] as const) {
+    const got = median(runs.map((each) => each[key]))
+    console.log(
+      `  ${got <= GOALS[key] ? 'met  ' : 'SHORT'} ${fixed(got, 0)} ${unit}, devnet, binary; goal: at most ${GOALS[key]}`,
+    )
+  }
+}
+
+function spread(runs: readonly Started[], key: keyof Started): string {
+  const all = runs.map((each) => each[key])
+  return `${fixed(median(all), 0)} (${fixed(Math.min(...all), 0)} to ${fixed(Math.max(...all), 0)})`
+}
+
+async function startOnce(command: readonly string[], { scratch, children }: StartBench): Promise<Started> {
+  const port = freePort()
+  const dir = mkdtempSync(join(scratch, 'start-'))
+  const startedAt = performance.now()
+  const child = Bun.spawn([...command], {
+    // The binary finds the local chain's program in the node_modules of the folder that it is started in.
+    cwd: ROOT,
+    env: {
+      PATH: process.env.PATH ?? '',
+      HOME: dir,
+      PORT: String(port),
+      DATABASE_URL: `sqlite:${join(dir, 'farebox.db')}`,
+      OBJECT_STORE: `file:${join(dir, 'media')}`,
+    },
+    stdin: 'ignore',
+    stdout: Bun.file(join(dir, 'log')),
+    stderr: Bun.file(join(dir, 'errors')),
+  })
+  children.push(child)
+  for (;;) {
+    const status = await statusOf(port)
+    if (status === 402) break
+    if (child.exitCode !== null || performance.now() - startedAt > MAX_WAIT_MS) {
+      child.kill()
+      throw new Error(`no 402 (${status}): ${readFileSync(join(dir, 'errors'), 'utf8').slice(0, 800)}`)
+    }
+    await Bun.sleep(2)
+  }
+  const firstMs = performance.now() - startedAt
+  await Bun.sleep(IDLE_MS)
+  const kilobytes = Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))?.[1])
+  child.kill()
+  await child.exited
+  return { firstMs, idleMb: kilobytes / 1_000 }
+}
+
+async function statusOf(port: number): Promise<number | undefined> {
+  try {
+    const response = await fetch(`http://127.0.0.1:${port}${GENERATIONS}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: ORDER,
+    })
+    await response.arrayBuffer()
+    return response.status
+  } catch {
+    return undefined
+  }
+}
+
+function freePort(): number {
+  const probe = Bun.listen({ hostname: '127.0.0.1', port: 0, socket: { data() {} } })
+  const { port } = probe
+  probe.stop(true)
+  return port
+}
