@@ -28,6 +28,7 @@ import { pollUrls } from './call/poll_urls.ts'
 import { noteStoredMedia, type Retention, retention as usualRetention, retentionOf } from './payment/retention.ts'
 import { sharedBy } from './lib/per_process.ts'
 import { activeCalls } from './payment/active_calls.ts'
+import type { Controls } from './payment/control/controls.ts'
 import { router } from './router.ts'
 import { withoutHints } from './x402/offer.ts'
 import { metered, NO_ENDPOINT, silent } from './ports/meter.ts'
@@ -111,6 +112,8 @@ export type Setup = {
    * it is taken off the path of a request. Without a slash at its end; by default empty.
    */
   readonly basePath?: string
+  /** The operator's limits, lists, margins and maintenance switch, shared by the gateways of a process. */
+  readonly controls?: Controls
   /** Serves `/v1/*` like `/api/v1/*` (contract 3.8). */
   readonly bareV1?: boolean
 }
@@ -234,6 +237,7 @@ export function gateway(setup: Setup): Gateway {
       endpoints: [...list.sold.values()].flatMap(({ delivery, name }) => (delivery === 'stream' ? [name] : [])),
     },
     ...(setup.inlineMs !== undefined && { inlineMs: setup.inlineMs }),
+    ...(setup.controls && { controls: setup.controls }),
     ...(setup.freeToOrigin && { freeToOrigin: setup.freeToOrigin }),
   }
   const { handlePaid, discover, poll, pollUpstream, cancel, drain } = callHandlers(gatewayContext)

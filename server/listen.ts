@@ -4,7 +4,7 @@ import type { Config } from './config/mod.ts'
 import { defaultLimits, guardConnections } from './connections.ts'
 import type { ServerLog } from './log.ts'
 import { StartError } from './start_error.ts'
-import { operatorApi } from './operator/mod.ts'
+import { operatorApi, type OperatorApi } from './operator/mod.ts'
 import { VERSION, type Wired } from './wiring/mod.ts'
 
 export type Listening = {
@@ -155,7 +155,14 @@ export function listen(config: Config, wired: Wired, { log, requests }: Options)
   }
 }
 
-const operatorApiOf = ({ storage, clock }: Wired) => operatorApi({ ledger: storage, clock, version: VERSION })
+function operatorApiOf({ storage, clock, controls, gateways }: Wired): OperatorApi {
+  const products = () => {
+    const sold = gateways.flatMap(({ gateway }) => gateway.endpoints).filter(({ kind }) => kind === 'sold')
+    return [...new Set(sold.flatMap(({ tag, name }) => [tag, name]))].sort()
+  }
+  const control = { controls, clock, products, gateways: gateways.map(({ gateway }) => gateway.name) }
+  return operatorApi({ ledger: storage, clock, version: VERSION, control })
+}
 
 const portOf = (server: Bun.Server<unknown>): number => server.port ?? 0
 

@@ -210,11 +210,18 @@ export function paymentAcceptance(
   /** Returns why this wallet may not order, or undefined. Throws when the wallet is not on the operator's allowlist. */
   async function admit(verified: Verified): Promise<Refused | undefined> {
     const { endpoint, input, price, payer, asset, verdict } = verified
+    gatewayContext.controls?.requireOpen()
     if (endpoint.delivery !== 'stream')
       endpoint.admit?.(input, { catalog: gatewayContext.catalog, vendors: ports.vendors })
     const short = endpoint.delivery === 'stream' ? shortLife(verified) : undefined
     if (short) return short
     if (endpoint.delivery === 'stream' && !isAllowed(payer, endpoint.allowlists?.(input))) throw notAdmitted(payer)
+    await gatewayContext.controls?.admit({
+      payer,
+      gateway: gatewayContext.name,
+      amount: price.amount,
+      limits: gatewayContext.windows,
+    })
     // A call that moves no money adds no exposure, and it may be the on-ramp link that funds the wallet.
     if (price.amount === 0n) return undefined
     return servesBeforeSettlement(endpoint)

@@ -5,6 +5,7 @@ import type { Context, Sold } from '../endpoint/mod.ts'
 import type { Budget } from '../http/request_body.ts'
 import type { Limits, Window } from '../http/rate_limit.ts'
 import type { ActiveCalls } from '../payment/active_calls.ts'
+import type { Controls } from '../payment/control/controls.ts'
 import type { Mirror } from './media_mirror.ts'
 import type { Authorization, Call, NewWalletLimit, Ports } from '../ports/mod.ts'
 import type { PollUrls } from './poll_urls.ts'
@@ -47,6 +48,8 @@ export type GatewayContext = {
   readonly mirror: Mirror
   /** Limits for wallets that have never paid, on calls that are served before settlement (contract 1.47). */
   readonly newWallet: NewWalletLimit
+  /** The operator's limits, lists, margins and maintenance switch. Absent: none are in force. */
+  readonly controls?: Controls
   /** Overrides every inline window, in milliseconds. */
   readonly inlineMs?: number
 }

@@ -1,12 +1,12 @@
 /** One paid call from start to finish. This file alone knows the order of work and payment (decision 9). */
-import type { Free, Paid, Polled, RequestHead, Sold } from '../endpoint/mod.ts'
+import type { Free, Paid, Polled, Price, RequestHead, Sold } from '../endpoint/mod.ts'
 import type { Reply } from '../http/reply.ts'
 import { ApiError } from '../http/errors.ts'
 import { holdOn, UNCOUNTED } from '../http/request_body.ts'
 import { offersOf } from '../payment/offers.ts'
 import { silent } from '../ports/meter.ts'
 import type { Call } from '../ports/mod.ts'
-import { refusalHeaders } from '../x402/protocol.ts'
+import { decodePayment, refusalHeaders } from '../x402/protocol.ts'
 import { paymentAcceptance } from './accept_payment.ts'
 import { challenges } from './payment_required.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
@@ -76,11 +76,13 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
         probed && probed.price !== 'free'
           ? probed
           : check(endpoint, received, { head: requestHeadOf(requestContext), countTokens: counting.countTokens })
-      const { input, price } = checking instanceof Promise ? await checking : checking
-      if (price === 'free') return await serveFree(endpoint, input, requestContext)
+      const { input, price: listed } = checking instanceof Promise ? await checking : checking
+      if (listed === 'free') return await serveFree(endpoint, input, requestContext)
+      const price = priced(endpoint, listed, header)
 
       // 3: the challenge.
       if (header === null) {
+        gatewayContext.controls?.requireOpen()
         const reply = quote(endpoint, requestContext, price)
         meter.quoted(endpoint.name)
         return reply
@@ -103,8 +105,19 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     }
   }
 
+  /** The price with the operator's margin: that of the quote which was signed, where it can still be paid. */
+  function priced(endpoint: Sold, listed: Price, header: string | null): Price {
+    const { controls } = gatewayContext
+    if (!controls) return listed
+    const decoded = header === null ? undefined : decodePayment(header)
+    return decoded?.ok
+      ? controls.honoured(endpoint, listed, decoded.payment.accepted.amount)
+      : controls.marked(endpoint, listed)
+  }
+
   /** Free answers are rate limited by address; a payment in the request is ignored (contract 1.55). */
   async function serveFree(endpoint: Sold, input: unknown, requestContext: RequestContext): Promise<Reply> {
+    gatewayContext.controls?.requireOpen()
     await rationFree(endpoint, requestContext)
     return endpoint.delivery === 'stream'
       ? await streamed.serveFree(endpoint, input, requestContext)

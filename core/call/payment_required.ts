@@ -28,7 +28,7 @@ export type Challenges = {
 type Written = { readonly offers: readonly Offer[]; readonly reply: Reply }
 
 export function challenges(
-  { catalog, ports, featureFlags, networks, label }: GatewayContext,
+  { catalog, ports, featureFlags, networks, label, controls }: GatewayContext,
   offering: Offers,
   { check, unchecked }: Pick<Orders, 'check' | 'unchecked'>,
 ): Challenges {
@@ -66,13 +66,15 @@ export function challenges(
 
   async function discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply> {
     if (endpoint.kind === 'free') return ofNothing(endpoint, requestContext)
+    controls?.requireOpen()
     if (endpoint.order === 'quote_then_check' && endpoint.delivery !== 'stream') {
       const sample =
         endpoint.from === 'query'
           ? { ...Object.fromEntries(requestContext.query), ...requestContext.params }
           : { ...(endpoint.sample(context) ?? (endpoint.example as object)), ...requestContext.params }
-      const { price } = unchecked(endpoint, sample)
-      if (price === 'free') return ofNothing(endpoint, requestContext)
+      const { price: listed } = unchecked(endpoint, sample)
+      if (listed === 'free') return ofNothing(endpoint, requestContext)
+      const price = controls?.marked(endpoint, listed) ?? listed
       return demand(endpoint, requestContext, {
         offers: offering.at(price),
         price,
@@ -81,8 +83,9 @@ export function challenges(
     }
     const sample =
       endpoint.delivery === 'stream' ? endpoint.sample(context) : (endpoint.sample(context) ?? endpoint.example)
-    const { price } = await check(endpoint, sample, { head: NO_REQUEST_HEAD, countTokens })
-    if (price === 'free') return ofNothing(endpoint, requestContext)
+    const { price: listed } = await check(endpoint, sample, { head: NO_REQUEST_HEAD, countTokens })
+    if (listed === 'free') return ofNothing(endpoint, requestContext)
+    const price = controls?.marked(endpoint, listed) ?? listed
     const also =
       endpoint.delivery !== 'stream' && endpoint.discovery
         ? { ...price.also, ...endpoint.discovery(context) }

@@ -45,6 +45,7 @@ const table = {
   TOO_LARGE: { status: 413, error: 'Request body too large', chat: { status: 400, code: 'REQUEST_TOO_LARGE' } },
   TOO_MANY_REQUESTS: { status: 429, error: 'Rate limit exceeded' },
   RATE_LIMITED: { status: 429, error: 'Rate limit exceeded', coded: true },
+  SPENDING_LIMIT: { status: 429, error: 'Limit reached', coded: true },
   FREE_TIER_RATE_LIMITED: { status: 429, error: 'Rate limit exceeded', coded: true },
   WORK_FAILED: { status: 500, error: 'Work failed', chat: { status: 503, code: 'MODEL_UNAVAILABLE' } },
   INTERNAL: { status: 500, error: 'Internal server error' },
@@ -56,6 +57,7 @@ const table = {
   PROVIDER_CONFIG_ERROR: { status: 503, error: 'Model unavailable', coded: true },
   BUSY: { status: 503, error: 'Busy' },
   NOT_READY: { status: 503, error: 'Not ready' },
+  MAINTENANCE: { status: 503, error: 'Maintenance', coded: true },
   UPSTREAM_TIMEOUT: { status: 504, error: 'The model timed out', chat: { code: 'TIMEOUT' } },
   PAYMENT_VERIFICATION_UNAVAILABLE: { status: 503, error: 'Payment verification unavailable', coded: true },
 } as const satisfies Record<string, Row>

@@ -4,8 +4,10 @@
  */
 import { json, type Reply } from '../../core/http/reply.ts'
 import type { LedgerReads } from '../../core/ports/mod.ts'
+import { controlApi, type ControlApiOptions } from './control_api.ts'
 import { operatorDocument } from './openapi.ts'
-import { csvOf, findPayments, isWallet, listPayments, type Mistake, readFilter, walletReport } from './payments.ts'
+import { csvOf, findPayments, isWallet, listPayments, readFilter, walletReport } from './payments.ts'
+import { failed, invalid, NO_STORE } from './replies.ts'
 
 export type OperatorApi = (request: Request, url: { readonly path: string; readonly search: string }) => Promise<Reply>
 
@@ -13,27 +15,31 @@ export type OperatorOptions = {
   readonly ledger: LedgerReads
   readonly clock: { now(): number }
   readonly version: string
+  /** Serves /operator/controls. */
+  readonly control?: ControlApiOptions
 }
 
 export const OPERATOR = '/operator/'
 
-const NO_STORE = { 'cache-control': 'no-store' }
+export function operatorApi({ ledger, clock, version, control }: OperatorOptions): OperatorApi {
+  const change = control && controlApi(control)
 
-export function operatorApi({ ledger, clock, version }: OperatorOptions): OperatorApi {
   return async function answer(request, url) {
     try {
       return await routed(request, url)
     } catch (error) {
-      const message = `The ledger could not be read: ${(error as Error).message}`
+      const message = `The storage could not be reached: ${(error as Error).message}`
       return failed(503, 'Not ready', { message }, { 'retry-after': '5' })
     }
   }
 
   async function routed(request: Request, { path, search }: Parameters<OperatorApi>[1]): Promise<Reply> {
     const [, , area = '', name = '', ...rest] = path.split('/').map(decoded)
+    if (area === 'controls' && change) return await change(request, name === '' ? [] : [name, ...rest])
     if (rest.length > 0) return notFound(path)
     if (request.method !== 'GET') return wrongMethod(request.method, path)
-    if (area === 'openapi.json' && name === '') return json(200, operatorDocument(version), NO_STORE)
+    if (area === 'openapi.json' && name === '')
+      return json(200, operatorDocument(version, { hasControls: change !== undefined }), NO_STORE)
     if (area === 'payments' && name === '') return await list(request, new URLSearchParams(search))
     if (area === 'payments') return await find(name)
     if (area === 'wallets' && name !== '') return await wallet(name)
@@ -68,17 +74,6 @@ export function operatorApi({ ledger, clock, version }: OperatorOptions): Operat
       },
     ])
   }
-}
-
-export function invalid(error: string, mistakes: readonly Mistake[]): Reply {
-  return failed(400, error, {
-    message: mistakes.map(({ path, message }) => `${path}: ${message}`).join('. '),
-    details: mistakes,
-  })
-}
-
-export function failed(status: number, error: string, more: object, headers: Record<string, string> = {}): Reply {
-  return json(status, { error, ...more }, { ...NO_STORE, ...headers })
 }
 
 function notFound(path: string): Reply {

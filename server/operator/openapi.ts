@@ -1,4 +1,6 @@
 /** The OpenAPI document of the operator's API. It is not part of what buyers see. */
+import type { TObject } from '@sinclair/typebox'
+import { Limit, ListedWallet, MaintenanceSwitch, Margin } from '../../core/payment/control/rules.ts'
 import { FILTERS, MAX_LIMIT } from './payments.ts'
 import { STATUS_WORDS, STATUSES } from './payment.ts'
 
@@ -110,7 +112,48 @@ const inPath = (name: string, description: string) => ({
   schema: text,
 })
 
-export function operatorDocument(version: string) {
+type ControlWords = { readonly summary: string; readonly parameter?: string; readonly body: TObject }
+
+const CONTROLS: Readonly<Record<string, ControlWords>> = {
+  maintenance: { summary: 'The maintenance switch: PUT turns it on, DELETE off', body: MaintenanceSwitch },
+  blocked: { summary: 'Blocked wallets', parameter: 'wallet', body: ListedWallet },
+  allowed: {
+    summary: 'Allowed wallets; no other one buys while there are any',
+    parameter: 'wallet',
+    body: ListedWallet,
+  },
+  wallet_limits: { summary: 'Limits of a wallet; * for each without its own', parameter: 'wallet', body: Limit },
+  gateway_limits: { summary: 'Limits of a gateway; * for each without its own', parameter: 'gateway', body: Limit },
+  margins: {
+    summary: 'Margin of a product, in force ten seconds after its change',
+    parameter: 'product',
+    body: Margin,
+  },
+}
+
+function controlPaths() {
+  const each = Object.entries(CONTROLS).map(([name, { summary, parameter, body }]) => {
+    const schema = JSON.parse(JSON.stringify(body)) as object
+    const parameters = parameter === undefined ? [] : [inPath(parameter, summary)]
+    const operation = (verb: string, more: object) => ({ operationId: `${verb}_${name}`, summary, parameters, ...more })
+    const put = {
+      requestBody: { required: true, content: { 'application/json': { schema } } },
+      responses: { 200: answers('As it is set now.', schema), 400: WRONG },
+    }
+    const removed = { 200: answers('Off.', { type: 'object' }), 204: { description: 'Not set any more.' } }
+    const methods = {
+      get: operation('read', { responses: { 200: answers('As it is set.', schema), 404: NOT_THERE } }),
+      put: operation('set', put),
+      delete: operation('delete', { responses: removed }),
+    }
+    return [`/operator/controls/${name}${parameter === undefined ? '' : `/{${parameter}}`}`, methods] as const
+  })
+  const all = { operationId: 'read_controls', summary: 'All controls' }
+  const whole = { get: { ...all, responses: { 200: answers('All controls.', { type: 'object' }) } } }
+  return { '/operator/controls': whole, ...Object.fromEntries(each) }
+}
+
+export function operatorDocument(version: string, { hasControls = false } = {}) {
   const listed = {
     type: 'object',
     required: ['payments', 'next'],
@@ -161,6 +204,7 @@ export function operatorDocument(version: string) {
           },
         },
       },
+      ...(hasControls && controlPaths()),
     },
     components: {
       securitySchemes: { operator: { type: 'http', scheme: 'bearer' } },

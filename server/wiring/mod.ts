@@ -28,6 +28,7 @@ import {
   type Storage,
 } from '../../core/mod.ts'
 import manifest from '../../package.json' with { type: 'json' }
+import { type Controls, controls } from '../../core/payment/control/controls.ts'
 import type { Config } from '../config/mod.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
 import { isOwnPage } from '../cors.ts'
@@ -53,6 +54,7 @@ export type Wired = {
   readonly storage: Storage
   readonly objects: Objects
   readonly clock: Clock
+  readonly controls: Controls
   readonly workerId: string
   /** Accounts that pay for settlements and run low. */
   lowAccounts(): readonly LowAccount[]
@@ -99,12 +101,17 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
         return await startLocalSystem(config, { log, clock: systemClock, undo })
       })
     : undefined
-  const storage = await orRefuse('DATABASE_URL', () => openStorage(config))
-  undo.push(() => storage.close())
-  const { now: askTime, refusal } = storage
+  const database = await orRefuse('DATABASE_URL', () => openStorage(config))
+  undo.push(() => database.close())
+  const { now: askTime, refusal } = database
   const shared =
     askTime && (await orRefuse('DATABASE_URL', () => databaseClock(askTime, { log, undo, leaseMs: config.leaseMs })))
   const clock = shared ?? systemClock
+  const control = controls({ storage: database, clock })
+  const storage = control.observed(database)
+  // Before anything is sold: a blocked wallet stays blocked over a restart.
+  await orRefuse('DATABASE_URL', () => control.refresh())
+  undo.push(refreshing(control, clock))
 
   const objects = await orRefuse('OBJECT_STORE', () => openObjects(config))
   const workerId = crypto.randomUUID()
@@ -188,6 +195,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
       gateway({
         ports,
         allowlists,
+        controls: control,
         ...(sold && { endpoints: sold }),
         ...(isDevnet && { freeToOrigin: isOwnPage(config.publicOrigin) }),
         ...gatewaySettings(config, row, { workerId, catalog: catalogOf(row, fullCatalog) }),
@@ -221,6 +229,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     storage,
     objects,
     clock,
+    controls: control,
     workerId,
     lowAccounts: () => accounts.flatMap(({ low }) => low()),
     clockTrouble: () => shared?.trouble(),
@@ -290,6 +299,20 @@ async function openTelemetry(
 }
 
 const MAX_COUNTED = 1_000
+const CONTROLS_EVERY_MS = 2_000
+
+/** Reads the operator's controls every few seconds. While storage is away, those that were read last hold. */
+function refreshing(control: Controls, clock: Clock): () => void {
+  const stop = new AbortController()
+  void (async () => {
+    while (!stop.signal.aborted) {
+      await clock.wait(CONTROLS_EVERY_MS, stop.signal)
+      if (!stop.signal.aborted) await control.refresh().catch(() => {})
+    }
+  })()
+  return () => stop.abort()
+}
+
 const MINUTE_MS = 60_000
 
 function gatewaySettings(

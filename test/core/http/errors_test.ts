@@ -81,6 +81,7 @@ describe('every 503 has Retry-After (contract 3.25)', () => {
         'PROVIDER_CONFIG_ERROR',
         'BUSY',
         'NOT_READY',
+        'MAINTENANCE',
         'PAYMENT_VERIFICATION_UNAVAILABLE',
       ]),
     )

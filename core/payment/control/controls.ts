@@ -1,0 +1,209 @@
+/**
+ * The operator's controls, as the engine uses them. They are stored as one record and read every few seconds, so a
+ * quote asks nothing of the storage.
+ */
+import type { Price } from '../../endpoint/mod.ts'
+import { ApiError } from '../../http/errors.ts'
+import type { Limits } from '../../http/rate_limit.ts'
+import type { Storage } from '../../ports/mod.ts'
+import { dollars, print, roundUp, type Usdc, usdc } from '../../x402/money.ts'
+import { marginAt, marginsSince, withMargin } from './margin.ts'
+import { CONTROLS, type Limit, NO_RULES, type Rules } from './rules.ts'
+import { type Period, periodOf, type Spending, spendings } from './spending.ts'
+
+/** What a margin is looked up by: the endpoint's own name before its tag. */
+type Product = { readonly name: string; readonly tag: string }
+
+export type Controls = {
+  rules(): Rules
+  /** Reads the record, and what gateways have spent where that is limited. */
+  refresh(): Promise<void>
+  /** Changes the record, and nothing where `change` returns undefined. Resolves with what is stored now. */
+  change(change: (rules: Rules) => Rules | undefined): Promise<Rules>
+  /** The storage, observed for limits on spending. */
+  observed: Spending['observed']
+  /** Throws a 503 while the maintenance switch is on. */
+  requireOpen(): void
+  /** The price with its current margin. */
+  marked(product: Product, price: Price): Price
+  /** The price of the quote that this signed amount answers, current or earlier while it can still be paid. */
+  honoured(product: Product, price: Price, signed: string): Price
+  /** Throws why this wallet may not order now. Nothing was charged. */
+  admit(order: {
+    readonly payer: string
+    readonly gateway: string
+    readonly amount: Usdc
+    readonly limits: Limits
+  }): Promise<void>
+}
+
+const ID = 'controls'
+const OWNER = 'operator'
+/** The record outlives every process. */
+const FOR_EVER_MS = 3_650 * 86_400_000
+const MAX_TRIES = 20
+const ALL = '*'
+/** How long after its lifetime a quote of another margin is still known: a lost reply is asked for again so long. */
+const QUOTE_GRACE_MS = 600_000
+
+export function controls({
+  storage,
+  clock,
+}: {
+  readonly storage: Storage
+  readonly clock: { now(): number }
+}): Controls {
+  const spending = spendings(storage)
+  let rules: Rules = NO_RULES
+
+  async function read() {
+    const record = await CONTROLS.get(storage, ID, clock.now())
+    rules = record?.data ?? NO_RULES
+    return record
+  }
+
+  return {
+    rules: () => rules,
+    observed: spending.observed,
+
+    async refresh() {
+      await read()
+      const isLimited = Object.values(rules.gateway_limits).some((limit) => limit.usdc_per_day ?? limit.usdc_per_month)
+      if (isLimited) await spending.follow(clock.now())
+    },
+
+    async change(change) {
+      for (let tries = 0; tries < MAX_TRIES; tries++) {
+        const record = await read()
+        const changed = change(rules)
+        if (!changed) return rules
+        const now = clock.now()
+        const expiresAt = now + FOR_EVER_MS
+        const isWritten = record
+          ? await CONTROLS.move(storage, record, { data: changed, expiresAt }, now)
+          : await CONTROLS.put(storage, { id: ID, owner: OWNER, data: changed, expiresAt }, now)
+        if (isWritten) return (rules = changed)
+      }
+      throw new Error('the controls are being changed by others; try again')
+    },
+
+    requireOpen() {
+      const { maintenance } = rules
+      if (!maintenance) return
+      const seconds = String(maintenance.retry_after_seconds ?? 300)
+      throw new ApiError('MAINTENANCE', {
+        message: `${maintenance.message ?? 'The gateway is under maintenance and takes no new orders.'} Nothing was charged. Results that were ordered before can be collected.`,
+        headers: { 'retry-after': seconds },
+      })
+    },
+
+    marked(product, price) {
+      const changes = marginsOf(product)
+      return changes ? withMargin(price, marginAt(changes, clock.now())) : price
+    },
+
+    honoured(product, price, signed) {
+      const changes = marginsOf(product)
+      if (!changes) return price
+      const now = clock.now()
+      const since = now - price.maxTimeoutSeconds * 1_000 - QUOTE_GRACE_MS
+      const prices = marginsSince(changes, since, now).map((percent) => withMargin(price, percent))
+      const current = withMargin(price, marginAt(changes, now))
+      return prices.find(({ amount }) => String(amount) === signed) ?? current
+    },
+
+    async admit({ payer, gateway, amount, limits }) {
+      requireListed(payer)
+      const now = clock.now()
+      const wallet = rules.wallet_limits[payer.toLowerCase()] ?? rules.wallet_limits[ALL]
+      const own = rules.gateway_limits[gateway] ?? rules.gateway_limits[ALL]
+      if (own) {
+        const whose = 'The gateway'
+        await requireBudget(own, {
+          amount,
+          now,
+          whose,
+          spent: async (period) => spending.gateway(gateway, period, now),
+        })
+        await requirePermit(own, { limits, caller: `gateway ${gateway}`, now, whose })
+      }
+      if (wallet) {
+        const whose = `The wallet ${payer}`
+        await requireBudget(wallet, { amount, now, whose, spent: (period) => spending.wallet(payer, period, now) })
+        await requirePermit(wallet, { limits, caller: `wallet ${payer}`, now, whose })
+      }
+    },
+  }
+
+  function marginsOf({ name, tag }: Product) {
+    return rules.margins[name] ?? rules.margins[tag]
+  }
+
+  function requireListed(payer: string): void {
+    const { blocked, allowed } = rules
+    const name = payer.toLowerCase()
+    const block = blocked[name]
+    if (block) throw refused(`The operator has blocked the wallet ${payer}${block.reason ? `: ${block.reason}` : ''}.`)
+    if (Object.keys(allowed).length > 0 && !allowed[name])
+      throw refused(`This gateway sells to listed wallets only, and ${payer} is not among them.`)
+  }
+}
+
+const refused = (message: string) => new ApiError('NOT_ALLOWED', { message: `${message} Nothing was charged.` })
+
+/** Throws where the amount would exceed what may be spent in a day or a month. */
+async function requireBudget(
+  limit: Limit,
+  {
+    amount,
+    now,
+    whose,
+    spent,
+  }: {
+    readonly amount: Usdc
+    readonly now: number
+    readonly whose: string
+    readonly spent: (period: Period) => Promise<bigint>
+  },
+): Promise<void> {
+  for (const [period, usd] of [
+    ['day', limit.usdc_per_day],
+    ['month', limit.usdc_per_month],
+  ] as const) {
+    if (usd === undefined) continue
+    const most = roundUp(dollars(usd))
+    const before = usdc(await spent(period))
+    if (before + amount <= most) continue
+    const { until } = periodOf(period, now)
+    throw limited(
+      `${whose} may spend ${print(most)} USDC a ${period} here: ${print(before)} are spent or under way, and this request costs ${print(amount)}.`,
+      until,
+      now,
+    )
+  }
+}
+
+async function requirePermit(
+  limit: Limit,
+  { limits, caller, now, whose }: { limits: Limits; caller: string; now: number; whose: string },
+): Promise<void> {
+  for (const [period, requests, windowMs] of [
+    ['minute', limit.requests_per_minute, 60_000],
+    ['day', limit.requests_per_day, 86_400_000],
+  ] as const) {
+    if (requests === undefined) continue
+    // The number is part of the name: a changed limit begins anew.
+    const permit = await limits.take(`operator_${period}_${requests}`, caller, { requests, windowMs }, now)
+    if (permit.granted) continue
+    throw limited(`${whose} may send ${requests} paid requests a ${period} here.`, permit.resetAt, now)
+  }
+}
+
+function limited(message: string, until: number, now: number): ApiError {
+  const retryAfterSeconds = Math.max(1, Math.ceil((until - now) / 1_000))
+  return new ApiError('SPENDING_LIMIT', {
+    message: `${message} Retry after ${new Date(until).toISOString()}. Nothing was charged.`,
+    fields: { retryAfterSeconds },
+    headers: { 'retry-after': String(retryAfterSeconds) },
+  })
+}
