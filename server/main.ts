@@ -3,7 +3,7 @@
  * SIGINT and SIGHUP.
  */
 import { dirname } from 'node:path'
-import { runProcess } from './cli/process.ts'
+import { runProcess } from './cli/lib/process.ts'
 import { type Config, isLoopback, parseConfig, readConfig, realVendors } from './config/mod.ts'
 import type { Environment } from './config/settings.ts'
 import { drainProcess } from './drain.ts'

@@ -1,5 +1,5 @@
 /** `farebox check`: reads the configuration, and asks everything that it names. */
-import { checkedConfig, readConfig } from '../config/mod.ts'
+import { readConfig } from '../config/mod.ts'
 import type { Finding } from '../wiring/check.ts'
 import { type Command, type Io, overridden, readOptions } from './command.ts'
 
@@ -56,10 +56,4 @@ function report(
   for (const { level, subject, message } of findings) io.out(`${MARKS[level]}  ${subject}: ${message}`)
   const wrong = mistakes.length + findings.filter(({ level }) => level === 'wrong').length
   io.err(isOk ? 'Nothing is wrong.' : `${wrong} ${wrong === 1 ? 'mistake' : 'mistakes'}. Nothing was changed.`)
-}
-
-/** Whether a text is a configuration without mistakes; the mistakes otherwise. */
-export function mistakesIn(toml: string, env: Io['env'], path: string): readonly string[] {
-  const read = checkedConfig(toml, env, path)
-  return read.ok ? [] : read.mistakes
 }

@@ -2,12 +2,15 @@
 import manifest from '../../package.json' with { type: 'json' }
 import { nearestName } from '../config/settings.ts'
 import { type Command, CommandError, type Io, UsageError } from './command.ts'
+import { withEnvironmentFile } from './lib/environment_file.ts'
 
 /** The commands in the order of the help. A module is loaded when its command runs. */
 const commands: Readonly<Record<string, () => Promise<{ readonly command: Command }>>> = {
   start: () => import('./start.ts'),
   devnet: () => import('./devnet.ts'),
+  init: () => import('./init.ts'),
   check: () => import('./check.ts'),
+  keys: () => import('./keys.ts'),
   buy: () => import('./buy.ts'),
   backup: () => import('./backup.ts'),
   restore: () => import('./restore.ts'),
@@ -34,7 +37,8 @@ export async function runFarebox(args: readonly string[], io: Io): Promise<numbe
   const { command } = await load()
   if (wantsHelp(rest)) return printed(io, command.help)
   try {
-    return await command.run(rest, io)
+    const given = withEnvironmentFile(rest, io)
+    return await command.run(given.args, given.io)
   } catch (error) {
     if (error instanceof UsageError) {
       io.err(`farebox ${command.name}: ${error.message}`)
@@ -70,10 +74,14 @@ ${all.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}`).join('\n
 Options:
   --help, -h     show help; farebox COMMAND --help shows that of a command
   --version, -v  show the version
+  --env-file F   for every command: read variables from lines NAME=value of a file (FAREBOX_ENV_FILE); those of the
+                 environment come first
 
 Without a command, farebox starts the gateway. Exit codes: 0 done, 1 failed, 2 wrong usage.
 
 Examples:
-  farebox                          start a devnet, or what farebox.toml configures
-  farebox buy chat "Hello"         buy an answer from it`
+  farebox                    start a devnet, or what farebox.toml configures
+  farebox buy chat "Hello"   buy an answer from it
+  farebox init               write a farebox.toml to sell for real
+  farebox check              find its mistakes before buyers do`
 }

@@ -14,8 +14,14 @@ export type PayingAccount = {
   readonly problem: string | undefined
 }
 
-/** Reads every account that pays for settlements. Facilitators have none of ours. Never rejects for a node. */
-export async function payingAccounts(paymentMethod: PaymentMethod): Promise<readonly PayingAccount[]> {
+/**
+ * Reads every account that pays for settlements, or only names them. Facilitators have none of ours. Never rejects for
+ * a node.
+ */
+export async function payingAccounts(
+  paymentMethod: PaymentMethod,
+  { isOffline = false } = {},
+): Promise<readonly PayingAccount[]> {
   if (paymentMethod.kind === 'batched' || paymentMethod.settles.by === 'facilitators') return []
   const { network, rpcUrl, asset, payTo } = paymentMethod
   const now = systemClock.now()
@@ -24,15 +30,15 @@ export async function payingAccounts(paymentMethod: PaymentMethod): Promise<read
     const { keys, floorLamports } = paymentMethod.settles as { keys: readonly string[]; floorLamports?: number }
     const row = { network, rpcUrl, mint: asset, payTo, feePayerKeys: keys }
     const chain = await solanaChain({ ...row, ...(floorLamports !== undefined && { feePayerFloor: floorLamports }) })
-    await chain.check({ now })
-    await chain.refresh({ now })
+    if (!isOffline) await chain.check({ now })
+    if (!isOffline) await chain.refresh({ now })
     const found = chain.feePayers().map(({ address, balance, low }) => ({
       role: 'fee payer' as const,
       network,
       address,
       balance: balance === undefined ? undefined : BigInt(balance),
       unit: 'lamports' as const,
-      problem: low ?? (balance === undefined ? `the balance of ${address} cannot be read` : undefined),
+      problem: low ?? (balance === undefined && !isOffline ? `the balance of ${address} cannot be read` : undefined),
     }))
     chain.close()
     return found
@@ -42,6 +48,11 @@ export async function payingAccounts(paymentMethod: PaymentMethod): Promise<read
   const { wei, settlements } = floor
   const gasFloor = { ...(wei !== undefined && { wei: BigInt(wei) }), ...(settlements !== undefined && { settlements }) }
   const { domain } = paymentMethod
+  if (isOffline) {
+    const { privateKeyToAddress } = await import('viem/accounts')
+    const shared = { role: 'relayer', network, balance: undefined, unit: 'wei', problem: undefined } as const
+    return keys.map((key) => ({ ...shared, address: privateKeyToAddress(key as `0x${string}`) }))
+  }
   const [relayerKey = ''] = keys
   const chain = evmChain({ network, rpcUrl, asset, payTo, domain, relayerKey, gasFloor, watchesGas: false })
   const statuses = await Promise.all(keys.map((key) => chain.keyStatus(key, now)))
