@@ -53,7 +53,7 @@ async function openSqlite(path: string): Promise<Storage> {
 
 /** What an S3 URL does not hold: its keys, and the region where the URL has none. */
 export type S3Environment = Readonly<
-  Partial<Record<'AWS_ACCESS_KEY_ID' | 'AWS_SECRET_ACCESS_KEY' | 'AWS_REGION', string>>
+  Partial<Record<'AWS_ACCESS_KEY_ID' | 'AWS_SECRET_ACCESS_KEY' | 'AWS_SESSION_TOKEN' | 'AWS_REGION', string>>
 >
 
 /**

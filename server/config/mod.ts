@@ -10,11 +10,11 @@ import { parse } from 'smol-toml'
 import { databases } from '../../adapters/storage/databases.ts'
 import type { CatalogRow, Retention } from '../../core/mod.ts'
 import { dollars, roundUp, type Usdc } from '../../core/x402/money.ts'
-import { DEFAULT_DIR, type File, readSettings } from './file.ts'
+import { DEFAULT_DIR, type File, readSettings, variables } from './file.ts'
 import { type Position, positionOf, positionsIn } from './errors/positions.ts'
 import { type GatewayConfig, resolveGateways } from './gateways.ts'
 import { type ServedChat, resolveChat } from './chat.ts'
-import { type Environment, isFile } from './settings.ts'
+import { type Environment, isFile, secretsFromFiles } from './settings.ts'
 import { fromEnvironment } from './makers.ts'
 import { type AudioConfig, resolveAudio } from './audio.ts'
 import { keyedServices, resolveServices, type Services } from './services.ts'
@@ -112,7 +112,9 @@ export type ReadResult =
   | { ok: false; mistakes: readonly string[]; errors: readonly ConfigError[] }
 
 /** Reads `farebox.toml`, or the file that FAREBOX_CONFIG names, then the environment. */
-export function readConfig(env: Environment): ReadResult {
+export function readConfig(environment: Environment): ReadResult {
+  const { env, mistakes } = secretsFromFiles(environment, Object.keys(variables), readSecret)
+  if (mistakes.length > 0) return wrong(mistakes.map((message) => ({ message })))
   const path = env.FAREBOX_CONFIG ?? 'farebox.toml'
   if (!existsSync(path))
     return env.FAREBOX_CONFIG
@@ -315,8 +317,8 @@ function databaseOf(url: string): Config['database'] {
 function objectsOf(url: string, env: Environment): Config['objects'] {
   if (url === 'memory:') return { kind: 'memory' }
   if (url.startsWith('file:')) return { kind: 'file', dir: url.slice('file:'.length) }
-  const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION } = env
-  return { kind: 's3', url, env: { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION } }
+  const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION } = env
+  return { kind: 's3', url, env: { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION } }
 }
 
 /** An address, or a range in CIDR notation. */
@@ -347,4 +349,9 @@ export function realVendors({
 /** Loopback names and addresses, where /devnet may be shown. */
 export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host)
+}
+
+/** The contents of a file with a secret; the error is for the operator. */
+function readSecret(path: string): string {
+  return readFileSync(path, 'utf8')
 }

@@ -45,3 +45,39 @@ function editsBetween(one: string, other: string): number {
   }
   return last[other.length] ?? 0
 }
+
+/** Variables that hold secrets, by the end of their names; settings are known by name. */
+const SECRET = /(?:_KEY|_KEYS|_TOKEN|_SECRET|_PASSWORD|_SID|_ACCESS_KEY_ID)$/
+/** Files of the AWS SDK, which reads them itself, again and again. */
+const OF_OTHERS = ['AWS_WEB_IDENTITY_TOKEN_FILE', 'AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE']
+const MAX_SECRET = 65_536
+
+/**
+ * The environment, with `NAME` read from the file that `NAME_FILE` names: for secrets of Docker, Kubernetes and
+ * systemd. A line break at the end is dropped. Mistakes show no contents.
+ */
+export function secretsFromFiles(
+  env: Environment,
+  settings: readonly string[],
+  read: (path: string) => string,
+): { readonly env: Environment; readonly mistakes: readonly string[] } {
+  const mistakes: string[] = []
+  const found: Record<string, string> = {}
+  for (const [variable, path] of Object.entries(env)) {
+    const name = variable.endsWith('_FILE') ? variable.slice(0, -'_FILE'.length) : ''
+    const isSecret = settings.includes(name) || (/^[A-Z]/.test(name) && SECRET.test(name))
+    if (!path || !isSecret || OF_OTHERS.includes(variable)) continue
+    if (env[name]) mistakes.push(`${variable}: ${name} is set as well; set one of them`)
+    else {
+      try {
+        const text = read(path).replace(/\r?\n$/, '')
+        if (text === '' || text.length > MAX_SECRET)
+          mistakes.push(`${variable}: the file at ${path} is empty or too large`)
+        else found[name] = text
+      } catch (error) {
+        mistakes.push(`${variable}: the file at ${path} cannot be read (${(error as { code?: string }).code})`)
+      }
+    }
+  }
+  return { env: { ...env, ...found }, mistakes }
+}

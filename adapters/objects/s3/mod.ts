@@ -11,8 +11,14 @@ export type S3Config = {
   readonly endpoint?: string
   readonly region: string
   readonly bucket: string
-  readonly accessKeyId: string
-  readonly secretAccessKey: string
+  /**
+   * Static keys. Without them the chain of the AWS SDK applies, which refreshes what it finds: SSO, profiles, web
+   * identity (IRSA), container and instance roles.
+   */
+  readonly accessKeyId?: string
+  readonly secretAccessKey?: string
+  /** Comes with temporary keys. */
+  readonly sessionToken?: string
   /** Prefix of every key, followed by a slash, so that gateways can share a bucket. */
   readonly prefix?: string
   /** Base of public URLs, `<publicBaseUrl>/<key>`. Without it, objects are served through the gateway. */
@@ -195,11 +201,15 @@ export function s3Objects(config: S3Config): S3Objects {
 type Store = { readonly sdk: typeof Sdk; readonly client: Sdk.S3Client }
 
 function connect({ S3Client }: typeof Sdk, config: S3Config): Sdk.S3Client {
-  const { endpoint, region, accessKeyId, secretAccessKey, forcePathStyle = endpoint !== undefined } = config
+  const { endpoint, region, accessKeyId, secretAccessKey, sessionToken } = config
+  const { forcePathStyle = endpoint !== undefined } = config
   const client = new S3Client({
     region,
     forcePathStyle,
-    credentials: { accessKeyId, secretAccessKey },
+    ...(accessKeyId !== undefined &&
+      secretAccessKey !== undefined && {
+        credentials: { accessKeyId, secretAccessKey, ...(sessionToken !== undefined && { sessionToken }) },
+      }),
     // Compatible stores would store the SDK's chunked checksums as content.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
@@ -290,9 +300,9 @@ async function withTimeout<Answer>(answer: Promise<Answer>, giveUp: () => void):
 const SETTINGS = ['region', 'endpoint', 'public', 'path_style']
 
 /**
- * Parses `s3://bucket/prefix?region=…&endpoint=…&public=…&path_style=true`. Keys come from AWS_ACCESS_KEY_ID and
- * AWS_SECRET_ACCESS_KEY, the region from AWS_REGION if the URL has none. Throws RangeError with every mistake, one per
- * line, and no secret.
+ * Parses `s3://bucket/prefix?region=…&endpoint=…&public=…&path_style=true`. Keys come from AWS_ACCESS_KEY_ID,
+ * AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or without them from the chain of the AWS SDK; the region comes from
+ * AWS_REGION if the URL has none. Throws RangeError with every mistake, one per line; secrets are not in it.
  */
 export function s3FromUrl(url: string, env: Readonly<Record<string, string | undefined>>): S3Config {
   const mistakes: string[] = []
@@ -304,6 +314,7 @@ export function s3FromUrl(url: string, env: Readonly<Record<string, string | und
   const [endpoint, publicBaseUrl, pathStyle] = [given.get('endpoint'), given.get('public'), given.get('path_style')]
   const region = given.get('region') ?? env.AWS_REGION ?? (endpoint === null ? '' : 'us-east-1')
   const { AWS_ACCESS_KEY_ID: accessKeyId = '', AWS_SECRET_ACCESS_KEY: secretAccessKey = '' } = env
+  const sessionToken = env.AWS_SESSION_TOKEN ?? ''
 
   check(
     /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(bucket),
@@ -326,15 +337,22 @@ export function s3FromUrl(url: string, env: Readonly<Record<string, string | und
   check(pathStyle === null || /^(true|false)$/.test(pathStyle), 'path_style must be true or false')
   for (const name of new Set(given.keys()))
     check(SETTINGS.includes(name), `unknown setting ${name.slice(0, 40)}; allowed: ${SETTINGS.join(', ')}`)
-  check(accessKeyId !== '', 'the environment variable AWS_ACCESS_KEY_ID is not set')
-  check(secretAccessKey !== '', 'the environment variable AWS_SECRET_ACCESS_KEY is not set')
+  const halves = 'set both, or neither to use a role or a profile'
+  check(
+    accessKeyId !== '' || secretAccessKey === '',
+    `AWS_SECRET_ACCESS_KEY is set, and AWS_ACCESS_KEY_ID is not; ${halves}`,
+  )
+  check(
+    secretAccessKey !== '' || accessKeyId === '',
+    `AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not; ${halves}`,
+  )
   if (mistakes.length > 0) throw new RangeError(mistakes.join('\n'))
 
   return {
     region,
     bucket,
-    accessKeyId,
-    secretAccessKey,
+    ...(accessKeyId !== '' && { accessKeyId, secretAccessKey }),
+    ...(accessKeyId !== '' && sessionToken !== '' && { sessionToken }),
     ...(endpoint !== null && { endpoint }),
     ...(prefix !== '' && { prefix }),
     ...(publicBaseUrl !== null && { publicBaseUrl }),

@@ -110,6 +110,12 @@ test('s3FromUrl() reads bucket, prefix and settings; the keys come from the envi
   })
 })
 
+test('s3FromUrl() without keys leaves them to the chain of the SDK, and takes the token of temporary ones', () => {
+  expect(s3FromUrl('s3://media?region=eu-west-1', {})).toEqual({ bucket: 'media', region: 'eu-west-1' })
+  const env = { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret', AWS_SESSION_TOKEN: 'token' }
+  expect(s3FromUrl('s3://media?region=eu-west-1', env)).toMatchObject({ accessKeyId: 'id', sessionToken: 'token' })
+})
+
 test('s3FromUrl() tells every mistake at once, and no secret', () => {
   const mistakesOf = (url: string, env = {}) => {
     try {
@@ -127,8 +133,13 @@ test('s3FromUrl() tells every mistake at once, and no secret', () => {
     'public must be an http or https URL without user, query and fragment',
     'path_style must be true or false',
     'unknown setting pathstyle; allowed: region, endpoint, public, path_style',
-    'the environment variable AWS_ACCESS_KEY_ID is not set',
-    'the environment variable AWS_SECRET_ACCESS_KEY is not set',
+  ])
+  const halves = 'set both, or neither to use a role or a profile'
+  expect(mistakesOf('s3://media?region=x', { AWS_ACCESS_KEY_ID: 'id' })).toEqual([
+    `AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not; ${halves}`,
+  ])
+  expect(mistakesOf('s3://media?region=x', { AWS_SECRET_ACCESS_KEY: 'secret' })).toEqual([
+    `AWS_SECRET_ACCESS_KEY is set, and AWS_ACCESS_KEY_ID is not; ${halves}`,
   ])
   expect(mistakesOf('s3://media', { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret' })).toEqual([
     'the region is missing: add ?region=, or set AWS_REGION',

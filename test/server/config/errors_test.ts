@@ -153,7 +153,8 @@ test('every pattern of a setting can be said in words', () => {
     if (typeof schema !== 'object' || schema === null) return
     const { pattern, isSecret } = schema as TSchema
     if (typeof pattern === 'string' && !isSecret && !hasWords(schema as TSchema)) nameless.push(`${at}: ${pattern}`)
-    for (const [name, inner] of Object.entries(schema)) if (name !== 'patternProperties') descend(inner, `${at}.${name}`)
+    for (const [name, inner] of Object.entries(schema))
+      if (name !== 'patternProperties') descend(inner, `${at}.${name}`)
     for (const [inner, each] of Object.entries((schema as TSchema).patternProperties ?? {}))
       descend(each, `${at}.${inner}`)
   }
