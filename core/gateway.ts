@@ -186,6 +186,7 @@ export function gateway(setup: Setup): Gateway {
   const storage = withDeclaredRecords(active.storage)
   const underWay = activity(bare.background)
   const ports = { ...bare, storage, background: underWay.background }
+  const workers = sharedBy(setup.ports.storage, 'workers', () => new Set<string>()).add(workerId)
   const windows = sharedBy(setup.ports.storage, 'windows', () => limits(storage))
   const perMinute = setup.unpaidCharacters ?? UNPAID_CHARACTERS
   const unpaid = sharedBy(setup.ports.storage, 'unpaid work', () =>
@@ -447,6 +448,7 @@ export function gateway(setup: Setup): Gateway {
         workerId,
         chain,
         storage,
+        sharedStorage: setup.ports.storage,
         objects,
         clock,
         log,
@@ -454,14 +456,14 @@ export function gateway(setup: Setup): Gateway {
         leaseMs: timeouts.workLeaseMs,
         renew,
         maintain,
-        takeOver,
+        takeOver: () => takeOver(workers),
         leaveRotation,
         drain,
         idle: underWay.idle,
       }),
     renew,
     maintain,
-    takeOver,
+    takeOver: () => takeOver(),
     leaveRotation,
     drain,
   }

@@ -14,6 +14,8 @@ type Running = {
   readonly workerId: string
   readonly chain: Chain
   readonly storage: Storage
+  /** The storage as the host gave it: what the gateways of one process share. */
+  readonly sharedStorage: Storage
   readonly objects: Objects
   readonly clock: Clock
   readonly log: Log
@@ -22,6 +24,7 @@ type Running = {
   readonly leaseMs: number
   renew(): Promise<void>
   maintain(): Promise<void>
+  /** Fails the unfinished calls of owners that are not in this process. */
   takeOver(): Promise<number>
   leaveRotation(): void
   /** Stops active streams and settles what was delivered. */
@@ -65,8 +68,8 @@ export function startRunning(running: Running): (options?: StopOptions) => Promi
   let isTakenOver = false
   /** Where one process has the storage, unfinished calls of others are lost. Once, before its own calls can be many. */
   async function takeOver(): Promise<void> {
-    if (isTakenOver || storage.isShared) return
-    const first = sharedBy(storage, 'taken over', () => ({ isDone: false }))
+    if (isTakenOver || running.sharedStorage.isShared) return
+    const first = sharedBy(running.sharedStorage, 'taken over', () => ({ isDone: false }))
     const lost = first.isDone ? 0 : await running.takeOver()
     isTakenOver = first.isDone = true
     if (lost > 0) log.warn('calls whose work was lost with the last process were failed, uncharged', { calls: lost })

@@ -303,7 +303,9 @@ function watchedStorage(storage: Storage, { clock, answered, failed }: Watch): S
     }
   const verbs = Object.entries(storage).map(([verb, ask]) => [
     verb,
-    verb === 'close' || verb === 'openCall' ? ask : watched(verb, ask as (...args: unknown[]) => Promise<unknown>),
+    typeof ask !== 'function' || verb === 'close' || verb === 'openCall'
+      ? ask
+      : watched(verb, ask as (...args: unknown[]) => Promise<unknown>),
   ])
   return Object.fromEntries(verbs) as Storage
 }

@@ -18,8 +18,8 @@ import type { Call, Ports } from '../ports/mod.ts'
 export type Maintenance = {
   /** One round; to be called every few seconds. */
   maintain(): Promise<void>
-  /** Fails every unfinished call of other owners, and returns their number. */
-  takeOver(): Promise<number>
+  /** Fails every unfinished call of other owners that are not `alive`, and returns their number. */
+  takeOver(alive?: ReadonlySet<string>): Promise<number>
 }
 
 type MaintenanceContext = {
@@ -39,6 +39,7 @@ const POLL_EVERY_MS = 15_000
 const MAX_POLLS = 50
 /** Lost calls, and payments in doubt, that one round handles. */
 const MAX_CALLS = 100
+const NOBODY: ReadonlySet<string> = new Set()
 
 export function maintenance({
   name,
@@ -134,9 +135,9 @@ export function maintenance({
     )
   }
 
-  async function takeOver(): Promise<number> {
+  async function takeOver(alive: ReadonlySet<string> = NOBODY): Promise<number> {
     const found = await storage.lostCalls(Number.MAX_SAFE_INTEGER, 100_000)
-    const lost = found.filter((call) => call.workerId !== workerId && call.workerId !== UPSTREAM_JOB)
+    const lost = found.filter((call) => ![workerId, UPSTREAM_JOB].includes(call.workerId) && !alive.has(call.workerId))
     for (const call of lost) await fail(storage, call, LOST, clock.now())
     return lost.length
   }

@@ -88,7 +88,7 @@ const order = (farebox: { fetch(request: Request): Promise<Response> }, path = '
   )
 
 describe('run()', () => {
-  test('fails the calls of the last process, renews, maintains and refreshes; stop() ends all of it', async () => {
+  test('renews, maintains and refreshes; stop() ends all of it', async () => {
     const storage = memoryStorage()
     const rounds: string[] = []
     const done = Promise.withResolvers<void>()
@@ -108,6 +108,39 @@ describe('run()', () => {
     const count = rounds.length
     await stop()
     expect(rounds.length).toBe(count)
+  })
+
+  test('fails the calls of the process before it, and none of another gateway of its own', async () => {
+    const chain = memoryChain()
+    const wallet = chain.wallet('alice')
+    chain.fund(wallet, 1_000_000n)
+    const storage = memoryStorage()
+    const never = scriptedVendor(() => new Promise(() => {}))
+    const shared = { ...storage }
+    const ofBefore = gateway({ ports: localPorts({ chain, images: () => never, storage }), inlineMs: 0 })
+    const beside = gateway({ ports: localPorts({ chain, images: () => never, storage: shared }), inlineMs: 0 })
+    const buy = async (farebox: typeof beside) => {
+      const { accepts } = (await (await order(farebox)).json()) as { accepts: [Parameters<typeof chain.sign>[0]] }
+      const payment = btoa(JSON.stringify(chain.sign(accepts[0], { from: wallet, now: Date.now() })))
+      const job = await farebox.fetch(
+        new Request('http://shop.example/api/v1/images/generations', {
+          method: 'POST',
+          headers: { 'content-type': 'application/json', 'payment-signature': payment },
+          body: '{"model":"vendor-a/image-1","prompt":"a red fox"}',
+        }),
+      )
+      return ((await job.json()) as { id: string }).id
+    }
+    const [lost, alive] = [await buy(ofBefore), await buy(beside)]
+
+    const failed = Promise.withResolvers<void>()
+    const logged = { ...log(), warn: (message: string) => void (message.includes('were failed') && failed.resolve()) }
+    const ports = localPorts({ chain, images: () => never, storage: shared, log: logged })
+    const stop = gateway({ ports }).run()
+    await failed.promise
+    expect((await storage.getCall(lost))?.workStatus).toBe('failed')
+    expect((await storage.getCall(alive))?.workStatus).not.toBe('failed')
+    await stop({ drainMs: 0 })
   })
 
   test('stop() waits for the work under way, and the result is paid for', async () => {
