@@ -121,6 +121,9 @@ export type Setup = {
 const UPLOADS_AT_ONCE = 8
 const UNPAID_CHARACTERS = 10_000_000
 
+const NONE = { all: [], get: () => undefined }
+const NO_ROWS: Catalog = { images: NONE, chat: NONE, video: NONE, audio: NONE, declared: new Map() }
+
 const NEW_WALLET = { calls: 2, worth: roundUp(dollars('0.05')) }
 
 /**
@@ -163,14 +166,36 @@ export async function createGateway(setup: Setup): Promise<Gateway> {
  * const farebox = gateway({ ports: localPorts({ chain: memoryChain(), images: () => scriptedVendor() }) })
  */
 export function gateway(setup: Setup): Gateway {
-  const problems = setupProblems(setup, everything)
+  return customGateway({
+    ...setup,
+    catalog: setup.catalog ?? contractCatalog(),
+    endpoints: setup.endpoints ?? everything,
+    changes: changelog,
+  })
+}
+
+/** The settings of a gateway that sells the given products alone, from an empty catalog unless one is given. */
+export type CustomSetup = Setup & {
+  readonly endpoints: readonly Endpoint[]
+  /** The changelog of its documents. */
+  readonly changes?: Parameters<typeof documentsOf>[1]['changes']
+}
+
+/**
+ * A gateway of these products alone: a bundler leaves out the built-in ones.
+ *
+ * @example
+ * const farebox = customGateway({ ports, endpoints: [haiku, ...calls, ...media] })
+ */
+export function customGateway(setup: CustomSetup): Gateway {
+  const problems = setupProblems(setup, setup.endpoints ?? [])
   if (problems.length > 0) throw new SetupError(problems)
   const { basePath = '' } = setup
   const { name = 'default', label = name, version = '0.0.0', bareV1 = false } = setup
   const { ports: bare, healthStatus } = withHealthStatus(metered(setup.ports), name)
   const { chain, clock, log, meter = silent } = bare
-  const catalog = setup.catalog ?? contractCatalog()
-  const visible = visibleEndpoints(setup.endpoints ?? everything, setup.hidden ?? []).map(under(basePath))
+  const catalog = setup.catalog ?? NO_ROWS
+  const visible = visibleEndpoints(setup.endpoints, setup.hidden ?? []).map(under(basePath))
   const retention: Retention = { ...usualRetention, ...setup.retention }
   const list = router(setup.retention ? visible.map((endpoint) => withRetention(endpoint, retention)) : visible)
   const timeouts: Timeouts = { ...usual, ...setup.timeouts }
@@ -251,7 +276,7 @@ export function gateway(setup: Setup): Gateway {
     version,
     basePath,
     terms,
-    changes: changelog,
+    changes: setup.changes ?? [],
     offering,
     pause: () => clock.wait(0),
     ...(setup.contact !== undefined && { contact: setup.contact }),

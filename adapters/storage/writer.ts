@@ -30,12 +30,12 @@ export function writer(database: Pick<SqliteDriver, 'transaction'>, flush?: () =
   const waiting: QueuedStep[] = []
   let draining: Promise<void> | undefined
   /** Pending from a commit until it is on disk. */
-  let unflushed: ReturnType<typeof Promise.withResolvers<void>> | undefined
+  let unflushed: Deferred | undefined
   let broken: { readonly error: unknown } | undefined
 
   function transact(steps: readonly QueuedStep[]): unknown[] {
     const answers = database.transaction(() => steps.map((queued) => queued.step()))
-    if (flush) unflushed ??= Promise.withResolvers<void>()
+    if (flush) unflushed ??= deferred()
     return answers
   }
 
@@ -138,4 +138,16 @@ export async function retryWhileBusy<T>(step: () => T): Promise<T> {
       await new Promise((turn) => setTimeout(turn, Math.min(tries, 50)))
     }
   }
+}
+
+type Deferred = { readonly promise: Promise<void>; resolve(): void; reject(error: unknown): void }
+
+/** Promise.withResolvers, which Node 20 does not have. */
+function deferred(): Deferred {
+  let [resolve, reject]: [() => void, (error: unknown) => void] = [() => {}, () => {}]
+  const promise = new Promise<void>((resolved, rejected) => {
+    resolve = resolved
+    reject = rejected
+  })
+  return { promise, resolve, reject }
 }

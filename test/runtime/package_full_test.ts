@@ -1,13 +1,16 @@
 /** The package, used by a program that embeds it, under Node and Bun. */
 import { afterAll, beforeAll, expect, test } from 'bun:test'
 import { copyFile, readFile, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { ExactEvmScheme } from '@x402/evm'
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import { privateKeyToAccount } from 'viem/accounts'
 import manifest from '../../package.json' with { type: 'json' }
 import { type Devnet, startDevnet } from '../../server/devnet/mod.ts'
 import { read } from '../kit.ts'
+import { PROGRAMS } from '../programs/mod.ts'
+import { doorSizes } from './door_sizes.ts'
 import { type Installed, installPackage } from './package.ts'
 import { blocks, guideText, readme } from './readme.ts'
 
@@ -36,14 +39,16 @@ beforeAll(async () => {
 
 afterAll(() => Promise.all([installed.remove(), devnet.stop()]))
 
-test('the package holds core, the portable adapters and their types, and nothing that needs Bun', () => {
+test('the package holds core, the portable adapters with types and their sources, the server, and no tests', () => {
   expect(installed.files).toContain('core/mod.d.ts')
+  expect(installed.files).toContain('core/mod.d.ts.map')
+  expect(installed.files).toContain('src/core/mod.ts')
   expect(installed.files).toContain('adapters/chains/evm/mod.js')
+  expect(installed.files).toContain('server/launcher.js')
+  expect(installed.files).toContain('server/THIRD_PARTY_LICENSES.txt')
   expect(installed.files).toContain('LICENSE')
   expect(
-    installed.files.filter((path) =>
-      /demo\/(?:drawing|images|film|videos|audio)|^server\/(?!docs\/\w+\.md$)|^test/.test(path),
-    ),
+    installed.files.filter((path) => /demo\/(?:drawing|images|film|videos|audio)|^test|^server\/.*\.ts$/.test(path)),
   ).toEqual([])
 })
 
@@ -53,10 +58,10 @@ test('everything that the README links to is in the package', () => {
   expect(linked.filter((path) => !installed.files.includes(path))).toEqual([])
 })
 
-test('the package asks for ten dependencies and an optional one, at the versions that were tested', async () => {
+test('the package asks for the versions that were tested, and for what the server starts only optionally', async () => {
   const described = JSON.parse(await readFile(join(installed.dir, 'dist/package.json'), 'utf8')) as Record<
     string,
-    unknown
+    Record<string, string>
   >
   const names = [
     '@aws-sdk/client-s3',
@@ -71,11 +76,67 @@ test('the package asks for ten dependencies and an optional one, at the versions
     'viem',
   ] as const
   expect(described.dependencies).toEqual(Object.fromEntries(names.map((name) => [name, manifest.dependencies[name]])))
-  expect(described.optionalDependencies).toEqual({ secp256k1: manifest.optionalDependencies.secp256k1 })
+  const optional = Object.keys(described.optionalDependencies ?? {})
+  expect(optional.filter((name) => !name.startsWith('@oven/bun-'))).toEqual([
+    '@foundry-rs/anvil',
+    'e2b',
+    'litesvm',
+    'modal',
+    'pyodide',
+    'secp256k1',
+  ])
   expect(described).toMatchObject({ name: 'farebox', version: manifest.version, license: 'Apache-2.0' })
+  expect(described).toMatchObject({ sideEffects: false, publishConfig: { access: 'public', provenance: true } })
   expect(described).not.toHaveProperty('devDependencies')
   expect(described).not.toHaveProperty('private')
 })
+
+test('the doors are those of the root package.json, and each has been compiled', () => {
+  const doors = Object.values(manifest.exports).map((path) => path.slice('./'.length).replace(/\.ts$/, ''))
+  expect(doors.length).toBeGreaterThan(30)
+  for (const door of doors)
+    expect(installed.files).toEqual(
+      expect.arrayContaining([`${door}.js`, `${door}.d.ts`, `${door}.d.ts.map`, `src/${door}.ts`]),
+    )
+})
+
+test('publint and attw find nothing wrong with the tarball', async () => {
+  const tool = (name: string) => fileURLToPath(new URL(`node_modules/${name}`, PROGRAMS))
+  const { run, tarball } = installed
+  expect(await run(['node', tool('publint/src/cli.js'), tarball, '--strict'])).toContain('All good!')
+  const cli = tool('@arethetypeswrong/cli/dist/index.js')
+  expect(await run(['node', cli, tarball, '--profile', 'esm-only', '--format', 'ascii'])).not.toMatch(/^.*🐛/m)
+}, 120_000)
+
+/** Drizzle declares types of databases that are not installed, and a check of libraries finds their absence. */
+const BEHIND_DRIZZLE = ['farebox/adapters/sqlite', 'farebox/adapters/postgres']
+
+test('the types of every door compile under strict, with those of the libraries behind them', async () => {
+  const doors = Object.keys(manifest.exports).map((door) => `farebox${door.slice(1)}`)
+  for (const skipLibCheck of [true, false]) {
+    const checked = doors.filter((door) => BEHIND_DRIZZLE.includes(door) === skipLibCheck)
+    const text = checked.map((door, index) => `export * as door${index} from '${door}'\n`).join('')
+    await writeFile(join(installed.dir, 'doors.ts'), text)
+    const compilerOptions = { ...tsconfig.compilerOptions, skipLibCheck, noEmit: true }
+    await writeFile(
+      join(installed.dir, 'tsconfig.doors.json'),
+      JSON.stringify({ ...tsconfig, compilerOptions, files: ['doors.ts'] }),
+    )
+    await installed.run([process.execPath, TSC, '-p', 'tsconfig.doors.json'])
+  }
+}, 120_000)
+
+test('core without products stays below 60 KB, and a door loads no package that it does not need', async () => {
+  const sizes = await doorSizes(join(installed.dir, 'node_modules/farebox'))
+  const sizeOf = (name: string) => sizes.find(({ door }) => door === name)
+  expect(sizeOf('farebox { customGateway, paid }')?.gzip).toBeLessThan(60 << 10)
+  expect(sizeOf('farebox/x402')?.gzip).toBeLessThan(6 << 10)
+  const packages = (name: string) => sizeOf(name)?.packages
+  expect(packages('farebox { customGateway, paid }')).toEqual(['@noble/hashes', '@sinclair/typebox'])
+  expect(packages('farebox/adapters/evm')).not.toContain('@solana/kit')
+  expect(packages('farebox/adapters/solana')).not.toContain('viem')
+  expect(packages('farebox/adapters/sqlite')).not.toContain('pg')
+}, 120_000)
 
 test('a program type-checks against the packed types, and runs under Node and Bun: challenge, identify, call', async () => {
   const { run } = installed
@@ -122,6 +183,53 @@ test('the embedding in the README sells an image on a real chain, under plain No
     })
   }
 }, 300_000)
+
+test('npx farebox starts the devnet under Node, sells a chat to @x402/fetch, and ends with SIGTERM', async () => {
+  const { dir } = installed
+  const node = Bun.which('node') ?? ''
+  const launcher = Bun.spawn(['npx', '--no-install', 'farebox'], {
+    cwd: dir,
+    // Bun is found as a package, not on PATH.
+    env: {
+      PATH: `${dirname(node)}:/usr/bin:/bin`,
+      HOME: dir,
+      PORT: '0',
+      DATABASE_URL: `sqlite:${dir}/data/farebox.db`,
+    },
+    stdout: 'pipe',
+    stderr: 'pipe',
+  })
+  try {
+    const url = await addressIn(launcher.stdout)
+    const { buyer } = (await (await fetch(`${url}/devnet`)).json()) as { buyer: { private_key: `0x${string}` } }
+    const pay = wrapFetchWithPaymentFromConfig(fetch, {
+      schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(privateKeyToAccount(buyer.private_key)) }],
+    })
+    const messages = [{ role: 'user', content: 'Hello' }]
+    const sold = await pay(`${url}/api/v1/chat/completions`, {
+      method: 'POST',
+      body: JSON.stringify({ model: 'farebox/echo', messages }),
+      headers: { 'content-type': 'application/json' },
+    })
+    expect(sold.status).toBe(200)
+    expect(sold.headers.get('payment-response')).toBeString()
+  } finally {
+    launcher.kill('SIGTERM')
+    // npx ends at once; its output ends with the server.
+    for await (const _ of launcher.stderr);
+  }
+}, 120_000)
+
+async function addressIn(stdout: ReadableStream<Uint8Array>): Promise<string> {
+  const decoder = new TextDecoder()
+  let text = ''
+  for await (const chunk of stdout) {
+    text += decoder.decode(chunk, { stream: true })
+    const address = /^ {2}look around: +(\S+)\/docs\/guide\//m.exec(text)?.[1]
+    if (address) return address
+  }
+  throw new Error(`farebox ended without a greeting: ${text}`)
+}
 
 async function firstLine(stream: ReadableStream<Uint8Array>): Promise<string> {
   let text = ''

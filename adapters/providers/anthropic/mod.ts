@@ -2,6 +2,8 @@
 import { addressOf, key, provider } from '../manifest.ts'
 import { anthropicMessages } from './messages.ts'
 
+export { anthropicMessages } from './messages.ts'
+
 export const manifest = provider({
   name: 'anthropic',
   title: 'Anthropic',

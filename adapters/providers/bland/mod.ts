@@ -2,6 +2,8 @@
 import { key, provider, RootUrl, setting } from '../manifest.ts'
 import { bland } from './calls.ts'
 
+export { bland, type BlandConfig } from './calls.ts'
+
 export const manifest = provider({
   name: 'bland',
   title: 'Bland',

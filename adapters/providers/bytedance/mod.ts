@@ -9,6 +9,10 @@ import { seedance } from './videos.ts'
 const ROOT = 'https://ark.ap-southeast.bytepluses.com/api/v3'
 const ACCOUNT = 'vendor-e'
 
+export { arkAssets, type ArkAssetsConfig } from './assets.ts'
+export { seedance } from './videos.ts'
+export { seedream } from './images.ts'
+
 export const manifest = provider({
   name: 'bytedance',
   title: 'ModelArk',

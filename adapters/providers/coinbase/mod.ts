@@ -2,6 +2,8 @@
 import { key, provider, RootUrl, setting } from '../manifest.ts'
 import { coinbaseOnramp } from './onramp.ts'
 
+export { coinbaseOnramp, type CoinbaseOnrampConfig } from './onramp.ts'
+
 export const manifest = provider({
   name: 'coinbase',
   title: 'Coinbase',

@@ -3,6 +3,8 @@ import { key, provider, RootUrl, setting } from '../manifest.ts'
 import { Type } from '@sinclair/typebox'
 import { defiLlama } from './defi.ts'
 
+export { defiLlama, type DefiLlamaConfig } from './defi.ts'
+
 export const manifest = provider({
   name: 'defillama',
   title: 'DefiLlama',

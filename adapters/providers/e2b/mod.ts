@@ -3,6 +3,8 @@ import { key, provider, RootUrl, setting } from '../manifest.ts'
 import { Type } from '@sinclair/typebox'
 import { e2bSandbox } from './sandbox.ts'
 
+export { type E2bConfig, e2bSandbox } from './sandbox.ts'
+
 export const manifest = provider({
   name: 'e2b',
   title: 'E2B',

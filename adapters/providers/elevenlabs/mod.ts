@@ -3,6 +3,8 @@ import { SOUND_TIMEOUT_MS } from '../lib/audio_provider.ts'
 import { key, provider, RootUrl, setting } from '../manifest.ts'
 import { ELEVENLABS, elevenlabs } from './audio.ts'
 
+export { ELEVENLABS, elevenlabs } from './audio.ts'
+
 export const manifest = provider({
   name: 'elevenlabs',
   title: 'ElevenLabs',

@@ -4,6 +4,9 @@ import { key, provider, RootUrl, setting } from '../manifest.ts'
 import { EXA_SEARCH, exaSearch } from './search.ts'
 import { exaWeb } from './web.ts'
 
+export { EXA_SEARCH, type ExaSearchConfig, exaSearch } from './search.ts'
+export { type ExaWebConfig, exaWeb } from './web.ts'
+
 export const manifest = provider({
   name: 'exa',
   title: 'Exa',

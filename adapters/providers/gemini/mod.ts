@@ -7,6 +7,8 @@ import { geminiImages } from './images.ts'
 const ROOT = 'https://generativelanguage.googleapis.com'
 
 const keyCheck: KeyCheck = { path: '/v1beta/models?pageSize=1', headers: (key) => ({ 'x-goog-api-key': key }) }
+export { geminiChat } from './chat.ts'
+export { geminiImages } from './images.ts'
 
 export const manifest = provider({
   name: 'gemini',

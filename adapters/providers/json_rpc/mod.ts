@@ -3,6 +3,8 @@ import { provider, setting } from '../manifest.ts'
 import { Type } from '@sinclair/typebox'
 import { rpcNodes } from './nodes.ts'
 
+export { rpcNodes, type RpcNodesConfig } from './nodes.ts'
+
 export const manifest = provider({
   name: 'json_rpc',
   title: 'JSON-RPC nodes',

@@ -3,6 +3,8 @@ import { MUSIC_TIMEOUT_MS } from '../lib/audio_provider.ts'
 import { key, provider, RootUrl, setting } from '../manifest.ts'
 import { MINIMAX, minimaxMusic } from './music.ts'
 
+export { MINIMAX, minimaxMusic } from './music.ts'
+
 export const manifest = provider({
   name: 'minimax',
   title: 'MiniMax',

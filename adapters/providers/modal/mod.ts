@@ -3,6 +3,8 @@ import { key, provider, setting } from '../manifest.ts'
 import { Type } from '@sinclair/typebox'
 import { modalSandbox } from './sandbox.ts'
 
+export { type ModalConfig, type ModalLike, modalSandbox } from './sandbox.ts'
+
 export const manifest = provider({
   name: 'modal',
   title: 'Modal',

@@ -28,6 +28,13 @@ const ROOT = 'https://api.openai.com/v1'
 
 const Names = Type.Array(Type.String({ pattern: '^[\\w.+:/-]{1,90}$' }), { maxItems: 100 })
 
+export { openai } from './maker.ts'
+export { openaiChat, type OpenaiChatConfig } from './chat.ts'
+export { openaiImages } from './images.ts'
+export { openaiResponses } from './responses.ts'
+export { openaiSpeech, type OpenaiSpeechConfig } from './speech.ts'
+export { openaiVideos } from './videos.ts'
+
 export const manifest = provider({
   name: 'openai',
   title: 'OpenAI',

@@ -3,6 +3,9 @@ import { provider, RootUrl, setting } from '../manifest.ts'
 import { polymarketBridge } from './bridge.ts'
 import { predictionVenues } from './markets.ts'
 
+export { polymarketBridge, type PolymarketBridgeConfig } from './bridge.ts'
+export { predictionVenues } from './markets.ts'
+
 export const manifest = provider({
   name: 'polymarket',
   title: 'Polymarket',

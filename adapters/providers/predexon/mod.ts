@@ -2,6 +2,8 @@
 import { key, provider, RootUrl, setting } from '../manifest.ts'
 import { predexon } from './markets.ts'
 
+export { predexon, type PredexonConfig } from './markets.ts'
+
 export const manifest = provider({
   name: 'predexon',
   title: 'Predexon',

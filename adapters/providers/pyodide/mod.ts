@@ -3,6 +3,8 @@ import { provider, setting } from '../manifest.ts'
 import { Type } from '@sinclair/typebox'
 import { type EmbeddedSandbox, embeddedSandbox, MAX_SANDBOXES, SANDBOX_MEMORY } from './sandbox.ts'
 
+export { type EmbeddedSandbox, embeddedSandbox, type EmbeddedSandboxOptions } from './sandbox.ts'
+
 export const manifest = provider({
   name: 'pyodide',
   title: 'Pyodide',

@@ -3,6 +3,8 @@ import { key, provider, RootUrl, setting } from '../manifest.ts'
 import { Type } from '@sinclair/typebox'
 import { pythMarket } from './market.ts'
 
+export { type PythConfig, pythMarket } from './market.ts'
+
 export const manifest = provider({
   name: 'pyth',
   title: 'Pyth',

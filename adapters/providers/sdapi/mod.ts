@@ -2,6 +2,8 @@
 import { provider } from '../manifest.ts'
 import { sdapi } from './images.ts'
 
+export { sdapi } from './images.ts'
+
 export const manifest = provider({
   name: 'sdapi',
   title: 'Stable Diffusion web UI',

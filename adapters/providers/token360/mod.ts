@@ -2,6 +2,8 @@
 import { provider } from '../manifest.ts'
 import { resellerVideos } from './videos.ts'
 
+export { resellerVideos } from './videos.ts'
+
 export const manifest = provider({
   name: 'token360',
   title: 'Token360',

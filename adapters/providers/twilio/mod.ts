@@ -3,6 +3,8 @@ import { key, provider, RootUrl, setting } from '../manifest.ts'
 import { Type } from '@sinclair/typebox'
 import { twilio } from './numbers.ts'
 
+export { twilio, type TwilioConfig } from './numbers.ts'
+
 export const manifest = provider({
   name: 'twilio',
   title: 'Twilio',

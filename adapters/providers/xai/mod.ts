@@ -10,6 +10,10 @@ import { xaiVideos } from './videos.ts'
 const ROOT = 'https://api.x.ai/v1'
 const ACCOUNT = 'vendor-c'
 
+export { XAI_SEARCH, type XaiSearchConfig, xaiSearch } from './search.ts'
+export { xaiImages } from './images.ts'
+export { xaiVideos } from './videos.ts'
+
 export const manifest = provider({
   name: 'xai',
   title: 'xAI',

@@ -5,6 +5,8 @@ import { cogview } from './images.ts'
 /** Decision 75. */
 const ROOT = 'https://api.z.ai/api/paas/v4'
 
+export { cogview } from './images.ts'
+
 export const manifest = provider({
   name: 'zai',
   title: 'Z.ai',

@@ -4,6 +4,8 @@ import { key, needed, provider, RootUrl, setting } from '../manifest.ts'
 import { Type } from '@sinclair/typebox'
 import { zerox } from './swap.ts'
 
+export { zerox, type ZeroxConfig } from './swap.ts'
+
 export const manifest = provider({
   name: 'zerox',
   title: '0x',
