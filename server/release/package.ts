@@ -38,7 +38,7 @@ export async function buildPackage(out: string): Promise<void> {
   await addSources(out)
   await writeFile(join(out, 'server/THIRD_PARTY_LICENSES.txt'), await licensesOf(bundled))
   await writeFile(join(out, 'server/bunfig.toml'), '')
-  await writeFile(join(out, 'package.json'), `${JSON.stringify(packedManifest(required), null, 2)}\n`)
+  await writeFile(join(out, 'package.json'), `${JSON.stringify(publishedManifest(required), null, 2)}\n`)
 }
 
 async function copyInto(out: string, file: string, path = file): Promise<void> {
@@ -122,7 +122,7 @@ const compiledWorker: Bun.BunPlugin = {
 
 type Versions = Readonly<Record<string, string>>
 
-function packedManifest(required: readonly string[]): Record<string, unknown> {
+function publishedManifest(required: readonly string[]): Record<string, unknown> {
   const { name, version, description, keywords, license, type, engines } = manifest
   const versions: Versions = { ...manifest.dependencies, ...manifest.optionalDependencies }
   const pick = (names: readonly string[]) => Object.fromEntries(names.map((each) => [each, versions[each] ?? '']))

@@ -70,13 +70,13 @@ export function apiReports(types: string): ReadonlyMap<string, string> {
 
   function reportOf(file: string): readonly string[] {
     const exported = exportsOf(file)
-    const shown = new Set([...exported.values()].map(keyOf))
+    const own = new Set([...exported.values()].map(keyOf))
     const named = new Map<string, Target>()
     const lines = sorted(exported).map(([name, target]) => described(name, target, named))
     const hidden: string[] = []
     for (const [key, target] of named) {
       // A map is iterated with what is added meanwhile.
-      if (shown.has(key) || isPublic.has(key) || elsewhere.has(key)) continue
+      if (own.has(key) || isPublic.has(key) || elsewhere.has(key)) continue
       elsewhere.add(key)
       hidden.push(described(target.name, target, named))
     }

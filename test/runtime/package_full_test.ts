@@ -216,7 +216,7 @@ test('npx farebox starts the devnet under Node, sells a chat to @x402/fetch, and
   } finally {
     launcher.kill('SIGTERM')
     // npx ends at once; its output ends with the server.
-    for await (const _ of launcher.stderr);
+    await new Response(launcher.stderr).text()
   }
 }, 120_000)
 
