@@ -43,7 +43,10 @@ export function demoVideos(options: DemoVideosOptions = {}): VideoVendor {
     for (const [handle] of ended.slice(0, -maxFilms)) films.delete(handle)
   }
 
+  const queued = () => [...films.values()].filter(({ state }) => 'status' in state && state.status === 'queued').length
+
   return {
+    isFull: () => queued() > waiting / 2, // the rest is for calls that are being opened
     async submit(job, { signal }) {
       signal.throwIfAborted()
       const { seconds } = job
@@ -51,8 +54,7 @@ export function demoVideos(options: DemoVideosOptions = {}): VideoVendor {
         throw new Error(`the demo films 1 to ${MAX_SECONDS} whole seconds, not ${seconds}`)
       frameSize(job)
       const order = { ...job, prompt: job.prompt.slice(0, MAX_PROMPT) }
-      const queued = [...films.values()].filter(({ state }) => 'status' in state && state.status === 'queued')
-      if (queued.length >= waiting) throw busy(waiting)
+      if (queued() >= waiting) throw busy(waiting)
       const handle = randomUUID()
       const made: Film = { state: { kind: 'running', status: 'queued' } }
       films.set(handle, made)

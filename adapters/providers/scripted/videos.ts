@@ -72,6 +72,7 @@ export function scriptedVideo(script: VideoScript = {}): ScriptedVideo {
   return {
     jobs,
     polls,
+    isFull: () => false,
     async submit(job, { signal }) {
       signal.throwIfAborted()
       const attempt = jobs.push(job)

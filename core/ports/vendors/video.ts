@@ -100,6 +100,8 @@ export type VideoState =
 export interface VideoVendor {
   /** Resolves when the vendor has accepted the job; `handle` finds it from any process, for days. */
   submit(job: VideoJob, at: { signal: AbortSignal }): Promise<{ readonly handle: string }>
+  /** Whether it has as many jobs as it takes: no call is opened for another one. Always false without it. */
+  isFull?(): boolean
   /** Throws when the vendor cannot be reached: the job continues. */
   pollUpstream(handle: string, at: { signal: AbortSignal }): Promise<VideoState>
   /** Reads a finished clip that has no public URL. */

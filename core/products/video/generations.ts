@@ -35,6 +35,7 @@ const videoEndpoint = {
   price: shared.quoteOf,
   priceRange: (offering: Offering) => shared.videoPriceRange(shared.availableRows(offering)),
   isAvailable: shared.isAvailable,
+  admit: shared.admitVideo,
   remember: shared.requestRecord,
   delivery: 'upstream_job',
   submit: shared.submit,

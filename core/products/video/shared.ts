@@ -13,7 +13,7 @@ import type {
   Showing,
   Stored,
 } from '../../endpoint/mod.ts'
-import { ApiError } from '../../http/errors.ts'
+import { ApiError, rateLimited } from '../../http/errors.ts'
 import { refused } from '../../http/request_body.ts'
 import type { Usdc } from '../../x402/money.ts'
 import type { Json } from '../../lib/json.ts'
@@ -141,6 +141,18 @@ export function videoPriceRange(rows: readonly VideoRow[]): { min: Usdc; max: Us
 export function isAvailable({ model = DEFAULT_MODEL }: VideoRequest, { catalog, vendors }: Offering): boolean {
   const row = catalog.video.get(model)
   return row !== undefined && vendors.video?.(row) !== undefined
+}
+
+/** Until a full vendor is asked again, in seconds. */
+const FULL_RETRY_SECONDS = 10
+
+/** Throws RATE_LIMITED where the vendor has as many jobs as it takes. */
+export function admitVideo(
+  { model = DEFAULT_MODEL }: VideoRequest,
+  { catalog, vendors }: Pick<Offering, 'catalog' | 'vendors'>,
+): void {
+  const row = catalog.video.get(model)
+  if (row && vendors.video?.(row)?.isFull?.()) throw rateLimited(row.maker, FULL_RETRY_SECONDS)
 }
 
 // ── stored requests ─────────────────────────────────────────────────────────────────────────────────────────────────

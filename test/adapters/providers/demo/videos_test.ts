@@ -177,6 +177,7 @@ describe('demoVideos()', () => {
     const handles: string[] = []
     for (let at = 0; at < 3; at++) handles.push((await actor.submit(JOB, never)).handle)
     await expect(actor.submit(JOB, never)).rejects.toMatchObject({ code: 'BUSY' })
+    expect([actor.isFull?.(), acting(endless, { waiting: 2 }).isFull?.()]).toEqual([true, false])
     const states: unknown[] = await Promise.all(handles.map((handle) => actor.pollUpstream(handle, never)))
     const queued = { kind: 'running', status: 'queued' }
     expect(states).toEqual([{ kind: 'running', status: 'in_progress', progress: 50 }, queued, queued])

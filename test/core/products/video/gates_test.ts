@@ -105,6 +105,30 @@ describe('videos and sounds to refer to, while they are switched off', () => {
   }
 })
 
+test('a vendor that is full is 429 before a call is opened, and the same payment is good later (contract 12.54)', async () => {
+  let isFull = true
+  const vendor: VideoVendor = {
+    isFull: () => isFull,
+    submit: async () => ({ handle: 'film' }),
+    pollUpstream: async () => ({ kind: 'running', status: 'queued' }),
+  }
+  const subject = kit({ endpoints: video, ports: { vendors: { video: () => vendor } } })
+  for (const [path, body] of [
+    [GENERATIONS, { model: 'vendor-c/video-1', prompt: 'a red fox' }],
+    ['/api/v1/videos', { model: 'vendor-c/video-1', content: [{ type: 'text', text: 'a red fox' }] }],
+  ] as const) {
+    isFull = true
+    const buyer = subject.buyer()
+    const payment = buyer.sign(await buyer.ask(body, { path }))
+    const full = await buyer.buy(body, { path, payment })
+    expect([full.status, full.headers.get('retry-after')]).toEqual([429, '10'])
+    expect(full.body).toMatchObject({ code: 'RATE_LIMITED', source: 'vendor-c', retry_after_seconds: 10 })
+    isFull = false
+    expect((await buyer.buy(body, { path, payment })).status).toBe(202)
+  }
+  expect(subject.chain.transfers).toEqual([])
+})
+
 const IMAGE = 'https://pictures.example/fox.png'
 const CLIP = 'https://clips.example/run.mp4'
 const TEXT = { type: 'text', text: 'a red fox' }
