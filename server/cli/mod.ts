@@ -16,6 +16,7 @@ const commands: Readonly<Record<string, () => Promise<{ readonly command: Comman
   restore: () => import('./restore.ts'),
   payments: () => import('./payments.ts'),
   payment: () => import('./payment.ts'),
+  reconcile: () => import('./reconcile.ts'),
 }
 
 /** Runs `farebox ARGS`. Resolves with the exit code, or with undefined while the process goes on. */

@@ -1,0 +1,122 @@
+/** Payments to an address as the chain has them, for a range of blocks: what the ledger is compared with. */
+import { checksummed } from '../../../core/lib/checksum.ts'
+import { type Hex, isHex, isQuantity, lower, word } from '../hex.ts'
+import { jsonRpc } from '../json_rpc.ts'
+import { AUTHORIZATION_USED } from './token.ts'
+
+/** A transfer of the asset to the payee. `nonce` is that of its EIP-3009 authorization; null for any other transfer. */
+export type ChainTransfer = {
+  readonly transaction: string
+  readonly block: number
+  readonly payer: string
+  /** In base units. */
+  readonly amount: string
+  readonly nonce: string | null
+}
+
+export type TransferRange = { readonly fromBlock?: number; readonly toBlock?: number }
+export type Transfers = {
+  readonly fromBlock: number
+  readonly toBlock: number
+  /** When the first block was made, in milliseconds. */
+  readonly since: number
+  readonly transfers: readonly ChainTransfer[]
+}
+
+type Log = {
+  readonly topics: readonly Hex[]
+  readonly data: Hex
+  readonly transaction: Hex
+  readonly block: number
+  readonly index: number
+}
+
+const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
+/** Without a first block: about a day on Base. */
+const USUAL_BLOCKS = 43_200
+const FIRST_WINDOW = 2_000
+/** Authorizers in one filter. */
+const MAX_AUTHORIZERS = 100
+
+/** Reads them from a node. Throws, without its URL, where the node does not answer; ranges are halved as it demands. */
+export async function readTransfers(
+  { rpcUrl, asset, payTo }: { readonly rpcUrl: string; readonly asset: string; readonly payTo: string },
+  range: TransferRange,
+): Promise<Transfers> {
+  const rpc = jsonRpc({ url: rpcUrl })
+  try {
+    const latest = await block('latest')
+    const toBlock = Math.min(range.toBlock ?? latest.number, latest.number)
+    const fromBlock = range.fromBlock ?? Math.max(0, toBlock - USUAL_BLOCKS)
+    if (fromBlock > toBlock) throw new Error(`the range begins at block ${fromBlock}, after its end at ${toBlock}`)
+    const first = await block(`0x${fromBlock.toString(16)}`)
+    const transfers: ChainTransfer[] = []
+    let window = FIRST_WINDOW
+    for (let low = fromBlock; low <= toBlock;) {
+      const high = Math.min(toBlock, low + window - 1)
+      const found = await inWindow(low, high)
+      if (!found) {
+        if (window < 8) throw new Error(`the node refuses eth_getLogs for ${window} blocks`)
+        window = Math.floor(window / 2)
+        continue
+      }
+      transfers.push(...found)
+      low = high + 1
+    }
+    return { fromBlock, toBlock, since: first.time * 1_000, transfers }
+  } finally {
+    rpc.close()
+  }
+
+  async function block(tag: string): Promise<{ readonly number: number; readonly time: number }> {
+    const answer = await rpc.request('eth_getBlockByNumber', [tag, false])
+    if (answer.kind === 'failure') throw new Error(answer.reason)
+    const { number, timestamp } = ((answer.kind === 'result' && answer.value) || {}) as Record<string, unknown>
+    if (!isQuantity(number) || !isQuantity(timestamp)) throw new Error(`the node has no block ${tag}`)
+    return { number: Number(number), time: Number(timestamp) }
+  }
+
+  /** Undefined where the node refuses so many blocks. */
+  async function inWindow(low: number, high: number): Promise<readonly ChainTransfer[] | undefined> {
+    const paid = await logs(low, high, [TRANSFER, null, `0x${word(lower(payTo as Hex))}`])
+    if (!paid) return undefined
+    const payers = [...new Set(paid.flatMap(({ topics }) => topics[1] ?? []))]
+    const used = new Map<string, Hex>()
+    for (let at = 0; at < payers.length; at += MAX_AUTHORIZERS) {
+      const some = await logs(low, high, [AUTHORIZATION_USED, payers.slice(at, at + MAX_AUTHORIZERS)])
+      if (!some) return undefined
+      for (const { transaction, index, topics } of some)
+        used.set(`${transaction} ${index} ${topics[1]}`, topics[2] ?? '0x')
+    }
+    return paid.map(({ transaction, index, block: number, topics, data }) => ({
+      transaction,
+      block: number,
+      payer: checksummed(`0x${(topics[1] ?? '').slice(-40)}`),
+      amount: BigInt(data).toString(),
+      // The transfer of an authorization is the next event after its use.
+      nonce: used.get(`${transaction} ${index - 1} ${topics[1]}`) ?? null,
+    }))
+  }
+
+  async function logs(low: number, high: number, topics: readonly unknown[]): Promise<readonly Log[] | undefined> {
+    const [fromBlock, toBlock] = [low, high].map((number) => `0x${number.toString(16)}`)
+    const answer = await rpc.request('eth_getLogs', [{ address: asset, fromBlock, toBlock, topics }])
+    if (answer.kind === 'failure') throw new Error(answer.reason)
+    if (answer.kind === 'error') return undefined
+    if (!Array.isArray(answer.value)) throw new Error('eth_getLogs: the answer is no list')
+    return answer.value.map((value) => {
+      const log = value as Record<string, unknown>
+      const { topics: words, data, transactionHash, blockNumber, logIndex } = log
+      const isRead = Array.isArray(words) && words.every(isHex) && isHex(data) && isHex(transactionHash)
+      if (!isRead || !isQuantity(blockNumber) || !isQuantity(logIndex))
+        throw new Error('eth_getLogs: an entry of the answer is no log')
+      return {
+        topics: (words as Hex[]).map(lower),
+        data: data as Hex,
+        transaction: lower(transactionHash as Hex),
+        block: Number(blockNumber),
+        index: Number(logIndex),
+      }
+    })
+  }
+}

@@ -1,0 +1,90 @@
+/** `farebox reconcile`: the ledger against the chain, for a range of blocks. */
+import { readConfig } from '../config/mod.ts'
+import type { EvmPaymentMethod } from '../config/payment_methods.ts'
+import { type Reconciled, reconcileRange } from '../operator/reconcile.ts'
+import { openLedger } from '../wiring/ledger.ts'
+import { chainSide } from '../wiring/transfers.ts'
+import { type Command, CommandError, overridden, readOptions, UsageError } from './command.ts'
+
+const text = { type: 'string' } as const
+const options = {
+  'from-block': text,
+  'to-block': text,
+  network: text,
+  json: { type: 'boolean' },
+  config: text,
+} as const
+
+export const command: Command = {
+  name: 'reconcile',
+  summary: 'compare the ledger with the chain, and name what differs',
+  help: `Compares the settled payments of the ledger with the transfers that the chain has, on EVM networks. It finds
+what a restored older backup has forgotten. It reads the database while the gateway runs, and writes nothing.
+
+Usage: farebox reconcile [options]
+
+Options:
+  --from-block N  the first block; by default 43,200 blocks (a day on Base) before the last
+  --to-block N    the last block; by default the newest
+  --network ID    one network of the configuration, for example eip155:8453
+  --json          print JSON
+  --config FILE   the configuration file (FAREBOX_CONFIG; default: farebox.toml)
+
+Exit codes: 0 nothing differs, 1 something does.
+
+Examples:
+  farebox reconcile
+  farebox reconcile --network eip155:8453 --from-block 38000000 --to-block 38050000`,
+  async run(args, io) {
+    const { values } = readOptions(args, options, 0)
+    const [fromBlock, toBlock] = [blockOf('from-block'), blockOf('to-block')]
+    const range = { ...(fromBlock !== undefined && { fromBlock }), ...(toBlock !== undefined && { toBlock }) }
+    const read = readConfig(overridden(io.env, { FAREBOX_CONFIG: values.config }))
+    if (!read.ok)
+      throw new CommandError(
+        ['The configuration has these errors:', ...read.mistakes.map((each) => `  - ${each}`)].join('\n'),
+      )
+    const methods = evmMethods(read.config.gateways.flatMap(({ paymentMethods }) => paymentMethods))
+    const wanted = methods.filter(({ network }) => values.network === undefined || network === values.network)
+    if (wanted.length === 0)
+      throw new CommandError(
+        `There is no EVM network to compare with; configured: ${methods.map(({ network }) => network).join(', ') || 'none'}.`,
+      )
+    const ledger = await openLedger(read.config).catch((error: Error) => {
+      throw new CommandError(error.message)
+    })
+    try {
+      const found: Reconciled[] = []
+      for (const method of wanted) {
+        const side = await chainSide(method, range).catch((error: Error) => {
+          throw new CommandError(`${method.network}: ${error.message}`)
+        })
+        found.push(await reconcileRange(ledger, side))
+      }
+      for (const line of values.json ? [JSON.stringify(found, null, 2)] : found.flatMap(linesOf)) io.out(line)
+      return found.some(({ differences }) => differences.length > 0) ? 1 : 0
+    } finally {
+      await ledger.close()
+    }
+
+    function blockOf(name: 'from-block' | 'to-block'): number | undefined {
+      const given = values[name]
+      if (given !== undefined && !/^\d{1,12}$/.test(given))
+        throw new UsageError(`--${name} ${given}: write a block number`)
+      return given === undefined ? undefined : Number(given)
+    }
+  },
+}
+
+/** Each payee once, whatever the number of gateways that it is paid on. */
+function evmMethods(methods: readonly { readonly kind: string }[]): readonly EvmPaymentMethod[] {
+  const evm = methods.filter((method): method is EvmPaymentMethod => method.kind === 'evm')
+  return [...new Map(evm.map((each) => [`${each.network} ${each.asset} ${each.payTo}`.toLowerCase(), each])).values()]
+}
+
+function linesOf({ network, from_block: from, to_block: to, matched, differences }: Reconciled): readonly string[] {
+  return [
+    `${network}, blocks ${from} to ${to}: ${matched} payments agree, ${differences.length} differ.`,
+    ...differences.map(({ kind, text: words }) => `  ${kind}: ${words}`),
+  ]
+}

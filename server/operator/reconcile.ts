@@ -1,0 +1,143 @@
+/** Compares the ledger with the chain for a range of blocks, and names what differs. */
+import type { LedgerEntry, LedgerReads } from '../../core/ports/mod.ts'
+import { print, usdc } from '../../core/x402/money.ts'
+import { paidIn, statusOf } from './payment.ts'
+
+/** A payment as the chain has it. */
+export type OnChain = {
+  readonly transaction: string
+  readonly block: number
+  readonly payer: string
+  readonly amount: string
+  readonly nonce: string | null
+}
+
+export type ChainSide = {
+  readonly network: string
+  readonly asset: string
+  readonly payTo: string
+  readonly fromBlock: number
+  readonly toBlock: number
+  readonly since: number
+  readonly transfers: readonly OnChain[]
+}
+
+export type Difference = {
+  /**
+   * `not_in_ledger`: an authorized payment that no settled call has, as after the restore of an older backup.
+   * `not_settled_in_ledger`: the call is known, and the ledger does not say that it was paid. `not_on_chain`: a settled
+   * call whose transfer the chain does not have. `different`: payer or amount differ. `other_transfer`: a transfer
+   * without an authorization, which no call can have made.
+   */
+  readonly kind: 'not_in_ledger' | 'not_settled_in_ledger' | 'not_on_chain' | 'different' | 'other_transfer'
+  readonly transaction: string
+  readonly block: number | null
+  readonly call: string | null
+  readonly text: string
+}
+
+export type Reconciled = {
+  readonly network: string
+  readonly from_block: number
+  readonly to_block: number
+  readonly matched: number
+  readonly differences: readonly Difference[]
+}
+
+const BATCH = 500
+/** A clock of ours may be behind that of the chain. */
+const SKEW_MS = 600_000
+
+export async function reconcileRange(ledger: LedgerReads, chain: ChainSide): Promise<Reconciled> {
+  const settled = await settledIn(ledger, chain)
+  const byTransaction = new Map<string, LedgerEntry[]>()
+  for (const entry of settled) {
+    const transaction = entry.receipt?.transaction.toLowerCase() ?? ''
+    byTransaction.set(transaction, [...(byTransaction.get(transaction) ?? []), entry])
+  }
+  const differences: Difference[] = []
+  let matched = 0
+  for (const transfer of chain.transfers) {
+    const candidates = byTransaction.get(transfer.transaction.toLowerCase()) ?? []
+    const entry =
+      candidates.find((each) => isSame(each, transfer)) ??
+      candidates.find(({ payer }) => payer === transfer.payer) ??
+      candidates[0]
+    if (!entry) {
+      differences.push(await forgotten(ledger, transfer))
+      continue
+    }
+    candidates.splice(candidates.indexOf(entry), 1)
+    if (isSame(entry, transfer)) matched++
+    else differences.push(different(entry, transfer))
+  }
+  for (const entries of byTransaction.values()) for (const entry of entries) differences.push(missing(entry))
+  const { network, fromBlock, toBlock } = chain
+  return { network, from_block: fromBlock, to_block: toBlock, matched, differences }
+}
+
+/** Settled calls of this payee whose receipt names a block of the range. */
+async function settledIn(
+  ledger: LedgerReads,
+  { network, asset, payTo, fromBlock, toBlock, since }: ChainSide,
+): Promise<LedgerEntry[]> {
+  const found: LedgerEntry[] = []
+  const at = { since: Math.max(0, since - SKEW_MS), limit: BATCH }
+  let after: { at: number; id: string } | undefined
+  for (;;) {
+    const entries = await ledger.listSettled({ ...at, ...(after && { after }) })
+    found.push(
+      ...entries.filter(({ offer, receipt }) => {
+        const block = receipt?.block
+        const isOurs = offer.network === network && isAlike(offer.asset, asset) && isAlike(offer.payTo, payTo)
+        return isOurs && block !== undefined && block >= fromBlock && block <= toBlock
+      }),
+    )
+    const last = entries.at(-1)
+    if (!last || entries.length < BATCH) return found
+    after = { at: last.settledAt ?? 0, id: last.id }
+  }
+}
+
+const isAlike = (one: string, other: string): boolean => one.toLowerCase() === other.toLowerCase()
+
+function isSame(entry: LedgerEntry, { payer, amount }: OnChain): boolean {
+  return isAlike(entry.payer, payer) && String(paidIn(entry)) === amount
+}
+
+async function forgotten(ledger: LedgerReads, transfer: OnChain): Promise<Difference> {
+  const { transaction, block, payer, nonce } = transfer
+  const paid = `${payer} paid ${dollarsOf(transfer)} USDC by ${transaction} in block ${block}`
+  if (nonce === null)
+    return { kind: 'other_transfer', transaction, block, call: null, text: `${paid}, without an authorization.` }
+  const [known] = await ledger.findCalls(nonce, 1)
+  if (known)
+    return {
+      kind: 'not_settled_in_ledger',
+      transaction,
+      block,
+      call: known.id,
+      text: `${paid} for ${known.id}, which the ledger has as ${statusOf(known)}.`,
+    }
+  return {
+    kind: 'not_in_ledger',
+    transaction,
+    block,
+    call: null,
+    text: `${paid} with nonce ${nonce}, and the ledger does not know it.`,
+  }
+}
+
+function different(entry: LedgerEntry, transfer: OnChain): Difference {
+  const { transaction, block, payer } = transfer
+  const text = `${transaction}: the chain has ${dollarsOf(transfer)} USDC of ${payer}, the ledger ${print(paidIn(entry))} USDC of ${entry.payer}.`
+  return { kind: 'different', transaction, block, call: entry.id, text }
+}
+
+function missing(entry: LedgerEntry): Difference {
+  const { transaction = '', block = null } = entry.receipt ?? {}
+  const text = `${entry.id}: the ledger has ${print(paidIn(entry))} USDC of ${entry.payer} by ${transaction} in block ${block}, the chain has not.`
+  return { kind: 'not_on_chain', transaction, block, call: entry.id, text }
+}
+
+const dollarsOf = ({ amount }: OnChain): string => print(usdc(BigInt(amount)))

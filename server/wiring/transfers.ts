@@ -1,0 +1,9 @@
+import { readTransfers, type TransferRange } from '../../adapters/chains/evm/transfers.ts'
+import type { EvmPaymentMethod } from '../config/payment_methods.ts'
+import type { ChainSide } from '../operator/reconcile.ts'
+
+/** What the chain has of payments to the payee of this method. */
+export async function chainSide(method: EvmPaymentMethod, range: TransferRange): Promise<ChainSide> {
+  const { network, asset, payTo } = method
+  return { network, asset, payTo, ...(await readTransfers(method, range)) }
+}

@@ -1,0 +1,145 @@
+/** The ledger against a real EVM node: nothing differs, until a backup of before is restored. */
+import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pad, toHex } from 'viem'
+import { privateKeyToAccount } from 'viem/accounts'
+import { backupSqlite, restoreSqlite } from '../../../adapters/storage/sqlite/backup.ts'
+import { sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
+import { usdc } from '../../../core/x402/money.ts'
+import type { Storage } from '../../../core/ports/mod.ts'
+import type { Io } from '../../../server/cli/command.ts'
+import { runFarebox } from '../../../server/cli/mod.ts'
+import {
+  type EvmHarness,
+  evmHarness,
+  NETWORK,
+  offerTo,
+  signPayment,
+  type World,
+  world,
+} from '../../adapters/chains/evm/evm_kit.ts'
+import { newCall } from '../../conformance/storage_questions.ts'
+
+let node: World
+let dir: string
+beforeAll(async () => {
+  node = await world()
+  dir = mkdtempSync(join(tmpdir(), 'farebox-reconcile-'))
+}, 60_000)
+afterAll(async () => {
+  await node.close()
+  rmSync(dir, { recursive: true })
+})
+
+test('reconcile agrees with the chain, and names what a restored older backup has forgotten', async () => {
+  const harness = await evmHarness(node)
+  const path = join(dir, 'farebox.db')
+  const first = sqliteStorage(path)
+  const before = [await sell(first, harness), await sell(first, harness)]
+  const backup = join(dir, 'backup.db')
+  backupSqlite(path, backup)
+  const half = await sell(first, harness, { isRecorded: false })
+  const after = await sell(first, harness)
+  const { out, exit } = await reconcile(harness, path)
+  expect(out.slice(1).map((line) => line.trim().split(':', 1)[0])).toEqual(['not_settled_in_ledger'])
+  expect([exit, out[0]]).toEqual([
+    1,
+    expect.stringMatching(/^eip155:84532, blocks 0 to \d+: 3 payments agree, 1 differ\.$/),
+  ])
+  expect(out[1]).toContain(`for ${half.id}, which the ledger has as settling`)
+  await first.close()
+
+  restoreSqlite(backup, path, join(dir, 'aside.db'))
+  const restored = await reconcile(harness, path)
+  expect(restored.out[0]).toContain(': 2 payments agree, 2 differ.')
+  expect(restored.out.slice(1)).toEqual(
+    [half, after].map(
+      ({ transaction, payer, nonce }) =>
+        expect.stringMatching(
+          new RegExp(
+            `not_in_ledger: ${payer} paid 0\\.010000 USDC by ${transaction} in block \\d+ with nonce ${nonce}, and`,
+          ),
+        ) as never,
+    ),
+  )
+  const json = JSON.parse((await reconcile(harness, path, '--json')).out.join(''))
+  expect(json[0]).toMatchObject({ matched: before.length, differences: [{ call: null }, { call: null }] })
+}, 120_000)
+
+test('reconcile names what the chain has not, what differs, and transfers that no call can have made', async () => {
+  const harness = await evmHarness(node)
+  const path = join(dir, 'other.db')
+  const storage = sqliteStorage(path)
+  const invented = `0x${'ab'.repeat(32)}`
+  await sell(storage, harness, { receipt: { transaction: invented } })
+  const less = await sell(storage, harness, { receipt: { amount: '9999' } })
+  const { out, exit } = await reconcile(harness, path)
+  await storage.close()
+  expect(exit).toBe(1)
+  expect(
+    out
+      .slice(1)
+      .map((line) => line.trim().split(':', 1)[0])
+      .sort(),
+  ).toEqual(['different', 'not_on_chain', 'not_settled_in_ledger'])
+  expect(out.join('\n')).toContain(
+    `${less.transaction}: the chain has 0.010000 USDC of ${less.payer}, the ledger 0.009999`,
+  )
+  expect((await reconcile(harness, path, '--from-block', 'x')).exit).toBe(2)
+  const { exit: failed, err } = await reconcile(harness, path, '--network', 'eip155:1')
+  expect([failed, err.join('')]).toEqual([1, expect.stringContaining(`configured: ${NETWORK}`)])
+}, 120_000)
+
+/** A call that is paid on the chain, and recorded as the ledger would: whole, with another receipt, or not at all. */
+async function sell(
+  storage: Storage,
+  { chain, config }: EvmHarness,
+  { isRecorded = true, receipt = {} }: { isRecorded?: boolean; receipt?: object } = {},
+) {
+  const account = privateKeyToAccount(node.key())
+  await node.setBalance(account.address, 1_000_000n)
+  const offer = offerTo(config.payTo)
+  const now = node.now()
+  const payment = await signPayment(account, offer, { now })
+  const identity = await chain.identify(payment, offer, { now, signal: AbortSignal.timeout(10_000) })
+  if (identity.kind !== 'known') throw new Error(identity.reason)
+  const { key, payer, expiresAt } = identity
+  const id = `job_${key.slice(-32)}`
+  const authorization = { key, payer, payment, offer, expiresAt }
+  const call = newCall(id, { payer, offer, quote: usdc(10_000n), createdAt: now, expiresAt: now + 3_600_000 })
+  await storage.openCall(call, authorization, { now, until: now + 60_000 })
+  const result = { result: { made: true }, expiresAt: now + 3_600_000 }
+  const claim = await storage.claimSettlement(id, authorization, { now, until: now + 60_000, result })
+  const settlement = await chain.settle(payment, offer, { now, signal: AbortSignal.timeout(30_000) })
+  if (settlement.kind !== 'settled' || claim.kind !== 'yours') throw new Error(`${settlement.kind} ${claim.kind}`)
+  const paid = { kind: 'paid', receipt: { ...settlement.receipt, ...receipt } } as const
+  if (isRecorded) await storage.finishSettlement(id, claim.token, paid, { now, by: 'reply' })
+  return { id, payer, nonce: key.split('/').at(-1), transaction: settlement.receipt.transaction }
+}
+
+async function reconcile({ config }: EvmHarness, path: string, ...more: readonly string[]) {
+  const file = join(dir, 'farebox.toml')
+  writeFileSync(
+    file,
+    `[[gateways]]
+name = "base"
+network = "${NETWORK}"
+pay_to = "${config.payTo}"
+rpc_url = "${node.url}"
+relayer_key_env = "RELAYER_KEY"
+`,
+  )
+  const lines = { out: [] as string[], err: [] as string[] }
+  const io: Io = {
+    env: { RELAYER_KEY: pad(toHex(7)), FAREBOX_CONFIG: file, DATABASE_URL: `sqlite:${path}` },
+    hasColor: false,
+    out: (line) => void lines.out.push(line),
+    err: (line) => void lines.err.push(line),
+    serve: () => Promise.reject(new Error('this command starts no gateway')),
+  }
+  const exit = await runFarebox(['reconcile', '--from-block', '0', ...more], io)
+  if (exit === 1 && lines.out.length === 0 && more.length === 0) throw new Error(lines.err.join('\n'))
+  return { ...lines, exit }
+}
