@@ -2,7 +2,8 @@
  * `farebox buy`: pays with the unmodified @x402/fetch client, with devnet's funded buyer or with the key in
  * FAREBOX_BUYER_KEY.
  */
-import { type Command, readOptions, UsageError } from './command.ts'
+import { listenUrl } from '../config/mod.ts'
+import { type Command, type Io, overridden, readOptions, UsageError } from './command.ts'
 import { buyMusic, buySpeech } from './buy/audio.ts'
 import { buyChat } from './buy/chat.ts'
 import { buyImages } from './buy/images.ts'
@@ -18,12 +19,13 @@ Usage: farebox buy images "<prompt>" [--model ID] [--size WxH] [--n N] [--out FI
        farebox buy music "<prompt>" [--model ID] [--seconds N] [--lyrics TEXT] [--out FILE]
 
 Options for every product:
-  --url         URL of the gateway (default: FAREBOX_URL, or http://127.0.0.1:4020)
+  --url         URL of the gateway (FAREBOX_URL; default: where farebox.toml and PORT let it listen on this machine)
+  --config      the configuration file of that gateway (FAREBOX_CONFIG; default: farebox.toml)
   --gateway     name of a devnet gateway: devnet, solana, nano or testnet
   --max-price   highest price to pay, in USDC (default: 1 with real money, no limit on devnet)
   --rpc         URL of an RPC node to read the wallet's balance from (devnet: its own chain)
-  --model       model to use, as listed at /api/v1/models (default: vendor-a/image-1 for images, vendor-c/video-1
-                or the first video model, and farebox/echo or the first paid chat model)
+  --model       model to use, as listed at /api/v1/models (default: the cheapest that makes what is
+                ordered; for chat farebox/echo where there is one)
 
 Options of some products:
   --out         file to save to (default: farebox-<time>.<type>; further images get -1, -2, ...)
@@ -49,6 +51,7 @@ Examples:
 const text = { type: 'string' } as const
 const options = {
   url: text,
+  config: text,
   gateway: text,
   rpc: text,
   'max-price': text,
@@ -74,7 +77,7 @@ const productOptions: Readonly<Record<string, readonly string[]>> = {
   music: ['seconds', 'lyrics', 'out'],
 }
 
-async function buy(args: readonly string[]): Promise<void> {
+async function buy(args: readonly string[], io: Io): Promise<void> {
   const { values, positionals } = readOptions(args, options)
   const [product = '', ...rest] = positionals
   const prompt = rest.join(' ').trim()
@@ -88,10 +91,12 @@ async function buy(args: readonly string[]): Promise<void> {
     const misplaced = names.find((name) => Object.hasOwn(values, name) && !allowed.includes(name))
     if (misplaced) throw new UsageError(`--${misplaced} is an option of ${other}, not of ${product}`)
   }
-  const url = (values.url ?? process.env.FAREBOX_URL ?? 'http://127.0.0.1:4020').replace(/\/$/, '')
+  const local = () => listenUrl(overridden(io.env, { FAREBOX_CONFIG: values.config }))
+  const url = (values.url ?? io.env.FAREBOX_URL ?? local()).replace(/\/$/, '')
   const maxPrice = dollars('--max-price', values['max-price'])
   const origin = values.gateway === undefined ? url : await gatewayUrl(url, values.gateway)
-  const shared = { origin, prompt, rpc: values.rpc, model: values.model, maxPrice }
+  const key = io.env.FAREBOX_BUYER_KEY || undefined
+  const shared = { origin, prompt, rpc: values.rpc, model: values.model, maxPrice, key }
   if (product === 'chat')
     return await buyChat({
       ...shared,
@@ -130,8 +135,8 @@ export const command: Command = {
   name: 'buy',
   summary: 'buy one call from a gateway: chat, images, video, speech, music',
   help: HELP,
-  async run(args) {
-    await buy(args)
+  async run(args, io) {
+    await buy(args, io)
     return 0
   },
 }

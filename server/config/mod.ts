@@ -104,6 +104,24 @@ export type Config = Services & {
 
 export type ConfigResult = { ok: true; config: Config } | { ok: false; mistakes: readonly string[] }
 
+/**
+ * Where a gateway of this machine listens, by the file and the environment, even if other settings are wrong or secrets
+ * are missing.
+ */
+export function listenUrl(env: Environment): string {
+  const path = env.FAREBOX_CONFIG ?? 'farebox.toml'
+  let text = ''
+  try {
+    text = readFileSync(path, 'utf8')
+  } catch {
+    // Without a readable file, the environment and the defaults tell.
+  }
+  const { file, rest } = readSettings(text, env, path)
+  const { port = 4020, host = '127.0.0.1' } = file ?? rest?.file ?? {}
+  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
+  return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port === 0 ? 4020 : port}`
+}
+
 /** A mistake and where it is; without a line, it is in the environment. */
 export type ConfigError = Partial<Position> & { readonly file?: string; readonly message: string }
 export type ReadResult =

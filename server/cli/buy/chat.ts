@@ -16,7 +16,11 @@ const CHAT_MODES: readonly string[] = ['paid', 'flat', 'free']
 const ECHO_MODEL = 'farebox/echo'
 
 type ChatOptions = PurchaseOptions & { readonly system: string | undefined; readonly maxTokens: number | undefined }
-type Model = { readonly id: string; readonly billing_mode: string }
+type Model = {
+  readonly id: string
+  readonly billing_mode: string
+  readonly pricing?: { readonly input?: number; readonly output?: number }
+}
 type Usage = { readonly prompt_tokens: number; readonly completion_tokens: number }
 type Chunk = {
   readonly choices?: readonly {
@@ -73,7 +77,7 @@ async function parsed<T>(origin: string, value: Promise<T>): Promise<T> {
   })
 }
 
-/** The echo model, else the first paid chat model of the gateway, else the first chat model. */
+/** The echo model, else the cheapest paid chat model of the gateway, else the first chat model. */
 async function defaultModel(origin: string): Promise<string> {
   const response = await fetchGateway(`${origin}/api/v1/models`)
   const { data } = (await parsed(origin, response.json())) as { data?: readonly Model[] }
@@ -81,10 +85,15 @@ async function defaultModel(origin: string): Promise<string> {
     throw new BuyError(`The server at ${origin} is not a gateway: it has no model list. Check --url.`)
   const chat = (data as readonly Model[]).filter(({ billing_mode: mode }) => CHAT_MODES.includes(mode))
   const model =
-    chat.find(({ id }) => id === ECHO_MODEL) ?? chat.find(({ billing_mode: mode }) => mode === 'paid') ?? chat[0]
+    chat.find(({ id }) => id === ECHO_MODEL) ??
+    chat.filter(({ billing_mode: mode }) => mode === 'paid').toSorted((a, b) => rateOf(a) - rateOf(b))[0] ??
+    chat[0]
   if (!model) throw new BuyError('This gateway has no chat models.')
   return model.id
 }
+
+/** What a token read and a token written cost together. */
+const rateOf = ({ pricing: { input = Number.POSITIVE_INFINITY, output = 0 } = {} }: Model): number => input + output
 
 /** Prints the model that answers, and its output limit if that is below the requested one. */
 function printHeader({ headers }: Response, model: string): void {

@@ -1,5 +1,6 @@
 /** Buys images: polls the job if the gateway starts one, and saves the images. */
 import { checkOutput, download, type Payment } from './job.ts'
+import { cheapestImageModel } from './models.ts'
 import {
   createPaymentClient,
   errorFrom,
@@ -22,8 +23,9 @@ type ImageOptions = PurchaseOptions & {
 }
 
 export async function buyImages(options: ImageOptions): Promise<void> {
-  const { origin, prompt, model = 'vendor-a/image-1', size, n, out } = options
+  const { origin, prompt, size, n, out } = options
   await checkOutput(out)
+  const model = options.model ?? (await cheapestImageModel(origin, size))
   const init = postJson({ model, prompt, ...(size && { size }), ...(n !== undefined && { n }) })
   const endpoint = `${origin}/api/v1/images/generations`
   const { pay, printBalance } = await createPaymentClient(options, await readQuote(await fetchGateway(endpoint, init)))

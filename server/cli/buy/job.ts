@@ -42,7 +42,11 @@ export async function collectJob<Result>(
       )
     if (!RETRYABLE_STATUSES.includes(response.status)) throw errorFrom(response.status, body)
     const progress = body.progress === undefined ? '' : `, ${body.progress}%`
-    if (response.status === 202) console.log(`waiting   ${job.id} is ${body.status}${progress}`)
+    console.log(
+      response.status === 202
+        ? `waiting   ${job.id} is ${body.status}${progress}`
+        : `waiting   the gateway answers ${response.status}${body.error ? ` (${body.error})` : ''}; asking again`,
+    )
   }
   throw new BuyError(`The ${product} is not ready yet. Nothing was charged. Poll it at ${origin}${job.poll_url}`)
 }

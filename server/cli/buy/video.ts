@@ -1,8 +1,7 @@
 /** Buys a video: submits the job, prints its progress, and saves the file once it is paid for. */
 import { checkOutput, collectJob, download } from './job.ts'
-import { BuyError, createPaymentClient, fetchGateway, postJson, type PurchaseOptions, readQuote } from './wallet.ts'
-
-const DEFAULT_MODEL = 'vendor-c/video-1'
+import { cheapestVideoModel } from './models.ts'
+import { createPaymentClient, fetchGateway, postJson, type PurchaseOptions, readQuote } from './wallet.ts'
 
 type VideoOptions = PurchaseOptions & {
   readonly seconds: number | undefined
@@ -14,7 +13,8 @@ type VideoFile = { readonly url: string; readonly duration_seconds: number; read
 type Result = { readonly data: readonly VideoFile[] }
 
 export async function buyVideo(options: VideoOptions): Promise<void> {
-  const { origin, prompt, model = await defaultModel(origin), seconds, resolution, image, out } = options
+  const { origin, prompt, seconds, resolution, image, out } = options
+  const model = options.model ?? (await cheapestVideoModel(origin, { seconds, resolution }))
   await checkOutput(out)
   const init = postJson({
     model,
@@ -34,16 +34,6 @@ export async function buyVideo(options: VideoOptions): Promise<void> {
     console.log(`${file.backed_up ? 'hosted' : 'linked'}    ${file.url.slice(0, 200)}`)
     console.log(`video     ${await download(file.url, { product: 'video', pathFor })}, ${file.duration_seconds} s`)
   }
-}
-
-/** The usual model, or the first that the gateway lists. */
-async function defaultModel(origin: string): Promise<string> {
-  const { data = [] } = (await (await fetchGateway(`${origin}/api/v1/video/models`)).json()) as {
-    data?: readonly { id: string }[]
-  }
-  const model = data.find(({ id }) => id === DEFAULT_MODEL) ?? data[0]
-  if (!model) throw new BuyError('This gateway has no video models.')
-  return model.id
 }
 
 function extensionOf(mediaType: string): string {

@@ -21,6 +21,8 @@ export type PurchaseOptions = {
   readonly model: string | undefined
   readonly rpc: string | undefined
   readonly maxPrice: number | undefined
+  /** The private key to pay with; undefined for devnet's buyer. */
+  readonly key: string | undefined
 }
 type Offer = { readonly amount: string; readonly asset: string; readonly network: string; readonly payTo: string }
 type Quote = { readonly accepts?: readonly Offer[]; readonly price: { readonly amount: string } }
@@ -47,12 +49,17 @@ export async function readQuote(response: Response): Promise<Offer> {
 
 /** The error of a response, whichever API's error format it has. */
 export function errorFrom(status: number, body: unknown): BuyError {
-  const { error, message, details } = body as {
+  const { error, message, details, code } = body as {
+    code?: string
     error?: string | { message?: string }
     message?: string
     details?: unknown
   }
   if (typeof error === 'object') return new BuyError(`${status}: ${error.message ?? 'no result'}`)
+  if (status === 402)
+    return new BuyError(
+      `The gateway refused the payment: ${error ?? 'no reason given'}${code ? ` (${code})` : ''}. ${message ?? (typeof details === 'string' ? details : '')}`.trim(),
+    )
   return new BuyError(`${status} ${error ?? 'no result'}: ${message ?? (typeof details === 'string' ? details : '')}`)
 }
 
@@ -69,9 +76,12 @@ const BUY_COMMAND = 'farebox buy'
 /** The highest price, in US dollars, that is signed without --max-price. Test money has no limit. */
 const DEFAULT_MAX_PRICE = 1
 
+const EVM_KEY = { pattern: /^0x[0-9a-fA-F]{64}$/, words: '0x and 64 hex digits' }
+const SOLANA_KEY = { pattern: /^[1-9A-HJ-NP-Za-km-z]{64,88}$/, words: 'a keypair of 64 bytes in base58' }
+
 /** Opens the wallet that pays, and prints its balance. Throws BuyError for a price above the limit. */
 export async function createPaymentClient(options: PurchaseOptions, offer: Offer): Promise<PaymentClient> {
-  const { key, rpcUrl, isTestMoney } = await findWallet(options.origin, options.rpc)
+  const { key, rpcUrl, isTestMoney } = await findWallet(options)
   const maxPrice = options.maxPrice ?? (isTestMoney ? undefined : DEFAULT_MAX_PRICE)
   const { formatUnits } = await import('viem')
   const usd = (micro: bigint): string => formatUnits(micro, 6)
@@ -80,10 +90,19 @@ export async function createPaymentClient(options: PurchaseOptions, offer: Offer
     throw new BuyError(
       `The price is ${price} USDC, above the limit of ${maxPrice} USDC. To pay it, add --max-price ${Math.ceil(price)}`,
     )
+  const form = offer.network.startsWith('solana:') ? SOLANA_KEY : EVM_KEY
+  if (!form.pattern.test(key))
+    throw new BuyError(
+      `The gateway is paid on ${offer.network}, and FAREBOX_BUYER_KEY is no key for that network: it must be ${form.words} (its value is not shown).`,
+    )
   const wallet = offer.network.startsWith('solana:')
     ? await solanaWallet(key, { rpcUrl, offer })
     : await evmWallet(key as Hex, { rpcUrl, offer })
   const before = await wallet.balance()
+  if (before !== undefined && before < BigInt(offer.amount))
+    throw new BuyError(
+      `The wallet ${wallet.address} holds ${usd(before)} USDC on ${offer.network}, and the price is ${price} USDC. Send USDC to it, or pay with another key. Nothing was charged.`,
+    )
   console.log(`wallet    ${wallet.address}${before === undefined ? '' : `, ${usd(before)} USDC`}`)
   let lastPayment: string | null = null
   const recordingFetch = async (input: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
@@ -171,11 +190,11 @@ async function fetchDevnet(url: string): Promise<Devnet | undefined> {
   return response.ok ? ((await response.json()) as Devnet) : undefined
 }
 
-async function findWallet(
-  origin: string,
-  rpc: string | undefined,
-): Promise<{ key: string; rpcUrl: string | undefined; isTestMoney: boolean }> {
-  const key = process.env.FAREBOX_BUYER_KEY
+async function findWallet({ origin, rpc, key }: Pick<PurchaseOptions, 'origin' | 'rpc' | 'key'>): Promise<{
+  key: string
+  rpcUrl: string | undefined
+  isTestMoney: boolean
+}> {
   if (key) return { key, rpcUrl: rpc, isTestMoney: false }
   const devnet = await fetchDevnet(origin)
   if (!devnet)

@@ -1,6 +1,6 @@
 /** The buyer's command against a started gateway: a process of its own, the official client inside. */
 import { afterAll, beforeAll, expect, test } from 'bun:test'
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseConfig } from '../../../server/config/mod.ts'
@@ -90,15 +90,15 @@ async function gather(stream: ReadableStream<Uint8Array>): Promise<string> {
 
 const usd = (micro: bigint): string => String(Number(micro) / 1e6)
 
-test('buy images prints the quote, the transaction and both balances, and saves the picture', async () => {
+test('buy images takes the cheapest model, prints the quote, the transaction and both balances, and saves the picture', async () => {
   const before = await payer.balance()
   const { code, out, err } = await buy(['images', 'a red fox in the snow', '--url', running.url, '--out', 'fox.png'])
   expect({ code, err }).toEqual({ code: 0, err: '' })
   const after = await payer.balance()
-  expect(before - after).toBe(22_000n)
+  expect(before - after).toBe(16_750n)
   const transaction = /transaction (0x[0-9a-f]{64})/.exec(out)?.[1] ?? ''
   expect(out.split('\n')).toEqual([
-    `quote     0.022000 USDC on eip155:84532, to ${payer.payTo}`,
+    `quote     0.016750 USDC on eip155:84532, to ${payer.payTo}`,
     `wallet    ${payer.account.address}, ${usd(before)} USDC`,
     `paid      settled on base-sepolia, transaction ${transaction}`,
     `balance   ${usd(before)} -> ${usd(after)} USDC`,
@@ -106,7 +106,7 @@ test('buy images prints the quote, the transaction and both balances, and saves 
     'image     fox.png',
     '',
   ])
-  expect(await payer.transfersIn(transaction)).toMatchObject([{ value: 22_000n }])
+  expect(await payer.transfersIn(transaction)).toMatchObject([{ value: 16_750n }])
   expect(pngSize(readFileSync(join(scratch, 'fox.png')))).toBe('1024x1024')
 })
 
@@ -400,7 +400,7 @@ test.each([
   ],
   ['a length that is none', ['video', 'a fox', '--seconds', 'long'], '--seconds takes a whole number, not "long"'],
   ['a length that is not made', ['video', 'a fox', '--seconds', '99'], '400 '],
-  ['a resolution that is not made', ['video', 'a fox', '--resolution', '4K'], '400 '],
+  ['a resolution that is not made', ['video', 'a fox', '--model', 'vendor-c/video-1', '--resolution', '4K'], '400 '],
   ['an image that is none', ['video', 'a fox', '--image', 'fox.png'], '400 '],
   ['a video model that nobody makes', ['video', 'a fox', '--model', 'vendor-f/video-1'], '503'],
   [
@@ -439,6 +439,32 @@ test.each([
     expect(await payer.balance()).toBe(before)
   },
 )
+
+test('buy finds the gateway where the file and PORT let it listen', async () => {
+  const { port } = new URL(running.url)
+  writeFileSync(join(scratch, 'buyer.toml'), `port = ${port}\nhost = "0.0.0.0"\n`)
+  const args = ['chat', 'Hello', '--model', 'vendor-z/none']
+  for (const env of [{ PORT: port }, { FAREBOX_CONFIG: 'buyer.toml' }] as const)
+    expect(await buy(args, env as Readonly<Record<string, string>>)).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('400: Unknown model: vendor-z/none.'),
+    })
+})
+
+test('buy with an empty wallet, or with a key of another network, says so before it signs', async () => {
+  const args = ['chat', 'Hello', '--url', running.url, '--rpc', payer.devnet.rpc_url]
+  const empty = await buy(args, { FAREBOX_BUYER_KEY: `0x${'17'.repeat(32)}` })
+  expect(empty.code).toBe(1)
+  expect(empty.err).toMatch(
+    /^The wallet 0x\w{40} holds 0 USDC on eip155:84532, and the price is 0\.00\d+ USDC\. Send USDC/,
+  )
+  const key = 's3cret'.repeat(8)
+  const wrong = await buy(args, { FAREBOX_BUYER_KEY: key })
+  expect([wrong.code, wrong.err]).toEqual([
+    1,
+    'The gateway is paid on eip155:84532, and FAREBOX_BUYER_KEY is no key for that network: it must be 0x and 64 hex digits (its value is not shown).\n',
+  ])
+})
 
 test('buy without a gateway says how to start one', async () => {
   const { code, err } = await buy(['images', 'a fox', '--url', 'http://127.0.0.1:1'])
