@@ -104,6 +104,9 @@ export type Config = Services & {
 
 export type ConfigResult = { ok: true; config: Config } | { ok: false; mistakes: readonly string[] }
 
+/** How this machine reaches a gateway that listens on all addresses. */
+const LOOPBACK: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '::1' }
+
 /**
  * Where a gateway of this machine listens, by the file and the environment, even if other settings are wrong or secrets
  * are missing.
@@ -118,7 +121,7 @@ export function listenUrl(env: Environment): string {
   }
   const { file, rest } = readSettings(text, env, path)
   const { port = 4020, host = '127.0.0.1' } = file ?? rest?.file ?? {}
-  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
+  const reached = LOOPBACK[host] ?? host
   return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port === 0 ? 4020 : port}`
 }
 
