@@ -67,7 +67,8 @@ describe('the files', () => {
   })
 
   test('name every environment variable that the configuration reads', () => {
-    const code = readdirSync(join(ROOT, 'server/config'))
+    const code = readdirSync(join(ROOT, 'server/config'), { encoding: 'utf8', recursive: true })
+      .filter((file) => file.endsWith('.ts'))
       .map((file) => readFileSync(join(ROOT, 'server/config', file), 'utf8'))
       .join('\n')
     const read = [
