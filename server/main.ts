@@ -25,11 +25,12 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
   try {
     const requests = inFlight()
     const listening = listen(config, wired, { log, requests })
-    const { gateways, storage, objects, clock, workerId } = wired
+    const { gateways, storage, objects, archive, clock, workerId } = wired
     const maintenance = startMaintenance({
       gateways: gateways.map(({ gateway }) => gateway),
       storage,
       objects,
+      archive,
       retention: config.retention,
       clock,
       log,

@@ -16,6 +16,8 @@ export type MaintenanceOptions = {
   readonly gateways: readonly Gateway[]
   readonly storage: Storage
   readonly objects: Objects
+  /** Where old ledger rows are moved; undefined where they are not. */
+  readonly archive?: Objects | undefined
   /** What is deleted, and when; the same as the gateways have. */
   readonly retention: Retention
   readonly clock: Clock
@@ -32,6 +34,7 @@ export function startMaintenance({
   gateways,
   storage,
   objects,
+  archive,
   retention,
   clock,
   log,
@@ -47,8 +50,8 @@ export function startMaintenance({
     const now = clock.now()
     if (now - prunedAt < PRUNE_EVERY_MS) return
     prunedAt = now
-    if (await storage.lease('prune', workerId, { now, until: now + 60_000 }))
-      await pruneExpired({ storage, objects, clock, log }, retention)
+    const mayGoOn = () => storage.lease('prune', workerId, { now: clock.now(), until: clock.now() + 60_000 })
+    if (await mayGoOn()) await pruneExpired({ storage, objects, archive, mayGoOn, clock, log }, retention)
   }
 
   async function renew(): Promise<void> {

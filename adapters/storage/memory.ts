@@ -10,6 +10,7 @@ import {
   type Window,
   type Write,
   expiryAction,
+  isArchivable,
   isLedgerRowOver,
   unexpired,
   decideClaim,
@@ -33,12 +34,14 @@ import {
   type LedgerEntry,
   type Opened,
   LOOKUP_CHARACTERS,
+  type Spend,
   type StoredRecord,
   type Storage,
 } from '../../core/ports/storage.ts'
 import { type Usdc, usdc } from '../../core/x402/money.ts'
 import { copied } from './copied.ts'
 import { databases } from './databases.ts'
+import { wholeDays } from './spend_total.ts'
 import { spendOf, summed } from '../../core/payment/spend_report.ts'
 
 type Bound = AuthorizationBinding & { readonly authorization: Authorization }
@@ -59,6 +62,8 @@ export function memoryStorage(): Storage {
   const records = new Map<string, StoredRecord>()
   const leases = new Map<string, Lease>()
   const rateWindows = new Map<string, Window>()
+  /** What archived calls paid. */
+  const archived: (Spend & { readonly payer: string; readonly day: number })[] = []
 
   function row(id: string): Row {
     const found = rows.get(id)
@@ -234,7 +239,12 @@ export function memoryStorage(): Storage {
     },
 
     async spendByModel(payer, since) {
-      return summed([...rows.values()].flatMap((row) => spendOf(row, payer, since) ?? []))
+      const { day: first } = wholeDays(since)
+      const old = archived.filter((spend) => spend.payer === payer && spend.day >= first)
+      return summed([
+        ...[...rows.values()].flatMap((row) => spendOf(row, payer, since) ?? []),
+        ...old.map(({ payer: _payer, day: _day, ...spend }) => spend),
+      ])
     },
 
     async listCalls({ payer, since, until, after = { at: until, id: '' }, limit }) {
@@ -336,6 +346,23 @@ export function memoryStorage(): Storage {
         deleted++
       }
       return deleted
+    },
+
+    async ledgerRows(before, now, limit) {
+      const isOver = (call: Row) => isLedgerRowOver(call, bindingsOf(call.id), { before, now })
+      return where(isOver, (call) => call.settledAt ?? 0, limit)
+    },
+
+    async archiveCalls(ids, day) {
+      const found = ids.flatMap((id) => rows.get(id) ?? []).filter((call) => isArchivable(call))
+      for (const call of found) {
+        archived.push(
+          ...[spendOf(call, call.payer, 0)].flatMap((spend) => (spend ? [{ ...spend, payer: call.payer, day }] : [])),
+        )
+        for (const { key } of bindingsOf(call.id)) perform({ kind: 'free', key })
+        deleteCall(call)
+      }
+      return found.length
     },
 
     async close() {},

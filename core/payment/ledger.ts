@@ -413,6 +413,11 @@ export function isLedgerRowOver(
   return isOld && bindings.every((binding) => binding.expiresAt <= now)
 }
 
+/** Whether a call may leave the ledger for the archive: it is paid, and its result is gone. */
+export function isArchivable(call: Pick<Row, 'paymentStatus' | 'emptied'>): boolean {
+  return call.paymentStatus === 'settled' && call.emptied
+}
+
 // ── listings ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** The columns of a ledger entry. */

@@ -7,6 +7,7 @@ import { type ReadRecord, recordKind } from '../endpoint/record_kind.ts'
 import { JOB_RETENTION } from '../endpoint/sale.ts'
 import type { Sold } from '../endpoint/mod.ts'
 import type { Call, Ports, Storage } from '../ports/mod.ts'
+import { archiveLedger, type ArchiveStore } from './archive/ledger_archive.ts'
 
 /** Lifetimes in milliseconds. Without one, data is kept forever. */
 export type Retention = {
@@ -18,6 +19,8 @@ export type Retention = {
   readonly backgroundMs: number
   /** How long the ledger row of a settled call is kept; must be longer than its result. */
   readonly ledgerMs?: number
+  /** After how long the ledger row of a settled call moves to the archive. */
+  readonly archiveMs?: number
   /** How long the media of a settled call is kept; must not be shorter than its result. */
   readonly mediaMs?: number
 }
@@ -95,7 +98,12 @@ export async function noteStoredMedia(
   await STORED.put(storage, { ...record, data: { ...data, keys: [...data.keys] } }, now)
 }
 
-type Pruning = Pick<Ports, 'storage' | 'objects' | 'clock' | 'log'>
+type Pruning = Pick<Ports, 'storage' | 'objects' | 'clock' | 'log'> & {
+  /** Where archived calls go. Never a store that is served to anybody. */
+  readonly archive?: ArchiveStore | undefined
+  /** Whether this process may go on; asked between files of the archive. */
+  readonly mayGoOn?: () => Promise<boolean>
+}
 
 /**
  * Deletes what has expired: results and unpaid calls, ledger rows where they have a lifetime, and media. To be called
@@ -104,11 +112,13 @@ type Pruning = Pick<Ports, 'storage' | 'objects' | 'clock' | 'log'>
  * @example
  * await pruneExpired({ storage, objects, clock, log }, { ...retention, mediaMs: 90 * 86_400_000 })
  */
-export async function pruneExpired(ports: Pruning, { ledgerMs, mediaMs }: Retention): Promise<void> {
-  const { storage, clock } = ports
+export async function pruneExpired(ports: Pruning, { ledgerMs, archiveMs, mediaMs }: Retention): Promise<void> {
+  const { storage, clock, archive, mayGoOn } = ports
   await storage.prune(clock.now())
   // Before the ledger: its rows say which media is paid for.
   await sweepMedia(ports, mediaMs)
+  if (archive && archiveMs !== undefined)
+    await archiveLedger({ storage, clock, store: archive }, { archiveMs, ...(mayGoOn && { mayGoOn }) })
   if (ledgerMs !== undefined) await storage.pruneLedger(clock.now() - ledgerMs, clock.now())
 }
 

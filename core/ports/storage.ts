@@ -336,6 +336,13 @@ export interface Storage {
    * authorizations have all expired at `now`. Returns how many.
    */
   pruneLedger(before: number, now: number): Promise<number>
+  /** What `pruneLedger` would delete, oldest settlement first, then by id. */
+  ledgerRows(before: number, now: number, limit: number): Promise<readonly Call[]>
+  /**
+   * Deletes settled calls whose result `prune` has deleted, with their authorizations. What they paid is still counted
+   * by `spendByModel`, as of `day`, in days since 1970. Returns how many there were.
+   */
+  archiveCalls(ids: readonly string[], day: number): Promise<number>
   close(): Promise<void>
 }
 

@@ -41,6 +41,8 @@ export type Config = Services & {
     | { readonly kind: 'memory' }
     | { readonly kind: 'file'; readonly dir: string }
     | { readonly kind: 's3'; readonly url: string; readonly env: Environment }
+  /** Where old ledger rows are moved. */
+  readonly archive: Config['objects'] | undefined
   /** Grants access to `/metrics` and the operator's routes; without a token they return 404. */
   readonly operatorToken: string | undefined
   /** Where alerts are posted, and what signs them. */
@@ -235,6 +237,9 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
     mistakes.push(`free_per_hour: must be at least free_per_minute, which is ${perMinute}, got ${perHour}`)
   const database = file.database_url ?? `sqlite:${DEFAULT_DIR}/farebox.db`
   const objects = file.object_store ?? `file:${DEFAULT_DIR}/media`
+  const archive = file.retention?.archive_store ?? `file:${DEFAULT_DIR}/archive`
+  if (archive === objects)
+    mistakes.push(`retention.archive_store: must not be object_store, whose files are served, got ${archive}`)
   const gateways = resolveGateways(file.gateways ?? [], { env, mistakes, port: file.port ?? 4020 })
   for (const [index, range] of (file.trusted_proxies ?? []).entries()) {
     if (!isRange(range))
@@ -285,6 +290,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       contact: file.contact,
       database: databaseOf(database),
       objects: objectsOf(objects, env),
+      archive: file.retention?.archive_days === undefined ? undefined : objectsOf(archive, env),
       operatorToken: file.operator_token,
       alertWebhook: file.alert_webhook_url
         ? { url: file.alert_webhook_url, secret: file.alert_webhook_secret }

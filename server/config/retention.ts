@@ -31,6 +31,15 @@ export const RetentionTable = Type.Object(
       Type.Integer({ minimum: MIN_LEDGER_DAYS, maximum: MAX_DAYS }),
       { usual: 'for ever' },
     ),
+    archive_days: setting(
+      'After how many days the ledger row of a paid call moves from the database to the archive. At least `settled_days`.',
+      Type.Integer({ minimum: MIN_LEDGER_DAYS, maximum: MAX_DAYS }),
+      { usual: 'never' },
+    ),
+    archive_store: setting(
+      'Where archived ledger rows are stored: `file:<dir>` or `s3://bucket/prefix?…`. Never the object store, whose files are served.',
+      Type.String({ pattern: '^(file:.+|s3://.+)$', default: 'file:.farebox/archive' }),
+    ),
     media_days: setting(
       'How long images, clips and sounds of a paid call are kept, in days. At least `settled_days`. Media of an unpaid call is deleted with the call.',
       Type.Integer({ minimum: 1, maximum: MAX_DAYS }),
@@ -46,13 +55,22 @@ export const retentionVariables: Readonly<Record<string, string>> = {
   RETENTION_SETTLED_DAYS: 'retention.settled_days',
   RETENTION_BACKGROUND_HOURS: 'retention.background_hours',
   RETENTION_LEDGER_DAYS: 'retention.ledger_days',
+  RETENTION_ARCHIVE_DAYS: 'retention.archive_days',
+  RETENTION_ARCHIVE_STORE: 'retention.archive_store',
   RETENTION_MEDIA_DAYS: 'retention.media_days',
 }
 
 /** The lifetimes. Adds mistakes by name: data must not be deleted before the results that show it. */
 export function resolveRetention(table: Static<typeof RetentionTable>, mistakes: string[]): Retention {
-  const { unclaimed_hours = 48, settled_days = 30, background_hours = 24, ledger_days, media_days } = table
-  for (const [name, days] of Object.entries({ ledger_days, media_days })) {
+  const {
+    unclaimed_hours = 48,
+    settled_days = 30,
+    background_hours = 24,
+    ledger_days,
+    archive_days,
+    media_days,
+  } = table
+  for (const [name, days] of Object.entries({ ledger_days, archive_days, media_days })) {
     if (days !== undefined && days < settled_days)
       mistakes.push(`retention.${name}: must be at least retention.settled_days, which is ${settled_days}, got ${days}`)
   }
@@ -61,6 +79,7 @@ export function resolveRetention(table: Static<typeof RetentionTable>, mistakes:
     settledMs: settled_days * DAY_MS,
     backgroundMs: background_hours * HOUR_MS,
     ...(ledger_days !== undefined && { ledgerMs: ledger_days * DAY_MS }),
+    ...(archive_days !== undefined && { archiveMs: archive_days * DAY_MS }),
     ...(media_days !== undefined && { mediaMs: media_days * DAY_MS }),
   }
 }

@@ -53,6 +53,8 @@ export type Wired = {
   readonly gateways: readonly { readonly gateway: Gateway; readonly config: GatewayConfig }[]
   readonly storage: Storage
   readonly objects: Objects
+  /** Where old ledger rows are moved; undefined where they are not. */
+  readonly archive: Objects | undefined
   readonly clock: Clock
   readonly controls: Controls
   readonly workerId: string
@@ -113,7 +115,9 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   await orRefuse('DATABASE_URL', () => control.refresh())
   undo.push(refreshing(control, clock))
 
-  const objects = await orRefuse('OBJECT_STORE', () => openObjects(config))
+  const objects = await orRefuse('OBJECT_STORE', () => openObjects(config.objects))
+  const archived = config.archive
+  const archive = archived && (await orRefuse('RETENTION_ARCHIVE_STORE', () => openObjects(archived)))
   const workerId = crypto.randomUUID()
   const pending = new Set<Promise<unknown>>()
   const counting = tokenThread()
@@ -228,6 +232,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     gateways,
     storage,
     objects,
+    archive,
     clock,
     controls: control,
     workerId,
@@ -427,7 +432,7 @@ async function openStorage({ database }: Config): Promise<Storage & Partial<Pick
 }
 
 /** Opens the object store and writes to it once; otherwise the first buyer would discover that it is read-only. */
-async function openObjects({ objects }: Config): Promise<Objects> {
+async function openObjects(objects: Config['objects']): Promise<Objects> {
   const store = objectsOf(objects)
   await store.put('start/probe', new Uint8Array([0]), 'application/octet-stream')
   return store

@@ -917,6 +917,16 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       },
     }),
   ),
+  broken(
+    'archiveCalls() deletes paid calls whose result is gone, once, and what they paid is still counted',
+    'forgets what they paid',
+    (good) => ({
+      async archiveCalls(ids) {
+        const now = 1_900_000_000_000
+        return ids.includes('fresh') ? await good.pruneLedger(now, now) : 0
+      },
+    }),
+  ),
   broken('pruneLedger() deletes emptied calls that settled long ago, and nothing else', 'deletes nothing', () => ({
     pruneLedger: async () => 0,
   })),

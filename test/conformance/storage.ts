@@ -1648,6 +1648,34 @@ const spending: readonly Law<Storage>[] = [
   },
 ]
 
+const archiving: readonly Law<Storage>[] = [
+  {
+    name: 'archiveCalls() deletes paid calls whose result is gone, once, and what they paid is still counted',
+    async check(subject) {
+      const storage = await subject.open()
+      const day = Math.floor((T - 40 * DAY) / DAY)
+      const at = { settledAt: T - 40 * DAY, expiresAt: T - 39 * DAY }
+      for (const [id, amount] of [
+        ['one', '1'],
+        ['two', '12000000002'],
+      ] as const)
+        await spent(storage, id, { ...at, amount, model: 'a' }, at.expiresAt)
+      await spent(storage, 'fresh', { settledAt: T, amount: '4', model: 'a' })
+      await storage.prune(T)
+      expect((await storage.ledgerRows(T - DAY, T, 9)).map(({ id }) => id)).toEqual(['one', 'two'])
+      expect((await storage.ledgerRows(T - DAY, T, 1)).map(({ id }) => id)).toEqual(['one'])
+      expect(await storage.archiveCalls(['one', 'two', 'fresh', 'nobody'], day)).toBe(2)
+      expect(await storage.archiveCalls(['one', 'two'], day)).toBe(0)
+      expect(await storage.ledgerRows(T, T, 9)).toEqual([])
+      expect(await storage.getCall('one')).toBeUndefined()
+      expect(await storage.getCall('fresh')).toBeDefined()
+      expect(await spentOn(storage, 0)).toEqual([usdc(12_000_000_007n)])
+      expect(await spentOn(storage, T - DAY)).toEqual([usdc(4n)])
+      expect((await storage.spendByModel(PAYER, 0)).map(({ calls }) => calls)).toEqual([3])
+    },
+  },
+]
+
 export const storageLaws: readonly Law<Storage>[] = [
   ...opening,
   ...exposure,
@@ -1659,6 +1687,7 @@ export const storageLaws: readonly Law<Storage>[] = [
   ...upkeep,
   ...spending,
   ...listingLaws,
+  ...archiving,
 ]
 
 // ── words that the laws are written in ──────────────────────────────────────────────────────────────────────────────

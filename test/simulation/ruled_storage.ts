@@ -127,6 +127,8 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
           (gateway ?? row.gateway) === row.gateway,
       ),
     prune: async () => 0,
+    ledgerRows: async () => [],
+    archiveCalls: async () => 0,
     pruneLedger: async () => 0,
   }
 }

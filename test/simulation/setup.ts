@@ -225,6 +225,8 @@ function portsOf(index: number, world: () => World): Ports {
     moveRecord: (...args) => store('moveRecord', (inner) => inner.moveRecord(...args)),
     listRecords: (...args) => store('listRecords', (inner) => inner.listRecords(...args)),
     prune: (now) => store('prune', (inner) => inner.prune(now)),
+    ledgerRows: (...args) => store('ledgerRows', (inner) => inner.ledgerRows(...args)),
+    archiveCalls: (...args) => store('archiveCalls', (inner) => inner.archiveCalls(...args)),
     pruneLedger: (...args) => store('pruneLedger', (inner) => inner.pruneLedger(...args)),
     close: async () => {},
   }

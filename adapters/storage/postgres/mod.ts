@@ -13,6 +13,7 @@ import {
   decideFinish,
   decideOpen,
   decideRenewal,
+  isArchivable,
   isFree,
   isUnfinished,
   mayLease,
@@ -279,6 +280,28 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
         if (found < BATCH) return deleted
       }
     },
+
+    ledgerRows: (before, now, limit) =>
+      read(async (send) => {
+        const over = await send(ask.listLedgerRows, { before, now, limit })
+        const found = await Promise.all(over.map(({ id }) => send(ask.call, { id })))
+        return found.flat()
+      }),
+
+    archiveCalls: (ids, day) =>
+      write({
+        turn: 'prune',
+        read: (send) => send(ask.headsAmong, { ids }),
+        async write(heads, send) {
+          const leaving = { ids: heads.filter((head) => isArchivable(head)).map(({ id }) => id) }
+          await Promise.all([
+            send(ask.countArchived, { ...leaving, day }),
+            send(ask.unbindAmong, leaving),
+            send(ask.deleteAmong, leaving),
+          ])
+          return leaving.ids.length
+        },
+      }),
 
     close,
   }

@@ -357,6 +357,23 @@ export const ask = {
         ),
       ),
   ),
+  listLedgerRows: rows(
+    'list_ledger_rows',
+    { id },
+    db
+      .select({ id })
+      .from(calls)
+      .where(
+        and(
+          sql`${emptied}`,
+          sql`${paymentStatus} = 'settled'`,
+          lte(settledAt, given('before', settledAt)),
+          sql`not exists (select 1 from authorizations a where a.call = ${id} and a.expires_at > ${given('now', bindings.expiresAt)})`,
+        ),
+      )
+      .orderBy(asc(settledAt), asc(id))
+      .limit(sql.placeholder('limit')),
+  ),
   record: rows(
     'record',
     getTableColumns(records),
@@ -405,6 +422,32 @@ export const ask = {
   unbind: rows('free', {}, db.delete(authorizations).where(same(bindings.key))),
   unbindAmong: rows('free_among', {}, db.delete(authorizations).where(among(bindings.call))),
   deleteAmong: rows('forget_among', {}, db.delete(calls).where(among(id))),
+  /** Those among them that may leave, added to the sums of their wallets as of a day. */
+  countArchived: rows(
+    'count_archived',
+    {},
+    {
+      toSQL: () => ({
+        sql: `INSERT INTO spend_totals AS kept
+          SELECT payer, $2::bigint, gateway, endpoint, coalesce(':' || model, ''), asset, 2, count(*),
+            sum(div(coalesce(paid, quote), 1000000000)), sum(mod(coalesce(paid, quote), 1000000000)),
+            sum(coalesce((usage::json ->> 'input')::numeric, 0)), sum(coalesce((usage::json ->> 'output')::numeric, 0)),
+            max(settled_at)
+          FROM calls WHERE id = any($1::text[]) GROUP BY payer, gateway, endpoint, model, asset
+          ON CONFLICT (payer, day, gateway, endpoint, model, asset, part) DO UPDATE SET
+            calls = kept.calls + excluded.calls, billions = kept.billions + excluded.billions,
+            rest = kept.rest + excluded.rest, input_tokens = kept.input_tokens + excluded.input_tokens,
+            output_tokens = kept.output_tokens + excluded.output_tokens,
+            last_at = greatest(kept.last_at, excluded.last_at)`,
+        params: [
+          sql.param(sql.placeholder('ids'), {
+            mapToDriverValue: (list: unknown) => (list as readonly string[]).map((each) => id.mapToDriverValue(each)),
+          }),
+          sql.placeholder('day'),
+        ],
+      }),
+    },
+  ),
   emptyAmong: rows(
     'empty_among',
     {},

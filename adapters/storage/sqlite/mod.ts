@@ -11,6 +11,7 @@ import {
   decideFinish,
   decideOpen,
   decideRenewal,
+  isArchivable,
   isFree,
   isUnfinished,
   mayLease,
@@ -30,7 +31,7 @@ import { amountOf, ledgerReads } from './ledger_reads.ts'
 import { migrate, migrations } from './migrations.ts'
 import { settledCache } from './settled_cache.ts'
 import { drizzleOver } from './session.ts'
-import { patchStatement, statements } from './statements.ts'
+import { COUNT_ARCHIVED, patchStatement, statements } from './statements.ts'
 import { weightOf, writer } from '../writer.ts'
 
 /**
@@ -42,6 +43,9 @@ const BUSY_MS = 10
 const BUSY_AT_START_MS = 2_000
 /** Rows that one step of `prune` or `renew` reads: bounds how long it blocks the event loop. */
 const BATCH = 128
+/** Free pages that stay in the file for what is written next, and how often a `prune` gives some back. */
+const KEPT_FREE_PAGES = 1_000
+const MAX_VACUUMS = 500
 
 const NOTHING = { billions: null, rest: null }
 
@@ -60,6 +64,7 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
   const database = typeof where === 'string' ? openDatabase(where) : migrated(where)
   const db = drizzleOver(database)
   const ask = statements(db)
+  const countArchived = database.prepare(COUNT_ARCHIVED)
   const patches = new Map<string, ReturnType<typeof patchStatement>>()
   const flusher = typeof where === 'string' ? flusherOf(database, where) : undefined
   const { write, read, settle } = writer(database, flusher?.flush)
@@ -271,6 +276,14 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
         touched += step.touched
         after = step.last
       }
+      for (let turn = 0; turn < MAX_VACUUMS; turn++) {
+        const isLeft = await write(() => {
+          // As rows: each frees one page.
+          database.prepare(`PRAGMA incremental_vacuum(${BATCH})`).values()
+          return Number(database.prepare('PRAGMA freelist_count').values()[0]?.[0]) > KEPT_FREE_PAGES
+        })
+        if (!isLeft) break
+      }
       for (const stale of [ask.staleRecords, ask.staleLeases, ask.staleWindows]) {
         let gone: number
         do {
@@ -297,6 +310,24 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
         if (found < BATCH) return deleted
       }
     },
+
+    ledgerRows: (before, now, limit) =>
+      read(() => ask.overLedgerRows.all({ before, now, limit }).map(({ id }) => call(id))),
+
+    archiveCalls: (ids, day) =>
+      write(() => {
+        const found = ids.filter((id) => {
+          const head = ask.head.get({ id })
+          return head !== undefined && isArchivable(head)
+        })
+        for (const id of found) {
+          countArchived.run(id, day)
+          ask.unbindAll.run({ id })
+          ask.deleteCall.run({ id })
+        }
+        settledCalls.clear()
+        return found.length
+      }),
 
     async close() {
       await settle()

@@ -12,6 +12,7 @@ const PATTERNS: Readonly<Record<string, string>> = {
   '^(https?://.+|[A-Z][A-Z0-9_]*)$': 'an http or https URL, or the name of the environment variable that holds it',
   '^(memory:|sqlite:.+|postgres(ql)?://.+)$': 'memory:, sqlite:FILE or postgres://…',
   '^(memory:|file:.+|s3://.+)$': 'memory:, file:FOLDER or s3://BUCKET/PREFIX',
+  '^(file:.+|s3://.+)$': 'file:FOLDER or s3://BUCKET/PREFIX',
   '^[!-~]{16,}$': 'text of at least 16 printable ASCII characters, without spaces',
   '^([0-9a-fA-F]{2}){16,64}$': '32 to 128 hex digits, an even number of them',
   '^[A-Z_][A-Z0-9_]{0,49}$':

@@ -22,6 +22,7 @@ describe('defaults', () => {
       contact: undefined,
       database: { kind: 'sqlite', path: '.farebox/farebox.db' },
       objects: { kind: 'file', dir: '.farebox/media' },
+      archive: undefined,
       operatorToken: undefined,
       maxBody: 1_048_576,
       maxUpload: 33_554_432,

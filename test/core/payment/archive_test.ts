@@ -1,0 +1,104 @@
+/** The archive of the ledger: a crash at any point loses and doubles nothing. */
+import { expect, test } from 'bun:test'
+import { memoryObjects } from '../../../adapters/objects/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
+import { archiveLedger, type ArchiveStore, readArchive } from '../../../core/payment/archive/ledger_archive.ts'
+import type { Storage } from '../../../core/ports/mod.ts'
+import { newCall, signed } from '../../conformance/storage_questions.ts'
+import { scaled } from '../../scope.ts'
+import { testClock } from '../../kit.ts'
+
+const DAY = 86_400_000
+const PAYER = newCall('x').payer
+
+/** `count` calls of a cent and more, settled through two months, whose results are gone. */
+async function filled(storage: Storage, now: number, count: number): Promise<void> {
+  for (let n = 0; n < count; n++) {
+    const [id, at] = [`call ${n}`, now - 100 * DAY + Math.floor((n * 60 * DAY) / count)]
+    await storage.openCall(newCall(id, { createdAt: at, expiresAt: at + 1 }), signed(id, at + 1), {
+      now: at,
+      until: at + 1,
+    })
+    const claim = await storage.claimSettlement(id, undefined, {
+      now: at,
+      until: at + 1,
+      result: { result: { made: id }, expiresAt: at + 1 },
+    })
+    const receipt = { transaction: `0x${n}`, network: 'eip155:8453', payer: PAYER, amount: String(10_000 + n) }
+    if ('token' in claim) await storage.finishSettlement(id, claim.token, { kind: 'paid', receipt }, { now: at })
+  }
+  await storage.prune(now)
+}
+
+async function everything(store: ArchiveStore, now: number): Promise<readonly { id: string; spent: string }[]> {
+  const found: { id: string; spent: string }[] = []
+  for (let month = 0; month < 6; month++) {
+    const date = new Date(now)
+    date.setUTCDate(1)
+    date.setUTCMonth(date.getUTCMonth() - month)
+    for await (const { id, spent } of readArchive(store, date.toISOString().slice(0, 7))) found.push({ id, spent })
+  }
+  return found
+}
+
+const spentBy = async (storage: Storage) =>
+  (await storage.spendByModel(PAYER, 0)).reduce((sum, { spent }) => sum + spent, 0n)
+
+for (const [name, open] of [
+  ['memory', memoryStorage],
+  ['SQLite', () => sqliteStorage(':memory:')],
+] as const)
+  test(`${name}: an archive that crashes at any step has each call once, in the ledger or in it, and the sums stay`, async () => {
+    const clock = testClock()
+    const count = scaled(12, 40)
+    let isFinished = false
+    for (let steps = 0; !isFinished; steps++) {
+      const [storage, objects] = [open(), memoryObjects()]
+      await filled(storage, clock.now(), count)
+      const before = await spentBy(storage)
+      let left = steps
+      const faulty = <T extends object>(inner: T): T =>
+        new Proxy(inner, {
+          get: (target, key) => {
+            const verb = Reflect.get(target, key) as unknown
+            if (typeof verb !== 'function') return verb
+            return async (...args: unknown[]) => {
+              // Half of the crashes come before the step has worked, the others after it.
+              if (left-- === 0) throw new Error('crash')
+              const answer: unknown = await verb.apply(target, args)
+              if (left-- === 0) throw new Error('crash')
+              return answer
+            }
+          },
+        })
+      const store = { put: objects.put, get: objects.get }
+      const run = () =>
+        archiveLedger({ storage: faulty(storage), clock, store: faulty(store) }, { archiveMs: 31 * DAY })
+      isFinished = await run().then(
+        () => true,
+        () => false,
+      )
+      left = Number.POSITIVE_INFINITY
+      await run()
+      const found = await everything(store, clock.now())
+      expect({ steps, calls: found.length, different: new Set(found.map(({ id }) => id)).size }).toEqual({
+        steps,
+        calls: count,
+        different: count,
+      })
+      expect(found.reduce((sum, { spent }) => sum + BigInt(spent), 0n)).toBe(before)
+      expect(await spentBy(storage)).toBe(before)
+      expect(await storage.ledgerRows(clock.now(), clock.now(), 9)).toEqual([])
+      await storage.close()
+    }
+  })
+
+test('a store that does not keep what it was given loses no call: nothing is deleted', async () => {
+  const clock = testClock()
+  const storage = memoryStorage()
+  await filled(storage, clock.now(), 5)
+  const store: ArchiveStore = { put: async () => {}, get: async () => undefined }
+  await expect(archiveLedger({ storage, clock, store }, { archiveMs: 31 * DAY })).rejects.toThrow('nothing was deleted')
+  expect(await storage.ledgerRows(clock.now(), clock.now(), 9)).toHaveLength(5)
+})
