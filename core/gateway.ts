@@ -572,10 +572,8 @@ function wrongMethod(method: string, path: string, allow: string): ApiError {
 }
 
 /** Indexers request paths as the documents write them, braces included (contract 19.14). */
-function isTemplate(params: Readonly<Record<string, string>>): boolean {
-  for (const name in params) if (params[name] === `{${name}}`) return true
-  return false
-}
+const isTemplate = (params: Readonly<Record<string, string>>): boolean =>
+  Object.entries(params).some(([name, value]) => value === `{${name}}`)
 
 /** Maximum number of similar routes in a 404 (contract 3.6). */
 const MAX_NEARBY = 5
