@@ -4,6 +4,7 @@
  */
 import { mkdtempSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { systemClock } from '../../adapters/local.ts'
 import { compileBinary } from '../../server/build.ts'
 import { GENERATIONS } from '../server/clients/payer.ts'
 import { ORDER } from './buyers.ts'
@@ -79,10 +80,10 @@ async function startOnce(command: readonly string[], { scratch, children }: Star
       child.kill()
       throw new Error(`no 402 (${status}): ${readFileSync(join(dir, 'errors'), 'utf8').slice(0, 800)}`)
     }
-    await Bun.sleep(2)
+    await systemClock.wait(2)
   }
   const firstMs = performance.now() - startedAt
-  await Bun.sleep(IDLE_MS)
+  await systemClock.wait(IDLE_MS)
   const kilobytes = Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))?.[1])
   child.kill()
   await child.exited

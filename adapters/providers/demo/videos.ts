@@ -44,7 +44,6 @@ export function demoVideos(options: DemoVideosOptions = {}): VideoVendor {
   }
 
   const queued = () => [...films.values()].filter(({ state }) => 'status' in state && state.status === 'queued').length
-
   return {
     isFull: () => queued() > waiting / 2, // the rest is for calls that are being opened
     async submit(job, { signal }) {
@@ -52,11 +51,10 @@ export function demoVideos(options: DemoVideosOptions = {}): VideoVendor {
       const { seconds } = job
       if (!Number.isInteger(seconds) || seconds < 1 || seconds > MAX_SECONDS)
         throw new Error(`the demo films 1 to ${MAX_SECONDS} whole seconds, not ${seconds}`)
-      frameSize(job)
       const order = { ...job, prompt: job.prompt.slice(0, MAX_PROMPT) }
+      frameSize(order)
       if (queued() >= waiting) throw busy(waiting)
-      const handle = randomUUID()
-      const made: Film = { state: { kind: 'running', status: 'queued' } }
+      const [handle, made] = [randomUUID(), { state: { kind: 'running', status: 'queued' } } as Film]
       films.set(handle, made)
       void limit(() => make(made, handle, order))
       return { handle }
