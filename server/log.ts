@@ -1,6 +1,10 @@
-/** JSON lines on standard output, written in batches: a write per request would cost a quarter of the throughput. */
+/**
+ * JSON lines on standard output, or readable ones at a terminal. JSON is written in batches: a write per request would
+ * cost a quarter of the throughput.
+ */
 import { pino } from 'pino'
 import type { Log } from '../core/mod.ts'
+import { prettyLines } from './signals/pretty_log.ts'
 
 export type ServerLog = Log & {
   /** Writes a line of the access log: no headers, query or body, and secrets in the path are masked. */
@@ -14,7 +18,9 @@ const BUFFER_BYTES = 65_536
 const FLUSH_MS = 500
 
 export function serverLog(level: string): ServerLog {
-  const destination = pino.destination({ dest: 1, minLength: BUFFER_BYTES, maxWrite: 2 * BUFFER_BYTES, sync: true })
+  const destination = process.stdout.isTTY
+    ? terminal()
+    : pino.destination({ dest: 1, minLength: BUFFER_BYTES, maxWrite: 2 * BUFFER_BYTES, sync: true })
   const logger = pino({ level, base: null, redact: ['key', 'token', 'secret', 'authorization'] }, destination)
   const isInfoEnabled = logger.isLevelEnabled('info')
   let buffer = ''
@@ -48,6 +54,16 @@ export function serverLog(level: string): ServerLog {
       writeBuffer()
       destination.flushSync()
     },
+  }
+}
+
+/** Readable lines at once, where a person watches. */
+function terminal() {
+  const isColored = !process.env.NO_COLOR
+  return {
+    write: (text: string) => void process.stdout.write(prettyLines(text, { isColored })),
+    flush() {},
+    flushSync() {},
   }
 }
 
