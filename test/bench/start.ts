@@ -5,7 +5,7 @@
 import { mkdtempSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { systemClock } from '../../adapters/local.ts'
-import { compileBinary } from '../../server/build.ts'
+import { compileBinary } from '../../server/release/binary.ts'
 import { GENERATIONS } from '../server/clients/payer.ts'
 import { ORDER } from './buyers.ts'
 import { fixed, median, table } from './print.ts'
