@@ -130,8 +130,11 @@ function bindable(value: unknown): unknown {
   return value === undefined ? null : value
 }
 
-/** node:sqlite reads a text up to its first U+0000, so a text that has one is stored in another spelling. */
-const [MARK, ESCAPE] = ['\uE000\uE000', '\uE000']
+/**
+ * node:sqlite reads a text up to its first U+0000, so a text that has one is stored in another spelling, which sorts
+ * almost as the text does.
+ */
+const [MARK, ESCAPE] = ['\u0001\u0001', '\u0001']
 
 function withoutNul(value: unknown): unknown {
   if (typeof value !== 'string' || !(value.includes('\0') || value.startsWith(MARK))) return bindable(value)
