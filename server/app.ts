@@ -8,7 +8,9 @@ import { isLoopback } from './config/mod.ts'
 import { corsHeaders, isPreflight, preflightReply } from './cors.ts'
 import { guide } from './docs/guides.ts'
 import type { ServerLog } from './log.ts'
+import { MCP, mcpEndpoint, type McpEndpoint } from './mcp/mod.ts'
 import { OPERATOR, type OperatorApi } from './operator/mod.ts'
+import manifest from '../package.json' with { type: 'json' }
 
 export type AppOptions = {
   /** `origin` is the gateway's own public origin, if it has one. */
@@ -55,6 +57,7 @@ export function app({
   const newRequestId = requestIds()
   const parsed = originParser()
   const headersFor = corsHeaders()
+  const tools = new Map<Gateway, McpEndpoint>()
   let isProxyReported = false
 
   async function serve(request: Request, peer: Address): Promise<Response> {
@@ -105,10 +108,15 @@ export function app({
     const target = byHost.get(name) ?? (first as GatewayHost)
     const page = guideFor(request.method, path, target.gateway)
     if (page) return page
-    return target.gateway.handle(request, {
-      ip,
-      origin: target.origin ?? (target === first ? origin : originOf(name, origin)),
-    })
+    const caller = { ip, origin: target.origin ?? (target === first ? origin : originOf(name, origin)) }
+    if (path === MCP && isDocumented(target.gateway)) return toolsOf(target.gateway)(request, caller)
+    return target.gateway.handle(request, caller)
+  }
+
+  function toolsOf(gateway: Gateway): McpEndpoint {
+    const endpoint = tools.get(gateway) ?? mcpEndpoint(gateway, { version: manifest.version })
+    tools.set(gateway, endpoint)
+    return endpoint
   }
 
   /** The configured public origin is the first gateway's. Other gateways have the same scheme and their own host. */
@@ -202,6 +210,9 @@ function devnetReply(method: string, info: unknown): Reply {
 }
 
 /** The guide page at this path. Retired gateways, and those whose `docs` are hidden, have none. */
+/** Whether a gateway shows programs what it sells. */
+const isDocumented = ({ endpoints }: Gateway): boolean => endpoints.some(({ name }) => name === 'discovery.openapi')
+
 function guideFor(method: string, path: string, { endpoints }: Gateway): Reply | undefined {
   if (method !== 'GET' && method !== 'HEAD') return undefined
   const page = guide(path)
