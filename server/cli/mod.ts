@@ -12,6 +12,7 @@ const commands: Readonly<Record<string, () => Promise<{ readonly command: Comman
   check: () => import('./check.ts'),
   keys: () => import('./keys.ts'),
   buy: () => import('./buy.ts'),
+  mcp: () => import('./mcp.ts'),
   backup: () => import('./backup.ts'),
   restore: () => import('./restore.ts'),
   payments: () => import('./payments.ts'),

@@ -8,6 +8,7 @@ import addingAProvider from './adding_a_provider.md' with { type: 'text' }
 import configuration from './configuration.md' with { type: 'text' }
 import embedding from './embedding.md' with { type: 'text' }
 import gatewaysAndChains from './gateways_and_chains.md' with { type: 'text' }
+import mcp from './mcp.md' with { type: 'text' }
 import operations from './operations.md' with { type: 'text' }
 import providers from './providers.md' with { type: 'text' }
 import quickstart from './quickstart.md' with { type: 'text' }
@@ -23,6 +24,7 @@ export const guides: Readonly<Record<string, string>> = {
   configuration,
   providers,
   gateways_and_chains: gatewaysAndChains,
+  mcp,
   operations,
   security,
   sell_your_api: sellYourApi,

@@ -24,7 +24,12 @@ export type PurchaseOptions = {
   /** The private key to pay with; undefined for devnet's buyer. */
   readonly key: string | undefined
 }
-type Offer = { readonly amount: string; readonly asset: string; readonly network: string; readonly payTo: string }
+export type Offer = {
+  readonly amount: string
+  readonly asset: string
+  readonly network: string
+  readonly payTo: string
+}
 type Quote = { readonly accepts?: readonly Offer[]; readonly price: { readonly amount: string } }
 
 /** Sends a request without a payment. Throws BuyError when the gateway cannot be reached. */
@@ -125,6 +130,29 @@ export async function createPaymentClient(options: PurchaseOptions, offer: Offer
       const after = await wallet.balance()
       if (before !== undefined && after !== undefined) console.log(`balance   ${usd(before)} -> ${usd(after)} USDC`)
     },
+  }
+}
+
+/**
+ * A wallet that pays without a word. `pay` signs at most `maxUsd`, and keeps the header of what it signed in
+ * `lastPayment`. Throws BuyError where there is no key.
+ */
+export async function openWallet(origin: string, offer: Offer) {
+  const { key, rpcUrl } = await findWallet(origin, undefined)
+  const { scheme } = offer.network.startsWith('solana:')
+    ? await solanaWallet(key, { rpcUrl, offer })
+    : await evmWallet(key as Hex, { rpcUrl, offer })
+  const { wrapFetchWithPaymentFromConfig } = await optional('@x402/fetch', BUY_COMMAND, () => import('@x402/fetch'))
+  return async (request: Request, maxUsd: string): Promise<{ reply: Response; payment: string | null }> => {
+    let payment: string | null = null
+    const recordingFetch = async (input: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
+      const sent = new Request(input, init)
+      payment = sent.headers.get(PAYMENT_HEADER) ?? payment
+      return await fetch(sent)
+    }
+    const spendControls = { maxAmountPerPayment: `$${maxUsd}` as const }
+    const pay = wrapFetchWithPaymentFromConfig(recordingFetch as typeof fetch, { schemes: [scheme], spendControls })
+    return { reply: await pay(request), payment }
   }
 }
 

@@ -1,5 +1,6 @@
 /** Tools over HTTP, as JSON-RPC: what is listed, demanded, paid and returned. The SDK's own client: mcp_full_test.ts. */
 import { describe, expect, test } from 'bun:test'
+import { app } from '../../../server/app.ts'
 import { mcpEndpoint } from '../../../server/mcp/mod.ts'
 import { operationsOf } from '../../../server/mcp/tools.ts'
 import { kit, type KitOptions, ORIGIN } from '../../kit.ts'
@@ -9,6 +10,7 @@ const FOX = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
 
 function open(options: KitOptions = {}) {
   const made = kit({ chatVendor: echoVendor({ countTokens: async () => 3 }), ...options })
+  const alice = made.buyer()
   const endpoint = mcpEndpoint(made.gateway, { version: '1' })
   let id = 0
   async function send(method: string, params: object = {}, headers: Record<string, string> = {}) {
@@ -31,12 +33,12 @@ function open(options: KitOptions = {}) {
       })
     ).result
   const sign = (demand: any) =>
-    made.chain.sign(demand.structuredContent.accepts[0], { from: made.buyer().wallet, now: made.clock.now() })
-  return { ...made, endpoint, send, call, sign }
+    made.chain.sign(demand.structuredContent.accepts[0], { from: alice.wallet, now: made.clock.now() })
+  return { ...made, alice, endpoint, send, call, sign }
 }
 
 describe('the tools', () => {
-  test('are what the gateway sells as it is configured, each with its price and its input', async () => {
+  test('are what the gateway sells as it is configured, each with its price and its input (contract 19.17)', async () => {
     const { send, gateway } = open()
     const { tools } = (await send('tools/list')).result
     const names = tools.map(({ name }: { name: string }) => name)
@@ -89,7 +91,7 @@ describe('the tools', () => {
 })
 
 describe('a call', () => {
-  test('without a payment is answered with the demand, three times the same, and nothing is made', async () => {
+  test('without a payment is answered with the demand, three times the same, and nothing is made (contract 19.18)', async () => {
     const { call, vendor } = open()
     const demand = await call('images.generations', FOX)
     expect(demand.isError).toBe(true)
@@ -131,9 +133,9 @@ describe('a call', () => {
     expect((await call('no.such', {})).content[0].text).toContain('there is no tool no.such')
   })
 
-  test('that becomes a job is collected by its poll_url, and charged once', async () => {
-    const { call, sign, clock, buyer } = open({ inlineMs: 0 })
-    const before = buyer().balance()
+  test('that becomes a job is collected by its poll_url, and charged once (contract 19.19)', async () => {
+    const { call, sign, clock, alice } = open({ inlineMs: 0 })
+    const before = alice.balance()
     const payment = sign(await call('images.generations', FOX))
     const job = await call('images.generations', FOX, payment)
     const { poll_url } = job.structuredContent
@@ -142,7 +144,7 @@ describe('a call', () => {
     expect(done.structuredContent.payment.status).toBe('settled')
     const again = await call('collect_result', { poll_url }, payment)
     expect(again.structuredContent.data).toEqual(done.structuredContent.data)
-    expect(before - buyer().balance()).toBe(BigInt(payment.accepted.amount))
+    expect(before - alice.balance()).toBe(BigInt(payment.accepted.amount))
     const elsewhere = await call('collect_result', { poll_url: 'https://elsewhere.example/' })
     expect(elsewhere.content[0].text).toContain('poll_url: must be the poll_url of an answer')
   })
@@ -152,6 +154,17 @@ describe('a call', () => {
     const models = await call('models', {})
     expect(models.structuredContent.data.length).toBeGreaterThan(10)
   })
+})
+
+test('a gateway that hides its documents has no tools', async () => {
+  const log = { ...kit().log, access: () => {}, flush: () => {} }
+  const statusOf = async (hidden: readonly string[]) => {
+    const elysia = app({ gateways: [{ gateway: kit({ hidden }).gateway, hosts: [] }], log })
+    const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
+    const body = '{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    return (await elysia.fetch(new Request(`${ORIGIN}/mcp`, { method: 'POST', headers, body }))).status
+  }
+  expect([await statusOf([]), await statusOf(['discovery'])]).toEqual([200, 404])
 })
 
 describe('a page of another site', () => {

@@ -1,0 +1,95 @@
+/** `farebox mcp`: the tools of a gateway over standard input and output, paid by a local wallet within caps. */
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+import manifest from '../../package.json' with { type: 'json' }
+import { optional } from '../../core/lib/optional.ts'
+import { mcpServer } from '../mcp/mod.ts'
+import { capOf, payingApi, type Wallet } from '../mcp/paying_api.ts'
+import { spendingIn } from '../mcp/spending.ts'
+import { type Operation, operationsOf } from '../mcp/tools.ts'
+import { BuyError, type Offer, openWallet } from './buy/wallet.ts'
+import { type Command, CommandError, readOptions, UsageError } from './command.ts'
+
+const HELP = `Serves what a gateway sells as MCP tools on standard input and output, for a client such as an editor or an
+agent. It pays from a local wallet, within a cap for each call and for each day. What is above a cap is asked of
+you where the client can ask, and refused otherwise.
+
+Usage: farebox mcp [--url URL] [--max-per-call USDC] [--max-per-day USDC]
+
+Options:
+  --url           URL of the gateway (default: FAREBOX_URL, or http://127.0.0.1:4020)
+  --max-per-call  highest price of one call, in USDC (default: 0.10)
+  --max-per-day   most to spend between two midnights UTC, in USDC (default: 1)
+  --spending      file that has what was spent today (default: ~/.farebox/mcp_spending.json)
+
+Environment:
+  FAREBOX_BUYER_KEY  private key of the wallet to pay from; not needed on devnet
+
+Examples:
+  farebox mcp --url https://ai.example.com --max-per-call 0.05 --max-per-day 2
+
+In the configuration of a client:
+  { "mcpServers": { "farebox": { "command": "farebox", "args": ["mcp", "--url", "https://ai.example.com"] } } }`
+
+const text = { type: 'string' } as const
+
+export const command: Command = {
+  name: 'mcp',
+  summary: 'serve a gateway as MCP tools, paid by a local wallet within caps',
+  help: HELP,
+  async run(args, io) {
+    const options = { url: text, 'max-per-call': text, 'max-per-day': text, spending: text }
+    const { values } = readOptions(args, options, 0)
+    const url = (values.url ?? io.env.FAREBOX_URL ?? 'http://127.0.0.1:4020').replace(/\/+$/, '')
+    if (!/^https?:\/\//.test(url) || !URL.canParse(url))
+      throw new UsageError(`--url must be an http or https URL, got ${JSON.stringify(url)}`)
+    const caps = {
+      perCall: amount('--max-per-call', values['max-per-call'] ?? '0.10'),
+      perDay: amount('--max-per-day', values['max-per-day'] ?? '1'),
+    }
+    const path = values.spending ?? join(io.env.HOME ?? homedir(), '.farebox/mcp_spending.json')
+    const document = async (): Promise<ReadonlyMap<string, Operation>> => {
+      const reply = await fetch(`${url}/openapi.json`).catch(() => undefined)
+      if (!reply?.ok) throw new CommandError(`Cannot read ${url}/openapi.json. Is a gateway running there?`)
+      return operationsOf(await reply.json())
+    }
+    let known = await document()
+    const wallets = new Map<string, Promise<Wallet>>()
+    const send = payingApi({
+      caps,
+      spending: spendingIn(path, Date.now),
+      wallet(offer: Offer) {
+        const wallet = wallets.get(offer.network) ?? openWallet(url, offer)
+        wallets.set(offer.network, wallet)
+        return wallet
+      },
+    })
+    const need = 'farebox mcp'
+    const sdk = await optional('@modelcontextprotocol/server', need, () => import('@modelcontextprotocol/server'))
+    const { serveStdio } = await import('@modelcontextprotocol/server/stdio')
+    const operations = async (isFresh: boolean) => {
+      if (isFresh) known = await document()
+      return known
+    }
+    serveStdio(() => mcpServer(sdk, { version: manifest.version, origin: url, operations, send: explained(send) }))
+    io.err(`farebox mcp: ${known.size} tools of ${url}; at most ${values['max-per-call'] ?? '0.10'} USDC a call`)
+    return undefined
+  },
+}
+
+/** A wallet that cannot be opened is told to the client, in the words for a person. */
+function explained(send: ReturnType<typeof payingApi>): ReturnType<typeof payingApi> {
+  return async (request, context) => {
+    try {
+      return await send(request, context)
+    } catch (error) {
+      if (!(error instanceof BuyError)) throw error
+      return Response.json({ error: 'Cannot pay', message: error.message }, { status: 403 })
+    }
+  }
+}
+
+function amount(option: string, given: string) {
+  if (/^[0-9]{1,6}(\.[0-9]{1,6})?$/.test(given)) return capOf(given)
+  throw new UsageError(`${option} must be an amount in USDC such as 0.10, got ${JSON.stringify(given)}`)
+}
