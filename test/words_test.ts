@@ -105,7 +105,7 @@ const EXCEPTIONS: readonly (readonly [under: string, name: RegExp, why: string])
   ['adapters/providers/', /^serves$/, 'what a provider serves, in its manifest'],
   ['server/config/', /^serves$/, 'the same, as it is read there'],
   ['', /^(recentBlockhash|replaceRecentBlockhash|getRecentPrioritizationFees)$/, 'names of the protocol of Solana'],
-  ['', /^keepAlive$/, 'TCP, and an option of pg'],
+  ['', /^keepAlive(Ms)?$/, 'TCP, an option of pg, and one of the library of MCP'],
   ['core/products/chat/', /^(fence|CODE_FENCE|withoutCodeFence)$/, 'a code fence of Markdown'],
   ['adapters/providers/demo/', /^you_said$/, 'a field of an answer of the echo model'],
   ['server/devnet/solana/', /^wire$/, 'the wire transaction of @solana/kit'],

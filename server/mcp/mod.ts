@@ -1,6 +1,6 @@
 /**
- * MCP over HTTP: everything that a gateway sells as tools at `/mcp`, paid as the MCP transport of x402 says. A call of a
- * tool is a request of the HTTP API to the same gateway, so there is one order of work and money.
+ * MCP over HTTP: everything that a gateway sells as tools at `/mcp`, paid as the MCP transport of x402 says. A call of
+ * a tool is a request of the HTTP API to the same gateway, so there is one order of work and money.
  */
 import type { ServerContext } from '@modelcontextprotocol/server'
 import { optional } from '../../core/lib/optional.ts'
@@ -11,8 +11,8 @@ import { type ReadMedia, resultOf } from './result.ts'
 import { type Operation, operationsOf } from './tools.ts'
 
 export const MCP = '/mcp'
-/** Shorter than any idle timeout between a client and the gateway. */
-const KEEP_ALIVE_MS = 5_000
+/** Between two comments of a stream, in milliseconds: shorter than the idle timeout of any hop. */
+const HEARTBEAT_MS = 5_000
 
 const sdk = () => optional('@modelcontextprotocol/server', 'MCP', () => import('@modelcontextprotocol/server'))
 type Sdk = Awaited<ReturnType<typeof sdk>>
@@ -101,15 +101,15 @@ export function mcpEndpoint(gateway: Gateway, { version }: { readonly version: s
         send: (inner) => gateway.fetch(inner, caller),
       })
     const { status, headers, body } = await loaded
-      .createMcpHandler(server, { keepAliveMs: KEEP_ALIVE_MS })
+      .createMcpHandler(server, { keepAliveMs: HEARTBEAT_MS })
       .fetch(request)
     return { status, headers: Object.fromEntries(headers), body }
   }
 }
 
 /**
- * A gateway that is reached by a loopback name serves no page of another host: such a page may have been brought there by
- * DNS rebinding. Nothing rides on cookies, so a public gateway serves every page.
+ * A gateway that is reached by a loopback name serves no page of another host: such a page may have been brought there
+ * by DNS rebinding. Nothing rides on cookies, so a public gateway serves every page.
  */
 function foreignPage(request: Request, origin: string): Reply | undefined {
   const page = request.headers.get('origin')

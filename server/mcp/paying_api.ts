@@ -1,4 +1,4 @@
-/** The HTTP API of a gateway, paid by a local wallet within caps. What is above them is refused, or asked of a person. */
+/** The HTTP API of a gateway, paid by a local wallet within caps. Above them a person is asked, or it is refused. */
 import type { ServerContext } from '@modelcontextprotocol/server'
 import { dollars, roundUp, type Usdc, usdc } from '../../core/mod.ts'
 import type { Offer } from '../cli/buy/wallet.ts'
@@ -44,7 +44,7 @@ export function payingApi({ caps, spending, wallet }: PayingOptions) {
 
   /** A reply that is lost may have been paid for, so its price stays noted. */
   async function buy(request: Request, { pay, price }: { pay: Wallet; price: Usdc }): Promise<Response> {
-    const { reply, payment } = await pay(request, shown(price))
+    const { reply, payment } = await pay(request, inUsdc(price))
     if (!reply.ok && !wasSettled(reply)) await spending.release(price)
     if (reply.status === 202 && payment !== null) await remember(reply.clone(), payment)
     return reply
@@ -58,12 +58,12 @@ export function payingApi({ caps, spending, wallet }: PayingOptions) {
   /** Notes the price as spent. Resolves with the reason when it is above a cap and nobody has approved it. */
   async function reserve(price: Usdc, context: ServerContext): Promise<string | undefined> {
     if (caps.perCall !== undefined && price > caps.perCall) {
-      const reason = `The price is ${shown(price)} USDC, above the cap of ${shown(caps.perCall)} USDC per call.`
+      const reason = `The price is ${inUsdc(price)} USDC, above the cap of ${inUsdc(caps.perCall)} USDC per call.`
       if (!(await isApproved(reason, context))) return `${reason} Raise it with --max-per-call.`
     }
     const over = await spending.reserve(price, caps.perDay)
     if (!over) return undefined
-    const reason = `The price is ${shown(price)} USDC, and ${shown(over.left)} USDC are left of today's cap.`
+    const reason = `The price is ${inUsdc(price)} USDC, and ${inUsdc(over.left)} USDC are left of today's cap.`
     if (!(await isApproved(reason, context))) return `${reason} Raise it with --max-per-day.`
     await spending.reserve(price, undefined)
     return undefined
@@ -98,7 +98,7 @@ function refused(reason: string): Response {
   return Response.json({ error: 'Spending cap', message: `${reason} Nothing was paid.` }, { status: 403 })
 }
 
-const shown = (amount: Usdc): string => (Number(amount) / 1e6).toFixed(6).replace(/\.?0+$/, '')
+const inUsdc = (amount: Usdc): string => (Number(amount) / 1e6).toFixed(6).replace(/\.?0+$/, '')
 
 /** US dollars as text, such as `0.10`, exactly. */
 export const capOf = (text: string): Usdc => roundUp(dollars(text))

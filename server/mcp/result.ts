@@ -10,8 +10,8 @@ type Media = { readonly type: string; readonly bytes: Uint8Array }
 export type ReadMedia = (url: string, maxBytes: number) => Promise<Media | undefined>
 
 /**
- * A reply as the result of a tool. A payment demand is an error whose text and structured content are the demand, as the
- * MCP transport of x402 says; `x402/error` repeats it for clients that look there alone.
+ * A reply as the result of a tool. A payment demand is an error whose text and structured content are the demand, as
+ * the MCP transport of x402 says; `x402/error` repeats it for clients that look there alone.
  */
 export async function resultOf(reply: Response, readMedia: ReadMedia): Promise<CallToolResult> {
   const demand = reply.status === 402 ? decoded(reply.headers.get('payment-required')) : undefined
@@ -25,8 +25,8 @@ export async function resultOf(reply: Response, readMedia: ReadMedia): Promise<C
   const text = await reply.text()
   const body = parsed(text)
   if (demand) {
-    const told = fieldsOf(body)
-    const whole = { ...demand, ...(typeof told.details === 'string' && { error: told.details }) }
+    const { details } = fieldsOf(body)
+    const whole = { ...demand, ...(typeof details === 'string' && { error: details }) }
     return {
       isError: true,
       structuredContent: whole,
@@ -34,13 +34,13 @@ export async function resultOf(reply: Response, readMedia: ReadMedia): Promise<C
       _meta: { 'x402/error': whole, ...meta },
     }
   }
-  const shown = withoutData(body)
-  const content: ContentBlock[] = [{ type: 'text', text: isFields(shown) ? JSON.stringify(shown) : text }]
+  const visible = withoutData(body)
+  const content: ContentBlock[] = [{ type: 'text', text: isFields(visible) ? JSON.stringify(visible) : text }]
   if (reply.ok) content.push(...(await media(body, readMedia)))
   return {
     content,
     ...(!reply.ok && { isError: true }),
-    ...(isFields(shown) && { structuredContent: shown }),
+    ...(isFields(visible) && { structuredContent: visible }),
     ...(meta && { _meta: meta }),
   }
 }

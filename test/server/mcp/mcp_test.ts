@@ -1,4 +1,4 @@
-/** Tools over HTTP, as JSON-RPC: what is listed, demanded, paid and returned. The SDK's own client: mcp_full_test.ts. */
+/** Tools over HTTP, as JSON-RPC: what is listed, demanded, paid and returned. mcp_full_test.ts has the SDK's client. */
 import { describe, expect, test } from 'bun:test'
 import { app } from '../../../server/app.ts'
 import { mcpEndpoint } from '../../../server/mcp/mod.ts'
