@@ -59,7 +59,7 @@ export const command: Command = {
       caps,
       spending: spendingIn(path, Date.now),
       wallet(offer: Offer) {
-        const wallet = wallets.get(offer.network) ?? openWallet(url, offer)
+        const wallet = wallets.get(offer.network) ?? openWallet({ origin: url, key: io.env.FAREBOX_BUYER_KEY }, offer)
         wallets.set(offer.network, wallet)
         return wallet
       },

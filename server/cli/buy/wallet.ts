@@ -137,8 +137,8 @@ export async function createPaymentClient(options: PurchaseOptions, offer: Offer
  * A wallet that pays without a word. `pay` signs at most `maxUsd`, and keeps the header of what it signed in
  * `lastPayment`. Throws BuyError where there is no key.
  */
-export async function openWallet(origin: string, offer: Offer) {
-  const { key, rpcUrl } = await findWallet(origin, undefined)
+export async function openWallet({ origin, key: own }: Pick<PurchaseOptions, 'origin' | 'key'>, offer: Offer) {
+  const { key, rpcUrl } = await findWallet({ origin, key: own, rpc: undefined })
   const { scheme } = offer.network.startsWith('solana:')
     ? await solanaWallet(key, { rpcUrl, offer })
     : await evmWallet(key as Hex, { rpcUrl, offer })
