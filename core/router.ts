@@ -58,15 +58,15 @@ function routerOf(endpoints: readonly Endpoint[]): Router {
   const openRoutesOf = bySegment(openRoutes)
 
   /** The paths with parameters that were called last: a price feed is called with few. */
-  const recent = new Map<string, Found>()
+  const lately = new Map<string, Found>()
 
   function find(path: string): Found | undefined {
-    const exact = exactly.get(path) ?? recent.get(path)
+    const exact = exactly.get(path) ?? lately.get(path)
     if (exact) return exact
     const found = search(path)
     if (!found || path.length > MAX_REMEMBERED_LENGTH) return found
-    if (recent.size >= MAX_REMEMBERED) recent.clear()
-    recent.set(path, found)
+    if (lately.size >= MAX_REMEMBERED) lately.clear()
+    lately.set(path, found)
     return found
   }
 

@@ -42,9 +42,9 @@ export function challenges(
   return { quote, demand, discover }
 
   /** A 402 depends only on the price, the offers and the URL, so it is built once and kept until the offers change. */
-  function quote(endpoint: Sold, requestContext: RequestContext, asked: Price): Reply {
+  function quote(endpoint: Sold, requestContext: RequestContext, wanted: Price): Reply {
     const { request, origin, path } = requestContext
-    const price = shared(asked)
+    const price = shared(wanted)
     const offers = offering.at(price)
     const isPage = isBrowser(request.headers)
     const key = `${endpoint.name} ${besideOf(request, isPage)} ${origin}${path}`
@@ -53,11 +53,11 @@ export function challenges(
     const made = demand(endpoint, requestContext, { offers, price, why: replies.paymentRequired(price) })
     if (isPage) return made
     const reply = { ...made, headers: Object.freeze(made.headers) }
-    keep(price, key, { offers, reply })
+    store(price, key, { offers, reply })
     return reply
   }
 
-  function keep(price: Price, key: string, made: Written): void {
+  function store(price: Price, key: string, made: Written): void {
     if (count >= MAX_WRITTEN) written = new WeakMap()
     count = count >= MAX_WRITTEN ? 1 : count + 1
     const ofPrice = written.get(price) ?? new Map<string, Written>()

@@ -89,7 +89,7 @@ export function offersOf({ ports: { chain, clock }, timeouts }: OffersContext): 
   }
 }
 
-/** Builds the offers of a price once for as long as the terms are unchanged. Orders that cost the same share a price. */
+/** Builds the offers of a price once while the terms are unchanged. Orders that cost the same share a price. */
 function offersOfPrice(): (terms: readonly Terms[], price: OfferTerms) => readonly Offer[] {
   let known = new WeakMap<OfferTerms, readonly Offer[]>()
   let current: readonly Terms[] = []

@@ -45,8 +45,8 @@ export type Fate =
 
 /**
  * `no_gas`: the accounts that pay for settlements are low. `no_key`: other replicas hold every key. `clock`: the clock
- * of this process is not trusted. `newer_schema`: a newer version has upgraded the database, and this one cannot use it.
- * `reason` is for the operator only.
+ * of this process is not trusted. `newer_schema`: a newer version has upgraded the database, and this one cannot use
+ * it. `reason` is for the operator only.
  */
 export type Closed = { readonly code: 'no_gas' | 'no_key' | 'clock' | 'newer_schema'; readonly reason: string }
 

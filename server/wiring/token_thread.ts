@@ -43,7 +43,7 @@ export function tokenThread(start: () => Worker = startTokenWorker): TokenThread
     })
   }
 
-  /** A message to a thread costs more than a short count, so the questions of one turn of the event loop go together. */
+  /** A message to a thread costs more than a short count, so the questions of one turn go together. */
   function send(): void {
     if (unsent.length === 0) return
     worker?.postMessage(unsent)

@@ -24,8 +24,8 @@ type Ledger = { readonly rows: number; readonly storage: Storage; readonly now: 
 
 const sizes = process.argv.slice(2).map(Number)
 /** With FLAT_DIR, ledgers are kept there and used again: to fill one of 10,000,000 calls takes a quarter of an hour. */
-const kept = process.env.FLAT_DIR
-const dir = kept ?? mkdtempSync(join(tmpdir(), 'farebox-flat-'))
+const folder = process.env.FLAT_DIR
+const dir = folder ?? mkdtempSync(join(tmpdir(), 'farebox-flat-'))
 
 const randomKey = (): string =>
   `eip155:84532/0x036c/${Buffer.from(crypto.getRandomValues(new Uint8Array(16))).toString('hex')}`
@@ -171,6 +171,6 @@ if (import.meta.main) {
   try {
     await main()
   } finally {
-    if (kept === undefined) rmSync(dir, { recursive: true, force: true })
+    if (folder === undefined) rmSync(dir, { recursive: true, force: true })
   }
 }

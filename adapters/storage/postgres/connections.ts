@@ -131,8 +131,8 @@ export function connections(
     await ready()
     return await use(async (client) => {
       const send = sender(client)
-      const [begun, seen] = await together([runText(client, beginText(locks)), readRows(send)]).catch(orNewer(client))
-      refuseNewer(minReaderOf(begun))
+      const [started, seen] = await together([runText(client, beginText(locks)), readRows(send)]).catch(orNewer(client))
+      refuseNewer(minReaderOf(started))
       const acting = writeRows(seen, send)
       const [answer, { command }] = await together([acting, runText(client, 'COMMIT')]).catch(commitInDoubt)
       if (command !== 'COMMIT') throw new DatabaseError('failed', '', 'the database did not commit')
@@ -213,8 +213,8 @@ function handled<Answer>(answer: Promise<Answer>): Promise<Answer> {
 }
 
 /**
- * BEGIN, the locks, and what the schema takes. Locks are a statement of their own: a statement that waited for them would not see what was
- * committed meanwhile.
+ * BEGIN, the locks, and what the schema takes. Locks are a statement of their own: a statement that waited for them
+ * would not see what was committed meanwhile.
  */
 function beginText(locks: readonly string[]): string {
   const taken = locks.map((name) => `pg_advisory_xact_lock(${digest(name)})`)
@@ -226,8 +226,8 @@ function beginText(locks: readonly string[]): string {
 const MIN_READER = 'SELECT max(min_reader) AS reader FROM migrations'
 
 /** Of the answers to BEGIN and the locks. */
-function minReaderOf(begun: QueryResult): number {
-  const answers = begun as unknown as readonly QueryResult<{ reader: string }>[]
+function minReaderOf(started: QueryResult): number {
+  const answers = started as unknown as readonly QueryResult<{ reader: string }>[]
   return Number(answers.at(-1)?.rows[0]?.reader ?? 0)
 }
 

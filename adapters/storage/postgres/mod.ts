@@ -88,9 +88,9 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
     refusal,
 
     async now() {
-      const asked = read(async (send) => present((await send(ask.now, {}))[0], 'its time').now)
+      const time = read(async (send) => present((await send(ask.now, {}))[0], 'its time').now)
       // Asked for several times per lease, so a replica that cannot go on notices without a buyer.
-      const [now] = await Promise.all([asked, checkSchema()])
+      const [now] = await Promise.all([time, checkSchema()])
       return now
     },
 

@@ -44,7 +44,7 @@ const BUSY_AT_START_MS = 2_000
 /** Rows that one step of `prune` or `renew` reads: bounds how long it blocks the event loop. */
 const BATCH = 128
 /** Free pages that stay in the file for what is written next, and how often a `prune` gives some back. */
-const KEPT_FREE_PAGES = 1_000
+const SPARE_PAGES = 1_000
 const MAX_VACUUMS = 500
 
 const NOTHING = { billions: null, rest: null }
@@ -280,7 +280,7 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
         const isLeft = await write(() => {
           // As rows: each frees one page.
           database.prepare(`PRAGMA incremental_vacuum(${BATCH})`).values()
-          return Number(database.prepare('PRAGMA freelist_count').values()[0]?.[0]) > KEPT_FREE_PAGES
+          return Number(database.prepare('PRAGMA freelist_count').values()[0]?.[0]) > SPARE_PAGES
         })
         if (!isLeft) break
       }

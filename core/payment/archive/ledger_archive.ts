@@ -76,15 +76,15 @@ export function archiveKey(month: string, segment: number): string {
 
 async function writeSegment({ storage, store, clock }: Archiving, archiveMs: number): Promise<number> {
   const now = clock.now()
-  const begun = await WRITING.get(storage, OWNER, now)
+  const unfinished = await WRITING.get(storage, OWNER, now)
   const before = now - archiveMs
-  const found = begun ? undefined : await storage.ledgerRows(before, now, 1)
-  const month = begun?.data.month ?? monthOf(found?.[0])
+  const found = unfinished ? undefined : await storage.ledgerRows(before, now, 1)
+  const month = unfinished?.data.month ?? monthOf(found?.[0])
   if (month === undefined) return 0
-  const kept = await MONTH.get(storage, month, now)
-  const segment = begun?.data.segment ?? (kept?.data.segments ?? 0) + 1
+  const stored = await MONTH.get(storage, month, now)
+  const segment = unfinished?.data.segment ?? (stored?.data.segments ?? 0) + 1
   const writing = { id: OWNER, owner: OWNER, data: { month, segment }, expiresAt: now + FOREVER_MS }
-  if (!begun) await WRITING.put(storage, writing, now)
+  if (!unfinished) await WRITING.put(storage, writing, now)
 
   const key = archiveKey(month, segment)
   let file = await readSegment(store, key)
@@ -100,9 +100,9 @@ async function writeSegment({ storage, store, clock }: Archiving, archiveMs: num
   const day = Date.parse(`${month}-01T00:00:00Z`) / DAY_MS
   for (let at = 0; at < ids.length; at += BATCH) await storage.archiveCalls(ids.slice(at, at + BATCH), day)
 
-  if (file && (kept?.data.segments ?? 0) < segment) {
-    const data = { segments: segment, calls: (kept?.data.calls ?? 0) + ids.length, sha256: file.sha256 }
-    const isMoved = kept && (await MONTH.move(storage, kept, { data, expiresAt: now + FOREVER_MS }, now))
+  if (file && (stored?.data.segments ?? 0) < segment) {
+    const data = { segments: segment, calls: (stored?.data.calls ?? 0) + ids.length, sha256: file.sha256 }
+    const isMoved = stored && (await MONTH.move(storage, stored, { data, expiresAt: now + FOREVER_MS }, now))
     if (!isMoved) await MONTH.put(storage, { id: month, owner: OWNER, data, expiresAt: now + FOREVER_MS }, now)
   }
   const current = await WRITING.get(storage, OWNER, now)

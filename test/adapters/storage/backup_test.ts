@@ -32,11 +32,11 @@ test('backups that are made under load and restored have every payment that was 
     stdout: 'pipe',
     stderr: 'inherit',
   })
-  const told = linesOf(load.stdout)
+  const output = linesOf(load.stdout)
   let differences = 0
   for (let round = 0; round < scaled(3, 30); round++) {
-    await told.atLeast(50 * (round + 1))
-    const before = new Set(told.lines)
+    await output.atLeast(50 * (round + 1))
+    const before = new Set(output.lines)
     const backup = at(`backup-${round}.db`)
     const contents = backupSqlite(path, backup)
     const target = at(`restored-${round}/farebox.db`)

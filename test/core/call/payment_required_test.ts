@@ -31,12 +31,12 @@ test('the 402 of an order is the same when it is asked for again, after all othe
 test('orders of the same price but with other words get a 402 of their own', async () => {
   const gateway = kit()
   const answers = await Promise.all(orders.map((order) => ask(gateway, order)))
-  const said = answers.map(({ body }) => JSON.parse(body))
+  const bodies = answers.map(({ body }) => JSON.parse(body))
   for (const [at, { n }] of orders.entries()) {
-    expect(said[at].price.totalImages).toBe(n)
+    expect(bodies[at].price.totalImages).toBe(n)
     const { model } = orders[at] as { model: string }
     const isSlow = catalog().images.get(model)?.slow === true
-    expect(said[at].generation_info.generation_time.includes('2 minutes')).toBe(isSlow)
+    expect(bodies[at].generation_info.generation_time.includes('2 minutes')).toBe(isSlow)
   }
 })
 
