@@ -12,16 +12,15 @@ export function wholeDays(since: number): { readonly day: number; readonly until
 }
 
 type Total = Omit<Spend, 'spent' | 'model'> & {
-  readonly model: string
+  readonly model: string | null
   readonly billions: bigint | number
   readonly rest: bigint | number
 }
 
-/** One stored sum. A model has a colon before it, because an empty name is not the same as none. */
-export function spendOfTotal({ model, billions, rest, ...total }: Total): Spend {
+/** One stored sum. */
+export function spendOfTotal({ billions, rest, ...total }: Total): Spend {
   return {
     ...total,
-    model: model === '' ? null : model.slice(1),
     spent: usdc(BigInt(billions) * BILLION + BigInt(rest)),
   }
 }

@@ -842,6 +842,10 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       await good.prune(now)
       return await good.pruneLedger(before, now)
     },
+    async ledgerRows(before, now, limit) {
+      await good.prune(now)
+      return await good.ledgerRows(before, now, limit)
+    },
   })),
   broken(
     'a settled call that was emptied still refuses its authorization',

@@ -81,6 +81,10 @@ const entry = Object.fromEntries(ENTRY_FIELDS.map((field) => [field, everyColumn
   (typeof ENTRY_FIELDS)[number]
 >
 const { payer: _payer, day: _day, part: _part, ...totals } = getTableColumns(spendTotals)
+/** A model is stored with a colon before it, because an empty name is not the same as none. */
+const bareModel = sql<
+  string | null
+>`CASE WHEN ${spendTotals.model} = '' THEN NULL ELSE substr(${spendTotals.model}, 2) END`
 const isUnfinished = sql`${workStatus} in ('queued', 'in_progress')`
 const isOfCall = eq(bindings.call, id)
 
@@ -262,7 +266,7 @@ export const ask = {
       .select({
         gateway: spendTotals.gateway,
         endpoint: spendTotals.endpoint,
-        model: spendTotals.model,
+        model: bareModel.as('model'),
         asset: spendTotals.asset,
         calls: sql`sum(${spendTotals.calls})`.as('calls'),
         billions: sql`sum(${spendTotals.billions})`.as('billions'),

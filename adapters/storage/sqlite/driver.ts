@@ -112,7 +112,12 @@ export function overBetter(database: BetterDatabase, filename: string): SqliteDr
     if (statement.reader) statement.raw(true)
     return {
       run: (...values) => statement.run(...values.map(bindable)),
-      values: (...values) => statement.all(...values.map(bindable)) as unknown[][],
+      values(...values) {
+        if (statement.reader) return statement.all(...values.map(bindable)) as unknown[][]
+        // Some pragmas do their work row by row, and have no columns.
+        database.exec(sql)
+        return []
+      },
     }
   }
   return {
@@ -132,18 +137,20 @@ function bindable(value: unknown): unknown {
 
 /**
  * node:sqlite reads a text up to its first U+0000, so a text that has one is stored in another spelling, which sorts
- * almost as the text does.
+ * almost as the text does. SQL may put something before it.
  */
 const [MARK, ESCAPE] = ['\u0001\u0001', '\u0001']
 
 function withoutNul(value: unknown): unknown {
-  if (typeof value !== 'string' || !(value.includes('\0') || value.startsWith(MARK))) return bindable(value)
+  if (typeof value !== 'string' || !(value.includes('\0') || value.includes(MARK))) return bindable(value)
   return MARK + value.replaceAll(ESCAPE, `${ESCAPE}1`).replaceAll('\0', `${ESCAPE}0`)
 }
 
 function withNul(value: unknown): unknown {
-  if (typeof value !== 'string' || !value.startsWith(MARK)) return value
-  return value.slice(MARK.length).replaceAll(`${ESCAPE}0`, '\0').replaceAll(`${ESCAPE}1`, ESCAPE)
+  const start = typeof value === 'string' ? value.indexOf(MARK) : -1
+  if (typeof value !== 'string' || start < 0) return value
+  const spelled = value.slice(start + MARK.length)
+  return value.slice(0, start) + spelled.replaceAll(`${ESCAPE}0`, '\0').replaceAll(`${ESCAPE}1`, ESCAPE)
 }
 
 function transactions(prepare: SqliteDriver['prepare']): SqliteDriver['transaction'] {

@@ -57,10 +57,19 @@ export function ledgerReads(
           ...group,
           spent: amountOf({ billions, rest }) ?? usdc(0n),
         }))
-        return summed([...first, ...ask.spendTotals.all({ payer, day }).map(spendOfTotal)])
+        return summed([...first, ...ask.spendTotals.all({ payer, day }).map(withBareModel).map(spendOfTotal)])
       }),
   }
 }
+
+/**
+ * A model is stored with a colon before it, because an empty name is not the same as none. SQL would cut a name at its
+ * first U+0000.
+ */
+const withBareModel = <Row extends { readonly model: string }>(row: Row) => ({
+  ...row,
+  model: row.model === '' ? null : row.model.slice(1),
+})
 
 /**
  * The ledger of a SQLite file, read beside the process that has it. It takes no lock and writes nothing. Throws when

@@ -321,7 +321,7 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
           return head !== undefined && isArchivable(head)
         })
         for (const id of found) {
-          countArchived.run(id, day)
+          countArchived.run(day, id)
           ask.unbindAll.run({ id })
           ask.deleteCall.run({ id })
         }

@@ -434,14 +434,14 @@ export function patchStatement(db: SqliteDatabase, fields: readonly (keyof RowPa
     .prepare()
 }
 
-/** Adds a call, whose id comes first, to the sums of its wallet, as of the day that comes second. */
+/** Adds a call, whose id comes second, to the sums of its wallet, as of the day that comes first. */
 export const COUNT_ARCHIVED = `
   INSERT INTO spend_totals
-    SELECT payer, ?2, gateway, endpoint, coalesce(':' || model, ''), asset, 2, 1,
+    SELECT payer, ?, gateway, endpoint, coalesce(':' || model, ''), asset, 2, 1,
       cast(substr(coalesce(paid, quote), 1, length(coalesce(paid, quote)) - 9) AS INTEGER),
       cast(substr(coalesce(paid, quote), -9) AS INTEGER),
       cast(coalesce(usage ->> 'input', 0) AS INTEGER), cast(coalesce(usage ->> 'output', 0) AS INTEGER), settled_at
-    FROM calls WHERE id = ?1
+    FROM calls WHERE id = ?
   ON CONFLICT DO UPDATE SET
     calls = calls + 1, billions = billions + excluded.billions, rest = rest + excluded.rest,
     input_tokens = input_tokens + excluded.input_tokens, output_tokens = output_tokens + excluded.output_tokens,
