@@ -185,7 +185,7 @@ export type CustomSetup = Setup & {
  * A gateway of these products alone: a bundler leaves out the built-in ones.
  *
  * @example
- * const farebox = customGateway({ ports, endpoints: [haiku, ...calls, ...media] })
+ * const farebox = customGateway({ ports, endpoints: endpoints.filter(({ name }) => name === 'health') })
  */
 export function customGateway(setup: CustomSetup): Gateway {
   const problems = setupProblems(setup, setup.endpoints ?? [])

@@ -1,7 +1,6 @@
 /** The discovery documents of a gateway, derived from its endpoints and cached. */
 import { bazaarOf, briefBazaarOf } from './bazaar.ts'
 import type { GatewayDescription } from './document_input.ts'
-import { DOCS_POLICY, docsPage, escape } from './reference_page.ts'
 import type { Endpoint, Free, Sold } from '../endpoint/mod.ts'
 import { offeredIn } from '../endpoint/samples.ts'
 import type { GatewayFacts } from '../endpoint/gateway_info.ts'
@@ -35,7 +34,11 @@ export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescri
   const described = memoized(() => describe(offered()), key)
   const written = memoized(async () => JSON.stringify(await described()), key)
   const everything = memoized(async () => JSON.stringify(await describe(endpoints)), key)
-  const page = memoized(async () => docsPage(await described(), { ...facts, origin: PLACEHOLDER_ORIGIN }), key)
+  const page = memoized(async () => {
+    // Programs that embed the gateway load the page with the first reader.
+    const { docsPage, ...rest } = await import('./reference_page.ts')
+    return { ...rest, text: docsPage(await described(), { ...facts, origin: PLACEHOLDER_ORIGIN }) }
+  }, key)
   const listed = memoized(() => JSON.stringify(wellKnown(offered(), PLACEHOLDER_ORIGIN, facts)), key)
   const inJson = (origin: string) => JSON.stringify(origin).slice(1, -1)
   return {
@@ -43,10 +46,10 @@ export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescri
     documents: {
       openapi: async (origin, { all = false } = {}) =>
         (await (all ? everything() : written())).replaceAll(PLACEHOLDER_ORIGIN, () => inJson(origin)),
-      docs: async (origin) => ({
-        html: (await page()).replaceAll(PLACEHOLDER_ORIGIN, () => escape(origin)),
-        policy: DOCS_POLICY,
-      }),
+      async docs(origin) {
+        const { text, escape, DOCS_POLICY } = await page()
+        return { html: text.replaceAll(PLACEHOLDER_ORIGIN, () => escape(origin)), policy: DOCS_POLICY }
+      },
       wellKnown: (origin) => listed().replaceAll(PLACEHOLDER_ORIGIN, () => inJson(origin)),
       pricing: () => priceList(offered(), facts),
     },

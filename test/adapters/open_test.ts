@@ -40,7 +40,7 @@ test('openStorage() and openObjects() say which URLs they take, and repeat no pa
   expect(await refusal(openObjects('ftp://me:secret@host'))).toBe(
     'openObjects: the URL must be file:<folder>, s3://bucket/prefix or memory:; it begins "ftp:"',
   )
-  expect(await refusal(openObjects('s3://my-bucket'))).toMatch(/region is missing[^]*AWS_ACCESS_KEY_ID is not set/)
+  expect(await refusal(openObjects('s3://my-bucket'))).toContain('the region is missing')
 })
 
 test('openObjects() finds out at once that a folder cannot be written', async () => {

@@ -184,8 +184,8 @@ export const mutants: readonly Mutant[] = [
   ),
   mutant(
     'a payment that does not verify opens a call',
-    `if (verdict.kind === 'valid') return { ...signed, verdict }`,
-    `return { ...signed, verdict: verdict as never }`,
+    `if (verdict.kind === 'valid') return { ...signed, verdict, verifiedAt: clock.now() }`,
+    `return { ...signed, verdict: verdict as never, verifiedAt: clock.now() }`,
   ),
   mutant('every poll key fits', `return matches.length > 0`, `return true`),
   mutant('every poll is rightful', `let isRightful = isKeyed || isProven`, `let isRightful = true`),

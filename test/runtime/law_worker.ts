@@ -19,9 +19,10 @@ export const LAW_WORKER = [
 /** `/storage/3` is the fourth law of storages. Resolves with `kept`, or with what broke it. */
 export async function checkLaw(path: string, storage: DurableObjectStorage): Promise<string> {
   const [, suite, number] = path.split('/')
-  return suite === 'storage'
-    ? await check(storageLaws[Number(number)], () => durableObjectLedger(storage))
-    : await check(objectLaws[Number(number)], () => durableObjectMedia(storage))
+  if (suite === 'objects') return await check(objectLaws[Number(number)], () => durableObjectMedia(storage))
+  // One object opens its ledger once.
+  const ledger = durableObjectLedger(storage)
+  return await check(storageLaws[Number(number)], () => ledger)
 }
 
 async function check<T>(law: Law<T> | undefined, open: () => T): Promise<string> {

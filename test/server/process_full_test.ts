@@ -185,14 +185,14 @@ describe('a start that cannot succeed says why in one go, exits with 1 and leave
     expect(refused).toMatchObject({ code: 1, out: '' })
     const lines = refused.err.trimEnd().split('\n')
     expect(lines[0]).toBe('Farebox cannot start. The configuration has these errors:')
-    expect(lines.slice(1).map((line) => line.split(':')[0]?.trim())).toEqual(
+    expect(lines.slice(1).map((line) => /^ *- (?:[\w.]+:\d+:\d+: )?(\w+):/.exec(line)?.[1])).toEqual(
       expect.arrayContaining([
-        '- PORT',
-        '- DATABASE_URL',
-        '- OPERATOR_TOKEN',
-        '- LOG_LEVEL',
-        '- drain_seconds',
-        '- max_boddy_bytes',
+        'PORT',
+        'DATABASE_URL',
+        'OPERATOR_TOKEN',
+        'LOG_LEVEL',
+        'drain_seconds',
+        'max_boddy_bytes',
       ]),
     )
     expect(lines).toHaveLength(7)

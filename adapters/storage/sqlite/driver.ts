@@ -20,6 +20,8 @@ export type SqliteDriver = {
   transaction<T>(step: () => T): T
   /** Finalizes the prepared statements too: otherwise the write-ahead log is never merged into the file. */
   close(): void
+  /** The runtime looks after the pages of the database itself. */
+  readonly isManaged?: true
 }
 
 /** What this file needs of bun:sqlite. */

@@ -28,6 +28,7 @@ export function durableObjectDriver(storage: DurableObjectStorage): SqliteDriver
     prepare,
     transaction: (step) => storage.transactionSync(step),
     close() {},
+    isManaged: true,
   }
 }
 

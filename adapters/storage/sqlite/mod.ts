@@ -276,7 +276,7 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
         touched += step.touched
         after = step.last
       }
-      for (let turn = 0; turn < MAX_VACUUMS; turn++) {
+      for (let turn = 0; turn < MAX_VACUUMS && !database.isManaged; turn++) {
         const isLeft = await write(() => {
           // As rows: each frees one page.
           database.prepare(`PRAGMA incremental_vacuum(${BATCH})`).values()
