@@ -130,3 +130,18 @@ test('--env-file gives every command variables; the environment comes first; a b
   })
   expect(await runCommand(['check', '--env-file'])).toMatchObject({ code: 2 })
 })
+
+test('check loads the files of one’s own, as a start does', async () => {
+  const { toml, secrets } = files()
+  await runCommand(['init', '--yes', '--config', toml, '--network', 'base', '--payee', PAYEE])
+  const configured = readFileSync(toml, 'utf8')
+  writeFileSync(toml, `products = ["./none.ts"]\n${configured}`)
+  const none = join(toml, '../none.ts')
+  expect(await offline(toml, secrets)).toEqual({
+    code: 1,
+    out: `WRONG    products: there is no file ${none}\n`,
+    err: '1 mistake. Nothing was changed.\n',
+  })
+  writeFileSync(none, 'export const products = []')
+  expect((await offline(toml, secrets)).out).toContain(`WRONG    products: ${none} must export a list of products`)
+})
