@@ -12,6 +12,8 @@ const TRANSACTION = `0x${'5'.repeat(48)}${'fedcba9876543210'}`
 const OTHER_TRANSACTION = `0x${'6'.repeat(48)}${'fedcba9876543210'}`
 const KEY = `eip155:84532/0xasset/${PAYER}/${NONCE}`
 
+const DAY = 86_400_000
+
 export const listingLaws: readonly Law<Storage>[] = [
   {
     name: 'listCalls() lists what was opened in a time, newest first, page by page, whatever became of it',
@@ -48,6 +50,34 @@ export const listingLaws: readonly Law<Storage>[] = [
         ['call 1'],
         [],
       ])
+    },
+  },
+  {
+    name: 'listCalls() of one wallet and findCalls() look through all days, also behind days without a call',
+    async check(subject) {
+      const storage = await subject.open()
+      const days = [0, 1, 1, 2, 400]
+      for (const [n, day] of days.entries()) {
+        const key = `eip155:84532/0xasset ${n}/${PAYER}/${NONCE}`
+        const call = newCall(`call ${n}`, { payer: n === 3 ? '0xother' : PAYER, createdAt: T + day * DAY })
+        await storage.openCall(call, signed(key, T + (1 + day) * DAY), { now: T, until: T + 60_000 })
+        const claim = await storage.claimSettlement(call.id, undefined, {
+          now: T,
+          until: T + 60_000,
+          result: { result: 'of the buyer', expiresAt: T + 99_999 },
+        })
+        const receipt = { transaction: TRANSACTION, network: 'eip155:84532', payer: PAYER, amount: '5' }
+        const outcome: Outcome = { kind: 'paid', receipt }
+        await storage.finishSettlement(call.id, tokenOf(claim), outcome, { now: T + day * DAY })
+      }
+      const list = async (at: Partial<Parameters<Storage['listCalls']>[0]>) =>
+        ids(await storage.listCalls({ payer: PAYER, since: 0, until: T + 500 * DAY, limit: 9, ...at }))
+      expect(await list({})).toEqual(['call 4', 'call 2', 'call 1', 'call 0'])
+      expect(await list({ limit: 2 })).toEqual(['call 4', 'call 2'])
+      expect(await list({ after: { at: T + DAY, id: 'call 2' } })).toEqual(['call 1', 'call 0'])
+      expect(await list({ since: T + 1, until: T + 400 * DAY })).toEqual(['call 2', 'call 1'])
+      for (const name of [NONCE, TRANSACTION])
+        expect(ids(await storage.findCalls(name, 9))).toEqual(['call 4', 'call 3', 'call 2', 'call 1', 'call 0'])
     },
   },
   {
@@ -216,6 +246,17 @@ export const brokenListings: readonly Broken<Storage>[] = [
     'listCalls() lists the calls of one wallet, by the spelling in which it is stored',
     'lists those of every wallet',
     (good) => ({ listCalls: ({ payer, ...at }) => good.listCalls(at) }),
+  ),
+  broken(
+    'listCalls() of one wallet and findCalls() look through all days, also behind days without a call',
+    'ends at the first day without a call',
+    (good) => ({
+      async listCalls(at) {
+        const listed = await good.listCalls(at)
+        const gap = listed.findIndex(({ createdAt }, n) => n > 0 && (listed[n - 1]?.createdAt ?? 0) - createdAt > DAY)
+        return gap < 0 ? listed : listed.slice(0, gap)
+      },
+    }),
   ),
   broken(
     'an entry of the ledger has what the operator may read, and neither the request nor the result',

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { type Usdc, usdc } from '../../../core/x402/money.ts'
-import type { LedgerReads } from '../../../core/ports/mod.ts'
+import type { LedgerCursor, LedgerEntry, LedgerReads } from '../../../core/ports/mod.ts'
 import { spendOfTotal, wholeDays } from '../spend_total.ts'
 import { summed } from '../../../core/payment/spend_report.ts'
 import { named, tailOf } from '../named_calls.ts'
@@ -12,6 +12,7 @@ import { drizzleOver } from './session.ts'
 import { statements } from './statements.ts'
 
 const BILLION = 1_000_000_000n
+const DAY_MS = 86_400_000
 
 /** A sum as the statements read it. Undefined where there was nothing to sum. */
 export function amountOf({ billions, rest }: { billions: string | null; rest: string | null }): Usdc | undefined {
@@ -23,12 +24,24 @@ export function ledgerReads(
   ask: ReturnType<typeof statements>,
   read: <T>(step: () => T) => Promise<T> = retryWhileBusy,
 ): LedgerReads {
+  /** From day to day, because the index has the day first (decision 126). Days without a call are passed over. */
+  function listOfPayer(payer: string, { since, after, limit }: { since: number; after: LedgerCursor; limit: number }) {
+    const found: LedgerEntry[] = []
+    // Calls of the same millisecond may follow the one that was listed last.
+    for (let before = after.at + 1; found.length < limit;) {
+      const at = ask.openedBefore.get({ before })?.at ?? since - 1
+      if (at < since) break
+      const day = Math.floor(at / DAY_MS)
+      found.push(...ask.listedOfPayer.all({ payer, day, since, ...after, limit: limit - found.length }))
+      before = day * DAY_MS
+    }
+    return found
+  }
+
   return {
     listCalls: ({ payer, since, until, after = { at: until, id: '' }, limit }) =>
       read(() =>
-        payer === undefined
-          ? ask.listed.all({ since, ...after, limit })
-          : ask.listedOfPayer.all({ payer, since, ...after, limit }),
+        payer === undefined ? ask.listed.all({ since, ...after, limit }) : listOfPayer(payer, { since, after, limit }),
       ),
 
     listSettled: ({ since, after = { at: since, id: '' }, limit }) =>

@@ -72,13 +72,13 @@ export const calls = sqliteTable(
   },
   (call) => [
     index('calls_by_time').on(call.createdAt, call.id),
-    index('calls_of_payer').on(call.payer, call.createdAt, call.id),
+    index('calls_of_payer').on(sql`created_at / 86400000`, call.payer, call.createdAt, call.id),
     index('calls_settled')
       .on(call.settledAt, call.id)
       .where(sql`payment_status = 'settled'`),
     index('calls_by_transaction')
-      .on(sql`substr(receipt ->> 'transaction', -16)`)
-      .where(sql`receipt IS NOT NULL`),
+      .on(sql`settled_at / 86400000`, sql`substr(receipt ->> 'transaction', -16)`)
+      .where(sql`payment_status = 'settled'`),
     index('calls_unfinished')
       .on(call.leaseExpiresAt, call.id)
       .where(sql`work_status in ('queued', 'in_progress')`),
@@ -128,7 +128,7 @@ export const authorizations = sqliteTable(
   },
   (binding) => [
     uniqueIndex('authorizations_of_call').on(binding.call, binding.position),
-    index('authorizations_by_nonce').on(sql`substr(key, -16)`),
+    index('authorizations_by_nonce').on(sql`expires_at / 86400000`, sql`substr(key, -16)`),
     index('authorizations_spendable')
       .on(binding.payer, binding.expiresAt)
       .where(sql`status in ('open', 'sent')`),

@@ -267,11 +267,18 @@ export function statements(db: SqliteDatabase) {
       .orderBy(desc(calls.createdAt), desc(id))
       .limit(given('limit'))
       .prepare(),
+    /** When the last call before a time was opened; null where there was none. */
+    openedBefore: db
+      .select({ at: sql<number | null>`max(${calls.createdAt})` })
+      .from(calls)
+      .where(lt(calls.createdAt, given('before')))
+      .prepare(),
     listedOfPayer: db
       .select(entry)
       .from(calls)
       .where(
         and(
+          sql`${calls.createdAt} / 86400000 = ${given('day')}`,
           eq(payer, given('payer')),
           gte(calls.createdAt, given('since')),
           sql`(${calls.createdAt}, ${id}) < (${given('at')}, ${given('id')})`,
@@ -302,12 +309,36 @@ export function statements(db: SqliteDatabase) {
       .select({ ...entry, key: binding.key })
       .from(authorizations)
       .innerJoin(calls, ofCall)
-      .where(sql`substr(${binding.key}, -16) = ${given('tail')}`)
+      .where(
+        sql`${binding.key} in (
+          with recursive days(day) as (
+            select min(expires_at / 86400000) from authorizations
+            union all
+            select (select min(expires_at / 86400000) from authorizations where expires_at / 86400000 > day)
+            from days where day is not null
+          )
+          select key from days cross join authorizations
+          where expires_at / 86400000 = day and substr(key, -16) = ${given('tail')}
+        )`,
+      )
       .prepare(),
     entriesByTransaction: db
       .select(entry)
       .from(calls)
-      .where(and(sql`${receipt} is not null`, sql`substr(${receipt} ->> 'transaction', -16) = ${given('tail')}`))
+      .where(
+        sql`${id} in (
+          with recursive days(day) as (
+            select min(settled_at / 86400000) from calls where payment_status = 'settled'
+            union all
+            select (
+              select min(settled_at / 86400000) from calls where payment_status = 'settled' and settled_at / 86400000 > day
+            ) from days where day is not null
+          )
+          select id from days cross join calls
+          where payment_status = 'settled' and settled_at / 86400000 = day
+            and substr(receipt ->> 'transaction', -16) = ${given('tail')}
+        )`,
+      )
       .prepare(),
     record: db
       .select()
