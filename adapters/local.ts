@@ -73,19 +73,24 @@ export type LocalPorts = {
 }
 
 /**
- * Ports of one process, in memory, for a first embedding. Pass a durable storage before you take real money.
+ * Ports of one process, in memory, for a first embedding. Pass a durable storage before you take real money. Throws
+ * RangeError for a storage or objects that are there and undefined.
  *
  * @example
  * const ports = localPorts({ chain: memoryChain(), images: () => scriptedVendor() })
  */
-export function localPorts({
-  chain,
-  images,
-  chat = () => undefined,
-  storage = memoryStorage(),
-  objects = memoryObjects(),
-  log = consoleLog,
-}: LocalPorts): Ports {
+export function localPorts(given: LocalPorts): Ports {
+  const missing = (['storage', 'objects'] as const).find((port) => port in given && !given[port])
+  if (missing)
+    throw new RangeError(`localPorts: ${missing} is ${given[missing]}; leave it out to keep everything in memory`)
+  const {
+    chain,
+    images,
+    chat = () => undefined,
+    storage = memoryStorage(),
+    objects = memoryObjects(),
+    log = consoleLog,
+  } = given
   const media = async (): Promise<never> => {
     throw new Error(
       'localPorts cannot download media: use a vendor that returns data URIs, or set vendors.media to mediaFetcher()',

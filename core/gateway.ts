@@ -139,7 +139,7 @@ const NEW_WALLET = { calls: 2, worth: roundUp(dollars('0.05')) }
  */
 export async function createGateway(setup: Setup): Promise<Gateway> {
   const problems = [...setupProblems(setup, everything)]
-  if (!setup.ports?.chain || !setup.ports.storage || !setup.ports.clock) throw new SetupError(problems)
+  if (!setup?.ports?.chain || !setup.ports.storage?.getRecord || !setup.ports.clock) throw new SetupError(problems)
   const { chain, storage, clock, log } = setup.ports
   const now = clock.now()
   const [checked, answer] = await Promise.allSettled([chain.check?.({ now }), storage.getRecord('start', 'probe', now)])

@@ -31,12 +31,55 @@ export class SetupError extends Error {
 const PORTS = ['chain', 'storage', 'objects', 'clock', 'log', 'random', 'vendors', 'countTokens', 'background'] as const
 const SIZES = ['inlineMs', 'maxBody', 'maxMedia', 'maxUpload', 'maxBodies', 'unpaidCharacters'] as const
 
+/** The options of a gateway by name. A name that is misspelt would be ignored, and the gateway built without it. */
+const OPTIONS = new Set([
+  'ports',
+  'name',
+  'label',
+  'version',
+  'contact',
+  'catalog',
+  'endpoints',
+  'timeouts',
+  'retention',
+  'workerId',
+  'inlineMs',
+  'maxBody',
+  'maxMedia',
+  'maxUpload',
+  'maxBodies',
+  'onBodiesFreed',
+  'networks',
+  'hidden',
+  'unverifiable',
+  'freeTier',
+  'unpaidCharacters',
+  'freeToOrigin',
+  'newWallet',
+  'allowlists',
+  'featureFlags',
+  'pollKeys',
+  'operatorToken',
+  'basePath',
+  'controls',
+  'bareV1',
+  'changes',
+])
+
+/** What is used of a storage at once: plain JavaScript may hand in anything. */
+const VERBS = ['openCall', 'getCall', 'getRecord'] as const
+
 /** What is wrong with a setup by itself. Types say most of it; plain JavaScript has none. */
 export function setupProblems(setup: Setup, all: readonly Endpoint[]): readonly string[] {
+  if (typeof setup !== 'object' || setup === null) return ['setup: is missing; give createGateway({ ports })']
   const { ports, basePath = '', endpoints = all, hidden = [], name, label } = setup
   const isText = (value: unknown) => value === undefined || (typeof value === 'string' && value !== '')
   return [
-    ...PORTS.flatMap((port) => (ports?.[port] === undefined ? [`ports.${port}: is missing; see localPorts()`] : [])),
+    ...Object.keys(setup).flatMap((option) => (OPTIONS.has(option) ? [] : [`${option}: there is no such option`])),
+    ...PORTS.flatMap((port) =>
+      (ports?.[port] ?? null) === null ? [`ports.${port}: is missing; see localPorts()`] : [],
+    ),
+    ...storageProblems(ports?.storage),
     ...SIZES.flatMap((size) => {
       const value = setup[size]
       const isFine = value === undefined || (Number.isSafeInteger(value) && value >= 0)
@@ -51,6 +94,13 @@ export function setupProblems(setup: Setup, all: readonly Endpoint[]): readonly 
         : [`hidden: there is no endpoint ${hiding}; endpoints are named like images.generations`],
     ),
   ]
+}
+
+function storageProblems(storage: Partial<Ports['storage']> | null | undefined): readonly string[] {
+  const lacking = storage ? VERBS.filter((verb) => typeof storage[verb] !== 'function') : []
+  return lacking.length === 0
+    ? []
+    : [`ports.storage: is no storage, it has no ${lacking.join(', ')}; see openStorage()`]
 }
 
 const BASE_PATH = /^(?:\/[A-Za-z0-9._~-]+)*$/

@@ -1,6 +1,6 @@
 /** A gateway inside another program: built, started, stopped, mounted. */
 import { describe, expect, test } from 'bun:test'
-import { localPorts, memoryChain, memoryStorage, multiChain, scriptedVendor } from '../../adapters/mod.ts'
+import { evmChain, localPorts, memoryChain, memoryStorage, multiChain, scriptedVendor } from '../../adapters/mod.ts'
 import { createGateway, gateway, type Chain, type Ports, type SetupError } from '../../core/mod.ts'
 
 const vendor = scriptedVendor()
@@ -50,6 +50,26 @@ describe('createGateway()', () => {
       'ports.vendors: is missing; see localPorts()',
     ])
     expect((await problemsOf(createGateway({} as never))).length).toBe(9)
+  })
+
+  test('names what plain JavaScript gives instead: nothing, an option that does not exist, no storage', async () => {
+    expect(await problemsOf(createGateway(undefined as never))).toEqual([
+      'setup: is missing; give createGateway({ ports })',
+    ])
+    expect(await problemsOf(createGateway({ ports: portsOf(), baseePath: '/ai' } as never))).toEqual([
+      'baseePath: there is no such option',
+    ])
+    const storages = [null, {}].map((storage) => createGateway({ ports: { ...portsOf(), storage } } as never))
+    expect(await Promise.all(storages.map(problemsOf))).toEqual([
+      ['ports.storage: is missing; see localPorts()'],
+      ['ports.storage: is no storage, it has no openCall, getCall, getRecord; see openStorage()'],
+    ])
+    expect(() => localPorts({ chain: memoryChain(), images: () => vendor, storage: undefined } as never)).toThrow(
+      'localPorts: storage is undefined; leave it out to keep everything in memory',
+    )
+    expect(() => evmChain({ network: 'eip155:8453', rpcUrl: 'http://127.0.0.1', asset: '0x' } as never)).toThrow(
+      'evmChain: payTo is missing',
+    )
   })
 
   test('builds over a node that does not answer, says so, and run() opens it when it does', async () => {

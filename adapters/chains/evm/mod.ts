@@ -74,6 +74,12 @@ type SimulationContext = { readonly asset: Hex; readonly time: number; readonly 
  * await chain.check({ now: Date.now() })
  */
 export function evmChain(config: EvmConfig): EvmChain {
+  const lacking = (['network', 'rpcUrl', 'asset', 'payTo', 'relayerKey'] as const).find(
+    (name) => typeof config[name] !== 'string',
+  )
+  if (lacking) throw new RangeError(`evmChain: ${lacking} is missing`)
+  if (typeof config.domain?.name !== 'string' || typeof config.domain.version !== 'string')
+    throw new RangeError("evmChain: domain is missing; it is the token's, such as { name: 'USDC', version: '2' }")
   const chainId = chainIdOf(config.network)
   const account = parseKey(config.relayerKey)
   const rpc = jsonRpc({ ...config, url: config.rpcUrl })

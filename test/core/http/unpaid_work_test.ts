@@ -28,12 +28,15 @@ function counter() {
   return { seen, count }
 }
 
-function gatewayOf(options: Omit<KitOptions, 'ports'> & { countTokens?: (count: CountTokens) => CountTokens } = {}) {
+function gatewayOf({
+  countTokens: wrapped = (count) => count,
+  ...options
+}: Omit<KitOptions, 'ports'> & { countTokens?: (count: CountTokens) => CountTokens } = {}) {
   const { seen, count } = counter()
   const subject = kit({
     chatVendor: scriptedChat(),
     ...options,
-    ports: { countTokens: options.countTokens?.(count) ?? count },
+    ports: { countTokens: wrapped(count) },
   })
   const ask = async (messages: readonly object[], { ip = '192.0.2.1', path = COMPLETIONS, headers = {} } = {}) => {
     const request = new Request(ORIGIN + path, {
