@@ -180,7 +180,8 @@ export function anvilBinary(from: string = import.meta.url, platform = `${proces
   }
   throw new Error(
     `the local chain needs the package ${name}, which is not installed; ` +
-      'run: bun add @foundry-rs/anvil (without omitting optional dependencies)',
+      'install @foundry-rs/anvil with npm or bun in this folder, without omitting optional dependencies, ' +
+      'or configure a gateway: farebox init',
   )
 
   // With strict layouts (pnpm, isolated installs) only @foundry-rs/anvil can resolve its platform package.
