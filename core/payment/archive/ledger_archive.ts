@@ -7,7 +7,7 @@ import { Type } from '@sinclair/typebox'
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import { recordKind } from '../../endpoint/record_kind.ts'
-import type { Call, Objects, Ports } from '../../ports/mod.ts'
+import type { Call, Objects, Ports, Storage } from '../../ports/mod.ts'
 import { parseAtomic } from '../../x402/money.ts'
 
 /** Calls in one file: about 60 KB. They are read in one turn of the event loop. */
@@ -16,6 +16,8 @@ const SEGMENT = 500
 const BATCH = 64
 /** Files written in one round of maintenance. */
 const MAX_SEGMENTS = 100
+/** Files of a month that are listed: 50 million calls. */
+const MAX_FILES = 100_000
 const DAY_MS = 86_400_000
 /** The records outlive every duty to keep books. */
 const FOREVER_MS = 36_500 * DAY_MS
@@ -32,6 +34,12 @@ const MONTH = recordKind({
   kind: 'archive_month',
   version: 1,
   schema: Type.Object({ segments: Type.Integer(), calls: Type.Integer(), sha256: Type.String() }),
+})
+/** One file of a month: what it must be as long as it is kept. A record of its own, so that a month may be long. */
+const FILE = recordKind({
+  kind: 'archive_file',
+  version: 1,
+  schema: Type.Object({ segment: Type.Integer(), calls: Type.Integer(), sha256: Type.String() }),
 })
 
 export type ArchiveStore = Pick<Objects, 'put' | 'get'>
@@ -97,6 +105,10 @@ async function writeSegment({ storage, store, clock }: Archiving, archiveMs: num
   }
   // What the store gives back, and nothing else, may leave the ledger.
   const ids = file?.calls.map(({ id }) => id) ?? []
+  if (file) {
+    const data = { segment, calls: ids.length, sha256: file.sha256 }
+    await FILE.put(storage, { id: key, owner: month, data, expiresAt: now + FOREVER_MS }, now)
+  }
   const day = Date.parse(`${month}-01T00:00:00Z`) / DAY_MS
   for (let at = 0; at < ids.length; at += BATCH) await storage.archiveCalls(ids.slice(at, at + BATCH), day)
 
@@ -117,6 +129,18 @@ export async function* readArchive(store: ArchiveStore, month: string): AsyncGen
     if (!file) return
     yield* file.calls
   }
+}
+
+/** The files of a month with their hashes, by number. Files from before hashes were kept of each are not listed. */
+export async function archivedFiles(
+  storage: Pick<Storage, 'listRecords'>,
+  month: string,
+  now: number,
+): Promise<readonly { readonly key: string; readonly calls: number; readonly sha256: string }[]> {
+  const found = await FILE.list(storage, month, { now, limit: MAX_FILES })
+  return found
+    .toSorted((one, other) => one.data.segment - other.data.segment)
+    .map(({ id, data: { calls, sha256 } }) => ({ key: id, calls, sha256 }))
 }
 
 async function readSegment(

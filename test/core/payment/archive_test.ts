@@ -3,7 +3,12 @@ import { expect, test } from 'bun:test'
 import { memoryObjects } from '../../../adapters/objects/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
-import { archiveLedger, type ArchiveStore, readArchive } from '../../../core/payment/archive/ledger_archive.ts'
+import {
+  archivedFiles,
+  archiveLedger,
+  type ArchiveStore,
+  readArchive,
+} from '../../../core/payment/archive/ledger_archive.ts'
 import type { Storage } from '../../../core/ports/mod.ts'
 import { newCall, signed } from '../../conformance/storage_questions.ts'
 import { scaled } from '../../scope.ts'
@@ -101,4 +106,28 @@ test('a store that does not keep what it was given loses no call: nothing is del
   const store: ArchiveStore = { put: async () => {}, get: async () => undefined }
   await expect(archiveLedger({ storage, clock, store }, { archiveMs: 31 * DAY })).rejects.toThrow('nothing was deleted')
   expect(await storage.ledgerRows(clock.now(), clock.now(), 9)).toHaveLength(5)
+})
+
+test('the hash of each file of the archive is kept beside the ledger', async () => {
+  const clock = testClock()
+  const [storage, objects] = [memoryStorage(), memoryObjects()]
+  await filled(storage, clock.now(), 1_100)
+  const keys: string[] = []
+  const store: ArchiveStore = {
+    ...objects,
+    async put(key, bytes, type) {
+      keys.push(key)
+      await objects.put(key, bytes, type)
+    },
+  }
+  await archiveLedger({ storage, clock, store }, { archiveMs: 0 })
+  const months = [...new Set(keys.map((key) => key.split('/')[1] ?? ''))]
+  const listed = await Promise.all(months.map((month) => archivedFiles(storage, month, clock.now())))
+  expect(listed.flat().map(({ key }) => key)).toEqual(keys)
+  expect(listed.flat().reduce((sum, { calls }) => sum + calls, 0)).toBe(1_100)
+  expect(keys.some((key) => key.endsWith('000002.jsonl.gz'))).toBe(true)
+  for (const { key, sha256 } of listed.flat()) {
+    const bytes = await new Response((await objects.get(key))?.body as BodyInit).arrayBuffer()
+    expect({ key, sha256 }).toEqual({ key, sha256: new Bun.CryptoHasher('sha256').update(bytes).digest('hex') })
+  }
 })
