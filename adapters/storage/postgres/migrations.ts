@@ -196,6 +196,36 @@ export const migrations: readonly Migration[] = [
     `,
     suitsOlder: true,
   },
+  {
+    // The update of part 1 holds its lock, so no other deletion of these sums is between the sum and the deletion.
+    name: 'spend totals of zero are deleted',
+    suitsOlder: true,
+    sql: `
+      CREATE OR REPLACE FUNCTION uncount_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN
+        INSERT INTO spend_totals AS kept VALUES (
+          OLD.payer, OLD.settled_at / 86400000, OLD.gateway, OLD.endpoint, coalesce(':' || OLD.model, ''), OLD.asset, 1, -1,
+          -div(coalesce(OLD.paid, OLD.quote), 1000000000), -mod(coalesce(OLD.paid, OLD.quote), 1000000000),
+          -coalesce((OLD.usage::json ->> 'input')::numeric, 0)::bigint, -coalesce((OLD.usage::json ->> 'output')::numeric, 0)::bigint, 0
+        ) ON CONFLICT (payer, day, gateway, endpoint, model, asset, part) DO UPDATE SET
+          calls = kept.calls - 1, billions = kept.billions + excluded.billions, rest = kept.rest + excluded.rest,
+          input_tokens = kept.input_tokens + excluded.input_tokens,
+          output_tokens = kept.output_tokens + excluded.output_tokens;
+        UPDATE spend_totals AS kept SET last_at = coalesce((
+          SELECT max(settled_at) FROM calls WHERE payer = OLD.payer AND payment_status = 'settled'
+            AND settled_at BETWEEN kept.day * 86400000 AND kept.day * 86400000 + 86399999 AND gateway = OLD.gateway
+            AND endpoint = OLD.endpoint AND model IS NOT DISTINCT FROM OLD.model AND asset = OLD.asset
+        ), 0)
+        WHERE payer = OLD.payer AND day = OLD.settled_at / 86400000 AND gateway = OLD.gateway AND endpoint = OLD.endpoint
+          AND model = coalesce(':' || OLD.model, '') AND asset = OLD.asset AND last_at <= OLD.settled_at;
+        DELETE FROM spend_totals WHERE payer = OLD.payer AND day = OLD.settled_at / 86400000 AND gateway = OLD.gateway AND endpoint = OLD.endpoint
+          AND model = coalesce(':' || OLD.model, '') AND asset = OLD.asset AND part IN (0, 1)
+          AND (SELECT sum(calls) FROM spend_totals WHERE payer = OLD.payer AND day = OLD.settled_at / 86400000 AND gateway = OLD.gateway AND endpoint = OLD.endpoint
+          AND model = coalesce(':' || OLD.model, '') AND asset = OLD.asset AND part IN (0, 1)) = 0;
+        RETURN NULL;
+      END $$;
+    `,
+  },
 ]
 
 /** The key of the advisory lock that a replica holds while it migrates: "farebox" in ASCII. */

@@ -227,6 +227,31 @@ test('postgres storage: text of any characters is found again', async () => {
   await subject.close()
 })
 
+test('postgres storage: sums of which no call is left are deleted with the last one', async () => {
+  const subject = await postgres()
+  const storage = await subject.open()
+  const client = new Client(subject.url)
+  await client.connect()
+  const sums = async () => (await client.query('SELECT part, calls::int FROM spend_totals')).rows
+  for (const [n, id] of ['first', 'second'].entries()) {
+    const at = T + n * 10
+    await storage.openCall(newCall(id, { expiresAt: T + 100 }), signed(id, T + 100), { now: T, until: T + 50 })
+    const result = { result: { made: id }, expiresAt: T + 100 }
+    const claim = await storage.claimSettlement(id, undefined, { now: at, until: at + 50, result })
+    const receipt = { transaction: `0x${n}`, network: 'eip155:84532', payer: newCall(id).payer, amount: '5' }
+    if (!('token' in claim)) throw new Error(claim.kind)
+    await storage.finishSettlement(id, claim.token, { kind: 'paid', receipt }, { now: at })
+  }
+  expect(await sums()).toEqual([{ part: '1', calls: 2 }])
+  await storage.prune(T + 1_000)
+  expect(await storage.pruneLedger(T + 5, T + 1_000)).toBe(1)
+  expect(await sums()).toEqual([{ part: '1', calls: 1 }])
+  expect(await storage.pruneLedger(T + 50, T + 1_000)).toBe(1)
+  expect(await sums()).toEqual([])
+  await client.end()
+  await subject.close()
+})
+
 test('postgres storage: money is a number to those who write reports', async () => {
   const subject = await postgres()
   const storage = await subject.open()
