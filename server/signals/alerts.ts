@@ -12,7 +12,6 @@ export type AlertEvent =
   | 'vendor_outage'
   | 'storage_unreachable'
   | 'disk_low'
-  | 'backup_old'
 
 /** Something that a person should look at, for as long as it is found. `event` and `subject` identify it. */
 export type Condition = {
