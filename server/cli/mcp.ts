@@ -5,7 +5,7 @@ import manifest from '../../package.json' with { type: 'json' }
 import { optional } from '../../core/lib/optional.ts'
 import { mcpServer } from '../mcp/mod.ts'
 import { capOf, payingApi, type Wallet } from '../mcp/paying_api.ts'
-import { spendingIn } from '../mcp/spending.ts'
+import { spendingIn } from '../wiring/spending.ts'
 import { type Operation, operationsOf } from '../mcp/tools.ts'
 import { BuyError, type Offer, openWallet } from './buy/wallet.ts'
 import { type Command, CommandError, readOptions, UsageError } from './command.ts'
@@ -14,13 +14,13 @@ const HELP = `Serves what a gateway sells as MCP tools on standard input and out
 agent. It pays from a local wallet, within a cap for each call and for each day. What is above a cap is asked of
 you where the client can ask, and refused otherwise.
 
-Usage: farebox mcp [--url URL] [--max-per-call USDC] [--max-per-day USDC]
+Usage: farebox mcp [--url URL] [--max-per-call USDC] [--max-per-day USDC] [--spending FILE]
 
 Options:
   --url           URL of the gateway (default: FAREBOX_URL, or http://127.0.0.1:4020)
   --max-per-call  highest price of one call, in USDC (default: 0.10)
   --max-per-day   most to spend between two midnights UTC, in USDC (default: 1)
-  --spending      file that has what was spent today (default: ~/.farebox/mcp_spending.json)
+  --spending      file that has what was spent today (default: ~/.farebox/mcp_spending.db)
 
 Environment:
   FAREBOX_BUYER_KEY  private key of the wallet to pay from; not needed on devnet
@@ -47,7 +47,7 @@ export const command: Command = {
       perCall: amount('--max-per-call', values['max-per-call'] ?? '0.10'),
       perDay: amount('--max-per-day', values['max-per-day'] ?? '1'),
     }
-    const path = values.spending ?? join(io.env.HOME ?? homedir(), '.farebox/mcp_spending.json')
+    const path = values.spending ?? join(io.env.HOME ?? homedir(), '.farebox/mcp_spending.db')
     const document = async (): Promise<ReadonlyMap<string, Operation>> => {
       const reply = await fetch(`${url}/openapi.json`).catch(() => undefined)
       if (!reply?.ok) throw new CommandError(`Cannot read ${url}/openapi.json. Is a gateway running there?`)

@@ -2,7 +2,7 @@
 import type { ServerContext } from '@modelcontextprotocol/server'
 import { dollars, roundUp, type Usdc, usdc } from '../../core/mod.ts'
 import type { Offer } from '../cli/buy/wallet.ts'
-import type { Spending } from './spending.ts'
+import type { Reservation, Spending } from '../wiring/spending.ts'
 
 export type Caps = {
   /** The highest price of one call; undefined for none. */
@@ -38,14 +38,17 @@ export function payingApi({ caps, spending, wallet }: PayingOptions) {
     if (!offer) return unpaid
     const price = usdc(BigInt(offer.amount))
     const pay = await wallet(offer)
-    const refusal = await reserve(price, context)
-    return refusal === undefined ? await buy(request, { pay, price }) : refused(refusal)
+    const reserved = await reserve(price, context)
+    return typeof reserved === 'string' ? refused(reserved) : await buy(request, { pay, price, reserved })
   }
 
-  /** A reply that is lost may have been paid for, so its price stays noted. */
-  async function buy(request: Request, { pay, price }: { pay: Wallet; price: Usdc }): Promise<Response> {
+  /** A reply that is lost, or that a proxy made, may have been paid for: its price stays noted. */
+  async function buy(
+    request: Request,
+    { pay, price, reserved }: { pay: Wallet; price: Usdc; reserved: Reservation },
+  ): Promise<Response> {
     const { reply, payment } = await pay(request, inUsdc(price))
-    if (!reply.ok && !wasSettled(reply)) await spending.release(price)
+    if (!reply.ok && isFromGateway(reply) && !wasSettled(reply)) spending.release(reserved)
     if (reply.status === 202 && payment !== null) await remember(reply.clone(), payment)
     return reply
   }
@@ -56,17 +59,16 @@ export function payingApi({ caps, spending, wallet }: PayingOptions) {
   }
 
   /** Notes the price as spent. Resolves with the reason when it is above a cap and nobody has approved it. */
-  async function reserve(price: Usdc, context: ServerContext): Promise<string | undefined> {
+  async function reserve(price: Usdc, context: ServerContext): Promise<Reservation | string> {
     if (caps.perCall !== undefined && price > caps.perCall) {
       const reason = `The price is ${inUsdc(price)} USDC, above the cap of ${inUsdc(caps.perCall)} USDC per call.`
       if (!(await isApproved(reason, context))) return `${reason} Raise it with --max-per-call.`
     }
-    const over = await spending.reserve(price, caps.perDay)
-    if (!over) return undefined
-    const reason = `The price is ${inUsdc(price)} USDC, and ${inUsdc(over.left)} USDC are left of today's cap.`
+    const reserved = spending.reserve(price, caps.perDay)
+    if ('day' in reserved) return reserved
+    const reason = `The price is ${inUsdc(price)} USDC, and ${inUsdc(reserved.left)} USDC are left of today's cap.`
     if (!(await isApproved(reason, context))) return `${reason} Raise it with --max-per-day.`
-    await spending.reserve(price, undefined)
-    return undefined
+    return spending.reserve(price, undefined) as Reservation
   }
 }
 
@@ -88,10 +90,19 @@ async function isApproved(reason: string, context: ServerContext): Promise<boole
   }
 }
 
-/** Whether the receipt of a reply, which is no result, says that money moved. */
+/** Whether the gateway itself made this reply: it names each request, and answers in JSON. */
+const isFromGateway = (reply: Response): boolean =>
+  reply.headers.has('x-request-id') && (reply.headers.get('content-type') ?? '').includes('json')
+
+/** Whether the receipt of a reply, which is no result, says that money moved. One that cannot be read may say so. */
 function wasSettled(reply: Response): boolean {
   const receipt = reply.headers.get('payment-response')
-  return receipt !== null && (JSON.parse(atob(receipt)) as { success?: unknown }).success === true
+  if (receipt === null) return false
+  try {
+    return (JSON.parse(atob(receipt)) as { success?: unknown }).success !== false
+  } catch {
+    return true
+  }
 }
 
 function refused(reason: string): Response {

@@ -1,6 +1,7 @@
 /** The SDK's own client of MCP, at a gateway's /mcp and at `farebox mcp`: lists, is asked to pay, pays, and reads. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
-import { readFileSync, statSync } from 'node:fs'
+import { Database } from 'bun:sqlite'
+import { statSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { PROGRAMS } from '../../programs/mod.ts'
@@ -84,13 +85,13 @@ describe('farebox mcp', () => {
     const bought = await client.callTool({ name: 'images.generations', arguments: FOX })
     expect(bought.content.map(({ type }) => type)).toEqual(['text', 'image', 'resource_link'])
     expect(bought.structuredContent.payment.status).toBe('settled')
-    const path = join(dir, '.farebox/mcp_spending.json')
-    expect(JSON.parse(readFileSync(path, 'utf8')).micros).toBe('22000')
+    const path = join(dir, '.farebox/mcp_spending.db')
+    expect(new Database(path, { readonly: true }).query('SELECT micros FROM spending').values()).toEqual([[22_000]])
     expect(statSync(path).mode & 0o077).toBe(0)
   }, 60_000)
 
   test('refuses what is above the cap of a call or of the day, in words, and pays nothing', async () => {
-    const caps = ['--max-per-call', '0.03', '--max-per-day', '0.04', '--spending', join(dir, 'second.json')]
+    const caps = ['--max-per-call', '0.03', '--max-per-day', '0.04', '--spending', join(dir, 'second.db')]
     const client = await local(caps)
     const dear = await client.callTool({ name: 'images.generations', arguments: { ...FOX, n: 2 } })
     expect([dear.isError, dear.content[0]?.text]).toEqual([
@@ -109,7 +110,7 @@ describe('farebox mcp', () => {
   test('asks the person behind the client, where it can, and pays when they agree', async () => {
     const questions: string[] = []
     const options = { capabilities: { elicitation: { form: {} } } }
-    const client = await local(['--max-per-call', '0.01', '--spending', join(dir, 'third.json')], options)
+    const client = await local(['--max-per-call', '0.01', '--spending', join(dir, 'third.db')], options)
     client.setRequestHandler('elicitation/create', async ({ params }) => {
       questions.push(params.message)
       return { action: 'accept', content: { approve: true } }
