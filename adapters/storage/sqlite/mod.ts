@@ -344,8 +344,8 @@ function openDatabase(path: string): SqliteDriver {
   const database = openDriver(path)
   try {
     database.exec(`PRAGMA busy_timeout = ${BUSY_AT_START_MS}`)
-    // Both count for a new file only. A call changes pages all over the file, and each is written whole: 8 KB cost more,
-    // also where the ledger is long. Freed pages can be given back to the disk in small steps.
+    // Both count for a new file only. A call changes pages all over the file, and each is written whole: 8 KB cost
+    // more, also where the ledger is long. Freed pages can be given back to the disk in small steps.
     database.exec('PRAGMA page_size = 4096')
     database.exec('PRAGMA auto_vacuum = INCREMENTAL')
     database.exec('PRAGMA journal_mode = WAL')
