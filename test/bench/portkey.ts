@@ -2,6 +2,8 @@
  * Portkey's open-source gateway as its package starts it: on Node, for which it is made; and on Bun, where it runs as
  * well.
  */
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { Readable } from 'node:stream'
 import { PEERS } from './peers/mod.ts'
@@ -9,18 +11,15 @@ import { PEERS } from './peers/mod.ts'
 export type Portkey = { readonly port: number; readonly child: Bun.Subprocess; readonly runtime: string }
 export type Runtime = 'node' | 'bun'
 
-const PROGRAM = '@portkey-ai/gateway/build/start-server.js'
+const PROGRAM = join(PEERS, 'node_modules/@portkey-ai/gateway/build/start-server.js')
 
 /** It is not installed with the rest: only this bench needs it. Installed at its first run. */
 function program(): string {
-  try {
-    return Bun.resolveSync(PROGRAM, PEERS)
-  } catch {
-    const install = [process.execPath, 'install', '--frozen-lockfile', '--cwd', PEERS]
-    const { exitCode, stderr } = Bun.spawnSync(install, { stdout: 'ignore', stderr: 'pipe' })
-    if (exitCode !== 0) throw new Error(`the bench of chat could not install Portkey: ${stderr}`)
-    return Bun.resolveSync(PROGRAM, PEERS)
-  }
+  if (existsSync(PROGRAM)) return PROGRAM
+  const install = [process.execPath, 'install', '--frozen-lockfile', '--cwd', PEERS]
+  const { exitCode, stderr } = Bun.spawnSync(install, { stdout: 'ignore', stderr: 'pipe' })
+  if (exitCode !== 0) throw new Error(`the bench of chat could not install Portkey: ${stderr}`)
+  return PROGRAM
 }
 
 /**
