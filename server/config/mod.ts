@@ -2,7 +2,7 @@
  * The configuration of a process, resolved from the file and the environment. Reports every mistake at once, by name,
  * and never prints a secret.
  */
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { dirname, resolve as resolvePath } from 'node:path'
 import type { Static } from '@sinclair/typebox'
@@ -379,6 +379,8 @@ export function isLoopback(host: string): boolean {
 }
 
 /** The contents of a file with a secret; the error is for the operator. */
+/** Throws for what is no file: a pipe that nobody writes to would hold up the start for ever. */
 function readSecret(path: string): string {
+  if (!statSync(path).isFile()) throw Object.assign(new Error(`${path} is no file`), { code: 'it is no file' })
   return readFileSync(path, 'utf8')
 }

@@ -2,6 +2,7 @@
  * The payment methods of a gateway: networks, recipients, and who settles. A gateway may accept a network's own
  * payments, batched ones, or both.
  */
+import { addressProblem } from '../../adapters/chains/address.ts'
 import { type Static, Type } from '@sinclair/typebox'
 import { duplicatesIn } from '../../core/mod.ts'
 import { setting, Url } from '../../adapters/providers/manifest.ts'
@@ -249,6 +250,7 @@ function payToOf(
     mistakes.push(
       `${at}.pay_to: must be ${isSolana ? 'a base58 wallet address' : '0x and 40 hex digits'}, got ${JSON.stringify(payTo)}`,
     )
+  else if (payTo !== undefined && !isSolana) mistakes.push(...addressProblem(`${at}.pay_to`, payTo))
   return payTo ?? ''
 }
 

@@ -71,8 +71,9 @@ export function secretsFromFiles(
     else {
       try {
         const text = read(path).replace(/\r?\n$/, '')
-        if (text === '' || text.length > MAX_SECRET)
-          mistakes.push(`${variable}: the file at ${path} is empty or too large`)
+        if (text === '') mistakes.push(`${variable}: the file at ${path} is empty`)
+        else if (text.length > MAX_SECRET)
+          mistakes.push(`${variable}: the file at ${path} has more than ${MAX_SECRET} characters`)
         else found[name] = text
       } catch (error) {
         mistakes.push(`${variable}: the file at ${path} cannot be read (${(error as { code?: string }).code})`)

@@ -2,7 +2,7 @@
  * Files of the operator's own, in TypeScript or JavaScript: products to sell, and protocols that vendors speak. They
  * import `farebox` and get the running program, so they need no packages of their own. Loading one runs it.
  */
-import { Type } from '@sinclair/typebox'
+import * as typebox from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import type { Protocol } from '../../adapters/providers/manifest.ts'
 import * as core from '../../core/mod.ts'
@@ -156,7 +156,8 @@ function provideFarebox(): void {
         exports: { ...(await import('../../adapters/mod.ts')) },
         loader: 'object',
       }))
-      builder.module('@sinclair/typebox', () => ({ exports: { Type }, loader: 'object' }))
+      // Whole: our own modules that are loaded later get it as well.
+      builder.module('@sinclair/typebox', () => ({ exports: { ...typebox }, loader: 'object' }))
     },
   })
 }

@@ -33,7 +33,11 @@ export async function collectJob<Result>(
   const deadline = Date.now() + TIMEOUT_MS
   while (Date.now() < deadline) {
     await new Promise((resolve) => setTimeout(resolve, POLL_MS))
-    const response = await client.poll(origin + job.poll_url)
+    const response = await client.poll(origin + job.poll_url).catch(() => undefined)
+    if (!response) {
+      console.log('waiting   the gateway does not answer; asking again')
+      continue
+    }
     const body = (await response.json()) as Job & Result & { readonly payment?: Payment }
     if (response.status === 200 && body.payment) return { ...body, payment: body.payment }
     if (response.status === 200)

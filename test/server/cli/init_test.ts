@@ -131,6 +131,16 @@ test('--env-file gives every command variables; the environment comes first; a b
   expect(await runCommand(['check', '--env-file'])).toMatchObject({ code: 2 })
 })
 
+test.each([
+  [`${PAYEE.slice(0, -1)}d`, /pay_to: the checksum of 0x\w+d does not match its capitals; a digit may be wrong/],
+  [`0x${'0'.repeat(40)}`, /pay_to: must not be the zero address/],
+])('init refuses a payee that nobody has: %s', async (payee, problem) => {
+  const { toml } = files()
+  const refused = await runCommand(['init', '--yes', '--config', toml, '--network', 'base', '--payee', payee])
+  expect([refused.code, existsSync(toml)]).toEqual([1, false])
+  expect(refused.err).toMatch(problem)
+})
+
 test('check loads the files of one’s own, as a start does', async () => {
   const { toml, secrets } = files()
   await runCommand(['init', '--yes', '--config', toml, '--network', 'base', '--payee', PAYEE])

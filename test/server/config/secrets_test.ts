@@ -1,8 +1,16 @@
 /** Secrets from files: NAME_FILE. */
 import { expect, test } from 'bun:test'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { readConfig } from '../../../server/config/mod.ts'
 import { secretsFromFiles } from '../../../server/config/settings.ts'
 
-const files: Readonly<Record<string, string>> = { '/run/token': 'a-token-of-some-length\n', '/run/empty': '\n' }
+const files: Readonly<Record<string, string>> = {
+  '/run/token': 'a-token-of-some-length\n',
+  '/run/empty': '\n',
+  '/run/long': 'x'.repeat(65_537),
+}
 
 function read(path: string): string {
   const text = files[path]
@@ -26,12 +34,26 @@ test('files of other programs are left alone', () => {
   expect(from(env)).toEqual({ env, mistakes: [] })
 })
 
+test('what is no file, such as a pipe, is refused and not waited for', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'farebox-secrets-'))
+  const pipe = join(dir, 'pipe')
+  expect(Bun.spawnSync(['mkfifo', pipe]).exitCode).toBe(0)
+  const refused = readConfig({ OPERATOR_TOKEN_FILE: pipe })
+  expect(!refused.ok && refused.mistakes).toEqual([
+    `OPERATOR_TOKEN_FILE: the file at ${pipe} cannot be read (it is no file)`,
+  ])
+  rmSync(dir, { recursive: true })
+})
+
 test('a mistake names the variable and the file, and shows no contents', () => {
   expect(from({ OPERATOR_TOKEN_FILE: '/none' }).mistakes).toEqual([
     'OPERATOR_TOKEN_FILE: the file at /none cannot be read (ENOENT)',
   ])
   expect(from({ OPERATOR_TOKEN_FILE: '/run/empty' }).mistakes).toEqual([
-    'OPERATOR_TOKEN_FILE: the file at /run/empty is empty or too large',
+    'OPERATOR_TOKEN_FILE: the file at /run/empty is empty',
+  ])
+  expect(from({ OPERATOR_TOKEN_FILE: '/run/long' }).mistakes).toEqual([
+    'OPERATOR_TOKEN_FILE: the file at /run/long has more than 65536 characters',
   ])
   expect(from({ OPERATOR_TOKEN_FILE: '/run/token', OPERATOR_TOKEN: 'another' }).mistakes).toEqual([
     'OPERATOR_TOKEN_FILE: OPERATOR_TOKEN is set as well; set one of them',
