@@ -10,6 +10,7 @@ import { guide } from './docs/guides.ts'
 import type { ServerLog } from './log.ts'
 import { MCP, mcpEndpoint, type McpEndpoint } from './mcp/mod.ts'
 import { OPERATOR, type OperatorApi } from './operator/mod.ts'
+import { isPage, webPages } from './web/mod.ts'
 import manifest from '../package.json' with { type: 'json' }
 
 export type AppOptions = {
@@ -58,6 +59,7 @@ export function app({
   const parsed = originParser()
   const headersFor = corsHeaders()
   const tools = new Map<Gateway, McpEndpoint>()
+  const pages = webPages()
   let isProxyReported = false
 
   async function serve(request: Request, peer: Address): Promise<Response> {
@@ -106,9 +108,11 @@ export function app({
       return operator.api(request, { path, search })
     const name = byHost.size === 0 || byHost.has(host) ? host : host.replace(/:\d+$/, '')
     const target = byHost.get(name) ?? (first as GatewayHost)
+    const caller = { ip, origin: target.origin ?? (target === first ? origin : originOf(name, origin)) }
     const page = guideFor(request.method, path, target.gateway)
     if (page) return page
-    const caller = { ip, origin: target.origin ?? (target === first ? origin : originOf(name, origin)) }
+    const made = isPage(path) && isPublic(target.gateway) ? pages(request, { path, origin: caller.origin }) : undefined
+    if (made) return made
     if (path === MCP && isDocumented(target.gateway)) return toolsOf(target.gateway)(request, caller)
     return target.gateway.handle(request, caller)
   }
@@ -209,14 +213,17 @@ function devnetReply(method: string, info: unknown): Reply {
   }
 }
 
-/** The guide page at this path. Retired gateways, and those whose `docs` are hidden, have none. */
 /** Whether a gateway shows programs what it sells. */
 const isDocumented = ({ endpoints }: Gateway): boolean => endpoints.some(({ name }) => name === 'discovery.openapi')
 
-function guideFor(method: string, path: string, { endpoints }: Gateway): Reply | undefined {
+/** Whether it shows people: retired gateways, and those whose `docs` are hidden, have no pages. */
+const isPublic = ({ endpoints }: Gateway): boolean => endpoints.some(({ name }) => name === 'docs')
+
+/** The guide page at this path. */
+function guideFor(method: string, path: string, gateway: Gateway): Reply | undefined {
   if (method !== 'GET' && method !== 'HEAD') return undefined
   const page = guide(path)
-  return page && endpoints.some(({ name }) => name === 'docs') ? page : undefined
+  return page && isPublic(gateway) ? page : undefined
 }
 
 /** Without the operator's token, /metrics and /operator/* are answered like any unknown path. */

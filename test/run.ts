@@ -28,12 +28,13 @@ const typed = (project: string): readonly string[] =>
     '2',
     '--incremental',
     '--tsBuildInfoFile',
-    join(CACHE, `${project === '.' ? 'all' : project}.tsbuildinfo`),
+    join(CACHE, `${project === '.' ? 'all' : project.replaceAll('/', '_')}.tsbuildinfo`),
   )
 
 const types: Step = { name: 'types', command: typed('.') }
 const checks: readonly Step[] = [
   { name: 'types of core, without Bun', command: typed('core') },
+  { name: 'types of the web pages', command: typed('server/web/pages') },
   ...(isFull ? [{ name: 'types of the package, without Bun', command: typed('adapters') }] : []),
   { name: 'lint', command: tool('oxlint/bin/oxlint', '--deny-warnings', '--format=unix') },
   { name: 'format', command: tool('oxfmt/bin/oxfmt', '--check') },

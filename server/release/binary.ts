@@ -5,6 +5,7 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { packagesIn } from './components.ts'
+import { finishedPages } from './web_pages.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
@@ -52,7 +53,10 @@ export async function compileBinary(out: string, platform?: PlatformName): Promi
     bytecode: true,
     splitting: true,
     minify: { whitespace: true, syntax: true, identifiers: false },
-    plugins: [nativeSignatures(platform ? PLATFORMS[platform].prebuilt : `${process.platform}-${process.arch}`)],
+    plugins: [
+      nativeSignatures(platform ? PLATFORMS[platform].prebuilt : `${process.platform}-${process.arch}`),
+      await finishedPages(),
+    ],
     throw: false,
   })
   if (!success) throw new Error(`compiling the binary failed:\n${logs.map(String).join('\n')}`)

@@ -6,6 +6,7 @@ import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promi
 import { dirname, join, relative } from 'node:path'
 import manifest from '../../package.json' with { type: 'json' }
 import { licensesOf, packagesIn } from './components.ts'
+import { finishedPages } from './web_pages.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const TSC = join(ROOT, 'node_modules/typescript/bin/tsc')
@@ -90,7 +91,7 @@ async function bundleServer(out: string, external: readonly string[]): Promise<r
       splitting: true,
       metafile: true,
       external: [...external, ...APART].flatMap((name) => [name, `${name}/*`]),
-      plugins: [compiledWorker],
+      plugins: [compiledWorker, await finishedPages()],
       throw: false,
     }),
     Bun.build({

@@ -294,9 +294,9 @@ describe('hosts', () => {
 })
 
 describe('paths and methods', () => {
-  test('what is not there is a 404 in JSON, the root too', async () => {
+  test('what is not there is a 404 in JSON', async () => {
     const gateway = open()
-    for (const path of ['/', '/?a=b', '/nowhere', '//', '/%ff/%zz', '/api/v1/images', '/api//health', '/devnet']) {
+    for (const path of ['/nowhere', '/%ff/%zz', '/api/v1/images', '/api//health', '/devnet']) {
       const response = await gateway.get(path)
       expect({ path, status: response.status, type: response.headers.get('content-type') }).toEqual({
         path,
@@ -304,6 +304,15 @@ describe('paths and methods', () => {
         type: 'application/json',
       })
       expect(await response.json()).toMatchObject({ error: 'Not found' })
+    }
+  })
+
+  test('the root, however it is written, has links for programs (contract 19.20)', async () => {
+    const gateway = open()
+    for (const path of ['/', '/?a=b', '//']) {
+      const response = await gateway.get(path)
+      expect({ path, status: response.status }).toEqual({ path, status: 200 })
+      expect(await response.json()).toMatchObject({ name: 'Farebox', links: {} })
     }
   })
 

@@ -1,0 +1,83 @@
+/**
+ * Makes the files of the web pages from their sources: once per process from source, or once when a release is built.
+ */
+import { join } from 'node:path'
+
+/** A page: the path it is served at, its title, and one sentence for search engines and link previews. */
+type Page = { readonly name: string; readonly path: string; readonly title: string; readonly about: string }
+
+/** Every page is a folder of `pages` with a `page.tsx`. */
+export const PAGES: readonly Page[] = [
+  {
+    name: 'front',
+    path: '/',
+    title: 'Farebox: AI by the call',
+    about: 'AI by the call, paid in USDC: what is sold here, what it costs, and how to buy it.',
+  },
+]
+
+/** A finished file. `path` is what it is served at; `body` is text. */
+export type WebFile = { readonly path: string; readonly type: string; readonly body: string }
+
+/** Where scripts and styles are served. Their names contain a hash of what is in them. */
+export const ASSETS = '/web/'
+
+const SOURCES = join(import.meta.dirname, 'pages')
+
+const TYPES: Readonly<Record<string, string>> = {
+  js: 'text/javascript; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+}
+
+/** Bundles every page. Throws with the compiler's output when a source does not compile. */
+export async function bundle(): Promise<readonly WebFile[]> {
+  const { success, outputs, logs } = await Bun.build({
+    entrypoints: [join(SOURCES, 'lib/styles.css'), ...PAGES.map(({ name }) => join(SOURCES, name, 'page.tsx'))],
+    root: SOURCES,
+    target: 'browser',
+    format: 'esm',
+    splitting: true,
+    minify: true,
+    publicPath: ASSETS,
+    define: { 'process.env.NODE_ENV': '"production"' },
+    naming: { entry: '[dir]-[hash].[ext]', chunk: 'part-[hash].[ext]', asset: '[name]-[hash].[ext]' },
+    throw: false,
+  })
+  if (!success) throw new Error(`bundling the web pages failed:\n${logs.map(String).join('\n')}`)
+  const assets = await Promise.all(
+    outputs.map(async (output) => ({
+      path: ASSETS + output.path.replace(/^\.?\//, ''),
+      type: TYPES[output.path.split('.').at(-1) ?? ''] ?? 'application/octet-stream',
+      body: await output.text(),
+    })),
+  )
+  const assetOf = (prefix: string) => assets.find(({ path }) => path.startsWith(`${ASSETS}${prefix}-`))?.path ?? ''
+  const pages = PAGES.map((page) => ({
+    path: page.path,
+    type: 'text/html; charset=utf-8',
+    body: shell(page, { script: assetOf(page.name), styles: assetOf('lib') }),
+  }))
+  return [...pages, ...assets]
+}
+
+/** The document around a page, which its script fills. */
+function shell({ title, about }: Page, { script, styles }: { readonly script: string; readonly styles: string }) {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>${title}</title>
+<meta name="description" content="${about}">
+<link rel="icon" href="/favicon.ico">
+<link rel="stylesheet" href="${styles}">
+<script type="module" src="${script}"></script>
+</head>
+<body>
+<noscript><p>${about} This page needs JavaScript. Without it: <a href="/docs">the reference</a>,
+<a href="/docs/guide/">the guides</a>, <a href="/openapi.json">openapi.json</a>.</p></noscript>
+</body>
+</html>
+`
+}

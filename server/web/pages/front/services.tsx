@@ -1,0 +1,37 @@
+import type { Route } from '../lib/api.ts'
+import { priceText } from '../lib/prices.ts'
+
+/** What models do not cover: data, search and services, by the group that the price list gives them. */
+const OF_MODELS = new Set(['chat', 'images', 'video', 'audio'])
+
+export function Services({ routes }: { routes: readonly Route[] }) {
+  const sold = routes.filter(({ tag, price }) => price !== 'free' && !OF_MODELS.has(tag))
+  if (sold.length === 0) return null
+  return (
+    <section aria-labelledby="services">
+      <h2 id="services">Data and services</h2>
+      <div class="table">
+        <table class="stacked">
+          <thead>
+            <tr>
+              <th scope="col">What</th>
+              <th scope="col">Endpoint</th>
+              <th scope="col">Price of a call</th>
+            </tr>
+          </thead>
+          <tbody>
+            {sold.map(({ name, methods, path, summary, price }) => (
+              <tr key={name}>
+                <th scope="row">{summary}</th>
+                <td class="mono">
+                  {methods[0]} {path}
+                </td>
+                <td>{priceText(price)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  )
+}

@@ -1,0 +1,152 @@
+/** Code that buys one request here, in the languages that buyers use. Nothing in it has to be filled in but a key. */
+
+/** A request that costs money, as a program sends it. */
+export type Example = { readonly path: string; readonly body: unknown }
+
+export type Snippet = readonly [name: string, code: string]
+
+const indent = (text: string, spaces: number): string => text.replaceAll('\n', `\n${' '.repeat(spaces)}`)
+
+/** The paying `fetch` that every JavaScript snippet begins with. */
+const payingFetch = `import { ExactEvmScheme } from '@x402/evm'
+import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
+import { privateKeyToAccount } from 'viem/accounts'
+
+const client = new ExactEvmScheme(privateKeyToAccount(process.env.WALLET_KEY))
+const pay = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'eip155:*', client }] })
+`
+
+const payingSolanaFetch = `import { createKeyPairSignerFromBytes, getBase58Encoder } from '@solana/kit'
+import { ExactSvmScheme } from '@x402/svm'
+import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
+
+const signer = await createKeyPairSignerFromBytes(getBase58Encoder().encode(process.env.WALLET_KEY))
+const client = new ExactSvmScheme(signer)
+const pay = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'solana:*', client }] })
+`
+
+/** The snippets for a request. Those of the SDKs come only with a chat, which is what they speak. */
+export function snippetsOf(
+  { path, body }: Example,
+  { origin, isSolana }: { readonly origin: string; readonly isSolana: boolean },
+): readonly Snippet[] {
+  const paying = isSolana ? payingSolanaFetch : payingFetch
+  const json = JSON.stringify(body, null, 2)
+  const { model, messages } = body as { model?: string; messages?: unknown }
+  const isChat = messages !== undefined && model !== undefined
+  return [
+    [
+      'fetch',
+      `${paying}
+const reply = await pay('${origin}${path}', {
+  method: 'POST',
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify(${indent(json, 2)}),
+})
+console.log(await reply.json())`,
+    ],
+    ...(isChat
+      ? ([
+          [
+            'OpenAI SDK',
+            `import OpenAI from 'openai'
+${paying}
+const openai = new OpenAI({ baseURL: '${origin}/api/v1', apiKey: 'none', fetch: pay })
+const answer = await openai.chat.completions.create(${json})
+console.log(answer.choices[0].message.content)`,
+          ],
+          [
+            'Anthropic SDK',
+            `import Anthropic from '@anthropic-ai/sdk'
+${paying}
+const anthropic = new Anthropic({ baseURL: '${origin}/api', apiKey: 'none', fetch: pay })
+const answer = await anthropic.messages.create({
+  model: '${model}',
+  max_tokens: 256,
+  messages: ${indent(JSON.stringify(messages), 2)},
+})
+console.log(answer.content)`,
+          ],
+        ] as const)
+      : []),
+    [
+      'curl',
+      `# The answer is 402 with the exact price; a wallet signs it, and the same request is sent again.
+curl -i ${origin}${path} \\
+  -H 'content-type: application/json' \\
+  -d '${JSON.stringify(body).replaceAll("'", "'\\''")}'`,
+    ],
+    [
+      'Python',
+      isSolana
+        ? `# pip install "x402[svm,requests]"
+import os
+from x402 import x402ClientSync
+from x402.http.clients import x402_requests
+from x402.mechanisms.svm import KeypairSigner
+from x402.mechanisms.svm.exact.register import register_exact_svm_client
+
+client = x402ClientSync()
+register_exact_svm_client(client, KeypairSigner.from_base58(os.environ["WALLET_KEY"]))
+reply = x402_requests(client).post("${origin}${path}", json=${pythonOf(body)})
+print(reply.json())`
+        : `# pip install "x402[evm,requests]"
+import os
+from eth_account import Account
+from x402 import x402ClientSync
+from x402.http.clients import x402_requests
+from x402.mechanisms.evm import EthAccountSigner
+from x402.mechanisms.evm.exact.register import register_exact_evm_client
+
+client = x402ClientSync()
+register_exact_evm_client(client, EthAccountSigner(Account.from_key(os.environ["WALLET_KEY"])))
+reply = x402_requests(client).post("${origin}${path}", json=${pythonOf(body)})
+print(reply.json())`,
+    ],
+    [
+      'MCP',
+      `{
+  "mcpServers": {
+    "farebox": {
+      "command": "npx",
+      "args": ["farebox", "mcp", "--url", "${origin}"],
+      "env": { "FAREBOX_BUYER_KEY": "0x…" }
+    }
+  }
+}`,
+    ],
+    ...boughtByCommand({ path, body }, origin),
+  ]
+}
+
+/** What `farebox buy` calls the products that it knows, and the field that has the text. */
+const COMMANDS: Readonly<Record<string, readonly [product: string, textOf: (body: Fields) => unknown]>> = {
+  '/api/v1/chat/completions': ['chat', ({ messages }) => messages?.[0]?.content],
+  '/api/v1/images/generations': ['images', ({ prompt }) => prompt],
+  '/api/v1/videos/generations': ['video', ({ prompt }) => prompt],
+  '/api/v1/audio/speech': ['speech', ({ input }) => input],
+  '/api/v1/audio/generations': ['music', ({ prompt }) => prompt],
+}
+type Fields = {
+  readonly model?: string
+  readonly prompt?: string
+  readonly input?: string
+  readonly messages?: readonly { readonly content?: unknown }[]
+}
+
+function boughtByCommand({ path, body }: Example, origin: string): readonly Snippet[] {
+  const [product, textOf] = COMMANDS[path] ?? []
+  const text = textOf?.(body as Fields)
+  if (product === undefined || typeof text !== 'string') return []
+  const { model } = body as Fields
+  const quoted = `'${text.replaceAll("'", "'\\''")}'`
+  return [['farebox buy', `npx farebox buy ${product} ${quoted} --model ${model} --url ${origin}`]]
+}
+
+/** JSON as a Python literal. */
+const pythonOf = (value: unknown): string =>
+  JSON.stringify(value).replace(
+    /("(?:\\.|[^"\\])*")|\b(true|false|null)\b/g,
+    (_, text?: string, word?: string) =>
+      text ?? ({ true: 'True', false: 'False', null: 'None' } as Record<string, string>)[word ?? ''] ?? '',
+  )
