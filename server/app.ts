@@ -2,6 +2,7 @@
 import { BlockList, isIP } from 'node:net'
 import { Elysia } from 'elysia'
 import type { Gateway, Reply } from '../core/mod.ts'
+import { isBrowser } from '../core/http/browser_402.ts'
 import { type RequestUrl, requestUrl } from '../core/http/request_url.ts'
 import { isSameSecret } from '../core/lib/ids.ts'
 import { isLoopback } from './config/mod.ts'
@@ -114,7 +115,10 @@ export function app({
     const made = isPage(path) && isPublic(target.gateway) ? pages(request, { path, origin: caller.origin }) : undefined
     if (made) return made
     if (path === MCP && isDocumented(target.gateway)) return toolsOf(target.gateway)(request, caller)
-    return target.gateway.handle(request, caller)
+    const reply = target.gateway.handle(request, caller)
+    return isBrowser(request.headers) && isPublic(target.gateway)
+      ? reply.then((made) => pages.payable(request, made))
+      : reply
   }
 
   function toolsOf(gateway: Gateway): McpEndpoint {

@@ -14,6 +14,12 @@ export const PAGES: readonly Page[] = [
     title: 'Farebox: AI by the call',
     about: 'AI by the call, paid in USDC: what is sold here, what it costs, and how to buy it.',
   },
+  {
+    name: 'play',
+    path: '/play',
+    title: 'Playground · Farebox',
+    about: 'Try any model: see the exact price, pay with a wallet, and watch the result arrive.',
+  },
 ]
 
 /** A finished file. `path` is what it is served at; `body` is text. */

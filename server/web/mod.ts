@@ -12,7 +12,11 @@ import manifest from '../../package.json' with { type: 'json' }
  * The reply to a GET of a page or of one of its files; undefined where there is none, or when a program asks for a page
  * that only people read.
  */
-export type WebPages = (request: Request, at: { path: string; origin: string }) => Promise<Reply> | Reply | undefined
+export type WebPages = {
+  (request: Request, at: { path: string; origin: string }): Promise<Reply> | Reply | undefined
+  /** The 402 of a browser as the playground of that route, where it can be paid. Other replies stay as they are. */
+  payable(request: Request, reply: Reply): Promise<Reply>
+}
 
 /** A file with what is sent of it: its bytes, the same compressed, and their name for caches. */
 type Served = { readonly type: string; readonly etag: string; readonly plain: Uint8Array; readonly gzip: Uint8Array }
@@ -62,12 +66,21 @@ export function webPages(load: () => Promise<readonly WebFile[]> = webFiles): We
       : { status: 200, headers, body: plain }
   }
 
-  return (request, { path, origin }) => {
+  function page(request: Request, { path, origin }: { path: string; origin: string }) {
     if (request.method !== 'GET' && request.method !== 'HEAD') return undefined
     if (path.startsWith(ASSETS)) return serve(request, path)
     if (PATHS.has(path) && isBrowser(request.headers)) return serve(request, path)
     return path === '/' ? links(origin) : undefined
   }
+
+  async function payable(request: Request, reply: Reply): Promise<Reply> {
+    if (reply.status !== 402 || request.method !== 'GET' || !isBrowser(request.headers)) return reply
+    const { headers, body } = await serve(new Request(request.url), '/play')
+    const { etag: _, ...others } = headers
+    return { status: 402, headers: { ...reply.headers, ...others, 'cache-control': 'no-store' }, body }
+  }
+
+  return Object.assign(page, { payable })
 }
 
 async function prepared(files: readonly WebFile[]): Promise<ReadonlyMap<string, Served>> {

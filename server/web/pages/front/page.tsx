@@ -46,6 +46,9 @@ function Front() {
         when there is a result.
       </p>
       <p class="row">
+        <a class="button main-action" href="/play">
+          Try it
+        </a>
         <a class="button" href="/docs">
           Read the reference
         </a>

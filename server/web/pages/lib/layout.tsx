@@ -3,6 +3,7 @@ import type { ComponentChildren } from 'preact'
 
 const LINKS = [
   ['/', 'Models'],
+  ['/play', 'Playground'],
   ['/docs', 'Reference'],
   ['/docs/guide/', 'Guides'],
 ] as const

@@ -1,7 +1,7 @@
 /** Code that buys one request here, in the languages that buyers use. Nothing in it has to be filled in but a key. */
 
-/** A request that costs money, as a program sends it. */
-export type Example = { readonly path: string; readonly body: unknown }
+/** A request that costs money, as a program sends it: a POST, unless it says otherwise. */
+export type Example = { readonly method?: 'GET' | 'POST'; readonly path: string; readonly body?: unknown }
 
 export type Snippet = readonly [name: string, code: string]
 
@@ -25,12 +25,44 @@ const client = new ExactSvmScheme(signer)
 const pay = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'solana:*', client }] })
 `
 
+const payingPython = `# pip install "x402[evm,requests]"
+import os
+from eth_account import Account
+from x402 import x402ClientSync
+from x402.http.clients import x402_requests
+from x402.mechanisms.evm import EthAccountSigner
+from x402.mechanisms.evm.exact.register import register_exact_evm_client
+
+client = x402ClientSync()
+register_exact_evm_client(client, EthAccountSigner(Account.from_key(os.environ["WALLET_KEY"])))
+`
+
+const payingSolanaPython = `# pip install "x402[svm,requests]"
+import os
+from x402 import x402ClientSync
+from x402.http.clients import x402_requests
+from x402.mechanisms.svm import KeypairSigner
+from x402.mechanisms.svm.exact.register import register_exact_svm_client
+
+client = x402ClientSync()
+register_exact_svm_client(client, KeypairSigner.from_base58(os.environ["WALLET_KEY"]))
+`
+
+const CURL_NOTE = '# The answer is 402 with the exact price; a wallet signs it, and the same request is sent again.'
+
 /** The snippets for a request. Those of the SDKs come only with a chat, which is what they speak. */
 export function snippetsOf(
-  { path, body }: Example,
+  { method = 'POST', path, body = {} }: Example,
   { origin, isSolana }: { readonly origin: string; readonly isSolana: boolean },
 ): readonly Snippet[] {
   const paying = isSolana ? payingSolanaFetch : payingFetch
+  const python = isSolana ? payingSolanaPython : payingPython
+  if (method === 'GET')
+    return [
+      ['fetch', `${paying}\nconst reply = await pay('${origin}${path}')\nconsole.log(await reply.json())`],
+      ['curl', `${CURL_NOTE}\ncurl -i '${origin}${path}'`],
+      ['Python', `${python}\nreply = x402_requests(client).get("${origin}${path}")\nprint(reply.json())`],
+    ]
   const json = JSON.stringify(body, null, 2)
   const { model, messages } = body as { model?: string; messages?: unknown }
   const isChat = messages !== undefined && model !== undefined
@@ -71,35 +103,14 @@ console.log(answer.content)`,
       : []),
     [
       'curl',
-      `# The answer is 402 with the exact price; a wallet signs it, and the same request is sent again.
+      `${CURL_NOTE}
 curl -i ${origin}${path} \\
   -H 'content-type: application/json' \\
   -d '${JSON.stringify(body).replaceAll("'", "'\\''")}'`,
     ],
     [
       'Python',
-      isSolana
-        ? `# pip install "x402[svm,requests]"
-import os
-from x402 import x402ClientSync
-from x402.http.clients import x402_requests
-from x402.mechanisms.svm import KeypairSigner
-from x402.mechanisms.svm.exact.register import register_exact_svm_client
-
-client = x402ClientSync()
-register_exact_svm_client(client, KeypairSigner.from_base58(os.environ["WALLET_KEY"]))
-reply = x402_requests(client).post("${origin}${path}", json=${pythonOf(body)})
-print(reply.json())`
-        : `# pip install "x402[evm,requests]"
-import os
-from eth_account import Account
-from x402 import x402ClientSync
-from x402.http.clients import x402_requests
-from x402.mechanisms.evm import EthAccountSigner
-from x402.mechanisms.evm.exact.register import register_exact_evm_client
-
-client = x402ClientSync()
-register_exact_evm_client(client, EthAccountSigner(Account.from_key(os.environ["WALLET_KEY"])))
+      `${python}
 reply = x402_requests(client).post("${origin}${path}", json=${pythonOf(body)})
 print(reply.json())`,
     ],

@@ -1,0 +1,90 @@
+/** The x402 exchange (version 2), as a page speaks it: quotes and receipts are read, payments are written. */
+
+/** One way to pay. `amount` is in millionths of a USDC. */
+export type Offer = {
+  readonly scheme: string
+  readonly network: string
+  readonly amount: string
+  readonly asset: string
+  readonly payTo: string
+  readonly maxTimeoutSeconds: number
+  readonly extra?: Readonly<Record<string, unknown>>
+}
+
+/** What a 402 says. `message` is for people. */
+export type Demand = {
+  readonly accepts: readonly Offer[]
+  readonly message: string
+  readonly code?: string
+  readonly jobId?: string
+  readonly pollUrl?: string
+}
+
+/** What a PAYMENT-RESPONSE says. */
+export type Receipt = {
+  readonly success: boolean
+  readonly transaction: string
+  readonly network: string
+  readonly payer?: string
+  readonly amount?: string
+  readonly errorReason?: string
+}
+
+type Body402 = {
+  readonly accepts?: readonly Offer[]
+  readonly error?: unknown
+  readonly message?: string
+  readonly details?: string
+  readonly code?: string
+  readonly job_id?: string
+  readonly poll_url?: string
+}
+
+/** Reads a 402. Its body has the same offers as its header, and more words. */
+export async function readDemand(reply: Response): Promise<Demand> {
+  const body = (await reply.json()) as Body402
+  const message = body.details ?? body.message ?? (typeof body.error === 'string' ? body.error : 'Payment required')
+  return {
+    accepts: body.accepts ?? [],
+    message,
+    ...(body.code !== undefined && { code: body.code }),
+    ...(body.job_id !== undefined && { jobId: body.job_id }),
+    ...(body.poll_url !== undefined && { pollUrl: body.poll_url }),
+  }
+}
+
+/** The value of a PAYMENT-SIGNATURE header. */
+export const paymentHeader = (accepted: Offer, payload: unknown): string =>
+  btoa(JSON.stringify({ x402Version: 2, accepted, payload }))
+
+/** Decodes a PAYMENT-RESPONSE; undefined for none, or for one that cannot be read. */
+export function readReceipt(header: string | null | undefined): Receipt | undefined {
+  if (!header) return undefined
+  try {
+    return JSON.parse(atob(header)) as Receipt
+  } catch {
+    return undefined
+  }
+}
+
+/** `22000` is `0.022`. */
+export function usdc(amount: string): string {
+  const padded = amount.padStart(7, '0')
+  return `${padded.slice(0, -6)}.${padded.slice(-6)}`.replace(/\.?0+$/, '')
+}
+
+/** `0.022` is 22000n; undefined for what is no amount. */
+export function atomic(text: string): bigint | undefined {
+  const [, whole = '', part = ''] = /^(\d{1,9})(?:\.(\d{0,6}))?$/.exec(text.trim()) ?? []
+  return whole === '' ? undefined : BigInt(whole + part.padEnd(6, '0'))
+}
+
+/** The page about a transaction; undefined on chains that have none. */
+export function explorerOf({ network, transaction }: Receipt): string | undefined {
+  const pages: Readonly<Record<string, string>> = {
+    'eip155:8453': 'https://basescan.org/tx/',
+    'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp': 'https://solscan.io/tx/',
+  }
+  const page = pages[network]
+  return page && transaction ? page + transaction : undefined
+}

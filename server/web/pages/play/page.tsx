@@ -1,0 +1,130 @@
+/** The playground: choose something, see its exact price, pay for it, and watch it arrive. */
+import { render } from 'preact'
+import { useEffect, useState } from 'preact/hooks'
+import { getJson, type Model, type PriceList } from '../lib/api.ts'
+import { CodeTabs } from '../lib/code_block.tsx'
+import { Layout } from '../lib/layout.tsx'
+import { snippetsOf } from '../lib/snippets.ts'
+import type { Demand } from '../lib/x402.ts'
+import { devnet } from '../wallets/devnet.ts'
+import { NotSigned } from '../wallets/wallet.ts'
+import { Calls } from './calls.tsx'
+import { storedCalls, type StoredCall } from './stored_calls.ts'
+import { OrderForm } from './order_form.tsx'
+import type { Order } from './order.ts'
+import { PayPanel, type Payer } from './pay_panel.tsx'
+import { buy, type Bought, priceOf, type Result, resume } from './purchase.ts'
+import { ReceiptView, ResultView } from './result.tsx'
+
+type State =
+  | { readonly kind: 'choosing' }
+  | { readonly kind: 'busy'; readonly step: string; readonly result?: Result }
+  | { readonly kind: 'quoted'; readonly order: Order; readonly demand: Demand; readonly problem?: string }
+  | { readonly kind: 'bought'; readonly bought: Bought }
+  | { readonly kind: 'problem'; readonly words: string }
+
+function Playground() {
+  const [shop, setShop] = useState<{ models: readonly Model[]; prices: PriceList }>()
+  const [isTestMoney, setTestMoney] = useState(false)
+  const [order, setOrder] = useState<Order>()
+  const [state, setState] = useState<State>({ kind: 'choosing' })
+  const [calls, setCalls] = useState(storedCalls())
+
+  useEffect(() => {
+    void devnet().then((info) => setTestMoney(info !== undefined))
+    Promise.all([getJson<{ data: readonly Model[] }>('/api/v1/models'), getJson<PriceList>('/api/pricing')]).then(
+      ([models, prices]) => setShop({ models: models.data, prices }),
+      (error: Error) => setState({ kind: 'problem', words: `The models could not be read: ${error.message}` }),
+    )
+  }, [])
+
+  const watching = {
+    step: (step: string) => setState({ kind: 'busy', step }),
+    partly: (result: Result) => setState({ kind: 'busy', step: 'Receiving', result }),
+  }
+  const run = async (working: () => Promise<Bought | undefined>, otherwise: (error: Error) => State) => {
+    try {
+      const bought = await working()
+      if (bought) setState({ kind: 'bought', bought })
+    } catch (error) {
+      setState(otherwise(error as Error))
+    } finally {
+      setCalls(storedCalls())
+    }
+  }
+  const asProblem = (error: Error): State => ({ kind: 'problem', words: error.message })
+
+  const ask = (asked: Order) => {
+    setOrder(asked)
+    setState({ kind: 'busy', step: 'Asking for the price' })
+    return run(async () => {
+      const priced = await priceOf(asked, watching)
+      if (priced.kind === 'free') return priced
+      setState({ kind: 'quoted', order: asked, demand: priced.demand })
+      return undefined
+    }, asProblem)
+  }
+  const pay = (asked: Order, { demand, payer }: { demand: Demand; payer: Payer }) =>
+    run(
+      () => buy(asked, payer, watching),
+      (error) =>
+        error instanceof NotSigned
+          ? { kind: 'quoted', order: asked, demand, problem: error.message }
+          : asProblem(error),
+    )
+  const goOn = (call: StoredCall) => {
+    setOrder(call.order)
+    return run(() => resume(call, watching), asProblem)
+  }
+
+  const isBusy = state.kind === 'busy'
+  return (
+    <Layout path="/play" isTestMoney={isTestMoney}>
+      <h1>Playground</h1>
+      <p class="lead">The exact price comes first. Nothing is signed or charged until you pay.</p>
+      <div class="play">
+        <div class="card">
+          {shop ? (
+            <OrderForm models={shop.models} prices={shop.prices} isBusy={isBusy} onAsk={ask} />
+          ) : (
+            <p class="soft">Reading what is sold here…</p>
+          )}
+        </div>
+        <div class="card outcome">
+          <h2>{state.kind === 'bought' ? 'Result' : 'Price and result'}</h2>
+          <p role="status" class="soft">
+            {isBusy ? `${state.step}…` : ''}
+          </p>
+          {state.kind === 'choosing' && <p class="soft">Fill in the form and ask for its price.</p>}
+          {state.kind === 'problem' && <p role="alert">{state.words}</p>}
+          {state.kind === 'quoted' && (
+            <PayPanel
+              demand={state.demand}
+              problem={state.problem}
+              onPay={(payer) => pay(state.order, { demand: state.demand, payer })}
+            />
+          )}
+          {isBusy && state.result && <ResultView result={state.result} />}
+          {state.kind === 'bought' && (
+            <>
+              <ResultView result={state.bought.result} />
+              <ReceiptView bought={state.bought} />
+            </>
+          )}
+        </div>
+      </div>
+      {order && shop && (
+        <section aria-labelledby="code">
+          <h2 id="code">The same in code</h2>
+          <CodeTabs
+            tabs={snippetsOf(order, { origin: location.origin, isSolana: shop.prices.network.startsWith('solana') })}
+            label="Language"
+          />
+        </section>
+      )}
+      <Calls calls={calls} isBusy={isBusy} onContinue={goOn} />
+    </Layout>
+  )
+}
+
+render(<Playground />, document.body)

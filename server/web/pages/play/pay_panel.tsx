@@ -1,0 +1,100 @@
+import { useEffect, useState } from 'preact/hooks'
+import { type Demand, type Offer, usdc } from '../lib/x402.ts'
+import { watchInjected } from '../wallets/injected.ts'
+import { playWallet } from '../wallets/play.ts'
+import { canSign, type Wallet } from '../wallets/wallet.ts'
+import { readAllowance, setCap } from './allowance.ts'
+
+/** Who pays which offer. */
+export type Payer = { readonly offer: Offer; readonly wallet: Wallet; readonly address: string }
+
+type Paying = {
+  readonly demand: Demand
+  readonly problem: string | undefined
+  readonly onPay: (payer: Payer) => void
+}
+
+/** The price, the wallets that can pay it, and the limit of this visit. */
+export function PayPanel({ demand, problem, onPay }: Paying) {
+  const wallets = useWallets(demand.accepts)
+  const [words, setWords] = useState<string>()
+  const [cap, setWritten] = useState(readAllowance().cap)
+  const [offer] = demand.accepts
+  if (!offer) return <p role="alert">{demand.message}</p>
+  const pay = async (wallet: Wallet) => {
+    setWords(undefined)
+    const chosen = demand.accepts.find((each) => canSign(wallet.family, each))
+    try {
+      if (chosen) onPay({ offer: chosen, wallet, address: await wallet.connect() })
+    } catch (error) {
+      setWords((error as Error).message)
+    }
+  }
+  return (
+    <div>
+      <p class="price">
+        <strong>{usdc(offer.amount)} USDC</strong> <span class="soft">on {offer.network}</span>
+      </p>
+      {(words ?? problem) && <p role="alert">{words ?? problem}</p>}
+      <div class="row wallets">
+        {wallets.map((wallet) => (
+          <button type="button" class="main-action" key={wallet.id} onClick={() => pay(wallet)}>
+            {wallet.icon && <img src={wallet.icon} alt="" width="20" height="20" />}
+            Pay with {wallet.name}
+          </button>
+        ))}
+      </div>
+      {wallets.length === 0 && (
+        <p>
+          No wallet of this browser can pay on {offer.network}. Install one with USDC on that network, or use the code
+          below.
+        </p>
+      )}
+      <label class="field cap">
+        <span>Spend at most, in this visit (USDC)</span>
+        <input
+          inputMode="decimal"
+          value={cap}
+          onInput={(event) => {
+            setWritten(event.currentTarget.value)
+            setCap(event.currentTarget.value)
+          }}
+        />
+        <small class="soft">{readAllowance().spent} USDC signed so far</small>
+      </label>
+      <details>
+        <summary>What you sign</summary>
+        <dl class="receipt">
+          <div>
+            <dt>To</dt>
+            <dd class="mono">{offer.payTo}</dd>
+          </div>
+          <div>
+            <dt>Token</dt>
+            <dd class="mono">{offer.asset}</dd>
+          </div>
+          <div>
+            <dt>Valid for</dt>
+            <dd>{offer.maxTimeoutSeconds} seconds</dd>
+          </div>
+        </dl>
+      </details>
+    </div>
+  )
+}
+
+/** Every wallet that can sign one of the offers: the play wallet first, then those that announce themselves. */
+function useWallets(offers: readonly Offer[]): readonly Wallet[] {
+  const [wallets, setWallets] = useState<readonly Wallet[]>([])
+  useEffect(() => {
+    setWallets([])
+    const add = (wallet: Wallet) => {
+      if (offers.some((offer) => canSign(wallet.family, offer)))
+        setWallets((before) => [...before.filter(({ id }) => id !== wallet.id), wallet])
+    }
+    for (const network of new Set(offers.map((offer) => offer.network)))
+      void playWallet(network).then((wallet) => wallet && add(wallet))
+    return watchInjected(add)
+  }, [offers])
+  return wallets
+}

@@ -1,0 +1,21 @@
+/**
+ * The play wallet of a devnet: the buyer whose key the local gateway shows. It never asks, and its money is worth
+ * nothing.
+ */
+import { devnet } from './devnet.ts'
+import type { Wallet } from './wallet.ts'
+
+/** The play wallet for a network; undefined where there is no devnet. The code that signs is loaded when it signs. */
+export async function playWallet(network: string): Promise<Wallet | undefined> {
+  const gateway = (await devnet())?.gateways.find((each) => each.network === network)
+  if (!gateway?.buyer || !network.startsWith('eip155:')) return undefined
+  const { address, private_key: key } = gateway.buyer
+  return {
+    id: 'play',
+    name: 'Play wallet',
+    family: 'evm',
+    connect: () => Promise.resolve(address),
+    sign: async (offer) => (await import('./local_key.ts')).signTransfer(offer, key as `0x${string}`),
+    signText: async (text) => (await import('./local_key.ts')).signMessage(text, key as `0x${string}`),
+  }
+}

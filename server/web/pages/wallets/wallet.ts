@@ -1,0 +1,28 @@
+/** A wallet that signs payments for the page. None of them sends anything: the gateway does. */
+import type { Offer } from '../lib/x402.ts'
+
+export type Wallet = {
+  /** Unique on the page. */
+  readonly id: string
+  readonly name: string
+  /** A `data:` picture. */
+  readonly icon?: string
+  readonly family: 'evm' | 'solana'
+  /** Asks for its address; the wallet may ask its owner. Rejects with a sentence for people. */
+  connect(): Promise<string>
+  /** Signs the offer: the `payload` of a payment. Rejects with a sentence for people. */
+  sign(offer: Offer, address: string): Promise<unknown>
+  /** Signs a text, to prove whose address it is. */
+  signText(text: string, address: string): Promise<string>
+}
+
+/** Nothing was signed, so nothing can be charged: a person or a limit said no, or the wallet could not. */
+export class NotSigned extends Error {}
+
+const FAMILIES = { eip155: 'evm', solana: 'solana' } as const
+
+/** Whether a wallet of this family can sign the offer as this page writes payments. */
+export function canSign(family: Wallet['family'], { scheme, network, extra }: Offer): boolean {
+  const isBatched = extra?.verifyingContract !== undefined
+  return scheme === 'exact' && FAMILIES[network.split(':', 1)[0] as keyof typeof FAMILIES] === family && !isBatched
+}

@@ -1,0 +1,160 @@
+/** The pages in a real browser, against a devnet: what a person sees and buys. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { PAGES } from '../../../server/web/bundle.ts'
+import { gatewayProcesses } from '../gateway_process.ts'
+import {
+  axeProblems,
+  type Browser,
+  noBrowser,
+  openBrowser,
+  openPage,
+  type Page,
+  SCHEMES,
+  sideways,
+  WIDTHS,
+} from './browser.ts'
+import { injectWallet } from './injected_wallet.ts'
+
+const processes = gatewayProcesses()
+let origin: string
+let browser: Browser
+let buyerKey: `0x${string}`
+
+beforeAll(async () => {
+  if (noBrowser) return
+  origin = await processes.start(processes.dir()).url
+  const info = (await (await fetch(`${origin}/devnet`)).json()) as { buyer: { private_key: `0x${string}` } }
+  buyerKey = info.buyer.private_key
+  browser = await openBrowser()
+})
+afterAll(async () => await browser?.close())
+
+/** Skipped by its name, with the reason, where there is no browser. */
+const inBrowser = (name: string, run: () => Promise<void>) =>
+  test.skipIf(noBrowser !== undefined)(noBrowser ? `${name} (skipped: ${noBrowser})` : name, run)
+
+describe('every page', () => {
+  for (const { path } of PAGES)
+    inBrowser(`${path} is whole at both widths, in both colour schemes, without a complaint`, async () => {
+      for (const width of WIDTHS)
+        for (const colorScheme of SCHEMES) {
+          const { page, complaints } = await openPage(browser, { viewport: { width, height: 900 }, colorScheme })
+          await page.goto(origin + path, { waitUntil: 'networkidle' })
+          expect(await page.locator('h1').count()).toBe(1)
+          expect(await sideways(page)).toBeLessThanOrEqual(0)
+          expect(await axeProblems(page)).toEqual([])
+          expect(complaints).toEqual([])
+          await page.context().close()
+        }
+    })
+})
+
+describe('the front page', () => {
+  inBrowser('finds models by words and kind, the cheapest first, and shows code for the chosen one', async () => {
+    const { page } = await openPage(browser)
+    await page.goto(origin)
+    await page.getByRole('button', { name: 'Images', exact: true }).click()
+    const prices = await page.locator('#models ~ .table tbody td:nth-child(3)').allTextContents()
+    const numbers = prices.map((text: string) => Number(/\$([\d.]+)/.exec(text)?.[1]))
+    expect(numbers.length).toBeGreaterThan(3)
+    expect(numbers).toEqual(numbers.toSorted((a: number, b: number) => a - b))
+    await page.getByRole('searchbox').fill('image-flash-2')
+    expect(await page.locator('#models ~ .table tbody tr').count()).toBe(1)
+    await page.getByRole('button', { name: 'Code for' }).click()
+    await page.getByRole('tab', { name: 'Python' }).click()
+    expect(await page.getByRole('tabpanel').textContent()).toContain(`post("${origin}/api/v1/images/generations"`)
+  })
+})
+
+describe('the playground', () => {
+  inBrowser('buys a chat with the play wallet and shows the answer, the receipt and the code', async () => {
+    const { page, complaints } = await openPage(browser)
+    await page.goto(`${origin}/play?model=farebox/echo`, { waitUntil: 'networkidle' })
+    await page.getByLabel('Your message').fill('Say hello to the browser.')
+    await page.getByRole('button', { name: 'Get the price' }).click()
+    await page.getByRole('button', { name: 'Pay with Play wallet' }).click()
+    await page.getByText('Transaction').waitFor()
+    expect(await page.locator('.answer').textContent()).toContain('hello')
+    expect(await page.locator('.receipt').last().textContent()).toMatch(/0x[0-9a-f]{64}/)
+    expect(await page.getByRole('tabpanel').textContent()).toContain('Say hello to the browser.')
+    expect(complaints).toEqual([])
+    await page.reload({ waitUntil: 'networkidle' })
+    expect(await page.locator('#calls ~ .table').textContent()).toContain('received')
+  })
+
+  inBrowser('buys a picture with a browser wallet that refuses once', async () => {
+    const { page, complaints } = await openPage(browser)
+    const wallet = await injectWallet(page, buyerKey)
+    await page.goto(`${origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })
+    await page.getByRole('button', { name: 'Get the price' }).click()
+    expect(await page.locator('.price').textContent()).toContain('0.022 USDC')
+    wallet.refuseOnce()
+    await page.getByRole('button', { name: 'Pay with Test Wallet' }).click()
+    await page.getByText('You refused in the wallet').waitFor()
+    await page.getByRole('button', { name: 'Pay with Test Wallet' }).click()
+    const picture = page.getByRole('img', { name: 'The picture that was bought' })
+    await picture.waitFor()
+    await page.waitForFunction('document.querySelector(".media img").naturalWidth > 0')
+    expect(wallet.calls).toContain('wallet_addEthereumChain')
+    expect(complaints).toEqual([])
+  })
+
+  inBrowser('buys a clip, which takes a while', async () => {
+    const { page, complaints } = await openPage(browser)
+    await page.goto(`${origin}/play?route=/api/v1/videos/generations`, { waitUntil: 'networkidle' })
+    await page.getByRole('button', { name: 'Get the price' }).click()
+    await page.getByRole('button', { name: 'Pay with Play wallet' }).click()
+    await page.locator('.media video').waitFor({ timeout: 60_000 })
+    expect(await page.locator('.receipt').last().textContent()).toMatch(/0x[0-9a-f]{64}/)
+    expect(complaints).toEqual([])
+  })
+
+  inBrowser('is what a browser gets for a route that costs money, at its address, and it buys there', async () => {
+    const { page, complaints } = await openPage(browser)
+    const reply = await page.goto(`${origin}/api/v1/stocks/us/price/AAPL`, { waitUntil: 'networkidle' })
+    expect(reply?.status()).toBe(402)
+    expect(reply?.headers()['payment-required']).toBeDefined()
+    expect(await page.getByRole('textbox', { name: 'Path' }).inputValue()).toBe('/api/v1/stocks/us/price/AAPL')
+    await page.getByRole('button', { name: 'Get the price' }).click()
+    await page.getByRole('button', { name: 'Pay with Play wallet' }).click()
+    await page.getByText('Transaction').waitFor()
+    expect(await page.locator('.outcome').textContent()).toContain('AAPL')
+    expect(complaints).toEqual([])
+  })
+
+  inBrowser('never signs more than the limit of the visit', async () => {
+    const { page } = await openPage(browser)
+    await page.goto(`${origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })
+    await page.getByRole('button', { name: 'Get the price' }).click()
+    await page.getByLabel('Spend at most').fill('0.01')
+    await page.getByRole('button', { name: 'Pay with Play wallet' }).click()
+    expect(await page.getByRole('alert').textContent()).toContain('Raise the limit')
+    expect(await page.locator('#calls').count()).toBe(0)
+    await page.getByLabel('Spend at most').fill('0.5')
+    await page.getByRole('button', { name: 'Pay with Play wallet' }).click()
+    await page.getByRole('img', { name: 'The picture that was bought' }).waitFor()
+  })
+
+  inBrowser('a page that was closed before the answer continues with the same payment', async () => {
+    const { page } = await openPage(browser)
+    await page.goto(`${origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })
+    const payments: string[] = []
+    let isCut = true
+    await page.route('**/api/v1/images/generations', async (route: Page) => {
+      const payment = route.request().headers()['payment-signature']
+      if (payment !== undefined) payments.push(payment)
+      if (payment === undefined || !isCut) return await route.continue()
+      await route.fetch()
+      return await route.abort()
+    })
+    await page.getByRole('button', { name: 'Get the price' }).click()
+    await page.getByRole('button', { name: 'Pay with Play wallet' }).click()
+    await page.getByText('The gateway did not answer').waitFor()
+    isCut = false
+    await page.reload({ waitUntil: 'networkidle' })
+    await page.getByRole('button', { name: 'Continue' }).click()
+    await page.getByRole('img', { name: 'The picture that was bought' }).waitFor()
+    expect(new Set(payments).size).toBe(1)
+    expect(payments.length).toBe(2)
+  })
+})
