@@ -265,6 +265,8 @@ test('a start reads no optional package: each is loaded when it is used', () => 
     'server/main.ts',
     'server/cli/buy.ts',
     'server/cli/buy/wallet.ts',
+    'server/cli/buy/evm_wallet.ts',
+    'server/cli/buy/solana_wallet.ts',
     'adapters/mod.ts',
     'core/mod.ts',
   ])
@@ -279,6 +281,24 @@ test('a start reads no optional package: each is loaded when it is used', () => 
     }
   }
   expect([reached.size > 300, early]).toEqual([true, []])
+})
+
+test('a package that is imported by its names is nowhere imported whole: a bundler would load all of it everywhere', () => {
+  const code = inRoom('core', 'adapters', 'server')
+  const packageOf = (target: string) => target.split('/', target.startsWith('@') ? 2 : 1).join('/')
+  const named = new Set(
+    code.flatMap(({ text }) =>
+      [...text.matchAll(/^import (?!type\b)\{[^}]*\} from '([^.'][^']*)'/gm)].map(([, target = '']) =>
+        packageOf(target),
+      ),
+    ),
+  )
+  const whole = code.flatMap(({ path, text }) =>
+    [...text.matchAll(/\bimport\('([^.'][^']*)'\)/g)].flatMap(([, target = '']) =>
+      named.has(packageOf(target)) ? [`${path} imports all of ${target}`] : [],
+    ),
+  )
+  expect([named.has('viem'), whole]).toEqual([true, []])
 })
 
 test('adapters read no clock and roll no dice; the machine does', () => {

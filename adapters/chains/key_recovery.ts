@@ -41,7 +41,7 @@ export async function nativeRecovery(): Promise<KeyRecovery | undefined> {
 export const portableRecovery: KeyRecovery = {
   kind: 'portable',
   async recover(digest, signature) {
-    const { recoverPublicKey } = await import('viem/utils')
-    return await recoverPublicKey({ hash: digest, signature }).catch(() => undefined)
+    const { recoverPortably } = await import('./portable_recovery.ts')
+    return await recoverPortably(digest, signature)
   },
 }

@@ -49,9 +49,9 @@ export async function payingAccounts(
   const gasFloor = { ...(wei !== undefined && { wei: BigInt(wei) }), ...(settlements !== undefined && { settlements }) }
   const { domain } = paymentMethod
   if (isOffline) {
-    const { privateKeyToAddress } = await import('viem/accounts')
+    const { addressOfKey } = await import('../../adapters/chains/evm/key_address.ts')
     const shared = { role: 'relayer', network, balance: undefined, unit: 'wei', problem: undefined } as const
-    return keys.map((key) => ({ ...shared, address: privateKeyToAddress(key as `0x${string}`) }))
+    return keys.map((key) => ({ ...shared, address: addressOfKey(key as `0x${string}`) }))
   }
   const [relayerKey = ''] = keys
   const chain = evmChain({ network, rpcUrl, asset, payTo, domain, relayerKey, gasFloor, watchesGas: false })

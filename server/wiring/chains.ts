@@ -111,8 +111,8 @@ async function evmPaymentMethod(
     const { facilitatorChain } = await import('../../adapters/chains/evm/facilitator.ts')
     return facilitatorChain({ ...row, facilitators: settles.rows, random: randomBytes })
   }
-  const [{ privateKeyToAddress }, { evmChain }, { leasedChain }] = await Promise.all([
-    import('viem/accounts'),
+  const [{ addressOfKey }, { evmChain }, { leasedChain }] = await Promise.all([
+    import('../../adapters/chains/evm/key_address.ts'),
     import('../../adapters/chains/evm/mod.ts'),
     import('../../adapters/chains/evm/relayer_lease.ts'),
   ])
@@ -120,7 +120,7 @@ async function evmPaymentMethod(
   const gasFloor = { ...(wei !== undefined && { wei: BigInt(wei) }), ...(settlements !== undefined && { settlements }) }
   return leasedChain({
     keys: settles.keys.map((key) => {
-      const address = privateKeyToAddress(key as `0x${string}`)
+      const address = addressOfKey(key as `0x${string}`)
       return { name: `relayer:${network}:${address}`, key, address }
     }),
     build: (relayerKey, role) => evmChain({ ...row, relayerKey, gasFloor, watchesGas: role === 'sender' }),

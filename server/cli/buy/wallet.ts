@@ -4,6 +4,7 @@
  */
 import { CommandError } from '../command.ts'
 import { optional } from '../../../core/lib/optional.ts'
+import { print, usdc } from '../../../core/x402/money.ts'
 import type { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import type { Hex } from 'viem'
 
@@ -76,7 +77,7 @@ export type PaymentClient = {
   printBalance(): Promise<void>
 }
 
-const BUY_COMMAND = 'farebox buy'
+export const BUY_COMMAND = 'farebox buy'
 
 /** The highest price, in US dollars, that is signed without --max-price. Test money has no limit. */
 const DEFAULT_MAX_PRICE = 1
@@ -88,8 +89,6 @@ const SOLANA_KEY = { pattern: /^[1-9A-HJ-NP-Za-km-z]{64,88}$/, words: 'a keypair
 export async function createPaymentClient(options: PurchaseOptions, offer: Offer): Promise<PaymentClient> {
   const { key, rpcUrl, isTestMoney } = await findWallet(options)
   const maxPrice = options.maxPrice ?? (isTestMoney ? undefined : DEFAULT_MAX_PRICE)
-  const { formatUnits } = await import('viem')
-  const usd = (micro: bigint): string => formatUnits(micro, 6)
   const price = Number(usd(BigInt(offer.amount)))
   if (maxPrice !== undefined && price > maxPrice)
     throw new BuyError(
@@ -100,9 +99,7 @@ export async function createPaymentClient(options: PurchaseOptions, offer: Offer
     throw new BuyError(
       `The gateway is paid on ${offer.network}, and FAREBOX_BUYER_KEY is no key for that network: it must be ${form.words} (its value is not shown).`,
     )
-  const wallet = offer.network.startsWith('solana:')
-    ? await solanaWallet(key, { rpcUrl, offer })
-    : await evmWallet(key as Hex, { rpcUrl, offer })
+  const wallet = await walletOf(key, { rpcUrl, offer })
   const before = await wallet.balance()
   if (before !== undefined && before < BigInt(offer.amount))
     throw new BuyError(
@@ -139,9 +136,7 @@ export async function createPaymentClient(options: PurchaseOptions, offer: Offer
  */
 export async function openWallet({ origin, key: own }: Pick<PurchaseOptions, 'origin' | 'key'>, offer: Offer) {
   const { key, rpcUrl } = await findWallet({ origin, key: own, rpc: undefined })
-  const { scheme } = offer.network.startsWith('solana:')
-    ? await solanaWallet(key, { rpcUrl, offer })
-    : await evmWallet(key as Hex, { rpcUrl, offer })
+  const { scheme } = await walletOf(key, { rpcUrl, offer })
   const { wrapFetchWithPaymentFromConfig } = await optional('@x402/fetch', BUY_COMMAND, () => import('@x402/fetch'))
   return async (request: Request, maxUsd: string): Promise<{ reply: Response; payment: string | null }> => {
     let payment: string | null = null
@@ -158,45 +153,20 @@ export async function openWallet({ origin, key: own }: Pick<PurchaseOptions, 'or
 
 type Scheme = Parameters<typeof wrapFetchWithPaymentFromConfig>[1]['schemes'][number]
 /** `balance` resolves to undefined when no RPC node is known. */
-type Wallet = { readonly address: string; readonly scheme: Scheme; balance(): Promise<bigint | undefined> }
-type WalletOptions = { readonly rpcUrl: string | undefined; readonly offer: Offer }
+export type Wallet = { readonly address: string; readonly scheme: Scheme; balance(): Promise<bigint | undefined> }
+export type WalletOptions = { readonly rpcUrl: string | undefined; readonly offer: Offer }
 
-async function evmWallet(key: Hex, { rpcUrl, offer: { asset } }: WalletOptions): Promise<Wallet> {
-  const { createPublicClient, erc20Abi, http } = await import('viem')
-  const { privateKeyToAccount } = await import('viem/accounts')
-  const { ExactEvmScheme } = await optional('@x402/evm', BUY_COMMAND, () => import('@x402/evm'))
-  const account = privateKeyToAccount(key)
-  return {
-    address: account.address,
-    scheme: { network: 'eip155:*', client: new ExactEvmScheme(account) },
-    async balance() {
-      if (!rpcUrl) return undefined
-      return await createPublicClient({ transport: http(rpcUrl) }).readContract({
-        address: asset as Hex,
-        abi: erc20Abi,
-        functionName: 'balanceOf',
-        args: [account.address],
-      })
-    },
+async function walletOf(key: string, options: WalletOptions): Promise<Wallet> {
+  if (options.offer.network.startsWith('solana:')) {
+    const { solanaWallet } = await import('./solana_wallet.ts')
+    return await solanaWallet(key, options)
   }
+  const { evmWallet } = await import('./evm_wallet.ts')
+  return await evmWallet(key as Hex, options)
 }
 
-async function solanaWallet(key: string, { rpcUrl, offer: { asset } }: WalletOptions): Promise<Wallet> {
-  const { address, createKeyPairSignerFromBytes, createSolanaRpc, getBase58Encoder } = await import('@solana/kit')
-  const { ExactSvmScheme } = await optional('@x402/svm', BUY_COMMAND, () => import('@x402/svm'))
-  const signer = await createKeyPairSignerFromBytes(new Uint8Array(getBase58Encoder().encode(key)))
-  return {
-    address: signer.address,
-    scheme: { network: 'solana:*', client: new ExactSvmScheme(signer, { ...(rpcUrl && { rpcUrl }) }) },
-    async balance() {
-      if (!rpcUrl) return undefined
-      const { value } = await createSolanaRpc(rpcUrl)
-        .getTokenAccountsByOwner(signer.address, { mint: address(asset) }, { encoding: 'jsonParsed' })
-        .send()
-      return value.reduce((sum, { account }) => sum + BigInt(account.data.parsed.info.tokenAmount.amount), 0n)
-    },
-  }
-}
+/** US dollars without zeros at the end. */
+const usd = (micro: bigint): string => print(usdc(micro)).replace(/\.?0+$/, '')
 
 type Chain = { readonly rpc_url: string; readonly buyer: { readonly private_key: string } }
 type Devnet = Chain & { readonly gateways: readonly (Chain & { readonly name: string; readonly base_url: string })[] }

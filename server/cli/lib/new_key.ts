@@ -7,21 +7,12 @@ export type NewKey = { readonly key: string; readonly address: string }
 
 /** A key of secp256k1, or a Solana keypair in base58. */
 export async function newKey(network: string): Promise<NewKey> {
-  if (!network.startsWith('solana:')) {
-    const { generatePrivateKey, privateKeyToAddress } = await import('viem/accounts')
-    const key = generatePrivateKey()
-    return { key, address: privateKeyToAddress(key) }
+  if (network.startsWith('solana:')) {
+    const { newSolanaKey } = await import('./solana_key.ts')
+    return await newSolanaKey()
   }
-  const { createKeyPairSignerFromBytes, getBase58Decoder } = await import('@solana/kit')
-  const { privateKey, publicKey } = (await crypto.subtle.generateKey('Ed25519', true, [
-    'sign',
-    'verify',
-  ])) as CryptoKeyPair
-  // PKCS #8 of Ed25519 ends with the 32 bytes of the seed.
-  const seed = new Uint8Array(await crypto.subtle.exportKey('pkcs8', privateKey)).slice(-32)
-  const bytes = new Uint8Array([...seed, ...new Uint8Array(await crypto.subtle.exportKey('raw', publicKey))])
-  const { address } = await createKeyPairSignerFromBytes(bytes)
-  return { key: getBase58Decoder().decode(bytes), address }
+  const { newEvmKey } = await import('./evm_key.ts')
+  return newEvmKey()
 }
 
 /** Throws CommandError when one of these files exists. */
