@@ -115,7 +115,7 @@ export function memoryStorage(): Storage {
   function settledBy(payer: string, asset: string): Usdc | undefined {
     const settled = callsOf(payer).filter((call) => call.asset === asset && call.paymentStatus === 'settled')
     const last = settled.sort((a, b) => (b.settledAt ?? 0) - (a.settledAt ?? 0)).slice(0, SETTLED_CALLS)
-    return last.length === 0 ? undefined : usdc(last.reduce((sum, { paid, quote }) => sum + (paid ?? quote), 0n))
+    return last.length === 0 ? undefined : usdc(last.reduce((sum, { charge, quote }) => sum + (charge ?? quote), 0n))
   }
 
   function perform(write: Write): void {
@@ -386,7 +386,7 @@ function nameOf({ kind, id }: Pick<StoredRecord, 'kind' | 'id'>): string {
 
 /** A copy of a row without the columns that only the ledger reads, as the port returns it. */
 function withoutClaim(row: Row): Call {
-  const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, paid, ...rest } = row
+  const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, ...rest } = row
   const { quotedAt, verifiedAt, settlingAt, vendorError, paymentError, paymentErrorAt, settledBy, ...call } = rest
   return copied(call)
 }

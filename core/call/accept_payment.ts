@@ -19,7 +19,8 @@ import { isNotedHandedOut } from '../payment/sent_authorizations.ts'
 import { abandon, failIfOverdue } from '../payment/settle.ts'
 import { blockOf, uncollectedJobOf } from '../payment/unpaid_calls.ts'
 import { silent } from '../ports/meter.ts'
-import type { Authorization, Call, PaymentCode, Verdict } from '../ports/mod.ts'
+import type { Authorization, Call, Corrected, PaymentCode, Verdict } from '../ports/mod.ts'
+import { withCorrected } from '../x402/offer.ts'
 import { decodePayment, type Offer, type Payment } from '../x402/protocol.ts'
 import type { Challenges } from './payment_required.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
@@ -65,6 +66,9 @@ type Refused = {
   readonly code: PaymentCode
   readonly reason: string
   readonly more?: replies.Body
+  /** A corrected offer, in place of this one. */
+  readonly corrected?: Corrected
+  readonly offer?: Offer
 }
 type Unavailable = { readonly kind: 'unavailable'; readonly reason: string }
 type Replayed = { readonly kind: 'replayed'; readonly call: Call }
@@ -352,19 +356,21 @@ export function paymentAcceptance(
   // ── replies when no call is opened
   // ───────────────────────────────────────────────────────────────────────────────────
 
-  function reject({ endpoint, requestContext, offers, price }: PricedOrder, { code, reason, more }: Refused): Reply {
+  function reject({ endpoint, requestContext, offers, price }: PricedOrder, refused: Refused): Reply {
+    const { code, reason, more, corrected, offer } = refused
     meter.judged(code)
     return demand(endpoint, requestContext, {
-      offers,
+      offers: corrected && offer ? withCorrected(offers, { offer, extra: corrected.extra }) : offers,
       price,
-      why: { ...replies.verificationFailed(code, reason), ...more },
+      why: { ...replies.verificationFailed(code, reason), ...(corrected && { error: corrected.error }), ...more },
+      ...(corrected && { error: corrected.error }),
     })
   }
 
   /** Refuses, unless a concurrent request with the same payment identifier has opened a call in the meantime. */
   async function refuse(signed: Signed, refused: Refused): Promise<Reply> {
-    const { payer } = signed
-    return (await repeatOf(signed)) ?? reject(signed, { ...refused, more: { payer, ...refused.more } })
+    const { payer, offer } = signed
+    return (await repeatOf(signed)) ?? reject(signed, { offer, ...refused, more: { payer, ...refused.more } })
   }
 
   /** No call is opened: the same signed request can be sent again (contract 1.27). */

@@ -13,8 +13,13 @@ import type { GatewayContext } from './gateway_context.ts'
 import type { Orders } from './order.ts'
 import { besideOf, paymentHeader, type RequestContext, resourceOf } from './request_context.ts'
 
-/** The price, the offers, and the body fields that say why payment is required. */
-export type Demand = { readonly price: Price; readonly offers: readonly Offer[]; readonly why: replies.Body }
+/** The price, the offers, and the body fields that say why payment is required. `error` is a code of the scheme. */
+export type Demand = {
+  readonly price: Price
+  readonly offers: readonly Offer[]
+  readonly why: replies.Body
+  readonly error?: string
+}
 
 export type Challenges = {
   /** The 402 for an order without a payment. */
@@ -105,10 +110,11 @@ export function challenges(
     return demand(endpoint, requestContext, { offers: offering.at(NOTHING), price: NOTHING, why })
   }
 
-  function demand(endpoint: Sold | Free, requestContext: RequestContext, { offers, price, why }: Demand): Reply {
+  function demand(endpoint: Sold | Free, requestContext: RequestContext, { offers, price, why, error }: Demand): Reply {
+    const resource = resourceOf(endpoint, requestContext)
     const asking = {
       offers,
-      resource: resourceOf(endpoint, requestContext),
+      resource: error === undefined ? resource : { ...resource, error },
       label,
       origin: requestContext.origin,
       errorFormat: endpoint.errorFormat ?? 'plain',

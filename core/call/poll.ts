@@ -115,7 +115,9 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
       runs(call, isRightful && !isKeyed ? { ...fields, poll_url: keyedUrl } : fields)
     const collected = async (call: Call, paid: IsPaid) =>
       result({ endpoint, call, requestContext }, { stored: await storedOf(endpoint, call) }, paid)
-    const offers = offering.at({ amount: found.quote, maxTimeoutSeconds: found.offer.maxTimeoutSeconds }, [found.offer])
+    const offers = offering.at({ amount: replies.dueOf(found), maxTimeoutSeconds: found.offer.maxTimeoutSeconds }, [
+      found.offer,
+    ])
     const asking = {
       offers,
       resource: resourceOf(endpoint, requestContext),
@@ -128,7 +130,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
       return replies.demand(
         { ...asking, headers },
         { ...more, ...location, ...why, model: found.model },
-        replies.priceOf(found),
+        replies.priceOf(found, replies.dueOf(found)),
       )
     }
     const reject = (code: PaymentCode, reason: string, headers: Readonly<Record<string, string>> = {}) =>

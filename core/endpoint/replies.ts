@@ -4,7 +4,7 @@ import type { Paid, Price, Settled, Showing, Sold, Stored } from './mod.ts'
 import { json, type Reply } from '../http/reply.ts'
 import { ApiError } from '../http/errors.ts'
 import { exactJson } from '../lib/decimal_json.ts'
-import { print } from '../x402/money.ts'
+import { print, type Usdc } from '../x402/money.ts'
 import { paymentPage } from '../http/browser_402.ts'
 import type { Call, PaymentCode } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
@@ -71,7 +71,10 @@ export const publicPrice = (price: Price): Body => ({
   currency: 'USD',
   ...price.publicPrice,
 })
-export const priceOf = (call: Call): Body => ({ amount: print(call.quote), currency: 'USD' })
+export const priceOf = (call: Call, amount = call.quote): Body => ({ amount: print(amount), currency: 'USD' })
+
+/** What is still to be paid: the charge of a result that is charged by use, else the quote. */
+export const dueOf = ({ charge, quote }: Call): Usdc => charge || quote
 
 export const paymentRequired = (price: Price): Body => ({
   error: 'Payment Required',

@@ -27,7 +27,7 @@ export const SETTLED_CALLS = 100
  */
 export type ExposedCall = Pick<
   Call,
-  'id' | 'endpoint' | 'quote' | 'workStatus' | 'paymentStatus' | 'startedAt' | 'settledAt'
+  'id' | 'endpoint' | 'quote' | 'charge' | 'workStatus' | 'paymentStatus' | 'startedAt' | 'settledAt'
 > & {
   readonly bindingStatus: BindingStatus | null
   readonly bindingExpiresAt: number | null
@@ -90,7 +90,7 @@ export function judgeCap(
   const unproven = [...open.values()].filter(
     ({ endpoint, startedAt }) => startedAt === null && newWallet.endpoints.includes(endpoint),
   )
-  const sum = unproven.reduce((all, { quote }) => all + quote, call.quote as bigint)
+  const sum = unproven.reduce((all, { quote, charge }) => all + (charge ?? quote), call.quote as bigint)
   // A wallet that has paid is never refused here; what exceeds its payments so far is settled earlier.
   if (settled !== undefined) {
     const isBeyond = (paid: Settled) => sum > (typeof paid === 'function' ? paid() : (paid ?? 0n))
@@ -144,7 +144,7 @@ const plus = (one: Usdc, other: Usdc): Usdc => usdc(one + other)
 
 function sumOf(calls: ReadonlyMap<string, ExposedCall>): Usdc {
   let sum = 0n
-  for (const { quote } of calls.values()) sum += quote
+  for (const { quote, charge } of calls.values()) sum += charge ?? quote
   return usdc(sum)
 }
 

@@ -53,14 +53,7 @@ export type ClaimFields = {
   readonly emptied: boolean
 }
 
-export type Row = Call &
-  ClaimFields &
-  CallNotes & {
-    /**
-     * Amount by the receipt. Null until the call is settled, and where the receipt states none: the quote then counts.
-     */
-    readonly paid: Usdc | null
-  }
+export type Row = Call & ClaimFields & CallNotes
 export type RowPatch = Partial<Omit<Row, 'id'>>
 
 /** The part of a row that decisions read. A whole row is assignable to it. */
@@ -76,17 +69,17 @@ export type Head = Pick<
   | 'error'
   | 'receipt'
   | 'expiresAt'
+  | 'charge'
   | keyof ClaimFields
 >
 
 /** The claim columns of a new row. */
-export const UNCLAIMED: ClaimFields & Pick<Row, 'paid'> = {
+export const UNCLAIMED: ClaimFields = {
   claimToken: 0,
   claimExpiresAt: null,
   claimKey: null,
   claimFresh: false,
   emptied: false,
-  paid: null,
 }
 
 /** The notes of a row of which nothing is known. */
@@ -122,8 +115,8 @@ export type OpenAnswer =
 
 /** `Claim`, with ids and keys of what the storage still has to read. */
 export type ClaimAnswer =
-  | { kind: 'yours'; token: number }
-  | { kind: 'retry'; token: number; key: string; sent: boolean }
+  | { kind: 'yours'; token: number; charge?: Usdc }
+  | { kind: 'retry'; token: number; key: string; sent: boolean; charge?: Usdc }
   | { kind: 'taken'; until: number }
   | { kind: 'settled'; receipt: Receipt }
   | { kind: 'replayed'; id: string }
@@ -186,6 +179,7 @@ export function decideOpen(
     result: null,
     error: null,
     usage: null,
+    charge: null,
     receipt: null,
     settledAt: null,
   }
@@ -228,6 +222,8 @@ export function decideClaim(
   }
 
   const token = call.claimToken + 1
+  const amount = done?.charge ?? call.charge
+  const charge = amount === null ? {} : { charge: amount }
   const claim = {
     ...done,
     ...(call.claimToken === 0 && { settlingAt: at.now }),
@@ -244,7 +240,9 @@ export function decideClaim(
     const patch: RowPatch = { ...claim, claimKey: first.key, claimFresh: fresh }
     const mine = fresh && first.key === offered?.key
     return {
-      answer: mine ? { kind: 'yours', token } : { kind: 'retry', token, key: first.key, sent: !fresh },
+      answer: mine
+        ? { kind: 'yours', token, ...charge }
+        : { kind: 'retry', token, key: first.key, sent: !fresh, ...charge },
       writes: [
         { kind: 'patch', id: call.id, patch },
         ...(fresh && !isOver ? [{ kind: 'mark', key: first.key, status: 'sent' } as const] : []),
@@ -258,7 +256,7 @@ export function decideClaim(
     return { answer: { kind: 'replayed', id: seen.bound.id }, writes: completion }
   const position = 1 + Math.max(-1, ...seen.bindings.map((binding) => binding.position))
   return {
-    answer: { kind: 'yours', token },
+    answer: { kind: 'yours', token, ...charge },
     writes: [
       ...failLost(seen.bound, at.now),
       {
@@ -271,10 +269,22 @@ export function decideClaim(
   }
 }
 
-type Made = { readonly result: Json; readonly expiresAt: number; readonly usage?: Usage | null }
+type Made = {
+  readonly result: Json
+  readonly expiresAt: number
+  readonly usage?: Usage | null
+  readonly charge?: Usdc
+}
 
-function completed({ result, expiresAt, usage }: Made, now: number): RowPatch {
-  return { workStatus: 'completed', endedAt: now, result, expiresAt, ...(usage && { usage }) }
+function completed({ result, expiresAt, usage, charge }: Made, now: number): RowPatch {
+  return {
+    workStatus: 'completed',
+    endedAt: now,
+    result,
+    expiresAt,
+    ...(usage && { usage }),
+    ...(charge !== undefined && { charge }),
+  }
 }
 
 /** Ends a claim. Only `paid` is recorded without the current token, because the transfer cannot be undone. */
@@ -300,7 +310,7 @@ export function decideFinish(
       ...ended,
       paymentStatus: 'settled',
       receipt,
-      paid: parseAtomic(receipt.amount) ?? null,
+      charge: parseAtomic(receipt.amount) ?? call.charge,
       settledAt: at.now,
       ...(at.by && { settledBy: at.by }),
     }
@@ -378,6 +388,7 @@ export const PATCHABLE = [
   'result',
   'error',
   'usage',
+  'charge',
   'expiresAt',
   'vendorError',
 ] as const satisfies readonly (keyof CallPatch)[]
@@ -429,6 +440,7 @@ export const ENTRY_FIELDS = [
   'payer',
   'asset',
   'quote',
+  'charge',
   'offer',
   'authorization',
   'createdAt',

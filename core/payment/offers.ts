@@ -8,7 +8,7 @@ import type { Timeouts } from './timeouts.ts'
 
 export type Identified =
   | (Extract<Identity, { kind: 'known' }> & { offer: Offer })
-  | Exclude<Identity, { kind: 'known' }>
+  | (Exclude<Identity, { kind: 'known' }> & { offer?: Offer })
 
 /** The key over which exposure and unpaid calls are summed: the balance that pays an authorization, on its network. */
 export const balanceKeyOf = ({ offer, fundedBy = offer.asset }: Extract<Identified, { kind: 'known' }>): string =>
@@ -77,7 +77,7 @@ export function offersOf({ ports: { chain, clock }, timeouts }: OffersContext): 
         ).catch(couldNotAsk)
         if (identity.kind === 'known') return { ...identity, offer }
         if (identity.kind === 'unavailable') return identity
-        refused ??= identity
+        refused ??= identity.corrected ? { ...identity, offer } : identity
       }
       return refused ?? { kind: 'refused', code: 'PAYMENT_INVALID', reason: notOnOffer(accepted, offers) }
     },

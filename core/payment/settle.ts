@@ -4,7 +4,8 @@ import { sharedBy } from '../lib/per_process.ts'
 import { isUnfinished, LOST } from './ledger.ts'
 import { type ActiveCalls, takenBack } from './active_calls.ts'
 import { type Meter, silent } from '../ports/meter.ts'
-import { parseAtomic } from '../x402/money.ts'
+import { parseAtomic, type Usdc } from '../x402/money.ts'
+import { chargesUse } from '../x402/offer.ts'
 import type {
   Authorization,
   Call,
@@ -19,7 +20,7 @@ import type {
 } from '../ports/mod.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { Json } from '../lib/json.ts'
-import type { Receipt } from '../x402/protocol.ts'
+import type { Offer, Receipt } from '../x402/protocol.ts'
 import { within } from '../lib/timers.ts'
 import type { Timeouts } from './timeouts.ts'
 
@@ -49,7 +50,13 @@ export type Paying =
   /** The offered authorization serves another call. */
   | { kind: 'replayed'; call: Call }
 
-export type Completion = { readonly result: Json; readonly expiresAt: number; readonly usage?: Usage | null }
+/** `charge` is given where the call's offer is charged by use, and something else than the whole quote is due. */
+export type Completion = {
+  readonly result: Json
+  readonly expiresAt: number
+  readonly usage?: Usage | null
+  readonly charge?: Usdc
+}
 
 /**
  * `retainUntil`: when a settled call's result is deleted. `isDelivered`: the buyer has the result, so what could not be
@@ -104,7 +111,8 @@ export async function settleCall(
     }
     const authorization = claim.kind === 'yours' ? offered : claim.authorization
     if (claim.kind === 'yours' && offered.key !== call.authorization) await noteHandedOut(storage, offered, now)
-    const spent = await spend(context, authorization, claim.kind === 'retry' ? claim : undefined)
+    const stored = claim.kind === 'retry' ? claim : undefined
+    const spent = await spend(context, authorization, { stored, charge: claim.charge })
     const ending = { token: claim.token, authorization, spent, retainUntil, isDelivered, by }
     const paying = await record(context, call, ending)
     if (paying === 'dead' && authorization.key !== offered.key) continue
@@ -136,13 +144,13 @@ export async function complete(
   call: Call,
   made: Completion,
 ): Promise<boolean> {
-  const { result, expiresAt, usage = null } = made
+  const { result, expiresAt, usage = null, charge } = made
   const now = clock.now()
   const move = () =>
     storage.moveCall(
       call.id,
       { workStatus: ['queued', 'in_progress'], workerId: call.workerId, paymentStatus: 'verified' },
-      { workStatus: 'completed', result, expiresAt, usage, endedAt: now },
+      { workStatus: 'completed', result, expiresAt, usage, endedAt: now, ...(charge !== undefined && { charge }) },
     )
   return (await move()) || ((await takenBack(storage, call, now + timeouts.workLeaseMs)) && (await move()))
 }
@@ -176,12 +184,13 @@ type Spent = (Settlement | Dead) & { readonly isUnsent?: boolean }
 async function spend(
   context: SettleContext,
   authorization: Authorization,
-  stored: { readonly sent: boolean } | undefined,
+  { stored, charge }: { readonly stored: { readonly sent: boolean } | undefined; readonly charge: Usdc | undefined },
 ): Promise<Spent> {
   const { chain, clock, timeouts } = context
   const { payment, offer } = authorization
   const wasSent = stored?.sent ?? false
-  const end = stored && { expiresAt: authorization.expiresAt }
+  const due = chargeFor(offer, charge)
+  const end = { ...due, ...(stored && { expiresAt: authorization.expiresAt }) }
   try {
     const isOver = !wasSent && authorization.expiresAt <= clock.now()
     if (wasSent || isOver) {
@@ -191,7 +200,7 @@ async function spend(
       if (fate.kind !== 'open') return { ...fate, isUnsent: true }
     }
     const settlement = await within(clock, timeouts.settleMs, (signal) =>
-      chain.settle(payment, offer, { now: clock.now(), signal }),
+      chain.settle(payment, offer, { now: clock.now(), signal, ...due }),
     )
     if (settlement.kind === 'unavailable' && wasSent)
       return { kind: 'unknown', reason: settlement.reason, isUnsent: true }
@@ -205,6 +214,13 @@ async function spend(
   }
 }
 
+/** What to charge with this authorization: the call's charge where its scheme allows that, else its whole amount. */
+function chargeFor(offer: Offer, charge: Usdc | undefined): { readonly charge?: Usdc } {
+  const most = parseAtomic(offer.amount)
+  if (charge === undefined || most === undefined || !chargesUse(offer)) return {}
+  return { charge: charge < most ? charge : most }
+}
+
 type Dead = { kind: 'dead'; reason: string; code?: PaymentCode }
 type FateOf = { kind: 'settled'; receipt: Receipt } | { kind: 'open' } | Dead | { kind: 'unknown'; reason: string }
 
@@ -212,7 +228,7 @@ type FateOf = { kind: 'settled'; receipt: Receipt } | { kind: 'open' } | Dead | 
 export async function askFate(
   { chain, clock, timeouts }: SettleContext,
   { payment, offer }: Authorization,
-  end: { readonly expiresAt: number } | undefined,
+  end: { readonly expiresAt?: number; readonly charge?: Usdc } | undefined,
 ): Promise<FateOf> {
   try {
     const fate = await within(clock, timeouts.verifyMs, (signal) =>
@@ -325,7 +341,7 @@ export async function reconcile(context: SettleContext, call: Call, retainUntil:
   const claim = await storage.claimSettlement(call.id, undefined, { now, until: now + timeouts.settleLeaseMs })
   if (claim.kind !== 'retry') return void retries(storage).delete(call.id)
   const { authorization, token } = claim
-  const spent = await spend(context, authorization, claim)
+  const spent = await spend(context, authorization, { stored: claim, charge: claim.charge })
   const ending = { token, authorization, spent, retainUntil, isDelivered: false, by: 'maintenance' } as const
   const paying = await record(context, call, ending)
   if (paying === 'dead' || (paying.kind !== 'unknown' && paying.kind !== 'unavailable'))

@@ -12,7 +12,7 @@ export function spendOf(row: Row, payer: string, since: number): Spend | undefin
   const { gateway, endpoint, model, asset, usage, settledAt } = row
   if (row.paymentStatus !== 'settled' || row.payer !== payer || settledAt === null || settledAt < since)
     return undefined
-  const spent = row.paid ?? row.quote
+  const spent = row.charge ?? row.quote
   return {
     gateway,
     endpoint,

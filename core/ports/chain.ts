@@ -10,7 +10,14 @@ export type PaymentCode =
   | 'PAYMENT_BLOCKHASH_STALE'
   | 'PAYMENT_VERIFICATION_UNAVAILABLE'
 
-export type Refused = { kind: 'refused'; code: PaymentCode; reason: string }
+/** With `corrected`, the buyer can sign again from what the chain knows better than the buyer does. */
+export type Refused = { kind: 'refused'; code: PaymentCode; reason: string; corrected?: Corrected }
+
+/**
+ * A corrected offer of the scheme that was signed. It comes first in the next 402, with `extra` beside its own; `error`
+ * is the top-level `error` of that 402.
+ */
+export type Corrected = { readonly extra: Readonly<Record<string, unknown>>; readonly error: string }
 
 export type Unavailable = { kind: 'unavailable'; reason: string }
 
@@ -64,6 +71,9 @@ export type CheckResult<Details = unknown> =
   /** The node does not answer; try again. */
   | { readonly kind: 'unavailable'; readonly reason: string }
 
+/** `charge` is given only for schemes that charge by use. */
+export type SettleOptions = { readonly now: number; readonly signal: AbortSignal; readonly charge?: Usdc }
+
 /** Five questions about money on one network (decision 19), and two about a wallet's identity and balance. */
 export interface Chain {
   /**
@@ -94,10 +104,15 @@ export interface Chain {
   identify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Identity>
   /** Whether it would pay now. Moves no money. */
   verify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Verdict>
-  settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement>
   /**
-   * The outcome of an authorization. `paid` requires our own transfer; `dead` means that it can never move money.
-   * Monotone: both are final. `expiresAt`, as identify() first returned it, bounds the search on chains without nonces.
+   * Moves the offer's amount or, where the scheme charges by use (`chargesUse`), `charge`, which is at most that. A
+   * call has one charge, however often it is tried. Without one the whole amount is charged.
    */
-  fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal; expiresAt?: number }): Promise<Fate>
+  settle(payment: Payment, offer: Offer, at: SettleOptions): Promise<Settlement>
+  /**
+   * The outcome of an authorization. `paid` requires our own transfer, of `charge` where one is given; `dead` means
+   * that it can never move money. Monotone: both are final. `expiresAt`, as identify() first returned it, bounds the
+   * search on chains without nonces.
+   */
+  fate(payment: Payment, offer: Offer, at: SettleOptions & { expiresAt?: number }): Promise<Fate>
 }

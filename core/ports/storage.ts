@@ -29,6 +29,11 @@ export type Call = {
   /** `<network>/<asset>`, canonical; a payer's exposure is summed over it. */
   readonly asset: string
   readonly quote: Usdc
+  /**
+   * What it is charged. Known when its result is made where the offer is charged by use, and else from the receipt;
+   * null until then, and where the receipt states none: the quote then counts.
+   */
+  readonly charge: Usdc | null
   /** The price and the recipient. It holds even when the configuration changes. */
   readonly offer: Offer
   /** Key of the authorization that opened it. */
@@ -109,6 +114,7 @@ export type NewCall = Partial<Pick<CallNotes, 'quotedAt' | 'verifiedAt'>> &
     | 'result'
     | 'error'
     | 'usage'
+    | 'charge'
     | 'receipt'
     | 'settledAt'
     | 'authorization'
@@ -129,7 +135,16 @@ export type Authorization = {
 export type CallPatch = Partial<
   Pick<
     Call,
-    'workStatus' | 'workerId' | 'leaseExpiresAt' | 'startedAt' | 'endedAt' | 'result' | 'error' | 'usage' | 'expiresAt'
+    | 'workStatus'
+    | 'workerId'
+    | 'leaseExpiresAt'
+    | 'startedAt'
+    | 'endedAt'
+    | 'result'
+    | 'error'
+    | 'usage'
+    | 'charge'
+    | 'expiresAt'
   > &
     Pick<CallNotes, 'vendorError'>
 >
@@ -184,10 +199,10 @@ export type Opened =
   | { kind: 'over'; sum: Usdc; why?: OverWhy }
 
 export type Claim =
-  /** Send the offered authorization. It was never sent before. */
-  | { kind: 'yours'; token: number }
+  /** Send the offered authorization. It was never sent before. `charge` is the stored one of the call, where known. */
+  | { kind: 'yours'; token: number; charge?: Usdc }
   /** Resolve this earlier authorization first. `sent`: it may have been broadcast already. */
-  | { kind: 'retry'; token: number; authorization: Authorization; sent: boolean }
+  | { kind: 'retry'; token: number; authorization: Authorization; sent: boolean; charge?: Usdc }
   /** Another process has the claim until then. */
   | { kind: 'taken'; until: number }
   | { kind: 'settled'; receipt: Receipt }
@@ -251,8 +266,8 @@ export interface Storage {
 
   /**
    * Claims the right to settle a completed call until `until`. With `result`, completes the call in the same step, with
-   * its `usage` and `expiresAt`; with `workerId` too, even where that worker's call was declared lost meanwhile. The
-   * claim must outlive the deadline given to `settle`.
+   * its `usage`, `charge` and `expiresAt`; with `workerId` too, even where that worker's call was declared lost
+   * meanwhile. The claim must outlive the deadline given to `settle`.
    */
   claimSettlement(
     id: string,
@@ -262,7 +277,7 @@ export interface Storage {
       until: number
       lostBy?: number
       workerId?: string
-      result?: { result: Json; expiresAt: number; usage?: Usage | null }
+      result?: { result: Json; expiresAt: number; usage?: Usage | null; charge?: Usdc }
     },
   ): Promise<Claim>
   /**

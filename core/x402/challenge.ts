@@ -5,8 +5,17 @@ import { encodeText, IDENTIFIER, Identifier, isAscii, type Offer, VERSION, witho
 /** The `bazaar` extension as JSON: as the body has it, and as headers have it. */
 export type Bazaar = { readonly whole: string; readonly brief: string }
 
-/** `bazaar` is the extension of that name (reference 6.1); it is not part of the resource. */
-export type Resource = { url: string; description: string; mimeType: string; bazaar?: Bazaar | undefined }
+/**
+ * `bazaar` is the extension of that name (reference 6.1), and `error` a code of a scheme for the headers, whatever the
+ * body says. Neither is part of the resource.
+ */
+export type Resource = {
+  url: string
+  description: string
+  mimeType: string
+  bazaar?: Bazaar | undefined
+  error?: string
+}
 
 export type Challenge = { headers: Record<string, string>; body: string }
 
@@ -42,11 +51,11 @@ const SHORT_URL = 96
  */
 export function challenge(
   offers: readonly Offer[],
-  { bazaar, ...resource }: Resource,
+  { bazaar, error: code, ...resource }: Resource,
   body: Record<string, unknown>,
   beside = 0,
 ): Challenge {
-  const error = typeof body.error === 'string' ? body.error : 'Payment Required'
+  const error = code ?? (typeof body.error === 'string' ? body.error : 'Payment Required')
   // The hottest path: each part is serialized once, and constant parts never again.
   const accepts = JSON.stringify(offers)
   const begin = `{"x402Version":${VERSION},"error":${JSON.stringify(error)},"resource":`
@@ -70,7 +79,7 @@ export function challenge(
 type HeaderParts = { readonly all: string; readonly one: string }
 type Telling = {
   readonly begin: string
-  readonly resource: Omit<Resource, 'bazaar'>
+  readonly resource: Omit<Resource, 'bazaar' | 'error'>
   readonly offers: readonly Offer[]
   readonly accepts: string
   readonly bazaar: string | undefined

@@ -11,6 +11,12 @@ export type Terms = Pick<Offer, 'scheme' | 'network' | 'asset' | 'payTo'> & {
   minValiditySeconds?: number
 }
 
+/** Schemes of the protocol that charge what was used; their `amount` is the most that may be charged. */
+const BY_USE: ReadonlySet<string> = new Set(['upto', 'batch-settlement'])
+
+/** Whether an offer, or the terms of one, charges what was used. Every other scheme charges its whole amount. */
+export const chargesUse = ({ scheme }: Pick<Offer, 'scheme'>): boolean => BY_USE.has(scheme)
+
 /** The price, and how long the signed authorization must live. */
 export type OfferTerms = { readonly amount: Usdc; readonly maxTimeoutSeconds: number }
 
@@ -36,6 +42,7 @@ export function offerOf(
  */
 export function isSamePaymentMethod(one: Offer, other: Offer): boolean {
   const isSameWay = one.extra?.name === other.extra?.name && one.extra?.feePayer === other.extra?.feePayer
+  if (one.scheme !== other.scheme) return false
   return one.network === other.network && one.asset === other.asset && one.payTo === other.payTo && isSameWay
 }
 
@@ -51,6 +58,15 @@ export function fits(offer: Pick<Offer, 'scheme' | 'network' | 'asset'>, accepte
     offer.network === accepted.network &&
     offer.asset.toLowerCase() === accepted.asset.toLowerCase()
   )
+}
+
+/** The offers with this one first, its `extra` corrected: clients read the first offer of their scheme. */
+export function withCorrected(
+  offers: readonly Offer[],
+  { offer, extra }: { readonly offer: Offer; readonly extra: Readonly<Record<string, unknown>> },
+): readonly Offer[] {
+  const current = offers.find((each) => isSamePaymentMethod(each, offer)) ?? offer
+  return [{ ...current, extra: { ...current.extra, ...extra } }, ...offers.filter((each) => each !== current)]
 }
 
 /** Says why no offer matches the payment. */

@@ -1,6 +1,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler, type ValueError } from '@sinclair/typebox/compiler'
 import { fromBase64, toBase64 } from '../lib/base64.ts'
+import type { Json } from '../lib/json.ts'
 import { quoted } from '../lib/text.ts'
 
 /** The protocol version that Farebox speaks. */
@@ -76,9 +77,18 @@ export const Identifier = Type.String({ minLength: 16, maxLength: 128, pattern: 
 
 /**
  * Proof that money moved: the SettleResponse of the specification, as far as we store it. `block` is the block or slot
- * of the transaction, where known; it is stored and not sent to clients.
+ * of the transaction, where known; it is stored and not sent to clients. `amount` is what was charged: at most the
+ * offer's.
  */
-export type Receipt = { transaction: string; network: string; payer: string; amount: string; block?: number }
+export type Receipt = {
+  transaction: string
+  network: string
+  payer: string
+  amount: string
+  block?: number
+  /** What the scheme adds for its clients. */
+  extra?: Readonly<Record<string, Json>>
+}
 
 const isPayment = TypeCompiler.Compile(Payment)
 

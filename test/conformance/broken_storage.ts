@@ -871,6 +871,18 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     }),
   ),
   broken(
+    'claimSettlement() keeps what is charged with the first result, and says it to every later claim',
+    'charges what the last attempt says',
+    (good) => ({
+      async claimSettlement(id, authorization, at) {
+        const claim = await good.claimSettlement(id, authorization, at)
+        const charge = at.result?.charge
+        if (charge !== undefined) await good.moveCall(id, { workStatus: ['completed'] }, { charge })
+        return charge !== undefined && claim.kind === 'retry' ? { ...claim, charge } : claim
+      },
+    }),
+  ),
+  broken(
     'spendByModel() sums what was settled, and nothing else',
     'counts what people still have to look at',
     (good) => {

@@ -194,6 +194,7 @@ const opening: readonly Law<Storage>[] = [
         result: null,
         error: null,
         usage: null,
+        charge: null,
         receipt: null,
         settledAt: null,
       }
@@ -209,6 +210,7 @@ const opening: readonly Law<Storage>[] = [
         endedAt: T + 2,
         result: request,
         usage: { input: 0, output: Number.MAX_SAFE_INTEGER },
+        charge: LARGEST,
         expiresAt: T + 3,
       } as const
       await storage.moveCall('whole', { workStatus: ['queued'] }, done)
@@ -336,7 +338,8 @@ const exposure: readonly Law<Storage>[] = [
       for (const [n, settledAt] of [T - 5_001, T - 5_000, T, T + 1].entries()) {
         await completed(storage, `call ${n}`, { quote: usdc(1n << BigInt(n)) })
         const token = await claimed(storage, `call ${n}`, settledAt)
-        await storage.finishSettlement(`call ${n}`, token, { kind: 'paid', receipt: receipt() }, { now: settledAt })
+        const paid = { ...receipt(), amount: String(1n << BigInt(n)) }
+        await storage.finishSettlement(`call ${n}`, token, { kind: 'paid', receipt: paid }, { now: settledAt })
       }
       expect(await exposed(storage, T + MINUTE, T)).toBe(0b1110n)
     },
@@ -359,11 +362,11 @@ const exposure: readonly Law<Storage>[] = [
         await storage.finishSettlement(
           `call ${n}`,
           token,
-          { kind: 'paid', receipt: { ...receipt(), block } },
+          { kind: 'paid', receipt: { ...receipt(), block, amount: String(1n << BigInt(n)) } },
           { now: settledAt },
         )
       }
-      await spent(storage, 'without a block', { quote: usdc(1n << 6n) })
+      await spent(storage, 'without a block', { quote: usdc(1n << 6n), amount: '64' })
       expect(await exposed(storage, T + MINUTE, T, 10)).toBe(0b110_1100n)
       expect((await storage.getCall('call 5'))?.receipt?.block).toBe(2 ** 40)
     },
@@ -1469,6 +1472,29 @@ const spending: readonly Law<Storage>[] = [
       await claim('without')
       expect(await used('counted')).toEqual({ input: 12, output: 34 })
       expect([await used('uncounted'), await used('without')]).toEqual([null, null])
+    },
+  },
+  {
+    name: 'claimSettlement() keeps what is charged with the first result, and says it to every later claim',
+    async check(subject) {
+      const [storage, another] = await handles(subject)
+      const claim = (charge: bigint) =>
+        storage.claimSettlement('call', signed(keyOf('call')), {
+          ...at(),
+          result: { result: 1, expiresAt: T + HOUR, charge: usdc(charge) },
+        })
+      await opened(storage, 'call')
+      const first = await claim(123n)
+      expect(first).toMatchObject({ kind: 'yours', charge: usdc(123n) })
+      expect((await another.getCall('call'))?.charge).toBe(usdc(123n))
+      expect(await exposed(another, T)).toBe(123n)
+      await storage.finishSettlement('call', tokenOf(first), { kind: 'unknown' }, { now: T })
+      const second = await claim(456n)
+      expect(second).toMatchObject({ kind: 'retry', charge: usdc(123n) })
+      expect((await storage.getCall('call'))?.charge).toBe(usdc(123n))
+      const paid = { kind: 'paid', receipt: { ...receipt(), amount: '123' } } as const
+      await storage.finishSettlement('call', tokenOf(second), paid, { now: T })
+      expect(await spentOn(another)).toEqual([123n])
     },
   },
   {

@@ -3,6 +3,7 @@ import { expect } from 'bun:test'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import type { Claim, LedgerEntry, NewCall, Outcome, Storage } from '../../core/ports/mod.ts'
 import type { Broken, Law } from './law.ts'
+import { usdc } from '../../core/x402/money.ts'
 import { newCall, signed, T } from './storage_questions.ts'
 
 const PAYER = '0x00000000000000000000000000000000000000Aa'
@@ -107,6 +108,7 @@ export const listingLaws: readonly Law<Storage>[] = [
         endedAt: T + 2,
         error: null,
         usage: null,
+        charge: usdc(5n),
         receipt: receipt(),
         settledAt: T + 6,
         emptied: false,

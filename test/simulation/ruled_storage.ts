@@ -43,7 +43,7 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
       (row) => row.payer === payer && row.asset === asset && row.paymentStatus === 'settled',
     )
     const last = settled.sort((a, b) => (b.settledAt ?? 0) - (a.settledAt ?? 0)).slice(0, SETTLED_CALLS)
-    return last.length === 0 ? undefined : usdc(last.reduce((sum, { paid, quote }) => sum + (paid ?? quote), 0n))
+    return last.length === 0 ? undefined : usdc(last.reduce((sum, { charge, quote }) => sum + (charge ?? quote), 0n))
   }
 
   function perform(writes: readonly ledger.Write[]): void {

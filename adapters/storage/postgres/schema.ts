@@ -61,7 +61,7 @@ export const calls = pgTable(
     claimFresh: boolean('claim_fresh').notNull(),
     emptied: boolean().notNull(),
     usage: json().$type<Usage>(),
-    paid: amount(),
+    charge: amount('paid'),
     offer: json().$type<Offer>().notNull(),
     error: text(),
     receipt: json().$type<Receipt>(),

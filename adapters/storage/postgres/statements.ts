@@ -14,7 +14,6 @@ const {
   claimKey,
   claimFresh,
   emptied,
-  paid,
   quotedAt,
   verifiedAt,
   settlingAt,
@@ -36,6 +35,7 @@ const {
   expiresAt,
   settledAt,
   quote,
+  charge,
   gateway,
   endpoint,
   model,
@@ -55,6 +55,7 @@ const heads = {
   error,
   receipt,
   expiresAt,
+  charge,
   claimToken,
   claimExpiresAt,
   claimKey,
@@ -67,6 +68,7 @@ const exposedCalls = {
   id,
   endpoint,
   quote,
+  charge,
   workStatus,
   paymentStatus,
   startedAt,
@@ -111,7 +113,7 @@ const recentlySettled = db
   .where(and(same(payer), same(asset), gte(settledAt, given('since', settledAt)), sql`${paymentStatus} = 'settled'`))
 
 const last = db
-  .select({ amount: sql`coalesce(${paid}, ${quote})`.as('amount') })
+  .select({ amount: sql`coalesce(${charge}, ${quote})`.as('amount') })
   .from(calls)
   .where(and(same(payer), same(asset), sql`${paymentStatus} = 'settled'`))
   .orderBy(desc(settledAt))
@@ -242,7 +244,7 @@ export const ask = {
         model,
         asset,
         calls: sql`count(*)`.as('calls'),
-        spent: sql`sum(coalesce(${paid}, ${quote}))`.as('spent'),
+        spent: sql`sum(coalesce(${charge}, ${quote}))`.as('spent'),
         inputTokens: tokens('input'),
         outputTokens: tokens('output'),
         lastAt: sql`max(${settledAt})`.as('last_at'),

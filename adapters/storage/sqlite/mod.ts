@@ -117,12 +117,12 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
     return settledCalls.of(wallet, cap)
   }
 
-  type Settling = Pick<Call, 'id' | 'payer' | 'asset' | 'endpoint' | 'quote' | 'workStatus' | 'startedAt'>
+  type Settling = Pick<Call, 'id' | 'payer' | 'asset' | 'endpoint' | 'quote' | 'charge' | 'workStatus' | 'startedAt'>
 
-  function noteSettlement(call: Settling, { paymentStatus, settledAt, receipt }: RowPatch): void {
+  function noteSettlement(call: Settling, { paymentStatus, settledAt, receipt, charge = call.charge }: RowPatch): void {
     if (paymentStatus !== 'settled' || !settledAt) return
     const bindings = { bindingStatus: null, bindingExpiresAt: null }
-    settledCalls.note(call, { ...call, paymentStatus, settledAt, ...bindings, block: receipt?.block ?? null })
+    settledCalls.note(call, { ...call, charge, paymentStatus, settledAt, ...bindings, block: receipt?.block ?? null })
   }
 
   function renewOne(id: string, workerId: string, until: number): boolean {

@@ -55,7 +55,7 @@ export const calls = sqliteTable(
     claimFresh: integer('claim_fresh', { mode: 'boolean' }).notNull(),
     emptied: integer({ mode: 'boolean' }).notNull(),
     usage: json().$type<Usage>(),
-    paid: money(),
+    charge: money('paid'),
     offer: json().$type<Offer>().notNull(),
     error: text(),
     receipt: json().$type<Receipt>(),
@@ -97,7 +97,7 @@ export const calls = sqliteTable(
         call.endpoint,
         call.model,
         call.quote,
-        call.paid,
+        call.charge,
         call.usage,
       )
       .where(sql`payment_status = 'settled'`),

@@ -16,7 +16,6 @@ export function statements(db: SqliteDatabase) {
     claimKey,
     claimFresh,
     emptied,
-    paid,
     quotedAt,
     verifiedAt,
     settlingAt,
@@ -43,6 +42,7 @@ export function statements(db: SqliteDatabase) {
     startedAt,
     settledAt,
     error,
+    charge,
   } = callColumns
   const head = {
     id,
@@ -63,11 +63,13 @@ export function statements(db: SqliteDatabase) {
     endpoint,
     asset,
     quote: calls.quote,
+    charge,
   }
   const exposedCall = {
     id,
     endpoint,
     quote: calls.quote,
+    charge,
     workStatus,
     paymentStatus,
     startedAt: calls.startedAt,
@@ -80,7 +82,7 @@ export function statements(db: SqliteDatabase) {
     (typeof ENTRY_FIELDS)[number]
   >
   const unfinished = sql`${workStatus} in ('queued', 'in_progress')`
-  const spent = sql`coalesce(${paid}, ${calls.quote})`
+  const spent = sql`coalesce(${charge}, ${calls.quote})`
   /** Amounts in two exact sums, of all but the last nine digits and of these: neither overflows an INTEGER. */
   const billions = (amount: SQLWrapper) =>
     sql<string | null>`cast(sum(cast(substr(${amount}, 1, length(${amount}) - 9) as integer)) as text)`

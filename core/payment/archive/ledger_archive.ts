@@ -50,6 +50,7 @@ export type ArchivedCall = Omit<
   | 'request'
   | 'result'
   | 'quote'
+  | 'charge'
   | 'workerId'
   | 'leaseExpiresAt'
   | 'expiresAt'
@@ -164,8 +165,9 @@ async function written(calls: readonly Call[]): Promise<Uint8Array> {
 }
 
 function archived(call: Call): ArchivedCall {
-  const { request, result, workerId, leaseExpiresAt, expiresAt, workStatus, paymentStatus, error, ...rest } = call
-  const spent = (call.receipt && parseAtomic(call.receipt.amount)) ?? call.quote
+  const { request, result, workerId, leaseExpiresAt, expiresAt, workStatus, paymentStatus, error, charge, ...rest } =
+    call
+  const spent = (call.receipt && parseAtomic(call.receipt.amount)) ?? charge ?? call.quote
   return { ...rest, quote: String(call.quote), spent: String(spent) }
 }
 
