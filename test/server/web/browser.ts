@@ -1,4 +1,5 @@
 /** A real browser for tests: Debian's Chromium, driven by playwright-core. */
+import { test } from 'bun:test'
 import { existsSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -14,6 +15,10 @@ const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium'
 export const noBrowser = existsSync(CHROMIUM)
   ? undefined
   : `there is no ${CHROMIUM}; install Debian's package chromium, or set CHROMIUM to a browser's path`
+
+/** A test that is skipped by its name, with the reason, where there is no browser. */
+export const inBrowser = (name: string, run: () => Promise<void>) =>
+  test.skipIf(noBrowser !== undefined)(noBrowser ? `${name} (skipped: ${noBrowser})` : name, run)
 
 /** Nothing but the pages of the test may be asked for: no updates, no first-run pages, no sync. */
 const FLAGS = [

@@ -1,10 +1,11 @@
 /** The pages in a real browser, against a devnet: what a person sees and buys. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { afterAll, beforeAll, describe, expect } from 'bun:test'
 import { PAGES } from '../../../server/web/bundle.ts'
 import { gatewayProcesses } from '../gateway_process.ts'
 import {
   axeProblems,
   type Browser,
+  inBrowser,
   noBrowser,
   openBrowser,
   openPage,
@@ -28,10 +29,6 @@ beforeAll(async () => {
   browser = await openBrowser()
 })
 afterAll(async () => await browser?.close())
-
-/** Skipped by its name, with the reason, where there is no browser. */
-const inBrowser = (name: string, run: () => Promise<void>) =>
-  test.skipIf(noBrowser !== undefined)(noBrowser ? `${name} (skipped: ${noBrowser})` : name, run)
 
 describe('every page', () => {
   for (const { path } of PAGES)

@@ -2,6 +2,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { type Demand, type Offer, usdc } from '../lib/x402.ts'
 import { watchInjected } from '../wallets/injected.ts'
 import { playWallet } from '../wallets/play.ts'
+import { watchStandard } from '../wallets/standard.ts'
 import { canSign, type Wallet } from '../wallets/wallet.ts'
 import { readAllowance, setCap } from './allowance.ts'
 
@@ -94,7 +95,8 @@ function useWallets(offers: readonly Offer[]): readonly Wallet[] {
     }
     for (const network of new Set(offers.map((offer) => offer.network)))
       void playWallet(network).then((wallet) => wallet && add(wallet))
-    return watchInjected(add)
+    const stops = [watchInjected(add), watchStandard(add)]
+    return () => stops.forEach((stop) => stop())
   }, [offers])
   return wallets
 }
