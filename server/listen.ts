@@ -1,4 +1,5 @@
 /** The listening sockets: one shared by all gateways, and one per gateway that has its own port (contract 21.7). */
+import { isIP } from 'node:net'
 import { app, proxyCheck } from './app.ts'
 import type { Config } from './config/mod.ts'
 import { defaultLimits, guardConnections } from './connections.ts'
@@ -177,6 +178,11 @@ function listenError(
     )
   if (code === 'EACCES')
     return new StartError(`This user may not listen on port ${port} of ${host}. Set ${setting} to a port above 1023.`)
+  if (code === 'EADDRNOTAVAIL' || isIP(host) === 0)
+    return new StartError(
+      `Cannot listen on ${host}, which is no address or name of this machine (${code}). ` +
+        'Set HOST to an IP address or a host name of this machine, or to 0.0.0.0 for all of its addresses.',
+    )
   return new StartError(`Cannot listen on ${host}:${port}: ${message}`)
 }
 

@@ -20,6 +20,9 @@ export const DEFAULT_DIR = '.farebox'
 
 const strict = { additionalProperties: false }
 const Wallets = Type.Array(Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' }))
+const BYTE = '(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])'
+/** IPv4, IPv6, or a name whose last part has a letter: 999.1.1.1 is neither. */
+const HOST = `^(${BYTE}(\\.${BYTE}){3}|[0-9a-fA-F.]*(:[0-9a-fA-F.]*){2,7}(%[\\w.-]+)?|([\\w-]+\\.)*[\\w-]*[A-Za-z][\\w-]*\\.?)$`
 const Requests = (usual: number) => Type.Integer({ minimum: 1, maximum: 1_000_000, default: usual })
 const Bytes = (usual: number) => Type.Integer({ minimum: 1_024, maximum: 1 << 28, default: usual })
 
@@ -32,7 +35,11 @@ export const File = Type.Object(
     ),
     host: setting(
       'The address to listen on. Use `0.0.0.0` to accept connections from other machines.',
-      Type.String({ minLength: 1, default: '127.0.0.1' }),
+      Type.String({
+        pattern: HOST,
+        words: 'an IP address such as 127.0.0.1, 0.0.0.0 for all addresses, or a host name of this machine',
+        default: '127.0.0.1',
+      }),
     ),
     public_origin: setting(
       'The origin of poll and media URLs, such as `https://ai.example.com`. Gateways with other host names keep their name and use the scheme of this setting.',

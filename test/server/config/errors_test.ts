@@ -44,6 +44,22 @@ const BROKEN: readonly (readonly [string, string, Environment, readonly string[]
     {},
     ['1:1: gateway: there is no such setting; did you mean gateways?'],
   ],
+  [
+    'an address that nobody has',
+    'port = 1\nhost = "999.1.1.1"\n',
+    {},
+    [
+      '2:1: host: must be an IP address such as 127.0.0.1, 0.0.0.0 for all addresses, or a host name of this machine, got',
+    ],
+  ],
+  [
+    'an address with a port, in the environment',
+    '',
+    { HOST: 'localhost:4020' },
+    [
+      'HOST: must be an IP address such as 127.0.0.1, 0.0.0.0 for all addresses, or a host name of this machine, got "lo',
+    ],
+  ],
   ['text for a number', 'port = "4020"\n', {}, ['1:1: port: must be a whole number from 0 to 65535, got "4020"']],
   ['a number for text', 'host = 1\n', {}, ['1:1: host: must be text: write it in quotes, got 1']],
   ['text for a switch', 'bare_v1 = "yes"', {}, ['1:1: bare_v1: must be true or false, without quotes, got "yes"']],
