@@ -1,6 +1,5 @@
 /** The gateways of a process: their names, hosts and ports, what they sell, and how they are paid. */
 import { type Static, Type } from '@sinclair/typebox'
-import { duplicatesIn } from '../../core/mod.ts'
 import {
   labelOf,
   type PaymentMethod,
@@ -73,15 +72,31 @@ export function resolveGateways(
   const gateways = rows.map((row, index) => resolveGateway(row, `gateways.${index}`, { env, mistakes }))
   for (const [index, row] of gateways.entries())
     mistakes.push(...addressProblems(row, { index, shared }).map((problem) => `gateways.${index}${problem}`))
-  for (const name of duplicatesIn(gateways.map((row) => row.name))) mistakes.push(`gateways: two have the name ${name}`)
-  const hosts = gateways.flatMap((row) => row.hosts.map((host) => host.toLowerCase()))
-  for (const host of duplicatesIn(hosts)) mistakes.push(`gateways: two have the host ${host}`)
-  for (const port of duplicatesIn(gateways.flatMap(({ port }) => (port ? [String(port)] : []))))
-    mistakes.push(`gateways: two have the port ${port}`)
+  mistakes.push(
+    ...taken(gateways, ({ name }) => [['name', name]]),
+    ...taken(gateways, ({ hosts }) => hosts.map((host, index) => [`hosts.${index}`, host.toLowerCase()])),
+    ...taken(gateways, ({ port }) => (port ? [['port', String(port)]] : [])),
+  )
   if (gateways.length > 0 && gateways.every(({ retired }) => retired))
     mistakes.push('gateways: all are retired; at least one must sell')
-  for (const key of sharedKeys(gateways)) mistakes.push(`gateways: ${key}`)
+  mistakes.push(...sharedKeys(gateways))
   return gateways
+}
+
+/** Values that an earlier row has as well. `valuesOf` gives the settings of a row with their values. */
+function taken(
+  gateways: readonly GatewayConfig[],
+  valuesOf: (row: GatewayConfig) => readonly (readonly [setting: string, value: string])[],
+): readonly string[] {
+  const first = new Map<string, string>()
+  return gateways.flatMap((row, index) =>
+    valuesOf(row).flatMap(([setting, value]) => {
+      const at = `gateways.${index}.${setting}`
+      const other = first.get(value)
+      if (other === undefined) first.set(value, at)
+      return other === undefined ? [] : [`${at}: ${value} is used by ${other} as well; each must have its own`]
+    }),
+  )
 }
 
 function resolveGateway(row: Row, at: string, reading: Reading): GatewayConfig {
@@ -123,19 +138,19 @@ function addressProblems(
 
 /** Two chains that send with the same key would compete for its nonces. Gateways with the same chain share it. */
 function sharedKeys(gateways: readonly GatewayConfig[]): ReadonlySet<string> {
-  const users = new Map<string, string>()
+  const users = new Map<string, { readonly chain: string; readonly index: number }>()
   const found = new Set<string>()
-  for (const { name, paymentMethods } of gateways) {
+  for (const [index, { paymentMethods }] of gateways.entries()) {
     for (const paymentMethod of paymentMethods) {
       if (paymentMethod.kind !== 'evm' || paymentMethod.settles.by !== 'relayer') continue
       for (const key of paymentMethod.settles.keys) {
         const chain = JSON.stringify(paymentMethod)
         const other = users.get(`${paymentMethod.network} ${key}`)
-        if (key !== '' && other !== undefined && other !== chain)
+        if (key !== '' && other !== undefined && other.chain !== chain)
           found.add(
-            `${name} shares a relayer key with another one on ${paymentMethod.network} that has another pay_to or other settings; give it its own key`,
+            `gateways.${index}.relayer_key_env: shares a key with gateways.${other.index} on ${paymentMethod.network}, which has another pay_to or other settings; give it its own key`,
           )
-        users.set(`${paymentMethod.network} ${key}`, chain)
+        users.set(`${paymentMethod.network} ${key}`, { chain, index })
       }
     }
   }

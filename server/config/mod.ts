@@ -23,7 +23,7 @@ import { resolveRows } from './rows.ts'
 import { resolveRpc, type RpcNodes } from './rpc.ts'
 import { resolveVideos, type ServedVideos } from './video.ts'
 import { readTelemetry, type TelemetryConfig } from '../signals/otel_config.ts'
-import { checkVendors, keyedVendors, resolveImages, type ServedCatalog } from './vendors.ts'
+import { checkVendorNames, checkVendors, keyedVendors, resolveImages, type ServedCatalog } from './vendors.ts'
 
 export { DEFAULT_DIR, File, variables } from './file.ts'
 
@@ -262,6 +262,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   checkVendors(named, mistakes)
   const found = fromEnvironment(env, { named, isDevnet, mistakes })
   const vendors = { ...found.vendors, ...named }
+  checkVendorNames(file, { vendors, mistakes })
   const images = resolveImages(vendors, file.images ?? [], env, mistakes)
   const chat = resolveChat(vendors, file.chat ?? [], { env, added: found.rows, mistakes })
   const videos = resolveVideos(vendors, file.videos ?? [], { env, mistakes })

@@ -43,7 +43,11 @@ export const BatchedRow = Type.Object(
   strict,
 )
 
-const Keys = Type.Union([Variable, Type.Array(Variable, { minItems: 1, maxItems: 64 })])
+const Keys = Type.Union([Variable, Type.Array(Variable, { minItems: 1, maxItems: 64 })], {
+  words:
+    'the name of an environment variable, in capital letters (not the key itself), ' +
+    'or a list of 1 to 64 such names, in square brackets',
+})
 
 /** The payment settings of a gateway. */
 export const paymentMethodSettings = {

@@ -1,10 +1,18 @@
 /** The vendors of models, and changes to the catalog's image rows. */
 import { type Static, Type } from '@sinclair/typebox'
-import { type ImageOverride, type ImageRow, imageRows, type Json, overrideImages } from '../../core/mod.ts'
+import {
+  chatRows,
+  type ImageOverride,
+  type ImageRow,
+  imageRows,
+  type Json,
+  overrideImages,
+  videoRows,
+} from '../../core/mod.ts'
 import { CHAT_STYLES, oneOf, setting, Url } from '../../adapters/providers/manifest.ts'
 import type { ModelKind } from '../../adapters/providers/manifest.ts'
-import { protocolsOf } from './providers.ts'
-import { type Environment, FilePath, Rate, Variable } from './settings.ts'
+import { makers, protocolsOf } from './providers.ts'
+import { type Environment, FilePath, nearestName, Rate, Variable } from './settings.ts'
 
 const strict = { additionalProperties: false }
 
@@ -152,6 +160,31 @@ export function checkVendors(vendors: VendorTable, mistakes: string[]): void {
         .filter((each) => `${each}_${setting}` in VendorRow.properties)
         .map((each) => `; for ${each} it is ${each}_${setting}`)
       mistakes.push(`vendors.${name}.${setting}: is for images, which need a protocol${meant.join('')}`)
+    }
+  }
+}
+
+/** Rows of these lists name vendors. */
+const BUILT_IN = { images: imageRows, chat: chatRows, videos: videoRows }
+type NamedRow = { readonly id: string; readonly vendor?: string; readonly protocol?: string }
+
+/**
+ * Vendors that rows name and that nobody has set up. Makers need no table: a key in the environment is enough, and a
+ * row with a protocol of its own needs no vendor.
+ */
+export function checkVendorNames(
+  file: { readonly [Kind in keyof typeof BUILT_IN]?: readonly NamedRow[] | undefined },
+  { vendors, mistakes }: { readonly vendors: VendorTable; readonly mistakes: string[] },
+): void {
+  for (const kind of Object.keys(BUILT_IN) as (keyof typeof BUILT_IN)[]) {
+    const known = new Set([...Object.keys(vendors), ...makers.keys(), ...BUILT_IN[kind].map(({ vendor }) => vendor)])
+    for (const { id, vendor, protocol } of file[kind] ?? []) {
+      if (vendor === undefined || protocol !== undefined || known.has(vendor)) continue
+      const meant = nearestName(vendor, [...known])
+      mistakes.push(
+        `${kind} ${id}.vendor: there is no table [vendors.${vendor}]${meant === undefined ? '' : `; did you mean ${meant}?`}` +
+          ` (known: ${[...known].sort().join(', ')})`,
+      )
     }
   }
 }

@@ -2,6 +2,7 @@
 import { dollars } from '../../x402/money.ts'
 import { duplicatesIn } from '../../lib/text.ts'
 import type { AudioBilling, AudioKind, AudioRow } from '../../ports/vendors/audio.ts'
+import { missingOf } from '../lib/row_overrides.ts'
 
 /**
  * Changes to one row. `rate` in US dollars: per 1,000 characters of speech, or per second if the row is billed so; else
@@ -64,10 +65,9 @@ function withOverride(row: AudioRow, { rate, kind = row.kind, ...fields }: Audio
 }
 
 function newRow({ kind, vendor, upstream, rate, ...fields }: AudioOverride, mistakes: string[]): AudioRow | undefined {
-  if (!kind || !vendor || !upstream || rate === undefined) {
-    mistakes.push(`audio ${fields.id}: not in the built-in catalog, so kind, vendor, upstream and rate are required`)
-    return undefined
-  }
+  const missing = missingOf({ kind, vendor, upstream, rate })
+  if (missing) mistakes.push(`audio ${fields.id}: ${missing}`)
+  if (!kind || !vendor || !upstream || rate === undefined) return undefined
   return {
     aliases: [],
     name: fields.id,

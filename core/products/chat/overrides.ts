@@ -3,6 +3,7 @@ import { type Dollars, dollars } from '../../x402/money.ts'
 import { isBelow } from '../../x402/pricing.ts'
 import { duplicatesIn } from '../../lib/text.ts'
 import type { ChatBilling, ChatRow } from '../../ports/vendors/chat.ts'
+import { missingOf } from '../lib/row_overrides.ts'
 
 /**
  * Changes to one row, with the field names of the configuration file. Rates are decimal US dollars per million tokens;
@@ -95,12 +96,15 @@ function withOverride(existing: ChatRow | undefined, override: ChatOverride, rep
   const merged = { ...existing, ...directFields(override, report), ...(billing && { billing }) }
   if (existing) return validated({ ...existing, ...merged }, report)
   const { vendor, upstream, contextWindow, maxOutput } = merged
-  if (!vendor || !upstream || !contextWindow || !maxOutput || !billing) {
-    return report(
-      'id',
-      'not in the built-in catalog, so vendor, upstream, context_window, max_output and a price (input and output, flat, or free) are required',
-    )
-  }
+  const missing = missingOf({
+    vendor,
+    upstream,
+    context_window: contextWindow,
+    max_output: maxOutput,
+    'a price (input and output, flat, or free)': billing,
+  })
+  if (missing) report('id', missing)
+  if (!vendor || !upstream || !contextWindow || !maxOutput || !billing) return undefined
   const defaults = {
     aliases: [],
     name: override.id,

@@ -1,5 +1,6 @@
 /** Operator overrides of the image catalog: rows edited, added, hidden or redirected (decision 21). */
 import type { Dollars } from '../../x402/money.ts'
+import { missingOf } from '../lib/row_overrides.ts'
 import { imageSizes } from './price.ts'
 import { duplicatesIn } from '../../lib/text.ts'
 import type { ImageRow } from '../../ports/vendors/images.ts'
@@ -62,10 +63,9 @@ function withOverride(
   const parsed = sizes && readSizes(id, sizes, mistakes)
   if (existing) return { ...existing, ...fields, ...(parsed && { sizes: parsed }) }
   const { vendor, upstream, maker = vendor } = fields
-  if (!vendor || !upstream || !maker || !parsed) {
-    mistakes.push(`images ${id}: not in the built-in catalog, so vendor, upstream and sizes are required`)
-    return undefined
-  }
+  const missing = missingOf({ vendor, upstream, sizes })
+  if (missing) mistakes.push(`images ${id}: ${missing}`)
+  if (!vendor || !upstream || !maker || !parsed) return undefined
   return { aliases: [], name: id, slow: false, ...fields, id, vendor, upstream, maker, sizes: parsed }
 }
 

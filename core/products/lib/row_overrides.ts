@@ -79,3 +79,12 @@ function fieldsOfRow(table: Table, settings: Readonly<Record<string, TSchema>>):
     ]),
   )
 }
+
+/** Why a row cannot be added: the required settings that it does not have. Undefined when it has all. */
+export function missingOf(required: Readonly<Record<string, unknown>>): string | undefined {
+  const missing = Object.keys(required).filter((name) => required[name] === undefined || required[name] === '')
+  const [last = ''] = missing.slice(-1)
+  if (missing.length === 0) return undefined
+  const names = missing.length === 1 ? last : `${missing.slice(0, -1).join(', ')} and ${last}`
+  return `not in the built-in catalog, so ${names} ${missing.length === 1 ? 'is' : 'are'} required`
+}

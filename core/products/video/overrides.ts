@@ -5,6 +5,7 @@ import { RESOLUTION_NAMES, videoPrice } from './price.ts'
 import { duplicatesIn } from '../../lib/text.ts'
 import type { VideoBilling, VideoRow } from '../../ports/vendors/video.ts'
 import { videoFamilies } from './catalog.ts'
+import { missingOf } from '../lib/row_overrides.ts'
 
 /**
  * Rates in US dollars: by the second (with margin), by the second and resolution (without), or for a million tokens.
@@ -85,10 +86,9 @@ function withOverride(
   const billing = rates && readRates(id, rates, mistakes)
   if (existing) return { ...existing, ...fields, ...(billing && { billing }) }
   const { vendor, upstream, family, maker = vendor } = fields
-  if (!vendor || !upstream || !family || !maker || !rates) {
-    mistakes.push(`videos ${id}: not in the built-in catalog, so vendor, upstream, family and rates are required`)
-    return undefined
-  }
+  const missing = missingOf({ vendor, upstream, family, rates })
+  if (missing) mistakes.push(`videos ${id}: ${missing}`)
+  if (!vendor || !upstream || !family || !maker) return undefined
   return billing && { ...videoFamilies[family], aliases: [], name: id, ...fields, id, vendor, upstream, maker, billing }
 }
 

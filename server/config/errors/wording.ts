@@ -49,7 +49,7 @@ export function allowedText(schema: TSchema, { message, value }: Found): string 
   if (schema.type === 'string' && typeof value === 'number') return 'must be text: write it in quotes'
   const words = schema.words ?? PATTERNS[schema.pattern as string]
   if (typeof words === 'string') return `must be ${words}`
-  if (Array.isArray(schema.anyOf)) return `must be one of ${schema.anyOf.map(optionText).join(', ')}`
+  if (Array.isArray(schema.anyOf)) return `must be ${optionsText(schema.anyOf)}`
   if (schema.const !== undefined) return `must be ${JSON.stringify(schema.const)}`
   if (schema.type === 'integer') return `must be a whole number${rangeText(schema)}`
   if (schema.type === 'number') return `must be a number${rangeText(schema)}`
@@ -64,9 +64,13 @@ export function allowedText(schema: TSchema, { message, value }: Found): string 
 export const hasWords = (schema: TSchema): boolean =>
   typeof schema.words === 'string' || Object.hasOwn(PATTERNS, String(schema.pattern))
 
-function optionText(option: TSchema): string {
-  if (option.const !== undefined) return String(option.const)
-  return allowedText(option, { message: '', value: undefined }).replace(/^must be /, '')
+/** Values first, then what is described: `one of full, small, or a list`. */
+function optionsText(options: readonly TSchema[]): string {
+  const values = options.flatMap((option) => (option.const === undefined ? [] : [String(option.const)]))
+  const described = options
+    .filter((option) => option.const === undefined)
+    .map((option) => allowedText(option, { message: '', value: undefined }).replace(/^must be /, ''))
+  return [...(values.length > 0 ? [`one of ${values.join(', ')}`] : []), ...described].join(', or ')
 }
 
 function rangeText({ minimum, maximum }: TSchema): string {

@@ -96,7 +96,7 @@ describe('a new row', () => {
       const { [missing]: _, ...rest } = NEW
       expect([missing, mistakes(rest as ImageOverride)]).toEqual([
         missing,
-        ['images house/brush: not in the built-in catalog, so vendor, upstream and sizes are required'],
+        [`images house/brush: not in the built-in catalog, so ${missing} is required`],
       ])
     }
   })

@@ -157,7 +157,7 @@ describe('vendors that converse', () => {
       [row('vendor-a/chat-6-small', 'surfaces = ["messages"]'), 'chat.0.surfaces.0'],
       [row('vendor-a/chat-6-small', 'long = { from = 1 }'), 'chat.0.long'],
       [row('vendor-a/chat-6-small', 'free = true', 'flat = "1"'), 'chat vendor-a/chat-6-small.flat'],
-      [row('house/talk', 'vendor = "mine"'), 'chat house/talk.id'],
+      [row('house/talk', 'vendor = "vendor-a"'), 'chat house/talk.id'],
       [row('vendor-a/chat-6-small', 'aliases = ["gpt-6-sol"]'), 'chat: two rows are called gpt-6-sol'],
       [row('vendor-a/chat-6-small') + row('vendor-a/chat-6-small'), 'chat: two entries change vendor-a/chat-6-small'],
     ] as const

@@ -380,11 +380,15 @@ describe('gateways', () => {
 
   test('two rows that answer for one host are a mistake', () => {
     const two = `${gateway}hosts = ["pay.example"]\n${gateway.replace('"base"', '"other"')}hosts = ["PAY.example"]`
-    expect(mistakes(two, env)).toEqual(['gateways: two have the host pay.example'])
+    expect(mistakes(two, env)).toEqual([
+      'gateways.1.hosts.0: pay.example is used by gateways.0.hosts.0 as well; each must have its own',
+    ])
   })
 
   test('two rows of one name are a mistake', () => {
-    expect(mistakes(`${gateway}${gateway}port = 4021\n`, env)).toEqual(['gateways: two have the name base'])
+    expect(mistakes(`${gateway}${gateway}port = 4021\n`, env)).toEqual([
+      'gateways.1.name: base is used by gateways.0.name as well; each must have its own',
+    ])
   })
 
   const WALLET = '7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU'
@@ -505,11 +509,14 @@ describe('gateways', () => {
         `${solana}relayer_floor_wei = "1"\n`,
         'gateways.0.relayer_floor_wei: is for EVM networks; on Solana use fee_payer_floor_lamports',
       ],
-      [`${solana}${nano.replace('4022', '4021')}`, 'gateways: two have the port 4021'],
+      [
+        `${solana}${nano.replace('4022', '4021')}`,
+        'gateways.1.port: 4021 is used by gateways.0.port as well; each must have its own',
+      ],
       ['[[gateways]]\nname = "x"\nretired = true\n', 'gateways: all are retired; at least one must sell'],
       [
         gateway + gateway.replace('"base"', '"other"').replace(PAY_TO, `0x${'1'.repeat(40)}`),
-        'gateways: other shares a relayer key with another one on eip155:8453 that has another pay_to or other settings; give it its own key',
+        'gateways.1.relayer_key_env: shares a key with gateways.0 on eip155:8453, which has another pay_to or other settings; give it its own key',
       ],
     ]
     for (const [toml, mistake] of wrong) expect(mistakes(toml, keys)).toContain(mistake)
@@ -606,7 +613,11 @@ describe('vendors and rows', () => {
       upstream: 'brush-9',
     })
     expect(catalog.servings.get('house/brush')).toMatchObject({ protocol: 'sdapi', key: undefined })
-    expect(mistakes(image('house/brush', 'vendor = "local"'))).toEqual([
+    const table = '[vendors.local]\nprotocol = "sdapi"\nbase_url = "http://127.0.0.1:7860"\n'
+    expect(mistakes(table + image('house/brush', 'vendor = "local"'))).toEqual([
+      'images house/brush: not in the built-in catalog, so upstream and sizes are required',
+    ])
+    expect(mistakes(image('house/brush'))).toEqual([
       'images house/brush: not in the built-in catalog, so vendor, upstream and sizes are required',
     ])
   })

@@ -99,7 +99,9 @@ const BROKEN: readonly (readonly [string, string, Environment, readonly string[]
     'a key in place of the name of its variable',
     GATEWAY.replace('"RELAYER_KEY"', `"${KEY}"`),
     ENV,
-    ['6:1: gateways.0.relayer_key_env: must be one of the name of an environment variable'],
+    [
+      '6:1: gateways.0.relayer_key_env: must be the name of an environment variable, in capital letters (not the key itself), or a list of 1 to 64 such names, in square brackets (its value is not shown)',
+    ],
   ],
   [
     'a wallet that is too short',
@@ -120,6 +122,38 @@ const BROKEN: readonly (readonly [string, string, Environment, readonly string[]
     GATEWAY.replace('relayer_key_env = "RELAYER_KEY"\n', ''),
     ENV,
     ['1:1: gateways.0: set either relayer_key_env or facilitators, to settle payments'],
+  ],
+  [
+    'what the second gateway lacks',
+    `${GATEWAY}\n# on a port of its own\n[[gateways]]\nname = "more"\nport = 4021\nnetwork = "eip155:999"\npay_to = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"\n`,
+    ENV,
+    [
+      '9:1: gateways.1.rpc_url: missing; or name an environment variable in rpc_url_env',
+      '9:1: gateways.1.asset: missing; the USDC address on eip155:999 is not built in',
+      "9:1: gateways.1.asset_name: missing; the token's EIP-712 name on eip155:999 is not built in",
+      '9:1: gateways.1: set either relayer_key_env or facilitators, to settle payments',
+    ],
+  ],
+  [
+    'a second gateway with the name and the host of the first',
+    `${GATEWAY}hosts = ["a.example"]\n\n${GATEWAY}hosts = [\n  "b.example",\n  "A.example",\n]\n`,
+    ENV,
+    [
+      '10:1: gateways.1.name: base is used by gateways.0.name as well; each must have its own',
+      '17:3: gateways.1.hosts.1: a.example is used by gateways.0.hosts.0 as well; each must have its own',
+    ],
+  ],
+  [
+    'a vendor that has no table',
+    '[vendors.local]\nprotocol = "sdapi"\n\n[[images]]\nid = "my/brush"\nvendor = "locol"\nupstream = "b"\nsizes = { "512x512" = "0.01" }\n',
+    {},
+    ['6:1: images my/brush.vendor: there is no table [vendors.locol]; did you mean local? (known: local, vendor-a, '],
+  ],
+  [
+    'a vendor that has no table, of a built-in model',
+    '[[chat]]\nid = "vendor-a/chat-6-small"\nvendor = "none"\n',
+    {},
+    ['3:1: chat vendor-a/chat-6-small.vendor: there is no table [vendors.none] (known: embedded, vendor-a, '],
   ],
   [
     'a second gateway that nobody can reach',

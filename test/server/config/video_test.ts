@@ -175,7 +175,7 @@ describe('vendors that film', () => {
       'an unknown protocol',
       '[vendors.x]\nvideo = "veo"',
       expect.stringMatching(
-        /^vendors\.x\.video: must be one of .*seedance.*, demo, a file such as .\/mine.ts, got "veo"$/,
+        /^vendors\.x\.video: must be one of .*seedance.*, demo, or a file such as .\/mine.ts, got "veo"$/,
       ),
     ],
     [
@@ -205,8 +205,8 @@ describe('vendors that film', () => {
     ],
     [
       'a row that lacks its family',
-      row('house/clip', 'vendor = "x"', 'upstream = "y"'),
-      'videos house/clip: not in the built-in catalog, so vendor, upstream, family and rates are required',
+      row('house/clip', 'vendor = "vendor-c"', 'upstream = "y"'),
+      'videos house/clip: not in the built-in catalog, so family and rates are required',
     ],
     ['an unknown field', row('vendor-c/video-1', 'colour = "red"'), 'videos.0.colour: there is no such setting'],
   ])('%s is reported by name', (_, toml, mistake) => {

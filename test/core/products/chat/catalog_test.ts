@@ -330,11 +330,13 @@ describe('an override of a chat row', () => {
     for (const field of ['vendor', 'upstream', 'context_window', 'max_output'] as const) {
       const { [field]: _, ...lacking } = NEW
       expect(mistakes({ ...lacking, redirect: LARGE })).toEqual([
-        expect.stringContaining(`chat ${NEW.id}.id: not in the built-in catalog, so vendor, upstream, `),
+        `chat ${NEW.id}.id: not in the built-in catalog, so ${field} is required`,
       ])
     }
     const { input: _in, output: _out, ...unpriced } = NEW
-    expect(mistakes(unpriced)).toHaveLength(1)
+    expect(mistakes(unpriced)).toEqual([
+      `chat ${NEW.id}.id: not in the built-in catalog, so a price (input and output, flat, or free) is required`,
+    ])
   })
 
   test('names the row and the field of every mistake', () => {

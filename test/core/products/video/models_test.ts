@@ -267,7 +267,7 @@ describe('a new row', () => {
       const { [missing]: _, ...rest } = NEW
       expect([missing, mistakes(rest as VideoOverride)]).toEqual([
         missing,
-        ['videos house/reel: not in the built-in catalog, so vendor, upstream, family and rates are required'],
+        [`videos house/reel: not in the built-in catalog, so ${missing} is required`],
       ])
     }
     expect((await quote(rowsWith(NEW), { model: 'house/reel' })).price.amount).toBe('0.081000')
