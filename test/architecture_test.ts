@@ -123,6 +123,7 @@ test('a provider knows no other provider, but for a protocol that it shares with
 /** What adapters state of themselves, for configuration to check against: no adapter is made from it. */
 const STATEMENTS = [
   'adapters/chains/address.ts',
+  'adapters/chains/lib/x402_contracts.ts',
   'adapters/storage/databases.ts',
   'adapters/providers/index.ts',
   'adapters/providers/manifest.ts',
@@ -133,15 +134,15 @@ test('a payment method knows no other one, but for the shared files of chains an
   const isAllowed = (target: string, { path }: Source): boolean => {
     if (!target.startsWith('adapters/chains/')) return true
     const [own, other] = [path, target].map((file) => folderBelow(file, 'adapters/chains'))
-    return other === own || other === undefined || (other === 'facilitator' && own !== undefined)
+    return other === own || other === undefined || (own !== undefined && ['facilitator', 'lib'].includes(other))
   }
   expect(strays(chains, isAllowed)).toEqual([])
 })
 
-test('only wiring names concrete adapters; configuration reads what they state of themselves', () => {
+test('only wiring names concrete adapters; configuration and devnet read what they state of themselves', () => {
   const others = inRoom('server').filter(({ path }) => !path.startsWith('server/wiring/'))
   const isAllowed = (target: string, { path }: Source): boolean =>
-    !target.startsWith('adapters/') || (path.startsWith('server/config/') && STATEMENTS.includes(target))
+    !target.startsWith('adapters/') || (/^server\/(config|devnet)\//.test(path) && STATEMENTS.includes(target))
   expect(strays(others, isAllowed)).toEqual([])
 })
 

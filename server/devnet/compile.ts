@@ -17,8 +17,13 @@ const ROOT = new URL('../../', import.meta.url)
 /** Artifact file -> contract -> its source and the kind of code. Paths are relative to the repository. */
 const OUTPUTS = {
   'server/devnet/contracts.json': {
-    TestUsdc: { source: 'server/devnet/test_usdc.sol', code: 'runtime' },
-    Multicall: { source: 'server/devnet/multicall.sol', code: 'runtime' },
+    TestUsdc: { source: 'server/devnet/contracts/test_usdc.sol', code: 'runtime' },
+    Multicall: { source: 'server/devnet/contracts/multicall.sol', code: 'runtime' },
+    Permit2: { source: 'server/devnet/contracts/permit2.sol', code: 'runtime' },
+    UptoPermit2Proxy: { source: 'server/devnet/contracts/upto_proxy.sol', code: 'runtime' },
+    BatchSettlement: { source: 'server/devnet/contracts/batch_settlement.sol', code: 'runtime' },
+    ERC3009DepositCollector: { source: 'server/devnet/contracts/deposit_collectors.sol', code: 'runtime' },
+    Permit2DepositCollector: { source: 'server/devnet/contracts/deposit_collectors.sol', code: 'runtime' },
   },
   'test/adapters/chains/evm/contract_wallet.json': {
     ContractWallet: { source: 'test/adapters/chains/evm/contract_wallet.sol', code: 'creation' },
@@ -27,6 +32,9 @@ const OUTPUTS = {
     MoodyWallet: { source: 'test/adapters/chains/evm/moody_wallet.sol', code: 'creation' },
   },
 } as const
+
+/** Sources that others import, and that have no code of their own. */
+const IMPORTED = ['server/devnet/contracts/signer.sol']
 
 /** Pinned, because a test checks that equal sources compile to equal bytes. */
 const SETTINGS = {
@@ -45,7 +53,8 @@ type CompilerOutput = {
 /** Artifact file -> its expected text. Throws on any compiler error or warning. */
 export function compileContracts(): Map<string, string> {
   const entries = Object.values(OUTPUTS).flatMap((contracts) => Object.values(contracts))
-  const sources = Object.fromEntries(entries.map(({ source }) => [source, { content: read(source) }]))
+  const paths = [...entries.map(({ source }) => source), ...IMPORTED]
+  const sources = Object.fromEntries(paths.map((path) => [path, { content: read(path) }]))
   const output = JSON.parse(
     solc.compile(JSON.stringify({ language: 'Solidity', sources, settings: SETTINGS })),
   ) as CompilerOutput

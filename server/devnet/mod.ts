@@ -9,6 +9,13 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { encodeFunctionData, parseAbi, parseEther, toHex, type Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
+import {
+  BATCH_SETTLEMENT,
+  ERC3009_COLLECTOR,
+  PERMIT2,
+  PERMIT2_COLLECTOR,
+  UPTO_PROXY,
+} from '../../adapters/chains/lib/x402_contracts.ts'
 import { CHAIN_ID, holderOf, replaceFile, rpc, startAnvil, type Anvil, type Exit } from './anvil.ts'
 import contracts from './contracts.json' with { type: 'json' }
 
@@ -17,6 +24,16 @@ export const DEVNET_NETWORK = `eip155:${CHAIN_ID}` as const
 export const DEVNET_ASSET = '0x036CbD53842c5426634e7929541eC2318f3dCF7e'
 /** The address of Multicall3 on every public chain. */
 export const DEVNET_MULTICALL = '0xcA11bde05977b3631167028862bE2a173976CA11'
+/** Every contract of the local chain: its address, and the code that is placed there. The token is the first. */
+export const CONTRACTS = [
+  [DEVNET_ASSET, contracts.TestUsdc.runtime],
+  [DEVNET_MULTICALL, contracts.Multicall.runtime],
+  [PERMIT2, contracts.Permit2.runtime],
+  [UPTO_PROXY, contracts.UptoPermit2Proxy.runtime],
+  [BATCH_SETTLEMENT, contracts.BatchSettlement.runtime],
+  [ERC3009_COLLECTOR, contracts.ERC3009DepositCollector.runtime],
+  [PERMIT2_COLLECTOR, contracts.Permit2DepositCollector.runtime],
+] as const
 /** Initial funds of the buyer in micro-USDC: one million USDC. */
 export const BUYER_FUNDS = 1_000_000_000_000n
 
@@ -176,13 +193,9 @@ async function startOrReplace(options: {
  * missing, which means that the chain is new.
  */
 async function install(url: string): Promise<boolean> {
-  const installs = [
-    [DEVNET_ASSET, contracts.TestUsdc.runtime],
-    [DEVNET_MULTICALL, contracts.Multicall.runtime],
-  ] as const
-  const found = await Promise.all(installs.map(([address]) => rpc<Hex>(url, 'eth_getCode', [address, 'latest'])))
+  const found = await Promise.all(CONTRACTS.map(([address]) => rpc<Hex>(url, 'eth_getCode', [address, 'latest'])))
   await Promise.all(
-    installs.filter(([, code], i) => found[i] !== code).map((install) => rpc(url, 'anvil_setCode', install)),
+    CONTRACTS.filter(([, code], i) => found[i] !== code).map((install) => rpc(url, 'anvil_setCode', install)),
   )
   return found[0] === '0x'
 }

@@ -7,7 +7,7 @@ import { parseExact } from '../../../../adapters/chains/exact.ts'
 import { word } from '../../../../adapters/chains/hex.ts'
 import type { Offer, Payment } from '../../../../core/x402/protocol.ts'
 import { rpc, startAnvil } from '../../../../server/devnet/anvil.ts'
-import contracts from '../../../../server/devnet/contracts.json' with { type: 'json' }
+import { CONTRACTS } from '../../../../server/devnet/mod.ts'
 import type { ChainHarness, Forgery, Signing } from '../../../conformance/chains.ts'
 import type { Subject } from '../../../conformance/law.ts'
 
@@ -47,7 +47,7 @@ export type World = {
 
 type Log = { address: string; topics: string[]; data: string }
 
-/** Starts a node, once per file, with the token and Multicall3 in place. */
+/** Starts a node, once per file, with the contracts of devnet in place. */
 export async function world(): Promise<World> {
   const node = await startAnvil()
   const ask = <T>(method: string, ...params: readonly unknown[]) => rpc<T>(node.url, method, params)
@@ -55,8 +55,7 @@ export async function world(): Promise<World> {
   let offset = 0
   const key = () => keccak256(toHex(`key ${made++}`))
   const stranger = privateKeyToAccount(key())
-  await ask('anvil_setCode', ASSET, contracts.TestUsdc.runtime)
-  await ask('anvil_setCode', MULTICALL, contracts.Multicall.runtime)
+  await Promise.all(CONTRACTS.map((contract) => ask('anvil_setCode', ...contract)))
   await ask('anvil_setBalance', stranger.address, toHex(10n ** 21n))
   return {
     url: node.url,

@@ -35,4 +35,17 @@ contract Multicall {
     function getCurrentBlockTimestamp() external view returns (uint256) {
         return block.timestamp;
     }
+
+    struct PlainCall {
+        address target;
+        bytes callData;
+    }
+
+    function tryAggregate(bool requireSuccess, PlainCall[] calldata calls) external payable returns (Result[] memory results) {
+        results = new Result[](calls.length);
+        for (uint256 i = 0; i < calls.length; i++) {
+            (results[i].success, results[i].returnData) = calls[i].target.call(calls[i].callData);
+            require(results[i].success || !requireSuccess, "Multicall: call failed");
+        }
+    }
 }
