@@ -42,6 +42,15 @@ import { type Usdc, usdc } from '../../core/x402/money.ts'
 import { copied } from './copied.ts'
 import { databases } from './databases.ts'
 import { wholeDays } from './spend_total.ts'
+import {
+  countedOf,
+  DAY_MS,
+  HOUR_MS,
+  HOURS_RETENTION_MS,
+  isOf,
+  type StoredTotal,
+  totalled,
+} from '../../core/payment/reports/call_totals.ts'
 import { spendOf, summed } from '../../core/payment/spend_report.ts'
 
 type Bound = AuthorizationBinding & { readonly authorization: Authorization }
@@ -64,6 +73,8 @@ export function memoryStorage(): Storage {
   const rateWindows = new Map<string, Window>()
   /** What archived calls paid. */
   const archived: (Spend & { readonly payer: string; readonly day: number })[] = []
+
+  const totals = new Map<string, StoredTotal>()
 
   function row(id: string): Row {
     const found = rows.get(id)
@@ -125,7 +136,10 @@ export function memoryStorage(): Storage {
       return
     }
     if (write.kind === 'patch') {
-      rows.set(write.id, { ...row(write.id), ...copied(write.patch) })
+      const before = row(write.id)
+      const after = { ...before, ...copied(write.patch) }
+      rows.set(write.id, after)
+      for (const counted of countedOf(before, after)) for (const unit of [HOUR_MS, DAY_MS]) count(counted, unit)
       return
     }
     if (write.kind === 'bind') {
@@ -138,6 +152,19 @@ export function memoryStorage(): Storage {
     }
     const binding = bindings.get(write.key)
     if (binding) bindings.set(write.key, { ...binding, status: write.status })
+  }
+
+  function count({ at: time, calls, spent, ...counted }: ReturnType<typeof countedOf>[number], unit: number): void {
+    const at = Math.floor(time / unit) * unit
+    const key = JSON.stringify([unit, at, counted])
+    const sum = totals.get(key)
+    totals.set(key, {
+      ...counted,
+      unit,
+      at,
+      calls: calls + (sum?.calls ?? 0),
+      spent: usdc(spent + (sum?.spent ?? 0n)),
+    })
   }
 
   function opened(answer: OpenAnswer): Opened {
@@ -277,6 +304,35 @@ export function memoryStorage(): Storage {
       return found.sort(newestFirst).slice(0, limit).map(entryOf)
     },
 
+    async callTotals(query) {
+      return totalled(totals.values(), query)
+    },
+
+    async buyersByDay({ since, until, ...names }) {
+      const wallets = new Map<number, Set<string>>()
+      const add = (day: number, payer: string) => wallets.set(day, (wallets.get(day) ?? new Set()).add(payer))
+      for (const { settledAt, paymentStatus, payer, ...call } of rows.values())
+        if (paymentStatus === 'settled' && isOf(call, names)) add(Math.floor((settledAt ?? 0) / DAY_MS), payer)
+      for (const { day, payer, ...call } of archived) if (isOf(call, names)) add(day, payer)
+      return [...wallets]
+        .map(([day, { size }]) => ({ at: day * DAY_MS, buyers: size }))
+        .filter(({ at }) => at >= since && at < until)
+        .toSorted((a, b) => a.at - b.at)
+    },
+
+    async listOpen(limit) {
+      const unfinished = [...rows.values()]
+        .filter(({ workStatus }) => isUnfinished(workStatus))
+        .sort((a, b) => a.leaseExpiresAt - b.leaseExpiresAt || (a.id < b.id ? -1 : 1))
+        .slice(0, limit)
+      const inDoubt = [...rows.values()]
+        .filter(({ paymentStatus: status }) => status === 'settling' || status === 'unresolved')
+        .filter(({ workStatus }) => !isUnfinished(workStatus))
+        .sort((a, b) => newestFirst(b, a))
+        .slice(0, limit)
+      return [...unfinished, ...inDoubt].sort((a, b) => newestFirst(b, a)).map(entryOf)
+    },
+
     async listAuthorizations(call) {
       return bindingsOf(call).map(({ authorization, payer, ...binding }) => binding)
     },
@@ -330,6 +386,8 @@ export function memoryStorage(): Storage {
         for (const { key } of own) perform({ kind: 'free', key })
         deleteCall(call)
       }
+      for (const [key, { unit, at }] of totals)
+        if (unit === HOUR_MS && at < now - HOURS_RETENTION_MS) totals.delete(key)
       for (const [name, { expiresAt }] of records) if (expiresAt <= now && records.delete(name)) touched++
       for (const [name, { expiresAt }] of leases) if (expiresAt <= now && leases.delete(name)) touched++
       for (const [key, { resetAt }] of rateWindows) if (resetAt <= now && rateWindows.delete(key)) touched++

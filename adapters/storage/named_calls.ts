@@ -22,3 +22,8 @@ export function named(
   const newestFirst = (a: LedgerEntry, b: LedgerEntry) => b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1)
   return [...entries.values()].toSorted(newestFirst).slice(0, limit)
 }
+
+/** The order of lists of open calls. */
+export function oldestFirst(a: LedgerEntry, b: LedgerEntry): number {
+  return a.createdAt - b.createdAt || (a.id < b.id ? -1 : 1)
+}

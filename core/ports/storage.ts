@@ -160,6 +160,35 @@ export type Spend = Pick<Call, 'gateway' | 'endpoint' | 'model' | 'asset'> & {
   readonly lastAt: number
 }
 
+/** What sums of calls by time are asked for: whole hours or days that begin at or after `since` and before `until`. */
+export type CallTotalsQuery = {
+  readonly unit: 'hour' | 'day'
+  readonly since: number
+  readonly until: number
+  /** A sum for each gateway, endpoint or model; without it, one for all. */
+  readonly by?: 'gateway' | 'endpoint' | 'model'
+  readonly gateway?: string
+  readonly endpoint?: string
+  readonly model?: string
+}
+
+/**
+ * A sum of calls of an hour or a day. Work counts when it ends, as completed or failed; a payment counts when it
+ * settles, is refused, or ends unresolved.
+ */
+export type CallTotal = {
+  /** When the hour or the day begins, in UTC. */
+  readonly at: number
+  /** What `by` names; null without it, and of calls without a model. */
+  readonly name: string | null
+  readonly outcome: 'completed' | 'failed' | 'settled' | 'refused' | 'unresolved'
+  /** Completed calls took at most so many milliseconds from order to result; 0 for other outcomes. */
+  readonly upToMs: number
+  readonly calls: number
+  /** What settled calls paid. */
+  readonly spent: Usdc
+}
+
 /** A small record beside the calls, of one owner. `kind` and `id` identify it. */
 export type StoredRecord = {
   readonly kind: string
@@ -322,6 +351,18 @@ export interface Storage {
    * ends in `/` and this nonce; newest first, at most `limit`. An index on the last characters is used.
    */
   findCalls(name: string, limit: number): Promise<readonly LedgerEntry[]>
+  /**
+   * Sums of calls by hour or day, in the order of time and name, from sums that are kept, never from a scan of calls.
+   * They outlive the calls. Sums by hour are kept for 60 days.
+   */
+  callTotals(query: CallTotalsQuery): Promise<readonly CallTotal[]>
+  /** How many wallets had a call settled, by day in UTC; by the names that the query has. */
+  buyersByDay(query: Omit<CallTotalsQuery, 'unit' | 'by'>): Promise<readonly { at: number; buyers: number }[]>
+  /**
+   * Ledger entries whose work is unfinished, or whose payment is settling or unresolved, oldest first, then by id: at
+   * most `limit` of each, of unfinished ones those whose lease ends first.
+   */
+  listOpen(limit: number): Promise<readonly LedgerEntry[]>
   /** The authorizations of a call, by position. */
   listAuthorizations(call: string): Promise<readonly LedgerAuthorization[]>
 
@@ -364,7 +405,14 @@ export interface Storage {
 /** What the operator's listings read. */
 export type LedgerReads = Pick<
   Storage,
-  'listCalls' | 'listSettled' | 'findCalls' | 'listAuthorizations' | 'spendByModel'
+  | 'listCalls'
+  | 'listSettled'
+  | 'findCalls'
+  | 'listAuthorizations'
+  | 'spendByModel'
+  | 'callTotals'
+  | 'buyersByDay'
+  | 'listOpen'
 >
 
 export type Bucket = { readonly key: string; readonly limit: number; readonly windowMs: number }

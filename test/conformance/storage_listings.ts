@@ -1,7 +1,8 @@
 /** What a storage promises to those who look payments up, and the broken storages that show that each law is needed. */
 import { expect } from 'bun:test'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
-import type { Claim, LedgerEntry, NewCall, Outcome, Storage } from '../../core/ports/mod.ts'
+import { LOST } from '../../core/payment/ledger.ts'
+import type { CallTotalsQuery, Claim, LedgerEntry, NewCall, Outcome, Storage } from '../../core/ports/mod.ts'
 import type { Broken, Law } from './law.ts'
 import { usdc } from '../../core/x402/money.ts'
 import { newCall, signed, T } from './storage_questions.ts'
@@ -13,7 +14,8 @@ const TRANSACTION = `0x${'5'.repeat(48)}${'fedcba9876543210'}`
 const OTHER_TRANSACTION = `0x${'6'.repeat(48)}${'fedcba9876543210'}`
 const KEY = `eip155:84532/0xasset/${PAYER}/${NONCE}`
 
-const DAY = 86_400_000
+const HOUR = 3_600_000
+const DAY = 24 * HOUR
 
 export const listingLaws: readonly Law<Storage>[] = [
   {
@@ -234,6 +236,118 @@ export const listingLaws: readonly Law<Storage>[] = [
       expect(await storage.listAuthorizations('nothing')).toEqual([])
     },
   },
+  {
+    name: 'callTotals() sums what ended and what was paid by hour and day, also when the calls are gone',
+    async check(subject) {
+      const storage = await subject.open()
+      const day = Math.floor(T / DAY) * DAY
+      const at = day + 5 * HOUR
+      await opened(storage, 'quick', { model: 'a', createdAt: at - 40 })
+      await worked(storage, 'quick', at, 'completed')
+      await opened(storage, 'slow', { model: 'a', createdAt: at - 900 })
+      await worked(storage, 'slow', at + HOUR, 'completed')
+      await opened(storage, 'unpaid', { model: null, endpoint: 'other', createdAt: at - 40 })
+      await worked(storage, 'unpaid', at, 'failed')
+      await paidAt(storage, 'quick', at + 1)
+      await paidAt(storage, 'slow', at + HOUR)
+      const range = { since: day, until: day + DAY } as const
+      const sums = async (query: Partial<CallTotalsQuery> = {}) =>
+        (await storage.callTotals({ unit: 'day', ...range, ...query })).map(
+          (each) =>
+            `${(each.at - day) / HOUR} ${each.name} ${each.outcome} ${each.upToMs}: ${each.calls} ${each.spent}`,
+        )
+      const byDay = ['0 null completed 50: 1 0', '0 null completed 86400000: 1 0', '0 null failed 0: 1 0']
+      const all = [...byDay, '0 null settled 0: 2 10']
+      expect(await sums()).toEqual(all)
+      expect(await sums({ unit: 'hour' })).toEqual([
+        '5 null completed 50: 1 0',
+        '5 null failed 0: 1 0',
+        '5 null settled 0: 1 5',
+        '6 null completed 86400000: 1 0',
+        '6 null settled 0: 1 5',
+      ])
+      expect(await sums({ unit: 'hour', since: at + 1 })).toEqual([
+        '6 null completed 86400000: 1 0',
+        '6 null settled 0: 1 5',
+      ])
+      expect(await sums({ by: 'model' })).toEqual([
+        '0 null failed 0: 1 0',
+        '0 a completed 50: 1 0',
+        '0 a completed 86400000: 1 0',
+        '0 a settled 0: 2 10',
+      ])
+      expect(await sums({ by: 'endpoint', endpoint: 'other' })).toEqual(['0 other failed 0: 1 0'])
+      expect(await sums({ model: 'a' })).toEqual(all.toSpliced(2, 1))
+      expect(await sums({ gateway: 'nowhere' })).toEqual([])
+      await storage.prune(T + 30 * DAY)
+      await storage.pruneLedger(T + 30 * DAY, T + 30 * DAY)
+      expect(await storage.listCalls({ since: 0, until: T + DAY, limit: 9 })).toEqual([])
+      expect(await sums()).toEqual(all)
+      expect(await sums({ unit: 'hour' })).toHaveLength(5)
+      await storage.prune(T + 70 * DAY)
+      expect([await sums(), await sums({ unit: 'hour' })]).toEqual([all, []])
+    },
+  },
+  {
+    name: 'callTotals() counts work that goes on after it was given up as it ends at last',
+    async check(subject) {
+      const storage = await subject.open()
+      await opened(storage, 'call', { createdAt: T })
+      await storage.moveCall('call', { workStatus: ['queued'] }, { workStatus: 'failed', error: LOST, endedAt: T + 5 })
+      const outcomes = async () =>
+        (await storage.callTotals({ unit: 'day', since: 0, until: T + DAY })).map(
+          ({ outcome, calls }) => `${calls} ${outcome}`,
+        )
+      expect(await outcomes()).toEqual(['1 failed'])
+      expect(await storage.renew(newCall('call').workerId, ['call'], T + 90_000)).toEqual(['call'])
+      expect(await outcomes()).toEqual([])
+      await worked(storage, 'call', T + 6, 'completed')
+      expect(await outcomes()).toEqual(['1 completed'])
+    },
+  },
+  {
+    name: 'buyersByDay() counts each wallet once for each day on which a call of it settled',
+    async check(subject) {
+      const storage = await subject.open()
+      const day = Math.floor(T / DAY) * DAY
+      const sales = [
+        ['0xa', 'a', 0],
+        ['0xa', 'b', 0],
+        ['0xb', 'a', 0],
+        ['0xa', 'a', 2],
+      ] as const
+      for (const [n, [payer, model, after]] of sales.entries()) {
+        await opened(storage, `call ${n}`, { payer, model })
+        await worked(storage, `call ${n}`, day, 'completed')
+        await paidAt(storage, `call ${n}`, day + after * DAY)
+      }
+      await opened(storage, 'unpaid', { payer: '0xc' })
+      const buyers = async (query: Partial<CallTotalsQuery> = {}) =>
+        (await storage.buyersByDay({ since: day, until: day + 9 * DAY, ...query })).map(
+          ({ at, buyers: count }) => `${(at - day) / DAY}: ${count}`,
+        )
+      expect(await buyers()).toEqual(['0: 2', '2: 1'])
+      expect(await buyers({ model: 'b' })).toEqual(['0: 1'])
+      expect(await buyers({ until: day + 2 * DAY })).toEqual(['0: 2'])
+    },
+  },
+  {
+    name: 'listOpen() lists unfinished work and payments in doubt, oldest first, and nothing else',
+    async check(subject) {
+      const storage = await subject.open()
+      await opened(storage, 'working', { createdAt: T + 2 })
+      await completed(storage, 'settling', { createdAt: T + 1 })
+      await claimed(storage, 'settling', T + 3)
+      await completed(storage, 'in doubt', { createdAt: T })
+      const token = await claimed(storage, 'in doubt', T + 3)
+      await storage.finishSettlement('in doubt', token, { kind: 'unresolved' }, { now: T + 4 })
+      await completed(storage, 'uncollected')
+      await opened(storage, 'paid')
+      await settled(storage, 'paid', T + 6)
+      expect(ids(await storage.listOpen(9))).toEqual(['in doubt', 'settling', 'working'])
+      expect(ids(await storage.listOpen(1))).toEqual(['in doubt', 'working'])
+    },
+  },
 ]
 
 export const brokenListings: readonly Broken<Storage>[] = [
@@ -302,6 +416,50 @@ export const brokenListings: readonly Broken<Storage>[] = [
     'lists the latest first',
     (good) => ({ listAuthorizations: async (call) => (await good.listAuthorizations(call)).toReversed() }),
   ),
+  broken(
+    'callTotals() sums what ended and what was paid by hour and day, also when the calls are gone',
+    'sums by hour what was asked for by day',
+    (good) => ({
+      callTotals: (query) =>
+        query.endpoint === undefined && query.model === undefined && query.by === 'model'
+          ? good.callTotals({ ...query, unit: 'hour' })
+          : good.callTotals(query),
+    }),
+  ),
+  broken(
+    'callTotals() counts work that goes on after it was given up as it ends at last',
+    'counts what was given up as failed for ever',
+    (good) => {
+      let renewed = 0
+      return {
+        async renew(...given) {
+          const ids = await good.renew(...given)
+          renewed += ids.length
+          return ids
+        },
+        async callTotals(query) {
+          const sums = await good.callTotals(query)
+          const failed = { at: 0, name: null, outcome: 'failed', upToMs: 0, calls: renewed, spent: usdc(0n) } as const
+          return renewed === 0 ? sums : [...sums, failed]
+        },
+      }
+    },
+  ),
+  broken(
+    'buyersByDay() counts each wallet once for each day on which a call of it settled',
+    'counts calls',
+    (good) => ({
+      async buyersByDay(query) {
+        const sums = await good.callTotals({ ...query, unit: 'day' })
+        return sums.filter(({ outcome }) => outcome === 'settled').map(({ at, calls }) => ({ at, buyers: calls }))
+      },
+    }),
+  ),
+  broken(
+    'listOpen() lists unfinished work and payments in doubt, oldest first, and nothing else',
+    'lists the newest first',
+    (good) => ({ listOpen: async (limit) => (await good.listOpen(limit)).toReversed() }),
+  ),
 ]
 
 // ── words that the laws are written in ──────────────────────────────────────────────────────────────────────────────
@@ -336,6 +494,20 @@ async function settled(
   })
   await storage.moveCall(id, { workStatus: ['completed'] }, { endedAt: T + 2 })
   await storage.finishSettlement(id, tokenOf(claim), paid(stated), { now: settledAt, by: 'reply' })
+}
+
+async function worked(
+  storage: Storage,
+  id: string,
+  endedAt: number,
+  workStatus: 'completed' | 'failed',
+): Promise<void> {
+  const patch = workStatus === 'completed' ? { result: 1 } : { error: 'upstream' }
+  await storage.moveCall(id, { workStatus: ['queued'] }, { workStatus, endedAt, ...patch })
+}
+
+async function paidAt(storage: Storage, id: string, now: number): Promise<void> {
+  await storage.finishSettlement(id, await claimed(storage, id, now), paid(), { now })
 }
 
 async function claimed(storage: Storage, id: string, now = T): Promise<number> {

@@ -129,6 +129,19 @@ export function questions(random: () => number): () => Question {
       },
       { verb: 'unsettled', put: (storage) => storage.unsettled(at, 1 + take) },
       { verb: 'spendByModel', put: (storage) => storage.spendByModel(payer, take % 2 === 0 ? 0 : at - 500 * take) },
+      {
+        verb: 'callTotals',
+        put: (storage) =>
+          storage.callTotals({
+            unit: take % 2 === 0 ? 'hour' : 'day',
+            since: 0,
+            until: at + 99_999_999,
+            by: 'model',
+            ...(take > 2 && { endpoint: 'chat' }),
+          }),
+      },
+      { verb: 'buyersByDay', put: (storage) => storage.buyersByDay({ since: 0, until: at + 99_999_999 }) },
+      { verb: 'listOpen', put: (storage) => storage.listOpen(1 + take) },
       { verb: 'putRecord', put: (storage) => storage.putRecord(record, at) },
       { verb: 'getRecord', put: (storage) => storage.getRecord(record.kind, record.id, at) },
       {

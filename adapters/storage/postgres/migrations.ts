@@ -1,6 +1,7 @@
 import type { ClientBase } from 'pg'
 import { DatabaseError, sanitized } from '../database_error.ts'
 import { checkSteps, type Migration, minReaderOf, type TakenStep } from '../migration.ts'
+import { callTotalsSteps } from './call_totals.ts'
 
 /**
  * The migrations, in order. A released step is never edited; a later step follows it. schema.ts describes the result of
@@ -226,6 +227,7 @@ export const migrations: readonly Migration[] = [
       END $$;
     `,
   },
+  ...callTotalsSteps,
 ]
 
 /** The key of the advisory lock that a replica holds while it migrates: "farebox" in ASCII. */

@@ -23,11 +23,13 @@ import {
   takePermits,
 } from '../../../core/payment/ledger.ts'
 import type { Call, Claim, NewCall, Opened, StoredRecord, Storage } from '../../../core/ports/mod.ts'
+import { HOURS_RETENTION_MS } from '../../../core/payment/reports/call_totals.ts'
 import { summed } from '../../../core/payment/spend_report.ts'
 import { spendOfTotal, wholeDays } from '../spend_total.ts'
 import { copied } from '../copied.ts'
 import { databases } from '../databases.ts'
-import { named, tailOf } from '../named_calls.ts'
+import { named, oldestFirst, tailOf } from '../named_calls.ts'
+import { staleTotals, totalsReads } from './call_totals.ts'
 import { type Limits, type Send, type Migration, connections } from './connections.ts'
 import type { Statement } from './statement.ts'
 import { ask, patching } from './statements.ts'
@@ -176,6 +178,14 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
         return summed([...first, ...totals.map(spendOfTotal)])
       }),
 
+    ...totalsReads(read),
+
+    listOpen: (limit) =>
+      read(async (send) => {
+        const found = await Promise.all([send(ask.listedUnfinished, { limit }), send(ask.listedInDoubt, { limit })])
+        return found.flat().toSorted(oldestFirst)
+      }),
+
     listCalls: ({ payer, since, until, after: last = { at: until, id: '' }, limit }) =>
       read((send) =>
         payer === undefined
@@ -250,6 +260,11 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
         touched += step.touched
         from = step.last
       }
+      await write({
+        turn: 'prune',
+        read: async () => {},
+        write: (_, send) => send(staleTotals, { before: now - HOURS_RETENTION_MS }),
+      })
       for (const stale of [ask.staleRecords, ask.staleLeases, ask.staleWindows] as readonly Statement<object>[]) {
         let gone: number
         do {

@@ -96,6 +96,9 @@ export const calls = pgTable(
     index('calls_spent')
       .on(call.payer, call.settledAt)
       .where(sql`payment_status = 'settled'`),
+    index('calls_in_doubt')
+      .on(call.createdAt, call.id)
+      .where(sql`payment_status in ('settling', 'unresolved')`),
     index('calls_expiring')
       .on(call.expiresAt, call.id)
       .where(sql`not emptied`),
@@ -184,6 +187,39 @@ export const spendTotals = pgTable(
   (total) => [
     primaryKey({
       columns: [total.payer, total.day, total.gateway, total.endpoint, total.model, total.asset, total.part],
+    }),
+    index('spend_totals_by_day').on(total.day, total.gateway, total.endpoint, total.model, total.payer),
+  ],
+)
+
+/** Sums as in ../sqlite/schema.ts, each in parts by connection, which are added when they are read. */
+export const callTotals = pgTable(
+  'call_totals',
+  {
+    unit: integer().notNull(),
+    at: integer().notNull(),
+    gateway: text().notNull(),
+    endpoint: text().notNull(),
+    model: text().notNull(),
+    outcome: text().notNull(),
+    upToMs: integer('up_to_ms').notNull(),
+    part: integer().notNull(),
+    calls: integer().notNull(),
+    billions: amount().notNull(),
+    rest: amount().notNull(),
+  },
+  (total) => [
+    primaryKey({
+      columns: [
+        total.unit,
+        total.at,
+        total.gateway,
+        total.endpoint,
+        total.model,
+        total.outcome,
+        total.upToMs,
+        total.part,
+      ],
     }),
   ],
 )

@@ -488,6 +488,26 @@ export const ask = {
       .values(everyField(records))
       .onConflictDoUpdate({ target: [records.kind, records.id], set: fromExcluded(records, 'kind', 'id') }),
   ),
+  listedUnfinished: rows(
+    'listed_unfinished',
+    entry,
+    db
+      .select(entry)
+      .from(calls)
+      .where(isUnfinished)
+      .orderBy(asc(leaseExpiresAt), asc(id))
+      .limit(sql.placeholder('limit')),
+  ),
+  listedInDoubt: rows(
+    'listed_in_doubt',
+    entry,
+    db
+      .select(entry)
+      .from(calls)
+      .where(and(sql`${paymentStatus} in ('settling', 'unresolved')`, sql`not ${isUnfinished}`))
+      .orderBy(asc(createdAt), asc(id))
+      .limit(sql.placeholder('limit')),
+  ),
   staleRecords: rows(
     'stale_records',
     { id: records.id },

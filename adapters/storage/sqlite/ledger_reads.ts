@@ -3,10 +3,11 @@ import { type Usdc, usdc } from '../../../core/x402/money.ts'
 import type { LedgerCursor, LedgerEntry, LedgerReads } from '../../../core/ports/mod.ts'
 import { spendOfTotal, wholeDays } from '../spend_total.ts'
 import { summed } from '../../../core/payment/spend_report.ts'
-import { named, tailOf } from '../named_calls.ts'
+import { named, oldestFirst, tailOf } from '../named_calls.ts'
 import { retryWhileBusy } from '../writer.ts'
 import { checkSteps } from '../migration.ts'
-import { openDriver } from './driver.ts'
+import { totalsReads } from './call_totals.ts'
+import { openDriver, type SqliteDriver } from './driver.ts'
 import { migrations, readSteps } from './migrations.ts'
 import { drizzleOver } from './session.ts'
 import { statements } from './statements.ts'
@@ -21,7 +22,7 @@ export function amountOf({ billions, rest }: { billions: string | null; rest: st
 
 /** What is read of the ledger beside the calls of buyers. */
 export function ledgerReads(
-  ask: ReturnType<typeof statements>,
+  { database, ask }: { readonly database: SqliteDriver; readonly ask: ReturnType<typeof statements> },
   read: <T>(step: () => T) => Promise<T> = retryWhileBusy,
 ): LedgerReads {
   /** From day to day, because the index has the day first (decision 126). Days without a call are passed over. */
@@ -39,6 +40,11 @@ export function ledgerReads(
   }
 
   return {
+    ...totalsReads(database, read),
+
+    listOpen: (limit) =>
+      read(() => [...ask.listedUnfinished.all({ limit }), ...ask.listedInDoubt.all({ limit })].toSorted(oldestFirst)),
+
     listCalls: ({ payer, since, until, after = { at: until, id: '' }, limit }) =>
       read(() =>
         payer === undefined ? ask.listed.all({ since, ...after, limit }) : listOfPayer(payer, { since, after, limit }),
@@ -103,7 +109,7 @@ export function sqliteLedger(path: string): LedgerReads & { close(): Promise<voi
         `${path} is of an older version. Start this version of Farebox on it once; it migrates the database.`,
       )
     return {
-      ...ledgerReads(statements(drizzleOver(driver))),
+      ...ledgerReads({ database: driver, ask: statements(drizzleOver(driver)) }),
       async close() {
         driver.close()
       },

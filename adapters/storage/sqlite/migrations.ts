@@ -1,4 +1,5 @@
 import { checkSteps, type Migration, minReaderOf, type TakenStep } from '../migration.ts'
+import { callTotalsStep } from './call_totals.ts'
 import type { SqliteDriver } from './driver.ts'
 
 /**
@@ -179,6 +180,7 @@ export const migrations: readonly Migration[] = [
       CREATE INDEX authorizations_by_nonce ON authorizations (expires_at / 86400000, substr(key, -16));
     `,
   },
+  callTotalsStep,
 ]
 
 /** Called before the first step that changes a database which has taken some before; throws to prevent it. */

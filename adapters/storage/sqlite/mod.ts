@@ -20,6 +20,7 @@ import {
   patchOf,
   takePermits,
 } from '../../../core/payment/ledger.ts'
+import { HOURS_RETENTION_MS } from '../../../core/payment/reports/call_totals.ts'
 import { type Call, type Cap, type Claim, type Opened, type Storage } from '../../../core/ports/mod.ts'
 import { copied } from '../copied.ts'
 import { databases } from '../databases.ts'
@@ -155,7 +156,7 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
 
   return {
     ...databases.sqlite,
-    ...ledgerReads(ask, read),
+    ...ledgerReads({ database, ask }, read),
 
     openCall(...given) {
       const [call, authorization, at] = copied(given)
@@ -284,6 +285,7 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
         })
         if (!isLeft) break
       }
+      await write(() => void ask.staleTotals.run({ before: now - HOURS_RETENTION_MS }))
       for (const stale of [ask.staleRecords, ask.staleLeases, ask.staleWindows]) {
         let gone: number
         do {

@@ -101,6 +101,9 @@ export const calls = sqliteTable(
         call.usage,
       )
       .where(sql`payment_status = 'settled'`),
+    index('calls_in_doubt')
+      .on(call.createdAt, call.id)
+      .where(sql`payment_status in ('settling', 'unresolved')`),
     index('calls_expiring')
       .on(call.expiresAt, call.id)
       .where(sql`emptied = 0`),
@@ -193,6 +196,42 @@ export const spendTotals = sqliteTable(
   (total) => [
     primaryKey({
       columns: [total.payer, total.day, total.gateway, total.endpoint, total.model, total.asset, total.part],
+    }),
+    index('spend_totals_by_day').on(total.day, total.gateway, total.endpoint, total.model, total.payer),
+  ],
+)
+
+/**
+ * Sums of calls by hour and by day, which begins at `at`; `unit` is its length in milliseconds. Kept by triggers.
+ * `model` and amounts are as in spend_totals; `part` is always 0 here.
+ */
+export const callTotals = sqliteTable(
+  'call_totals',
+  {
+    unit: integer().notNull(),
+    at: integer().notNull(),
+    gateway: text().notNull(),
+    endpoint: text().notNull(),
+    model: text().notNull(),
+    outcome: text().notNull(),
+    upToMs: integer('up_to_ms').notNull(),
+    part: integer().notNull(),
+    calls: integer().notNull(),
+    billions: integer().notNull(),
+    rest: integer().notNull(),
+  },
+  (total) => [
+    primaryKey({
+      columns: [
+        total.unit,
+        total.at,
+        total.gateway,
+        total.endpoint,
+        total.model,
+        total.outcome,
+        total.upToMs,
+        total.part,
+      ],
     }),
   ],
 )

@@ -1,8 +1,9 @@
 import { type SQLWrapper, and, asc, desc, eq, getTableColumns, gt, gte, lt, lte, sql } from 'drizzle-orm'
 import { SETTLED_CALLS } from '../../../core/payment/exposure.ts'
+import { HOUR_MS } from '../../../core/payment/reports/call_totals.ts'
 import { ENTRY_FIELDS, type RowPatch } from '../../../core/payment/ledger.ts'
 import type { SqliteDatabase } from './session.ts'
-import { authorizations, calls, leases, records, rateWindows, spendTotals } from './schema.ts'
+import { authorizations, calls, callTotals, leases, records, rateWindows, spendTotals } from './schema.ts'
 
 /**
  * The statements of the SQLite storage, prepared once. Conditions of a partial index are written out: SQLite cannot
@@ -296,6 +297,20 @@ export function statements(db: SqliteDatabase) {
       .orderBy(asc(settledAt), asc(id))
       .limit(given('limit'))
       .prepare(),
+    listedUnfinished: db
+      .select(entry)
+      .from(calls)
+      .where(and(unfinished, gte(leaseExpiresAt, 0)))
+      .orderBy(asc(leaseExpiresAt), asc(id))
+      .limit(given('limit'))
+      .prepare(),
+    listedInDoubt: db
+      .select(entry)
+      .from(calls)
+      .where(and(sql`${paymentStatus} in ('settling', 'unresolved')`, gte(calls.createdAt, 0), sql`not ${unfinished}`))
+      .orderBy(asc(calls.createdAt), asc(id))
+      .limit(given('limit'))
+      .prepare(),
     entry: db
       .select(entry)
       .from(calls)
@@ -422,6 +437,10 @@ export function statements(db: SqliteDatabase) {
         sql`${leases.name} in (select name from leases where expires_at <= ${given('now')} limit ${given('limit')})`,
       )
       .returning({ name: leases.name })
+      .prepare(),
+    staleTotals: db
+      .delete(callTotals)
+      .where(and(eq(callTotals.unit, HOUR_MS), lt(callTotals.at, given('before'))))
       .prepare(),
     staleWindows: db
       .delete(rateWindows)

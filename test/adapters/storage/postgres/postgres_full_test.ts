@@ -584,7 +584,8 @@ test('the Postgres schema and the migrated tables agree, and have the fields of 
       `SELECT indexrelid::regclass::text AS name FROM pg_index WHERE indrelid = '${name}'::regclass AND NOT indisprimary ORDER BY 1`,
     )
     expect(found.map((each) => each.name)).toEqual(indexes.map(({ config }) => config.name).sort())
-    for (const { config } of indexes) expect(migrations.map(({ sql }) => sql).join()).toContain(indexOf(name, config))
+    const steps = migrations.map(({ sql }) => sql.replace('CREATE INDEX CONCURRENTLY', 'CREATE INDEX')).join()
+    for (const { config } of indexes) expect(steps).toContain(indexOf(name, config))
   }
   await subject.close()
 })
