@@ -31,7 +31,7 @@ Options:
   --network KIND   new: evm or solana (default: evm)
   --name VARIABLE  new: the variable in the file (default: RELAYER_KEY, or FEE_PAYER_KEY on Solana)
 
-Exit codes: 0 done, 1 an account cannot pay for settlements, 2 wrong usage.
+Exit codes: 0 done, 1 an account cannot pay for settlements or a file cannot be written, 2 wrong usage.
 
 Examples:
   farebox keys

@@ -79,7 +79,8 @@ Options:
   --env-file F   for every command: read variables from lines NAME=value of a file (FAREBOX_ENV_FILE); those of the
                  environment come first
 
-Without a command, farebox starts the gateway. Exit codes: 0 done, 1 failed, 2 wrong usage.
+Without a command, farebox starts the gateway. Exit codes: 0 done, 1 failed (check, keys and reconcile: or found
+something), 2 wrong usage.
 
 Examples:
   farebox                    start a devnet, or what farebox.toml configures

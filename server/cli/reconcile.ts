@@ -30,7 +30,7 @@ Options:
   --json          print JSON
   --config FILE   the configuration file (FAREBOX_CONFIG; default: farebox.toml)
 
-Exit codes: 0 nothing differs, 1 something does.
+Exit codes: 0 nothing differs, 1 something does or the chain cannot be asked, 2 wrong usage.
 
 Examples:
   farebox reconcile

@@ -1,6 +1,7 @@
 /** The command `farebox` in process: help, version, misspelt names, and exit codes. */
 import { expect, test } from 'bun:test'
 import manifest from '../../../package.json' with { type: 'json' }
+import { guides } from '../../../server/docs/guides.ts'
 import { runCommand } from './command_kit.ts'
 
 const COMMANDS = (await runCommand(['--help'])).out
@@ -23,6 +24,17 @@ test('--help lists every command, and each has help with its usage and examples 
     expect(out.split('\n').filter((line) => line.length > 120)).toEqual([])
     expect(await runCommand(['help', name])).toEqual({ code, out, err })
   }
+})
+
+test('the guide Operations lists every command, and the guide Quickstart every option of buy', async () => {
+  const table = (guides.operations ?? '').split('### Commands')[1]?.split('\n### ')[0] ?? ''
+  expect(
+    COMMANDS.filter((name) => !table.includes(`| \`farebox ${name}\``) && !table.includes(`, \`farebox ${name}\``)),
+  ).toEqual([])
+  const { out } = await runCommand(['buy', '--help'])
+  const options = [...out.matchAll(/^ {2}(--[a-z-]+)/gm)].map(([, name = '']) => name)
+  const rows = (guides.quickstart ?? '').split('\n').filter((line) => line.startsWith('| `--'))
+  expect(options.filter((name) => !rows.some((row) => row.includes(`\`${name}\``)))).toEqual([])
 })
 
 test('a misspelt command or option is named with the nearest one, and the exit code is 2', async () => {

@@ -102,7 +102,7 @@ describe('the configuration', () => {
   test('refuses a name that is neither a protocol nor a file', () => {
     const read = parseConfig('[vendors.mine]\nprotocol = "painter"\n')
     expect(!read.ok && read.mistakes[0]).toMatch(
-      /^vendors\.mine\.protocol: must be one of .*, a file such as \.\/mine\.ts, got "painter"$/,
+      /^vendors\.mine\.protocol: must be one of .*, or a file such as \.\/mine\.ts, got "painter"$/,
     )
     const list = parseConfig('products = ["haiku"]\n')
     expect(!list.ok && list.mistakes[0]).toBe('products.0: must be a file such as ./mine.ts, got "haiku"')
