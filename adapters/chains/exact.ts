@@ -6,7 +6,7 @@ import { type Offer, type Payment, wrongField } from '../../core/x402/protocol.t
 import { type Hex, lower } from './hex.ts'
 
 /** Least remaining lifetime of an authorization when its work begins: six seconds (decision 67). */
-const LIFE_MS = 6_000n
+export const LIFE_MS = 6_000n
 
 /** How far before an authorization's likely signing its event is searched for (`evm/reads.ts`): one day, in seconds. */
 export const LOOKBACK_SECONDS = 86_400
@@ -24,27 +24,29 @@ export function maxLifetimeSeconds({ maxTimeoutSeconds }: Offer, lookbackSeconds
 }
 
 /** The last millisecond that a Date can hold; `validBefore` is a uint256 and may be far beyond it. */
-const LAST_MS = 8_640_000_000_000_000n
+export const LAST_MS = 8_640_000_000_000_000n
 
-const UINT256_MAX = 2n ** 256n - 1n
+export const UINT256_MAX = 2n ** 256n - 1n
 
-const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$', description: 'an address: 0x and 40 hex digits' })
+export const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$', description: 'an address: 0x and 40 hex digits' })
 const isAddress = TypeCompiler.Compile(Address)
-const Uint = Type.String({
+export const Uint = Type.String({
   pattern: '^(0|[1-9][0-9]{0,77})$',
   description: 'a whole number in decimal digits, as text, without a sign or leading zeros',
+})
+
+/** 65 bytes from a private key, or up to 4 KiB for a contract wallet to interpret. */
+export const Signature = Type.String({
+  pattern: '^0x([0-9a-fA-F]{2})+$',
+  maxLength: 2 + 2 * 4096,
+  description: '0x and the hex digits of 1 to 4096 bytes',
 })
 
 /**
  * Payload of scheme `exact` on EVM: an EIP-3009 TransferWithAuthorization and its signature (x402 v2, exact on EVM).
  */
 export const ExactPayload = Type.Object({
-  /** 65 bytes from a private key, or up to 4 KiB for a contract wallet to interpret. */
-  signature: Type.String({
-    pattern: '^0x([0-9a-fA-F]{2})+$',
-    maxLength: 2 + 2 * 4096,
-    description: '0x and the hex digits of 1 to 4096 bytes',
-  }),
+  signature: Signature,
   authorization: Type.Object({
     from: Address,
     to: Address,

@@ -3,11 +3,12 @@ import { sha256 } from '@noble/hashes/sha2'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import { checksummed } from '../../core/lib/checksum.ts'
 import { type Usdc, usdc } from '../../core/x402/money.ts'
-import type { Chain, Fate, Identity, Settlement, Verdict } from '../../core/ports/mod.ts'
+import type { Chain, Fate, Identity, Refused, Settlement, SettleOptions, Verdict } from '../../core/ports/mod.ts'
 import type { Terms } from '../../core/x402/offer.ts'
 import type { Offer, Payment, Receipt } from '../../core/x402/protocol.ts'
 import { parseAddress, type Exact, checkExact, checkValue, parseExact, refused } from './exact.ts'
-import { type Hex, lower } from './hex.ts'
+import { type Hex, lower, word } from './hex.ts'
+import { checkAmount, checkUpto, parseUpto, UPTO_PROXY, type UptoPayload } from './lib/upto.ts'
 
 /** Network, asset and recipient of a `memoryChain`; defaults to USDC on Base Sepolia. */
 export type MemoryChainOptions = {
@@ -15,6 +16,8 @@ export type MemoryChainOptions = {
   readonly asset?: string
   readonly payTo?: string
   readonly domain?: { readonly name: string; readonly version: string }
+  /** What it sells by, preferred first. Default: `exact` only. */
+  readonly schemes?: readonly ('exact' | 'upto')[]
   /** Awaited before each question that would leave the machine: tests use it to block, fail or count. */
   readonly before?: (question: 'verify' | 'settle' | 'fate' | 'balance') => Promise<void> | void
 }
@@ -58,6 +61,8 @@ export type MemoryChain = Chain &
     sign(offer: Offer, signing: SignOptions): Payment
     /** An `exact` offer of this chain. */
     offer(amount: bigint, maxTimeoutSeconds?: number): Offer
+    /** An `upto` offer of this chain. */
+    offerUpTo(amount: bigint, maxTimeoutSeconds?: number): Offer
     /** Cancels the authorization on chain, as its payer could. */
     cancel(payment: Payment): void
     /** Sends the authorization, as anybody could. Returns false when the token would revert. */
@@ -93,7 +98,14 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
   const asset = options.asset ?? '0x036CbD53842c5426634e7929541eC2318f3dCF7e'
   const payTo = options.payTo ?? '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
   const domain = options.domain ?? { name: 'USDC', version: '2' }
-  const terms: readonly Terms[] = [{ scheme: 'exact', network, asset, payTo, extra: { ...domain } }]
+  const extras = { exact: { ...domain }, upto: { ...domain, facilitatorAddress: FACILITATOR, ...BY_PERMIT2 } }
+  const terms: readonly Terms[] = (options.schemes ?? ['exact']).map((scheme) => ({
+    scheme,
+    network,
+    asset,
+    payTo,
+    extra: extras[scheme],
+  }))
 
   const blocks: number[] = [0]
   const balanceChanges: { readonly block: number; readonly who: Hex; readonly delta: bigint }[] = []
@@ -101,7 +113,7 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
   const spentNonces = new Map<string, SpentNonce>()
   const transfers: MemoryTransfer[] = []
   const outcomes: SimulatedOutcome[] = []
-  const mempool: Exact[] = []
+  const mempool: { readonly exact: Authorized; readonly value: bigint }[] = []
   let nonces = 0
   let isDown = false
   let lagBlocks = 0
@@ -141,38 +153,41 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
   }
 
   /** Executes the transfer at the head of the chain as the token would, or returns why it reverts. */
-  function execute(exact: Exact): string | undefined {
+  function execute(exact: Authorized, value = exact.value): string | undefined {
     const time = blocks[head()] ?? 0
     if (BigInt(time) < exact.validAfter * 1000n) return 'the authorization is not yet valid'
     if (time >= exact.expiresAt) return 'the authorization is expired'
     if (spentNonces.has(exact.key)) return 'the authorization is used or canceled'
-    if ((balances.get(exact.from) ?? 0n) < exact.value)
-      return `the balance is ${balances.get(exact.from) ?? 0n} base units; the price is ${exact.value}`
+    if ((balances.get(exact.from) ?? 0n) < value)
+      return `the balance is ${balances.get(exact.from) ?? 0n} base units; the price is ${value}`
     mineBlock(time)
-    move(exact.from, -exact.value)
-    move(exact.to, exact.value)
+    move(exact.from, -value)
+    move(exact.to, value)
     const transaction = `0x${digest(`transaction ${transfers.length}`)}`
-    const transfer = { transaction, from: checksummed(exact.from), to: exact.to, value: exact.value }
+    const transfer = { transaction, from: checksummed(exact.from), to: exact.to, value }
     transfers.push(transfer)
     spentNonces.set(exact.key, { block: head(), transfer })
     return undefined
   }
 
-  function fateAt(exact: Exact, offer: Offer, block: number): Fate {
+  function fateAt(exact: Authorized, offer: Offer, block: number, charge?: bigint): Fate {
     const found = spentAt(exact.key, block)
-    if (found?.transfer && found.transfer.to === lower(offer.payTo) && found.transfer.value === exact.value) {
+    if (charge === 0n && exact.kind === 'upto' && !found)
+      return { kind: 'paid', receipt: { transaction: '', network, payer: checksummed(exact.from), amount: '0' } }
+    const isPrice = found?.transfer && (exact.kind === 'upto' || found.transfer.value === exact.value)
+    if (found?.transfer && found.transfer.to === lower(offer.payTo) && isPrice) {
       return { kind: 'paid', receipt: { ...receiptOf(found.transfer, network), block: found.block } }
     }
     if (found || (blocks[block] ?? 0) >= exact.expiresAt) return { kind: 'dead' }
     return { kind: 'open' }
   }
 
-  function isSignedBy(exact: Exact, offer: Offer): boolean {
+  function isSignedBy(exact: Authorized, offer: Offer): boolean {
     return exact.signature === signFields(exact, exact.from, nameOf(offer, domain.name))
   }
 
   async function identify(payment: Payment, offer: Offer): Promise<Identity> {
-    const exact = parseExact(payment, offer)
+    const exact = parsePayment(payment, offer)
     if (exact.kind === 'refused') return exact
     if (!isSignedBy(exact, offer))
       return refused('PAYMENT_INVALID', 'signature', `it was not signed by ${exact.from} in this domain`)
@@ -185,9 +200,9 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
     if (isDown || at.signal.aborted) return { kind: 'unavailable', reason: 'the node does not answer' }
     const who = await identify(payment, offer)
     if (who.kind !== 'known') return who
-    const exact = parseExact(payment, offer)
+    const exact = parsePayment(payment, offer)
     if (exact.kind === 'refused') return exact
-    const bad = checkExact(exact, offer, at.now)
+    const bad = checkPayment(exact, offer, at.now)
     if (bad) return bad
     const block = visibleBlock()
     if (block === undefined) return { kind: 'unavailable', reason: 'the node is behind' }
@@ -202,25 +217,27 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
     )
   }
 
-  async function settle(payment: Payment, offer: Offer, at: CallOptions): Promise<Settlement> {
+  async function settle(payment: Payment, offer: Offer, at: SettleOptions): Promise<Settlement> {
     await options.before?.('settle')
     advance(at.now)
-    const exact = parseExact(payment, offer)
+    const exact = parsePayment(payment, offer)
     if (exact.kind === 'refused') return { kind: 'refused', reason: exact.reason }
-    const bad = checkValue(exact, offer)
+    const bad = checkPrice(exact, offer)
     if (bad) return { kind: 'refused', reason: bad.reason }
+    const value = exact.kind === 'upto' ? (at.charge ?? exact.value) : exact.value
+    if (value > exact.value) return { kind: 'refused', reason: 'the charge is more than was signed' }
     if (isDown || at.signal.aborted) return { kind: 'unknown', reason: 'the node does not answer' }
     if (!isSignedBy(exact, offer))
       return { kind: 'refused', reason: `it was not signed by ${exact.from} in this domain` }
 
-    const before = fateAt(exact, offer, head())
+    const before = fateAt(exact, offer, head(), at.charge)
     if (before.kind === 'paid') return { kind: 'settled', receipt: before.receipt }
     if (before.kind === 'dead') return { kind: 'refused', reason: 'the authorization is dead' }
     const outcome = outcomes.shift() ?? 'normal'
     if (outcome === 'refused') return { kind: 'refused', reason: 'refused by simulation' }
-    if (outcome === 'late') mempool.push(exact)
+    if (outcome === 'late') mempool.push({ exact, value })
     if (outcome === 'late' || outcome === 'dropped') return { kind: 'unknown', reason: 'no receipt in time' }
-    const reverted = execute(exact)
+    const reverted = execute(exact, value)
     if (reverted !== undefined) return { kind: 'refused', reason: reverted }
     if (outcome === 'landed') return { kind: 'unknown', reason: 'no receipt in time' }
     newestReported = head()
@@ -230,15 +247,15 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
       : { kind: 'unknown', reason: 'no transfer' }
   }
 
-  async function fate(payment: Payment, offer: Offer, at: CallOptions): Promise<Fate> {
+  async function fate(payment: Payment, offer: Offer, at: SettleOptions): Promise<Fate> {
     await options.before?.('fate')
     advance(at.now)
     if (isDown || at.signal.aborted) return { kind: 'unknown', reason: 'the node does not answer' }
-    const exact = parseExact(payment, offer)
+    const exact = parsePayment(payment, offer)
     if (exact.kind === 'refused') return { kind: 'unknown', reason: exact.reason }
     const block = visibleBlock()
     if (block === undefined) return { kind: 'unknown', reason: 'the node is behind' }
-    return fateAt(exact, offer, block)
+    return fateAt(exact, offer, block, at.charge)
   }
 
   async function balance(address: string, at: { signal: AbortSignal }): Promise<Usdc> {
@@ -252,6 +269,7 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
   function sign(offer: Offer, signing: SignOptions): Payment {
     const from = lower(signing.from)
     const now = BigInt(Math.floor(signing.now / 1000))
+    if (offer.scheme === 'upto') return signUpTo(offer, signing)
     const authorization = {
       from,
       to: signing.to ?? offer.payTo,
@@ -263,6 +281,31 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
     const content = { ...authorization, to: lower(authorization.to), nonce: lower(authorization.nonce) }
     const signature = signFields(content, lower(signing.by ?? from), signing.name ?? nameOf(offer, domain.name))
     return { x402Version: 2, accepted: offer, payload: { signature, authorization } }
+  }
+
+  function signUpTo(offer: Offer, signing: SignOptions): Payment {
+    const from = lower(signing.from)
+    const now = BigInt(Math.floor(signing.now / 1000))
+    const to = signing.to ?? offer.payTo
+    const validAfter = signing.validAfter ?? 0n
+    const value = signing.value ?? BigInt(offer.amount)
+    const validBefore = signing.validBefore ?? now + BigInt(offer.maxTimeoutSeconds)
+    const nonce = signing.nonce ?? `0x${digest(`nonce ${nonces++}`)}`
+    const content = { from, to: lower(to), value, validAfter, validBefore, nonce: lower(nonce) }
+    const signature = signFields(content, lower(signing.by ?? from), signing.name ?? nameOf(offer, domain.name))
+    const permit2Authorization = {
+      from,
+      permitted: { token: asset, amount: String(value) },
+      spender: UPTO_PROXY,
+      nonce: String(BigInt(nonce)),
+      deadline: String(validBefore),
+      witness: { to, facilitator: FACILITATOR, validAfter: String(validAfter) },
+    }
+    return { x402Version: 2, accepted: offer, payload: { signature, permit2Authorization } }
+  }
+
+  const offerOf = (scheme: 'exact' | 'upto', amount: bigint, maxTimeoutSeconds: number): Offer => {
+    return { scheme, network, asset, payTo, amount: String(amount), maxTimeoutSeconds, extra: extras[scheme] }
   }
 
   return {
@@ -284,15 +327,8 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
     },
     balanceOf: (who) => balances.get(lower(who)) ?? 0n,
     sign,
-    offer: (amount, maxTimeoutSeconds = 300) => ({
-      scheme: 'exact',
-      network,
-      asset,
-      payTo,
-      amount: String(amount),
-      maxTimeoutSeconds,
-      extra: { ...domain },
-    }),
+    offer: (amount, maxTimeoutSeconds = 300) => offerOf('exact', amount, maxTimeoutSeconds),
+    offerUpTo: (amount, maxTimeoutSeconds = 300) => offerOf('upto', amount, maxTimeoutSeconds),
     cancel(payment) {
       const exact = parseAsSigned(payment)
       mineBlock(0)
@@ -301,7 +337,7 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
     submit: (payment) => execute(parseAsSigned(payment)) === undefined,
     simulate: (...next) => void outcomes.push(...next),
     deliver() {
-      for (const exact of mempool.splice(0)) execute(exact)
+      for (const { exact, value } of mempool.splice(0)) execute(exact, value)
     },
     outage: (on) => void (isDown = on),
     lag: (blocks) => void (lagBlocks = blocks),
@@ -311,12 +347,41 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
 }
 
 /** Parses a payload as the token would: with its own recipient, whatever was offered. */
-function parseAsSigned(payment: Payment): Exact {
+function parseAsSigned(payment: Payment): Authorized {
+  if (payment.accepted.scheme === 'upto') {
+    const { witness } = payment.payload.permit2Authorization as UptoPayload['permit2Authorization']
+    const upto = parsePayment(payment, { ...payment.accepted, payTo: witness.to })
+    if (upto.kind === 'refused') throw new TypeError(upto.reason)
+    return upto
+  }
   const to = (payment.payload.authorization as { to?: unknown } | undefined)?.to
   const exact = parseExact(payment, { ...payment.accepted, payTo: String(to) })
   if (exact.kind === 'refused') throw new TypeError(exact.reason)
   return exact
 }
+
+/** A transfer that was signed, by either scheme. An `upto` one may move less than its value. */
+type Authorized = Omit<Exact, 'kind'> & { readonly kind: 'exact' | 'upto' }
+
+function parsePayment(payment: Payment, offer: Offer): Authorized | Refused {
+  if (offer.scheme !== 'upto') return parseExact(payment, offer)
+  const upto = parseUpto(payment, offer)
+  if (upto.kind === 'refused') return upto
+  const { amount, deadline, nonce, ...rest } = upto
+  return { ...rest, value: amount, validBefore: deadline, nonce: `0x${word(nonce)}` }
+}
+
+const uptoOf = ({ value: amount, validBefore: deadline, validAfter }: Authorized) => ({ amount, deadline, validAfter })
+
+const checkPayment = (exact: Authorized, offer: Offer, now: number): Refused | undefined =>
+  exact.kind === 'upto' ? checkUpto(uptoOf(exact), offer, now) : checkExact({ ...exact, kind: 'exact' }, offer, now)
+
+const checkPrice = (exact: Authorized, offer: Offer): Refused | undefined =>
+  exact.kind === 'upto' ? checkAmount(uptoOf(exact), offer) : checkValue({ ...exact, kind: 'exact' }, offer)
+
+/** The account that would send `upto` payments. */
+const FACILITATOR: Hex = '0x00000000000000000000000000000000facade00'
+const BY_PERMIT2 = { assetTransferMethod: 'permit2' }
 
 function receiptOf(transfer: MemoryTransfer, network: string): Receipt {
   return { transaction: transfer.transaction, network, payer: transfer.from, amount: String(transfer.value) }

@@ -322,7 +322,15 @@ export function paymentAcceptance(
     const settlesEarly = opening.atLimit === true
     return {
       kind: 'opened',
-      opened: { endpoint, input, call: opening.call, authorization, requestContext, settlesEarly },
+      opened: {
+        endpoint,
+        input,
+        call: opening.call,
+        authorization,
+        requestContext,
+        margin: price.margin,
+        settlesEarly,
+      },
     }
   }
 

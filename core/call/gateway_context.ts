@@ -61,6 +61,8 @@ export type OpenedCall<Endpoint extends Sold = Sold> = {
   readonly call: Call
   readonly authorization: Authorization
   readonly requestContext: RequestContext
+  /** The operator's margin in its quote, in percent. */
+  readonly margin?: string | undefined
   /**
    * The wallet has never paid and may have no other such call open, so its stream is settled before any content is sent
    * (contract 1.47).

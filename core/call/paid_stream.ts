@@ -23,9 +23,13 @@ export type StreamPayment = {
   readonly settleBy: number
   /** Settle when content arrives, before any of it is delivered. If the payment is refused, the stream ends there. */
   readonly settlesEarly?: boolean
+  /** What was used is charged, and not the signed price. */
+  readonly chargesUse?: boolean
   record(bytes: Uint8Array): void
   settle(how: {
     readonly isWhole: boolean
+    /** It is settled on the way, and goes on: what was used is not known yet. */
+    readonly goesOn?: boolean
   }): Promise<{ readonly comment: string; readonly isRefused: boolean; readonly charge: Charge }>
   /** `isAbandoned`: the vendor was asked, and its answer was dropped because of the reader. */
   fail(apiError: ApiError, isAbandoned?: boolean): Promise<void>
@@ -111,12 +115,12 @@ export function streamReply(
   }
 
   async function settleMidway(payment: StreamPayment): Promise<boolean> {
-    const { isRefused } = await settle(payment, { isWhole: false })
+    const { isRefused } = await settle(payment, { isWhole: false, goesOn: true })
     isSettlementKnown = true
     return isRefused
   }
 
-  async function settle(payment: StreamPayment, how: { readonly isWhole: boolean }) {
+  async function settle(payment: StreamPayment, how: Parameters<StreamPayment['settle']>[0]) {
     if (charge === 'none') charge = 'unknown'
     const settlement = await payment.settle(how)
     charge = settlement.charge
@@ -169,7 +173,11 @@ export function streamReply(
 
   /** The last event of a stream that ends with an error. It states what was charged (contract 3.24). */
   function lastEvent(apiError: ApiError): string {
-    return errorEvent(withCharge(apiError, charge), errorFormat, stream.nextSequence?.())
+    return errorEvent(
+      withCharge(apiError, payment?.chargesUse ? BY_USE[charge] : CHARGES[charge]),
+      errorFormat,
+      stream.nextSequence?.(),
+    )
   }
 
   /**
@@ -256,10 +264,17 @@ const CHARGES: Readonly<Record<Charge, string>> = {
   unknown: 'The signed price is charged once its settlement is confirmed, which it was not yet.',
 }
 
+/** Of a stream that is charged by use. */
+const BY_USE: Readonly<Record<Charge, string>> = {
+  none: 'Nothing was charged.',
+  settled: 'It was charged; the receipt says how much.',
+  unknown: 'It is charged once its settlement is confirmed, which it was not yet.',
+}
+
 /** Removes what a vendor's error says about charges, because the stream may have been settled before it. */
-function withCharge({ code, message, parts }: ApiError, charge: Charge): ApiError {
+function withCharge({ code, message, parts }: ApiError, outcome: string): ApiError {
   const text = message.replace(/ ?Nothing was charged\.(?= |$)/g, '')
-  return new ApiError(code, { ...parts, message: `${text} ${CHARGES[charge]}`.trim() })
+  return new ApiError(code, { ...parts, message: `${text} ${outcome}`.trim() })
 }
 
 const tooLong = (ms: number) =>

@@ -1,11 +1,12 @@
 /** Steps 8 to 12 for answers that are settled after they are made, whole or streamed (decision 17). */
 import { concatBytes } from '../lib/bytes.ts'
 import { abandon, fail, type SettleContext, type Paying, settleCall } from '../payment/settle.ts'
+import { chargeOf } from '../payment/control/margin.ts'
 import { settledMsOf } from '../payment/retention.ts'
 import { deadlinesOf } from '../lib/timers.ts'
 import { noteAbandonedCall, noteUnpaidCall } from '../payment/unpaid_calls.ts'
 import { errorEvent } from '../http/error_formats.ts'
-import type { Answer, Streamed, StreamedOrder, Stored } from '../endpoint/mod.ts'
+import type { Answer, Streamed, StreamedOrder, Stored, Used } from '../endpoint/mod.ts'
 import { json, type Reply } from '../http/reply.ts'
 import { ApiError, causedBy, vendorErrorOf } from '../http/errors.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
@@ -17,6 +18,7 @@ import { tokensOf } from '../payment/spend_report.ts'
 import { type Charge, EVENT_STREAM, type StreamPayment, streamReply } from './paid_stream.ts'
 import { newSecret } from '../lib/ids.ts'
 import type { RequestContext } from './request_context.ts'
+import { chargesUse } from '../x402/offer.ts'
 import { receiptHeaders } from '../x402/protocol.ts'
 
 export type StreamedCalls = {
@@ -92,7 +94,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
       })
     }
     const stored = storedOf(answer, JSON.stringify(answer.body))
-    const paid = await settle(working, stored, 'whole').catch((error) =>
+    const paid = await settle(working, stored, { answer: 'whole', used: answer }).catch((error) =>
       abandon(storage, call, { error, now: clock.now() }),
     )
     if (paid.isRefused)
@@ -222,18 +224,21 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
    * settlement.
    */
   async function settle(
-    { endpoint, call, authorization }: OpenedCall<Streamed>,
+    working: OpenedCall<Streamed>,
     stored: Stored,
-    answer: 'whole' | 'streamed' | 'unread',
+    { answer, used }: { readonly answer: 'whole' | 'streamed' | 'unread'; readonly used: Used | undefined },
   ): Promise<Paidness> {
+    const { endpoint, call, authorization } = working
     const usage = tokensOf(answerOf(stored).usage)
     if (usage) meter?.tokensUsed?.(endpoint.name, usage)
+    const charge = used && (await chargeByUse(working, used))
     const attempt = async (): Promise<Paying> => {
       const now = clock.now()
       const completion = {
         result: stored as unknown as Json,
         expiresAt: now + endpoint.retention.unclaimedMs,
         usage,
+        ...(charge !== undefined && { charge }),
       }
       return await settleCall(money, call, authorization, {
         completion,
@@ -248,7 +253,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     // confirm this now.
     const isLost = ({ kind }: Paying) => kind === 'unavailable' && authorization.expiresAt <= clock.now()
     const heard = async (paying: Paying): Promise<Paidness> =>
-      paidness(answer === 'unread' ? paying : await noted(call, paying, answer), isLost(paying))
+      paidness(call, answer === 'unread' ? paying : await noted(call, paying, answer), isLost(paying))
     const known = (answer === 'streamed' ? insisted() : attempt()).then(heard)
     const first = await new Promise<Paidness | undefined>((resolve, reject) => {
       const met = answering.after(timeouts.receiptMs, () => resolve(undefined))
@@ -265,6 +270,21 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     }
     ports.background(known.catch(again))
     return { headers: replies.unsettledHeaders('unknown'), isRefused: false, charge: 'unknown' }
+  }
+
+  /** The charge of an answer by what was used; undefined where the quote is charged. */
+  async function chargeByUse({ endpoint, input, call, margin, authorization }: OpenedCall<Streamed>, used: Used) {
+    if (!endpoint.cost || !chargesUse(authorization.offer)) return undefined
+    try {
+      const cost = await endpoint.cost(input, used, { countTokens })
+      return cost && chargeOf(cost, { quote: call.quote, ...(margin !== undefined && { margin }) })
+    } catch (error) {
+      log.warn('what an answer used could not be counted; it is charged its quote', {
+        call: call.id,
+        error: (error as Error).message,
+      })
+      return undefined
+    }
   }
 
   /** Records an answer as unpaid when its buyer has it and the payment failed. */
@@ -333,7 +353,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
       if (answer.kind === 'stream') throw new Error('work in the background is answered whole')
       const key = await gatewayContext.pollUrls.keyOf(call.id)
       const body = working.endpoint.deferredAnswer?.(answer.body, { id: call.id, key }) ?? answer.body
-      await settle(working, storedOf(answer, JSON.stringify(body)), 'unread')
+      await settle(working, storedOf(answer, JSON.stringify(body)), { answer: 'unread', used: answer })
     } catch (error) {
       if (!(error instanceof ApiError)) throw error
     } finally {
@@ -364,6 +384,10 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     } = working
     const recorded: Uint8Array[] = []
     let size = 0
+    const isByUse = endpointCharges(working)
+    /** The first events of a stream that is charged by use. */
+    const first: Uint8Array[] = []
+    let firstSize = 0
     let paid: Promise<Paidness> | undefined
     const body = (isWhole: boolean) => {
       if (size > MAX_RECORDED) return errorEvent(TOO_LONG, errorFormat, stream.nextSequence?.())
@@ -378,17 +402,27 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
         body(isWhole),
       )
 
+    const usedBy = (isWhole: boolean): Used => {
+      if (isWhole || firstSize === 0) return { usage: stream.usage() }
+      return { usage: stream.usage(), read: { events: concatBytes(first, firstSize), times: size / firstSize } }
+    }
+
     return {
       settleBy: lastMoment(authorization, clock.now()),
       settlesEarly: working.settlesEarly ?? false,
+      chargesUse: isByUse,
       record(bytes) {
         size += bytes.length
+        if (isByUse && firstSize < MAX_RECORDED) {
+          first.push(bytes)
+          firstSize += bytes.length
+        }
         if (size <= MAX_RECORDED) recorded.push(bytes)
         if (size > MAX_RECORDED) recorded.length = 0
       },
-      async settle({ isWhole }) {
+      async settle({ isWhole, goesOn = false }) {
         const isFirst = paid === undefined
-        paid ??= settle(working, stored(isWhole), 'streamed')
+        paid ??= settle(working, stored(isWhole), { answer: 'streamed', used: goesOn ? undefined : usedBy(isWhole) })
         const outcome = await paid
         // It was settled on the way, so the rest has to be added.
         if (!isFirst)
@@ -454,8 +488,15 @@ const MAX_RECORDED = 131_072
 
 const answerOf = ({ made }: Stored) => made as unknown as replies.StoredAnswer
 
-function paidness(paying: Paying, isLost: boolean): Paidness {
-  if (paying.kind === 'settled') return { headers: receiptHeaders(paying.receipt), isRefused: false, charge: 'settled' }
+/** Whether a call is charged by what was used, and its endpoint can tell how much that is. */
+const endpointCharges = ({ endpoint, authorization }: OpenedCall<Streamed>): boolean =>
+  endpoint.cost !== undefined && chargesUse(authorization.offer)
+
+function paidness(call: Call, paying: Paying, isLost: boolean): Paidness {
+  if (paying.kind === 'settled') {
+    const headers = { ...receiptHeaders(paying.receipt), ...replies.chargeHeaders(call, paying.receipt) }
+    return { headers, isRefused: false, charge: 'settled' }
+  }
   if (paying.kind === 'unavailable' && isLost)
     return { headers: replies.unsettledHeaders(paying.kind), isRefused: true, charge: 'none', reason: paying.reason }
   if (!isRefusal(paying)) return { headers: replies.unsettledHeaders(paying.kind), isRefused: false, charge: 'unknown' }

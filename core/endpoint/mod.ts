@@ -35,6 +35,7 @@ export {
   streamed,
   type StreamedContext,
   type StreamedOrder,
+  type Used,
 } from './streamed.ts'
 export type {
   Hosted,

@@ -31,6 +31,8 @@ export type Price = {
   readonly maxTimeoutSeconds: number
   /** Added to `amount` and `currency` in the body's `price`. */
   readonly publicPrice: Readonly<Record<string, Json>>
+  /** The operator's margin that `amount` includes, in percent. */
+  readonly margin?: string
   /** Added to the body of the 402, for example `generation_info`. */
   readonly also?: Readonly<Record<string, Json>>
 }

@@ -4,11 +4,12 @@ import type { Paid, Price, Settled, Showing, Sold, Stored } from './mod.ts'
 import { json, type Reply } from '../http/reply.ts'
 import { ApiError } from '../http/errors.ts'
 import { exactJson } from '../lib/decimal_json.ts'
-import { print, type Usdc } from '../x402/money.ts'
+import { parseAtomic, print, type Usdc } from '../x402/money.ts'
 import { paymentPage } from '../http/browser_402.ts'
 import type { Call, PaymentCode } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
 import { challenge, type Resource } from '../x402/challenge.ts'
+import { chargesUse } from '../x402/offer.ts'
 import { ascii, type Offer, type Receipt, receiptHeaders, refusalHeaders } from '../x402/protocol.ts'
 
 export type Body = Readonly<Record<string, Json>>
@@ -72,6 +73,12 @@ export const publicPrice = (price: Price): Body => ({
   ...price.publicPrice,
 })
 export const priceOf = (call: Call, amount = call.quote): Body => ({ amount: print(amount), currency: 'USD' })
+
+/** What a call that is charged by use was quoted and charged, in USDC; nothing for any other. */
+export function chargeHeaders({ offer, quote }: Call, receipt: Receipt): Readonly<Record<string, string>> {
+  const charged = chargesUse(offer) ? parseAtomic(receipt.amount) : undefined
+  return charged === undefined ? {} : { 'x-payment-quoted': print(quote), 'x-payment-charged': print(charged) }
+}
 
 /** What is still to be paid: the charge of a result that is charged by use, else the quote. */
 export const dueOf = ({ charge, quote }: Call): Usdc => charge || quote
@@ -156,20 +163,21 @@ export function result(endpoint: Sold, call: Call, { stored, receipt, label, hre
     return answered(stored.made as unknown as StoredAnswer, {
       'x-payment-status': payment.status,
       ...receiptHeaders(receipt),
+      ...chargeHeaders(call, receipt),
     })
   const settlement = { success: true, tx_hash: receipt.transaction, network: label }
   if (endpoint.delivery === 'inline')
     return bare(endpoint, call, {
       stored,
       href,
-      headers: { 'x-payment-status': payment.status, ...receiptHeaders(receipt) },
+      headers: { 'x-payment-status': payment.status, ...receiptHeaders(receipt), ...chargeHeaders(call, receipt) },
       settlement,
     })
   const fields = resultFields(endpoint, call, { stored, href, settlement, ...(raw && { raw }) })
   return json(
     200,
     { id: call.id, ...fields, price: priceOf(call), payment },
-    { ...PRIVATE, ...receiptHeaders(receipt), ...effectHeaders(endpoint, stored) },
+    { ...PRIVATE, ...receiptHeaders(receipt), ...chargeHeaders(call, receipt), ...effectHeaders(endpoint, stored) },
   )
 }
 

@@ -1,6 +1,7 @@
 /** An endpoint that answers at once and is settled after the answer. */
 import type { Offering, Price } from './offering.ts'
 import type { Ports } from '../ports/mod.ts'
+import type { Usdc } from '../x402/money.ts'
 import type { Json } from '../lib/json.ts'
 import { type Sale, ANSWER_RETENTION, ANY_JOB } from './sale.ts'
 
@@ -46,6 +47,15 @@ export type Answer =
     }
   | { readonly kind: 'stream'; readonly headers: Readonly<Record<string, string>>; readonly stream: AnswerStream }
 
+/**
+ * What an answer took. `usage` is what its vendor reported. `read` is given where its reader left before the end: the
+ * events that were delivered or, of a long stream, the first of them, and how many times as much was delivered.
+ */
+export type Used = {
+  readonly usage: Json
+  readonly read?: { readonly events: Uint8Array; readonly times: number }
+}
+
 /** Answers at once, whole or streamed, and is settled after the answer (decision 17). Free inputs need no payment. */
 export type Streamed<Input = unknown> = Sale<Input> & {
   readonly delivery: 'stream'
@@ -54,6 +64,11 @@ export type Streamed<Input = unknown> = Sale<Input> & {
   check(body: Readonly<Record<string, unknown>>, head: RequestHead, context: StreamedContext): Promise<Input>
   price(input: Input): Price | 'free'
   answer(order: StreamedOrder<Input>): Promise<Answer>
+  /**
+   * What an answer costs by what was used, at list price, for buyers whose scheme charges by use. Undefined where only
+   * the quote is known: it is then charged. Absent where the quote is the price.
+   */
+  cost?(input: Input, used: Used, context: Pick<Ports, 'countTokens'>): Promise<Usdc | undefined>
   /** The wallets that may buy this; undefined when all may (contract 1.58). */
   allowlists?(input: Input): Allowlist | undefined
   /**

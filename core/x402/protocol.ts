@@ -27,6 +27,8 @@ export const EXPOSED_HEADERS = [
   'X-Payment-Required',
   'X-Payment-Receipt',
   'X-Payment-Settled',
+  'X-Payment-Quoted',
+  'X-Payment-Charged',
   'X-Payment-Settle-Error-Class',
   'WWW-Authenticate',
   'X-Request-Id',

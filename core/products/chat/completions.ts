@@ -17,6 +17,7 @@ import {
   sampleRow,
   sizeRequest,
 } from './shared.ts'
+import { chatCost } from './cost.ts'
 import { free, streamed, type StreamedContext, type Offering } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { inputParser, refused } from '../../http/request_body.ts'
@@ -71,6 +72,7 @@ const shared = {
   uploads: true,
   errorFormat: 'chat',
   price: quote,
+  cost: chatCost,
   priceRange: chatPriceRange,
   isAvailable: isServed,
   isOffered: isChatOffered(),

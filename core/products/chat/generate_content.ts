@@ -16,6 +16,7 @@ import {
   sizeRequest,
   type Translation,
 } from './shared.ts'
+import { chatCost } from './cost.ts'
 import { type RequestHead, type Allowlist, streamed, type StreamedContext, type Offering } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { quoted } from '../../lib/text.ts'
@@ -56,6 +57,7 @@ const shared = {
   uploads: true,
   errorFormat: 'generate_content',
   price: quote,
+  cost: chatCost,
   priceRange: (offering: Offering) => chatPriceRange(offering, isOnSurface),
   isAvailable: isServed,
   isOffered: (offering: Offering) =>

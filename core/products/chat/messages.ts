@@ -17,6 +17,7 @@ import {
   sizeRequest,
   type Translation,
 } from './shared.ts'
+import { chatCost } from './cost.ts'
 import { free, type Offering, type RequestHead, streamed } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { inputParser, refused } from '../../http/request_body.ts'
@@ -80,6 +81,7 @@ const create = streamed<ChatInput>({
   uploads: true,
   errorFormat: 'messages',
   price: quote,
+  cost: chatCost,
   priceRange: chatPriceRange,
   isAvailable: isServed,
   isOffered: isChatOffered(),

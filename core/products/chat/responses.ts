@@ -19,6 +19,7 @@ import {
   sizeRequest,
   type Translation,
 } from './shared.ts'
+import { chatCost } from './cost.ts'
 import { free, type FreeCalls, type FreeRequest, streamed, type Stored } from '../../endpoint/mod.ts'
 import type { GatewayFacts } from '../../endpoint/gateway_info.ts'
 import { json, type Reply } from '../../http/reply.ts'
@@ -91,6 +92,7 @@ const create = streamed<ChatInput>({
   uploads: true,
   errorFormat: 'responses',
   price: quote,
+  cost: chatCost,
   priceRange: (offering) => chatPriceRange(offering, isOnSurface),
   isAvailable: isServed,
   isOffered: isChatOffered(isOnSurface),
