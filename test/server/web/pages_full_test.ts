@@ -61,6 +61,28 @@ describe('the front page', () => {
     await page.getByRole('tab', { name: 'Python' }).click()
     expect(await page.getByRole('tabpanel').textContent()).toContain(`post("${origin}/api/v1/images/generations"`)
   })
+
+  inBrowser(
+    'shows the price of a call as it is now, and leads to the models of a kind and into the playground',
+    async () => {
+      const { page, complaints } = await openPage(browser)
+      await page.goto(origin, { waitUntil: 'networkidle' })
+      const question = { model: 'farebox/echo', messages: [{ role: 'user', content: 'Why is the sky blue?' }] }
+      const estimate = await fetch(`${origin}/api/v1/chat/estimate`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ ...question, max_tokens: 256 }),
+      })
+      const { price } = (await estimate.json()) as { price: { amount: string } }
+      expect(await page.locator('.exchange').textContent()).toContain(`${Number(price.amount)} USDC`)
+      await page.getByRole('link', { name: /^Video from/ }).click()
+      expect(await page.getByRole('button', { name: 'Video', exact: true }).getAttribute('aria-pressed')).toBe('true')
+      await page.getByRole('link', { name: 'Try Video 1 of' }).click()
+      await page.getByLabel('What should happen in the clip?').waitFor()
+      expect(await page.getByLabel('Model or service').inputValue()).toBe('vendor-c/video-1')
+      expect(complaints).toEqual([])
+    },
+  )
 })
 
 describe('the playground', () => {

@@ -3,13 +3,23 @@ import type { Model } from '../lib/api.ts'
 import { type Kind, KINDS, kindOf, rateOf } from '../lib/prices.ts'
 
 type Order = 'price' | 'name'
-type Choosing = { models: readonly Model[]; chosen: Model | undefined; onChoose: (model: Model) => void }
+type Choosing = {
+  readonly models: readonly Model[]
+  /** Only this kind is listed. */
+  readonly kind: Kind | undefined
+  readonly onKind: (kind: Kind | undefined) => void
+  readonly chosen: Model | undefined
+  readonly onChoose: (model: Model) => void
+}
+
+/** What is listed before somebody asks for all. */
+const FIRST = 20
 
 /** Every model: searched by its name or id, filtered by kind, and the cheapest of each kind first. */
-export function Models({ models, chosen, onChoose }: Choosing) {
+export function Models({ models, kind, onKind, chosen, onChoose }: Choosing) {
   const [search, setSearch] = useState('')
-  const [kind, setKind] = useState<Kind>()
   const [order, setOrder] = useState<Order>('price')
+  const [isWhole, setWhole] = useState(false)
   const words = search.toLowerCase().split(/\s+/).filter(Boolean)
   const isFound = ({ id, name, description = '' }: Model) => {
     const text = `${id} ${name} ${description}`.toLowerCase()
@@ -22,6 +32,7 @@ export function Models({ models, chosen, onChoose }: Choosing) {
       ? a.name.localeCompare(b.name)
       : rank(a) - rank(b) || rateOf(a).sortBy - rateOf(b).sortBy || a.name.localeCompare(b.name),
   )
+  const shown = isWhole ? listed : listed.slice(0, FIRST)
   return (
     <section aria-labelledby="models">
       <h2 id="models">Models and prices</h2>
@@ -36,9 +47,9 @@ export function Models({ models, chosen, onChoose }: Choosing) {
           />
         </label>
         <div class="row" role="group" aria-label="Kind">
-          <Chip text="All" isOn={kind === undefined} onClick={() => setKind(undefined)} />
+          <Chip text="All" isOn={kind === undefined} onClick={() => onKind(undefined)} />
           {kinds.map((each) => (
-            <Chip text={each.title} isOn={kind === each.kind} onClick={() => setKind(each.kind)} />
+            <Chip text={each.title} isOn={kind === each.kind} onClick={() => onKind(each.kind)} />
           ))}
         </div>
         <label class="order">
@@ -59,29 +70,38 @@ export function Models({ models, chosen, onChoose }: Choosing) {
             <thead>
               <tr>
                 <th scope="col">Model</th>
-                <th scope="col">Kind</th>
+                <th scope="col" class="wide">
+                  Kind
+                </th>
                 <th scope="col">Price</th>
                 <th scope="col">
-                  <span class="visually-hidden">Code</span>
+                  <span class="visually-hidden">Playground and code</span>
                 </th>
               </tr>
             </thead>
             <tbody>
-              {listed.map((model) => (
+              {shown.map((model) => (
                 <tr key={model.id}>
                   <th scope="row">
                     {model.name}
                     <br />
                     <span class="mono soft">{model.id}</span>
                   </th>
-                  <td>{KINDS.find((each) => each.kind === kindOf(model))?.title}</td>
+                  <td class="wide">{KINDS.find((each) => each.kind === kindOf(model))?.title}</td>
                   <td>{rateOf(model).text}</td>
-                  <td>
+                  <td class="actions">
+                    <a
+                      class="chip"
+                      href={`/play?model=${encodeURIComponent(model.id)}`}
+                      aria-label={`Try ${model.name} of ${model.owned_by}`}
+                    >
+                      Try
+                    </a>
                     <button
                       type="button"
                       class="chip"
                       aria-pressed={model.id === chosen?.id}
-                      aria-label={`Code for ${model.name}`}
+                      aria-label={`Code for ${model.name} of ${model.owned_by}`}
                       onClick={() => {
                         onChoose(model)
                         document.getElementById('buy')?.scrollIntoView({ block: 'start' })
@@ -95,6 +115,13 @@ export function Models({ models, chosen, onChoose }: Choosing) {
             </tbody>
           </table>
         </div>
+      )}
+      {shown.length < listed.length && (
+        <p class="more">
+          <button type="button" onClick={() => setWhole(true)}>
+            Show all {listed.length} models
+          </button>
+        </p>
       )}
     </section>
   )

@@ -4,9 +4,12 @@ import { useEffect, useState } from 'preact/hooks'
 import { getJson, type Model, type PriceList } from '../lib/api.ts'
 import { CodeTabs } from '../lib/code_block.tsx'
 import { Layout } from '../lib/layout.tsx'
-import { KINDS, kindOf, rateOf } from '../lib/prices.ts'
+import { networkName } from '../lib/networks.ts'
+import { cheapest, type Kind, KINDS, kindOf } from '../lib/prices.ts'
 import { snippetsOf } from '../lib/snippets.ts'
 import { exampleOf } from './examples.ts'
+import { Exchange } from './exchange.tsx'
+import { Kinds } from './kinds.tsx'
 import { Models } from './models.tsx'
 import { Services } from './services.tsx'
 
@@ -29,6 +32,8 @@ function Front() {
   const [shop, setShop] = useState<Shop>()
   const [problem, setProblem] = useState<string>()
   const [chosen, setChosen] = useState<Model>()
+  const [kind, setKind] = useState<Kind>()
+  const first = shop && firstChoice(shop.models)
   useEffect(() => {
     readShop().then(
       (read) => {
@@ -40,62 +45,41 @@ function Front() {
   }, [])
   return (
     <Layout path="/" isTestMoney={shop?.isDevnet ?? false}>
-      <h1>AI by the call, paid in USDC</h1>
-      <p class="lead">
-        No account and no API key. Ask for what you want, get the exact price, sign it with your wallet, and pay only
-        when there is a result.
-      </p>
-      <p class="row">
-        <a class="button main-action" href="/play">
-          Try it
-        </a>
-        <a class="button" href="/docs">
-          Read the reference
-        </a>
-        <a class="button" href="/docs/guide/quickstart">
-          Quickstart
-        </a>
-      </p>
+      <div class="hero">
+        <div>
+          <h1>AI by the call, paid in USDC</h1>
+          <p class="lead">
+            No account and no API key. Ask for what you want, get the exact price, sign it with your wallet, and pay
+            only when there is a result.
+          </p>
+          <p class="row">
+            <a class="button main-action" href="/play">
+              Try it
+            </a>
+            <a class="button" href="/docs">
+              Reference
+            </a>
+            <a class="button" href="/docs/guide/quickstart">
+              Quickstart
+            </a>
+          </p>
+        </div>
+        {shop && first && <Exchange model={first} network={shop.prices.network} />}
+      </div>
       {problem && <p role="alert">The prices could not be read: {problem} Reload the page to try again.</p>}
-      {shop && <Facts shop={shop} />}
+      {shop && <Kinds models={shop.models} routes={shop.prices.endpoints} onChoose={setKind} />}
       <Steps />
-      {chosen && shop && <Buy model={chosen} network={shop.prices.network} />}
-      {shop && <Models models={shop.models} chosen={chosen} onChoose={setChosen} />}
+      {chosen && shop && <Buy models={shop.models} model={chosen} network={shop.prices.network} onChoose={setChosen} />}
+      {shop && <Models models={shop.models} kind={kind} onKind={setKind} chosen={chosen} onChoose={setChosen} />}
       {shop && <Services routes={shop.prices.endpoints} />}
     </Layout>
   )
 }
 
-/** The cheapest paid chat model, or else the first one that costs something. */
+/** The cheapest chat that costs something, or else the cheapest model. */
 function firstChoice(models: readonly Model[]): Model | undefined {
-  const paid = models.filter(({ billing_mode }) => billing_mode !== 'free')
-  const chats = paid.filter((model) => kindOf(model) === 'chat')
-  return (chats.length > 0 ? chats : paid).toSorted((a, b) => rateOf(a).sortBy - rateOf(b).sortBy)[0]
-}
-
-function Facts({ shop: { models, prices } }: { shop: Shop }) {
-  const kinds = KINDS.filter(({ kind }) => models.some((model) => kindOf(model) === kind))
-  const sold = prices.endpoints.filter(({ price }) => price !== 'free')
-  return (
-    <dl class="facts">
-      <div>
-        <dt>Models</dt>
-        <dd>{models.length}</dd>
-      </div>
-      <div>
-        <dt>Kinds</dt>
-        <dd>{kinds.length}</dd>
-      </div>
-      <div>
-        <dt>Paid endpoints</dt>
-        <dd>{sold.length}</dd>
-      </div>
-      <div>
-        <dt>Paid on</dt>
-        <dd>{prices.network}</dd>
-      </div>
-    </dl>
-  )
+  const chats = models.filter((model) => kindOf(model) === 'chat')
+  return cheapest(chats.length > 0 ? chats : models)
 }
 
 const STEPS = [
@@ -122,16 +106,45 @@ const Steps = () => (
   </section>
 )
 
-function Buy({ model, network }: { model: Model; network: string }) {
-  const example = exampleOf(model)
+type Buying = {
+  readonly models: readonly Model[]
+  readonly model: Model
+  readonly network: string
+  readonly onChoose: (model: Model) => void
+}
+
+function Buy({ models, model, network, onChoose }: Buying) {
   const at = { origin: location.origin, isSolana: network.startsWith('solana') }
   return (
     <section aria-labelledby="buy">
-      <h2 id="buy">Buy with {model.name}</h2>
-      <p class="soft">
-        <code>WALLET_KEY</code> is the key of a wallet with USDC on {network}. Choose another model below.
+      <h2 id="buy">Buy from code</h2>
+      <label class="field choice">
+        <span>Model</span>
+        <select
+          value={model.id}
+          onChange={(event) => {
+            const chosen = models.find(({ id }) => id === event.currentTarget.value)
+            if (chosen) onChoose(chosen)
+          }}
+        >
+          {KINDS.map(({ kind, title }) => (
+            <optgroup label={title} key={kind}>
+              {models
+                .filter((each) => kindOf(each) === kind)
+                .map((each) => (
+                  <option value={each.id} key={each.id}>
+                    {each.id}
+                  </option>
+                ))}
+            </optgroup>
+          ))}
+        </select>
+      </label>
+      <CodeTabs tabs={snippetsOf(exampleOf(model), at)} label="Language" />
+      <p class="soft small key-note">
+        <code>WALLET_KEY</code> is the key of a wallet with USDC on {networkName(network)}. It stays with you: the
+        gateway only sees what it signs.
       </p>
-      <CodeTabs tabs={snippetsOf(example, at)} label="Language" />
     </section>
   )
 }

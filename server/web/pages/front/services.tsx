@@ -4,8 +4,11 @@ import { priceText } from '../lib/prices.ts'
 /** What models do not cover: data, search and services, by the group that the price list gives them. */
 const OF_MODELS = new Set(['chat', 'images', 'video', 'audio'])
 
+export const servicesOf = (routes: readonly Route[]): readonly Route[] =>
+  routes.filter(({ tag, price }) => price !== 'free' && !OF_MODELS.has(tag))
+
 export function Services({ routes }: { routes: readonly Route[] }) {
-  const sold = routes.filter(({ tag, price }) => price !== 'free' && !OF_MODELS.has(tag))
+  const sold = servicesOf(routes)
   if (sold.length === 0) return null
   return (
     <section aria-labelledby="services">
@@ -16,7 +19,10 @@ export function Services({ routes }: { routes: readonly Route[] }) {
             <tr>
               <th scope="col">What</th>
               <th scope="col">Endpoint</th>
-              <th scope="col">Price of a call</th>
+              <th scope="col">Price per call</th>
+              <th scope="col">
+                <span class="visually-hidden">Playground</span>
+              </th>
             </tr>
           </thead>
           <tbody>
@@ -27,6 +33,11 @@ export function Services({ routes }: { routes: readonly Route[] }) {
                   {methods[0]} {path}
                 </td>
                 <td>{priceText(price)}</td>
+                <td class="actions">
+                  <a class="chip" href={`/play?route=${encodeURIComponent(path)}`} aria-label={`Try: ${summary}`}>
+                    Try
+                  </a>
+                </td>
               </tr>
             ))}
           </tbody>

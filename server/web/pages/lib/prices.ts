@@ -16,18 +16,20 @@ export type Kind = (typeof KINDS)[number]['kind']
 export const kindOf = ({ categories }: Model): Kind | undefined =>
   KINDS.find(({ kind }) => categories.includes(kind))?.kind
 
-/** Up to six decimals, without zeros at the end: `0.0525`. */
+/** Two decimals, and up to six where they say more: `$1.50`, `$0.0525`. */
 export function usd(value: number): string {
-  const digits = value >= 1 ? 2 : 6
-  return `$${Number(value.toFixed(digits)).toString()}`
+  const [whole, part = ''] = Number(value.toFixed(value >= 1 ? 2 : 6))
+    .toString()
+    .split('.')
+  return `$${whole}.${part.padEnd(2, '0')}`
 }
 
 const UNITS: Readonly<Record<string, string>> = {
-  per_image: 'an image',
-  per_second: 'a second',
+  per_image: 'image',
+  per_second: 'second',
   per_1k_chars: '1,000 characters',
-  per_generation: 'a sound',
-  per_track: 'a track',
+  per_generation: 'sound',
+  per_track: 'track',
 }
 
 /** The rate of a model in words, and the number that it is sorted by within its kind. */
@@ -36,12 +38,18 @@ export function rateOf({ pricing, billing_mode }: Model): { readonly text: strin
   const { input, output } = pricing
   if (typeof input === 'number' && typeof output === 'number')
     // Prompts are longer than answers: three tokens in for one out is a usual mix.
-    return { text: `${usd(input)} in, ${usd(output)} out for a million tokens`, sortBy: (3 * input + output) / 4 }
+    return { text: `${usd(input)} in, ${usd(output)} out per million tokens`, sortBy: (3 * input + output) / 4 }
   for (const [field, unit] of Object.entries(UNITS)) {
     const rate = pricing[field]
-    if (typeof rate === 'number') return { text: `${usd(rate)} for ${unit}`, sortBy: rate }
+    if (typeof rate === 'number') return { text: `${usd(rate)} per ${unit}`, sortBy: rate }
   }
   return { text: 'by the request', sortBy: Number.POSITIVE_INFINITY }
+}
+
+/** The cheapest that costs something, or else the first that is free; undefined of none. */
+export function cheapest(models: readonly Model[]): Model | undefined {
+  const paid = models.filter(({ billing_mode }) => billing_mode !== 'free')
+  return (paid.length > 0 ? paid : models).toSorted((a, b) => rateOf(a).sortBy - rateOf(b).sortBy)[0]
 }
 
 /** The price of a route in words. */

@@ -16,12 +16,15 @@ const client = new ExactEvmScheme(privateKeyToAccount(process.env.WALLET_KEY))
 const pay = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'eip155:*', client }] })
 `
 
-const payingSolanaFetch = `import { createKeyPairSignerFromBytes, getBase58Encoder } from '@solana/kit'
+/** The gateway answers what a client must ask Solana before it pays, without a payment. */
+const payingSolanaFetch = (
+  origin: string,
+) => `import { createKeyPairSignerFromBytes, getBase58Encoder } from '@solana/kit'
 import { ExactSvmScheme } from '@x402/svm'
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 
 const signer = await createKeyPairSignerFromBytes(getBase58Encoder().encode(process.env.WALLET_KEY))
-const client = new ExactSvmScheme(signer)
+const client = new ExactSvmScheme(signer, { rpcUrl: '${origin}/api/v1/solana/rpc' })
 const pay = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'solana:*', client }] })
 `
 
@@ -50,38 +53,54 @@ register_exact_svm_client(client, KeypairSigner.from_base58(os.environ["WALLET_K
 
 const CURL_NOTE = '# The answer is 402 with the exact price; a wallet signs it, and the same request is sent again.'
 
+/** Work that takes long is a job, which the poll that finds it done pays for. It is charged once. */
+const collect = (origin: string) => `while (reply.status === 202) {
+  const { poll_url } = await reply.json()
+  await new Promise((done) => setTimeout(done, 3000))
+  reply = await pay(new URL(poll_url, '${origin}'))
+}
+`
+
 /** The snippets for a request. Those of the SDKs come only with a chat, which is what they speak. */
 export function snippetsOf(
-  { method = 'POST', path, body = {} }: Example,
+  { method = 'POST', path, body: ordered = {} }: Example,
   { origin, isSolana }: { readonly origin: string; readonly isSolana: boolean },
 ): readonly Snippet[] {
-  const paying = isSolana ? payingSolanaFetch : payingFetch
+  const packages = isSolana ? '@solana/kit @x402/fetch @x402/svm' : '@x402/evm @x402/fetch viem'
+  const installed = (sdk: string, imported: string) => `// npm install ${sdk} ${packages}\n${imported}`
+  const paying = isSolana ? payingSolanaFetch(origin) : payingFetch
   const python = isSolana ? payingSolanaPython : payingPython
   if (method === 'GET')
     return [
-      ['fetch', `${paying}\nconst reply = await pay('${origin}${path}')\nconsole.log(await reply.json())`],
+      [
+        'fetch',
+        `// npm install ${packages}\n${paying}\nconst reply = await pay('${origin}${path}')\nconsole.log(await reply.json())`,
+      ],
       ['curl', `${CURL_NOTE}\ncurl -i '${origin}${path}'`],
       ['Python', `${python}\nreply = x402_requests(client).get("${origin}${path}")\nprint(reply.json())`],
     ]
+  // The snippets print whole answers.
+  const { stream: _, ...body } = ordered as Readonly<Record<string, unknown>>
   const json = JSON.stringify(body, null, 2)
   const { model, messages } = body as { model?: string; messages?: unknown }
   const isChat = messages !== undefined && model !== undefined
   return [
     [
       'fetch',
-      `${paying}
-const reply = await pay('${origin}${path}', {
+      `// npm install ${packages}
+${paying}
+${isChat ? 'const' : 'let'} reply = await pay('${origin}${path}', {
   method: 'POST',
   headers: { 'content-type': 'application/json' },
   body: JSON.stringify(${indent(json, 2)}),
 })
-console.log(await reply.json())`,
+${isChat ? 'const { choices } = await reply.json()\nconsole.log(choices[0].message.content)' : `${collect(origin)}console.log(await reply.json())`}`,
     ],
     ...(isChat
       ? ([
           [
             'OpenAI SDK',
-            `import OpenAI from 'openai'
+            `${installed('openai', "import OpenAI from 'openai'")}
 ${paying}
 const openai = new OpenAI({ baseURL: '${origin}/api/v1', apiKey: 'none', fetch: pay })
 const answer = await openai.chat.completions.create(${json})
@@ -89,7 +108,7 @@ console.log(answer.choices[0].message.content)`,
           ],
           [
             'Anthropic SDK',
-            `import Anthropic from '@anthropic-ai/sdk'
+            `${installed('@anthropic-ai/sdk', "import Anthropic from '@anthropic-ai/sdk'")}
 ${paying}
 const anthropic = new Anthropic({ baseURL: '${origin}/api', apiKey: 'none', fetch: pay })
 const answer = await anthropic.messages.create({

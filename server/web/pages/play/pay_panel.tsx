@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks'
+import { networkName } from '../lib/networks.ts'
 import { type Demand, type Offer, usdc } from '../lib/x402.ts'
 import { watchInjected } from '../wallets/injected.ts'
 import { playWallet } from '../wallets/play.ts'
@@ -34,7 +35,7 @@ export function PayPanel({ demand, problem, onPay }: Paying) {
   return (
     <div>
       <p class="price">
-        <strong>{usdc(offer.amount)} USDC</strong> <span class="soft">on {offer.network}</span>
+        <strong>{usdc(offer.amount)} USDC</strong> <span class="soft">on {networkName(offer.network)}</span>
       </p>
       {(words ?? problem) && <p role="alert">{words ?? problem}</p>}
       <div class="row wallets">
@@ -47,8 +48,8 @@ export function PayPanel({ demand, problem, onPay }: Paying) {
       </div>
       {wallets.length === 0 && (
         <p>
-          No wallet of this browser can pay on {offer.network}. Install one with USDC on that network, or use the code
-          below.
+          No wallet of this browser can pay on {networkName(offer.network)}. Install one with USDC on that network, or
+          use the code below.
         </p>
       )}
       <label class="field cap">
