@@ -10,6 +10,7 @@ import { corsHeaders, isPreflight, preflightReply } from './cors.ts'
 import { guide } from './docs/guides.ts'
 import type { ServerLog } from './log.ts'
 import { MCP, mcpEndpoint, type McpEndpoint } from './mcp/mod.ts'
+import { CONSOLE, type ConsoleApi } from './operator/console.ts'
 import { OPERATOR, type OperatorApi } from './operator/mod.ts'
 import { isPage, webPages } from './web/mod.ts'
 import manifest from '../package.json' with { type: 'json' }
@@ -29,7 +30,7 @@ export type AppOptions = {
   /** Serves GET /metrics to requests with this bearer token; without it the path returns 404. */
   readonly metrics?: { readonly token: string; scrape(): Promise<{ readonly type: string; readonly body: string }> }
   /** Serves /operator/* to requests with this bearer token; without it the paths return 404. */
-  readonly operator?: { readonly token: string; readonly api: OperatorApi }
+  readonly operator?: { readonly token: string; readonly api: OperatorApi; readonly console?: ConsoleApi }
 }
 
 type GatewayHost = { readonly gateway: Gateway; readonly hosts: readonly string[]; readonly origin?: string }
@@ -84,7 +85,8 @@ export function app({
         ms: Math.round((performance.now() - startedAt) * 10) / 10,
         ip: address.ip,
       })
-      const headers = path === DEVNET ? reply.headers : headersFor(reply.headers, request.headers.get('origin'))
+      const headers =
+        path === DEVNET || isConsole(path) ? reply.headers : headersFor(reply.headers, request.headers.get('origin'))
       const response = new Response(reply.body as BodyInit | null, { status: reply.status, headers })
       response.headers.set('x-request-id', id)
       if (isClosing?.()) response.headers.set('connection', 'close')
@@ -107,6 +109,13 @@ export function app({
       return metrics.scrape().then(metricsReply)
     if (operator && path.startsWith(OPERATOR) && isFromOperator(request, operator.token))
       return operator.api(request, { path, search })
+    if (operator?.console && isConsole(path)) {
+      const answer =
+        path === CONSOLE && isRead(request.method)
+          ? pages.console(request)
+          : operator.console(request, { path, search, ip, origin })
+      if (answer) return answer
+    }
     const name = byHost.size === 0 || byHost.has(host) ? host : host.replace(/:\d+$/, '')
     const target = byHost.get(name) ?? (first as GatewayHost)
     const caller = { ip, origin: target.origin ?? (target === first ? origin : originOf(name, origin)) }
@@ -177,6 +186,10 @@ function unknownAddress(peer: Address): RequestAddress {
 /** Shows a private key, though of test money only: it gets no CORS headers, so no web page can read it. */
 const DEVNET = '/devnet'
 const METRICS = '/metrics'
+
+/** The console is for pages of this origin only. */
+const isConsole = (path: string): boolean => path === CONSOLE || path.startsWith(`${CONSOLE}/`)
+const isRead = (method: string): boolean => method === 'GET' || method === 'HEAD'
 
 /**
  * Two Host headers arrive joined by a comma. They are refused, because a proxy in front may have read the other one

@@ -1,11 +1,16 @@
 /** The listening sockets: one shared by all gateways, and one per gateway that has its own port (contract 21.7). */
 import { isIP } from 'node:net'
+import { storageProbe } from '../core/ports/storage_probe.ts'
 import { app, proxyCheck } from './app.ts'
 import type { Config } from './config/mod.ts'
 import { defaultLimits, guardConnections } from './connections.ts'
 import type { ServerLog } from './log.ts'
 import { StartError } from './start_error.ts'
-import { operatorApi, type OperatorApi } from './operator/mod.ts'
+import { accountReports } from './operator/accounts.ts'
+import { configurationOf } from './operator/configuration.ts'
+import { consoleApi } from './operator/console.ts'
+import { operatorApi } from './operator/mod.ts'
+import { statusReport } from './operator/status.ts'
 import { VERSION, type Wired } from './wiring/mod.ts'
 
 export type Listening = {
@@ -60,7 +65,7 @@ export function listen(config: Config, wired: Wired, { log, requests }: Options)
   const metricsOption = metrics &&
     operatorToken !== undefined && { metrics: { token: operatorToken, scrape: metrics.scrape } }
   const operatorOption = operatorToken !== undefined && {
-    operator: { token: operatorToken, api: operatorApiOf(wired) },
+    operator: operatorOf(config, wired, operatorToken),
   }
   const total = config.maxConnections ?? defaultLimits().total
   const limits = { total, perAddress: config.maxConnectionsPerAddress ?? Math.ceil(total / 2) }
@@ -156,13 +161,30 @@ export function listen(config: Config, wired: Wired, { log, requests }: Options)
   }
 }
 
-function operatorApiOf({ storage, clock, controls, gateways }: Wired): OperatorApi {
+function operatorOf(config: Config, wired: Wired, token: string): NonNullable<Parameters<typeof app>[0]['operator']> {
+  const { storage, clock, controls, gateways } = wired
   const products = () => {
     const sold = gateways.flatMap(({ gateway }) => gateway.endpoints).filter(({ kind }) => kind === 'sold')
     return [...new Set(sold.flatMap(({ tag, name }) => [tag, name]))].sort()
   }
   const control = { controls, clock, products, gateways: gateways.map(({ gateway }) => gateway.name) }
-  return operatorApi({ ledger: storage, clock, version: VERSION, control })
+  const accounts = accountReports(wired.accounts, clock)
+  accounts() // What they spend is counted from here.
+  const status = statusReport({
+    version: VERSION,
+    gateways,
+    clock,
+    token,
+    accounts,
+    isStorageReachable: storageProbe(storage, clock),
+    clockTrouble: wired.clockTrouble,
+  })
+  const configuration = configurationOf(
+    config,
+    gateways.map((row) => row.config),
+  )
+  const api = operatorApi({ ledger: storage, clock, version: VERSION, control, status, configuration })
+  return { token, api, console: consoleApi({ token, api, clock }) }
 }
 
 const portOf = (server: Bun.Server<unknown>): number => server.port ?? 0

@@ -5,9 +5,12 @@
 import { json, type Reply } from '../../core/http/reply.ts'
 import type { LedgerReads } from '../../core/ports/mod.ts'
 import { controlApi, type ControlApiOptions } from './control_api.ts'
+import type { Section } from './configuration.ts'
+import { listOpenCalls } from './open.ts'
 import { operatorDocument } from './openapi.ts'
 import { csvOf, findPayments, isWallet, listPayments, readFilter, walletReport } from './payments.ts'
 import { failed, invalid, NO_STORE } from './replies.ts'
+import { readSeriesQuery, seriesOf } from './series.ts'
 
 export type OperatorApi = (request: Request, url: { readonly path: string; readonly search: string }) => Promise<Reply>
 
@@ -17,11 +20,15 @@ export type OperatorOptions = {
   readonly version: string
   /** Serves /operator/controls. */
   readonly control?: ControlApiOptions
+  /** Serves /operator/status. */
+  readonly status?: () => Promise<object>
+  /** Serves /operator/configuration. */
+  readonly configuration?: readonly Section[]
 }
 
 export const OPERATOR = '/operator/'
 
-export function operatorApi({ ledger, clock, version, control }: OperatorOptions): OperatorApi {
+export function operatorApi({ ledger, clock, version, control, status, configuration }: OperatorOptions): OperatorApi {
   const change = control && controlApi(control)
 
   return async function answer(request, url) {
@@ -39,7 +46,16 @@ export function operatorApi({ ledger, clock, version, control }: OperatorOptions
     if (rest.length > 0) return notFound(path)
     if (request.method !== 'GET') return wrongMethod(request.method, path)
     if (area === 'openapi.json' && name === '')
-      return json(200, operatorDocument(version, { hasControls: change !== undefined }), NO_STORE)
+      return json(
+        200,
+        operatorDocument(version, { hasControls: change !== undefined, hasProcess: status !== undefined }),
+        NO_STORE,
+      )
+    if (area === 'series' && name === '') return await series(new URLSearchParams(search))
+    if (area === 'open' && name === '') return json(200, { calls: await listOpenCalls(ledger, clock.now()) }, NO_STORE)
+    if (area === 'status' && name === '' && status) return json(200, await status(), NO_STORE)
+    if (area === 'configuration' && name === '' && configuration)
+      return json(200, { sections: configuration }, NO_STORE)
     if (area === 'payments' && name === '') return await list(request, new URLSearchParams(search))
     if (area === 'payments') return await find(name)
     if (area === 'wallets' && name !== '') return await wallet(name)
@@ -55,6 +71,11 @@ export function operatorApi({ ledger, clock, version, control }: OperatorOptions
     const next = page.next === null ? {} : { 'x-next': page.next }
     const headers = { 'content-type': 'text/csv; charset=utf-8; header=present', ...NO_STORE, ...next }
     return { status: 200, headers, body: csvOf(page.payments) }
+  }
+
+  async function series(query: URLSearchParams): Promise<Reply> {
+    const read = readSeriesQuery(Object.fromEntries(query), clock.now())
+    return read.ok ? json(200, await seriesOf(ledger, read.query), NO_STORE) : invalid('Invalid query', read.mistakes)
   }
 
   async function find(name: string): Promise<Reply> {

@@ -2,6 +2,7 @@
 import type { TObject } from '@sinclair/typebox'
 import { Limit, ListedWallet, MaintenanceSwitch, Margin } from '../../core/payment/control/rules.ts'
 import { FILTERS, MAX_LIMIT } from './payments.ts'
+import { SERIES_FILTERS } from './series.ts'
 import { STATUS_WORDS, STATUSES } from './payment.ts'
 
 const FILTER_WORDS: Readonly<Record<string, string>> = {
@@ -91,6 +92,55 @@ const wallet = {
   },
 }
 
+const openCalls = {
+  type: 'array',
+  items: {
+    allOf: [
+      { $ref: '#/components/schemas/PaymentRow' },
+      { type: 'object', properties: { age_seconds: { type: 'integer' }, advice: text } },
+    ],
+  },
+}
+
+const SERIES_WORDS: Readonly<Record<(typeof SERIES_FILTERS)[number], string>> = {
+  since: 'From the hour or day of this date, time or span before now; a week by default.',
+  until: 'Before; now by default.',
+  unit: 'hour, for at most 14 days of the last 60, or day. By default hours up to three days, else days. In UTC.',
+  by: 'gateway, endpoint or model: a sum for each.',
+  gateway: 'Only of this gateway.',
+  endpoint: 'Only of this endpoint.',
+  model: 'Only of this model.',
+}
+
+const count = { type: 'integer' }
+const millisecondsOrNull = { type: ['integer', 'null'], description: 'Estimated; null where nothing was completed.' }
+const figures = {
+  completed: count,
+  failed: { ...count, description: 'Calls whose work failed; nobody was charged.' },
+  settled: count,
+  refused: { ...count, description: 'Payments that were refused after the work.' },
+  unresolved: { ...count, description: 'Payments whose outcome could not be found out in time.' },
+  charged_usdc: text,
+  p50_ms: millisecondsOrNull,
+  p95_ms: millisecondsOrNull,
+}
+const list = (properties: object) => ({ type: 'array', items: { type: 'object', properties } })
+const dateTime = { ...text, format: 'date-time' }
+const series = {
+  type: 'object',
+  required: ['unit', 'since', 'until', 'totals', 'points', 'names', 'buyers'],
+  properties: {
+    unit: { enum: ['hour', 'day'] },
+    since: dateTime,
+    until: dateTime,
+    by: textOrNull,
+    totals: { type: 'object', properties: figures },
+    points: list({ at: dateTime, name: textOrNull, ...figures }),
+    names: list({ name: textOrNull, ...figures }),
+    buyers: list({ at: dateTime, buyers: count }),
+  },
+}
+
 export const error = {
   type: 'object',
   required: ['error', 'message'],
@@ -153,7 +203,24 @@ function controlPaths() {
   return { '/operator/controls': whole, ...Object.fromEntries(each) }
 }
 
-export function operatorDocument(version: string, { hasControls = false } = {}) {
+const PROCESS_PATHS = {
+  '/operator/status': {
+    get: {
+      operationId: 'readStatus',
+      summary: 'Whether each gateway sells, accounts that pay for settlements, and models by their last calls',
+      responses: { 200: answers('Of this process.', { type: 'object' }) },
+    },
+  },
+  '/operator/configuration': {
+    get: {
+      operationId: 'readConfiguration',
+      summary: 'The configuration in force; secrets are hidden',
+      responses: { 200: answers('By section.', { type: 'object' }) },
+    },
+  },
+}
+
+export function operatorDocument(version: string, { hasControls = false, hasProcess = false } = {}) {
   const listed = {
     type: 'object',
     required: ['payments', 'next'],
@@ -204,6 +271,27 @@ export function operatorDocument(version: string, { hasControls = false } = {}) 
           },
         },
       },
+      '/operator/series': {
+        get: {
+          operationId: 'readSeries',
+          summary: 'Revenue, calls, buyers, durations and failures over time',
+          parameters: SERIES_FILTERS.map((name) => ({
+            name,
+            in: 'query',
+            description: SERIES_WORDS[name],
+            schema: text,
+          })),
+          responses: { 200: answers('Sums by hour or day.', series), 400: WRONG },
+        },
+      },
+      '/operator/open': {
+        get: {
+          operationId: 'listOpenCalls',
+          summary: 'Unfinished work and payments in doubt, oldest first, with what can be done',
+          responses: { 200: answers('At most 200 of each.', { type: 'object', properties: { calls: openCalls } }) },
+        },
+      },
+      ...(hasProcess && PROCESS_PATHS),
       ...(hasControls && controlPaths()),
     },
     components: {

@@ -249,7 +249,7 @@ const isStatus = (text: string): text is Status => (STATUSES as readonly string[
 const SPANS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000, w: 7 * 86_400_000 }
 
 /** A date in UTC, a time, or a span before now. */
-function timeOf(text: string, now: number): number | undefined {
+export function timeOf(text: string, now: number): number | undefined {
   const [, count, unit = ''] = /^(\d{1,6})([mhdw])$/.exec(text) ?? []
   if (count !== undefined) return now - Number(count) * (SPANS[unit] ?? 0)
   if (!/^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,3})?)?(?:Z|[+-]\d{2}:\d{2}))?$/.test(text)) return undefined

@@ -4,7 +4,14 @@
 import { join } from 'node:path'
 
 /** A page: the path it is served at, its title, and one sentence for search engines and link previews. */
-type Page = { readonly name: string; readonly path: string; readonly title: string; readonly about: string }
+type Page = {
+  readonly name: string
+  readonly path: string
+  readonly title: string
+  readonly about: string
+  /** Served only where there is an operator's token. */
+  readonly isForOperator?: true
+}
 
 /** Every page is a folder of `pages` with a `page.tsx`. */
 export const PAGES: readonly Page[] = [
@@ -19,6 +26,13 @@ export const PAGES: readonly Page[] = [
     path: '/play',
     title: 'Playground · Farebox',
     about: 'Try any model: see the exact price, pay with a wallet, and watch the result arrive.',
+  },
+  {
+    name: 'console',
+    path: '/console',
+    title: 'Console · Farebox',
+    about: 'For the operator of this gateway: revenue, calls, accounts and controls.',
+    isForOperator: true,
   },
 ]
 

@@ -16,6 +16,8 @@ export type WebPages = {
   (request: Request, at: { path: string; origin: string }): Promise<Reply> | Reply | undefined
   /** The 402 of a browser as the playground of that route, where it can be paid. Other replies stay as they are. */
   payable(request: Request, reply: Reply): Promise<Reply>
+  /** The page of the operator's console, which has no data of its own. */
+  console(request: Request): Promise<Reply>
 }
 
 /** A file with what is sent of it: its bytes, the same compressed, and their name for caches. */
@@ -45,7 +47,7 @@ const PAGE = {
 /** The name of an asset changes with what is in it. */
 const ASSET = { ...COMMON, vary: 'accept-encoding', 'cache-control': 'public, max-age=31536000, immutable' }
 
-const PATHS: ReadonlySet<string> = new Set(PAGES.map(({ path }) => path))
+const PATHS: ReadonlySet<string> = new Set(PAGES.filter(({ isForOperator }) => !isForOperator).map(({ path }) => path))
 
 /** Whether this path belongs to the pages. */
 export const isPage = (path: string): boolean => PATHS.has(path) || path.startsWith(ASSETS)
@@ -80,7 +82,7 @@ export function webPages(load: () => Promise<readonly WebFile[]> = webFiles): We
     return { status: 402, headers: { ...reply.headers, ...others, 'cache-control': 'no-store' }, body }
   }
 
-  return Object.assign(page, { payable })
+  return Object.assign(page, { payable, console: (request: Request) => serve(request, '/console') })
 }
 
 async function prepared(files: readonly WebFile[]): Promise<ReadonlyMap<string, Served>> {

@@ -10,6 +10,7 @@ import { multiChain } from '../../adapters/chains/multi_chain.ts'
 import type { SolanaChain } from '../../adapters/chains/solana/mod.ts'
 import type { CheckResult } from '../../adapters/chains/results.ts'
 import type { Balance, Metrics } from '../metrics.ts'
+import type { Account } from '../operator/accounts.ts'
 import type { LowAccount } from '../signals/conditions.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
 import type { EvmPaymentMethod, PaymentMethod, SolanaPaymentMethod } from '../config/payment_methods.ts'
@@ -27,6 +28,8 @@ type ServedChain = Chain &
 
 export type WatchedAccounts = {
   low(): readonly LowAccount[]
+  /** With what they have and why they run low, if they do. */
+  all(): readonly Account[]
   leases(): readonly { readonly gateway: string; readonly address: string; readonly isLeased: boolean }[]
 }
 
@@ -70,6 +73,7 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
     chaining.undo.push(() => chain.close())
     chaining.watchAccounts?.({
       low: () => lowAccountsOf(chain).map((account) => ({ gateway: name, ...account })),
+      all: () => accountsOf(chain).map((account) => ({ gateway: name, ...account })),
       leases: () =>
         (chain.keys?.() ?? []).map(({ address, kind }) => ({ gateway: name, address, isLeased: kind === 'serving' })),
     })
@@ -191,6 +195,22 @@ function lowAccountsOf(chain: Pick<ServedChain, 'keys' | 'feePayers'>): readonly
   const feePayers = (chain.feePayers?.() ?? []).flatMap(({ address, low }) =>
     low === undefined ? [] : [{ address, reason: low }],
   )
+  return [...relayers, ...feePayers]
+}
+
+function accountsOf(chain: Pick<ServedChain, 'keys' | 'feePayers'>): readonly Omit<Account, 'gateway'>[] {
+  const relayers = (chain.keys?.() ?? []).map(({ address, balance, kind, reason }) => ({
+    unit: 'wei' as const,
+    address,
+    amount: balance === undefined ? undefined : Number(balance),
+    low: kind === 'low' || kind === 'wrong' ? reason : undefined,
+  }))
+  const feePayers = (chain.feePayers?.() ?? []).map(({ address, balance, low }) => ({
+    unit: 'lamports' as const,
+    address,
+    amount: balance === undefined ? undefined : Number(balance),
+    low,
+  }))
   return [...relayers, ...feePayers]
 }
 

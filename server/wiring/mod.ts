@@ -35,6 +35,7 @@ import { isOwnPage } from '../cors.ts'
 import type { ServerLog } from '../log.ts'
 import { nodesOf } from '../config/rpc.ts'
 import type { Metrics, Timed } from '../metrics.ts'
+import type { Account } from '../operator/accounts.ts'
 import type { LowAccount } from '../signals/conditions.ts'
 import type { TelemetryConfig } from '../signals/otel_config.ts'
 import type { Tracing } from '../signals/tracing.ts'
@@ -60,6 +61,8 @@ export type Wired = {
   readonly workerId: string
   /** Accounts that pay for settlements and run low. */
   lowAccounts(): readonly LowAccount[]
+  /** All accounts that pay for settlements. */
+  accounts(): readonly Account[]
   /** Why the clock of this machine cannot be trusted. */
   clockTrouble(): string | undefined
   readonly devnet: LocalSystem | undefined
@@ -236,6 +239,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     clock,
     controls: control,
     workerId,
+    accounts: () => accounts.flatMap(({ all }) => all()),
     lowAccounts: () => accounts.flatMap(({ low }) => low()),
     clockTrouble: () => shared?.trouble(),
     devnet,

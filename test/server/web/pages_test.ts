@@ -17,7 +17,7 @@ const get = async (path: string, headers: Record<string, string> = BROWSER, meth
 
 describe('a page', () => {
   test('is HTML for a browser, without anything inline or foreign', async () => {
-    for (const { path, title } of PAGES) {
+    for (const { path, title } of PAGES.filter(({ isForOperator }) => !isForOperator)) {
       const { status, headers = {}, body } = (await get(path)) ?? {}
       const html = new TextDecoder().decode(body as Uint8Array)
       expect(status).toBe(200)
@@ -55,6 +55,14 @@ describe('a page', () => {
     expect((await get('/web/nothing.js'))?.status).toBe(404)
     expect(await get('/', BROWSER, 'POST')).toBeUndefined()
   })
+})
+
+test('the page of the console is served where the app asks for it, and nowhere else', async () => {
+  expect(isPage('/console')).toBe(false)
+  expect(await get('/console')).toBeUndefined()
+  const { status, headers, body } = await pages.console(new Request(`${ORIGIN}/console`, { headers: BROWSER }))
+  expect([status, headers['content-security-policy']]).toEqual([200, expect.stringContaining("default-src 'none'")])
+  expect(new TextDecoder().decode(body as Uint8Array)).toContain('<title>Console · Farebox</title>')
 })
 
 test('a program gets links at the front page (contract 19.20)', async () => {

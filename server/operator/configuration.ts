@@ -1,0 +1,120 @@
+/** The configuration as it is in force, for the operator. Secrets are named as set or not set, never shown. */
+import type { Config } from '../config/mod.ts'
+import type { GatewayConfig } from '../config/gateways.ts'
+import type { PaymentMethod } from '../config/payment_methods.ts'
+
+export type SettingRow = { readonly name: string; readonly value: string }
+export type Section = { readonly title: string; readonly settings: readonly SettingRow[] }
+
+type SettingValue = string | number | boolean | readonly string[] | undefined
+
+/** Nothing is shown that is not named here, so a new setting cannot leak a secret. */
+export function configurationOf(config: Config, gateways: readonly GatewayConfig[]): readonly Section[] {
+  const { retention } = config
+  return [
+    section('Process', {
+      host: config.host,
+      port: config.port,
+      public_origin: config.publicOrigin,
+      contact: config.contact,
+      log_level: config.logLevel,
+      trusted_proxies: config.trustedProxies,
+      products: config.products,
+      operator_token: secret(config.operatorToken),
+      alert_webhook_url: hostOf(config.alertWebhook?.url),
+      alert_webhook_secret: secret(config.alertWebhook?.secret),
+      telemetry: config.telemetry ? 'on' : 'off',
+      poll_keys: config.pollKeys ? `set (${config.pollKeys.length})` : 'kept by the storage',
+    }),
+    section('Storage', {
+      database: databaseOf(config.database),
+      object_store: objectsOf(config.objects),
+      archive: config.archive ? objectsOf(config.archive) : 'off',
+      unclaimed_results: days(retention.unclaimedMs),
+      settled_results: days(retention.settledMs),
+      background_responses: days(retention.backgroundMs),
+      ledger_rows: days(retention.ledgerMs),
+      archived_after: days(retention.archiveMs),
+      media: days(retention.mediaMs),
+    }),
+    section('Limits', {
+      max_body_bytes: config.maxBody,
+      max_upload_bytes: config.maxUpload,
+      body_memory_bytes: config.bodyMemory,
+      max_connections: config.maxConnections,
+      max_connections_per_address: config.maxConnectionsPerAddress,
+      free_per_minute: config.freePerMinute,
+      free_per_hour: config.freePerHour,
+      unpaid_characters_per_minute: config.unpaidCharacters,
+    }),
+    section('Times', {
+      drain_grace_seconds: config.drainGraceMs / 1000,
+      drain_seconds: config.drainMs / 1000,
+      lease_seconds: config.leaseMs / 1000,
+      chat_receipt_seconds: config.receiptMs / 1000,
+    }),
+    section('Vendors', {
+      found_in_the_environment: config.environmentVendors,
+      image_models: config.images.rows.length,
+      chat_models: config.chat.rows.length,
+      video_models: config.videos.rows.length,
+      audio_models: config.audio.rows.length,
+    }),
+    ...gateways.map(gatewaySection),
+  ]
+}
+
+function gatewaySection({ name, ...row }: GatewayConfig): Section {
+  const methods = row.paymentMethods.map((method, index) => [`payment ${index + 1}`, methodOf(method)] as const)
+  return section(`Gateway ${name}`, {
+    label: row.label,
+    hosts: row.hosts,
+    port: row.port,
+    public_origin: row.publicOrigin,
+    catalog: row.catalog,
+    hidden: row.hidden,
+    retired: row.retired,
+    ...Object.fromEntries(methods),
+  })
+}
+
+function methodOf(method: PaymentMethod): string {
+  if (method.kind === 'batched') return `batched through ${hostOf(method.url)}, to ${method.payTo}`
+  const { settles } = method
+  const settler =
+    settles.by === 'facilitators'
+      ? `by ${settles.rows.map(({ url }) => hostOf(url)).join(', ')}`
+      : `by own accounts (${settles.keys.length} ${settles.keys.length === 1 ? 'key' : 'keys'}, hidden)`
+  return `${method.network}, ${method.asset}, to ${method.payTo}, node ${hostOf(method.rpcUrl)}, settled ${settler}`
+}
+
+function section(title: string, settings: Readonly<Record<string, SettingValue>>): Section {
+  return { title, settings: Object.entries(settings).map(([name, value]) => ({ name, value: textOf(value) })) }
+}
+
+function textOf(value: SettingValue): string {
+  if (value === undefined) return 'not set'
+  if (typeof value === 'object') return value.length === 0 ? 'none' : value.join(', ')
+  return String(value)
+}
+
+const secret = (value: string | undefined): string => (value === undefined ? 'not set' : 'set (hidden)')
+
+/** Paths and queries of URLs may hold keys, and user names come before the host. */
+function hostOf(url: string | undefined): string | undefined {
+  return url === undefined ? undefined : (URL.parse(url)?.host ?? 'set (hidden)')
+}
+
+function databaseOf(database: Config['database']): string {
+  if (database.kind === 'memory') return 'memory: everything is lost with the process'
+  return database.kind === 'sqlite' ? `SQLite, ${database.path}` : `Postgres on ${hostOf(database.url)}`
+}
+
+function objectsOf(objects: Config['objects']): string {
+  if (objects.kind === 'memory') return 'memory'
+  return objects.kind === 'file' ? `disk, ${objects.dir}` : `S3, ${hostOf(objects.url)}`
+}
+
+const DAY_MS = 86_400_000
+const days = (ms: number | undefined): string | undefined =>
+  ms === undefined ? undefined : `${Math.round((ms / DAY_MS) * 100) / 100} days`

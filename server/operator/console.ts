@@ -1,0 +1,143 @@
+/**
+ * What the operator's console asks for: a session for the token, and with it the operator's API below /console/api. The
+ * page itself is public and has no data.
+ */
+import type { Reply } from '../../core/http/reply.ts'
+import { json } from '../../core/http/reply.ts'
+import { OPERATOR, type OperatorApi } from './mod.ts'
+import { failed, NO_STORE } from './replies.ts'
+import { consoleSessions, SESSION_MS } from './session.ts'
+
+export const CONSOLE = '/console'
+const SESSION = `${CONSOLE}/session`
+const API = `${CONSOLE}/api/`
+
+/** Attempts to sign in, per client address and in all. */
+const ATTEMPTS = 10
+const ATTEMPTS_OF_ALL = 60
+const WINDOW_MS = 60_000
+const MAX_BODY = 2_000
+
+export type ConsoleAt = {
+  readonly path: string
+  readonly search: string
+  readonly ip: string
+  /** The origin that was called, as the browser sees it. */
+  readonly origin: string
+}
+
+/** Answers everything below /console but the page; undefined for what is not there. */
+export type ConsoleApi = (request: Request, at: ConsoleAt) => Promise<Reply> | undefined
+
+export function consoleApi({
+  token,
+  api,
+  clock,
+}: {
+  readonly token: string
+  readonly api: OperatorApi
+  readonly clock: { now(): number }
+}): ConsoleApi {
+  const sessions = consoleSessions({ token, clock })
+  const attempts = new Map<string, number>()
+  let windowEndsAt = 0
+
+  return (request, at) => {
+    if (at.path === SESSION) return session(request, at)
+    if (at.path.startsWith(API)) return served(request, at)
+    return undefined
+  }
+
+  async function session(request: Request, at: ConsoleAt): Promise<Reply> {
+    const { method } = request
+    const isSecure = at.origin.startsWith('https:')
+    if (method === 'GET') {
+      const expiresAt = sessions.expiryOf(request)
+      if (expiresAt === undefined) return json(200, { signed_in: false }, NO_STORE)
+      return json(200, { signed_in: true, expires_at: new Date(expiresAt).toISOString() }, NO_STORE)
+    }
+    if (method !== 'POST' && method !== 'DELETE')
+      return failed(
+        405,
+        'Method not allowed',
+        { message: 'Allowed: GET, POST, DELETE.' },
+        { allow: 'GET, POST, DELETE' },
+      )
+    if (!isSameOrigin(request, at.origin)) return foreign()
+    if (method === 'DELETE') return emptied(sessions.ended({ isSecure }))
+    const wait = secondsToWait(at.ip)
+    if (wait > 0)
+      return failed(
+        429,
+        'Too many attempts',
+        { message: `At most ${ATTEMPTS} attempts per minute. Try again in ${wait} s.` },
+        { 'retry-after': String(wait) },
+      )
+    const given = await tokenOf(request)
+    const cookie = given === undefined ? undefined : sessions.open(given, { isSecure })
+    if (cookie === undefined)
+      return failed(401, 'Wrong token', {
+        message:
+          'This is not the operator token of this gateway. It is what operator_token, or OPERATOR_TOKEN, is set to.',
+      })
+    return emptied(cookie)
+  }
+
+  async function served(request: Request, { path, search, origin }: ConsoleAt): Promise<Reply> {
+    if (sessions.expiryOf(request) === undefined)
+      return failed(401, 'Not signed in', {
+        message: `Sign in at ${CONSOLE}. A session ends after ${SESSION_MS / 3_600_000} hours, and when the token changes.`,
+      })
+    if (request.method !== 'GET' && !isSameOrigin(request, origin)) return foreign()
+    return await api(request, { path: OPERATOR + path.slice(API.length), search })
+  }
+
+  /** Fixed windows. A process has its own, which is enough against guessing a long token. */
+  function secondsToWait(ip: string): number {
+    const now = clock.now()
+    if (now >= windowEndsAt || windowEndsAt - now > WINDOW_MS) {
+      attempts.clear()
+      windowEndsAt = now + WINDOW_MS
+    }
+    for (const [key, limit] of [
+      [`of ${ip}`, ATTEMPTS],
+      ['of all', ATTEMPTS_OF_ALL],
+    ] as const) {
+      const count = (attempts.get(key) ?? 0) + 1
+      if (count > limit) return Math.ceil((windowEndsAt - now) / 1000)
+      attempts.set(key, count)
+    }
+    return 0
+  }
+}
+
+/**
+ * Whether a page of this origin sent it. Beside the same-site cookie, because another page of the same site may be
+ * somebody else's. Browsers set both headers, and pages cannot.
+ */
+function isSameOrigin(request: Request, origin: string): boolean {
+  const site = request.headers.get('sec-fetch-site')
+  if (site !== null) return site === 'same-origin'
+  return request.headers.get('origin') === origin
+}
+
+function foreign(): Reply {
+  return failed(403, 'Forbidden', { message: 'The console changes nothing for requests of other pages.' })
+}
+
+const emptied = (cookie: string): Reply => ({
+  status: 204,
+  headers: { ...NO_STORE, 'set-cookie': cookie },
+  body: null,
+})
+
+async function tokenOf(request: Request): Promise<string | undefined> {
+  const text = await request.text()
+  if (text.length > MAX_BODY) return undefined
+  try {
+    const { token } = JSON.parse(text) as { token?: unknown }
+    return typeof token === 'string' ? token : undefined
+  } catch {
+    return undefined
+  }
+}
