@@ -171,7 +171,7 @@ export function greeting({
       : `  devnet: ${contents}; but calls to ${real.join(', ')} are real and are charged to your keys`,
     '  chat with a model:  npx -y bun@1.4.4 run buy -- chat "Why is the sky blue?"',
     '  buy an image:       npx -y bun@1.4.4 run buy -- images "a red fox in the snow"',
-    `  look around:        ${listening}/docs/guide/  ${listening}/docs  ${listening}/devnet`,
+    `  look around:        ${listening}/  ${listening}/play  ${listening}/docs`,
   ]
 }
 

@@ -65,7 +65,12 @@ async function addSources(out: string): Promise<void> {
 /** The files that the README links to. */
 async function documentation(): Promise<readonly string[]> {
   const guides = (await readdir(join(ROOT, 'server/docs'))).filter((file) => file.endsWith('.md'))
-  return ['core/CONTRACT.md', 'core/DECISIONS.md', ...guides.map((file) => `server/docs/${file}`)]
+  return [
+    'core/CONTRACT.md',
+    'core/DECISIONS.md',
+    'server/docs/pictures/pages.png',
+    ...guides.map((file) => `server/docs/${file}`),
+  ]
 }
 
 /** Compiles the doors: `adapters/tsconfig.json` names every one, and checks them without Bun's types. */

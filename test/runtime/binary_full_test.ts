@@ -52,7 +52,7 @@ async function addressIn(stdout: ReadableStream<Uint8Array>): Promise<string> {
   let text = ''
   for await (const chunk of stdout) {
     text += decoder.decode(chunk, { stream: true })
-    const address = /^ {2}look around: +(\S+)\/docs\/guide\//m.exec(text)?.[1]
+    const address = /^ {2}look around: +(\S+)\/ /m.exec(text)?.[1]
     if (address) return address
   }
   throw new Error(`the binary ended without a greeting: ${text}${await new Response(binary.stderr).text()}`)

@@ -1,6 +1,7 @@
 /** The pages in a real browser, against a devnet: what a person sees and buys. */
 import { afterAll, beforeAll, describe, expect } from 'bun:test'
 import { PAGES } from '../../../server/web/bundle.ts'
+import { pngSize } from '../clients/payer.ts'
 import { gatewayProcesses } from '../gateway_process.ts'
 import {
   axeProblems,
@@ -15,6 +16,7 @@ import {
   WIDTHS,
 } from './browser.ts'
 import { injectWallet } from './injected_wallet.ts'
+import { PICTURE, pictureOf } from './pictures.ts'
 
 const processes = gatewayProcesses()
 let origin: string
@@ -83,6 +85,12 @@ describe('the front page', () => {
       expect(complaints).toEqual([])
     },
   )
+})
+
+inBrowser('the picture in the README can be made again, and has the size of the one that is there', async () => {
+  const made = await pictureOf(origin, browser)
+  expect(pngSize(made)).toBe('1600x726')
+  expect(pngSize(await Bun.file(PICTURE).bytes())).toBe('1600x726')
 })
 
 describe('the playground', () => {

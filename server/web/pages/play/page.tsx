@@ -1,6 +1,6 @@
 /** The playground: choose something, see its exact price, pay for it, and watch it arrive. */
 import { render } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { getJson, type Model, type PriceList } from '../lib/api.ts'
 import { CodeTabs } from '../lib/code_block.tsx'
 import { Layout } from '../lib/layout.tsx'
@@ -77,6 +77,12 @@ function Playground() {
     return run(() => resume(call, watching), asProblem)
   }
 
+  // On a phone the price is below the form.
+  const outcome = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    if (state.kind !== 'choosing') outcome.current?.scrollIntoView({ block: 'nearest' })
+  }, [state.kind])
+
   const isBusy = state.kind === 'busy'
   return (
     <Layout path="/play" isTestMoney={isTestMoney}>
@@ -90,7 +96,7 @@ function Playground() {
             <p class="soft">Reading what is sold here…</p>
           )}
         </div>
-        <div class="card outcome">
+        <div class="card outcome" ref={outcome}>
           <h2>{state.kind === 'bought' ? 'Result' : 'Price and result'}</h2>
           <p role="status" class="soft">
             {isBusy ? `${state.step}…` : ''}

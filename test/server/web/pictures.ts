@@ -1,0 +1,63 @@
+/**
+ * The picture in the README: the front page and the playground of a devnet, side by side. `bun
+ * test/server/web/pictures.ts --write` makes it again after the pages have changed.
+ */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type Browser, openBrowser, openPage } from './browser.ts'
+
+export const PICTURE = join(import.meta.dirname, '../../../server/docs/pictures/pages.png')
+
+const SIZE = { width: 1200, height: 1100 }
+
+/** A PNG of both pages. `origin` is a devnet's. */
+export async function pictureOf(origin: string, browser: Browser): Promise<Uint8Array> {
+  const [front, play] = [await openPage(browser, { viewport: SIZE }), await openPage(browser, { viewport: SIZE })]
+  await front.page.goto(origin, { waitUntil: 'networkidle' })
+  await play.page.emulateMedia({ colorScheme: 'dark' })
+  await play.page.goto(`${origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })
+  await play.page.getByRole('button', { name: 'Get the price' }).click()
+  await play.page.getByRole('button', { name: 'Pay with Play wallet' }).click()
+  await play.page.getByText('Transaction').waitFor()
+  await play.page.waitForFunction('document.querySelector(".media img").naturalWidth > 0')
+  await play.page.evaluate('scrollTo(0, 0)')
+  const shots = await Promise.all([front, play].map(({ page }) => page.screenshot()))
+  const { page } = await openPage(browser, { viewport: { width: 1600, height: 733 } })
+  const images = shots.map((shot) => `<img src="data:image/png;base64,${shot.toString('base64')}">`)
+  await page.setContent(
+    `<style>body { margin: 0; display: flex; gap: 16px } img { width: 792px; height: 726px }</style>${images.join('')}`,
+  )
+  const picture = await page.screenshot({ omitBackground: true, clip: { x: 0, y: 0, width: 1600, height: 726 } })
+  await Promise.all([front, play, { page }].map((each) => each.page.context().close()))
+  return picture
+}
+
+if (import.meta.main && process.argv.includes('--write')) {
+  const dir = await mkdtemp(join(tmpdir(), 'farebox-pictures-'))
+  const browser = await openBrowser()
+  const gateway = Bun.spawn([process.execPath, join(import.meta.dirname, '../../../server/main.ts')], {
+    cwd: dir,
+    env: { PATH: process.env.PATH ?? '', HOME: dir, PORT: '0', DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:' },
+    stdout: 'pipe',
+  })
+  try {
+    await writeFile(PICTURE, await pictureOf(await originIn(gateway.stdout), browser))
+  } finally {
+    await browser.close()
+    gateway.kill()
+    await gateway.exited
+    await rm(dir, { recursive: true })
+  }
+}
+
+/** The address in the greeting. */
+async function originIn(output: ReadableStream<Uint8Array>): Promise<string> {
+  let text = ''
+  for await (const part of output.pipeThrough(new TextDecoderStream() as never) as unknown as AsyncIterable<string>) {
+    text += part
+    const origin = /^ {2}look around: +(\S+)\/ /m.exec(text)?.[1]
+    if (origin) return origin
+  }
+  throw new Error('the gateway ended before it was ready')
+}
