@@ -162,6 +162,43 @@ describe('the playground', () => {
     await page.getByRole('img', { name: 'The picture that was bought' }).waitFor()
   })
 
+  inBrowser('an answer whose stream was cut is got again, whole, with the same payment', async () => {
+    const { page } = await openPage(browser)
+    await page.goto(`${origin}/play?model=farebox/echo`, { waitUntil: 'networkidle' })
+    const payments: string[] = []
+    await page.route('**/api/v1/chat/completions', async (route: Page) => {
+      const payment = route.request().headers()['payment-signature']
+      if (payment === undefined) return await route.continue()
+      payments.push(payment)
+      if (payments.length > 1) return await route.continue()
+      const response = await route.fetch()
+      const text = await response.text()
+      return await route.fulfill({ response, body: text.slice(0, text.length / 2) })
+    })
+    await page.getByLabel('Your message').fill('One two three four five.')
+    await page.getByRole('button', { name: 'Get the price' }).click()
+    await page.getByRole('button', { name: 'Pay with Play wallet' }).click()
+    await page.getByText('The answer is not whole').waitFor()
+    await page.getByRole('button', { name: 'Continue' }).click()
+    await page.getByText('Transaction').waitFor()
+    expect(await page.locator('.answer').textContent()).toContain('five')
+    expect([payments.length, new Set(payments).size]).toEqual([2, 1])
+  })
+
+  inBrowser('a job that failed is not called bought, and is not charged', async () => {
+    const { page } = await openPage(browser)
+    await page.goto(`${origin}/play?route=/api/v1/videos/generations`, { waitUntil: 'networkidle' })
+    await page.route(/videos\/generations\/job/, (route: Page) =>
+      route.fulfill({
+        json: { id: 'job_1', status: 'failed', error: 'the vendor refused', payment_status: 'not_charged' },
+      }),
+    )
+    await page.getByRole('button', { name: 'Get the price' }).click()
+    await page.getByRole('button', { name: 'Pay with Play wallet' }).click()
+    await page.getByText('It could not be made: the vendor refused. Nothing was charged.').waitFor()
+    expect(await page.locator('#calls ~ .table').textContent()).toContain('failed, not charged')
+  })
+
   inBrowser('a page that was closed before the answer continues with the same payment', async () => {
     const { page } = await openPage(browser)
     await page.goto(`${origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })

@@ -1,7 +1,7 @@
 /** The playground of a gateway that is paid on Solana, in a real browser. */
 import { afterAll, beforeAll, describe, expect } from 'bun:test'
 import { gatewayProcesses } from '../gateway_process.ts'
-import { type Browser, inBrowser, noBrowser, openBrowser, openPage } from './browser.ts'
+import { type Browser, inBrowser, noBrowser, openBrowser, openPage, type Page } from './browser.ts'
 import { registerWallet } from './standard_wallet.ts'
 
 type Chain = { readonly name: string; readonly base_url: string; readonly buyer: { readonly private_key: string } }
@@ -49,4 +49,36 @@ describe('the playground of a Solana gateway', () => {
     expect(wallet.chains).toEqual(['solana:devnet', 'solana:devnet'])
     expect(complaints).toEqual([])
   })
+
+  inBrowser(
+    'asks for another signature when a clip outlived the first, and not while a block may take it',
+    async () => {
+      const { page } = await openPage(browser)
+      await page.addInitScript('const now = Date.now; Date.now = () => now() + (window.skew ?? 0)')
+      await page.goto(`${solana.base_url}/play?route=/api/v1/videos/generations`, { waitUntil: 'networkidle' })
+      const payments = new Set<string>()
+      let stale = ''
+      await page.route(/videos\/generations\/job/, async (route: Page) => {
+        const payment = route.request().headers()['payment-signature'] ?? ''
+        payments.add(payment)
+        stale ||= payment
+        if (payment !== stale) return await route.continue()
+        // What the gateway answers once the blockhash of the first payment has ended.
+        const { 'payment-signature': _, ...headers } = route.request().headers()
+        const demand = await (await fetch(route.request().url(), { headers })).json()
+        return await route.fulfill({ status: 402, json: { ...(demand as object), code: 'PAYMENT_BLOCKHASH_STALE' } })
+      })
+      await page.getByRole('button', { name: 'Get the price' }).click()
+      await page.getByRole('button', { name: 'Pay with Play wallet' }).click()
+      await page.getByText('it can be replaced when no block takes it').waitFor()
+      expect(await page.getByRole('button', { name: 'Pay with Play wallet' }).count()).toBe(0)
+      await page.evaluate('window.skew = 151_000')
+      await page.getByText('Sign again to collect it').waitFor()
+      await page.getByRole('button', { name: 'Pay with Play wallet' }).click()
+      await page.locator('.media video').waitFor()
+      expect(payments.size).toBe(2)
+      expect(await page.locator('#calls ~ .table tbody tr').count()).toBe(1)
+      expect(await page.locator('#calls ~ .table').textContent()).toContain('received')
+    },
+  )
 })

@@ -6,6 +6,7 @@ const WORDS = {
   waiting: 'being made',
   done: 'received',
   failed: 'failed, not charged',
+  spent: 'the payment was used before',
 } as const
 
 /** The calls of this browser. One whose answer is not known can be continued: the same payment is sent again. */

@@ -7,6 +7,8 @@ export type Streamed = {
   readonly comments: Readonly<Record<string, string>>
   /** Why the answer is not whole. */
   readonly problem?: string
+  /** It ended before its last event: the rest can be asked for again. */
+  readonly isCut?: true
 }
 
 type Chunk = {
@@ -15,7 +17,10 @@ type Chunk = {
   readonly error?: { readonly message?: string }
 }
 
-/** Reads the events to their end and tells of each change. Never rejects: what came before a break was paid for. */
+/**
+ * Reads the events to their end, without one that breaks off, and tells of each change. Never rejects: what came before
+ * a break was paid for.
+ */
 export async function readEvents(
   body: ReadableStream<Uint8Array>,
   changed: (so_far: Streamed) => void,
@@ -40,11 +45,10 @@ export async function readEvents(
       rest = lines.pop() ?? ''
       lines.forEach(read)
     }
-    read(rest)
   } catch {
     isWhole = false
   }
-  return isWhole || state.problem !== undefined ? state : { ...state, problem: 'the connection was lost' }
+  return isWhole || state.problem !== undefined ? state : { ...state, problem: 'the connection was lost', isCut: true }
 }
 
 function added(state: Streamed, data: string): Streamed {

@@ -12,14 +12,22 @@ import { Calls } from './calls.tsx'
 import { storedCalls, type StoredCall } from './stored_calls.ts'
 import { OrderForm } from './order_form.tsx'
 import type { Order } from './order.ts'
-import { PayPanel, type Payer } from './pay_panel.tsx'
-import { buy, type Bought, priceOf, type Result, resume } from './purchase.ts'
+import { PayPanel } from './pay_panel.tsx'
+import { buy, type Bought, collect, type Payer, priceOf, type Result, resume, SignAgain } from './purchase.ts'
 import { ReceiptView, ResultView } from './result.tsx'
 
+/** Something to sign: a price, or a call whose first signature ran out. */
+type Quoted = {
+  readonly kind: 'quoted'
+  readonly order: Order
+  readonly demand: Demand
+  readonly problem?: string
+  readonly call?: StoredCall
+}
 type State =
   | { readonly kind: 'choosing' }
   | { readonly kind: 'busy'; readonly step: string; readonly result?: Result }
-  | { readonly kind: 'quoted'; readonly order: Order; readonly demand: Demand; readonly problem?: string }
+  | Quoted
   | { readonly kind: 'bought'; readonly bought: Bought }
   | { readonly kind: 'problem'; readonly words: string }
 
@@ -52,7 +60,10 @@ function Playground() {
       setCalls(storedCalls())
     }
   }
-  const asProblem = (error: Error): State => ({ kind: 'problem', words: error.message })
+  const asProblem = (error: Error): State =>
+    error instanceof SignAgain
+      ? { kind: 'quoted', order: error.call.order, demand: error.demand, call: error.call, problem: error.message }
+      : { kind: 'problem', words: error.message }
 
   const ask = (asked: Order) => {
     setOrder(asked)
@@ -64,13 +75,10 @@ function Playground() {
       return undefined
     }, asProblem)
   }
-  const pay = (asked: Order, { demand, payer }: { demand: Demand; payer: Payer }) =>
+  const pay = (quoted: Quoted, payer: Payer) =>
     run(
-      () => buy(asked, payer, watching),
-      (error) =>
-        error instanceof NotSigned
-          ? { kind: 'quoted', order: asked, demand, problem: error.message }
-          : asProblem(error),
+      () => (quoted.call ? collect(quoted.call, payer, watching) : buy(quoted.order, payer, watching)),
+      (error) => (error instanceof NotSigned ? { ...quoted, problem: error.message } : asProblem(error)),
     )
   const goOn = (call: StoredCall) => {
     setOrder(call.order)
@@ -104,11 +112,7 @@ function Playground() {
           {state.kind === 'choosing' && <p class="soft">Fill in the form and ask for its price.</p>}
           {state.kind === 'problem' && <p role="alert">{state.words}</p>}
           {state.kind === 'quoted' && (
-            <PayPanel
-              demand={state.demand}
-              problem={state.problem}
-              onPay={(payer) => pay(state.order, { demand: state.demand, payer })}
-            />
+            <PayPanel demand={state.demand} problem={state.problem} onPay={(payer) => pay(state, payer)} />
           )}
           {isBusy && state.result && <ResultView result={state.result} />}
           {state.kind === 'bought' && (

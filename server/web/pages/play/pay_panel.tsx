@@ -6,9 +6,7 @@ import { playWallet } from '../wallets/play.ts'
 import { watchStandard } from '../wallets/standard.ts'
 import { canSign, type Wallet } from '../wallets/wallet.ts'
 import { readAllowance, setCap } from './allowance.ts'
-
-/** Who pays which offer. */
-export type Payer = { readonly offer: Offer; readonly wallet: Wallet; readonly address: string }
+import type { Payer } from './purchase.ts'
 
 type Paying = {
   readonly demand: Demand

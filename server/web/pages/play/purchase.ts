@@ -16,7 +16,14 @@ export type Result =
   | { readonly kind: 'json'; readonly value: unknown }
   | { readonly kind: 'file'; readonly url: string; readonly type: string }
 
-export type Bought = { readonly result: Result; readonly receipt?: Receipt; readonly problem?: string }
+export type Bought = {
+  readonly result: Result
+  readonly receipt?: Receipt
+  /** Why the result is not whole. */
+  readonly problem?: string
+  /** The connection was lost: the same payment brings the whole of it. */
+  readonly isCut?: true
+}
 
 /** `free`: there was nothing to pay, and the result is there. */
 export type Priced = { readonly kind: 'quote'; readonly demand: Demand } | ({ readonly kind: 'free' } & Bought)
@@ -36,47 +43,60 @@ export async function priceOf(order: Order, watching: Watching): Promise<Priced>
   return { kind: 'free', ...(await readResult(reply, watching)) }
 }
 
+/** Who signs which offer. */
+export type Payer = { readonly offer: Offer; readonly wallet: Wallet; readonly address: string }
+
 /** Signs an offer and buys. The signed payment is kept before it is sent. */
-export async function buy(
-  order: Order,
-  { offer, wallet, address }: { readonly offer: Offer; readonly wallet: Wallet; readonly address: string },
-  watching: Watching,
-): Promise<Bought> {
+export async function buy(order: Order, payer: Payer, watching: Watching): Promise<Bought> {
+  const payment = await sign(payer, watching)
+  const { amount, network } = payer.offer
+  const now = Date.now()
+  const call: StoredCall = { id: crypto.randomUUID(), at: now, order, amount, network, status: 'signed', ...payment }
+  storeCall(call)
+  spend(amount)
+  return await resume(call, watching)
+}
+
+/** Signs again for a call whose signature ran out before its work was done. The first can no longer be charged. */
+export async function collect(call: StoredCall, payer: Payer, watching: Watching): Promise<Bought> {
+  const { problem: _, ...rest } = call
+  const signed: StoredCall = { ...rest, ...(await sign(payer, watching)) }
+  storeCall(signed)
+  spend(payer.offer.amount)
+  return await resume(signed, watching)
+}
+
+async function sign({ offer, wallet, address }: Payer, watching: Watching) {
   const reason = overCap(offer.amount)
   if (reason) throw new NotSigned(reason)
   watching.step('Waiting for the signature')
-  const payment = paymentHeader(offer, await wallet.sign(offer, address))
-  const call: StoredCall = {
-    id: crypto.randomUUID(),
-    at: Date.now(),
-    order,
-    amount: offer.amount,
-    network: offer.network,
-    status: 'signed',
-    payment,
+  return { payment: paymentHeader(offer, await wallet.sign(offer, address)), signedAt: Date.now() }
+}
+
+/** The result is there, or will be, and takes a new signature. */
+export class SignAgain extends Error {
+  readonly call: StoredCall
+  readonly demand: Demand
+  constructor(call: StoredCall, demand: Demand) {
+    super('The signature ran out before the result was there, so nothing was charged. Sign again to collect it.')
+    this.call = call
+    this.demand = demand
   }
-  storeCall(call)
-  spend(offer.amount)
-  return await resume(call, watching)
 }
 
 /** Goes on with a call whose answer is not known: sends the same payment again, or polls its job. */
 export async function resume(call: StoredCall, watching: Watching): Promise<Bought> {
-  const { order, payment, pollUrl } = call
+  const { order, payment } = call
   if (payment === undefined) throw new Error('Nothing is left to be done for this call.')
   const headers = { 'payment-signature': payment }
-  watching.step('Paid for; waiting for the result')
-  let reply = await reached(
-    pollUrl === undefined ? send(order, headers) : send({ ...order, ...getOf(pollUrl) }, headers),
-    call,
-  )
+  const next = ({ pollUrl }: StoredCall) =>
+    send(pollUrl === undefined ? order : { title: order.title, ...getOf(pollUrl) }, headers)
+  watching.step('Signed; waiting for the result')
   let latest = call
+  let reply = await reached(next(latest), latest)
   for (;;) {
-    if (reply.status === 402) {
-      const demand = await readDemand(reply.clone())
-      if (demand.code !== 'PAYMENT_REPLAY' || demand.pollUrl === undefined) throw await failed(reply, latest)
-      latest = { ...latest, status: 'waiting', pollUrl: demand.pollUrl }
-    } else if (reply.status === 202) {
+    if (reply.status === 402) latest = await afterDemand(reply, latest, watching)
+    else if (reply.status === 202) {
       const job = (await reply.json()) as { poll_url: string; status?: string; progress?: number }
       latest = { ...latest, status: 'waiting', pollUrl: job.poll_url }
       watching.step(job.progress === undefined ? `The job is ${job.status}` : `The job is at ${job.progress}%`)
@@ -84,13 +104,61 @@ export async function resume(call: StoredCall, watching: Watching): Promise<Boug
     else if (latest.pollUrl === undefined) throw await failed(reply, latest, 'signed')
     storeCall(latest)
     await new Promise((resolve) => setTimeout(resolve, POLL_MS))
-    reply = await reached(send({ title: order.title, ...getOf(latest.pollUrl ?? '') }, headers), latest)
+    reply = await reached(next(latest), latest)
   }
-  if (!reply.ok) throw await failed(reply, latest, reply.status >= 500 ? 'signed' : 'failed')
+  if (!reply.ok) throw await failed(reply, latest, reply.status >= 500 ? latest.status : 'failed')
   const bought = await readResult(reply, watching)
-  const { payment: _, ...rest } = latest
+  if (bought.isCut) {
+    storeCall({ ...latest, status: 'signed', problem: 'the connection was lost' })
+    return bought
+  }
+  const { payment: _, problem: __, ...rest } = latest
+  const failure = failureOf(bought.result)
+  if (failure !== undefined) {
+    storeCall({ ...rest, status: 'failed', problem: failure })
+    throw new Error(`It could not be made: ${failure}. Nothing was charged.`)
+  }
   storeCall({ ...rest, status: 'done', ...(bought.receipt && { receipt: bought.receipt }) })
   return bought
+}
+
+/** The call after a 402 to its payment, if it is to be asked for again. Otherwise rejects, and the call says why. */
+async function afterDemand(reply: Response, call: StoredCall, watching: Watching): Promise<StoredCall> {
+  const demand = await readDemand(reply.clone())
+  const pollUrl = demand.pollUrl ?? call.pollUrl
+  const { code } = demand
+  if (code === 'PAYMENT_REPLAY') {
+    if (demand.pollUrl === undefined || call.pollUrl !== undefined) throw await failed(reply, call, 'spent')
+    return { ...call, status: 'waiting', pollUrl: demand.pollUrl }
+  }
+  if (code === 'PAYMENT_VERIFICATION_UNAVAILABLE') throw await failed(reply, call, call.status)
+  if (pollUrl === undefined) throw await failed(reply, call, 'failed')
+  const waiting: StoredCall = { ...call, status: 'waiting', pollUrl }
+  if (hasEnded(call) && demand.accepts.length > 0) {
+    storeCall(waiting)
+    throw new SignAgain(waiting, demand)
+  }
+  if (code !== 'PAYMENT_BLOCKHASH_STALE') throw await failed(reply, waiting, 'waiting')
+  watching.step('The signature ran out; it can be replaced when no block takes it any more')
+  return waiting
+}
+
+/** A Solana transaction lives for 150 blocks after its blockhash, which takes 60 to 90 seconds. */
+const SOLANA_LIFE_MS = 150_000
+
+/** Whether no chain takes the payment any more, by the clock of the page. Until then a second one is never signed. */
+function hasEnded({ payment = '', network, at, signedAt = at }: StoredCall): boolean {
+  if (network.startsWith('solana:')) return Date.now() > signedAt + SOLANA_LIFE_MS
+  const { payload } = JSON.parse(atob(payment)) as { payload: { authorization: { validBefore: string } } }
+  return Date.now() > Number(payload.authorization.validBefore) * 1000
+}
+
+/** Why a job has no result; undefined for a result. */
+function failureOf(result: Result): string | undefined {
+  if (result.kind !== 'json') return undefined
+  const { status, error } = (result.value ?? {}) as { status?: unknown; error?: unknown }
+  if (status !== 'failed') return undefined
+  return typeof error === 'string' ? error : ((error as { message?: string } | undefined)?.message ?? 'no reason given')
 }
 
 const POLL_MS = 2_000
@@ -114,11 +182,12 @@ async function reached(sent: Promise<Response>, call?: StoredCall): Promise<Resp
   }
 }
 
-/** Notes how a call ended, and returns the reason. A payment that may still bring a result is kept. */
-async function failed(reply: Response, call: StoredCall, status: 'signed' | 'failed' = 'failed'): Promise<Error> {
+/** Notes how a call stands, and returns the reason. A payment that may still bring a result is kept. */
+async function failed(reply: Response, call: StoredCall, status: StoredCall['status']): Promise<Error> {
   const error = await refusal(reply)
   const { payment, ...rest } = call
-  storeCall({ ...rest, ...(status === 'signed' && payment && { payment }), status, problem: error.message })
+  const isOpen = status === 'signed' || status === 'waiting'
+  storeCall({ ...rest, ...(isOpen && payment && { payment }), status, problem: error.message })
   return error
 }
 
@@ -139,11 +208,16 @@ async function readResult(reply: Response, watching: Watching): Promise<Bought> 
   const receipt = readReceipt(reply.headers.get('payment-response'))
   watching.step('Receiving')
   if (type.startsWith('text/event-stream') && reply.body) {
-    const { comments, problem, ...streamed } = await readEvents(reply.body, ({ text }) =>
+    const { comments, problem, isCut, ...streamed } = await readEvents(reply.body, ({ text }) =>
       watching.partly({ kind: 'text', text }),
     )
     const late = receipt ?? readReceipt(comments['payment-response'])
-    return { result: { kind: 'text', ...streamed }, ...(late && { receipt: late }), ...(problem && { problem }) }
+    return {
+      result: { kind: 'text', ...streamed },
+      ...(late && { receipt: late }),
+      ...(problem && { problem }),
+      ...(isCut && { isCut }),
+    }
   }
   if (/^(image|audio|video)\//.test(type))
     return { result: { kind: 'file', url: URL.createObjectURL(await reply.blob()), type }, ...(receipt && { receipt }) }

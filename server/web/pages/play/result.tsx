@@ -118,12 +118,16 @@ function Table({ rows }: { rows: readonly Row[] }) {
 }
 
 /** What was paid, and where that can be seen. */
-export function ReceiptView({ bought: { receipt, problem, result } }: { bought: Bought }) {
+export function ReceiptView({ bought: { receipt, problem, isCut, result } }: { bought: Bought }) {
   const tokens = result.kind === 'text' ? result.tokens : undefined
   const explorer = receipt && explorerOf(receipt)
   return (
     <>
-      {problem && <p role="alert">The answer is not whole: {problem}.</p>}
+      {problem && (
+        <p role="alert">
+          The answer is not whole: {problem}.{isCut && ' Continue under "Your calls": it is not paid twice.'}
+        </p>
+      )}
       <dl class="receipt">
         {receipt?.amount && (
           <div>

@@ -13,10 +13,15 @@ export type StoredCall = {
   /** In millionths of a USDC. */
   readonly amount: string
   readonly network: string
-  /** `signed`: sent, and no answer is known. `waiting`: a job. `done`: its result was here. `failed`: not charged. */
-  readonly status: 'signed' | 'waiting' | 'done' | 'failed'
+  /**
+   * `signed`: sent, and no answer is known. `waiting`: a job. `done`: its result was here. `failed`: not charged.
+   * `spent`: the payment was used before, and this call is not known.
+   */
+  readonly status: 'signed' | 'waiting' | 'done' | 'failed' | 'spent'
   /** The PAYMENT-SIGNATURE that was sent; deleted with the answer. */
   readonly payment?: string
+  /** Milliseconds since 1970; `at` where it was never signed again. */
+  readonly signedAt?: number
   readonly pollUrl?: string
   readonly receipt?: Receipt
   readonly problem?: string
